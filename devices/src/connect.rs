@@ -1,0 +1,93 @@
+//! The choice: a TPU, else CUDA, else the CPU, always with its reason.
+
+use crate::report::Report;
+use crate::tpu::Tpu;
+use serde::{Deserialize, Serialize};
+
+/// What this build can drive, whatever the machine has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Support {
+    /// Whether candle is built with CUDA.
+    pub cuda: bool,
+    /// Whether TPUs can be driven.
+    pub tpu: bool,
+}
+
+/// The device to use.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Connection {
+    /// `tpu`, `cuda:0` or `cpu`.
+    pub device: String,
+    /// Why this one and none better, on one line.
+    pub reason: String,
+}
+
+/// No device that would do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// An accelerator is required, and none can be used.
+    #[error("no accelerator can be used: {reason}; leave out --require to use the CPU")]
+    NoAccelerator {
+        /// Why, for each kind.
+        reason: String,
+    },
+}
+
+/// Chooses the best device of a report that this build can drive.
+///
+/// # Errors
+///
+/// If only the CPU is left and `require` is set.
+pub fn connect(report: &Report, support: Support, require: bool) -> Result<Connection, ConnectError> {
+    let without_tpu = match (&report.tpu, tpu_obstacle(report, support)) {
+        (Some(tpu), None) => {
+            return Ok(Connection {
+                device: "tpu".into(),
+                reason: format!("using the {tpu}"),
+            });
+        }
+        (Some(tpu), Some(obstacle)) => format!("the {tpu} is not used: {obstacle}"),
+        (None, _) => format!("no TPU: {}", report.no_tpu),
+    };
+    let without_cuda = match report.cuda.first() {
+        Some(device) if support.cuda => {
+            let reason = format!("{without_tpu}; using CUDA device {} ({})", device.index, device.name);
+            return Ok(Connection {
+                device: format!("cuda:{}", device.index),
+                reason,
+            });
+        }
+        Some(device) => format!("the {} is not used: this build of candle has no CUDA", device.name),
+        None if support.cuda => format!("no CUDA: {}", report.no_cuda),
+        None => format!("no CUDA: {}, and this build of candle has no CUDA", report.no_cuda),
+    };
+    let reason = format!("{without_tpu}; {without_cuda}");
+    if require {
+        return Err(ConnectError::NoAccelerator { reason });
+    }
+    Ok(Connection {
+        device: "cpu".into(),
+        reason: format!("{reason}; using the CPU ({})", report.cpu),
+    })
+}
+
+/// Why a TPU that is there cannot be used.
+fn tpu_obstacle(report: &Report, support: Support) -> Option<&'static str> {
+    let Tpu {
+        name, chips, libtpu, ..
+    } = report.tpu.as_ref()?;
+    if !support.tpu {
+        return Some("this build cannot drive TPUs yet");
+    }
+    if chips.is_none() {
+        return Some(match name {
+            Some(_) => "it is named but not attached to this machine, and only attached TPUs can be driven",
+            None => "no chip is visible here; a container needs --privileged or the TPU's device nodes",
+        });
+    }
+    if libtpu.is_none() {
+        return Some("libtpu is not installed; pip install libtpu, or set TPU_LIBRARY_PATH");
+    }
+    None
+}

@@ -1,0 +1,141 @@
+//! CUDA devices, as NVIDIA's driver shows them in `/proc` and `/dev`. Neither the driver library nor a device is
+//! opened, so the amount of memory stays unknown.
+
+use crate::cpu::field;
+use crate::machine::{Machine, Tree, numbered};
+use crate::report::Finding;
+use serde::{Deserialize, Serialize};
+
+const DRIVER: &str = "/proc/driver/nvidia";
+
+/// A CUDA device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CudaDevice {
+    /// The index that CUDA gives it, if CUDA orders by bus.
+    pub index: usize,
+    /// The model.
+    pub name: String,
+    /// Its memory; none if unknown.
+    pub memory_bytes: Option<u64>,
+    /// The driver's version; none if unknown.
+    pub driver: Option<String>,
+}
+
+/// The devices that CUDA would show to this process, or why there are none.
+pub(crate) fn detect(machine: &Machine, tree: &Tree<'_>, findings: &mut Vec<Finding>) -> (Vec<CudaDevice>, String) {
+    let version = tree.text(&format!("{DRIVER}/version"));
+    let driver = version.as_deref().and_then(driver_version);
+    let nodes: Vec<usize> = tree
+        .names("/dev")
+        .iter()
+        .filter_map(|name| numbered(name, "nvidia"))
+        .collect();
+    let listed = listed(tree);
+    if version.is_none() && nodes.is_empty() {
+        findings.push(Finding::new(DRIVER, "absent", "no NVIDIA driver, so no CUDA device"));
+        return (Vec::new(), "no NVIDIA driver".into());
+    }
+    let found = driver.as_deref().unwrap_or("unknown version");
+    findings.push(Finding::new(
+        DRIVER,
+        format!("driver {found}"),
+        format!("{} listed", devices(listed.len())),
+    ));
+    let mut names: Vec<String> = Vec::new();
+    for (model, minor) in &listed {
+        // Without its minor number a device is taken to be one of those that have a node.
+        if minor.map_or(!nodes.is_empty(), |minor| nodes.contains(&minor)) {
+            names.push(model.clone());
+        } else {
+            let meaning = "the driver knows it, but it has no node in /dev: a container without access to it";
+            findings.push(Finding::new("/dev/nvidia*", model, meaning));
+        }
+    }
+    if listed.is_empty() {
+        names.extend(nodes.iter().map(|_| "NVIDIA GPU".to_owned()));
+    }
+    if names.is_empty() {
+        return (
+            Vec::new(),
+            "the NVIDIA driver is there, but no device that this process may use".into(),
+        );
+    }
+    findings.push(Finding::new("/dev/nvidia*", names.join(", "), devices(names.len())));
+    let visible = visible(machine, names, findings);
+    if visible.is_empty() {
+        return (Vec::new(), "CUDA_VISIBLE_DEVICES hides every device".into());
+    }
+    let device = |(index, name)| CudaDevice {
+        index,
+        name,
+        memory_bytes: None,
+        driver: driver.clone(),
+    };
+    (visible.into_iter().enumerate().map(device).collect(), String::new())
+}
+
+/// Model and minor number of each device, by bus address.
+fn listed(tree: &Tree<'_>) -> Vec<(String, Option<usize>)> {
+    let folder = format!("{DRIVER}/gpus");
+    let information = |address: &String| {
+        let text = tree.text(&format!("{folder}/{address}/information"))?;
+        let model = field(&text, "Model").unwrap_or("NVIDIA GPU").to_owned();
+        Some((
+            model,
+            field(&text, "Device Minor").and_then(|minor| numbered(minor, "")),
+        ))
+    };
+    tree.names(&folder).iter().filter_map(information).collect()
+}
+
+/// `CUDA_VISIBLE_DEVICES` chooses and orders by index up to the first that does not exist; here an empty value counts,
+/// and hides all.
+fn visible(machine: &Machine, names: Vec<String>, findings: &mut Vec<Finding>) -> Vec<String> {
+    const VARIABLE: &str = "CUDA_VISIBLE_DEVICES";
+    let Some(value) = machine.environment.get(VARIABLE) else {
+        return names;
+    };
+    let entries: Vec<&str> = value.split(',').map(str::trim).collect();
+    if entries
+        .iter()
+        .any(|entry| entry.starts_with("GPU-") || entry.starts_with("MIG-"))
+    {
+        findings.push(Finding::new(
+            VARIABLE,
+            value,
+            "chooses by id, which is not looked up here: all are shown",
+        ));
+        return names;
+    }
+    let chosen: Vec<String> = entries
+        .iter()
+        .map_while(|entry| names.get(numbered(entry, "")?))
+        .cloned()
+        .collect();
+    let found = if value.is_empty() { "empty" } else { value };
+    findings.push(Finding::new(
+        VARIABLE,
+        found,
+        format!("{} visible", devices(chosen.len())),
+    ));
+    chosen
+}
+
+/// The first word of the `NVRM version:` line that is a version, as in `535.104.05`.
+fn driver_version(text: &str) -> Option<String> {
+    let is_version = |word: &&str| {
+        word.contains('.')
+            && word
+                .split('.')
+                .all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    text.lines()
+        .next()?
+        .split_whitespace()
+        .find(is_version)
+        .map(str::to_owned)
+}
+
+fn devices(count: usize) -> String {
+    format!("{count} CUDA device{}", if count == 1 { "" } else { "s" })
+}

@@ -1,0 +1,50 @@
+//! Which accelerators a machine has, and which one a notebook is to use.
+//!
+//! [`detect`] looks and [`connect`] chooses. Looking means reading `/sys`, `/proc`, `/dev`, the environment and, on
+//! Google Cloud, one answer of the metadata server: no device is opened, no driver library is loaded, so the cell
+//! process is as it was. Everything read lies below [`Machine::root`], so that any machine can be described by a
+//! folder.
+//!
+//! ```
+//! use ferrotune_devices::{Machine, Support, connect, detect};
+//!
+//! let report = detect(&Machine::this(), None);
+//! let connection = connect(&report, Support { cuda: false, tpu: false }, false)?;
+//! assert_eq!(connection.device, "cpu");
+//! # Ok::<(), ferrotune_devices::ConnectError>(())
+//! ```
+
+mod connect;
+mod cpu;
+mod cuda;
+mod machine;
+mod report;
+mod tpu;
+
+pub use connect::{ConnectError, Connection, Support, connect};
+pub use cpu::Cpu;
+pub use cuda::CudaDevice;
+pub use machine::{Machine, Metadata};
+pub use report::{Finding, Report};
+pub use tpu::{Generation, Tpu};
+
+/// Looks for TPUs, CUDA devices and the CPU. `tpu` is a TPU's name or `local`, as `%tpu_connect --tpu` has it.
+///
+/// Never fails: what cannot be read becomes a finding. Takes about a millisecond, and at most a second more where
+/// the metadata server has to be asked.
+pub fn detect(machine: &Machine, tpu: Option<&str>) -> Report {
+    let tree = machine::Tree::new(&machine.root);
+    let mut findings = Vec::new();
+    let (tpu, no_tpu) = tpu::detect(machine, &tree, tpu, &mut findings);
+    let (cuda, no_cuda) = cuda::detect(machine, &tree, &mut findings);
+    let cpu = cpu::detect(&tree, &mut findings);
+    findings.extend(tree.into_problems());
+    Report {
+        findings,
+        tpu,
+        no_tpu,
+        cuda,
+        no_cuda,
+        cpu,
+    }
+}

@@ -1,0 +1,132 @@
+//! A machine as detection sees it: a folder, an environment and perhaps a metadata server.
+
+use crate::report::Finding;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+/// Google's metadata server by address: looking up its name has no time limit where there is no Google Cloud.
+const METADATA_ADDRESS: &str = "169.254.169.254";
+
+/// A machine to look at.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    /// The folder that holds `sys`, `proc` and `dev`; absolute paths in the environment are looked up below it too.
+    pub root: PathBuf,
+    /// The environment variables. An empty value counts as absent.
+    pub environment: BTreeMap<String, String>,
+    /// Where the metadata server is. It is asked only if there is some sign of Google Cloud.
+    pub metadata: Metadata,
+}
+
+/// Whether the metadata server may be asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Metadata {
+    /// Never.
+    Skip,
+    /// At this IP address, with `:port` if that is not 80.
+    Host(String),
+}
+
+impl Machine {
+    /// The machine that this process runs on.
+    pub fn this() -> Machine {
+        let text = |value: std::ffi::OsString| value.to_string_lossy().into_owned();
+        let environment: BTreeMap<String, String> = std::env::vars_os()
+            .map(|(name, value)| (text(name), text(value)))
+            .collect();
+        let host = environment.get("GCE_METADATA_HOST").filter(|host| !host.is_empty());
+        let metadata = Metadata::Host(host.map_or(METADATA_ADDRESS, String::as_str).to_owned());
+        Machine {
+            root: PathBuf::from("/"),
+            environment,
+            metadata,
+        }
+    }
+
+    /// The value of a variable that is not empty.
+    pub(crate) fn variable(&self, name: &str) -> Option<&str> {
+        self.environment
+            .get(name)
+            .map(|value| value.trim())
+            .filter(|value| !value.is_empty())
+    }
+
+    pub(crate) fn is_empty_variable(&self, name: &str) -> bool {
+        self.environment.get(name).is_some_and(|value| value.trim().is_empty())
+    }
+}
+
+/// Reads below the machine's root. What is not there is absent; what cannot be read is a finding.
+pub(crate) struct Tree<'a> {
+    root: &'a Path,
+    problems: RefCell<Vec<Finding>>,
+}
+
+impl<'a> Tree<'a> {
+    pub(crate) fn new(root: &'a Path) -> Tree<'a> {
+        Tree {
+            root,
+            problems: RefCell::new(Vec::new()),
+        }
+    }
+
+    pub(crate) fn into_problems(self) -> Vec<Finding> {
+        self.problems.into_inner()
+    }
+
+    pub(crate) fn path(&self, path: &str) -> PathBuf {
+        self.root.join(path.trim_start_matches('/'))
+    }
+
+    /// A small file's text, without the blanks around it.
+    pub(crate) fn text(&self, path: &str) -> Option<String> {
+        let bytes = self.present(path, std::fs::read(self.path(path)))?;
+        Some(String::from_utf8_lossy(&bytes).trim().to_owned())
+    }
+
+    /// The names in a folder, sorted.
+    pub(crate) fn names(&self, path: &str) -> Vec<String> {
+        let Some(entries) = self.present(path, std::fs::read_dir(self.path(path))) else {
+            return Vec::new();
+        };
+        let mut names: Vec<String> = entries
+            .filter_map(|entry| self.present(path, entry))
+            .map(|entry| entry.file_name().to_string_lossy().into_owned())
+            .collect();
+        names.sort();
+        names
+    }
+
+    pub(crate) fn is_file(&self, path: &str) -> bool {
+        self.present(path, std::fs::metadata(self.path(path)))
+            .is_some_and(|metadata| metadata.is_file())
+    }
+
+    fn present<T>(&self, path: &str, result: std::io::Result<T>) -> Option<T> {
+        match result {
+            Ok(value) => Some(value),
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => None,
+            Err(error) => {
+                let finding = Finding::new(
+                    path,
+                    error.to_string(),
+                    "cannot be read, so what it would tell is unknown",
+                );
+                self.problems.borrow_mut().push(finding);
+                None
+            }
+        }
+    }
+}
+
+/// The number behind `prefix`, of names such as `accel0`.
+pub(crate) fn numbered(name: &str, prefix: &str) -> Option<usize> {
+    let digits = name.strip_prefix(prefix)?;
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    // Only a number with more digits than any device has fails to parse.
+    digits.parse().ok()
+}

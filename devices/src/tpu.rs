@@ -1,0 +1,185 @@
+//! TPUs: named by the user or the environment, or attached to this machine.
+//!
+//! Order and variables follow TensorFlow's `TPUClusterResolver`; the PCI ids are those that Google's own tools use.
+//! What counts as attached is hardware (PCI, device nodes); the environment alone is a hint, since it is set on
+//! machines without a TPU and its bounds are wrong on Colab's single chips.
+
+mod attached;
+mod libtpu;
+mod metadata;
+mod named;
+
+use crate::machine::{Machine, Metadata, Tree};
+use crate::report::Finding;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::path::PathBuf;
+
+/// A kind of TPU chip.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Generation {
+    /// v2
+    V2,
+    /// v3
+    V3,
+    /// v2 or v3: they share a PCI id, and the subsystem's id is unknown.
+    V2OrV3,
+    /// v4
+    V4,
+    /// v5p
+    V5p,
+    /// v5e, which Google also calls v5litepod
+    V5e,
+    /// v6e
+    V6e,
+    /// v7x
+    V7x,
+}
+
+/// A TPU that is there, whether or not it can be used.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tpu {
+    /// Its kind; none if unknown.
+    pub generation: Option<Generation>,
+    /// The chips attached to this machine; none if none is visible here.
+    pub chips: Option<usize>,
+    /// The name or address that the user or the environment gives it.
+    pub name: Option<String>,
+    /// What says that it is there.
+    pub source: String,
+    /// The library that drives it; none if it was not found.
+    pub libtpu: Option<PathBuf>,
+}
+
+impl fmt::Display for Generation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Generation::V2 => "v2",
+            Generation::V3 => "v3",
+            Generation::V2OrV3 => "v2 or v3",
+            Generation::V4 => "v4",
+            Generation::V5p => "v5p",
+            Generation::V5e => "v5e",
+            Generation::V6e => "v6e",
+            Generation::V7x => "v7x",
+        })
+    }
+}
+
+impl fmt::Display for Tpu {
+    /// `TPU v5e (8 chips, by PCI)`, `TPU my-tpu (by TPU_NAME)`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TPU")?;
+        if let Some(name) = &self.name {
+            write!(f, " {name}")?;
+        }
+        if let Some(generation) = self.generation {
+            write!(f, " {generation}")?;
+        }
+        match self.chips {
+            Some(count) => write!(f, " ({}, by {})", chips(count), self.source),
+            None => write!(f, " (by {})", self.source),
+        }
+    }
+}
+
+impl Generation {
+    /// Of an accelerator type such as `v5litepod-8`.
+    fn of_accelerator_type(text: &str) -> Option<Generation> {
+        match text.split('-').next()?.to_ascii_lowercase().as_str() {
+            "v2" => Some(Generation::V2),
+            "v3" => Some(Generation::V3),
+            "v4" => Some(Generation::V4),
+            "v5p" => Some(Generation::V5p),
+            "v5e" | "v5lite" | "v5litepod" => Some(Generation::V5e),
+            "v6e" => Some(Generation::V6e),
+            "v7x" | "tpu7x" => Some(Generation::V7x),
+            _ => None,
+        }
+    }
+}
+
+/// The TPU, or why there is none.
+pub(crate) fn detect(
+    machine: &Machine,
+    tree: &Tree<'_>,
+    wanted: Option<&str>,
+    findings: &mut Vec<Finding>,
+) -> (Option<Tpu>, String) {
+    let named = named::find(machine, wanted, findings);
+    let attached = attached::find(machine, tree, findings);
+    let is_settled = attached.chips.is_some() && attached.generation.is_some() || named.name.is_some();
+    let metadata = if is_settled {
+        None
+    } else {
+        ask_metadata(machine, tree, findings)
+    };
+    let libtpu = libtpu::find(machine, tree, findings);
+
+    let from_metadata = metadata.as_ref().and_then(|answer| answer.as_deref().ok());
+    let generation = attached
+        .generation
+        .or_else(|| from_metadata.and_then(Generation::of_accelerator_type));
+    let (name, name_source) = named.name.unzip();
+    let source = attached
+        .source
+        .map(str::to_owned)
+        .or(name_source)
+        .or_else(|| from_metadata.map(|_| "metadata server".into()));
+    if let Some(source) = source {
+        return (
+            Some(Tpu {
+                generation,
+                chips: attached.chips,
+                name,
+                source,
+                libtpu,
+            }),
+            String::new(),
+        );
+    }
+    let mut reasons = vec![attached.absence, named.absence];
+    reasons.extend(metadata.and_then(Result::err));
+    (None, reasons.join(", "))
+}
+
+/// What the metadata server says, if it may and needs to be asked.
+fn ask_metadata(machine: &Machine, tree: &Tree<'_>, findings: &mut Vec<Finding>) -> Option<Result<String, String>> {
+    const SKIP: &str = "TPU_SKIP_MDS_QUERY";
+    let Metadata::Host(host) = &machine.metadata else {
+        return None;
+    };
+    let product = tree
+        .text("/sys/class/dmi/id/product_name")
+        .filter(|name| name.contains("Google"));
+    let is_sign = |name: &str| name.starts_with("GCE_") || name.starts_with("KUBE_GOOGLE_CLOUD_");
+    let variable = machine
+        .environment
+        .keys()
+        .find(|name| is_sign(name) && machine.variable(name).is_some())
+        .cloned();
+    let sign = product.or(variable)?;
+    if let Some(value) = machine.variable(SKIP).filter(|value| !matches!(*value, "0" | "false")) {
+        findings.push(Finding::new(SKIP, value, "the metadata server is not asked"));
+        return None;
+    }
+    let answer = metadata::accelerator_type(host);
+    let finding = match &answer {
+        Ok(accelerator) => Finding::new(
+            "metadata server",
+            accelerator,
+            format!("this machine ({sign}) was made with a TPU"),
+        ),
+        Err(reason) => Finding::new(
+            "metadata server",
+            reason,
+            format!("no word of a TPU, though this is {sign}"),
+        ),
+    };
+    findings.push(finding);
+    Some(answer)
+}
+
+fn chips(count: usize) -> String {
+    format!("{count} chip{}", if count == 1 { "" } else { "s" })
+}

@@ -1,0 +1,83 @@
+//! One question to Google Cloud's metadata server, answered within a second or not at all.
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+/// For connecting, asking and reading together.
+const TIMEOUT: Duration = Duration::from_secs(1);
+const LONGEST_ANSWER_BYTES: usize = 16 * 1024;
+
+/// The accelerator type with which the machine was made, such as `v5litepod-8`, or why it is unknown.
+pub(super) fn accelerator_type(host: &str) -> Result<String, String> {
+    // A name would have to be looked up, and that takes as long as the resolver likes.
+    let address = address(host).ok_or_else(|| format!("the metadata server's address {host} is no IP address"))?;
+    let answer = ask(address).map_err(|error| match error.kind() {
+        std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut => {
+            "the metadata server did not answer within 1 s".to_owned()
+        }
+        _ => format!("the metadata server cannot be asked: {error}"),
+    })?;
+    read_answer(&answer)
+}
+
+fn address(host: &str) -> Option<SocketAddr> {
+    match (host.parse::<SocketAddr>(), host.parse::<IpAddr>()) {
+        (Ok(address), _) => Some(address),
+        (_, Ok(address)) => Some(SocketAddr::new(address, 80)),
+        _ => None,
+    }
+}
+
+fn ask(address: SocketAddr) -> std::io::Result<Vec<u8>> {
+    let deadline = Instant::now() + TIMEOUT;
+    let mut stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
+    stream.set_write_timeout(Some(remaining(deadline)?))?;
+    stream.write_all(
+        b"GET /computeMetadata/v1/instance/attributes/accelerator-type HTTP/1.0\r\n\
+          Host: metadata.google.internal\r\nMetadata-Flavor: Google\r\nConnection: close\r\n\r\n",
+    )?;
+    let mut answer = Vec::new();
+    let mut buffer = [0; 4096];
+    loop {
+        // Set anew each time: a server that sends a byte now and then must not take longer either.
+        stream.set_read_timeout(Some(remaining(deadline)?))?;
+        let count = stream.read(&mut buffer)?;
+        answer.extend_from_slice(&buffer[..count]);
+        if count == 0 || answer.len() > LONGEST_ANSWER_BYTES {
+            return Ok(answer);
+        }
+    }
+}
+
+fn remaining(deadline: Instant) -> std::io::Result<Duration> {
+    let remaining = deadline.saturating_duration_since(Instant::now());
+    if remaining.is_zero() {
+        Err(std::io::ErrorKind::TimedOut.into())
+    } else {
+        Ok(remaining)
+    }
+}
+
+/// Only an answer that bears Google's header counts: a proxy answers every question.
+fn read_answer(answer: &[u8]) -> Result<String, String> {
+    let text = String::from_utf8_lossy(answer);
+    let (head, body) = text
+        .split_once("\r\n\r\n")
+        .ok_or("the metadata server's answer is not HTTP")?;
+    let mut lines = head.lines();
+    let status = lines
+        .next()
+        .and_then(|line| line.split_whitespace().nth(1))
+        .unwrap_or_default();
+    if !lines.any(|line| line.eq_ignore_ascii_case("metadata-flavor: google")) {
+        return Err("what answered is not Google's metadata server".into());
+    }
+    let body = body.trim();
+    let is_type = !body.is_empty() && body.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+    match status {
+        "200" if is_type => Ok(body.to_owned()),
+        "404" => Err("the metadata server knows of no accelerator".into()),
+        _ => Err(format!("the metadata server answered with status {status}")),
+    }
+}

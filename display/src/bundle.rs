@@ -1,0 +1,46 @@
+//! A MIME bundle: one thing in several representations, of which the front end takes the richest that it knows.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// One output in several representations, keyed by MIME type.
+///
+/// See [Jupyter's `display_data`](https://jupyter-client.readthedocs.io/en/stable/messaging.html#display-data).
+///
+/// ```
+/// use ferrotune_display::Bundle;
+/// let bundle = Bundle::text("0.97").with("text/html", "<b>0.97</b>");
+/// assert_eq!(bundle.data["text/plain"], "0.97");
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bundle {
+    /// The representations: text for textual types, base64 for binary ones, JSON for JSON ones.
+    pub data: Map<String, Value>,
+    /// Metadata, keyed by MIME type where it belongs to one.
+    #[serde(default)]
+    pub metadata: Map<String, Value>,
+}
+
+impl Bundle {
+    /// A bundle with a plain text, which every front end can show.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::default().with("text/plain", text.into())
+    }
+
+    /// The same bundle with one more representation.
+    #[must_use]
+    pub fn with(mut self, mime_type: &str, content: impl Into<Value>) -> Self {
+        self.data.insert(mime_type.to_owned(), content.into());
+        self
+    }
+
+    /// Shows the bundle as the value of a cell; evcxr calls it on a cell's last expression.
+    ///
+    /// ```
+    /// # use ferrotune_display::Bundle;
+    /// Bundle::text("shown where a kernel listens, printed elsewhere").evcxr_display();
+    /// ```
+    pub fn evcxr_display(&self) {
+        crate::show::result(self.clone());
+    }
+}

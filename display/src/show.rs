@@ -1,0 +1,105 @@
+//! The functions with which a cell shows things, at once and while it still runs.
+
+use crate::Bundle;
+use crate::frame::Frame;
+use crate::link;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Something that is on screen and may be replaced there.
+#[derive(Clone, Debug)]
+pub struct Handle {
+    display_id: String,
+}
+
+impl Handle {
+    /// Replaces what is shown.
+    ///
+    /// ```
+    /// # use ferrotune_display as display;
+    /// let status = display::text("loading");
+    /// status.update(display::Bundle::text("loaded"));
+    /// ```
+    pub fn update(&self, bundle: Bundle) {
+        send(Frame::Display { bundle, display_id: Some(self.display_id.clone()), update: true });
+    }
+}
+
+/// Shows a bundle now, below what the cell has shown before.
+///
+/// Where no kernel listens, as in a trial or a plain program, the bundle's text goes to standard output.
+pub fn show(bundle: Bundle) -> Handle {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let display_id = format!("ferrotune-{}-{number}", std::process::id());
+    send(Frame::Display { bundle, display_id: Some(display_id.clone()), update: false });
+    Handle { display_id }
+}
+
+/// Shows plain text.
+///
+/// ```
+/// ferrotune_display::text("epoch 3");
+/// ```
+pub fn text(text: impl Into<String>) -> Handle {
+    show(Bundle::text(text))
+}
+
+/// Shows HTML; front ends without HTML show its source.
+pub fn html(html: impl Into<String>) -> Handle {
+    mime("text/html", html.into())
+}
+
+/// Shows Markdown.
+pub fn markdown(markdown: impl Into<String>) -> Handle {
+    mime("text/markdown", markdown.into())
+}
+
+/// Shows an SVG picture.
+pub fn svg(svg: impl Into<String>) -> Handle {
+    show(Bundle::text("<svg picture>").with("image/svg+xml", svg.into()))
+}
+
+/// Shows a PNG picture, given as the file's bytes.
+pub fn png(bytes: &[u8]) -> Handle {
+    show(Bundle::text(format!("<png picture, {} bytes>", bytes.len())).with("image/png", STANDARD.encode(bytes)))
+}
+
+/// Shows a JSON value as a tree.
+pub fn json(value: impl Into<Value>) -> Handle {
+    let value = value.into();
+    show(Bundle::text(format!("{value:#}")).with("application/json", value))
+}
+
+/// Shows content of any MIME type: text for textual types, base64 for binary ones.
+pub fn mime(mime_type: &str, content: impl Into<String>) -> Handle {
+    let content = content.into();
+    show(Bundle::text(content.clone()).with(mime_type, content))
+}
+
+/// Clears the cell's output; with `wait`, only when the next output comes, which avoids flicker.
+pub fn clear_output(wait: bool) {
+    send(Frame::Clear { wait });
+}
+
+/// Shows a bundle as the value of a cell.
+pub(crate) fn result(bundle: Bundle) {
+    send(Frame::Result { bundle });
+}
+
+fn send(frame: Frame) {
+    let Err(error) = link::send(&frame) else { return };
+    let (Frame::Display { bundle, .. } | Frame::Result { bundle }) = frame else { return };
+    let text = bundle.data.get("text/plain").and_then(Value::as_str).unwrap_or("<no text>");
+    if error.kind() == io::ErrorKind::NotConnected {
+        #[expect(clippy::print_stdout, reason = "without a kernel, standard output is where a user looks")]
+        {
+            println!("{text}");
+        }
+    } else {
+        eprintln!("cannot show an output ({error}): {text}");
+    }
+}

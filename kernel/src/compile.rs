@@ -1,0 +1,169 @@
+//! Compiles cells: stands in for `cargo` and `rustup` where evcxr calls them, and runs rustc once and directly.
+//!
+//! evcxr finds `cargo` on its search path. In the kernel's process that path begins with a folder in which `cargo`
+//! and `rustup` are this program: a `cargo build` of a cell becomes one call of rustc against the prelude, and every
+//! other call goes to the real cargo. A cell without dependencies of its own costs no cargo at all.
+
+mod dependencies;
+mod manifest;
+
+use crate::prelude::Prelude;
+use anyhow::{Context, Result, bail};
+use dependencies::Dependencies;
+use manifest::Manifest;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+/// Folder of the prelude to compile against.
+pub(crate) const PRELUDE_VARIABLE: &str = "FERROTUNE_PRELUDE";
+/// The real cargo.
+pub(crate) const CARGO_VARIABLE: &str = "FERROTUNE_CARGO";
+/// The real rustc.
+pub(crate) const RUSTC_VARIABLE: &str = "FERROTUNE_RUSTC";
+/// Folder of the shared standard library.
+pub(crate) const STANDARD_LIBRARY_VARIABLE: &str = "FERROTUNE_STANDARD_LIBRARY";
+/// The search path as it was before the stand-ins.
+pub(crate) const PATH_VARIABLE: &str = "FERROTUNE_PATH";
+
+/// evcxr's: where the path of the compiled cell is to be written.
+const RESULT_VARIABLE: &str = "EVCXR_EXECUTION_SO_PATH";
+/// evcxr's: set in every call of cargo that it makes.
+const EVCXR_VARIABLE: &str = "EVCXR_CORE_EXTERN";
+
+/// Answers as `cargo` or `rustup`, if the program was called by that name.
+pub(crate) fn stand_in(name: &OsStr, arguments: &[OsString]) -> Option<ExitCode> {
+    let result = match name.to_str()? {
+        "cargo" => cargo(arguments),
+        "rustup" => rustup(arguments),
+        _ => return None,
+    };
+    Some(result.unwrap_or_else(|error| {
+        eprintln!("{}", diagnostic(&format!("{error:#}")));
+        ExitCode::FAILURE
+    }))
+}
+
+/// `rustup which cargo|rustc`: the stand-in and the real compiler. Anything else is the real rustup's.
+fn rustup(arguments: &[OsString]) -> Result<ExitCode> {
+    let words: Vec<_> = arguments.iter().filter_map(|argument| argument.to_str()).collect();
+    let path = match words.as_slice() {
+        ["which", "cargo"] => std::env::args_os().next().map(PathBuf::from).and_then(|path| which("cargo").or(Some(path))),
+        ["which", "rustc"] => std::env::var_os(RUSTC_VARIABLE).map(PathBuf::from),
+        _ => None,
+    };
+    match path {
+        Some(path) => {
+            #[expect(clippy::print_stdout, reason = "rustup answers on standard output")]
+            {
+                println!("{}", path.display());
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        None => bail!("{}", real_command("rustup").args(arguments).exec()),
+    }
+}
+
+fn which(program: &str) -> Option<PathBuf> {
+    std::env::split_paths(&std::env::var_os("PATH")?).map(|folder| folder.join(program)).find(|path| path.is_file())
+}
+
+/// `cargo build|check` of a cell goes to rustc; a look at a dependency that is ours is answered; the rest is cargo's.
+fn cargo(arguments: &[OsString]) -> Result<ExitCode> {
+    let verb = arguments.iter().find_map(|argument| argument.to_str().filter(|word| !word.starts_with('-'))).unwrap_or_default();
+    if std::env::var_os(EVCXR_VARIABLE).is_some() {
+        let offline = arguments.iter().any(|argument| argument == "--offline");
+        match verb {
+            "build" => return compile(offline, Emit::Library),
+            "check" => return compile(offline, Emit::Nothing),
+            "metadata" if manifest::asks_for_prelude_crate(Path::new("Cargo.toml"))? => return Ok(ExitCode::SUCCESS),
+            _ => {}
+        }
+    }
+    let cargo = std::env::var_os(CARGO_VARIABLE).context("FERROTUNE_CARGO is not set")?;
+    bail!("{}", Command::new(cargo).args(arguments).exec())
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Emit {
+    Library,
+    Nothing,
+}
+
+fn compile(offline: bool, emit: Emit) -> Result<ExitCode> {
+    let folder = std::env::current_dir()?;
+    let manifest = Manifest::read(&folder.join("Cargo.toml"))?;
+    let dependencies = Dependencies::ensure(&manifest, &folder, offline)?;
+    let output_folder = folder.join("target");
+    std::fs::create_dir_all(&output_folder)?;
+    let status = rustc(&manifest, &dependencies, &output_folder, emit)?.status().context("cannot run rustc")?;
+    if !status.success() {
+        return Ok(ExitCode::FAILURE);
+    }
+    if emit == Emit::Library
+        && let Some(file) = std::env::var_os(RESULT_VARIABLE)
+    {
+        std::fs::write(file, output_folder.join("libctx.so").as_os_str().as_encoded_bytes())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The one call of rustc that makes a cell: no debug information, no debug assertions, everything linked dynamically.
+fn rustc(manifest: &Manifest, dependencies: &Dependencies, output_folder: &Path, emit: Emit) -> Result<Command> {
+    let variable = |name: &str| std::env::var_os(name).with_context(|| format!("{name} is not set"));
+    let prelude = Prelude::open(Path::new(&variable(PRELUDE_VARIABLE)?))?.context("the prelude is gone; restart the kernel")?;
+    let mut command = Command::new(variable(RUSTC_VARIABLE)?);
+    command
+        .args(["--crate-name=ctx", "--edition=2024", "src/lib.rs", "--crate-type=cdylib"])
+        .args(["--error-format=json", "--json=diagnostic-rendered-ansi"])
+        .arg(match emit {
+            Emit::Library => "--emit=link",
+            Emit::Nothing => "--emit=metadata",
+        })
+        .arg(format!("-Copt-level={}", manifest.opt_level))
+        .args(["-Coverflow-checks=on", "-Cstrip=debuginfo", "-Cprefer-dynamic", "-Ccodegen-units=4"])
+        .arg("--out-dir")
+        .arg(output_folder);
+    for (name, file) in prelude.externs() {
+        command.arg("--extern").arg(assignment(name, &file));
+    }
+    command.arg("-L").arg(assignment("dependency", &prelude.library_folder()));
+    for folder in [prelude.library_folder(), PathBuf::from(variable(STANDARD_LIBRARY_VARIABLE)?)] {
+        let mut argument = OsString::from("-Clink-arg=-Wl,-rpath,");
+        argument.push(folder);
+        command.arg(argument);
+    }
+    for (name, file) in &dependencies.externs {
+        command.arg("--extern").arg(assignment(name, file));
+    }
+    for (kind, folder) in &dependencies.search {
+        command.arg("-L").arg(assignment(kind, folder));
+    }
+    Ok(command)
+}
+
+fn assignment(name: &str, path: &Path) -> OsString {
+    let mut assignment = OsString::from(name);
+    assignment.push("=");
+    assignment.push(path);
+    assignment
+}
+
+/// A command that sees the search path as it was before the stand-ins.
+fn real_command(program: &str) -> Command {
+    let mut command = Command::new(program);
+    if let Some(path) = std::env::var_os(PATH_VARIABLE) {
+        command.env("PATH", path);
+    }
+    command
+}
+
+/// An error in the form in which rustc reports its own, which evcxr understands.
+fn diagnostic(message: &str) -> String {
+    serde_json::json!({
+        "$message_type": "diagnostic", "message": message, "code": null, "level": "error",
+        "spans": [], "children": [], "rendered": format!("error: {message}\n"),
+    })
+    .to_string()
+}

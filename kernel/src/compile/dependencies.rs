@@ -1,0 +1,150 @@
+//! The crates that a notebook adds with `:dep`: built by the real cargo, once, and kept across sessions.
+//!
+//! Refuses a crate that brings its own candle: two copies in one process give wrong gradients without a word.
+
+use super::{CARGO_VARIABLE, RUSTC_VARIABLE, manifest::Manifest};
+use crate::prelude;
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// What rustc has to be told about the user's dependencies.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Dependencies {
+    /// Crate name and library file.
+    pub(super) externs: Vec<(String, PathBuf)>,
+    /// Kind (`dependency`, `native`) and folder for `-L`.
+    pub(super) search: Vec<(String, PathBuf)>,
+}
+
+impl Dependencies {
+    /// Gives the dependencies of a cell, and builds them first if this session has not used them before.
+    pub(super) fn ensure(manifest: &Manifest, session: &Path, offline: bool) -> Result<Self> {
+        if manifest.dependencies.is_empty() {
+            return Ok(Self::default());
+        }
+        let folder = session.join(format!("dependencies-{}", hash(manifest)));
+        let list = folder.join("externs.json");
+        if let Ok(text) = fs::read_to_string(&list) {
+            return serde_json::from_str(&text).with_context(|| format!("{} is damaged; restart the kernel", list.display()));
+        }
+        let dependencies = build(manifest, &folder, offline)?;
+        fs::write(&list, serde_json::to_vec(&dependencies)?)?;
+        Ok(dependencies)
+    }
+}
+
+fn hash(manifest: &Manifest) -> String {
+    let text = format!("{}\n{}", manifest.opt_level, manifest.dependencies.join("\n"));
+    Sha256::digest(text).iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn build(manifest: &Manifest, folder: &Path, offline: bool) -> Result<Dependencies> {
+    fs::create_dir_all(folder.join("src"))?;
+    fs::write(folder.join("src/lib.rs"), "")?;
+    let text = format!(
+        "[package]\nname = \"cell-dependencies\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n[workspace]\n\n[profile.dev]\nopt-level = {}\ndebug = false\n\n[dependencies]\n{}\n",
+        manifest.opt_level,
+        manifest.dependencies.join("\n")
+    );
+    fs::write(folder.join("Cargo.toml"), text)?;
+    let packages = direct_dependencies(folder, offline)?;
+    let messages = run_cargo(folder, offline)?;
+    Ok(collect(&messages, &packages))
+}
+
+fn cargo(folder: &Path, offline: bool) -> Result<Command> {
+    let mut command = Command::new(std::env::var_os(CARGO_VARIABLE).context("FERROTUNE_CARGO is not set")?);
+    if offline {
+        command.arg("--offline");
+    }
+    command
+        .current_dir(folder)
+        .env("CARGO_TARGET_DIR", prelude::cache_folder()?.join("dependencies"))
+        .env_remove("CARGO_BUILD_BUILD_DIR")
+        .env("RUSTC", std::env::var_os(RUSTC_VARIABLE).context("FERROTUNE_RUSTC is not set")?)
+        .env("RUSTFLAGS", "-Cprefer-dynamic")
+        .stdin(Stdio::null());
+    Ok(command)
+}
+
+/// Package ids of the direct dependencies, with the names under which cells use them.
+fn direct_dependencies(folder: &Path, offline: bool) -> Result<Vec<(String, String)>> {
+    let output = cargo(folder, offline)?.args(["metadata", "--format-version=1"]).output()?;
+    if !output.status.success() {
+        bail!("{}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    let metadata: Value = serde_json::from_slice(&output.stdout)?;
+    refuse_second_candle(&metadata)?;
+    let nodes = metadata["resolve"]["nodes"].as_array().context("cargo metadata has no resolution")?;
+    let root = &metadata["resolve"]["root"];
+    let node = nodes.iter().find(|node| node["id"] == *root).context("cargo metadata has no root")?;
+    let dependencies = node["deps"].as_array().into_iter().flatten();
+    Ok(dependencies.filter_map(|dependency| Some((dependency["pkg"].as_str()?.to_owned(), dependency["name"].as_str()?.to_owned()))).collect())
+}
+
+fn refuse_second_candle(metadata: &Value) -> Result<()> {
+    let nodes = metadata["resolve"]["nodes"].as_array().into_iter().flatten();
+    for node in nodes {
+        let users = node["deps"].as_array().into_iter().flatten().filter_map(|dependency| dependency["name"].as_str());
+        if let Some(name) = users.into_iter().find(|name| prelude::CRATES.contains(name)) {
+            let id = node["id"].as_str().unwrap_or_default();
+            let user = id.rsplit(['/', '#']).next().unwrap_or(id);
+            bail!(
+                "{user} brings a second copy of {name}, with which gradients would be wrong without a word; use the one that cells have already, or a crate that does not depend on it"
+            );
+        }
+    }
+    Ok(())
+}
+
+fn run_cargo(folder: &Path, offline: bool) -> Result<String> {
+    let output = cargo(folder, offline)?
+        .args(["build", "--message-format=json-render-diagnostics"])
+        .stderr(Stdio::inherit())
+        .output()?;
+    if !output.status.success() {
+        bail!("the dependencies could not be built; cargo's own words are above");
+    }
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+fn collect(messages: &str, packages: &[(String, String)]) -> Dependencies {
+    let mut dependencies = Dependencies::default();
+    for message in messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
+        match message["reason"].as_str() {
+            Some("compiler-artifact") => add_artifact(&message, packages, &mut dependencies),
+            Some("build-script-executed") => add_native(&message, &mut dependencies),
+            _ => {}
+        }
+    }
+    dependencies
+}
+
+fn add_artifact(message: &Value, packages: &[(String, String)], dependencies: &mut Dependencies) {
+    let files: Vec<PathBuf> =
+        message["filenames"].as_array().into_iter().flatten().filter_map(Value::as_str).map(PathBuf::from).collect();
+    let library = files.iter().find(|file| file.extension().is_some_and(|extension| extension == "rlib" || extension == "so"));
+    let Some(library) = library else { return };
+    if let Some(folder) = library.parent() {
+        let entry = ("dependency".to_owned(), folder.to_owned());
+        if !dependencies.search.contains(&entry) {
+            dependencies.search.push(entry);
+        }
+    }
+    let id = message["package_id"].as_str().unwrap_or_default();
+    for (_, name) in packages.iter().filter(|(package, _)| package == id) {
+        dependencies.externs.push((name.clone(), library.clone()));
+    }
+}
+
+fn add_native(message: &Value, dependencies: &mut Dependencies) {
+    for path in message["linked_paths"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        let (kind, folder) = path.split_once('=').unwrap_or(("native", path));
+        dependencies.search.push((kind.to_owned(), PathBuf::from(folder)));
+    }
+}

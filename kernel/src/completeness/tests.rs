@@ -1,0 +1,123 @@
+//! Cells and what a console should do with them.
+
+use super::check;
+use crate::execution::Completeness;
+
+fn shown(code: &str) -> String {
+    match check(code) {
+        Completeness::Complete => "complete".into(),
+        Completeness::Incomplete { indent } => format!("incomplete {}", indent.len()),
+        Completeness::Invalid => "invalid".into(),
+    }
+}
+
+fn assert_table(table: &[(&str, &str)]) {
+    for (code, expected) in table {
+        assert_eq!(&shown(code), expected, "{code:?}");
+    }
+}
+
+#[test]
+fn complete_cells() {
+    let cells = [
+        "",
+        "\n  \n",
+        "1 + 1",
+        "x",
+        "let a = 1;",
+        "let a = 1;\na",
+        "fn f<'a>(x: &'a str) -> &'a str { x }",
+        "struct A;\nimpl A {}",
+        "use std::fmt;",
+        "println!(\"{}\", 1)",
+        "// only a comment",
+        "1 // with ( a bracket",
+        "/* nested /* twice */ ( */ 1",
+        "let q = '\"'; let b = '{'; let e = '\\''; let u = '\\u{1F600}';",
+        "let s = \"( \\\" [\";",
+        "let r = r#\"a \" ( \"#; let b = b\"(\"; let c = c\"{\"; let d = br##\"\"# [\"##;",
+        "'outer: loop { break 'outer; }",
+        "#[derive(Debug)] struct A;",
+        "let x = 5 %\n 3;",
+        "let x = 5\n %3;",
+        "async { 1 }.await",
+        "let Some(x) = y else { return };",
+        "let größe = \"ü\"; größe",
+    ];
+    cells.iter().for_each(|cell| assert_table(&[(cell, "complete")]));
+}
+
+#[test]
+fn begun_cells_are_incomplete() {
+    assert_table(&[
+        ("fn main() {", "incomplete 4"),
+        ("fn main() {\n    if a {", "incomplete 8"),
+        ("foo(", "incomplete 4"),
+        ("vec![\n    1,", "incomplete 4"),
+        ("let s = \"abc", "incomplete 0"),
+        ("let s = r#\"abc\"", "incomplete 0"),
+        ("/* comment", "incomplete 0"),
+        ("let x =", "incomplete 4"),
+        ("let x = 1", "incomplete 4"),
+        ("let x", "incomplete 4"),
+        ("1 +", "incomplete 4"),
+        ("a.", "incomplete 4"),
+        ("fn f()", "incomplete 4"),
+        ("fn f() -> u8", "incomplete 4"),
+        ("impl A for", "incomplete 4"),
+        ("struct A", "incomplete 4"),
+        ("if x", "incomplete 4"),
+        ("if x {} else", "incomplete 4"),
+        ("for i in", "incomplete 4"),
+        ("let a = match b", "incomplete 4"),
+        ("use std::fmt", "incomplete 4"),
+        ("pub", "incomplete 4"),
+        ("|x|", "incomplete 4"),
+        ("#[derive(Debug)]", "incomplete 0"),
+        ("1 + // more to come", "incomplete 4"),
+    ]);
+}
+
+#[test]
+fn cells_that_no_continuation_can_save_are_invalid() {
+    assert_table(&[
+        (")", "invalid"),
+        ("foo(]", "invalid"),
+        ("fn main() }", "invalid"),
+        ("let 1a = ;", "invalid"),
+        ("let a = 1\nlet b = 2;", "invalid"),
+        ("fn fn", "invalid"),
+        ("= 3", "invalid"),
+    ]);
+}
+
+#[test]
+fn magics_are_not_parsed_as_rust() {
+    assert_table(&[
+        ("%lsmagic", "complete"),
+        ("%tpu_connect --require\nlet a = 1;", "complete"),
+        ("let a = 1;\n%time a + 1", "complete"),
+        (":dep rand = \"0.9\"\nuse rand::Rng;", "complete"),
+        ("%tpu_connect (", "complete"),
+        ("let a = 1;\n%time\nfoo(", "incomplete 4"),
+        ("%%tune", "incomplete 0"),
+        ("%%tune --max-trials 3\n", "incomplete 0"),
+        ("%%tune\n|trial| {", "incomplete 0"),
+        ("%%tune\n|trial| {}", "incomplete 0"),
+        ("%%tune\n|trial| {}\n", "complete"),
+        ("%%tune\n|trial| {\n}\n   ", "complete"),
+    ]);
+}
+
+#[test]
+fn hostile_cells_neither_crash_nor_hang() {
+    assert_table(&[
+        (&"(".repeat(100_000), "incomplete 512"),
+        (&format!("{}1{}", "(".repeat(20_000), ")".repeat(20_000)), "complete"),
+        (&format!("{}1", "!".repeat(30_000)), "complete"),
+        (&"'".repeat(1_000), "invalid"),
+        ("'\\", "invalid"),
+        ("\u{0}", "invalid"),
+        ("\u{feff}1", "complete"),
+    ]);
+}

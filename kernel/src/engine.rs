@@ -1,0 +1,440 @@
+//! The engine: runs cells, one after the other, on a thread of its own.
+//!
+//! It owns evcxr's context. Knows nothing of sockets; what a cell gives goes out as [`Output`]s.
+
+mod captures;
+mod link;
+mod objective;
+mod report;
+mod search;
+mod studies;
+
+use crate::execution::{Cell, Completion, Completions, Failure, Output, Stream, Work};
+use crate::prelude::{self, Prelude};
+use crate::runtime::Runtime;
+use crate::supervisor;
+use anyhow::{Context, Result};
+use evcxr::{CommandContext, Error, EvalCallbacks, EvalContext, EvalContextOutputs, EvalOutputs};
+use ferrotune_display::Bundle;
+use ferrotune_display::frame::Answer;
+use ferrotune_magics::{Action, Step, Time, TpuConnect, Tune};
+use link::{Facts, Link};
+use objective::Objective;
+use search::Search;
+use serde_json::{Map, Value};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+/// Where studies live if no magic says otherwise.
+const DEFAULT_DIRECTORY: &str = "studies";
+
+/// What is to be stopped by an interrupt.
+#[derive(Clone, Default)]
+pub(crate) struct Running {
+    link: Arc<Mutex<Option<Link>>>,
+    /// Process id of the supervisor of the search that runs.
+    search: Arc<Mutex<Option<u32>>>,
+}
+
+impl Running {
+    /// Asks the running cell or search to stop.
+    pub(crate) fn interrupt(&self) {
+        let search = *self.search.lock().unwrap_or_else(PoisonError::into_inner);
+        match search.and_then(|pid| rustix::process::Pid::from_raw(i32::try_from(pid).ok()?)) {
+            Some(pid) => {
+                if let Err(error) = rustix::process::kill_process(pid, rustix::process::Signal::INT) {
+                    tracing::debug!("the search has ended by itself: {error}");
+                }
+            }
+            None => {
+                if let Some(link) = &*self.link.lock().unwrap_or_else(PoisonError::into_inner) {
+                    link.interrupt();
+                }
+            }
+        }
+    }
+
+    fn set_search(&self, pid: Option<u32>) {
+        *self.search.lock().unwrap_or_else(PoisonError::into_inner) = pid;
+    }
+}
+
+/// Starts the engine's thread.
+pub(crate) fn start(runtime: Runtime, running: Running) -> Sender<Work> {
+    let (sender, receiver) = mpsc::channel();
+    let spawned = thread::Builder::new()
+        .name("engine".into())
+        .stack_size(64 << 20) // rust-analyzer recurses over what the user wrote
+        .spawn(move || serve(&runtime, &running, &receiver));
+    if let Err(error) = spawned {
+        tracing::error!("the engine cannot start: {error}");
+    }
+    sender
+}
+
+fn serve(runtime: &Runtime, running: &Running, work: &Receiver<Work>) {
+    let mut engine = match Engine::start(runtime, running) {
+        Ok(engine) => Some(engine),
+        Err(error) => {
+            let reason = format!("{error:#}");
+            tracing::error!("the engine cannot start: {reason}");
+            return refuse_all(&reason, work);
+        }
+    };
+    for work in work {
+        let Some(current) = &mut engine else { break };
+        match work {
+            Work::Execute { cell, outputs } => {
+                current.link.begin_cell(outputs, cell.allow_stdin);
+                let result = current.execute(&cell);
+                current.link.emit(Output::Done(result));
+            }
+            Work::Complete { code, cursor, reply } => {
+                if reply.send(current.complete(&code, cursor)).is_err() {
+                    tracing::debug!("no one waits for the completion");
+                }
+            }
+            Work::Inspect { code, cursor, reply } => {
+                if reply.send(current.inspect(&code, cursor)).is_err() {
+                    tracing::debug!("no one waits for the inspection");
+                }
+            }
+        }
+    }
+}
+
+/// Every cell fails with the reason for which there is no engine.
+fn refuse_all(reason: &str, work: &Receiver<Work>) {
+    for work in work {
+        if let Work::Execute { outputs, .. } = work
+            && outputs.send(Output::Done(Err(report::failure("EngineError", reason)))).is_err()
+        {
+            tracing::debug!("no one waits for the cell");
+        }
+    }
+}
+
+struct Engine {
+    context: CommandContext,
+    link: Link,
+    running: Running,
+    runtime_folder: PathBuf,
+    /// Folder of the study of the last search.
+    last_study: Option<PathBuf>,
+    searches: u64,
+}
+
+impl Engine {
+    fn start(runtime: &Runtime, running: &Running) -> Result<Self> {
+        let link = Link::listen(&runtime.link())?;
+        *running.link.lock().unwrap_or_else(PoisonError::into_inner) = Some(link.clone());
+        let prelude = Prelude::open(runtime.prelude())?.context("the prelude is gone; restart the kernel")?;
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg("cell").arg(prelude.library()).env(supervisor::KERNEL_VARIABLE, runtime.link()).process_group(0);
+        let (mut context, outputs) = EvalContext::with_subprocess_command(command).map_err(plain)?;
+        forward(outputs, &link)?;
+        let mut state = context.state();
+        for name in prelude::CRATES {
+            let (package, value) = prelude.analysis_dependency(name);
+            state.add_dep(&package, &value).map_err(plain)?;
+        }
+        // The `?` tells evcxr, once, that cells may end early; it would find out by compiling the first such cell twice.
+        let first = "use ::ferrotune::cell::Show as _;\nstd::result::Result::<(), std::fmt::Error>::Ok(())?;";
+        context.eval_with_state(first, state).map_err(plain)?;
+        Ok(Self {
+            context: CommandContext::with_eval_context(context),
+            link,
+            running: running.clone(),
+            runtime_folder: runtime.folder().to_owned(),
+            last_study: None,
+            searches: 0,
+        })
+    }
+
+    fn execute(&mut self, cell: &Cell) -> Result<(), Failure> {
+        let steps = ferrotune_magics::parse(&cell.code).map_err(|error| report::failure("MagicError", error.to_string()))?;
+        for step in steps {
+            match step {
+                Step::Code { source, first_line } => {
+                    self.run_user_code(&cell.code, &source, first_line)?;
+                }
+                Step::Action(action) => self.act(&cell.code, action)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn act(&mut self, cell: &str, action: Action) -> Result<(), Failure> {
+        match action {
+            Action::TpuConnect(TpuConnect { tpu, require }) => {
+                let tpu = tpu.map_or_else(|| "None".to_owned(), |tpu| format!("Some({tpu:?})"));
+                self.run_generated(&format!("::ferrotune::device::connect({tpu}, {require});"))
+            }
+            Action::Device => self.run_generated("::ferrotune::device::describe();"),
+            Action::Tune(tune) => self.tune(&tune),
+            Action::Trials(request) => {
+                let folder = self.study_folder(request.project.as_deref(), request.directory.as_deref())?;
+                let bundle = match request.id {
+                    Some(number) => studies::trial(&folder, number),
+                    None => studies::trials(&folder),
+                };
+                self.show(bundle)
+            }
+            Action::Best(request) => {
+                let folder = self.study_folder(request.project.as_deref(), request.directory.as_deref())?;
+                self.show(studies::best(&folder, request.count))
+            }
+            Action::Lsmagic => self.show(Ok(Bundle::text(ferrotune_magics::lsmagic()))),
+            Action::Help { name } => {
+                let help = ferrotune_magics::help(&name).with_context(|| format!("there is no magic {name}"));
+                self.show(help.map(Bundle::text))
+            }
+            Action::Time(Time { source, first_line }) => self.time(cell, &source, first_line),
+        }
+    }
+
+    fn show(&self, bundle: Result<Bundle>) -> Result<(), Failure> {
+        let bundle = bundle.map_err(|error| report::failure("MagicError", format!("{error:#}")))?;
+        self.link.emit(Output::Display { data: bundle.data, metadata: bundle.metadata, display_id: None, update: false });
+        Ok(())
+    }
+
+    /// Runs Rust as the user wrote it, beginning at a line of the cell.
+    fn run_user_code(&mut self, cell: &str, source: &str, first_line: usize) -> Result<EvalOutputs, Failure> {
+        let source = self.without_prelude_dependencies(source);
+        let padded = format!("{}{source}", "\n".repeat(first_line.saturating_sub(1)));
+        let result = self.evaluate(&padded);
+        self.conclude(cell, result, |errors| report::compilation(errors, |_| true))
+    }
+
+    fn run_generated(&mut self, source: &str) -> Result<(), Failure> {
+        let result = self.evaluate(source);
+        self.conclude("", result, |errors| report::compilation(errors, |_| false)).map(drop)
+    }
+
+    fn time(&mut self, cell: &str, source: &str, first_line: usize) -> Result<(), Failure> {
+        let started = std::time::Instant::now();
+        let outputs = self.run_user_code(cell, source, first_line)?;
+        let total = started.elapsed();
+        let run: Duration = outputs.phases.iter().filter(|phase| phase.name == "Execution").map(|phase| phase.duration).sum();
+        let text = format!("Wall time: {} (and {} to compile)\n", seconds(run), seconds(total.saturating_sub(run)));
+        self.link.emit(Output::Stream(Stream::Stdout, text));
+        Ok(())
+    }
+
+    /// Runs a search to its end.
+    fn tune(&mut self, tune: &Tune) -> Result<(), Failure> {
+        let variables: Vec<_> =
+            self.context.variables_and_types().map(|(name, type_name)| (name.to_owned(), type_name.to_owned())).collect();
+        let objective = Objective::expand(tune, &variables)?;
+        let (sender, searches) = mpsc::channel();
+        let (description, runtime_folder) = (tune.clone(), self.runtime_folder.clone());
+        self.link.set_tuner(Some(Box::new(move |request| {
+            match search::spec(&description, request).and_then(|spec| Search::start(spec, &runtime_folder)) {
+                Ok(search) => match sender.send(search) {
+                    Ok(()) => Answer::Done,
+                    Err(_) => Answer::Refused { reason: "the kernel is ending".to_owned() },
+                },
+                Err(error) => Answer::Refused { reason: format!("{error:#}") },
+            }
+        })));
+        let result = self.evaluate(&objective.source);
+        self.link.set_tuner(None);
+        self.conclude("", result, |errors| objective.explain(errors))?;
+        let search = searches.try_recv().map_err(|_| report::failure("TuneError", "the cell ended before the search began"))?;
+        self.last_study = Some(search.folder().to_owned());
+        self.searches += 1;
+        let display_id = format!("ferrotune-search-{}-{}", std::process::id(), self.searches);
+        self.running.set_search(Some(search.pid()));
+        let result = search.follow(&display_id, &|output| self.link.emit(output));
+        self.running.set_search(None);
+        result
+    }
+
+    /// The folder of the named study, or of the last one.
+    fn study_folder(&self, project: Option<&str>, directory: Option<&str>) -> Result<PathBuf, Failure> {
+        let last_directory = self.last_study.as_deref().and_then(Path::parent);
+        let directory = directory.map(Path::new).or(last_directory).unwrap_or(Path::new(DEFAULT_DIRECTORY));
+        match (project, &self.last_study) {
+            (Some(project), _) => Ok(directory.join(project)),
+            (None, Some(last)) => Ok(last.clone()),
+            (None, None) => Err(report::failure("MagicError", "no search has run in this notebook; name one with --project")),
+        }
+    }
+
+    fn evaluate(&mut self, source: &str) -> Result<EvalOutputs, Error> {
+        let link = self.link.clone();
+        let mut callbacks = EvalCallbacks { input_reader: &move |request| ask(&link, &request.prompt, request.is_password) };
+        self.context.execute_with_callbacks(source, &mut callbacks)
+    }
+
+    /// Waits for what the cell has printed, and tells how it ended.
+    fn conclude(
+        &mut self,
+        cell: &str,
+        result: Result<EvalOutputs, Error>,
+        explain: impl Fn(&[evcxr::CompilationError]) -> Failure,
+    ) -> Result<EvalOutputs, Failure> {
+        let facts = self.link.sync();
+        match result {
+            Ok(outputs) => match self.ended_early(cell, &facts) {
+                Some(failure) => Err(failure),
+                None => {
+                    self.show_result(&outputs);
+                    Ok(outputs)
+                }
+            },
+            Err(Error::CompilationErrors(errors)) => Err(explain(&errors)),
+            Err(Error::SubprocessTerminated(_)) => Err(died(&facts)),
+            Err(error) => Err(report::failure("Error", error.to_string())),
+        }
+    }
+
+    fn ended_early(&self, cell: &str, facts: &Facts) -> Option<Failure> {
+        if let Some((message, location)) = &facts.panic {
+            let generated = self.context.last_source().unwrap_or_default();
+            let location = location.as_deref().map(|location| match report::cell_line(cell, &generated, location) {
+                Some(line) => format!(" (line {line} of the cell)"),
+                None if location.contains("src/lib.rs") => String::new(),
+                None => format!(" ({location})"),
+            });
+            return Some(report::failure("Panic", format!("{message}{}", location.unwrap_or_default())));
+        }
+        facts.failed.as_ref().map(|message| report::failure("Error", message.clone()))
+    }
+
+    /// The value of the last expression, where it came by evcxr's way.
+    fn show_result(&self, outputs: &EvalOutputs) {
+        let is_unit = outputs.get("text/plain").is_some_and(|text| text == "()") && outputs.content_by_mime_type.len() == 1;
+        if outputs.is_empty() || is_unit {
+            return;
+        }
+        let data: Map<String, Value> =
+            outputs.content_by_mime_type.iter().map(|(mime, content)| (mime.clone(), Value::from(content.trim_end_matches('\n')))).collect();
+        self.link.emit(Output::Result { data, metadata: Map::new() });
+    }
+
+    /// Leaves out `:dep` lines for crates that every cell has.
+    fn without_prelude_dependencies(&self, source: &str) -> String {
+        let ours = |line: &str| {
+            let rest = line.trim_start().strip_prefix(":dep ")?;
+            let name = rest.trim_start().split(|c: char| !(c.is_alphanumeric() || c == '-' || c == '_')).next()?.replace('-', "_");
+            prelude::CRATES.contains(&name.as_str()).then_some(name)
+        };
+        let mut kept = Vec::new();
+        for line in source.split('\n') {
+            match ours(line) {
+                Some(name) => {
+                    let text = format!("{name} is part of every cell; the :dep line is not needed, and was left out\n");
+                    self.link.emit(Output::Stream(Stream::Stderr, text));
+                    kept.push("");
+                }
+                None => kept.push(line),
+            }
+        }
+        kept.join("\n")
+    }
+
+    fn complete(&mut self, code: &str, cursor: usize) -> Completions {
+        let line_start = code[..cursor].rfind('\n').map_or(0, |newline| newline + 1);
+        let typed = &code[line_start..cursor];
+        if typed.starts_with('%') {
+            let matches = ferrotune_magics::complete(typed).into_iter();
+            let matches = matches.map(|name| Completion { text: name.to_owned(), kind: "magic".to_owned() }).collect();
+            return Completions { start: line_start, end: cursor, matches };
+        }
+        match self.context.completions(code, cursor) {
+            Ok(completions) => Completions {
+                start: completions.start_offset,
+                end: completions.end_offset,
+                matches: completions
+                    .completions
+                    .into_iter()
+                    .map(|completion| Completion { text: completion.code, kind: completion.kind.to_owned() })
+                    .collect(),
+            },
+            Err(error) => {
+                tracing::debug!("no completions: {error}");
+                Completions { start: cursor, end: cursor, matches: Vec::new() }
+            }
+        }
+    }
+
+    fn inspect(&mut self, code: &str, cursor: usize) -> Map<String, Value> {
+        let line_start = code[..cursor].rfind('\n').map_or(0, |newline| newline + 1);
+        let line = code[line_start..].lines().next().unwrap_or_default();
+        if let Some(magic) = line.strip_prefix('%') {
+            let name = magic.trim_start_matches('%').split(|c: char| !(c.is_alphanumeric() || c == '_')).next().unwrap_or_default();
+            return ferrotune_magics::help(name).map(|help| Bundle::text(help).data).unwrap_or_default();
+        }
+        let end = code[cursor..].find(|c: char| !(c.is_alphanumeric() || c == '_')).map_or(code.len(), |length| cursor + length);
+        match self.context.hover_at(code, end) {
+            Ok((text, _)) if text == "No documentation found" => Map::new(),
+            Ok((text, html)) => Bundle::text(text).with("text/html", html).data,
+            Err(error) => {
+                tracing::debug!("nothing to inspect: {error}");
+                Map::new()
+            }
+        }
+    }
+}
+
+/// Gives what evcxr itself has to say to the running cell.
+fn forward(outputs: EvalContextOutputs, link: &Link) -> Result<()> {
+    for (lines, stream) in [(outputs.stdout, Stream::Stdout), (outputs.stderr, Stream::Stderr)] {
+        let link = link.clone();
+        thread::Builder::new().name("evcxr".into()).spawn(move || {
+            for line in lines {
+                link.emit(Output::Stream(stream, format!("{line}\n")));
+            }
+        })?;
+    }
+    Ok(())
+}
+
+fn ask(link: &Link, prompt: &str, password: bool) -> String {
+    let (reply, line) = tokio::sync::oneshot::channel();
+    link.emit(Output::Input { prompt: prompt.to_owned(), password, reply });
+    line.blocking_recv().unwrap_or_default()
+}
+
+fn died(facts: &Facts) -> Failure {
+    let how = match facts.died {
+        Some((_, Some(signal))) => format!("was ended by {}", signal_name(signal)),
+        Some((Some(code), None)) => format!("exited with {code}"),
+        _ => "ended".to_owned(),
+    };
+    report::failure("CellDied", format!("the process of the cells {how}; a new one has been started, and the variables are lost"))
+}
+
+fn signal_name(number: i32) -> String {
+    let name = match number {
+        4 => "SIGILL",
+        6 => "SIGABRT",
+        7 => "SIGBUS",
+        8 => "SIGFPE",
+        9 => "SIGKILL",
+        11 => "SIGSEGV",
+        15 => "SIGTERM",
+        _ => return format!("signal {number}"),
+    };
+    name.to_owned()
+}
+
+fn seconds(duration: Duration) -> String {
+    let value = duration.as_secs_f64();
+    match value {
+        1.0.. => format!("{value:.2} s"),
+        0.001.. => format!("{:.1} ms", value * 1e3),
+        _ => format!("{:.0} µs", value * 1e6),
+    }
+}
+
+fn plain(error: impl std::fmt::Display) -> anyhow::Error {
+    anyhow::anyhow!("{error}")
+}

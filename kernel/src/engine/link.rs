@@ -1,0 +1,237 @@
+//! The kernel's end of the link: takes the frames of cell supervisors, and gives them to the cell that runs.
+
+use crate::execution::{Output, Stream};
+use anyhow::{Context, Result};
+use ferrotune_display::frame::{self, Answer, Frame, Order};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::oneshot;
+
+/// How long the supervisor may take to pass on what has been printed.
+const SYNC_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What became known of a cell while it ran, beside its outputs.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Facts {
+    pub(super) panic: Option<(String, Option<String>)>,
+    pub(super) failed: Option<String>,
+    pub(super) died: Option<(Option<i32>, Option<i32>)>,
+}
+
+/// A search that a cell wants to begin.
+#[derive(Debug)]
+pub(super) struct TuneRequest {
+    pub(super) pid: u32,
+    pub(super) library: String,
+    pub(super) symbol: String,
+    pub(super) shared_fd: Option<i32>,
+    pub(super) device: String,
+}
+
+/// Begins a search and gives the answer for the cell.
+type Tuner = Box<dyn Fn(TuneRequest) -> Answer + Send>;
+
+#[derive(Default)]
+struct State {
+    outputs: Option<UnboundedSender<Output>>,
+    allow_stdin: bool,
+    facts: Facts,
+    connection: Option<(u64, UnixStream)>,
+    connections: u64,
+    syncs: u64,
+    synced: Option<mpsc::Sender<u64>>,
+    tuner: Option<Tuner>,
+}
+
+/// Shared by the engine's thread and the threads that read from supervisors.
+#[derive(Clone, Default)]
+pub(super) struct Link {
+    state: Arc<Mutex<State>>,
+}
+
+impl Link {
+    /// Listens at a path.
+    pub(super) fn listen(path: &Path) -> Result<Self> {
+        let listener = UnixListener::bind(path).with_context(|| format!("cannot listen at {}", path.display()))?;
+        let link = Self::default();
+        let acceptor = link.clone();
+        thread::Builder::new().name("link".into()).spawn(move || {
+            for stream in listener.incoming() {
+                match stream {
+                    Ok(stream) => acceptor.clone().connected(stream),
+                    Err(error) => tracing::warn!("a cell supervisor could not connect: {error}"),
+                }
+            }
+        })?;
+        Ok(link)
+    }
+
+    /// From now on outputs belong to this cell.
+    pub(super) fn begin_cell(&self, outputs: UnboundedSender<Output>, allow_stdin: bool) {
+        let mut state = self.lock();
+        state.outputs = Some(outputs);
+        state.allow_stdin = allow_stdin;
+        state.facts = Facts::default();
+    }
+
+    pub(super) fn set_tuner(&self, tuner: Option<Tuner>) {
+        self.lock().tuner = tuner;
+    }
+
+    /// Waits until all that the cell process has written is with the front end, and tells what became known.
+    pub(super) fn sync(&self) -> Facts {
+        let (sender, receiver) = mpsc::channel();
+        let number = {
+            let mut state = self.lock();
+            state.syncs += 1;
+            state.synced = Some(sender);
+            state.syncs
+        };
+        if self.order(&Order::Sync { number }) {
+            loop {
+                match receiver.recv_timeout(SYNC_TIMEOUT) {
+                    Ok(answered) if answered != number => {}
+                    Ok(_) | Err(RecvTimeoutError::Disconnected) => break,
+                    Err(RecvTimeoutError::Timeout) => {
+                        tracing::warn!("the cell supervisor does not answer");
+                        break;
+                    }
+                }
+            }
+        }
+        self.lock().facts.clone()
+    }
+
+    pub(super) fn interrupt(&self) {
+        self.order(&Order::Interrupt);
+    }
+
+    /// Gives an output to the cell that runs, or ran last.
+    pub(super) fn emit(&self, output: Output) {
+        let state = self.lock();
+        let refused = state.outputs.as_ref().and_then(|outputs| outputs.send(output).err());
+        if refused.is_some() {
+            tracing::debug!("an output came after its cell's front end had gone");
+        }
+    }
+
+    fn order(&self, order: &Order) -> bool {
+        let mut state = self.lock();
+        let Some((_, stream)) = &mut state.connection else { return false };
+        match frame::write(stream, order) {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::debug!("the cell supervisor takes no orders: {error}");
+                false
+            }
+        }
+    }
+
+    fn connected(self, stream: UnixStream) {
+        let reader = match stream.try_clone() {
+            Ok(reader) => reader,
+            Err(error) => return tracing::warn!("a cell supervisor could not connect: {error}"),
+        };
+        let number = {
+            let mut state = self.lock();
+            state.connections += 1;
+            state.connection = Some((state.connections, stream));
+            state.connections
+        };
+        let spawned = thread::Builder::new().name("link-reader".into()).spawn(move || self.follow(number, reader));
+        if let Err(error) = spawned {
+            tracing::error!("outputs of cells cannot be read: {error}");
+        }
+    }
+
+    fn follow(self, number: u64, mut reader: UnixStream) {
+        loop {
+            match frame::read::<Frame>(&mut reader) {
+                Ok(Some(frame)) => self.take(frame),
+                Ok(None) => break,
+                Err(error) => {
+                    tracing::debug!("the cell supervisor's connection broke: {error}");
+                    break;
+                }
+            }
+        }
+        let mut state = self.lock();
+        if state.connection.as_ref().is_some_and(|(current, _)| *current == number) {
+            state.connection = None;
+        }
+        // Whoever waits for this supervisor's answer waits in vain.
+        state.synced = None;
+    }
+
+    fn take(&self, frame: Frame) {
+        match frame {
+            Frame::Stream { stream, text } => {
+                let stream = match stream {
+                    frame::Stream::Stdout => Stream::Stdout,
+                    frame::Stream::Stderr => Stream::Stderr,
+                };
+                self.emit(Output::Stream(stream, text));
+            }
+            Frame::Display { bundle, display_id, update } => {
+                self.emit(Output::Display { data: bundle.data, metadata: bundle.metadata, display_id, update });
+            }
+            Frame::Result { bundle } => self.emit(Output::Result { data: bundle.data, metadata: bundle.metadata }),
+            Frame::Clear { wait } => self.emit(Output::Clear { wait }),
+            Frame::Input { prompt, password } => self.aside(move |link| link.ask(prompt, password)),
+            Frame::Tune { pid, library, symbol, shared_fd, device } => {
+                self.aside(move |link| link.tune(TuneRequest { pid, library, symbol, shared_fd, device }));
+            }
+            Frame::Panic { message, location } => self.lock().facts.panic = Some((message, location)),
+            // The first error is the cause; a `?` may pass it on.
+            Frame::Failed { message } => {
+                self.lock().facts.failed.get_or_insert(message);
+            }
+            Frame::Synced { number } => {
+                let state = self.lock();
+                let refused = state.synced.as_ref().and_then(|synced| synced.send(number).err());
+                if refused.is_some() {
+                    tracing::debug!("no one waits for the cell supervisor");
+                }
+            }
+            Frame::Died { exit_code, signal } => self.lock().facts.died = Some((exit_code, signal)),
+        }
+    }
+
+    /// Does what may take long on a thread of its own: the supervisor must be heard meanwhile.
+    fn aside(&self, work: impl FnOnce(Self) + Send + 'static) {
+        let link = self.clone();
+        if let Err(error) = thread::Builder::new().name("link-answer".into()).spawn(move || work(link)) {
+            let reason = format!("the kernel cannot start a thread: {error}");
+            self.order(&Order::Answer { answer: Answer::Refused { reason } });
+        }
+    }
+
+    fn ask(&self, prompt: String, password: bool) {
+        let text = if self.lock().allow_stdin {
+            let (reply, line) = oneshot::channel();
+            self.emit(Output::Input { prompt, password, reply });
+            line.blocking_recv().ok()
+        } else {
+            None
+        };
+        self.order(&Order::Answer { answer: Answer::Line { text } });
+    }
+
+    fn tune(&self, request: TuneRequest) {
+        let tuner = self.lock().tuner.take();
+        let answer = match tuner {
+            Some(tuner) => tuner(request),
+            None => Answer::Refused { reason: "a search begins with %%tune".to_owned() },
+        };
+        self.order(&Order::Answer { answer });
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

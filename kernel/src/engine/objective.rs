@@ -1,0 +1,106 @@
+//! Turns the body of `%%tune` into a cell: an entry point that any worker can call, and the launch of the search.
+//!
+//! The user's lines stay where they are, so that the compiler's lines and columns are theirs; everything generated is
+//! on the line of the magic itself and after the last line.
+
+use super::{captures, report};
+use crate::execution::Failure;
+use evcxr::CompilationError;
+use ferrotune_magics::Tune;
+use std::ops::Range;
+
+/// A cell that was made from an objective.
+#[derive(Debug)]
+pub(super) struct Objective {
+    pub(super) source: String,
+    /// Lines that the user wrote, counted from 1.
+    body_lines: Range<usize>,
+    /// Columns of the generated line that deal with a variable, and its name.
+    columns: Vec<(Range<usize>, String)>,
+}
+
+impl Objective {
+    /// Expands the objective, which may use these variables (name and type) of the notebook.
+    pub(super) fn expand(tune: &Tune, variables: &[(String, String)]) -> Result<Self, Failure> {
+        let free = captures::free_names(&tune.body).map_err(|error| {
+            let start = error.span().start();
+            let line = tune.body_line + start.line.saturating_sub(1);
+            let text = format!("{error} (line {line}, column {}); the body is a closure, as in |trial| {{ … }}", start.column + 1);
+            report::failure("CompilationError", text)
+        })?;
+        let captured: Vec<_> = variables.iter().filter(|(name, _)| free.contains(name)).collect();
+        let mut line = String::from(
+            "{ #[unsafe(no_mangle)] pub extern \"C\" fn ferrotune_objective() -> i32 { ::ferrotune::tune::run_objective(|ferrotune_trial, ferrotune_shared| {",
+        );
+        let mut columns = Vec::new();
+        for (name, type_name) in &captured {
+            let start = line.chars().count() + 1;
+            line.push_str(&format!(
+                " #[allow(unused_mut, unused_variables)] let mut {name} = <{type_name} as ::ferrotune::Share>::unpack({name:?}, ferrotune_shared)?;"
+            ));
+            columns.push((start..line.chars().count() + 1, name.clone()));
+        }
+        line.push_str(" ::ferrotune::tune::objective(ferrotune_trial, ");
+        let mut source = "\n".repeat(tune.body_line.saturating_sub(2));
+        source.push_str(&line);
+        source.push('\n');
+        source.push_str(&tune.body);
+        if !tune.body.ends_with('\n') {
+            source.push('\n');
+        }
+        source.push_str(") }) } ::ferrotune::tune::Launch::new(ferrotune_objective)");
+        for (name, _) in &captured {
+            source.push_str(&format!(".share({name:?}, &{name})"));
+        }
+        source.push_str(".start(); }");
+        let body_lines = tune.body_line..tune.body_line + tune.body.lines().count();
+        Ok(Self { source, body_lines, columns })
+    }
+
+    /// The compiler's errors; those in generated lines are about a variable that cannot travel.
+    pub(super) fn explain(&self, errors: &[CompilationError]) -> Failure {
+        let mut failure = report::compilation(errors, |line| self.body_lines.contains(&line));
+        let variable = errors.iter().flat_map(CompilationError::spanned_messages).find_map(|message| {
+            let span = message.span.filter(|span| span.start_line + 1 == self.body_lines.start)?;
+            self.columns.iter().find(|(columns, _)| columns.contains(&span.start_column)).map(|(_, name)| name)
+        });
+        if let Some(name) = variable {
+            failure.evalue = format!("variable `{name}`: {}", failure.evalue);
+            failure.traceback.insert(0, format!("the objective uses the notebook's variable `{name}`, which must travel to the trials:"));
+        }
+        failure
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tune(body: &str) -> Tune {
+        let cell = format!("%%tune --objective loss:min\n{body}");
+        match ferrotune_magics::parse(&cell).unwrap().remove(0) {
+            ferrotune_magics::Step::Action(ferrotune_magics::Action::Tune(tune)) => tune,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_users_lines_stay_where_they_are() {
+        let body = "|trial| {\n    let x = data.len();\n    Ok(x as f64)\n}";
+        let variables = [("data".to_owned(), "Vec<f64>".to_owned()), ("other".to_owned(), "i32".to_owned())];
+        let objective = Objective::expand(&tune(body), &variables).unwrap();
+        let lines: Vec<_> = objective.source.lines().collect();
+        assert_eq!(&lines[1..5], body.lines().collect::<Vec<_>>());
+        assert!(lines[0].contains("<Vec<f64> as ::ferrotune::Share>::unpack(\"data\""));
+        assert!(!objective.source.contains("other"));
+        let (columns, name) = &objective.columns[0];
+        let chunk: String = lines[0].chars().skip(columns.start - 1).take(columns.len()).collect();
+        assert!(chunk.trim().starts_with("#[allow") && chunk.ends_with("?;") && name == "data");
+    }
+
+    #[test]
+    fn a_body_that_does_not_parse_is_placed_in_the_cell() {
+        let failure = Objective::expand(&tune("|trial| {\n    let = 3;\n}"), &[]).unwrap_err();
+        assert!(failure.evalue.contains("(line 3, column 9)"), "{}", failure.evalue);
+    }
+}

@@ -1,0 +1,86 @@
+//! What a user sees of an error: name, one line, and the place in their own cell.
+
+use crate::execution::Failure;
+use evcxr::CompilationError;
+
+const RED: &str = "\x1b[31m";
+const BLUE: &str = "\x1b[34m";
+const BOLD: &str = "\x1b[1m";
+const PLAIN: &str = "\x1b[0m";
+
+/// A failure with a name and a line of text, and nothing more to show.
+pub(super) fn failure(ename: &str, evalue: impl Into<String>) -> Failure {
+    let evalue = evalue.into();
+    let traceback = vec![format!("{RED}{BOLD}{ename}{PLAIN}: {evalue}")];
+    Failure { ename: ename.to_owned(), evalue, traceback }
+}
+
+/// The compiler's errors, each with the user's line.
+///
+/// `visible` tells which lines of the source the user wrote; a place on any other line is left out.
+pub(super) fn compilation(errors: &[CompilationError], visible: impl Fn(usize) -> bool) -> Failure {
+    let mut traceback = Vec::new();
+    let mut first = None;
+    for error in errors.iter().filter(|error| error.level() == "error" || errors.len() == 1) {
+        let head = match error.code() {
+            Some(code) => format!("error[{code}]: {}", error.message()),
+            None => format!("error: {}", error.message()),
+        };
+        let place = error.primary_spanned_message().and_then(|message| message.span).filter(|span| visible(span.start_line));
+        let head = head.strip_prefix("error: error: ").map(|rest| format!("error: {rest}")).unwrap_or(head);
+        first.get_or_insert_with(|| match place {
+            Some(span) => format!("{head} (line {}, column {})", span.start_line, span.start_column),
+            None => head.clone(),
+        });
+        traceback.push(format!("{RED}{BOLD}{head}{PLAIN}"));
+        traceback.extend(places(error, &visible));
+        traceback.extend(error.help().into_iter().map(|help| format!("{BLUE}help{PLAIN}: {help}")));
+    }
+    let evalue = first.unwrap_or_else(|| "the cell does not compile".to_owned());
+    Failure { ename: "CompilationError".to_owned(), evalue, traceback }
+}
+
+/// The lines that an error points at, with the columns marked.
+fn places(error: &CompilationError, visible: &impl Fn(usize) -> bool) -> Vec<String> {
+    let mut lines = Vec::new();
+    for message in error.spanned_messages() {
+        let Some(span) = message.span.filter(|span| visible(span.start_line)) else { continue };
+        lines.push(format!("{BLUE} --> {PLAIN}line {}, column {}", span.start_line, span.start_column));
+        for (offset, text) in message.lines.iter().enumerate() {
+            let number = span.start_line + offset;
+            let end = if number == span.end_line { span.end_column } else { text.chars().count() + 1 };
+            let start = if offset == 0 { span.start_column } else { text.chars().take_while(|c| c.is_whitespace()).count() + 1 };
+            let marks = "^".repeat(end.saturating_sub(start).max(1));
+            let label = if number == span.end_line { message.label.as_str() } else { "" };
+            lines.push(format!("{BLUE}{number:4} |{PLAIN} {text}"));
+            lines.push(format!("{BLUE}     |{PLAIN} {}{RED}{marks} {label}{PLAIN}", " ".repeat(start - 1)));
+        }
+    }
+    lines
+}
+
+/// The line of the cell at which a panic's place in the generated source lies, if it is certain.
+pub(super) fn cell_line(cell: &str, generated: &str, location: &str) -> Option<usize> {
+    let (file, rest) = location.split_once(".rs:")?;
+    let number: usize = rest.split(':').next()?.parse().ok()?;
+    if !file.ends_with("src/lib") {
+        return None;
+    }
+    let text = generated.lines().nth(number.checked_sub(1)?)?.trim();
+    let mut matches = cell.lines().enumerate().filter(|(_, line)| line.trim() == text);
+    let (line, _) = matches.next()?;
+    matches.next().is_none().then_some(line + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_placed_in_the_cell_only_where_its_line_is_unique() {
+        let generated = "fn generated() {\n    boom();\n}\n";
+        assert_eq!(cell_line("let x = 1;\nboom();", generated, "src/lib.rs:2:5"), Some(2));
+        assert_eq!(cell_line("boom();\nboom();", generated, "src/lib.rs:2:5"), None);
+        assert_eq!(cell_line("boom();", generated, "/rustc/library/core/src/option.rs:2:5"), None);
+    }
+}

@@ -1,0 +1,119 @@
+//! `%trials` and `%best`: studies on disk, as tables.
+
+use anyhow::{Result, bail};
+use ferrotune_display::{Bundle, escape};
+use ferrotune_tuner::journal::{Journal, Study};
+use ferrotune_tuner::record::{State, TrialRecord};
+use ferrotune_tuner::wire::Direction;
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// All trials of a study.
+pub(super) fn trials(folder: &Path) -> Result<Bundle> {
+    let study = Journal::read(folder)?;
+    let trials: Vec<&TrialRecord> = study.trials.iter().collect();
+    Ok(table(&study, &trials))
+}
+
+/// One trial in full.
+pub(super) fn trial(folder: &Path, number: u64) -> Result<Bundle> {
+    let study = Journal::read(folder)?;
+    let Some(trial) = study.trials.iter().find(|trial| trial.number == number) else {
+        bail!("study {} has no trial {number}; it has {}", study.spec.project, study.trials.len());
+    };
+    let mut lines = vec![format!("trial {number} of {}: {}", study.spec.project, ending(trial))];
+    if let Some(value) = trial.value {
+        lines.push(format!("{} = {}", study.spec.objective.metric, self::number(value)));
+    }
+    lines.extend(trial.parameters.iter().map(|(name, parameter)| format!("  {name} = {}", parameter.value)));
+    lines.push(format!("{:.1} s, peak memory {}", trial.seconds, escape::bytes(trial.peak_bytes)));
+    for (step, metrics) in &trial.metrics {
+        let metrics = metrics.iter().map(|(name, value)| format!("{name}={}", value.map_or_else(|| "none".to_owned(), self::number)));
+        lines.push(format!("  step {step}: {}", metrics.collect::<Vec<_>>().join(", ")));
+    }
+    let output = folder.join("trials").join(number.to_string()).join("output.log");
+    match std::fs::read(&output) {
+        Ok(bytes) if !bytes.is_empty() => lines.push(format!("output:\n{}", String::from_utf8_lossy(&bytes).trim_end())),
+        Ok(_) => {}
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(error) => lines.push(format!("its output cannot be read: {error}")),
+    }
+    Ok(Bundle::text(lines.join("\n")))
+}
+
+/// The best trials of a study, best first.
+pub(super) fn best(folder: &Path, count: u64) -> Result<Bundle> {
+    let study = Journal::read(folder)?;
+    let mut trials: Vec<&TrialRecord> =
+        study.trials.iter().filter(|trial| trial.state() == State::Finished && trial.value.is_some_and(f64::is_finite)).collect();
+    if trials.is_empty() {
+        bail!("study {} has no finished trial yet; %trials shows what became of the others", study.spec.project);
+    }
+    let sign = match study.spec.objective.direction {
+        Direction::Min => 1.0,
+        Direction::Max => -1.0,
+    };
+    let key = |trial: &TrialRecord| sign * trial.value.unwrap_or(f64::NAN);
+    trials.sort_by(|one, other| key(one).total_cmp(&key(other)));
+    trials.truncate(usize::try_from(count).unwrap_or(usize::MAX));
+    Ok(table(&study, &trials))
+}
+
+/// A metric for people: at most six significant digits.
+pub(super) fn number(value: f64) -> String {
+    let rounded: f64 = format!("{value:.5e}").parse().unwrap_or(value);
+    if rounded != 0.0 && !(1e-4..1e7).contains(&rounded.abs()) { format!("{rounded:e}") } else { rounded.to_string() }
+}
+
+fn ending(trial: &TrialRecord) -> String {
+    match &trial.ending {
+        Some(ending) => ending.to_string(),
+        None => "unfinished".to_owned(),
+    }
+}
+
+fn table(study: &Study, trials: &[&TrialRecord]) -> Bundle {
+    let names: BTreeSet<&str> = trials.iter().flat_map(|trial| trial.parameters.keys()).map(String::as_str).collect();
+    let mut header = vec!["trial".to_owned(), study.spec.objective.metric.clone()];
+    header.extend(names.iter().map(|name| (*name).to_owned()));
+    header.extend(["seconds", "peak memory", "ending"].map(str::to_owned));
+    let rows: Vec<Vec<String>> = trials.iter().map(|trial| row(trial, &names)).collect();
+    Bundle::text(text_table(&header, &rows)).with("text/html", html_table(&header, &rows))
+}
+
+fn row(trial: &TrialRecord, names: &BTreeSet<&str>) -> Vec<String> {
+    let mut row = vec![trial.number.to_string(), trial.value.map_or_else(String::new, number)];
+    row.extend(names.iter().map(|name| trial.parameters.get(*name).map_or_else(String::new, |parameter| parameter.value.to_string())));
+    row.extend([format!("{:.1}", trial.seconds), escape::bytes(trial.peak_bytes), ending(trial)]);
+    row
+}
+
+fn text_table(header: &[String], rows: &[Vec<String>]) -> String {
+    let width = |column: usize| rows.iter().chain([&header.to_vec()]).map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..header.len()).map(width).collect();
+    let line = |row: &[String]| {
+        let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        cells.join("  ").trim_end().to_owned()
+    };
+    std::iter::once(line(header)).chain(rows.iter().map(|row| line(row))).collect::<Vec<_>>().join("\n")
+}
+
+fn html_table(header: &[String], rows: &[Vec<String>]) -> String {
+    let cells = |row: &[String], tag: &str| -> String {
+        row.iter().map(|cell| format!("<{tag}>{}</{tag}>", escape::html(cell))).collect()
+    };
+    let body: String = rows.iter().map(|row| format!("<tr>{}</tr>", cells(row, "td"))).collect();
+    format!("<table><thead><tr>{}</tr></thead><tbody>{body}</tbody></table>", cells(header, "th"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::number;
+
+    #[test]
+    fn numbers_are_short_and_keep_their_size() {
+        for (value, text) in [(0.972_222_222, "0.972222"), (1e-9, "1e-9"), (0.0, "0"), (-12345.678, "-12345.7"), (3.0, "3")] {
+            assert_eq!(number(value), text);
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! The folder by which Jupyter finds this kernel: writing it and removing it. Nothing outside of `kernels/ferrotune` is
+//! touched, and no Jupyter program is called.
+
+use std::fs::{self, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::json;
+
+/// The kernelspec's name, which users and notebooks hold on to.
+pub(crate) const NAME: &str = "ferrotune";
+/// What front ends show in their launcher.
+pub(crate) const DISPLAY_NAME: &str = "Rust (Ferrotune)";
+
+const LOGO: &[u8] = include_bytes!("kernelspec/logo.svg");
+
+/// Where Jupyter looks for kernels.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// The user's Jupyter data folder.
+    User,
+    /// An installation or environment below this folder.
+    Prefix(PathBuf),
+    /// The environment of the `python3` that is found first.
+    SysPrefix,
+}
+
+/// Why the kernelspec could not be written or removed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum KernelspecError {
+    #[error("home folder is not known; set JUPYTER_DATA_DIR or use --prefix")]
+    NoHome,
+    #[error("python3 could not be asked for its prefix: {reason}; install Python or use --prefix")]
+    NoPython { reason: String },
+    #[error("program path {} is not valid UTF-8, which kernel.json needs; move the program", path.display())]
+    ProgramPath { path: PathBuf },
+    #[error("kernelspec {} cannot be written: {source}; choose another place with --user or --prefix", path.display())]
+    Write { path: PathBuf, source: io::Error },
+    #[error("kernelspec {} cannot be removed: {source}", path.display())]
+    Remove { path: PathBuf, source: io::Error },
+    #[error("no kernelspec at {}; `jupyter kernelspec list` shows where it is", path.display())]
+    NotInstalled { path: PathBuf },
+}
+
+/// Writes the kernelspec that starts `program` and returns its folder. An older one is replaced file by file.
+pub(crate) fn install(target: &Target, program: &Path) -> Result<PathBuf, KernelspecError> {
+    let program = std::path::absolute(program).map_err(|source| KernelspecError::Write {
+        path: program.to_owned(),
+        source,
+    })?;
+    let Some(program) = program.to_str() else {
+        return Err(KernelspecError::ProgramPath { path: program });
+    };
+    let kernel = json!({
+        "argv": [program, "kernel", "--connection-file", "{connection_file}"],
+        "display_name": DISPLAY_NAME,
+        "language": "rust",
+        "interrupt_mode": "message",
+        "env": {},
+        "metadata": {"debugger": false},
+    });
+    let path = folder(target)?;
+    let write = || {
+        fs::create_dir_all(&path)?;
+        // kernel.json comes last: without it, Jupyter does not see the folder.
+        replace(&path, "logo-svg.svg", LOGO)?;
+        replace(&path, "kernel.json", format!("{kernel:#}\n").as_bytes())
+    };
+    write().map_err(|source| KernelspecError::Write {
+        path: path.clone(),
+        source,
+    })?;
+    Ok(path)
+}
+
+/// Removes the kernelspec's folder and returns where it was. Fails where there is none.
+pub(crate) fn uninstall(target: &Target) -> Result<PathBuf, KernelspecError> {
+    let path = folder(target)?;
+    let is_link = match fs::symlink_metadata(&path) {
+        Ok(metadata) => metadata.is_symlink(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(KernelspecError::NotInstalled { path }),
+        Err(source) => return Err(KernelspecError::Remove { path, source }),
+    };
+    let removed = if is_link {
+        fs::remove_file(&path)
+    } else {
+        fs::remove_dir_all(&path)
+    };
+    removed.map_err(|source| KernelspecError::Remove {
+        path: path.clone(),
+        source,
+    })?;
+    Ok(path)
+}
+
+fn folder(target: &Target) -> Result<PathBuf, KernelspecError> {
+    let data = match target {
+        Target::User => user_data_folder(std::env::var_os("JUPYTER_DATA_DIR").map(PathBuf::from))?,
+        Target::Prefix(prefix) => prefix.join("share/jupyter"),
+        Target::SysPrefix => python_prefix()?.join("share/jupyter"),
+    };
+    Ok(data.join("kernels").join(NAME))
+}
+
+fn user_data_folder(jupyter_data_dir: Option<PathBuf>) -> Result<PathBuf, KernelspecError> {
+    if let Some(folder) = jupyter_data_dir.filter(|folder| !folder.as_os_str().is_empty()) {
+        return Ok(folder);
+    }
+    if cfg!(target_os = "macos") {
+        // Jupyter does not use Application Support.
+        return Ok(dirs::home_dir().ok_or(KernelspecError::NoHome)?.join("Library/Jupyter"));
+    }
+    Ok(dirs::data_dir().ok_or(KernelspecError::NoHome)?.join("jupyter"))
+}
+
+fn python_prefix() -> Result<PathBuf, KernelspecError> {
+    let output = Command::new("python3")
+        .args(["-c", "import sys; print(sys.prefix)"])
+        .output()
+        .map_err(|error| KernelspecError::NoPython {
+            reason: error.to_string(),
+        })?;
+    let prefix = String::from_utf8_lossy(&output.stdout).trim_end().to_owned();
+    if !output.status.success() || prefix.is_empty() {
+        return Err(KernelspecError::NoPython {
+            reason: format!("it ended with {}", output.status),
+        });
+    }
+    Ok(PathBuf::from(prefix))
+}
+
+/// Puts a file into `folder` in one step, so that Jupyter never reads half of it.
+fn replace(folder: &Path, name: &str, content: &[u8]) -> io::Result<()> {
+    let mut file = tempfile::Builder::new()
+        .permissions(Permissions::from_mode(0o644))
+        .tempfile_in(folder)?;
+    file.write_all(content)?;
+    file.as_file().sync_all()?;
+    file.persist(folder.join(name))?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    #[test]
+    fn installed_kernelspec_has_what_jupyter_reads() {
+        let prefix = tempfile::tempdir().unwrap();
+        let target = Target::Prefix(prefix.path().to_owned());
+        let path = install(&target, Path::new("/opt/ferrotune")).unwrap();
+        assert_eq!(path, prefix.path().join("share/jupyter/kernels/ferrotune"));
+        let kernel: Value = serde_json::from_slice(&fs::read(path.join("kernel.json")).unwrap()).unwrap();
+        assert_eq!(
+            kernel,
+            json!({
+                "argv": ["/opt/ferrotune", "kernel", "--connection-file", "{connection_file}"],
+                "display_name": "Rust (Ferrotune)",
+                "language": "rust",
+                "interrupt_mode": "message",
+                "env": {},
+                "metadata": {"debugger": false},
+            })
+        );
+        let mut names: Vec<_> = fs::read_dir(&path)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
+        names.sort();
+        assert_eq!(names, ["kernel.json", "logo-svg.svg"]);
+        assert_eq!(
+            fs::metadata(path.join("kernel.json")).unwrap().permissions().mode() & 0o444,
+            0o444
+        );
+    }
+
+    #[test]
+    fn second_install_replaces_and_uninstall_removes_that_folder_alone() {
+        let prefix = tempfile::tempdir().unwrap();
+        let target = Target::Prefix(prefix.path().to_owned());
+        let neighbour = prefix.path().join("share/jupyter/kernels/python3");
+        fs::create_dir_all(&neighbour).unwrap();
+        install(&target, Path::new("/opt/old")).unwrap();
+        let path = install(&target, Path::new("/opt/new")).unwrap();
+        assert!(
+            fs::read_to_string(path.join("kernel.json"))
+                .unwrap()
+                .contains("/opt/new")
+        );
+        assert_eq!(uninstall(&target).unwrap(), path);
+        assert!(!path.exists() && neighbour.exists());
+        assert!(matches!(uninstall(&target), Err(KernelspecError::NotInstalled { .. })));
+    }
+
+    #[test]
+    fn jupyter_data_dir_comes_before_the_home_folder() {
+        assert_eq!(user_data_folder(Some("/data".into())).unwrap(), Path::new("/data"));
+        assert_eq!(
+            user_data_folder(Some("".into())).unwrap(),
+            user_data_folder(None).unwrap()
+        );
+    }
+
+    #[test]
+    fn folder_that_cannot_be_written_is_named() {
+        let prefix = tempfile::NamedTempFile::new().unwrap();
+        let target = Target::Prefix(prefix.path().to_owned());
+        let error = install(&target, Path::new("/opt/ferrotune")).unwrap_err().to_string();
+        assert!(
+            error.contains("share/jupyter/kernels/ferrotune cannot be written"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,147 @@
+//! The `ferrotune` program: Jupyter kernel, installer, and the processes that the kernel starts from the same file.
+
+mod compile;
+mod completeness;
+mod connection;
+mod engine;
+mod execution;
+mod history;
+mod kernelspec;
+mod prelude;
+mod runtime;
+mod server;
+mod supervisor;
+mod toolchain;
+mod wire;
+
+use anyhow::{Context, Result};
+use clap::{Args, Parser, Subcommand};
+use runtime::Runtime;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use tracing_subscriber::EnvFilter;
+
+/// A Jupyter kernel that runs Rust, with hyper-parameter searches that cannot crash the notebook.
+#[derive(Parser)]
+#[command(version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Action,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Install the kernel for Jupyter, and build what cells are linked with.
+    Install(Target),
+    /// Remove the kernel from Jupyter.
+    Uninstall(Target),
+    /// Run a kernel; Jupyter calls this.
+    #[command(hide = true)]
+    Kernel {
+        /// The file in which Jupyter says where to listen.
+        #[arg(long)]
+        connection_file: PathBuf,
+    },
+    /// Supervise a process of cells.
+    #[command(hide = true)]
+    Cell { prelude: PathBuf },
+    /// Run cells.
+    #[command(hide = true)]
+    CellProcess { prelude: PathBuf },
+    /// Supervise a search.
+    #[command(hide = true)]
+    Supervise { study: PathBuf },
+    /// Run a trial.
+    #[command(hide = true)]
+    Worker {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
+}
+
+#[derive(Args)]
+#[group(required = true, multiple = false)]
+struct Target {
+    /// For the current user.
+    #[arg(long)]
+    user: bool,
+    /// Under DIR/share/jupyter.
+    #[arg(long, value_name = "DIR")]
+    prefix: Option<PathBuf>,
+    /// For the Python environment in use.
+    #[arg(long)]
+    sys_prefix: bool,
+}
+
+impl Target {
+    fn place(self) -> kernelspec::Target {
+        match self.prefix {
+            Some(prefix) => kernelspec::Target::Prefix(prefix),
+            None if self.sys_prefix => kernelspec::Target::SysPrefix,
+            None => kernelspec::Target::User,
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args_os();
+    let name = arguments.next().unwrap_or_default();
+    let arguments: Vec<OsString> = arguments.collect();
+    if let Some(code) = Path::new(&name).file_name().and_then(|name| compile::stand_in(name, &arguments)) {
+        return code;
+    }
+    let filter = EnvFilter::try_from_env("FERROTUNE_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    match run(&arguments) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("ferrotune: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &[OsString]) -> Result<ExitCode> {
+    match Arguments::parse().command {
+        Action::Install(target) => install(target).map(|()| ExitCode::SUCCESS),
+        Action::Uninstall(target) => uninstall(target).map(|()| ExitCode::SUCCESS),
+        Action::Kernel { connection_file } => kernel(&connection_file, arguments).map(|()| ExitCode::SUCCESS),
+        Action::Cell { prelude } => supervisor::run(&prelude),
+        Action::CellProcess { prelude } => supervisor::run_cells(&prelude).map(|()| ExitCode::SUCCESS),
+        Action::Supervise { study } => Ok(ferrotune_tuner::supervisor::main(&study)),
+        Action::Worker { arguments } => ferrotune_tuner::process::worker_main(arguments),
+    }
+}
+
+fn install(target: Target) -> Result<()> {
+    let toolchain = toolchain::Toolchain::find()?;
+    let prelude = prelude::Prelude::ensure(&toolchain, &mut |line| eprintln!("{line}"))?;
+    let folder = kernelspec::install(&target.place(), &std::env::current_exe()?)?;
+    eprintln!("installed the kernel in {}; cells are linked with {}", folder.display(), prelude.folder().display());
+    Ok(())
+}
+
+fn uninstall(target: Target) -> Result<()> {
+    let folder = kernelspec::uninstall(&target.place())?;
+    eprintln!("removed {}", folder.display());
+    Ok(())
+}
+
+fn kernel(connection_file: &Path, arguments: &[OsString]) -> Result<()> {
+    let runtime = match Runtime::current() {
+        Some(runtime) => runtime,
+        None => match Runtime::enter(arguments)? {},
+    };
+    let connection = connection::read(connection_file)?;
+    let tokio = tokio::runtime::Runtime::new().context("cannot start the server's threads")?;
+    let folder = runtime.clone();
+    let result = tokio.block_on(server::serve(connection, move || {
+        let running = engine::Running::default();
+        let interrupt = running.clone();
+        let work = engine::start(runtime, running.clone());
+        server::Engine { work, interrupt: Box::new(move || interrupt.interrupt()), shutdown: Box::new(move || running.interrupt()) }
+    }));
+    folder.remove();
+    result
+}

@@ -1,0 +1,117 @@
+//! The prelude on disk: built once for a toolchain and a version of Ferrotune, then shared by every kernel.
+//!
+//! A folder of the user's cache is either whole or absent: it is built beside its place and renamed into it, under a
+//! lock, so that two kernels that start at once build it once.
+
+mod analysis;
+mod build;
+
+use crate::toolchain::Toolchain;
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+/// Sources of the prelude's crates, packed by the build script: path and text.
+const SOURCES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/prelude_sources.rs"));
+
+/// Crates that a cell may name without a dependency of its own.
+pub(crate) const CRATES: [&str; 3] = ["candle_core", "candle_nn", "ferrotune"];
+
+/// A prelude that is ready to be linked.
+#[derive(Clone, Debug)]
+pub(crate) struct Prelude {
+    folder: PathBuf,
+    contents: Contents,
+}
+
+/// What a prelude's folder holds, as its `ready.json` says. Written last.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Contents {
+    /// File of each crate in [`CRATES`], inside `library/`.
+    externs: BTreeMap<String, String>,
+}
+
+impl Prelude {
+    /// Opens the prelude for this toolchain, and builds it first where it is missing.
+    ///
+    /// `progress` is told each crate that is being compiled.
+    pub(crate) fn ensure(toolchain: &Toolchain, progress: &mut dyn FnMut(&str)) -> Result<Self> {
+        let folder = cache_folder()?.join(format!("prelude-{}", key(toolchain)));
+        if let Some(prelude) = Self::open(&folder)? {
+            return Ok(prelude);
+        }
+        let parent = folder.parent().context("the cache folder has no parent")?;
+        fs::create_dir_all(parent)
+            .with_context(|| format!("cannot create {}; set XDG_CACHE_HOME to a folder that can be written", parent.display()))?;
+        let lock = File::create(folder.with_extension("lock"))?;
+        lock.lock().context("cannot lock the cache folder")?;
+        if let Some(prelude) = Self::open(&folder)? {
+            return Ok(prelude);
+        }
+        build::build(toolchain, &folder, progress)?;
+        Self::open(&folder)?.context("the prelude was built but is not there")
+    }
+
+    /// Opens the prelude in a folder, if it is whole.
+    pub(crate) fn open(folder: &Path) -> Result<Option<Self>> {
+        let ready = folder.join("ready.json");
+        let text = match fs::read_to_string(&ready) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error).with_context(|| format!("cannot read {}", ready.display())),
+        };
+        let contents = serde_json::from_str(&text).with_context(|| format!("{} is damaged; delete {}", ready.display(), folder.display()))?;
+        Ok(Some(Self { folder: folder.to_owned(), contents }))
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Folder with the dylib and the metadata of all that is in it.
+    pub(crate) fn library_folder(&self) -> PathBuf {
+        self.folder.join("library")
+    }
+
+    /// The dylib itself.
+    pub(crate) fn library(&self) -> PathBuf {
+        self.library_folder().join("libferrotune.so")
+    }
+
+    /// Name and file of each crate that cells may use.
+    pub(crate) fn externs(&self) -> impl Iterator<Item = (&str, PathBuf)> {
+        self.contents.externs.iter().map(|(name, file)| (name.as_str(), self.library_folder().join(file)))
+    }
+
+    /// The `[dependencies]` entry under which rust-analyzer finds a crate's sources: package name and value.
+    pub(crate) fn analysis_dependency(&self, name: &str) -> (String, String) {
+        let package = name.replace('_', "-");
+        let value = format!("{{ path = {:?} }}", self.folder.join("analysis").join(&package));
+        (package, value)
+    }
+}
+
+/// Where everything lives that can be made again: `ferrotune` in the user's cache folder.
+pub(crate) fn cache_folder() -> Result<PathBuf> {
+    let cache = dirs::cache_dir().context("no cache folder: set HOME or XDG_CACHE_HOME")?;
+    Ok(cache.join("ferrotune"))
+}
+
+/// Names a prelude by all that decides what it is: toolchain, version, sources.
+fn key(toolchain: &Toolchain) -> String {
+    let mut hasher = Sha256::new();
+    hasher.update(&toolchain.standard_library);
+    hasher.update(toolchain.library_folder.as_os_str().as_encoded_bytes());
+    for (path, text) in SOURCES {
+        hasher.update((path.len() as u64).to_le_bytes());
+        hasher.update(path);
+        hasher.update((text.len() as u64).to_le_bytes());
+        hasher.update(text);
+    }
+    let digest = hasher.finalize();
+    let hash: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    format!("{}-{hash}", env!("CARGO_PKG_VERSION"))
+}

@@ -1,0 +1,117 @@
+//! A copy of the prelude's sources for rust-analyzer, cut down to the crates whose types cells name.
+//!
+//! rust-analyzer reads every dependency of every dependency; candle has over a hundred, and none of them has a type
+//! that a cell's variable could have. Without them it answers in a fraction of the time and memory.
+
+use super::CRATES;
+use crate::toolchain::Toolchain;
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use toml_edit::{DocumentMut, Item, Table, value};
+
+/// One package of the copy.
+struct Package {
+    /// Name of its folder and of the package in the copy: the library's name with dashes.
+    name: String,
+    library: String,
+    edition: String,
+    /// Folder of its `src/lib.rs`.
+    sources: PathBuf,
+    /// Package names of its dependencies.
+    dependencies: Vec<(String, Option<String>)>,
+}
+
+/// Writes the copy to `folder`.
+pub(super) fn write(toolchain: &Toolchain, workspace: &Path, folder: &Path) -> Result<()> {
+    let packages = packages(toolchain, workspace)?;
+    for package in packages.values() {
+        let target = folder.join(&package.name);
+        copy_sources(&package.sources, &target.join("src"))?;
+        fs::write(target.join("Cargo.toml"), manifest(package, &packages))?;
+    }
+    if let Some(missing) = CRATES.iter().find(|name| !folder.join(name.replace('_', "-")).exists()) {
+        bail!("no sources of {missing}");
+    }
+    Ok(())
+}
+
+/// Our own packages and candle's, by package name.
+fn packages(toolchain: &Toolchain, workspace: &Path) -> Result<BTreeMap<String, Package>> {
+    let output = Command::new(&toolchain.cargo)
+        .args(["metadata", "--format-version=1", "--offline"])
+        .current_dir(workspace)
+        .output()
+        .with_context(|| format!("cannot run {}", toolchain.cargo.display()))?;
+    if !output.status.success() {
+        bail!("cargo metadata failed: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    let metadata: Value = serde_json::from_slice(&output.stdout)?;
+    let packages = metadata["packages"].as_array().context("cargo metadata lists no packages")?;
+    Ok(packages.iter().filter_map(package).collect())
+}
+
+fn package(description: &Value) -> Option<(String, Package)> {
+    let package_name = description["name"].as_str()?;
+    if !(package_name.starts_with("ferrotune-") || package_name == "candle-core" || package_name == "candle-nn") {
+        return None;
+    }
+    let target = description["targets"].as_array()?.iter().find(|target| {
+        target["kind"].as_array().is_some_and(|kinds| kinds.iter().any(|kind| kind == "lib" || kind == "dylib"))
+    })?;
+    let library = target["name"].as_str()?.to_owned();
+    let dependencies = description["dependencies"]
+        .as_array()?
+        .iter()
+        .filter(|dependency| dependency["kind"].is_null())
+        .filter_map(|dependency| Some((dependency["name"].as_str()?.to_owned(), dependency["rename"].as_str().map(str::to_owned))))
+        .collect();
+    let package = Package {
+        name: library.replace('_', "-"),
+        library,
+        edition: description["edition"].as_str()?.to_owned(),
+        sources: Path::new(target["src_path"].as_str()?).parent()?.to_owned(),
+        dependencies,
+    };
+    Some((package_name.to_owned(), package))
+}
+
+fn manifest(package: &Package, packages: &BTreeMap<String, Package>) -> String {
+    let mut manifest = DocumentMut::new();
+    let mut table = Table::new();
+    table["name"] = value(&package.name);
+    table["version"] = value("0.0.0");
+    table["edition"] = value(&package.edition);
+    manifest["package"] = Item::Table(table);
+    let mut library = Table::new();
+    library["name"] = value(&package.library);
+    manifest["lib"] = Item::Table(library);
+    let mut dependencies = Table::new();
+    for (name, rename) in &package.dependencies {
+        let Some(dependency) = packages.get(name) else { continue };
+        let key = rename.clone().unwrap_or_else(|| dependency.name.clone());
+        dependencies[&key]["path"] = value(format!("../{}", dependency.name));
+        dependencies[&key]["package"] = value(&dependency.name);
+    }
+    manifest["dependencies"] = Item::Table(dependencies);
+    // Each package is a workspace of its own: none of them may be taken for a member of the user's.
+    manifest["workspace"] = Item::Table(Table::new());
+    manifest.to_string()
+}
+
+fn copy_sources(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from).with_context(|| format!("cannot read {}", from.display()))? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy_sources(&entry.path(), &target)?;
+        } else if target.extension().is_some_and(|extension| extension == "rs") {
+            fs::copy(entry.path(), &target)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,197 @@
+//! `execute_request`: one cell after the other, counted, with its outputs before its reply and its reply before `idle`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use tokio::sync::mpsc::{self, UnboundedReceiver};
+
+use super::screen::{Pending, Screen, capture};
+use super::{Engine, Exchange, Kernel, Received};
+use crate::execution::{Cell, Failure, Output, Work};
+use crate::wire;
+
+/// Requests that a client sent before it could know of an error are in the queue or still in the socket; this lets the
+/// socket's reader take the latter. It costs failed cells only.
+const ABORT_WINDOW: Duration = Duration::from_millis(10);
+
+#[derive(Debug, Deserialize)]
+struct ExecuteRequest {
+    code: String,
+    #[serde(default)]
+    silent: bool,
+    #[serde(default = "yes")]
+    store_history: bool,
+    #[serde(default)]
+    user_expressions: Option<BTreeMap<String, String>>,
+    #[serde(default)]
+    allow_stdin: bool,
+    #[serde(default = "yes")]
+    stop_on_error: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// Runs queued cells as long as the kernel lives.
+pub(super) async fn in_order(kernel: Arc<Kernel>, mut queue: UnboundedReceiver<Received>) {
+    let mut count = 0;
+    while let Some(received) = queue.recv().await {
+        let exchange = kernel.begin(received);
+        let aborted = execute(&kernel, exchange, &mut count, &mut queue).await;
+        for received in aborted {
+            kernel.begin(received).reply(json!({"status": "aborted"})).await;
+        }
+    }
+}
+
+/// Runs one cell; returns the requests that its failure aborts.
+async fn execute(
+    kernel: &Arc<Kernel>,
+    mut exchange: Exchange,
+    count: &mut u32,
+    queue: &mut UnboundedReceiver<Received>,
+) -> Vec<Received> {
+    let request: ExecuteRequest = match exchange.request.fields() {
+        Ok(request) => request,
+        Err(error) => {
+            exchange.refuse("InvalidRequest", &error.to_string()).await;
+            return Vec::new();
+        }
+    };
+    // The counter counts what is stored; other cells show the number that the next stored one gets.
+    let execution_count = *count + 1;
+    if request.store_history && !request.silent {
+        *count = execution_count;
+        kernel.history.append(execution_count, request.code.clone());
+    }
+    if !request.silent {
+        exchange.publish(
+            "execute_input",
+            json!({"code": request.code, "execution_count": execution_count}),
+        );
+    }
+    let metadata = json!({"started": wire::now()});
+    let result = run(kernel, &exchange, &request, execution_count).await;
+
+    let mut aborted = Vec::new();
+    let content = match result {
+        Ok(engine) => {
+            let expressions = request.user_expressions.unwrap_or_default();
+            let values = evaluate(&engine, expressions).await;
+            json!({"status": "ok", "execution_count": execution_count, "payload": [], "user_expressions": values})
+        }
+        Err(failure) => {
+            if !request.silent {
+                exchange.publish("error", error_content(&failure));
+                if request.stop_on_error {
+                    tokio::time::sleep(ABORT_WINDOW).await;
+                    aborted.extend(std::iter::from_fn(|| queue.try_recv().ok()));
+                }
+            }
+            let mut content = error_content(&failure);
+            content["status"] = json!("error");
+            content["execution_count"] = json!(execution_count);
+            content["payload"] = json!([]);
+            content["user_expressions"] = json!({});
+            content
+        }
+    };
+    exchange.reply_with_metadata(metadata, content).await;
+    aborted
+}
+
+/// Gives the cell to the engine and publishes what it gives. The engine comes back for what is to run after it.
+async fn run(
+    kernel: &Arc<Kernel>,
+    exchange: &Exchange,
+    request: &ExecuteRequest,
+    execution_count: u32,
+) -> Result<Arc<Engine>, Failure> {
+    let engine = tokio::select! {
+        engine = kernel.engine() => engine.ok_or_else(|| engine_gone("it did not start"))?,
+        () = kernel.interrupts.notified() => {
+            return Err(failure("Interrupted", "the cell was interrupted before the kernel had started"));
+        }
+    };
+    let cell = Cell {
+        code: request.code.clone(),
+        allow_stdin: request.allow_stdin,
+    };
+    let mut outputs = start(&engine, cell)?;
+    let mut screen = Screen {
+        iopub: exchange.iopub.clone(),
+        parent: exchange.request.parent.clone(),
+        execution_count,
+        silent: request.silent,
+        user: request
+            .allow_stdin
+            .then(|| (kernel.stdin.clone(), exchange.request.identities.clone())),
+        pending: Pending::default(),
+    };
+    let result = screen.until_done(&mut outputs).await;
+    kernel.stdin.cancel();
+    tokio::spawn(screen.until_closed(outputs));
+    result
+        .ok_or_else(|| engine_gone("it ended while the cell ran"))?
+        .map(|()| engine)
+}
+
+fn start(engine: &Engine, cell: Cell) -> Result<UnboundedReceiver<Output>, Failure> {
+    let (outputs, given) = mpsc::unbounded_channel();
+    engine
+        .work
+        .send(Work::Execute { cell, outputs })
+        .map_err(|_| engine_gone("it has ended"))?;
+    Ok(given)
+}
+
+/// `user_expressions`: each runs as a cell of which only the value is kept.
+async fn evaluate(engine: &Engine, expressions: BTreeMap<String, String>) -> Map<String, Value> {
+    let mut values = Map::new();
+    for (name, code) in expressions {
+        let cell = Cell {
+            code,
+            allow_stdin: false,
+        };
+        let value = match start(engine, cell) {
+            Ok(mut outputs) => capture(&mut outputs)
+                .await
+                .unwrap_or_else(|| Err(engine_gone("it has ended"))),
+            Err(failure) => Err(failure),
+        };
+        let entry = match value {
+            Ok(Some((data, metadata))) => json!({"status": "ok", "data": data, "metadata": metadata}),
+            Ok(None) => json!({"status": "ok", "data": {"text/plain": "()"}, "metadata": {}}),
+            Err(failure) => {
+                let mut entry = error_content(&failure);
+                entry["status"] = json!("error");
+                entry
+            }
+        };
+        values.insert(name, entry);
+    }
+    values
+}
+
+fn error_content(failure: &Failure) -> Value {
+    json!({"ename": failure.ename, "evalue": failure.evalue, "traceback": failure.traceback})
+}
+
+fn engine_gone(how: &str) -> Failure {
+    failure(
+        "EngineStopped",
+        &format!("cells cannot run: the kernel's engine is gone, {how}; restart the kernel"),
+    )
+}
+
+fn failure(ename: &str, evalue: &str) -> Failure {
+    Failure {
+        ename: ename.into(),
+        evalue: evalue.into(),
+        traceback: vec![format!("{ename}: {evalue}")],
+    }
+}

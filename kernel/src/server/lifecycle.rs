@@ -1,0 +1,63 @@
+//! When the kernel ends or is interrupted without a message: signals, and the end of the process that started it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::process::{Pid, getppid, test_kill_process};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::Kernel;
+
+const PARENT_POLL: Duration = Duration::from_secs(1);
+
+/// Runs until the kernel ends. Jupyter puts its process id into `JPY_PARENT_PID`.
+pub(super) async fn watch(kernel: Arc<Kernel>) {
+    let parent = std::env::var("JPY_PARENT_PID").ok().and_then(|pid| Front::of(&pid));
+    let (mut terminate, mut interrupt) = match (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) {
+        (Ok(terminate), Ok(interrupt)) => (terminate, interrupt),
+        (Err(error), _) | (_, Err(error)) => {
+            tracing::error!(%error, "signals cannot be received; the kernel ends by message only");
+            return std::future::pending().await;
+        }
+    };
+    let mut poll = tokio::time::interval(PARENT_POLL);
+    loop {
+        tokio::select! {
+            _ = terminate.recv() => kernel.stop(),
+            _ = interrupt.recv() => kernel.interrupt(),
+            _ = poll.tick() => {
+                if parent.as_ref().is_some_and(|front| !front.is_alive()) {
+                    tracing::warn!("the process that started this kernel has ended; the kernel ends too");
+                    kernel.stop();
+                }
+            }
+        }
+    }
+}
+
+/// The front end's process.
+enum Front {
+    /// It started this process, which gets another parent when it ends.
+    Parent(Pid),
+    /// Something stands between, such as a shell.
+    Ancestor(Pid),
+}
+
+impl Front {
+    fn of(pid: &str) -> Option<Self> {
+        let pid = Pid::from_raw(pid.trim().parse().ok().filter(|pid| *pid > 0)?)?;
+        Some(if getppid() == Some(pid) {
+            Self::Parent(pid)
+        } else {
+            Self::Ancestor(pid)
+        })
+    }
+
+    fn is_alive(&self) -> bool {
+        match self {
+            Self::Parent(pid) => getppid() == Some(*pid),
+            Self::Ancestor(pid) => test_kill_process(*pid) != Err(Errno::SRCH),
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! What a cell gives, as IOPub messages. Text is gathered into larger pieces and updates of one display are thinned
+//! out, since front ends drop messages that come too fast; order is kept and nothing is lost but updates that a later
+//! one replaces.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::Iopub;
+use super::stdin::{Question, Stdin};
+use crate::execution::{Failure, Output, Stream};
+use crate::wire::Parent;
+
+const GATHER: Duration = Duration::from_millis(50);
+const GATHER_BYTES: usize = 64 << 10;
+/// Five a second for each display.
+const UPDATE_INTERVAL: Duration = Duration::from_millis(200);
+
+/// Where the outputs of one cell go.
+pub(super) struct Screen {
+    pub(super) iopub: Iopub,
+    pub(super) parent: Parent,
+    pub(super) execution_count: u32,
+    /// Nothing is published.
+    pub(super) silent: bool,
+    /// Routing frames of the client that answers questions; none if it said that it does not.
+    pub(super) user: Option<(Stdin, Vec<Vec<u8>>)>,
+    pub(super) pending: Pending,
+}
+
+/// What has come but is not published yet.
+#[derive(Default)]
+pub(super) struct Pending {
+    text: Option<Text>,
+    updates: HashMap<String, Update>,
+}
+
+struct Text {
+    stream: Stream,
+    text: String,
+    due: Instant,
+}
+
+/// The last update of a display, and the one that waits for its time.
+struct Update {
+    due: Instant,
+    content: Option<Value>,
+}
+
+impl Screen {
+    /// Publishes until the cell has ended and returns how; none if the engine has gone without a word.
+    pub(super) async fn until_done(&mut self, outputs: &mut UnboundedReceiver<Output>) -> Option<Result<(), Failure>> {
+        loop {
+            let output = tokio::select! {
+                biased;
+                output = outputs.recv() => output,
+                () = sleep_until(self.next_due()) => {
+                    self.flush_due(Instant::now());
+                    continue;
+                }
+            };
+            match output {
+                Some(Output::Done(result)) => {
+                    self.flush();
+                    return Some(result);
+                }
+                Some(output) => self.show(output),
+                None => {
+                    self.flush();
+                    return None;
+                }
+            }
+            // Not left to the timer alone: a cell that never pauses would starve it.
+            self.flush_due(Instant::now());
+        }
+    }
+
+    /// Publishes what background threads still give after the cell has ended.
+    pub(super) async fn until_closed(mut self, mut outputs: UnboundedReceiver<Output>) {
+        self.user = None;
+        while self.until_done(&mut outputs).await.is_some() {
+            tracing::warn!("a cell ended twice");
+        }
+    }
+
+    fn show(&mut self, output: Output) {
+        match output {
+            Output::Stream(stream, text) => self.gather(stream, &text),
+            Output::Display {
+                data,
+                metadata,
+                display_id: Some(id),
+                update: true,
+            } => {
+                let content = display(data, metadata, json!({"display_id": id}));
+                self.update(id, content);
+            }
+            Output::Display {
+                data,
+                metadata,
+                display_id,
+                update: _,
+            } => {
+                let transient = match &display_id {
+                    Some(id) => {
+                        self.flush_update(id);
+                        json!({"display_id": id})
+                    }
+                    None => json!({}),
+                };
+                self.publish("display_data", display(data, metadata, transient));
+            }
+            Output::Clear { wait } => {
+                self.flush();
+                self.publish("clear_output", json!({"wait": wait}));
+            }
+            Output::Result { data, metadata } => {
+                let content = json!({"execution_count": self.execution_count, "data": data, "metadata": metadata});
+                self.publish("execute_result", content);
+            }
+            Output::Input {
+                prompt,
+                password,
+                reply,
+            } => {
+                self.flush();
+                if let Some((stdin, identities)) = &self.user {
+                    let (identities, parent) = (identities.clone(), self.parent.clone());
+                    stdin.ask(Question {
+                        identities,
+                        parent,
+                        prompt,
+                        password,
+                        reply,
+                    });
+                }
+            }
+            Output::Done(_) => unreachable!("`until_done` takes it"),
+        }
+    }
+
+    fn gather(&mut self, stream: Stream, text: &str) {
+        if text.is_empty() {
+            return;
+        }
+        if self
+            .pending
+            .text
+            .as_ref()
+            .is_some_and(|pending| pending.stream != stream)
+        {
+            self.flush_text();
+        }
+        let pending = self.pending.text.get_or_insert_with(|| Text {
+            stream,
+            text: String::new(),
+            due: Instant::now() + GATHER,
+        });
+        pending.text.push_str(text);
+        if pending.text.len() >= GATHER_BYTES {
+            self.flush_text();
+        }
+    }
+
+    fn update(&mut self, id: String, content: Value) {
+        let now = Instant::now();
+        match self.pending.updates.get_mut(&id) {
+            Some(update) if update.due > now => update.content = Some(content),
+            _ => {
+                self.pending.updates.insert(
+                    id,
+                    Update {
+                        due: now + UPDATE_INTERVAL,
+                        content: None,
+                    },
+                );
+                self.publish("update_display_data", content);
+            }
+        }
+    }
+
+    fn next_due(&self) -> Option<Instant> {
+        let updates = self
+            .pending
+            .updates
+            .values()
+            .filter(|update| update.content.is_some())
+            .map(|update| update.due);
+        updates.chain(self.pending.text.as_ref().map(|text| text.due)).min()
+    }
+
+    fn flush_due(&mut self, now: Instant) {
+        if self.pending.text.as_ref().is_some_and(|text| text.due <= now) {
+            self.flush_text();
+        }
+        let due: Vec<String> = self
+            .pending
+            .updates
+            .iter()
+            .filter(|(_, update)| update.due <= now)
+            .map(|(id, _)| id.clone())
+            .collect();
+        for id in due {
+            if let Some(Update {
+                content: Some(content), ..
+            }) = self.pending.updates.remove(&id)
+            {
+                self.update(id, content);
+            }
+        }
+    }
+
+    fn flush_update(&mut self, id: &str) {
+        if let Some(content) = self
+            .pending
+            .updates
+            .get_mut(id)
+            .and_then(|update| update.content.take())
+        {
+            self.publish("update_display_data", content);
+        }
+    }
+
+    fn flush(&mut self) {
+        self.flush_text();
+        let ids: Vec<String> = self.pending.updates.keys().cloned().collect();
+        ids.iter().for_each(|id| self.flush_update(id));
+    }
+
+    fn flush_text(&mut self) {
+        if let Some(Text { stream, text, .. }) = self.pending.text.take() {
+            let name = match stream {
+                Stream::Stdout => "stdout",
+                Stream::Stderr => "stderr",
+            };
+            self.publish("stream", json!({"name": name, "text": text}));
+        }
+    }
+
+    fn publish(&mut self, msg_type: &str, content: Value) {
+        self.flush_text();
+        if !self.silent {
+            self.iopub.publish(&self.parent, msg_type, content);
+        }
+    }
+}
+
+fn display(data: Map<String, Value>, metadata: Map<String, Value>, transient: Value) -> Value {
+    json!({"data": data, "metadata": metadata, "transient": transient})
+}
+
+async fn sleep_until(due: Option<Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The last `execute_result` of an expression and how it ended; all else that it gives is dropped.
+pub(super) async fn capture(
+    outputs: &mut UnboundedReceiver<Output>,
+) -> Option<Result<Option<(Map<String, Value>, Map<String, Value>)>, Failure>> {
+    let mut value = None;
+    loop {
+        match outputs.recv().await? {
+            Output::Result { data, metadata } => value = Some((data, metadata)),
+            Output::Done(result) => return Some(result.map(|()| value)),
+            Output::Input { reply, .. } => drop::<oneshot::Sender<String>>(reply),
+            Output::Stream(..) | Output::Display { .. } | Output::Clear { .. } => {}
+        }
+    }
+}

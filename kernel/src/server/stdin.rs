@@ -1,0 +1,137 @@
+//! Lines that a cell asks the user for: `input_request` to the client that runs the cell, its `input_reply` back to the
+//! cell. At most one line is waited for, since cells run one after the other.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::json;
+use tokio::sync::{mpsc, oneshot};
+use zeromq::{RouterRecvHalf, RouterSendHalf, RouterSocket, SocketRecv, SocketSend};
+
+use crate::wire::{Codec, Parent, Request};
+
+/// A line to ask for. Dropping `reply` tells the cell that no one answers.
+pub(super) struct Question {
+    pub(super) identities: Vec<Vec<u8>>,
+    pub(super) parent: Parent,
+    pub(super) prompt: String,
+    pub(super) password: bool,
+    pub(super) reply: oneshot::Sender<String>,
+}
+
+enum Order {
+    Ask(Question),
+    Cancel,
+}
+
+/// The way to the task that holds the stdin socket.
+#[derive(Clone)]
+pub(super) struct Stdin {
+    orders: mpsc::UnboundedSender<Order>,
+}
+
+impl Stdin {
+    pub(super) fn ask(&self, question: Question) {
+        self.order(Order::Ask(question));
+    }
+
+    /// No one waits for a line any longer; an answer that still comes is dropped.
+    pub(super) fn cancel(&self) {
+        self.order(Order::Cancel);
+    }
+
+    fn order(&self, order: Order) {
+        if self.orders.send(order).is_err() {
+            tracing::debug!("stdin is closed: the kernel is stopping");
+        }
+    }
+}
+
+pub(super) fn channel(codec: Arc<Codec>) -> (Stdin, Task) {
+    let (orders, queue) = mpsc::unbounded_channel();
+    (
+        Stdin { orders },
+        Task {
+            codec,
+            queue,
+            waiting: None,
+        },
+    )
+}
+
+pub(super) struct Task {
+    codec: Arc<Codec>,
+    queue: mpsc::UnboundedReceiver<Order>,
+    waiting: Option<oneshot::Sender<String>>,
+}
+
+impl Task {
+    /// Runs as long as the kernel.
+    pub(super) async fn run(mut self, socket: RouterSocket) {
+        let (mut questions, mut answers) = socket.split();
+        loop {
+            tokio::select! {
+                order = self.queue.recv() => match order {
+                    Some(Order::Ask(question)) => self.ask(&mut questions, question).await,
+                    Some(Order::Cancel) => self.waiting = None,
+                    None => return,
+                },
+                answer = receive(&mut answers, &self.codec) => self.answer(&answer),
+            }
+        }
+    }
+
+    async fn ask(&mut self, socket: &mut RouterSendHalf, question: Question) {
+        let Question {
+            identities,
+            parent,
+            prompt,
+            password,
+            reply,
+        } = question;
+        let content = json!({"prompt": prompt, "password": password});
+        let message = self
+            .codec
+            .encode(&identities, "input_request", &parent, &json!({}), &content);
+        match socket.send(message).await {
+            Ok(()) => self.waiting = Some(reply),
+            Err(error) => tracing::warn!(%error, "no line asked for: the client does not listen on stdin"),
+        }
+    }
+
+    fn answer(&mut self, request: &Request) {
+        #[derive(Deserialize)]
+        struct InputReply {
+            value: String,
+        }
+        if request.msg_type != "input_reply" {
+            tracing::warn!(msg_type = request.msg_type, "stdin takes only input_reply");
+            return;
+        }
+        match (self.waiting.take(), request.fields::<InputReply>()) {
+            (Some(reply), Ok(InputReply { value })) => {
+                if reply.send(value).is_err() {
+                    tracing::debug!("the cell no longer waits for its line");
+                }
+            }
+            (None, _) => tracing::debug!("input_reply that no cell waits for"),
+            (Some(_), Err(error)) => tracing::warn!(%error, "input_reply passed over; its cell gets no line"),
+        }
+    }
+}
+
+/// The next message that this kernel can read.
+async fn receive(socket: &mut RouterRecvHalf, codec: &Codec) -> Request {
+    loop {
+        match socket.recv().await {
+            Ok(message) => match codec.decode(&message.into_vec()) {
+                Ok(request) => return request,
+                Err(error) => tracing::warn!(%error, "message on stdin passed over"),
+            },
+            Err(error) => {
+                tracing::warn!(%error, "stdin socket gave an error");
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+}

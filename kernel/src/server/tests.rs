@@ -1,0 +1,485 @@
+//! The server over real ZeroMQ sockets, with an engine that plays a script. The client fails on any output that its
+//! test did not ask for.
+
+use std::sync::{Mutex, mpsc as work};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use zeromq::prelude::*;
+use zeromq::util::PeerIdentity;
+use zeromq::{DealerSocket, SocketOptions, SubSocket, ZmqMessage};
+
+use super::{Engine, serve_with};
+use crate::connection::ConnectionInfo;
+use crate::execution::{Cell, Failure, Output, Stream, Work};
+use crate::history::History;
+use crate::wire::{Codec, Parent};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+type Outputs = UnboundedSender<Output>;
+
+/// An engine on a thread of its own that does for each cell what `script` says.
+fn engine(script: impl Fn(&Cell, Outputs) + Send + 'static) -> Engine {
+    let (work, queue) = work::channel();
+    std::thread::spawn(move || {
+        for work in queue {
+            match work {
+                Work::Execute { cell, outputs } => script(&cell, outputs),
+                Work::Complete { .. } | Work::Inspect { .. } => {}
+            }
+        }
+    });
+    Engine {
+        work,
+        interrupt: Box::new(|| {}),
+        shutdown: Box::new(|| {}),
+    }
+}
+
+struct Message {
+    msg_type: String,
+    parent: Value,
+    content: Value,
+}
+
+struct Client {
+    codec: Codec,
+    shell: DealerSocket,
+    control: DealerSocket,
+    stdin: DealerSocket,
+    iopub: SubSocket,
+    server: JoinHandle<anyhow::Result<()>>,
+    _folder: TempDir,
+}
+
+impl Client {
+    async fn start(start_engine: impl FnOnce() -> Engine + Send + 'static) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let ip = folder.path().join("s").to_str().unwrap().to_owned();
+        let connection: ConnectionInfo = serde_json::from_value(json!({
+            "ip": ip, "transport": "ipc", "key": "secret", "signature_scheme": "hmac-sha256",
+            "shell_port": 1, "control_port": 2, "stdin_port": 3, "iopub_port": 4, "hb_port": 5,
+        }))
+        .unwrap();
+        let history = History::open(None).unwrap();
+        let server = tokio::spawn(serve_with(connection, history, start_engine));
+        let identity = || {
+            let mut options = SocketOptions::default();
+            options.peer_identity(PeerIdentity::try_from(b"client".as_slice()).unwrap());
+            options
+        };
+        let mut client = Self {
+            codec: Codec::new("secret"),
+            shell: DealerSocket::with_options(identity()),
+            control: DealerSocket::with_options(identity()),
+            stdin: DealerSocket::with_options(identity()),
+            iopub: SubSocket::new(),
+            server,
+            _folder: folder,
+        };
+        let url = |port: u32| format!("ipc://{ip}-{port}");
+        client.shell.connect(&url(1)).await.unwrap();
+        client.control.connect(&url(2)).await.unwrap();
+        client.stdin.connect(&url(3)).await.unwrap();
+        client.iopub.subscribe("").await.unwrap();
+        client.iopub.connect(&url(4)).await.unwrap();
+        client.wait_for_subscription().await;
+        client
+    }
+
+    /// PUB says nothing about subscriptions, so requests are made until their status is heard.
+    async fn wait_for_subscription(&mut self) {
+        let heard = loop {
+            self.send("kernel_info_request", json!({})).await;
+            self.reply().await;
+            if let Ok(message) = timeout(Duration::from_millis(50), self.iopub.recv()).await {
+                break read(&self.codec, &message.unwrap());
+            }
+        };
+        let mut last = heard;
+        let asked = self.send("kernel_info_request", json!({})).await;
+        self.reply().await;
+        while last.parent != asked || last.content["execution_state"] != "idle" {
+            last = self.published().await;
+        }
+    }
+
+    async fn send(&mut self, msg_type: &str, content: Value) -> Value {
+        let message = self.codec.encode(&[], msg_type, &Parent::none(), &json!({}), &content);
+        let header = serde_json::from_slice(message.get(2).unwrap()).unwrap();
+        self.shell.send(message).await.unwrap();
+        header
+    }
+
+    async fn execute(&mut self, code: &str) -> Value {
+        self.send("execute_request", json!({"code": code, "allow_stdin": true}))
+            .await
+    }
+
+    async fn reply(&mut self) -> Message {
+        read(
+            &self.codec,
+            &timeout(PATIENCE, self.shell.recv()).await.unwrap().unwrap(),
+        )
+    }
+
+    async fn published(&mut self) -> Message {
+        read(
+            &self.codec,
+            &timeout(PATIENCE, self.iopub.recv()).await.unwrap().unwrap(),
+        )
+    }
+
+    /// All that is published from `busy` to `idle` of one request.
+    async fn conversation(&mut self, parent: &Value) -> Vec<(String, Value)> {
+        let mut messages = Vec::new();
+        loop {
+            let Message {
+                msg_type,
+                parent: other,
+                content,
+            } = self.published().await;
+            assert_eq!(&other, parent, "{msg_type} of another request: {content}");
+            messages.push((msg_type, content));
+            if messages.last().unwrap().1["execution_state"] == "idle" {
+                let busy = messages.remove(0);
+                assert_eq!(busy, ("status".into(), json!({"execution_state": "busy"})));
+                messages.pop();
+                return messages;
+            }
+        }
+    }
+}
+
+fn read(codec: &Codec, message: &ZmqMessage) -> Message {
+    let frames: Vec<_> = message.iter().cloned().collect();
+    let request = codec.decode(&frames).unwrap();
+    let delimiter = frames.iter().position(|frame| &frame[..] == b"<IDS|MSG>").unwrap();
+    Message {
+        msg_type: request.msg_type,
+        parent: serde_json::from_slice(&frames[delimiter + 3]).unwrap(),
+        content: Value::Object(request.content.unwrap()),
+    }
+}
+
+fn text(stream: Stream, text: &str) -> Output {
+    Output::Stream(stream, text.into())
+}
+
+fn display(number: u32, id: Option<&str>, update: bool) -> Output {
+    let data = json!({"text/plain": number.to_string()}).as_object().cloned().unwrap();
+    Output::Display {
+        data,
+        metadata: serde_json::Map::new(),
+        display_id: id.map(str::to_owned),
+        update,
+    }
+}
+
+fn result(value: &str) -> Output {
+    let data = json!({"text/plain": value}).as_object().cloned().unwrap();
+    Output::Result {
+        data,
+        metadata: serde_json::Map::new(),
+    }
+}
+
+fn play(outputs: &Outputs, script: impl IntoIterator<Item = Output>) {
+    for output in script {
+        // A test may end, and its server with it, before its script does.
+        drop(outputs.send(output));
+    }
+}
+
+#[tokio::test]
+async fn outputs_are_published_in_order_before_reply_and_idle() {
+    let mut client = Client::start(|| {
+        engine(|_, outputs| {
+            let script = [
+                text(Stream::Stdout, "a"),
+                text(Stream::Stdout, ""),
+                text(Stream::Stdout, "b"),
+                text(Stream::Stderr, "c"),
+                display(1, None, false),
+                text(Stream::Stdout, "d"),
+                display(2, Some("x"), false),
+                Output::Clear { wait: true },
+                text(Stream::Stdout, "e"),
+                result("5"),
+                text(Stream::Stdout, "f"),
+                Output::Done(Ok(())),
+            ];
+            play(&outputs, script);
+        })
+    })
+    .await;
+    let cell = client.execute("code").await;
+    let stream = |name: &str, text: &str| ("stream".to_owned(), json!({"name": name, "text": text}));
+    assert_eq!(
+        client.conversation(&cell).await,
+        [
+            ("execute_input".into(), json!({"code": "code", "execution_count": 1})),
+            stream("stdout", "ab"),
+            stream("stderr", "c"),
+            (
+                "display_data".into(),
+                json!({"data": {"text/plain": "1"}, "metadata": {}, "transient": {}})
+            ),
+            stream("stdout", "d"),
+            (
+                "display_data".into(),
+                json!({"data": {"text/plain": "2"}, "metadata": {}, "transient": {"display_id": "x"}})
+            ),
+            ("clear_output".into(), json!({"wait": true})),
+            stream("stdout", "e"),
+            (
+                "execute_result".into(),
+                json!({"execution_count": 1, "data": {"text/plain": "5"}, "metadata": {}})
+            ),
+            stream("stdout", "f"),
+        ]
+    );
+    let reply = client.reply().await;
+    assert_eq!((reply.msg_type.as_str(), &reply.parent), ("execute_reply", &cell));
+    assert_eq!(
+        reply.content,
+        json!({"status": "ok", "execution_count": 1, "payload": [], "user_expressions": {}})
+    );
+}
+
+#[tokio::test]
+async fn text_of_a_cell_that_goes_on_is_published_soon() {
+    let (go_on, wait) = work::channel::<()>();
+    let mut client = Client::start(move || {
+        engine(move |_, outputs| {
+            play(&outputs, [text(Stream::Stdout, "now")]);
+            drop(wait.recv());
+            play(&outputs, [Output::Done(Ok(()))]);
+        })
+    })
+    .await;
+    client.execute("code").await;
+    let types = [
+        client.published().await,
+        client.published().await,
+        client.published().await,
+    ]
+    .map(|m| m.msg_type);
+    assert_eq!(types, ["status", "execute_input", "stream"]);
+    go_on.send(()).unwrap();
+    assert_eq!(client.reply().await.content["status"], "ok");
+}
+
+#[tokio::test]
+async fn updates_of_a_display_are_thinned_out_and_the_last_one_is_kept() {
+    let mut client = Client::start(|| {
+        engine(|_, outputs| {
+            play(&outputs, [display(0, Some("x"), false)]);
+            play(&outputs, (1..=1000).map(|number| display(number, Some("x"), true)));
+            play(&outputs, [text(Stream::Stdout, "text"), Output::Done(Ok(()))]);
+        })
+    })
+    .await;
+    let cell = client.execute("code").await;
+    let messages = client.conversation(&cell).await;
+    let updates: Vec<u32> = messages
+        .iter()
+        .filter(|(msg_type, _)| msg_type == "update_display_data")
+        .map(|(_, content)| {
+            assert_eq!(content["transient"], json!({"display_id": "x"}));
+            content["data"]["text/plain"].as_str().unwrap().parse().unwrap()
+        })
+        .collect();
+    assert_eq!((updates.first(), updates.last()), (Some(&1), Some(&1000)));
+    assert!(updates.is_sorted() && updates.len() < 20, "{updates:?}");
+}
+
+#[tokio::test]
+async fn late_output_belongs_to_the_cell_that_started_it() {
+    let kept: Mutex<Option<Outputs>> = Mutex::new(None);
+    let mut client = Client::start(|| {
+        engine(move |cell, outputs| {
+            if cell.code == "first" {
+                play(&outputs, [Output::Done(Ok(()))]);
+                *kept.lock().unwrap() = Some(outputs);
+            } else {
+                play(kept.lock().unwrap().as_ref().unwrap(), [text(Stream::Stdout, "late")]);
+                drop(kept.lock().unwrap().take());
+                play(&outputs, [Output::Done(Ok(()))]);
+            }
+        })
+    })
+    .await;
+    let first = client.execute("first").await;
+    client.conversation(&first).await;
+    client.execute("second").await;
+    loop {
+        let message = client.published().await;
+        if message.msg_type == "stream" {
+            assert_eq!(
+                (message.parent, message.content["text"].clone()),
+                (first, json!("late"))
+            );
+            return;
+        }
+    }
+}
+
+#[tokio::test]
+async fn cell_asks_its_client_for_a_line_and_no_one_else() {
+    let ask = |outputs: &Outputs| {
+        let (reply, line) = tokio::sync::oneshot::channel();
+        play(
+            outputs,
+            [Output::Input {
+                prompt: "name?".into(),
+                password: true,
+                reply,
+            }],
+        );
+        let answer = line.blocking_recv().unwrap_or_else(|_| "no one".into());
+        play(outputs, [text(Stream::Stdout, &answer), Output::Done(Ok(()))]);
+    };
+    let mut client = Client::start(move || engine(move |_, outputs| ask(&outputs))).await;
+    let cell = client.execute("code").await;
+    let question = read(
+        &client.codec,
+        &timeout(PATIENCE, client.stdin.recv()).await.unwrap().unwrap(),
+    );
+    assert_eq!((question.msg_type.as_str(), &question.parent), ("input_request", &cell));
+    assert_eq!(question.content, json!({"prompt": "name?", "password": true}));
+    let answer = client.codec.encode(
+        &[],
+        "input_reply",
+        &Parent::none(),
+        &json!({}),
+        &json!({"value": "Ada"}),
+    );
+    client.stdin.send(answer).await.unwrap();
+    assert_eq!(client.conversation(&cell).await[1].1["text"], "Ada");
+    client.reply().await;
+
+    let cell = client
+        .send("execute_request", json!({"code": "code", "allow_stdin": false}))
+        .await;
+    assert_eq!(client.conversation(&cell).await[1].1["text"], "no one");
+}
+
+#[tokio::test]
+async fn failure_aborts_what_is_queued_and_nothing_later() {
+    let (go_on, wait) = work::channel::<()>();
+    let mut client = Client::start(move || {
+        engine(move |cell, outputs| {
+            let failure = Failure {
+                ename: "E".into(),
+                evalue: "v".into(),
+                traceback: vec!["t".into()],
+            };
+            if cell.code == "fails" {
+                drop(wait.recv());
+                play(&outputs, [Output::Done(Err(failure))]);
+            } else {
+                play(&outputs, [Output::Done(Ok(()))]);
+            }
+        })
+    })
+    .await;
+    let failing = client.execute("fails").await;
+    let queued = client.execute("queued").await;
+    go_on.send(()).unwrap();
+    let messages = client.conversation(&failing).await;
+    let error = json!({"ename": "E", "evalue": "v", "traceback": ["t"]});
+    assert_eq!(messages[1..], [("error".into(), error)]);
+    assert_eq!(client.conversation(&queued).await, []);
+    let content = client.reply().await.content;
+    assert_eq!((&content["status"], &content["ename"]), (&json!("error"), &json!("E")));
+    assert_eq!(client.reply().await.content, json!({"status": "aborted"}));
+    client.execute("later").await;
+    assert_eq!(client.reply().await.content["execution_count"], 2);
+}
+
+#[tokio::test]
+async fn user_expressions_keep_values_and_drop_all_else() {
+    let mut client = Client::start(|| {
+        engine(|cell, outputs| match cell.code.as_str() {
+            "value" => play(
+                &outputs,
+                [text(Stream::Stdout, "dropped"), result("7"), Output::Done(Ok(()))],
+            ),
+            _ => play(&outputs, [Output::Done(Ok(()))]),
+        })
+    })
+    .await;
+    let expressions = json!({"a": "value", "b": "no value"});
+    let cell = client
+        .send("execute_request", json!({"code": "x", "user_expressions": expressions}))
+        .await;
+    assert_eq!(client.conversation(&cell).await.len(), 1);
+    assert_eq!(
+        client.reply().await.content["user_expressions"],
+        json!({
+            "a": {"status": "ok", "data": {"text/plain": "7"}, "metadata": {}},
+            "b": {"status": "ok", "data": {"text/plain": "()"}, "metadata": {}},
+        })
+    );
+}
+
+#[tokio::test]
+async fn engine_that_is_gone_is_an_error_of_the_cell_and_not_a_wait() {
+    let mut client = Client::start(|| engine(|_, outputs| play(&outputs, [text(Stream::Stdout, "last words")]))).await;
+    let cell = client.execute("code").await;
+    let messages = client.conversation(&cell).await;
+    assert_eq!(messages[1].1["text"], "last words");
+    assert_eq!(messages[2].1["ename"], "EngineStopped");
+    assert_eq!(client.reply().await.content["ename"], "EngineStopped");
+
+    let mut client = Client::start(|| panic!("a start that fails, on purpose")).await;
+    client.execute("code").await;
+    let evalue = client.reply().await.content["evalue"].to_string();
+    assert!(evalue.contains("it did not start"), "{evalue}");
+}
+
+#[tokio::test]
+async fn cell_that_waits_for_the_engine_can_be_interrupted_and_the_kernel_shut_down() {
+    let (go_on, wait) = work::channel::<()>();
+    let mut client = Client::start(move || {
+        drop(wait.recv());
+        engine(|_, _| {})
+    })
+    .await;
+    let cell = client.execute("code").await;
+    assert_eq!(client.published().await.content["execution_state"], "busy");
+    assert_eq!(client.published().await.msg_type, "execute_input");
+    for (msg_type, content) in [("interrupt", json!({})), ("shutdown", json!({"restart": true}))] {
+        let request = client.codec.encode(
+            &[],
+            &format!("{msg_type}_request"),
+            &Parent::none(),
+            &json!({}),
+            &content,
+        );
+        client.control.send(request).await.unwrap();
+        let answer = read(
+            &client.codec,
+            &timeout(PATIENCE, client.control.recv()).await.unwrap().unwrap(),
+        );
+        assert_eq!(
+            (answer.msg_type, &answer.content["status"]),
+            (format!("{msg_type}_reply"), &json!("ok"))
+        );
+        if msg_type == "interrupt" {
+            let reply = client.reply().await;
+            assert_eq!(
+                (reply.parent, reply.content["ename"].clone()),
+                (cell.clone(), json!("Interrupted"))
+            );
+        }
+    }
+    timeout(PATIENCE, client.server).await.unwrap().unwrap().unwrap();
+    drop(go_on);
+}

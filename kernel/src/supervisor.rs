@@ -1,0 +1,463 @@
+//! The cell supervisor: starts the process in which cells run, and stands between it, evcxr and the kernel.
+//!
+//! evcxr speaks to the supervisor over its standard streams, as to its own runtime. Everything that a cell prints or
+//! shows goes through here in the order in which it was made, as frames, to the kernel. One thread and one `poll`:
+//! whatever a cell does, the supervisor goes on.
+
+mod markers;
+mod process;
+
+pub(crate) use process::run as run_cells;
+
+use anyhow::{Context, Result};
+use ferrotune_display::frame::{self, Answer, Frame, Order, Stream};
+use ferrotune_display::link::LINK_VARIABLE;
+use markers::{Markers, Piece};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal};
+use std::io::{self, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+/// Environment variable with the path of the kernel's socket.
+pub(crate) const KERNEL_VARIABLE: &str = "FERROTUNE_KERNEL";
+
+/// How long a cell may take to stop when it is asked to, before it is ended.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// How much of the standard error is kept, to name the error at which a cell ended.
+const KEPT_ERROR_BYTES: usize = 4096;
+
+/// Supervises one cell process until it, or the kernel, has ended.
+pub(crate) fn run(prelude: &Path) -> Result<ExitCode> {
+    let kernel = std::env::var_os(KERNEL_VARIABLE).context("FERROTUNE_KERNEL is not set")?;
+    let kernel = UnixStream::connect(&kernel).context("cannot reach the kernel")?;
+    let folder = tempfile::Builder::new().prefix("ferrotune-cell-").tempdir()?;
+    let link = folder.path().join("link");
+    let listener = UnixListener::bind(&link)?;
+    listener.set_nonblocking(true)?;
+    let mut supervisor = Supervisor::start(prelude, &link, kernel, listener)?;
+    let status = supervisor.serve()?;
+    Ok(status)
+}
+
+struct Supervisor {
+    child: Child,
+    child_fd: OwnedFd,
+    control: UnixStream,
+    control_bytes: Vec<u8>,
+    stdout: Option<OwnedFd>,
+    stderr: Option<OwnedFd>,
+    markers: Markers,
+    stdout_text: Utf8,
+    stderr_text: Utf8,
+    last_error: String,
+    kernel: UnixStream,
+    kernel_bytes: Vec<u8>,
+    listener: UnixListener,
+    links: Vec<Link>,
+    /// The link whose frame the kernel has yet to answer.
+    waiting: Option<usize>,
+    next_link: usize,
+    evcxr_bytes: Vec<u8>,
+    running: bool,
+    kill_at: Option<Instant>,
+    evcxr_gone: bool,
+}
+
+/// A connection of the cell process, with what has arrived of the next frame.
+struct Link {
+    number: usize,
+    stream: UnixStream,
+    bytes: Vec<u8>,
+}
+
+/// What `poll` found ready.
+enum Ready {
+    Evcxr,
+    Control,
+    Stdout,
+    Stderr,
+    Kernel,
+    Listener,
+    Link(usize),
+    Child,
+}
+
+impl Supervisor {
+    fn start(prelude: &Path, link: &Path, kernel: UnixStream, listener: UnixListener) -> Result<Self> {
+        let (control, end) = UnixStream::pair()?;
+        let mut command = Command::new("/proc/self/exe");
+        command
+            .arg("cell-process")
+            .arg(prelude)
+            .env(LINK_VARIABLE, link)
+            .env_remove(KERNEL_VARIABLE)
+            .env_remove("EVCXR_IS_RUNTIME")
+            .env("RUST_BACKTRACE", "0")
+            // candle's own pools would not survive a fork; its matrix products use rayon's, which does.
+            .env("CANDLE_NUM_THREADS", "1")
+            .stdin(OwnedFd::from(end))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        if let Some(path) = std::env::var_os(crate::compile::PATH_VARIABLE) {
+            command.env("PATH", path);
+        }
+        let mut child = command.spawn().context("cannot start the cell process")?;
+        let pid = Pid::from_child(&child);
+        let child_fd = rustix::process::pidfd_open(pid, PidfdFlags::empty())?;
+        let stdout = child.stdout.take().map(OwnedFd::from);
+        let stderr = child.stderr.take().map(OwnedFd::from);
+        for fd in stdout.iter().chain(&stderr) {
+            set_nonblocking(fd)?;
+        }
+        control.set_nonblocking(true)?;
+        Ok(Self {
+            child,
+            child_fd,
+            control,
+            control_bytes: Vec::new(),
+            stdout,
+            stderr,
+            markers: Markers::default(),
+            stdout_text: Utf8::default(),
+            stderr_text: Utf8::default(),
+            last_error: String::new(),
+            kernel,
+            kernel_bytes: Vec::new(),
+            listener,
+            links: Vec::new(),
+            waiting: None,
+            next_link: 0,
+            evcxr_bytes: Vec::new(),
+            running: false,
+            kill_at: None,
+            evcxr_gone: false,
+        })
+    }
+
+    fn serve(&mut self) -> Result<ExitCode> {
+        loop {
+            for ready in self.wait()? {
+                match ready {
+                    Ready::Evcxr => self.take_order()?,
+                    Ready::Control => self.take_control()?,
+                    Ready::Stdout | Ready::Stderr => self.drain()?,
+                    Ready::Kernel => self.take_kernel()?,
+                    Ready::Listener => self.accept()?,
+                    Ready::Link(number) => self.take_link(number)?,
+                    Ready::Child => return self.end(),
+                }
+            }
+            if self.evcxr_gone || self.kill_at.is_some_and(|at| at <= Instant::now()) {
+                self.kill_at = None;
+                self.signal(Signal::KILL)?;
+            }
+        }
+    }
+
+    fn wait(&self) -> Result<Vec<Ready>> {
+        let stdin = rustix::stdio::stdin();
+        let mut sources = vec![(Ready::Child, self.child_fd.as_fd())];
+        if !self.evcxr_gone {
+            sources.push((Ready::Evcxr, stdin));
+            sources.push((Ready::Kernel, self.kernel.as_fd()));
+        }
+        sources.push((Ready::Control, self.control.as_fd()));
+        sources.push((Ready::Listener, self.listener.as_fd()));
+        sources.extend(self.stdout.iter().map(|fd| (Ready::Stdout, fd.as_fd())));
+        sources.extend(self.stderr.iter().map(|fd| (Ready::Stderr, fd.as_fd())));
+        sources.extend(self.links.iter().map(|link| (Ready::Link(link.number), link.stream.as_fd())));
+        let mut fds: Vec<_> = sources.iter().map(|(_, fd)| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
+        let timeout = self.kill_at.map(|at| at.saturating_duration_since(Instant::now()));
+        let timeout = timeout.map(Timespec::try_from).transpose().context("a deadline beyond all time")?;
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let found: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+        let mut ready: Vec<Ready> = sources.into_iter().zip(found).filter(|(_, found)| *found).map(|((ready, _), _)| ready).collect();
+        // The end of the process comes last: what it printed and told before is still in the pipes.
+        let child_ended = matches!(ready.first(), Some(Ready::Child));
+        ready.rotate_left(usize::from(child_ended));
+        Ok(ready)
+    }
+
+    /// A line from evcxr: the next cell to run.
+    fn take_order(&mut self) -> Result<()> {
+        let mut bytes = [0; 4096];
+        let count = retry(|| rustix::io::read(rustix::stdio::stdin(), &mut bytes))?;
+        if count == 0 {
+            self.evcxr_gone = true;
+            return Ok(());
+        }
+        self.evcxr_bytes.extend_from_slice(&bytes[..count]);
+        while let Some(line) = take_line(&mut self.evcxr_bytes) {
+            self.last_error.clear();
+            self.running = true;
+            self.kill_at = None;
+            // A write that fails means that the process is gone, of which `poll` will tell.
+            if let Err(error) = self.control.write_all(&line) {
+                tracing::debug!("the cell process takes no orders: {error}");
+            }
+        }
+        Ok(())
+    }
+
+    /// The cell process says that a cell has ended.
+    fn take_control(&mut self) -> Result<()> {
+        if !read_available(&self.control, &mut self.control_bytes)? {
+            // The end of the process; `poll` tells of it as well.
+            return self.end_if_dead();
+        }
+        while let Some(line) = take_line(&mut self.control_bytes) {
+            if line.trim_ascii() == process::COMPLETE.as_bytes() {
+                self.running = false;
+                self.kill_at = None;
+                self.drain()?;
+                self.finish_streams()?;
+                say(markers::COMPLETE)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A closed control socket with a living process means that the process cannot run cells any more.
+    fn end_if_dead(&mut self) -> Result<()> {
+        self.signal(Signal::KILL)
+    }
+
+    /// Passes on all that has been printed so far.
+    fn drain(&mut self) -> Result<()> {
+        let mut bytes = Vec::new();
+        if let Some(fd) = &self.stdout
+            && !read_available(fd, &mut bytes)?
+        {
+            self.stdout = None;
+        }
+        let pieces = self.markers.push(&bytes);
+        bytes.clear();
+        if let Some(fd) = &self.stderr
+            && !read_available(fd, &mut bytes)?
+        {
+            self.stderr = None;
+        }
+        let text = self.stderr_text.push(&bytes);
+        self.print_error(text)?;
+        self.pass_on(pieces)
+    }
+
+    fn print_error(&mut self, text: String) -> Result<()> {
+        self.last_error.push_str(&text);
+        if self.last_error.len() > KEPT_ERROR_BYTES {
+            let excess = self.last_error.len() - KEPT_ERROR_BYTES;
+            let cut = self.last_error.ceil_char_boundary(excess);
+            self.last_error.drain(..cut);
+        }
+        self.print(Stream::Stderr, text)
+    }
+
+    fn pass_on(&mut self, pieces: Vec<Piece>) -> Result<()> {
+        for piece in pieces {
+            if let Some(line) = markers::line_for_evcxr(&piece) {
+                say(line)?;
+            }
+            match piece {
+                Piece::Text(bytes) => {
+                    let text = self.stdout_text.push(&bytes);
+                    self.print(Stream::Stdout, text)?;
+                }
+                Piece::Failed => {
+                    let message = self.last_error.trim().lines().next_back().unwrap_or("an error").to_owned();
+                    self.tell(&Frame::Failed { message })?;
+                }
+                Piece::Line(_) | Piece::Panicked => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn finish_streams(&mut self) -> Result<()> {
+        let pieces = self.markers.finish();
+        self.pass_on(pieces)?;
+        let rest = self.stdout_text.finish();
+        self.print(Stream::Stdout, rest)?;
+        let rest = self.stderr_text.finish();
+        self.print(Stream::Stderr, rest)
+    }
+
+    fn print(&mut self, stream: Stream, text: String) -> Result<()> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        self.tell(&Frame::Stream { stream, text })
+    }
+
+    fn tell(&mut self, frame: &Frame) -> Result<()> {
+        frame::write(&mut self.kernel, frame).context("the kernel is gone")
+    }
+
+    fn accept(&mut self) -> Result<()> {
+        let (stream, _) = match self.listener.accept() {
+            Ok(accepted) => accepted,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+            Err(error) => return Err(error.into()),
+        };
+        stream.set_nonblocking(true)?;
+        self.next_link += 1;
+        self.links.push(Link { number: self.next_link, stream, bytes: Vec::new() });
+        Ok(())
+    }
+
+    fn take_link(&mut self, number: usize) -> Result<()> {
+        let Some(position) = self.links.iter().position(|link| link.number == number) else { return Ok(()) };
+        let link = &mut self.links[position];
+        let open = read_available(&link.stream, &mut link.bytes)?;
+        let frame = frame::take::<Frame>(&mut link.bytes);
+        match frame {
+            Ok(Some(frame)) => {
+                self.drain()?;
+                self.tell(&frame)?;
+                if matches!(frame, Frame::Input { .. } | Frame::Tune { .. }) {
+                    self.waiting = Some(number);
+                } else {
+                    self.answer(number, &Answer::Done)?;
+                }
+            }
+            Ok(None) if open => {}
+            Ok(None) | Err(_) => {
+                self.links.remove(position);
+            }
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self, number: usize, answer: &Answer) -> Result<()> {
+        let Some(link) = self.links.iter_mut().find(|link| link.number == number) else { return Ok(()) };
+        link.stream.set_nonblocking(false)?;
+        if let Err(error) = frame::write(&mut link.stream, answer) {
+            tracing::debug!("the cell does not wait for its answer: {error}");
+        }
+        link.stream.set_nonblocking(true)?;
+        Ok(())
+    }
+
+    fn take_kernel(&mut self) -> Result<()> {
+        self.kernel.set_nonblocking(true)?;
+        let open = read_available(&self.kernel, &mut self.kernel_bytes);
+        self.kernel.set_nonblocking(false)?;
+        if !open? {
+            self.evcxr_gone = true;
+        }
+        while let Some(order) = frame::take::<Order>(&mut self.kernel_bytes)? {
+            match order {
+                Order::Interrupt if self.running => {
+                    self.signal(Signal::INT)?;
+                    self.kill_at.get_or_insert(Instant::now() + GRACE);
+                }
+                Order::Interrupt => {}
+                Order::Sync { number } => {
+                    self.drain()?;
+                    self.tell(&Frame::Synced { number })?;
+                }
+                Order::Answer { answer } => {
+                    if let Some(number) = self.waiting.take() {
+                        self.answer(number, &answer)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn signal(&self, signal: Signal) -> Result<()> {
+        match rustix::process::pidfd_send_signal(&self.child_fd, signal) {
+            Ok(()) | Err(Errno::SRCH) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn end(&mut self) -> Result<ExitCode> {
+        let status = self.child.wait()?;
+        if self.evcxr_gone {
+            return Ok(ExitCode::SUCCESS);
+        }
+        self.drain()?;
+        self.finish_streams()?;
+        self.tell(&Frame::Died { exit_code: status.code(), signal: status.signal() })?;
+        Ok(ExitCode::FAILURE)
+    }
+}
+
+/// Text out of bytes that may be cut anywhere; what is not UTF-8 is replaced.
+#[derive(Debug, Default)]
+struct Utf8 {
+    held: Vec<u8>,
+}
+
+impl Utf8 {
+    fn push(&mut self, bytes: &[u8]) -> String {
+        self.held.extend_from_slice(bytes);
+        let cut = match std::str::from_utf8(&self.held) {
+            // A character that is not whole yet waits for the rest of it.
+            Err(error) if error.error_len().is_none() => error.valid_up_to(),
+            _ => self.held.len(),
+        };
+        // An invalid byte before the cut hides an unfinished character at the end, which then is replaced as well.
+        let text: Vec<u8> = self.held.drain(..cut).collect();
+        String::from_utf8_lossy(&text).into_owned()
+    }
+
+    fn finish(&mut self) -> String {
+        String::from_utf8_lossy(&std::mem::take(&mut self.held)).into_owned()
+    }
+}
+
+fn say(line: &str) -> Result<()> {
+    let mut stdout = io::stdout().lock();
+    writeln!(stdout, "{line}")?;
+    stdout.flush()?;
+    Ok(())
+}
+
+fn take_line(bytes: &mut Vec<u8>) -> Option<Vec<u8>> {
+    let end = bytes.iter().position(|byte| *byte == b'\n')?;
+    Some(bytes.drain(..=end).collect())
+}
+
+/// Reads what is there; `false` at the end of the stream.
+fn read_available(fd: impl AsFd, bytes: &mut Vec<u8>) -> Result<bool> {
+    let mut buffer = [0; 65536];
+    loop {
+        match retry(|| rustix::io::read(&fd, &mut buffer)) {
+            Ok(0) => return Ok(false),
+            Ok(count) => bytes.extend_from_slice(&buffer[..count]),
+            Err(Errno::AGAIN) => return Ok(true),
+            Err(Errno::CONNRESET | Errno::PIPE) => return Ok(false),
+            Err(error) => return Err(error.into()),
+        }
+        if bytes.len() >= 1 << 20 {
+            return Ok(true); // a cell that prints without end must not keep the others waiting
+        }
+    }
+}
+
+fn retry<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    loop {
+        match call() {
+            Err(Errno::INTR) => {}
+            result => return result,
+        }
+    }
+}
+
+fn set_nonblocking(fd: &OwnedFd) -> Result<()> {
+    let flags = rustix::fs::fcntl_getfl(fd)?;
+    rustix::fs::fcntl_setfl(fd, flags | rustix::fs::OFlags::NONBLOCK)?;
+    Ok(())
+}

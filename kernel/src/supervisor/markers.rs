@@ -1,0 +1,151 @@
+//! Separates what a cell prints from the lines with which evcxr's generated code speaks to evcxr.
+//!
+//! Both come over the cell's standard output. A marker is recognised by its words alone: a user's line that imitates
+//! one may be swallowed, but the session stays in step, since the end of a cell is not told this way.
+
+/// A piece of a cell's standard output.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Piece {
+    /// The user's bytes.
+    Text(Vec<u8>),
+    /// A line for evcxr, without its end.
+    Line(String),
+    /// The cell panicked (also a line for evcxr).
+    Panicked,
+    /// The cell ended at a `?` (also a line for evcxr).
+    Failed,
+}
+
+const PREFIX: &[u8] = b"EVCXR_";
+const BEGIN_CONTENT: &str = "EVCXR_BEGIN_CONTENT ";
+const END_CONTENT: &str = "EVCXR_END_CONTENT";
+const PANIC: &str = "EVCXR_PANIC_NOTIFICATION";
+const ERROR: &str = "EVCXR_ERROR_OCCURRED";
+const CHANGED_TYPE: &str = "EVCXR_VARIABLE_CHANGED_TYPE:";
+
+/// The line with which evcxr learns that a cell has ended.
+pub(super) const COMPLETE: &str = "EVCXR_EXECUTION_COMPLETE";
+
+/// Takes the bytes in as they come.
+#[derive(Debug, Default)]
+pub(super) struct Markers {
+    held: Vec<u8>,
+    in_content: bool,
+}
+
+impl Markers {
+    /// The pieces that are certain after these bytes; what may yet become a marker is held back.
+    pub(super) fn push(&mut self, bytes: &[u8]) -> Vec<Piece> {
+        self.held.extend_from_slice(bytes);
+        let mut pieces = Vec::new();
+        while self.step(&mut pieces) {}
+        pieces
+    }
+
+    /// The cell has ended: all that is held back is the user's, and open content is closed.
+    pub(super) fn finish(&mut self) -> Vec<Piece> {
+        let mut pieces = Vec::new();
+        if std::mem::take(&mut self.in_content) {
+            let rest = String::from_utf8_lossy(&std::mem::take(&mut self.held)).into_owned();
+            pieces.extend(rest.lines().map(|line| Piece::Line(line.to_owned())));
+            pieces.push(Piece::Line(END_CONTENT.to_owned()));
+        } else if !self.held.is_empty() {
+            pieces.push(Piece::Text(std::mem::take(&mut self.held)));
+        }
+        pieces
+    }
+
+    fn step(&mut self, pieces: &mut Vec<Piece>) -> bool {
+        if self.in_content {
+            let Some(line) = self.take_line() else { return false };
+            self.in_content = line != END_CONTENT;
+            pieces.push(Piece::Line(line));
+            return true;
+        }
+        let start = find_prefix(&self.held);
+        if start > 0 {
+            pieces.push(Piece::Text(self.held.drain(..start).collect()));
+        }
+        if self.held.len() < PREFIX.len() {
+            return false;
+        }
+        let Some(line) = self.take_line() else { return false };
+        match line.as_str() {
+            PANIC => pieces.push(Piece::Panicked),
+            ERROR => pieces.push(Piece::Failed),
+            _ if line.starts_with(BEGIN_CONTENT) => {
+                self.in_content = true;
+                pieces.push(Piece::Line(line));
+            }
+            _ if line.starts_with(CHANGED_TYPE) => pieces.push(Piece::Line(line)),
+            _ => pieces.push(Piece::Text(format!("{line}\n").into_bytes())),
+        }
+        true
+    }
+
+    fn take_line(&mut self) -> Option<String> {
+        let end = self.held.iter().position(|byte| *byte == b'\n')?;
+        let line: Vec<u8> = self.held.drain(..=end).collect();
+        Some(String::from_utf8_lossy(&line[..end]).into_owned())
+    }
+}
+
+/// Where the first marker, or what may become one, begins; the length where there is none.
+fn find_prefix(bytes: &[u8]) -> usize {
+    (0..bytes.len())
+        .find(|start| {
+            let rest = &bytes[*start..];
+            let length = rest.len().min(PREFIX.len());
+            rest[..length] == PREFIX[..length]
+        })
+        .unwrap_or(bytes.len())
+}
+
+/// What evcxr is sent for a piece, if anything.
+pub(super) fn line_for_evcxr(piece: &Piece) -> Option<&str> {
+    match piece {
+        Piece::Text(_) => None,
+        Piece::Line(line) => Some(line),
+        Piece::Panicked => Some(PANIC),
+        Piece::Failed => Some(ERROR),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(text: &str) -> Piece {
+        Piece::Text(text.as_bytes().to_vec())
+    }
+
+    #[test]
+    fn a_marker_after_an_unfinished_line_is_found() {
+        let mut markers = Markers::default();
+        assert_eq!(markers.push(b"half a lineEVCXR_PANIC_NOTI"), [text("half a line")]);
+        assert_eq!(markers.push(b"FICATION\nmore"), [Piece::Panicked, text("more")]);
+    }
+
+    #[test]
+    fn what_only_looks_like_a_marker_is_the_users() {
+        let mut markers = Markers::default();
+        assert_eq!(markers.push(b"EVCXR_EXECUTION_COMPLETE\nE"), [text("EVCXR_EXECUTION_COMPLETE\n")]);
+        assert_eq!(markers.push(b"nd"), [text("End")]);
+    }
+
+    #[test]
+    fn content_goes_to_evcxr_and_is_closed_at_the_end_of_the_cell() {
+        let mut markers = Markers::default();
+        let line = |line: &str| Piece::Line(line.to_owned());
+        let pieces = markers.push(b"EVCXR_BEGIN_CONTENT text/html\n<b>\nEVCXR_END_CONTENT\nx");
+        assert_eq!(pieces, [line("EVCXR_BEGIN_CONTENT text/html"), line("<b>"), line(END_CONTENT), text("x")]);
+        markers.push(b"EVCXR_BEGIN_CONTENT text/html\nhalf");
+        assert_eq!(markers.finish(), [line("half"), line(END_CONTENT)]);
+    }
+
+    #[test]
+    fn bytes_that_are_no_utf8_pass() {
+        let mut markers = Markers::default();
+        assert_eq!(markers.push(&[0xff, 0x00, b'E', b'x']), [Piece::Text(vec![0xff, 0x00, b'E', b'x'])]);
+    }
+}

@@ -1,0 +1,122 @@
+//! What a cell asks for: Rust to run and actions to take, with every option read and checked.
+//!
+//! Values that only the tuner can judge, such as an oracle's name, are passed on as they are.
+
+/// One part of a cell; the parts run in order.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// Rust source, or an evcxr `:command`.
+    Code {
+        /// The lines as they stand in the cell.
+        source: String,
+        /// The 1-based line of the cell on which `source` begins.
+        first_line: usize,
+    },
+    /// What a magic asks for.
+    Action(Action),
+}
+
+/// What a magic asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// `%tpu_connect`
+    TpuConnect(TpuConnect),
+    /// `%device`
+    Device,
+    /// `%%tune`
+    Tune(Tune),
+    /// `%trials`
+    Trials(Trials),
+    /// `%best`
+    Best(Best),
+    /// `%lsmagic`
+    Lsmagic,
+    /// `%name?`, `%%name?`, `?%name` or `%lsmagic name`. The name is known to [`crate::help`].
+    Help {
+        /// The magic's name without `%`.
+        name: String,
+    },
+    /// `%time STATEMENT` or `%%time`
+    Time(Time),
+}
+
+/// Find an accelerator and make it the notebook's device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TpuConnect {
+    /// A TPU's name or `local`; none means that the machine is searched.
+    pub tpu: Option<String>,
+    /// Fail rather than fall back to the CPU.
+    pub require: bool,
+}
+
+/// Whether an objective is to become small or large.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// Smaller is better.
+    Min,
+    /// Larger is better.
+    Max,
+}
+
+/// Search for the parameters with which an objective does best.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tune {
+    /// Name of the search algorithm; the tuner knows which exist.
+    pub oracle: String,
+    /// The metric to optimise, as the objective reports it.
+    pub objective: String,
+    /// Whether that metric is to become small or large.
+    pub direction: Direction,
+    /// How many trials to run, at least 1.
+    pub max_trials: u64,
+    /// Seed of the search; none means that one is drawn.
+    pub seed: Option<u64>,
+    /// The study's name, a single folder name.
+    pub project: String,
+    /// The folder that holds the study's folder.
+    pub directory: String,
+    /// Seconds after which the search ends; more than 0.
+    pub timeout_s: Option<f64>,
+    /// Seconds after which one trial is ended; more than 0.
+    pub trial_timeout_s: Option<f64>,
+    /// Memory of one trial; more than 0.
+    pub memory_bytes: Option<u64>,
+    /// Delete an earlier study of that name first.
+    pub overwrite: bool,
+    /// The Rust below the magic's line.
+    pub body: String,
+    /// The 1-based line of the cell on which `body` begins.
+    pub body_line: usize,
+}
+
+/// List the trials of a study, or show one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trials {
+    /// The study; none means the notebook's last one.
+    pub project: Option<String>,
+    /// The folder that holds the study's folder; none means where the last study was, or [`Tune`]'s default.
+    pub directory: Option<String>,
+    /// The one trial to show in full.
+    pub id: Option<u64>,
+}
+
+/// Show the best trials of a study.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Best {
+    /// How many, at least 1.
+    pub count: u64,
+    /// The study; none means the notebook's last one.
+    pub project: Option<String>,
+    /// The folder that holds the study's folder; none means where the last study was, or [`Tune`]'s default.
+    pub directory: Option<String>,
+}
+
+/// Run Rust and say how long it took.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Time {
+    /// The Rust to time. Of a line magic, the blanks before it keep it in the column where it was typed, so that a
+    /// compile error points there.
+    pub source: String,
+    /// The 1-based line of the cell on which `source` begins.
+    pub first_line: usize,
+}

@@ -1,0 +1,30 @@
+//! The magics of a notebook cell: what they are called, what they take, and how a cell splits into them and Rust.
+//!
+//! [`parse`] turns a cell into [`Step`]s, in order. One table ([`table`]) is the source of parsing, help, `%lsmagic`,
+//! suggestions and completion. This crate refuses to do anything: it reads no file, starts no process and knows
+//! neither the kernel nor the tuner; whether an oracle or a study exists is for those to say.
+//!
+//! A line magic is a line that begins with `%` and a letter where a Rust statement may begin. A `%` anywhere else is
+//! Rust's remainder operator or text:
+//!
+//! ```
+//! use ferrotune_magics::{Action, Step, parse};
+//!
+//! let steps = parse("let rest = 7\n%two;\n%device")?;
+//! assert_eq!(steps[0], Step::Code { source: "let rest = 7\n%two;\n".into(), first_line: 1 });
+//! assert_eq!(steps[1], Step::Action(Action::Device));
+//! # Ok::<(), ferrotune_magics::MagicError>(())
+//! ```
+
+mod action;
+mod arguments;
+mod cell;
+mod error;
+mod quantity;
+mod scan;
+mod table;
+
+pub use action::{Action, Best, Direction, Step, Time, TpuConnect, Trials, Tune};
+pub use cell::parse;
+pub use error::MagicError;
+pub use table::{Kind, Magic, MagicOption, complete, help, lsmagic, table};

@@ -1,0 +1,333 @@
+//! The magics themselves, and how each one's arguments become an [`Action`].
+
+use super::{Kind, Magic, MagicOption, find, nearest};
+use crate::action::{Action, Best, Time, TpuConnect, Trials, Tune};
+use crate::arguments::{Arguments, Invocation};
+use crate::cell::refuse_magics_inside;
+use crate::error::MagicError;
+use crate::scan::Scanner;
+
+/// Every magic, by name.
+pub fn table() -> &'static [Magic] {
+    TABLE
+}
+
+const PROJECT: MagicOption = MagicOption {
+    name: "--project",
+    value: Some("NAME"),
+    default: None,
+    summary: "the study; without it the notebook's last one",
+};
+const DIRECTORY: MagicOption = MagicOption {
+    name: "--directory",
+    value: Some("FOLDER"),
+    default: None,
+    summary: "the folder that holds the study",
+};
+
+static TABLE: &[Magic] = &[
+    Magic {
+        name: "best",
+        kind: Kind::Line,
+        forms: &["%best"],
+        usage: "%best [COUNT] [--project NAME] [--directory FOLDER]",
+        summary: "show the best trials of a study",
+        help: "COUNT trials, one if it is left out, best first, with their parameters, value and checkpoint.\n\
+               \n\
+               Example\n  %best 3 --project digits",
+        positional: Some("COUNT"),
+        options: &[PROJECT, DIRECTORY],
+        build: best,
+    },
+    Magic {
+        name: "device",
+        kind: Kind::Line,
+        forms: &["%device"],
+        usage: "%device",
+        summary: "show the device in use",
+        help: "The device that cells and trials compute on. %tpu_connect chooses it.\n\nExample\n  %device",
+        positional: None,
+        options: &[],
+        build: device,
+    },
+    Magic {
+        name: "lsmagic",
+        kind: Kind::Line,
+        forms: &["%lsmagic"],
+        usage: "%lsmagic [NAME]",
+        summary: "list the magics",
+        help: "With a NAME, the help of that magic, as NAME? shows it.\n\nExample\n  %lsmagic tune",
+        positional: Some("NAME"),
+        options: &[],
+        build: lsmagic,
+    },
+    Magic {
+        name: "time",
+        kind: Kind::Both,
+        forms: &["%time", "%%time"],
+        usage: "%time STATEMENT, or %%time on the first line of a cell",
+        summary: "run a statement or a cell and say how long it took",
+        help: "%time runs the rest of its line; %%time runs the cell below it. Compiling is not counted.\n\
+               \n\
+               Example\n  %time data.sum_all()?\n\n  %%time\n  for epoch in 0..10 {\n      fit(&mut model)?;\n  }",
+        positional: Some("STATEMENT"),
+        options: &[],
+        build: time,
+    },
+    Magic {
+        name: "tpu_connect",
+        kind: Kind::Line,
+        forms: &["%tpu_connect"],
+        usage: "%tpu_connect [--tpu NAME|local] [--require]",
+        summary: "pick a TPU, else CUDA, else the CPU, and say why",
+        help: "Shows what was found on this machine and what it means, then connects the best device that can be\n\
+               driven. No device is opened to find out.\n\
+               \n\
+               Example\n  %tpu_connect --require",
+        positional: None,
+        options: &[
+            MagicOption {
+                name: "--tpu",
+                value: Some("NAME|local"),
+                default: None,
+                summary: "the TPU to use; local means one attached to this machine",
+            },
+            MagicOption {
+                name: "--require",
+                value: None,
+                default: None,
+                summary: "fail rather than fall back to the CPU",
+            },
+        ],
+        build: tpu_connect,
+    },
+    Magic {
+        name: "trials",
+        kind: Kind::Line,
+        forms: &["%trials"],
+        usage: "%trials [ID] [--project NAME] [--directory FOLDER]",
+        summary: "list the trials of a study, or show one",
+        help: "With an ID, that trial in full: parameters, metrics by step, how it ended and the end of its output.\n\
+               \n\
+               Example\n  %trials 7 --project digits",
+        positional: Some("ID"),
+        options: &[PROJECT, DIRECTORY],
+        build: trials,
+    },
+    Magic {
+        name: "tune",
+        kind: Kind::Cell,
+        forms: &["%%tune"],
+        usage: "%%tune --objective NAME:max|min [--oracle NAME] [--max-trials N] [--seed N] [--project NAME] \
+                [--directory FOLDER] [--timeout TIME] [--trial-timeout TIME] [--memory SIZE] [--overwrite], \
+                and a closure |trial| { … } below",
+        summary: "search for the parameters with which a closure does best",
+        help: "The cell is a closure that asks the trial for parameters, trains, and reports metrics. Each trial runs\n\
+               in a process of its own, and every fact is on disk the moment it is known: the same cell with the same\n\
+               --project goes on where it stopped. A TIME is 90s, 10m, 2h or 1d; a SIZE is 512MiB, 4GiB or 4GB.\n\
+               \n\
+               Example\n  %%tune --oracle hyperband --objective val_accuracy:max --max-trials 30 --project digits\n  \
+               |trial| {\n      let units = trial.int(\"units\", 32..=512).step(32).get()?;\n      \
+               let lr = trial.float(\"lr\", 1e-4..=1e-1).log().get()?;\n      \
+               let mut model = Mlp::new(units, trial.device()?)?;\n      for epoch in trial.epochs(20) {\n          \
+               let accuracy = fit_one_epoch(&mut model, lr)?;\n          \
+               trial.report(epoch, [(\"val_accuracy\", accuracy)])?;\n      }\n      trial.best(\"val_accuracy\")\n  }",
+        positional: None,
+        options: TUNE,
+        build: tune,
+    },
+];
+
+const TUNE: &[MagicOption] = &[
+    MagicOption {
+        name: "--objective",
+        value: Some("NAME:max|min"),
+        default: None,
+        summary: "the metric to optimise and its direction; always needed",
+    },
+    MagicOption {
+        name: "--oracle",
+        value: Some("NAME"),
+        default: Some("random"),
+        summary: "how to search: random or hyperband",
+    },
+    MagicOption {
+        name: "--max-trials",
+        value: Some("N"),
+        default: Some("10"),
+        summary: "how many trials to run",
+    },
+    MagicOption {
+        name: "--seed",
+        value: Some("N"),
+        default: None,
+        summary: "draw the same parameters on every run",
+    },
+    MagicOption {
+        name: "--project",
+        value: Some("NAME"),
+        default: Some("untitled_project"),
+        summary: "the study's name",
+    },
+    MagicOption {
+        name: "--directory",
+        value: Some("FOLDER"),
+        default: Some("studies"),
+        summary: "the folder that holds the study",
+    },
+    MagicOption {
+        name: "--timeout",
+        value: Some("TIME"),
+        default: None,
+        summary: "end the search after this time",
+    },
+    MagicOption {
+        name: "--trial-timeout",
+        value: Some("TIME"),
+        default: None,
+        summary: "end a trial after this time",
+    },
+    MagicOption {
+        name: "--memory",
+        value: Some("SIZE"),
+        default: None,
+        summary: "end a trial that takes more memory",
+    },
+    MagicOption {
+        name: "--overwrite",
+        value: None,
+        default: None,
+        summary: "delete an earlier study of that name first",
+    },
+];
+
+fn best(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
+    let arguments = Arguments::read(invocation)?;
+    let count = arguments.positional_number("COUNT")?.unwrap_or(1);
+    if count == 0 {
+        return Err(invocation.bad_value("COUNT", "0", "give at least 1"));
+    }
+    Ok(Action::Best(Best {
+        count,
+        project: arguments.project("--project")?,
+        directory: arguments.text("--directory")?,
+    }))
+}
+
+fn device(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
+    Arguments::read(invocation)?;
+    Ok(Action::Device)
+}
+
+fn lsmagic(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
+    let arguments = Arguments::read(invocation)?;
+    let Some(name) = arguments.positional() else {
+        return Ok(Action::Lsmagic);
+    };
+    match find(name) {
+        Some(magic) => Ok(Action::Help {
+            name: magic.name.to_owned(),
+        }),
+        None => Err(unknown(invocation.line, name)),
+    }
+}
+
+fn time(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
+    let Some(body) = invocation.body else {
+        return time_line(invocation);
+    };
+    if !invocation.rest.trim().is_empty() {
+        let argument = invocation.rest.trim().to_owned();
+        return Err(MagicError::Unexpected {
+            line: invocation.line,
+            argument,
+            usage: invocation.magic.usage,
+        });
+    }
+    if refuse_magics_inside(invocation, body)?.is_blank {
+        return Err(invocation.nothing_to_run());
+    }
+    Ok(Action::Time(Time {
+        source: body.to_owned(),
+        first_line: invocation.line + 1,
+    }))
+}
+
+fn time_line(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
+    let mut scanner = Scanner::new();
+    scanner.line(invocation.rest);
+    if !scanner.has_tokens() {
+        return Err(invocation.nothing_to_run());
+    }
+    if scanner.is_open() {
+        return Err(MagicError::Unfinished { line: invocation.line });
+    }
+    let source = format!("{}{}", " ".repeat(invocation.column), invocation.rest);
+    Ok(Action::Time(Time {
+        source,
+        first_line: invocation.line,
+    }))
+}
+
+fn tpu_connect(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
+    let arguments = Arguments::read(invocation)?;
+    Ok(Action::TpuConnect(TpuConnect {
+        tpu: arguments.text("--tpu")?,
+        require: arguments.flag("--require"),
+    }))
+}
+
+fn trials(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
+    let arguments = Arguments::read(invocation)?;
+    Ok(Action::Trials(Trials {
+        project: arguments.project("--project")?,
+        directory: arguments.text("--directory")?,
+        id: arguments.positional_number("ID")?,
+    }))
+}
+
+fn tune(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
+    let arguments = Arguments::read(invocation)?;
+    let required = |option| arguments.required(option);
+    let (objective, direction) = arguments.objective("--objective")?;
+    let max_trials = arguments.number("--max-trials")?.unwrap_or_default();
+    if max_trials == 0 {
+        return Err(invocation.bad_value("--max-trials", "0", "give at least 1"));
+    }
+    let project = arguments.project("--project")?.unwrap_or_default();
+    let body = invocation.body.unwrap_or_default();
+    let tune = Tune {
+        oracle: required("--oracle")?,
+        objective,
+        direction,
+        max_trials,
+        seed: arguments.number("--seed")?,
+        project,
+        directory: required("--directory")?,
+        timeout_s: arguments.seconds("--timeout")?,
+        trial_timeout_s: arguments.seconds("--trial-timeout")?,
+        memory_bytes: arguments.bytes("--memory")?,
+        overwrite: arguments.flag("--overwrite"),
+        body: body.to_owned(),
+        body_line: invocation.line + 1,
+    };
+    if refuse_magics_inside(invocation, body)?.is_blank {
+        return Err(invocation.nothing_to_run());
+    }
+    Ok(Action::Tune(tune))
+}
+
+/// The error for a name, typed with or without `%`, that no magic has.
+pub(crate) fn unknown(line: usize, typed: &str) -> MagicError {
+    let forms = table().iter().map(|magic| {
+        let same_sigil = |form: &&&'static str| form.starts_with("%%") == typed.starts_with("%%");
+        *magic.forms.iter().find(same_sigil).unwrap_or(&magic.forms[0])
+    });
+    let nearest = nearest(typed, forms).map(str::to_owned);
+    let magic = if typed.starts_with('%') {
+        typed.to_owned()
+    } else {
+        format!("%{typed}")
+    };
+    MagicError::Unknown { line, magic, nearest }
+}

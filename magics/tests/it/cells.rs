@@ -1,0 +1,259 @@
+//! Cells that are right.
+
+use expect_test::{Expect, expect};
+use ferrotune_magics::{Action, Direction, Step, Time, Tune, parse};
+
+/// One line a step: `first_line code` or the action.
+fn check(cell: &str, expected: Expect) {
+    let steps = parse(cell).expect("the cell is right");
+    let lines: Vec<String> = steps.iter().map(render).collect();
+    expected.assert_eq(&lines.join("\n"));
+}
+
+fn render(step: &Step) -> String {
+    match step {
+        Step::Code { source, first_line } => format!("{first_line} {source:?}"),
+        Step::Action(action) => format!("{action:?}"),
+    }
+}
+
+fn tune(cell: &str) -> Tune {
+    match parse(cell).expect("the cell is right").as_slice() {
+        [Step::Action(Action::Tune(tune))] => tune.clone(),
+        other => panic!("not one %%tune: {other:?}"),
+    }
+}
+
+#[test]
+fn a_cell_without_magics_is_one_step_as_it_stands() {
+    check("let a = 1;\nlet b = 2;\n", expect![[r#"1 "let a = 1;\nlet b = 2;\n""#]]);
+    check("\n\n  let a = 1;", expect![[r#"3 "  let a = 1;""#]]);
+}
+
+#[test]
+fn a_cell_of_blanks_and_comments_has_no_steps() {
+    for cell in ["", "\n", "  \r\n", "// note", "/* note\n */\n\n"] {
+        assert_eq!(parse(cell), Ok(vec![]), "{cell:?}");
+    }
+    check("/* unclosed", expect![[r#"1 "/* unclosed""#]]);
+}
+
+#[test]
+fn line_magics_and_rust_mix_and_keep_their_lines() {
+    check(
+        "// choose a device\n%tpu_connect --require\n\nlet a = 1;\nlet b = 2;\n  %device\nlet c = 3;",
+        expect![[r#"
+            TpuConnect(TpuConnect { tpu: None, require: true })
+            4 "let a = 1;\nlet b = 2;\n"
+            Device
+            7 "let c = 3;""#]],
+    );
+}
+
+#[test]
+fn windows_line_endings_work() {
+    check(
+        "%device\r\nlet a = 1;\r\n%best 3\r\n",
+        expect![[r#"
+        Device
+        2 "let a = 1;\r\n"
+        Best(Best { count: 3, project: None, directory: None })"#]],
+    );
+    assert_eq!(
+        tune("%%tune --objective a:max\r\n|trial| { 1.0 }\r\n").body,
+        "|trial| { 1.0 }\r\n"
+    );
+}
+
+#[test]
+fn a_percent_sign_inside_rust_is_rust() {
+    check("let a = b\n%device;", expect![[r#"1 "let a = b\n%device;""#]]);
+    check("let a = f(\n%device\n);", expect![[r#"1 "let a = f(\n%device\n);""#]]);
+    check("let a = \"\n%device\n\";", expect![[r#"1 "let a = \"\n%device\n\";""#]]);
+    check(
+        "let a = r#\"\"\n%device\n\"#;",
+        expect![[r##"1 "let a = r#\"\"\n%device\n\"#;""##]],
+    );
+    check("/* /* */\n%device\n*/", expect![[""]]);
+    check(
+        "fn f() {\n    a\n    %device\n}\n%device",
+        expect![[r#"
+        1 "fn f() {\n    a\n    %device\n}\n"
+        Device"#]],
+    );
+    check(
+        "let c = '\"';\n%device",
+        expect![[r#"
+        1 "let c = '\"';\n"
+        Device"#]],
+    );
+    check(
+        "let c: &'static str = \"\";\n%device",
+        expect![[r#"
+        1 "let c: &'static str = \"\";\n"
+        Device"#]],
+    );
+}
+
+#[test]
+fn a_magic_may_follow_every_kind_of_finished_statement() {
+    check(
+        "struct A { b: u8 }\n%device\nfor i in 0..3 { f(i) }\n%device\n#![allow(unused)]\n%device",
+        expect![[r##"
+            1 "struct A { b: u8 }\n"
+            Device
+            3 "for i in 0..3 { f(i) }\n"
+            Device
+            5 "#![allow(unused)]\n"
+            Device"##]],
+    );
+}
+
+#[test]
+fn evcxr_commands_are_code_that_ends_with_its_line() {
+    check(
+        ":dep a = { version = \"1\" }\n%device\n:vars",
+        expect![[r#"
+        1 ":dep a = { version = \"1\" }\n"
+        Device
+        3 ":vars""#]],
+    );
+    check(
+        "::std::process::abort()\n%device",
+        expect![[r#"1 "::std::process::abort()\n%device""#]],
+    );
+}
+
+#[test]
+fn device_magics_take_their_options() {
+    check(
+        "%tpu_connect",
+        expect!["TpuConnect(TpuConnect { tpu: None, require: false })"],
+    );
+    check(
+        "%tpu_connect --tpu local --require",
+        expect![[r#"TpuConnect(TpuConnect { tpu: Some("local"), require: true })"#]],
+    );
+    check(
+        "%tpu_connect --tpu=\"my tpu\"",
+        expect![[r#"TpuConnect(TpuConnect { tpu: Some("my tpu"), require: false })"#]],
+    );
+}
+
+#[test]
+fn study_magics_take_their_options() {
+    check(
+        "%trials",
+        expect!["Trials(Trials { project: None, directory: None, id: None })"],
+    );
+    check(
+        "%trials 7 --project digits --directory='my studies'",
+        expect![[r#"Trials(Trials { project: Some("digits"), directory: Some("my studies"), id: Some(7) })"#]],
+    );
+    check(
+        "%best",
+        expect!["Best(Best { count: 1, project: None, directory: None })"],
+    );
+    check(
+        "%best --project=digits 3",
+        expect![[r#"Best(Best { count: 3, project: Some("digits"), directory: None })"#]],
+    );
+}
+
+#[test]
+fn help_is_asked_for_in_every_form() {
+    for cell in [
+        "%%tune?",
+        "%tune?",
+        "?%tune",
+        "?%%tune",
+        "%tune??",
+        "%lsmagic tune",
+        "%lsmagic %%tune",
+        "  %%tune?  \ncode",
+    ] {
+        assert_eq!(
+            parse(cell),
+            Ok(vec![Step::Action(Action::Help { name: "tune".into() })]),
+            "{cell}"
+        );
+    }
+    check(
+        "%time?\n%lsmagic",
+        expect![[r#"
+        Help { name: "time" }
+        Lsmagic"#]],
+    );
+}
+
+#[test]
+fn a_timed_statement_stays_in_its_column() {
+    check(
+        "let a = 1;\n  %time f(a)?;",
+        expect![[r#"
+        1 "let a = 1;\n"
+        Time(Time { source: "        f(a)?;", first_line: 2 })"#]],
+    );
+    check(
+        "%time \"%device {\".len()",
+        expect![[r#"Time(Time { source: "      \"%device {\".len()", first_line: 1 })"#]],
+    );
+    let time = Time {
+        source: "f()\n".into(),
+        first_line: 3,
+    };
+    assert_eq!(parse("\n%%time\nf()\n"), Ok(vec![Step::Action(Action::Time(time))]));
+}
+
+#[test]
+fn tune_has_the_defaults_of_its_table() {
+    let expected = Tune {
+        oracle: "random".into(),
+        objective: "val_accuracy".into(),
+        direction: Direction::Max,
+        max_trials: 10,
+        seed: None,
+        project: "untitled_project".into(),
+        directory: "studies".into(),
+        timeout_s: None,
+        trial_timeout_s: None,
+        memory_bytes: None,
+        overwrite: false,
+        body: "|trial| { 1.0 }".into(),
+        body_line: 2,
+    };
+    assert_eq!(tune("%%tune --objective val_accuracy:max\n|trial| { 1.0 }"), expected);
+}
+
+#[test]
+fn tune_takes_every_option_in_both_spellings() {
+    let expected = Tune {
+        oracle: "hyperband".into(),
+        objective: "loss".into(),
+        direction: Direction::Min,
+        max_trials: 30,
+        seed: Some(7),
+        project: "my digits".into(),
+        directory: "/tmp/my studies".into(),
+        timeout_s: Some(7200.0),
+        trial_timeout_s: Some(90.0),
+        memory_bytes: Some(4 << 30),
+        overwrite: true,
+        body: "|trial| {\n}".into(),
+        body_line: 4,
+    };
+    let spaced = "--oracle hyperband --objective loss:min --max-trials 30 --seed 7 --project 'my digits' \
+                  --directory \"/tmp/my studies\" --timeout 2h --trial-timeout 90s --memory 4GiB --overwrite";
+    let joined = "--oracle=hyperband --objective=loss:min --max-trials=30 --seed=7 --project='my digits' \
+                  --directory=\"/tmp/my studies\" --timeout=2h --trial-timeout=90 --memory='4 GiB' --overwrite";
+    for options in [spaced, joined] {
+        assert_eq!(tune(&format!("\n\n%%tune {options}\n|trial| {{\n}}")), expected);
+    }
+}
+
+#[test]
+fn a_remainder_in_the_body_of_tune_is_rust() {
+    let body = "|trial| {\n    let a = b\n    %c;\n}\n";
+    assert_eq!(tune(&format!("%%tune --objective a:b:max\n{body}")).body, body);
+    assert_eq!(tune(&format!("%%tune --objective a:b:max\n{body}")).objective, "a:b");
+}

@@ -1,0 +1,249 @@
+//! What each mistake says: one line that names it and shows the cure.
+
+use expect_test::{Expect, expect};
+use ferrotune_magics::parse;
+
+const TUNE: &str = "%%tune --objective a:max";
+
+/// The error as `line: text`, with the usage of `%%tune` shortened.
+fn error(cell: &str) -> String {
+    let error = parse(cell).expect_err(cell);
+    let text = error.to_string();
+    assert_eq!(text.lines().count(), 1, "{text}");
+    let long = ferrotune_magics::table()
+        .iter()
+        .find(|magic| magic.name == "tune")
+        .map(|magic| magic.usage);
+    format!("{}: {}", error.line(), text.replace(long.unwrap_or_default(), "USAGE"))
+}
+
+fn check(cells: &[&str], expected: Expect) {
+    let lines: Vec<String> = cells.iter().map(|cell| error(cell)).collect();
+    expected.assert_eq(&lines.join("\n"));
+}
+
+fn check_tune(options: &[&str], expected: Expect) {
+    let lines: Vec<String> = options
+        .iter()
+        .map(|options| error(&format!("{TUNE} {options}\n|trial| {{}}")))
+        .collect();
+    expected.assert_eq(&lines.join("\n"));
+}
+
+#[test]
+fn an_unknown_magic_is_answered_with_the_nearest() {
+    check(
+        &[
+            "%tpu_conect",
+            "let a = 1;\n\n  %Devices",
+            "%tpu-connect",
+            "%tun",
+            "%%tunee --objective a:max\n1",
+            "%timeit 1",
+            "%%timeit\n1",
+            "%matplotlib inline",
+            "%träume",
+            "%nope?",
+            "?%nope",
+            "%lsmagic nope",
+            "1;\n%%nope",
+        ],
+        expect![[r#"
+            1: unknown magic %tpu_conect; did you mean %tpu_connect? %lsmagic lists them all
+            3: unknown magic %Devices; did you mean %device? %lsmagic lists them all
+            1: unknown magic %tpu-connect; did you mean %tpu_connect? %lsmagic lists them all
+            1: unknown magic %tun; did you mean %%tune? %lsmagic lists them all
+            1: unknown magic %%tunee; did you mean %%tune? %lsmagic lists them all
+            1: unknown magic %timeit; did you mean %time? %lsmagic lists them all
+            1: unknown magic %%timeit; did you mean %%time? %lsmagic lists them all
+            1: unknown magic %matplotlib; %lsmagic lists them all
+            1: unknown magic %träume; %lsmagic lists them all
+            1: unknown magic %nope; %lsmagic lists them all
+            1: unknown magic %nope; %lsmagic lists them all
+            1: unknown magic %nope; %lsmagic lists them all
+            2: unknown magic %%nope; %lsmagic lists them all"#]],
+    );
+}
+
+#[test]
+fn a_magic_without_a_name_is_refused() {
+    check(
+        &[
+            "%",
+            "%%",
+            "%%%tune",
+            "let a = 1;\n% device",
+            "%1",
+            "%?",
+            "?%",
+            "%%\nlet a = 1;",
+        ],
+        expect![[r#"
+            1: % needs a name right behind it, as in %device; %lsmagic lists them all
+            1: %% needs a name right behind it, as in %device; %lsmagic lists them all
+            1: %% needs a name right behind it, as in %device; %lsmagic lists them all
+            2: % needs a name right behind it, as in %device; %lsmagic lists them all
+            1: % needs a name right behind it, as in %device; %lsmagic lists them all
+            1: % needs a name right behind it, as in %device; %lsmagic lists them all
+            1: % needs a name right behind it, as in %device; %lsmagic lists them all
+            1: %% needs a name right behind it, as in %device; %lsmagic lists them all"#]],
+    );
+}
+
+#[test]
+fn the_wrong_form_says_which_is_right() {
+    check(
+        &[
+            "%tune --objective a:max",
+            "%%device",
+            "let a = 1;\n%%tune --objective a:max\n|trial| {}",
+            "// note\n%%time\nf()",
+            "let a = 1;\n%%best",
+            "%%time\nlet a = 1;\n%device\n",
+            "%%time\n%%tune",
+        ],
+        expect![[r#"
+            1: %tune is a cell magic: write %%tune on the first line of a cell and its code below
+            1: %%device is a line magic: write %device
+            2: %%tune must be on the first line of its cell; move what stands above it to a cell of its own
+            2: %%time must be on the first line of its cell; move what stands above it to a cell of its own
+            2: %%best is a line magic: write %best
+            3: %device cannot stand inside %%time; move it to a cell of its own
+            2: %%tune cannot stand inside %%time; move it to a cell of its own"#]],
+    );
+}
+
+#[test]
+fn arguments_that_a_magic_has_no_place_for_are_refused() {
+    check(
+        &[
+            "%device cpu",
+            "%device;",
+            "%trials 1 2",
+            "%time? x",
+            "%%time x\nf()",
+            "%tpu_connect --requires",
+            "%device -v",
+        ],
+        expect![[r#"
+            1: unexpected argument cpu; usage: %device
+            1: unexpected argument ;; usage: %device
+            1: unexpected argument 2; usage: %trials [ID] [--project NAME] [--directory FOLDER]
+            1: unexpected argument x; usage: %time STATEMENT, or %%time on the first line of a cell
+            1: unexpected argument x; usage: %time STATEMENT, or %%time on the first line of a cell
+            1: unknown option --requires; did you mean --require? usage: %tpu_connect [--tpu NAME|local] [--require]
+            1: unknown option -v; usage: %device"#]],
+    );
+}
+
+#[test]
+fn a_bad_objective_shows_both_directions() {
+    check(
+        &[
+            "%%tune\n|trial| {}",
+            "%%tune --objective\n|trial| {}",
+            "%%tune --objective --seed 1\n|trial| {}",
+            "%%tune --objective val_accuracy\n|trial| {}",
+            "%%tune --objective val_accuracy:biggest\n|trial| {}",
+            "%%tune --objective val_accuracy:\n|trial| {}",
+            "%%tune --objective :max\n|trial| {}",
+            "%%tune --objective ''\n|trial| {}",
+        ],
+        expect![[r#"
+            1: %%tune needs --objective NAME:max|min; usage: USAGE
+            1: --objective needs a value: --objective NAME:max|min; usage: USAGE
+            1: --objective needs a value: --objective NAME:max|min; usage: USAGE
+            1: --objective val_accuracy: the direction is missing; write --objective val_accuracy:max or --objective val_accuracy:min; usage: USAGE
+            1: --objective val_accuracy:biggest: the direction is min or max, as in --objective val_accuracy:max; usage: USAGE
+            1: --objective val_accuracy:: the direction is min or max, as in --objective val_accuracy:max; usage: USAGE
+            1: --objective :max: the metric's name is missing, as in --objective val_accuracy:max; usage: USAGE
+            1: --objective "": give a value that is not blank; usage: USAGE"#]],
+    );
+}
+
+#[test]
+fn a_bad_option_names_itself_and_the_usage() {
+    check_tune(
+        &[
+            "--max-trials 0",
+            "--max-trials ten",
+            "--max-trials=-3",
+            "--max-trials",
+            "--max-trial 3",
+            "--max-trials 99999999999999999999",
+            "--seed +1",
+            "--seed 1.5",
+            "--seed 1 --seed 2",
+            "--overwrite=yes",
+            "--timeout soon",
+            "--timeout 0",
+            "--trial-timeout 1y",
+            "--memory much",
+            "--memory 0",
+            "--memory 4XB",
+            "--project ../up",
+            "--project=",
+            "--directory ' '",
+            "--oracle \"random",
+            "stray",
+            "--",
+        ],
+        expect![[r#"
+            1: --max-trials 0: give at least 1; usage: USAGE
+            1: --max-trials ten: not a whole number; usage: USAGE
+            1: --max-trials -3: not a whole number; usage: USAGE
+            1: --max-trials needs a value: --max-trials N; usage: USAGE
+            1: unknown option --max-trial; did you mean --max-trials? usage: USAGE
+            1: --max-trials 99999999999999999999: too large; usage: USAGE
+            1: --seed +1: not a whole number; usage: USAGE
+            1: --seed 1.5: not a whole number; usage: USAGE
+            1: --seed is given twice; keep one; usage: USAGE
+            1: --overwrite takes no value, but got yes; usage: USAGE
+            1: --timeout soon: not a duration; write it as 90s, 10m, 2h or 1d; usage: USAGE
+            1: --timeout 0: give more than 0; usage: USAGE
+            1: --trial-timeout 1y: not a duration; write it as 90s, 10m, 2h or 1d; usage: USAGE
+            1: --memory much: not a size; write it as 512MiB, 4GiB, 4GB or a number of bytes; usage: USAGE
+            1: --memory 0: give more than 0; usage: USAGE
+            1: --memory 4XB: not a size; write it as 512MiB, 4GiB, 4GB or a number of bytes; usage: USAGE
+            1: --project ../up: a project is a name, not a path; the folder above it is --directory; usage: USAGE
+            1: --project "": give a value that is not blank; usage: USAGE
+            1: --directory " ": give a value that is not blank; usage: USAGE
+            1: the quote " has no end; usage: USAGE
+            1: unexpected argument stray; usage: USAGE
+            1: unknown option --; usage: USAGE"#]],
+    );
+}
+
+#[test]
+fn something_to_run_is_needed() {
+    check(
+        &[
+            TUNE,
+            "%%tune --objective a:max\n\n  // later\n",
+            "%%time",
+            "%%time\n\n",
+            "%time",
+            "%time  // later",
+            "%time for i in 0..3 {",
+        ],
+        expect![[r#"
+            1: %%tune has nothing to run; usage: USAGE
+            1: %%tune has nothing to run; usage: USAGE
+            1: %%time has nothing to run; usage: %time STATEMENT, or %%time on the first line of a cell
+            1: %%time has nothing to run; usage: %time STATEMENT, or %%time on the first line of a cell
+            1: %time has nothing to run; usage: %time STATEMENT, or %%time on the first line of a cell
+            1: %time has nothing to run; usage: %time STATEMENT, or %%time on the first line of a cell
+            1: the statement of %time goes on below its line; write %%time on the first line of a cell for several lines"#]],
+    );
+}
+
+#[test]
+fn counts_and_ids_are_whole_numbers() {
+    check(
+        &["%best 0", "%best many", "%trials first"],
+        expect![[r#"
+        1: COUNT 0: give at least 1; usage: %best [COUNT] [--project NAME] [--directory FOLDER]
+        1: COUNT many: not a whole number; usage: %best [COUNT] [--project NAME] [--directory FOLDER]
+        1: ID first: not a whole number; usage: %trials [ID] [--project NAME] [--directory FOLDER]"#]],
+    );
+}

@@ -1,0 +1,6 @@
+//! What a cell becomes, what each mistake says, and that no text whatever makes the parser panic.
+
+mod cells;
+mod errors;
+mod fuzz;
+mod table;

@@ -1,0 +1,126 @@
+//! The table and what is made of it.
+
+use expect_test::expect;
+use ferrotune_magics::{Kind, complete, help, lsmagic, table};
+
+#[test]
+fn every_entry_is_coherent() {
+    for magic in table() {
+        let line = format!("%{}", magic.name);
+        let cell = format!("%%{}", magic.name);
+        let forms = match magic.kind {
+            Kind::Line => vec![line],
+            Kind::Cell => vec![cell],
+            Kind::Both => vec![line, cell],
+        };
+        assert_eq!(magic.forms, forms);
+        assert!(magic.usage.starts_with(magic.forms[0]), "{}", magic.name);
+        assert!(
+            magic.help.contains(&format!("Example\n  {}", magic.forms[0])),
+            "{}",
+            magic.name
+        );
+        for option in magic.options {
+            let shown = option
+                .value
+                .map_or(option.name.to_owned(), |value| format!("{} {value}", option.name));
+            assert!(magic.usage.contains(&shown), "{} {shown}", magic.name);
+        }
+    }
+    assert!(table().is_sorted_by_key(|magic| magic.name));
+}
+
+#[test]
+fn lsmagic_lists_every_form() {
+    expect![[r#"
+        Line magics
+          %best         show the best trials of a study
+          %device       show the device in use
+          %lsmagic      list the magics
+          %time         run a statement or a cell and say how long it took
+          %tpu_connect  pick a TPU, else CUDA, else the CPU, and say why
+          %trials       list the trials of a study, or show one
+
+        Cell magics, on the first line of a cell
+          %%time  run a statement or a cell and say how long it took
+          %%tune  search for the parameters with which a closure does best
+
+        A question mark behind a name shows its help, as in %%tune?
+    "#]]
+    .assert_eq(&lsmagic());
+}
+
+#[test]
+fn help_shows_usage_options_and_an_example() {
+    expect![[r#"
+        %%tune --objective NAME:max|min [--oracle NAME] [--max-trials N] [--seed N] [--project NAME] [--directory FOLDER] [--timeout TIME] [--trial-timeout TIME] [--memory SIZE] [--overwrite], and a closure |trial| { … } below
+
+        search for the parameters with which a closure does best
+
+        The cell is a closure that asks the trial for parameters, trains, and reports metrics. Each trial runs
+        in a process of its own, and every fact is on disk the moment it is known: the same cell with the same
+        --project goes on where it stopped. A TIME is 90s, 10m, 2h or 1d; a SIZE is 512MiB, 4GiB or 4GB.
+
+        Example
+          %%tune --oracle hyperband --objective val_accuracy:max --max-trials 30 --project digits
+          |trial| {
+              let units = trial.int("units", 32..=512).step(32).get()?;
+              let lr = trial.float("lr", 1e-4..=1e-1).log().get()?;
+              let mut model = Mlp::new(units, trial.device()?)?;
+              for epoch in trial.epochs(20) {
+                  let accuracy = fit_one_epoch(&mut model, lr)?;
+                  trial.report(epoch, [("val_accuracy", accuracy)])?;
+              }
+              trial.best("val_accuracy")
+          }
+
+        Options
+          --objective NAME:max|min  the metric to optimise and its direction; always needed
+          --oracle NAME             how to search: random or hyperband (default: random)
+          --max-trials N            how many trials to run (default: 10)
+          --seed N                  draw the same parameters on every run
+          --project NAME            the study's name (default: untitled_project)
+          --directory FOLDER        the folder that holds the study (default: studies)
+          --timeout TIME            end the search after this time
+          --trial-timeout TIME      end a trial after this time
+          --memory SIZE             end a trial that takes more memory
+          --overwrite               delete an earlier study of that name first
+    "#]].assert_eq(&help("%%tune").unwrap_or_default());
+    assert_eq!(help("tune"), help("%%tune"));
+    assert_eq!(help("nope"), None);
+}
+
+#[test]
+fn completion_offers_magics_and_their_options() {
+    let rows = [
+        "%",
+        "%%",
+        "%t",
+        "%tu",
+        "%tp",
+        "%%t",
+        "%x",
+        "%%tune --m",
+        "%%tune --seed 1 --",
+        "%best 3 --p",
+        "%time x -",
+        "%%tune --seed",
+    ];
+    let text: Vec<String> = rows
+        .iter()
+        .map(|row| format!("{row}: {}", complete(row).join(" ")))
+        .collect();
+    expect![[r#"
+        %: %%time %%tune %best %device %lsmagic %time %tpu_connect %trials
+        %%: %%time %%tune
+        %t: %%tune %time %tpu_connect %trials
+        %tu: %%tune
+        %tp: %tpu_connect
+        %%t: %%time %%tune
+        %x: 
+        %%tune --m: --max-trials --memory
+        %%tune --seed 1 --: --objective --oracle --max-trials --project --directory --timeout --trial-timeout --memory --overwrite
+        %best 3 --p: --project
+        %time x -: 
+        %%tune --seed: --seed"#]].assert_eq(&text.join("\n"));
+}

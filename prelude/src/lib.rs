@@ -1,0 +1,19 @@
+//! The one library that every cell and every trial links, dynamically.
+//!
+//! It contains candle, rayon and our own libraries, so that a process has one copy of each: candle numbers its
+//! tensors with a counter, and two counters in one process give wrong gradients without a word. A cell therefore
+//! never links candle itself.
+
+pub mod cell;
+pub mod device;
+pub mod interrupt;
+pub mod tune;
+
+pub use candle_core;
+pub use candle_nn;
+pub use ferrotune_devices as devices;
+pub use ferrotune_display as display;
+pub use ferrotune_display::progress;
+pub use ferrotune_trial::{Result, Share, Trial};
+pub use interrupt::interrupted;
+pub use rayon;

@@ -1,0 +1,85 @@
+//! What `%%tune` expands to: an objective's entry point, and the launch of a search from a cell.
+
+use crate::device;
+use ferrotune_display::frame::{Answer, Frame};
+use ferrotune_display::link;
+use ferrotune_trial::shared::{Pack, ShareError};
+use ferrotune_trial::{Result, Share, Trial};
+use std::os::fd::AsRawFd;
+
+pub use ferrotune_trial::{Shared, run_objective};
+
+/// Calls the objective, so that the compiler knows the type of its closure's argument.
+///
+/// # Errors
+/// Those of the objective.
+pub fn objective<R>(trial: &Trial, body: impl FnOnce(&Trial) -> Result<R>) -> Result<R> {
+    body(trial)
+}
+
+/// A search about to begin: its objective, and the variables that its trials need.
+#[derive(Debug)]
+pub struct Launch {
+    entry: usize,
+    pack: Pack,
+    shared: u64,
+    error: Option<ShareError>,
+}
+
+impl Launch {
+    /// A search with this entry point, a function of the calling cell.
+    pub fn new(entry: extern "C" fn() -> i32) -> Self {
+        Self { entry: entry as usize, pack: Pack::new(), shared: 0, error: None }
+    }
+
+    /// Shares a variable with every trial.
+    #[must_use]
+    pub fn share(mut self, name: &str, value: &impl Share) -> Self {
+        self.shared += 1;
+        if self.error.is_none() {
+            self.error = value.pack(name, &mut self.pack).err();
+        }
+        self
+    }
+
+    /// Hands the search to the kernel; what is wrong becomes the cell's error.
+    pub fn start(self) {
+        if let Err(reason) = self.hand_over() {
+            device::fail(&reason);
+        }
+    }
+
+    fn hand_over(self) -> std::result::Result<(), String> {
+        if let Some(error) = self.error {
+            return Err(error.to_string());
+        }
+        let library = library_of(self.entry).map_err(|error| format!("cannot find the objective's library: {error}"))?;
+        let shared = if self.shared > 0 { Some(self.pack.into_memfd().map_err(|error| error.to_string())?) } else { None };
+        let frame = Frame::Tune {
+            pid: std::process::id(),
+            library,
+            symbol: "ferrotune_objective".to_owned(),
+            shared_fd: shared.as_ref().map(AsRawFd::as_raw_fd),
+            device: device::name(),
+        };
+        // The supervisor holds the shared data by the time of the answer; then this process may let go of it.
+        match link::send(&frame) {
+            Ok(Answer::Refused { reason }) => Err(reason),
+            Ok(_) => Ok(()),
+            Err(error) => Err(format!("the kernel cannot be reached: {error}")),
+        }
+    }
+}
+
+/// Path of the shared object that holds an address, from the process' own list of mappings.
+fn library_of(address: usize) -> std::io::Result<String> {
+    let maps = std::fs::read_to_string("/proc/self/maps")?;
+    maps.lines()
+        .find_map(|line| {
+            let (range, rest) = line.split_once(' ')?;
+            let (start, end) = range.split_once('-')?;
+            let range = usize::from_str_radix(start, 16).ok()?..usize::from_str_radix(end, 16).ok()?;
+            range.contains(&address).then(|| rest.split_once('/').map(|(_, path)| format!("/{path}"))).flatten()
+        })
+        .ok_or_else(|| std::io::Error::other("its address is in no file"))
+}

@@ -1,0 +1,18 @@
+"""The `jupyter_kernel_test` suite, which checks every message against the specification's schema."""
+
+import jupyter_kernel_test
+
+
+class TestFerrotune(jupyter_kernel_test.KernelTests):
+    kernel_name = "ferrotune"
+    language_name = "rust"
+    file_extension = ".rs"
+    code_hello_world = 'println!("hello, world");'
+    code_stderr = 'eprintln!("on stderr");'
+    code_execute_result = [{"code": "1 + 2", "result": "3"}]
+    code_generate_error = "panic!();"
+    code_history_pattern = "1 ? 2*"
+    supported_history_operations = ("tail", "search", "range")
+    complete_code_samples = ["1 + 1", "fn f() {}", "let a = 1;"]
+    incomplete_code_samples = ["fn f() {", "1 +", 'let s = "abc']
+    invalid_code_samples = ["foo(]", "let a = 1\nlet b = 2;"]

@@ -1,0 +1,92 @@
+//! Why a call of a trial fails. A trial that is told to stop fails on purpose, so that `?` leaves the objective.
+
+use std::error::Error;
+use std::io;
+use std::path::PathBuf;
+
+/// The result of everything that an objective does: `?` takes candle's errors, this crate's and any other.
+pub type Result<T, E = Box<dyn Error + Send + Sync>> = std::result::Result<T, E>;
+
+/// Why a call of a trial fails.
+#[derive(Debug, thiserror::Error)]
+pub enum TrialError {
+    /// The search is being stopped; the trial goes on from its last checkpoint another time.
+    #[error("the search is being stopped")]
+    Stopped,
+    /// The oracle gives up on this trial.
+    #[error("the oracle gave up on this trial")]
+    Pruned,
+    /// The supervisor refuses the request.
+    #[error("{reason}")]
+    Refused {
+        /// What is wrong and what to do.
+        reason: String,
+    },
+    /// There is no supervisor to talk to.
+    #[error("no connection to the search's supervisor: {source}; objectives are run by %%tune")]
+    Connection {
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The supervisor's answer is none that this version knows.
+    #[error("the supervisor answered {answer}; kernel and prelude are of different versions: run `ferrotune install`")]
+    Answer {
+        /// The answer.
+        answer: String,
+    },
+    /// A parameter's value is outside the type that the objective wants.
+    #[error("`{name}` is {value}, which its type in the objective cannot hold; narrow its range")]
+    Value {
+        /// The parameter.
+        name: String,
+        /// The value.
+        value: String,
+    },
+    /// A checkpoint must say which step it covers.
+    #[error("trial.checkpoint has no step yet; call it inside `for epoch in trial.epochs(n)` or after trial.report")]
+    NoStep,
+    /// A checkpoint could not be written or read.
+    #[error("cannot {what} the checkpoint {path}: {source}")]
+    Checkpoint {
+        /// What was tried.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        source: Box<dyn Error + Send + Sync>,
+    },
+    /// A checkpoint does not fit the model.
+    #[error("the checkpoint {path} does not fit the model: {mismatch}; use another --project or --overwrite")]
+    Model {
+        /// The file.
+        path: PathBuf,
+        /// Which variable, and how.
+        mismatch: String,
+    },
+    /// The best of a metric was asked for that has no better or worse.
+    #[error("`{metric}` is not the objective, which is `{objective}`; name it with --objective to have its best")]
+    NotTheObjective {
+        /// The metric that was asked for.
+        metric: String,
+        /// The study's objective.
+        objective: String,
+    },
+    /// The best of a metric was asked for before it was reported.
+    #[error("`{metric}` has no finite value yet; call trial.report with it first")]
+    NothingReported {
+        /// The metric.
+        metric: String,
+    },
+    /// The device is not one that this build can use.
+    #[error("no device `{device}` in this build of the prelude; connect another, e.g. with %device cpu")]
+    Device {
+        /// The device's name.
+        device: String,
+    },
+    /// This build has no CUDA.
+    #[error("the study wants {device}, but this build of the prelude has no CUDA; run %device cpu and search again")]
+    NoCuda {
+        /// The device's name.
+        device: String,
+    },
+}

@@ -1,0 +1,30 @@
+//! What an objective sees inside a worker: the [`Trial`] with its hyper-parameters, reports and checkpoints, and the
+//! [`Shared`] data that its body captured. Decides nothing: every question goes to the supervisor.
+//!
+//! ```no_run
+//! # use ferrotune_trial::{Result, Trial, run_objective};
+//! # struct Mlp;
+//! # impl Mlp { fn new(_units: usize, _lr: f64) -> Mlp { Mlp } fn fit(&mut self) -> f32 { 0.5 } }
+//! let status = run_objective(|trial, _shared| {
+//!     let units = trial.int("units", 32..=512).step(32).get()?;
+//!     let lr = trial.float("lr", 1e-4..=1e-1).log().get()?;
+//!     let mut model = Mlp::new(units, lr);
+//!     for epoch in trial.epochs(20) {
+//!         let accuracy = model.fit();
+//!         trial.report(epoch, [("val_accuracy", accuracy)])?;
+//!     }
+//!     trial.best("val_accuracy")
+//! });
+//! # std::process::exit(status);
+//! ```
+
+mod connection;
+mod error;
+mod runtime;
+pub mod shared;
+pub mod trial;
+
+pub use error::{Result, TrialError};
+pub use runtime::{ObjectiveValue, run_objective};
+pub use shared::{Pack, Share, ShareError, Shared};
+pub use trial::Trial;

@@ -1,0 +1,168 @@
+//! Runs an objective inside a worker, and tells the supervisor what came of it. Catches panics; never exits itself.
+
+use crate::connection::Connection;
+use crate::error::{Result, TrialError};
+use crate::shared::Shared;
+use crate::trial::Trial;
+use ferrotune_tuner::record::Ending;
+use ferrotune_tuner::wire::Request;
+use std::error::Error;
+use std::io::Write as _;
+use std::panic::{self, AssertUnwindSafe, PanicHookInfo};
+use std::path::Path;
+use std::sync::Mutex;
+
+/// The variable that names the shared data, as the supervisor sets it.
+const SHARED_VARIABLE: &str = "FERROTUNE_SHARED";
+/// A reason is one line; what is beyond this is not read by anyone.
+const LONGEST_REASON_CHARS: usize = 2000;
+
+/// The last panic of any thread. A panic that crosses from a thread pool into the objective runs the hook only where
+/// it began.
+static LAST_PANIC: Mutex<Option<String>> = Mutex::new(None);
+
+/// What an objective may return: its value, or nothing if it has reported it.
+#[diagnostic::on_unimplemented(
+    message = "an objective cannot return `{Self}`",
+    label = "not a value to optimise",
+    note = "return `Ok(value)` with an f64 or f32, `trial.best(\"metric\")`, or `Ok(())` after `trial.report`"
+)]
+pub trait ObjectiveValue {
+    /// The value; `None` leaves it to the best report.
+    fn value(self) -> Option<f64>;
+}
+
+impl ObjectiveValue for f64 {
+    fn value(self) -> Option<f64> {
+        Some(self).filter(|value| value.is_finite())
+    }
+}
+
+impl ObjectiveValue for f32 {
+    fn value(self) -> Option<f64> {
+        f64::from(self).value()
+    }
+}
+
+impl ObjectiveValue for Option<f64> {
+    fn value(self) -> Option<f64> {
+        self.and_then(ObjectiveValue::value)
+    }
+}
+
+impl ObjectiveValue for () {
+    fn value(self) -> Option<f64> {
+        None
+    }
+}
+
+/// Runs `body` as the objective of the trial that this worker was started for, and returns the worker's exit status.
+///
+/// The status is 0 when the objective returned a value or was stopped, and 1 otherwise. To be called once, from the
+/// entry point that the worker calls.
+pub fn run_objective<R: ObjectiveValue>(body: impl FnOnce(&Trial, &Shared) -> Result<R>) -> i32 {
+    record_panics();
+    let (trial, status) = match Connection::from_stdin().and_then(Trial::connect) {
+        Ok(trial) => {
+            let request = outcome(&trial, body);
+            let status = i32::from(matches!(request, Request::Fail { .. }));
+            (trial.tell(&request), status)
+        }
+        Err(error) => (Err(error), 1),
+    };
+    let told = trial.and_then(|()| {
+        // The process is left without running the destructors that would do this.
+        std::io::stdout().flush().map_err(|source| TrialError::Connection { source })
+    });
+    match told {
+        Ok(()) => status,
+        Err(error) => {
+            eprintln!("ferrotune: {error}");
+            1
+        }
+    }
+}
+
+fn outcome<R: ObjectiveValue>(trial: &Trial, body: impl FnOnce(&Trial, &Shared) -> Result<R>) -> Request {
+    let shared = match std::env::var_os(SHARED_VARIABLE) {
+        Some(path) => Shared::open(Path::new(&path)),
+        None => Ok(Shared::empty()),
+    };
+    let result = match shared {
+        Ok(shared) => panic::catch_unwind(AssertUnwindSafe(|| body(trial, &shared))),
+        Err(error) => Ok(Err(error.into())),
+    };
+    match (result, trial.take_refusal()) {
+        (Err(_), _) => Request::Fail { ending: Ending::Panicked { message: last_panic() } },
+        // Whatever error the objective made of being stopped, it is no failure of its own.
+        (Ok(Err(_)), _) if trial.is_stopped() => Request::Finish { value: None },
+        (Ok(Err(error)), _) => failed(error.as_ref()),
+        (Ok(Ok(_)), Some(refusal)) => failed(&refusal),
+        (Ok(Ok(returned)), None) => Request::Finish { value: returned.value() },
+    }
+}
+
+fn failed(error: &(dyn Error + 'static)) -> Request {
+    let mut reason = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        let text = error.to_string();
+        // Many errors show their source themselves.
+        if !reason.contains(&text) {
+            reason = format!("{reason}: {text}");
+        }
+        source = error.source();
+    }
+    let words: Vec<&str> = reason.split_whitespace().collect();
+    let reason = words.join(" ").chars().take(LONGEST_REASON_CHARS).collect();
+    Request::Fail { ending: Ending::Failed { reason } }
+}
+
+fn record_panics() {
+    let earlier_hook = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        if let Ok(mut last) = LAST_PANIC.lock() {
+            *last = Some(describe(info));
+        }
+        earlier_hook(info);
+    }));
+}
+
+fn describe(info: &PanicHookInfo<'_>) -> String {
+    let message = info.payload_as_str().unwrap_or("a panic without a message");
+    let message: String = message.chars().take(LONGEST_REASON_CHARS).collect();
+    match info.location() {
+        Some(place) => format!("{message} ({}:{}:{})", place.file(), place.line(), place.column()),
+        None => message,
+    }
+}
+
+fn last_panic() -> String {
+    let last = LAST_PANIC.lock().ok().and_then(|mut last| last.take());
+    // `resume_unwind` runs no hook.
+    last.unwrap_or_else(|| "a panic without a message".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_that_are_not_finite_are_no_values() {
+        assert_eq!(0.5_f32.value(), Some(0.5));
+        assert_eq!(f64::NAN.value(), None);
+        assert_eq!(Some(f64::INFINITY).value(), None);
+        assert_eq!(().value(), None);
+    }
+
+    #[test]
+    fn reason_is_one_line_with_its_sources() {
+        let error = TrialError::Checkpoint {
+            what: "write",
+            path: "a".into(),
+            source: "the disk\n  is full".into(),
+        };
+        let Request::Fail { ending } = failed(&error) else { panic!("not a failure") };
+        assert_eq!(ending, Ending::Failed { reason: "cannot write the checkpoint a: the disk is full".to_owned() });
+    }
+}

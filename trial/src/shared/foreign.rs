@@ -1,0 +1,121 @@
+//! Tensors over mapped memory, and tensors as bytes. The only unsafe code of this crate.
+#![expect(unsafe_code, reason = "a mapping is foreign memory to Rust and to candle")]
+
+use super::ShareError;
+use candle_core::op::BackpropOp;
+use candle_core::{CpuStorage, DType, Storage, Tensor};
+use memmap2::MmapOptions;
+use safetensors::tensor::{Metadata, SafeTensorError, SafeTensors, TensorInfo};
+use std::fs::File;
+use std::io;
+
+/// A file mapped for the rest of the process, privately and writably.
+#[derive(Debug)]
+pub(super) struct Mapping {
+    start: *mut u8,
+    length: usize,
+}
+
+impl Mapping {
+    pub(super) fn new(file: &File) -> io::Result<Mapping> {
+        // SAFETY: the mapping is private, so nobody else's writes are needed to stay out; the file is sealed, or its
+        // caller has been told not to cut it.
+        let mapping = unsafe { MmapOptions::new().map_copy(file)? };
+        // Leaked: tensors that were handed out may outlive whoever opened the file.
+        let bytes: &'static mut memmap2::MmapMut = Box::leak(Box::new(mapping));
+        Ok(Mapping { start: bytes.as_mut_ptr(), length: bytes.len() })
+    }
+
+    pub(super) fn metadata(&self) -> Result<Metadata, SafeTensorError> {
+        // SAFETY: the mapping is readable for `length` bytes for ever, and no tensor has been handed out yet through
+        // which it could change.
+        let bytes = unsafe { std::slice::from_raw_parts(self.start, self.length) };
+        SafeTensors::read_metadata(bytes).map(|(_, metadata)| metadata)
+    }
+
+    /// A tensor over the bytes that `info`, of this mapping's own metadata, points to. To be called once a name.
+    pub(super) fn tensor(&self, name: &str, info: &TensorInfo) -> Result<Tensor, ShareError> {
+        let unsupported = |source| ShareError::Tensor { name: name.to_owned(), source };
+        let dtype = DType::try_from(info.dtype).map_err(unsupported)?;
+        let elements: usize = info.shape.iter().product();
+        // The header's length is in the first eight bytes; `metadata` has checked it and the offsets against the file.
+        // SAFETY: the first eight bytes are within the mapping, which `metadata` has found to be a whole file.
+        let header_bytes = u64::from_le(unsafe { self.start.cast::<u64>().read() }) as usize;
+        let offset = 8 + header_bytes + info.data_offsets.0;
+        if elements == 0 {
+            return Tensor::zeros(info.shape.as_slice(), dtype, &candle_core::Device::Cpu).map_err(unsupported);
+        }
+        if !offset.is_multiple_of(dtype.size_in_bytes()) {
+            let message = format!("its data begin at byte {offset}, which is not aligned");
+            return Err(unsupported(candle_core::Error::Msg(message)));
+        }
+        // SAFETY: the offset lies within the mapping.
+        let start = unsafe { self.start.add(offset) };
+        // SAFETY: `start` is aligned for the type that `dtype` stands for and followed by `elements` of it inside the
+        // mapping, which is writable and stays for ever; every bit pattern is a value of these types. No other tensor
+        // lies over these bytes, since names do not overlap. The vectors are never dropped, see below.
+        let storage = unsafe {
+            match dtype {
+                DType::U8 => CpuStorage::U8(foreign(start, elements)),
+                DType::U32 => CpuStorage::U32(foreign(start, elements)),
+                DType::I16 => CpuStorage::I16(foreign(start, elements)),
+                DType::I32 => CpuStorage::I32(foreign(start, elements)),
+                DType::I64 => CpuStorage::I64(foreign(start, elements)),
+                DType::BF16 => CpuStorage::BF16(foreign(start, elements)),
+                DType::F16 => CpuStorage::F16(foreign(start, elements)),
+                DType::F32 => CpuStorage::F32(foreign(start, elements)),
+                DType::F64 => CpuStorage::F64(foreign(start, elements)),
+                DType::F8E4M3 => CpuStorage::F8E4M3(foreign(start, elements)),
+                _ => return Err(ShareError::Dtype { name: name.to_owned(), dtype }),
+            }
+        };
+        let tensor = Tensor::from_storage(Storage::Cpu(storage), info.shape.as_slice(), BackpropOp::none(), false);
+        // candle shares storage by reference count: with this clone leaked the count never falls to zero, and the
+        // vector's memory is never given to an allocator that does not know it.
+        std::mem::forget(tensor.clone());
+        Ok(tensor)
+    }
+}
+
+/// A vector over foreign memory, which must never be dropped or grown.
+///
+/// # Safety
+/// `start` is aligned for `T` and followed by `length` valid elements that nothing else uses.
+unsafe fn foreign<T>(start: *mut u8, length: usize) -> Vec<T> {
+    // SAFETY: as the caller has promised; the allocator never sees the memory, since the vector is never dropped.
+    unsafe { Vec::from_raw_parts(start.cast(), length, length) }
+}
+
+/// Hands the bytes of a contiguous tensor on the CPU to `write`, without a copy.
+pub(super) fn with_bytes<E>(
+    name: &str,
+    tensor: &Tensor,
+    write: impl FnOnce(&[u8]) -> Result<(), E>,
+) -> Result<Result<(), E>, ShareError> {
+    let (storage, layout) = tensor.storage_and_layout();
+    let (Storage::Cpu(storage), Some(range)) = (&*storage, layout.contiguous_offsets()) else {
+        let message = "it is not contiguous in main memory".to_owned();
+        return Err(ShareError::Tensor { name: name.to_owned(), source: candle_core::Error::Msg(message) });
+    };
+    let bytes = match storage {
+        CpuStorage::U8(data) => bytes_of(&data[range.0..range.1]),
+        CpuStorage::U32(data) => bytes_of(&data[range.0..range.1]),
+        CpuStorage::I16(data) => bytes_of(&data[range.0..range.1]),
+        CpuStorage::I32(data) => bytes_of(&data[range.0..range.1]),
+        CpuStorage::I64(data) => bytes_of(&data[range.0..range.1]),
+        CpuStorage::BF16(data) => bytes_of(&data[range.0..range.1]),
+        CpuStorage::F16(data) => bytes_of(&data[range.0..range.1]),
+        CpuStorage::F32(data) => bytes_of(&data[range.0..range.1]),
+        CpuStorage::F64(data) => bytes_of(&data[range.0..range.1]),
+        CpuStorage::F8E4M3(data) => bytes_of(&data[range.0..range.1]),
+        _ => return Err(ShareError::Dtype { name: name.to_owned(), dtype: tensor.dtype() }),
+    };
+    Ok(write(bytes))
+}
+
+/// The bytes of numbers, as the machine holds them; safetensors and every machine that candle runs on are
+/// little-endian.
+fn bytes_of<T: Copy>(numbers: &[T]) -> &[u8] {
+    // SAFETY: the slice is initialised and has no padding, being of plain numbers; the lifetime is the slice's.
+    unsafe { std::slice::from_raw_parts(numbers.as_ptr().cast(), size_of_val(numbers)) }
+}

@@ -1,0 +1,120 @@
+//! Writes captured variables into one sealed memory file. Holds no second copy of a tensor that lies in one piece.
+
+use super::foreign::with_bytes;
+use super::{Share, ShareError};
+use candle_core::{DType, Device, Tensor};
+use rustix::fs::{MemfdFlags, SealFlags};
+use safetensors::tensor::{Dtype, Metadata, TensorInfo};
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::os::fd::OwnedFd;
+
+/// Where every tensor's data begin: at a multiple of this, which suits any vector instruction.
+const ALIGNMENT_BYTES: usize = 64;
+
+/// Variables on their way into a file.
+///
+/// ```
+/// use ferrotune_trial::{Pack, Share, Shared};
+/// let mut pack = Pack::new();
+/// vec![1.5_f32, 2.5].pack("scores", &mut pack)?;
+/// let file = std::fs::File::from(pack.into_memfd()?);
+/// # use std::os::fd::AsRawFd;
+/// let shared = Shared::open(format!("/proc/self/fd/{}", file.as_raw_fd()).as_ref())?;
+/// assert_eq!(Vec::<f32>::unpack("scores", &shared)?, [1.5, 2.5]);
+/// # Ok::<(), ferrotune_trial::ShareError>(())
+/// ```
+#[derive(Debug, Default)]
+pub struct Pack {
+    tensors: BTreeMap<String, Tensor>,
+    texts: HashMap<String, String>,
+}
+
+impl Pack {
+    /// Nothing packed yet.
+    pub fn new() -> Pack {
+        Pack::default()
+    }
+
+    /// Adds a variable; the same as [`Share::pack`], in the order that reads better in a list of them.
+    pub fn add<T: Share>(&mut self, name: &str, variable: &T) -> Result<(), ShareError> {
+        variable.pack(name, self)
+    }
+
+    /// Adds a tensor, which is read when the file is written.
+    pub fn tensor(&mut self, name: &str, tensor: &Tensor) -> Result<(), ShareError> {
+        match tensor.dtype() {
+            dtype @ (DType::F6E2M3 | DType::F6E3M2 | DType::F4 | DType::F8E8M0) => {
+                Err(ShareError::Dtype { name: name.to_owned(), dtype })
+            }
+            _ => {
+                self.tensors.insert(name.to_owned(), tensor.clone());
+                Ok(())
+            }
+        }
+    }
+
+    /// Adds a text.
+    pub fn text(&mut self, name: &str, text: String) {
+        self.texts.insert(name.to_owned(), text);
+    }
+
+    /// Writes everything into a new memory file, and seals it: nobody can change it any more.
+    ///
+    /// Needs as much memory as the data, and one tensor more while a tensor is written that is on another device or
+    /// does not lie in one piece.
+    pub fn into_memfd(self) -> Result<OwnedFd, ShareError> {
+        let file_error =
+            |source: io::Error| ShareError::File { what: "write the captured variables into".to_owned(), source };
+        let memfd = rustix::fs::memfd_create("ferrotune-shared", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING);
+        let mut file = File::from(memfd.map_err(|errno| file_error(errno.into()))?);
+        let infos = layout(&self.tensors);
+        file.write_all(&header(self.texts, &infos)?).map_err(file_error)?;
+        for (name, info) in infos {
+            match self.tensors.get(&name) {
+                Some(tensor) => write_tensor(&name, tensor, &mut file)?.map_err(file_error)?,
+                None => file.write_all(&vec![0; info.data_offsets.1 - info.data_offsets.0]).map_err(file_error)?,
+            }
+        }
+        let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL;
+        rustix::fs::fcntl_add_seals(&file, seals).map_err(|errno| file_error(errno.into()))?;
+        Ok(file.into())
+    }
+}
+
+/// Where each tensor goes. Gaps are tensors too, of bytes, since safetensors allows none.
+fn layout(tensors: &BTreeMap<String, Tensor>) -> Vec<(String, TensorInfo)> {
+    let mut infos = Vec::new();
+    let mut end = 0_usize;
+    for (name, tensor) in tensors {
+        let start = end.next_multiple_of(ALIGNMENT_BYTES);
+        if start > end {
+            let info = TensorInfo { dtype: Dtype::U8, shape: vec![start - end], data_offsets: (end, start) };
+            infos.push((format!("ferrotune:padding.{end}"), info));
+        }
+        end = start + tensor.elem_count() * tensor.dtype().size_in_bytes();
+        let (dtype, shape) = (tensor.dtype().into(), tensor.dims().to_vec());
+        infos.push((name.clone(), TensorInfo { dtype, shape, data_offsets: (start, end) }));
+    }
+    infos
+}
+
+/// The header with its length, filled up with blanks so that the data begin aligned.
+fn header(texts: HashMap<String, String>, infos: &[(String, TensorInfo)]) -> Result<Vec<u8>, ShareError> {
+    let damaged = |source| ShareError::Layout { path: "in memory".into(), source };
+    let metadata = Metadata::new(Some(texts), infos.to_vec()).map_err(damaged)?;
+    let json = serde_json::to_vec(&metadata)
+        .map_err(|error| ShareError::File { what: "describe".to_owned(), source: error.into() })?;
+    let length = (8 + json.len()).next_multiple_of(ALIGNMENT_BYTES) - 8;
+    let mut header = (length as u64).to_le_bytes().to_vec();
+    header.extend(json);
+    header.resize(8 + length, b' ');
+    Ok(header)
+}
+
+fn write_tensor(name: &str, tensor: &Tensor, file: &mut File) -> Result<io::Result<()>, ShareError> {
+    let copied = tensor.to_device(&Device::Cpu).and_then(|tensor| tensor.contiguous());
+    let tensor = copied.map_err(|source| ShareError::Tensor { name: name.to_owned(), source })?;
+    with_bytes(name, &tensor, |bytes| file.write_all(bytes))
+}

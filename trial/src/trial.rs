@@ -1,0 +1,176 @@
+//! The trial as its objective sees it: reports, epochs, the device and the best value so far.
+
+mod checkpoint;
+mod parameters;
+
+pub use parameters::{ChoiceParameter, Chosen, FloatParameter, Integer, IntParameter, Real};
+
+use crate::connection::{Connection, unexpected};
+use crate::error::{Result, TrialError};
+use candle_core::Device;
+use ferrotune_tuner::record::TrialRecord;
+use ferrotune_tuner::wire::{Assignment, Reply, Request, Verdict};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// One trial: asks the supervisor for hyper-parameters, and tells it what comes of them.
+#[derive(Debug)]
+pub struct Trial {
+    connection: RefCell<Connection>,
+    assignment: Assignment,
+    /// What was reported, by earlier workers of this trial too.
+    record: RefCell<TrialRecord>,
+    /// The last step that the objective has come to, in this worker.
+    step: Cell<Option<u64>>,
+    /// The first epoch that the checkpoint which was restored does not cover.
+    resume_at: Cell<u64>,
+    verdict: Cell<Verdict>,
+    /// Why [`Trial::epochs`], which cannot fail, gave no epochs.
+    refusal: RefCell<Option<TrialError>>,
+}
+
+impl Trial {
+    /// Introduces this worker to the supervisor.
+    pub(crate) fn connect(mut connection: Connection) -> Result<Trial, TrialError> {
+        let assignment = match connection.ask(&Request::Hello)? {
+            Reply::Assignment(assignment) => assignment,
+            reply => return Err(unexpected(&reply)),
+        };
+        let mut record = TrialRecord::new(assignment.trial);
+        record.metrics = assignment.reported.clone();
+        Ok(Trial {
+            connection: RefCell::new(connection),
+            assignment,
+            record: RefCell::new(record),
+            step: Cell::new(None),
+            resume_at: Cell::new(0),
+            verdict: Cell::new(Verdict::Continue),
+            refusal: RefCell::new(None),
+        })
+    }
+
+    /// The trial's number in the study, counted from 0.
+    pub fn number(&self) -> u64 {
+        self.assignment.trial
+    }
+
+    /// A seed of the trial's own, the same whenever it is resumed.
+    pub fn seed(&self) -> u64 {
+        self.assignment.seed
+    }
+
+    /// The trial's own folder. What is written there stays with the study.
+    pub fn folder(&self) -> &Path {
+        &self.assignment.folder
+    }
+
+    /// The device that was connected when the search began.
+    ///
+    /// Fails where this build has no such device.
+    pub fn device(&self) -> Result<Device> {
+        let device = self.assignment.device.as_str();
+        match device.split_once(':').unwrap_or((device, "0")) {
+            ("cpu", _) => Ok(Device::Cpu),
+            ("cuda", ordinal) => match ordinal.parse() {
+                Ok(_) if !candle_core::utils::cuda_is_available() => {
+                    Err(TrialError::NoCuda { device: device.to_owned() }.into())
+                }
+                Ok(ordinal) => Ok(Device::new_cuda(ordinal)?),
+                Err(_) => Err(TrialError::Device { device: device.to_owned() }.into()),
+            },
+            _ => Err(TrialError::Device { device: device.to_owned() }.into()),
+        }
+    }
+
+    /// The epochs to run now, of `total` in a whole training.
+    ///
+    /// They begin after the checkpoint that [`Trial::restore`] has loaded, and at 0 without one. They end early where
+    /// the oracle wants to compare this trial with others first: return as usual, and the trial goes on later if it
+    /// does well. Where the supervisor refuses, there are no epochs and the trial fails with its reason.
+    pub fn epochs(&self, total: usize) -> impl Iterator<Item = usize> + '_ {
+        let request = Request::Epochs { total: total as u64, resume_at: self.resume_at.get() };
+        let epochs = match self.ask(&request) {
+            Ok(Reply::Epochs { start, stop }) => start..stop,
+            Ok(reply) => {
+                self.refuse(unexpected(&reply));
+                0..0
+            }
+            Err(error) => {
+                self.refuse(error);
+                0..0
+            }
+        };
+        epochs.take_while(|_| !self.is_stopped()).map(|epoch| {
+            self.step.set(Some(epoch));
+            // No more than `total`, which is a usize.
+            epoch as usize
+        })
+    }
+
+    /// Reports metrics of a step (an epoch, by habit), and hears whether to go on.
+    ///
+    /// Values that are not finite are kept as missing. Fails with [`TrialError::Stopped`] or [`TrialError::Pruned`]
+    /// when the trial is to end; leave the objective with `?` then, which counts as no failure.
+    ///
+    /// ```no_run
+    /// # fn objective(trial: &ferrotune_trial::Trial) -> ferrotune_trial::Result<()> {
+    /// trial.report(3, [("loss", 0.25), ("val_accuracy", 0.9)])?;
+    /// # Ok(()) }
+    /// ```
+    pub fn report<N: AsRef<str>, V: Into<f64>>(
+        &self,
+        step: usize,
+        metrics: impl IntoIterator<Item = (N, V)>,
+    ) -> Result<()> {
+        let step = step as u64;
+        let finite = |value: V| Some(value.into()).filter(|value: &f64| value.is_finite());
+        let metrics: BTreeMap<String, Option<f64>> =
+            metrics.into_iter().map(|(name, value)| (name.as_ref().to_owned(), finite(value))).collect();
+        self.step.set(Some(step));
+        self.record.borrow_mut().metrics.entry(step).or_default().extend(metrics.clone());
+        match self.ask(&Request::Report { step, metrics })? {
+            Reply::Verdict { verdict } => self.verdict.set(verdict),
+            reply => return Err(unexpected(&reply).into()),
+        }
+        match self.verdict.get() {
+            Verdict::Continue => Ok(()),
+            Verdict::Prune => Err(TrialError::Pruned.into()),
+            Verdict::Stop => Err(TrialError::Stopped.into()),
+        }
+    }
+
+    /// The best value of the objective's metric that this trial has reported, in earlier workers too.
+    ///
+    /// Fails for another metric, of which nobody said whether small or large is good, and before the first report.
+    pub fn best(&self, metric: &str) -> Result<f64> {
+        let objective = &self.assignment.objective;
+        if metric != objective.metric {
+            let (metric, objective) = (metric.to_owned(), objective.metric.clone());
+            return Err(TrialError::NotTheObjective { metric, objective }.into());
+        }
+        let best = self.record.borrow().best(objective);
+        best.ok_or_else(|| TrialError::NothingReported { metric: metric.to_owned() }.into())
+    }
+
+    /// Whether this trial has been told to end.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.verdict.get() != Verdict::Continue
+    }
+
+    pub(crate) fn take_refusal(&self) -> Option<TrialError> {
+        self.refusal.take()
+    }
+
+    pub(crate) fn tell(&self, request: &Request) -> Result<(), TrialError> {
+        self.connection.borrow_mut().tell(request)
+    }
+
+    fn ask(&self, request: &Request) -> Result<Reply, TrialError> {
+        self.connection.borrow_mut().ask(request)
+    }
+
+    fn refuse(&self, error: TrialError) {
+        self.refusal.replace(Some(error));
+    }
+}

@@ -1,0 +1,338 @@
+//! The study's journal: an append-only file that Optuna's `JournalFileBackend` reads, with a checksum on each line.
+//! One writer at a time; every fact is on disk before the call that tells it returns. Never rewrites a line.
+
+mod error;
+mod facts;
+mod line;
+mod lock;
+mod replay;
+
+pub use error::JournalError;
+
+use crate::oracle::draw_seed;
+use crate::record::{Parameter, TrialRecord};
+use crate::wire::{Objective, StudySpec};
+use facts::Fact;
+use lock::StudyLock;
+use replay::Replay;
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+/// Version of our own facts in the journal (Optuna's format has none).
+const VERSION: u64 = 1;
+
+/// Name of the journal in a study's folder.
+const FILE: &str = "journal.log";
+
+/// A study as it stands on disk.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Study {
+    /// The search, as it was last started.
+    pub spec: StudySpec,
+    /// Its trials, by number.
+    pub trials: Vec<TrialRecord>,
+}
+
+/// A study that is open for writing, and closed to every other writer.
+#[derive(Debug)]
+pub struct Journal {
+    spec: StudySpec,
+    path: PathBuf,
+    file: File,
+    /// Bytes of whole lines in the file.
+    length: u64,
+    trials: u64,
+    worker_id: String,
+    /// Held, and given up by the system when it is closed, however this process ends.
+    _lock: StudyLock,
+}
+
+impl Journal {
+    /// Opens the study in `folder`, or begins it; gives its trials so far.
+    ///
+    /// A torn last line is cut off. With `spec.overwrite` an earlier study is deleted first. Trials that a dead
+    /// supervisor left come back without an ending. Fails if the folder cannot be written, if another process has
+    /// the study open, if the journal is damaged or of a newer version, or if its objective is another one.
+    pub fn open(folder: &Path, spec: &StudySpec) -> Result<(Journal, Vec<TrialRecord>), JournalError> {
+        if spec.overwrite && holds_no_study(folder) {
+            return Err(JournalError::NotAStudy {
+                folder: folder.to_owned(),
+            });
+        }
+        let not_writable = |source| JournalError::NotWritable {
+            folder: folder.to_owned(),
+            source,
+        };
+        std::fs::create_dir_all(folder).map_err(not_writable)?;
+        if let Some(parent) = folder.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            sync_folder(parent)?;
+        }
+        let study_lock = StudyLock::take(folder, &spec.project)?;
+        if spec.overwrite {
+            delete_study(folder)?;
+        }
+        let path = folder.join(FILE);
+        let file = OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(&path)
+            .map_err(not_writable)?;
+        sync_folder(folder)?;
+        let replay = Replay::of(&path, &spec.project)?;
+        if let Some(earlier) = replay.other_objective(&spec.objective) {
+            let (study, wanted) = (spec.project.clone(), objective_text(&spec.objective));
+            return Err(JournalError::OtherObjective { study, earlier, wanted });
+        }
+        let mut journal = Journal {
+            spec: seeded(spec, replay.spec.as_ref()),
+            length: replay.length,
+            trials: replay.trials.len() as u64,
+            worker_id: worker_id(),
+            path,
+            file,
+            _lock: study_lock,
+        };
+        journal.cut_tail()?;
+        journal.begin(&replay)?;
+        Ok((journal, replay.trials))
+    }
+
+    /// Reads the study in `folder` without a lock, also while a search writes it. Fails if there is none, or if it
+    /// is damaged or of a newer version.
+    pub fn read(folder: &Path) -> Result<Study, JournalError> {
+        let missing = || JournalError::Missing {
+            folder: folder.to_owned(),
+        };
+        let path = folder.join(FILE);
+        if !path.is_file() {
+            return Err(missing());
+        }
+        let name = folder.file_name().unwrap_or(folder.as_os_str()).to_string_lossy();
+        let replay = Replay::of(&path, &name)?;
+        Ok(Study {
+            spec: replay.spec.ok_or_else(missing)?,
+            trials: replay.trials,
+        })
+    }
+
+    /// The search in force: as given to [`Journal::open`], with a seed — the given one, else that of the study so
+    /// far, else one drawn now.
+    pub fn spec(&self) -> &StudySpec {
+        &self.spec
+    }
+
+    /// A trial begins. Nothing is written for a trial that is there already and goes on.
+    pub fn trial_started(&mut self, number: u64) -> Result<(), JournalError> {
+        if number < self.trials {
+            return Ok(());
+        }
+        if number > self.trials {
+            return Err(JournalError::UnknownTrial {
+                number,
+                trials: self.trials,
+            });
+        }
+        self.append(&[Fact::TrialStarted])?;
+        self.trials += 1;
+        Ok(())
+    }
+
+    /// A parameter's value is chosen.
+    pub fn parameter(&mut self, number: u64, name: &str, parameter: &Parameter) -> Result<(), JournalError> {
+        self.check_trial(number)?;
+        let Some(internal) = facts::internal_value(parameter) else {
+            let (name, value) = (name.to_owned(), parameter.value.to_string());
+            return Err(JournalError::OutsideRange { number, name, value });
+        };
+        self.append(&[Fact::Parameter {
+            number,
+            name,
+            internal,
+            distribution: &parameter.distribution,
+        }])
+    }
+
+    /// The objective has said how many epochs a whole training has.
+    pub fn epochs(&mut self, number: u64, total: u64) -> Result<(), JournalError> {
+        self.check_trial(number)?;
+        self.append(&[facts::attribute(number, facts::EPOCHS, &total)])
+    }
+
+    /// Metrics of a step. The objective's becomes Optuna's intermediate value.
+    pub fn report(
+        &mut self,
+        number: u64,
+        step: u64,
+        metrics: &BTreeMap<String, Option<f64>>,
+    ) -> Result<(), JournalError> {
+        self.check_trial(number)?;
+        self.append(&facts::report(number, step, metrics, &self.spec.objective.metric))
+    }
+
+    /// A checkpoint is on disk; `file` is its name in the trial's folder, `step` the last step that it covers.
+    pub fn checkpoint(&mut self, number: u64, step: u64, file: &str) -> Result<(), JournalError> {
+        self.check_trial(number)?;
+        self.append(&[facts::attribute(
+            number,
+            facts::CHECKPOINT,
+            &facts::Checkpoint {
+                step,
+                file: file.to_owned(),
+            },
+        )])
+    }
+
+    /// A trial's worker has ended and the trial has not: writes `paused_at`, `seconds` and `peak_bytes`.
+    pub fn trial_paused(&mut self, record: &TrialRecord) -> Result<(), JournalError> {
+        self.check_trial(record.number)?;
+        self.append(&facts::usage(record))
+    }
+
+    /// A trial is over: writes what [`Journal::trial_paused`] does, the ending and the value. Optuna sees a failure
+    /// where there is no finite value. A record without an ending counts as paused.
+    pub fn trial_ended(&mut self, record: &TrialRecord) -> Result<(), JournalError> {
+        self.check_trial(record.number)?;
+        let mut facts = facts::usage(record);
+        if let Some(ending) = &record.ending {
+            facts.extend(facts::ended(record, ending));
+        }
+        self.append(&facts)
+    }
+
+    fn check_trial(&self, number: u64) -> Result<(), JournalError> {
+        if number < self.trials {
+            return Ok(());
+        }
+        Err(JournalError::UnknownTrial {
+            number,
+            trials: self.trials,
+        })
+    }
+
+    /// Writes what a new study begins with, and how this search differs from the last one.
+    fn begin(&mut self, replay: &Replay) -> Result<(), JournalError> {
+        let spec = self.spec.clone();
+        let mut facts = Vec::new();
+        if !replay.created {
+            facts.push(Fact::StudyCreated { spec: &spec });
+        }
+        if replay.version.is_none() {
+            facts.push(facts::study_attribute(facts::VERSION, &VERSION));
+        }
+        if replay.spec.as_ref() != Some(&spec) {
+            facts.push(facts::study_attribute(facts::SPEC, &spec));
+        }
+        if facts.is_empty() { Ok(()) } else { self.append(&facts) }
+    }
+
+    /// One write and one fdatasync. What a failed write leaves is cut off again.
+    fn append(&mut self, facts: &[Fact<'_>]) -> Result<(), JournalError> {
+        let text: String = facts
+            .iter()
+            .map(|fact| line::encode(&fact.to_json(&self.worker_id)))
+            .collect();
+        if let Err(source) = self
+            .file
+            .write_all(text.as_bytes())
+            .and_then(|()| self.file.sync_data())
+        {
+            self.cut_tail()?;
+            return Err(self.io(source));
+        }
+        self.length += text.len() as u64;
+        Ok(())
+    }
+
+    /// Cuts off what follows the last whole line.
+    fn cut_tail(&mut self) -> Result<(), JournalError> {
+        let found = self.file.metadata().map_err(|source| self.io(source))?.len();
+        if found > self.length {
+            let (path, bytes) = (self.path.display(), found - self.length);
+            tracing::warn!(%path, bytes, "the journal ends in a torn line, which is cut off");
+            self.file
+                .set_len(self.length)
+                .and_then(|()| self.file.sync_data())
+                .map_err(|source| self.io(source))?;
+        }
+        Ok(())
+    }
+
+    fn io(&self, source: std::io::Error) -> JournalError {
+        JournalError::Io {
+            path: self.path.clone(),
+            source,
+        }
+    }
+}
+
+/// The spec with the seed that the search uses.
+fn seeded(spec: &StudySpec, earlier: Option<&StudySpec>) -> StudySpec {
+    let seed = spec
+        .seed
+        .or_else(|| earlier.and_then(|earlier| earlier.seed))
+        .unwrap_or_else(draw_seed);
+    // Kept as false: overwriting is a deed of the call that asks for it, not a property of the study.
+    StudySpec {
+        seed: Some(seed),
+        overwrite: false,
+        ..spec.clone()
+    }
+}
+
+fn objective_text(objective: &Objective) -> String {
+    format!("{}:{}", objective.metric, facts::direction_name(objective.direction))
+}
+
+/// Optuna tells the writers of a journal apart by this; a line that begins so must have a checksum.
+fn worker_id() -> String {
+    format!("{}{}-{:x}", line::WORKER_PREFIX, std::process::id(), draw_seed())
+}
+
+/// Whether the folder has something in it that is not a study.
+fn holds_no_study(folder: &Path) -> bool {
+    let files = std::fs::read_dir(folder).map_or(0, |entries| {
+        entries
+            .flatten()
+            .filter(|entry| !lock::is_lock(&entry.file_name()))
+            .count()
+    });
+    files > 0 && !folder.join(FILE).is_file()
+}
+
+/// Deletes everything but the lock, which is held. The journal goes last: until then the folder still is a study.
+fn delete_study(folder: &Path) -> Result<(), JournalError> {
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |source| JournalError::Io { path, source }
+    };
+    for entry in std::fs::read_dir(folder).map_err(failed(folder))? {
+        let entry = entry.map_err(failed(folder))?;
+        let path = entry.path();
+        if entry.file_name() == FILE || lock::is_lock(&entry.file_name()) {
+            continue;
+        }
+        let is_folder = entry.file_type().map_err(failed(&path))?.is_dir();
+        let removed = if is_folder {
+            std::fs::remove_dir_all(&path)
+        } else {
+            std::fs::remove_file(&path)
+        };
+        removed.map_err(failed(&path))?;
+    }
+    let path = folder.join(FILE);
+    match std::fs::remove_file(&path) {
+        Err(source) if source.kind() != ErrorKind::NotFound => Err(failed(&path)(source)),
+        _ => Ok(()),
+    }
+}
+
+/// A new file's name is on disk only once its folder is.
+fn sync_folder(folder: &Path) -> Result<(), JournalError> {
+    let synced = File::open(folder).and_then(|folder| folder.sync_all());
+    synced.map_err(|source| JournalError::Io {
+        path: folder.to_owned(),
+        source,
+    })
+}

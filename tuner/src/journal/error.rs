@@ -1,0 +1,93 @@
+//! What keeps a study from being opened, read or written, and what to do about it.
+
+use super::{FILE, VERSION};
+use std::path::PathBuf;
+
+/// What kept a study from being opened, read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum JournalError {
+    /// The folder or the journal cannot be made or written.
+    #[error("study folder {} cannot be written ({source}); choose another with --directory", folder.display())]
+    NotWritable {
+        /// The study's folder.
+        folder: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// Reading or writing failed.
+    #[error("study file {}: {source}; what is on disk stays valid, so free space or repair access and run it again", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// Another process writes this study.
+    #[error("study {study} is in use by {holder}; wait until that search ends, or use another --project")]
+    Locked {
+        /// The study.
+        study: String,
+        /// Process and host.
+        holder: String,
+    },
+    /// The journal has facts that this version does not know.
+    #[error(
+        "study {study} was written by ferrotune journal version {found}, this one reads up to {VERSION}; update ferrotune"
+    )]
+    NewerVersion {
+        /// The study.
+        study: String,
+        /// Its version.
+        found: u64,
+    },
+    /// A line before the last is damaged.
+    #[error("line {line} of {} is damaged ({reason}); restore the file from a copy, or start anew with --overwrite", path.display())]
+    Corrupt {
+        /// The journal.
+        path: PathBuf,
+        /// Number of the line, counted from 1.
+        line: u64,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The study optimises something else.
+    #[error("study {study} optimises {earlier}, not {wanted}; use another --project or --overwrite")]
+    OtherObjective {
+        /// The study.
+        study: String,
+        /// Its objective.
+        earlier: String,
+        /// The objective asked for.
+        wanted: String,
+    },
+    /// There is no journal.
+    #[error("there is no study in {}; run %%tune with this --project first", folder.display())]
+    Missing {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// The folder to overwrite is no study.
+    #[error("{} is not a study (no {FILE} in it), so --overwrite leaves it alone; use another --project", folder.display())]
+    NotAStudy {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// A fact about a trial that was never started.
+    #[error("trial {number} cannot be recorded: the study has {trials} trials; start it first")]
+    UnknownTrial {
+        /// The trial.
+        number: u64,
+        /// Trials in the journal.
+        trials: u64,
+    },
+    /// A value that its own distribution does not hold.
+    #[error("trial {number}: {name} = {value} is not in the parameter's range; suggest a value from the range")]
+    OutsideRange {
+        /// The trial.
+        number: u64,
+        /// The parameter.
+        name: String,
+        /// The value.
+        value: String,
+    },
+}

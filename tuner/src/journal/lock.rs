@@ -1,0 +1,69 @@
+//! The lock that keeps a study to one writer. The system gives it up with the process; nothing to clean after a crash.
+
+use super::JournalError;
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use std::ffi::OsStr;
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::path::Path;
+
+/// Name of the file in the study's folder. It stays there: deleting it would let two processes lock two files.
+const FILE: &str = "lock";
+
+/// A study's lock, held until it is dropped.
+#[derive(Debug)]
+pub(super) struct StudyLock {
+    _file: File,
+}
+
+impl StudyLock {
+    /// Takes the lock at once or fails with the name of its holder.
+    pub(super) fn take(folder: &Path, study: &str) -> Result<StudyLock, JournalError> {
+        let path = folder.join(FILE);
+        let opened = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path);
+        let mut file = opened.map_err(|source| JournalError::NotWritable {
+            folder: folder.to_owned(),
+            source,
+        })?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => {
+                return Err(JournalError::Locked {
+                    study: study.to_owned(),
+                    holder: holder(&mut file),
+                });
+            }
+            Err(errno) => {
+                return Err(JournalError::Io {
+                    path,
+                    source: errno.into(),
+                });
+            }
+        }
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let text = format!("process {} on {host}\n", std::process::id());
+        let named = file.set_len(0).and_then(|()| file.write_all(text.as_bytes()));
+        named.map_err(|source| JournalError::Io { path, source })?;
+        Ok(StudyLock { _file: file })
+    }
+}
+
+/// Whether this is the lock's file name.
+pub(super) fn is_lock(name: &OsStr) -> bool {
+    name == FILE
+}
+
+fn holder(file: &mut File) -> String {
+    let mut text = String::new();
+    match file.read_to_string(&mut text) {
+        Ok(_) if !text.trim().is_empty() => text.trim().to_owned(),
+        // The holder has the lock but has not yet written its name.
+        _ => "another process".to_owned(),
+    }
+}

@@ -1,0 +1,300 @@
+//! Reads a journal back into records. Accepts lines of Optuna's own; stops at what it does not understand.
+
+use super::facts::{self, Checkpoint};
+use super::{JournalError, VERSION, line};
+use crate::record::{Ending, Parameter, TrialRecord};
+use crate::space::{Distribution, Value as Setting};
+use crate::wire::{Direction, Objective, StudySpec};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// What a journal says, up to its last whole line.
+#[derive(Debug, Default)]
+pub(super) struct Replay {
+    /// Whether the study's first line is there.
+    pub(super) created: bool,
+    name: String,
+    direction: Option<Direction>,
+    pub(super) version: Option<u64>,
+    pub(super) spec: Option<StudySpec>,
+    pub(super) trials: Vec<TrialRecord>,
+    /// Endings told, by trial, whose state line has not come.
+    endings: BTreeMap<u64, Ending>,
+    /// Objective's values that came before the study's spec, which names the metric. Optuna writes such journals.
+    unnamed: Vec<(u64, u64, Option<f64>)>,
+    /// Bytes of whole lines.
+    pub(super) length: u64,
+}
+
+/// Why a line cannot be taken.
+enum Refusal {
+    Newer(u64),
+    Damaged(String),
+}
+
+impl From<String> for Refusal {
+    fn from(reason: String) -> Refusal {
+        Refusal::Damaged(reason)
+    }
+}
+
+impl Replay {
+    /// Reads the journal at `path`. A last line that has no end, or is damaged, was torn by a crash: it does not
+    /// count. Fails on a damaged line before that.
+    pub(super) fn of(path: &Path, study: &str) -> Result<Replay, JournalError> {
+        let bytes = std::fs::read(path).map_err(|source| JournalError::Io {
+            path: path.to_owned(),
+            source,
+        })?;
+        let mut replay = Replay::default();
+        let mut rest = bytes.as_slice();
+        let mut number = 0;
+        while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+            number += 1;
+            let corrupt = |reason| JournalError::Corrupt {
+                path: path.to_owned(),
+                line: number,
+                reason,
+            };
+            let object = match line::decode(&rest[..end]) {
+                Ok(object) => object,
+                Err(_) if end + 1 == rest.len() => break,
+                Err(reason) => return Err(corrupt(reason)),
+            };
+            replay.apply(&object).map_err(|refusal| match refusal {
+                Refusal::Newer(found) => JournalError::NewerVersion {
+                    study: study.to_owned(),
+                    found,
+                },
+                Refusal::Damaged(reason) => corrupt(reason),
+            })?;
+            rest = &rest[end + 1..];
+            replay.length += end as u64 + 1;
+        }
+        replay.name_values();
+        Ok(replay)
+    }
+
+    /// The study's objective as text, if it is not `wanted`.
+    pub(super) fn other_objective(&self, wanted: &Objective) -> Option<String> {
+        match &self.spec {
+            Some(spec) if spec.objective != *wanted => Some(super::objective_text(&spec.objective)),
+            Some(_) => None,
+            None => {
+                let direction = self.direction.filter(|direction| *direction != wanted.direction)?;
+                Some(format!("{}:{}", wanted.metric, facts::direction_name(direction)))
+            }
+        }
+    }
+
+    fn apply(&mut self, line: &Value) -> Result<(), Refusal> {
+        match number(line, "op_code")? {
+            facts::CREATE_STUDY => self.create_study(line),
+            facts::STUDY_USER_ATTRIBUTE => self.study_attribute(line),
+            facts::STUDY_SYSTEM_ATTRIBUTE | facts::TRIAL_SYSTEM_ATTRIBUTE => Ok(()),
+            facts::CREATE_TRIAL => self.create_trial(line),
+            facts::TRIAL_PARAMETER => self.parameter(line),
+            facts::TRIAL_STATE => self.state(line),
+            facts::TRIAL_INTERMEDIATE => self.intermediate(line),
+            facts::TRIAL_USER_ATTRIBUTE => self.trial_attribute(line),
+            other => Err(Refusal::Damaged(format!("op code {other} is unknown here"))),
+        }
+    }
+
+    fn create_study(&mut self, line: &Value) -> Result<(), Refusal> {
+        let name = text(line, "study_name")?;
+        if self.created && self.name != name {
+            return Err(Refusal::Damaged(format!("it begins a second study, {name}")));
+        }
+        self.direction = match line["directions"].as_array().map(Vec::as_slice) {
+            Some([direction]) if direction.as_u64() == Some(facts::direction_code(Direction::Min)) => {
+                Some(Direction::Min)
+            }
+            Some([direction]) if direction.as_u64() == Some(facts::direction_code(Direction::Max)) => {
+                Some(Direction::Max)
+            }
+            _ => return Err(Refusal::Damaged("its study has not exactly one direction".to_owned())),
+        };
+        self.created = true;
+        self.name = name.to_owned();
+        Ok(())
+    }
+
+    fn study_attribute(&mut self, line: &Value) -> Result<(), Refusal> {
+        let (name, value) = attribute(line)?;
+        match name {
+            facts::VERSION => {
+                let version = value.as_u64().ok_or_else(|| "its version is no number".to_owned())?;
+                if version > VERSION {
+                    return Err(Refusal::Newer(version));
+                }
+                self.version = Some(version);
+            }
+            facts::SPEC => self.spec = Some(decoded(value)?),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn create_trial(&mut self, line: &Value) -> Result<(), Refusal> {
+        let trial_number = self.trials.len() as u64;
+        self.trials.push(TrialRecord::new(trial_number));
+        // Optuna's `add_trial` writes a whole trial in one line.
+        if let Some(parameters) = line["params"].as_object() {
+            for (name, internal) in parameters {
+                let distribution = text(&line["distributions"], name)?;
+                self.set_parameter(trial_number, name, internal, distribution)?;
+            }
+        }
+        if let Some(values) = line["intermediate_values"].as_object() {
+            for (step, value) in values {
+                let step = step.parse().map_err(|_| format!("its step {step} is no number"))?;
+                self.unnamed.push((trial_number, step, value.as_f64()));
+            }
+        }
+        match line.get("state").and_then(Value::as_u64) {
+            Some(state) => self.set_state(trial_number, state, line["value"].as_f64()),
+            None => Ok(()),
+        }
+    }
+
+    fn parameter(&mut self, line: &Value) -> Result<(), Refusal> {
+        let trial = number(line, "trial_id")?;
+        let (name, distribution) = (text(line, "param_name")?, text(line, "distribution")?);
+        self.set_parameter(trial, name, &line["param_value_internal"], distribution)?;
+        let parameter = self.trial(trial)?.parameters.get_mut(name);
+        if let (Some(range), Some(parameter)) = (line.get(facts::RANGE), parameter) {
+            parameter.distribution = decoded(range)?;
+        }
+        Ok(())
+    }
+
+    fn set_parameter(&mut self, trial: u64, name: &str, internal: &Value, stored: &str) -> Result<(), Refusal> {
+        let distribution = Distribution::from_optuna(stored).map_err(|error| error.to_string())?;
+        let whole = internal
+            .as_i64()
+            .filter(|_| matches!(distribution, Distribution::Int { .. }));
+        let value = whole
+            .map(Setting::Int)
+            .or_else(|| distribution.from_internal(internal.as_f64()?));
+        let value = value.ok_or_else(|| format!("its parameter {name} has no value"))?;
+        self.trial(trial)?
+            .parameters
+            .insert(name.to_owned(), Parameter { distribution, value });
+        Ok(())
+    }
+
+    fn state(&mut self, line: &Value) -> Result<(), Refusal> {
+        let value = line["values"]
+            .as_array()
+            .and_then(|values| values.first())
+            .and_then(Value::as_f64);
+        self.set_state(number(line, "trial_id")?, number(line, "state")?, value)
+    }
+
+    fn set_state(&mut self, trial: u64, state: u64, value: Option<f64>) -> Result<(), Refusal> {
+        let told = self.endings.remove(&trial);
+        let record = self.trial(trial)?;
+        let ending = match state {
+            facts::COMPLETE => Some(Ending::Finished),
+            facts::PRUNED => Some(Ending::Pruned),
+            facts::FAIL => Some(Ending::Failed {
+                reason: "failed under Optuna, which keeps no reason".to_owned(),
+            }),
+            _ => None,
+        };
+        record.ending = ending.map(|ending| told.unwrap_or(ending));
+        record.value = value;
+        Ok(())
+    }
+
+    fn intermediate(&mut self, line: &Value) -> Result<(), Refusal> {
+        let (trial, step) = (number(line, "trial_id")?, number(line, "step")?);
+        let value = line["intermediate_value"].as_f64();
+        self.trial(trial)?;
+        match &self.spec {
+            Some(spec) => {
+                let metric = spec.objective.metric.clone();
+                self.trial(trial)?
+                    .metrics
+                    .entry(step)
+                    .or_default()
+                    .insert(metric, value);
+            }
+            None => self.unnamed.push((trial, step, value)),
+        }
+        Ok(())
+    }
+
+    fn trial_attribute(&mut self, line: &Value) -> Result<(), Refusal> {
+        let trial = number(line, "trial_id")?;
+        let (name, value) = attribute(line)?;
+        if name == facts::ENDING {
+            self.endings.insert(trial, decoded(value)?);
+            return Ok(());
+        }
+        let record = self.trial(trial)?;
+        match name {
+            facts::EPOCHS => record.epochs = decoded(value)?,
+            facts::CHECKPOINT => record.checkpoint = Some(decoded::<Checkpoint>(value)?.file),
+            facts::PAUSED_AT => record.paused_at = decoded(value)?,
+            facts::PEAK_BYTES => record.peak_bytes = decoded(value)?,
+            facts::SECONDS => record.seconds = decoded(value)?,
+            _ => {
+                if let Some(step) = name.strip_prefix(facts::METRICS) {
+                    let step = step.parse().map_err(|_| format!("its step {step} is no number"))?;
+                    let metrics: BTreeMap<String, Option<f64>> = decoded(value)?;
+                    record.metrics.entry(step).or_default().extend(metrics);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn trial(&mut self, number: u64) -> Result<&mut TrialRecord, Refusal> {
+        let record = usize::try_from(number)
+            .ok()
+            .and_then(|index| self.trials.get_mut(index));
+        record.ok_or_else(|| Refusal::Damaged(format!("it speaks of trial {number}, which was never created")))
+    }
+
+    /// Gives the values that Optuna wrote without a metric's name that of the objective.
+    fn name_values(&mut self) {
+        let Some(spec) = &self.spec else { return };
+        for (trial, step, value) in std::mem::take(&mut self.unnamed) {
+            // Only trials that exist were noted.
+            let metrics = &mut self.trials[trial as usize].metrics;
+            metrics
+                .entry(step)
+                .or_default()
+                .entry(spec.objective.metric.clone())
+                .or_insert(value);
+        }
+    }
+}
+
+fn number(line: &Value, key: &str) -> Result<u64, Refusal> {
+    line[key]
+        .as_u64()
+        .ok_or_else(|| Refusal::Damaged(format!("it has no number `{key}`")))
+}
+
+fn text<'a>(line: &'a Value, key: &str) -> Result<&'a str, Refusal> {
+    line[key]
+        .as_str()
+        .ok_or_else(|| Refusal::Damaged(format!("it has no text `{key}`")))
+}
+
+/// The one attribute that a line sets.
+fn attribute(line: &Value) -> Result<(&str, &Value), Refusal> {
+    let pair = line["user_attr"]
+        .as_object()
+        .and_then(|attributes| attributes.iter().next());
+    pair.map(|(name, value)| (name.as_str(), value))
+        .ok_or_else(|| Refusal::Damaged("it has no attribute".to_owned()))
+}
+
+fn decoded<T: serde::de::DeserializeOwned>(value: &Value) -> Result<T, Refusal> {
+    serde_json::from_value(value.clone()).map_err(|error| Refusal::Damaged(error.to_string()))
+}

@@ -1,0 +1,17 @@
+//! Hyper-parameter search: search space, oracles, the study's journal, and the supervision of trials.
+//!
+//! Links no candle, CUDA or PJRT: a trial's work happens in a worker process that this crate starts, watches and
+//! ends. Without the default feature `supervisor` only the space, the records and the worker's protocol remain,
+//! which is what an objective needs.
+
+#[cfg(feature = "supervisor")]
+pub mod journal;
+#[cfg(feature = "supervisor")]
+pub mod oracle;
+#[cfg(feature = "supervisor")]
+pub mod process;
+pub mod record;
+pub mod space;
+#[cfg(feature = "supervisor")]
+pub mod supervisor;
+pub mod wire;

@@ -1,0 +1,132 @@
+//! What to try next: the oracles. They see trial records only, never storage or processes.
+
+mod hyperband;
+mod random;
+
+pub use hyperband::Hyperband;
+pub use random::Random;
+
+use crate::record::TrialRecord;
+use crate::space::{Distribution, Value};
+use crate::wire::StudySpec;
+
+/// Decides what a search tries next.
+///
+/// Every answer is a function of the records, the study's settings and its seed, so that a resumed search goes on as
+/// an uninterrupted one would have.
+pub trait Oracle {
+    /// What to do next, given all records so far (by number).
+    ///
+    /// A trial without an ending counts as waiting, for records do not tell whether a worker runs: whoever runs
+    /// several workers asks about a trial that [`Next::Continue`] names only once its worker has ended.
+    fn next(&mut self, trials: &[TrialRecord]) -> Next;
+
+    /// Value for a parameter that `trial` asks for the first time; the distribution must be valid. Drawn with a seed
+    /// made of the study's seed, the trial's number and the parameter's name.
+    fn suggest(&mut self, trial: u64, name: &str, distribution: &Distribution, trials: &[TrialRecord]) -> Value;
+
+    /// How far `trial` may train now (exclusive), of a whole training of `total` epochs. A trial whose records show
+    /// that many epochs already has nothing to do until [`Oracle::next`] names it.
+    fn epochs(&mut self, trial: u64, total: u64, trials: &[TrialRecord]) -> u64;
+}
+
+/// What to do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Start the trial whose number is the count of records.
+    New,
+    /// Run a waiting trial on, with more epochs, or to the epoch it did not reach when it was interrupted.
+    Continue {
+        /// Its number.
+        trial: u64,
+    },
+    /// End a waiting trial: it will not go on.
+    Prune {
+        /// Its number.
+        trial: u64,
+    },
+    /// There is nothing more to try.
+    Exhausted,
+}
+
+/// Why a search cannot begin.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum OracleError {
+    /// No oracle of this name.
+    #[error("there is no oracle `{name}`{}; choose one of {}", suggestion(.nearest), NAMES.join(", "))]
+    Unknown {
+        /// The name that was asked for.
+        name: String,
+        /// The known name next to it, if one is near.
+        nearest: Option<&'static str>,
+    },
+    /// A search of no trials.
+    #[error("--max-trials is 0; give at least 1")]
+    NoTrials,
+    /// A time limit that is over before it begins.
+    #[error("{option} is {seconds}; give more than 0 seconds")]
+    Timeout {
+        /// The option.
+        option: &'static str,
+        /// Its value.
+        seconds: f64,
+    },
+}
+
+/// Names of the oracles.
+const NAMES: [&str; 2] = ["random", "hyperband"];
+
+/// The oracle that `spec` names, after a check of the limits that it sets.
+///
+/// Without a seed in `spec` one is drawn from the operating system.
+pub fn create(spec: &StudySpec) -> Result<Box<dyn Oracle>, OracleError> {
+    if spec.max_trials == 0 {
+        return Err(OracleError::NoTrials);
+    }
+    for (option, limit) in [("--timeout", spec.timeout_s), ("--trial-timeout", spec.trial_timeout_s)] {
+        if let Some(seconds) = limit.filter(|seconds| seconds.is_nan() || *seconds <= 0.0) {
+            return Err(OracleError::Timeout { option, seconds });
+        }
+    }
+    let seed = spec.seed.unwrap_or_else(draw_seed);
+    match spec.oracle.as_str() {
+        "random" => Ok(Box::new(Random::new(seed, spec.max_trials))),
+        "hyperband" => Ok(Box::new(Hyperband::new(seed, spec.max_trials, spec.objective.clone()))),
+        name => Err(OracleError::Unknown {
+            name: name.to_owned(),
+            nearest: nearest(name),
+        }),
+    }
+}
+
+/// A seed for a search that names none.
+///
+/// The standard library seeds its hash tables from the operating system; 53 bits survive any JSON reader.
+pub(crate) fn draw_seed() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    std::hash::RandomState::new().build_hasher().finish() >> 11
+}
+
+fn suggestion(nearest: &Option<&'static str>) -> String {
+    nearest.map_or_else(String::new, |name| format!(", did you mean `{name}`?"))
+}
+
+/// The known name that shares the most letter pairs with `name`, if it shares half of them.
+fn nearest(name: &str) -> Option<&'static str> {
+    let name = name.to_lowercase();
+    let similarity = |known: &str| {
+        let pairs: Vec<&[u8]> = known.as_bytes().windows(2).collect();
+        let shared = name.as_bytes().windows(2).filter(|pair| pairs.contains(pair)).count();
+        shared as f64 / pairs.len().max(name.len().saturating_sub(1)) as f64
+    };
+    let best = NAMES.into_iter().max_by(|a, b| similarity(a).total_cmp(&similarity(b)));
+    best.filter(|known| similarity(known) >= 0.4)
+}
+
+/// The first trial without an ending: it was interrupted, or a worker still runs it.
+fn first_unfinished(trials: &[TrialRecord]) -> Option<u64> {
+    trials
+        .iter()
+        .find(|trial| trial.ending.is_none())
+        .map(|trial| trial.number)
+}

@@ -1,0 +1,294 @@
+//! Hyperband (Li et al. 2018, JMLR 18): brackets of successive halving, from the most exploratory to plain random
+//! search, over and over. Keeps nothing that the records cannot give back; draws parameters as random search does.
+
+use super::{Next, Oracle, first_unfinished, random};
+use crate::record::{Ending, TrialRecord};
+use crate::space::{Distribution, Value};
+use crate::wire::{Direction, Objective};
+
+/// One trial in `ETA` goes on at each rung, with `ETA` times the epochs.
+const ETA: u64 = 3;
+
+/// Hyperband with eta 3.
+///
+/// The maximum resource R is the number of epochs of a whole training, known once the first trial has said it.
+/// Trial numbers tell which bracket a trial belongs to, and its reports and `paused_at` how far it came.
+#[derive(Debug)]
+pub struct Hyperband {
+    seed: u64,
+    max_trials: u64,
+    objective: Objective,
+    /// What the first trial said, until its record shows it.
+    total: Option<u64>,
+}
+
+impl Hyperband {
+    /// A search that starts `max_trials` configurations in all.
+    pub fn new(seed: u64, max_trials: u64, objective: Objective) -> Hyperband {
+        Hyperband {
+            seed,
+            max_trials,
+            objective,
+            total: None,
+        }
+    }
+
+    /// R: as the first record says that knows it, so that it cannot change while a bracket runs.
+    fn resource(&self, trials: &[TrialRecord]) -> Option<u64> {
+        trials
+            .iter()
+            .find_map(|trial| trial.epochs)
+            .or(self.total)
+            .map(|total| total.max(1))
+    }
+}
+
+impl Oracle for Hyperband {
+    fn next(&mut self, trials: &[TrialRecord]) -> Next {
+        let may_start = (trials.len() as u64) < self.max_trials;
+        if let Some(resource) = self.resource(trials) {
+            for bracket in brackets(resource, trials, self.max_trials, &self.objective) {
+                if let Some(next) = bracket.next(may_start) {
+                    return next;
+                }
+            }
+        } else if may_start {
+            return Next::New;
+        }
+        first_unfinished(trials).map_or(Next::Exhausted, |trial| Next::Continue { trial })
+    }
+
+    fn suggest(&mut self, trial: u64, name: &str, distribution: &Distribution, _trials: &[TrialRecord]) -> Value {
+        random::draw(self.seed, trial, name, distribution)
+    }
+
+    fn epochs(&mut self, trial: u64, total: u64, trials: &[TrialRecord]) -> u64 {
+        let resource = self.resource(trials).unwrap_or(total.max(1));
+        self.total.get_or_insert(resource);
+        // The record of a trial that begins may not be among `trials` yet; its number is below this limit all the same.
+        let limit = self.max_trials.max(trial + 1);
+        let bracket = brackets(resource, trials, limit, &self.objective).find(|bracket| bracket.holds(trial));
+        let rung_stop = bracket.map_or(resource, |bracket| bracket.stop_of(trial));
+        if rung_stop >= resource {
+            total
+        } else {
+            rung_stop.min(total)
+        }
+    }
+}
+
+/// Configurations and epochs of each rung of bracket `s`, for a maximum resource `resource`.
+pub(super) fn rungs(resource: u64, s: u32) -> Vec<(u64, u64)> {
+    let eta_s = ETA.pow(s);
+    let configurations = ((u64::from(most_exploratory(resource)) + 1) * eta_s).div_ceil(u64::from(s) + 1);
+    let rung = |i: u32| {
+        let divisor = ETA.pow(s - i);
+        (
+            configurations / ETA.pow(i),
+            (resource.saturating_add(divisor / 2) / divisor).max(1),
+        )
+    };
+    (0..=s).map(rung).collect()
+}
+
+/// s_max: the largest s with eta^s at most R, but no more than keeps a bracket's size within u64.
+fn most_exploratory(resource: u64) -> u32 {
+    resource.max(1).ilog(ETA).min(30)
+}
+
+/// The brackets in the order in which they run, up to the one that starts configuration `max_trials`.
+fn brackets<'a>(
+    resource: u64,
+    trials: &'a [TrialRecord],
+    max_trials: u64,
+    objective: &'a Objective,
+) -> impl Iterator<Item = Bracket<'a>> {
+    let s_max = most_exploratory(resource);
+    let mut first = 0;
+    let order = (0..=s_max).rev().cycle();
+    let planned = order.map_while(move |s| {
+        let start = first;
+        let rungs = rungs(resource, s);
+        first += rungs[0].0;
+        let limit = max_trials.max(trials.len() as u64);
+        (start < limit).then(|| Bracket::new(start, rungs, limit, trials, objective))
+    });
+    planned.fuse()
+}
+
+/// One bracket: its plan and the trials that it has started.
+struct Bracket<'a> {
+    /// Number of its first trial.
+    first: u64,
+    /// Configurations that it starts: as planned, or what the search's limit leaves.
+    size: u64,
+    /// Epochs of each rung.
+    stops: Vec<u64>,
+    members: &'a [TrialRecord],
+    objective: &'a Objective,
+}
+
+/// What became of one rung.
+struct Rung<'a> {
+    members: Vec<&'a TrialRecord>,
+    /// Whether every member has got to its end, or has ended.
+    complete: bool,
+    /// Those that go on, best first; empty until the rung is complete.
+    promoted: Vec<&'a TrialRecord>,
+}
+
+impl<'a> Bracket<'a> {
+    fn new(
+        first: u64,
+        rungs: Vec<(u64, u64)>,
+        limit: u64,
+        trials: &'a [TrialRecord],
+        objective: &'a Objective,
+    ) -> Bracket<'a> {
+        let size = rungs[0].0.min(limit - first);
+        let started = trials.len() as u64;
+        // Both ends are at most `trials.len()`, which is a usize.
+        let members = &trials[first.min(started) as usize..(first + size).min(started) as usize];
+        Bracket {
+            first,
+            size,
+            stops: rungs.into_iter().map(|(_, stop)| stop).collect(),
+            members,
+            objective,
+        }
+    }
+
+    fn holds(&self, trial: u64) -> bool {
+        (self.first..self.first + self.size).contains(&trial)
+    }
+
+    /// What this bracket wants done; nothing if it is finished, or waits for trials that run.
+    fn next(&self, may_start: bool) -> Option<Next> {
+        let last = self.stops.len() - 1;
+        for (index, rung) in self.history().into_iter().enumerate() {
+            if !rung.complete {
+                let room = index == 0 && (self.members.len() as u64) < self.size && may_start;
+                return room.then_some(Next::New);
+            }
+            if index == last {
+                return None;
+            }
+            let waits =
+                |trial: &&&TrialRecord| trial.ending.is_none() && trial.epochs_done() <= self.stop(trial, index);
+            let dropped = |trial: &&&TrialRecord| !rung.promoted.iter().any(|other| other.number == trial.number);
+            if let Some(loser) = rung.members.iter().filter(waits).find(dropped) {
+                return Some(Next::Prune { trial: loser.number });
+            }
+            if let Some(winner) = rung.promoted.iter().find(waits) {
+                return Some(Next::Continue { trial: winner.number });
+            }
+        }
+        None
+    }
+
+    /// The epoch to which `trial` may train, as things stand.
+    fn stop_of(&self, trial: u64) -> u64 {
+        let mut stop = self.stops[0];
+        for (rung, next_stop) in self.history().iter().zip(self.stops.iter().skip(1)) {
+            if rung.promoted.iter().any(|promoted| promoted.number == trial) {
+                stop = *next_stop;
+            }
+        }
+        stop
+    }
+
+    /// The rungs from the first to the one that is not complete yet.
+    fn history(&self) -> Vec<Rung<'a>> {
+        let mut history = Vec::new();
+        let mut members: Vec<&TrialRecord> = self.members.iter().collect();
+        for index in 0..self.stops.len() {
+            let started = index > 0 || self.members.len() as u64 == self.size;
+            let arrived =
+                |trial: &&TrialRecord| trial.ending.is_some() || trial.epochs_done() >= self.stop(trial, index);
+            let complete = started && members.iter().all(arrived);
+            let promoted = if complete {
+                self.promote(&members, index)
+            } else {
+                Vec::new()
+            };
+            history.push(Rung {
+                members,
+                complete,
+                promoted: promoted.clone(),
+            });
+            if !complete {
+                break;
+            }
+            members = promoted;
+        }
+        history
+    }
+
+    /// The best of a complete rung, as many as the plan lets through.
+    ///
+    /// Who went on already stays, even where a repeated report would change the order now; who was pruned stays out.
+    fn promote(&self, members: &[&'a TrialRecord], index: usize) -> Vec<&'a TrialRecord> {
+        let mut candidates: Vec<_> = members
+            .iter()
+            .filter(|trial| trial.epochs_done() >= self.stop(trial, index))
+            .map(|trial| (trial.epochs_done() > self.stop(trial, index), *trial))
+            .filter(|(beyond, trial)| *beyond || trial.ending != Some(Ending::Pruned))
+            .map(|(beyond, trial)| (!beyond, self.rank(trial, index), trial))
+            .collect();
+        candidates.sort_by(|a, b| {
+            a.0.cmp(&b.0)
+                .then(a.1.total_cmp(&b.1))
+                .then(a.2.number.cmp(&b.2.number))
+        });
+        let beyond = candidates.iter().filter(|candidate| !candidate.0).count();
+        // A bracket that the search's limit has cut short still trains one trial to the end.
+        let slots = (self.size / ETA.pow(index as u32 + 1)).max(1) as usize;
+        candidates
+            .into_iter()
+            .take(slots.max(beyond))
+            .map(|(_, _, trial)| trial)
+            .collect()
+    }
+
+    /// Small is good. A trial that has reported no value comes last.
+    fn rank(&self, trial: &TrialRecord, index: usize) -> f64 {
+        let best = trial.best_before(self.objective, self.stop(trial, index));
+        best.map_or(f64::INFINITY, |value| match self.objective.direction {
+            Direction::Min => value,
+            Direction::Max => -value,
+        })
+    }
+
+    /// Where rung `index` ends for `trial`: no later than its whole training, which may be shorter than R.
+    fn stop(&self, trial: &TrialRecord, index: usize) -> u64 {
+        trial
+            .epochs
+            .map_or(self.stops[index], |total| total.min(self.stops[index]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn brackets_of_81_epochs_are_those_of_the_paper() {
+        // Li et al. 2018, algorithm 1: n = ceil(B / R * eta^s / (s + 1)) with B = (s_max + 1) * R.
+        let table: Vec<_> = (0..=most_exploratory(81)).rev().map(|s| rungs(81, s)).collect();
+        let paper = [
+            vec![(81, 1), (27, 3), (9, 9), (3, 27), (1, 81)],
+            vec![(34, 3), (11, 9), (3, 27), (1, 81)],
+            vec![(15, 9), (5, 27), (1, 81)],
+            vec![(8, 27), (2, 81)],
+            vec![(5, 81)],
+        ];
+        assert_eq!(table, paper);
+    }
+
+    #[test]
+    fn epochs_of_a_rung_are_rounded_to_the_nearest() {
+        assert_eq!(rungs(20, 2), [(9, 2), (3, 7), (1, 20)]);
+        assert_eq!(rungs(1, 0), [(1, 1)]);
+        assert_eq!(rungs(2, 0), [(1, 2)]);
+    }
+}

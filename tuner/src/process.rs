@@ -1,0 +1,329 @@
+//! Starts, watches and ends the worker process of one trial. Knows nothing of oracles and journals.
+//!
+//! The calling process must be the supervisor's alone: it becomes the reaper of every process that a worker leaves
+//! behind, and [`Worker::end`] kills all of them.
+
+mod memory;
+mod output;
+mod signals;
+mod strays;
+mod worker;
+
+pub use memory::{Budget, own_resident_bytes};
+pub use signals::Signals;
+pub use worker::{set_up_worker, worker_main};
+
+use crate::wire::{Reply, Request};
+use output::Output;
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::process::{Pid, PidfdFlags, Signal};
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+/// The variable that carries `STUDY/TRIAL/SUPERVISOR-PID` into a worker and whatever it starts.
+pub const TRIAL_VARIABLE: &str = "FERROTUNE_TRIAL";
+/// The variable that carries the path of the shared data into a worker.
+pub const SHARED_VARIABLE: &str = "FERROTUNE_SHARED";
+
+/// A request longer than this is no request of ours.
+const LONGEST_REQUEST_BYTES: usize = 64 << 20;
+
+/// Why a worker could not be started or watched.
+#[derive(Debug, thiserror::Error)]
+pub enum ProcessError {
+    /// The program could not be run.
+    #[error("cannot start the worker {program}: {source}")]
+    Start {
+        /// The worker's program.
+        program: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// A file in the trial's folder could not be written.
+    #[error("cannot write {path}: {source}; free some space or choose another --directory")]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The system refused something that watching a process needs.
+    #[error("cannot {what}: {source}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// The system's reason.
+        source: io::Error,
+    },
+}
+
+impl ProcessError {
+    /// For `map_err`: names what was tried.
+    fn system<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> ProcessError {
+        move |source| ProcessError::System {
+            what,
+            source: source.into(),
+        }
+    }
+}
+
+/// What a worker is started with.
+#[derive(Debug)]
+pub struct Launch<'a> {
+    /// The program, run as `PROGRAM worker --library LIBRARY --symbol SYMBOL`.
+    pub program: &'a Path,
+    /// The shared object that holds the objective.
+    pub library: &'a Path,
+    /// The objective's entry point.
+    pub symbol: &'a str,
+    /// The study's name.
+    pub study: &'a str,
+    /// The trial's number.
+    pub number: u64,
+    /// The trial's folder, which exists.
+    pub folder: &'a Path,
+    /// The captured variables.
+    pub shared: Option<BorrowedFd<'a>>,
+}
+
+/// What happened while [`Worker::wait`] waited.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wake {
+    /// The worker has left; no more requests come after those that were read.
+    pub exited: bool,
+    /// How many requests to stop have arrived.
+    pub signals: usize,
+}
+
+/// How a worker's process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// It exited with this status.
+    Code(i32),
+    /// This signal ended it.
+    Signal(i32),
+}
+
+/// A running worker. Dropped before [`Worker::end`], it is killed.
+#[derive(Debug)]
+pub struct Worker {
+    child: Child,
+    pidfd: OwnedFd,
+    wire: Option<UnixStream>,
+    inbox: Vec<u8>,
+    outbox: Vec<u8>,
+    output: Output,
+    started: Instant,
+    reaped: bool,
+}
+
+impl Worker {
+    /// Starts a worker in a process group of its own, with the wire on its standard input and its output going to
+    /// `output.log` in the trial's folder.
+    pub fn start(launch: &Launch<'_>) -> Result<Worker, ProcessError> {
+        let (wire, workers_end) = UnixStream::pair().map_err(ProcessError::system("open the worker's socket"))?;
+        wire.set_nonblocking(true)
+            .map_err(ProcessError::system("set up the worker's socket"))?;
+        let (output, stdout) = Output::open(launch.folder.join("output.log"))?;
+        let stderr = stdout
+            .try_clone()
+            .map_err(ProcessError::system("open the worker's output"))?;
+        let own_pid = std::process::id();
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let mut command = Command::new(launch.program);
+        command
+            .arg("worker")
+            .arg("--library")
+            .arg(launch.library)
+            .args(["--symbol", launch.symbol]);
+        command
+            .stdin(OwnedFd::from(workers_end))
+            .stdout(stdout)
+            .stderr(stderr)
+            .process_group(0);
+        command.env(TRIAL_VARIABLE, format!("{}/{}/{own_pid}", launch.study, launch.number));
+        // candle's own pool stays off, which is faster; and an allocation that fails while a backtrace is being
+        // symbolised deadlocks Rust's runtime.
+        command
+            .env("RAYON_NUM_THREADS", threads.to_string())
+            .env("CANDLE_NUM_THREADS", "1")
+            .env("RUST_BACKTRACE", "0");
+        match launch.shared {
+            Some(shared) => command.env(SHARED_VARIABLE, format!("/proc/{own_pid}/fd/{}", shared.as_raw_fd())),
+            None => command.env_remove(SHARED_VARIABLE),
+        };
+        let started = Instant::now();
+        let child = command.spawn().map_err(|source| ProcessError::Start {
+            program: launch.program.to_path_buf(),
+            source,
+        })?;
+        let pidfd = rustix::process::pidfd_open(pid_of(&child), PidfdFlags::empty())
+            .map_err(ProcessError::system("watch the worker"))?;
+        let (inbox, outbox) = (Vec::new(), Vec::new());
+        Ok(Worker {
+            child,
+            pidfd,
+            wire: Some(wire),
+            inbox,
+            outbox,
+            output,
+            started,
+            reaped: false,
+        })
+    }
+
+    /// The worker's process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// How long it has been running.
+    pub fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// The memory (resident less shared) of the worker and of everything that it started, in bytes.
+    pub fn memory_bytes(&self) -> u64 {
+        memory::descendants_bytes()
+    }
+
+    /// Waits until something happens or `limit` is over. Requests are then read with [`Worker::next_request`].
+    pub fn wait(&mut self, signals: &Signals, limit: Duration) -> Result<Wake, ProcessError> {
+        let timeout = Timespec::try_from(limit).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput));
+        let timeout = timeout.map_err(ProcessError::system("wait that long"))?;
+        let wire_flags = if self.outbox.is_empty() {
+            PollFlags::IN
+        } else {
+            PollFlags::IN | PollFlags::OUT
+        };
+        let mut fds = vec![
+            PollFd::new(&self.pidfd, PollFlags::IN),
+            PollFd::new(signals, PollFlags::IN),
+        ];
+        fds.extend(
+            self.output
+                .reader()
+                .map(|reader| PollFd::from_borrowed_fd(reader, PollFlags::IN)),
+        );
+        fds.extend(self.wire.as_ref().map(|wire| PollFd::new(wire, wire_flags)));
+        match rustix::event::poll(&mut fds, Some(&timeout)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(ProcessError::system("wait for the worker")(errno)),
+        }
+        let exited = !fds[0].revents().is_empty();
+        let signalled = !fds[1].revents().is_empty();
+        drop(fds);
+        self.output.drain();
+        self.flush();
+        self.receive();
+        let signals = if signalled {
+            signals.take().map_err(ProcessError::system("read a signal"))?
+        } else {
+            0
+        };
+        Ok(Wake { exited, signals })
+    }
+
+    /// The next whole request that has arrived; `Err` is the reason why a line is none.
+    pub fn next_request(&mut self) -> Option<Result<Request, String>> {
+        if let Some(end) = self.inbox.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = self.inbox.drain(..=end).collect();
+            return Some(serde_json::from_slice(&line).map_err(|error| format!("not a request: {error}")));
+        }
+        if self.inbox.len() > LONGEST_REQUEST_BYTES {
+            self.inbox = Vec::new();
+            self.wire = None;
+            return Some(Err(format!("a request of more than {LONGEST_REQUEST_BYTES} bytes")));
+        }
+        None
+    }
+
+    /// Answers the last request. Never blocks: a worker that does not read cannot hold up its supervisor.
+    pub fn reply(&mut self, reply: &Reply) -> Result<(), ProcessError> {
+        serde_json::to_writer(&mut self.outbox, reply).map_err(ProcessError::system("write a reply"))?;
+        self.outbox.push(b'\n');
+        self.flush();
+        Ok(())
+    }
+
+    /// Kills the worker's process group; [`Worker::wait`] then reports the exit.
+    pub fn kill(&self) {
+        // The group is gone only if the worker is, which the next wait reports.
+        if let Err(error) = rustix::process::kill_process_group(pid_of(&self.child), Signal::KILL) {
+            tracing::debug!(pid = self.child.id(), %error, "the worker's group had left before it was killed");
+        }
+    }
+
+    /// Takes leave of a worker that has exited or been killed: reaps it, removes every process that it left, and
+    /// writes what it printed last.
+    pub fn end(mut self) -> Result<Exit, ProcessError> {
+        let status = self.reap().map_err(ProcessError::system("reap the worker"))?;
+        strays::remove().map_err(ProcessError::system("reap what the worker left"))?;
+        self.output.drain();
+        self.output.save()?;
+        Ok(match (status.code(), status.signal()) {
+            (Some(code), _) => Exit::Code(code),
+            (None, signal) => Exit::Signal(signal.unwrap_or_default()),
+        })
+    }
+
+    fn reap(&mut self) -> io::Result<ExitStatus> {
+        // The group goes before the leader is reaped: until then nobody else can have its number.
+        self.kill();
+        let status = self.child.wait()?;
+        self.reaped = true;
+        Ok(status)
+    }
+
+    /// Reads what has arrived on the wire.
+    fn receive(&mut self) {
+        let mut chunk = [0; 1 << 14];
+        while let Some(wire) = self.wire.as_mut() {
+            match wire.read(&mut chunk) {
+                Ok(length) if length > 0 => self.inbox.extend_from_slice(&chunk[..length]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // The worker has closed its end, or died with unread replies: its exit tells more than the socket.
+                Ok(_) | Err(_) => self.wire = None,
+            }
+            if self.inbox.len() > LONGEST_REQUEST_BYTES {
+                return;
+            }
+        }
+    }
+
+    /// Writes as much of the waiting replies as the socket takes.
+    fn flush(&mut self) {
+        while let Some(wire) = self.wire.as_mut()
+            && !self.outbox.is_empty()
+        {
+            match wire.write(&self.outbox) {
+                Ok(length) => drop(self.outbox.drain(..length)),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // A full socket is written again when the worker reads; a broken one has nobody to read it, while
+                // requests from before the break still wait in it.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(_) => self.outbox.clear(),
+            }
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        if !self.reaped
+            && let Err(error) = self.reap()
+        {
+            tracing::warn!(pid = self.child.id(), %error, "a worker could not be reaped");
+        }
+    }
+}
+
+fn pid_of(child: &Child) -> Pid {
+    Pid::from_child(child)
+}

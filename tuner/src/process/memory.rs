@@ -1,0 +1,161 @@
+//! Memory of a worker's process tree and of the machine, from /proc and the cgroup. Reads only what is cheap enough
+//! for every 10 ms.
+
+use super::ProcessError;
+use super::strays::children_of;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+const GIB: u64 = 1 << 30;
+/// The machine's free memory at which a trial must go, lest the kernel choose what does.
+const FLOOR_BYTES: u64 = 500 << 20;
+
+/// How much memory a trial may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// The most that a trial may hold, in bytes.
+    pub trial_bytes: u64,
+    /// The least that the machine (or container) must have left, in bytes.
+    pub floor_bytes: u64,
+}
+
+impl Budget {
+    /// The budget that the user asked for, or else all that is available now less 10 %, at least 1 GB.
+    pub fn choose(asked_bytes: Option<u64>) -> Result<Budget, ProcessError> {
+        let available = available_bytes().map_err(ProcessError::system("read how much memory is available"))?;
+        Ok(Budget::of(asked_bytes, available))
+    }
+
+    fn of(asked_bytes: Option<u64>, available: u64) -> Budget {
+        let usual = available.saturating_sub(GIB.max(available / 10)).max(available / 2);
+        // On a machine that has next to nothing from the start, the floor must not end every trial.
+        Budget {
+            trial_bytes: asked_bytes.unwrap_or(usual),
+            floor_bytes: FLOOR_BYTES.min(available / 4),
+        }
+    }
+
+    /// Whether the machine has less left than it must have.
+    pub fn machine_is_short(&self) -> Result<bool, ProcessError> {
+        let available = available_bytes().map_err(ProcessError::system("read how much memory is available"))?;
+        Ok(available < self.floor_bytes)
+    }
+}
+
+/// The resident memory of this process less what it shares, in bytes; 0 where /proc is not readable.
+pub fn own_resident_bytes() -> u64 {
+    private_bytes(std::process::id()).unwrap_or(0)
+}
+
+/// The memory of all processes below this one: resident less shared, which leaves out mapped files and the shared
+/// data.
+pub(super) fn descendants_bytes() -> u64 {
+    let mut pids = children_of(std::process::id());
+    let mut bytes = 0;
+    while let Some(pid) = pids.pop() {
+        let pid = pid.as_raw_nonzero().get().unsigned_abs();
+        // A process that has just left holds nothing.
+        bytes += private_bytes(pid).unwrap_or(0);
+        pids.extend(children_of(pid));
+    }
+    bytes
+}
+
+fn private_bytes(pid: u32) -> Option<u64> {
+    let statm = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
+    let mut pages = statm
+        .split_whitespace()
+        .skip(1)
+        .map_while(|field| field.parse::<u64>().ok());
+    let (resident, shared) = (pages.next()?, pages.next()?);
+    Some(resident.saturating_sub(shared) * rustix::param::page_size() as u64)
+}
+
+/// What can be had without swapping: the machine's figure, or the container's where that is lower.
+fn available_bytes() -> io::Result<u64> {
+    let meminfo = fs::read_to_string("/proc/meminfo")?;
+    let machine = field(&meminfo, "MemAvailable:").ok_or(io::ErrorKind::InvalidData)? * 1024;
+    Ok(cgroup_folders()
+        .iter()
+        .filter_map(|folder| cgroup_available(folder))
+        .fold(machine, u64::min))
+}
+
+/// The folders of this process' memory cgroup and of those above it, version 2 or 1.
+fn cgroup_folders() -> Vec<PathBuf> {
+    let Ok(own) = fs::read_to_string("/proc/self/cgroup") else {
+        return Vec::new();
+    };
+    let mut folders = Vec::new();
+    for line in own.lines() {
+        let mut parts = line.splitn(3, ':');
+        let (Some(_), Some(controllers), Some(path)) = (parts.next(), parts.next(), parts.next()) else {
+            continue;
+        };
+        let root = match controllers {
+            "" => "/sys/fs/cgroup",
+            list if list.split(',').any(|controller| controller == "memory") => "/sys/fs/cgroup/memory",
+            _ => continue,
+        };
+        let path = Path::new(path.trim_start_matches('/'));
+        folders.extend(path.ancestors().map(|folder| Path::new(root).join(folder)));
+    }
+    folders
+}
+
+/// What a cgroup's limit leaves, counting file pages that can be dropped; `None` without a limit.
+fn cgroup_available(folder: &Path) -> Option<u64> {
+    let number = |name: &str| fs::read_to_string(folder.join(name)).ok()?.trim().parse::<u64>().ok();
+    let limit = number("memory.max").or_else(|| number("memory.limit_in_bytes"))?;
+    // Version 1 writes "no limit" as a number near 2^63.
+    if limit > 1 << 60 {
+        return None;
+    }
+    let used = number("memory.current").or_else(|| number("memory.usage_in_bytes"))?;
+    let stat = fs::read_to_string(folder.join("memory.stat")).ok()?;
+    let droppable = field(&stat, "total_inactive_file")
+        .or_else(|| field(&stat, "inactive_file"))
+        .unwrap_or(0);
+    Some(limit.saturating_sub(used.saturating_sub(droppable)))
+}
+
+/// The number after `name` in a file of lines `NAME NUMBER …`.
+fn field(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find(|line| line.split_whitespace().next() == Some(name))?;
+    line.split_whitespace().nth(1)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn default_budget_leaves_a_tenth_and_at_least_a_gibibyte() {
+        assert_eq!(Budget::of(None, 100 * GIB).trial_bytes, 90 * GIB);
+        assert_eq!(Budget::of(None, 4 * GIB).trial_bytes, 3 * GIB);
+        assert_eq!(Budget::of(None, GIB).trial_bytes, GIB / 2);
+        assert_eq!(Budget::of(Some(5), GIB).trial_bytes, 5);
+    }
+
+    #[test]
+    fn this_process_and_the_machine_have_memory() {
+        assert!(own_resident_bytes() > 100_000);
+        assert!(available_bytes().unwrap() > 1 << 20);
+    }
+
+    #[test]
+    fn a_cgroup_limit_counts_droppable_file_pages_as_free() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in [
+            ("memory.max", "1000\n"),
+            ("memory.current", "700\n"),
+            ("memory.stat", "anon 1\ninactive_file 200\n"),
+        ] {
+            fs::write(folder.path().join(name), text).unwrap();
+        }
+        assert_eq!(cgroup_available(folder.path()), Some(500));
+        fs::write(folder.path().join("memory.max"), "max\n").unwrap();
+        assert_eq!(cgroup_available(folder.path()), None);
+    }
+}

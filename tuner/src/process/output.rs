@@ -1,0 +1,121 @@
+//! What a worker prints: the last 64 KiB of it, kept in the trial's `output.log`. Never shows it to anyone.
+
+use super::ProcessError;
+use std::fs;
+use std::io::{self, PipeReader, PipeWriter, Read as _};
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::path::PathBuf;
+
+/// How much of the output is kept.
+const KEPT_BYTES: usize = 64 << 10;
+/// How much is read at once, so that a worker that never stops printing cannot hold up the watch on its memory.
+const TURN_BYTES: usize = 1 << 20;
+
+/// The reading end of a worker's output.
+#[derive(Debug)]
+pub(super) struct Output {
+    path: PathBuf,
+    reader: Option<PipeReader>,
+    tail: Vec<u8>,
+}
+
+impl Output {
+    /// The output of one worker and the end that it writes to. What the trial's earlier workers printed is kept.
+    pub(super) fn open(path: PathBuf) -> Result<(Output, PipeWriter), ProcessError> {
+        let tail = match fs::read(&path) {
+            Ok(earlier) => earlier,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            Err(source) => return Err(ProcessError::Write { path, source }),
+        };
+        let (reader, writer) = io::pipe().map_err(ProcessError::system("open the worker's output"))?;
+        rustix::io::ioctl_fionbio(&reader, true).map_err(ProcessError::system("set up the worker's output"))?;
+        Ok((
+            Output {
+                path,
+                reader: Some(reader),
+                tail,
+            },
+            writer,
+        ))
+    }
+
+    /// What to poll, while somebody may still write.
+    pub(super) fn reader(&self) -> Option<BorrowedFd<'_>> {
+        self.reader.as_ref().map(|reader| reader.as_fd())
+    }
+
+    /// Takes in what has been printed.
+    pub(super) fn drain(&mut self) {
+        let mut chunk = [0; 1 << 14];
+        let mut taken = 0;
+        while let Some(reader) = self.reader.as_mut()
+            && taken < TURN_BYTES
+        {
+            match reader.read(&mut chunk) {
+                Ok(length) if length > 0 => {
+                    taken += length;
+                    self.tail.extend_from_slice(&chunk[..length]);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // Every writer is gone, and with them all that could still be read.
+                Ok(_) | Err(_) => self.reader = None,
+            }
+            if self.tail.len() > 2 * KEPT_BYTES {
+                self.forget_the_oldest();
+            }
+        }
+    }
+
+    /// Writes the log, if anything was printed.
+    pub(super) fn save(&mut self) -> Result<(), ProcessError> {
+        self.forget_the_oldest();
+        if self.tail.is_empty() {
+            return Ok(());
+        }
+        fs::write(&self.path, &self.tail).map_err(|source| ProcessError::Write {
+            path: self.path.clone(),
+            source,
+        })
+    }
+
+    fn forget_the_oldest(&mut self) {
+        let excess = self.tail.len().saturating_sub(KEPT_BYTES);
+        self.tail.drain(..excess);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write as _;
+
+    #[test]
+    fn only_the_last_part_of_a_long_output_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("output.log");
+        let (mut output, mut writer) = Output::open(path.clone()).unwrap();
+        for line in 0..20_000 {
+            writeln!(writer, "line {line}").unwrap();
+            output.drain();
+        }
+        output.save().unwrap();
+        let log = fs::read_to_string(path).unwrap();
+        assert_eq!(log.len(), KEPT_BYTES);
+        assert!(log.ends_with("line 19999\n"));
+    }
+
+    #[test]
+    fn a_second_worker_continues_the_log() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("output.log");
+        for text in ["first\n", "second\n"] {
+            let (mut output, mut writer) = Output::open(path.clone()).unwrap();
+            writer.write_all(text.as_bytes()).unwrap();
+            drop(writer);
+            output.drain();
+            output.save().unwrap();
+        }
+        assert_eq!(fs::read_to_string(path).unwrap(), "first\nsecond\n");
+    }
+}

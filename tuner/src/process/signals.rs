@@ -1,0 +1,97 @@
+//! Requests to stop (SIGINT, SIGTERM, SIGHUP) as something that poll(2) can wait for. Installs no handler.
+#![expect(unsafe_code, reason = "signal sets and signalfd have no safe interface in rustix")]
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
+
+const STOP_SIGNALS: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
+
+/// The stop signals of this thread, held back from their usual effect for as long as this lives.
+#[derive(Debug)]
+pub struct Signals {
+    fd: OwnedFd,
+}
+
+impl Signals {
+    /// Holds the stop signals back. Only the calling thread does: a process with more threads must call this before
+    /// it starts them.
+    pub fn hold() -> io::Result<Signals> {
+        let set = stop_set();
+        change_mask(libc::SIG_BLOCK, &set)?;
+        // SAFETY: `set` is an initialised signal set; -1 asks for a new descriptor.
+        let fd = unsafe { libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the descriptor was just made and has no other owner.
+        Ok(Signals {
+            fd: unsafe { OwnedFd::from_raw_fd(fd) },
+        })
+    }
+
+    /// How many stop signals have arrived since the last call. Does not wait.
+    pub fn take(&self) -> io::Result<usize> {
+        const RECORD_BYTES: usize = size_of::<libc::signalfd_siginfo>();
+        let mut records = [0; 8 * RECORD_BYTES];
+        match rustix::io::read(&self.fd, &mut records) {
+            Ok(length) => Ok(length / RECORD_BYTES),
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(0),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+}
+
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        if let Err(error) = change_mask(libc::SIG_UNBLOCK, &stop_set()) {
+            tracing::warn!(fd = self.fd.as_raw_fd(), %error, "the stop signals stay held back");
+        }
+    }
+}
+
+/// Gives every signal its default effect and lets all through, whatever this process inherited.
+pub(super) fn reset() -> io::Result<()> {
+    // Beyond 31 are the real-time signals, which nothing ignores by habit. SIGKILL and SIGSTOP cannot be set, and
+    // Rust's runtime has handlers of its own on the two that report a stack overflow.
+    for signal in (1..32).filter(|signal| ![libc::SIGKILL, libc::SIGSTOP, libc::SIGSEGV, libc::SIGBUS].contains(signal))
+    {
+        // SAFETY: SIG_DFL is a valid disposition for every signal but the two left out above.
+        if unsafe { libc::signal(signal, libc::SIG_DFL) } == libc::SIG_ERR {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    let mut all = MaybeUninit::uninit();
+    // SAFETY: sigfillset initialises the set that it is given.
+    let all = unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        all.assume_init()
+    };
+    change_mask(libc::SIG_UNBLOCK, &all)
+}
+
+fn stop_set() -> libc::sigset_t {
+    let mut set = MaybeUninit::uninit();
+    // SAFETY: sigemptyset initialises the set that it is given; the signals are valid.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        for signal in STOP_SIGNALS {
+            libc::sigaddset(set.as_mut_ptr(), signal);
+        }
+        set.assume_init()
+    }
+}
+
+fn change_mask(how: libc::c_int, set: &libc::sigset_t) -> io::Result<()> {
+    // SAFETY: `set` is initialised, and the old mask is not asked for.
+    match unsafe { libc::pthread_sigmask(how, set, std::ptr::null_mut()) } {
+        0 => Ok(()),
+        errno => Err(io::Error::from_raw_os_error(errno)),
+    }
+}

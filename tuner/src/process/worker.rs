@@ -1,0 +1,111 @@
+//! What runs in the worker process itself, from its first instruction to the objective's entry point.
+#![expect(unsafe_code, reason = "loads and calls the objective's shared object")]
+
+use super::{TRIAL_VARIABLE, signals};
+use crate::record::Ending;
+use crate::wire::Request;
+use rustix::process::{Pid, Resource, Rlimit, Signal};
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, Write as _};
+use std::os::fd::AsFd as _;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+/// The exit status of a worker that never reached its objective.
+const NOT_STARTED: i32 = 125;
+
+/// Runs the objective `--symbol NAME` of `--library FILE` and leaves the process with its result, without running any
+/// destructor of the user's code.
+///
+/// `args` are the arguments after `worker`. Call it before anything else: no thread may be running.
+pub fn worker_main(args: impl IntoIterator<Item = OsString>) -> ! {
+    let status = set_up_worker().and_then(|()| {
+        let (library, symbol) = parse(args)?;
+        call_objective(&library, &symbol)
+    });
+    let status = status.unwrap_or_else(|reason| {
+        report_failure(reason);
+        NOT_STARTED
+    });
+    // SAFETY: leaves at once; nothing of this process is used again.
+    unsafe { libc::_exit(status) }
+}
+
+/// Makes this process a worker: it dies with its supervisor, is the first to go when memory runs out, leaves no core
+/// dump, and has every signal at its default. The error is one line.
+pub fn set_up_worker() -> Result<(), String> {
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
+        .map_err(|errno| format!("cannot tie the worker to its supervisor: {errno}"))?;
+    let tag = std::env::var(TRIAL_VARIABLE)
+        .map_err(|_| format!("{TRIAL_VARIABLE} is not set; workers are started by `ferrotune supervise`"))?;
+    let supervisor = tag.rsplit('/').next().and_then(|pid| Pid::from_raw(pid.parse().ok()?));
+    // The supervisor may have died before the line above took effect.
+    if supervisor.is_none() || rustix::process::getppid() != supervisor {
+        return Err(format!("the supervisor of {tag} is gone"));
+    }
+    signals::reset().map_err(|error| format!("cannot reset the worker's signals: {error}"))?;
+    rustix::process::setrlimit(
+        Resource::Core,
+        Rlimit {
+            current: Some(0),
+            maximum: Some(0),
+        },
+    )
+    .map_err(|errno| format!("cannot switch core dumps off: {errno}"))?;
+    if let Err(error) = fs::write("/proc/self/oom_score_adj", "1000") {
+        // Some sandboxes forbid it; the supervisor's own watch on memory comes first in any case.
+        report_on_stderr(&format!("oom_score_adj stays as it is: {error}"));
+    }
+    Ok(())
+}
+
+fn parse(args: impl IntoIterator<Item = OsString>) -> Result<(PathBuf, String), String> {
+    const USAGE: &str = "usage: ferrotune worker --library FILE --symbol NAME";
+    let (mut library, mut symbol) = (None, None);
+    let mut args = args.into_iter();
+    while let Some(name) = args.next() {
+        let value = args.next().ok_or(USAGE)?;
+        match name.to_str() {
+            Some("--library") => library = Some(PathBuf::from(value)),
+            Some("--symbol") => symbol = value.into_string().ok(),
+            _ => return Err(USAGE.to_owned()),
+        }
+    }
+    library.zip(symbol).ok_or_else(|| USAGE.to_owned())
+}
+
+fn call_objective(library: &Path, symbol: &str) -> Result<i32, String> {
+    // SAFETY: loading runs the initialisers of a library that the kernel compiled from the user's cell; they are as
+    // trusted as the cell itself.
+    let loaded = unsafe { libloading::Library::new(library) };
+    let loaded = loaded.map_err(|error| format!("cannot load the objective: {error}"))?;
+    // SAFETY: the kernel exports the entry point with this signature.
+    let entry = unsafe { loaded.get::<unsafe extern "C" fn() -> i32>(symbol) };
+    let entry = *entry.map_err(|error| format!("no entry point {symbol} in {}: {error}", library.display()))?;
+    // Its code and its thread-local destructors must stay for as long as the process does.
+    std::mem::forget(loaded);
+    // SAFETY: the signature is the one above, and the library stays loaded.
+    Ok(unsafe { entry() })
+}
+
+/// Tells the supervisor why the objective was not reached; on standard error too, for the log.
+fn report_failure(reason: String) {
+    report_on_stderr(&reason);
+    let request = Request::Fail {
+        ending: Ending::Failed { reason },
+    };
+    let sent = serde_json::to_vec(&request)
+        .map_err(io::Error::from)
+        .and_then(|mut line| {
+            line.push(b'\n');
+            UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?).write_all(&line)
+        });
+    if let Err(error) = sent {
+        report_on_stderr(&format!("the supervisor does not hear it: {error}"));
+    }
+}
+
+fn report_on_stderr(line: &str) {
+    eprintln!("ferrotune worker: {line}");
+}

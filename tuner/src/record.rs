@@ -1,0 +1,241 @@
+//! A trial and a study as facts: what was tried, what came of it, how it ended. No storage, no processes.
+
+use crate::space::{Distribution, Value};
+use crate::wire::{Direction, Objective};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// How a trial's last worker ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "how", rename_all = "snake_case")]
+pub enum Ending {
+    /// The objective returned a value.
+    Finished,
+    /// The oracle gave up on it.
+    Pruned,
+    /// The objective returned an error, or no value, or the worker left without a result.
+    Failed {
+        /// One line.
+        reason: String,
+    },
+    /// The objective panicked.
+    Panicked {
+        /// The panic's message and place.
+        message: String,
+    },
+    /// Its memory went over the budget, or the machine's was running out.
+    OutOfMemory {
+        /// Its memory when it was stopped, in bytes.
+        peak_bytes: u64,
+        /// The budget in bytes.
+        budget_bytes: u64,
+    },
+    /// A signal ended it.
+    Signalled {
+        /// The signal's number.
+        signal: i32,
+    },
+    /// It ran past its deadline.
+    TimedOut {
+        /// The deadline in seconds, rounded up.
+        after_s: u64,
+    },
+    /// The search was stopped while it ran.
+    Cancelled,
+}
+
+/// One parameter of one trial.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Parameter {
+    /// The range that it was drawn from.
+    pub distribution: Distribution,
+    /// The value.
+    pub value: Value,
+}
+
+/// One trial: one choice of hyper-parameters and what came of it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TrialRecord {
+    /// Number in the study, counted from 0.
+    pub number: u64,
+    /// The parameters that the objective asked for.
+    pub parameters: BTreeMap<String, Parameter>,
+    /// Reported metrics by step; `None` for a value that was not finite.
+    pub metrics: BTreeMap<u64, BTreeMap<String, Option<f64>>>,
+    /// The objective's value.
+    pub value: Option<f64>,
+    /// How it ended; `None` while it runs, waits for more epochs, or where its supervisor died with it.
+    pub ending: Option<Ending>,
+    /// Name of its last checkpoint, inside the trial's folder.
+    pub checkpoint: Option<String>,
+    /// Largest memory seen (resident less shared), in bytes.
+    pub peak_bytes: u64,
+    /// Seconds that its workers ran, all together.
+    pub seconds: f64,
+    /// Epochs of a whole training, as the objective said.
+    pub epochs: Option<u64>,
+    /// The epoch (exclusive) up to which the oracle let it train when its last worker ended; `None` if that worker
+    /// was not ended by the oracle's epoch limit, or if a worker runs.
+    pub paused_at: Option<u64>,
+}
+
+/// Where a trial stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It runs, waits for more epochs, or lost its supervisor.
+    Running,
+    /// It has a value.
+    Finished,
+    /// The oracle gave up on it.
+    Pruned,
+    /// It ended in any other way.
+    Failed,
+}
+
+impl TrialRecord {
+    /// A trial of which nothing is known yet but its number.
+    pub fn new(number: u64) -> TrialRecord {
+        TrialRecord {
+            number,
+            ..TrialRecord::default()
+        }
+    }
+
+    /// Where it stands.
+    pub fn state(&self) -> State {
+        match self.ending {
+            None => State::Running,
+            Some(Ending::Finished) => State::Finished,
+            Some(Ending::Pruned) => State::Pruned,
+            Some(_) => State::Failed,
+        }
+    }
+
+    /// Best reported value of the objective over all steps.
+    pub fn best(&self, objective: &Objective) -> Option<f64> {
+        self.best_before(objective, u64::MAX)
+    }
+
+    /// Best reported value of the objective over the steps before `stop`.
+    pub fn best_before(&self, objective: &Objective, stop: u64) -> Option<f64> {
+        let reported = self
+            .metrics
+            .range(..stop)
+            .filter_map(|(_, metrics)| *metrics.get(&objective.metric)?);
+        reported
+            .filter(|value| value.is_finite())
+            .reduce(|best, value| objective.direction.better(best, value))
+    }
+
+    /// Epochs that it has been through, as far as its reports and `paused_at` tell.
+    pub fn epochs_done(&self) -> u64 {
+        self.last_step()
+            .map_or(0, |step| step.saturating_add(1))
+            .max(self.paused_at.unwrap_or(0))
+    }
+
+    /// The last step with a report.
+    pub fn last_step(&self) -> Option<u64> {
+        self.metrics.keys().next_back().copied()
+    }
+}
+
+impl Direction {
+    /// Whether `value` is strictly better than `other`.
+    pub fn prefers(self, value: f64, other: f64) -> bool {
+        match self {
+            Direction::Min => value < other,
+            Direction::Max => value > other,
+        }
+    }
+
+    /// The better of two; the first where they are equal.
+    fn better(self, first: f64, second: f64) -> f64 {
+        if self.prefers(second, first) { second } else { first }
+    }
+}
+
+/// The finished trial with the best finite value; the earlier one of equals.
+pub fn study_best(trials: &[TrialRecord], direction: Direction) -> Option<&TrialRecord> {
+    let valued = trials.iter().filter(|trial| trial.state() == State::Finished);
+    let valued = valued.filter_map(|trial| {
+        trial
+            .value
+            .filter(|value| value.is_finite())
+            .map(|value| (trial, value))
+    });
+    let best = valued.reduce(|best, next| if direction.prefers(next.1, best.1) { next } else { best });
+    best.map(|(trial, _)| trial)
+}
+
+impl fmt::Display for Ending {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Ending::Finished => formatter.write_str("finished"),
+            Ending::Pruned => formatter.write_str("pruned"),
+            Ending::Failed { reason } => formatter.write_str(&one_line(reason)),
+            Ending::Panicked { message } => write!(formatter, "panicked: {}", one_line(message)),
+            Ending::OutOfMemory {
+                peak_bytes,
+                budget_bytes,
+            } => {
+                let (peak, budget) = (Bytes(*peak_bytes), Bytes(*budget_bytes));
+                write!(formatter, "out of memory: {peak} of {budget}; raise it with --memory")
+            }
+            Ending::Signalled { signal } => match signal_name(*signal) {
+                Some(name) => write!(formatter, "killed by {name}"),
+                None => write!(formatter, "killed by signal {signal}"),
+            },
+            Ending::TimedOut { after_s } => write!(formatter, "timed out after {after_s} s"),
+            Ending::Cancelled => formatter.write_str("cancelled"),
+        }
+    }
+}
+
+/// An amount of memory, shown in the largest binary unit that it fills.
+struct Bytes(u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (unit, power) in [("GiB", 30), ("MiB", 20), ("KiB", 10)] {
+            if self.0 >> power > 0 {
+                return write!(formatter, "{:.1} {unit}", self.0 as f64 / f64::from(1_u32 << power));
+            }
+        }
+        write!(formatter, "{} B", self.0)
+    }
+}
+
+fn one_line(text: &str) -> String {
+    text.lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+/// Names of the signals that end processes, as Linux numbers them on x86-64 and aarch64.
+fn signal_name(signal: i32) -> Option<&'static str> {
+    Some(match signal {
+        1 => "SIGHUP",
+        2 => "SIGINT",
+        3 => "SIGQUIT",
+        4 => "SIGILL",
+        5 => "SIGTRAP",
+        6 => "SIGABRT",
+        7 => "SIGBUS",
+        8 => "SIGFPE",
+        9 => "SIGKILL",
+        10 => "SIGUSR1",
+        11 => "SIGSEGV",
+        12 => "SIGUSR2",
+        13 => "SIGPIPE",
+        14 => "SIGALRM",
+        15 => "SIGTERM",
+        24 => "SIGXCPU",
+        25 => "SIGXFSZ",
+        31 => "SIGSYS",
+        _ => return None,
+    })
+}

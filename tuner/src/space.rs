@@ -1,0 +1,177 @@
+//! What a hyper-parameter may be: its kind, its range and its lattice. Refuses empty and impossible ranges.
+
+mod optuna;
+#[cfg(feature = "supervisor")]
+mod sampling;
+mod validity;
+
+pub use validity::SpaceError;
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// A hyper-parameter's value, as the objective sees it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Value {
+    /// A `bool` parameter's value.
+    Bool(bool),
+    /// An `int` parameter's value.
+    Int(i64),
+    /// A `float` parameter's value.
+    Float(f64),
+    /// A `choice` of strings.
+    Text(String),
+}
+
+/// The range of one hyper-parameter. Bounds are inclusive.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub enum Distribution {
+    /// Whole numbers `low, low + step, …` up to `high`; `log` samples the logarithm uniformly (then `step` is 1).
+    Int {
+        /// Smallest value.
+        low: i64,
+        /// Largest value; lowered to the lattice where `step` does not divide the range.
+        high: i64,
+        /// Distance between neighbours, at least 1.
+        step: i64,
+        /// Whether to sample on a logarithmic scale; needs `low >= 1`.
+        log: bool,
+    },
+    /// Real numbers from `low` to `high`, on a lattice where `step` is given.
+    Float {
+        /// Smallest value.
+        low: f64,
+        /// Largest value.
+        high: f64,
+        /// Distance between neighbours, if the values lie on a lattice.
+        step: Option<f64>,
+        /// Whether to sample on a logarithmic scale; needs `low > 0` and no `step`.
+        log: bool,
+    },
+    /// One of the listed values. A `bool` parameter is a choice of `false` and `true`.
+    Choice {
+        /// The values, at least one, all of one type.
+        values: Vec<Value>,
+    },
+}
+
+impl Distribution {
+    /// Whether `value` is of the right type, inside the bounds and on the lattice.
+    pub fn contains(&self, value: &Value) -> bool {
+        match (self, value) {
+            (Distribution::Int { low, step, .. }, Value::Int(value)) => {
+                *low <= *value
+                    && *value <= self.top_int()
+                    && (i128::from(*value) - i128::from(*low)) % i128::from((*step).max(1)) == 0
+            }
+            (Distribution::Float { low, high, step, .. }, Value::Float(value)) => {
+                let inside = low <= value && value <= high;
+                // Decimal steps such as 0.1 have no exact binary form: a neighbourhood of the lattice point counts.
+                let on_lattice =
+                    step.is_none_or(|step| (nearest_point(*low, *high, step, *value) - value).abs() <= 1e-9 * step);
+                inside && on_lattice
+            }
+            (Distribution::Choice { values }, value) => values.contains(value),
+            _ => false,
+        }
+    }
+
+    /// The value of this distribution that is nearest to `value`; `None` where the types differ, or for a choice
+    /// that is not listed.
+    pub fn clamp_to_lattice(&self, value: &Value) -> Option<Value> {
+        match (self, value) {
+            (Distribution::Int { low, step, .. }, Value::Int(value)) => {
+                let (low, step) = (i128::from(*low), i128::from((*step).max(1)));
+                let inside = i128::from(*value).clamp(low, i128::from(self.top_int()));
+                // Inside the bounds by now, so that rounding down after half a step cannot leave i64.
+                let point = low + (inside - low + step / 2) / step * step;
+                i64::try_from(point.min(i128::from(self.top_int())))
+                    .ok()
+                    .map(Value::Int)
+            }
+            (Distribution::Float { low, high, step, .. }, Value::Float(value)) if !value.is_nan() => {
+                let inside = value.clamp(*low, *high);
+                Some(Value::Float(
+                    step.map_or(inside, |step| nearest_point(*low, *high, step, inside)),
+                ))
+            }
+            (Distribution::Choice { values }, value) => values.contains(value).then(|| value.clone()),
+            _ => None,
+        }
+    }
+
+    /// Largest integer on the lattice; `low` for a distribution of another kind, which has none.
+    fn top_int(&self) -> i64 {
+        match self {
+            Distribution::Int { low, high, step, .. } => {
+                let (bottom, step) = (i128::from(*low), i128::from((*step).max(1)));
+                let top = bottom + (i128::from(*high) - bottom).max(0) / step * step;
+                i64::try_from(top).unwrap_or(*high)
+            }
+            _ => 0,
+        }
+    }
+}
+
+/// Index of the last point of the lattice `low, low + step, …` up to `high`.
+///
+/// A hair is added before rounding down, for (1.0 - 0.0) / 0.1 may fall short of 10.
+fn last_index(low: f64, high: f64, step: f64) -> f64 {
+    ((high - low) / step + 1e-8).floor().max(0.0)
+}
+
+/// Point number `index` of the lattice, with the decimals of its parameters: 0.3 rather than 0.30000000000000004.
+fn point(low: f64, step: f64, index: f64) -> f64 {
+    let raw = low + step * index;
+    let decimals = decimals(low).max(decimals(step));
+    if decimals > 15 {
+        return raw;
+    }
+    format!("{raw:.decimals$}").parse().unwrap_or(raw)
+}
+
+/// The lattice point next to `value`, from `low` to `high`.
+fn nearest_point(low: f64, high: f64, step: f64, value: f64) -> f64 {
+    let index = ((value - low) / step).round().clamp(0.0, last_index(low, high, step));
+    point(low, step, index)
+}
+
+/// Number of digits after the point in the shortest decimal form.
+fn decimals(number: f64) -> usize {
+    number
+        .to_string()
+        .split_once('.')
+        .map_or(0, |(_, fraction)| fraction.len())
+}
+
+impl fmt::Display for Value {
+    /// Floats get four significant digits; the journal keeps them all.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Bool(value) => formatter.pad(&value.to_string()),
+            Value::Int(value) => formatter.pad(&value.to_string()),
+            Value::Float(value) => formatter.pad(&short_float(*value)),
+            Value::Text(value) => formatter.pad(value),
+        }
+    }
+}
+
+fn short_float(number: f64) -> String {
+    let scientific = format!("{number:.3e}");
+    let Some((digits, exponent)) = scientific.split_once('e') else {
+        return scientific; // NaN and the infinities
+    };
+    let trimmed = |text: &str| match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text.to_owned(),
+    };
+    match exponent.parse::<i32>() {
+        Ok(power @ -4..=3) => {
+            let decimals = usize::try_from(3 - power).unwrap_or(0);
+            trimmed(&format!("{number:.decimals$}"))
+        }
+        _ => format!("{}e{exponent}", trimmed(digits)),
+    }
+}

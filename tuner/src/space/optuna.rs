@@ -1,0 +1,89 @@
+//! Distributions and values in the form that Optuna stores. Refuses what a search here could not draw from.
+
+use super::{Distribution, SpaceError, Value, last_index, point};
+use serde::{Deserialize, Serialize};
+
+/// Optuna's JSON of a distribution: its class name and constructor arguments.
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "name", content = "attributes")]
+enum Stored {
+    #[serde(rename = "IntDistribution")]
+    Int { log: bool, step: i64, low: i64, high: i64 },
+    #[serde(rename = "FloatDistribution")]
+    Float {
+        step: Option<f64>,
+        low: f64,
+        high: f64,
+        log: bool,
+    },
+    #[serde(rename = "CategoricalDistribution")]
+    Categorical { choices: Vec<Value> },
+}
+
+impl Distribution {
+    /// A parameter's value as Optuna stores it: a number itself, a choice as its index. `None` for a value that is
+    /// not of this distribution's type, or not among the choices.
+    pub fn to_internal(&self, value: &Value) -> Option<f64> {
+        match (self, value) {
+            (Distribution::Int { .. }, Value::Int(value)) => Some(*value as f64),
+            (Distribution::Float { .. }, Value::Float(value)) => Some(*value),
+            (Distribution::Choice { values }, value) => values
+                .iter()
+                .position(|choice| choice == value)
+                .map(|index| index as f64),
+            _ => None,
+        }
+    }
+
+    /// The value for what Optuna stored; `None` for a choice index out of range, or NaN.
+    pub fn from_internal(&self, internal: f64) -> Option<Value> {
+        if internal.is_nan() {
+            return None;
+        }
+        match self {
+            Distribution::Int { .. } => Some(Value::Int(internal as i64)),
+            Distribution::Float { .. } => Some(Value::Float(internal)),
+            Distribution::Choice { .. } if internal < 0.0 => None,
+            Distribution::Choice { values } => values.get(internal as usize).cloned(),
+        }
+    }
+
+    /// The JSON text that Optuna keeps for a distribution. `high` is lowered to the lattice, as Optuna wants it.
+    pub fn to_optuna(&self) -> String {
+        let stored = match self {
+            Distribution::Int { low, step, log, .. } => Stored::Int {
+                log: *log,
+                step: *step,
+                low: *low,
+                high: self.top_int(),
+            },
+            Distribution::Float { low, high, step, log } => {
+                let high = step.map_or(*high, |step| point(*low, step, last_index(*low, *high, step)));
+                Stored::Float {
+                    step: *step,
+                    low: *low,
+                    high,
+                    log: *log,
+                }
+            }
+            Distribution::Choice { values } => Stored::Categorical {
+                choices: values.clone(),
+            },
+        };
+        serde_json::to_string(&stored).expect("plain numbers, booleans and strings always make JSON")
+    }
+
+    /// Reads Optuna's JSON text. Fails for the distributions of Optuna 2, for choices of `None`, and for anything
+    /// else that is not an int, float or categorical distribution.
+    pub fn from_optuna(text: &str) -> Result<Distribution, SpaceError> {
+        let stored = serde_json::from_str(text).map_err(|error| SpaceError::Foreign {
+            text: text.to_owned(),
+            reason: error.to_string(),
+        })?;
+        Ok(match stored {
+            Stored::Int { log, step, low, high } => Distribution::Int { low, high, step, log },
+            Stored::Float { step, low, high, log } => Distribution::Float { low, high, step, log },
+            Stored::Categorical { choices } => Distribution::Choice { values: choices },
+        })
+    }
+}

@@ -1,0 +1,62 @@
+//! Uniform draws from a distribution: over its lattice, its interval or its logarithm. Does not look at trials.
+
+use super::{Distribution, Value, last_index, point};
+use rand::{Rng, RngExt};
+
+impl Distribution {
+    /// Draws one value. The distribution must be valid (see [`Distribution::validate`]).
+    ///
+    /// A logarithmic integer is drawn as Optuna draws it: the logarithm is uniform from `low - 0.5` to
+    /// `high + 0.5`, so that both ends get a whole cell.
+    pub fn sample<R: Rng + ?Sized>(&self, rng: &mut R) -> Value {
+        match self {
+            Distribution::Int {
+                low, high, log: true, ..
+            } => Value::Int(sample_log_int(*low, *high, rng)),
+            Distribution::Int {
+                low,
+                high,
+                step,
+                log: false,
+            } => Value::Int(sample_int(*low, *high, *step, rng)),
+            Distribution::Float {
+                low, high, log: true, ..
+            } => {
+                let logarithm = uniform(low.ln(), high.ln(), rng);
+                Value::Float(logarithm.exp().clamp(*low, *high))
+            }
+            Distribution::Float {
+                low, high, step: None, ..
+            } => Value::Float(uniform(*low, *high, rng)),
+            Distribution::Float {
+                low,
+                high,
+                step: Some(step),
+                ..
+            } => {
+                // The conversion saturates, and a lattice finer than 2^53 points is no lattice in f64.
+                let index = rng.random_range(0..=last_index(*low, *high, *step) as u64);
+                Value::Float(point(*low, *step, index as f64))
+            }
+            Distribution::Choice { values } => values[rng.random_range(0..values.len())].clone(),
+        }
+    }
+}
+
+fn sample_int<R: Rng + ?Sized>(low: i64, high: i64, step: i64, rng: &mut R) -> i64 {
+    let (low, step) = (i128::from(low), i128::from(step));
+    let last = (i128::from(high) - low) / step;
+    let value = low + rng.random_range(0..=last) * step;
+    i64::try_from(value).unwrap_or(high)
+}
+
+fn sample_log_int<R: Rng + ?Sized>(low: i64, high: i64, rng: &mut R) -> i64 {
+    let logarithm = uniform((low as f64 - 0.5).ln(), (high as f64 + 0.5).ln(), rng);
+    (logarithm.exp().round() as i64).clamp(low, high)
+}
+
+/// From `low` to `high`, both included; safe where `high - low` overflows.
+fn uniform<R: Rng + ?Sized>(low: f64, high: f64, rng: &mut R) -> f64 {
+    let share = rng.random_range(0.0..=1.0);
+    (low * (1.0 - share) + high * share).clamp(low, high)
+}

@@ -1,0 +1,195 @@
+//! Which ranges can be drawn from, and what to do about those that cannot. Mends nothing by itself.
+
+use super::{Distribution, Value};
+
+/// What is wrong with a range.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum SpaceError {
+    /// `low` is above `high`.
+    #[error("parameter {name} has the empty range {low}..={high}; put the smaller bound first")]
+    EmptyRange {
+        /// The parameter.
+        name: String,
+        /// Lower bound.
+        low: Value,
+        /// Upper bound.
+        high: Value,
+    },
+    /// The distance between neighbours makes no lattice.
+    #[error("parameter {name} has step {step}; give a step of {least}")]
+    Step {
+        /// The parameter.
+        name: String,
+        /// The step.
+        step: Value,
+        /// What a step must be.
+        least: &'static str,
+    },
+    /// A logarithmic scale that reaches zero or below.
+    #[error("parameter {name} is logarithmic but starts at {low}; {cure}")]
+    LogBound {
+        /// The parameter.
+        name: String,
+        /// Lower bound.
+        low: Value,
+        /// What to do.
+        cure: &'static str,
+    },
+    /// A logarithmic scale with a lattice.
+    #[error("parameter {name} is logarithmic and has step {step}; drop the step or .log()")]
+    LogStep {
+        /// The parameter.
+        name: String,
+        /// The step.
+        step: Value,
+    },
+    /// A bound is infinite or not a number.
+    #[error("parameter {name} has the bound {bound}; give finite bounds")]
+    NotFinite {
+        /// The parameter.
+        name: String,
+        /// The bound.
+        bound: Value,
+    },
+    /// A choice of nothing.
+    #[error("parameter {name} has no choices; list at least one value")]
+    NoChoices {
+        /// The parameter.
+        name: String,
+    },
+    /// Choices of several types.
+    #[error("parameter {name} has choices of different types ({first} and {other}); give all of one type")]
+    MixedChoices {
+        /// The parameter.
+        name: String,
+        /// Type of the first choice.
+        first: &'static str,
+        /// The type that differs.
+        other: &'static str,
+    },
+    /// Text that is no distribution of Optuna's.
+    #[error("`{text}` is not a distribution that can be searched: {reason}; write it with Optuna 3 or later")]
+    Foreign {
+        /// What was read.
+        text: String,
+        /// Why it was refused.
+        reason: String,
+    },
+}
+
+impl Distribution {
+    /// Whether anything can be drawn from it; an error names the parameter and the cure.
+    pub fn validate(&self, name: &str) -> Result<(), SpaceError> {
+        match self {
+            Distribution::Int { low, high, step, log } => validate_int(name, *low, *high, *step, *log),
+            Distribution::Float { low, high, step, log } => validate_float(name, *low, *high, *step, *log),
+            Distribution::Choice { values } => validate_choice(name, values),
+        }
+    }
+}
+
+fn validate_int(name: &str, low: i64, high: i64, step: i64, log: bool) -> Result<(), SpaceError> {
+    let name = name.to_owned();
+    if low > high {
+        return Err(SpaceError::EmptyRange {
+            name,
+            low: Value::Int(low),
+            high: Value::Int(high),
+        });
+    }
+    if step < 1 {
+        return Err(SpaceError::Step {
+            name,
+            step: Value::Int(step),
+            least: "at least 1",
+        });
+    }
+    if log && step != 1 {
+        return Err(SpaceError::LogStep {
+            name,
+            step: Value::Int(step),
+        });
+    }
+    if log && low < 1 {
+        return Err(SpaceError::LogBound {
+            name,
+            low: Value::Int(low),
+            cure: "start at 1 or drop .log()",
+        });
+    }
+    Ok(())
+}
+
+fn validate_float(name: &str, low: f64, high: f64, step: Option<f64>, log: bool) -> Result<(), SpaceError> {
+    let name = name.to_owned();
+    if let Some(bound) = [low, high].into_iter().find(|bound| !bound.is_finite()) {
+        return Err(SpaceError::NotFinite {
+            name,
+            bound: Value::Float(bound),
+        });
+    }
+    if low > high {
+        return Err(SpaceError::EmptyRange {
+            name,
+            low: Value::Float(low),
+            high: Value::Float(high),
+        });
+    }
+    if let Some(step) = step.filter(|step| !(step.is_finite() && *step > 0.0)) {
+        return Err(SpaceError::Step {
+            name,
+            step: Value::Float(step),
+            least: "more than 0",
+        });
+    }
+    if let Some(step) = step.filter(|_| log) {
+        return Err(SpaceError::LogStep {
+            name,
+            step: Value::Float(step),
+        });
+    }
+    if log && low <= 0.0 {
+        return Err(SpaceError::LogBound {
+            name,
+            low: Value::Float(low),
+            cure: "start above 0 or drop .log()",
+        });
+    }
+    Ok(())
+}
+
+fn validate_choice(name: &str, values: &[Value]) -> Result<(), SpaceError> {
+    let Some(first) = values.first() else {
+        return Err(SpaceError::NoChoices { name: name.to_owned() });
+    };
+    for value in values {
+        if std::mem::discriminant(value) != std::mem::discriminant(first) {
+            let (first, other) = (first.type_name(), value.type_name());
+            return Err(SpaceError::MixedChoices {
+                name: name.to_owned(),
+                first,
+                other,
+            });
+        }
+        if let Value::Float(number) = value
+            && !number.is_finite()
+        {
+            return Err(SpaceError::NotFinite {
+                name: name.to_owned(),
+                bound: value.clone(),
+            });
+        }
+    }
+    Ok(())
+}
+
+impl Value {
+    fn type_name(&self) -> &'static str {
+        match self {
+            Value::Bool(_) => "bool",
+            Value::Int(_) => "int",
+            Value::Float(_) => "float",
+            Value::Text(_) => "text",
+        }
+    }
+}

@@ -1,0 +1,351 @@
+//! Runs one search: asks the oracle, starts a worker for each trial, answers it, and journals every fact before the
+//! worker hears of it. Single-threaded; trains nothing itself.
+
+mod answers;
+mod events;
+mod outcome;
+mod session;
+
+use crate::journal::{Journal, JournalError};
+use crate::oracle::{self, Next, Oracle, OracleError};
+use crate::process::{Budget, ProcessError, Signals};
+use crate::record::{Ending, TrialRecord};
+use crate::wire::{Event, Finish, StudySpec};
+use events::Watcher;
+use outcome::Outcome;
+use std::collections::VecDeque;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// After so many failures in a row, with no success before them, the objective itself must be wrong.
+const HOPELESS_FAILURES: u64 = 3;
+/// How long a trial may go on after the search's time is over, to come to its next report.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Why a search could not begin or cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum SupervisorError {
+    /// The description of the search cannot be read.
+    #[error("cannot read the search {path}: {source}")]
+    Spec {
+        /// The file.
+        path: PathBuf,
+        /// The system's or the parser's reason.
+        source: io::Error,
+    },
+    /// A file of the study could not be written or read.
+    #[error("cannot {what} {path}: {source}")]
+    File {
+        /// What was tried.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The oracle refuses the search.
+    #[error(transparent)]
+    Oracle(#[from] OracleError),
+    /// The journal cannot be used.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// A worker cannot be started or watched.
+    #[error(transparent)]
+    Process(#[from] ProcessError),
+    /// The first trial ended without a value of the objective.
+    #[error("{reason}; name a reported metric with --objective")]
+    NeverReported {
+        /// Which objective, and what was reported instead.
+        reason: String,
+    },
+    /// The first trial asked for no parameter.
+    #[error(
+        "the search space is empty: the objective asks for no parameter; add one, e.g. trial.float(\"lr\", 1e-4..=1e-1).log().get()?"
+    )]
+    EmptySpace,
+    /// Every trial so far has failed.
+    #[error("the first {count} trials all failed, the last one so: {ending}")]
+    Hopeless {
+        /// How many.
+        count: u64,
+        /// How the last one ended.
+        ending: Ending,
+    },
+}
+
+/// The hidden subcommand `supervise SPEC.json`: runs the search with [`Event`]s on standard output.
+pub fn main(spec_path: &Path) -> ExitCode {
+    let mut stdout = io::stdout();
+    let finish = read_spec(spec_path).and_then(|(spec, program)| supervise(spec, &program, &mut stdout));
+    let Err(error) = finish else { return ExitCode::SUCCESS };
+    Watcher::new(&mut stdout).send(&Event::Error {
+        message: error.to_string(),
+    });
+    ExitCode::FAILURE
+}
+
+fn read_spec(path: &Path) -> Result<(StudySpec, PathBuf), SupervisorError> {
+    let read = || Ok((serde_json::from_slice(&fs::read(path)?)?, std::env::current_exe()?));
+    read().map_err(|source| SupervisorError::Spec {
+        path: path.to_path_buf(),
+        source,
+    })
+}
+
+/// Runs or continues the search `spec` with workers started from `program`, until it is over or a signal stops it.
+///
+/// The last event is [`Event::Finished`], unless an error is returned. The process must belong to this call alone:
+/// every child that is found after a trial is killed.
+pub fn supervise(spec: StudySpec, program: &Path, events: &mut dyn Write) -> Result<Finish, SupervisorError> {
+    // Checks the settings before a study is opened, or overwritten.
+    oracle::create(&spec)?;
+    let signals = Signals::hold().map_err(|source| ProcessError::System {
+        what: "hold signals back",
+        source,
+    })?;
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid())).map_err(|errno| ProcessError::System {
+        what: "become the reaper of the trials",
+        source: errno.into(),
+    })?;
+    let mut search = Search::open(spec, program, signals, events)?;
+    let reason = search.run()?;
+    search.watcher.send(&Event::Finished { reason: reason.clone() });
+    Ok(reason)
+}
+
+/// A search that runs.
+struct Search<'a> {
+    /// As the journal has it: with the seed filled in.
+    spec: StudySpec,
+    program: &'a Path,
+    /// The study's folder, absolute.
+    folder: PathBuf,
+    library: PathBuf,
+    shared: Option<File>,
+    journal: Journal,
+    oracle: Box<dyn Oracle>,
+    trials: Vec<TrialRecord>,
+    /// Trials that an earlier supervisor left in the middle.
+    unfinished: VecDeque<u64>,
+    budget: Budget,
+    signals: Signals,
+    watcher: Watcher<'a>,
+    started: Instant,
+    /// Why the search is being stopped, once it is.
+    stop: Option<Finish>,
+    /// Requests to stop received so far.
+    interrupts: usize,
+    /// Failures since the start, until a trial succeeds.
+    failures: Option<u64>,
+}
+
+impl<'a> Search<'a> {
+    fn open(
+        spec: StudySpec,
+        program: &'a Path,
+        signals: Signals,
+        events: &'a mut dyn Write,
+    ) -> Result<Search<'a>, SupervisorError> {
+        let folder = spec.directory.join(&spec.project);
+        let (journal, trials) = Journal::open(&folder, &spec)?;
+        let folder = fs::canonicalize(&folder).map_err(file_error("find", &folder))?;
+        let spec = journal.spec().clone();
+        let library = folder.join("objective.so");
+        install_library(&spec.library, &library)?;
+        let shared = spec
+            .shared
+            .as_ref()
+            .map(|path| File::open(path).map_err(file_error("open the shared data", path)));
+        let shared = shared.transpose()?;
+        let budget = Budget::choose(spec.memory_budget_bytes)?;
+        let oracle = oracle::create(&spec)?;
+        let unfinished = trials
+            .iter()
+            .filter(|trial| trial.ending.is_none() && trial.paused_at.is_none());
+        let unfinished = unfinished.map(|trial| trial.number).collect();
+        let mut watcher = Watcher::new(events);
+        watcher.send(&Event::Opened {
+            folder: folder.clone(),
+            earlier_trials: trials.len() as u64,
+        });
+        let (started, stop, interrupts) = (Instant::now(), None, 0);
+        Ok(Search {
+            spec,
+            program,
+            folder,
+            library,
+            shared,
+            journal,
+            oracle,
+            trials,
+            unfinished,
+            budget,
+            signals,
+            watcher,
+            started,
+            stop,
+            interrupts,
+            failures: Some(0),
+        })
+    }
+
+    fn run(&mut self) -> Result<Finish, SupervisorError> {
+        loop {
+            self.look_for_a_stop()?;
+            if let Some(reason) = self.stop.clone() {
+                return Ok(reason);
+            }
+            let ended = self.trials.iter().filter(|trial| trial.ending.is_some()).count() as u64;
+            if ended >= self.spec.max_trials {
+                return Ok(Finish::MaxTrials);
+            }
+            let unfinished = self.unfinished.pop_front().map(|trial| Next::Continue { trial });
+            match unfinished.unwrap_or_else(|| self.oracle.next(&self.trials)) {
+                Next::New if (self.trials.len() as u64) < self.spec.max_trials => {
+                    let number = self.trials.len() as u64;
+                    self.journal.trial_started(number)?;
+                    self.trials.push(TrialRecord::new(number));
+                    self.run_trial(number)?;
+                }
+                Next::Continue { trial } => self.run_trial(trial)?,
+                Next::Prune { trial } => self.prune(trial)?,
+                Next::New => return Ok(Finish::MaxTrials),
+                Next::Exhausted => return Ok(Finish::Exhausted),
+            }
+        }
+    }
+
+    /// Runs one worker of a trial, and writes down what came of it.
+    fn run_trial(&mut self, number: u64) -> Result<(), SupervisorError> {
+        let ended = self.run_worker(number)?;
+        let record = self.record_mut(number);
+        record.seconds += ended.seconds;
+        record.peak_bytes = record.peak_bytes.max(ended.peak_bytes);
+        match ended.outcome {
+            Outcome::Paused { at } => {
+                record.paused_at = Some(at);
+                let record = record.clone();
+                self.journal.trial_paused(&record)?;
+            }
+            Outcome::Interrupted => {
+                record.paused_at = None;
+                let mut record = record.clone();
+                self.journal.trial_paused(&record)?;
+                // The journal leaves the trial open, so that it goes on next time; the watcher hears how it ended now.
+                record.ending = Some(Ending::Cancelled);
+                self.watcher.send(&Event::TrialEnded { record });
+            }
+            Outcome::Ended { ref ending, value } => {
+                record.ending = Some(ending.clone());
+                record.value = value;
+                self.settle(number)?;
+            }
+        }
+        self.send_progress(None);
+        self.judge_the_objective(number, &ended.outcome, ended.answered)
+    }
+
+    /// Ends the search where the objective itself is at fault, rather than its parameters.
+    fn judge_the_objective(&mut self, number: u64, outcome: &Outcome, answered: bool) -> Result<(), SupervisorError> {
+        let failure = match outcome {
+            Outcome::Interrupted => return Ok(()),
+            Outcome::Paused { .. } => None,
+            Outcome::Ended { ending, .. } => Some(ending).filter(|ending| **ending != Ending::Finished),
+        };
+        let record = self.record(number);
+        if number == 0 && failure.is_none() && record.parameters.is_empty() {
+            return Err(SupervisorError::EmptySpace);
+        }
+        if number == 0 && failure.is_some() && answered {
+            if let Some(reason) = outcome::never_reported(record, &self.spec.objective) {
+                return Err(SupervisorError::NeverReported { reason });
+            }
+        }
+        match (failure, self.failures.as_mut()) {
+            (None, _) => self.failures = None,
+            (Some(ending), Some(count)) => {
+                *count += 1;
+                if *count == HOPELESS_FAILURES {
+                    return Err(SupervisorError::Hopeless {
+                        count: *count,
+                        ending: ending.clone(),
+                    });
+                }
+            }
+            (Some(_), None) => {}
+        }
+        Ok(())
+    }
+
+    fn prune(&mut self, number: u64) -> Result<(), SupervisorError> {
+        let objective = self.spec.objective.clone();
+        let record = self.record_mut(number);
+        record.ending = Some(Ending::Pruned);
+        record.value = record.best(&objective);
+        self.settle(number)?;
+        self.send_progress(None);
+        Ok(())
+    }
+
+    fn settle(&mut self, number: u64) -> Result<(), SupervisorError> {
+        let record = self.record(number).clone();
+        self.journal.trial_ended(&record)?;
+        self.watcher.send(&Event::TrialEnded { record });
+        Ok(())
+    }
+
+    /// Notices signals that came between two trials, a watcher that is gone, and the end of the search's time.
+    fn look_for_a_stop(&mut self) -> Result<(), SupervisorError> {
+        let signals = self.signals.take().map_err(|source| ProcessError::System {
+            what: "read a signal",
+            source,
+        })?;
+        self.interrupts += signals;
+        let timeout = self
+            .spec
+            .timeout_s
+            .is_some_and(|limit| self.started.elapsed().as_secs_f64() >= limit);
+        if self.stop.is_none() {
+            // Without a watcher nobody could stop the search, and it would keep the study locked: it can be continued.
+            if self.interrupts > 0 || self.watcher.is_gone() {
+                self.stop = Some(Finish::Interrupted);
+            } else if timeout {
+                self.stop = Some(Finish::Timeout);
+            }
+        }
+        Ok(())
+    }
+
+    /// Trial numbers are positions: every trial that was ever started has its record.
+    fn record(&self, number: u64) -> &TrialRecord {
+        &self.trials[number as usize]
+    }
+
+    fn record_mut(&mut self, number: u64) -> &mut TrialRecord {
+        &mut self.trials[number as usize]
+    }
+}
+
+/// Copies the objective into the study, which must outlive the session that compiled it.
+fn install_library(source: &Path, target: &Path) -> Result<(), SupervisorError> {
+    if fs::canonicalize(source).is_ok_and(|source| source == target) {
+        return Ok(());
+    }
+    let partial = target.with_extension("so.partial");
+    let mut from = File::open(source).map_err(file_error("read the objective", source))?;
+    let mut to = File::create(&partial).map_err(file_error("write", &partial))?;
+    io::copy(&mut from, &mut to).map_err(file_error("write", &partial))?;
+    to.sync_all().map_err(file_error("write", &partial))?;
+    fs::rename(&partial, target).map_err(file_error("write", target))
+}
+
+fn file_error(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> SupervisorError {
+    move |source| SupervisorError::File {
+        what,
+        path: path.to_path_buf(),
+        source,
+    }
+}

@@ -1,0 +1,253 @@
+//! What a worker's end means for its trial. Pure: decides from facts, writes and kills nothing.
+
+use crate::process::Exit;
+use crate::record::{Ending, TrialRecord};
+use crate::wire::Objective;
+use std::collections::BTreeSet;
+
+/// What is true of a trial after one of its workers.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Outcome {
+    /// It is over.
+    Ended { ending: Ending, value: Option<f64> },
+    /// It came to the epoch up to which the oracle let it train.
+    Paused {
+        /// That epoch, exclusive.
+        at: u64,
+    },
+    /// The search was stopped; the trial goes on another time.
+    Interrupted,
+}
+
+/// What the objective told last.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Answer {
+    /// It returned, perhaps with a value.
+    Returned(Option<f64>),
+    /// It returned an error or panicked.
+    Broke(Ending),
+}
+
+/// What is known of a worker that has left.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Facts {
+    pub(super) answer: Option<Answer>,
+    /// Why the supervisor killed it, if it did.
+    pub(super) killed: Option<Ending>,
+    /// Whether it was told to stop.
+    pub(super) told_to_stop: bool,
+    /// The epoch, exclusive, up to which it was to train, and the epochs of a whole training.
+    pub(super) epochs: Option<(u64, u64)>,
+    pub(super) exit: Exit,
+}
+
+/// The objective's own word counts first, then the supervisor's, then the exit status.
+pub(super) fn classify(facts: Facts, record: &TrialRecord, objective: &Objective) -> Outcome {
+    let incomplete = facts
+        .epochs
+        .is_some_and(|(stop, _)| record.last_step().is_none_or(|step| step + 1 < stop));
+    let ending = match (facts.answer, facts.killed) {
+        (Some(Answer::Returned(value)), _) if facts.told_to_stop && (value.is_none() || incomplete) => {
+            return Outcome::Interrupted;
+        }
+        (Some(Answer::Broke(_)), _) if facts.told_to_stop => return Outcome::Interrupted,
+        (Some(Answer::Returned(value)), _) => return returned(value, facts.epochs, record, objective),
+        (Some(Answer::Broke(ending)), _) => ending,
+        (None, Some(Ending::Cancelled)) => return Outcome::Interrupted,
+        (None, Some(ending)) => ending,
+        (None, None) => match facts.exit {
+            Exit::Signal(signal) => Ending::Signalled { signal },
+            Exit::Code(code) => Ending::Failed {
+                reason: format!("exited with {code} before the objective returned"),
+            },
+        },
+    };
+    Outcome::Ended { ending, value: None }
+}
+
+fn returned(value: Option<f64>, epochs: Option<(u64, u64)>, record: &TrialRecord, objective: &Objective) -> Outcome {
+    let best = record.best(objective);
+    match (epochs, value.or(best)) {
+        // The oracle compares trials by what they report: a value that only the return tells comes too late.
+        (Some((stop, total)), Some(_)) if stop < total && best.is_some() => Outcome::Paused { at: stop },
+        (_, Some(value)) => Outcome::Ended {
+            ending: Ending::Finished,
+            value: Some(value),
+        },
+        (_, None) => {
+            let metric = &objective.metric;
+            let reason = never_reported(record, objective)
+                .unwrap_or_else(|| format!("the objective '{metric}' was not finite at any step"));
+            Outcome::Ended {
+                ending: Ending::Failed { reason },
+                value: None,
+            }
+        }
+    }
+}
+
+/// The complaint about a trial in which no report names the objective's metric.
+pub(super) fn never_reported(record: &TrialRecord, objective: &Objective) -> Option<String> {
+    let names: BTreeSet<&str> = record
+        .metrics
+        .values()
+        .flat_map(|step| step.keys().map(String::as_str))
+        .collect();
+    let metric = objective.metric.as_str();
+    if names.contains(metric) {
+        return None;
+    }
+    let instead = match names.is_empty() {
+        true => "trial.report was never called and the objective returned no finite value".to_owned(),
+        false => format!("trial.report gave: {}", Vec::from_iter(names).join(", ")),
+    };
+    Some(format!("the objective '{metric}' was never reported; {instead}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::Direction;
+
+    fn objective() -> Objective {
+        Objective {
+            metric: "val_accuracy".to_owned(),
+            direction: Direction::Max,
+        }
+    }
+
+    fn facts() -> Facts {
+        Facts {
+            answer: None,
+            killed: None,
+            told_to_stop: false,
+            epochs: None,
+            exit: Exit::Code(0),
+        }
+    }
+
+    fn record(reports: &[(u64, &str, f64)]) -> TrialRecord {
+        let mut record = TrialRecord::new(0);
+        for (step, name, value) in reports {
+            record
+                .metrics
+                .entry(*step)
+                .or_default()
+                .insert((*name).to_owned(), Some(*value));
+        }
+        record
+    }
+
+    fn failed(reason: &str) -> Outcome {
+        Outcome::Ended {
+            ending: Ending::Failed {
+                reason: reason.to_owned(),
+            },
+            value: None,
+        }
+    }
+
+    fn finished(value: f64) -> Outcome {
+        Outcome::Ended {
+            ending: Ending::Finished,
+            value: Some(value),
+        }
+    }
+
+    #[test]
+    fn exit_without_a_result_is_a_failure_whatever_the_status() {
+        let exit = |exit| classify(Facts { exit, ..facts() }, &record(&[]), &objective());
+        assert_eq!(
+            exit(Exit::Code(0)),
+            failed("exited with 0 before the objective returned")
+        );
+        assert_eq!(
+            exit(Exit::Code(3)),
+            failed("exited with 3 before the objective returned")
+        );
+        let aborted = Outcome::Ended {
+            ending: Ending::Signalled { signal: 6 },
+            value: None,
+        };
+        assert_eq!(exit(Exit::Signal(6)), aborted);
+    }
+
+    #[test]
+    fn result_counts_before_a_kill_and_an_exit_status() {
+        let killed = Some(Ending::TimedOut { after_s: 1 });
+        let facts = Facts {
+            answer: Some(Answer::Returned(Some(0.5))),
+            killed,
+            exit: Exit::Signal(9),
+            ..facts()
+        };
+        assert_eq!(classify(facts, &record(&[]), &objective()), finished(0.5));
+    }
+
+    #[test]
+    fn best_report_stands_in_for_a_value_that_was_not_returned() {
+        let facts = Facts {
+            answer: Some(Answer::Returned(None)),
+            ..facts()
+        };
+        let record = record(&[(0, "val_accuracy", 0.7), (1, "val_accuracy", 0.6)]);
+        assert_eq!(classify(facts, &record, &objective()), finished(0.7));
+    }
+
+    #[test]
+    fn objective_that_was_never_reported_is_named_with_what_was() {
+        let facts = Facts {
+            answer: Some(Answer::Returned(None)),
+            ..facts()
+        };
+        let record = record(&[(0, "loss", 0.7), (1, "acc", 0.6)]);
+        let reason = "the objective 'val_accuracy' was never reported; trial.report gave: acc, loss";
+        assert_eq!(classify(facts, &record, &objective()), failed(reason));
+    }
+
+    #[test]
+    fn return_at_a_rung_pauses_and_at_the_end_finishes() {
+        let at = |stop| Facts {
+            answer: Some(Answer::Returned(Some(0.7))),
+            epochs: Some((stop, 9)),
+            ..facts()
+        };
+        let record = record(&[(2, "val_accuracy", 0.7)]);
+        assert_eq!(classify(at(3), &record, &objective()), Outcome::Paused { at: 3 });
+        assert_eq!(classify(at(9), &record, &objective()), finished(0.7));
+    }
+
+    #[test]
+    fn stopped_trial_without_a_value_goes_on_another_time() {
+        let stopped = |answer, epochs| Facts {
+            answer,
+            epochs,
+            told_to_stop: true,
+            ..facts()
+        };
+        let record = record(&[(2, "val_accuracy", 0.7)]);
+        let classify = |facts| classify(facts, &record, &objective());
+        assert_eq!(
+            classify(stopped(Some(Answer::Returned(None)), None)),
+            Outcome::Interrupted
+        );
+        assert_eq!(
+            classify(stopped(Some(Answer::Returned(Some(0.7))), Some((9, 9)))),
+            Outcome::Interrupted
+        );
+        assert_eq!(
+            classify(stopped(Some(Answer::Returned(Some(0.7))), Some((3, 9)))),
+            Outcome::Paused { at: 3 }
+        );
+        assert_eq!(
+            classify(stopped(Some(Answer::Returned(Some(0.7))), None)),
+            finished(0.7)
+        );
+        let killed = Facts {
+            killed: Some(Ending::Cancelled),
+            exit: Exit::Signal(9),
+            ..facts()
+        };
+        assert_eq!(classify(killed), Outcome::Interrupted);
+    }
+}

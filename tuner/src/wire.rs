@@ -1,0 +1,262 @@
+//! The messages between a worker and its supervisor, and from the supervisor to whoever watches the search.
+//!
+//! One JSON object a line. A worker talks over its standard input, which is a connected Unix socket; it sends a
+//! [`Request`] and waits for one [`Reply`]. The supervisor writes [`Event`]s to its standard output.
+
+use crate::record::{Ending, TrialRecord};
+use crate::space::{Distribution, Value};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// What a worker asks or tells, each answered by one [`Reply`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "op", rename_all = "snake_case")]
+pub enum Request {
+    /// The objective's entry point has been reached. Answered by [`Reply::Assignment`].
+    Hello,
+    /// The value of a parameter. Answered by [`Reply::Value`].
+    Suggest {
+        /// The parameter's name.
+        name: String,
+        /// Its range.
+        distribution: Distribution,
+        /// The value to try first, if the objective names one.
+        default: Option<Value>,
+    },
+    /// Which epochs to run, of `total`. Answered by [`Reply::Epochs`].
+    Epochs {
+        /// The number of epochs of a whole training.
+        total: u64,
+        /// The first epoch that no checkpoint covers.
+        resume_at: u64,
+    },
+    /// Metrics of a step (an epoch, by habit). Answered by [`Reply::Verdict`].
+    Report {
+        /// The step, counted from 0.
+        step: u64,
+        /// The metrics; a value that is not finite travels as null.
+        metrics: BTreeMap<String, Option<f64>>,
+    },
+    /// A checkpoint is on disk. Answered by [`Reply::Done`].
+    Checkpoint {
+        /// The last step that the checkpoint covers.
+        step: u64,
+        /// File name inside the trial's folder.
+        file: String,
+    },
+    /// The objective returned. Answered by [`Reply::Done`].
+    Finish {
+        /// The objective's value; null if it returned nothing or a number that is not finite.
+        value: Option<f64>,
+    },
+    /// The objective returned an error or panicked. Answered by [`Reply::Done`].
+    Fail {
+        /// `Failed` or `Panicked`.
+        ending: Ending,
+    },
+}
+
+/// The supervisor's answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "op", rename_all = "snake_case")]
+pub enum Reply {
+    /// What this worker is to run.
+    Assignment(Assignment),
+    /// The value of the parameter that was asked for.
+    Value {
+        /// The value, of the parameter's own type.
+        value: Value,
+    },
+    /// The epochs `start..stop` are to be run now.
+    Epochs {
+        /// First epoch.
+        start: u64,
+        /// One past the last epoch.
+        stop: u64,
+    },
+    /// Whether to go on.
+    Verdict {
+        /// The decision.
+        verdict: Verdict,
+    },
+    /// Recorded.
+    Done,
+    /// The request was wrong; the objective's call fails with this text.
+    Refused {
+        /// One line: what is wrong and what to do.
+        reason: String,
+    },
+}
+
+/// What a worker needs to know before it runs the objective.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Assignment {
+    /// The trial's number, counted from 0.
+    pub trial: u64,
+    /// The trial's own folder (absolute), for checkpoints.
+    pub folder: PathBuf,
+    /// The device that was connected when the search began: `cpu`, `cuda:0`, …
+    pub device: String,
+    /// Name of the checkpoint to resume from, if one is there.
+    pub checkpoint: Option<String>,
+    /// A seed of the trial's own, derived from the study's.
+    pub seed: u64,
+    /// The metrics that earlier workers of this trial have reported, by step.
+    pub reported: BTreeMap<u64, BTreeMap<String, Option<f64>>>,
+    /// The study's objective, so that the worker can say early that it was never reported.
+    pub objective: Objective,
+}
+
+/// Whether a trial goes on after a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Go on.
+    Continue,
+    /// The oracle gives up on this trial.
+    Prune,
+    /// The search is being stopped; checkpoint and return.
+    Stop,
+}
+
+/// The metric that the search optimises.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Objective {
+    /// The metric's name, as the objective reports it.
+    pub metric: String,
+    /// Whether small or large is good.
+    pub direction: Direction,
+}
+
+/// Whether an objective is to become small or large.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Direction {
+    /// Smaller is better.
+    Min,
+    /// Larger is better.
+    Max,
+}
+
+/// A search, as the kernel hands it to the supervisor (a JSON file named on its command line).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StudySpec {
+    /// The project's name; the study's folder is `directory/project`.
+    pub project: String,
+    /// The folder of all studies.
+    pub directory: PathBuf,
+    /// What to optimise.
+    pub objective: Objective,
+    /// `random` or `hyperband`.
+    pub oracle: String,
+    /// Stop after this many trials.
+    pub max_trials: u64,
+    /// Seed of the oracle and, through it, of the trials.
+    pub seed: Option<u64>,
+    /// Stop the whole search after this many seconds.
+    pub timeout_s: Option<f64>,
+    /// End a trial after this many seconds.
+    pub trial_timeout_s: Option<f64>,
+    /// End a trial that holds more memory than this, in bytes.
+    pub memory_budget_bytes: Option<u64>,
+    /// Delete an earlier study of this name first.
+    pub overwrite: bool,
+    /// Shared object with the objective.
+    pub library: PathBuf,
+    /// Its entry point: `extern "C" fn() -> i32`.
+    pub symbol: String,
+    /// File (often under `/proc/PID/fd`) with the captured variables in safetensors layout, if any were captured.
+    pub shared: Option<PathBuf>,
+    /// Device for the trials: `cpu`, `cuda:0`, …
+    pub device: String,
+}
+
+/// What the supervisor tells its watcher.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Event {
+    /// The study is open.
+    Opened {
+        /// The study's folder.
+        folder: PathBuf,
+        /// Trials found there from before.
+        earlier_trials: u64,
+    },
+    /// A trial begins, or goes on in a new worker.
+    TrialStarted {
+        /// The trial's number.
+        trial: u64,
+        /// The worker's process id.
+        pid: u32,
+    },
+    /// Where the search stands; sent at most five times a second, and after each trial.
+    Progress(Progress),
+    /// A trial has ended and its record is on disk.
+    TrialEnded {
+        /// The whole record.
+        record: TrialRecord,
+    },
+    /// The search is over.
+    Finished {
+        /// Why.
+        reason: Finish,
+    },
+    /// The search cannot go on, or could not begin.
+    Error {
+        /// One line: what is wrong and what to do.
+        message: String,
+    },
+}
+
+/// Why a search ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Finish {
+    /// `max_trials` trials are done.
+    MaxTrials,
+    /// The oracle has nothing more to try.
+    Exhausted,
+    /// The search's time is over.
+    Timeout,
+    /// The user stopped it.
+    Interrupted,
+}
+
+/// A picture of a running search.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Progress {
+    /// Trials that have ended, however they did.
+    pub done: u64,
+    /// Of those, the ones without a value (all endings but finished and pruned).
+    pub failed: u64,
+    /// Of those, pruned.
+    pub pruned: u64,
+    /// The trials asked for.
+    pub max_trials: u64,
+    /// The best trial so far.
+    pub best: Option<TrialRecord>,
+    /// The trial that runs.
+    pub running: Option<Running>,
+    /// Seconds since the search began, in this supervisor.
+    pub elapsed_s: f64,
+    /// Seconds to go, estimated from the mean duration of the trials done.
+    pub eta_s: Option<f64>,
+    /// The supervisor's own resident memory in bytes.
+    pub supervisor_bytes: u64,
+}
+
+/// The running trial, for [`Progress`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Running {
+    /// The trial's number.
+    pub trial: u64,
+    /// The parameters that it has asked for.
+    pub parameters: BTreeMap<String, Value>,
+    /// Last reported step, counted from 0.
+    pub step: Option<u64>,
+    /// Epochs of a whole training, if the objective said.
+    pub epochs: Option<u64>,
+    /// Its own memory (resident less shared) in bytes, over its process tree.
+    pub memory_bytes: u64,
+}

@@ -1,0 +1,165 @@
+//! Torn and damaged journals, journals of newer versions, and journals that Optuna wrote.
+
+use crate::journal::{metrics, open, refusal, write};
+use crate::spec;
+use expect_test::expect;
+use ferrotune_tuner::journal::Journal;
+use ferrotune_tuner::record::{Ending, TrialRecord};
+use std::path::{Path, PathBuf};
+
+/// A study of three finished trials; gives the path of its journal.
+fn study(folder: &Path) -> PathBuf {
+    let (mut journal, _) = open(folder).expect("a new study");
+    for number in 0..3 {
+        let mut record = TrialRecord::new(number);
+        record.metrics.insert(0, metrics(&[("accuracy", Some(0.5))]));
+        (record.value, record.ending) = (Some(0.5), Some(Ending::Finished));
+        write(&mut journal, &record);
+    }
+    folder.join("journal.log")
+}
+
+fn whole_lines(bytes: &[u8]) -> usize {
+    bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1)
+}
+
+#[test]
+fn a_journal_torn_anywhere_opens_and_goes_on() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = study(folder.path());
+    let bytes = std::fs::read(&path).expect("a journal");
+    // Every cut in the last trial, and every 13th before.
+    let late = bytes.len() - 400;
+    for length in (0..late).step_by(13).chain(late..bytes.len()) {
+        std::fs::write(&path, &bytes[..length]).expect("torn");
+        let (journal, trials) = open(folder.path()).expect("a torn journal opens");
+        drop(journal);
+        let left = std::fs::read(&path).expect("a journal");
+        let whole = whole_lines(&bytes[..length]);
+        assert_eq!(left[..whole], bytes[..whole], "cut at {length}");
+        assert_eq!(whole_lines(&left), left.len(), "cut at {length}");
+        assert_eq!(
+            Journal::read(folder.path()).expect("a study").trials,
+            trials,
+            "cut at {length}"
+        );
+    }
+}
+
+#[test]
+fn a_trial_whose_end_was_torn_off_has_not_ended() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = study(folder.path());
+    let bytes = std::fs::read(&path).expect("a journal");
+    std::fs::write(&path, &bytes[..bytes.len() - 1]).expect("torn");
+    // Reading leaves the file as it is, for a search may be writing its last line.
+    let endings: Vec<_> = Journal::read(folder.path())
+        .expect("a study")
+        .trials
+        .into_iter()
+        .map(|trial| trial.ending)
+        .collect();
+    assert_eq!(endings, [Some(Ending::Finished), Some(Ending::Finished), None]);
+    assert_eq!(std::fs::read(&path).expect("a journal").len(), bytes.len() - 1);
+    let (mut journal, trials) = open(folder.path()).expect("a torn journal opens");
+    assert_eq!(trials[2].ending, None);
+    journal.trial_started(3).expect("the search goes on");
+}
+
+#[test]
+fn a_flipped_byte_is_found_and_its_line_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = study(folder.path());
+    let bytes = std::fs::read(&path).expect("a journal");
+    let last_line = whole_lines(&bytes[..bytes.len() - 1]);
+    for position in (0..last_line).step_by(7) {
+        let mut flipped = bytes.clone();
+        flipped[position] ^= 1;
+        std::fs::write(&path, &flipped).expect("flipped");
+        let line = bytes[..position].iter().filter(|byte| **byte == b'\n').count() + 1;
+        let error = refusal(folder.path(), &spec("random"));
+        assert!(
+            error.starts_with(&format!("line {line} of STUDY/journal.log is damaged (")),
+            "{position}: {error}"
+        );
+        assert!(Journal::read(folder.path()).is_err());
+        assert_eq!(
+            std::fs::read(&path).expect("a journal"),
+            flipped,
+            "a damaged journal is left as it is"
+        );
+    }
+    let mut flipped = bytes.clone();
+    flipped[last_line + 20] ^= 1;
+    std::fs::write(&path, &flipped).expect("flipped");
+    let (_, trials) = open(folder.path()).expect("a damaged last line is a torn one");
+    assert_eq!(trials[2].ending, None);
+}
+
+/// Writes a journal of lines as Optuna does, without checksums.
+fn foreign_journal(folder: &Path, lines: &[&str]) {
+    std::fs::write(folder.join("journal.log"), lines.join("\n") + "\n").expect("a journal");
+}
+
+#[test]
+fn a_newer_version_is_not_touched() {
+    let folder = tempfile::tempdir().expect("a folder");
+    foreign_journal(
+        folder.path(),
+        &[
+            r#"{"op_code":0,"worker_id":"w","study_name":"digits","directions":[2]}"#,
+            r#"{"op_code":2,"worker_id":"w","study_id":0,"user_attr":{"ferrotune:journal":7}}"#,
+            r#"{"op_code":99,"worker_id":"w"}"#,
+        ],
+    );
+    expect!["study digits was written by ferrotune journal version 7, this one reads up to 1; update ferrotune"]
+        .assert_eq(&refusal(folder.path(), &spec("random")));
+    let before = std::fs::read(folder.path().join("journal.log")).expect("a journal");
+    assert!(before.ends_with(b"99,\"worker_id\":\"w\"}\n"));
+}
+
+#[test]
+fn a_study_begun_with_optuna_goes_on() {
+    let folder = tempfile::tempdir().expect("a folder");
+    // As Optuna 5.0.0 wrote them.
+    foreign_journal(
+        folder.path(),
+        &[
+            r#"{"op_code":0,"worker_id":"30db-1","study_name":"mine","directions":[2]}"#,
+            r#"{"op_code":4,"worker_id":"30db-1","study_id":0,"datetime_start":"2026-11-20T09:55:23.467692+00:00"}"#,
+            r#"{"op_code":5,"worker_id":"30db-1","trial_id":0,"param_name":"a","param_value_internal":9.0,"distribution":"{\"name\": \"IntDistribution\", \"attributes\": {\"log\": false, \"step\": 1, \"low\": 1, \"high\": 10}}"}"#,
+            r#"{"op_code":5,"worker_id":"30db-1","trial_id":0,"param_name":"d","param_value_internal":0,"distribution":"{\"name\": \"CategoricalDistribution\", \"attributes\": {\"choices\": [false, true]}}"}"#,
+            r#"{"op_code":7,"worker_id":"30db-1","trial_id":0,"step":0,"intermediate_value":0.5}"#,
+            r#"{"op_code":6,"worker_id":"30db-1","trial_id":0,"state":1,"values":[0.25],"datetime_complete":"2026-11-20T09:55:23.477178+00:00"}"#,
+            r#"{"op_code":4,"worker_id":"30db-1","study_id":0,"datetime_start":null,"state":3,"value":null,"values":null,"distributions":{},"params":{},"user_attrs":{},"system_attrs":{"fixed_params":{"a":3}},"intermediate_values":{}}"#,
+        ],
+    );
+    assert!(
+        Journal::read(folder.path()).is_err(),
+        "no search of ours has been there"
+    );
+    let (journal, _) = open(folder.path()).expect("Optuna's study");
+    drop(journal);
+    let (mut journal, trials) = open(folder.path()).expect("now ours as well");
+    assert_eq!(trials[0].parameters["a"].value.to_string(), "9");
+    assert_eq!(trials[0].parameters["d"].value.to_string(), "false");
+    assert_eq!(trials[0].metrics[&0], metrics(&[("accuracy", Some(0.5))]));
+    assert_eq!(
+        (trials[0].value, &trials[0].ending),
+        (Some(0.25), &Some(Ending::Finished))
+    );
+    expect!["failed under Optuna, which keeps no reason"]
+        .assert_eq(&trials[1].ending.as_ref().map(ToString::to_string).unwrap_or_default());
+    journal.trial_started(2).expect("the search goes on");
+}
+
+#[test]
+fn a_minimised_study_of_optuna_is_not_maximised() {
+    let folder = tempfile::tempdir().expect("a folder");
+    foreign_journal(
+        folder.path(),
+        &[r#"{"op_code":0,"worker_id":"w","study_name":"digits","directions":[1]}"#],
+    );
+    expect!["study digits optimises accuracy:min, not accuracy:max; use another --project or --overwrite"]
+        .assert_eq(&refusal(folder.path(), &spec("random")));
+}

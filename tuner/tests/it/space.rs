@@ -1,0 +1,328 @@
+//! Ranges: what is refused and how, what is drawn, and the forms that people and Optuna read.
+
+use expect_test::{Expect, expect};
+use ferrotune_tuner::space::{Distribution, Value};
+use rand::SeedableRng;
+use rand_pcg::Pcg64;
+use std::collections::BTreeMap;
+
+fn int(low: i64, high: i64, step: i64) -> Distribution {
+    Distribution::Int {
+        low,
+        high,
+        step,
+        log: false,
+    }
+}
+
+fn log_int(low: i64, high: i64) -> Distribution {
+    Distribution::Int {
+        low,
+        high,
+        step: 1,
+        log: true,
+    }
+}
+
+fn float(low: f64, high: f64, step: Option<f64>) -> Distribution {
+    Distribution::Float {
+        low,
+        high,
+        step,
+        log: false,
+    }
+}
+
+fn log_float(low: f64, high: f64) -> Distribution {
+    Distribution::Float {
+        low,
+        high,
+        step: None,
+        log: true,
+    }
+}
+
+fn choice(values: &[&str]) -> Distribution {
+    Distribution::Choice {
+        values: values.iter().map(|value| Value::Text((*value).to_owned())).collect(),
+    }
+}
+
+fn booleans() -> Distribution {
+    Distribution::Choice {
+        values: vec![Value::Bool(false), Value::Bool(true)],
+    }
+}
+
+fn valid() -> Vec<Distribution> {
+    vec![
+        int(0, 10, 1),
+        int(32, 512, 32),
+        int(5, 20, 4),
+        int(-3, -3, 1),
+        int(i64::MIN, i64::MAX, 1),
+        int(i64::MIN, i64::MAX, i64::MAX),
+        log_int(1, 1000),
+        log_int(1, 1),
+        float(-1.0, 1.0, None),
+        float(f64::MIN, f64::MAX, None),
+        float(0.0, 1.0, Some(0.1)),
+        float(0.1, 1.0, Some(0.25)),
+        float(2.5, 2.5, None),
+        log_float(1e-4, 1e-1),
+        log_float(f64::MIN_POSITIVE, f64::MAX),
+        choice(&["relu", "gelu", "tanh"]),
+        booleans(),
+    ]
+}
+
+#[test]
+fn every_draw_is_in_the_range_and_on_the_lattice() {
+    for distribution in valid() {
+        assert_eq!(distribution.validate("x"), Ok(()));
+        let mut rng = Pcg64::seed_from_u64(1);
+        for _ in 0..1000 {
+            let value = distribution.sample(&mut rng);
+            assert!(distribution.contains(&value), "{value:?} of {distribution:?}");
+            assert_eq!(distribution.clamp_to_lattice(&value), Some(value));
+        }
+    }
+}
+
+#[test]
+fn impossible_ranges_are_refused_with_a_cure() {
+    let check = |distribution: Distribution, expect: Expect| {
+        expect.assert_eq(&distribution.validate("units").expect_err("a bad range").to_string());
+    };
+    check(
+        int(5, 4, 1),
+        expect!["parameter units has the empty range 5..=4; put the smaller bound first"],
+    );
+    check(
+        int(1, 4, 0),
+        expect!["parameter units has step 0; give a step of at least 1"],
+    );
+    check(
+        log_int(0, 4),
+        expect!["parameter units is logarithmic but starts at 0; start at 1 or drop .log()"],
+    );
+    check(
+        Distribution::Int {
+            low: 1,
+            high: 9,
+            step: 2,
+            log: true,
+        },
+        expect!["parameter units is logarithmic and has step 2; drop the step or .log()"],
+    );
+    check(
+        float(1.0, 0.5, None),
+        expect!["parameter units has the empty range 1..=0.5; put the smaller bound first"],
+    );
+    check(
+        float(0.0, f64::INFINITY, None),
+        expect!["parameter units has the bound inf; give finite bounds"],
+    );
+    check(
+        float(f64::NAN, 1.0, None),
+        expect!["parameter units has the bound NaN; give finite bounds"],
+    );
+    check(
+        float(0.0, 1.0, Some(0.0)),
+        expect!["parameter units has step 0; give a step of more than 0"],
+    );
+    check(
+        float(0.0, 1.0, Some(f64::NAN)),
+        expect!["parameter units has step NaN; give a step of more than 0"],
+    );
+    check(
+        log_float(0.0, 1.0),
+        expect!["parameter units is logarithmic but starts at 0; start above 0 or drop .log()"],
+    );
+    check(
+        Distribution::Float {
+            low: 0.1,
+            high: 1.0,
+            step: Some(0.1),
+            log: true,
+        },
+        expect!["parameter units is logarithmic and has step 0.1; drop the step or .log()"],
+    );
+    check(
+        choice(&[]),
+        expect!["parameter units has no choices; list at least one value"],
+    );
+    check(
+        Distribution::Choice {
+            values: vec![Value::Int(1), Value::Float(2.5)],
+        },
+        expect!["parameter units has choices of different types (int and float); give all of one type"],
+    );
+    check(
+        Distribution::Choice {
+            values: vec![Value::Float(f64::NAN)],
+        },
+        expect!["parameter units has the bound NaN; give finite bounds"],
+    );
+}
+
+fn counts(distribution: &Distribution, draws: u32) -> BTreeMap<String, u32> {
+    let mut rng = Pcg64::seed_from_u64(3);
+    let mut counts = BTreeMap::new();
+    for _ in 0..draws {
+        *counts.entry(distribution.sample(&mut rng).to_string()).or_default() += 1;
+    }
+    counts
+}
+
+#[test]
+fn every_point_of_a_lattice_is_as_likely_as_the_others() {
+    for (distribution, points) in [
+        (int(5, 20, 4), 4),
+        (float(0.0, 1.0, Some(0.1)), 11),
+        (choice(&["a", "b", "c"]), 3),
+        (booleans(), 2),
+    ] {
+        let counts = counts(&distribution, 10_000 * points);
+        assert_eq!(counts.len(), points as usize, "{counts:?}");
+        assert!(
+            counts.values().all(|count| (9_500..10_500).contains(count)),
+            "{counts:?}"
+        );
+    }
+}
+
+#[test]
+fn ends_of_a_logarithmic_int_get_whole_cells() {
+    let draws = 100_000;
+    let counts = counts(&log_int(1, 4), draws);
+    // Cell of k: from k - 0.5 to k + 0.5 on a logarithmic scale from 0.5 to 4.5.
+    for k in 1..=4_u32 {
+        let share = ((f64::from(k) + 0.5) / (f64::from(k) - 0.5)).ln() / 9.0_f64.ln();
+        let found = f64::from(counts[&k.to_string()]) / f64::from(draws);
+        assert!((found - share).abs() < 0.01, "{k}: {found} for {share}");
+    }
+}
+
+#[test]
+fn half_of_a_logarithmic_float_is_below_the_geometric_mean() {
+    let mut rng = Pcg64::seed_from_u64(3);
+    let distribution = log_float(1e-4, 1e-2);
+    let below = (0..10_000).filter(|_| matches!(distribution.sample(&mut rng), Value::Float(value) if value < 1e-3));
+    assert!((4_800..5_200).contains(&below.count()));
+}
+
+#[test]
+fn values_outside_are_not_contained_and_are_clamped() {
+    let check = |distribution: Distribution, value: Value, nearest: Option<Value>| {
+        assert!(!distribution.contains(&value), "{value:?} of {distribution:?}");
+        assert_eq!(distribution.clamp_to_lattice(&value), nearest);
+    };
+    check(int(5, 20, 4), Value::Int(20), Some(Value::Int(17)));
+    check(int(5, 20, 4), Value::Int(-1), Some(Value::Int(5)));
+    check(int(5, 20, 4), Value::Int(8), Some(Value::Int(9)));
+    check(int(5, 20, 4), Value::Int(i64::MAX), Some(Value::Int(17)));
+    check(int(5, 20, 4), Value::Float(9.0), None);
+    check(float(0.0, 1.0, Some(0.1)), Value::Float(0.27), Some(Value::Float(0.3)));
+    check(float(0.0, 1.0, Some(0.4)), Value::Float(1.0), Some(Value::Float(0.8)));
+    check(float(0.0, 1.0, None), Value::Float(1.5), Some(Value::Float(1.0)));
+    check(float(0.0, 1.0, None), Value::Float(f64::NAN), None);
+    check(choice(&["a"]), Value::Text("b".to_owned()), None);
+    check(booleans(), Value::Int(0), None);
+}
+
+#[test]
+fn optuna_reads_what_is_written_and_the_other_way_round() {
+    let check = |distribution: Distribution, expect: Expect| {
+        let text = distribution.to_optuna();
+        expect.assert_eq(&text);
+        assert_eq!(Distribution::from_optuna(&text), Ok(distribution));
+    };
+    check(
+        int(1, 10, 1),
+        expect![[r#"{"name":"IntDistribution","attributes":{"log":false,"step":1,"low":1,"high":10}}"#]],
+    );
+    check(
+        log_float(1e-4, 0.1),
+        expect![[r#"{"name":"FloatDistribution","attributes":{"step":null,"low":0.0001,"high":0.1,"log":true}}"#]],
+    );
+    check(
+        choice(&["x", "y"]),
+        expect![[r#"{"name":"CategoricalDistribution","attributes":{"choices":["x","y"]}}"#]],
+    );
+    check(
+        booleans(),
+        expect![[r#"{"name":"CategoricalDistribution","attributes":{"choices":[false,true]}}"#]],
+    );
+    // Spaced as Python writes it.
+    let python =
+        r#"{"name": "FloatDistribution", "attributes": {"step": 0.25, "low": 0.0, "high": 1.0, "log": false}}"#;
+    assert_eq!(Distribution::from_optuna(python), Ok(float(0.0, 1.0, Some(0.25))));
+}
+
+#[test]
+fn the_upper_bound_given_to_optuna_is_on_the_lattice() {
+    assert!(int(5, 20, 4).to_optuna().contains(r#""high":17"#));
+    assert!(float(0.0, 1.0, Some(0.3)).to_optuna().contains(r#""high":0.9,"#));
+}
+
+#[test]
+fn foreign_distributions_are_refused() {
+    for text in [
+        r#"{"name": "UniformDistribution", "attributes": {"low": 0.0, "high": 1.0}}"#,
+        r#"{"name": "CategoricalDistribution", "attributes": {"choices": [null]}}"#,
+        "{",
+    ] {
+        let error = Distribution::from_optuna(text).expect_err("foreign").to_string();
+        assert!(
+            error.starts_with(&format!("`{text}` is not a distribution that can be searched")),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn internal_numbers_give_the_value_back() {
+    for distribution in [
+        int(5, 20, 4),
+        float(0.0, 1.0, Some(0.1)),
+        log_float(1e-4, 0.1),
+        choice(&["a", "b"]),
+        booleans(),
+    ] {
+        let mut rng = Pcg64::seed_from_u64(1);
+        for _ in 0..100 {
+            let value = distribution.sample(&mut rng);
+            let internal = distribution.to_internal(&value).expect("a drawn value");
+            assert_eq!(distribution.from_internal(internal), Some(value));
+        }
+    }
+    assert_eq!(booleans().from_internal(2.0), None);
+    assert_eq!(booleans().from_internal(-1.0), None);
+    assert_eq!(booleans().to_internal(&Value::Int(1)), None);
+}
+
+#[test]
+fn floats_are_shown_with_four_digits_and_keep_sign_and_exponent() {
+    let shown = |value: f64| Value::Float(value).to_string();
+    let table = [
+        (0.1, "0.1"),
+        (1.0, "1"),
+        (-0.0, "-0"),
+        (0.001_234_567, "0.001235"),
+        (0.000_1, "0.0001"),
+        (-0.000_012_345_6, "-1.235e-5"),
+        (1234.567, "1235"),
+        (9999.7, "1e4"),
+        (-5000.0, "-5000"),
+        (123_456.7, "1.235e5"),
+        (1e300, "1e300"),
+        (5e-324, "4.941e-324"),
+        (f64::NAN, "NaN"),
+        (f64::NEG_INFINITY, "-inf"),
+    ];
+    for (value, text) in table {
+        assert_eq!(shown(value), text);
+    }
+    assert_eq!(format!("{:>6}|{}", Value::Int(-3), Value::Bool(true)), "    -3|true");
+}
