@@ -22,14 +22,14 @@ pub struct Connection {
     pub reason: String,
 }
 
-/// No device that would do.
+/// The TPU that was required cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// An accelerator is required, and none can be used.
-    #[error("no accelerator can be used: {reason}; leave out --require to use the CPU")]
-    NoAccelerator {
-        /// Why, for each kind.
+    /// A TPU is required, and none can be used.
+    #[error("{reason}; leave out --require to fall back to CUDA or the CPU")]
+    NoTpu {
+        /// Why.
         reason: String,
     },
 }
@@ -38,45 +38,34 @@ pub enum ConnectError {
 ///
 /// # Errors
 ///
-/// If only the CPU is left and `require` is set.
+/// If `require` is set and there is no TPU that can be used.
 pub fn connect(report: &Report, support: Support, require: bool) -> Result<Connection, ConnectError> {
     let without_tpu = match (&report.tpu, tpu_obstacle(report, support)) {
         (Some(tpu), None) => {
-            return Ok(Connection {
-                device: "tpu".into(),
-                reason: format!("using the {tpu}"),
-            });
+            return Ok(Connection { device: "tpu".into(), reason: format!("using the {tpu}") });
         }
         (Some(tpu), Some(obstacle)) => format!("the {tpu} is not used: {obstacle}"),
         (None, _) => format!("no TPU: {}", report.no_tpu),
     };
+    if require {
+        return Err(ConnectError::NoTpu { reason: without_tpu });
+    }
     let without_cuda = match report.cuda.first() {
         Some(device) if support.cuda => {
             let reason = format!("{without_tpu}; using CUDA device {} ({})", device.index, device.name);
-            return Ok(Connection {
-                device: format!("cuda:{}", device.index),
-                reason,
-            });
+            return Ok(Connection { device: format!("cuda:{}", device.index), reason });
         }
         Some(device) => format!("the {} is not used: this build of candle has no CUDA", device.name),
         None if support.cuda => format!("no CUDA: {}", report.no_cuda),
         None => format!("no CUDA: {}, and this build of candle has no CUDA", report.no_cuda),
     };
     let reason = format!("{without_tpu}; {without_cuda}");
-    if require {
-        return Err(ConnectError::NoAccelerator { reason });
-    }
-    Ok(Connection {
-        device: "cpu".into(),
-        reason: format!("{reason}; using the CPU ({})", report.cpu),
-    })
+    Ok(Connection { device: "cpu".into(), reason: format!("{reason}; using the CPU ({})", report.cpu) })
 }
 
 /// Why a TPU that is there cannot be used.
 fn tpu_obstacle(report: &Report, support: Support) -> Option<&'static str> {
-    let Tpu {
-        name, chips, libtpu, ..
-    } = report.tpu.as_ref()?;
+    let Tpu { name, chips, libtpu, .. } = report.tpu.as_ref()?;
     if !support.tpu {
         return Some("this build cannot drive TPUs yet");
     }

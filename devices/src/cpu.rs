@@ -72,22 +72,15 @@ fn cores(tree: &Tree<'_>, cpuinfo: &str) -> usize {
 
 /// `max 100000` or `150000 100000` in version 2, two files in version 1; rounded up.
 fn core_quota(tree: &Tree<'_>) -> Option<usize> {
-    let version_2 = control_group_values(tree, "", "/sys/fs/cgroup", "cpu.max")
-        .into_iter()
-        .filter_map(|text| {
-            let (quota, period) = text.split_once(' ')?;
-            Some(number(quota)?.div_ceil(number(period)?.max(1)))
-        });
+    let version_2 = control_group_values(tree, "", "/sys/fs/cgroup", "cpu.max").into_iter().filter_map(|text| {
+        let (quota, period) = text.split_once(' ')?;
+        Some(number(quota)?.div_ceil(number(period)?.max(1)))
+    });
     let quotas = control_group_values(tree, "cpu", "/sys/fs/cgroup/cpu", "cpu.cfs_quota_us");
     let periods = control_group_values(tree, "cpu", "/sys/fs/cgroup/cpu", "cpu.cfs_period_us");
-    let version_1 = quotas
-        .iter()
-        .zip(&periods)
-        .filter_map(|(quota, period)| Some(number(quota)?.div_ceil(number(period)?.max(1))));
-    version_2
-        .chain(version_1)
-        .min()
-        .and_then(|cores| usize::try_from(cores).ok())
+    let version_1 =
+        quotas.iter().zip(&periods).filter_map(|(quota, period)| Some(number(quota)?.div_ceil(number(period)?.max(1))));
+    version_2.chain(version_1).min().and_then(|cores| usize::try_from(cores).ok())
 }
 
 /// The lowest limit from the process' own control group up to the root.
@@ -96,12 +89,7 @@ fn memory_limit(tree: &Tree<'_>) -> Option<u64> {
     let version_1 = control_group_values(tree, "memory", "/sys/fs/cgroup/memory", "memory.limit_in_bytes");
     // Version 1 writes "no limit" as the largest number of whole pages.
     let is_limit = |bytes: &u64| *bytes < 1 << 60;
-    version_2
-        .iter()
-        .chain(&version_1)
-        .filter_map(|text| number(text))
-        .filter(is_limit)
-        .min()
+    version_2.iter().chain(&version_1).filter_map(|text| number(text)).filter(is_limit).min()
 }
 
 /// The values of a control file in the process' group of a controller (`""` is version 2) and in all groups above.
@@ -120,10 +108,7 @@ fn control_group_values(tree: &Tree<'_>, controller: &str, mount: &str, file: &s
             folders.push(folder.clone());
         }
     }
-    folders
-        .iter()
-        .filter_map(|folder| tree.text(&folder.join(file).to_string_lossy()))
-        .collect()
+    folders.iter().filter_map(|folder| tree.text(&folder.join(file).to_string_lossy())).collect()
 }
 
 fn memory(tree: &Tree<'_>) -> Option<u64> {
@@ -133,14 +118,9 @@ fn memory(tree: &Tree<'_>) -> Option<u64> {
 }
 
 fn simd(cpuinfo: &str) -> Vec<String> {
-    let flags = field(cpuinfo, "flags")
-        .or_else(|| field(cpuinfo, "Features"))
-        .unwrap_or_default();
+    let flags = field(cpuinfo, "flags").or_else(|| field(cpuinfo, "Features")).unwrap_or_default();
     let has = |flag: &str| flags.split_whitespace().any(|present| present == flag);
-    SIMD.iter()
-        .filter(|(flag, _)| has(flag))
-        .map(|(_, name)| (*name).to_owned())
-        .collect()
+    SIMD.iter().filter(|(flag, _)| has(flag)).map(|(_, name)| (*name).to_owned()).collect()
 }
 
 /// The value of the first `name : value` line.
@@ -175,13 +155,7 @@ mod tests {
 
     #[test]
     fn core_lists_are_counted() {
-        for (list, expected) in [
-            ("0", Some(1)),
-            ("0-3", Some(4)),
-            ("0-1,4,6-7", Some(5)),
-            ("", None),
-            ("3-1", None),
-        ] {
+        for (list, expected) in [("0", Some(1)), ("0-3", Some(4)), ("0-1,4,6-7", Some(5)), ("", None), ("3-1", None)] {
             assert_eq!(count_list(list), expected, "{list}");
         }
     }

@@ -25,22 +25,14 @@ pub struct CudaDevice {
 pub(crate) fn detect(machine: &Machine, tree: &Tree<'_>, findings: &mut Vec<Finding>) -> (Vec<CudaDevice>, String) {
     let version = tree.text(&format!("{DRIVER}/version"));
     let driver = version.as_deref().and_then(driver_version);
-    let nodes: Vec<usize> = tree
-        .names("/dev")
-        .iter()
-        .filter_map(|name| numbered(name, "nvidia"))
-        .collect();
+    let nodes: Vec<usize> = tree.names("/dev").iter().filter_map(|name| numbered(name, "nvidia")).collect();
     let listed = listed(tree);
     if version.is_none() && nodes.is_empty() {
         findings.push(Finding::new(DRIVER, "absent", "no NVIDIA driver, so no CUDA device"));
         return (Vec::new(), "no NVIDIA driver".into());
     }
     let found = driver.as_deref().unwrap_or("unknown version");
-    findings.push(Finding::new(
-        DRIVER,
-        format!("driver {found}"),
-        format!("{} listed", devices(listed.len())),
-    ));
+    findings.push(Finding::new(DRIVER, format!("driver {found}"), format!("{} listed", devices(listed.len()))));
     let mut names: Vec<String> = Vec::new();
     for (model, minor) in &listed {
         // Without its minor number a device is taken to be one of those that have a node.
@@ -55,22 +47,14 @@ pub(crate) fn detect(machine: &Machine, tree: &Tree<'_>, findings: &mut Vec<Find
         names.extend(nodes.iter().map(|_| "NVIDIA GPU".to_owned()));
     }
     if names.is_empty() {
-        return (
-            Vec::new(),
-            "the NVIDIA driver is there, but no device that this process may use".into(),
-        );
+        return (Vec::new(), "the NVIDIA driver is there, but no device that this process may use".into());
     }
     findings.push(Finding::new("/dev/nvidia*", names.join(", "), devices(names.len())));
     let visible = visible(machine, names, findings);
     if visible.is_empty() {
         return (Vec::new(), "CUDA_VISIBLE_DEVICES hides every device".into());
     }
-    let device = |(index, name)| CudaDevice {
-        index,
-        name,
-        memory_bytes: None,
-        driver: driver.clone(),
-    };
+    let device = |(index, name)| CudaDevice { index, name, memory_bytes: None, driver: driver.clone() };
     (visible.into_iter().enumerate().map(device).collect(), String::new())
 }
 
@@ -80,10 +64,7 @@ fn listed(tree: &Tree<'_>) -> Vec<(String, Option<usize>)> {
     let information = |address: &String| {
         let text = tree.text(&format!("{folder}/{address}/information"))?;
         let model = field(&text, "Model").unwrap_or("NVIDIA GPU").to_owned();
-        Some((
-            model,
-            field(&text, "Device Minor").and_then(|minor| numbered(minor, "")),
-        ))
+        Some((model, field(&text, "Device Minor").and_then(|minor| numbered(minor, ""))))
     };
     tree.names(&folder).iter().filter_map(information).collect()
 }
@@ -96,28 +77,13 @@ fn visible(machine: &Machine, names: Vec<String>, findings: &mut Vec<Finding>) -
         return names;
     };
     let entries: Vec<&str> = value.split(',').map(str::trim).collect();
-    if entries
-        .iter()
-        .any(|entry| entry.starts_with("GPU-") || entry.starts_with("MIG-"))
-    {
-        findings.push(Finding::new(
-            VARIABLE,
-            value,
-            "chooses by id, which is not looked up here: all are shown",
-        ));
+    if entries.iter().any(|entry| entry.starts_with("GPU-") || entry.starts_with("MIG-")) {
+        findings.push(Finding::new(VARIABLE, value, "chooses by id, which is not looked up here: all are shown"));
         return names;
     }
-    let chosen: Vec<String> = entries
-        .iter()
-        .map_while(|entry| names.get(numbered(entry, "")?))
-        .cloned()
-        .collect();
+    let chosen: Vec<String> = entries.iter().map_while(|entry| names.get(numbered(entry, "")?)).cloned().collect();
     let found = if value.is_empty() { "empty" } else { value };
-    findings.push(Finding::new(
-        VARIABLE,
-        found,
-        format!("{} visible", devices(chosen.len())),
-    ));
+    findings.push(Finding::new(VARIABLE, found, format!("{} visible", devices(chosen.len()))));
     chosen
 }
 
@@ -125,15 +91,9 @@ fn visible(machine: &Machine, names: Vec<String>, findings: &mut Vec<Finding>) -
 fn driver_version(text: &str) -> Option<String> {
     let is_version = |word: &&str| {
         word.contains('.')
-            && word
-                .split('.')
-                .all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()))
+            && word.split('.').all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()))
     };
-    text.lines()
-        .next()?
-        .split_whitespace()
-        .find(is_version)
-        .map(str::to_owned)
+    text.lines().next()?.split_whitespace().find(is_version).map(str::to_owned)
 }
 
 fn devices(count: usize) -> String {

@@ -39,12 +39,5 @@ pub fn detect(machine: &Machine, tpu: Option<&str>) -> Report {
     let (cuda, no_cuda) = cuda::detect(machine, &tree, &mut findings);
     let cpu = cpu::detect(&tree, &mut findings);
     findings.extend(tree.into_problems());
-    Report {
-        findings,
-        tpu,
-        no_tpu,
-        cuda,
-        no_cuda,
-        cpu,
-    }
+    Report { findings, tpu, no_tpu, cuda, no_cuda, cpu }
 }

@@ -33,24 +33,16 @@ impl Machine {
     /// The machine that this process runs on.
     pub fn this() -> Machine {
         let text = |value: std::ffi::OsString| value.to_string_lossy().into_owned();
-        let environment: BTreeMap<String, String> = std::env::vars_os()
-            .map(|(name, value)| (text(name), text(value)))
-            .collect();
+        let environment: BTreeMap<String, String> =
+            std::env::vars_os().map(|(name, value)| (text(name), text(value))).collect();
         let host = environment.get("GCE_METADATA_HOST").filter(|host| !host.is_empty());
         let metadata = Metadata::Host(host.map_or(METADATA_ADDRESS, String::as_str).to_owned());
-        Machine {
-            root: PathBuf::from("/"),
-            environment,
-            metadata,
-        }
+        Machine { root: PathBuf::from("/"), environment, metadata }
     }
 
     /// The value of a variable that is not empty.
     pub(crate) fn variable(&self, name: &str) -> Option<&str> {
-        self.environment
-            .get(name)
-            .map(|value| value.trim())
-            .filter(|value| !value.is_empty())
+        self.environment.get(name).map(|value| value.trim()).filter(|value| !value.is_empty())
     }
 
     pub(crate) fn is_empty_variable(&self, name: &str) -> bool {
@@ -66,10 +58,7 @@ pub(crate) struct Tree<'a> {
 
 impl<'a> Tree<'a> {
     pub(crate) fn new(root: &'a Path) -> Tree<'a> {
-        Tree {
-            root,
-            problems: RefCell::new(Vec::new()),
-        }
+        Tree { root, problems: RefCell::new(Vec::new()) }
     }
 
     pub(crate) fn into_problems(self) -> Vec<Finding> {
@@ -100,8 +89,7 @@ impl<'a> Tree<'a> {
     }
 
     pub(crate) fn is_file(&self, path: &str) -> bool {
-        self.present(path, std::fs::metadata(self.path(path)))
-            .is_some_and(|metadata| metadata.is_file())
+        self.present(path, std::fs::metadata(self.path(path))).is_some_and(|metadata| metadata.is_file())
     }
 
     fn present<T>(&self, path: &str, result: std::io::Result<T>) -> Option<T> {
@@ -109,11 +97,7 @@ impl<'a> Tree<'a> {
             Ok(value) => Some(value),
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => None,
             Err(error) => {
-                let finding = Finding::new(
-                    path,
-                    error.to_string(),
-                    "cannot be read, so what it would tell is unknown",
-                );
+                let finding = Finding::new(path, error.to_string(), "cannot be read, so what it would tell is unknown");
                 self.problems.borrow_mut().push(finding);
                 None
             }

@@ -36,11 +36,7 @@ pub struct Report {
 
 impl Finding {
     pub(crate) fn new(source: impl Into<String>, found: impl AsRef<str>, meaning: impl Into<String>) -> Finding {
-        Finding {
-            source: source.into(),
-            found: shown(found.as_ref()),
-            meaning: meaning.into(),
-        }
+        Finding { source: source.into(), found: shown(found.as_ref()), meaning: meaning.into() }
     }
 }
 
@@ -69,19 +65,13 @@ impl Report {
     }
 
     fn rows(&self) -> impl Iterator<Item = (&str, &str, &str)> + Clone {
-        self.findings
-            .iter()
-            .map(|finding| (&*finding.source, &*finding.found, &*finding.meaning))
+        self.findings.iter().map(|finding| (&*finding.source, &*finding.found, &*finding.meaning))
     }
 }
 
 /// The text on one line, cut where it gets long.
 pub(crate) fn shown(text: &str) -> String {
-    let mut line: String = text
-        .chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .take(SHOWN_CHARS)
-        .collect();
+    let mut line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(SHOWN_CHARS).collect();
     if text.chars().nth(SHOWN_CHARS).is_some() {
         line.push('…');
     }

@@ -109,34 +109,16 @@ pub(crate) fn detect(
     let named = named::find(machine, wanted, findings);
     let attached = attached::find(machine, tree, findings);
     let is_settled = attached.chips.is_some() && attached.generation.is_some() || named.name.is_some();
-    let metadata = if is_settled {
-        None
-    } else {
-        ask_metadata(machine, tree, findings)
-    };
+    let metadata = if is_settled { None } else { ask_metadata(machine, tree, findings) };
     let libtpu = libtpu::find(machine, tree, findings);
 
     let from_metadata = metadata.as_ref().and_then(|answer| answer.as_deref().ok());
-    let generation = attached
-        .generation
-        .or_else(|| from_metadata.and_then(Generation::of_accelerator_type));
+    let generation = attached.generation.or_else(|| from_metadata.and_then(Generation::of_accelerator_type));
     let (name, name_source) = named.name.unzip();
-    let source = attached
-        .source
-        .map(str::to_owned)
-        .or(name_source)
-        .or_else(|| from_metadata.map(|_| "metadata server".into()));
+    let source =
+        attached.source.map(str::to_owned).or(name_source).or_else(|| from_metadata.map(|_| "metadata server".into()));
     if let Some(source) = source {
-        return (
-            Some(Tpu {
-                generation,
-                chips: attached.chips,
-                name,
-                source,
-                libtpu,
-            }),
-            String::new(),
-        );
+        return (Some(Tpu { generation, chips: attached.chips, name, source, libtpu }), String::new());
     }
     let mut reasons = vec![attached.absence, named.absence];
     reasons.extend(metadata.and_then(Result::err));
@@ -149,15 +131,9 @@ fn ask_metadata(machine: &Machine, tree: &Tree<'_>, findings: &mut Vec<Finding>)
     let Metadata::Host(host) = &machine.metadata else {
         return None;
     };
-    let product = tree
-        .text("/sys/class/dmi/id/product_name")
-        .filter(|name| name.contains("Google"));
+    let product = tree.text("/sys/class/dmi/id/product_name").filter(|name| name.contains("Google"));
     let is_sign = |name: &str| name.starts_with("GCE_") || name.starts_with("KUBE_GOOGLE_CLOUD_");
-    let variable = machine
-        .environment
-        .keys()
-        .find(|name| is_sign(name) && machine.variable(name).is_some())
-        .cloned();
+    let variable = machine.environment.keys().find(|name| is_sign(name) && machine.variable(name).is_some()).cloned();
     let sign = product.or(variable)?;
     if let Some(value) = machine.variable(SKIP).filter(|value| !matches!(*value, "0" | "false")) {
         findings.push(Finding::new(SKIP, value, "the metadata server is not asked"));
@@ -165,16 +141,10 @@ fn ask_metadata(machine: &Machine, tree: &Tree<'_>, findings: &mut Vec<Finding>)
     }
     let answer = metadata::accelerator_type(host);
     let finding = match &answer {
-        Ok(accelerator) => Finding::new(
-            "metadata server",
-            accelerator,
-            format!("this machine ({sign}) was made with a TPU"),
-        ),
-        Err(reason) => Finding::new(
-            "metadata server",
-            reason,
-            format!("no word of a TPU, though this is {sign}"),
-        ),
+        Ok(accelerator) => {
+            Finding::new("metadata server", accelerator, format!("this machine ({sign}) was made with a TPU"))
+        }
+        Err(reason) => Finding::new("metadata server", reason, format!("no word of a TPU, though this is {sign}")),
     };
     findings.push(finding);
     Some(answer)

@@ -49,7 +49,9 @@ pub(crate) fn stand_in(name: &OsStr, arguments: &[OsString]) -> Option<ExitCode>
 fn rustup(arguments: &[OsString]) -> Result<ExitCode> {
     let words: Vec<_> = arguments.iter().filter_map(|argument| argument.to_str()).collect();
     let path = match words.as_slice() {
-        ["which", "cargo"] => std::env::args_os().next().map(PathBuf::from).and_then(|path| which("cargo").or(Some(path))),
+        ["which", "cargo"] => {
+            std::env::args_os().next().map(PathBuf::from).and_then(|path| which("cargo").or(Some(path)))
+        }
         ["which", "rustc"] => std::env::var_os(RUSTC_VARIABLE).map(PathBuf::from),
         _ => None,
     };
@@ -71,7 +73,10 @@ fn which(program: &str) -> Option<PathBuf> {
 
 /// `cargo build|check` of a cell goes to rustc; a look at a dependency that is ours is answered; the rest is cargo's.
 fn cargo(arguments: &[OsString]) -> Result<ExitCode> {
-    let verb = arguments.iter().find_map(|argument| argument.to_str().filter(|word| !word.starts_with('-'))).unwrap_or_default();
+    let verb = arguments
+        .iter()
+        .find_map(|argument| argument.to_str().filter(|word| !word.starts_with('-')))
+        .unwrap_or_default();
     if std::env::var_os(EVCXR_VARIABLE).is_some() {
         let offline = arguments.iter().any(|argument| argument == "--offline");
         match verb {
@@ -112,7 +117,8 @@ fn compile(offline: bool, emit: Emit) -> Result<ExitCode> {
 /// The one call of rustc that makes a cell: no debug information, no debug assertions, everything linked dynamically.
 fn rustc(manifest: &Manifest, dependencies: &Dependencies, output_folder: &Path, emit: Emit) -> Result<Command> {
     let variable = |name: &str| std::env::var_os(name).with_context(|| format!("{name} is not set"));
-    let prelude = Prelude::open(Path::new(&variable(PRELUDE_VARIABLE)?))?.context("the prelude is gone; restart the kernel")?;
+    let prelude =
+        Prelude::open(Path::new(&variable(PRELUDE_VARIABLE)?))?.context("the prelude is gone; restart the kernel")?;
     let mut command = Command::new(variable(RUSTC_VARIABLE)?);
     command
         .args(["--crate-name=ctx", "--edition=2024", "src/lib.rs", "--crate-type=cdylib"])

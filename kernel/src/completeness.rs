@@ -18,20 +18,8 @@ const MAX_PARSED_DEPTH: usize = 128;
 const PARSER_STACK_BYTES: usize = 256 << 20;
 
 /// A cell that fails to parse but parses with one of these behind it has only been begun.
-const CONTINUATIONS: [&str; 12] = [
-    ";",
-    "0",
-    "0;",
-    "{}",
-    "{};",
-    "x",
-    "x;",
-    "x {}",
-    "x {};",
-    "x() {}",
-    "x in x {}",
-    "struct X;",
-];
+const CONTINUATIONS: [&str; 12] =
+    [";", "0", "0;", "{}", "{};", "x", "x;", "x {}", "x {};", "x() {}", "x in x {}", "struct X;"];
 
 /// Whether a cell can be run as it stands.
 pub(crate) fn check(code: &str) -> Completeness {
@@ -42,9 +30,7 @@ pub(crate) fn check(code: &str) -> Completeness {
     match scanned.ending {
         Ending::Mismatch => Completeness::Invalid,
         Ending::InLiteral => Completeness::Incomplete { indent: String::new() },
-        Ending::Open { depth } => Completeness::Incomplete {
-            indent: INDENT.repeat(depth.min(MAX_PARSED_DEPTH)),
-        },
+        Ending::Open { depth } => Completeness::Incomplete { indent: INDENT.repeat(depth.min(MAX_PARSED_DEPTH)) },
         Ending::Balanced if scanned.max_depth > MAX_PARSED_DEPTH || scanned.rust.len() > MAX_PARSED_BYTES => {
             Completeness::Complete
         }
@@ -81,10 +67,7 @@ fn parse(rust: &str) -> Completeness {
     let parses = |text: &str| Block::parse_within.parse_str(text).is_ok();
     if parses(rust) {
         Completeness::Complete
-    } else if CONTINUATIONS
-        .iter()
-        .any(|continuation| parses(&format!("{rust}\n{continuation}")))
-    {
+    } else if CONTINUATIONS.iter().any(|continuation| parses(&format!("{rust}\n{continuation}"))) {
         let indent = if rust.trim_end().ends_with(']') { "" } else { INDENT };
         Completeness::Incomplete { indent: indent.into() }
     } else {

@@ -23,11 +23,7 @@ pub(crate) enum ConnectionError {
     #[error("signature scheme `{scheme}` of the connection file is not known; use `hmac-sha256`")]
     SignatureScheme { scheme: String },
     #[error("{channel} socket cannot listen on {url}: {source}; is another kernel using this connection file?")]
-    Bind {
-        channel: &'static str,
-        url: String,
-        source: ZmqError,
-    },
+    Bind { channel: &'static str, url: String, source: ZmqError },
     #[error("ipc socket {} is in use; another kernel holds this connection file", path.display())]
     InUse { path: PathBuf },
     #[error("ipc socket {} is left over and cannot be removed: {source}", path.display())]
@@ -48,18 +44,11 @@ pub(crate) struct Sockets {
 ///
 /// Fails where it cannot be read, is not a connection file, or asks for signatures other than HMAC-SHA256.
 pub(crate) fn read(path: &Path) -> Result<ConnectionInfo, ConnectionError> {
-    let text = fs::read(path).map_err(|source| ConnectionError::Unreadable {
-        path: path.to_owned(),
-        source,
-    })?;
-    let connection: ConnectionInfo = serde_json::from_slice(&text).map_err(|source| ConnectionError::Malformed {
-        path: path.to_owned(),
-        source,
-    })?;
+    let text = fs::read(path).map_err(|source| ConnectionError::Unreadable { path: path.to_owned(), source })?;
+    let connection: ConnectionInfo =
+        serde_json::from_slice(&text).map_err(|source| ConnectionError::Malformed { path: path.to_owned(), source })?;
     if !connection.key.is_empty() && connection.signature_scheme != "hmac-sha256" {
-        return Err(ConnectionError::SignatureScheme {
-            scheme: connection.signature_scheme,
-        });
+        return Err(ConnectionError::SignatureScheme { scheme: connection.signature_scheme });
     }
     Ok(connection)
 }
@@ -105,10 +94,7 @@ fn remove_stale(path: &Path) -> Result<(), ConnectionError> {
             if UnixStream::connect(path).is_ok() {
                 return Err(ConnectionError::InUse { path: path.to_owned() });
             }
-            fs::remove_file(path).map_err(|source| ConnectionError::Stale {
-                path: path.to_owned(),
-                source,
-            })
+            fs::remove_file(path).map_err(|source| ConnectionError::Stale { path: path.to_owned(), source })
         }
         // Anything else is not ours to remove: listening there fails and says so.
         _ => Ok(()),
@@ -138,9 +124,7 @@ async fn start_heartbeat(url: String) -> Result<(), ConnectionError> {
             });
         })
         .map_err(|source| ConnectionError::Heartbeat { source })?;
-    let ended = |_| ConnectionError::Heartbeat {
-        source: io::Error::other("it ended before it listened"),
-    };
+    let ended = |_| ConnectionError::Heartbeat { source: io::Error::other("it ended before it listened") };
     is_bound.await.map_err(ended)?
 }
 
@@ -191,15 +175,10 @@ mod tests {
     #[test]
     fn connection_file_that_cannot_be_used_says_why() {
         let error = read(Path::new("/nowhere/kernel.json")).unwrap_err().to_string();
-        assert!(
-            error.starts_with("connection file /nowhere/kernel.json cannot be read"),
-            "{error}"
-        );
+        assert!(error.starts_with("connection file /nowhere/kernel.json cannot be read"), "{error}");
         assert!(matches!(connection("{}"), Err(ConnectionError::Malformed { .. })));
         assert!(matches!(connection(""), Err(ConnectionError::Malformed { .. })));
-        let error = connection(&TCP.replace("hmac-sha256", "hmac-md5"))
-            .unwrap_err()
-            .to_string();
+        let error = connection(&TCP.replace("hmac-sha256", "hmac-md5")).unwrap_err().to_string();
         assert!(error.contains("`hmac-md5`"), "{error}");
     }
 
@@ -215,9 +194,7 @@ mod tests {
     fn only_an_ipc_socket_that_no_one_holds_is_removed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("kernel-ipc");
-        let ipc = TCP
-            .replace("\"tcp\"", "\"ipc\"")
-            .replace("127.0.0.1", path.to_str().unwrap());
+        let ipc = TCP.replace("\"tcp\"", "\"ipc\"").replace("127.0.0.1", path.to_str().unwrap());
         let ipc = connection(&ipc).unwrap();
 
         let held = folder.path().join("kernel-ipc-1");

@@ -78,44 +78,63 @@ pub(crate) fn start(runtime: Runtime, running: Running) -> Sender<Work> {
 }
 
 fn serve(runtime: &Runtime, running: &Running, work: &Receiver<Work>) {
-    let mut engine = match Engine::start(runtime, running) {
-        Ok(engine) => Some(engine),
+    let link = match Link::listen(&runtime.link()) {
+        Ok(link) => link,
+        Err(error) => return refuse_all(&format!("{error:#}"), work),
+    };
+    *running.link.lock().unwrap_or_else(PoisonError::into_inner) = Some(link.clone());
+    // A prelude that has to be built first shows its progress in the first cell, so that cell is waited for.
+    let first = if runtime.prelude_is_ready() { None } else { work.recv().ok() };
+    if let Some(Work::Execute { cell, outputs }) = &first {
+        link.begin_cell(outputs.clone(), cell.allow_stdin);
+    }
+    let engine = build_prelude(runtime, &link).and_then(|prelude| Engine::start(runtime, running, link, &prelude));
+    let mut engine = match engine {
+        Ok(engine) => engine,
         Err(error) => {
             let reason = format!("{error:#}");
             tracing::error!("the engine cannot start: {reason}");
+            refuse(&reason, first);
             return refuse_all(&reason, work);
         }
     };
-    for work in work {
-        let Some(current) = &mut engine else { break };
-        match work {
-            Work::Execute { cell, outputs } => {
-                current.link.begin_cell(outputs, cell.allow_stdin);
-                let result = current.execute(&cell);
-                current.link.emit(Output::Done(result));
-            }
-            Work::Complete { code, cursor, reply } => {
-                if reply.send(current.complete(&code, cursor)).is_err() {
-                    tracing::debug!("no one waits for the completion");
-                }
-            }
-            Work::Inspect { code, cursor, reply } => {
-                if reply.send(current.inspect(&code, cursor)).is_err() {
-                    tracing::debug!("no one waits for the inspection");
-                }
-            }
-        }
+    for work in first.into_iter().chain(work.iter()) {
+        engine.take(work);
     }
+}
+
+/// Opens the prelude; where it has to be built, one updating display says how far it is.
+fn build_prelude(runtime: &Runtime, link: &Link) -> Result<Prelude> {
+    let mut update = false;
+    let mut show = |text: String| {
+        let data = Bundle::text(text).data;
+        let display_id = Some("ferrotune-prelude".to_owned());
+        link.emit(Output::Display { data, metadata: Map::new(), display_id, update });
+        update = true;
+    };
+    let mut built = false;
+    let prelude = runtime.prelude(&mut |line| {
+        built = true;
+        show(format!("building what cells are linked with, once for this toolchain: {line}"));
+    })?;
+    if built {
+        show("built what cells are linked with".to_owned());
+    }
+    Ok(prelude)
 }
 
 /// Every cell fails with the reason for which there is no engine.
 fn refuse_all(reason: &str, work: &Receiver<Work>) {
     for work in work {
-        if let Work::Execute { outputs, .. } = work
-            && outputs.send(Output::Done(Err(report::failure("EngineError", reason)))).is_err()
-        {
-            tracing::debug!("no one waits for the cell");
-        }
+        refuse(reason, Some(work));
+    }
+}
+
+fn refuse(reason: &str, work: Option<Work>) {
+    if let Some(Work::Execute { outputs, .. }) = work
+        && outputs.send(Output::Done(Err(report::failure("EngineError", reason)))).is_err()
+    {
+        tracing::debug!("no one waits for the cell");
     }
 }
 
@@ -130,10 +149,7 @@ struct Engine {
 }
 
 impl Engine {
-    fn start(runtime: &Runtime, running: &Running) -> Result<Self> {
-        let link = Link::listen(&runtime.link())?;
-        *running.link.lock().unwrap_or_else(PoisonError::into_inner) = Some(link.clone());
-        let prelude = Prelude::open(runtime.prelude())?.context("the prelude is gone; restart the kernel")?;
+    fn start(runtime: &Runtime, running: &Running, link: Link, prelude: &Prelude) -> Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
         command.arg("cell").arg(prelude.library()).env(supervisor::KERNEL_VARIABLE, runtime.link()).process_group(0);
         let (mut context, outputs) = EvalContext::with_subprocess_command(command).map_err(plain)?;
@@ -156,8 +172,29 @@ impl Engine {
         })
     }
 
+    fn take(&mut self, work: Work) {
+        match work {
+            Work::Execute { cell, outputs } => {
+                self.link.begin_cell(outputs, cell.allow_stdin);
+                let result = self.execute(&cell);
+                self.link.emit(Output::Done(result));
+            }
+            Work::Complete { code, cursor, reply } => {
+                if reply.send(self.complete(&code, cursor)).is_err() {
+                    tracing::debug!("no one waits for the completion");
+                }
+            }
+            Work::Inspect { code, cursor, reply } => {
+                if reply.send(self.inspect(&code, cursor)).is_err() {
+                    tracing::debug!("no one waits for the inspection");
+                }
+            }
+        }
+    }
+
     fn execute(&mut self, cell: &Cell) -> Result<(), Failure> {
-        let steps = ferrotune_magics::parse(&cell.code).map_err(|error| report::failure("MagicError", error.to_string()))?;
+        let steps =
+            ferrotune_magics::parse(&cell.code).map_err(|error| report::failure("MagicError", error.to_string()))?;
         for step in steps {
             match step {
                 Step::Code { source, first_line } => {
@@ -200,7 +237,12 @@ impl Engine {
 
     fn show(&self, bundle: Result<Bundle>) -> Result<(), Failure> {
         let bundle = bundle.map_err(|error| report::failure("MagicError", format!("{error:#}")))?;
-        self.link.emit(Output::Display { data: bundle.data, metadata: bundle.metadata, display_id: None, update: false });
+        self.link.emit(Output::Display {
+            data: bundle.data,
+            metadata: bundle.metadata,
+            display_id: None,
+            update: false,
+        });
         Ok(())
     }
 
@@ -221,7 +263,8 @@ impl Engine {
         let started = std::time::Instant::now();
         let outputs = self.run_user_code(cell, source, first_line)?;
         let total = started.elapsed();
-        let run: Duration = outputs.phases.iter().filter(|phase| phase.name == "Execution").map(|phase| phase.duration).sum();
+        let run: Duration =
+            outputs.phases.iter().filter(|phase| phase.name == "Execution").map(|phase| phase.duration).sum();
         let text = format!("Wall time: {} (and {} to compile)\n", seconds(run), seconds(total.saturating_sub(run)));
         self.link.emit(Output::Stream(Stream::Stdout, text));
         Ok(())
@@ -229,8 +272,11 @@ impl Engine {
 
     /// Runs a search to its end.
     fn tune(&mut self, tune: &Tune) -> Result<(), Failure> {
-        let variables: Vec<_> =
-            self.context.variables_and_types().map(|(name, type_name)| (name.to_owned(), type_name.to_owned())).collect();
+        let variables: Vec<_> = self
+            .context
+            .variables_and_types()
+            .map(|(name, type_name)| (name.to_owned(), type_name.to_owned()))
+            .collect();
         let objective = Objective::expand(tune, &variables)?;
         let (sender, searches) = mpsc::channel();
         let (description, runtime_folder) = (tune.clone(), self.runtime_folder.clone());
@@ -246,7 +292,8 @@ impl Engine {
         let result = self.evaluate(&objective.source);
         self.link.set_tuner(None);
         self.conclude("", result, |errors| objective.explain(errors))?;
-        let search = searches.try_recv().map_err(|_| report::failure("TuneError", "the cell ended before the search began"))?;
+        let search =
+            searches.try_recv().map_err(|_| report::failure("TuneError", "the cell ended before the search began"))?;
         self.last_study = Some(search.folder().to_owned());
         self.searches += 1;
         let display_id = format!("ferrotune-search-{}-{}", std::process::id(), self.searches);
@@ -263,13 +310,16 @@ impl Engine {
         match (project, &self.last_study) {
             (Some(project), _) => Ok(directory.join(project)),
             (None, Some(last)) => Ok(last.clone()),
-            (None, None) => Err(report::failure("MagicError", "no search has run in this notebook; name one with --project")),
+            (None, None) => {
+                Err(report::failure("MagicError", "no search has run in this notebook; name one with --project"))
+            }
         }
     }
 
     fn evaluate(&mut self, source: &str) -> Result<EvalOutputs, Error> {
         let link = self.link.clone();
-        let mut callbacks = EvalCallbacks { input_reader: &move |request| ask(&link, &request.prompt, request.is_password) };
+        let mut callbacks =
+            EvalCallbacks { input_reader: &move |request| ask(&link, &request.prompt, request.is_password) };
         self.context.execute_with_callbacks(source, &mut callbacks)
     }
 
@@ -310,12 +360,16 @@ impl Engine {
 
     /// The value of the last expression, where it came by evcxr's way.
     fn show_result(&self, outputs: &EvalOutputs) {
-        let is_unit = outputs.get("text/plain").is_some_and(|text| text == "()") && outputs.content_by_mime_type.len() == 1;
+        let is_unit =
+            outputs.get("text/plain").is_some_and(|text| text == "()") && outputs.content_by_mime_type.len() == 1;
         if outputs.is_empty() || is_unit {
             return;
         }
-        let data: Map<String, Value> =
-            outputs.content_by_mime_type.iter().map(|(mime, content)| (mime.clone(), Value::from(content.trim_end_matches('\n')))).collect();
+        let data: Map<String, Value> = outputs
+            .content_by_mime_type
+            .iter()
+            .map(|(mime, content)| (mime.clone(), Value::from(content.trim_end_matches('\n'))))
+            .collect();
         self.link.emit(Output::Result { data, metadata: Map::new() });
     }
 
@@ -323,7 +377,11 @@ impl Engine {
     fn without_prelude_dependencies(&self, source: &str) -> String {
         let ours = |line: &str| {
             let rest = line.trim_start().strip_prefix(":dep ")?;
-            let name = rest.trim_start().split(|c: char| !(c.is_alphanumeric() || c == '-' || c == '_')).next()?.replace('-', "_");
+            let name = rest
+                .trim_start()
+                .split(|c: char| !(c.is_alphanumeric() || c == '-' || c == '_'))
+                .next()?
+                .replace('-', "_");
             prelude::CRATES.contains(&name.as_str()).then_some(name)
         };
         let mut kept = Vec::new();
@@ -369,10 +427,16 @@ impl Engine {
         let line_start = code[..cursor].rfind('\n').map_or(0, |newline| newline + 1);
         let line = code[line_start..].lines().next().unwrap_or_default();
         if let Some(magic) = line.strip_prefix('%') {
-            let name = magic.trim_start_matches('%').split(|c: char| !(c.is_alphanumeric() || c == '_')).next().unwrap_or_default();
+            let name = magic
+                .trim_start_matches('%')
+                .split(|c: char| !(c.is_alphanumeric() || c == '_'))
+                .next()
+                .unwrap_or_default();
             return ferrotune_magics::help(name).map(|help| Bundle::text(help).data).unwrap_or_default();
         }
-        let end = code[cursor..].find(|c: char| !(c.is_alphanumeric() || c == '_')).map_or(code.len(), |length| cursor + length);
+        let end = code[cursor..]
+            .find(|c: char| !(c.is_alphanumeric() || c == '_'))
+            .map_or(code.len(), |length| cursor + length);
         match self.context.hover_at(code, end) {
             Ok((text, _)) if text == "No documentation found" => Map::new(),
             Ok((text, html)) => Bundle::text(text).with("text/html", html).data,
@@ -409,7 +473,10 @@ fn died(facts: &Facts) -> Failure {
         Some((Some(code), None)) => format!("exited with {code}"),
         _ => "ended".to_owned(),
     };
-    report::failure("CellDied", format!("the process of the cells {how}; a new one has been started, and the variables are lost"))
+    report::failure(
+        "CellDied",
+        format!("the process of the cells {how}; a new one has been started, and the variables are lost"),
+    )
 }
 
 fn signal_name(number: i32) -> String {

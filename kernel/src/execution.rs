@@ -65,8 +65,9 @@ pub(crate) struct Completion {
 /// What the engine's thread is asked to do, one after the other.
 #[derive(Debug)]
 pub(crate) enum Work {
+    /// Run a cell.
     Execute { cell: Cell, outputs: mpsc::UnboundedSender<Output> },
-    /// Evaluate one `user_expressions` entry: the same, but nothing is printed.
+    /// What may stand at the cursor.
     Complete { code: String, cursor: usize, reply: oneshot::Sender<Completions> },
     /// Documentation of what is at the cursor, as a MIME bundle; empty if there is none.
     Inspect { code: String, cursor: usize, reply: oneshot::Sender<Map<String, Value>> },

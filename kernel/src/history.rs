@@ -42,14 +42,8 @@ struct Record {
 const VERSION: u32 = 1;
 
 enum Task {
-    Append {
-        line: u32,
-        source: String,
-    },
-    Find {
-        query: Query,
-        found: oneshot::Sender<Vec<Entry>>,
-    },
+    Append { line: u32, source: String },
+    Find { query: Query, found: oneshot::Sender<Vec<Entry>> },
 }
 
 /// The way to the history thread.
@@ -113,33 +107,17 @@ impl Store {
         let path = folder.map(|folder| folder.join("history.jsonl"));
         let session = path.as_deref().map(begin_session);
         match session {
-            Some(Ok(session)) => Self {
-                path,
-                session,
-                own: Vec::new(),
-            },
+            Some(Ok(session)) => Self { path, session, own: Vec::new() },
             Some(Err(error)) => {
                 tracing::warn!(?path, %error, "history of other sessions is not available");
-                Self {
-                    path: None,
-                    session: 1,
-                    own: Vec::new(),
-                }
+                Self { path: None, session: 1, own: Vec::new() }
             }
-            None => Self {
-                path: None,
-                session: 1,
-                own: Vec::new(),
-            },
+            None => Self { path: None, session: 1, own: Vec::new() },
         }
     }
 
     fn append(&mut self, line: u32, source: String) {
-        let entry = Entry {
-            session: self.session,
-            line,
-            source,
-        };
+        let entry = Entry { session: self.session, line, source };
         if let Some(path) = &self.path {
             let record = Record {
                 version: VERSION,
@@ -167,17 +145,7 @@ impl Store {
         let mut entries: Vec<Entry> = others
             .into_iter()
             .filter(|record| record.session != self.session)
-            .filter_map(
-                |Record {
-                     session, line, source, ..
-                 }| {
-                    Some(Entry {
-                        session,
-                        line: line?,
-                        source: source?,
-                    })
-                },
-            )
+            .filter_map(|Record { session, line, source, .. }| Some(Entry { session, line: line?, source: source? }))
             .collect();
         entries.sort_by_key(|entry| (entry.session, entry.line));
         let at = entries.partition_point(|entry| entry.session < self.session);
@@ -193,33 +161,17 @@ fn begin_session(path: &Path) -> io::Result<u64> {
     }
     let _lock = lock(path)?;
     let records = read_records(path)?;
-    let session = records
-        .iter()
-        .map(|record| record.session)
-        .max()
-        .unwrap_or(0)
-        .saturating_add(1);
+    let session = records.iter().map(|record| record.session).max().unwrap_or(0).saturating_add(1);
     if fs::metadata(path).is_ok_and(|metadata| metadata.len() > MAX_BYTES) {
         keep_newer_half(path, &records)?;
     }
-    write_record(
-        path,
-        &Record {
-            version: VERSION,
-            session,
-            line: None,
-            source: None,
-        },
-    )?;
+    write_record(path, &Record { version: VERSION, session, line: None, source: None })?;
     Ok(session)
 }
 
 /// Held while the file is changed: another kernel may replace it, so its own lock would not do.
 fn lock(path: &Path) -> io::Result<File> {
-    let lock = OpenOptions::new()
-        .create(true)
-        .append(true)
-        .open(path.with_extension("lock"))?;
+    let lock = OpenOptions::new().create(true).append(true).open(path.with_extension("lock"))?;
     rustix::fs::flock(&lock, FlockOperation::LockExclusive)?;
     Ok(lock)
 }

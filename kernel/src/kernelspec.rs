@@ -46,10 +46,8 @@ pub(crate) enum KernelspecError {
 
 /// Writes the kernelspec that starts `program` and returns its folder. An older one is replaced file by file.
 pub(crate) fn install(target: &Target, program: &Path) -> Result<PathBuf, KernelspecError> {
-    let program = std::path::absolute(program).map_err(|source| KernelspecError::Write {
-        path: program.to_owned(),
-        source,
-    })?;
+    let program =
+        std::path::absolute(program).map_err(|source| KernelspecError::Write { path: program.to_owned(), source })?;
     let Some(program) = program.to_str() else {
         return Err(KernelspecError::ProgramPath { path: program });
     };
@@ -68,10 +66,7 @@ pub(crate) fn install(target: &Target, program: &Path) -> Result<PathBuf, Kernel
         replace(&path, "logo-svg.svg", LOGO)?;
         replace(&path, "kernel.json", format!("{kernel:#}\n").as_bytes())
     };
-    write().map_err(|source| KernelspecError::Write {
-        path: path.clone(),
-        source,
-    })?;
+    write().map_err(|source| KernelspecError::Write { path: path.clone(), source })?;
     Ok(path)
 }
 
@@ -83,15 +78,8 @@ pub(crate) fn uninstall(target: &Target) -> Result<PathBuf, KernelspecError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(KernelspecError::NotInstalled { path }),
         Err(source) => return Err(KernelspecError::Remove { path, source }),
     };
-    let removed = if is_link {
-        fs::remove_file(&path)
-    } else {
-        fs::remove_dir_all(&path)
-    };
-    removed.map_err(|source| KernelspecError::Remove {
-        path: path.clone(),
-        source,
-    })?;
+    let removed = if is_link { fs::remove_file(&path) } else { fs::remove_dir_all(&path) };
+    removed.map_err(|source| KernelspecError::Remove { path: path.clone(), source })?;
     Ok(path)
 }
 
@@ -119,23 +107,17 @@ fn python_prefix() -> Result<PathBuf, KernelspecError> {
     let output = Command::new("python3")
         .args(["-c", "import sys; print(sys.prefix)"])
         .output()
-        .map_err(|error| KernelspecError::NoPython {
-            reason: error.to_string(),
-        })?;
+        .map_err(|error| KernelspecError::NoPython { reason: error.to_string() })?;
     let prefix = String::from_utf8_lossy(&output.stdout).trim_end().to_owned();
     if !output.status.success() || prefix.is_empty() {
-        return Err(KernelspecError::NoPython {
-            reason: format!("it ended with {}", output.status),
-        });
+        return Err(KernelspecError::NoPython { reason: format!("it ended with {}", output.status) });
     }
     Ok(PathBuf::from(prefix))
 }
 
 /// Puts a file into `folder` in one step, so that Jupyter never reads half of it.
 fn replace(folder: &Path, name: &str, content: &[u8]) -> io::Result<()> {
-    let mut file = tempfile::Builder::new()
-        .permissions(Permissions::from_mode(0o644))
-        .tempfile_in(folder)?;
+    let mut file = tempfile::Builder::new().permissions(Permissions::from_mode(0o644)).tempfile_in(folder)?;
     file.write_all(content)?;
     file.as_file().sync_all()?;
     file.persist(folder.join(name))?;
@@ -166,16 +148,10 @@ mod tests {
                 "metadata": {"debugger": false},
             })
         );
-        let mut names: Vec<_> = fs::read_dir(&path)
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name())
-            .collect();
+        let mut names: Vec<_> = fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         names.sort();
         assert_eq!(names, ["kernel.json", "logo-svg.svg"]);
-        assert_eq!(
-            fs::metadata(path.join("kernel.json")).unwrap().permissions().mode() & 0o444,
-            0o444
-        );
+        assert_eq!(fs::metadata(path.join("kernel.json")).unwrap().permissions().mode() & 0o444, 0o444);
     }
 
     #[test]
@@ -186,11 +162,7 @@ mod tests {
         fs::create_dir_all(&neighbour).unwrap();
         install(&target, Path::new("/opt/old")).unwrap();
         let path = install(&target, Path::new("/opt/new")).unwrap();
-        assert!(
-            fs::read_to_string(path.join("kernel.json"))
-                .unwrap()
-                .contains("/opt/new")
-        );
+        assert!(fs::read_to_string(path.join("kernel.json")).unwrap().contains("/opt/new"));
         assert_eq!(uninstall(&target).unwrap(), path);
         assert!(!path.exists() && neighbour.exists());
         assert!(matches!(uninstall(&target), Err(KernelspecError::NotInstalled { .. })));
@@ -199,10 +171,7 @@ mod tests {
     #[test]
     fn jupyter_data_dir_comes_before_the_home_folder() {
         assert_eq!(user_data_folder(Some("/data".into())).unwrap(), Path::new("/data"));
-        assert_eq!(
-            user_data_folder(Some("".into())).unwrap(),
-            user_data_folder(None).unwrap()
-        );
+        assert_eq!(user_data_folder(Some("".into())).unwrap(), user_data_folder(None).unwrap());
     }
 
     #[test]
@@ -210,9 +179,6 @@ mod tests {
         let prefix = tempfile::NamedTempFile::new().unwrap();
         let target = Target::Prefix(prefix.path().to_owned());
         let error = install(&target, Path::new("/opt/ferrotune")).unwrap_err().to_string();
-        assert!(
-            error.contains("share/jupyter/kernels/ferrotune cannot be written"),
-            "{error}"
-        );
+        assert!(error.contains("share/jupyter/kernels/ferrotune cannot be written"), "{error}");
     }
 }

@@ -133,15 +133,26 @@ fn kernel(connection_file: &Path, arguments: &[OsString]) -> Result<()> {
         Some(runtime) => runtime,
         None => match Runtime::enter(arguments)? {},
     };
+    let folder = runtime.clone();
+    let result = serve(connection_file, runtime);
+    folder.remove();
+    result
+}
+
+fn serve(connection_file: &Path, runtime: Runtime) -> Result<()> {
     let connection = connection::read(connection_file)?;
     let tokio = tokio::runtime::Runtime::new().context("cannot start the server's threads")?;
-    let folder = runtime.clone();
     let result = tokio.block_on(server::serve(connection, move || {
         let running = engine::Running::default();
         let interrupt = running.clone();
         let work = engine::start(runtime, running.clone());
-        server::Engine { work, interrupt: Box::new(move || interrupt.interrupt()), shutdown: Box::new(move || running.interrupt()) }
+        server::Engine {
+            work,
+            interrupt: Box::new(move || interrupt.interrupt()),
+            shutdown: Box::new(move || running.interrupt()),
+        }
     }));
-    folder.remove();
+    // A cell that does not stop must not keep the kernel alive.
+    tokio.shutdown_background();
     result
 }

@@ -39,20 +39,26 @@ impl Prelude {
     ///
     /// `progress` is told each crate that is being compiled.
     pub(crate) fn ensure(toolchain: &Toolchain, progress: &mut dyn FnMut(&str)) -> Result<Self> {
-        let folder = cache_folder()?.join(format!("prelude-{}", key(toolchain)));
+        let folder = Self::place(toolchain)?;
         if let Some(prelude) = Self::open(&folder)? {
             return Ok(prelude);
         }
         let parent = folder.parent().context("the cache folder has no parent")?;
-        fs::create_dir_all(parent)
-            .with_context(|| format!("cannot create {}; set XDG_CACHE_HOME to a folder that can be written", parent.display()))?;
-        let lock = File::create(folder.with_extension("lock"))?;
+        fs::create_dir_all(parent).with_context(|| {
+            format!("cannot create {}; set XDG_CACHE_HOME to a folder that can be written", parent.display())
+        })?;
+        let lock = File::create(beside(&folder, "lock"))?;
         lock.lock().context("cannot lock the cache folder")?;
         if let Some(prelude) = Self::open(&folder)? {
             return Ok(prelude);
         }
         build::build(toolchain, &folder, progress)?;
         Self::open(&folder)?.context("the prelude was built but is not there")
+    }
+
+    /// Where the prelude for this toolchain is, or will be.
+    pub(crate) fn place(toolchain: &Toolchain) -> Result<PathBuf> {
+        Ok(cache_folder()?.join(format!("prelude-{}", key(toolchain))))
     }
 
     /// Opens the prelude in a folder, if it is whole.
@@ -63,7 +69,8 @@ impl Prelude {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error).with_context(|| format!("cannot read {}", ready.display())),
         };
-        let contents = serde_json::from_str(&text).with_context(|| format!("{} is damaged; delete {}", ready.display(), folder.display()))?;
+        let contents = serde_json::from_str(&text)
+            .with_context(|| format!("{} is damaged; delete {}", ready.display(), folder.display()))?;
         Ok(Some(Self { folder: folder.to_owned(), contents }))
     }
 
@@ -98,6 +105,14 @@ impl Prelude {
 pub(crate) fn cache_folder() -> Result<PathBuf> {
     let cache = dirs::cache_dir().context("no cache folder: set HOME or XDG_CACHE_HOME")?;
     Ok(cache.join("ferrotune"))
+}
+
+/// A path beside the prelude's folder, with one more ending.
+fn beside(folder: &Path, ending: &str) -> PathBuf {
+    let mut path = folder.as_os_str().to_owned();
+    path.push(".");
+    path.push(ending);
+    PathBuf::from(path)
 }
 
 /// Names a prelude by all that decides what it is: toolchain, version, sources.

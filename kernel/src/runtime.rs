@@ -33,9 +33,12 @@ impl Runtime {
     /// Prepares the environment and starts this program again in it. Returns only if that fails.
     pub(crate) fn enter(arguments: &[OsString]) -> Result<std::convert::Infallible> {
         let toolchain = Toolchain::find()?;
-        let prelude = Prelude::ensure(&toolchain, &mut |line| tracing::info!("{line}"))?;
         let program = std::env::current_exe()?;
-        let folder = tempfile::Builder::new().prefix("ferrotune-").tempdir().context("cannot create a folder for the kernel")?.keep();
+        let folder = tempfile::Builder::new()
+            .prefix("ferrotune-")
+            .tempdir()
+            .context("cannot create a folder for the kernel")?
+            .keep();
         let stand_ins = folder.join("bin");
         std::fs::create_dir(&stand_ins)?;
         for name in ["cargo", "rustup"] {
@@ -47,7 +50,7 @@ impl Runtime {
             .args(arguments)
             .env("PATH", search)
             .env(compile::PATH_VARIABLE, path)
-            .env(compile::PRELUDE_VARIABLE, prelude.folder())
+            .env(compile::PRELUDE_VARIABLE, Prelude::place(&toolchain)?)
             .env(compile::CARGO_VARIABLE, &toolchain.cargo)
             .env(compile::RUSTC_VARIABLE, &toolchain.rustc)
             .env(compile::STANDARD_LIBRARY_VARIABLE, &toolchain.library_folder)
@@ -61,8 +64,17 @@ impl Runtime {
         &self.folder
     }
 
-    pub(crate) fn prelude(&self) -> &Path {
-        &self.prelude
+    /// Whether the prelude need not be built first.
+    pub(crate) fn prelude_is_ready(&self) -> bool {
+        matches!(Prelude::open(&self.prelude), Ok(Some(_)))
+    }
+
+    /// The prelude that cells are compiled against; builds it where it is missing.
+    pub(crate) fn prelude(&self, progress: &mut dyn FnMut(&str)) -> Result<Prelude> {
+        match Prelude::open(&self.prelude)? {
+            Some(prelude) => Ok(prelude),
+            None => Prelude::ensure(&Toolchain::find()?, progress),
+        }
     }
 
     /// The socket at which cell supervisors report.

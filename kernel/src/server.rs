@@ -58,31 +58,16 @@ async fn serve_with(
 
     let (to_iopub, published) = mpsc::unbounded_channel();
     tasks.spawn(send_published(sockets.iopub, published));
-    let iopub = Iopub {
-        codec: codec.clone(),
-        sender: to_iopub,
-    };
+    let iopub = Iopub { codec: codec.clone(), sender: to_iopub };
     let (stdin, stdin_tasks) = stdin::channel(codec.clone());
     tasks.spawn(stdin_tasks.run(sockets.stdin));
     let (engine_ready, engine) = watch::channel(None);
     let (executions, queue) = mpsc::unbounded_channel();
     let (stop, mut stopped) = mpsc::unbounded_channel();
     let interrupts = Notify::new();
-    let kernel = Arc::new(Kernel {
-        codec,
-        iopub,
-        stdin,
-        history,
-        connection,
-        engine,
-        interrupts,
-        executions,
-        stop,
-    });
+    let kernel = Arc::new(Kernel { codec, iopub, stdin, history, connection, engine, interrupts, executions, stop });
 
-    kernel
-        .iopub
-        .publish(&Parent::none(), "status", json!({"execution_state": "starting"}));
+    kernel.iopub.publish(&Parent::none(), "status", json!({"execution_state": "starting"}));
     tasks.spawn(execute::in_order(kernel.clone(), queue));
     for socket in [sockets.shell, sockets.control] {
         let (replies, requests) = socket.split();
@@ -160,12 +145,7 @@ impl Kernel {
     /// Publishes `busy`; `idle` follows when what is returned is dropped.
     fn begin(&self, received: Received) -> Exchange {
         let Received { request, socket } = received;
-        let exchange = Exchange {
-            codec: self.codec.clone(),
-            iopub: self.iopub.clone(),
-            request,
-            socket,
-        };
+        let exchange = Exchange { codec: self.codec.clone(), iopub: self.iopub.clone(), request, socket };
         exchange.publish("status", json!({"execution_state": "busy"}));
         exchange
     }
@@ -212,11 +192,7 @@ impl Exchange {
     }
 
     async fn reply_with_metadata(&mut self, metadata: Value, content: Value) {
-        let stem = self
-            .request
-            .msg_type
-            .strip_suffix("_request")
-            .unwrap_or(&self.request.msg_type);
+        let stem = self.request.msg_type.strip_suffix("_request").unwrap_or(&self.request.msg_type);
         let msg_type = format!("{stem}_reply");
         let Request { identities, parent, .. } = &self.request;
         let message = self.codec.encode(identities, &msg_type, parent, &metadata, &content);
@@ -228,8 +204,7 @@ impl Exchange {
     /// Replies that the request could not be served.
     async fn refuse(&mut self, ename: &str, evalue: &str) {
         tracing::warn!(msg_type = self.request.msg_type, ename, evalue, "request refused");
-        self.reply(json!({"status": "error", "ename": ename, "evalue": evalue, "traceback": []}))
-            .await;
+        self.reply(json!({"status": "error", "ename": ename, "evalue": evalue, "traceback": []})).await;
     }
 }
 
@@ -252,16 +227,7 @@ async fn receive(kernel: Arc<Kernel>, replies: RouterSendHalf, mut requests: Rou
     loop {
         match requests.recv().await {
             Ok(message) => match kernel.codec.decode(&message.into_vec()) {
-                Ok(request) => {
-                    requests::dispatch(
-                        &kernel,
-                        Received {
-                            request,
-                            socket: replies.clone(),
-                        },
-                    )
-                    .await
-                }
+                Ok(request) => requests::dispatch(&kernel, Received { request, socket: replies.clone() }).await,
                 Err(error) => tracing::warn!(%error, "message passed over"),
             },
             Err(error) => {

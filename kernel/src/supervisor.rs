@@ -181,7 +181,8 @@ impl Supervisor {
             Err(error) => return Err(error.into()),
         }
         let found: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
-        let mut ready: Vec<Ready> = sources.into_iter().zip(found).filter(|(_, found)| *found).map(|((ready, _), _)| ready).collect();
+        let mut ready: Vec<Ready> =
+            sources.into_iter().zip(found).filter(|(_, found)| *found).map(|((ready, _), _)| ready).collect();
         // The end of the process comes last: what it printed and told before is still in the pipes.
         let child_ended = matches!(ready.first(), Some(Ready::Child));
         ready.rotate_left(usize::from(child_ended));

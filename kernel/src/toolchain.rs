@@ -25,7 +25,9 @@ impl Toolchain {
             .into_iter()
             .flatten()
             .find_map(|rustc| Command::new(rustc).args(["--print=sysroot", "--print=host-tuple"]).output().ok())
-            .context("cannot find rustc; install Rust from https://rustup.rs, or put it on the PATH of the Jupyter server")?;
+            .context(
+                "cannot find rustc; install Rust from https://rustup.rs, or put it on the PATH of the Jupyter server",
+            )?;
         if !output.status.success() {
             bail!("rustc does not run: {}", String::from_utf8_lossy(&output.stderr).trim());
         }

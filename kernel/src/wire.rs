@@ -85,11 +85,7 @@ impl Codec {
     pub(crate) fn new(key: &str) -> Self {
         let mac = (!key.is_empty())
             .then(|| Hmac::<Sha256>::new_from_slice(key.as_bytes()).expect("HMAC takes a key of any length"));
-        Self {
-            mac,
-            session: random_id(),
-            written: AtomicU64::new(0),
-        }
+        Self { mac, session: random_id(), written: AtomicU64::new(0) }
     }
 
     /// Reads `[identities…, <IDS|MSG>, signature, header, parent_header, metadata, content, buffers…]`.
@@ -141,11 +137,7 @@ impl Codec {
             content.to_string().into_bytes(),
         ];
         let signature = self.sign(&parts);
-        let mut frames = identities
-            .iter()
-            .cloned()
-            .chain([DELIMITER.to_vec(), signature.into_bytes()])
-            .chain(parts);
+        let mut frames = identities.iter().cloned().chain([DELIMITER.to_vec(), signature.into_bytes()]).chain(parts);
         let mut message = ZmqMessage::from(frames.next().unwrap_or_default());
         frames.for_each(|frame| message.push_back(frame.into()));
         message
@@ -155,11 +147,7 @@ impl Codec {
         let Some(mac) = &self.mac else { return String::new() };
         let mut mac = mac.clone();
         parts.iter().for_each(|part| mac.update(part));
-        mac.finalize()
-            .into_bytes()
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect()
+        mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
     fn verify<F: AsRef<[u8]>>(&self, signature: &[u8], parts: &[F]) -> Result<(), WireError> {
@@ -188,10 +176,7 @@ fn read_content<F: AsRef<[u8]>>(rest: &[F]) -> Result<Map<String, Value>, WireEr
 }
 
 fn unreadable(part: &'static str, error: &serde_json::Error) -> WireError {
-    WireError::Unreadable {
-        part,
-        reason: error.to_string(),
-    }
+    WireError::Unreadable { part, reason: error.to_string() }
 }
 
 fn from_hex(text: &[u8]) -> Option<Vec<u8>> {
@@ -199,10 +184,7 @@ fn from_hex(text: &[u8]) -> Option<Vec<u8>> {
     let (pairs, []) = text.as_chunks::<2>() else {
         return None;
     };
-    pairs
-        .iter()
-        .map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?))
-        .collect()
+    pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?)).collect()
 }
 
 /// Ids tell sessions apart and keep no secret, so the seeds of the standard library's hash maps are random enough.

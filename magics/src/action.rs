@@ -45,7 +45,7 @@ pub enum Action {
 pub struct TpuConnect {
     /// A TPU's name or `local`; none means that the machine is searched.
     pub tpu: Option<String>,
-    /// Fail rather than fall back to the CPU.
+    /// Fail rather than fall back to CUDA or the CPU.
     pub require: bool,
 }
 

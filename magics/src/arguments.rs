@@ -25,26 +25,13 @@ impl Invocation<'_> {
     }
 
     pub(crate) fn nothing_to_run(&self) -> MagicError {
-        MagicError::Empty {
-            line: self.line,
-            magic: self.typed(),
-            usage: self.magic.usage,
-        }
+        MagicError::Empty { line: self.line, magic: self.typed(), usage: self.magic.usage }
     }
 
     pub(crate) fn bad_value(&self, argument: &'static str, value: &str, problem: impl Into<String>) -> MagicError {
         let plain = !value.trim().is_empty() && !value.contains(char::is_control);
-        let (value, problem) = (
-            if plain { value.to_owned() } else { format!("{value:?}") },
-            problem.into(),
-        );
-        MagicError::BadValue {
-            line: self.line,
-            argument,
-            value,
-            problem,
-            usage: self.magic.usage,
-        }
+        let (value, problem) = (if plain { value.to_owned() } else { format!("{value:?}") }, problem.into());
+        MagicError::BadValue { line: self.line, argument, value, problem, usage: self.magic.usage }
     }
 }
 
@@ -57,21 +44,13 @@ pub(crate) struct Arguments<'a> {
 
 impl<'a> Arguments<'a> {
     pub(crate) fn read(invocation: &'a Invocation<'a>) -> Result<Arguments<'a>, MagicError> {
-        let mut arguments = Arguments {
-            invocation,
-            given: Vec::new(),
-            positional: None,
-        };
+        let mut arguments = Arguments { invocation, given: Vec::new(), positional: None };
         let (line, usage) = (invocation.line, invocation.magic.usage);
         let mut words = words(invocation)?.into_iter().peekable();
         while let Some(word) = words.next() {
             if !word.is_option() {
                 if invocation.magic.positional.is_none() || arguments.positional.is_some() {
-                    return Err(MagicError::Unexpected {
-                        line,
-                        argument: word.text,
-                        usage,
-                    });
+                    return Err(MagicError::Unexpected { line, argument: word.text, usage });
                 }
                 arguments.positional = Some(word.text);
                 continue;
@@ -82,40 +61,21 @@ impl<'a> Arguments<'a> {
             };
             let Some(option) = invocation.magic.options.iter().find(|option| option.name == name) else {
                 let nearest = nearest(name, invocation.magic.options.iter().map(|option| option.name));
-                return Err(MagicError::UnknownOption {
-                    line,
-                    option: name.to_owned(),
-                    nearest,
-                    usage,
-                });
+                return Err(MagicError::UnknownOption { line, option: name.to_owned(), nearest, usage });
             };
             if arguments.given.iter().any(|(given, _)| *given == option.name) {
-                return Err(MagicError::Repeated {
-                    line,
-                    option: option.name,
-                    usage,
-                });
+                return Err(MagicError::Repeated { line, option: option.name, usage });
             }
             let value = match (option.value, inline) {
                 (None, None) => String::new(),
                 (None, Some(value)) => {
-                    return Err(MagicError::UnwantedValue {
-                        line,
-                        option: option.name,
-                        value,
-                        usage,
-                    });
+                    return Err(MagicError::UnwantedValue { line, option: option.name, value, usage });
                 }
                 (Some(_), Some(value)) => value,
                 (Some(value), None) => match words.next_if(|word| !word.is_option()) {
                     Some(word) => word.text,
                     None => {
-                        return Err(MagicError::MissingValue {
-                            line,
-                            option: option.name,
-                            value,
-                            usage,
-                        });
+                        return Err(MagicError::MissingValue { line, option: option.name, value, usage });
                     }
                 },
             };
@@ -132,31 +92,19 @@ impl<'a> Arguments<'a> {
     pub(crate) fn text(&self, option: &'static str) -> Result<Option<String>, MagicError> {
         if let Some((_, value)) = self.given.iter().find(|(name, _)| *name == option) {
             if value.trim().is_empty() {
-                return Err(self
-                    .invocation
-                    .bad_value(option, value, "give a value that is not blank"));
+                return Err(self.invocation.bad_value(option, value, "give a value that is not blank"));
             }
             return Ok(Some(value.clone()));
         }
-        let default = self
-            .invocation
-            .magic
-            .options
-            .iter()
-            .find(|known| known.name == option)
-            .and_then(|known| known.default);
+        let default =
+            self.invocation.magic.options.iter().find(|known| known.name == option).and_then(|known| known.default);
         Ok(default.map(str::to_owned))
     }
 
     /// As [`Self::text`], for an option that must have a value.
     pub(crate) fn required(&self, option: &'static str) -> Result<String, MagicError> {
         let Invocation { magic, line, .. } = self.invocation;
-        let value = magic
-            .options
-            .iter()
-            .find(|known| known.name == option)
-            .and_then(|known| known.value)
-            .unwrap_or("");
+        let value = magic.options.iter().find(|known| known.name == option).and_then(|known| known.value).unwrap_or("");
         let missing = || MagicError::MissingOption {
             line: *line,
             magic: self.invocation.typed(),
@@ -193,10 +141,7 @@ impl<'a> Arguments<'a> {
 
     /// The one argument, a whole number that the table calls `name`.
     pub(crate) fn positional_number(&self, name: &'static str) -> Result<Option<u64>, MagicError> {
-        self.positional
-            .as_deref()
-            .map(|value| self.whole(name, value))
-            .transpose()
+        self.positional.as_deref().map(|value| self.whole(name, value)).transpose()
     }
 
     pub(crate) fn positional(&self) -> Option<&str> {
@@ -208,14 +153,10 @@ impl<'a> Arguments<'a> {
         let value = self.required(option)?;
         let bad = |problem: String| self.invocation.bad_value(option, &value, problem);
         let Some((metric, direction)) = value.rsplit_once(':') else {
-            return Err(bad(format!(
-                "the direction is missing; write {option} {value}:max or {option} {value}:min"
-            )));
+            return Err(bad(format!("the direction is missing; write {option} {value}:max or {option} {value}:min")));
         };
         if metric.trim().is_empty() {
-            return Err(bad(format!(
-                "the metric's name is missing, as in {option} val_accuracy:max"
-            )));
+            return Err(bad(format!("the metric's name is missing, as in {option} val_accuracy:max")));
         }
         match direction {
             "min" => Ok((metric.to_owned(), Direction::Min)),
@@ -242,9 +183,7 @@ impl<'a> Arguments<'a> {
         let Some(value) = self.text(option)? else {
             return Ok(None);
         };
-        convert(&value)
-            .map(Some)
-            .map_err(|problem| self.invocation.bad_value(option, &value, problem))
+        convert(&value).map(Some).map_err(|problem| self.invocation.bad_value(option, &value, problem))
     }
 }
 
@@ -272,27 +211,14 @@ fn words(invocation: &Invocation<'_>) -> Result<Vec<Word>, MagicError> {
             (Some(open), _) if c == open => quote = None,
             (None, '\'' | '"') => {
                 quote = Some(c);
-                word.get_or_insert(Word {
-                    text: String::new(),
-                    quoted: true,
-                });
+                word.get_or_insert(Word { text: String::new(), quoted: true });
             }
             (None, _) if c.is_whitespace() => words.extend(word.take()),
-            _ => word
-                .get_or_insert(Word {
-                    text: String::new(),
-                    quoted: false,
-                })
-                .text
-                .push(c),
+            _ => word.get_or_insert(Word { text: String::new(), quoted: false }).text.push(c),
         }
     }
     if let Some(quote) = quote {
-        return Err(MagicError::UnclosedQuote {
-            line: invocation.line,
-            quote,
-            usage: invocation.magic.usage,
-        });
+        return Err(MagicError::UnclosedQuote { line: invocation.line, quote, usage: invocation.magic.usage });
     }
     words.extend(word);
     Ok(words)

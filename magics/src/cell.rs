@@ -54,17 +54,11 @@ pub(crate) fn refuse_magics_inside(invocation: &Invocation<'_>, body: &str) -> R
         if scanner.statement_may_begin()
             && let Some(call) = Call::read(line, line_number)?
         {
-            return Err(MagicError::Inside {
-                line: line_number,
-                magic: call.typed(),
-                cell_magic: invocation.typed(),
-            });
+            return Err(MagicError::Inside { line: line_number, magic: call.typed(), cell_magic: invocation.typed() });
         }
         scanner.line(line);
     }
-    Ok(Body {
-        is_blank: !scanner.has_tokens(),
-    })
+    Ok(Body { is_blank: !scanner.has_tokens() })
 }
 
 /// Lines of Rust that belong together.
@@ -88,11 +82,7 @@ impl Code {
 
     /// The step, unless there are only blanks and comments, which would cost a compilation for nothing.
     fn take(&mut self, scanner: &Scanner) -> Option<Step> {
-        let Code {
-            source,
-            first_line,
-            has_command,
-        } = std::mem::take(self);
+        let Code { source, first_line, has_command } = std::mem::take(self);
         // An unclosed comment has no tokens either, but the compiler has to report it.
         let matters = scanner.has_tokens() || scanner.is_open() || has_command;
         matters.then_some(Step::Code { source, first_line })
@@ -128,22 +118,12 @@ impl<'a> Call<'a> {
         let rest = behind.trim_start_matches(|c: char| c.is_alphanumeric() || c == '_' || c == '-');
         let name = &behind[..behind.len() - rest.len()];
         if !name.starts_with(char::is_alphabetic) {
-            return Err(MagicError::Nameless {
-                line: line_number,
-                sigil: sigil.to_owned(),
-            });
+            return Err(MagicError::Nameless { line: line_number, sigil: sigil.to_owned() });
         }
         let arguments = rest.trim_start_matches('?');
         let column = line[..line.len() - arguments.len()].chars().count();
         let wants_help = asked || arguments.len() < rest.len();
-        Ok(Some(Call {
-            line: line_number,
-            sigil,
-            name,
-            wants_help,
-            rest: arguments,
-            column,
-        }))
+        Ok(Some(Call { line: line_number, sigil, name, wants_help, rest: arguments, column }))
     }
 
     fn typed(&self) -> String {
@@ -155,29 +135,13 @@ impl<'a> Call<'a> {
         let line = self.line;
         let magic = find(self.name).ok_or_else(|| unknown(line, &self.typed()))?;
         if self.wants_help && !self.rest.trim().is_empty() {
-            return Err(MagicError::Unexpected {
-                line,
-                argument: self.rest.trim().to_owned(),
-                usage: magic.usage,
-            });
+            return Err(MagicError::Unexpected { line, argument: self.rest.trim().to_owned(), usage: magic.usage });
         }
         if !self.rest.is_empty() && !self.rest.starts_with(char::is_whitespace) {
-            return Err(MagicError::Unexpected {
-                line,
-                argument: self.rest.trim().to_owned(),
-                usage: magic.usage,
-            });
+            return Err(MagicError::Unexpected { line, argument: self.rest.trim().to_owned(), usage: magic.usage });
         }
-        let invocation = Invocation {
-            magic,
-            line,
-            rest: self.rest,
-            column: self.column,
-            body: None,
-        };
-        let help = self.wants_help.then(|| Action::Help {
-            name: magic.name.to_owned(),
-        });
+        let invocation = Invocation { magic, line, rest: self.rest, column: self.column, body: None };
+        let help = self.wants_help.then(|| Action::Help { name: magic.name.to_owned() });
         Ok((invocation, help))
     }
 }
@@ -215,10 +179,7 @@ fn cell_magic(cell: &str) -> Result<Option<Action>, MagicError> {
             return Ok(help);
         }
         if invocation.magic.kind == Kind::Line {
-            return Err(MagicError::LineMagicOnCell {
-                line: call.line,
-                name: invocation.magic.name,
-            });
+            return Err(MagicError::LineMagicOnCell { line: call.line, name: invocation.magic.name });
         }
         invocation.body = Some(body);
         return (invocation.magic.build)(&invocation).map(Some);
@@ -228,7 +189,5 @@ fn cell_magic(cell: &str) -> Result<Option<Action>, MagicError> {
 
 /// `:dep`, `:vars` and so on; `::path` is Rust.
 fn is_evcxr_command(line: &str) -> bool {
-    line.trim_start()
-        .strip_prefix(':')
-        .is_some_and(|name| name.starts_with(char::is_alphabetic))
+    line.trim_start().strip_prefix(':').is_some_and(|name| name.starts_with(char::is_alphabetic))
 }

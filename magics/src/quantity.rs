@@ -49,9 +49,7 @@ pub(crate) fn seconds(text: &str) -> Result<f64, String> {
 }
 
 fn split(text: &str) -> (&str, &str) {
-    let end = text
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(text.len());
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     (&text[..end], text[end..].trim())
 }
 
@@ -88,35 +86,18 @@ mod tests {
 
     #[test]
     fn what_is_no_size_is_refused() {
-        for text in [
-            "",
-            "GiB",
-            "4XB",
-            "-4GiB",
-            "1e9",
-            "inf",
-            "nan",
-            "1.2.3g",
-            "0",
-            "0.5",
-            "99999999999GiB",
-            "4GiBß",
-            "٤GiB",
-        ] {
+        for text in
+            ["", "GiB", "4XB", "-4GiB", "1e9", "inf", "nan", "1.2.3g", "0", "0.5", "99999999999GiB", "4GiBß", "٤GiB"]
+        {
             assert!(bytes(text).is_err(), "{text}");
         }
     }
 
     #[test]
     fn durations_have_units() {
-        for (text, expected) in [
-            ("90", 90.0),
-            ("90s", 90.0),
-            ("10m", 600.0),
-            ("2h", 7200.0),
-            ("1d", 86_400.0),
-            ("0.5h", 1800.0),
-        ] {
+        for (text, expected) in
+            [("90", 90.0), ("90s", 90.0), ("10m", 600.0), ("2h", 7200.0), ("1d", 86_400.0), ("0.5h", 1800.0)]
+        {
             assert_eq!(seconds(text), Ok(expected), "{text}");
         }
         for text in ["", "s", "0", "0s", "-1", "1y", "inf", "1e3", "99999999d", "1h30m"] {

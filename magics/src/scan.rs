@@ -57,12 +57,7 @@ enum Token<'a> {
 
 impl Scanner {
     pub(crate) fn new() -> Scanner {
-        Scanner {
-            mode: Mode::Code,
-            depth: 0,
-            statement: Statement::Ended,
-            has_tokens: false,
-        }
+        Scanner { mode: Mode::Code, depth: 0, statement: Statement::Ended, has_tokens: false }
     }
 
     /// Whether a statement may begin on the next line.
@@ -125,11 +120,7 @@ impl Scanner {
             return after(rest, 2);
         }
         if rest.starts_with("*/") {
-            self.mode = if depth == 1 {
-                Mode::Code
-            } else {
-                Mode::Comment(depth - 1)
-            };
+            self.mode = if depth == 1 { Mode::Code } else { Mode::Comment(depth - 1) };
             return after(rest, 2);
         }
         after(rest, 1)

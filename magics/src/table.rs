@@ -77,10 +77,8 @@ pub fn lsmagic() -> String {
     let mut text = String::new();
     for (title, sigil) in [("Line magics", "%"), ("Cell magics, on the first line of a cell", "%%")] {
         let forms = |magic: &'static Magic| magic.forms.iter().find(|form| sigil_of(form) == sigil);
-        let rows: Vec<(String, String)> = table()
-            .iter()
-            .filter_map(|magic| Some(((*forms(magic)?).to_owned(), magic.summary.to_owned())))
-            .collect();
+        let rows: Vec<(String, String)> =
+            table().iter().filter_map(|magic| Some(((*forms(magic)?).to_owned(), magic.summary.to_owned()))).collect();
         text.push_str(title);
         text.push('\n');
         push_rows(&mut text, &rows);
@@ -112,22 +110,12 @@ pub fn complete(prefix: &str) -> Vec<&'static str> {
 
 /// The forms that begin with `prefix`; who types `%tu` may mean `%%tune`.
 fn forms_for(magic: &Magic, prefix: &str) -> Vec<&'static str> {
-    let begun: Vec<&'static str> = magic
-        .forms
-        .iter()
-        .copied()
-        .filter(|form| form.starts_with(prefix))
-        .collect();
+    let begun: Vec<&'static str> = magic.forms.iter().copied().filter(|form| form.starts_with(prefix)).collect();
     if !begun.is_empty() {
         return begun;
     }
     let cell_prefix = format!("%{prefix}");
-    magic
-        .forms
-        .iter()
-        .copied()
-        .filter(|form| form.starts_with(&cell_prefix))
-        .collect()
+    magic.forms.iter().copied().filter(|form| form.starts_with(&cell_prefix)).collect()
 }
 
 /// The known name that was most probably meant.
@@ -146,13 +134,8 @@ pub(crate) fn nearest(typed: &str, known: impl Iterator<Item = &'static str>) ->
 }
 
 fn option_row(option: &MagicOption) -> (String, String) {
-    let name = option
-        .value
-        .map_or(option.name.to_owned(), |value| format!("{} {value}", option.name));
-    let default = option
-        .default
-        .map(|default| format!(" (default: {default})"))
-        .unwrap_or_default();
+    let name = option.value.map_or(option.name.to_owned(), |value| format!("{} {value}", option.name));
+    let default = option.default.map(|default| format!(" (default: {default})")).unwrap_or_default();
     (name, format!("{}{default}", option.summary))
 }
 

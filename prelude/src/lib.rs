@@ -14,6 +14,6 @@ pub use candle_nn;
 pub use ferrotune_devices as devices;
 pub use ferrotune_display as display;
 pub use ferrotune_display::progress;
-pub use ferrotune_trial::{Result, Share, Trial};
+pub use ferrotune_trial::{Result, Share, Trial, share_fields};
 pub use interrupt::interrupted;
 pub use rayon;

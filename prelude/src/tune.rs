@@ -53,8 +53,10 @@ impl Launch {
         if let Some(error) = self.error {
             return Err(error.to_string());
         }
-        let library = library_of(self.entry).map_err(|error| format!("cannot find the objective's library: {error}"))?;
-        let shared = if self.shared > 0 { Some(self.pack.into_memfd().map_err(|error| error.to_string())?) } else { None };
+        let library =
+            library_of(self.entry).map_err(|error| format!("cannot find the objective's library: {error}"))?;
+        let shared =
+            if self.shared > 0 { Some(self.pack.into_memfd().map_err(|error| error.to_string())?) } else { None };
         let frame = Frame::Tune {
             pid: std::process::id(),
             library,

@@ -11,7 +11,7 @@ class TestFerrotune(jupyter_kernel_test.KernelTests):
     code_stderr = 'eprintln!("on stderr");'
     code_execute_result = [{"code": "1 + 2", "result": "3"}]
     code_generate_error = "panic!();"
-    code_history_pattern = "1 ? 2*"
+    code_history_pattern = "1 ? 2"
     supported_history_operations = ("tail", "search", "range")
     complete_code_samples = ["1 + 1", "fn f() {}", "let a = 1;"]
     incomplete_code_samples = ["fn f() {", "1 +", 'let s = "abc']

@@ -4,6 +4,7 @@ import os
 import signal
 import socket
 import stat
+import subprocess
 import sys
 import time
 
@@ -11,7 +12,7 @@ import pytest
 import zmq
 from jupyter_client.session import Session
 
-from conftest import SLEEPING, TIMEOUT_S
+from front_end import SLEEPING, TIMEOUT_S
 
 # Execution
 
@@ -60,8 +61,6 @@ def test_fast_output_is_gathered_into_few_messages(kernel):
     reply, published = kernel.execute('for i in 0..5000 { println!("line {i}"); }')
     assert reply["status"] == "ok"
     text = "".join(content["text"] for _, content in published)
-    if "line 4999" not in text:
-        pytest.skip("engine does not run loops")
     assert text == "".join(f"line {i}\n" for i in range(5000))
     assert len(published) < 100
 
@@ -338,7 +337,7 @@ def test_heartbeat_echoes(kernel):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no ipc")
-def test_ipc_transport_works_and_stale_sockets_are_replaced(start, tmp_path):
+def test_ipc_transport_works_and_stale_sockets_are_replaced(start):
     # Socket paths are limited to about 100 bytes, which pytest's folders may exceed.
     front_end = start(transport="ipc", ip=f"/tmp/ferrotune-test-{os.getpid()}")
     front_end.wait_for_ready()
@@ -397,14 +396,12 @@ def test_sigterm_ends_the_kernel_cleanly_and_sigint_interrupts_the_cell(start):
     assert front_end.wait_for_exit() == 0
 
 
-def test_kernel_exits_when_its_front_end_is_killed(tmp_path):
+def test_kernel_exits_when_its_front_end_is_killed():
     script = (
         "import sys, time; from jupyter_client.manager import KernelManager\n"
         "m = KernelManager(kernel_name='ferrotune'); m.start_kernel(); print(m.provisioner.pid, flush=True)\n"
         "time.sleep(600)"
     )
-    import subprocess
-
     front_end = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
     pid = int(front_end.stdout.readline())
     front_end.kill()
@@ -434,9 +431,6 @@ def test_two_kernels_do_not_disturb_each_other(start):
     assert reply["execution_count"] == 1
     first.manager.shutdown_kernel(now=True)
     assert second.execute("1 + 1")[0]["execution_count"] == 2
-
-
-# Shell requests have nothing left to say
 
 
 def test_no_reply_was_left_over(kernel):

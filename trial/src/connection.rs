@@ -1,7 +1,7 @@
 //! The worker's end of the wire: one request, one reply, over what was its standard input.
 
 use crate::error::TrialError;
-use ferrotune_tuner::wire::{Reply, Request};
+use ferrotune_tuner::wire::{Assignment, Reply, Request};
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::os::fd::AsFd as _;
@@ -29,6 +29,14 @@ impl Connection {
 
     pub(crate) fn over(stream: UnixStream) -> Connection {
         Connection { stream: BufReader::new(stream) }
+    }
+
+    /// Introduces this worker, and hears what it is to run.
+    pub(crate) fn hello(&mut self) -> Result<Assignment, TrialError> {
+        match self.ask(&Request::Hello)? {
+            Reply::Assignment(assignment) => Ok(assignment),
+            reply => Err(unexpected(&reply)),
+        }
     }
 
     /// Asks and waits for the answer; a refusal is an error.

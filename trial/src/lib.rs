@@ -27,4 +27,4 @@ pub mod trial;
 pub use error::{Result, TrialError};
 pub use runtime::{ObjectiveValue, run_objective};
 pub use shared::{Pack, Share, ShareError, Shared};
-pub use trial::Trial;
+pub use trial::{Trial, open_device};

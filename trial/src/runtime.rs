@@ -62,25 +62,36 @@ impl ObjectiveValue for () {
 /// entry point that the worker calls.
 pub fn run_objective<R: ObjectiveValue>(body: impl FnOnce(&Trial, &Shared) -> Result<R>) -> i32 {
     record_panics();
-    let (trial, status) = match Connection::from_stdin().and_then(Trial::connect) {
-        Ok(trial) => {
-            let request = outcome(&trial, body);
-            let status = i32::from(matches!(request, Request::Fail { .. }));
-            (trial.tell(&request), status)
-        }
-        Err(error) => (Err(error), 1),
-    };
-    let told = trial.and_then(|()| {
-        // The process is left without running the destructors that would do this.
-        std::io::stdout().flush().map_err(|source| TrialError::Connection { source })
-    });
-    match told {
-        Ok(()) => status,
+    let result = Connection::from_stdin().and_then(|connection| run_over(connection, body));
+    // The process is left without running the destructors that would do this.
+    let flushed = std::io::stdout().flush().map_err(|source| TrialError::Connection { source });
+    match result.and_then(|status| flushed.map(|()| status)) {
+        Ok(status) => status,
         Err(error) => {
             eprintln!("ferrotune: {error}");
             1
         }
     }
+}
+
+fn run_over<R: ObjectiveValue>(
+    mut connection: Connection,
+    body: impl FnOnce(&Trial, &Shared) -> Result<R>,
+) -> Result<i32, TrialError> {
+    let request = match connection.hello() {
+        Ok(assignment) => {
+            let trial = Trial::new(connection, assignment);
+            let request = outcome(&trial, body);
+            trial.tell(&request)?;
+            request
+        }
+        Err(error) => {
+            let request = failed(&error);
+            connection.tell(&request)?;
+            request
+        }
+    };
+    Ok(i32::from(matches!(request, Request::Fail { .. })))
 }
 
 fn outcome<R: ObjectiveValue>(trial: &Trial, body: impl FnOnce(&Trial, &Shared) -> Result<R>) -> Request {
@@ -157,11 +168,7 @@ mod tests {
 
     #[test]
     fn reason_is_one_line_with_its_sources() {
-        let error = TrialError::Checkpoint {
-            what: "write",
-            path: "a".into(),
-            source: "the disk\n  is full".into(),
-        };
+        let error = TrialError::Checkpoint { what: "write", path: "a".into(), source: "the disk\n  is full".into() };
         let Request::Fail { ending } = failed(&error) else { panic!("not a failure") };
         assert_eq!(ending, Ending::Failed { reason: "cannot write the checkpoint a: the disk is full".to_owned() });
     }

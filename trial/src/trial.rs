@@ -3,7 +3,7 @@
 mod checkpoint;
 mod parameters;
 
-pub use parameters::{ChoiceParameter, Chosen, FloatParameter, Integer, IntParameter, Real};
+pub use parameters::{ChoiceParameter, Choosable, FloatParameter, IntParameter, Integer, Plain, Real};
 
 use crate::connection::{Connection, unexpected};
 use crate::error::{Result, TrialError};
@@ -31,15 +31,10 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// Introduces this worker to the supervisor.
-    pub(crate) fn connect(mut connection: Connection) -> Result<Trial, TrialError> {
-        let assignment = match connection.ask(&Request::Hello)? {
-            Reply::Assignment(assignment) => assignment,
-            reply => return Err(unexpected(&reply)),
-        };
+    pub(crate) fn new(connection: Connection, assignment: Assignment) -> Trial {
         let mut record = TrialRecord::new(assignment.trial);
         record.metrics = assignment.reported.clone();
-        Ok(Trial {
+        Trial {
             connection: RefCell::new(connection),
             assignment,
             record: RefCell::new(record),
@@ -47,7 +42,7 @@ impl Trial {
             resume_at: Cell::new(0),
             verdict: Cell::new(Verdict::Continue),
             refusal: RefCell::new(None),
-        })
+        }
     }
 
     /// The trial's number in the study, counted from 0.
@@ -69,18 +64,7 @@ impl Trial {
     ///
     /// Fails where this build has no such device.
     pub fn device(&self) -> Result<Device> {
-        let device = self.assignment.device.as_str();
-        match device.split_once(':').unwrap_or((device, "0")) {
-            ("cpu", _) => Ok(Device::Cpu),
-            ("cuda", ordinal) => match ordinal.parse() {
-                Ok(_) if !candle_core::utils::cuda_is_available() => {
-                    Err(TrialError::NoCuda { device: device.to_owned() }.into())
-                }
-                Ok(ordinal) => Ok(Device::new_cuda(ordinal)?),
-                Err(_) => Err(TrialError::Device { device: device.to_owned() }.into()),
-            },
-            _ => Err(TrialError::Device { device: device.to_owned() }.into()),
-        }
+        open_device(&self.assignment.device)
     }
 
     /// The epochs to run now, of `total` in a whole training.
@@ -172,5 +156,23 @@ impl Trial {
 
     fn refuse(&self, error: TrialError) {
         self.refusal.replace(Some(error));
+    }
+}
+
+/// Opens a device by its name: `cpu`, `cuda:0`, …
+///
+/// # Errors
+/// Where this build has no such device, or candle cannot open it.
+pub fn open_device(device: &str) -> Result<Device> {
+    match device.split_once(':').unwrap_or((device, "0")) {
+        ("cpu", _) => Ok(Device::Cpu),
+        ("cuda", ordinal) => match ordinal.parse() {
+            Ok(_) if !candle_core::utils::cuda_is_available() => {
+                Err(TrialError::NoCuda { device: device.to_owned() }.into())
+            }
+            Ok(ordinal) => Ok(Device::new_cuda(ordinal)?),
+            Err(_) => Err(TrialError::Device { device: device.to_owned() }.into()),
+        },
+        _ => Err(TrialError::Device { device: device.to_owned() }.into()),
     }
 }

@@ -57,14 +57,9 @@ impl Journal {
     /// the study open, if the journal is damaged or of a newer version, or if its objective is another one.
     pub fn open(folder: &Path, spec: &StudySpec) -> Result<(Journal, Vec<TrialRecord>), JournalError> {
         if spec.overwrite && holds_no_study(folder) {
-            return Err(JournalError::NotAStudy {
-                folder: folder.to_owned(),
-            });
+            return Err(JournalError::NotAStudy { folder: folder.to_owned() });
         }
-        let not_writable = |source| JournalError::NotWritable {
-            folder: folder.to_owned(),
-            source,
-        };
+        let not_writable = |source| JournalError::NotWritable { folder: folder.to_owned(), source };
         std::fs::create_dir_all(folder).map_err(not_writable)?;
         if let Some(parent) = folder.parent().filter(|parent| !parent.as_os_str().is_empty()) {
             sync_folder(parent)?;
@@ -74,11 +69,7 @@ impl Journal {
             delete_study(folder)?;
         }
         let path = folder.join(FILE);
-        let file = OpenOptions::new()
-            .append(true)
-            .create(true)
-            .open(&path)
-            .map_err(not_writable)?;
+        let file = OpenOptions::new().append(true).create(true).open(&path).map_err(not_writable)?;
         sync_folder(folder)?;
         let replay = Replay::of(&path, &spec.project)?;
         if let Some(earlier) = replay.other_objective(&spec.objective) {
@@ -102,19 +93,14 @@ impl Journal {
     /// Reads the study in `folder` without a lock, also while a search writes it. Fails if there is none, or if it
     /// is damaged or of a newer version.
     pub fn read(folder: &Path) -> Result<Study, JournalError> {
-        let missing = || JournalError::Missing {
-            folder: folder.to_owned(),
-        };
+        let missing = || JournalError::Missing { folder: folder.to_owned() };
         let path = folder.join(FILE);
         if !path.is_file() {
             return Err(missing());
         }
         let name = folder.file_name().unwrap_or(folder.as_os_str()).to_string_lossy();
         let replay = Replay::of(&path, &name)?;
-        Ok(Study {
-            spec: replay.spec.ok_or_else(missing)?,
-            trials: replay.trials,
-        })
+        Ok(Study { spec: replay.spec.ok_or_else(missing)?, trials: replay.trials })
     }
 
     /// The search in force: as given to [`Journal::open`], with a seed — the given one, else that of the study so
@@ -129,10 +115,7 @@ impl Journal {
             return Ok(());
         }
         if number > self.trials {
-            return Err(JournalError::UnknownTrial {
-                number,
-                trials: self.trials,
-            });
+            return Err(JournalError::UnknownTrial { number, trials: self.trials });
         }
         self.append(&[Fact::TrialStarted])?;
         self.trials += 1;
@@ -146,12 +129,7 @@ impl Journal {
             let (name, value) = (name.to_owned(), parameter.value.to_string());
             return Err(JournalError::OutsideRange { number, name, value });
         };
-        self.append(&[Fact::Parameter {
-            number,
-            name,
-            internal,
-            distribution: &parameter.distribution,
-        }])
+        self.append(&[Fact::Parameter { number, name, internal, distribution: &parameter.distribution }])
     }
 
     /// The objective has said how many epochs a whole training has.
@@ -174,14 +152,7 @@ impl Journal {
     /// A checkpoint is on disk; `file` is its name in the trial's folder, `step` the last step that it covers.
     pub fn checkpoint(&mut self, number: u64, step: u64, file: &str) -> Result<(), JournalError> {
         self.check_trial(number)?;
-        self.append(&[facts::attribute(
-            number,
-            facts::CHECKPOINT,
-            &facts::Checkpoint {
-                step,
-                file: file.to_owned(),
-            },
-        )])
+        self.append(&[facts::attribute(number, facts::CHECKPOINT, &facts::Checkpoint { step, file: file.to_owned() })])
     }
 
     /// A trial's worker has ended and the trial has not: writes `paused_at`, `seconds` and `peak_bytes`.
@@ -205,10 +176,7 @@ impl Journal {
         if number < self.trials {
             return Ok(());
         }
-        Err(JournalError::UnknownTrial {
-            number,
-            trials: self.trials,
-        })
+        Err(JournalError::UnknownTrial { number, trials: self.trials })
     }
 
     /// Writes what a new study begins with, and how this search differs from the last one.
@@ -229,15 +197,8 @@ impl Journal {
 
     /// One write and one fdatasync. What a failed write leaves is cut off again.
     fn append(&mut self, facts: &[Fact<'_>]) -> Result<(), JournalError> {
-        let text: String = facts
-            .iter()
-            .map(|fact| line::encode(&fact.to_json(&self.worker_id)))
-            .collect();
-        if let Err(source) = self
-            .file
-            .write_all(text.as_bytes())
-            .and_then(|()| self.file.sync_data())
-        {
+        let text: String = facts.iter().map(|fact| line::encode(&fact.to_json(&self.worker_id))).collect();
+        if let Err(source) = self.file.write_all(text.as_bytes()).and_then(|()| self.file.sync_data()) {
             self.cut_tail()?;
             return Err(self.io(source));
         }
@@ -251,34 +212,21 @@ impl Journal {
         if found > self.length {
             let (path, bytes) = (self.path.display(), found - self.length);
             tracing::warn!(%path, bytes, "the journal ends in a torn line, which is cut off");
-            self.file
-                .set_len(self.length)
-                .and_then(|()| self.file.sync_data())
-                .map_err(|source| self.io(source))?;
+            self.file.set_len(self.length).and_then(|()| self.file.sync_data()).map_err(|source| self.io(source))?;
         }
         Ok(())
     }
 
     fn io(&self, source: std::io::Error) -> JournalError {
-        JournalError::Io {
-            path: self.path.clone(),
-            source,
-        }
+        JournalError::Io { path: self.path.clone(), source }
     }
 }
 
 /// The spec with the seed that the search uses.
 fn seeded(spec: &StudySpec, earlier: Option<&StudySpec>) -> StudySpec {
-    let seed = spec
-        .seed
-        .or_else(|| earlier.and_then(|earlier| earlier.seed))
-        .unwrap_or_else(draw_seed);
+    let seed = spec.seed.or_else(|| earlier.and_then(|earlier| earlier.seed)).unwrap_or_else(draw_seed);
     // Kept as false: overwriting is a deed of the call that asks for it, not a property of the study.
-    StudySpec {
-        seed: Some(seed),
-        overwrite: false,
-        ..spec.clone()
-    }
+    StudySpec { seed: Some(seed), overwrite: false, ..spec.clone() }
 }
 
 fn objective_text(objective: &Objective) -> String {
@@ -292,12 +240,8 @@ fn worker_id() -> String {
 
 /// Whether the folder has something in it that is not a study.
 fn holds_no_study(folder: &Path) -> bool {
-    let files = std::fs::read_dir(folder).map_or(0, |entries| {
-        entries
-            .flatten()
-            .filter(|entry| !lock::is_lock(&entry.file_name()))
-            .count()
-    });
+    let files = std::fs::read_dir(folder)
+        .map_or(0, |entries| entries.flatten().filter(|entry| !lock::is_lock(&entry.file_name())).count());
     files > 0 && !folder.join(FILE).is_file()
 }
 
@@ -314,11 +258,7 @@ fn delete_study(folder: &Path) -> Result<(), JournalError> {
             continue;
         }
         let is_folder = entry.file_type().map_err(failed(&path))?.is_dir();
-        let removed = if is_folder {
-            std::fs::remove_dir_all(&path)
-        } else {
-            std::fs::remove_file(&path)
-        };
+        let removed = if is_folder { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
         removed.map_err(failed(&path))?;
     }
     let path = folder.join(FILE);
@@ -331,8 +271,5 @@ fn delete_study(folder: &Path) -> Result<(), JournalError> {
 /// A new file's name is on disk only once its folder is.
 fn sync_folder(folder: &Path) -> Result<(), JournalError> {
     let synced = File::open(folder).and_then(|folder| folder.sync_all());
-    synced.map_err(|source| JournalError::Io {
-        path: folder.to_owned(),
-        source,
-    })
+    synced.map_err(|source| JournalError::Io { path: folder.to_owned(), source })
 }

@@ -92,10 +92,7 @@ pub fn create(spec: &StudySpec) -> Result<Box<dyn Oracle>, OracleError> {
     match spec.oracle.as_str() {
         "random" => Ok(Box::new(Random::new(seed, spec.max_trials))),
         "hyperband" => Ok(Box::new(Hyperband::new(seed, spec.max_trials, spec.objective.clone()))),
-        name => Err(OracleError::Unknown {
-            name: name.to_owned(),
-            nearest: nearest(name),
-        }),
+        name => Err(OracleError::Unknown { name: name.to_owned(), nearest: nearest(name) }),
     }
 }
 
@@ -125,8 +122,5 @@ fn nearest(name: &str) -> Option<&'static str> {
 
 /// The first trial without an ending: it was interrupted, or a worker still runs it.
 fn first_unfinished(trials: &[TrialRecord]) -> Option<u64> {
-    trials
-        .iter()
-        .find(|trial| trial.ending.is_none())
-        .map(|trial| trial.number)
+    trials.iter().find(|trial| trial.ending.is_none()).map(|trial| trial.number)
 }

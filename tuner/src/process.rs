@@ -65,10 +65,7 @@ pub enum ProcessError {
 impl ProcessError {
     /// For `map_err`: names what was tried.
     fn system<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> ProcessError {
-        move |source| ProcessError::System {
-            what,
-            source: source.into(),
-        }
+        move |source| ProcessError::System { what, source: source.into() }
     }
 }
 
@@ -127,54 +124,29 @@ impl Worker {
     /// `output.log` in the trial's folder.
     pub fn start(launch: &Launch<'_>) -> Result<Worker, ProcessError> {
         let (wire, workers_end) = UnixStream::pair().map_err(ProcessError::system("open the worker's socket"))?;
-        wire.set_nonblocking(true)
-            .map_err(ProcessError::system("set up the worker's socket"))?;
+        wire.set_nonblocking(true).map_err(ProcessError::system("set up the worker's socket"))?;
         let (output, stdout) = Output::open(launch.folder.join("output.log"))?;
-        let stderr = stdout
-            .try_clone()
-            .map_err(ProcessError::system("open the worker's output"))?;
+        let stderr = stdout.try_clone().map_err(ProcessError::system("open the worker's output"))?;
         let own_pid = std::process::id();
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let mut command = Command::new(launch.program);
-        command
-            .arg("worker")
-            .arg("--library")
-            .arg(launch.library)
-            .args(["--symbol", launch.symbol]);
-        command
-            .stdin(OwnedFd::from(workers_end))
-            .stdout(stdout)
-            .stderr(stderr)
-            .process_group(0);
+        command.arg("worker").arg("--library").arg(launch.library).args(["--symbol", launch.symbol]);
+        command.stdin(OwnedFd::from(workers_end)).stdout(stdout).stderr(stderr).process_group(0);
         command.env(TRIAL_VARIABLE, format!("{}/{}/{own_pid}", launch.study, launch.number));
         // candle's own pool stays off, which is faster; and an allocation that fails while a backtrace is being
         // symbolised deadlocks Rust's runtime.
-        command
-            .env("RAYON_NUM_THREADS", threads.to_string())
-            .env("CANDLE_NUM_THREADS", "1")
-            .env("RUST_BACKTRACE", "0");
+        command.env("RAYON_NUM_THREADS", threads.to_string()).env("CANDLE_NUM_THREADS", "1").env("RUST_BACKTRACE", "0");
         match launch.shared {
             Some(shared) => command.env(SHARED_VARIABLE, format!("/proc/{own_pid}/fd/{}", shared.as_raw_fd())),
             None => command.env_remove(SHARED_VARIABLE),
         };
         let started = Instant::now();
-        let child = command.spawn().map_err(|source| ProcessError::Start {
-            program: launch.program.to_path_buf(),
-            source,
-        })?;
+        let child =
+            command.spawn().map_err(|source| ProcessError::Start { program: launch.program.to_path_buf(), source })?;
         let pidfd = rustix::process::pidfd_open(pid_of(&child), PidfdFlags::empty())
             .map_err(ProcessError::system("watch the worker"))?;
         let (inbox, outbox) = (Vec::new(), Vec::new());
-        Ok(Worker {
-            child,
-            pidfd,
-            wire: Some(wire),
-            inbox,
-            outbox,
-            output,
-            started,
-            reaped: false,
-        })
+        Ok(Worker { child, pidfd, wire: Some(wire), inbox, outbox, output, started, reaped: false })
     }
 
     /// The worker's process id.
@@ -196,20 +168,9 @@ impl Worker {
     pub fn wait(&mut self, signals: &Signals, limit: Duration) -> Result<Wake, ProcessError> {
         let timeout = Timespec::try_from(limit).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput));
         let timeout = timeout.map_err(ProcessError::system("wait that long"))?;
-        let wire_flags = if self.outbox.is_empty() {
-            PollFlags::IN
-        } else {
-            PollFlags::IN | PollFlags::OUT
-        };
-        let mut fds = vec![
-            PollFd::new(&self.pidfd, PollFlags::IN),
-            PollFd::new(signals, PollFlags::IN),
-        ];
-        fds.extend(
-            self.output
-                .reader()
-                .map(|reader| PollFd::from_borrowed_fd(reader, PollFlags::IN)),
-        );
+        let wire_flags = if self.outbox.is_empty() { PollFlags::IN } else { PollFlags::IN | PollFlags::OUT };
+        let mut fds = vec![PollFd::new(&self.pidfd, PollFlags::IN), PollFd::new(signals, PollFlags::IN)];
+        fds.extend(self.output.reader().map(|reader| PollFd::from_borrowed_fd(reader, PollFlags::IN)));
         fds.extend(self.wire.as_ref().map(|wire| PollFd::new(wire, wire_flags)));
         match rustix::event::poll(&mut fds, Some(&timeout)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
@@ -221,11 +182,7 @@ impl Worker {
         self.output.drain();
         self.flush();
         self.receive();
-        let signals = if signalled {
-            signals.take().map_err(ProcessError::system("read a signal"))?
-        } else {
-            0
-        };
+        let signals = if signalled { signals.take().map_err(ProcessError::system("read a signal"))? } else { 0 };
         Ok(Wake { exited, signals })
     }
 

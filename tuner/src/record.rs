@@ -2,7 +2,8 @@
 
 use crate::space::{Distribution, Value};
 use crate::wire::{Direction, Objective};
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -62,6 +63,7 @@ pub struct TrialRecord {
     /// The parameters that the objective asked for.
     pub parameters: BTreeMap<String, Parameter>,
     /// Reported metrics by step; `None` for a value that was not finite.
+    #[serde(deserialize_with = "metrics_by_step")]
     pub metrics: BTreeMap<u64, BTreeMap<String, Option<f64>>>,
     /// The objective's value.
     pub value: Option<f64>,
@@ -80,6 +82,15 @@ pub struct TrialRecord {
     pub paused_at: Option<u64>,
 }
 
+/// Reads steps that JSON has made strings of: inside a tagged enum serde does not turn keys back into numbers.
+pub(crate) fn metrics_by_step<'de, D: Deserializer<'de>, V: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<BTreeMap<u64, V>, D::Error> {
+    let by_key = BTreeMap::<String, V>::deserialize(deserializer)?;
+    let steps = by_key.into_iter().map(|(step, metrics)| Ok((step.parse().map_err(D::Error::custom)?, metrics)));
+    steps.collect()
+}
+
 /// Where a trial stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
@@ -96,10 +107,7 @@ pub enum State {
 impl TrialRecord {
     /// A trial of which nothing is known yet but its number.
     pub fn new(number: u64) -> TrialRecord {
-        TrialRecord {
-            number,
-            ..TrialRecord::default()
-        }
+        TrialRecord { number, ..TrialRecord::default() }
     }
 
     /// Where it stands.
@@ -119,20 +127,13 @@ impl TrialRecord {
 
     /// Best reported value of the objective over the steps before `stop`.
     pub fn best_before(&self, objective: &Objective, stop: u64) -> Option<f64> {
-        let reported = self
-            .metrics
-            .range(..stop)
-            .filter_map(|(_, metrics)| *metrics.get(&objective.metric)?);
-        reported
-            .filter(|value| value.is_finite())
-            .reduce(|best, value| objective.direction.better(best, value))
+        let reported = self.metrics.range(..stop).filter_map(|(_, metrics)| *metrics.get(&objective.metric)?);
+        reported.filter(|value| value.is_finite()).reduce(|best, value| objective.direction.better(best, value))
     }
 
     /// Epochs that it has been through, as far as its reports and `paused_at` tell.
     pub fn epochs_done(&self) -> u64 {
-        self.last_step()
-            .map_or(0, |step| step.saturating_add(1))
-            .max(self.paused_at.unwrap_or(0))
+        self.last_step().map_or(0, |step| step.saturating_add(1)).max(self.paused_at.unwrap_or(0))
     }
 
     /// The last step with a report.
@@ -159,12 +160,7 @@ impl Direction {
 /// The finished trial with the best finite value; the earlier one of equals.
 pub fn study_best(trials: &[TrialRecord], direction: Direction) -> Option<&TrialRecord> {
     let valued = trials.iter().filter(|trial| trial.state() == State::Finished);
-    let valued = valued.filter_map(|trial| {
-        trial
-            .value
-            .filter(|value| value.is_finite())
-            .map(|value| (trial, value))
-    });
+    let valued = valued.filter_map(|trial| trial.value.filter(|value| value.is_finite()).map(|value| (trial, value)));
     let best = valued.reduce(|best, next| if direction.prefers(next.1, best.1) { next } else { best });
     best.map(|(trial, _)| trial)
 }
@@ -176,10 +172,7 @@ impl fmt::Display for Ending {
             Ending::Pruned => formatter.write_str("pruned"),
             Ending::Failed { reason } => formatter.write_str(&one_line(reason)),
             Ending::Panicked { message } => write!(formatter, "panicked: {}", one_line(message)),
-            Ending::OutOfMemory {
-                peak_bytes,
-                budget_bytes,
-            } => {
+            Ending::OutOfMemory { peak_bytes, budget_bytes } => {
                 let (peak, budget) = (Bytes(*peak_bytes), Bytes(*budget_bytes));
                 write!(formatter, "out of memory: {peak} of {budget}; raise it with --memory")
             }
@@ -208,11 +201,7 @@ impl fmt::Display for Bytes {
 }
 
 fn one_line(text: &str) -> String {
-    text.lines()
-        .map(str::trim)
-        .filter(|line| !line.is_empty())
-        .collect::<Vec<_>>()
-        .join(" ")
+    text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
 /// Names of the signals that end processes, as Linux numbers them on x86-64 and aarch64.

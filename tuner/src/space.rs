@@ -87,15 +87,11 @@ impl Distribution {
                 let inside = i128::from(*value).clamp(low, i128::from(self.top_int()));
                 // Inside the bounds by now, so that rounding down after half a step cannot leave i64.
                 let point = low + (inside - low + step / 2) / step * step;
-                i64::try_from(point.min(i128::from(self.top_int())))
-                    .ok()
-                    .map(Value::Int)
+                i64::try_from(point.min(i128::from(self.top_int()))).ok().map(Value::Int)
             }
             (Distribution::Float { low, high, step, .. }, Value::Float(value)) if !value.is_nan() => {
                 let inside = value.clamp(*low, *high);
-                Some(Value::Float(
-                    step.map_or(inside, |step| nearest_point(*low, *high, step, inside)),
-                ))
+                Some(Value::Float(step.map_or(inside, |step| nearest_point(*low, *high, step, inside))))
             }
             (Distribution::Choice { values }, value) => values.contains(value).then(|| value.clone()),
             _ => None,
@@ -140,10 +136,7 @@ fn nearest_point(low: f64, high: f64, step: f64, value: f64) -> f64 {
 
 /// Number of digits after the point in the shortest decimal form.
 fn decimals(number: f64) -> usize {
-    number
-        .to_string()
-        .split_once('.')
-        .map_or(0, |(_, fraction)| fraction.len())
+    number.to_string().split_once('.').map_or(0, |(_, fraction)| fraction.len())
 }
 
 impl fmt::Display for Value {

@@ -2,6 +2,7 @@
 //! worker hears of it. Single-threaded; trains nothing itself.
 
 mod answers;
+mod backlog;
 mod events;
 mod outcome;
 mod session;
@@ -11,11 +12,13 @@ use crate::oracle::{self, Next, Oracle, OracleError};
 use crate::process::{Budget, ProcessError, Signals};
 use crate::record::{Ending, TrialRecord};
 use crate::wire::{Event, Finish, StudySpec};
+use backlog::Backlog;
 use events::Watcher;
 use outcome::Outcome;
 use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -78,21 +81,25 @@ pub enum SupervisorError {
 
 /// The hidden subcommand `supervise SPEC.json`: runs the search with [`Event`]s on standard output.
 pub fn main(spec_path: &Path) -> ExitCode {
-    let mut stdout = io::stdout();
-    let finish = read_spec(spec_path).and_then(|(spec, program)| supervise(spec, &program, &mut stdout));
+    // Past Rust's own buffer, which does not know what to do with half a line that was not taken.
+    let stdout = io::stdout().as_fd().try_clone_to_owned().map(File::from);
+    let mut events = match stdout.and_then(Backlog::new) {
+        Ok(events) => events,
+        Err(error) => {
+            eprintln!("ferrotune supervise: cannot write to standard output: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let finish = read_spec(spec_path).and_then(|(spec, program)| supervise(spec, &program, &mut events));
     let Err(error) = finish else { return ExitCode::SUCCESS };
-    Watcher::new(&mut stdout).send(&Event::Error {
-        message: error.to_string(),
-    });
+    let message = error.to_string();
+    Watcher::new(&mut events).send(&Event::Error { message });
     ExitCode::FAILURE
 }
 
 fn read_spec(path: &Path) -> Result<(StudySpec, PathBuf), SupervisorError> {
     let read = || Ok((serde_json::from_slice(&fs::read(path)?)?, std::env::current_exe()?));
-    read().map_err(|source| SupervisorError::Spec {
-        path: path.to_path_buf(),
-        source,
-    })
+    read().map_err(|source| SupervisorError::Spec { path: path.to_path_buf(), source })
 }
 
 /// Runs or continues the search `spec` with workers started from `program`, until it is over or a signal stops it.
@@ -102,14 +109,9 @@ fn read_spec(path: &Path) -> Result<(StudySpec, PathBuf), SupervisorError> {
 pub fn supervise(spec: StudySpec, program: &Path, events: &mut dyn Write) -> Result<Finish, SupervisorError> {
     // Checks the settings before a study is opened, or overwritten.
     oracle::create(&spec)?;
-    let signals = Signals::hold().map_err(|source| ProcessError::System {
-        what: "hold signals back",
-        source,
-    })?;
-    rustix::process::set_child_subreaper(Some(rustix::process::getpid())).map_err(|errno| ProcessError::System {
-        what: "become the reaper of the trials",
-        source: errno.into(),
-    })?;
+    let signals = Signals::hold().map_err(|source| ProcessError::System { what: "hold signals back", source })?;
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
+        .map_err(|errno| ProcessError::System { what: "become the reaper of the trials", source: errno.into() })?;
     let mut search = Search::open(spec, program, signals, events)?;
     let reason = search.run()?;
     search.watcher.send(&Event::Finished { reason: reason.clone() });
@@ -155,22 +157,15 @@ impl<'a> Search<'a> {
         let spec = journal.spec().clone();
         let library = folder.join("objective.so");
         install_library(&spec.library, &library)?;
-        let shared = spec
-            .shared
-            .as_ref()
-            .map(|path| File::open(path).map_err(file_error("open the shared data", path)));
+        let shared =
+            spec.shared.as_ref().map(|path| File::open(path).map_err(file_error("open the shared data", path)));
         let shared = shared.transpose()?;
         let budget = Budget::choose(spec.memory_budget_bytes)?;
         let oracle = oracle::create(&spec)?;
-        let unfinished = trials
-            .iter()
-            .filter(|trial| trial.ending.is_none() && trial.paused_at.is_none());
+        let unfinished = trials.iter().filter(|trial| trial.ending.is_none() && trial.paused_at.is_none());
         let unfinished = unfinished.map(|trial| trial.number).collect();
         let mut watcher = Watcher::new(events);
-        watcher.send(&Event::Opened {
-            folder: folder.clone(),
-            earlier_trials: trials.len() as u64,
-        });
+        watcher.send(&Event::Opened { folder: folder.clone(), earlier_trials: trials.len() as u64 });
         let (started, stop, interrupts) = (Instant::now(), None, 0);
         Ok(Search {
             spec,
@@ -245,11 +240,16 @@ impl<'a> Search<'a> {
             }
         }
         self.send_progress(None);
-        self.judge_the_objective(number, &ended.outcome, ended.answered)
+        self.judge_the_objective(number, &ended.outcome, ended.reports_were_due)
     }
 
     /// Ends the search where the objective itself is at fault, rather than its parameters.
-    fn judge_the_objective(&mut self, number: u64, outcome: &Outcome, answered: bool) -> Result<(), SupervisorError> {
+    fn judge_the_objective(
+        &mut self,
+        number: u64,
+        outcome: &Outcome,
+        reports_were_due: bool,
+    ) -> Result<(), SupervisorError> {
         let failure = match outcome {
             Outcome::Interrupted => return Ok(()),
             Outcome::Paused { .. } => None,
@@ -259,20 +259,19 @@ impl<'a> Search<'a> {
         if number == 0 && failure.is_none() && record.parameters.is_empty() {
             return Err(SupervisorError::EmptySpace);
         }
-        if number == 0 && failure.is_some() && answered {
-            if let Some(reason) = outcome::never_reported(record, &self.spec.objective) {
-                return Err(SupervisorError::NeverReported { reason });
-            }
+        if number == 0
+            && failure.is_some()
+            && reports_were_due
+            && let Some(reason) = outcome::never_reported(record, &self.spec.objective)
+        {
+            return Err(SupervisorError::NeverReported { reason });
         }
         match (failure, self.failures.as_mut()) {
             (None, _) => self.failures = None,
             (Some(ending), Some(count)) => {
                 *count += 1;
                 if *count == HOPELESS_FAILURES {
-                    return Err(SupervisorError::Hopeless {
-                        count: *count,
-                        ending: ending.clone(),
-                    });
+                    return Err(SupervisorError::Hopeless { count: *count, ending: ending.clone() });
                 }
             }
             (Some(_), None) => {}
@@ -299,15 +298,9 @@ impl<'a> Search<'a> {
 
     /// Notices signals that came between two trials, a watcher that is gone, and the end of the search's time.
     fn look_for_a_stop(&mut self) -> Result<(), SupervisorError> {
-        let signals = self.signals.take().map_err(|source| ProcessError::System {
-            what: "read a signal",
-            source,
-        })?;
+        let signals = self.signals.take().map_err(|source| ProcessError::System { what: "read a signal", source })?;
         self.interrupts += signals;
-        let timeout = self
-            .spec
-            .timeout_s
-            .is_some_and(|limit| self.started.elapsed().as_secs_f64() >= limit);
+        let timeout = self.spec.timeout_s.is_some_and(|limit| self.started.elapsed().as_secs_f64() >= limit);
         if self.stop.is_none() {
             // Without a watcher nobody could stop the search, and it would keep the study locked: it can be continued.
             if self.interrupts > 0 || self.watcher.is_gone() {
@@ -343,9 +336,5 @@ fn install_library(source: &Path, target: &Path) -> Result<(), SupervisorError> 
 }
 
 fn file_error(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> SupervisorError {
-    move |source| SupervisorError::File {
-        what,
-        path: path.to_path_buf(),
-        source,
-    }
+    move |source| SupervisorError::File { what, path: path.to_path_buf(), source }
 }

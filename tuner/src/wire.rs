@@ -3,7 +3,7 @@
 //! One JSON object a line. A worker talks over its standard input, which is a connected Unix socket; it sends a
 //! [`Request`] and waits for one [`Reply`]. The supervisor writes [`Event`]s to its standard output.
 
-use crate::record::{Ending, TrialRecord};
+use crate::record::{Ending, TrialRecord, metrics_by_step};
 use crate::space::{Distribution, Value};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -103,6 +103,7 @@ pub struct Assignment {
     /// A seed of the trial's own, derived from the study's.
     pub seed: u64,
     /// The metrics that earlier workers of this trial have reported, by step.
+    #[serde(deserialize_with = "metrics_by_step")]
     pub reported: BTreeMap<u64, BTreeMap<String, Option<f64>>>,
     /// The study's objective, so that the worker can say early that it was never reported.
     pub objective: Objective,

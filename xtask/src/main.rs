@@ -1,2 +1,53 @@
-//! Stub.
-fn main() {}
+//! `cargo xtask`: what is done with this repository, as one command each. Needs Rust and Python, and nothing installed
+//! before; everything it makes is under `target/`, except for what `install` is asked to install.
+
+mod bench;
+mod demo;
+mod environment;
+mod install;
+mod step;
+mod test;
+mod tidy;
+
+use anyhow::Result;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Something that `cargo xtask` can do.
+struct Task {
+    name: &'static str,
+    help: &'static str,
+    run: fn(&Path) -> Result<()>,
+}
+
+const TASKS: &[Task] = &[
+    Task { name: "demo", help: "build all, run the quickstart notebook, show its best trial", run: demo::run },
+    Task { name: "test", help: "everything CI runs: style, Rust tests, protocol, notebooks", run: test::run },
+    Task { name: "tidy", help: "check the house rules that no compiler knows", run: tidy::run },
+    Task { name: "bench", help: "measure against evcxr_jupyter and write docs/benchmarks.md", run: bench::run },
+    Task { name: "install", help: "install the kernel for the current user", run: install::run },
+];
+
+fn main() -> ExitCode {
+    let name = std::env::args().nth(1).unwrap_or_default();
+    let Some(task) = TASKS.iter().find(|task| task.name == name) else {
+        eprintln!("usage: cargo xtask TASK\n");
+        for Task { name, help, .. } in TASKS {
+            eprintln!("  {name:8} {help}");
+        }
+        return ExitCode::from(2);
+    };
+    match (task.run)(&root()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask {name}: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The repository, which holds this crate's folder.
+fn root() -> PathBuf {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+    manifest.parent().unwrap_or(manifest).to_owned()
+}

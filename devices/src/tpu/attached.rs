@@ -26,20 +26,9 @@ pub(super) struct Attached {
 
 pub(super) fn find(machine: &Machine, tree: &Tree<'_>, findings: &mut Vec<Finding>) -> Attached {
     let bus = scan_bus(tree, findings);
-    let accel = tree
-        .names("/dev")
-        .iter()
-        .filter(|name| numbered(name, "accel").is_some())
-        .count();
-    let vfio = tree
-        .names("/dev/vfio")
-        .iter()
-        .filter(|name| numbered(name, "").is_some())
-        .count();
-    let hints: Vec<&str> = HINTS
-        .into_iter()
-        .filter(|name| machine.variable(name).is_some())
-        .collect();
+    let accel = tree.names("/dev").iter().filter(|name| numbered(name, "accel").is_some()).count();
+    let vfio = tree.names("/dev/vfio").iter().filter(|name| numbered(name, "").is_some()).count();
+    let hints: Vec<&str> = HINTS.into_iter().filter(|name| machine.variable(name).is_some()).collect();
     // A vfio group may hold any device, so without the bus it counts only where something speaks of a TPU.
     let is_tpu_vfio = vfio > 0 && (!bus.chips.is_empty() || !hints.is_empty());
     report_nodes(&bus, accel, vfio, is_tpu_vfio, findings);
@@ -59,12 +48,7 @@ pub(super) fn find(machine: &Machine, tree: &Tree<'_>, findings: &mut Vec<Findin
         Some(hint) if source.is_none() => format!("{} ({hint} alone proves nothing)", bus.absence),
         _ => bus.absence,
     };
-    Attached {
-        generation,
-        chips: source.map(|_| count),
-        source,
-        absence,
-    }
+    Attached { generation, chips: source.map(|_| count), source, absence }
 }
 
 struct Bus {
@@ -77,11 +61,7 @@ fn scan_bus(tree: &Tree<'_>, findings: &mut Vec<Finding>) -> Bus {
     let mut tpus = Vec::new();
     let mut others = Vec::new();
     for address in tree.names(PCI) {
-        let id = |file: &str| {
-            tree.text(&format!("{PCI}/{address}/{file}"))
-                .unwrap_or_default()
-                .to_ascii_lowercase()
-        };
+        let id = |file: &str| tree.text(&format!("{PCI}/{address}/{file}")).unwrap_or_default().to_ascii_lowercase();
         if id("vendor") != GOOGLE {
             continue;
         }
@@ -94,11 +74,7 @@ fn scan_bus(tree: &Tree<'_>, findings: &mut Vec<Finding>) -> Bus {
     tpus.sort();
     if let Some(first) = tpus.first() {
         let meaning = format!("{} of a TPU {first}", chips(tpus.len()));
-        findings.push(Finding::new(
-            PCI,
-            format!("{} of vendor {GOOGLE}", devices(tpus.len())),
-            meaning,
-        ));
+        findings.push(Finding::new(PCI, format!("{} of vendor {GOOGLE}", devices(tpus.len())), meaning));
     }
     if !others.is_empty() {
         // Network and disk of Google Cloud's machines have the same vendor.
@@ -106,21 +82,10 @@ fn scan_bus(tree: &Tree<'_>, findings: &mut Vec<Finding>) -> Bus {
         findings.push(Finding::new(PCI, found, "not TPUs that this version knows"));
     }
     if tpus.is_empty() && others.is_empty() {
-        findings.push(Finding::new(
-            PCI,
-            format!("no device of vendor {GOOGLE}"),
-            "no TPU on the bus",
-        ));
+        findings.push(Finding::new(PCI, format!("no device of vendor {GOOGLE}"), "no TPU on the bus"));
     }
-    let absence = if others.is_empty() {
-        "no PCI device"
-    } else {
-        "no TPU among the PCI devices"
-    };
-    Bus {
-        chips: tpus,
-        absence: format!("{absence} of vendor {GOOGLE}"),
-    }
+    let absence = if others.is_empty() { "no PCI device" } else { "no TPU among the PCI devices" };
+    Bus { chips: tpus, absence: format!("{absence} of vendor {GOOGLE}") }
 }
 
 fn generation(device: &str, subsystem: &str) -> Option<Generation> {
@@ -163,11 +128,7 @@ fn report_nodes(bus: &Bus, accel: usize, vfio: usize, is_tpu_vfio: bool, finding
 fn report_hints(machine: &Machine, is_attached: bool, findings: &mut Vec<Finding>) -> Option<Generation> {
     for name in HINTS {
         if let Some(value) = machine.variable(name) {
-            let meaning = if is_attached {
-                "agrees: a TPU machine"
-            } else {
-                "a hint only: no chip is here"
-            };
+            let meaning = if is_attached { "agrees: a TPU machine" } else { "a hint only: no chip is here" };
             findings.push(Finding::new(name, value, meaning));
         } else if machine.is_empty_variable(name) {
             findings.push(Finding::new(name, "empty", "counts as absent"));
@@ -175,16 +136,10 @@ fn report_hints(machine: &Machine, is_attached: bool, findings: &mut Vec<Finding
     }
     for name in BOUNDS {
         if let Some(value) = machine.variable(name) {
-            findings.push(Finding::new(
-                name,
-                value,
-                "not used to count chips: wrong on machines with one chip",
-            ));
+            findings.push(Finding::new(name, value, "not used to count chips: wrong on machines with one chip"));
         }
     }
-    machine
-        .variable("TPU_ACCELERATOR_TYPE")
-        .and_then(Generation::of_accelerator_type)
+    machine.variable("TPU_ACCELERATOR_TYPE").and_then(Generation::of_accelerator_type)
 }
 
 fn devices(count: usize) -> String {

@@ -16,23 +16,13 @@ pub(super) fn find(machine: &Machine, tree: &Tree<'_>, findings: &mut Vec<Findin
             findings.push(Finding::new(LIBRARY_PATH, path, "libtpu is here"));
             return Some(tree.path(path));
         }
-        findings.push(Finding::new(
-            LIBRARY_PATH,
-            path,
-            "not a file; the Python package is looked for",
-        ));
+        findings.push(Finding::new(LIBRARY_PATH, path, "not a file; the Python package is looked for"));
     }
-    let environments = ["VIRTUAL_ENV", "CONDA_PREFIX"]
-        .into_iter()
-        .filter_map(|name| machine.variable(name));
+    let environments = ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().filter_map(|name| machine.variable(name));
     let home = machine.variable("HOME").map(|home| format!("{home}/.local"));
     let prefixes = environments.chain(PYTHON_PREFIXES).map(str::to_owned).chain(home);
     let Some(path) = prefixes.into_iter().find_map(|prefix| in_prefix(tree, &prefix)) else {
-        findings.push(Finding::new(
-            "libtpu",
-            "not found",
-            "needed to drive a TPU; pip install libtpu",
-        ));
+        findings.push(Finding::new("libtpu", "not found", "needed to drive a TPU; pip install libtpu"));
         return None;
     };
     findings.push(Finding::new("libtpu", &path, "libtpu is here, in its Python package"));

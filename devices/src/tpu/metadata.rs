@@ -52,24 +52,15 @@ fn ask(address: SocketAddr) -> std::io::Result<Vec<u8>> {
 
 fn remaining(deadline: Instant) -> std::io::Result<Duration> {
     let remaining = deadline.saturating_duration_since(Instant::now());
-    if remaining.is_zero() {
-        Err(std::io::ErrorKind::TimedOut.into())
-    } else {
-        Ok(remaining)
-    }
+    if remaining.is_zero() { Err(std::io::ErrorKind::TimedOut.into()) } else { Ok(remaining) }
 }
 
 /// Only an answer that bears Google's header counts: a proxy answers every question.
 fn read_answer(answer: &[u8]) -> Result<String, String> {
     let text = String::from_utf8_lossy(answer);
-    let (head, body) = text
-        .split_once("\r\n\r\n")
-        .ok_or("the metadata server's answer is not HTTP")?;
+    let (head, body) = text.split_once("\r\n\r\n").ok_or("the metadata server's answer is not HTTP")?;
     let mut lines = head.lines();
-    let status = lines
-        .next()
-        .and_then(|line| line.split_whitespace().nth(1))
-        .unwrap_or_default();
+    let status = lines.next().and_then(|line| line.split_whitespace().nth(1)).unwrap_or_default();
     if !lines.any(|line| line.eq_ignore_ascii_case("metadata-flavor: google")) {
         return Err("what answered is not Google's metadata server".into());
     }

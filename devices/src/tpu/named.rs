@@ -26,18 +26,10 @@ pub(super) fn find(machine: &Machine, wanted: Option<&str>, findings: &mut Vec<F
             findings.push(Finding::new(variable, value, format!("not used: {used} comes first")));
             continue;
         }
-        let named = if variable == "TPU_CONFIG" {
-            node_name(value)
-        } else {
-            Ok(value.to_owned())
-        };
+        let named = if variable == "TPU_CONFIG" { node_name(value) } else { Ok(value.to_owned()) };
         match named {
             Ok(local) if local == "local" => {
-                findings.push(Finding::new(
-                    variable,
-                    "local",
-                    "the TPU is attached to this machine, if there is one",
-                ));
+                findings.push(Finding::new(variable, "local", "the TPU is attached to this machine, if there is one"));
                 absence = format!("{variable} is local");
             }
             Ok(value) => {
@@ -55,25 +47,11 @@ pub(super) fn find(machine: &Machine, wanted: Option<&str>, findings: &mut Vec<F
 
 fn explicit(wanted: &str, findings: &mut Vec<Finding>) -> Named {
     if wanted == "local" {
-        findings.push(Finding::new(
-            "--tpu",
-            "local",
-            "only a TPU attached to this machine will do",
-        ));
-        return Named {
-            name: None,
-            absence: "--tpu is local".into(),
-        };
+        findings.push(Finding::new("--tpu", "local", "only a TPU attached to this machine will do"));
+        return Named { name: None, absence: "--tpu is local".into() };
     }
-    findings.push(Finding::new(
-        "--tpu",
-        wanted,
-        "names a TPU; the environment's names are not looked at",
-    ));
-    Named {
-        name: Some((shown(wanted), "--tpu".into())),
-        absence: String::new(),
-    }
+    findings.push(Finding::new("--tpu", wanted, "names a TPU; the environment's names are not looked at"));
+    Named { name: Some((shown(wanted), "--tpu".into())), absence: String::new() }
 }
 
 /// The field of `TPU_CONFIG`, a JSON object, that TensorFlow reads.

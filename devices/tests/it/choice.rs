@@ -18,44 +18,33 @@ fn choice(report: &Report, support: Support, require: bool) -> String {
 #[test]
 fn nothing_but_a_cpu_is_said_with_its_reasons() {
     let report = Described::new(&[], &[]).report();
-    let lines = [
-        choice(&report, CPU_BUILD, false),
-        choice(&report, FULL_BUILD, false),
-        choice(&report, CPU_BUILD, true),
-    ];
+    let lines =
+        [choice(&report, CPU_BUILD, false), choice(&report, FULL_BUILD, false), choice(&report, CPU_BUILD, true)];
     expect![[r#"
         cpu: no TPU: no PCI device of vendor 0x1ae0, no TPU_NAME; no CUDA: no NVIDIA driver, and this build of candle has no CUDA; using the CPU (1 core)
         cpu: no TPU: no PCI device of vendor 0x1ae0, no TPU_NAME; no CUDA: no NVIDIA driver; using the CPU (1 core)
-        no accelerator can be used: no TPU: no PCI device of vendor 0x1ae0, no TPU_NAME; no CUDA: no NVIDIA driver, and this build of candle has no CUDA; leave out --require to use the CPU"#]].assert_eq(&lines.join("\n"));
+        no TPU: no PCI device of vendor 0x1ae0, no TPU_NAME; leave out --require to fall back to CUDA or the CPU"#]].assert_eq(&lines.join("\n"));
 }
 
 #[test]
 fn a_cuda_device_is_used_where_the_build_can() {
     let described = Described::new(
-        &[(
-            "proc/driver/nvidia/gpus/0000:01:00.0/information",
-            "Model: \t NVIDIA L4\nDevice Minor: \t 0\n",
-        )],
+        &[("proc/driver/nvidia/gpus/0000:01:00.0/information", "Model: \t NVIDIA L4\nDevice Minor: \t 0\n")],
         &[],
     )
     .with_nodes("dev/nvidia", 1);
     let report = described.report();
-    let lines = [
-        choice(&report, FULL_BUILD, true),
-        choice(&report, CPU_BUILD, false),
-        choice(&report, CPU_BUILD, true),
-    ];
+    let lines =
+        [choice(&report, FULL_BUILD, true), choice(&report, CPU_BUILD, false), choice(&report, CPU_BUILD, true)];
     expect![[r#"
-        cuda:0: no TPU: no PCI device of vendor 0x1ae0, no TPU_NAME; using CUDA device 0 (NVIDIA L4)
+        no TPU: no PCI device of vendor 0x1ae0, no TPU_NAME; leave out --require to fall back to CUDA or the CPU
         cpu: no TPU: no PCI device of vendor 0x1ae0, no TPU_NAME; the NVIDIA L4 is not used: this build of candle has no CUDA; using the CPU (1 core)
-        no accelerator can be used: no TPU: no PCI device of vendor 0x1ae0, no TPU_NAME; the NVIDIA L4 is not used: this build of candle has no CUDA; leave out --require to use the CPU"#]].assert_eq(&lines.join("\n"));
+        no TPU: no PCI device of vendor 0x1ae0, no TPU_NAME; leave out --require to fall back to CUDA or the CPU"#]].assert_eq(&lines.join("\n"));
 }
 
 #[test]
 fn a_tpu_is_used_or_what_hinders_is_said() {
-    let with_libtpu = Described::new(&[(LIBTPU, "")], &[])
-        .with_pci("0x0063", "0x0000", 8)
-        .report();
+    let with_libtpu = Described::new(&[(LIBTPU, "")], &[]).with_pci("0x0063", "0x0000", 8).report();
     let without_libtpu = Described::new(&[], &[]).with_pci("0x006f", "0x0000", 1).report();
     let named = Described::new(&[(LIBTPU, "")], &[("TPU_NAME", "far-away")]).report();
     let lines = [
@@ -68,7 +57,7 @@ fn a_tpu_is_used_or_what_hinders_is_said() {
     expect![[r#"
         tpu: using the TPU v5e (8 chips, by PCI)
         cpu: the TPU v5e (8 chips, by PCI) is not used: this build cannot drive TPUs yet; no CUDA: no NVIDIA driver, and this build of candle has no CUDA; using the CPU (1 core)
-        no accelerator can be used: the TPU v5e (8 chips, by PCI) is not used: this build cannot drive TPUs yet; no CUDA: no NVIDIA driver, and this build of candle has no CUDA; leave out --require to use the CPU
+        the TPU v5e (8 chips, by PCI) is not used: this build cannot drive TPUs yet; leave out --require to fall back to CUDA or the CPU
         cpu: the TPU v6e (1 chip, by PCI) is not used: libtpu is not installed; pip install libtpu, or set TPU_LIBRARY_PATH; no CUDA: no NVIDIA driver; using the CPU (1 core)
         cpu: the TPU far-away (by TPU_NAME) is not used: it is named but not attached to this machine, and only attached TPUs can be driven; no CUDA: no NVIDIA driver; using the CPU (1 core)"#]].assert_eq(&lines.join("\n"));
 }
@@ -76,16 +65,10 @@ fn a_tpu_is_used_or_what_hinders_is_said() {
 #[test]
 fn values_are_escaped_and_kept_on_one_line() {
     let long = "x".repeat(300);
-    let described = Described::new(
-        &[],
-        &[("TPU_NAME", "<b>\"a\" & 'b'\n\u{1b}[31m"), ("COLAB_TPU_1VM", &long)],
-    );
+    let described = Described::new(&[], &[("TPU_NAME", "<b>\"a\" & 'b'\n\u{1b}[31m"), ("COLAB_TPU_1VM", &long)]);
     let report = described.report();
     let html = report.table_html();
-    assert!(
-        html.contains("<td>&lt;b&gt;&quot;a&quot; &amp; &#39;b&#39;  [31m</td>"),
-        "{html}"
-    );
+    assert!(html.contains("<td>&lt;b&gt;&quot;a&quot; &amp; &#39;b&#39;  [31m</td>"), "{html}");
     assert!(!html.contains("<b>") && !html.contains(&long), "{html}");
     assert_eq!(report.table_text().lines().count(), report.findings.len() + 1);
     assert!(report.table_text().chars().all(|c| c == '\n' || !c.is_control()));

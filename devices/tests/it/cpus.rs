@@ -15,24 +15,15 @@ fn shown(files: &[(&str, &str)]) -> String {
 #[test]
 fn the_cpu_is_described_in_a_few_words() {
     assert_eq!(shown(&[X86, MEMORY]), "2 cores, AVX2, 23.4 GiB");
-    assert_eq!(
-        shown(&[("proc/cpuinfo", "processor : 0\nFeatures : fp asimd\n")]),
-        "1 core, NEON"
-    );
+    assert_eq!(shown(&[("proc/cpuinfo", "processor : 0\nFeatures : fp asimd\n")]), "1 core, NEON");
     assert_eq!(shown(&[]), "1 core");
 }
 
 #[test]
 fn cores_are_those_that_may_be_used() {
-    assert_eq!(
-        shown(&[X86, ("proc/self/status", "Name:\tx\nCpus_allowed_list:\t1\n")]),
-        "1 core, AVX2"
-    );
+    assert_eq!(shown(&[X86, ("proc/self/status", "Name:\tx\nCpus_allowed_list:\t1\n")]), "1 core, AVX2");
     let allowed = ("proc/self/status", "Cpus_allowed_list:\t0-7\n");
-    assert_eq!(
-        shown(&[allowed, ("sys/fs/cgroup/cpu.max", "150000 100000\n")]),
-        "2 cores"
-    );
+    assert_eq!(shown(&[allowed, ("sys/fs/cgroup/cpu.max", "150000 100000\n")]), "2 cores");
     assert_eq!(shown(&[allowed, ("sys/fs/cgroup/cpu.max", "max 100000\n")]), "8 cores");
     let quota = ("sys/fs/cgroup/cpu/a/cpu.cfs_quota_us", "300000\n");
     let period = ("sys/fs/cgroup/cpu/a/cpu.cfs_period_us", "100000\n");
@@ -54,11 +45,7 @@ fn the_lowest_memory_limit_of_all_groups_above_counts() {
         ("proc/self/cgroup", "4:memory:/docker/0123\n"),
         ("sys/fs/cgroup/memory/memory.limit_in_bytes", "2147483648\n"),
     ];
-    assert_eq!(
-        shown(&version_1),
-        "1 core, limited to 2.0 GiB",
-        "the host's path is not inside the container"
-    );
+    assert_eq!(shown(&version_1), "1 core, limited to 2.0 GiB", "the host's path is not inside the container");
     let unlimited = ("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
     assert_eq!(shown(&[MEMORY, unlimited]), "1 core, 23.4 GiB");
     assert_eq!(shown(&[unlimited]), "1 core");

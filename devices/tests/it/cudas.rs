@@ -12,10 +12,8 @@ const FIRST: (&str, &str) = (
     "proc/driver/nvidia/gpus/0000:01:00.0/information",
     "Model: \t\t NVIDIA L4\nIRQ:   \t\t 100\nGPU UUID: \t GPU-1\nBus Location: \t 0000:01:00.0\nDevice Minor: \t 1\n",
 );
-const SECOND: (&str, &str) = (
-    "proc/driver/nvidia/gpus/0000:02:00.0/information",
-    "Model: \t\t NVIDIA H200\nDevice Minor: \t 0\n",
-);
+const SECOND: (&str, &str) =
+    ("proc/driver/nvidia/gpus/0000:02:00.0/information", "Model: \t\t NVIDIA H200\nDevice Minor: \t 0\n");
 
 fn names(files: &[(&str, &str)], nodes: &[&str], variables: &[(&str, &str)]) -> Vec<String> {
     let nodes = nodes.iter().map(|node| (*node, ""));
@@ -27,12 +25,7 @@ fn names(files: &[(&str, &str)], nodes: &[&str], variables: &[(&str, &str)]) -> 
 
 #[test]
 fn devices_come_in_the_order_of_the_bus() {
-    let nodes = [
-        ("dev/nvidia0", ""),
-        ("dev/nvidia1", ""),
-        ("dev/nvidiactl", ""),
-        ("dev/nvidia-uvm", ""),
-    ];
+    let nodes = [("dev/nvidia0", ""), ("dev/nvidia1", ""), ("dev/nvidiactl", ""), ("dev/nvidia-uvm", "")];
     let files: Vec<(&str, &str)> = [VERSION, FIRST, SECOND].into_iter().chain(nodes).collect();
     let device = |index, name: &str| CudaDevice {
         index,
@@ -54,20 +47,13 @@ fn a_device_without_its_node_cannot_be_used() {
 
 #[test]
 fn nodes_without_the_drivers_list_are_devices_without_a_name() {
-    assert_eq!(
-        names(&[], &["dev/nvidia0", "dev/nvidia1"], &[]),
-        ["NVIDIA GPU", "NVIDIA GPU"]
-    );
+    assert_eq!(names(&[], &["dev/nvidia0", "dev/nvidia1"], &[]), ["NVIDIA GPU", "NVIDIA GPU"]);
 }
 
 #[test]
 fn cuda_visible_devices_hides_and_orders() {
     let both = |value: &str| {
-        names(
-            &[VERSION, FIRST, SECOND],
-            &["dev/nvidia0", "dev/nvidia1"],
-            &[("CUDA_VISIBLE_DEVICES", value)],
-        )
+        names(&[VERSION, FIRST, SECOND], &["dev/nvidia0", "dev/nvidia1"], &[("CUDA_VISIBLE_DEVICES", value)])
     };
     assert_eq!(both("1,0"), ["NVIDIA H200", "NVIDIA L4"]);
     assert_eq!(both("1"), ["NVIDIA H200"]);

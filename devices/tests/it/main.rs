@@ -10,10 +10,7 @@ use ferrotune_devices::{Machine, Metadata, Report, Support, connect, detect};
 use tempfile::TempDir;
 
 /// What today's build can drive.
-const CPU_BUILD: Support = Support {
-    cuda: false,
-    tpu: false,
-};
+const CPU_BUILD: Support = Support { cuda: false, tpu: false };
 
 /// A described machine; its folder goes when it does.
 struct Described {
@@ -28,10 +25,7 @@ impl Described {
         let described = Described {
             machine: Machine {
                 root: folder.path().to_owned(),
-                environment: variables
-                    .iter()
-                    .map(|(name, value)| ((*name).into(), (*value).into()))
-                    .collect(),
+                environment: variables.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect(),
                 metadata: Metadata::Skip,
             },
             folder,
@@ -77,9 +71,7 @@ impl Described {
         let report = detect(&self.machine, tpu);
         let choice = connect(&report, CPU_BUILD, false).expect("there is a CPU");
         let libtpu = report.tpu.as_ref().and_then(|tpu| tpu.libtpu.as_ref());
-        let libtpu = libtpu
-            .map(|path| format!("libtpu: {}\n", path.display()))
-            .unwrap_or_default();
+        let libtpu = libtpu.map(|path| format!("libtpu: {}\n", path.display())).unwrap_or_default();
         let text = format!("{}{libtpu}{}: {}\n", report.table_text(), choice.device, choice.reason);
         let text = text.replace(&self.folder.path().display().to_string(), "");
         text.lines().map(|line| format!("{}\n", line.trim_end())).collect()

@@ -33,35 +33,20 @@ fn the_accelerator_type_of_a_container_without_devices_is_a_tpu_that_is_not_visi
     let (report, request) = answered(&format!("{GOOGLE}v5litepod-8\n"));
     assert!(request.contains("\r\nMetadata-Flavor: Google\r\n"), "{request}");
     let tpu = report.tpu.expect("the server says so");
-    assert_eq!(
-        (tpu.generation, tpu.chips, &*tpu.source),
-        (Some(Generation::V5e), None, "metadata server")
-    );
+    assert_eq!((tpu.generation, tpu.chips, &*tpu.source), (Some(Generation::V5e), None, "metadata server"));
 }
 
 #[test]
 fn answers_that_tell_nothing_are_reasons() {
     for (answer, expected) in [
-        (
-            "HTTP/1.0 404 Not Found\r\nMetadata-Flavor: Google\r\n\r\n",
-            "the metadata server knows of no accelerator",
-        ),
-        (
-            "HTTP/1.0 200 OK\r\n\r\nv4-8",
-            "what answered is not Google's metadata server",
-        ),
-        (
-            "HTTP/1.0 503 Busy\r\nMetadata-Flavor: Google\r\n\r\n",
-            "the metadata server answered with status 503",
-        ),
+        ("HTTP/1.0 404 Not Found\r\nMetadata-Flavor: Google\r\n\r\n", "the metadata server knows of no accelerator"),
+        ("HTTP/1.0 200 OK\r\n\r\nv4-8", "what answered is not Google's metadata server"),
+        ("HTTP/1.0 503 Busy\r\nMetadata-Flavor: Google\r\n\r\n", "the metadata server answered with status 503"),
         ("\u{0}garbage", "the metadata server's answer is not HTTP"),
     ] {
         let (report, _) = answered(answer);
         assert_eq!(report.tpu, None);
-        assert_eq!(
-            report.no_tpu,
-            format!("no PCI device of vendor 0x1ae0, no TPU_NAME, {expected}")
-        );
+        assert_eq!(report.no_tpu, format!("no PCI device of vendor 0x1ae0, no TPU_NAME, {expected}"));
     }
 }
 
@@ -72,11 +57,7 @@ fn a_server_that_never_answers_costs_one_second() {
     let start = Instant::now();
     let report = Described::new(&[GCE], &[]).with_metadata(host).report();
     assert!(start.elapsed() < Duration::from_millis(1500), "{:?}", start.elapsed());
-    assert!(
-        report.no_tpu.ends_with("the metadata server did not answer within 1 s"),
-        "{}",
-        report.no_tpu
-    );
+    assert!(report.no_tpu.ends_with("the metadata server did not answer within 1 s"), "{}", report.no_tpu);
     drop(listener);
 }
 
@@ -94,11 +75,7 @@ fn a_server_that_trickles_costs_one_second() {
     let start = Instant::now();
     let report = Described::new(&[GCE], &[]).with_metadata(host).report();
     assert!(start.elapsed() < Duration::from_millis(1500), "{:?}", start.elapsed());
-    assert!(
-        report.no_tpu.ends_with("the metadata server did not answer within 1 s"),
-        "{}",
-        report.no_tpu
-    );
+    assert!(report.no_tpu.ends_with("the metadata server did not answer within 1 s"), "{}", report.no_tpu);
     server.join().expect("the server");
 }
 
@@ -106,10 +83,7 @@ fn a_server_that_trickles_costs_one_second() {
 fn the_server_is_asked_only_where_it_makes_sense() {
     // Asking would fail at once and become a reason, so its absence shows that nobody asked.
     let reason = |files: &[(&str, &str)], variables: &[(&str, &str)], host: &str| {
-        Described::new(files, variables)
-            .with_metadata(host.into())
-            .report()
-            .no_tpu
+        Described::new(files, variables).with_metadata(host.into()).report().no_tpu
     };
     let plain = "no PCI device of vendor 0x1ae0, no TPU_NAME";
     assert_eq!(reason(&[], &[], "nowhere"), plain, "no sign of Google Cloud");
@@ -119,15 +93,7 @@ fn the_server_is_asked_only_where_it_makes_sense() {
     assert_eq!(reason(&[GCE], &[("TPU_SKIP_MDS_QUERY", "")], "nowhere"), asked);
     assert_eq!(reason(&[], &[("GCE_METADATA_HOST", "nowhere")], "nowhere"), asked);
 
-    let described = Described::new(&[GCE], &[])
-        .with_pci("0x0063", "0x0000", 1)
-        .with_metadata("nowhere".into());
+    let described = Described::new(&[GCE], &[]).with_pci("0x0063", "0x0000", 1).with_metadata("nowhere".into());
     let report = described.report();
-    assert!(
-        report
-            .findings
-            .iter()
-            .all(|finding| finding.source != "metadata server"),
-        "the chip is known already"
-    );
+    assert!(report.findings.iter().all(|finding| finding.source != "metadata server"), "the chip is known already");
 }

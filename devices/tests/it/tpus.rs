@@ -84,12 +84,9 @@ fn colab_cpu_with_an_empty_hint_has_no_tpu() {
 
 #[test]
 fn kaggle_v5e_8_has_eight_chips() {
-    let described = Described::new(
-        &[("dev/vfio/vfio", ""), (KAGGLE_LIBTPU, "")],
-        &[("TPU_ACCELERATOR_TYPE", "v5e-8")],
-    )
-    .with_pci("0x0063", "0x0000", 8)
-    .with_nodes("dev/vfio/", 8);
+    let described = Described::new(&[("dev/vfio/vfio", ""), (KAGGLE_LIBTPU, "")], &[("TPU_ACCELERATOR_TYPE", "v5e-8")])
+        .with_pci("0x0063", "0x0000", 8)
+        .with_nodes("dev/vfio/", 8);
     check(
         &described,
         None,
@@ -116,9 +113,8 @@ fn gce_v4_8_has_four_chips_beside_googles_network_card() {
         (&*format!("{nic}/device"), "0x0042\n"),
         ("sys/class/dmi/id/product_name", "Google Compute Engine\n"),
     ];
-    let described = Described::new(&files, &[("TPU_NAME", "local")])
-        .with_pci("0x005e", "0x0000", 4)
-        .with_nodes("dev/accel", 4);
+    let described =
+        Described::new(&files, &[("TPU_NAME", "local")]).with_pci("0x005e", "0x0000", 4).with_nodes("dev/accel", 4);
     check(
         &described,
         None,
@@ -138,10 +134,7 @@ fn gce_v4_8_has_four_chips_beside_googles_network_card() {
 
 #[test]
 fn gke_gives_a_pod_device_nodes_and_variables() {
-    let variables = [
-        ("TPU_ACCELERATOR_TYPE", "v6e-4"),
-        ("TPU_WORKER_HOSTNAMES", "pod-0.tpu,pod-1.tpu"),
-    ];
+    let variables = [("TPU_ACCELERATOR_TYPE", "v6e-4"), ("TPU_WORKER_HOSTNAMES", "pod-0.tpu,pod-1.tpu")];
     check(
         &Described::new(&[], &variables).with_nodes("dev/vfio/", 4),
         None,
@@ -162,10 +155,8 @@ fn gke_gives_a_pod_device_nodes_and_variables() {
 
 #[test]
 fn gke_endpoints_and_tpu_config_name_a_tpu() {
-    let variables = [
-        ("KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS", "grpc://10.0.0.2:8470"),
-        ("TPU_CONFIG", "{\"tpu_node_name\": \"other\"}"),
-    ];
+    let variables =
+        [("KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS", "grpc://10.0.0.2:8470"), ("TPU_CONFIG", "{\"tpu_node_name\": \"other\"}")];
     check(
         &Described::new(&[], &variables),
         None,
@@ -270,30 +261,16 @@ fn every_pci_id_has_its_generation() {
         ("0x006F", "0x0000", Generation::V6e),
         ("0x0076", "0x0000", Generation::V7x),
     ] {
-        let tpu = Described::new(&[], &[])
-            .with_pci(device, subsystem, 4)
-            .report()
-            .tpu
-            .expect(device);
-        assert_eq!(
-            (tpu.generation, tpu.chips, &*tpu.source),
-            (Some(expected), Some(4), "PCI")
-        );
+        let tpu = Described::new(&[], &[]).with_pci(device, subsystem, 4).report().tpu.expect(device);
+        assert_eq!((tpu.generation, tpu.chips, &*tpu.source), (Some(expected), Some(4), "PCI"));
     }
 }
 
 #[test]
 fn device_nodes_without_a_bus_are_a_tpu_of_unknown_kind() {
-    let tpu = Described::new(&[("dev/accel/accel0", "")], &[])
-        .with_nodes("dev/accel", 0)
-        .report()
-        .tpu;
+    let tpu = Described::new(&[("dev/accel/accel0", "")], &[]).with_nodes("dev/accel", 0).report().tpu;
     assert_eq!(tpu, None, "the folder /dev/accel belongs to other accelerators");
-    let tpu = Described::new(&[], &[])
-        .with_nodes("dev/accel", 4)
-        .report()
-        .tpu
-        .expect("nodes are chips");
+    let tpu = Described::new(&[], &[]).with_nodes("dev/accel", 4).report().tpu.expect("nodes are chips");
     assert_eq!((tpu.generation, tpu.chips), (None, Some(4)));
 }
 
@@ -309,11 +286,7 @@ fn a_hint_alone_is_no_tpu_and_is_said() {
 fn a_chip_on_the_bus_without_device_nodes_is_a_tpu_that_a_container_cannot_open() {
     let report = Described::new(&[], &[]).with_pci("0x0062", "0x0000", 4).report();
     assert_eq!(report.tpu.as_ref().and_then(|tpu| tpu.chips), Some(4));
-    assert!(
-        report.table_text().contains("the chips cannot be opened here"),
-        "{}",
-        report.table_text()
-    );
+    assert!(report.table_text().contains("the chips cannot be opened here"), "{}", report.table_text());
 }
 
 #[test]
@@ -337,32 +310,14 @@ fn vfio_groups_alone_are_no_tpu() {
 #[test]
 fn libtpu_is_looked_for_in_its_order() {
     let venv = "home/me/venv/lib/python3.11/site-packages/libtpu/libtpu.so";
-    let files = [
-        ("opt/libtpu.so", ""),
-        (venv, ""),
-        (COLAB_LIBTPU, ""),
-        (KAGGLE_LIBTPU, ""),
-    ];
+    let files = [("opt/libtpu.so", ""), (venv, ""), (COLAB_LIBTPU, ""), (KAGGLE_LIBTPU, "")];
     let found = |variables: &[(&str, &str)]| {
         let described = Described::new(&files, variables).with_pci("0x0063", "0x0000", 1);
-        let path = described
-            .report()
-            .tpu
-            .and_then(|tpu| tpu.libtpu)
-            .expect("libtpu is there");
-        path.strip_prefix(described.folder.path())
-            .expect("below the root")
-            .display()
-            .to_string()
+        let path = described.report().tpu.and_then(|tpu| tpu.libtpu).expect("libtpu is there");
+        path.strip_prefix(described.folder.path()).expect("below the root").display().to_string()
     };
-    assert_eq!(
-        found(&[("TPU_LIBRARY_PATH", "/opt/libtpu.so"), ("VIRTUAL_ENV", "/home/me/venv")]),
-        "opt/libtpu.so"
-    );
-    assert_eq!(
-        found(&[("TPU_LIBRARY_PATH", "/nowhere.so"), ("VIRTUAL_ENV", "/home/me/venv")]),
-        venv
-    );
+    assert_eq!(found(&[("TPU_LIBRARY_PATH", "/opt/libtpu.so"), ("VIRTUAL_ENV", "/home/me/venv")]), "opt/libtpu.so");
+    assert_eq!(found(&[("TPU_LIBRARY_PATH", "/nowhere.so"), ("VIRTUAL_ENV", "/home/me/venv")]), venv);
     assert_eq!(found(&[("CONDA_PREFIX", "/home/me/venv")]), venv);
     assert_eq!(found(&[]), COLAB_LIBTPU, "the newest Python");
 }

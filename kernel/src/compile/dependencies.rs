@@ -30,7 +30,8 @@ impl Dependencies {
         let folder = session.join(format!("dependencies-{}", hash(manifest)));
         let list = folder.join("externs.json");
         if let Ok(text) = fs::read_to_string(&list) {
-            return serde_json::from_str(&text).with_context(|| format!("{} is damaged; restart the kernel", list.display()));
+            return serde_json::from_str(&text)
+                .with_context(|| format!("{} is damaged; restart the kernel", list.display()));
         }
         let dependencies = build(manifest, &folder, offline)?;
         fs::write(&list, serde_json::to_vec(&dependencies)?)?;
@@ -84,7 +85,11 @@ fn direct_dependencies(folder: &Path, offline: bool) -> Result<Vec<(String, Stri
     let root = &metadata["resolve"]["root"];
     let node = nodes.iter().find(|node| node["id"] == *root).context("cargo metadata has no root")?;
     let dependencies = node["deps"].as_array().into_iter().flatten();
-    Ok(dependencies.filter_map(|dependency| Some((dependency["pkg"].as_str()?.to_owned(), dependency["name"].as_str()?.to_owned()))).collect())
+    Ok(dependencies
+        .filter_map(|dependency| {
+            Some((dependency["pkg"].as_str()?.to_owned(), dependency["name"].as_str()?.to_owned()))
+        })
+        .collect())
 }
 
 fn refuse_second_candle(metadata: &Value) -> Result<()> {
@@ -128,7 +133,8 @@ fn collect(messages: &str, packages: &[(String, String)]) -> Dependencies {
 fn add_artifact(message: &Value, packages: &[(String, String)], dependencies: &mut Dependencies) {
     let files: Vec<PathBuf> =
         message["filenames"].as_array().into_iter().flatten().filter_map(Value::as_str).map(PathBuf::from).collect();
-    let library = files.iter().find(|file| file.extension().is_some_and(|extension| extension == "rlib" || extension == "so"));
+    let library =
+        files.iter().find(|file| file.extension().is_some_and(|extension| extension == "rlib" || extension == "so"));
     let Some(library) = library else { return };
     if let Some(folder) = library.parent() {
         let entry = ("dependency".to_owned(), folder.to_owned());

@@ -48,7 +48,8 @@ pub(super) fn asks_for_prelude_crate(path: &Path) -> Result<bool> {
     let manifest: DocumentMut = text.parse()?;
     let name = manifest.get("package").and_then(|package| package.get("name")).and_then(|name| name.as_str());
     let dependencies = manifest.get("dependencies").and_then(|dependencies| dependencies.as_table());
-    Ok(name == Some(TRIAL_PACKAGE) && dependencies.is_some_and(|table| table.iter().all(|(name, _)| is_of_prelude(name))))
+    Ok(name == Some(TRIAL_PACKAGE)
+        && dependencies.is_some_and(|table| table.iter().all(|(name, _)| is_of_prelude(name))))
 }
 
 #[cfg(test)]

@@ -22,20 +22,10 @@ pub(super) struct Scanned {
 }
 
 pub(super) fn scan(code: &str) -> Scanned {
-    let mut scanner = Scanner {
-        code,
-        at: 0,
-        open: Vec::new(),
-        max_depth: 0,
-        statement_may_start: true,
-        rust: String::new(),
-    };
+    let mut scanner =
+        Scanner { code, at: 0, open: Vec::new(), max_depth: 0, statement_may_start: true, rust: String::new() };
     let ending = scanner.run();
-    Scanned {
-        ending,
-        max_depth: scanner.max_depth,
-        rust: scanner.rust,
-    }
+    Scanned { ending, max_depth: scanner.max_depth, rust: scanner.rust }
 }
 
 struct Scanner<'a> {
@@ -68,11 +58,7 @@ impl Scanner<'_> {
             };
             self.take(length);
         }
-        if self.open.is_empty() {
-            Ending::Balanced
-        } else {
-            Ending::Open { depth: self.open.len() }
-        }
+        if self.open.is_empty() { Ending::Balanced } else { Ending::Open { depth: self.open.len() } }
     }
 
     fn rest(&self) -> &str {
@@ -127,9 +113,7 @@ impl Scanner<'_> {
             '"' => quoted(rest, 1),
             '\'' => return self.char_or_lifetime(),
             _ if next == '_' || next.is_alphanumeric() => {
-                let word = rest
-                    .find(|c: char| c != '_' && !c.is_alphanumeric())
-                    .unwrap_or(rest.len());
+                let word = rest.find(|c: char| c != '_' && !c.is_alphanumeric()).unwrap_or(rest.len());
                 prefixed_string(rest, word).unwrap_or(Some(word))
             }
             _ => return None,

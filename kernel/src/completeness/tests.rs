@@ -40,6 +40,7 @@ fn complete_cells() {
         "#[derive(Debug)] struct A;",
         "let x = 5 %\n 3;",
         "let x = 5\n %3;",
+        "let x = 5\n%y;",
         "async { 1 }.await",
         "let Some(x) = y else { return };",
         "let größe = \"ü\"; größe",
@@ -117,7 +118,37 @@ fn hostile_cells_neither_crash_nor_hang() {
         (&format!("{}1", "!".repeat(30_000)), "complete"),
         (&"'".repeat(1_000), "invalid"),
         ("'\\", "invalid"),
+        // Beyond the depth that is parsed, brackets alone decide.
+        (&format!("{}1 1{}", "(".repeat(200), ")".repeat(200)), "complete"),
         ("\u{0}", "invalid"),
         ("\u{feff}1", "complete"),
     ]);
+}
+
+#[test]
+fn nesting_is_parsed_in_good_time() {
+    let levels = 100;
+    for (open, middle, close) in [
+        ("(", "1", ")"),
+        ("[", "1", "]"),
+        ("{", "1", "}"),
+        ("Box<", "u8", ">"),
+        ("if a {", "1", "}"),
+        ("if a {1} else ", "{1}", ""),
+        ("|a| ", "1", ""),
+        ("f(|a| {", "1", "})"),
+        ("match a { _ => ", "1", " }"),
+        ("a!{", "1", "}"),
+        ("&", "1", ""),
+        ("unsafe { async { ", "1", " } }"),
+        ("a[", "1", "]"),
+        ("a::<{", "1", "}>()"),
+    ] {
+        for wrap in [("", ";"), ("let a: ", " = 1;"), ("fn f(a: ", ") {}")] {
+            let code = format!("{}{}{middle}{}{}", wrap.0, open.repeat(levels), close.repeat(levels), wrap.1);
+            let started = std::time::Instant::now();
+            check(&code);
+            assert!(started.elapsed().as_secs() < 5, "{open}");
+        }
+    }
 }

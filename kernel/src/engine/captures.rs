@@ -4,7 +4,9 @@
 
 use std::collections::BTreeSet;
 use syn::visit::{self, Visit};
-use syn::{Arm, Block, Expr, ExprClosure, ExprForLoop, ExprIf, ExprPath, ExprWhile, ItemFn, Local, Macro, Pat, PatIdent};
+use syn::{
+    Arm, Block, Expr, ExprClosure, ExprForLoop, ExprIf, ExprPath, ExprWhile, ItemFn, Local, Macro, Pat, PatIdent,
+};
 
 /// The free names of an expression, sorted.
 ///
@@ -145,7 +147,10 @@ mod tests {
 
     #[test]
     fn names_that_the_body_binds_are_not_free() {
-        check("|trial| { let x = data.len(); for i in 0..x { use_it(i, other)?; } Ok(x) }", &["data", "other", "use_it"]);
+        check(
+            "|trial| { let x = data.len(); for i in 0..x { use_it(i, other)?; } Ok(x) }",
+            &["data", "other", "use_it"],
+        );
         check("|trial| match kind { Some(kind) => kind, n => n }", &["kind"]);
         check("|trial| if let Some(x) = maybe { x } else { 0 }", &["maybe"]);
         check("|trial| { let f = |a, b| a + b + c; f(1, 2) }", &["c"]);

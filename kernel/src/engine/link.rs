@@ -114,8 +114,10 @@ impl Link {
     /// Gives an output to the cell that runs, or ran last.
     pub(super) fn emit(&self, output: Output) {
         let state = self.lock();
-        let refused = state.outputs.as_ref().and_then(|outputs| outputs.send(output).err());
-        if refused.is_some() {
+        let Some(outputs) = &state.outputs else {
+            return tracing::warn!("an output came before the first cell: {output:?}");
+        };
+        if outputs.send(output).is_err() {
             tracing::debug!("an output came after its cell's front end had gone");
         }
     }

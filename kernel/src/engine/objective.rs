@@ -25,7 +25,10 @@ impl Objective {
         let free = captures::free_names(&tune.body).map_err(|error| {
             let start = error.span().start();
             let line = tune.body_line + start.line.saturating_sub(1);
-            let text = format!("{error} (line {line}, column {}); the body is a closure, as in |trial| {{ … }}", start.column + 1);
+            let text = format!(
+                "{error} (line {line}, column {}); the body is a closure, as in |trial| {{ … }}",
+                start.column + 1
+            );
             report::failure("CompilationError", text)
         })?;
         let captured: Vec<_> = variables.iter().filter(|(name, _)| free.contains(name)).collect();
@@ -66,7 +69,10 @@ impl Objective {
         });
         if let Some(name) = variable {
             failure.evalue = format!("variable `{name}`: {}", failure.evalue);
-            failure.traceback.insert(0, format!("the objective uses the notebook's variable `{name}`, which must travel to the trials:"));
+            failure.traceback.insert(
+                0,
+                format!("the objective uses the notebook's variable `{name}`, which must travel to the trials:"),
+            );
         }
         failure
     }

@@ -26,7 +26,8 @@ pub(super) fn compilation(errors: &[CompilationError], visible: impl Fn(usize) -
             Some(code) => format!("error[{code}]: {}", error.message()),
             None => format!("error: {}", error.message()),
         };
-        let place = error.primary_spanned_message().and_then(|message| message.span).filter(|span| visible(span.start_line));
+        let place =
+            error.primary_spanned_message().and_then(|message| message.span).filter(|span| visible(span.start_line));
         let head = head.strip_prefix("error: error: ").map(|rest| format!("error: {rest}")).unwrap_or(head);
         first.get_or_insert_with(|| match place {
             Some(span) => format!("{head} (line {}, column {})", span.start_line, span.start_column),
@@ -49,7 +50,11 @@ fn places(error: &CompilationError, visible: &impl Fn(usize) -> bool) -> Vec<Str
         for (offset, text) in message.lines.iter().enumerate() {
             let number = span.start_line + offset;
             let end = if number == span.end_line { span.end_column } else { text.chars().count() + 1 };
-            let start = if offset == 0 { span.start_column } else { text.chars().take_while(|c| c.is_whitespace()).count() + 1 };
+            let start = if offset == 0 {
+                span.start_column
+            } else {
+                text.chars().take_while(|c| c.is_whitespace()).count() + 1
+            };
             let marks = "^".repeat(end.saturating_sub(start).max(1));
             let label = if number == span.end_line { message.label.as_str() } else { "" };
             lines.push(format!("{BLUE}{number:4} |{PLAIN} {text}"));

@@ -1,9 +1,9 @@
 //! A search beside the notebook: starts its supervisor, follows what it tells, and shows where it stands.
 
 use crate::engine::link::TuneRequest;
+use crate::engine::report;
 use crate::engine::studies;
 use crate::execution::{Failure, Output};
-use crate::engine::report;
 use anyhow::{Context, Result, bail};
 use ferrotune_display::{Bundle, escape};
 use ferrotune_magics::{Direction, Tune};
@@ -40,7 +40,9 @@ impl Search {
             .context("cannot start the search's supervisor")?;
         let mut events = BufReader::new(child.stdout.take().context("stdout is piped")?).lines();
         match next_event(&mut events)? {
-            Some(Event::Opened { folder, earlier_trials }) => Ok(Self { child, events, spec, folder, earlier: earlier_trials }),
+            Some(Event::Opened { folder, earlier_trials }) => {
+                Ok(Self { child, events, spec, folder, earlier: earlier_trials })
+            }
             Some(Event::Error { message }) => {
                 child.wait()?;
                 bail!("{message}")

@@ -28,12 +28,16 @@ pub(super) fn trial(folder: &Path, number: u64) -> Result<Bundle> {
     lines.extend(trial.parameters.iter().map(|(name, parameter)| format!("  {name} = {}", parameter.value)));
     lines.push(format!("{:.1} s, peak memory {}", trial.seconds, escape::bytes(trial.peak_bytes)));
     for (step, metrics) in &trial.metrics {
-        let metrics = metrics.iter().map(|(name, value)| format!("{name}={}", value.map_or_else(|| "none".to_owned(), self::number)));
+        let metrics = metrics
+            .iter()
+            .map(|(name, value)| format!("{name}={}", value.map_or_else(|| "none".to_owned(), self::number)));
         lines.push(format!("  step {step}: {}", metrics.collect::<Vec<_>>().join(", ")));
     }
     let output = folder.join("trials").join(number.to_string()).join("output.log");
     match std::fs::read(&output) {
-        Ok(bytes) if !bytes.is_empty() => lines.push(format!("output:\n{}", String::from_utf8_lossy(&bytes).trim_end())),
+        Ok(bytes) if !bytes.is_empty() => {
+            lines.push(format!("output:\n{}", String::from_utf8_lossy(&bytes).trim_end()))
+        }
         Ok(_) => {}
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
         Err(error) => lines.push(format!("its output cannot be read: {error}")),
@@ -44,8 +48,11 @@ pub(super) fn trial(folder: &Path, number: u64) -> Result<Bundle> {
 /// The best trials of a study, best first.
 pub(super) fn best(folder: &Path, count: u64) -> Result<Bundle> {
     let study = Journal::read(folder)?;
-    let mut trials: Vec<&TrialRecord> =
-        study.trials.iter().filter(|trial| trial.state() == State::Finished && trial.value.is_some_and(f64::is_finite)).collect();
+    let mut trials: Vec<&TrialRecord> = study
+        .trials
+        .iter()
+        .filter(|trial| trial.state() == State::Finished && trial.value.is_some_and(f64::is_finite))
+        .collect();
     if trials.is_empty() {
         bail!("study {} has no finished trial yet; %trials shows what became of the others", study.spec.project);
     }
@@ -83,13 +90,18 @@ fn table(study: &Study, trials: &[&TrialRecord]) -> Bundle {
 
 fn row(trial: &TrialRecord, names: &BTreeSet<&str>) -> Vec<String> {
     let mut row = vec![trial.number.to_string(), trial.value.map_or_else(String::new, number)];
-    row.extend(names.iter().map(|name| trial.parameters.get(*name).map_or_else(String::new, |parameter| parameter.value.to_string())));
+    row.extend(
+        names
+            .iter()
+            .map(|name| trial.parameters.get(*name).map_or_else(String::new, |parameter| parameter.value.to_string())),
+    );
     row.extend([format!("{:.1}", trial.seconds), escape::bytes(trial.peak_bytes), ending(trial)]);
     row
 }
 
 fn text_table(header: &[String], rows: &[Vec<String>]) -> String {
-    let width = |column: usize| rows.iter().chain([&header.to_vec()]).map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let width =
+        |column: usize| rows.iter().chain([&header.to_vec()]).map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..header.len()).map(width).collect();
     let line = |row: &[String]| {
         let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
@@ -112,7 +124,9 @@ mod tests {
 
     #[test]
     fn numbers_are_short_and_keep_their_size() {
-        for (value, text) in [(0.972_222_222, "0.972222"), (1e-9, "1e-9"), (0.0, "0"), (-12345.678, "-12345.7"), (3.0, "3")] {
+        for (value, text) in
+            [(0.972_222_222, "0.972222"), (1e-9, "1e-9"), (0.0, "0"), (-12345.678, "-12345.7"), (3.0, "3")]
+        {
             assert_eq!(number(value), text);
         }
     }

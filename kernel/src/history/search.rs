@@ -70,11 +70,7 @@ impl Query {
 }
 
 fn absolute(session: i64, current: u64) -> Option<u64> {
-    if session > 0 {
-        u64::try_from(session).ok()
-    } else {
-        current.checked_sub(session.unsigned_abs())
-    }
+    if session > 0 { u64::try_from(session).ok() } else { current.checked_sub(session.unsigned_abs()) }
 }
 
 fn last(mut entries: Vec<Entry>, n: usize) -> Vec<Entry> {
@@ -114,11 +110,7 @@ mod tests {
     use super::*;
 
     fn select(request: serde_json::Value) -> String {
-        let entry = |session, line, source: &str| Entry {
-            session,
-            line,
-            source: source.into(),
-        };
+        let entry = |session, line, source: &str| Entry { session, line, source: source.into() };
         let entries = vec![
             entry(3, 1, "let a = 1;"),
             entry(3, 2, "a"),
@@ -128,59 +120,25 @@ mod tests {
         ];
         let query: Query = serde_json::from_value(request).unwrap();
         let found = query.select(entries, 4);
-        found
-            .iter()
-            .map(|entry| format!("{}/{}", entry.session, entry.line))
-            .collect::<Vec<_>>()
-            .join(" ")
+        found.iter().map(|entry| format!("{}/{}", entry.session, entry.line)).collect::<Vec<_>>().join(" ")
     }
 
     #[test]
     fn requests_find_these_cells() {
         let table = [
-            (
-                json!({"hist_access_type": "tail", "n": 2, "raw": true, "output": false}),
-                "4/2 4/3",
-            ),
+            (json!({"hist_access_type": "tail", "n": 2, "raw": true, "output": false}), "4/2 4/3"),
             (json!({"hist_access_type": "tail", "n": 100}), "3/1 3/2 4/1 4/2 4/3"),
             (json!({"hist_access_type": "tail", "n": 0}), ""),
             (json!({"hist_access_type": "tail", "n": null}), "3/1 3/2 4/1 4/2 4/3"),
-            (
-                json!({"hist_access_type": "range", "session": 0, "start": 1, "stop": 3}),
-                "4/1 4/2",
-            ),
-            (
-                json!({"hist_access_type": "range", "session": 0, "start": 0, "stop": null}),
-                "4/1 4/2 4/3",
-            ),
-            (
-                json!({"hist_access_type": "range", "session": -1, "start": 2, "stop": null}),
-                "3/2",
-            ),
-            (
-                json!({"hist_access_type": "range", "session": 3, "start": 1, "stop": 2}),
-                "3/1",
-            ),
-            (
-                json!({"hist_access_type": "range", "session": -9, "start": 1, "stop": 2}),
-                "",
-            ),
-            (
-                json!({"hist_access_type": "range", "session": i64::MIN, "start": 1, "stop": 2}),
-                "",
-            ),
-            (
-                json!({"hist_access_type": "range", "session": 0, "start": 3, "stop": 1}),
-                "",
-            ),
-            (
-                json!({"hist_access_type": "search", "pattern": "let*", "n": 10}),
-                "3/1 4/1",
-            ),
-            (
-                json!({"hist_access_type": "search", "pattern": "a", "unique": true}),
-                "4/2",
-            ),
+            (json!({"hist_access_type": "range", "session": 0, "start": 1, "stop": 3}), "4/1 4/2"),
+            (json!({"hist_access_type": "range", "session": 0, "start": 0, "stop": null}), "4/1 4/2 4/3"),
+            (json!({"hist_access_type": "range", "session": -1, "start": 2, "stop": null}), "3/2"),
+            (json!({"hist_access_type": "range", "session": 3, "start": 1, "stop": 2}), "3/1"),
+            (json!({"hist_access_type": "range", "session": -9, "start": 1, "stop": 2}), ""),
+            (json!({"hist_access_type": "range", "session": i64::MIN, "start": 1, "stop": 2}), ""),
+            (json!({"hist_access_type": "range", "session": 0, "start": 3, "stop": 1}), ""),
+            (json!({"hist_access_type": "search", "pattern": "let*", "n": 10}), "3/1 4/1"),
+            (json!({"hist_access_type": "search", "pattern": "a", "unique": true}), "4/2"),
             (json!({"hist_access_type": "search", "pattern": "?", "n": 2}), "4/2 4/3"),
             (json!({"hist_access_type": "search", "pattern": "*=*;*", "n": 1}), "4/1"),
             (json!({"hist_access_type": "search", "pattern": ""}), ""),

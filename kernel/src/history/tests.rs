@@ -11,11 +11,7 @@ fn open(folder: &Path) -> Store {
 }
 
 fn sources(store: &Store) -> Vec<(u64, u32, String)> {
-    store
-        .entries()
-        .into_iter()
-        .map(|Entry { session, line, source }| (session, line, source))
-        .collect()
+    store.entries().into_iter().map(|Entry { session, line, source }| (session, line, source)).collect()
 }
 
 #[test]
@@ -71,12 +67,5 @@ async fn session_without_a_writable_folder_remembers_itself() {
     let history = History::open(Some(file.join("below a file"))).unwrap();
     history.append(1, "a".into());
     let found = history.find(Query::Tail { n: Some(5) }).await;
-    assert_eq!(
-        found,
-        [Entry {
-            session: 1,
-            line: 1,
-            source: "a".into()
-        }]
-    );
+    assert_eq!(found, [Entry { session: 1, line: 1, source: "a".into() }]);
 }

@@ -67,7 +67,9 @@ fn package(description: &Value) -> Option<(String, Package)> {
         .as_array()?
         .iter()
         .filter(|dependency| dependency["kind"].is_null())
-        .filter_map(|dependency| Some((dependency["name"].as_str()?.to_owned(), dependency["rename"].as_str().map(str::to_owned))))
+        .filter_map(|dependency| {
+            Some((dependency["name"].as_str()?.to_owned(), dependency["rename"].as_str().map(str::to_owned)))
+        })
         .collect();
     let package = Package {
         name: library.replace('_', "-"),

@@ -1,6 +1,6 @@
 //! Builds the prelude: unpacks its sources, runs cargo, and keeps what cells need to be compiled against.
 
-use super::{CRATES, Contents, SOURCES, analysis};
+use super::{CRATES, Contents, SOURCES, analysis, beside};
 use crate::toolchain::Toolchain;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -10,21 +10,28 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{ChildStderr, Command, Stdio};
 
+/// Environment variable with a folder for cargo's intermediate files. They are kept there, so that whoever works on
+/// the prelude does not wait for candle each time; without it they are deleted.
+const TARGET_VARIABLE: &str = "FERROTUNE_PRELUDE_TARGET";
+
 /// Builds the prelude into `folder`, which appears whole or not at all.
 pub(super) fn build(toolchain: &Toolchain, folder: &Path, progress: &mut dyn FnMut(&str)) -> Result<()> {
-    let building = folder.with_extension("building");
+    let building = beside(folder, "building");
     if building.exists() {
         fs::remove_dir_all(&building)?; // what a build that was killed has left; we hold the lock
     }
     let source = building.join("source");
     unpack(&source)?;
-    let target = building.join("target");
+    let kept = std::env::var_os(TARGET_VARIABLE).map(PathBuf::from);
+    let target = kept.clone().unwrap_or_else(|| building.join("target"));
     let artifacts = run_cargo(toolchain, &source, &target, progress)?;
     let library = building.join("library");
     fs::create_dir_all(&library)?;
     let externs = keep_libraries(&artifacts, &target, &library)?;
     analysis::write(toolchain, &source, &building.join("analysis"))?;
-    fs::remove_dir_all(&target)?;
+    if kept.is_none() {
+        fs::remove_dir_all(&target)?;
+    }
     let ready = serde_json::to_vec_pretty(&Contents { externs })?;
     fs::write(building.join("ready.json"), ready)?;
     rustix::fs::sync();
@@ -59,16 +66,19 @@ fn workspace_of_prelude(manifest: &str) -> Result<String> {
 }
 
 /// Runs cargo and gives the library files that it made, by crate name.
-fn run_cargo(toolchain: &Toolchain, source: &Path, target: &Path, progress: &mut dyn FnMut(&str)) -> Result<BTreeMap<String, Vec<PathBuf>>> {
+fn run_cargo(
+    toolchain: &Toolchain,
+    source: &Path,
+    target: &Path,
+    progress: &mut dyn FnMut(&str),
+) -> Result<BTreeMap<String, Vec<PathBuf>>> {
     let mut child = Command::new(&toolchain.cargo)
         .args(["build", "--release", "--package", "ferrotune-prelude", "--message-format=json-render-diagnostics"])
         .args(["--target", &toolchain.host, "--target-dir"])
         .arg(target)
         .current_dir(source)
-        // One standard library in the process, shared with the cells.
-        .env("RUSTFLAGS", "-Cprefer-dynamic")
+        .env("CARGO_ENCODED_RUSTFLAGS", flags(toolchain)?)
         .env("RUSTC", &toolchain.rustc)
-        .env_remove("CARGO_ENCODED_RUSTFLAGS")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -86,6 +96,12 @@ fn run_cargo(toolchain: &Toolchain, source: &Path, target: &Path, progress: &mut
         bail!("{}", explain(&errors));
     }
     Ok(libraries(&messages))
+}
+
+/// One standard library in the process, shared with the cells, and found where the toolchain has it.
+fn flags(toolchain: &Toolchain) -> Result<String> {
+    let folder = toolchain.library_folder.to_str().context("the toolchain's folder is not UTF-8")?;
+    Ok(format!("-Cprefer-dynamic\x1f-Clink-arg=-Wl,-rpath,{folder}"))
 }
 
 /// Passes on which crate is compiled, and keeps all lines.
@@ -127,7 +143,11 @@ fn libraries(messages: &str) -> BTreeMap<String, Vec<PathBuf>> {
 }
 
 /// Copies the dylib and the metadata of the crates in it; their code is in the dylib.
-fn keep_libraries(artifacts: &BTreeMap<String, Vec<PathBuf>>, target: &Path, library: &Path) -> Result<BTreeMap<String, String>> {
+fn keep_libraries(
+    artifacts: &BTreeMap<String, Vec<PathBuf>>,
+    target: &Path,
+    library: &Path,
+) -> Result<BTreeMap<String, String>> {
     let mut externs = BTreeMap::new();
     for (name, files) in artifacts {
         for file in files.iter().filter(|file| file.starts_with(target)) {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use tokio::sync::futures::Notified;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
 use super::screen::{Pending, Screen, capture};
@@ -62,6 +63,8 @@ async fn execute(
             return Vec::new();
         }
     };
+    // Heard from here on: a client that sees the cell begin may interrupt it at once.
+    let interrupted = kernel.interrupts.notified();
     // The counter counts what is stored; other cells show the number that the next stored one gets.
     let execution_count = *count + 1;
     if request.store_history && !request.silent {
@@ -69,13 +72,10 @@ async fn execute(
         kernel.history.append(execution_count, request.code.clone());
     }
     if !request.silent {
-        exchange.publish(
-            "execute_input",
-            json!({"code": request.code, "execution_count": execution_count}),
-        );
+        exchange.publish("execute_input", json!({"code": request.code, "execution_count": execution_count}));
     }
     let metadata = json!({"started": wire::now()});
-    let result = run(kernel, &exchange, &request, execution_count).await;
+    let result = run(kernel, interrupted, &exchange, &request, execution_count).await;
 
     let mut aborted = Vec::new();
     let content = match result {
@@ -107,45 +107,36 @@ async fn execute(
 /// Gives the cell to the engine and publishes what it gives. The engine comes back for what is to run after it.
 async fn run(
     kernel: &Arc<Kernel>,
+    interrupted: Notified<'_>,
     exchange: &Exchange,
     request: &ExecuteRequest,
     execution_count: u32,
 ) -> Result<Arc<Engine>, Failure> {
     let engine = tokio::select! {
         engine = kernel.engine() => engine.ok_or_else(|| engine_gone("it did not start"))?,
-        () = kernel.interrupts.notified() => {
+        () = interrupted => {
             return Err(failure("Interrupted", "the cell was interrupted before the kernel had started"));
         }
     };
-    let cell = Cell {
-        code: request.code.clone(),
-        allow_stdin: request.allow_stdin,
-    };
+    let cell = Cell { code: request.code.clone(), allow_stdin: request.allow_stdin };
     let mut outputs = start(&engine, cell)?;
     let mut screen = Screen {
         iopub: exchange.iopub.clone(),
         parent: exchange.request.parent.clone(),
         execution_count,
         silent: request.silent,
-        user: request
-            .allow_stdin
-            .then(|| (kernel.stdin.clone(), exchange.request.identities.clone())),
+        user: request.allow_stdin.then(|| (kernel.stdin.clone(), exchange.request.identities.clone())),
         pending: Pending::default(),
     };
     let result = screen.until_done(&mut outputs).await;
     kernel.stdin.cancel();
     tokio::spawn(screen.until_closed(outputs));
-    result
-        .ok_or_else(|| engine_gone("it ended while the cell ran"))?
-        .map(|()| engine)
+    result.ok_or_else(|| engine_gone("it ended while the cell ran"))?.map(|()| engine)
 }
 
 fn start(engine: &Engine, cell: Cell) -> Result<UnboundedReceiver<Output>, Failure> {
     let (outputs, given) = mpsc::unbounded_channel();
-    engine
-        .work
-        .send(Work::Execute { cell, outputs })
-        .map_err(|_| engine_gone("it has ended"))?;
+    engine.work.send(Work::Execute { cell, outputs }).map_err(|_| engine_gone("it has ended"))?;
     Ok(given)
 }
 
@@ -153,14 +144,9 @@ fn start(engine: &Engine, cell: Cell) -> Result<UnboundedReceiver<Output>, Failu
 async fn evaluate(engine: &Engine, expressions: BTreeMap<String, String>) -> Map<String, Value> {
     let mut values = Map::new();
     for (name, code) in expressions {
-        let cell = Cell {
-            code,
-            allow_stdin: false,
-        };
+        let cell = Cell { code, allow_stdin: false };
         let value = match start(engine, cell) {
-            Ok(mut outputs) => capture(&mut outputs)
-                .await
-                .unwrap_or_else(|| Err(engine_gone("it has ended"))),
+            Ok(mut outputs) => capture(&mut outputs).await.unwrap_or_else(|| Err(engine_gone("it has ended"))),
             Err(failure) => Err(failure),
         };
         let entry = match value {
@@ -182,16 +168,9 @@ fn error_content(failure: &Failure) -> Value {
 }
 
 fn engine_gone(how: &str) -> Failure {
-    failure(
-        "EngineStopped",
-        &format!("cells cannot run: the kernel's engine is gone, {how}; restart the kernel"),
-    )
+    failure("EngineStopped", &format!("cells cannot run: the kernel's engine is gone, {how}; restart the kernel"))
 }
 
 fn failure(ename: &str, evalue: &str) -> Failure {
-    Failure {
-        ename: ename.into(),
-        evalue: evalue.into(),
-        traceback: vec![format!("{ename}: {evalue}")],
-    }
+    Failure { ename: ename.into(), evalue: evalue.into(), traceback: vec![format!("{ename}: {evalue}")] }
 }

@@ -47,11 +47,7 @@ enum Front {
 impl Front {
     fn of(pid: &str) -> Option<Self> {
         let pid = Pid::from_raw(pid.trim().parse().ok().filter(|pid| *pid > 0)?)?;
-        Some(if getppid() == Some(pid) {
-            Self::Parent(pid)
-        } else {
-            Self::Ancestor(pid)
-        })
+        Some(if getppid() == Some(pid) { Self::Parent(pid) } else { Self::Ancestor(pid) })
     }
 
     fn is_alive(&self) -> bool {

@@ -83,16 +83,11 @@ fn answer(kernel: &Arc<Kernel>, exchange: &Exchange) -> Result<Option<Value>, Re
         }
         "debug_request" => debug_refusal(&exchange.request.content.clone()?),
         "comm_msg" | "comm_close" => {
-            tracing::debug!(
-                msg_type = exchange.request.msg_type,
-                "message for a comm that is not open"
-            );
+            tracing::debug!(msg_type = exchange.request.msg_type, "message for a comm that is not open");
             return Ok(None);
         }
         msg_type if msg_type.ends_with("_request") => {
-            return Err(Refusal::Unknown {
-                msg_type: msg_type.into(),
-            });
+            return Err(Refusal::Unknown { msg_type: msg_type.into() });
         }
         msg_type => {
             tracing::warn!(msg_type, "message of an unknown type passed over");
@@ -117,10 +112,7 @@ async fn answer_in_time(kernel: Arc<Kernel>, mut exchange: Exchange) {
 }
 
 fn kernel_info() -> KernelInfoReply {
-    let link = |text: &str, url: &str| HelpLink {
-        text: text.into(),
-        url: url.into(),
-    };
+    let link = |text: &str, url: &str| HelpLink { text: text.into(), url: url.into() };
     let version = env!("CARGO_PKG_VERSION");
     KernelInfoReply {
         status: ReplyStatus::Ok,
@@ -244,8 +236,7 @@ struct AtCursor {
 
 impl AtCursor {
     fn cursor_bytes(&self) -> usize {
-        self.cursor_pos
-            .map_or(self.code.len(), |points| bytes_of(&self.code, points))
+        self.cursor_pos.map_or(self.code.len(), |points| bytes_of(&self.code, points))
     }
 }
 
@@ -254,18 +245,11 @@ async fn complete(kernel: &Kernel, exchange: &Exchange) -> Result<Value, WireErr
     let cursor = at.cursor_bytes();
     let code = at.code.clone();
     let work = |reply| Work::Complete { code, cursor, reply };
-    let found = ask(kernel, work).await.unwrap_or_else(|| Completions {
-        start: cursor,
-        end: cursor,
-        matches: Vec::new(),
-    });
+    let found =
+        ask(kernel, work).await.unwrap_or_else(|| Completions { start: cursor, end: cursor, matches: Vec::new() });
     let start = points_of(&at.code, found.start);
     let end = points_of(&at.code, found.end);
-    let texts: Vec<&str> = found
-        .matches
-        .iter()
-        .map(|completion| completion.text.as_str())
-        .collect();
+    let texts: Vec<&str> = found.matches.iter().map(|completion| completion.text.as_str()).collect();
     let types: Vec<Value> = found
         .matches
         .iter()
@@ -283,13 +267,7 @@ async fn complete(kernel: &Kernel, exchange: &Exchange) -> Result<Value, WireErr
 async fn inspect(kernel: &Kernel, exchange: &Exchange) -> Result<Value, WireError> {
     let at: AtCursor = exchange.request.fields()?;
     let cursor = at.cursor_bytes();
-    let data = ask(kernel, |reply| Work::Inspect {
-        code: at.code,
-        cursor,
-        reply,
-    })
-    .await
-    .unwrap_or_default();
+    let data = ask(kernel, |reply| Work::Inspect { code: at.code, cursor, reply }).await.unwrap_or_default();
     Ok(json!({"status": "ok", "found": !data.is_empty(), "data": data, "metadata": {}}))
 }
 
@@ -310,9 +288,7 @@ fn bytes_of(code: &str, points: usize) -> usize {
 
 /// The inverse of [`bytes_of`]; offsets within a character count as its start.
 fn points_of(code: &str, bytes: usize) -> usize {
-    code.char_indices()
-        .take_while(|(at, c)| at + c.len_utf8() <= bytes)
-        .count()
+    code.char_indices().take_while(|(at, c)| at + c.len_utf8() <= bytes).count()
 }
 
 #[cfg(test)]

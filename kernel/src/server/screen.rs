@@ -90,21 +90,11 @@ impl Screen {
     fn show(&mut self, output: Output) {
         match output {
             Output::Stream(stream, text) => self.gather(stream, &text),
-            Output::Display {
-                data,
-                metadata,
-                display_id: Some(id),
-                update: true,
-            } => {
+            Output::Display { data, metadata, display_id: Some(id), update: true } => {
                 let content = display(data, metadata, json!({"display_id": id}));
                 self.update(id, content);
             }
-            Output::Display {
-                data,
-                metadata,
-                display_id,
-                update: _,
-            } => {
+            Output::Display { data, metadata, display_id, update: _ } => {
                 let transient = match &display_id {
                     Some(id) => {
                         self.flush_update(id);
@@ -122,21 +112,11 @@ impl Screen {
                 let content = json!({"execution_count": self.execution_count, "data": data, "metadata": metadata});
                 self.publish("execute_result", content);
             }
-            Output::Input {
-                prompt,
-                password,
-                reply,
-            } => {
+            Output::Input { prompt, password, reply } => {
                 self.flush();
                 if let Some((stdin, identities)) = &self.user {
                     let (identities, parent) = (identities.clone(), self.parent.clone());
-                    stdin.ask(Question {
-                        identities,
-                        parent,
-                        prompt,
-                        password,
-                        reply,
-                    });
+                    stdin.ask(Question { identities, parent, prompt, password, reply });
                 }
             }
             Output::Done(_) => unreachable!("`until_done` takes it"),
@@ -147,19 +127,11 @@ impl Screen {
         if text.is_empty() {
             return;
         }
-        if self
-            .pending
-            .text
-            .as_ref()
-            .is_some_and(|pending| pending.stream != stream)
-        {
+        if self.pending.text.as_ref().is_some_and(|pending| pending.stream != stream) {
             self.flush_text();
         }
-        let pending = self.pending.text.get_or_insert_with(|| Text {
-            stream,
-            text: String::new(),
-            due: Instant::now() + GATHER,
-        });
+        let pending =
+            self.pending.text.get_or_insert_with(|| Text { stream, text: String::new(), due: Instant::now() + GATHER });
         pending.text.push_str(text);
         if pending.text.len() >= GATHER_BYTES {
             self.flush_text();
@@ -171,25 +143,14 @@ impl Screen {
         match self.pending.updates.get_mut(&id) {
             Some(update) if update.due > now => update.content = Some(content),
             _ => {
-                self.pending.updates.insert(
-                    id,
-                    Update {
-                        due: now + UPDATE_INTERVAL,
-                        content: None,
-                    },
-                );
+                self.pending.updates.insert(id, Update { due: now + UPDATE_INTERVAL, content: None });
                 self.publish("update_display_data", content);
             }
         }
     }
 
     fn next_due(&self) -> Option<Instant> {
-        let updates = self
-            .pending
-            .updates
-            .values()
-            .filter(|update| update.content.is_some())
-            .map(|update| update.due);
+        let updates = self.pending.updates.values().filter(|update| update.content.is_some()).map(|update| update.due);
         updates.chain(self.pending.text.as_ref().map(|text| text.due)).min()
     }
 
@@ -197,30 +158,17 @@ impl Screen {
         if self.pending.text.as_ref().is_some_and(|text| text.due <= now) {
             self.flush_text();
         }
-        let due: Vec<String> = self
-            .pending
-            .updates
-            .iter()
-            .filter(|(_, update)| update.due <= now)
-            .map(|(id, _)| id.clone())
-            .collect();
+        let due: Vec<String> =
+            self.pending.updates.iter().filter(|(_, update)| update.due <= now).map(|(id, _)| id.clone()).collect();
         for id in due {
-            if let Some(Update {
-                content: Some(content), ..
-            }) = self.pending.updates.remove(&id)
-            {
+            if let Some(Update { content: Some(content), .. }) = self.pending.updates.remove(&id) {
                 self.update(id, content);
             }
         }
     }
 
     fn flush_update(&mut self, id: &str) {
-        if let Some(content) = self
-            .pending
-            .updates
-            .get_mut(id)
-            .and_then(|update| update.content.take())
-        {
+        if let Some(content) = self.pending.updates.get_mut(id).and_then(|update| update.content.take()) {
             self.publish("update_display_data", content);
         }
     }

@@ -49,14 +49,7 @@ impl Stdin {
 
 pub(super) fn channel(codec: Arc<Codec>) -> (Stdin, Task) {
     let (orders, queue) = mpsc::unbounded_channel();
-    (
-        Stdin { orders },
-        Task {
-            codec,
-            queue,
-            waiting: None,
-        },
-    )
+    (Stdin { orders }, Task { codec, queue, waiting: None })
 }
 
 pub(super) struct Task {
@@ -82,17 +75,9 @@ impl Task {
     }
 
     async fn ask(&mut self, socket: &mut RouterSendHalf, question: Question) {
-        let Question {
-            identities,
-            parent,
-            prompt,
-            password,
-            reply,
-        } = question;
+        let Question { identities, parent, prompt, password, reply } = question;
         let content = json!({"prompt": prompt, "password": password});
-        let message = self
-            .codec
-            .encode(&identities, "input_request", &parent, &json!({}), &content);
+        let message = self.codec.encode(&identities, "input_request", &parent, &json!({}), &content);
         match socket.send(message).await {
             Ok(()) => self.waiting = Some(reply),
             Err(error) => tracing::warn!(%error, "no line asked for: the client does not listen on stdin"),

@@ -34,11 +34,7 @@ fn engine(script: impl Fn(&Cell, Outputs) + Send + 'static) -> Engine {
             }
         }
     });
-    Engine {
-        work,
-        interrupt: Box::new(|| {}),
-        shutdown: Box::new(|| {}),
-    }
+    Engine { work, interrupt: Box::new(|| {}), shutdown: Box::new(|| {}) }
 }
 
 struct Message {
@@ -117,33 +113,22 @@ impl Client {
     }
 
     async fn execute(&mut self, code: &str) -> Value {
-        self.send("execute_request", json!({"code": code, "allow_stdin": true}))
-            .await
+        self.send("execute_request", json!({"code": code, "allow_stdin": true})).await
     }
 
     async fn reply(&mut self) -> Message {
-        read(
-            &self.codec,
-            &timeout(PATIENCE, self.shell.recv()).await.unwrap().unwrap(),
-        )
+        read(&self.codec, &timeout(PATIENCE, self.shell.recv()).await.unwrap().unwrap())
     }
 
     async fn published(&mut self) -> Message {
-        read(
-            &self.codec,
-            &timeout(PATIENCE, self.iopub.recv()).await.unwrap().unwrap(),
-        )
+        read(&self.codec, &timeout(PATIENCE, self.iopub.recv()).await.unwrap().unwrap())
     }
 
     /// All that is published from `busy` to `idle` of one request.
     async fn conversation(&mut self, parent: &Value) -> Vec<(String, Value)> {
         let mut messages = Vec::new();
         loop {
-            let Message {
-                msg_type,
-                parent: other,
-                content,
-            } = self.published().await;
+            let Message { msg_type, parent: other, content } = self.published().await;
             assert_eq!(&other, parent, "{msg_type} of another request: {content}");
             messages.push((msg_type, content));
             if messages.last().unwrap().1["execution_state"] == "idle" {
@@ -173,20 +158,12 @@ fn text(stream: Stream, text: &str) -> Output {
 
 fn display(number: u32, id: Option<&str>, update: bool) -> Output {
     let data = json!({"text/plain": number.to_string()}).as_object().cloned().unwrap();
-    Output::Display {
-        data,
-        metadata: serde_json::Map::new(),
-        display_id: id.map(str::to_owned),
-        update,
-    }
+    Output::Display { data, metadata: serde_json::Map::new(), display_id: id.map(str::to_owned), update }
 }
 
 fn result(value: &str) -> Output {
     let data = json!({"text/plain": value}).as_object().cloned().unwrap();
-    Output::Result {
-        data,
-        metadata: serde_json::Map::new(),
-    }
+    Output::Result { data, metadata: serde_json::Map::new() }
 }
 
 fn play(outputs: &Outputs, script: impl IntoIterator<Item = Output>) {
@@ -226,10 +203,7 @@ async fn outputs_are_published_in_order_before_reply_and_idle() {
             ("execute_input".into(), json!({"code": "code", "execution_count": 1})),
             stream("stdout", "ab"),
             stream("stderr", "c"),
-            (
-                "display_data".into(),
-                json!({"data": {"text/plain": "1"}, "metadata": {}, "transient": {}})
-            ),
+            ("display_data".into(), json!({"data": {"text/plain": "1"}, "metadata": {}, "transient": {}})),
             stream("stdout", "d"),
             (
                 "display_data".into(),
@@ -237,19 +211,13 @@ async fn outputs_are_published_in_order_before_reply_and_idle() {
             ),
             ("clear_output".into(), json!({"wait": true})),
             stream("stdout", "e"),
-            (
-                "execute_result".into(),
-                json!({"execution_count": 1, "data": {"text/plain": "5"}, "metadata": {}})
-            ),
+            ("execute_result".into(), json!({"execution_count": 1, "data": {"text/plain": "5"}, "metadata": {}})),
             stream("stdout", "f"),
         ]
     );
     let reply = client.reply().await;
     assert_eq!((reply.msg_type.as_str(), &reply.parent), ("execute_reply", &cell));
-    assert_eq!(
-        reply.content,
-        json!({"status": "ok", "execution_count": 1, "payload": [], "user_expressions": {}})
-    );
+    assert_eq!(reply.content, json!({"status": "ok", "execution_count": 1, "payload": [], "user_expressions": {}}));
 }
 
 #[tokio::test]
@@ -258,18 +226,13 @@ async fn text_of_a_cell_that_goes_on_is_published_soon() {
     let mut client = Client::start(move || {
         engine(move |_, outputs| {
             play(&outputs, [text(Stream::Stdout, "now")]);
-            drop(wait.recv());
+            wait.recv().unwrap_or_default();
             play(&outputs, [Output::Done(Ok(()))]);
         })
     })
     .await;
     client.execute("code").await;
-    let types = [
-        client.published().await,
-        client.published().await,
-        client.published().await,
-    ]
-    .map(|m| m.msg_type);
+    let types = [client.published().await, client.published().await, client.published().await].map(|m| m.msg_type);
     assert_eq!(types, ["status", "execute_input", "stream"]);
     go_on.send(()).unwrap();
     assert_eq!(client.reply().await.content["status"], "ok");
@@ -321,10 +284,7 @@ async fn late_output_belongs_to_the_cell_that_started_it() {
     loop {
         let message = client.published().await;
         if message.msg_type == "stream" {
-            assert_eq!(
-                (message.parent, message.content["text"].clone()),
-                (first, json!("late"))
-            );
+            assert_eq!((message.parent, message.content["text"].clone()), (first, json!("late")));
             return;
         }
     }
@@ -334,39 +294,21 @@ async fn late_output_belongs_to_the_cell_that_started_it() {
 async fn cell_asks_its_client_for_a_line_and_no_one_else() {
     let ask = |outputs: &Outputs| {
         let (reply, line) = tokio::sync::oneshot::channel();
-        play(
-            outputs,
-            [Output::Input {
-                prompt: "name?".into(),
-                password: true,
-                reply,
-            }],
-        );
+        play(outputs, [Output::Input { prompt: "name?".into(), password: true, reply }]);
         let answer = line.blocking_recv().unwrap_or_else(|_| "no one".into());
         play(outputs, [text(Stream::Stdout, &answer), Output::Done(Ok(()))]);
     };
     let mut client = Client::start(move || engine(move |_, outputs| ask(&outputs))).await;
     let cell = client.execute("code").await;
-    let question = read(
-        &client.codec,
-        &timeout(PATIENCE, client.stdin.recv()).await.unwrap().unwrap(),
-    );
+    let question = read(&client.codec, &timeout(PATIENCE, client.stdin.recv()).await.unwrap().unwrap());
     assert_eq!((question.msg_type.as_str(), &question.parent), ("input_request", &cell));
     assert_eq!(question.content, json!({"prompt": "name?", "password": true}));
-    let answer = client.codec.encode(
-        &[],
-        "input_reply",
-        &Parent::none(),
-        &json!({}),
-        &json!({"value": "Ada"}),
-    );
+    let answer = client.codec.encode(&[], "input_reply", &Parent::none(), &json!({}), &json!({"value": "Ada"}));
     client.stdin.send(answer).await.unwrap();
     assert_eq!(client.conversation(&cell).await[1].1["text"], "Ada");
     client.reply().await;
 
-    let cell = client
-        .send("execute_request", json!({"code": "code", "allow_stdin": false}))
-        .await;
+    let cell = client.send("execute_request", json!({"code": "code", "allow_stdin": false})).await;
     assert_eq!(client.conversation(&cell).await[1].1["text"], "no one");
 }
 
@@ -375,13 +317,9 @@ async fn failure_aborts_what_is_queued_and_nothing_later() {
     let (go_on, wait) = work::channel::<()>();
     let mut client = Client::start(move || {
         engine(move |cell, outputs| {
-            let failure = Failure {
-                ename: "E".into(),
-                evalue: "v".into(),
-                traceback: vec!["t".into()],
-            };
+            let failure = Failure { ename: "E".into(), evalue: "v".into(), traceback: vec!["t".into()] };
             if cell.code == "fails" {
-                drop(wait.recv());
+                wait.recv().unwrap_or_default();
                 play(&outputs, [Output::Done(Err(failure))]);
             } else {
                 play(&outputs, [Output::Done(Ok(()))]);
@@ -407,18 +345,13 @@ async fn failure_aborts_what_is_queued_and_nothing_later() {
 async fn user_expressions_keep_values_and_drop_all_else() {
     let mut client = Client::start(|| {
         engine(|cell, outputs| match cell.code.as_str() {
-            "value" => play(
-                &outputs,
-                [text(Stream::Stdout, "dropped"), result("7"), Output::Done(Ok(()))],
-            ),
+            "value" => play(&outputs, [text(Stream::Stdout, "dropped"), result("7"), Output::Done(Ok(()))]),
             _ => play(&outputs, [Output::Done(Ok(()))]),
         })
     })
     .await;
     let expressions = json!({"a": "value", "b": "no value"});
-    let cell = client
-        .send("execute_request", json!({"code": "x", "user_expressions": expressions}))
-        .await;
+    let cell = client.send("execute_request", json!({"code": "x", "user_expressions": expressions})).await;
     assert_eq!(client.conversation(&cell).await.len(), 1);
     assert_eq!(
         client.reply().await.content["user_expressions"],
@@ -448,7 +381,7 @@ async fn engine_that_is_gone_is_an_error_of_the_cell_and_not_a_wait() {
 async fn cell_that_waits_for_the_engine_can_be_interrupted_and_the_kernel_shut_down() {
     let (go_on, wait) = work::channel::<()>();
     let mut client = Client::start(move || {
-        drop(wait.recv());
+        wait.recv().unwrap_or_default();
         engine(|_, _| {})
     })
     .await;
@@ -456,28 +389,13 @@ async fn cell_that_waits_for_the_engine_can_be_interrupted_and_the_kernel_shut_d
     assert_eq!(client.published().await.content["execution_state"], "busy");
     assert_eq!(client.published().await.msg_type, "execute_input");
     for (msg_type, content) in [("interrupt", json!({})), ("shutdown", json!({"restart": true}))] {
-        let request = client.codec.encode(
-            &[],
-            &format!("{msg_type}_request"),
-            &Parent::none(),
-            &json!({}),
-            &content,
-        );
+        let request = client.codec.encode(&[], &format!("{msg_type}_request"), &Parent::none(), &json!({}), &content);
         client.control.send(request).await.unwrap();
-        let answer = read(
-            &client.codec,
-            &timeout(PATIENCE, client.control.recv()).await.unwrap().unwrap(),
-        );
-        assert_eq!(
-            (answer.msg_type, &answer.content["status"]),
-            (format!("{msg_type}_reply"), &json!("ok"))
-        );
+        let answer = read(&client.codec, &timeout(PATIENCE, client.control.recv()).await.unwrap().unwrap());
+        assert_eq!((answer.msg_type, &answer.content["status"]), (format!("{msg_type}_reply"), &json!("ok")));
         if msg_type == "interrupt" {
             let reply = client.reply().await;
-            assert_eq!(
-                (reply.parent, reply.content["ename"].clone()),
-                (cell.clone(), json!("Interrupted"))
-            );
+            assert_eq!((reply.parent, reply.content["ename"].clone()), (cell.clone(), json!("Interrupted")));
         }
     }
     timeout(PATIENCE, client.server).await.unwrap().unwrap().unwrap();

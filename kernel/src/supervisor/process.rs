@@ -69,7 +69,8 @@ impl Hooks {
 
 fn call(path: &Path, function: &str, variables: *mut c_void) -> Result<*mut c_void> {
     // SAFETY: evcxr has just compiled this file; what its code does is the user's.
-    let library = unsafe { Library::open(Some(path), RTLD_NOW) }.with_context(|| format!("cannot load the cell {}", path.display()))?;
+    let library = unsafe { Library::open(Some(path), RTLD_NOW) }
+        .with_context(|| format!("cannot load the cell {}", path.display()))?;
     // SAFETY: evcxr defines the function with this signature; it is given back the pointer that it returned last.
     let entry = unsafe { library.get::<extern "C" fn(*mut c_void) -> *mut c_void>(function.as_bytes()) };
     let entry = *entry.with_context(|| format!("the cell has no {function}"))?;

@@ -10,10 +10,7 @@ const HEADER: &str = r#"{"msg_id":"a","msg_type":"execute_request","shape":{"unk
 fn signed(key: &str, parts: &[&str]) -> Vec<Vec<u8>> {
     let parts: Vec<Vec<u8>> = parts.iter().map(|part| part.as_bytes().to_vec()).collect();
     let signature = Codec::new(key).sign(&parts[..parts.len().min(4)]);
-    [b"peer".to_vec(), b"<IDS|MSG>".to_vec(), signature.into_bytes()]
-        .into_iter()
-        .chain(parts)
-        .collect()
+    [b"peer".to_vec(), b"<IDS|MSG>".to_vec(), signature.into_bytes()].into_iter().chain(parts).collect()
 }
 
 fn decode(key: &str, parts: &[&str]) -> Result<Request, WireError> {
@@ -24,10 +21,7 @@ fn decode(key: &str, parts: &[&str]) -> Result<Request, WireError> {
 fn signature_is_the_published_hmac_sha256() {
     // RFC 4231, test case 2, spread over the four signed parts.
     let parts = ["what do ya ", "want ", "for ", "nothing?"].map(|part| part.as_bytes().to_vec());
-    assert_eq!(
-        Codec::new("Jefe").sign(&parts),
-        "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"
-    );
+    assert_eq!(Codec::new("Jefe").sign(&parts), "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
 }
 
 #[test]
@@ -56,25 +50,15 @@ fn wrong_signature_is_refused() {
     for signature in [&b""[..], b"zz", b"0", b"00", "é".as_bytes(), &[b'0'; 64], &[b'0'; 66]] {
         let mut frames = signed("key", &[HEADER, "{}", "{}", "{}"]);
         frames[2] = signature.to_vec();
-        assert_eq!(
-            Codec::new("key").decode(&frames).unwrap_err(),
-            WireError::WrongSignature
-        );
+        assert_eq!(Codec::new("key").decode(&frames).unwrap_err(), WireError::WrongSignature);
     }
     for changed in 3..7 {
         let mut frames = signed("key", &[HEADER, "{}", "{}", "{}"]);
         frames[changed].push(b' ');
-        assert_eq!(
-            Codec::new("key").decode(&frames).unwrap_err(),
-            WireError::WrongSignature,
-            "frame {changed}"
-        );
+        assert_eq!(Codec::new("key").decode(&frames).unwrap_err(), WireError::WrongSignature, "frame {changed}");
     }
     let frames = signed("another key", &[HEADER, "{}", "{}", "{}"]);
-    assert_eq!(
-        Codec::new("key").decode(&frames).unwrap_err(),
-        WireError::WrongSignature
-    );
+    assert_eq!(Codec::new("key").decode(&frames).unwrap_err(), WireError::WrongSignature);
 }
 
 #[test]
@@ -82,30 +66,14 @@ fn frames_without_a_message_are_refused() {
     let codec = Codec::new("");
     let none: [&[u8]; 0] = [];
     assert_eq!(codec.decode(&none).unwrap_err(), WireError::NoDelimiter { frames: 0 });
-    assert_eq!(
-        codec.decode(&[b"a", b"b"]).unwrap_err(),
-        WireError::NoDelimiter { frames: 2 }
-    );
-    assert_eq!(
-        codec.decode(&[b"<IDS|MSG>"]).unwrap_err(),
-        WireError::Truncated { frames: 0 }
-    );
-    assert_eq!(
-        codec.decode(&[&b"<IDS|MSG>"[..], b""]).unwrap_err(),
-        WireError::Truncated { frames: 1 }
-    );
+    assert_eq!(codec.decode(&[b"a", b"b"]).unwrap_err(), WireError::NoDelimiter { frames: 2 });
+    assert_eq!(codec.decode(&[b"<IDS|MSG>"]).unwrap_err(), WireError::Truncated { frames: 0 });
+    assert_eq!(codec.decode(&[&b"<IDS|MSG>"[..], b""]).unwrap_err(), WireError::Truncated { frames: 1 });
     for header in ["", "{", "[]", "1", "{}", r#"{"msg_type":3}"#, "\u{0}"] {
         let error = decode("key", &[header, "{}", "{}", "{}"]).unwrap_err();
-        assert!(
-            matches!(error, WireError::Unreadable { part: "header", .. }),
-            "{header}: {error}"
-        );
+        assert!(matches!(error, WireError::Unreadable { part: "header", .. }), "{header}: {error}");
     }
-    assert!(
-        codec
-            .decode(&[&b"<IDS|MSG>"[..], b"", &[0xff, 0xfe], b"{}", b"{}", b"{}"])
-            .is_err()
-    );
+    assert!(codec.decode(&[&b"<IDS|MSG>"[..], b"", &[0xff, 0xfe], b"{}", b"{}", b"{}"]).is_err());
 }
 
 #[test]
@@ -137,13 +105,7 @@ fn deeply_nested_json_is_an_error_and_not_a_crash() {
 fn parent_header_is_echoed_byte_for_byte() {
     let request = decode("key", &[HEADER, "{}", "{}", "{}"]).unwrap();
     let codec = Codec::new("key");
-    let message = codec.encode(
-        &request.identities,
-        "execute_reply",
-        &request.parent,
-        &json!({}),
-        &json!({"a": 1}),
-    );
+    let message = codec.encode(&request.identities, "execute_reply", &request.parent, &json!({}), &json!({"a": 1}));
     let frames = message.into_vec();
     assert_eq!(&frames[0][..], b"peer");
     assert_eq!(&frames[4][..], HEADER.as_bytes());
@@ -159,9 +121,7 @@ fn parent_header_is_echoed_byte_for_byte() {
 fn every_message_has_its_own_id_and_a_date_in_microseconds() {
     let codec = Codec::new("");
     let mut headers = (0..2).map(|_| {
-        let frames = codec
-            .encode(&[], "status", &Parent::none(), &json!({}), &json!({}))
-            .into_vec();
+        let frames = codec.encode(&[], "status", &Parent::none(), &json!({}), &json!({})).into_vec();
         assert_eq!(&frames[0][..], b"<IDS|MSG>");
         serde_json::from_slice::<Value>(&frames[2]).unwrap()
     });
@@ -169,8 +129,5 @@ fn every_message_has_its_own_id_and_a_date_in_microseconds() {
     assert_ne!(first["msg_id"], second["msg_id"]);
     assert_eq!(first["session"], second["session"]);
     let date = first["date"].as_str().unwrap();
-    assert!(
-        date.ends_with('Z') && date.len() == "2026-01-01T00:00:00.000000Z".len(),
-        "{date}"
-    );
+    assert!(date.ends_with('Z') && date.len() == "2026-01-01T00:00:00.000000Z".len(), "{date}");
 }

@@ -42,11 +42,7 @@ impl FrontEnd {
         let folder = tempfile::tempdir().unwrap();
         let (name, ip, ports) = match transport {
             Transport::Tcp => ("tcp", "127.0.0.1".to_owned(), free_ports()),
-            Transport::Ipc => (
-                "ipc",
-                folder.path().join("s").to_str().unwrap().to_owned(),
-                [1, 2, 3, 4, 5],
-            ),
+            Transport::Ipc => ("ipc", folder.path().join("s").to_str().unwrap().to_owned(), [1, 2, 3, 4, 5]),
         };
         let [shell_port, iopub_port, stdin_port, control_port, hb_port] = ports;
         let connection = json!({
@@ -56,30 +52,14 @@ impl FrontEnd {
         let file = folder.path().join("connection.json");
         std::fs::write(&file, connection.to_string()).unwrap();
         // History is part of the data folder; the user's own stays as it is.
-        let kernel = program()
-            .arg("--connection-file")
-            .arg(file)
-            .env("XDG_DATA_HOME", folder.path())
-            .spawn()
-            .unwrap();
+        let kernel = program().arg("--connection-file").arg(file).env("XDG_DATA_HOME", folder.path()).spawn().unwrap();
         let separator = if transport == Transport::Tcp { ':' } else { '-' };
         let url = format!("{name}://{ip}{separator}{shell_port}");
-        let mut front_end = Self {
-            kernel,
-            shell: DealerSocket::new(),
-            sent: 0,
-            folder,
-        };
+        let mut front_end = Self { kernel, shell: DealerSocket::new(), sent: 0, folder };
         let deadline = tokio::time::Instant::now() + PATIENCE;
         while let Err(error) = front_end.shell.connect(&url).await {
-            assert!(
-                tokio::time::Instant::now() < deadline,
-                "kernel does not listen on {url}: {error}"
-            );
-            assert!(
-                front_end.kernel.try_wait().unwrap().is_none(),
-                "kernel ended before it listened"
-            );
+            assert!(tokio::time::Instant::now() < deadline, "kernel does not listen on {url}: {error}");
+            assert!(front_end.kernel.try_wait().unwrap().is_none(), "kernel ended before it listened");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         front_end
@@ -89,14 +69,10 @@ impl FrontEnd {
     pub(crate) async fn ask(&mut self, msg_type: &str, content: Value) -> Value {
         let header = self.send_signed_by(KEY, msg_type, content).await;
         let message = timeout(PATIENCE, self.shell.recv()).await.expect("reply").unwrap();
-        let [delimiter, signature, parts @ ..] = &message.into_vec()[..] else {
-            panic!("reply is too short")
-        };
+        let [delimiter, signature, parts @ ..] = &message.into_vec()[..] else { panic!("reply is too short") };
         assert_eq!(&delimiter[..], b"<IDS|MSG>");
         assert_eq!(&signature[..], sign(KEY, parts).as_bytes());
-        let [reply_header, parent, _, content] = parts else {
-            panic!("reply has {} parts", parts.len())
-        };
+        let [reply_header, parent, _, content] = parts else { panic!("reply has {} parts", parts.len()) };
         let reply_header: Value = serde_json::from_slice(reply_header).unwrap();
         assert_eq!(reply_header["msg_type"], msg_type.replace("_request", "_reply"));
         assert_eq!(serde_json::from_slice::<Value>(parent).unwrap(), header);
@@ -112,18 +88,14 @@ impl FrontEnd {
         });
         let parts = [header.to_string(), "{}".into(), "{}".into(), content.to_string()];
         let signature = sign(key, &parts);
-        let frames = [b"<IDS|MSG>", signature.as_bytes()]
-            .into_iter()
-            .chain(parts.iter().map(|part| part.as_bytes()));
+        let frames = [b"<IDS|MSG>", signature.as_bytes()].into_iter().chain(parts.iter().map(|part| part.as_bytes()));
         self.send_frames(&frames.collect::<Vec<_>>()).await;
         header
     }
 
     pub(crate) async fn send_frames(&mut self, frames: &[&[u8]]) {
         let mut message = ZmqMessage::from(frames[0].to_vec());
-        frames[1..]
-            .iter()
-            .for_each(|frame| message.push_back(frame.to_vec().into()));
+        frames[1..].iter().for_each(|frame| message.push_back(frame.to_vec().into()));
         self.shell.send(message).await.unwrap();
     }
 
@@ -134,11 +106,7 @@ impl FrontEnd {
             if let Some(status) = self.kernel.try_wait().unwrap() {
                 return status.code();
             }
-            assert!(
-                tokio::time::Instant::now() < deadline,
-                "kernel of {} does not end",
-                self.folder.path().display()
-            );
+            assert!(tokio::time::Instant::now() < deadline, "kernel of {} does not end", self.folder.path().display());
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
@@ -155,11 +123,7 @@ impl Drop for FrontEnd {
 fn sign<P: AsRef<[u8]>>(key: &str, parts: &[P]) -> String {
     let mut mac = Hmac::<Sha256>::new_from_slice(key.as_bytes()).unwrap();
     parts.iter().for_each(|part| mac.update(part.as_ref()));
-    mac.finalize()
-        .into_bytes()
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Ports that were free a moment ago, which is what Jupyter too gives its kernels.

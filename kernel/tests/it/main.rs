@@ -22,14 +22,9 @@ async fn kernel_answers_and_ends_over_ipc() {
 
 async fn converse(mut front_end: FrontEnd) {
     let info = front_end.ask("kernel_info_request", json!({})).await;
-    assert_eq!(
-        (&info["status"], &info["implementation"]),
-        (&json!("ok"), &json!("ferrotune"))
-    );
+    assert_eq!((&info["status"], &info["implementation"]), (&json!("ok"), &json!("ferrotune")));
 
-    front_end
-        .send_signed_by("not the key", "shutdown_request", json!({"restart": false}))
-        .await;
+    front_end.send_signed_by("not the key", "shutdown_request", json!({"restart": false})).await;
     let malformed: [&[&[u8]]; 5] = [
         &[b""],
         &[b"no", b"delimiter"],
@@ -42,19 +37,10 @@ async fn converse(mut front_end: FrontEnd) {
     }
     // Answers come in order, so the next one shows that none of the above got any, or ended the kernel.
     let code = json!({"code": "fn f() {"});
-    assert_eq!(
-        front_end.ask("is_complete_request", code).await,
-        json!({"status": "incomplete", "indent": "    "})
-    );
-    assert_eq!(
-        front_end.ask("comm_info_request", json!({})).await,
-        json!({"status": "ok", "comms": {}})
-    );
+    assert_eq!(front_end.ask("is_complete_request", code).await, json!({"status": "incomplete", "indent": "    "}));
+    assert_eq!(front_end.ask("comm_info_request", json!({})).await, json!({"status": "ok", "comms": {}}));
     let refusal = front_end.ask("execute_request", json!({"code": 3})).await;
-    assert_eq!(
-        (&refusal["status"], &refusal["ename"]),
-        (&json!("error"), &json!("InvalidRequest"))
-    );
+    assert_eq!((&refusal["status"], &refusal["ename"]), (&json!("error"), &json!("InvalidRequest")));
 
     let bye = front_end.ask("shutdown_request", json!({"restart": true})).await;
     assert_eq!(bye, json!({"status": "ok", "restart": true}));
@@ -69,11 +55,7 @@ fn connection_file_that_is_missing_or_broken_is_one_line_of_error() {
         if let Some(content) = content {
             fs::write(&path, content).unwrap();
         }
-        let output = front_end::program()
-            .arg("--connection-file")
-            .arg(&path)
-            .output()
-            .unwrap();
+        let output = front_end::program().arg("--connection-file").arg(&path).output().unwrap();
         assert!(!output.status.success());
         let error = String::from_utf8(output.stderr).unwrap();
         assert!(error.contains(path.to_str().unwrap()), "{error}");

@@ -96,7 +96,7 @@ static TABLE: &[Magic] = &[
                 name: "--require",
                 value: None,
                 default: None,
-                summary: "fail rather than fall back to the CPU",
+                summary: "fail rather than fall back to CUDA or the CPU",
             },
         ],
         build: tpu_connect,
@@ -151,18 +151,8 @@ const TUNE: &[MagicOption] = &[
         default: Some("random"),
         summary: "how to search: random or hyperband",
     },
-    MagicOption {
-        name: "--max-trials",
-        value: Some("N"),
-        default: Some("10"),
-        summary: "how many trials to run",
-    },
-    MagicOption {
-        name: "--seed",
-        value: Some("N"),
-        default: None,
-        summary: "draw the same parameters on every run",
-    },
+    MagicOption { name: "--max-trials", value: Some("N"), default: Some("10"), summary: "how many trials to run" },
+    MagicOption { name: "--seed", value: Some("N"), default: None, summary: "draw the same parameters on every run" },
     MagicOption {
         name: "--project",
         value: Some("NAME"),
@@ -175,24 +165,9 @@ const TUNE: &[MagicOption] = &[
         default: Some("studies"),
         summary: "the folder that holds the study",
     },
-    MagicOption {
-        name: "--timeout",
-        value: Some("TIME"),
-        default: None,
-        summary: "end the search after this time",
-    },
-    MagicOption {
-        name: "--trial-timeout",
-        value: Some("TIME"),
-        default: None,
-        summary: "end a trial after this time",
-    },
-    MagicOption {
-        name: "--memory",
-        value: Some("SIZE"),
-        default: None,
-        summary: "end a trial that takes more memory",
-    },
+    MagicOption { name: "--timeout", value: Some("TIME"), default: None, summary: "end the search after this time" },
+    MagicOption { name: "--trial-timeout", value: Some("TIME"), default: None, summary: "end a trial after this time" },
+    MagicOption { name: "--memory", value: Some("SIZE"), default: None, summary: "end a trial that takes more memory" },
     MagicOption {
         name: "--overwrite",
         value: None,
@@ -225,9 +200,7 @@ fn lsmagic(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
         return Ok(Action::Lsmagic);
     };
     match find(name) {
-        Some(magic) => Ok(Action::Help {
-            name: magic.name.to_owned(),
-        }),
+        Some(magic) => Ok(Action::Help { name: magic.name.to_owned() }),
         None => Err(unknown(invocation.line, name)),
     }
 }
@@ -238,19 +211,12 @@ fn time(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
     };
     if !invocation.rest.trim().is_empty() {
         let argument = invocation.rest.trim().to_owned();
-        return Err(MagicError::Unexpected {
-            line: invocation.line,
-            argument,
-            usage: invocation.magic.usage,
-        });
+        return Err(MagicError::Unexpected { line: invocation.line, argument, usage: invocation.magic.usage });
     }
     if refuse_magics_inside(invocation, body)?.is_blank {
         return Err(invocation.nothing_to_run());
     }
-    Ok(Action::Time(Time {
-        source: body.to_owned(),
-        first_line: invocation.line + 1,
-    }))
+    Ok(Action::Time(Time { source: body.to_owned(), first_line: invocation.line + 1 }))
 }
 
 fn time_line(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
@@ -263,18 +229,12 @@ fn time_line(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
         return Err(MagicError::Unfinished { line: invocation.line });
     }
     let source = format!("{}{}", " ".repeat(invocation.column), invocation.rest);
-    Ok(Action::Time(Time {
-        source,
-        first_line: invocation.line,
-    }))
+    Ok(Action::Time(Time { source, first_line: invocation.line }))
 }
 
 fn tpu_connect(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
     let arguments = Arguments::read(invocation)?;
-    Ok(Action::TpuConnect(TpuConnect {
-        tpu: arguments.text("--tpu")?,
-        require: arguments.flag("--require"),
-    }))
+    Ok(Action::TpuConnect(TpuConnect { tpu: arguments.text("--tpu")?, require: arguments.flag("--require") }))
 }
 
 fn trials(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
@@ -324,10 +284,6 @@ pub(crate) fn unknown(line: usize, typed: &str) -> MagicError {
         *magic.forms.iter().find(same_sigil).unwrap_or(&magic.forms[0])
     });
     let nearest = nearest(typed, forms).map(str::to_owned);
-    let magic = if typed.starts_with('%') {
-        typed.to_owned()
-    } else {
-        format!("%{typed}")
-    };
+    let magic = if typed.starts_with('%') { typed.to_owned() } else { format!("%{typed}") };
     MagicError::Unknown { line, magic, nearest }
 }

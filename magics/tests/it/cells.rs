@@ -59,10 +59,7 @@ fn windows_line_endings_work() {
         2 "let a = 1;\r\n"
         Best(Best { count: 3, project: None, directory: None })"#]],
     );
-    assert_eq!(
-        tune("%%tune --objective a:max\r\n|trial| { 1.0 }\r\n").body,
-        "|trial| { 1.0 }\r\n"
-    );
+    assert_eq!(tune("%%tune --objective a:max\r\n|trial| { 1.0 }\r\n").body, "|trial| { 1.0 }\r\n");
 }
 
 #[test]
@@ -70,10 +67,7 @@ fn a_percent_sign_inside_rust_is_rust() {
     check("let a = b\n%device;", expect![[r#"1 "let a = b\n%device;""#]]);
     check("let a = f(\n%device\n);", expect![[r#"1 "let a = f(\n%device\n);""#]]);
     check("let a = \"\n%device\n\";", expect![[r#"1 "let a = \"\n%device\n\";""#]]);
-    check(
-        "let a = r#\"\"\n%device\n\"#;",
-        expect![[r##"1 "let a = r#\"\"\n%device\n\"#;""##]],
-    );
+    check("let a = r#\"\"\n%device\n\"#;", expect![[r##"1 "let a = r#\"\"\n%device\n\"#;""##]]);
     check("/* /* */\n%device\n*/", expect![[""]]);
     check(
         "fn f() {\n    a\n    %device\n}\n%device",
@@ -118,18 +112,12 @@ fn evcxr_commands_are_code_that_ends_with_its_line() {
         Device
         3 ":vars""#]],
     );
-    check(
-        "::std::process::abort()\n%device",
-        expect![[r#"1 "::std::process::abort()\n%device""#]],
-    );
+    check("::std::process::abort()\n%device", expect![[r#"1 "::std::process::abort()\n%device""#]]);
 }
 
 #[test]
 fn device_magics_take_their_options() {
-    check(
-        "%tpu_connect",
-        expect!["TpuConnect(TpuConnect { tpu: None, require: false })"],
-    );
+    check("%tpu_connect", expect!["TpuConnect(TpuConnect { tpu: None, require: false })"]);
     check(
         "%tpu_connect --tpu local --require",
         expect![[r#"TpuConnect(TpuConnect { tpu: Some("local"), require: true })"#]],
@@ -142,18 +130,12 @@ fn device_magics_take_their_options() {
 
 #[test]
 fn study_magics_take_their_options() {
-    check(
-        "%trials",
-        expect!["Trials(Trials { project: None, directory: None, id: None })"],
-    );
+    check("%trials", expect!["Trials(Trials { project: None, directory: None, id: None })"]);
     check(
         "%trials 7 --project digits --directory='my studies'",
         expect![[r#"Trials(Trials { project: Some("digits"), directory: Some("my studies"), id: Some(7) })"#]],
     );
-    check(
-        "%best",
-        expect!["Best(Best { count: 1, project: None, directory: None })"],
-    );
+    check("%best", expect!["Best(Best { count: 1, project: None, directory: None })"]);
     check(
         "%best --project=digits 3",
         expect![[r#"Best(Best { count: 3, project: Some("digits"), directory: None })"#]],
@@ -162,21 +144,10 @@ fn study_magics_take_their_options() {
 
 #[test]
 fn help_is_asked_for_in_every_form() {
-    for cell in [
-        "%%tune?",
-        "%tune?",
-        "?%tune",
-        "?%%tune",
-        "%tune??",
-        "%lsmagic tune",
-        "%lsmagic %%tune",
-        "  %%tune?  \ncode",
-    ] {
-        assert_eq!(
-            parse(cell),
-            Ok(vec![Step::Action(Action::Help { name: "tune".into() })]),
-            "{cell}"
-        );
+    for cell in
+        ["%%tune?", "%tune?", "?%tune", "?%%tune", "%tune??", "%lsmagic tune", "%lsmagic %%tune", "  %%tune?  \ncode"]
+    {
+        assert_eq!(parse(cell), Ok(vec![Step::Action(Action::Help { name: "tune".into() })]), "{cell}");
     }
     check(
         "%time?\n%lsmagic",
@@ -198,10 +169,7 @@ fn a_timed_statement_stays_in_its_column() {
         "%time \"%device {\".len()",
         expect![[r#"Time(Time { source: "      \"%device {\".len()", first_line: 1 })"#]],
     );
-    let time = Time {
-        source: "f()\n".into(),
-        first_line: 3,
-    };
+    let time = Time { source: "f()\n".into(), first_line: 3 };
     assert_eq!(parse("\n%%time\nf()\n"), Ok(vec![Step::Action(Action::Time(time))]));
 }
 

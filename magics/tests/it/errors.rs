@@ -10,10 +10,7 @@ fn error(cell: &str) -> String {
     let error = parse(cell).expect_err(cell);
     let text = error.to_string();
     assert_eq!(text.lines().count(), 1, "{text}");
-    let long = ferrotune_magics::table()
-        .iter()
-        .find(|magic| magic.name == "tune")
-        .map(|magic| magic.usage);
+    let long = ferrotune_magics::table().iter().find(|magic| magic.name == "tune").map(|magic| magic.usage);
     format!("{}: {}", error.line(), text.replace(long.unwrap_or_default(), "USAGE"))
 }
 
@@ -23,10 +20,7 @@ fn check(cells: &[&str], expected: Expect) {
 }
 
 fn check_tune(options: &[&str], expected: Expect) {
-    let lines: Vec<String> = options
-        .iter()
-        .map(|options| error(&format!("{TUNE} {options}\n|trial| {{}}")))
-        .collect();
+    let lines: Vec<String> = options.iter().map(|options| error(&format!("{TUNE} {options}\n|trial| {{}}"))).collect();
     expected.assert_eq(&lines.join("\n"));
 }
 
@@ -68,16 +62,7 @@ fn an_unknown_magic_is_answered_with_the_nearest() {
 #[test]
 fn a_magic_without_a_name_is_refused() {
     check(
-        &[
-            "%",
-            "%%",
-            "%%%tune",
-            "let a = 1;\n% device",
-            "%1",
-            "%?",
-            "?%",
-            "%%\nlet a = 1;",
-        ],
+        &["%", "%%", "%%%tune", "let a = 1;\n% device", "%1", "%?", "?%", "%%\nlet a = 1;"],
         expect![[r#"
             1: % needs a name right behind it, as in %device; %lsmagic lists them all
             1: %% needs a name right behind it, as in %device; %lsmagic lists them all

@@ -15,15 +15,9 @@ fn every_entry_is_coherent() {
         };
         assert_eq!(magic.forms, forms);
         assert!(magic.usage.starts_with(magic.forms[0]), "{}", magic.name);
-        assert!(
-            magic.help.contains(&format!("Example\n  {}", magic.forms[0])),
-            "{}",
-            magic.name
-        );
+        assert!(magic.help.contains(&format!("Example\n  {}", magic.forms[0])), "{}", magic.name);
         for option in magic.options {
-            let shown = option
-                .value
-                .map_or(option.name.to_owned(), |value| format!("{} {value}", option.name));
+            let shown = option.value.map_or(option.name.to_owned(), |value| format!("{} {value}", option.name));
             assert!(magic.usage.contains(&shown), "{} {shown}", magic.name);
         }
     }
@@ -106,10 +100,7 @@ fn completion_offers_magics_and_their_options() {
         "%time x -",
         "%%tune --seed",
     ];
-    let text: Vec<String> = rows
-        .iter()
-        .map(|row| format!("{row}: {}", complete(row).join(" ")))
-        .collect();
+    let text: Vec<String> = rows.iter().map(|row| format!("{row}: {}", complete(row).join(" "))).collect();
     expect![[r#"
         %: %%time %%tune %best %device %lsmagic %time %tpu_connect %trials
         %%: %%time %%tune

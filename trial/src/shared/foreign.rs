@@ -66,7 +66,9 @@ impl Mapping {
                 DType::F32 => CpuStorage::F32(foreign(start, elements)),
                 DType::F64 => CpuStorage::F64(foreign(start, elements)),
                 DType::F8E4M3 => CpuStorage::F8E4M3(foreign(start, elements)),
-                _ => return Err(ShareError::Dtype { name: name.to_owned(), dtype }),
+                _ => {
+                    return Err(ShareError::Dtype { name: name.to_owned(), dtype });
+                }
             }
         };
         let tensor = Tensor::from_storage(Storage::Cpu(storage), info.shape.as_slice(), BackpropOp::none(), false);
@@ -108,7 +110,9 @@ pub(super) fn with_bytes<E>(
         CpuStorage::F32(data) => bytes_of(&data[range.0..range.1]),
         CpuStorage::F64(data) => bytes_of(&data[range.0..range.1]),
         CpuStorage::F8E4M3(data) => bytes_of(&data[range.0..range.1]),
-        _ => return Err(ShareError::Dtype { name: name.to_owned(), dtype: tensor.dtype() }),
+        _ => {
+            return Err(ShareError::Dtype { name: name.to_owned(), dtype: tensor.dtype() });
+        }
     };
     Ok(write(bytes))
 }

@@ -37,7 +37,9 @@ impl Trial {
     /// Call it once the model is built and before [`Trial::epochs`], which then goes on after the checkpoint. Fails
     /// where the checkpoint is of another model.
     pub fn restore(&self, vars: &VarMap) -> Result<bool> {
-        let Some(last) = self.assignment.checkpoint.as_deref().and_then(step_of) else { return Ok(false) };
+        let Some(last) = self.assignment.checkpoint.as_deref().and_then(step_of) else {
+            return Ok(false);
+        };
         let folder = self.folder();
         let steps = steps(folder).map_err(|source| failure("look for", folder, source.into()))?;
         for step in steps.into_iter().rev().filter(|step| *step <= last) {
@@ -75,7 +77,7 @@ fn write(vars: &VarMap, step: u64, path: &Path) -> Result<()> {
     safetensors::serialize_to_file(tensors, Some(facts), &partial)?;
     File::open(&partial)?.sync_all()?;
     fs::rename(&partial, path)?;
-    let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
+    let folder = path.parent().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
     File::open(folder)?.sync_all()?;
     Ok(())
 }
@@ -141,39 +143,42 @@ mod tests {
     use candle_core::DType;
     use candle_nn::VarBuilder;
 
-    fn model(units: usize) -> VarMap {
+    fn model(units: usize) -> Result<VarMap> {
         let vars = VarMap::new();
         let builder = VarBuilder::from_varmap(&vars, DType::F32, &Device::Cpu);
-        candle_nn::linear(4, units, builder.pp("l1")).unwrap();
-        vars
+        candle_nn::linear(4, units, builder.pp("l1"))?;
+        Ok(vars)
     }
 
-    fn weights(vars: &VarMap) -> Vec<Vec<f32>> {
-        variables(vars)["l1.weight"].to_vec2().unwrap()
+    fn weights(vars: &VarMap) -> Result<Vec<Vec<f32>>> {
+        Ok(variables(vars)["l1.weight"].to_vec2()?)
     }
 
     #[test]
-    fn checkpoint_gives_the_same_weights_back() {
-        let folder = tempfile::tempdir().unwrap();
+    fn checkpoint_gives_the_same_weights_back() -> Result<()> {
+        let folder = tempfile::tempdir()?;
         let path = folder.path().join(file_name(3));
-        let (written, read) = (model(5), model(5));
-        write(&written, 3, &path).unwrap();
-        let tensors = candle_core::safetensors::load(&path, &Device::Cpu).unwrap();
-        assert_ne!(weights(&written), weights(&read));
-        set(&read, &tensors, &path).unwrap();
-        assert_eq!(weights(&written), weights(&read));
-        let error = set(&model(6), &tensors, Path::new("x")).unwrap_err().to_string();
+        let (written, read) = (model(5)?, model(5)?);
+        write(&written, 3, &path)?;
+        let tensors = candle_core::safetensors::load(&path, &Device::Cpu)?;
+        assert_ne!(weights(&written)?, weights(&read)?);
+        set(&read, &tensors, &path)?;
+        assert_eq!(weights(&written)?, weights(&read)?);
+        let error =
+            set(&model(6)?, &tensors, Path::new("x")).map_or_else(|error| error.to_string(), |()| "it fits".to_owned());
         assert!(error.starts_with("the checkpoint x does not fit the model: `l1."), "{error}");
+        Ok(())
     }
 
     #[test]
-    fn last_two_checkpoints_are_kept() {
-        let folder = tempfile::tempdir().unwrap();
+    fn last_two_checkpoints_are_kept() -> Result<()> {
+        let folder = tempfile::tempdir()?;
         for step in [9, 0, 1, 2, 3] {
-            write(&model(2), step, &folder.path().join(file_name(step))).unwrap();
-            remove_old(folder.path(), step).unwrap();
+            write(&model(2)?, step, &folder.path().join(file_name(step)))?;
+            remove_old(folder.path(), step)?;
         }
-        assert_eq!(steps(folder.path()).unwrap(), [2, 3]);
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+        assert_eq!(steps(folder.path())?, [2, 3]);
+        assert_eq!(fs::read_dir(folder.path())?.count(), 2);
+        Ok(())
     }
 }

@@ -42,23 +42,19 @@ impl Trial {
     /// let batch: usize = trial.choice("batch", [32, 64, 128]).get()?;
     /// # Ok(()) }
     /// ```
-    pub fn choice<T: Chosen<V>, V>(
-        &self,
-        name: &str,
-        values: impl IntoIterator<Item = T>,
-    ) -> ChoiceParameter<'_, T, V> {
-        let values = values.into_iter().map(|value| value.to_value()).collect();
+    pub fn choice<T: Choosable>(&self, name: &str, values: impl AsRef<[T]>) -> ChoiceParameter<'_, T> {
+        let values = values.as_ref().iter().map(Choosable::to_value).collect();
         let (name, default, kind) = (name.to_owned(), None, PhantomData);
         ChoiceParameter { trial: self, name, values, default, kind }
     }
 
     /// `false` or `true`.
-    pub fn bool(&self, name: &str) -> ChoiceParameter<'_, bool, bool> {
+    pub fn bool(&self, name: &str) -> ChoiceParameter<'_, bool> {
         self.choice(name, [false, true])
     }
 
     /// A value that is not searched, but is recorded with the others.
-    pub fn fixed<T: Chosen<V>, V>(&self, name: &str, value: T) -> ChoiceParameter<'_, T, V> {
+    pub fn fixed<T: Choosable>(&self, name: &str, value: T) -> ChoiceParameter<'_, T> {
         self.choice(name, [value])
     }
 
@@ -171,27 +167,34 @@ impl<T: Real> FloatParameter<'_, T> {
 /// One of a list, to be asked for; made by [`Trial::choice`], [`Trial::bool`] and [`Trial::fixed`].
 #[derive(Clone, Debug)]
 #[must_use = "a parameter is asked for with .get()?"]
-pub struct ChoiceParameter<'a, T, V> {
+pub struct ChoiceParameter<'a, T> {
     trial: &'a Trial,
     name: String,
     values: Vec<Value>,
     default: Option<Value>,
-    kind: PhantomData<fn(T) -> V>,
+    kind: PhantomData<fn() -> T>,
 }
 
-impl<T: Chosen<V>, V> ChoiceParameter<'_, T, V> {
+impl<T: Choosable> ChoiceParameter<'_, T> {
     /// The value of the first trial.
     pub fn default(mut self, value: T) -> Self {
         self.default = Some(value.to_value());
         self
     }
 
+    fn ask<V>(self, read: impl FnOnce(&Value) -> Option<V>) -> Result<V> {
+        let distribution = Distribution::Choice { values: self.values };
+        let value = self.trial.suggest(&self.name, distribution, self.default)?;
+        read(&value).ok_or_else(|| mismatch(self.name, &value))
+    }
+}
+
+impl<T: Plain> ChoiceParameter<'_, T> {
     /// The value in this trial.
     ///
     /// Fails where the list is empty, or a parameter of this name was something else before.
-    pub fn get(self) -> Result<V> {
-        let value = self.trial.suggest(&self.name, Distribution::Choice { values: self.values }, self.default)?;
-        T::from_value(&value).ok_or_else(|| mismatch(self.name, &value))
+    pub fn get(self) -> Result<T> {
+        self.ask(T::from_value)
     }
 }
 
@@ -225,46 +228,41 @@ impl Real for f32 {
     }
 }
 
-/// What [`Trial::choice`] takes: a `Self` in the list is handed out as a `V`.
+/// What [`Trial::choice`] takes: numbers, bools and strings.
 #[diagnostic::on_unimplemented(
-    message = "trial.choice cannot offer values of type `{Self}` as `{V}`",
+    message = "trial.choice cannot offer values of type `{Self}`",
     note = "offer strings, numbers or bools, and match on the one that was chosen"
 )]
-pub trait Chosen<V> {
+pub trait Choosable {
     /// As it travels to the supervisor.
     fn to_value(&self) -> Value;
+}
+
+/// What [`Trial::choice`] takes and hands out as it is: numbers and bools.
+pub trait Plain: Choosable + Sized {
     /// As it comes back; `None` if it is of another type.
-    fn from_value(value: &Value) -> Option<V>;
+    fn from_value(value: &Value) -> Option<Self>;
 }
 
-impl Chosen<String> for str {
+impl Choosable for &str {
     fn to_value(&self) -> Value {
-        Value::Text(self.to_owned())
-    }
-
-    fn from_value(value: &Value) -> Option<String> {
-        match value {
-            Value::Text(text) => Some(text.clone()),
-            _ => None,
-        }
+        Value::Text((*self).to_owned())
     }
 }
 
-impl Chosen<String> for String {
+impl Choosable for String {
     fn to_value(&self) -> Value {
         self.as_str().to_value()
     }
-
-    fn from_value(value: &Value) -> Option<String> {
-        <str as Chosen<String>>::from_value(value)
-    }
 }
 
-impl Chosen<bool> for bool {
+impl Choosable for bool {
     fn to_value(&self) -> Value {
         Value::Bool(*self)
     }
+}
 
+impl Plain for bool {
     fn from_value(value: &Value) -> Option<bool> {
         match value {
             Value::Bool(value) => Some(*value),
@@ -273,26 +271,35 @@ impl Chosen<bool> for bool {
     }
 }
 
-impl<T: Chosen<V> + ?Sized, V> Chosen<V> for &T {
-    fn to_value(&self) -> Value {
-        (**self).to_value()
-    }
-
-    fn from_value(value: &Value) -> Option<V> {
-        T::from_value(value)
-    }
+/// A choice of any kind of string gives a `String`.
+macro_rules! strings {
+    ($($kind:ty),*) => {$(
+        impl ChoiceParameter<'_, $kind> {
+            /// The value in this trial.
+            ///
+            /// Fails where the list is empty, or a parameter of this name was something else before.
+            pub fn get(self) -> Result<String> {
+                self.ask(|value| match value {
+                    Value::Text(text) => Some(text.clone()),
+                    _ => None,
+                })
+            }
+        }
+    )*};
 }
 
 macro_rules! integers {
     ($($kind:ty),*) => {$(
         impl Integer for $kind {}
 
-        impl Chosen<$kind> for $kind {
+        impl Choosable for $kind {
             fn to_value(&self) -> Value {
                 // Numbers beyond i64 cannot be stored as such; as floats they at least keep their order.
                 i64::try_from(*self).map_or_else(|_| Value::Float(*self as f64), Value::Int)
             }
+        }
 
+        impl Plain for $kind {
             fn from_value(value: &Value) -> Option<$kind> {
                 match value {
                     Value::Int(value) => <$kind>::try_from(*value).ok(),
@@ -305,11 +312,13 @@ macro_rules! integers {
 
 macro_rules! reals {
     ($($kind:ty),*) => {$(
-        impl Chosen<$kind> for $kind {
+        impl Choosable for $kind {
             fn to_value(&self) -> Value {
                 Value::Float((*self).into())
             }
+        }
 
+        impl Plain for $kind {
             fn from_value(value: &Value) -> Option<$kind> {
                 match value {
                     Value::Float(value) => Some(<$kind>::from_f64(*value)),
@@ -320,5 +329,6 @@ macro_rules! reals {
     )*};
 }
 
+strings!(&str, String);
 integers!(i8, i16, i32, i64, isize, u8, u16, u32, u64, usize);
 reals!(f32, f64);

@@ -52,35 +52,13 @@ pub(super) struct Checkpoint {
 
 /// One line of the journal. Optuna's trial ids are our numbers, since a journal holds one study.
 pub(super) enum Fact<'a> {
-    StudyCreated {
-        spec: &'a StudySpec,
-    },
-    StudyAttribute {
-        name: &'a str,
-        value: Value,
-    },
+    StudyCreated { spec: &'a StudySpec },
+    StudyAttribute { name: &'a str, value: Value },
     TrialStarted,
-    Parameter {
-        number: u64,
-        name: &'a str,
-        internal: Value,
-        distribution: &'a Distribution,
-    },
-    Intermediate {
-        number: u64,
-        step: u64,
-        value: f64,
-    },
-    Attribute {
-        number: u64,
-        name: String,
-        value: Value,
-    },
-    State {
-        number: u64,
-        state: u64,
-        value: Option<f64>,
-    },
+    Parameter { number: u64, name: &'a str, internal: Value, distribution: &'a Distribution },
+    Intermediate { number: u64, step: u64, value: f64 },
+    Attribute { number: u64, name: String, value: Value },
+    State { number: u64, state: u64, value: Option<f64> },
 }
 
 impl Fact<'_> {
@@ -88,22 +66,13 @@ impl Fact<'_> {
         let (op_code, mut object) = match self {
             Fact::StudyCreated { spec } => {
                 let directions = [direction_code(spec.objective.direction)];
-                (
-                    CREATE_STUDY,
-                    json!({"study_name": spec.project, "directions": directions}),
-                )
+                (CREATE_STUDY, json!({"study_name": spec.project, "directions": directions}))
             }
-            Fact::StudyAttribute { name, value } => (
-                STUDY_USER_ATTRIBUTE,
-                json!({"study_id": 0, "user_attr": {*name: value}}),
-            ),
+            Fact::StudyAttribute { name, value } => {
+                (STUDY_USER_ATTRIBUTE, json!({"study_id": 0, "user_attr": {*name: value}}))
+            }
             Fact::TrialStarted => (CREATE_TRIAL, json!({"study_id": 0, "datetime_start": now()})),
-            Fact::Parameter {
-                number,
-                name,
-                internal,
-                distribution,
-            } => {
+            Fact::Parameter { number, name, internal, distribution } => {
                 let stored = distribution.to_optuna();
                 let mut object = json!({"trial_id": number, "param_name": name, "param_value_internal": internal});
                 if Distribution::from_optuna(&stored).as_ref() != Ok(*distribution) {
@@ -112,14 +81,12 @@ impl Fact<'_> {
                 object["distribution"] = json!(stored);
                 (TRIAL_PARAMETER, object)
             }
-            Fact::Intermediate { number, step, value } => (
-                TRIAL_INTERMEDIATE,
-                json!({"trial_id": number, "step": step, "intermediate_value": value}),
-            ),
-            Fact::Attribute { number, name, value } => (
-                TRIAL_USER_ATTRIBUTE,
-                json!({"trial_id": number, "user_attr": {name: value}}),
-            ),
+            Fact::Intermediate { number, step, value } => {
+                (TRIAL_INTERMEDIATE, json!({"trial_id": number, "step": step, "intermediate_value": value}))
+            }
+            Fact::Attribute { number, name, value } => {
+                (TRIAL_USER_ATTRIBUTE, json!({"trial_id": number, "user_attr": {name: value}}))
+            }
             Fact::State { number, state, value } => {
                 let values = value.map(|value| [value]);
                 let object = json!({
@@ -160,18 +127,11 @@ pub(super) fn internal_value(parameter: &Parameter) -> Option<Value> {
 }
 
 pub(super) fn study_attribute<'a>(name: &'a str, value: &impl Serialize) -> Fact<'a> {
-    Fact::StudyAttribute {
-        name,
-        value: plain_json(value),
-    }
+    Fact::StudyAttribute { name, value: plain_json(value) }
 }
 
 pub(super) fn attribute(number: u64, name: &str, value: &impl Serialize) -> Fact<'static> {
-    Fact::Attribute {
-        number,
-        name: name.to_owned(),
-        value: plain_json(value),
-    }
+    Fact::Attribute { number, name: name.to_owned(), value: plain_json(value) }
 }
 
 fn plain_json(value: &impl Serialize) -> Value {
@@ -188,9 +148,7 @@ pub(super) fn report(
 ) -> Vec<Fact<'static>> {
     let finite = |value: &Option<f64>| value.filter(|value| value.is_finite());
     let value = metrics.get(objective).and_then(finite);
-    let others = metrics
-        .iter()
-        .filter(|(name, _)| name.as_str() != objective || value.is_none());
+    let others = metrics.iter().filter(|(name, _)| name.as_str() != objective || value.is_none());
     let others: BTreeMap<&str, Option<f64>> = others.map(|(name, value)| (name.as_str(), finite(value))).collect();
     let mut facts = Vec::new();
     if let Some(value) = value {

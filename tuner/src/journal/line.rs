@@ -24,14 +24,8 @@ pub(super) fn decode(line: &[u8]) -> Result<Value, String> {
     let text = std::str::from_utf8(line).map_err(|error| error.to_string())?;
     let object: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let Some((body, crc)) = split_crc(text) else {
-        let ours = object["worker_id"]
-            .as_str()
-            .is_none_or(|worker| worker.starts_with(WORKER_PREFIX));
-        return if ours {
-            Err("its checksum is missing".to_owned())
-        } else {
-            Ok(object)
-        };
+        let ours = object["worker_id"].as_str().is_none_or(|worker| worker.starts_with(WORKER_PREFIX));
+        return if ours { Err("its checksum is missing".to_owned()) } else { Ok(object) };
     };
     let found = crc32fast::hash(format!("{body}}}").as_bytes());
     if format!("{found:08x}") != crc {

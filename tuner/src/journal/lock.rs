@@ -21,29 +21,15 @@ impl StudyLock {
     /// Takes the lock at once or fails with the name of its holder.
     pub(super) fn take(folder: &Path, study: &str) -> Result<StudyLock, JournalError> {
         let path = folder.join(FILE);
-        let opened = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&path);
-        let mut file = opened.map_err(|source| JournalError::NotWritable {
-            folder: folder.to_owned(),
-            source,
-        })?;
+        let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+        let mut file = opened.map_err(|source| JournalError::NotWritable { folder: folder.to_owned(), source })?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => {
-                return Err(JournalError::Locked {
-                    study: study.to_owned(),
-                    holder: holder(&mut file),
-                });
+                return Err(JournalError::Locked { study: study.to_owned(), holder: holder(&mut file) });
             }
             Err(errno) => {
-                return Err(JournalError::Io {
-                    path,
-                    source: errno.into(),
-                });
+                return Err(JournalError::Io { path, source: errno.into() });
             }
         }
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();

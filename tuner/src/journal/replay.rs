@@ -43,30 +43,20 @@ impl Replay {
     /// Reads the journal at `path`. A last line that has no end, or is damaged, was torn by a crash: it does not
     /// count. Fails on a damaged line before that.
     pub(super) fn of(path: &Path, study: &str) -> Result<Replay, JournalError> {
-        let bytes = std::fs::read(path).map_err(|source| JournalError::Io {
-            path: path.to_owned(),
-            source,
-        })?;
+        let bytes = std::fs::read(path).map_err(|source| JournalError::Io { path: path.to_owned(), source })?;
         let mut replay = Replay::default();
         let mut rest = bytes.as_slice();
         let mut number = 0;
         while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
             number += 1;
-            let corrupt = |reason| JournalError::Corrupt {
-                path: path.to_owned(),
-                line: number,
-                reason,
-            };
+            let corrupt = |reason| JournalError::Corrupt { path: path.to_owned(), line: number, reason };
             let object = match line::decode(&rest[..end]) {
                 Ok(object) => object,
                 Err(_) if end + 1 == rest.len() => break,
                 Err(reason) => return Err(corrupt(reason)),
             };
             replay.apply(&object).map_err(|refusal| match refusal {
-                Refusal::Newer(found) => JournalError::NewerVersion {
-                    study: study.to_owned(),
-                    found,
-                },
+                Refusal::Newer(found) => JournalError::NewerVersion { study: study.to_owned(), found },
                 Refusal::Damaged(reason) => corrupt(reason),
             })?;
             rest = &rest[end + 1..];
@@ -172,24 +162,15 @@ impl Replay {
 
     fn set_parameter(&mut self, trial: u64, name: &str, internal: &Value, stored: &str) -> Result<(), Refusal> {
         let distribution = Distribution::from_optuna(stored).map_err(|error| error.to_string())?;
-        let whole = internal
-            .as_i64()
-            .filter(|_| matches!(distribution, Distribution::Int { .. }));
-        let value = whole
-            .map(Setting::Int)
-            .or_else(|| distribution.from_internal(internal.as_f64()?));
+        let whole = internal.as_i64().filter(|_| matches!(distribution, Distribution::Int { .. }));
+        let value = whole.map(Setting::Int).or_else(|| distribution.from_internal(internal.as_f64()?));
         let value = value.ok_or_else(|| format!("its parameter {name} has no value"))?;
-        self.trial(trial)?
-            .parameters
-            .insert(name.to_owned(), Parameter { distribution, value });
+        self.trial(trial)?.parameters.insert(name.to_owned(), Parameter { distribution, value });
         Ok(())
     }
 
     fn state(&mut self, line: &Value) -> Result<(), Refusal> {
-        let value = line["values"]
-            .as_array()
-            .and_then(|values| values.first())
-            .and_then(Value::as_f64);
+        let value = line["values"].as_array().and_then(|values| values.first()).and_then(Value::as_f64);
         self.set_state(number(line, "trial_id")?, number(line, "state")?, value)
     }
 
@@ -199,9 +180,7 @@ impl Replay {
         let ending = match state {
             facts::COMPLETE => Some(Ending::Finished),
             facts::PRUNED => Some(Ending::Pruned),
-            facts::FAIL => Some(Ending::Failed {
-                reason: "failed under Optuna, which keeps no reason".to_owned(),
-            }),
+            facts::FAIL => Some(Ending::Failed { reason: "failed under Optuna, which keeps no reason".to_owned() }),
             _ => None,
         };
         record.ending = ending.map(|ending| told.unwrap_or(ending));
@@ -216,11 +195,7 @@ impl Replay {
         match &self.spec {
             Some(spec) => {
                 let metric = spec.objective.metric.clone();
-                self.trial(trial)?
-                    .metrics
-                    .entry(step)
-                    .or_default()
-                    .insert(metric, value);
+                self.trial(trial)?.metrics.entry(step).or_default().insert(metric, value);
             }
             None => self.unnamed.push((trial, step, value)),
         }
@@ -253,9 +228,7 @@ impl Replay {
     }
 
     fn trial(&mut self, number: u64) -> Result<&mut TrialRecord, Refusal> {
-        let record = usize::try_from(number)
-            .ok()
-            .and_then(|index| self.trials.get_mut(index));
+        let record = usize::try_from(number).ok().and_then(|index| self.trials.get_mut(index));
         record.ok_or_else(|| Refusal::Damaged(format!("it speaks of trial {number}, which was never created")))
     }
 
@@ -265,34 +238,23 @@ impl Replay {
         for (trial, step, value) in std::mem::take(&mut self.unnamed) {
             // Only trials that exist were noted.
             let metrics = &mut self.trials[trial as usize].metrics;
-            metrics
-                .entry(step)
-                .or_default()
-                .entry(spec.objective.metric.clone())
-                .or_insert(value);
+            metrics.entry(step).or_default().entry(spec.objective.metric.clone()).or_insert(value);
         }
     }
 }
 
 fn number(line: &Value, key: &str) -> Result<u64, Refusal> {
-    line[key]
-        .as_u64()
-        .ok_or_else(|| Refusal::Damaged(format!("it has no number `{key}`")))
+    line[key].as_u64().ok_or_else(|| Refusal::Damaged(format!("it has no number `{key}`")))
 }
 
 fn text<'a>(line: &'a Value, key: &str) -> Result<&'a str, Refusal> {
-    line[key]
-        .as_str()
-        .ok_or_else(|| Refusal::Damaged(format!("it has no text `{key}`")))
+    line[key].as_str().ok_or_else(|| Refusal::Damaged(format!("it has no text `{key}`")))
 }
 
 /// The one attribute that a line sets.
 fn attribute(line: &Value) -> Result<(&str, &Value), Refusal> {
-    let pair = line["user_attr"]
-        .as_object()
-        .and_then(|attributes| attributes.iter().next());
-    pair.map(|(name, value)| (name.as_str(), value))
-        .ok_or_else(|| Refusal::Damaged("it has no attribute".to_owned()))
+    let pair = line["user_attr"].as_object().and_then(|attributes| attributes.iter().next());
+    pair.map(|(name, value)| (name.as_str(), value)).ok_or_else(|| Refusal::Damaged("it has no attribute".to_owned()))
 }
 
 fn decoded<T: serde::de::DeserializeOwned>(value: &Value) -> Result<T, Refusal> {

@@ -25,21 +25,12 @@ pub struct Hyperband {
 impl Hyperband {
     /// A search that starts `max_trials` configurations in all.
     pub fn new(seed: u64, max_trials: u64, objective: Objective) -> Hyperband {
-        Hyperband {
-            seed,
-            max_trials,
-            objective,
-            total: None,
-        }
+        Hyperband { seed, max_trials, objective, total: None }
     }
 
     /// R: as the first record says that knows it, so that it cannot change while a bracket runs.
     fn resource(&self, trials: &[TrialRecord]) -> Option<u64> {
-        trials
-            .iter()
-            .find_map(|trial| trial.epochs)
-            .or(self.total)
-            .map(|total| total.max(1))
+        trials.iter().find_map(|trial| trial.epochs).or(self.total).map(|total| total.max(1))
     }
 }
 
@@ -69,11 +60,7 @@ impl Oracle for Hyperband {
         let limit = self.max_trials.max(trial + 1);
         let bracket = brackets(resource, trials, limit, &self.objective).find(|bracket| bracket.holds(trial));
         let rung_stop = bracket.map_or(resource, |bracket| bracket.stop_of(trial));
-        if rung_stop >= resource {
-            total
-        } else {
-            rung_stop.min(total)
-        }
+        if rung_stop >= resource { total } else { rung_stop.min(total) }
     }
 }
 
@@ -83,10 +70,7 @@ pub(super) fn rungs(resource: u64, s: u32) -> Vec<(u64, u64)> {
     let configurations = ((u64::from(most_exploratory(resource)) + 1) * eta_s).div_ceil(u64::from(s) + 1);
     let rung = |i: u32| {
         let divisor = ETA.pow(s - i);
-        (
-            configurations / ETA.pow(i),
-            (resource.saturating_add(divisor / 2) / divisor).max(1),
-        )
+        (configurations / ETA.pow(i), (resource.saturating_add(divisor / 2) / divisor).max(1))
     };
     (0..=s).map(rung).collect()
 }
@@ -149,13 +133,7 @@ impl<'a> Bracket<'a> {
         let started = trials.len() as u64;
         // Both ends are at most `trials.len()`, which is a usize.
         let members = &trials[first.min(started) as usize..(first + size).min(started) as usize];
-        Bracket {
-            first,
-            size,
-            stops: rungs.into_iter().map(|(_, stop)| stop).collect(),
-            members,
-            objective,
-        }
+        Bracket { first, size, stops: rungs.into_iter().map(|(_, stop)| stop).collect(), members, objective }
     }
 
     fn holds(&self, trial: u64) -> bool {
@@ -206,16 +184,8 @@ impl<'a> Bracket<'a> {
             let arrived =
                 |trial: &&TrialRecord| trial.ending.is_some() || trial.epochs_done() >= self.stop(trial, index);
             let complete = started && members.iter().all(arrived);
-            let promoted = if complete {
-                self.promote(&members, index)
-            } else {
-                Vec::new()
-            };
-            history.push(Rung {
-                members,
-                complete,
-                promoted: promoted.clone(),
-            });
+            let promoted = if complete { self.promote(&members, index) } else { Vec::new() };
+            history.push(Rung { members, complete, promoted: promoted.clone() });
             if !complete {
                 break;
             }
@@ -235,19 +205,11 @@ impl<'a> Bracket<'a> {
             .filter(|(beyond, trial)| *beyond || trial.ending != Some(Ending::Pruned))
             .map(|(beyond, trial)| (!beyond, self.rank(trial, index), trial))
             .collect();
-        candidates.sort_by(|a, b| {
-            a.0.cmp(&b.0)
-                .then(a.1.total_cmp(&b.1))
-                .then(a.2.number.cmp(&b.2.number))
-        });
+        candidates.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)).then(a.2.number.cmp(&b.2.number)));
         let beyond = candidates.iter().filter(|candidate| !candidate.0).count();
         // A bracket that the search's limit has cut short still trains one trial to the end.
         let slots = (self.size / ETA.pow(index as u32 + 1)).max(1) as usize;
-        candidates
-            .into_iter()
-            .take(slots.max(beyond))
-            .map(|(_, _, trial)| trial)
-            .collect()
+        candidates.into_iter().take(slots.max(beyond)).map(|(_, _, trial)| trial).collect()
     }
 
     /// Small is good. A trial that has reported no value comes last.
@@ -261,9 +223,7 @@ impl<'a> Bracket<'a> {
 
     /// Where rung `index` ends for `trial`: no later than its whole training, which may be shorter than R.
     fn stop(&self, trial: &TrialRecord, index: usize) -> u64 {
-        trial
-            .epochs
-            .map_or(self.stops[index], |total| total.min(self.stops[index]))
+        trial.epochs.map_or(self.stops[index], |total| total.min(self.stops[index]))
     }
 }
 

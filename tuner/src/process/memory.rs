@@ -30,10 +30,7 @@ impl Budget {
     fn of(asked_bytes: Option<u64>, available: u64) -> Budget {
         let usual = available.saturating_sub(GIB.max(available / 10)).max(available / 2);
         // On a machine that has next to nothing from the start, the floor must not end every trial.
-        Budget {
-            trial_bytes: asked_bytes.unwrap_or(usual),
-            floor_bytes: FLOOR_BYTES.min(available / 4),
-        }
+        Budget { trial_bytes: asked_bytes.unwrap_or(usual), floor_bytes: FLOOR_BYTES.min(available / 4) }
     }
 
     /// Whether the machine has less left than it must have.
@@ -64,10 +61,7 @@ pub(super) fn descendants_bytes() -> u64 {
 
 fn private_bytes(pid: u32) -> Option<u64> {
     let statm = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
-    let mut pages = statm
-        .split_whitespace()
-        .skip(1)
-        .map_while(|field| field.parse::<u64>().ok());
+    let mut pages = statm.split_whitespace().skip(1).map_while(|field| field.parse::<u64>().ok());
     let (resident, shared) = (pages.next()?, pages.next()?);
     Some(resident.saturating_sub(shared) * rustix::param::page_size() as u64)
 }
@@ -76,10 +70,7 @@ fn private_bytes(pid: u32) -> Option<u64> {
 fn available_bytes() -> io::Result<u64> {
     let meminfo = fs::read_to_string("/proc/meminfo")?;
     let machine = field(&meminfo, "MemAvailable:").ok_or(io::ErrorKind::InvalidData)? * 1024;
-    Ok(cgroup_folders()
-        .iter()
-        .filter_map(|folder| cgroup_available(folder))
-        .fold(machine, u64::min))
+    Ok(cgroup_folders().iter().filter_map(|folder| cgroup_available(folder)).fold(machine, u64::min))
 }
 
 /// The folders of this process' memory cgroup and of those above it, version 2 or 1.
@@ -114,9 +105,7 @@ fn cgroup_available(folder: &Path) -> Option<u64> {
     }
     let used = number("memory.current").or_else(|| number("memory.usage_in_bytes"))?;
     let stat = fs::read_to_string(folder.join("memory.stat")).ok()?;
-    let droppable = field(&stat, "total_inactive_file")
-        .or_else(|| field(&stat, "inactive_file"))
-        .unwrap_or(0);
+    let droppable = field(&stat, "total_inactive_file").or_else(|| field(&stat, "inactive_file")).unwrap_or(0);
     Some(limit.saturating_sub(used.saturating_sub(droppable)))
 }
 
@@ -130,6 +119,8 @@ fn field(text: &str, name: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
+    type TestResult = Result<(), Box<dyn std::error::Error + Send + Sync>>;
+
     #[test]
     fn default_budget_leaves_a_tenth_and_at_least_a_gibibyte() {
         assert_eq!(Budget::of(None, 100 * GIB).trial_bytes, 90 * GIB);
@@ -139,23 +130,23 @@ mod tests {
     }
 
     #[test]
-    fn this_process_and_the_machine_have_memory() {
+    fn this_process_and_the_machine_have_memory() -> TestResult {
         assert!(own_resident_bytes() > 100_000);
-        assert!(available_bytes().unwrap() > 1 << 20);
+        assert!(available_bytes()? > 1 << 20);
+        Ok(())
     }
 
     #[test]
-    fn a_cgroup_limit_counts_droppable_file_pages_as_free() {
-        let folder = tempfile::tempdir().unwrap();
-        for (name, text) in [
-            ("memory.max", "1000\n"),
-            ("memory.current", "700\n"),
-            ("memory.stat", "anon 1\ninactive_file 200\n"),
-        ] {
-            fs::write(folder.path().join(name), text).unwrap();
+    fn a_cgroup_limit_counts_droppable_file_pages_as_free() -> TestResult {
+        let folder = tempfile::tempdir()?;
+        for (name, text) in
+            [("memory.max", "1000\n"), ("memory.current", "700\n"), ("memory.stat", "anon 1\ninactive_file 200\n")]
+        {
+            fs::write(folder.path().join(name), text)?;
         }
         assert_eq!(cgroup_available(folder.path()), Some(500));
-        fs::write(folder.path().join("memory.max"), "max\n").unwrap();
+        fs::write(folder.path().join("memory.max"), "max\n")?;
         assert_eq!(cgroup_available(folder.path()), None);
+        Ok(())
     }
 }

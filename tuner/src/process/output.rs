@@ -29,14 +29,7 @@ impl Output {
         };
         let (reader, writer) = io::pipe().map_err(ProcessError::system("open the worker's output"))?;
         rustix::io::ioctl_fionbio(&reader, true).map_err(ProcessError::system("set up the worker's output"))?;
-        Ok((
-            Output {
-                path,
-                reader: Some(reader),
-                tail,
-            },
-            writer,
-        ))
+        Ok((Output { path, reader: Some(reader), tail }, writer))
     }
 
     /// What to poll, while somebody may still write.
@@ -73,10 +66,7 @@ impl Output {
         if self.tail.is_empty() {
             return Ok(());
         }
-        fs::write(&self.path, &self.tail).map_err(|source| ProcessError::Write {
-            path: self.path.clone(),
-            source,
-        })
+        fs::write(&self.path, &self.tail).map_err(|source| ProcessError::Write { path: self.path.clone(), source })
     }
 
     fn forget_the_oldest(&mut self) {
@@ -90,32 +80,36 @@ mod tests {
     use super::*;
     use std::io::Write as _;
 
+    type TestResult = Result<(), Box<dyn std::error::Error + Send + Sync>>;
+
     #[test]
-    fn only_the_last_part_of_a_long_output_is_kept() {
-        let folder = tempfile::tempdir().unwrap();
+    fn only_the_last_part_of_a_long_output_is_kept() -> TestResult {
+        let folder = tempfile::tempdir()?;
         let path = folder.path().join("output.log");
-        let (mut output, mut writer) = Output::open(path.clone()).unwrap();
+        let (mut output, mut writer) = Output::open(path.clone())?;
         for line in 0..20_000 {
-            writeln!(writer, "line {line}").unwrap();
+            writeln!(writer, "line {line}")?;
             output.drain();
         }
-        output.save().unwrap();
-        let log = fs::read_to_string(path).unwrap();
+        output.save()?;
+        let log = fs::read_to_string(path)?;
         assert_eq!(log.len(), KEPT_BYTES);
         assert!(log.ends_with("line 19999\n"));
+        Ok(())
     }
 
     #[test]
-    fn a_second_worker_continues_the_log() {
-        let folder = tempfile::tempdir().unwrap();
+    fn a_second_worker_continues_the_log() -> TestResult {
+        let folder = tempfile::tempdir()?;
         let path = folder.path().join("output.log");
         for text in ["first\n", "second\n"] {
-            let (mut output, mut writer) = Output::open(path.clone()).unwrap();
-            writer.write_all(text.as_bytes()).unwrap();
+            let (mut output, mut writer) = Output::open(path.clone())?;
+            writer.write_all(text.as_bytes())?;
             drop(writer);
             output.drain();
-            output.save().unwrap();
+            output.save()?;
         }
-        assert_eq!(fs::read_to_string(path).unwrap(), "first\nsecond\n");
+        assert_eq!(fs::read_to_string(path)?, "first\nsecond\n");
+        Ok(())
     }
 }

@@ -25,9 +25,7 @@ impl Signals {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: the descriptor was just made and has no other owner.
-        Ok(Signals {
-            fd: unsafe { OwnedFd::from_raw_fd(fd) },
-        })
+        Ok(Signals { fd: unsafe { OwnedFd::from_raw_fd(fd) } })
     }
 
     /// How many stop signals have arrived since the last call. Does not wait.

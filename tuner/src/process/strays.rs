@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(super) fn remove() -> io::Result<()> {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        match rustix::process::waitpid(None, WaitOptions::NOHANG) {
+        match rustix::process::wait(WaitOptions::NOHANG) {
             Err(Errno::CHILD) => return Ok(()),
             Ok(Some(_)) | Err(Errno::INTR) => continue,
             Ok(None) => {}
@@ -28,10 +28,7 @@ pub(super) fn remove() -> io::Result<()> {
         }
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            tracing::warn!(
-                ?children,
-                "processes of a trial do not end; they are left to the system"
-            );
+            tracing::warn!(?children, "processes of a trial do not end; they are left to the system");
             return Ok(());
         }
         if let Some(pid) = children.first() {
@@ -49,10 +46,7 @@ pub(super) fn children_of(pid: u32) -> Vec<Pid> {
     for task in tasks.flatten() {
         // A thread that ends between the two reads has handed its children on.
         if let Ok(text) = fs::read_to_string(task.path().join("children")) {
-            children.extend(
-                text.split_whitespace()
-                    .filter_map(|pid| Pid::from_raw(pid.parse().ok()?)),
-            );
+            children.extend(text.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)));
         }
     }
     children

@@ -5,6 +5,7 @@ use super::{TRIAL_VARIABLE, signals};
 use crate::record::Ending;
 use crate::wire::Request;
 use rustix::process::{Pid, Resource, Rlimit, Signal};
+use std::error::Error as _;
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Write as _};
@@ -45,14 +46,8 @@ pub fn set_up_worker() -> Result<(), String> {
         return Err(format!("the supervisor of {tag} is gone"));
     }
     signals::reset().map_err(|error| format!("cannot reset the worker's signals: {error}"))?;
-    rustix::process::setrlimit(
-        Resource::Core,
-        Rlimit {
-            current: Some(0),
-            maximum: Some(0),
-        },
-    )
-    .map_err(|errno| format!("cannot switch core dumps off: {errno}"))?;
+    rustix::process::setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })
+        .map_err(|errno| format!("cannot switch core dumps off: {errno}"))?;
     if let Err(error) = fs::write("/proc/self/oom_score_adj", "1000") {
         // Some sandboxes forbid it; the supervisor's own watch on memory comes first in any case.
         report_on_stderr(&format!("oom_score_adj stays as it is: {error}"));
@@ -79,28 +74,30 @@ fn call_objective(library: &Path, symbol: &str) -> Result<i32, String> {
     // SAFETY: loading runs the initialisers of a library that the kernel compiled from the user's cell; they are as
     // trusted as the cell itself.
     let loaded = unsafe { libloading::Library::new(library) };
-    let loaded = loaded.map_err(|error| format!("cannot load the objective: {error}"))?;
+    let loaded = loaded.map_err(|error| format!("cannot load the objective: {}", detail(&error)))?;
     // SAFETY: the kernel exports the entry point with this signature.
     let entry = unsafe { loaded.get::<unsafe extern "C" fn() -> i32>(symbol) };
-    let entry = *entry.map_err(|error| format!("no entry point {symbol} in {}: {error}", library.display()))?;
+    let entry =
+        *entry.map_err(|error| format!("no entry point {symbol} in {}: {}", library.display(), detail(&error)))?;
     // Its code and its thread-local destructors must stay for as long as the process does.
     std::mem::forget(loaded);
     // SAFETY: the signature is the one above, and the library stays loaded.
     Ok(unsafe { entry() })
 }
 
+/// The dynamic linker's own words, which libloading keeps as the source of its error.
+fn detail(error: &libloading::Error) -> String {
+    error.source().map_or_else(|| error.to_string(), ToString::to_string)
+}
+
 /// Tells the supervisor why the objective was not reached; on standard error too, for the log.
 fn report_failure(reason: String) {
     report_on_stderr(&reason);
-    let request = Request::Fail {
-        ending: Ending::Failed { reason },
-    };
-    let sent = serde_json::to_vec(&request)
-        .map_err(io::Error::from)
-        .and_then(|mut line| {
-            line.push(b'\n');
-            UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?).write_all(&line)
-        });
+    let request = Request::Fail { ending: Ending::Failed { reason } };
+    let sent = serde_json::to_vec(&request).map_err(io::Error::from).and_then(|mut line| {
+        line.push(b'\n');
+        UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?).write_all(&line)
+    });
     if let Err(error) = sent {
         report_on_stderr(&format!("the supervisor does not hear it: {error}"));
     }

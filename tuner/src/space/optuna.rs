@@ -10,12 +10,7 @@ enum Stored {
     #[serde(rename = "IntDistribution")]
     Int { log: bool, step: i64, low: i64, high: i64 },
     #[serde(rename = "FloatDistribution")]
-    Float {
-        step: Option<f64>,
-        low: f64,
-        high: f64,
-        log: bool,
-    },
+    Float { step: Option<f64>, low: f64, high: f64, log: bool },
     #[serde(rename = "CategoricalDistribution")]
     Categorical { choices: Vec<Value> },
 }
@@ -27,10 +22,9 @@ impl Distribution {
         match (self, value) {
             (Distribution::Int { .. }, Value::Int(value)) => Some(*value as f64),
             (Distribution::Float { .. }, Value::Float(value)) => Some(*value),
-            (Distribution::Choice { values }, value) => values
-                .iter()
-                .position(|choice| choice == value)
-                .map(|index| index as f64),
+            (Distribution::Choice { values }, value) => {
+                values.iter().position(|choice| choice == value).map(|index| index as f64)
+            }
             _ => None,
         }
     }
@@ -51,24 +45,14 @@ impl Distribution {
     /// The JSON text that Optuna keeps for a distribution. `high` is lowered to the lattice, as Optuna wants it.
     pub fn to_optuna(&self) -> String {
         let stored = match self {
-            Distribution::Int { low, step, log, .. } => Stored::Int {
-                log: *log,
-                step: *step,
-                low: *low,
-                high: self.top_int(),
-            },
+            Distribution::Int { low, step, log, .. } => {
+                Stored::Int { log: *log, step: *step, low: *low, high: self.top_int() }
+            }
             Distribution::Float { low, high, step, log } => {
                 let high = step.map_or(*high, |step| point(*low, step, last_index(*low, *high, step)));
-                Stored::Float {
-                    step: *step,
-                    low: *low,
-                    high,
-                    log: *log,
-                }
+                Stored::Float { step: *step, low: *low, high, log: *log }
             }
-            Distribution::Choice { values } => Stored::Categorical {
-                choices: values.clone(),
-            },
+            Distribution::Choice { values } => Stored::Categorical { choices: values.clone() },
         };
         serde_json::to_string(&stored).expect("plain numbers, booleans and strings always make JSON")
     }
@@ -76,10 +60,8 @@ impl Distribution {
     /// Reads Optuna's JSON text. Fails for the distributions of Optuna 2, for choices of `None`, and for anything
     /// else that is not an int, float or categorical distribution.
     pub fn from_optuna(text: &str) -> Result<Distribution, SpaceError> {
-        let stored = serde_json::from_str(text).map_err(|error| SpaceError::Foreign {
-            text: text.to_owned(),
-            reason: error.to_string(),
-        })?;
+        let stored = serde_json::from_str(text)
+            .map_err(|error| SpaceError::Foreign { text: text.to_owned(), reason: error.to_string() })?;
         Ok(match stored {
             Stored::Int { log, step, low, high } => Distribution::Int { low, high, step, log },
             Stored::Float { step, low, high, log } => Distribution::Float { low, high, step, log },

@@ -10,30 +10,14 @@ impl Distribution {
     /// `high + 0.5`, so that both ends get a whole cell.
     pub fn sample<R: Rng + ?Sized>(&self, rng: &mut R) -> Value {
         match self {
-            Distribution::Int {
-                low, high, log: true, ..
-            } => Value::Int(sample_log_int(*low, *high, rng)),
-            Distribution::Int {
-                low,
-                high,
-                step,
-                log: false,
-            } => Value::Int(sample_int(*low, *high, *step, rng)),
-            Distribution::Float {
-                low, high, log: true, ..
-            } => {
+            Distribution::Int { low, high, log: true, .. } => Value::Int(sample_log_int(*low, *high, rng)),
+            Distribution::Int { low, high, step, log: false } => Value::Int(sample_int(*low, *high, *step, rng)),
+            Distribution::Float { low, high, log: true, .. } => {
                 let logarithm = uniform(low.ln(), high.ln(), rng);
                 Value::Float(logarithm.exp().clamp(*low, *high))
             }
-            Distribution::Float {
-                low, high, step: None, ..
-            } => Value::Float(uniform(*low, *high, rng)),
-            Distribution::Float {
-                low,
-                high,
-                step: Some(step),
-                ..
-            } => {
+            Distribution::Float { low, high, step: None, .. } => Value::Float(uniform(*low, *high, rng)),
+            Distribution::Float { low, high, step: Some(step), .. } => {
                 // The conversion saturates, and a lattice finer than 2^53 points is no lattice in f64.
                 let index = rng.random_range(0..=last_index(*low, *high, *step) as u64);
                 Value::Float(point(*low, *step, index as f64))

@@ -91,31 +91,16 @@ impl Distribution {
 fn validate_int(name: &str, low: i64, high: i64, step: i64, log: bool) -> Result<(), SpaceError> {
     let name = name.to_owned();
     if low > high {
-        return Err(SpaceError::EmptyRange {
-            name,
-            low: Value::Int(low),
-            high: Value::Int(high),
-        });
+        return Err(SpaceError::EmptyRange { name, low: Value::Int(low), high: Value::Int(high) });
     }
     if step < 1 {
-        return Err(SpaceError::Step {
-            name,
-            step: Value::Int(step),
-            least: "at least 1",
-        });
+        return Err(SpaceError::Step { name, step: Value::Int(step), least: "at least 1" });
     }
     if log && step != 1 {
-        return Err(SpaceError::LogStep {
-            name,
-            step: Value::Int(step),
-        });
+        return Err(SpaceError::LogStep { name, step: Value::Int(step) });
     }
     if log && low < 1 {
-        return Err(SpaceError::LogBound {
-            name,
-            low: Value::Int(low),
-            cure: "start at 1 or drop .log()",
-        });
+        return Err(SpaceError::LogBound { name, low: Value::Int(low), cure: "start at 1 or drop .log()" });
     }
     Ok(())
 }
@@ -123,37 +108,19 @@ fn validate_int(name: &str, low: i64, high: i64, step: i64, log: bool) -> Result
 fn validate_float(name: &str, low: f64, high: f64, step: Option<f64>, log: bool) -> Result<(), SpaceError> {
     let name = name.to_owned();
     if let Some(bound) = [low, high].into_iter().find(|bound| !bound.is_finite()) {
-        return Err(SpaceError::NotFinite {
-            name,
-            bound: Value::Float(bound),
-        });
+        return Err(SpaceError::NotFinite { name, bound: Value::Float(bound) });
     }
     if low > high {
-        return Err(SpaceError::EmptyRange {
-            name,
-            low: Value::Float(low),
-            high: Value::Float(high),
-        });
+        return Err(SpaceError::EmptyRange { name, low: Value::Float(low), high: Value::Float(high) });
     }
     if let Some(step) = step.filter(|step| !(step.is_finite() && *step > 0.0)) {
-        return Err(SpaceError::Step {
-            name,
-            step: Value::Float(step),
-            least: "more than 0",
-        });
+        return Err(SpaceError::Step { name, step: Value::Float(step), least: "more than 0" });
     }
     if let Some(step) = step.filter(|_| log) {
-        return Err(SpaceError::LogStep {
-            name,
-            step: Value::Float(step),
-        });
+        return Err(SpaceError::LogStep { name, step: Value::Float(step) });
     }
     if log && low <= 0.0 {
-        return Err(SpaceError::LogBound {
-            name,
-            low: Value::Float(low),
-            cure: "start above 0 or drop .log()",
-        });
+        return Err(SpaceError::LogBound { name, low: Value::Float(low), cure: "start above 0 or drop .log()" });
     }
     Ok(())
 }
@@ -165,19 +132,12 @@ fn validate_choice(name: &str, values: &[Value]) -> Result<(), SpaceError> {
     for value in values {
         if std::mem::discriminant(value) != std::mem::discriminant(first) {
             let (first, other) = (first.type_name(), value.type_name());
-            return Err(SpaceError::MixedChoices {
-                name: name.to_owned(),
-                first,
-                other,
-            });
+            return Err(SpaceError::MixedChoices { name: name.to_owned(), first, other });
         }
         if let Value::Float(number) = value
             && !number.is_finite()
         {
-            return Err(SpaceError::NotFinite {
-                name: name.to_owned(),
-                bound: value.clone(),
-            });
+            return Err(SpaceError::NotFinite { name: name.to_owned(), bound: value.clone() });
         }
     }
     Ok(())

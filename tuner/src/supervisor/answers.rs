@@ -19,11 +19,7 @@ impl Search<'_> {
         match request {
             Err(reason) => Ok(Reply::Refused { reason }),
             Ok(Request::Hello) => Ok(Reply::Assignment(self.assignment(session))),
-            Ok(Request::Suggest {
-                name,
-                distribution,
-                default,
-            }) => self.suggest(session, name, distribution, default),
+            Ok(Request::Suggest { name, distribution, default }) => self.suggest(number, name, distribution, default),
             Ok(Request::Epochs { total, resume_at }) => self.epochs(session, total, resume_at),
             Ok(Request::Report { step, metrics }) => self.report(session, step, metrics),
             Ok(Request::Checkpoint { step, file }) => {
@@ -38,9 +34,7 @@ impl Search<'_> {
             Ok(Request::Fail { ending }) => {
                 let ending = match ending {
                     Ending::Failed { .. } | Ending::Panicked { .. } => ending,
-                    other => Ending::Failed {
-                        reason: format!("the worker called itself '{other}'"),
-                    },
+                    other => Ending::Failed { reason: format!("the worker called itself '{other}'") },
                 };
                 session.answer = Some(Answer::Broke(ending));
                 Ok(Reply::Done)
@@ -63,7 +57,7 @@ impl Search<'_> {
 
     fn suggest(
         &mut self,
-        session: &mut Session,
+        number: u64,
         name: String,
         distribution: Distribution,
         default: Option<Value>,
@@ -73,12 +67,8 @@ impl Search<'_> {
             return refused(error.to_string());
         }
         if let Some(default) = default.as_ref().filter(|default| !distribution.contains(default)) {
-            return refused(format!(
-                "the default {default} of `{name}` is not {}",
-                describe(&distribution)
-            ));
+            return refused(format!("the default {default} of `{name}` is not {}", describe(&distribution)));
         }
-        let number = session.number;
         if let Some(known) = self.record(number).parameters.get(&name) {
             if known.distribution != distribution {
                 let (now, before) = (describe(&distribution), describe(&known.distribution));
@@ -86,18 +76,12 @@ impl Search<'_> {
                     "trial {number} asks for `{name}` as {now} after {before}; give every parameter one range"
                 ));
             }
-            let value = known.value.clone();
-            session.asked.insert(name);
-            return Ok(Reply::Value { value });
+            return Ok(Reply::Value { value: known.value.clone() });
         }
-        let others = self
-            .trials
-            .iter()
-            .filter_map(|trial| Some((trial.number, trial.parameters.get(&name)?)));
+        let others = self.trials.iter().filter_map(|trial| Some((trial.number, trial.parameters.get(&name)?)));
         let kind = std::mem::discriminant(&distribution);
-        if let Some((other, known)) = others
-            .into_iter()
-            .find(|(_, known)| std::mem::discriminant(&known.distribution) != kind)
+        if let Some((other, known)) =
+            others.into_iter().find(|(_, known)| std::mem::discriminant(&known.distribution) != kind)
         {
             let (now, before) = (describe(&distribution), describe(&known.distribution));
             return refused(format!(
@@ -108,13 +92,9 @@ impl Search<'_> {
             Some(default) if number == 0 => default,
             _ => self.oracle.suggest(number, &name, &distribution, &self.trials),
         };
-        let parameter = Parameter {
-            distribution,
-            value: value.clone(),
-        };
+        let parameter = Parameter { distribution, value: value.clone() };
         self.journal.parameter(number, &name, &parameter)?;
-        self.record_mut(number).parameters.insert(name.clone(), parameter);
-        session.asked.insert(name);
+        self.record_mut(number).parameters.insert(name, parameter);
         Ok(Reply::Value { value })
     }
 
@@ -122,14 +102,12 @@ impl Search<'_> {
         let number = session.number;
         let known = self.record(number).epochs;
         if total == 0 {
-            return Ok(Reply::Refused {
-                reason: "trial.epochs(0) trains nothing; give at least 1".to_owned(),
-            });
+            return Ok(Reply::Refused { reason: "trial.epochs(0) trains nothing; give at least 1".to_owned() });
         }
         if let Some(known) = known.filter(|known| *known != total) {
             return Ok(Reply::Refused {
                 reason: format!(
-                    "trial {number} asks for {total} epochs after {known}; a whole training has one length"
+                    "trial {number} asks for {total} epochs after {known}; a whole training has one length; use another --project or --overwrite if you have changed it"
                 ),
             });
         }
@@ -139,10 +117,7 @@ impl Search<'_> {
         }
         let stop = self.oracle.epochs(number, total, &self.trials).clamp(1, total);
         session.epochs = Some((stop, total));
-        Ok(Reply::Epochs {
-            start: resume_at.min(stop),
-            stop,
-        })
+        Ok(Reply::Epochs { start: resume_at.min(stop), stop })
     }
 
     fn report(
@@ -152,17 +127,9 @@ impl Search<'_> {
         metrics: BTreeMap<String, Option<f64>>,
     ) -> Result<Reply, SupervisorError> {
         self.journal.report(session.number, step, &metrics)?;
-        self.record_mut(session.number)
-            .metrics
-            .entry(step)
-            .or_default()
-            .extend(metrics);
+        self.record_mut(session.number).metrics.entry(step).or_default().extend(metrics);
         session.told_to_stop |= self.stop.is_some();
-        let verdict = if session.told_to_stop {
-            Verdict::Stop
-        } else {
-            Verdict::Continue
-        };
+        let verdict = if session.told_to_stop { Verdict::Stop } else { Verdict::Continue };
         Ok(Reply::Verdict { verdict })
     }
 }
@@ -180,11 +147,7 @@ fn describe(distribution: &Distribution) -> String {
     let scale = |log: &bool| if *log { ", log" } else { "" };
     match distribution {
         Distribution::Int { low, high, step, log } => {
-            let step = if *step == 1 {
-                String::new()
-            } else {
-                format!(", step {step}")
-            };
+            let step = if *step == 1 { String::new() } else { format!(", step {step}") };
             format!("an int {low}..={high}{step}{}", scale(log))
         }
         Distribution::Float { low, high, step, log } => {
@@ -211,23 +174,11 @@ mod tests {
 
     #[test]
     fn distributions_are_described_in_the_users_words() {
-        let units = Distribution::Int {
-            low: 32,
-            high: 512,
-            step: 32,
-            log: false,
-        };
+        let units = Distribution::Int { low: 32, high: 512, step: 32, log: false };
         assert_eq!(describe(&units), "an int 32..=512, step 32");
-        let lr = Distribution::Float {
-            low: 1e-4,
-            high: 0.1,
-            step: None,
-            log: true,
-        };
+        let lr = Distribution::Float { low: 1e-4, high: 0.1, step: None, log: true };
         assert_eq!(describe(&lr), "a float 0.0001..=0.1, log");
-        let choice = Distribution::Choice {
-            values: vec![Value::Text("adam".into()), Value::Text("sgd".into())],
-        };
+        let choice = Distribution::Choice { values: vec![Value::Text("adam".into()), Value::Text("sgd".into())] };
         assert_eq!(describe(&choice), "a choice of adam, sgd");
     }
 }

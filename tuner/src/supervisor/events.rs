@@ -20,11 +20,7 @@ pub(super) struct Watcher<'a> {
 
 impl<'a> Watcher<'a> {
     pub(super) fn new(events: &'a mut dyn Write) -> Watcher<'a> {
-        Watcher {
-            events,
-            gone: false,
-            last_progress: None,
-        }
+        Watcher { events, gone: false, last_progress: None }
     }
 
     /// Whether nobody reads the events any more.
@@ -50,10 +46,7 @@ impl<'a> Watcher<'a> {
     }
 
     fn wants_progress(&self) -> bool {
-        !self.gone
-            && self
-                .last_progress
-                .is_none_or(|last| last.elapsed() >= PROGRESS_INTERVAL)
+        !self.gone && self.last_progress.is_none_or(|last| last.elapsed() >= PROGRESS_INTERVAL)
     }
 }
 
@@ -106,10 +99,7 @@ impl Search<'_> {
 
     fn running(&self, current: Current) -> Running {
         let record = self.record(current.trial);
-        let parameters = record
-            .parameters
-            .iter()
-            .map(|(name, parameter)| (name.clone(), parameter.value.clone()));
+        let parameters = record.parameters.iter().map(|(name, parameter)| (name.clone(), parameter.value.clone()));
         Running {
             trial: current.trial,
             parameters: parameters.collect(),

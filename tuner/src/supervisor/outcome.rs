@@ -43,9 +43,7 @@ pub(super) struct Facts {
 
 /// The objective's own word counts first, then the supervisor's, then the exit status.
 pub(super) fn classify(facts: Facts, record: &TrialRecord, objective: &Objective) -> Outcome {
-    let incomplete = facts
-        .epochs
-        .is_some_and(|(stop, _)| record.last_step().is_none_or(|step| step + 1 < stop));
+    let incomplete = facts.epochs.is_some_and(|(stop, _)| record.last_step().is_none_or(|step| step + 1 < stop));
     let ending = match (facts.answer, facts.killed) {
         (Some(Answer::Returned(value)), _) if facts.told_to_stop && (value.is_none() || incomplete) => {
             return Outcome::Interrupted;
@@ -57,9 +55,7 @@ pub(super) fn classify(facts: Facts, record: &TrialRecord, objective: &Objective
         (None, Some(ending)) => ending,
         (None, None) => match facts.exit {
             Exit::Signal(signal) => Ending::Signalled { signal },
-            Exit::Code(code) => Ending::Failed {
-                reason: format!("exited with {code} before the objective returned"),
-            },
+            Exit::Code(code) => Ending::Failed { reason: format!("exited with {code} before the objective returned") },
         },
     };
     Outcome::Ended { ending, value: None }
@@ -70,29 +66,19 @@ fn returned(value: Option<f64>, epochs: Option<(u64, u64)>, record: &TrialRecord
     match (epochs, value.or(best)) {
         // The oracle compares trials by what they report: a value that only the return tells comes too late.
         (Some((stop, total)), Some(_)) if stop < total && best.is_some() => Outcome::Paused { at: stop },
-        (_, Some(value)) => Outcome::Ended {
-            ending: Ending::Finished,
-            value: Some(value),
-        },
+        (_, Some(value)) => Outcome::Ended { ending: Ending::Finished, value: Some(value) },
         (_, None) => {
             let metric = &objective.metric;
             let reason = never_reported(record, objective)
                 .unwrap_or_else(|| format!("the objective '{metric}' was not finite at any step"));
-            Outcome::Ended {
-                ending: Ending::Failed { reason },
-                value: None,
-            }
+            Outcome::Ended { ending: Ending::Failed { reason }, value: None }
         }
     }
 }
 
 /// The complaint about a trial in which no report names the objective's metric.
 pub(super) fn never_reported(record: &TrialRecord, objective: &Objective) -> Option<String> {
-    let names: BTreeSet<&str> = record
-        .metrics
-        .values()
-        .flat_map(|step| step.keys().map(String::as_str))
-        .collect();
+    let names: BTreeSet<&str> = record.metrics.values().flat_map(|step| step.keys().map(String::as_str)).collect();
     let metric = objective.metric.as_str();
     if names.contains(metric) {
         return None;
@@ -110,96 +96,55 @@ mod tests {
     use crate::wire::Direction;
 
     fn objective() -> Objective {
-        Objective {
-            metric: "val_accuracy".to_owned(),
-            direction: Direction::Max,
-        }
+        Objective { metric: "val_accuracy".to_owned(), direction: Direction::Max }
     }
 
     fn facts() -> Facts {
-        Facts {
-            answer: None,
-            killed: None,
-            told_to_stop: false,
-            epochs: None,
-            exit: Exit::Code(0),
-        }
+        Facts { answer: None, killed: None, told_to_stop: false, epochs: None, exit: Exit::Code(0) }
     }
 
     fn record(reports: &[(u64, &str, f64)]) -> TrialRecord {
         let mut record = TrialRecord::new(0);
         for (step, name, value) in reports {
-            record
-                .metrics
-                .entry(*step)
-                .or_default()
-                .insert((*name).to_owned(), Some(*value));
+            record.metrics.entry(*step).or_default().insert((*name).to_owned(), Some(*value));
         }
         record
     }
 
     fn failed(reason: &str) -> Outcome {
-        Outcome::Ended {
-            ending: Ending::Failed {
-                reason: reason.to_owned(),
-            },
-            value: None,
-        }
+        Outcome::Ended { ending: Ending::Failed { reason: reason.to_owned() }, value: None }
     }
 
     fn finished(value: f64) -> Outcome {
-        Outcome::Ended {
-            ending: Ending::Finished,
-            value: Some(value),
-        }
+        Outcome::Ended { ending: Ending::Finished, value: Some(value) }
     }
 
     #[test]
     fn exit_without_a_result_is_a_failure_whatever_the_status() {
         let exit = |exit| classify(Facts { exit, ..facts() }, &record(&[]), &objective());
-        assert_eq!(
-            exit(Exit::Code(0)),
-            failed("exited with 0 before the objective returned")
-        );
-        assert_eq!(
-            exit(Exit::Code(3)),
-            failed("exited with 3 before the objective returned")
-        );
-        let aborted = Outcome::Ended {
-            ending: Ending::Signalled { signal: 6 },
-            value: None,
-        };
+        assert_eq!(exit(Exit::Code(0)), failed("exited with 0 before the objective returned"));
+        assert_eq!(exit(Exit::Code(3)), failed("exited with 3 before the objective returned"));
+        let aborted = Outcome::Ended { ending: Ending::Signalled { signal: 6 }, value: None };
         assert_eq!(exit(Exit::Signal(6)), aborted);
     }
 
     #[test]
     fn result_counts_before_a_kill_and_an_exit_status() {
         let killed = Some(Ending::TimedOut { after_s: 1 });
-        let facts = Facts {
-            answer: Some(Answer::Returned(Some(0.5))),
-            killed,
-            exit: Exit::Signal(9),
-            ..facts()
-        };
+        let facts = Facts { answer: Some(Answer::Returned(Some(0.5))), killed, exit: Exit::Signal(9), ..facts() };
         assert_eq!(classify(facts, &record(&[]), &objective()), finished(0.5));
     }
 
     #[test]
     fn best_report_stands_in_for_a_value_that_was_not_returned() {
-        let facts = Facts {
-            answer: Some(Answer::Returned(None)),
-            ..facts()
-        };
+        let facts = Facts { answer: Some(Answer::Returned(None)), ..facts() };
         let record = record(&[(0, "val_accuracy", 0.7), (1, "val_accuracy", 0.6)]);
         assert_eq!(classify(facts, &record, &objective()), finished(0.7));
     }
 
     #[test]
     fn objective_that_was_never_reported_is_named_with_what_was() {
-        let facts = Facts {
-            answer: Some(Answer::Returned(None)),
-            ..facts()
-        };
+        let facts = Facts { answer: Some(Answer::Returned(None)), ..facts() };
         let record = record(&[(0, "loss", 0.7), (1, "acc", 0.6)]);
         let reason = "the objective 'val_accuracy' was never reported; trial.report gave: acc, loss";
         assert_eq!(classify(facts, &record, &objective()), failed(reason));
@@ -207,11 +152,7 @@ mod tests {
 
     #[test]
     fn return_at_a_rung_pauses_and_at_the_end_finishes() {
-        let at = |stop| Facts {
-            answer: Some(Answer::Returned(Some(0.7))),
-            epochs: Some((stop, 9)),
-            ..facts()
-        };
+        let at = |stop| Facts { answer: Some(Answer::Returned(Some(0.7))), epochs: Some((stop, 9)), ..facts() };
         let record = record(&[(2, "val_accuracy", 0.7)]);
         assert_eq!(classify(at(3), &record, &objective()), Outcome::Paused { at: 3 });
         assert_eq!(classify(at(9), &record, &objective()), finished(0.7));
@@ -219,35 +160,14 @@ mod tests {
 
     #[test]
     fn stopped_trial_without_a_value_goes_on_another_time() {
-        let stopped = |answer, epochs| Facts {
-            answer,
-            epochs,
-            told_to_stop: true,
-            ..facts()
-        };
+        let stopped = |answer, epochs| Facts { answer, epochs, told_to_stop: true, ..facts() };
         let record = record(&[(2, "val_accuracy", 0.7)]);
         let classify = |facts| classify(facts, &record, &objective());
-        assert_eq!(
-            classify(stopped(Some(Answer::Returned(None)), None)),
-            Outcome::Interrupted
-        );
-        assert_eq!(
-            classify(stopped(Some(Answer::Returned(Some(0.7))), Some((9, 9)))),
-            Outcome::Interrupted
-        );
-        assert_eq!(
-            classify(stopped(Some(Answer::Returned(Some(0.7))), Some((3, 9)))),
-            Outcome::Paused { at: 3 }
-        );
-        assert_eq!(
-            classify(stopped(Some(Answer::Returned(Some(0.7))), None)),
-            finished(0.7)
-        );
-        let killed = Facts {
-            killed: Some(Ending::Cancelled),
-            exit: Exit::Signal(9),
-            ..facts()
-        };
+        assert_eq!(classify(stopped(Some(Answer::Returned(None)), None)), Outcome::Interrupted);
+        assert_eq!(classify(stopped(Some(Answer::Returned(Some(0.7))), Some((9, 9)))), Outcome::Interrupted);
+        assert_eq!(classify(stopped(Some(Answer::Returned(Some(0.7))), Some((3, 9)))), Outcome::Paused { at: 3 });
+        assert_eq!(classify(stopped(Some(Answer::Returned(Some(0.7))), None)), finished(0.7));
+        let killed = Facts { killed: Some(Ending::Cancelled), exit: Exit::Signal(9), ..facts() };
         assert_eq!(classify(killed), Outcome::Interrupted);
     }
 }

@@ -6,7 +6,6 @@ use super::{GRACE, Search, SupervisorError, file_error};
 use crate::process::{Launch, Worker};
 use crate::record::Ending;
 use crate::wire::{Event, Finish};
-use std::collections::BTreeSet;
 use std::fs;
 use std::os::fd::AsFd as _;
 use std::path::PathBuf;
@@ -22,8 +21,6 @@ const MACHINE_TICKS: u64 = 4;
 pub(super) struct Session {
     pub(super) number: u64,
     pub(super) folder: PathBuf,
-    /// The parameters that this worker has asked for.
-    pub(super) asked: BTreeSet<String>,
     /// The epoch, exclusive, up to which it may train, and the epochs of a whole training.
     pub(super) epochs: Option<(u64, u64)>,
     pub(super) answer: Option<Answer>,
@@ -41,8 +38,8 @@ pub(super) struct Ended {
     pub(super) outcome: Outcome,
     pub(super) seconds: f64,
     pub(super) peak_bytes: u64,
-    /// Whether the objective itself returned, rather than being cut off.
-    pub(super) answered: bool,
+    /// Whether the objective has come so far that a metric it never reported is missing, rather than still to come.
+    pub(super) reports_were_due: bool,
 }
 
 impl Search<'_> {
@@ -59,10 +56,7 @@ impl Search<'_> {
             folder: &folder,
             shared: self.shared.as_ref().map(|file| file.as_fd()),
         })?;
-        self.watcher.send(&Event::TrialStarted {
-            trial: number,
-            pid: worker.pid(),
-        });
+        self.watcher.send(&Event::TrialStarted { trial: number, pid: worker.pid() });
         let mut session = self.session(number, folder);
         loop {
             let wake = worker.wait(&self.signals, TICK)?;
@@ -78,29 +72,12 @@ impl Search<'_> {
         }
         let seconds = worker.elapsed().as_secs_f64();
         let exit = worker.end()?;
-        let Session {
-            answer,
-            killed,
-            told_to_stop,
-            epochs,
-            peak_bytes,
-            ..
-        } = session;
-        let answered = answer.is_some();
-        let facts = Facts {
-            answer,
-            killed,
-            told_to_stop,
-            epochs,
-            exit,
-        };
+        let Session { answer, killed, told_to_stop, epochs, peak_bytes, .. } = session;
+        let returned = matches!(answer, Some(Answer::Returned(_)));
+        let reports_were_due = returned || answer.is_some() && !self.record(number).metrics.is_empty();
+        let facts = Facts { answer, killed, told_to_stop, epochs, exit };
         let outcome = classify(facts, self.record(number), &self.spec.objective);
-        Ok(Ended {
-            outcome,
-            seconds,
-            peak_bytes,
-            answered,
-        })
+        Ok(Ended { outcome, seconds, peak_bytes, reports_were_due })
     }
 
     fn session(&self, number: u64, folder: PathBuf) -> Session {
@@ -113,7 +90,6 @@ impl Search<'_> {
         Session {
             number,
             folder,
-            asked: BTreeSet::new(),
             epochs: None,
             answer: None,
             told_to_stop: false,
@@ -136,22 +112,15 @@ impl Search<'_> {
                 worker.kill();
             }
         }
-        self.tick_progress(Current {
-            trial: session.number,
-            elapsed: worker.elapsed(),
-            memory_bytes,
-        });
+        self.tick_progress(Current { trial: session.number, elapsed: worker.elapsed(), memory_bytes });
         Ok(())
     }
 
     fn reason_to_kill(&self, session: &Session, memory_bytes: u64) -> Result<Option<Ending>, SupervisorError> {
         let budget_bytes = self.budget.trial_bytes;
-        let machine_is_short = session.ticks % MACHINE_TICKS == 0 && self.budget.machine_is_short()?;
+        let machine_is_short = session.ticks.is_multiple_of(MACHINE_TICKS) && self.budget.machine_is_short()?;
         if memory_bytes > budget_bytes || machine_is_short {
-            return Ok(Some(Ending::OutOfMemory {
-                peak_bytes: memory_bytes,
-                budget_bytes,
-            }));
+            return Ok(Some(Ending::OutOfMemory { peak_bytes: memory_bytes, budget_bytes }));
         }
         if let Some((deadline, after_s)) = session.deadline
             && Instant::now() >= deadline
@@ -159,10 +128,7 @@ impl Search<'_> {
             return Ok(Some(Ending::TimedOut { after_s }));
         }
         let elapsed = self.started.elapsed().as_secs_f64();
-        let out_of_grace = self
-            .spec
-            .timeout_s
-            .is_some_and(|limit| elapsed >= limit + GRACE.as_secs_f64());
+        let out_of_grace = self.spec.timeout_s.is_some_and(|limit| elapsed >= limit + GRACE.as_secs_f64());
         let at_once = self.interrupts > 1 || self.watcher.is_gone();
         let stopped = match self.stop {
             None => false,

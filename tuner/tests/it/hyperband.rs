@@ -10,16 +10,11 @@ use std::collections::BTreeMap;
 type Training = dyn Fn(&mut TrialRecord, u64, u64);
 
 fn hyperband(max_trials: u64) -> StudySpec {
-    StudySpec {
-        max_trials,
-        ..spec("hyperband")
-    }
+    StudySpec { max_trials, ..spec("hyperband") }
 }
 
 fn report(record: &mut TrialRecord, step: u64, value: f64) {
-    record
-        .metrics
-        .insert(step, BTreeMap::from([("accuracy".to_owned(), Some(value))]));
+    record.metrics.insert(step, BTreeMap::from([("accuracy".to_owned(), Some(value))]));
 }
 
 /// Accuracy that depends on the trial alone: (number * 7) mod 101, so that the order of merit is no simple one.
@@ -55,10 +50,7 @@ fn search(spec: &StudySpec, total: u64, training: &Training) -> (Vec<TrialRecord
         assert_eq!(trials[number].ending, None);
         let stop = oracle.epochs(number as u64, total, &trials);
         let record = &mut trials[number];
-        assert!(
-            stop > record.epochs_done(),
-            "trial {number} was named but may not train beyond {stop}"
-        );
+        assert!(stop > record.epochs_done(), "trial {number} was named but may not train beyond {stop}");
         record.epochs = Some(total);
         let start = record.epochs_done();
         training(record, start, stop);
@@ -96,12 +88,7 @@ fn brackets_run_as_in_the_paper() {
     }
     assert!(trials.iter().all(|trial| trial.ending.is_some()));
     // No trial of the second bracket starts before the first bracket has its winner.
-    let second = decisions
-        .iter()
-        .enumerate()
-        .filter(|(_, next)| **next == Next::New)
-        .nth(81)
-        .map(|(index, _)| index);
+    let second = decisions.iter().enumerate().filter(|(_, next)| **next == Next::New).nth(81).map(|(index, _)| index);
     let promotions = decisions[..second.expect("a second bracket")]
         .iter()
         .filter(|next| matches!(next, Next::Continue { .. }))
@@ -112,16 +99,10 @@ fn brackets_run_as_in_the_paper() {
 #[test]
 fn the_best_of_a_bracket_trains_to_the_end() {
     let (trials, _) = search(&hyperband(81), 81, &steady);
-    let best = trials
-        .iter()
-        .max_by(|a, b| merit(a.number).total_cmp(&merit(b.number)))
-        .expect("81 trials");
+    let best = trials.iter().max_by(|a, b| merit(a.number).total_cmp(&merit(b.number))).expect("81 trials");
     assert_eq!(best.ending, Some(Ending::Finished));
     let mut spec = hyperband(81);
-    spec.objective = Objective {
-        direction: Direction::Min,
-        ..spec.objective
-    };
+    spec.objective = Objective { direction: Direction::Min, ..spec.objective };
     let (trials, _) = search(&spec, 81, &steady);
     assert_eq!(trials[0].ending, Some(Ending::Finished), "trial 0 has merit 0");
 }
@@ -140,10 +121,7 @@ fn a_rung_counts_only_what_was_reported_up_to_it() {
         }
     };
     let (trials, _) = search(&hyperband(3), 3, &turning);
-    assert_eq!(
-        trials.iter().map(TrialRecord::epochs_done).collect::<Vec<_>>(),
-        [3, 1, 1]
-    );
+    assert_eq!(trials.iter().map(TrialRecord::epochs_done).collect::<Vec<_>>(), [3, 1, 1]);
 }
 
 #[test]
@@ -156,10 +134,7 @@ fn failed_trials_leave_the_bracket_without_stalling_it() {
         }
     };
     let (trials, _) = search(&hyperband(9), 9, &failing);
-    assert_eq!(
-        epochs_trained(&trials),
-        BTreeMap::from([(0, 5), (1, 1), (3, 2), (9, 1)])
-    );
+    assert_eq!(epochs_trained(&trials), BTreeMap::from([(0, 5), (1, 1), (3, 2), (9, 1)]));
     let all_fail = |record: &mut TrialRecord, _, _| record.ending = Some(Ending::Cancelled);
     let (trials, _) = search(&hyperband(20), 9, &all_fail);
     assert_eq!(trials.len(), 20);
@@ -180,10 +155,7 @@ fn a_bracket_cut_short_still_trains_one_trial_to_the_end() {
         let (trials, _) = search(&hyperband(max_trials), 27, &steady);
         assert_eq!(trials.len() as u64, max_trials);
         assert!(trials.iter().all(|trial| trial.ending.is_some()));
-        assert!(
-            trials.iter().any(|trial| trial.epochs_done() == 27),
-            "{max_trials} trials"
-        );
+        assert!(trials.iter().any(|trial| trial.epochs_done() == 27), "{max_trials} trials");
     }
 }
 
@@ -211,11 +183,7 @@ fn an_objective_without_epochs_is_searched_at_random() {
     let mut trials = Vec::new();
     while oracle.next(&trials) == Next::New {
         let number = trials.len() as u64;
-        trials.push(TrialRecord {
-            ending: Some(Ending::Finished),
-            value: Some(1.0),
-            ..TrialRecord::new(number)
-        });
+        trials.push(TrialRecord { ending: Some(Ending::Finished), value: Some(1.0), ..TrialRecord::new(number) });
     }
     assert_eq!((trials.len(), oracle.next(&trials)), (20, Next::Exhausted));
 }
@@ -229,22 +197,13 @@ fn trials_that_report_nothing_at_a_rung_come_last_but_do_not_stall() {
     };
     let (trials, _) = search(&hyperband(9), 9, &silent);
     assert_eq!(trials[4].ending, Some(Ending::Finished));
-    assert_eq!(
-        trials
-            .iter()
-            .filter(|trial| trial.ending == Some(Ending::Pruned))
-            .count(),
-        8
-    );
+    assert_eq!(trials.iter().filter(|trial| trial.ending == Some(Ending::Pruned)).count(), 8);
 }
 
 #[test]
 fn a_trial_interrupted_between_rungs_may_train_to_the_same_rung() {
     let (mut trials, _) = search(&hyperband(9), 9, &steady);
-    let winner = trials
-        .iter()
-        .position(|trial| trial.epochs_done() == 9)
-        .expect("one winner");
+    let winner = trials.iter().position(|trial| trial.epochs_done() == 9).expect("one winner");
     let record = &mut trials[winner];
     record.metrics.retain(|step, _| *step < 5);
     (record.ending, record.value, record.paused_at) = (None, None, Some(3));

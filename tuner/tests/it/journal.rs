@@ -10,86 +10,24 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 pub(crate) fn metrics(values: &[(&str, Option<f64>)]) -> BTreeMap<String, Option<f64>> {
-    values
-        .iter()
-        .map(|(name, value)| ((*name).to_owned(), *value))
-        .collect()
+    values.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect()
 }
 
 fn parameters() -> BTreeMap<String, Parameter> {
-    let units = Distribution::Int {
-        low: i64::MIN,
-        high: i64::MAX,
-        step: 1,
-        log: false,
-    };
-    let lr = Distribution::Float {
-        low: 1e-4,
-        high: 0.1,
-        step: None,
-        log: true,
-    };
-    let activation = Distribution::Choice {
-        values: vec![Value::Text("relu".into()), Value::Text("gelu \"é\"".into())],
-    };
-    let uneven = Distribution::Int {
-        low: 5,
-        high: 20,
-        step: 4,
-        log: false,
-    };
-    let dropout = Distribution::Float {
-        low: 0.0,
-        high: 0.55,
-        step: Some(0.1),
-        log: false,
-    };
-    let norm = Distribution::Choice {
-        values: vec![Value::Bool(false), Value::Bool(true)],
-    };
+    let units = Distribution::Int { low: i64::MIN, high: i64::MAX, step: 1, log: false };
+    let lr = Distribution::Float { low: 1e-4, high: 0.1, step: None, log: true };
+    let activation =
+        Distribution::Choice { values: vec![Value::Text("relu".into()), Value::Text("gelu \"é\"".into())] };
+    let uneven = Distribution::Int { low: 5, high: 20, step: 4, log: false };
+    let dropout = Distribution::Float { low: 0.0, high: 0.55, step: Some(0.1), log: false };
+    let norm = Distribution::Choice { values: vec![Value::Bool(false), Value::Bool(true)] };
     BTreeMap::from([
-        (
-            "uneven".to_owned(),
-            Parameter {
-                distribution: uneven,
-                value: Value::Int(17),
-            },
-        ),
-        (
-            "dropout".to_owned(),
-            Parameter {
-                distribution: dropout,
-                value: Value::Float(0.3),
-            },
-        ),
-        (
-            "units".to_owned(),
-            Parameter {
-                distribution: units,
-                value: Value::Int(i64::MAX - 1),
-            },
-        ),
-        (
-            "lr".to_owned(),
-            Parameter {
-                distribution: lr,
-                value: Value::Float(0.008_123_456_789_012_345),
-            },
-        ),
-        (
-            "activation".to_owned(),
-            Parameter {
-                distribution: activation,
-                value: Value::Text("gelu \"é\"".into()),
-            },
-        ),
-        (
-            "norm".to_owned(),
-            Parameter {
-                distribution: norm,
-                value: Value::Bool(true),
-            },
-        ),
+        ("uneven".to_owned(), Parameter { distribution: uneven, value: Value::Int(17) }),
+        ("dropout".to_owned(), Parameter { distribution: dropout, value: Value::Float(0.3) }),
+        ("units".to_owned(), Parameter { distribution: units, value: Value::Int(i64::MAX - 1) }),
+        ("lr".to_owned(), Parameter { distribution: lr, value: Value::Float(0.008_123_456_789_012_345) }),
+        ("activation".to_owned(), Parameter { distribution: activation, value: Value::Text("gelu \"é\"".into()) }),
+        ("norm".to_owned(), Parameter { distribution: norm, value: Value::Bool(true) }),
     ])
 }
 
@@ -146,34 +84,16 @@ fn every_fact_comes_back() {
         (Ending::Finished, Some(0.1 + 0.2)),
         (Ending::Pruned, Some(0.5)),
         (Ending::Pruned, None),
-        (
-            Ending::Failed {
-                reason: "exited with 3".to_owned(),
-            },
-            None,
-        ),
-        (
-            Ending::Panicked {
-                message: "index 5\nsrc/x.rs:3".to_owned(),
-            },
-            None,
-        ),
-        (
-            Ending::OutOfMemory {
-                peak_bytes: 5 << 30,
-                budget_bytes: 4 << 30,
-            },
-            None,
-        ),
+        (Ending::Failed { reason: "exited with 3".to_owned() }, None),
+        (Ending::Panicked { message: "index 5\nsrc/x.rs:3".to_owned() }, None),
+        (Ending::OutOfMemory { peak_bytes: 5 << 30, budget_bytes: 4 << 30 }, None),
         (Ending::Signalled { signal: 11 }, None),
         (Ending::TimedOut { after_s: 60 }, None),
         (Ending::Cancelled, None),
         (Ending::Finished, None),
     ];
     let numbered = (0..).zip(endings);
-    let written: Vec<_> = numbered
-        .map(|(number, (ending, value))| whole_trial(number, ending, value))
-        .collect();
+    let written: Vec<_> = numbered.map(|(number, (ending, value))| whole_trial(number, ending, value)).collect();
     let (mut journal, none) = open(folder.path()).expect("a new study");
     assert_eq!(none, []);
     for record in &written {
@@ -189,29 +109,14 @@ fn every_fact_comes_back() {
 fn a_paused_trial_comes_back_paused() {
     let folder = tempfile::tempdir().expect("a folder");
     let (mut journal, _) = open(folder.path()).expect("a new study");
-    let paused = TrialRecord {
-        ending: None,
-        paused_at: Some(8),
-        ..whole_trial(0, Ending::Finished, None)
-    };
-    write(
-        &mut journal,
-        &TrialRecord {
-            ending: None,
-            ..paused.clone()
-        },
-    );
+    let paused = TrialRecord { ending: None, paused_at: Some(8), ..whole_trial(0, Ending::Finished, None) };
+    write(&mut journal, &TrialRecord { ending: None, ..paused.clone() });
     journal.trial_paused(&paused).expect("paused");
     drop(journal);
     let (mut journal, trials) = open(folder.path()).expect("reopened");
     assert_eq!(trials, std::slice::from_ref(&paused));
     journal.trial_started(0).expect("a trial that goes on");
-    let ended = TrialRecord {
-        ending: Some(Ending::Finished),
-        value: Some(1.0),
-        paused_at: None,
-        ..paused
-    };
+    let ended = TrialRecord { ending: Some(Ending::Finished), value: Some(1.0), paused_at: None, ..paused };
     journal.trial_ended(&ended).expect("ended");
     drop(journal);
     assert_eq!(open(folder.path()).expect("reopened").1, [ended]);
@@ -222,10 +127,7 @@ fn every_line_is_json_without_nan_and_has_a_checksum() {
     let folder = tempfile::tempdir().expect("a folder");
     let (mut journal, _) = open(folder.path()).expect("a new study");
     let mut record = whole_trial(0, Ending::Finished, Some(f64::NAN));
-    record.metrics.insert(
-        9,
-        metrics(&[("accuracy", Some(f64::INFINITY)), ("loss", Some(f64::NAN))]),
-    );
+    record.metrics.insert(9, metrics(&[("accuracy", Some(f64::INFINITY)), ("loss", Some(f64::NAN))]));
     record.metrics.insert(10, metrics(&[]));
     write(&mut journal, &record);
     let text = std::fs::read_to_string(folder.path().join("journal.log")).expect("a journal");
@@ -249,10 +151,7 @@ fn a_study_has_one_writer() {
         error.starts_with(&me) && error.ends_with("; wait until that search ends, or use another --project"),
         "{error}"
     );
-    let overwrite = StudySpec {
-        overwrite: true,
-        ..spec("random")
-    };
+    let overwrite = StudySpec { overwrite: true, ..spec("random") };
     assert_eq!(refusal(folder.path(), &overwrite), error);
     drop(first);
     assert!(open(folder.path()).is_ok());
@@ -262,26 +161,11 @@ fn a_study_has_one_writer() {
 fn another_objective_is_another_study() {
     let folder = tempfile::tempdir().expect("a folder");
     drop(open(folder.path()).expect("a new study"));
-    let objective = Objective {
-        metric: "loss".to_owned(),
-        direction: Direction::Min,
-    };
-    let other = StudySpec {
-        objective,
-        ..spec("random")
-    };
+    let objective = Objective { metric: "loss".to_owned(), direction: Direction::Min };
+    let other = StudySpec { objective, ..spec("random") };
     expect!["study digits optimises accuracy:max, not loss:min; use another --project or --overwrite"]
         .assert_eq(&refusal(folder.path(), &other));
-    assert!(
-        Journal::open(
-            folder.path(),
-            &StudySpec {
-                overwrite: true,
-                ..other
-            }
-        )
-        .is_ok()
-    );
+    assert!(Journal::open(folder.path(), &StudySpec { overwrite: true, ..other }).is_ok());
 }
 
 #[test]
@@ -292,10 +176,7 @@ fn overwriting_deletes_a_study_and_nothing_else() {
     drop(journal);
     let trial_folder = folder.path().join("trials/0");
     std::fs::create_dir_all(&trial_folder).expect("a trial's folder");
-    let overwrite = StudySpec {
-        overwrite: true,
-        ..spec("random")
-    };
+    let overwrite = StudySpec { overwrite: true, ..spec("random") };
     let (journal, trials) = Journal::open(folder.path(), &overwrite).expect("overwritten");
     assert_eq!((trials, trial_folder.exists()), (Vec::new(), false));
     assert!(!journal.spec().overwrite);
@@ -324,10 +205,7 @@ fn a_folder_that_cannot_be_written_is_named() {
 #[test]
 fn a_seed_is_kept_for_a_search_that_names_none() {
     let folder = tempfile::tempdir().expect("a folder");
-    let unseeded = StudySpec {
-        seed: None,
-        ..spec("random")
-    };
+    let unseeded = StudySpec { seed: None, ..spec("random") };
     let seed = |spec: &StudySpec| Journal::open(folder.path(), spec).expect("a study").0.spec().seed;
     let drawn = seed(&unseeded);
     assert!(drawn.is_some());
@@ -344,19 +222,8 @@ fn facts_of_unknown_trials_and_impossible_values_are_refused() {
     expect!["trial 0 cannot be recorded: the study has 0 trials; start it first"].assert_eq(&error);
     assert!(journal.trial_started(1).is_err());
     journal.trial_started(0).expect("the first trial");
-    let distribution = Distribution::Int {
-        low: 0,
-        high: 3,
-        step: 1,
-        log: false,
-    };
-    let parameter = Parameter {
-        distribution,
-        value: Value::Int(4),
-    };
-    let error = journal
-        .parameter(0, "units", &parameter)
-        .expect_err("outside")
-        .to_string();
+    let distribution = Distribution::Int { low: 0, high: 3, step: 1, log: false };
+    let parameter = Parameter { distribution, value: Value::Int(4) };
+    let error = journal.parameter(0, "units", &parameter).expect_err("outside").to_string();
     expect!["trial 0: units = 4 is not in the parameter's range; suggest a value from the range"].assert_eq(&error);
 }

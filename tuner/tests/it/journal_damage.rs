@@ -38,11 +38,7 @@ fn a_journal_torn_anywhere_opens_and_goes_on() {
         let whole = whole_lines(&bytes[..length]);
         assert_eq!(left[..whole], bytes[..whole], "cut at {length}");
         assert_eq!(whole_lines(&left), left.len(), "cut at {length}");
-        assert_eq!(
-            Journal::read(folder.path()).expect("a study").trials,
-            trials,
-            "cut at {length}"
-        );
+        assert_eq!(Journal::read(folder.path()).expect("a study").trials, trials, "cut at {length}");
     }
 }
 
@@ -53,12 +49,8 @@ fn a_trial_whose_end_was_torn_off_has_not_ended() {
     let bytes = std::fs::read(&path).expect("a journal");
     std::fs::write(&path, &bytes[..bytes.len() - 1]).expect("torn");
     // Reading leaves the file as it is, for a search may be writing its last line.
-    let endings: Vec<_> = Journal::read(folder.path())
-        .expect("a study")
-        .trials
-        .into_iter()
-        .map(|trial| trial.ending)
-        .collect();
+    let endings: Vec<_> =
+        Journal::read(folder.path()).expect("a study").trials.into_iter().map(|trial| trial.ending).collect();
     assert_eq!(endings, [Some(Ending::Finished), Some(Ending::Finished), None]);
     assert_eq!(std::fs::read(&path).expect("a journal").len(), bytes.len() - 1);
     let (mut journal, trials) = open(folder.path()).expect("a torn journal opens");
@@ -78,16 +70,9 @@ fn a_flipped_byte_is_found_and_its_line_named() {
         std::fs::write(&path, &flipped).expect("flipped");
         let line = bytes[..position].iter().filter(|byte| **byte == b'\n').count() + 1;
         let error = refusal(folder.path(), &spec("random"));
-        assert!(
-            error.starts_with(&format!("line {line} of STUDY/journal.log is damaged (")),
-            "{position}: {error}"
-        );
+        assert!(error.starts_with(&format!("line {line} of STUDY/journal.log is damaged (")), "{position}: {error}");
         assert!(Journal::read(folder.path()).is_err());
-        assert_eq!(
-            std::fs::read(&path).expect("a journal"),
-            flipped,
-            "a damaged journal is left as it is"
-        );
+        assert_eq!(std::fs::read(&path).expect("a journal"), flipped, "a damaged journal is left as it is");
     }
     let mut flipped = bytes.clone();
     flipped[last_line + 20] ^= 1;
@@ -134,20 +119,14 @@ fn a_study_begun_with_optuna_goes_on() {
             r#"{"op_code":4,"worker_id":"30db-1","study_id":0,"datetime_start":null,"state":3,"value":null,"values":null,"distributions":{},"params":{},"user_attrs":{},"system_attrs":{"fixed_params":{"a":3}},"intermediate_values":{}}"#,
         ],
     );
-    assert!(
-        Journal::read(folder.path()).is_err(),
-        "no search of ours has been there"
-    );
+    assert!(Journal::read(folder.path()).is_err(), "no search of ours has been there");
     let (journal, _) = open(folder.path()).expect("Optuna's study");
     drop(journal);
     let (mut journal, trials) = open(folder.path()).expect("now ours as well");
     assert_eq!(trials[0].parameters["a"].value.to_string(), "9");
     assert_eq!(trials[0].parameters["d"].value.to_string(), "false");
     assert_eq!(trials[0].metrics[&0], metrics(&[("accuracy", Some(0.5))]));
-    assert_eq!(
-        (trials[0].value, &trials[0].ending),
-        (Some(0.25), &Some(Ending::Finished))
-    );
+    assert_eq!((trials[0].value, &trials[0].ending), (Some(0.25), &Some(Ending::Finished)));
     expect!["failed under Optuna, which keeps no reason"]
         .assert_eq(&trials[1].ending.as_ref().map(ToString::to_string).unwrap_or_default());
     journal.trial_started(2).expect("the search goes on");
@@ -156,10 +135,7 @@ fn a_study_begun_with_optuna_goes_on() {
 #[test]
 fn a_minimised_study_of_optuna_is_not_maximised() {
     let folder = tempfile::tempdir().expect("a folder");
-    foreign_journal(
-        folder.path(),
-        &[r#"{"op_code":0,"worker_id":"w","study_name":"digits","directions":[1]}"#],
-    );
+    foreign_journal(folder.path(), &[r#"{"op_code":0,"worker_id":"w","study_name":"digits","directions":[1]}"#]);
     expect!["study digits optimises accuracy:min, not accuracy:max; use another --project or --overwrite"]
         .assert_eq(&refusal(folder.path(), &spec("random")));
 }

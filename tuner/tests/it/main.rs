@@ -14,10 +14,7 @@ fn spec(oracle: &str) -> StudySpec {
     StudySpec {
         project: "digits".to_owned(),
         directory: "studies".into(),
-        objective: Objective {
-            metric: "accuracy".to_owned(),
-            direction: Direction::Max,
-        },
+        objective: Objective { metric: "accuracy".to_owned(), direction: Direction::Max },
         oracle: oracle.to_owned(),
         max_trials: 10,
         seed: Some(7),

@@ -6,18 +6,11 @@ use ferrotune_tuner::wire::{Direction, Objective};
 use std::collections::BTreeMap;
 
 fn objective(direction: Direction) -> Objective {
-    Objective {
-        metric: "loss".to_owned(),
-        direction,
-    }
+    Objective { metric: "loss".to_owned(), direction }
 }
 
 fn finished(number: u64, value: Option<f64>) -> TrialRecord {
-    TrialRecord {
-        value,
-        ending: Some(Ending::Finished),
-        ..TrialRecord::new(number)
-    }
+    TrialRecord { value, ending: Some(Ending::Finished), ..TrialRecord::new(number) }
 }
 
 #[test]
@@ -25,31 +18,18 @@ fn endings_read_as_one_line() {
     let check = |ending: Ending, expect: Expect| expect.assert_eq(&ending.to_string());
     check(Ending::Finished, expect!["finished"]);
     check(Ending::Pruned, expect!["pruned"]);
+    check(Ending::Failed { reason: "exited with 3".to_owned() }, expect!["exited with 3"]);
     check(
-        Ending::Failed {
-            reason: "exited with 3".to_owned(),
-        },
-        expect!["exited with 3"],
-    );
-    check(
-        Ending::Panicked {
-            message: "at the disco\n  cell:3\n".to_owned(),
-        },
+        Ending::Panicked { message: "at the disco\n  cell:3\n".to_owned() },
         expect!["panicked: at the disco cell:3"],
     );
     let (peak_bytes, budget_bytes) = (4_509_715_661, 4 << 30);
     check(
-        Ending::OutOfMemory {
-            peak_bytes,
-            budget_bytes,
-        },
+        Ending::OutOfMemory { peak_bytes, budget_bytes },
         expect!["out of memory: 4.2 GiB of 4.0 GiB; raise it with --memory"],
     );
     check(
-        Ending::OutOfMemory {
-            peak_bytes: 700 << 20,
-            budget_bytes: 1023,
-        },
+        Ending::OutOfMemory { peak_bytes: 700 << 20, budget_bytes: 1023 },
         expect!["out of memory: 700.0 MiB of 1023 B; raise it with --memory"],
     );
     check(Ending::Signalled { signal: 11 }, expect!["killed by SIGSEGV"]);
@@ -60,13 +40,7 @@ fn endings_read_as_one_line() {
 
 #[test]
 fn state_follows_the_ending() {
-    let state = |ending| {
-        TrialRecord {
-            ending,
-            ..TrialRecord::new(0)
-        }
-        .state()
-    };
+    let state = |ending| TrialRecord { ending, ..TrialRecord::new(0) }.state();
     assert_eq!(state(None), State::Running);
     assert_eq!(state(Some(Ending::Finished)), State::Finished);
     assert_eq!(state(Some(Ending::Pruned)), State::Pruned);
@@ -78,10 +52,7 @@ fn state_follows_the_ending() {
 fn best_report_ignores_missing_values_and_other_metrics() {
     let mut record = TrialRecord::new(0);
     for (step, loss) in [(0, Some(3.0)), (1, None), (2, Some(1.0)), (5, Some(2.0))] {
-        record.metrics.insert(
-            step,
-            BTreeMap::from([("loss".to_owned(), loss), ("seen".to_owned(), Some(-9.0))]),
-        );
+        record.metrics.insert(step, BTreeMap::from([("loss".to_owned(), loss), ("seen".to_owned(), Some(-9.0))]));
     }
     assert_eq!(record.best(&objective(Direction::Min)), Some(1.0));
     assert_eq!(record.best(&objective(Direction::Max)), Some(3.0));
@@ -93,11 +64,7 @@ fn best_report_ignores_missing_values_and_other_metrics() {
 
 #[test]
 fn best_trial_is_finished_finite_and_the_earliest_of_equals() {
-    let pruned = TrialRecord {
-        value: Some(9.0),
-        ending: Some(Ending::Pruned),
-        ..TrialRecord::new(0)
-    };
+    let pruned = TrialRecord { value: Some(9.0), ending: Some(Ending::Pruned), ..TrialRecord::new(0) };
     let trials = [
         pruned,
         finished(1, Some(f64::INFINITY)),

@@ -7,51 +7,27 @@ use rand_pcg::Pcg64;
 use std::collections::BTreeMap;
 
 fn int(low: i64, high: i64, step: i64) -> Distribution {
-    Distribution::Int {
-        low,
-        high,
-        step,
-        log: false,
-    }
+    Distribution::Int { low, high, step, log: false }
 }
 
 fn log_int(low: i64, high: i64) -> Distribution {
-    Distribution::Int {
-        low,
-        high,
-        step: 1,
-        log: true,
-    }
+    Distribution::Int { low, high, step: 1, log: true }
 }
 
 fn float(low: f64, high: f64, step: Option<f64>) -> Distribution {
-    Distribution::Float {
-        low,
-        high,
-        step,
-        log: false,
-    }
+    Distribution::Float { low, high, step, log: false }
 }
 
 fn log_float(low: f64, high: f64) -> Distribution {
-    Distribution::Float {
-        low,
-        high,
-        step: None,
-        log: true,
-    }
+    Distribution::Float { low, high, step: None, log: true }
 }
 
 fn choice(values: &[&str]) -> Distribution {
-    Distribution::Choice {
-        values: values.iter().map(|value| Value::Text((*value).to_owned())).collect(),
-    }
+    Distribution::Choice { values: values.iter().map(|value| Value::Text((*value).to_owned())).collect() }
 }
 
 fn booleans() -> Distribution {
-    Distribution::Choice {
-        values: vec![Value::Bool(false), Value::Bool(true)],
-    }
+    Distribution::Choice { values: vec![Value::Bool(false), Value::Bool(true)] }
 }
 
 fn valid() -> Vec<Distribution> {
@@ -94,74 +70,30 @@ fn impossible_ranges_are_refused_with_a_cure() {
     let check = |distribution: Distribution, expect: Expect| {
         expect.assert_eq(&distribution.validate("units").expect_err("a bad range").to_string());
     };
+    check(int(5, 4, 1), expect!["parameter units has the empty range 5..=4; put the smaller bound first"]);
+    check(int(1, 4, 0), expect!["parameter units has step 0; give a step of at least 1"]);
+    check(log_int(0, 4), expect!["parameter units is logarithmic but starts at 0; start at 1 or drop .log()"]);
     check(
-        int(5, 4, 1),
-        expect!["parameter units has the empty range 5..=4; put the smaller bound first"],
-    );
-    check(
-        int(1, 4, 0),
-        expect!["parameter units has step 0; give a step of at least 1"],
-    );
-    check(
-        log_int(0, 4),
-        expect!["parameter units is logarithmic but starts at 0; start at 1 or drop .log()"],
-    );
-    check(
-        Distribution::Int {
-            low: 1,
-            high: 9,
-            step: 2,
-            log: true,
-        },
+        Distribution::Int { low: 1, high: 9, step: 2, log: true },
         expect!["parameter units is logarithmic and has step 2; drop the step or .log()"],
     );
+    check(float(1.0, 0.5, None), expect!["parameter units has the empty range 1..=0.5; put the smaller bound first"]);
+    check(float(0.0, f64::INFINITY, None), expect!["parameter units has the bound inf; give finite bounds"]);
+    check(float(f64::NAN, 1.0, None), expect!["parameter units has the bound NaN; give finite bounds"]);
+    check(float(0.0, 1.0, Some(0.0)), expect!["parameter units has step 0; give a step of more than 0"]);
+    check(float(0.0, 1.0, Some(f64::NAN)), expect!["parameter units has step NaN; give a step of more than 0"]);
+    check(log_float(0.0, 1.0), expect!["parameter units is logarithmic but starts at 0; start above 0 or drop .log()"]);
     check(
-        float(1.0, 0.5, None),
-        expect!["parameter units has the empty range 1..=0.5; put the smaller bound first"],
-    );
-    check(
-        float(0.0, f64::INFINITY, None),
-        expect!["parameter units has the bound inf; give finite bounds"],
-    );
-    check(
-        float(f64::NAN, 1.0, None),
-        expect!["parameter units has the bound NaN; give finite bounds"],
-    );
-    check(
-        float(0.0, 1.0, Some(0.0)),
-        expect!["parameter units has step 0; give a step of more than 0"],
-    );
-    check(
-        float(0.0, 1.0, Some(f64::NAN)),
-        expect!["parameter units has step NaN; give a step of more than 0"],
-    );
-    check(
-        log_float(0.0, 1.0),
-        expect!["parameter units is logarithmic but starts at 0; start above 0 or drop .log()"],
-    );
-    check(
-        Distribution::Float {
-            low: 0.1,
-            high: 1.0,
-            step: Some(0.1),
-            log: true,
-        },
+        Distribution::Float { low: 0.1, high: 1.0, step: Some(0.1), log: true },
         expect!["parameter units is logarithmic and has step 0.1; drop the step or .log()"],
     );
+    check(choice(&[]), expect!["parameter units has no choices; list at least one value"]);
     check(
-        choice(&[]),
-        expect!["parameter units has no choices; list at least one value"],
-    );
-    check(
-        Distribution::Choice {
-            values: vec![Value::Int(1), Value::Float(2.5)],
-        },
+        Distribution::Choice { values: vec![Value::Int(1), Value::Float(2.5)] },
         expect!["parameter units has choices of different types (int and float); give all of one type"],
     );
     check(
-        Distribution::Choice {
-            values: vec![Value::Float(f64::NAN)],
-        },
+        Distribution::Choice { values: vec![Value::Float(f64::NAN)] },
         expect!["parameter units has the bound NaN; give finite bounds"],
     );
 }
@@ -177,18 +109,12 @@ fn counts(distribution: &Distribution, draws: u32) -> BTreeMap<String, u32> {
 
 #[test]
 fn every_point_of_a_lattice_is_as_likely_as_the_others() {
-    for (distribution, points) in [
-        (int(5, 20, 4), 4),
-        (float(0.0, 1.0, Some(0.1)), 11),
-        (choice(&["a", "b", "c"]), 3),
-        (booleans(), 2),
-    ] {
+    for (distribution, points) in
+        [(int(5, 20, 4), 4), (float(0.0, 1.0, Some(0.1)), 11), (choice(&["a", "b", "c"]), 3), (booleans(), 2)]
+    {
         let counts = counts(&distribution, 10_000 * points);
         assert_eq!(counts.len(), points as usize, "{counts:?}");
-        assert!(
-            counts.values().all(|count| (9_500..10_500).contains(count)),
-            "{counts:?}"
-        );
+        assert!(counts.values().all(|count| (9_500..10_500).contains(count)), "{counts:?}");
     }
 }
 
@@ -246,14 +172,8 @@ fn optuna_reads_what_is_written_and_the_other_way_round() {
         log_float(1e-4, 0.1),
         expect![[r#"{"name":"FloatDistribution","attributes":{"step":null,"low":0.0001,"high":0.1,"log":true}}"#]],
     );
-    check(
-        choice(&["x", "y"]),
-        expect![[r#"{"name":"CategoricalDistribution","attributes":{"choices":["x","y"]}}"#]],
-    );
-    check(
-        booleans(),
-        expect![[r#"{"name":"CategoricalDistribution","attributes":{"choices":[false,true]}}"#]],
-    );
+    check(choice(&["x", "y"]), expect![[r#"{"name":"CategoricalDistribution","attributes":{"choices":["x","y"]}}"#]]);
+    check(booleans(), expect![[r#"{"name":"CategoricalDistribution","attributes":{"choices":[false,true]}}"#]]);
     // Spaced as Python writes it.
     let python =
         r#"{"name": "FloatDistribution", "attributes": {"step": 0.25, "low": 0.0, "high": 1.0, "log": false}}"#;
@@ -274,22 +194,15 @@ fn foreign_distributions_are_refused() {
         "{",
     ] {
         let error = Distribution::from_optuna(text).expect_err("foreign").to_string();
-        assert!(
-            error.starts_with(&format!("`{text}` is not a distribution that can be searched")),
-            "{error}"
-        );
+        assert!(error.starts_with(&format!("`{text}` is not a distribution that can be searched")), "{error}");
     }
 }
 
 #[test]
 fn internal_numbers_give_the_value_back() {
-    for distribution in [
-        int(5, 20, 4),
-        float(0.0, 1.0, Some(0.1)),
-        log_float(1e-4, 0.1),
-        choice(&["a", "b"]),
-        booleans(),
-    ] {
+    for distribution in
+        [int(5, 20, 4), float(0.0, 1.0, Some(0.1)), log_float(1e-4, 0.1), choice(&["a", "b"]), booleans()]
+    {
         let mut rng = Pcg64::seed_from_u64(1);
         for _ in 0..100 {
             let value = distribution.sample(&mut rng);

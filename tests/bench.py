@@ -1,0 +1,255 @@
+"""Measures this kernel and evcxr_jupyter, run in turn on the same machine, and writes what came out as Markdown.
+
+Usage: python tests/bench.py --output docs/benchmarks.md [--rounds 20]     (`cargo xtask bench` prepares and calls it)
+"""
+
+import argparse
+import datetime
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+
+from session import Session
+
+ROOT = pathlib.Path(__file__).parent.parent
+OURS, RIVAL = "ferrotune", "evcxr"
+TRIALS_FOR_MEMORY = 50
+
+DEPENDENCIES = ':dep candle-core = "0.11.1"\n:dep candle-nn = "0.11.1"'
+CANDLE = """
+use candle_core::{DType, Device, Tensor};
+use candle_nn::{AdamW, Module, Optimizer, VarBuilder, VarMap};
+let first = Tensor::ones((2, 3), DType::F32, &Device::Cpu)?.sum_all()?.to_scalar::<f32>()?;
+"""
+STATE = """
+let x = 1;
+let a = Tensor::rand(0f32, 1.0, (64, 64), &Device::Cpu)?;
+let inputs = Tensor::rand(0f32, 1.0, (128, 16), &Device::Cpu)?;
+let targets = Tensor::rand(0f32, 1.0, (128, 1), &Device::Cpu)?;
+let vars = VarMap::new();
+let builder = VarBuilder::from_varmap(&vars, DType::F32, &Device::Cpu);
+let hidden = candle_nn::linear(16, 32, builder.pp("hidden"))?;
+let output = candle_nn::linear(32, 1, builder.pp("output"))?;
+let mut optimizer = AdamW::new_lr(vars.all_vars(), 1e-3)?;
+"""
+TRAINING = """for _ in 0..10 {
+    let predicted = output.forward(&hidden.forward(&inputs)?.relu()?)?;
+    optimizer.backward_step(&candle_nn::loss::mse(&predicted, &targets)?)?;
+}"""
+# Name, and the cell of one round.
+CELLS = [
+    ("`println!`", lambda n: f'println!("{n}");'),
+    ("`let`", lambda n: f"let y = {n};"),
+    ("`x + 1`", lambda n: f"x + {n}"),
+    ("candle matmul", lambda n: f"a.matmul(&a)?.sum_all()?.to_scalar::<f32>()? + {n}.0"),
+    ("training loop, 10 steps of AdamW", lambda n: f"{TRAINING} // {n}"),
+]
+
+SHARED_GIB = "let shared = Tensor::ones((256, 1024, 1024), DType::F32, &Device::Cpu)?;"
+FIRST_LINE = """%%tune --objective loss:min --max-trials {trials} --seed 1 --project first-line
+|trial| {{
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?;
+    std::fs::write(trial.folder().join("first-line"), format!("{{}}", now.as_secs_f64()))?;
+    let x: f64 = trial.float("x", 0.0..=1.0).get()?;
+    Ok(x + shared.dim(0)? as f64)
+}}"""
+SIZES = """%%tune --objective loss:min --max-trials {trials} --seed 1 --project {project}
+|trial| {{
+    let status = std::fs::read_to_string(format!("/proc/{{}}/status", std::os::unix::process::parent_id()))?;
+    std::fs::write(trial.folder().join("supervisor"), status)?;
+    let mib: usize = trial.int("mib", 1..=256).get()?;
+    let bytes = vec![1u8; mib << 20];
+    Ok(f64::from(std::hint::black_box(&bytes)[mib]) + mib as f64)
+}}"""
+
+
+def register_rival():
+    """A kernelspec for evcxr_jupyter under target/, beside ours."""
+    data = ROOT / "target/evcxr/share/jupyter"
+    folder = data / "kernels" / RIVAL
+    folder.mkdir(parents=True, exist_ok=True)
+    program = ROOT / "target/evcxr/bin/evcxr_jupyter"
+    spec = {"argv": [str(program), "--control_file", "{connection_file}"], "display_name": "evcxr", "language": "rust"}
+    (folder / "kernel.json").write_text(json.dumps(spec))
+    os.environ["JUPYTER_PATH"] = f"{os.environ['JUPYTER_PATH']}{os.pathsep}{data}"
+
+
+def starts(folder, rounds):
+    """Seconds from starting a kernel to its first result, by kernel."""
+    seconds = {OURS: [], RIVAL: []}
+    for number in range(rounds):
+        for kernel in seconds:
+            session = Session(folder, kernel)
+            seconds[kernel].append(session.start_seconds + session.ok("1 + 1").seconds)
+            session.close()
+            say(f"start {number + 1}/{rounds} of {kernel}: {seconds[kernel][-1]:.2f} s")
+    return seconds
+
+
+def first_candle_cells(folder, rounds):
+    """Seconds of the first cell with candle in a kernel that has started: the rival's once, since it builds candle."""
+    ours = []
+    for _ in range(rounds):
+        session = Session(folder)
+        session.ok("1 + 1")
+        ours.append(session.ok(CANDLE).seconds)
+        session.close()
+    say(f"first candle cell: {statistics.median(ours):.2f} s")
+    return ours
+
+
+def cells(ours, rival, rounds):
+    """Seconds of each kind of cell, by name and kernel, with candle in use."""
+    for session in (ours, rival):
+        session.ok(STATE)
+    measured = {name: {OURS: [], RIVAL: []} for name, _ in CELLS}
+    for number in range(-1, rounds):
+        for name, source in CELLS:
+            for kernel, session in ((OURS, ours), (RIVAL, rival)):
+                seconds = session.ok(source(number + 2)).seconds
+                # The first round of each is not counted.
+                if number >= 0:
+                    measured[name][kernel].append(seconds)
+        say(f"cells, round {number + 1}/{rounds}")
+    return measured
+
+
+def first_lines(session, rounds):
+    """Seconds from the supervisor's decision to the objective's first line, with 1 GiB of shared data."""
+    session.ok(SHARED_GIB)
+    session.ok(FIRST_LINE.format(trials=rounds))
+    study = session.folder / "studies/first-line"
+    entries = [json.loads(line) for line in (study / "journal.log").read_text().splitlines()]
+    decided = [entry["datetime_start"] for entry in entries if entry["op_code"] == 4]
+    seconds = []
+    for number, text in enumerate(decided):
+        at = datetime.datetime.fromisoformat(text)
+        reached = float((study / f"trials/{number}/first-line").read_text())
+        seconds.append(reached - at.timestamp())
+    session.ok("drop(shared);")
+    return seconds
+
+
+def memory(session):
+    """Resident bytes of kernel, cell process and tune supervisor, before and after 50 trials of different sizes."""
+    kernel = session.manager.provisioner.process.pid
+    process = int(session.ok("std::process::id()").result)
+    session.ok(SIZES.format(trials=3, project="warm-up"))
+    before = [resident(pathlib.Path(f"/proc/{pid}/status").read_text()) for pid in (kernel, process)]
+    session.ok(SIZES.format(trials=TRIALS_FOR_MEMORY, project="sizes"))
+    after = [resident(pathlib.Path(f"/proc/{pid}/status").read_text()) for pid in (kernel, process)]
+    seen = [session.folder / f"studies/sizes/trials/{number}/supervisor" for number in (1, TRIALS_FOR_MEMORY - 1)]
+    supervisor = [resident(path.read_text()) for path in seen]
+    names = ["kernel", "cell process", "tune supervisor"]
+    return dict(zip(names, zip([*before, supervisor[0]], [*after, supervisor[1]])))
+
+
+def resident(status):
+    (line,) = [line for line in status.splitlines() if line.startswith("VmRSS:")]
+    return int(line.split()[1]) * 1024
+
+
+def machine():
+    """What the figures depend on, and nothing that names the machine."""
+    cpu = [line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")]
+    total = [line.split()[1] for line in open("/proc/meminfo") if line.startswith("MemTotal")]
+    rustc = subprocess.run(["rustc", "--version"], capture_output=True, text=True, check=True).stdout.split()[1]
+    model = cpu[0] if cpu else os.uname().machine
+    return f"{len(os.sched_getaffinity(0))} cores of {model}, {int(total[0]) / 2**20:.0f} GiB of memory, rustc {rustc}"
+
+
+def say(line):
+    print(line, flush=True)
+
+
+def time(seconds):
+    return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1e3:.1f} ms"
+
+
+def verdict(good):
+    return "met" if good else "**missed**"
+
+
+def report(rounds, start, first, rival_first, measured, lines, sizes):
+    """The page."""
+    rows = []
+
+    def compare(name, ours, rival, goal=None):
+        ratio = ours / rival
+        wanted = f"≤ {goal}: {verdict(ratio <= goal)}" if goal else ""
+        rows.append(f"| {name} | {time(ours)} | {time(rival)} | {ratio:.2f} | {wanted} |")
+
+    compare("kernel start to first result", *(statistics.median(start[kernel]) for kernel in (OURS, RIVAL)))
+    ours = statistics.median(first)
+    wanted = f"≤ 5 s: {verdict(ours <= 5)}"
+    rows.append(f"| first candle cell | {time(ours)} | {time(rival_first)} (once) | {ours / rival_first:.3f} | {wanted} |")
+    for name, seconds in measured.items():
+        compare(name, *(statistics.median(seconds[kernel]) for kernel in (OURS, RIVAL)), goal=0.6)
+
+    line = statistics.median(lines)
+    resident_rows = []
+    for name, (before, after) in sizes.items():
+        change = after / before - 1
+        shown = f"{before / 2**20:.1f} MiB | {after / 2**20:.1f} MiB | {change:+.1%}"
+        resident_rows.append(f"| {name} | {shown} | {verdict(abs(change) <= 0.02)} |")
+    return f"""# Benchmarks
+
+Written by `cargo xtask bench` on {datetime.date.today()}: {machine()}.
+
+## Cells
+
+Medians of {rounds}, ferrotune and evcxr_jupyter 0.22 in turn, as a front end sees them: from sending the request to the
+reply and the end of its output. From the second row on candle is in use; the rival's first candle cell builds candle.
+
+| | ferrotune | evcxr_jupyter | ratio | goal |
+|---|---|---|---|---|
+{chr(10).join(rows)}
+
+## Trials
+
+From the supervisor's decision (the trial's start in the journal) to the objective's first line, with 1 GiB of shared
+data: {time(line)}, the median of {len(lines)}; the goal is ≤ 20 ms: {verdict(line <= 0.02)}.
+
+Resident memory before and after {TRIALS_FOR_MEMORY} trials of 1 to 256 MiB; the goal is a change of 2 % at most:
+
+| process | before | after | change | goal |
+|---|---|---|---|---|
+{chr(10).join(resident_rows)}
+"""
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--output", type=pathlib.Path, required=True)
+    parser.add_argument("--rounds", type=int, default=20)
+    arguments = parser.parse_args()
+    register_rival()
+    with tempfile.TemporaryDirectory() as folder:
+        # Both once, so that no start pays for what only the first one does.
+        for kernel in (OURS, RIVAL):
+            session = Session(folder, kernel)
+            session.ok("1 + 1")
+            session.close()
+        start = starts(folder, arguments.rounds)
+        first = first_candle_cells(folder, arguments.rounds)
+        ours, rival = Session(folder), Session(folder, RIVAL)
+        rival.cell_timeout_s = 3600
+        rival_first = rival.ok(DEPENDENCIES).seconds + rival.ok(CANDLE).seconds
+        say(f"first candle cell of {RIVAL}: {rival_first:.1f} s")
+        ours.ok(CANDLE)
+        measured = cells(ours, rival, arguments.rounds)
+        rival.close()
+        lines = first_lines(ours, arguments.rounds)
+        sizes = memory(ours)
+        ours.close()
+    page = report(arguments.rounds, start, first, rival_first, measured, lines, sizes)
+    arguments.output.write_text(page, encoding="utf-8")
+    say(page)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

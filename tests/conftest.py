@@ -1,0 +1,27 @@
+"""Fixtures for tests of the installed kernel. `cargo xtask test` installs it under target/ and sets the environment."""
+
+import pytest
+
+from session import Session
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Starts kernels that end with the test."""
+    sessions = []
+
+    def start_one(folder=tmp_path, **options):
+        sessions.append(Session(folder, **options))
+        return sessions[-1]
+
+    yield start_one
+    for session in sessions:
+        session.close()
+
+
+@pytest.fixture(scope="module")
+def kernel(tmp_path_factory):
+    """A kernel that the tests of a module share; its working folder is `kernel.folder`."""
+    session = Session(tmp_path_factory.mktemp("kernel"))
+    yield session
+    session.close()

@@ -1,0 +1,38 @@
+"""Starting kernels: what is built once stays built, and one kernel does not disturb another."""
+
+import os
+import pathlib
+
+MATMUL = "let a = candle_core::Tensor::ones((2, 3), candle_core::DType::F32, &candle_core::Device::Cpu)?;\na.matmul(&a.t()?)?.sum_all()?.to_scalar::<f32>()?"
+
+
+def cache():
+    """Every file and folder of the kernel's cache, and when it was last changed."""
+    folder = pathlib.Path(os.environ["XDG_CACHE_HOME"]) / "ferrotune"
+    return {path: path.lstat().st_mtime_ns for path in [folder, *folder.rglob("*")]}
+
+
+def test_second_start_compiles_no_dependency(start):
+    start().close()
+    before = cache()
+    assert any(path.name == "libferrotune.so" for path in before)
+    session = start()
+    first = session.ok(MATMUL)
+    assert first.result == "12.0"
+    assert session.start_seconds + first.seconds < 10
+    assert cache() == before, "the cache was written to"
+
+
+def test_two_kernels_at_once_keep_their_own_variables(start, tmp_path):
+    folders = [tmp_path / "one", tmp_path / "two"]
+    for folder in folders:
+        folder.mkdir()
+    one, two = [start(folder=folder) for folder in folders]
+    one.ok("let mut x = vec![1];")
+    two.ok('let mut x = String::from("two");')
+    one.ok("x.push(2);")
+    two.ok('x.push(\'!\');')
+    assert one.ok("x").result == "[1, 2]"
+    assert two.ok("x").result == '"two!"'
+    one.manager.shutdown_kernel()
+    assert two.ok("x.len()").result == "4"

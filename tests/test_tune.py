@@ -1,0 +1,286 @@
+"""`%%tune` from end to end: searches, trials that end badly, and bad input, each with one clear error."""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+
+import pytest
+
+
+def tune(body, options="--objective loss:min --max-trials 2 --seed 1", project=None, more=""):
+    """The cell of a search whose objective asks for `x` and then runs `body`."""
+    project = f" --project {project}" if project else ""
+    return f"""%%tune {options}{project} {more}
+|trial| {{
+    let x: f64 = trial.float("x", 0.0..=1.0).get()?;
+    {body}
+}}"""
+
+
+def study(kernel, project):
+    return kernel.folder / "studies" / project
+
+
+def table(text):
+    """Rows of a table of %trials or %best, by column name."""
+    header, *rows = text.splitlines()
+    names = list(re.finditer(r"\S+(?: \S+)*", header))
+    ends = [name.start() for name in names[1:]] + [None]
+    return [{name[0]: row[name.start() : end].strip() for name, end in zip(names, ends)} for row in rows]
+
+
+def trials(kernel, project):
+    return table(kernel.ok(f"%trials --project {project}").display)
+
+
+# Searches
+
+
+def test_search_finds_the_best_trial_and_shows_its_progress(kernel):
+    outcome = kernel.ok(tune("Ok((x - 0.3).powi(2))", "--objective loss:min --max-trials 30 --seed 4", "parabola"))
+    assert outcome.stderr == ""
+    assert outcome.display.startswith("parabola: 30/30 trials")
+    assert "best: loss = " in outcome.display
+    rows = trials(kernel, "parabola")
+    assert [row["trial"] for row in rows] == [str(number) for number in range(30)]
+    assert {row["ending"] for row in rows} == {"finished"}
+    (best,) = table(kernel.ok("%best").display)
+    assert abs(float(best["x"]) - 0.3) < 0.1
+    assert float(best["loss"]) == min(float(row["loss"]) for row in rows)
+
+
+def test_same_seed_draws_the_same_parameters(kernel):
+    values = []
+    for project in ("seed-a", "seed-b"):
+        kernel.ok(tune("Ok(x)", "--objective loss:min --max-trials 4 --seed 11", project))
+        values.append([row["x"] for row in trials(kernel, project)])
+    assert values[0] == values[1]
+    assert len(set(values[0])) == 4
+
+
+def test_captured_variables_arrive_as_they_were(kernel):
+    kernel.ok("use candle_core::{Device, Tensor};")
+    kernel.ok("let numbers = Tensor::new(&[[1f32, 2.0], [3.0, 4.0]], &Device::Cpu)?;")
+    kernel.ok('let (factor, names) = (0.5f64, vec!["one".to_string(), "two".to_string()]);')
+    kernel.ok(tune("Ok(numbers.sum_all()?.to_scalar::<f32>()? as f64 * factor + names.join(\"\").len() as f64)", project="captured"))
+    assert {row["loss"] for row in trials(kernel, "captured")} == {"11"}
+    # They are still the cell's.
+    assert kernel.ok("names.len()").result == "2"
+
+
+def test_same_project_goes_on_where_it_stopped(kernel):
+    kernel.ok(tune("Ok(x)", "--objective loss:min --max-trials 3 --seed 5", "continued"))
+    before = trials(kernel, "continued")
+    outcome = kernel.ok(tune("Ok(x)", "--objective loss:min --max-trials 5 --seed 5", "continued"))
+    assert "3 earlier trials" in outcome.stdout
+    after = trials(kernel, "continued")
+    assert len(after) == 5 and after[:3] == before
+    # Nothing is left to do.
+    kernel.ok(tune("Ok(x)", "--objective loss:min --max-trials 5 --seed 5", "continued"))
+    assert trials(kernel, "continued") == after
+
+
+def test_study_can_be_read_by_a_later_kernel(kernel, start):
+    kernel.ok(tune("Ok(x)", project="later"))
+    session = start(folder=kernel.folder)
+    assert trials(session, "later") == trials(kernel, "later")
+
+
+def test_interrupted_search_goes_on_later(kernel):
+    body = """trial.report(0, [("loss", x)])?;
+    if trial.number() == 1 && !std::path::Path::new("go-on").exists() {
+        for epoch in 1.. {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            trial.report(epoch, [("loss", x)])?;
+        }
+    }
+    Ok(x)"""
+    cell = tune(body, "--objective loss:min --max-trials 3 --seed 2", "interrupted")
+    stopped = []
+
+    def interrupt(message):
+        text = message["content"].get("data", {}).get("text/plain", "")
+        if "1/3 trials" in text and not stopped:
+            stopped.append(True)
+            kernel.manager.interrupt_kernel()
+
+    outcome = kernel.run(cell, watch=interrupt)
+    assert outcome.error.startswith("KeyboardInterrupt: "), outcome
+    assert len(trials(kernel, "interrupted")) == 2
+    (kernel.folder / "go-on").touch()
+    kernel.ok(cell)
+    assert [row["ending"] for row in trials(kernel, "interrupted")] == 3 * ["finished"]
+
+
+# Processes
+
+
+def test_worker_is_started_by_the_supervisor_and_no_fork_of_the_cells(kernel):
+    body = """let parent = std::os::unix::process::parent_id();
+    let facts = [
+        std::fs::read_link("/proc/self/exe")?.display().to_string(),
+        std::fs::read_to_string("/proc/self/cmdline")?.replace('\\0', " "),
+        std::fs::read_link(format!("/proc/{parent}/exe"))?.display().to_string(),
+        std::fs::read_to_string(format!("/proc/{parent}/cmdline"))?.replace('\\0', " "),
+        std::process::id().to_string(),
+        parent.to_string(),
+    ];
+    std::fs::write(trial.folder().join("facts"), facts.join("\\n"))?;
+    Ok(x)"""
+    kernel.ok(tune(body, project="processes"))
+    cells_pid = kernel.ok("std::process::id()").result
+    for number in range(2):
+        facts = (study(kernel, "processes") / f"trials/{number}/facts").read_text().splitlines()
+        exe, command, parent_exe, parent_command, pid, parent = facts
+        assert pathlib.Path(exe).name == "ferrotune" == pathlib.Path(parent_exe).name
+        assert command.split()[1] == "worker"
+        assert parent_command.split()[1] == "supervise"
+        assert cells_pid not in (pid, parent)
+        assert not is_alive(int(pid)) and not is_alive(int(parent))
+
+
+def is_alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_trials_that_end_badly_are_recorded_and_the_search_goes_on(kernel):
+    body = """match trial.number() {
+        1 => panic!("boom"),
+        2 => std::process::abort(),
+        3 => std::process::exit(3),
+        4 => loop { std::thread::sleep(std::time::Duration::from_secs(1)) },
+        5 => unsafe { (8 as *mut u8).write_volatile(1) },
+        6 => std::fs::write("/dev/null/nowhere", "")?,
+        7 => { std::hint::black_box(vec![1u8; 3 << 30]); }
+        _ => {}
+    }
+    Ok(x)"""
+    options = "--objective loss:min --max-trials 9 --seed 3 --trial-timeout 3s --memory 1GiB"
+    outcome = kernel.ok(tune(body, options, "crashes"))
+    assert "9/9 trials, 7 failed" in outcome.display, outcome.display
+    rows = trials(kernel, "crashes")
+    endings = [row["ending"] for row in rows]
+    assert endings[0] == endings[8] == "finished"
+    assert endings[1].startswith("panicked: boom")
+    assert endings[2] == "killed by SIGABRT"
+    assert endings[3].startswith("exited with 3")
+    assert endings[4] == "timed out after 3 s"
+    assert endings[5] == "killed by SIGSEGV"
+    assert "Not a directory" in endings[6]
+    assert endings[7].startswith("out of memory"), endings[7]
+    assert len({row["x"] for row in rows}) == 9
+    assert kernel.ok("1 + 1").result == "2"
+
+
+def test_what_a_trial_printed_is_with_the_trial(kernel):
+    kernel.ok(tune('println!("x is {x}"); Ok(x)', project="printed"))
+    assert "output:\nx is 0." in kernel.ok("%trials 1 --project printed").display
+
+
+# Bad input
+
+
+def test_type_error_in_the_objective_points_at_the_users_line_and_column(kernel):
+    outcome = kernel.fails(tune("let y: usize = x;\n    Ok(y as f64)"))
+    assert outcome.error.startswith("CompilationError: "), outcome.error
+    assert "mismatched types" in outcome.error and "(line 4, column 20)" in outcome.error, outcome.error
+    assert "let y: usize = x;" in outcome.traceback
+
+
+def test_objective_that_is_never_reported_is_named(kernel):
+    body = 'trial.report(0, [("accuracy", x)])?;\n    Ok(())'
+    outcome = kernel.fails(tune(body, project="never"))
+    assert outcome.error.startswith("TuneError: the objective 'loss' was never reported"), outcome.error
+    assert "accuracy" in outcome.error and "--objective" in outcome.error
+
+
+def test_empty_search_space_is_named(kernel):
+    outcome = kernel.fails("%%tune --objective loss:min --project empty\n|trial| Ok(0.5)")
+    assert outcome.error.startswith("TuneError: the search space is empty"), outcome.error
+
+
+@pytest.mark.parametrize(
+    "line, words",
+    [
+        ("--objective loss:min --max-trials 0", ["--max-trials 0", "at least 1", "usage: "]),
+        ("--objective loss", ["--objective loss", "usage: "]),
+        ("", ["--objective", "usage: "]),
+        ("--objective loss:min --oracel random", ["--oracel", "--oracle"]),
+        ("--objective loss:min --oracle bayesian", ["bayesian", "random", "hyperband"]),
+    ],
+)
+def test_bad_option_of_tune_is_named(kernel, line, words):
+    outcome = kernel.fails(tune("Ok(x)", line, project="options"))
+    assert all(word in outcome.error for word in words), outcome.error
+    assert not study(kernel, "options").exists()
+
+
+def test_folder_that_cannot_be_written_is_named(kernel):
+    (kernel.folder / "file").write_text("")
+    outcome = kernel.fails(tune("Ok(x)", more="--directory file/studies", project="nowhere"))
+    assert "file/studies/nowhere cannot be written" in outcome.error, outcome.error
+    assert "--directory" in outcome.error
+
+
+def test_study_of_a_newer_version_is_left_alone(kernel):
+    kernel.ok(tune("Ok(x)", project="newer"))
+    journal = study(kernel, "newer") / "journal.log"
+    newer = {"op_code": 2, "worker_id": "somebody-else", "study_id": 0, "user_attr": {"ferrotune:journal": 99}}
+    text = journal.read_text() + json.dumps(newer) + "\n"
+    journal.write_text(text)
+    for cell in (tune("Ok(x)", project="newer"), "%trials --project newer"):
+        outcome = kernel.fails(cell)
+        assert "journal version 99" in outcome.error and "update ferrotune" in outcome.error, outcome.error
+    assert journal.read_text() == text
+
+
+def test_study_that_is_not_there_is_named(kernel):
+    outcome = kernel.fails("%best --project nothing-here")
+    assert "nothing-here" in outcome.error and "%%tune" in outcome.error, outcome.error
+
+
+def test_captured_variable_that_cannot_travel_is_named(kernel):
+    kernel.ok('let file = std::fs::File::open("/dev/null")?;')
+    outcome = kernel.fails(tune("let _ = &file;\n    Ok(x)", project="stuck"))
+    assert "`file`" in outcome.error, outcome.error
+    assert "cannot travel" in outcome.traceback
+    assert not study(kernel, "stuck").exists()
+
+
+@pytest.mark.parametrize(
+    "cell, words",
+    [
+        ("%tpu_conect", ["MagicError", "%tpu_conect", "did you mean %tpu_connect?"]),
+        ("%%tun --objective loss:min\n|trial| Ok(1.0)", ["MagicError", "did you mean %%tune?"]),
+        ("let a: i32 = \"text\";", ["CompilationError", "mismatched types", "line 1, column 14"]),
+        ("let a = 1;\n\nno_such_function();", ["CompilationError", "no_such_function", "line 3, column 1"]),
+    ],
+)
+def test_cell_that_cannot_run_is_one_error(kernel, cell, words):
+    outcome = kernel.fails(cell)
+    assert all(word in outcome.error for word in words), outcome.error
+
+
+def test_damaged_journal_is_named_with_its_line(kernel):
+    kernel.ok(tune("Ok(x)", project="damaged"))
+    journal = study(kernel, "damaged") / "journal.log"
+    whole = journal.read_bytes()
+    journal.write_bytes(whole.replace(b'"op_code":4', b'"op_code":5', 1))
+    outcome = kernel.fails("%trials --project damaged")
+    assert "is damaged" in outcome.error and "line " in outcome.error, outcome.error
+    journal.write_bytes(whole)
+    assert len(trials(kernel, "damaged")) == 2
+
+
+def test_study_can_be_moved(kernel):
+    kernel.ok(tune("Ok(x)", project="moved"))
+    before = trials(kernel, "moved")
+    (kernel.folder / "elsewhere").mkdir()
+    shutil.move(study(kernel, "moved"), kernel.folder / "elsewhere/moved")
+    assert table(kernel.ok("%trials --project moved --directory elsewhere").display) == before

@@ -1,0 +1,168 @@
+//! A stand-in for the `ferrotune` program in the tests of trial supervision: `objective supervise SPEC` runs a search,
+//! and `objective worker … --symbol SCENARIO` is its worker, which plays the scenario of that name instead of loading
+//! a library. Never used outside tests.
+
+use candle_core::{DType, Device, Tensor};
+use candle_nn::VarMap;
+use ferrotune_trial::{Result, Share, Shared, Trial, run_objective};
+use ferrotune_tuner::process::{set_up_worker, worker_main};
+use rustix::process::{Signal, getpid, kill_process};
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+fn main() -> ExitCode {
+    let args: Vec<OsString> = std::env::args_os().skip(1).collect();
+    match args.first().and_then(|arg| arg.to_str()) {
+        Some("supervise") => ferrotune_tuner::supervisor::main(Path::new(&args[1])),
+        Some("worker") => {
+            let scenario = args.last().and_then(|arg| arg.to_str()).unwrap_or_default().to_owned();
+            if scenario == "library" {
+                worker_main(args.into_iter().skip(1));
+            }
+            if let Err(reason) = set_up_worker() {
+                eprintln!("{reason}");
+                return ExitCode::FAILURE;
+            }
+            let status = run_objective(|trial, shared| play(&scenario, trial, shared));
+            ExitCode::from(u8::try_from(status).unwrap_or(u8::MAX))
+        }
+        _ => ExitCode::FAILURE,
+    }
+}
+
+fn play(scenario: &str, trial: &Trial, shared: &Shared) -> Result<Option<f64>> {
+    match scenario {
+        "quick" => quick(trial),
+        "faults" => faults(trial),
+        "train" => train(trial, Duration::ZERO),
+        "slow" => train(trial, Duration::from_millis(10)),
+        "deaf" => {
+            quick(trial)?;
+            std::thread::sleep(Duration::from_secs(1000));
+            Ok(None)
+        }
+        "empty" => Ok(Some(1.0)),
+        "misnamed" => {
+            quick_parameter(trial)?;
+            trial.report(0, [("loss", 0.5), ("acc", 0.5)])?;
+            Ok(None)
+        }
+        "inconsistent" => {
+            let first: f64 = trial.float("lr", 0.1..=1.0).get()?;
+            trial.float("lr", 0.1..=2.0).get()?;
+            Ok(Some(first))
+        }
+        "impossible" => Ok(Some(f64::from(trial.int("units", 9..=9).step(0).get()?))),
+        "shared" => look_at_shared(trial, shared),
+        _ => Err(format!("no scenario {scenario}").into()),
+    }
+}
+
+fn quick_parameter(trial: &Trial) -> Result<f64> {
+    trial.float("x", 0.0..=1.0).get()
+}
+
+fn quick(trial: &Trial) -> Result<Option<f64>> {
+    let x = quick_parameter(trial)?;
+    let units: usize = trial.int("units", 1..=20_000).log().get()?;
+    // Trials of different sizes, as in a real search.
+    let weights = Tensor::ones((units, 64), DType::F32, &trial.device()?)?;
+    std::hint::black_box(weights.sum_all()?.to_scalar::<f32>()?);
+    trial.report(0, [("val_accuracy", x)])?;
+    Ok(Some(x))
+}
+
+/// Every trial fails in another way, except the first and the last.
+fn faults(trial: &Trial) -> Result<Option<f64>> {
+    let x = quick_parameter(trial)?;
+    match trial.number() {
+        1 => panic!("injected panic"),
+        2 => std::process::abort(),
+        3 => std::process::exit(0),
+        4 => std::process::exit(3),
+        5 => loop {
+            // Rust's own handler gives the first one back to the default.
+            kill_process(getpid(), Signal::SEGV)?;
+        },
+        6 => std::thread::sleep(Duration::from_secs(1000)),
+        7 => allocate_for_ever(),
+        8 => {
+            leave_a_daemon()?;
+            std::thread::sleep(Duration::from_secs(1000));
+        }
+        9 => return Err("injected error".into()),
+        10 => leave_a_daemon()?,
+        11 => (0..200_000).try_for_each(|line| writeln!(std::io::stdout(), "line {line} of much output"))?,
+        _ => {}
+    }
+    Ok(Some(x))
+}
+
+/// 1 GB/s.
+fn allocate_for_ever() {
+    let (start, mut held) = (Instant::now(), Vec::new());
+    loop {
+        held.push(vec![1_u8; 10_000_000]);
+        let due = Duration::from_millis(10 * held.len() as u64);
+        std::thread::sleep(due.saturating_sub(start.elapsed()));
+    }
+}
+
+/// A grandchild in a session of its own, which no process group reaches.
+fn leave_a_daemon() -> Result<()> {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "setsid sleep 1000 & setsid sleep 1000 &"]).stdout(Stdio::null()).stderr(Stdio::null());
+    shell.status()?;
+    Ok(())
+}
+
+/// Counts epochs in a model of one number, and finds out where a checkpoint was not what it should have been.
+fn train(trial: &Trial, work: Duration) -> Result<Option<f64>> {
+    let x = quick_parameter(trial)?;
+    let vars = VarMap::new();
+    let count = vars.get(1, "count", candle_nn::Init::Const(0.0), DType::F32, &Device::Cpu)?;
+    let mut done: f32 = if trial.restore(&vars)? { count_of(&vars)? } else { count.to_vec1::<f32>()?[0] };
+    for epoch in trial.epochs(27) {
+        if done as usize != epoch {
+            return Err(format!("the model has seen {done} epochs at epoch {epoch}").into());
+        }
+        std::thread::sleep(work);
+        done += 1.0;
+        set_count(&vars, done)?;
+        trial.report(epoch, [("val_accuracy", x * f64::from(done) / 27.0), ("done", f64::from(done))])?;
+        trial.checkpoint(&vars)?;
+    }
+    trial.best("val_accuracy").map(Some)
+}
+
+fn count_of(vars: &VarMap) -> Result<f32> {
+    Ok(vars.all_vars()[0].to_vec1::<f32>()?[0])
+}
+
+fn set_count(vars: &VarMap, count: f32) -> Result<()> {
+    Ok(vars.all_vars()[0].set(&Tensor::new(&[count], &Device::Cpu)?)?)
+}
+
+/// Maps the shared data once more and reports what that cost.
+fn look_at_shared(trial: &Trial, shared: &Shared) -> Result<Option<f64>> {
+    let x = quick_parameter(trial)?;
+    let given = Tensor::unpack("data", shared)?;
+    let path = std::env::var_os("FERROTUNE_SHARED").ok_or("nothing shared")?;
+    let (start, before) = (Instant::now(), anonymous_kib()?);
+    let again = Tensor::unpack("data", &Shared::open(Path::new(&path))?)?;
+    let open_ms = start.elapsed().as_secs_f64() * 1e3;
+    let last = again.narrow(0, again.dim(0)? - 1, 1)?.flatten_all()?.to_vec1::<f32>()?;
+    let grown_kib = anonymous_kib()? - before;
+    let same = f64::from(given.dims() == again.dims() && last.iter().all(|value| *value == 7.0));
+    trial.report(0, [("val_accuracy", x), ("open_ms", open_ms), ("grown_kib", grown_kib), ("same", same)])?;
+    Ok(None)
+}
+
+fn anonymous_kib() -> Result<f64> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find(|line| line.starts_with("RssAnon:")).ok_or("no RssAnon")?;
+    Ok(line.split_whitespace().nth(1).ok_or("no number")?.parse()?)
+}

@@ -1,0 +1,8 @@
+//! Searches run for real: a supervisor process, worker processes, and a study folder on disk.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod faults;
+mod harness;
+mod resume;
+mod search;
+mod shared;

@@ -1,0 +1,80 @@
+//! A search that is stopped, or dies, goes on where it was.
+
+use crate::harness::{Supervisor, on_disk, run, spec, tagged};
+use ferrotune_tuner::record::{Ending, State};
+use ferrotune_tuner::wire::{Event, Finish};
+use rustix::process::Signal;
+
+#[test]
+fn interrupted_trial_goes_on_with_its_number_parameters_and_epochs() {
+    let directory = tempfile::tempdir().unwrap();
+    let spec = spec(directory.path(), "slow", 2);
+    let mut supervisor = Supervisor::start(&spec);
+    supervisor.wait_for_step(3);
+    supervisor.signal(Signal::INT);
+    let done = supervisor.finish();
+    assert_eq!(done.last(), Ok(Finish::Interrupted));
+    assert_eq!(done.ended()[0].ending, Some(Ending::Cancelled));
+    let before = on_disk(&spec);
+    assert_eq!(before.len(), 1);
+    assert_eq!((&before[0].ending, before[0].state()), (&None, State::Running));
+    assert!(before[0].checkpoint.is_some());
+
+    let done = run(&spec);
+    assert_eq!(done.last(), Ok(Finish::MaxTrials));
+    assert!(matches!(&done.events[0], Event::Opened { earlier_trials: 1, .. }));
+    let after = on_disk(&spec);
+    assert_eq!(after.len(), 2);
+    assert_eq!(after[0].parameters, before[0].parameters);
+    // The objective fails if the model does not fit the epoch.
+    assert_eq!((after[0].state(), after[0].metrics.len()), (State::Finished, 27));
+    assert!(after[0].seconds > before[0].seconds);
+}
+
+#[test]
+fn second_interrupt_kills_at_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut supervisor = Supervisor::start(&spec(directory.path(), "deaf", 2));
+    supervisor.wait_for_step(0);
+    supervisor.signal(Signal::INT);
+    supervisor.wait_for(|event| matches!(event, Event::Progress(_)));
+    supervisor.wait_for(|event| matches!(event, Event::Progress(_)));
+    supervisor.signal(Signal::INT);
+    let done = supervisor.finish();
+    assert_eq!(done.last(), Ok(Finish::Interrupted));
+    assert_eq!(done.ended()[0].ending, Some(Ending::Cancelled));
+}
+
+#[test]
+fn search_that_nobody_listens_to_stops_and_can_go_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut spec = spec(directory.path(), "deaf", 1);
+    spec.project = "abandoned".to_owned();
+    let mut supervisor = Supervisor::start(&spec);
+    supervisor.wait_for_step(0);
+    assert!(supervisor.abandon().success());
+    assert_eq!(on_disk(&spec)[0].ending, None);
+    assert_eq!(tagged("abandoned"), Vec::<String>::new());
+}
+
+#[test]
+fn trial_of_a_supervisor_that_was_killed_goes_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut spec = spec(directory.path(), "slow", 1);
+    spec.project = "killed".to_owned();
+    let mut supervisor = Supervisor::start(&spec);
+    supervisor.wait_for_step(5);
+    supervisor.signal(Signal::KILL);
+    // The end of the events: nobody holds the supervisor's output any more, the worker least of all.
+    assert!(!supervisor.finish().status.success());
+    let before = on_disk(&spec);
+    assert_eq!(before[0].ending, None);
+
+    let done = run(&spec);
+    assert_eq!(done.last(), Ok(Finish::MaxTrials));
+    let after = on_disk(&spec);
+    assert_eq!(after.len(), 1);
+    assert_eq!(after[0].parameters, before[0].parameters);
+    assert_eq!((after[0].state(), after[0].metrics.len()), (State::Finished, 27));
+    assert_eq!(tagged("killed"), Vec::<String>::new());
+}

@@ -1,0 +1,23 @@
+//! `cargo xtask bench`: this kernel and evcxr_jupyter, run in turn, on this machine; writes `docs/benchmarks.md`.
+
+use crate::environment::{Environment, build_program, cargo};
+use crate::step;
+use anyhow::Result;
+use std::path::Path;
+
+/// The rival, as it is published.
+const RIVAL: [&str; 4] = ["evcxr_jupyter", "--version", "0.22", "--locked"];
+
+pub(crate) fn run(root: &Path) -> Result<()> {
+    let environment = step::step("tools", || Environment::prepare(root))?;
+    step::step("build", || build_program(root))?;
+    step::step("install into target/jupyter", || environment.install_kernel())?;
+    step::step("install evcxr_jupyter into target/evcxr", || {
+        let mut install = cargo(root);
+        install.arg("install").args(RIVAL).args(["--root", "target/evcxr"]);
+        step::run(install.env("CARGO_TARGET_DIR", root.join("target/evcxr/build")))
+    })?;
+    step::step("measure", || {
+        step::run(environment.python().arg("tests/bench.py").args(["--output", "docs/benchmarks.md"]))
+    })
+}

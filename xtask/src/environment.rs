@@ -1,0 +1,154 @@
+//! The tools that a task needs, and an environment for the kernel and its tests that is all under `target/`.
+//!
+//! What is missing is named on one line, with the package that has it. Nothing of the user's Jupyter is read or written.
+
+use crate::step::{output, run};
+use anyhow::{Context, Result, bail};
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The oldest Python that the notebook tools run on.
+const OLDEST_PYTHON: (u32, u32) = (3, 10);
+/// Where `python3` is another one, a newer one may stand beside it.
+const PYTHONS: [&str; 6] = ["python3", "python3.14", "python3.13", "python3.12", "python3.11", "python3.10"];
+
+/// A place to install the kernel into, and to test it in.
+pub(crate) struct Environment {
+    root: PathBuf,
+    python: PathBuf,
+}
+
+impl Environment {
+    /// Finds the tools, and installs what `tests/requirements.txt` lists into `target/venv` if that has changed.
+    pub(crate) fn prepare(root: &Path) -> Result<Self> {
+        find_linker()?;
+        let python = find_python()?;
+        let folder = root.join("target/venv");
+        let inside = folder.join("bin/python");
+        let requirements = root.join("tests/requirements.txt");
+        let wanted = format!("{}{python} of {}\n", fs::read_to_string(&requirements)?, root.display());
+        let stamp = folder.join("requirements.stamp");
+        if !fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
+            make_virtual_environment(&python, &folder)?;
+            let mut pip = Command::new(&inside);
+            pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"]);
+            run(pip.arg(&requirements)).context("the notebook tools cannot be installed from PyPI")?;
+            fs::write(&stamp, wanted)?;
+        }
+        Ok(Self { root: root.to_owned(), python: inside })
+    }
+
+    /// Installs the kernel that was built, and builds the prelude if it is not there yet.
+    pub(crate) fn install_kernel(&self) -> Result<()> {
+        let mut install = Command::new(self.root.join("target/release/ferrotune"));
+        install.args(["install", "--prefix"]).arg(self.root.join("target/jupyter"));
+        run(&mut self.private(install))
+    }
+
+    /// A call of Python that sees the installed kernel and nothing else of Jupyter.
+    pub(crate) fn python(&self) -> Command {
+        let mut python = self.private(Command::new(&self.python));
+        python.current_dir(&self.root).env("PYTHONDONTWRITEBYTECODE", "1").env("PYTHONUNBUFFERED", "1");
+        python
+    }
+
+    /// Points every folder that is the user's by default into `target/`.
+    fn private(&self, mut command: Command) -> Command {
+        let target = self.root.join("target");
+        let jupyter = target.join("jupyter/share/jupyter");
+        command
+            .env("XDG_CACHE_HOME", target.join("cache"))
+            .env("XDG_CONFIG_HOME", target.join("home/config"))
+            .env("XDG_DATA_HOME", target.join("home/data"))
+            .env("XDG_STATE_HOME", target.join("home/state"))
+            .env("JUPYTER_PATH", &jupyter)
+            .env("JUPYTER_DATA_DIR", &jupyter)
+            .env("JUPYTER_CONFIG_DIR", target.join("home/jupyter"))
+            .env("JUPYTER_RUNTIME_DIR", target.join("home/runtime"))
+            .env("JUPYTER_PLATFORM_DIRS", "1");
+        // What `cargo xtask` is run with is of no concern to cells.
+        for variable in ["CARGO", "CARGO_MANIFEST_DIR", "CARGO_PKG_NAME", "CARGO_TARGET_DIR", "RUSTFLAGS"] {
+            command.env_remove(variable);
+        }
+        command
+    }
+}
+
+/// rustc links with `cc`; without it, every build ends late and at length.
+fn find_linker() -> Result<()> {
+    if !runs(Command::new("cc").arg("--version")) {
+        bail!("cc, the linker, not found; install gcc (Debian and Ubuntu: apt-get install build-essential)");
+    }
+    Ok(())
+}
+
+fn find_python() -> Result<String> {
+    let versions: Vec<(&str, (u32, u32))> =
+        PYTHONS.iter().filter_map(|name| Some((*name, version_of(name)?))).collect();
+    choose_python(&versions)
+}
+
+/// The first that is new enough.
+fn choose_python(versions: &[(&str, (u32, u32))]) -> Result<String> {
+    let wanted = format!("Python {}.{} or newer", OLDEST_PYTHON.0, OLDEST_PYTHON.1);
+    match (versions.iter().find(|(_, version)| *version >= OLDEST_PYTHON), versions.first()) {
+        (Some((name, _)), _) => Ok((*name).to_owned()),
+        (None, Some((name, (major, minor)))) => bail!("{name} is {major}.{minor}; install {wanted}"),
+        (None, None) => {
+            bail!("python3 not found; install it (Debian and Ubuntu: apt-get install python3 python3-venv)")
+        }
+    }
+}
+
+fn version_of(python: &str) -> Option<(u32, u32)> {
+    let code = "import sys; print(*sys.version_info[:2])";
+    let text = output(Command::new(python).args(["-c", code])).ok()?;
+    let (major, minor) = text.trim().split_once(' ')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
+fn make_virtual_environment(python: &str, folder: &Path) -> Result<()> {
+    if !runs(Command::new(python).args(["-c", "import venv, ensurepip"])) {
+        bail!("{python} has no venv module; install it (Debian and Ubuntu: apt-get install python3-venv)");
+    }
+    run(Command::new(python).args(["-m", "venv", "--clear"]).arg(folder)).context("cannot make target/venv")
+}
+
+fn runs(command: &mut Command) -> bool {
+    command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+}
+
+/// Builds the program. The whole workspace is named since cargo then chooses the features that `cargo test` chooses, and
+/// what one has built the other need not build again; the other crates' libraries are not built.
+pub(crate) fn build_program(root: &Path) -> Result<()> {
+    run(cargo(root).args(["build", "--release", "--locked", "--workspace", "--bins"]))
+}
+
+/// The cargo that runs this program.
+pub(crate) fn cargo(root: &Path) -> Command {
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    // The program must be where the rest looks for it.
+    cargo.current_dir(root).env("CARGO_TARGET_DIR", root.join("target"));
+    cargo
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn python_is_the_first_that_is_new_enough() {
+        assert_eq!(choose_python(&[("python3", (3, 9)), ("python3.12", (3, 12))]).unwrap(), "python3.12");
+        assert_eq!(choose_python(&[("python3", (3, 10)), ("python3.12", (3, 12))]).unwrap(), "python3");
+    }
+
+    #[test]
+    fn what_is_missing_is_one_line_with_its_package() {
+        let error = choose_python(&[]).unwrap_err().to_string();
+        assert_eq!(error, "python3 not found; install it (Debian and Ubuntu: apt-get install python3 python3-venv)");
+        let error = choose_python(&[("python3", (3, 9))]).unwrap_err().to_string();
+        assert_eq!(error, "python3 is 3.9; install Python 3.10 or newer");
+    }
+}

@@ -1,0 +1,12 @@
+//! `cargo xtask install`: the kernel, as this repository has it, for the current user's Jupyter.
+
+use crate::environment::build_program;
+use crate::step;
+use anyhow::Result;
+use std::path::Path;
+use std::process::Command;
+
+pub(crate) fn run(root: &Path) -> Result<()> {
+    step::step("build", || build_program(root))?;
+    step::step("install", || step::run(Command::new(root.join("target/release/ferrotune")).args(["install", "--user"])))
+}

@@ -1,0 +1,23 @@
+//! `cargo xtask test`: everything that CI runs, in the order in which a failure costs least.
+//!
+//! One profile, release, for all that is compiled: the kernel's dependencies are heavy and are built once.
+
+use crate::environment::{Environment, cargo};
+use crate::{step, tidy};
+use anyhow::Result;
+use std::path::Path;
+
+pub(crate) fn run(root: &Path) -> Result<()> {
+    let environment = step::step("tools", || Environment::prepare(root))?;
+    step::step("fmt", || step::run(cargo(root).args(["fmt", "--all", "--check"])))?;
+    step::step("tidy", || tidy::run(root))?;
+    step::step("clippy", || {
+        let mut clippy = cargo(root);
+        clippy.args(["clippy", "--release", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings"]);
+        step::run(&mut clippy)
+    })?;
+    // The integration tests of the kernel make cargo build the program itself, which the next steps install.
+    step::step("cargo test", || step::run(cargo(root).args(["test", "--release", "--locked", "--workspace"])))?;
+    step::step("install into target/jupyter", || environment.install_kernel())?;
+    step::step("pytest", || step::run(environment.python().args(["-m", "pytest", "tests"])))
+}

@@ -1,0 +1,94 @@
+//! `cargo xtask tidy`: the house rules that no compiler knows. Reads; never changes a file.
+
+mod rust;
+mod text;
+mod tree;
+
+use crate::environment::cargo;
+use crate::step::output;
+use anyhow::{Context, Result, bail};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+pub(crate) fn run(root: &Path) -> Result<()> {
+    let mut complaints = Vec::new();
+    let architecture = fs::read_to_string(root.join("ARCHITECTURE.md")).context("cannot read ARCHITECTURE.md")?;
+    let fenced = text::unsafe_modules(&architecture);
+    complaints.extend(text::missing_paths(&architecture, root));
+    for path in files(root)? {
+        // Files that are no text hold nothing that these rules are about.
+        let Ok(content) = fs::read_to_string(root.join(&path)) else { continue };
+        complaints.extend(text::check(&path, &content));
+        if path.ends_with(".rs") {
+            complaints.extend(rust::check(&path, &content, &fenced));
+        }
+        if path.ends_with(".ipynb") {
+            complaints.extend(text::stored_outputs(&path, &content));
+        }
+    }
+    for package in tree::HOSTS {
+        complaints.extend(tree::forbidden(package, &dependencies(root, package, "99")?));
+    }
+    complaints.extend(tree::foreign_to_magics(&dependencies(root, tree::MAGICS, "1")?));
+    if !complaints.is_empty() {
+        bail!("{} complaints:\n{}", complaints.len(), complaints.join("\n"));
+    }
+    Ok(())
+}
+
+/// All files of the repository, relative to its root: what git knows, and what it would take.
+fn files(root: &Path) -> Result<Vec<String>> {
+    let mut git = Command::new("git");
+    git.current_dir(root).args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
+    let mut files: Vec<String> = match output(&mut git) {
+        Ok(list) => list.split('\0').filter(|path| !path.is_empty()).map(str::to_owned).collect(),
+        // A source archive has no git.
+        Err(_) => walk(root, Path::new(""))?,
+    };
+    // Deleted, and not yet committed so.
+    files.retain(|path| root.join(path).is_file());
+    files.sort();
+    files.dedup();
+    Ok(files)
+}
+
+fn walk(root: &Path, folder: &Path) -> Result<Vec<String>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(root.join(folder))? {
+        let entry = entry?;
+        let path = folder.join(entry.file_name());
+        if entry.file_type()?.is_file() {
+            files.push(path.to_string_lossy().into_owned());
+        } else if entry.file_name() != "target" && entry.file_name() != ".git" {
+            files.extend(walk(root, &path)?);
+        }
+    }
+    Ok(files)
+}
+
+/// The crates that a package is linked from, one on each line.
+fn dependencies(root: &Path, package: &str, depth: &str) -> Result<String> {
+    let mut tree = cargo(root);
+    tree.args(["tree", "--locked", "--edges", "normal", "--prefix", "none", "--package", package, "--depth", depth]);
+    output(&mut tree)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_a_tree_without_git_are_found() {
+        let root = tempfile::tempdir().unwrap();
+        for folder in ["a/b", "target"] {
+            fs::create_dir_all(root.path().join(folder)).unwrap();
+        }
+        for file in ["a/b/c.rs", "target/d.rs", "e.md"] {
+            fs::write(root.path().join(file), "").unwrap();
+        }
+        let mut found = walk(root.path(), Path::new("")).unwrap();
+        found.sort();
+        assert_eq!(found, ["a/b/c.rs", "e.md"]);
+    }
+}

@@ -1,0 +1,47 @@
+//! Rules about who may link what.
+
+/// Packages that live as long as the notebook, and so must never hold a device.
+pub(super) const HOSTS: [&str; 2] = ["ferrotune", "ferrotune-tuner"];
+pub(super) const MAGICS: &str = "ferrotune-magics";
+
+/// Crates, by the beginning of their names, that compute or open devices.
+const DEVICE_CRATES: [&str; 6] =
+    ["candle", "cudarc", "ferrotune-devices", "ferrotune-prelude", "ferrotune-trial", "pjrt"];
+/// All that parsing needs.
+const MAGICS_NEEDS: [&str; 2] = ["strsim", "thiserror"];
+
+/// Device crates in a package's `cargo tree`.
+pub(super) fn forbidden(package: &str, tree: &str) -> Vec<String> {
+    let forbidden = names(tree).filter(|name| DEVICE_CRATES.iter().any(|device| name.starts_with(device)));
+    let complaint = |name| format!("{package} links {name}; kernel and tuner never link candle, CUDA or PJRT");
+    forbidden.map(complaint).collect()
+}
+
+/// Direct dependencies of magics that could do IO.
+pub(super) fn foreign_to_magics(tree: &str) -> Vec<String> {
+    let foreign = names(tree).filter(|name| *name != MAGICS && !MAGICS_NEEDS.contains(name));
+    foreign.map(|name| format!("{MAGICS} depends on {name}; magics only parse, and need {MAGICS_NEEDS:?}")).collect()
+}
+
+fn names(tree: &str) -> impl Iterator<Item = &str> {
+    tree.lines().filter_map(|line| line.split_whitespace().next())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_that_links_candle_or_a_crate_above_it_is_found() {
+        let tree = "ferrotune v0.1.0 (x)\nserde v1.0.0\ncandle-core v0.11.1\nferrotune-trial v0.1.0 (x)\n";
+        assert_eq!(forbidden("ferrotune", tree).len(), 2);
+        assert!(forbidden("ferrotune", "ferrotune v0.1.0 (x)\nlibloading v0.9.0\n").is_empty());
+    }
+
+    #[test]
+    fn magics_may_match_strings_and_name_errors() {
+        let tree = "ferrotune-magics v0.1.0 (x)\nstrsim v0.11.1\nthiserror v2.0.0\n";
+        assert!(foreign_to_magics(tree).is_empty());
+        assert_eq!(foreign_to_magics(&format!("{tree}tokio v1.0.0\n")).len(), 1);
+    }
+}
