@@ -31,9 +31,10 @@ let a = Tensor::rand(0f32, 1.0, (64, 64), &Device::Cpu)?;
 let inputs = Tensor::rand(0f32, 1.0, (128, 16), &Device::Cpu)?;
 let targets = Tensor::rand(0f32, 1.0, (128, 1), &Device::Cpu)?;
 let vars = VarMap::new();
-let builder = VarBuilder::from_varmap(&vars, DType::F32, &Device::Cpu);
-let hidden = candle_nn::linear(16, 32, builder.pp("hidden"))?;
-let output = candle_nn::linear(32, 1, builder.pp("output"))?;
+let (hidden, output) = {
+    let builder = VarBuilder::from_varmap(&vars, DType::F32, &Device::Cpu);
+    (candle_nn::linear(16, 32, builder.pp("hidden"))?, candle_nn::linear(32, 1, builder.pp("output"))?)
+};
 let mut optimizer = AdamW::new_lr(vars.all_vars(), 1e-3)?;
 """
 TRAINING = """for _ in 0..10 {

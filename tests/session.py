@@ -50,11 +50,11 @@ class Session:
 
     cell_timeout_s = CELL_TIMEOUT_S
 
-    def __init__(self, folder, kernel=KERNEL, env=None):
+    def __init__(self, folder, kernel=KERNEL):
         self.folder = pathlib.Path(folder)
         self.manager = KernelManager(kernel_name=kernel)
         started = time.monotonic()
-        self.manager.start_kernel(cwd=str(folder), env=env)
+        self.manager.start_kernel(cwd=str(folder))
         self.client = self.manager.client()
         self.client.start_channels()
         self.client.wait_for_ready(timeout=START_TIMEOUT_S)
@@ -96,8 +96,10 @@ class Session:
         return outcome
 
     def close(self):
-        self.client.stop_channels()
-        self.manager.shutdown_kernel()
+        """Ends the kernel, if it has not ended yet."""
+        if self.manager.has_kernel:
+            self.client.stop_channels()
+            self.manager.shutdown_kernel()
 
     def _take(self, outcome, message):
         content = message["content"]

@@ -34,5 +34,5 @@ def test_two_kernels_at_once_keep_their_own_variables(start, tmp_path):
     two.ok('x.push(\'!\');')
     assert one.ok("x").result == "[1, 2]"
     assert two.ok("x").result == '"two!"'
-    one.manager.shutdown_kernel()
+    one.close()
     assert two.ok("x.len()").result == "4"

@@ -6,6 +6,7 @@
 
 mod dependencies;
 mod manifest;
+mod source;
 
 use crate::prelude::Prelude;
 use anyhow::{Context, Result, bail};
@@ -100,6 +101,7 @@ fn compile(offline: bool, emit: Emit) -> Result<ExitCode> {
     let folder = std::env::current_dir()?;
     let manifest = Manifest::read(&folder.join("Cargo.toml"))?;
     let dependencies = Dependencies::ensure(&manifest, &folder, offline)?;
+    source::lighten(&folder.join("src/lib.rs"))?;
     let output_folder = folder.join("target");
     std::fs::create_dir_all(&output_folder)?;
     let status = rustc(&manifest, &dependencies, &output_folder, emit)?.status().context("cannot run rustc")?;
@@ -128,7 +130,7 @@ fn rustc(manifest: &Manifest, dependencies: &Dependencies, output_folder: &Path,
             Emit::Nothing => "--emit=metadata",
         })
         .arg(format!("-Copt-level={}", manifest.opt_level))
-        .args(["-Coverflow-checks=on", "-Cstrip=debuginfo", "-Cprefer-dynamic", "-Ccodegen-units=4"])
+        .args(["-Coverflow-checks=on", "-Cstrip=debuginfo", "-Cprefer-dynamic", "-Ccodegen-units=1"])
         .arg("--out-dir")
         .arg(output_folder);
     for (name, file) in prelude.externs() {

@@ -23,6 +23,7 @@ use objective::Objective;
 use search::Search;
 use serde_json::{Map, Value};
 use std::os::unix::process::CommandExt;
+use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -88,18 +89,22 @@ fn serve(runtime: &Runtime, running: &Running, work: &Receiver<Work>) {
     if let Some(Work::Execute { cell, outputs }) = &first {
         link.begin_cell(outputs.clone(), cell.allow_stdin);
     }
-    let engine = build_prelude(runtime, &link).and_then(|prelude| Engine::start(runtime, running, link, &prelude));
-    let mut engine = match engine {
-        Ok(engine) => engine,
-        Err(error) => {
-            let reason = format!("{error:#}");
-            tracing::error!("the engine cannot start: {reason}");
-            refuse(&reason, first);
-            return refuse_all(&reason, work);
+    let start = || Engine::start(runtime, running, link.clone(), &build_prelude(runtime, &link)?);
+    let mut pending = first;
+    loop {
+        let mut engine = match start() {
+            Ok(engine) => engine,
+            Err(error) => {
+                let reason = format!("{error:#}");
+                tracing::error!("the engine cannot start: {reason}");
+                refuse(&reason, pending);
+                return refuse_all(&reason, work);
+            }
+        };
+        // What comes back from here is an engine that broke; the next one begins without variables.
+        if !engine.take_all(&mut pending, work) {
+            return;
         }
-    };
-    for work in first.into_iter().chain(work.iter()) {
-        engine.take(work);
     }
 }
 
@@ -172,6 +177,22 @@ impl Engine {
         })
     }
 
+    /// Does all work until there is no more, or until evcxr or rust-analyzer panics; then `true`.
+    fn take_all(&mut self, pending: &mut Option<Work>, work: &Receiver<Work>) -> bool {
+        while let Some(work) = pending.take().or_else(|| work.recv().ok()) {
+            let is_cell = matches!(work, Work::Execute { .. });
+            if panic::catch_unwind(AssertUnwindSafe(|| self.take(work))).is_ok() {
+                continue;
+            }
+            if is_cell {
+                let text = "the compiler's front end failed on this cell; it was started again, and the variables are lost";
+                self.link.emit(Output::Done(Err(report::failure("EngineError", text))));
+            }
+            return true;
+        }
+        false
+    }
+
     fn take(&mut self, work: Work) {
         match work {
             Work::Execute { cell, outputs } => {
@@ -210,9 +231,9 @@ impl Engine {
         match action {
             Action::TpuConnect(TpuConnect { tpu, require }) => {
                 let tpu = tpu.map_or_else(|| "None".to_owned(), |tpu| format!("Some({tpu:?})"));
-                self.run_generated(&format!("::ferrotune::device::connect({tpu}, {require});"))
+                self.run_generated(&format!("ferrotune::device::connect({tpu}, {require});"))
             }
-            Action::Device => self.run_generated("::ferrotune::device::describe();"),
+            Action::Device => self.run_generated("ferrotune::device::describe();"),
             Action::Tune(tune) => self.tune(&tune),
             Action::Trials(request) => {
                 let folder = self.study_folder(request.project.as_deref(), request.directory.as_deref())?;

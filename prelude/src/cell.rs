@@ -1,5 +1,7 @@
 //! What the cell process calls around every cell, and how a cell's last expression is shown.
 
+pub mod store;
+
 use crate::interrupt;
 use candle_core::Tensor;
 use ferrotune_display::Bundle;
@@ -26,16 +28,19 @@ pub trait Show {
 
 impl<T: Debug + 'static> Show for T {
     fn evcxr_display(&self) {
-        let value: &dyn Any = self;
-        if value.is::<()>() {
-            return;
-        }
-        let text = match value.downcast_ref::<Tensor>() {
-            Some(tensor) => tensor.to_string(),
-            None => format!("{self:?}"),
-        };
-        Bundle::text(text).evcxr_display();
+        show_value(self, self);
     }
+}
+
+fn show_value(value: &dyn Any, text: &dyn Debug) {
+    if value.is::<()>() {
+        return;
+    }
+    let text = match value.downcast_ref::<Tensor>() {
+        Some(tensor) => tensor.to_string(),
+        None => format!("{text:?}"),
+    };
+    Bundle::text(text).evcxr_display();
 }
 
 /// Called once, before the first cell.

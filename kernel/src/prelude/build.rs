@@ -153,7 +153,8 @@ fn keep_libraries(
         for file in files.iter().filter(|file| file.starts_with(target)) {
             let extension = file.extension().and_then(|extension| extension.to_str());
             let wanted = match extension {
-                Some("so") => name == "ferrotune",
+                // The prelude, and macros that crates in it pass on.
+                Some("so") => true,
                 Some("rmeta") => name != "ferrotune",
                 _ => false,
             };

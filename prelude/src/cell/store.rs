@@ -1,0 +1,87 @@
+//! Where a notebook's variables are kept between cells.
+//!
+//! It has the interface of the store that evcxr writes into each cell. Here it is compiled once; what is generic is
+//! only as much as the type of a variable makes necessary.
+
+use std::any::{Any, TypeId};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Tells evcxr that a variable was lost.
+pub const VARIABLE_CHANGED_TYPE: &str = "EVCXR_VARIABLE_CHANGED_TYPE:";
+/// Tells evcxr that the cell ended at a `?`.
+pub const USER_ERROR_OCCURRED: &str = "EVCXR_ERROR_OCCURRED";
+
+/// The variables of a notebook, by name.
+#[derive(Debug, Default)]
+pub struct VariableStore {
+    variables: HashMap<String, Box<dyn Any>>,
+}
+
+impl VariableStore {
+    /// Keeps a variable.
+    pub fn put_variable<T: 'static>(&mut self, name: &str, value: T) {
+        self.put(name, Box::new(value));
+    }
+
+    /// Whether the variable, if it is there, has this type; says so to the user and to evcxr if not.
+    pub fn check_variable<T: 'static>(&mut self, name: &str) -> bool {
+        self.check(name, TypeId::of::<T>())
+    }
+
+    /// Takes a variable out.
+    ///
+    /// # Panics
+    /// If it is not there or has another type, which [`VariableStore::check_variable`] rules out.
+    pub fn take_variable<T: 'static>(&mut self, name: &str) -> T {
+        match self.take(name).downcast() {
+            Ok(value) => *value,
+            Err(_) => changed(name),
+        }
+    }
+
+    /// A value that is made when it is first asked for.
+    ///
+    /// # Panics
+    /// If something of another type has this name.
+    pub fn lazy_arc<T: 'static, F: FnOnce() -> T>(&mut self, name: &str, create: F) -> Arc<T> {
+        if !self.variables.contains_key(name) {
+            self.put(name, Box::new(Arc::new(create())));
+        }
+        match self.variables.get(name).and_then(|value| value.downcast_ref::<Arc<T>>()) {
+            Some(value) => Arc::clone(value),
+            None => changed(name),
+        }
+    }
+
+    fn put(&mut self, name: &str, value: Box<dyn Any>) {
+        self.variables.insert(name.to_owned(), value);
+    }
+
+    #[expect(clippy::print_stdout, reason = "evcxr reads this line")]
+    fn check(&mut self, name: &str, wanted: TypeId) -> bool {
+        let kept = self.variables.get(name).is_none_or(|value| (**value).type_id() == wanted);
+        if !kept {
+            eprintln!("the type of the variable {name} was defined anew, so its value was dropped");
+            println!("{VARIABLE_CHANGED_TYPE}{name}");
+        }
+        kept
+    }
+
+    fn take(&mut self, name: &str) -> Box<dyn Any> {
+        match self.variables.remove(name) {
+            Some(value) => value,
+            None => panic!("the variable {name} is gone"),
+        }
+    }
+}
+
+#[cold]
+fn changed(name: &str) -> ! {
+    panic!("the variable {name} has changed its type");
+}
+
+/// A new, empty store. It lives as long as the process of the cells.
+pub fn create_variable_store() -> *mut VariableStore {
+    Box::into_raw(Box::default())
+}
