@@ -61,6 +61,8 @@ def main():
     arguments = parser.parse_args()
 
     output = arguments.output.resolve()
+    if output.is_relative_to(arguments.notebook.resolve().parent):
+        parser.error("--output is inside the notebook's folder, which is copied to it; name another")
     shutil.rmtree(output, ignore_errors=True)
     output.mkdir(parents=True)
     folder = notebook_run.copy_of(arguments.notebook.parent, output)

@@ -70,6 +70,8 @@ pub enum Frame {
         /// The error's text.
         message: String,
     },
+    /// The cell was not run: the user had stopped it before.
+    Cancelled,
     /// The answer to [`Order::Sync`].
     Synced {
         /// The number that it came with.
@@ -121,12 +123,14 @@ pub enum Order {
         /// The answer.
         answer: Answer,
     },
+    /// A new cell begins: an earlier interrupt is none of its business.
+    Begin,
     /// Pass on all that has been printed, then answer with [`Frame::Synced`].
     Sync {
         /// Comes back with the answer.
         number: u64,
     },
-    /// Stop the running cell: ask it, and end it if it does not listen.
+    /// Stop the running cell: ask it, and end it if it does not listen. One that does not run yet never will.
     Interrupt,
 }
 

@@ -367,6 +367,9 @@ impl Engine {
     }
 
     fn ended_early(&self, cell: &str, facts: &Facts) -> Option<Failure> {
+        if facts.cancelled {
+            return Some(report::failure("Interrupted", "the cell was stopped before it ran; no variable has changed"));
+        }
         if let Some((message, location)) = &facts.panic {
             let generated = self.context.last_source().unwrap_or_default();
             let location = location.as_deref().map(|location| match report::cell_line(cell, &generated, location) {
@@ -489,6 +492,10 @@ fn ask(link: &Link, prompt: &str, password: bool) -> String {
 }
 
 fn died(facts: &Facts) -> Failure {
+    if facts.interrupted {
+        let text = "the cell did not stop when it was asked to, and was ended; the variables are lost";
+        return report::failure("Interrupted", text);
+    }
     let how = match facts.died {
         Some((_, Some(signal))) => format!("was ended by {}", signal_name(signal)),
         Some((Some(code), None)) => format!("exited with {code}"),

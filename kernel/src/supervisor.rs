@@ -66,6 +66,8 @@ struct Supervisor {
     next_link: usize,
     evcxr_bytes: Vec<u8>,
     running: bool,
+    /// The user has stopped the cell that is still being compiled.
+    cancelled: bool,
     kill_at: Option<Instant>,
     evcxr_gone: bool,
 }
@@ -136,6 +138,7 @@ impl Supervisor {
             next_link: 0,
             evcxr_bytes: Vec::new(),
             running: false,
+            cancelled: false,
             kill_at: None,
             evcxr_gone: false,
         })
@@ -199,6 +202,12 @@ impl Supervisor {
         }
         self.evcxr_bytes.extend_from_slice(&bytes[..count]);
         while let Some(line) = take_line(&mut self.evcxr_bytes) {
+            if self.cancelled {
+                self.tell(&Frame::Cancelled)?;
+                markers::line_for_evcxr(&Piece::Panicked).map(say).transpose()?;
+                say(markers::COMPLETE)?;
+                continue;
+            }
             self.last_error.clear();
             self.running = true;
             self.kill_at = None;
@@ -361,7 +370,8 @@ impl Supervisor {
                     self.signal(Signal::INT)?;
                     self.kill_at.get_or_insert(Instant::now() + GRACE);
                 }
-                Order::Interrupt => {}
+                Order::Interrupt => self.cancelled = true,
+                Order::Begin => self.cancelled = false,
                 Order::Sync { number } => {
                     self.drain()?;
                     self.tell(&Frame::Synced { number })?;

@@ -7,7 +7,7 @@ use ferrotune_trial::shared::{Pack, ShareError};
 use ferrotune_trial::{Result, Share, Trial};
 use std::os::fd::AsRawFd;
 
-pub use ferrotune_trial::{Shared, run_objective};
+pub use ferrotune_trial::{Shared, in_cell, run_objective};
 
 /// Calls the objective, so that the compiler knows the type of its closure's argument.
 ///

@@ -25,6 +25,6 @@ pub mod shared;
 pub mod trial;
 
 pub use error::{Result, TrialError};
-pub use runtime::{ObjectiveValue, run_objective};
+pub use runtime::{ObjectiveValue, in_cell, run_objective};
 pub use shared::{Pack, Share, ShareError, Shared};
 pub use trial::{Trial, open_device};

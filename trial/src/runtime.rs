@@ -10,7 +10,7 @@ use std::error::Error;
 use std::io::Write as _;
 use std::panic::{self, AssertUnwindSafe, PanicHookInfo};
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 
 /// The variable that names the shared data, as the supervisor sets it.
 const SHARED_VARIABLE: &str = "FERROTUNE_SHARED";
@@ -20,6 +20,23 @@ const LONGEST_REASON_CHARS: usize = 2000;
 /// The last panic of any thread. A panic that crosses from a thread pool into the objective runs the hook only where
 /// it began.
 static LAST_PANIC: Mutex<Option<String>> = Mutex::new(None);
+
+/// Where the source of an objective that was written in a cell stands in the file that was compiled.
+#[derive(Debug)]
+struct Origin {
+    file: &'static str,
+    line: u32,
+    cell_line: u32,
+}
+
+static ORIGIN: OnceLock<Origin> = OnceLock::new();
+
+/// Says that line `line` of `file` is line `cell_line` of the objective's cell, and the following lines likewise, so
+/// that a panic is reported with the line that its user sees. `%%tune` calls it.
+#[doc(hidden)]
+pub fn in_cell(file: &'static str, line: u32, cell_line: u32) {
+    ORIGIN.get_or_init(|| Origin { file, line, cell_line });
+}
 
 /// What an objective may return: its value, or nothing if it has reported it.
 #[diagnostic::on_unimplemented(
@@ -142,7 +159,12 @@ fn record_panics() {
 fn describe(info: &PanicHookInfo<'_>) -> String {
     let message = info.payload_as_str().unwrap_or("a panic without a message");
     let message: String = message.chars().take(LONGEST_REASON_CHARS).collect();
+    let origin = ORIGIN.get();
     match info.location() {
+        Some(place) if origin.is_some_and(|origin| origin.file == place.file() && origin.line < place.line()) => {
+            let line = origin.map_or(0, |origin| place.line() - origin.line + origin.cell_line);
+            format!("{message} (line {line} of the cell)")
+        }
         Some(place) => format!("{message} ({}:{}:{})", place.file(), place.line(), place.column()),
         None => message,
     }

@@ -21,6 +21,10 @@ pub(super) struct Facts {
     pub(super) panic: Option<(String, Option<String>)>,
     pub(super) failed: Option<String>,
     pub(super) died: Option<(Option<i32>, Option<i32>)>,
+    /// The user has asked for an end of the cell.
+    pub(super) interrupted: bool,
+    /// The cell was stopped before it ran.
+    pub(super) cancelled: bool,
 }
 
 /// A search that a cell wants to begin.
@@ -73,10 +77,13 @@ impl Link {
 
     /// From now on outputs belong to this cell.
     pub(super) fn begin_cell(&self, outputs: UnboundedSender<Output>, allow_stdin: bool) {
-        let mut state = self.lock();
-        state.outputs = Some(outputs);
-        state.allow_stdin = allow_stdin;
-        state.facts = Facts::default();
+        {
+            let mut state = self.lock();
+            state.outputs = Some(outputs);
+            state.allow_stdin = allow_stdin;
+            state.facts = Facts::default();
+        }
+        self.order(&Order::Begin);
     }
 
     pub(super) fn set_tuner(&self, tuner: Option<Tuner>) {
@@ -108,6 +115,7 @@ impl Link {
     }
 
     pub(super) fn interrupt(&self) {
+        self.lock().facts.interrupted = true;
         self.order(&Order::Interrupt);
     }
 
@@ -193,6 +201,7 @@ impl Link {
             Frame::Failed { message } => {
                 self.lock().facts.failed.get_or_insert(message);
             }
+            Frame::Cancelled => self.lock().facts.cancelled = true,
             Frame::Synced { number } => {
                 let state = self.lock();
                 let refused = state.synced.as_ref().and_then(|synced| synced.send(number).err());

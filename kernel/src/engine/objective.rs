@@ -32,8 +32,11 @@ impl Objective {
             report::failure("CompilationError", text)
         })?;
         let captured: Vec<_> = variables.iter().filter(|(name, _)| free.contains(name)).collect();
-        let mut line = String::from(
-            "{ #[unsafe(no_mangle)] pub extern \"C\" fn ferrotune_objective() -> i32 { ::ferrotune::tune::run_objective(|ferrotune_trial, ferrotune_shared| {",
+        let mut line = format!(
+            "{{ #[unsafe(no_mangle)] pub extern \"C\" fn ferrotune_objective() -> i32 {{ \
+             ::ferrotune::tune::in_cell(file!(), line!(), {}); \
+             ::ferrotune::tune::run_objective(|ferrotune_trial, ferrotune_shared| {{",
+            tune.body_line - 1
         );
         let mut columns = Vec::new();
         for (name, type_name) in &captured {
@@ -55,7 +58,8 @@ impl Objective {
         for (name, _) in &captured {
             source.push_str(&format!(".share({name:?}, &{name})"));
         }
-        source.push_str(".start(); }");
+        // A statement, not the cell's value: evcxr would try to show that in two ways.
+        source.push_str(".start(); };");
         let body_lines = tune.body_line..tune.body_line + tune.body.lines().count();
         Ok(Self { source, body_lines, columns })
     }

@@ -21,7 +21,9 @@ pub(super) fn failure(ename: &str, evalue: impl Into<String>) -> Failure {
 pub(super) fn compilation(errors: &[CompilationError], visible: impl Fn(usize) -> bool) -> Failure {
     let mut traceback = Vec::new();
     let mut first = None;
-    for error in errors.iter().filter(|error| error.level() == "error" || errors.len() == 1) {
+    // Warnings come along; where nothing calls itself an error, what is there must be the reason.
+    let has_error = errors.iter().any(|error| error.level() == "error");
+    for error in errors.iter().filter(|error| error.level() == "error" || !has_error) {
         let head = match error.code() {
             Some(code) => format!("error[{code}]: {}", error.message()),
             None => format!("error: {}", error.message()),

@@ -94,7 +94,7 @@ impl Search {
         match (trouble, finish) {
             (Some(message), _) => Err(report::failure("TuneError", message)),
             (None, Some(Finish::Interrupted)) => {
-                Err(report::failure("KeyboardInterrupt", "the search was stopped; run the cell again to go on with it"))
+                Err(report::failure("Interrupted", "the search was stopped; run the cell again to go on with it"))
             }
             (None, Some(_)) => Ok(()),
             (None, None) => {
