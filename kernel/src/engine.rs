@@ -11,7 +11,7 @@ mod studies;
 
 use crate::execution::{Cell, Completion, Completions, Failure, Output, Stream, Work};
 use crate::prelude::{self, Prelude};
-use crate::runtime::Runtime;
+use crate::runtime::{OWN_PROGRAM, Runtime};
 use crate::supervisor;
 use anyhow::{Context, Result};
 use evcxr::{CommandContext, Error, EvalCallbacks, EvalContext, EvalContextOutputs, EvalOutputs};
@@ -155,9 +155,11 @@ struct Engine {
 
 impl Engine {
     fn start(runtime: &Runtime, running: &Running, link: Link, prelude: &Prelude) -> Result<Self> {
-        let mut command = Command::new(std::env::current_exe()?);
+        let mut command = Command::new(OWN_PROGRAM);
         command.arg("cell").arg(prelude.library()).env(supervisor::KERNEL_VARIABLE, runtime.link()).process_group(0);
+        let started = std::time::Instant::now();
         let (mut context, outputs) = EvalContext::with_subprocess_command(command).map_err(plain)?;
+        tracing::debug!("evcxr is ready after {:?}", started.elapsed());
         forward(outputs, &link)?;
         let mut state = context.state();
         for name in prelude::CRATES {
@@ -165,8 +167,10 @@ impl Engine {
             state.add_dep(&package, &value).map_err(plain)?;
         }
         // The `?` tells evcxr, once, that cells may end early; it would find out by compiling the first such cell twice.
-        let first = "use ::ferrotune::cell::Show as _;\nstd::result::Result::<(), std::fmt::Error>::Ok(())?;";
+        // rust-analyzer writes the type that `VarBuilder` stands for without a path, so the name must be in scope.
+        let first = "use ::ferrotune::cell::Show as _;\nuse ::candle_nn::var_builder::SimpleBackend;\nstd::result::Result::<(), std::fmt::Error>::Ok(())?;";
         context.eval_with_state(first, state).map_err(plain)?;
+        tracing::debug!("the prelude is in use after {:?}", started.elapsed());
         Ok(Self {
             context: CommandContext::with_eval_context(context),
             link,
@@ -185,7 +189,8 @@ impl Engine {
                 continue;
             }
             if is_cell {
-                let text = "the compiler's front end failed on this cell; it was started again, and the variables are lost";
+                let text =
+                    "the compiler's front end failed on this cell; it was started again, and the variables are lost";
                 self.link.emit(Output::Done(Err(report::failure("EngineError", text))));
             }
             return true;

@@ -20,6 +20,9 @@ const SOURCES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/prelude_sou
 /// Crates that a cell may name without a dependency of its own.
 pub(crate) const CRATES: [&str; 3] = ["candle_core", "candle_nn", "ferrotune"];
 
+/// Counts the ways in which a prelude's folder has been laid out; a change makes a new folder.
+const LAYOUT: u8 = 1;
+
 /// A prelude that is ready to be linked.
 #[derive(Clone, Debug)]
 pub(crate) struct Prelude {
@@ -83,6 +86,11 @@ impl Prelude {
         self.folder.join("library")
     }
 
+    /// The standard library's sources as rust-analyzer is to see them, in a prelude's folder.
+    pub(crate) fn standard_library(folder: &Path) -> PathBuf {
+        folder.join("analysis/standard-library")
+    }
+
     /// The dylib itself.
     pub(crate) fn library(&self) -> PathBuf {
         self.library_folder().join("libferrotune.so")
@@ -118,6 +126,7 @@ fn beside(folder: &Path, ending: &str) -> PathBuf {
 /// Names a prelude by all that decides what it is: toolchain, version, sources.
 fn key(toolchain: &Toolchain) -> String {
     let mut hasher = Sha256::new();
+    hasher.update([LAYOUT]);
     hasher.update(&toolchain.standard_library);
     hasher.update(toolchain.library_folder.as_os_str().as_encoded_bytes());
     for (path, text) in SOURCES {

@@ -12,6 +12,9 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// This program, also where its file has been replaced since it was started.
+pub(crate) const OWN_PROGRAM: &str = "/proc/self/exe";
+
 /// Folder of the running kernel; set only in the process that `Runtime::enter` has made.
 const RUNTIME_VARIABLE: &str = "FERROTUNE_RUNTIME";
 
@@ -46,11 +49,14 @@ impl Runtime {
         }
         let path = std::env::var_os("PATH").unwrap_or_default();
         let search = std::env::join_paths(std::iter::once(stand_ins).chain(std::env::split_paths(&path)))?;
+        let prelude = Prelude::place(&toolchain)?;
         let error = Command::new(&program)
             .args(arguments)
             .env("PATH", search)
             .env(compile::PATH_VARIABLE, path)
-            .env(compile::PRELUDE_VARIABLE, Prelude::place(&toolchain)?)
+            .env(compile::PRELUDE_VARIABLE, &prelude)
+            // Where rust-analyzer looks for the standard library.
+            .env("RUST_SRC_PATH", Prelude::standard_library(&prelude))
             .env(compile::CARGO_VARIABLE, &toolchain.cargo)
             .env(compile::RUSTC_VARIABLE, &toolchain.rustc)
             .env(compile::STANDARD_LIBRARY_VARIABLE, &toolchain.library_folder)

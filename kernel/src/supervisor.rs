@@ -9,6 +9,7 @@ mod process;
 
 pub(crate) use process::run as run_cells;
 
+use crate::runtime::OWN_PROGRAM;
 use anyhow::{Context, Result};
 use ferrotune_display::frame::{self, Answer, Frame, Order, Stream};
 use ferrotune_display::link::LINK_VARIABLE;
@@ -94,7 +95,7 @@ enum Ready {
 impl Supervisor {
     fn start(prelude: &Path, link: &Path, kernel: UnixStream, listener: UnixListener) -> Result<Self> {
         let (control, end) = UnixStream::pair()?;
-        let mut command = Command::new("/proc/self/exe");
+        let mut command = Command::new(OWN_PROGRAM);
         command
             .arg("cell-process")
             .arg(prelude)

@@ -12,6 +12,7 @@ pub(crate) struct Toolchain {
     pub(crate) cargo: PathBuf,
     /// The target triple that it builds for by default.
     pub(crate) host: String,
+    sysroot: PathBuf,
     /// Folder of the shared standard library.
     pub(crate) library_folder: PathBuf,
     /// File name of the shared standard library; its hash tells toolchains apart.
@@ -49,7 +50,17 @@ impl Toolchain {
         let in_sysroot = |tool: &str| Some(sysroot.join("bin").join(tool)).filter(|path| path.is_file());
         let rustc = in_sysroot("rustc").unwrap_or_else(|| "rustc".into());
         let cargo = in_sysroot("cargo").or_else(|| search(OsStr::new("cargo"))).context("cannot find cargo")?;
-        Ok(Self { rustc, cargo, host: host.to_owned(), library_folder, standard_library })
+        let sysroot = sysroot.to_owned();
+        Ok(Self { rustc, cargo, host: host.to_owned(), sysroot, library_folder, standard_library })
+    }
+
+    /// Folder of the standard library's sources, from which the types of variables are learnt.
+    pub(crate) fn standard_library_sources(&self) -> Result<PathBuf> {
+        let folder = self.sysroot.join("lib/rustlib/src/rust/library");
+        if !folder.join("std/src/lib.rs").is_file() {
+            bail!("the standard library's sources are not installed; run `rustup component add rust-src`");
+        }
+        Ok(folder)
     }
 }
 

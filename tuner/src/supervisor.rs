@@ -98,7 +98,9 @@ pub fn main(spec_path: &Path) -> ExitCode {
 }
 
 fn read_spec(path: &Path) -> Result<(StudySpec, PathBuf), SupervisorError> {
-    let read = || Ok((serde_json::from_slice(&fs::read(path)?)?, std::env::current_exe()?));
+    // By this name the program is found also where its file has been replaced since.
+    let program = PathBuf::from("/proc/self/exe");
+    let read = || Ok((serde_json::from_slice(&fs::read(path)?)?, program));
     read().map_err(|source| SupervisorError::Spec { path: path.to_path_buf(), source })
 }
 

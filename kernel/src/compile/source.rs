@@ -40,7 +40,8 @@ mod tests {
     #[test]
     fn the_store_comes_from_the_prelude_and_no_line_moves() {
         let source = "fn a() {}\nmod evcxr_internal_runtime {\n// text\npub struct X;\npub fn create_variable_store() -> *mut X {\n    todo\n}\n}\nfn user() {}\n";
-        let expected = "fn a() {}\nmod evcxr_internal_runtime {\npub use ::ferrotune::cell::store::*;\n\n\n\n\n}\nfn user() {}\n";
+        let expected =
+            "fn a() {}\nmod evcxr_internal_runtime {\npub use ::ferrotune::cell::store::*;\n\n\n\n\n}\nfn user() {}\n";
         assert_eq!(lightened(source).as_deref(), Some(expected));
         assert_eq!(lightened("fn user() {}\n"), None);
     }

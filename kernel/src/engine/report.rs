@@ -49,7 +49,9 @@ fn places(error: &CompilationError, visible: &impl Fn(usize) -> bool) -> Vec<Str
     for message in error.spanned_messages() {
         let Some(span) = message.span.filter(|span| visible(span.start_line)) else { continue };
         lines.push(format!("{BLUE} --> {PLAIN}line {}, column {}", span.start_line, span.start_column));
-        for (offset, text) in message.lines.iter().enumerate() {
+        // evcxr fills in the lines again each time that it looks at an error.
+        let count = span.end_line.saturating_sub(span.start_line) + 1;
+        for (offset, text) in message.lines.iter().take(count).enumerate() {
             let number = span.start_line + offset;
             let end = if number == span.end_line { span.end_column } else { text.chars().count() + 1 };
             let start = if offset == 0 {

@@ -4,6 +4,7 @@ use crate::engine::link::TuneRequest;
 use crate::engine::report;
 use crate::engine::studies;
 use crate::execution::{Failure, Output};
+use crate::runtime::OWN_PROGRAM;
 use anyhow::{Context, Result, bail};
 use ferrotune_display::{Bundle, escape};
 use ferrotune_magics::{Direction, Tune};
@@ -29,7 +30,7 @@ impl Search {
     pub(super) fn start(spec: StudySpec, runtime: &Path) -> Result<Self> {
         let path = runtime.join("study.json");
         std::fs::write(&path, serde_json::to_vec(&spec)?)?;
-        let mut child = Command::new(std::env::current_exe()?)
+        let mut child = Command::new(OWN_PROGRAM)
             .arg("supervise")
             .arg(&path)
             // Ctrl-C in a terminal is the kernel's, which passes it on in its own way.

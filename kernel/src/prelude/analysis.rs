@@ -3,6 +3,8 @@
 //! rust-analyzer reads every dependency of every dependency; candle has over a hundred, and none of them has a type
 //! that a cell's variable could have. Without them it answers in a fraction of the time and memory.
 
+mod standard_library;
+
 use super::CRATES;
 use crate::toolchain::Toolchain;
 use anyhow::{Context, Result, bail};
@@ -36,7 +38,7 @@ pub(super) fn write(toolchain: &Toolchain, workspace: &Path, folder: &Path) -> R
     if let Some(missing) = CRATES.iter().find(|name| !folder.join(name.replace('_', "-")).exists()) {
         bail!("no sources of {missing}");
     }
-    Ok(())
+    standard_library::write(toolchain, &folder.join("standard-library"))
 }
 
 /// Our own packages and candle's, by package name.

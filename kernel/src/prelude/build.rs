@@ -20,6 +20,7 @@ pub(super) fn build(toolchain: &Toolchain, folder: &Path, progress: &mut dyn FnM
     if building.exists() {
         fs::remove_dir_all(&building)?; // what a build that was killed has left; we hold the lock
     }
+    toolchain.standard_library_sources()?; // said now rather than after minutes of building
     let source = building.join("source");
     unpack(&source)?;
     let kept = std::env::var_os(TARGET_VARIABLE).map(PathBuf::from);
