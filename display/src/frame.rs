@@ -58,14 +58,16 @@ pub enum Frame {
         /// The device that is connected.
         device: String,
     },
-    /// The cell panicked.
+    /// A panic began on the cell's thread; the cell may yet catch it.
     Panic {
         /// The panic's message.
         message: String,
         /// `file:line:column` in the generated source.
         location: Option<String>,
     },
-    /// The cell ended at a `?`.
+    /// The cell ended by a panic: the last [`Frame::Panic`], or one of another thread that was passed on.
+    Panicked,
+    /// The cell ended at a `?`, or could not be run.
     Failed {
         /// The error's text.
         message: String,

@@ -9,6 +9,9 @@ use serde_json::Value;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// How much of an output is printed that could not be shown.
+const SHOWN_AFTER_FAILURE_CHARS: usize = 1000;
+
 /// Something that is on screen and may be replaced there.
 #[derive(Clone, Debug)]
 pub struct Handle {
@@ -100,6 +103,7 @@ fn send(frame: Frame) {
             println!("{text}");
         }
     } else {
-        eprintln!("cannot show an output ({error}): {text}");
+        let start: String = text.chars().take(SHOWN_AFTER_FAILURE_CHARS).collect();
+        eprintln!("cannot show an output of {} bytes ({error}); it begins: {start}", text.len());
     }
 }

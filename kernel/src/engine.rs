@@ -188,11 +188,12 @@ impl Engine {
             if panic::catch_unwind(AssertUnwindSafe(|| self.take(work))).is_ok() {
                 continue;
             }
-            if is_cell {
-                let text =
-                    "the compiler's front end failed on this cell; it was started again, and the variables are lost";
-                self.link.emit(Output::Done(Err(report::failure("EngineError", text))));
+            if !is_cell {
+                // The question has no answer; should the analyzer be broken for good, the next cell will tell.
+                continue;
             }
+            let text = "the compiler's front end failed on this cell; it was started again, and the variables are lost";
+            self.link.emit(Output::Done(Err(report::failure("EngineError", text))));
             return true;
         }
         false
@@ -274,6 +275,9 @@ impl Engine {
 
     /// Runs Rust as the user wrote it, beginning at a line of the cell.
     fn run_user_code(&mut self, cell: &str, source: &str, first_line: usize) -> Result<EvalOutputs, Failure> {
+        if source.lines().any(|line| line.trim() == ":quit") {
+            return Err(report::failure("Error", ":quit does not end a kernel; shut it down in the front end"));
+        }
         let source = self.without_prelude_dependencies(source);
         let padded = format!("{}{source}", "\n".repeat(first_line.saturating_sub(1)));
         let result = self.evaluate(&padded);
@@ -324,6 +328,9 @@ impl Engine {
         self.searches += 1;
         let display_id = format!("ferrotune-search-{}-{}", std::process::id(), self.searches);
         self.running.set_search(Some(search.pid()));
+        if self.link.is_interrupted() {
+            self.running.interrupt(); // it came while the search was about to begin
+        }
         let result = search.follow(&display_id, &|output| self.link.emit(output));
         self.running.set_search(None);
         result
@@ -343,10 +350,7 @@ impl Engine {
     }
 
     fn evaluate(&mut self, source: &str) -> Result<EvalOutputs, Error> {
-        let link = self.link.clone();
-        let mut callbacks =
-            EvalCallbacks { input_reader: &move |request| ask(&link, &request.prompt, request.is_password) };
-        self.context.execute_with_callbacks(source, &mut callbacks)
+        self.context.execute_with_callbacks(source, &mut EvalCallbacks::default())
     }
 
     /// Waits for what the cell has printed, and tells how it ended.
@@ -356,8 +360,18 @@ impl Engine {
         result: Result<EvalOutputs, Error>,
         explain: impl Fn(&[evcxr::CompilationError]) -> Failure,
     ) -> Result<EvalOutputs, Failure> {
-        let facts = self.link.sync();
+        let facts = match result {
+            Err(Error::SubprocessTerminated(_)) => self.link.last_words(),
+            _ => self.link.sync(),
+        };
         match result {
+            // What was not run is told in the same words, whatever evcxr made of it.
+            _ if facts.cancelled => {
+                Err(report::failure("Interrupted", "the cell was stopped before it ran; no variable has changed"))
+            }
+            Err(Error::Message(_)) if facts.failed.is_some() => {
+                Err(report::failure("Error", facts.failed.unwrap_or_default()))
+            }
             Ok(outputs) => match self.ended_early(cell, &facts) {
                 Some(failure) => Err(failure),
                 None => {
@@ -372,10 +386,7 @@ impl Engine {
     }
 
     fn ended_early(&self, cell: &str, facts: &Facts) -> Option<Failure> {
-        if facts.cancelled {
-            return Some(report::failure("Interrupted", "the cell was stopped before it ran; no variable has changed"));
-        }
-        if let Some((message, location)) = &facts.panic {
+        if let Some((message, location)) = &facts.panicked {
             let generated = self.context.last_source().unwrap_or_default();
             let location = location.as_deref().map(|location| match report::cell_line(cell, &generated, location) {
                 Some(line) => format!(" (line {line} of the cell)"),
@@ -488,12 +499,6 @@ fn forward(outputs: EvalContextOutputs, link: &Link) -> Result<()> {
         })?;
     }
     Ok(())
-}
-
-fn ask(link: &Link, prompt: &str, password: bool) -> String {
-    let (reply, line) = tokio::sync::oneshot::channel();
-    link.emit(Output::Input { prompt: prompt.to_owned(), password, reply });
-    line.blocking_recv().unwrap_or_default()
 }
 
 fn died(facts: &Facts) -> Failure {

@@ -129,7 +129,7 @@ fn uninstall(target: Target) -> Result<()> {
 }
 
 fn kernel(connection_file: &Path, arguments: &[OsString]) -> Result<()> {
-    let runtime = match Runtime::current() {
+    let runtime = match Runtime::current()? {
         Some(runtime) => runtime,
         None => match Runtime::enter(arguments)? {},
     };

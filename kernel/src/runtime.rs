@@ -8,9 +8,12 @@ use crate::prelude::Prelude;
 use crate::toolchain::Toolchain;
 use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
+use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
 
 /// This program, also where its file has been replaced since it was started.
 pub(crate) const OWN_PROGRAM: &str = "/proc/self/exe";
@@ -18,28 +21,49 @@ pub(crate) const OWN_PROGRAM: &str = "/proc/self/exe";
 /// Folder of the running kernel; set only in the process that `Runtime::enter` has made.
 const RUNTIME_VARIABLE: &str = "FERROTUNE_RUNTIME";
 
+/// Beginning of the names of the folders.
+const PREFIX: &str = "ferrotune-";
+
+/// File in the folder that the kernel keeps locked.
+const LOCK: &str = "lock";
+
+/// A folder without a living kernel is deleted by a later one, but not before it is this old: one that has just been
+/// made is not locked yet.
+const YOUNG: Duration = Duration::from_secs(60);
+
+/// The path of a Unix socket is at most 107 bytes long; this leaves room for the name in the folder.
+const LONGEST_FOLDER: usize = 60;
+
 /// The folder of a running kernel, deleted when it ends.
 #[derive(Clone, Debug)]
 pub(crate) struct Runtime {
     folder: PathBuf,
     prelude: PathBuf,
+    /// Locked as long as the kernel lives.
+    _lock: Arc<File>,
 }
 
 impl Runtime {
     /// The environment that [`Runtime::enter`] has prepared, if this process has it.
-    pub(crate) fn current() -> Option<Self> {
-        let folder = PathBuf::from(std::env::var_os(RUNTIME_VARIABLE)?);
-        let prelude = PathBuf::from(std::env::var_os(compile::PRELUDE_VARIABLE)?);
-        Some(Self { folder, prelude })
+    pub(crate) fn current() -> Result<Option<Self>> {
+        let variable = |name| std::env::var_os(name).map(PathBuf::from);
+        let (Some(folder), Some(prelude)) = (variable(RUNTIME_VARIABLE), variable(compile::PRELUDE_VARIABLE)) else {
+            return Ok(None);
+        };
+        let lock = File::create(folder.join(LOCK)).with_context(|| format!("cannot write in {}", folder.display()))?;
+        lock.lock()?;
+        Ok(Some(Self { folder, prelude, _lock: Arc::new(lock) }))
     }
 
     /// Prepares the environment and starts this program again in it. Returns only if that fails.
     pub(crate) fn enter(arguments: &[OsString]) -> Result<std::convert::Infallible> {
         let toolchain = Toolchain::find()?;
         let program = std::env::current_exe()?;
+        let parent = parent();
+        sweep(&parent);
         let folder = tempfile::Builder::new()
-            .prefix("ferrotune-")
-            .tempdir()
+            .prefix(PREFIX)
+            .tempdir_in(parent)
             .context("cannot create a folder for the kernel")?
             .keep();
         let stand_ins = folder.join("bin");
@@ -94,4 +118,29 @@ impl Runtime {
             tracing::warn!("cannot delete {}: {error}", self.folder.display());
         }
     }
+}
+
+fn parent() -> PathBuf {
+    let parent = std::env::temp_dir();
+    if parent.as_os_str().len() <= LONGEST_FOLDER { parent } else { PathBuf::from("/tmp") }
+}
+
+/// Deletes the folders of kernels that were killed.
+fn sweep(parent: &Path) {
+    let Ok(entries) = fs::read_dir(parent) else { return };
+    for entry in entries.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX)) {
+        let folder = entry.path();
+        if let Err(error) = remove_abandoned(&folder) {
+            tracing::debug!("{} stays: {error}", folder.display());
+        }
+    }
+}
+
+fn remove_abandoned(folder: &Path) -> std::io::Result<()> {
+    let age = fs::metadata(folder)?.modified()?.elapsed().unwrap_or_default();
+    let lock = File::open(folder.join(LOCK))?;
+    if age >= YOUNG && lock.try_lock().is_ok() {
+        fs::remove_dir_all(folder)?;
+    }
+    Ok(())
 }

@@ -20,7 +20,7 @@ use rustix::process::{Pid, PidfdFlags, Signal};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
@@ -28,23 +28,27 @@ use std::time::{Duration, Instant};
 /// Environment variable with the path of the kernel's socket.
 pub(crate) const KERNEL_VARIABLE: &str = "FERROTUNE_KERNEL";
 
+/// Environment variable with the process id of the supervisor, without which a cell process does not live on.
+const SUPERVISOR_VARIABLE: &str = "FERROTUNE_SUPERVISOR";
+
 /// How long a cell may take to stop when it is asked to, before it is ended.
 const GRACE: Duration = Duration::from_secs(2);
+
+/// A cell that prints faster has to wait, as at a terminal: what front ends cannot take must not fill the memory.
+const TEXT_BYTES_PER_SECOND: f64 = 4e6;
 
 /// How much of the standard error is kept, to name the error at which a cell ended.
 const KEPT_ERROR_BYTES: usize = 4096;
 
 /// Supervises one cell process until it, or the kernel, has ended.
 pub(crate) fn run(prelude: &Path) -> Result<ExitCode> {
-    let kernel = std::env::var_os(KERNEL_VARIABLE).context("FERROTUNE_KERNEL is not set")?;
-    let kernel = UnixStream::connect(&kernel).context("cannot reach the kernel")?;
-    let folder = tempfile::Builder::new().prefix("ferrotune-cell-").tempdir()?;
-    let link = folder.path().join("link");
+    let kernel_path = std::env::var_os(KERNEL_VARIABLE).context("FERROTUNE_KERNEL is not set")?;
+    let kernel = UnixStream::connect(&kernel_path).context("cannot reach the kernel")?;
+    // Beside the kernel's own socket, in the folder that the kernel deletes.
+    let link = Path::new(&kernel_path).with_file_name(format!("cell-{}", std::process::id()));
     let listener = UnixListener::bind(&link)?;
     listener.set_nonblocking(true)?;
-    let mut supervisor = Supervisor::start(prelude, &link, kernel, listener)?;
-    let status = supervisor.serve()?;
-    Ok(status)
+    Supervisor::start(prelude, &link, kernel, listener)?.serve()
 }
 
 struct Supervisor {
@@ -66,6 +70,9 @@ struct Supervisor {
     waiting: Option<usize>,
     next_link: usize,
     evcxr_bytes: Vec<u8>,
+    /// How many bytes of text may be passed on now; below 0, the pipes are left alone until it has grown again.
+    allowance: f64,
+    allowed_at: Instant,
     running: bool,
     /// The user has stopped the cell that is still being compiled.
     cancelled: bool,
@@ -103,6 +110,9 @@ impl Supervisor {
             .env_remove(KERNEL_VARIABLE)
             .env_remove("EVCXR_IS_RUNTIME")
             .env("RUST_BACKTRACE", "0")
+            .env(SUPERVISOR_VARIABLE, std::process::id().to_string())
+            // What the cell has started ends with it.
+            .process_group(0)
             // candle's own pools would not survive a fork; its matrix products use rayon's, which does.
             .env("CANDLE_NUM_THREADS", "1")
             .stdin(OwnedFd::from(end))
@@ -138,6 +148,8 @@ impl Supervisor {
             waiting: None,
             next_link: 0,
             evcxr_bytes: Vec::new(),
+            allowance: TEXT_BYTES_PER_SECOND,
+            allowed_at: Instant::now(),
             running: false,
             cancelled: false,
             kill_at: None,
@@ -160,12 +172,17 @@ impl Supervisor {
             }
             if self.evcxr_gone || self.kill_at.is_some_and(|at| at <= Instant::now()) {
                 self.kill_at = None;
-                self.signal(Signal::KILL)?;
+                self.kill()?;
             }
         }
     }
 
-    fn wait(&self) -> Result<Vec<Ready>> {
+    fn wait(&mut self) -> Result<Vec<Ready>> {
+        let now = Instant::now();
+        let earned = TEXT_BYTES_PER_SECOND * now.duration_since(self.allowed_at).as_secs_f64();
+        self.allowance = (self.allowance + earned).min(TEXT_BYTES_PER_SECOND);
+        self.allowed_at = now;
+        let may_print = self.allowance >= 0.0;
         let stdin = rustix::stdio::stdin();
         let mut sources = vec![(Ready::Child, self.child_fd.as_fd())];
         if !self.evcxr_gone {
@@ -174,11 +191,14 @@ impl Supervisor {
         }
         sources.push((Ready::Control, self.control.as_fd()));
         sources.push((Ready::Listener, self.listener.as_fd()));
-        sources.extend(self.stdout.iter().map(|fd| (Ready::Stdout, fd.as_fd())));
-        sources.extend(self.stderr.iter().map(|fd| (Ready::Stderr, fd.as_fd())));
+        let pipes = [(Ready::Stdout, &self.stdout), (Ready::Stderr, &self.stderr)];
+        let pipes = pipes.into_iter().filter(|_| may_print);
+        sources.extend(pipes.filter_map(|(ready, fd)| Some((ready, fd.as_ref()?.as_fd()))));
         sources.extend(self.links.iter().map(|link| (Ready::Link(link.number), link.stream.as_fd())));
         let mut fds: Vec<_> = sources.iter().map(|(_, fd)| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
-        let timeout = self.kill_at.map(|at| at.saturating_duration_since(Instant::now()));
+        let timeout = self.kill_at.map(|at| at.saturating_duration_since(now));
+        let refill = (!may_print).then(|| Duration::from_secs_f64(-self.allowance / TEXT_BYTES_PER_SECOND));
+        let timeout = timeout.into_iter().chain(refill).min();
         let timeout = timeout.map(Timespec::try_from).transpose().context("a deadline beyond all time")?;
         match poll(&mut fds, timeout.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
@@ -205,8 +225,7 @@ impl Supervisor {
         while let Some(line) = take_line(&mut self.evcxr_bytes) {
             if self.cancelled {
                 self.tell(&Frame::Cancelled)?;
-                markers::line_for_evcxr(&Piece::Panicked).map(say).transpose()?;
-                say(markers::COMPLETE)?;
+                refuse()?;
                 continue;
             }
             self.last_error.clear();
@@ -223,24 +242,23 @@ impl Supervisor {
     /// The cell process says that a cell has ended.
     fn take_control(&mut self) -> Result<()> {
         if !read_available(&self.control, &mut self.control_bytes)? {
-            // The end of the process; `poll` tells of it as well.
-            return self.end_if_dead();
+            // A process that takes no more orders cannot run cells; mostly it has ended already.
+            return self.kill();
         }
         while let Some(line) = take_line(&mut self.control_bytes) {
-            if line.trim_ascii() == process::COMPLETE.as_bytes() {
-                self.running = false;
-                self.kill_at = None;
-                self.drain()?;
-                self.finish_streams()?;
-                say(markers::COMPLETE)?;
+            self.running = false;
+            self.kill_at = None;
+            self.drain()?;
+            self.finish_streams()?;
+            match String::from_utf8_lossy(line.trim_ascii()).strip_prefix(process::REFUSED) {
+                Some(reason) => {
+                    self.tell(&Frame::Failed { message: reason.trim().to_owned() })?;
+                    refuse()?;
+                }
+                None => say(markers::COMPLETE)?,
             }
         }
         Ok(())
-    }
-
-    /// A closed control socket with a living process means that the process cannot run cells any more.
-    fn end_if_dead(&mut self) -> Result<()> {
-        self.signal(Signal::KILL)
     }
 
     /// Passes on all that has been printed so far.
@@ -252,25 +270,35 @@ impl Supervisor {
             self.stdout = None;
         }
         let pieces = self.markers.push(&bytes);
+        self.allowance -= bytes.len() as f64;
         bytes.clear();
         if let Some(fd) = &self.stderr
             && !read_available(fd, &mut bytes)?
         {
             self.stderr = None;
         }
+        self.allowance -= bytes.len() as f64;
         let text = self.stderr_text.push(&bytes);
-        self.print_error(text)?;
+        // Known before the marker of an error that it explains.
+        self.remember_error(&text);
+        self.pass_on(pieces)?;
+        self.print(Stream::Stderr, text)
+    }
+
+    /// Passes on also what might have become a marker: the cell has written all that it meant to by now.
+    fn drain_whole(&mut self) -> Result<()> {
+        self.drain()?;
+        let pieces = self.markers.release();
         self.pass_on(pieces)
     }
 
-    fn print_error(&mut self, text: String) -> Result<()> {
-        self.last_error.push_str(&text);
+    fn remember_error(&mut self, text: &str) {
+        self.last_error.push_str(text);
         if self.last_error.len() > KEPT_ERROR_BYTES {
             let excess = self.last_error.len() - KEPT_ERROR_BYTES;
             let cut = self.last_error.ceil_char_boundary(excess);
             self.last_error.drain(..cut);
         }
-        self.print(Stream::Stderr, text)
     }
 
     fn pass_on(&mut self, pieces: Vec<Piece>) -> Result<()> {
@@ -287,7 +315,8 @@ impl Supervisor {
                     let message = self.last_error.trim().lines().next_back().unwrap_or("an error").to_owned();
                     self.tell(&Frame::Failed { message })?;
                 }
-                Piece::Line(_) | Piece::Panicked => {}
+                Piece::Panicked => self.tell(&Frame::Panicked)?,
+                Piece::Line(_) => {}
             }
         }
         Ok(())
@@ -332,7 +361,7 @@ impl Supervisor {
         let frame = frame::take::<Frame>(&mut link.bytes);
         match frame {
             Ok(Some(frame)) => {
-                self.drain()?;
+                self.drain_whole()?;
                 self.tell(&frame)?;
                 if matches!(frame, Frame::Input { .. } | Frame::Tune { .. }) {
                     self.waiting = Some(number);
@@ -368,13 +397,15 @@ impl Supervisor {
         while let Some(order) = frame::take::<Order>(&mut self.kernel_bytes)? {
             match order {
                 Order::Interrupt if self.running => {
+                    // Asked twice, it has no more time.
+                    let grace = if self.kill_at.is_some() { Duration::ZERO } else { GRACE };
                     self.signal(Signal::INT)?;
-                    self.kill_at.get_or_insert(Instant::now() + GRACE);
+                    self.kill_at = Some(Instant::now() + grace);
                 }
                 Order::Interrupt => self.cancelled = true,
                 Order::Begin => self.cancelled = false,
                 Order::Sync { number } => {
-                    self.drain()?;
+                    self.drain_whole()?;
                     self.tell(&Frame::Synced { number })?;
                 }
                 Order::Answer { answer } => {
@@ -394,7 +425,17 @@ impl Supervisor {
         }
     }
 
+    /// Ends the cell process and what it has started in its group.
+    fn kill(&self) -> Result<()> {
+        match rustix::process::kill_process_group(Pid::from_child(&self.child), Signal::KILL) {
+            // Not its own group yet, or no more.
+            Err(Errno::SRCH) => self.signal(Signal::KILL),
+            result => Ok(result?),
+        }
+    }
+
     fn end(&mut self) -> Result<ExitCode> {
+        self.kill()?; // its group may still have members
         let status = self.child.wait()?;
         if self.evcxr_gone {
             return Ok(ExitCode::SUCCESS);
@@ -403,6 +444,14 @@ impl Supervisor {
         self.finish_streams()?;
         self.tell(&Frame::Died { exit_code: status.code(), signal: status.signal() })?;
         Ok(ExitCode::FAILURE)
+    }
+}
+
+impl Drop for Supervisor {
+    fn drop(&mut self) {
+        if let Err(error) = self.kill().and_then(|()| Ok(self.child.wait()?)) {
+            tracing::warn!("the cell process may still run: {error:#}");
+        }
     }
 }
 
@@ -428,6 +477,15 @@ impl Utf8 {
     fn finish(&mut self) -> String {
         String::from_utf8_lossy(&std::mem::take(&mut self.held)).into_owned()
     }
+}
+
+/// Makes evcxr give up on a cell that was not run: a line that is no text is an error to it, after which it keeps its
+/// own picture of the variables as it was.
+fn refuse() -> Result<()> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(b"\xff\n")?;
+    stdout.flush()?;
+    Ok(())
 }
 
 fn say(line: &str) -> Result<()> {

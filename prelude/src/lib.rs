@@ -6,6 +6,7 @@
 
 pub mod cell;
 pub mod device;
+mod input;
 pub mod interrupt;
 pub mod tune;
 
@@ -15,5 +16,6 @@ pub use ferrotune_devices as devices;
 pub use ferrotune_display as display;
 pub use ferrotune_display::progress;
 pub use ferrotune_trial::{Result, Share, Trial, share_fields};
+pub use input::{input, input_password};
 pub use interrupt::interrupted;
 pub use rayon;

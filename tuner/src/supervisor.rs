@@ -270,13 +270,14 @@ impl<'a> Search<'a> {
         }
         match (failure, self.failures.as_mut()) {
             (None, _) => self.failures = None,
-            (Some(ending), Some(count)) => {
+            // Memory, time and signals may be chance, or the parameters' fault; errors of the objective are its own.
+            (Some(ending @ (Ending::Failed { .. } | Ending::Panicked { .. })), Some(count)) => {
                 *count += 1;
                 if *count == HOPELESS_FAILURES {
                     return Err(SupervisorError::Hopeless { count: *count, ending: ending.clone() });
                 }
             }
-            (Some(_), None) => {}
+            (Some(_), _) => {}
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use anyhow::Result;
 use std::path::Path;
 
 /// The rival, as it is published.
-const RIVAL: [&str; 4] = ["evcxr_jupyter", "--version", "0.22", "--locked"];
+const RIVAL: [&str; 4] = ["evcxr_jupyter", "--version", "0.22.0", "--locked"];
 
 pub(crate) fn run(root: &Path) -> Result<()> {
     let environment = step::step("tools", || Environment::prepare(root))?;

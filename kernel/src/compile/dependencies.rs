@@ -2,7 +2,8 @@
 //!
 //! Refuses a crate that brings its own candle: two copies in one process give wrong gradients without a word.
 
-use super::{CARGO_VARIABLE, RUSTC_VARIABLE, manifest::Manifest};
+use super::manifest::{Manifest, is_of_prelude};
+use super::{CARGO_VARIABLE, EVCXR_VARIABLE, PATH_VARIABLE, RUSTC_VARIABLE};
 use crate::prelude;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
@@ -11,6 +12,9 @@ use sha2::{Digest, Sha256};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+
+/// The package that has the user's dependencies.
+const PACKAGE: &str = "cell-dependencies";
 
 /// What rustc has to be told about the user's dependencies.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -29,7 +33,9 @@ impl Dependencies {
         }
         let folder = session.join(format!("dependencies-{}", hash(manifest)));
         let list = folder.join("externs.json");
-        if let Ok(text) = fs::read_to_string(&list) {
+        // The source of a crate on this machine may have changed since.
+        let may_change = manifest.dependencies.iter().any(|dependency| dependency.contains("path"));
+        if !may_change && let Ok(text) = fs::read_to_string(&list) {
             return serde_json::from_str(&text)
                 .with_context(|| format!("{} is damaged; restart the kernel", list.display()));
         }
@@ -48,7 +54,7 @@ fn build(manifest: &Manifest, folder: &Path, offline: bool) -> Result<Dependenci
     fs::create_dir_all(folder.join("src"))?;
     fs::write(folder.join("src/lib.rs"), "")?;
     let text = format!(
-        "[package]\nname = \"cell-dependencies\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n[workspace]\n\n[profile.dev]\nopt-level = {}\ndebug = false\n\n[dependencies]\n{}\n",
+        "[package]\nname = \"{PACKAGE}\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n[workspace]\n\n[profile.dev]\nopt-level = {}\ndebug = false\n\n[dependencies]\n{}\n",
         manifest.opt_level,
         manifest.dependencies.join("\n")
     );
@@ -67,6 +73,9 @@ fn cargo(folder: &Path, offline: bool) -> Result<Command> {
         .current_dir(folder)
         .env("CARGO_TARGET_DIR", prelude::cache_folder()?.join("dependencies"))
         .env_remove("CARGO_BUILD_BUILD_DIR")
+        // Build scripts are to meet the real cargo.
+        .env_remove(EVCXR_VARIABLE)
+        .env("PATH", std::env::var_os(PATH_VARIABLE).unwrap_or_default())
         .env("RUSTC", std::env::var_os(RUSTC_VARIABLE).context("FERROTUNE_RUSTC is not set")?)
         .env("RUSTFLAGS", "-Cprefer-dynamic")
         .stdin(Stdio::null());
@@ -92,19 +101,24 @@ fn direct_dependencies(folder: &Path, offline: bool) -> Result<Vec<(String, Stri
         .collect())
 }
 
+/// By package name: a dependency may be renamed. The prelude's own crates are not in the user's manifest.
 fn refuse_second_candle(metadata: &Value) -> Result<()> {
-    let nodes = metadata["resolve"]["nodes"].as_array().into_iter().flatten();
-    for node in nodes {
-        let users = node["deps"].as_array().into_iter().flatten().filter_map(|dependency| dependency["name"].as_str());
-        if let Some(name) = users.into_iter().find(|name| prelude::CRATES.contains(name)) {
-            let id = node["id"].as_str().unwrap_or_default();
-            let user = id.rsplit(['/', '#']).next().unwrap_or(id);
-            bail!(
-                "{user} brings a second copy of {name}, with which gradients would be wrong without a word; use the one that cells have already, or a crate that does not depend on it"
-            );
-        }
-    }
-    Ok(())
+    let names = |list: &Value| -> Vec<String> {
+        let packages = list.as_array().into_iter().flatten();
+        packages.filter_map(|package| package["name"].as_str().map(str::to_owned)).collect()
+    };
+    let Some(second) = names(&metadata["packages"]).into_iter().find(|name| is_of_prelude(name)) else { return Ok(()) };
+    let users = metadata["packages"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter(|package| names(&package["dependencies"]).contains(&second));
+    let users: Vec<&str> =
+        users.filter_map(|package| package["name"].as_str()).filter(|name| *name != PACKAGE).collect();
+    let user = if users.is_empty() { "the :dep line".to_owned() } else { users.join(", ") };
+    bail!(
+        "{user} brings a second copy of {second}, with which gradients would be wrong without a word; use the one that cells have already, or a crate that does not depend on it"
+    );
 }
 
 fn run_cargo(folder: &Path, offline: bool) -> Result<String> {

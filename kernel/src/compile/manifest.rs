@@ -38,8 +38,9 @@ impl Manifest {
     }
 }
 
-fn is_of_prelude(package: &str) -> bool {
-    prelude::CRATES.contains(&package.replace('-', "_").as_str())
+/// Whether a package is in the prelude, and so in every cell.
+pub(super) fn is_of_prelude(package: &str) -> bool {
+    package == "ferrotune-prelude" || prelude::CRATES.contains(&package.replace('-', "_").as_str())
 }
 
 /// Whether evcxr tries out a dependency that is the prelude's own, and so needs no trying.

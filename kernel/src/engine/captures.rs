@@ -2,6 +2,7 @@
 //!
 //! A name inside a macro's arguments counts as used wherever it stands: what the macro makes of it is unknown.
 
+use proc_macro2::{TokenStream, TokenTree};
 use std::collections::BTreeSet;
 use syn::visit::{self, Visit};
 use syn::{
@@ -46,13 +47,23 @@ impl Finder {
         self.scopes.pop();
     }
 
-    fn use_tokens(&mut self, tokens: &str) {
-        let mut word = String::new();
-        for character in tokens.chars().chain([' ']) {
-            if character.is_alphanumeric() || character == '_' {
-                word.push(character);
-            } else if !word.is_empty() {
-                self.use_name(&std::mem::take(&mut word));
+    fn use_tokens(&mut self, tokens: TokenStream) {
+        for token in tokens {
+            match token {
+                TokenTree::Ident(name) => self.use_name(&name.to_string()),
+                TokenTree::Group(group) => self.use_tokens(group.stream()),
+                TokenTree::Literal(literal) => self.use_format_string(&literal.to_string()),
+                TokenTree::Punct(_) => {}
+            }
+        }
+    }
+
+    /// The names in `{name}` and `{name:…}`.
+    fn use_format_string(&mut self, literal: &str) {
+        for piece in literal.split('{').skip(1) {
+            let name: String = piece.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+            if piece[name.len()..].starts_with(['}', ':']) && !name.is_empty() {
+                self.use_name(&name);
             }
         }
     }
@@ -76,7 +87,7 @@ impl<'ast> Visit<'ast> for Finder {
     }
 
     fn visit_macro(&mut self, call: &'ast Macro) {
-        self.use_tokens(&call.tokens.to_string());
+        self.use_tokens(call.tokens.clone());
     }
 
     fn visit_local(&mut self, local: &'ast Local) {
@@ -115,8 +126,14 @@ impl<'ast> Visit<'ast> for Finder {
     }
 
     fn visit_expr_if(&mut self, condition: &'ast ExprIf) {
-        // `if let` binds in the condition for what follows it.
-        self.scoped(|finder| visit::visit_expr_if(finder, condition));
+        // `if let` binds for its own block, not for the other one.
+        self.scoped(|finder| {
+            finder.visit_expr(&condition.cond);
+            finder.visit_block(&condition.then_branch);
+        });
+        if let Some((_, other)) = &condition.else_branch {
+            self.visit_expr(other);
+        }
     }
 
     fn visit_expr_while(&mut self, condition: &'ast ExprWhile) {
@@ -155,6 +172,7 @@ mod tests {
         check("|trial| if let Some(x) = maybe { x } else { 0 }", &["maybe"]);
         check("|trial| { let f = |a, b| a + b + c; f(1, 2) }", &["c"]);
         check("|trial| { { let inner = 1; } inner }", &["inner"]);
+        check("|trial| if let Some(x) = maybe { x } else { x.len() }", &["maybe", "x"]);
         check("|trial| point.x", &["point"]);
         check("|trial| Point { x, y: z }", &["x", "z"]);
     }
@@ -166,7 +184,7 @@ mod tests {
 
     #[test]
     fn names_in_macros_and_format_strings_count() {
-        check("|trial| { println!(\"{rate:.3} {}\", units); }", &["rate", "units"]);
+        check("|trial| { println!(\"{rate:.3} {} of the data\", units); }", &["rate", "units"]);
     }
 
     #[test]

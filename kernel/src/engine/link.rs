@@ -8,17 +8,24 @@ use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
 /// How long the supervisor may take to pass on what has been printed.
 const SYNC_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How long the last words of a dead process may take to be read.
+const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(2);
+const LAST_WORDS_INTERVAL: Duration = Duration::from_millis(2);
+
 /// What became known of a cell while it ran, beside its outputs.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Facts {
-    pub(super) panic: Option<(String, Option<String>)>,
+    /// The last panic on the cell's thread: its message and place.
+    panic: Option<(String, Option<String>)>,
+    /// How the cell ended, if a panic ended it.
+    pub(super) panicked: Option<(String, Option<String>)>,
     pub(super) failed: Option<String>,
     pub(super) died: Option<(Option<i32>, Option<i32>)>,
     /// The user has asked for an end of the cell.
@@ -45,7 +52,9 @@ struct State {
     outputs: Option<UnboundedSender<Output>>,
     allow_stdin: bool,
     facts: Facts,
-    connection: Option<(u64, UnixStream)>,
+    /// Whether a cell has failed for the reason of `facts.died`.
+    died_was_told: bool,
+    connection: Option<(u64, Arc<Mutex<UnixStream>>)>,
     connections: u64,
     syncs: u64,
     synced: Option<mpsc::Sender<u64>>,
@@ -81,7 +90,9 @@ impl Link {
             let mut state = self.lock();
             state.outputs = Some(outputs);
             state.allow_stdin = allow_stdin;
-            state.facts = Facts::default();
+            // A process that died between two cells is the reason for which the next one fails.
+            let died = state.facts.died.take().filter(|_| !state.died_was_told);
+            state.facts = Facts { died, ..Facts::default() };
         }
         self.order(&Order::Begin);
     }
@@ -114,6 +125,25 @@ impl Link {
         self.lock().facts.clone()
     }
 
+    /// Waits for the last words of a supervisor whose process has ended, and tells what became known.
+    pub(super) fn last_words(&self) -> Facts {
+        let deadline = Instant::now() + LAST_WORDS_TIMEOUT;
+        loop {
+            let mut state = self.lock();
+            if state.facts.died.is_some() || Instant::now() >= deadline {
+                state.died_was_told = true;
+                return state.facts.clone();
+            }
+            drop(state);
+            thread::sleep(LAST_WORDS_INTERVAL);
+        }
+    }
+
+    /// Whether the user has asked for an end of the running cell.
+    pub(super) fn is_interrupted(&self) -> bool {
+        self.lock().facts.interrupted
+    }
+
     pub(super) fn interrupt(&self) {
         self.lock().facts.interrupted = true;
         self.order(&Order::Interrupt);
@@ -131,9 +161,11 @@ impl Link {
     }
 
     fn order(&self, order: &Order) -> bool {
-        let mut state = self.lock();
-        let Some((_, stream)) = &mut state.connection else { return false };
-        match frame::write(stream, order) {
+        // Written outside the lock: a supervisor that is busy must not hold up the reader of its outputs.
+        let stream = self.lock().connection.as_ref().map(|(_, stream)| Arc::clone(stream));
+        let Some(stream) = stream else { return false };
+        let mut stream = stream.lock().unwrap_or_else(PoisonError::into_inner);
+        match frame::write(&mut *stream, order) {
             Ok(()) => true,
             Err(error) => {
                 tracing::debug!("the cell supervisor takes no orders: {error}");
@@ -150,7 +182,7 @@ impl Link {
         let number = {
             let mut state = self.lock();
             state.connections += 1;
-            state.connection = Some((state.connections, stream));
+            state.connection = Some((state.connections, Arc::new(Mutex::new(stream))));
             state.connections
         };
         let spawned = thread::Builder::new().name("link-reader".into()).spawn(move || self.follow(number, reader));
@@ -173,9 +205,9 @@ impl Link {
         let mut state = self.lock();
         if state.connection.as_ref().is_some_and(|(current, _)| *current == number) {
             state.connection = None;
+            // Whoever waits for this supervisor's answer waits in vain.
+            state.synced = None;
         }
-        // Whoever waits for this supervisor's answer waits in vain.
-        state.synced = None;
     }
 
     fn take(&self, frame: Frame) {
@@ -197,6 +229,11 @@ impl Link {
                 self.aside(move |link| link.tune(TuneRequest { pid, library, symbol, shared_fd, device }));
             }
             Frame::Panic { message, location } => self.lock().facts.panic = Some((message, location)),
+            Frame::Panicked => {
+                let facts = &mut self.lock().facts;
+                let elsewhere = || ("a panic on another thread ended the cell".to_owned(), None);
+                facts.panicked = Some(facts.panic.take().unwrap_or_else(elsewhere));
+            }
             // The first error is the cause; a `?` may pass it on.
             Frame::Failed { message } => {
                 self.lock().facts.failed.get_or_insert(message);
@@ -209,7 +246,11 @@ impl Link {
                     tracing::debug!("no one waits for the cell supervisor");
                 }
             }
-            Frame::Died { exit_code, signal } => self.lock().facts.died = Some((exit_code, signal)),
+            Frame::Died { exit_code, signal } => {
+                let mut state = self.lock();
+                state.facts.died = Some((exit_code, signal));
+                state.died_was_told = false;
+            }
         }
     }
 

@@ -42,6 +42,14 @@ impl Markers {
         pieces
     }
 
+    /// The cell is known to write no more for now: what is held back outside of content is the user's.
+    pub(super) fn release(&mut self) -> Vec<Piece> {
+        if self.in_content || self.held.is_empty() {
+            return Vec::new();
+        }
+        vec![Piece::Text(std::mem::take(&mut self.held))]
+    }
+
     /// The cell has ended: all that is held back is the user's, and open content is closed.
     pub(super) fn finish(&mut self) -> Vec<Piece> {
         let mut pieces = Vec::new();
@@ -141,6 +149,14 @@ mod tests {
         assert_eq!(pieces, [line("EVCXR_BEGIN_CONTENT text/html"), line("<b>"), line(END_CONTENT), text("x")]);
         markers.push(b"EVCXR_BEGIN_CONTENT text/html\nhalf");
         assert_eq!(markers.finish(), [line("half"), line(END_CONTENT)]);
+    }
+
+    #[test]
+    fn what_is_held_back_is_released_before_a_frame() {
+        let mut markers = Markers::default();
+        assert_eq!(markers.push(b"DONE"), [text("DON")]);
+        assert_eq!(markers.release(), [text("E")]);
+        assert_eq!(markers.release(), []);
     }
 
     #[test]

@@ -4,18 +4,23 @@
 //! comes with the first library that it loads.
 #![expect(unsafe_code, reason = "cells are loaded and called by name, over the C calling convention")]
 
+use super::SUPERVISOR_VARIABLE;
 use anyhow::{Context, Result, bail};
 use libloading::os::unix::{Library, RTLD_NOW};
+use rustix::process::Signal;
 use std::ffi::c_void;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 
 /// What the process answers when a cell has ended.
-pub(super) const COMPLETE: &str = "complete";
+const COMPLETE: &str = "complete";
+/// What it answers, with the reason, where a cell could not be run.
+pub(super) const REFUSED: &str = "refused";
 
 /// Runs cells until standard input, a socket to the supervisor, is closed.
 pub(crate) fn run(prelude: &Path) -> Result<()> {
+    end_with_supervisor()?;
     let (orders, mut answers) = take_over_stdin()?;
     // SAFETY: the prelude's initialisers are those of Rust's standard library and of our own crates.
     let prelude = unsafe { Library::open(Some(prelude), RTLD_NOW) }.context("cannot load the prelude")?;
@@ -28,10 +33,28 @@ pub(crate) fn run(prelude: &Path) -> Result<()> {
         let (Some("LOAD_AND_RUN"), Some(path), Some(function)) = (words.next(), words.next(), words.next()) else {
             bail!("unexpected order {line:?}");
         };
+        let entry = match load(Path::new(path), function) {
+            Ok(entry) => entry,
+            Err(error) => {
+                let reason = format!("{error:#}").replace('\n', " ");
+                writeln!(answers, "{REFUSED} {reason}")?;
+                continue;
+            }
+        };
         (hooks.before_cell)();
-        variables = call(Path::new(path), function, variables)?;
+        variables = entry(variables);
         (hooks.after_cell)();
         writeln!(answers, "{COMPLETE}")?;
+    }
+    Ok(())
+}
+
+/// Asks the system to end this process when its supervisor ends, however that happens.
+fn end_with_supervisor() -> Result<()> {
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    let parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().to_string());
+    if std::env::var(SUPERVISOR_VARIABLE).ok() != parent {
+        bail!("the supervisor has ended");
     }
     Ok(())
 }
@@ -67,14 +90,16 @@ impl Hooks {
     }
 }
 
-fn call(path: &Path, function: &str, variables: *mut c_void) -> Result<*mut c_void> {
+/// A cell's function: takes the variables and gives them back.
+type Entry = extern "C" fn(*mut c_void) -> *mut c_void;
+
+fn load(path: &Path, function: &str) -> Result<Entry> {
     // SAFETY: evcxr has just compiled this file; what its code does is the user's.
-    let library = unsafe { Library::open(Some(path), RTLD_NOW) }
-        .with_context(|| format!("cannot load the cell {}", path.display()))?;
+    let library = unsafe { Library::open(Some(path), RTLD_NOW) }.context("the cell cannot be loaded")?;
     // SAFETY: evcxr defines the function with this signature; it is given back the pointer that it returned last.
-    let entry = unsafe { library.get::<extern "C" fn(*mut c_void) -> *mut c_void>(function.as_bytes()) };
+    let entry = unsafe { library.get::<Entry>(function.as_bytes()) };
     let entry = *entry.with_context(|| format!("the cell has no {function}"))?;
     // Variables hold pointers into the library, and threads may still run in it: it is never closed.
     std::mem::forget(library);
-    Ok(entry(variables))
+    Ok(entry)
 }
