@@ -34,6 +34,16 @@ use std::time::Duration;
 /// Where studies live if no magic says otherwise.
 const DEFAULT_DIRECTORY: &str = "studies";
 
+/// What is run before the user's first cell.
+///
+/// The `?` tells evcxr, once, that cells may end early; it would find out by compiling the first such cell twice.
+/// rust-analyzer writes `dyn Trait` without a path, so the commonest names must be in scope: `VarBuilder` is an alias
+/// with the one, and what a thread panicked with is the other.
+const FIRST_CELL: &str = "use ::ferrotune::cell::Show as _;
+use ::candle_nn::var_builder::SimpleBackend;
+use std::any::Any;
+std::result::Result::<(), std::fmt::Error>::Ok(())?;";
+
 /// What is to be stopped by an interrupt.
 #[derive(Clone, Default)]
 pub(crate) struct Running {
@@ -166,10 +176,7 @@ impl Engine {
             let (package, value) = prelude.analysis_dependency(name);
             state.add_dep(&package, &value).map_err(plain)?;
         }
-        // The `?` tells evcxr, once, that cells may end early; it would find out by compiling the first such cell twice.
-        // rust-analyzer writes the type that `VarBuilder` stands for without a path, so the name must be in scope.
-        let first = "use ::ferrotune::cell::Show as _;\nuse ::candle_nn::var_builder::SimpleBackend;\nstd::result::Result::<(), std::fmt::Error>::Ok(())?;";
-        context.eval_with_state(first, state).map_err(plain)?;
+        context.eval_with_state(FIRST_CELL, state).map_err(plain)?;
         tracing::debug!("the prelude is in use after {:?}", started.elapsed());
         Ok(Self {
             context: CommandContext::with_eval_context(context),
