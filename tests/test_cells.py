@@ -1,0 +1,137 @@
+"""Cells that go wrong in odd ways: the error is the cell's own, and the notebook keeps what it had."""
+
+import os
+import pathlib
+import threading
+import time
+
+import pytest
+
+# The compiler evaluates it, which takes seconds; the cell itself would take none.
+SLOW_TO_COMPILE = """
+#[allow(long_running_const_eval)]
+const SLOW: u64 = { let mut n = 0u64; let mut i = 0u64; while i < 40_000_000 { n ^= i; i += 1; } n };
+let kept = SLOW;
+"""
+
+
+def processes(words):
+    """Process ids of running commands with all of these words."""
+    found = []
+    for folder in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            command = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
+        except OSError:
+            continue
+        if all(word in command for word in words):
+            found.append(int(folder.name))
+    return found
+
+
+def until(condition, seconds=60):
+    """Waits for something that must come true."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come true"
+        time.sleep(0.01)
+
+
+def test_panic_that_the_cell_catches_is_no_error(kernel):
+    outcome = kernel.ok('let caught = std::panic::catch_unwind(|| panic!("inside")).is_err();\ncaught')
+    assert outcome.result == "true"
+
+
+def test_panic_on_a_thread_of_a_pool_is_the_cells_error(kernel):
+    cell = "use ferrotune::rayon::prelude::*;\n(0..10).into_par_iter().for_each(|i| assert!(i < 5));"
+    outcome = kernel.fails(cell)
+    assert outcome.error == "Panic: a panic on another thread ended the cell"
+    assert "assertion failed: i < 5" in outcome.stderr
+
+
+def test_panic_names_its_line_and_keeps_the_variables(kernel):
+    kernel.ok("let before = 7;")
+    outcome = kernel.fails('let x = 1;\nlet y = 2;\npanic!("x is {x} and y is {y}");')
+    assert outcome.error == "Panic: x is 1 and y is 2 (line 3 of the cell)"
+    assert kernel.ok("before").result == "7"
+
+
+def test_cell_that_cannot_be_loaded_costs_no_variable(kernel):
+    kernel.ok("let before = 8;")
+    outcome = kernel.fails('unsafe extern "C" { fn no_such_function(); }\nunsafe { no_such_function() }')
+    assert "undefined symbol: no_such_function" in outcome.error
+    assert kernel.ok("before").result == "8"
+
+
+def test_cell_stopped_while_it_compiles_changes_nothing(kernel):
+    kernel.ok("let kept = 9u64;")
+    interrupter = threading.Thread(
+        target=lambda: (
+            until(lambda: processes(["--crate-name=ctx", "--emit=link"])),
+            kernel.manager.interrupt_kernel(),
+        )
+    )
+    interrupter.start()
+    outcome = kernel.fails(SLOW_TO_COMPILE)
+    interrupter.join()
+    assert outcome.error == "Interrupted: the cell was stopped before it ran; no variable has changed"
+    assert kernel.ok("kept").result == "9"
+
+
+def test_what_an_interrupted_cell_has_started_ends_with_it(kernel):
+    length = str(100000 + os.getpid())
+    interrupter = threading.Thread(
+        target=lambda: (until(lambda: processes(["sleep", length])), kernel.manager.interrupt_kernel())
+    )
+    interrupter.start()
+    outcome = kernel.fails(f'std::process::Command::new("sleep").arg("{length}").spawn()?; loop {{ std::hint::spin_loop() }}')
+    interrupter.join()
+    assert outcome.error.startswith("Interrupted: ")
+    until(lambda: not processes(["sleep", length]))
+
+
+def test_crash_names_the_signal(kernel):
+    outcome = kernel.fails("unsafe { *(8 as *mut i32) = 1; }")
+    assert outcome.error.startswith("CellDied: the process of the cells was ended by SIGSEGV")
+
+
+def test_outputs_keep_their_order(kernel):
+    seen = []
+
+    def watch(message):
+        content = message["content"]
+        if message["msg_type"] == "stream":
+            seen.append(content["text"])
+        elif message["msg_type"] == "display_data":
+            seen.append(content["data"]["text/plain"])
+
+    kernel.run('print!("one, E"); ferrotune::display::text("two"); print!("three");', watch)
+    assert "".join(seen) == "one, Etwothree"
+
+
+@pytest.mark.parametrize("line", [':dep candle = { package = "candle-core", version = "0.11" }', ':dep candle-transformers = "0.11"'])
+def test_second_copy_of_candle_is_refused(kernel, line):
+    outcome = kernel.fails(f"{line}\n1")
+    assert "brings a second copy of candle" in outcome.error
+
+
+def test_user_is_asked_for_a_line(kernel):
+    lines = []
+    reply = kernel.client.execute_interactive(
+        'assert_eq!(ferrotune::input("Name: ")?, "Ada"); assert_eq!(ferrotune::input_password("Word: ")?, "secret");',
+        allow_stdin=True,
+        stdin_hook=lambda message: (
+            lines.append(message["content"]),
+            kernel.client.input("secret" if message["content"]["password"] else "Ada"),
+        ),
+        timeout=60,
+        output_hook=lambda message: None,
+    )
+    assert reply["content"]["status"] == "ok", reply["content"]
+    assert lines == [{"prompt": "Name: ", "password": False}, {"prompt": "Word: ", "password": True}]
+
+
+def test_builder_of_candle_can_be_a_variable(kernel):
+    kernel.ok("use candle_core::{DType, Device}; let vars = candle_nn::VarMap::new();")
+    kernel.ok("let builder = candle_nn::VarBuilder::from_varmap(&vars, DType::F32, &Device::Cpu);")
+    kernel.ok("let layer = candle_nn::linear(4, 2, builder.pp(\"layer\"))?;")
+    assert kernel.ok("vars.all_vars().len()").result == "2"
