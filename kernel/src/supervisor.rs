@@ -6,6 +6,7 @@
 
 mod markers;
 mod process;
+mod streams;
 
 pub(crate) use process::run as run_cells;
 
@@ -24,6 +25,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
+use streams::{Utf8, read_available, retry, set_nonblocking, take_line};
 
 /// Environment variable with the path of the kernel's socket.
 pub(crate) const KERNEL_VARIABLE: &str = "FERROTUNE_KERNEL";
@@ -34,8 +36,9 @@ const SUPERVISOR_VARIABLE: &str = "FERROTUNE_SUPERVISOR";
 /// How long a cell may take to stop when it is asked to, before it is ended.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// A cell that prints faster has to wait, as at a terminal: what front ends cannot take must not fill the memory.
-const TEXT_BYTES_PER_SECOND: f64 = 4e6;
+/// A cell that prints or shows more has to wait, as at a terminal: what front ends cannot take must not fill the memory.
+/// One burst of a second's worth passes at once.
+const OUTPUT_BYTES_PER_SECOND: f64 = 4e6;
 
 /// How much of the standard error is kept, to name the error at which a cell ended.
 const KEPT_ERROR_BYTES: usize = 4096;
@@ -70,7 +73,7 @@ struct Supervisor {
     waiting: Option<usize>,
     next_link: usize,
     evcxr_bytes: Vec<u8>,
-    /// How many bytes of text may be passed on now; below 0, the pipes are left alone until it has grown again.
+    /// How many bytes may be passed on now; below 0, what the cell gives is left alone until it has grown again.
     allowance: f64,
     allowed_at: Instant,
     running: bool,
@@ -148,7 +151,7 @@ impl Supervisor {
             waiting: None,
             next_link: 0,
             evcxr_bytes: Vec::new(),
-            allowance: TEXT_BYTES_PER_SECOND,
+            allowance: OUTPUT_BYTES_PER_SECOND,
             allowed_at: Instant::now(),
             running: false,
             cancelled: false,
@@ -179,8 +182,9 @@ impl Supervisor {
 
     fn wait(&mut self) -> Result<Vec<Ready>> {
         let now = Instant::now();
-        let earned = TEXT_BYTES_PER_SECOND * now.duration_since(self.allowed_at).as_secs_f64();
-        self.allowance = (self.allowance + earned).min(TEXT_BYTES_PER_SECOND);
+        let earned = OUTPUT_BYTES_PER_SECOND * now.duration_since(self.allowed_at).as_secs_f64();
+        // One large picture costs a second at most.
+        self.allowance = (self.allowance.max(-OUTPUT_BYTES_PER_SECOND) + earned).min(OUTPUT_BYTES_PER_SECOND);
         self.allowed_at = now;
         let may_print = self.allowance >= 0.0;
         let stdin = rustix::stdio::stdin();
@@ -194,10 +198,11 @@ impl Supervisor {
         let pipes = [(Ready::Stdout, &self.stdout), (Ready::Stderr, &self.stderr)];
         let pipes = pipes.into_iter().filter(|_| may_print);
         sources.extend(pipes.filter_map(|(ready, fd)| Some((ready, fd.as_ref()?.as_fd()))));
-        sources.extend(self.links.iter().map(|link| (Ready::Link(link.number), link.stream.as_fd())));
+        let links = self.links.iter().filter(|_| may_print);
+        sources.extend(links.map(|link| (Ready::Link(link.number), link.stream.as_fd())));
         let mut fds: Vec<_> = sources.iter().map(|(_, fd)| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
         let timeout = self.kill_at.map(|at| at.saturating_duration_since(now));
-        let refill = (!may_print).then(|| Duration::from_secs_f64(-self.allowance / TEXT_BYTES_PER_SECOND));
+        let refill = (!may_print).then(|| Duration::from_secs_f64(-self.allowance / OUTPUT_BYTES_PER_SECOND));
         let timeout = timeout.into_iter().chain(refill).min();
         let timeout = timeout.map(Timespec::try_from).transpose().context("a deadline beyond all time")?;
         match poll(&mut fds, timeout.as_ref()) {
@@ -357,7 +362,9 @@ impl Supervisor {
     fn take_link(&mut self, number: usize) -> Result<()> {
         let Some(position) = self.links.iter().position(|link| link.number == number) else { return Ok(()) };
         let link = &mut self.links[position];
+        let before = link.bytes.len();
         let open = read_available(&link.stream, &mut link.bytes)?;
+        self.allowance -= (link.bytes.len() - before) as f64;
         let frame = frame::take::<Frame>(&mut link.bytes);
         match frame {
             Ok(Some(frame)) => {
@@ -449,33 +456,10 @@ impl Supervisor {
 
 impl Drop for Supervisor {
     fn drop(&mut self) {
-        if let Err(error) = self.kill().and_then(|()| Ok(self.child.wait()?)) {
+        let ended = matches!(self.child.try_wait(), Ok(Some(_)));
+        if !ended && let Err(error) = self.kill().and_then(|()| Ok(self.child.wait()?)) {
             tracing::warn!("the cell process may still run: {error:#}");
         }
-    }
-}
-
-/// Text out of bytes that may be cut anywhere; what is not UTF-8 is replaced.
-#[derive(Debug, Default)]
-struct Utf8 {
-    held: Vec<u8>,
-}
-
-impl Utf8 {
-    fn push(&mut self, bytes: &[u8]) -> String {
-        self.held.extend_from_slice(bytes);
-        let cut = match std::str::from_utf8(&self.held) {
-            // A character that is not whole yet waits for the rest of it.
-            Err(error) if error.error_len().is_none() => error.valid_up_to(),
-            _ => self.held.len(),
-        };
-        // An invalid byte before the cut hides an unfinished character at the end, which then is replaced as well.
-        let text: Vec<u8> = self.held.drain(..cut).collect();
-        String::from_utf8_lossy(&text).into_owned()
-    }
-
-    fn finish(&mut self) -> String {
-        String::from_utf8_lossy(&std::mem::take(&mut self.held)).into_owned()
     }
 }
 
@@ -492,42 +476,5 @@ fn say(line: &str) -> Result<()> {
     let mut stdout = io::stdout().lock();
     writeln!(stdout, "{line}")?;
     stdout.flush()?;
-    Ok(())
-}
-
-fn take_line(bytes: &mut Vec<u8>) -> Option<Vec<u8>> {
-    let end = bytes.iter().position(|byte| *byte == b'\n')?;
-    Some(bytes.drain(..=end).collect())
-}
-
-/// Reads what is there; `false` at the end of the stream.
-fn read_available(fd: impl AsFd, bytes: &mut Vec<u8>) -> Result<bool> {
-    let mut buffer = [0; 65536];
-    loop {
-        match retry(|| rustix::io::read(&fd, &mut buffer)) {
-            Ok(0) => return Ok(false),
-            Ok(count) => bytes.extend_from_slice(&buffer[..count]),
-            Err(Errno::AGAIN) => return Ok(true),
-            Err(Errno::CONNRESET | Errno::PIPE) => return Ok(false),
-            Err(error) => return Err(error.into()),
-        }
-        if bytes.len() >= 1 << 20 {
-            return Ok(true); // a cell that prints without end must not keep the others waiting
-        }
-    }
-}
-
-fn retry<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
-    loop {
-        match call() {
-            Err(Errno::INTR) => {}
-            result => return result,
-        }
-    }
-}
-
-fn set_nonblocking(fd: &OwnedFd) -> Result<()> {
-    let flags = rustix::fs::fcntl_getfl(fd)?;
-    rustix::fs::fcntl_setfl(fd, flags | rustix::fs::OFlags::NONBLOCK)?;
     Ok(())
 }

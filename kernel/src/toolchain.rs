@@ -54,11 +54,16 @@ impl Toolchain {
         Ok(Self { rustc, cargo, host: host.to_owned(), sysroot, library_folder, standard_library })
     }
 
-    /// Folder of the standard library's sources, from which the types of variables are learnt.
+    /// Folder of the standard library's sources, from which the types of variables are learnt. Where they are missing,
+    /// rustup is asked to install them.
     pub(crate) fn standard_library_sources(&self) -> Result<PathBuf> {
         let folder = self.sysroot.join("lib/rustlib/src/rust/library");
         if !folder.join("std/src/lib.rs").is_file() {
-            bail!("the standard library's sources are not installed; run `rustup component add rust-src`");
+            tracing::info!("installing the standard library's sources");
+            let added = Command::new("rustup").args(["component", "add", "rust-src"]).output();
+            if !added.is_ok_and(|output| output.status.success()) || !folder.join("std/src/lib.rs").is_file() {
+                bail!("the standard library's sources are not installed; run `rustup component add rust-src`");
+            }
         }
         Ok(folder)
     }

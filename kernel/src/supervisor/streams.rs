@@ -1,0 +1,94 @@
+//! Bytes as they come out of pipes and sockets: whole lines, whole characters, and no waiting.
+
+use anyhow::Result;
+use rustix::io::Errno;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// So much is read at a time: a cell that prints without end must not keep the others waiting.
+const MOST_BYTES: usize = 1 << 20;
+
+/// Text out of bytes that may be cut anywhere; what is not UTF-8 is replaced.
+#[derive(Debug, Default)]
+pub(super) struct Utf8 {
+    held: Vec<u8>,
+}
+
+impl Utf8 {
+    pub(super) fn push(&mut self, bytes: &[u8]) -> String {
+        self.held.extend_from_slice(bytes);
+        let cut = match std::str::from_utf8(&self.held) {
+            // A character that is not whole yet waits for the rest of it.
+            Err(error) if error.error_len().is_none() => error.valid_up_to(),
+            _ => self.held.len(),
+        };
+        // An invalid byte before the cut hides an unfinished character at the end, which then is replaced as well.
+        let text: Vec<u8> = self.held.drain(..cut).collect();
+        String::from_utf8_lossy(&text).into_owned()
+    }
+
+    pub(super) fn finish(&mut self) -> String {
+        String::from_utf8_lossy(&std::mem::take(&mut self.held)).into_owned()
+    }
+}
+
+/// The first line that is whole, with its end.
+pub(super) fn take_line(bytes: &mut Vec<u8>) -> Option<Vec<u8>> {
+    let end = bytes.iter().position(|byte| *byte == b'\n')?;
+    Some(bytes.drain(..=end).collect())
+}
+
+/// Reads what is there; `false` at the end of the stream.
+pub(super) fn read_available(fd: impl AsFd, bytes: &mut Vec<u8>) -> Result<bool> {
+    let mut buffer = [0; 65536];
+    loop {
+        match retry(|| rustix::io::read(&fd, &mut buffer)) {
+            Ok(0) => return Ok(false),
+            Ok(count) => bytes.extend_from_slice(&buffer[..count]),
+            Err(Errno::AGAIN) => return Ok(true),
+            Err(Errno::CONNRESET | Errno::PIPE) => return Ok(false),
+            Err(error) => return Err(error.into()),
+        }
+        if bytes.len() >= MOST_BYTES {
+            return Ok(true);
+        }
+    }
+}
+
+/// Makes a call again that a signal has interrupted.
+pub(super) fn retry<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    loop {
+        match call() {
+            Err(Errno::INTR) => {}
+            result => return result,
+        }
+    }
+}
+
+/// From now on, a read gives what is there and does not wait.
+pub(super) fn set_nonblocking(fd: &OwnedFd) -> Result<()> {
+    let flags = rustix::fs::fcntl_getfl(fd)?;
+    rustix::fs::fcntl_setfl(fd, flags | rustix::fs::OFlags::NONBLOCK)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_character_that_is_cut_waits_for_its_rest() {
+        let mut text = Utf8::default();
+        assert_eq!(text.push(&[b'a', 0xc3]), "a");
+        assert_eq!(text.push(&[0xa9, b'b']), "\u{e9}b");
+        assert_eq!(text.push(&[0xff, b'c']), "\u{fffd}c");
+        assert_eq!(text.push(&[0xf0, 0x9f]), "");
+        assert_eq!(text.finish(), "\u{fffd}");
+    }
+
+    #[test]
+    fn lines_are_taken_whole() {
+        let mut bytes = b"one\ntw".to_vec();
+        assert_eq!(take_line(&mut bytes).as_deref(), Some(&b"one\n"[..]));
+        assert_eq!(take_line(&mut bytes), None);
+    }
+}
