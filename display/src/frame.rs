@@ -79,6 +79,15 @@ pub enum Frame {
         /// The number that it came with.
         number: u64,
     },
+    /// The process that ran the cell has ended, and its snapshot has taken its place.
+    Restored {
+        /// Its exit status, where it exited.
+        exit_code: Option<i32>,
+        /// The signal that ended it, where one did.
+        signal: Option<i32>,
+    },
+    /// The cell runs without a snapshot: there is not enough memory for one.
+    Unguarded,
     /// The cell process has ended. Sent by the supervisor, last.
     Died {
         /// Its exit status, where it exited.

@@ -36,6 +36,12 @@ pub fn send(frame: &Frame) -> io::Result<Answer> {
     }
 }
 
+/// Gives up the connection; the next frame opens another. For a process that has taken the place of one that died,
+/// perhaps in the middle of a frame.
+pub fn forget() {
+    *CONNECTION.lock().unwrap_or_else(PoisonError::into_inner) = None;
+}
+
 fn connect() -> io::Result<UnixStream> {
     let path = std::env::var_os(LINK_VARIABLE).ok_or(io::ErrorKind::NotConnected)?;
     UnixStream::connect(path)

@@ -376,6 +376,7 @@ impl Engine {
             _ if facts.cancelled => {
                 Err(report::failure("Interrupted", "the cell was stopped before it ran; no variable has changed"))
             }
+            _ if facts.restored.is_some() => Err(restored(&facts)),
             Err(Error::Message(_)) if facts.failed.is_some() => {
                 Err(report::failure("Error", facts.failed.unwrap_or_default()))
             }
@@ -508,20 +509,29 @@ fn forward(outputs: EvalContextOutputs, link: &Link) -> Result<()> {
     Ok(())
 }
 
+/// The cell's process is gone, and the variables with it.
 fn died(facts: &Facts) -> Failure {
-    if facts.interrupted {
-        let text = "the cell did not stop when it was asked to, and was ended; the variables are lost";
-        return report::failure("Interrupted", text);
+    let (name, what) = ended(facts.interrupted, facts.died);
+    report::failure(name, format!("{what}; a new process has been started, and the variables are lost"))
+}
+
+/// The cell's process is gone, and its snapshot has the variables.
+fn restored(facts: &Facts) -> Failure {
+    let (name, what) = ended(facts.interrupted, facts.restored);
+    let kept = "every variable is as it was before the cell; threads of earlier cells are gone";
+    report::failure(name, format!("{what}; {kept}"))
+}
+
+fn ended(interrupted: bool, how: Option<(Option<i32>, Option<i32>)>) -> (&'static str, String) {
+    if interrupted {
+        return ("Interrupted", "the cell did not stop when it was asked to, and was ended".to_owned());
     }
-    let how = match facts.died {
+    let how = match how {
         Some((_, Some(signal))) => format!("was ended by {}", signal_name(signal)),
         Some((Some(code), None)) => format!("exited with {code}"),
         _ => "ended".to_owned(),
     };
-    report::failure(
-        "CellDied",
-        format!("the process of the cells {how}; a new one has been started, and the variables are lost"),
-    )
+    ("CellDied", format!("the process of the cells {how}"))
 }
 
 fn signal_name(number: i32) -> String {

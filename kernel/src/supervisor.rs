@@ -6,6 +6,7 @@
 
 mod markers;
 mod process;
+mod snapshot;
 mod streams;
 
 pub(crate) use process::run as run_cells;
@@ -17,13 +18,13 @@ use ferrotune_display::link::LINK_VARIABLE;
 use markers::{Markers, Piece};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, waitpid};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 use streams::{Utf8, read_available, retry, set_nonblocking, take_line};
 
@@ -36,6 +37,9 @@ const SUPERVISOR_VARIABLE: &str = "FERROTUNE_SUPERVISOR";
 /// How long a cell may take to stop when it is asked to, before it is ended.
 const GRACE: Duration = Duration::from_secs(2);
 
+/// How long a snapshot may take to stand in for its process.
+const WAKING: Duration = Duration::from_secs(2);
+
 /// A cell that prints or shows more has to wait, as at a terminal: what front ends cannot take must not fill the memory.
 /// One burst of a second's worth passes at once.
 const OUTPUT_BYTES_PER_SECOND: f64 = 4e6;
@@ -47,6 +51,8 @@ const KEPT_ERROR_BYTES: usize = 4096;
 pub(crate) fn run(prelude: &Path) -> Result<ExitCode> {
     let kernel_path = std::env::var_os(KERNEL_VARIABLE).context("FERROTUNE_KERNEL is not set")?;
     let kernel = UnixStream::connect(&kernel_path).context("cannot reach the kernel")?;
+    // A snapshot whose parent has died becomes a child of this process.
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     // Beside the kernel's own socket, in the folder that the kernel deletes.
     let link = Path::new(&kernel_path).with_file_name(format!("cell-{}", std::process::id()));
     let listener = UnixListener::bind(&link)?;
@@ -54,9 +60,46 @@ pub(crate) fn run(prelude: &Path) -> Result<ExitCode> {
     Supervisor::start(prelude, &link, kernel, listener)?.serve()
 }
 
+/// A process in which cells run, or could.
+struct CellProcess {
+    pid: Pid,
+    fd: OwnedFd,
+}
+
+impl CellProcess {
+    fn of(pid: Pid) -> Result<Self> {
+        Ok(Self { pid, fd: rustix::process::pidfd_open(pid, PidfdFlags::empty())? })
+    }
+
+    fn signal(&self, signal: Signal) -> Result<()> {
+        match rustix::process::pidfd_send_signal(&self.fd, signal) {
+            Ok(()) | Err(Errno::SRCH) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Ends the process and what it has started in its group.
+    fn kill(&self) -> Result<()> {
+        match rustix::process::kill_process_group(self.pid, Signal::KILL) {
+            Ok(()) | Err(Errno::SRCH | Errno::PERM) => self.signal(Signal::KILL),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Waits for its end.
+    fn reap(&self) -> Result<WaitStatus> {
+        let ended = retry(|| waitpid(Some(self.pid), WaitOptions::empty()))?;
+        ended.map(|(_, status)| status).context("the system knows nothing of the cell process")
+    }
+}
+
 struct Supervisor {
-    child: Child,
-    child_fd: OwnedFd,
+    /// The process that has the variables.
+    cells: CellProcess,
+    /// Its sleeping copy, while a cell runs.
+    snapshot: Option<Pid>,
+    /// The copy has said that it is awake.
+    woken: bool,
     control: UnixStream,
     control_bytes: Vec<u8>,
     stdout: Option<OwnedFd>,
@@ -125,8 +168,7 @@ impl Supervisor {
             command.env("PATH", path);
         }
         let mut child = command.spawn().context("cannot start the cell process")?;
-        let pid = Pid::from_child(&child);
-        let child_fd = rustix::process::pidfd_open(pid, PidfdFlags::empty())?;
+        let cells = CellProcess::of(Pid::from_child(&child))?;
         let stdout = child.stdout.take().map(OwnedFd::from);
         let stderr = child.stderr.take().map(OwnedFd::from);
         for fd in stdout.iter().chain(&stderr) {
@@ -134,8 +176,9 @@ impl Supervisor {
         }
         control.set_nonblocking(true)?;
         Ok(Self {
-            child,
-            child_fd,
+            cells,
+            snapshot: None,
+            woken: false,
             control,
             control_bytes: Vec::new(),
             stdout,
@@ -170,12 +213,17 @@ impl Supervisor {
                     Ready::Kernel => self.take_kernel()?,
                     Ready::Listener => self.accept()?,
                     Ready::Link(number) => self.take_link(number)?,
-                    Ready::Child => return self.end(),
+                    Ready::Child => {
+                        if let Some(code) = self.end()? {
+                            return Ok(code);
+                        }
+                        break; // the other sources were the dead process'
+                    }
                 }
             }
             if self.evcxr_gone || self.kill_at.is_some_and(|at| at <= Instant::now()) {
                 self.kill_at = None;
-                self.kill()?;
+                self.cells.kill()?;
             }
         }
     }
@@ -188,7 +236,7 @@ impl Supervisor {
         self.allowed_at = now;
         let may_print = self.allowance >= 0.0;
         let stdin = rustix::stdio::stdin();
-        let mut sources = vec![(Ready::Child, self.child_fd.as_fd())];
+        let mut sources = vec![(Ready::Child, self.cells.fd.as_fd())];
         if !self.evcxr_gone {
             sources.push((Ready::Evcxr, stdin));
             sources.push((Ready::Kernel, self.kernel.as_fd()));
@@ -248,14 +296,29 @@ impl Supervisor {
     fn take_control(&mut self) -> Result<()> {
         if !read_available(&self.control, &mut self.control_bytes)? {
             // A process that takes no more orders cannot run cells; mostly it has ended already.
-            return self.kill();
+            return self.cells.kill();
         }
         while let Some(line) = take_line(&mut self.control_bytes) {
+            let line = String::from_utf8_lossy(line.trim_ascii()).into_owned();
+            if let Some(pid) = line.strip_prefix(process::SNAPSHOT) {
+                self.snapshot = pid.parse().ok().and_then(Pid::from_raw);
+                continue;
+            }
+            if line == process::RESTORED {
+                // It may be awake before the end of the other one is noticed.
+                self.woken = true;
+                continue;
+            }
+            if line == process::UNGUARDED {
+                self.tell(&Frame::Unguarded)?;
+                continue;
+            }
+            self.snapshot = None;
             self.running = false;
             self.kill_at = None;
             self.drain()?;
             self.finish_streams()?;
-            match String::from_utf8_lossy(line.trim_ascii()).strip_prefix(process::REFUSED) {
+            match line.strip_prefix(process::REFUSED) {
                 Some(reason) => {
                     self.tell(&Frame::Failed { message: reason.trim().to_owned() })?;
                     refuse()?;
@@ -406,7 +469,7 @@ impl Supervisor {
                 Order::Interrupt if self.running => {
                     // Asked twice, it has no more time.
                     let grace = if self.kill_at.is_some() { Duration::ZERO } else { GRACE };
-                    self.signal(Signal::INT)?;
+                    self.cells.signal(Signal::INT)?;
                     self.kill_at = Some(Instant::now() + grace);
                 }
                 Order::Interrupt => self.cancelled = true,
@@ -425,40 +488,75 @@ impl Supervisor {
         Ok(())
     }
 
-    fn signal(&self, signal: Signal) -> Result<()> {
-        match rustix::process::pidfd_send_signal(&self.child_fd, signal) {
-            Ok(()) | Err(Errno::SRCH) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// Ends the cell process and what it has started in its group.
-    fn kill(&self) -> Result<()> {
-        match rustix::process::kill_process_group(Pid::from_child(&self.child), Signal::KILL) {
-            // Not its own group yet, or no more.
-            Err(Errno::SRCH) => self.signal(Signal::KILL),
-            result => Ok(result?),
-        }
-    }
-
-    fn end(&mut self) -> Result<ExitCode> {
-        self.kill()?; // its group may still have members
-        let status = self.child.wait()?;
+    /// The process has ended; unless its snapshot takes over, so does this one, with an exit code.
+    fn end(&mut self) -> Result<Option<ExitCode>> {
+        self.cells.kill()?; // its group may still have members
+        let status = self.cells.reap()?;
         if self.evcxr_gone {
-            return Ok(ExitCode::SUCCESS);
+            return Ok(Some(ExitCode::SUCCESS));
         }
         self.drain()?;
         self.finish_streams()?;
-        self.tell(&Frame::Died { exit_code: status.code(), signal: status.signal() })?;
-        Ok(ExitCode::FAILURE)
+        let (exit_code, signal) = (status.exit_status(), status.terminating_signal());
+        self.running = false;
+        self.kill_at = None;
+        if self.restore()? {
+            self.tell(&Frame::Restored { exit_code, signal })?;
+            refuse()?;
+            return Ok(None);
+        }
+        self.tell(&Frame::Died { exit_code, signal })?;
+        Ok(Some(ExitCode::FAILURE))
+    }
+
+    /// Puts the snapshot in the place of the process, if there is one and it answers in time.
+    fn restore(&mut self) -> Result<bool> {
+        let Some(pid) = self.snapshot.take() else { return Ok(false) };
+        let snapshot = match CellProcess::of(pid) {
+            Ok(snapshot) => snapshot,
+            Err(error) => {
+                tracing::warn!("the snapshot is gone: {error:#}");
+                return Ok(false);
+            }
+        };
+        let deadline = Instant::now() + WAKING;
+        loop {
+            if std::mem::take(&mut self.woken) {
+                self.cells = snapshot;
+                return Ok(true);
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            let mut fds = [PollFd::new(&self.control, PollFlags::IN), PollFd::new(&snapshot.fd, PollFlags::IN)];
+            match poll(&mut fds, Some(&Timespec::try_from(left)?)) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            let ended = !fds[1].revents().is_empty();
+            read_available(&self.control, &mut self.control_bytes)?;
+            while let Some(line) = take_line(&mut self.control_bytes) {
+                self.woken |= line.trim_ascii() == process::RESTORED.as_bytes();
+            }
+            if ended {
+                break;
+            }
+        }
+        // Whatever it waits for will not come: a lock of a thread that did not come along, for example.
+        snapshot.kill()?;
+        snapshot.reap()?;
+        Ok(false)
     }
 }
 
 impl Drop for Supervisor {
     fn drop(&mut self) {
-        let ended = matches!(self.child.try_wait(), Ok(Some(_)));
-        if !ended && let Err(error) = self.kill().and_then(|()| Ok(self.child.wait()?)) {
-            tracing::warn!("the cell process may still run: {error:#}");
+        let sleeper = self.snapshot.take().and_then(|pid| CellProcess::of(pid).ok());
+        for process in sleeper.iter().chain([&self.cells]) {
+            if let Err(error) = process.kill() {
+                tracing::warn!("a process of the cells may still run: {error:#}");
+            }
         }
     }
 }

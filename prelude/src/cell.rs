@@ -7,15 +7,23 @@ use candle_core::Tensor;
 use ferrotune_display::Bundle;
 use ferrotune_display::frame::Frame;
 use ferrotune_display::link;
+use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::any::Any;
+use std::ffi::c_void;
 use std::fmt::Debug;
 use std::io::Write;
 use std::panic::PanicHookInfo;
-use std::sync::OnceLock;
+use std::sync::{Mutex, PoisonError};
 use std::thread::ThreadId;
 
-/// The thread on which cells run.
-static CELL_THREAD: OnceLock<ThreadId> = OnceLock::new();
+/// The thread on which the cell runs.
+static CELL_THREAD: Mutex<Option<ThreadId>> = Mutex::new(None);
+
+/// The thread pool of a process that has taken another one's place: rayon's own did not come along.
+static POOL: Mutex<Option<ThreadPool>> = Mutex::new(None);
+
+/// A cell's function: takes the variables and gives them back.
+type Entry = extern "C" fn(*mut c_void) -> *mut c_void;
 
 /// Shows the value of a cell's last expression.
 ///
@@ -47,7 +55,6 @@ fn show_value(value: &dyn Any, text: &dyn Debug) {
 #[expect(unsafe_code, reason = "the cell process finds these functions by name")]
 #[unsafe(no_mangle)]
 pub extern "C" fn ferrotune_start() {
-    CELL_THREAD.get_or_init(|| std::thread::current().id());
     std::panic::set_hook(Box::new(report_panic));
     if let Err(error) = interrupt::listen() {
         eprintln!("cells cannot be asked to stop, only ended: {error}");
@@ -59,6 +66,38 @@ pub extern "C" fn ferrotune_start() {
 #[unsafe(no_mangle)]
 pub extern "C" fn ferrotune_before_cell() {
     interrupt::reset();
+}
+
+/// Calls a cell.
+#[expect(unsafe_code, reason = "the cell process finds these functions by name")]
+#[unsafe(no_mangle)]
+pub extern "C" fn ferrotune_run(entry: Entry, variables: *mut c_void) -> *mut c_void {
+    // As a number, since the variables' address goes to a thread of the pool and back.
+    let address = variables.expose_provenance();
+    let call = || {
+        *CELL_THREAD.lock().unwrap_or_else(PoisonError::into_inner) = Some(std::thread::current().id());
+        entry(std::ptr::with_exposed_provenance_mut(address)).expose_provenance()
+    };
+    let pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
+    let address = match &*pool {
+        Some(pool) => pool.install(call),
+        None => call(),
+    };
+    std::ptr::with_exposed_provenance_mut(address)
+}
+
+/// Called once in a process that has taken the place of one that died.
+#[expect(unsafe_code, reason = "the cell process finds these functions by name")]
+#[unsafe(no_mangle)]
+pub extern "C" fn ferrotune_restored() {
+    link::forget();
+    match ThreadPoolBuilder::new().build() {
+        Ok(pool) => std::mem::forget(POOL.lock().unwrap_or_else(PoisonError::into_inner).replace(pool)),
+        Err(error) => {
+            eprintln!("the process of the cells cannot start its threads: {error}");
+            std::process::abort();
+        }
+    }
 }
 
 /// Called after every cell: what it printed without a line end goes out, too.
@@ -75,7 +114,7 @@ fn report_panic(info: &PanicHookInfo<'_>) {
     let message = info.payload_as_str().unwrap_or("a panic whose payload is no text").to_owned();
     let location = info.location().map(ToString::to_string);
     let thread = std::thread::current();
-    let of_cell = CELL_THREAD.get() == Some(&thread.id());
+    let of_cell = *CELL_THREAD.lock().unwrap_or_else(PoisonError::into_inner) == Some(thread.id());
     if of_cell && link::send(&Frame::Panic { message: message.clone(), location: location.clone() }).is_ok() {
         return;
     }

@@ -72,7 +72,8 @@ def test_error_has_the_same_fields_in_reply_and_output(kernel):
     assert isinstance(reply["traceback"], list) and all(isinstance(line, str) for line in reply["traceback"])
     assert published == [("error", {key: reply[key] for key in ("ename", "evalue", "traceback")})]
     assert reply["user_expressions"] == {} and reply["payload"] == []
-    assert kernel.execute("1 + 1")[0]["status"] == "ok"
+    after = kernel.execute("1 + 1")[0]
+    assert after["status"] == "ok", after
 
 
 def test_silent_cell_publishes_only_its_status(kernel):
@@ -100,7 +101,8 @@ def test_error_aborts_the_cells_that_are_queued(kernel):
     assert replies == ["error", "aborted", "aborted"]
     for msg_id in ids[1:]:
         assert kernel.published(msg_id) == []
-    assert kernel.execute("1 + 1")[0]["status"] == "ok"
+    after = kernel.execute("1 + 1")[0]
+    assert after["status"] == "ok", after
 
 
 def test_error_without_stop_on_error_aborts_nothing(kernel):
@@ -119,7 +121,8 @@ def test_interrupt_ends_a_sleeping_cell_and_aborts_the_queue(kernel):
     assert (reply["status"], reply["ename"]) == ("error", "Interrupted")
     assert time.monotonic() - asked < 30
     assert kernel.reply(queued)["content"]["status"] == "aborted"
-    assert kernel.execute("1 + 1")[0]["status"] == "ok"
+    after = kernel.execute("1 + 1")[0]
+    assert after["status"] == "ok", after
 
 
 def test_requests_are_answered_while_a_cell_runs(kernel):
@@ -237,7 +240,8 @@ def test_unknown_request_gets_an_error_and_unknown_message_nothing(kernel, chann
 def test_request_without_its_content_gets_an_error(kernel, msg_type):
     reply = kernel.ask(f"{msg_type}_request", {"code": 3})
     assert (reply["status"], reply["ename"]) == ("error", "InvalidRequest")
-    assert kernel.execute("1 + 1")[0]["status"] == "ok"
+    after = kernel.execute("1 + 1")[0]
+    assert after["status"] == "ok", after
 
 
 # The wire

@@ -9,6 +9,7 @@ mod replay;
 
 pub use error::JournalError;
 
+use crate::folder;
 use crate::oracle::draw_seed;
 use crate::record::{Parameter, TrialRecord};
 use crate::wire::{Objective, StudySpec};
@@ -60,17 +61,14 @@ impl Journal {
             return Err(JournalError::NotAStudy { folder: folder.to_owned() });
         }
         let not_writable = |source| JournalError::NotWritable { folder: folder.to_owned(), source };
-        std::fs::create_dir_all(folder).map_err(not_writable)?;
-        if let Some(parent) = folder.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-            sync_folder(parent)?;
-        }
+        folder::create_and_sync(folder).map_err(not_writable)?;
         let study_lock = StudyLock::take(folder, &spec.project)?;
         if spec.overwrite {
             delete_study(folder)?;
         }
         let path = folder.join(FILE);
         let file = OpenOptions::new().append(true).create(true).open(&path).map_err(not_writable)?;
-        sync_folder(folder)?;
+        folder::sync(folder).map_err(not_writable)?;
         let replay = Replay::of(&path, &spec.project)?;
         if let Some(earlier) = replay.other_objective(&spec.objective) {
             let (study, wanted) = (spec.project.clone(), objective_text(&spec.objective));
@@ -155,7 +153,15 @@ impl Journal {
         self.append(&[facts::attribute(number, facts::CHECKPOINT, &facts::Checkpoint { step, file: file.to_owned() })])
     }
 
-    /// A trial's worker has ended and the trial has not: writes `paused_at`, `seconds` and `peak_bytes`.
+    /// A worker of a trial that is there already starts: the trial does not wait any more. Until the journal has a
+    /// pause or an end again, it counts as interrupted.
+    pub fn trial_continued(&mut self, number: u64) -> Result<(), JournalError> {
+        self.check_trial(number)?;
+        self.append(&[facts::attribute(number, facts::PAUSED_AT, &None::<u64>)])
+    }
+
+    /// A trial waits, or its last worker has left: writes `paused_at`, `seconds` and `peak_bytes`. After the trial's
+    /// end Optuna takes no notice of it.
     pub fn trial_paused(&mut self, record: &TrialRecord) -> Result<(), JournalError> {
         self.check_trial(record.number)?;
         self.append(&facts::usage(record))
@@ -266,10 +272,4 @@ fn delete_study(folder: &Path) -> Result<(), JournalError> {
         Err(source) if source.kind() != ErrorKind::NotFound => Err(failed(&path)(source)),
         _ => Ok(()),
     }
-}
-
-/// A new file's name is on disk only once its folder is.
-fn sync_folder(folder: &Path) -> Result<(), JournalError> {
-    let synced = File::open(folder).and_then(|folder| folder.sync_all());
-    synced.map_err(|source| JournalError::Io { path: folder.to_owned(), source })
 }

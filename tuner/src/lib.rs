@@ -5,6 +5,8 @@
 //! which is what an objective needs.
 
 #[cfg(feature = "supervisor")]
+mod folder;
+#[cfg(feature = "supervisor")]
 pub mod journal;
 #[cfg(feature = "supervisor")]
 pub mod oracle;

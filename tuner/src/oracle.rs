@@ -28,6 +28,12 @@ pub trait Oracle {
     /// How far `trial` may train now (exclusive), of a whole training of `total` epochs. A trial whose records show
     /// that many epochs already has nothing to do until [`Oracle::next`] names it.
     fn epochs(&mut self, trial: u64, total: u64, trials: &[TrialRecord]) -> u64;
+
+    /// Whether trials may be stopped short of a whole training, and their progress read from their reports: steps
+    /// must then be epochs counted from 0.
+    fn pauses(&self) -> bool {
+        false
+    }
 }
 
 /// What to do next.

@@ -9,7 +9,7 @@ mod signals;
 mod strays;
 mod worker;
 
-pub use memory::{Budget, own_resident_bytes};
+pub use memory::{Budget, Shortage, own_resident_bytes};
 pub use signals::Signals;
 pub use worker::{set_up_worker, worker_main};
 
@@ -222,7 +222,10 @@ impl Worker {
         let status = self.reap().map_err(ProcessError::system("reap the worker"))?;
         strays::remove().map_err(ProcessError::system("reap what the worker left"))?;
         self.output.drain();
-        self.output.save()?;
+        // What the trial came to must not be lost with what it printed.
+        if let Err(error) = self.output.save() {
+            tracing::warn!(%error, "the output of a worker is lost");
+        }
         Ok(match (status.code(), status.signal()) {
             (Some(code), _) => Exit::Code(code),
             (None, signal) => Exit::Signal(signal.unwrap_or_default()),

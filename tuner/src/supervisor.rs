@@ -3,16 +3,21 @@
 
 mod answers;
 mod backlog;
+mod error;
 mod events;
 mod outcome;
 mod session;
 
-use crate::journal::{Journal, JournalError};
-use crate::oracle::{self, Next, Oracle, OracleError};
+pub use error::SupervisorError;
+
+use crate::folder;
+use crate::journal::Journal;
+use crate::oracle::{self, Next, Oracle};
 use crate::process::{Budget, ProcessError, Signals};
 use crate::record::{Ending, TrialRecord};
 use crate::wire::{Event, Finish, StudySpec};
 use backlog::Backlog;
+use error::file_error;
 use events::Watcher;
 use outcome::Outcome;
 use std::collections::VecDeque;
@@ -25,59 +30,8 @@ use std::time::{Duration, Instant};
 
 /// After so many failures in a row, with no success before them, the objective itself must be wrong.
 const HOPELESS_FAILURES: u64 = 3;
-/// How long a trial may go on after the search's time is over, to come to its next report.
+/// How long a trial may go on after the search is stopped, to come to its next report.
 const GRACE: Duration = Duration::from_secs(2);
-
-/// Why a search could not begin or cannot go on.
-#[derive(Debug, thiserror::Error)]
-pub enum SupervisorError {
-    /// The description of the search cannot be read.
-    #[error("cannot read the search {path}: {source}")]
-    Spec {
-        /// The file.
-        path: PathBuf,
-        /// The system's or the parser's reason.
-        source: io::Error,
-    },
-    /// A file of the study could not be written or read.
-    #[error("cannot {what} {path}: {source}")]
-    File {
-        /// What was tried.
-        what: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// The system's reason.
-        source: io::Error,
-    },
-    /// The oracle refuses the search.
-    #[error(transparent)]
-    Oracle(#[from] OracleError),
-    /// The journal cannot be used.
-    #[error(transparent)]
-    Journal(#[from] JournalError),
-    /// A worker cannot be started or watched.
-    #[error(transparent)]
-    Process(#[from] ProcessError),
-    /// The first trial ended without a value of the objective.
-    #[error("{reason}; name a reported metric with --objective")]
-    NeverReported {
-        /// Which objective, and what was reported instead.
-        reason: String,
-    },
-    /// The first trial asked for no parameter.
-    #[error(
-        "the search space is empty: the objective asks for no parameter; add one, e.g. trial.float(\"lr\", 1e-4..=1e-1).log().get()?"
-    )]
-    EmptySpace,
-    /// Every trial so far has failed.
-    #[error("the first {count} trials all failed, the last one so: {ending}")]
-    Hopeless {
-        /// How many.
-        count: u64,
-        /// How the last one ended.
-        ending: Ending,
-    },
-}
 
 /// The hidden subcommand `supervise SPEC.json`: runs the search with [`Event`]s on standard output.
 pub fn main(spec_path: &Path) -> ExitCode {
@@ -140,6 +94,10 @@ struct Search<'a> {
     started: Instant,
     /// Why the search is being stopped, once it is.
     stop: Option<Finish>,
+    /// When that began.
+    stopped_at: Option<Instant>,
+    /// What the machine had left, in bytes, when something other than a trial had taken its memory.
+    shortage_bytes: Option<u64>,
     /// Requests to stop received so far.
     interrupts: usize,
     /// Failures since the start, until a trial succeeds.
@@ -184,6 +142,8 @@ impl<'a> Search<'a> {
             watcher,
             started,
             stop,
+            stopped_at: None,
+            shortage_bytes: None,
             interrupts,
             failures: Some(0),
         })
@@ -199,20 +159,35 @@ impl<'a> Search<'a> {
             if ended >= self.spec.max_trials {
                 return Ok(Finish::MaxTrials);
             }
-            let unfinished = self.unfinished.pop_front().map(|trial| Next::Continue { trial });
-            match unfinished.unwrap_or_else(|| self.oracle.next(&self.trials)) {
+            self.look_for_a_shortage()?;
+            if let Some(number) = self.unfinished.pop_front() {
+                self.run_trial(number)?;
+                continue;
+            }
+            match self.oracle.next(&self.trials) {
                 Next::New if (self.trials.len() as u64) < self.spec.max_trials => {
                     let number = self.trials.len() as u64;
                     self.journal.trial_started(number)?;
                     self.trials.push(TrialRecord::new(number));
                     self.run_trial(number)?;
                 }
-                Next::Continue { trial } => self.run_trial(trial)?,
+                Next::Continue { trial } => self.continue_trial(trial)?,
                 Next::Prune { trial } => self.prune(trial)?,
                 Next::New => return Ok(Finish::MaxTrials),
                 Next::Exhausted => return Ok(Finish::Exhausted),
             }
         }
+    }
+
+    /// Runs a trial on that the oracle has named, which must then have come further or have ended.
+    fn continue_trial(&mut self, number: u64) -> Result<(), SupervisorError> {
+        let before = self.record(number).epochs_done();
+        self.run_trial(number)?;
+        let record = self.record(number);
+        if record.ending.is_none() && self.stop.is_none() && record.epochs_done() <= before {
+            return Err(SupervisorError::Stuck { number, epochs: before });
+        }
+        Ok(())
     }
 
     /// Runs one worker of a trial, and writes down what came of it.
@@ -226,6 +201,12 @@ impl<'a> Search<'a> {
                 record.paused_at = Some(at);
                 let record = record.clone();
                 self.journal.trial_paused(&record)?;
+            }
+            // Its end is in the journal since the objective told it; what its worker used is not.
+            Outcome::Ended { .. } if ended.is_journaled => {
+                let record = record.clone();
+                self.journal.trial_paused(&record)?;
+                self.watcher.send(&Event::TrialEnded { record });
             }
             Outcome::Interrupted => {
                 record.paused_at = None;
@@ -242,6 +223,9 @@ impl<'a> Search<'a> {
             }
         }
         self.send_progress(None);
+        if let Some(available_bytes) = self.shortage_bytes {
+            return Err(SupervisorError::MachineShort { available_bytes });
+        }
         self.judge_the_objective(number, &ended.outcome, ended.reports_were_due)
     }
 
@@ -311,8 +295,17 @@ impl<'a> Search<'a> {
             } else if timeout {
                 self.stop = Some(Finish::Timeout);
             }
+            self.stopped_at = self.stop.as_ref().map(|_| Instant::now());
         }
         Ok(())
+    }
+
+    /// Starts no worker on a machine that could not hold it.
+    fn look_for_a_shortage(&self) -> Result<(), SupervisorError> {
+        match self.budget.machine_shortage()? {
+            Some(available_bytes) => Err(SupervisorError::MachineShort { available_bytes }),
+            None => Ok(()),
+        }
     }
 
     /// Trial numbers are positions: every trial that was ever started has its record.
@@ -335,9 +328,7 @@ fn install_library(source: &Path, target: &Path) -> Result<(), SupervisorError> 
     let mut to = File::create(&partial).map_err(file_error("write", &partial))?;
     io::copy(&mut from, &mut to).map_err(file_error("write", &partial))?;
     to.sync_all().map_err(file_error("write", &partial))?;
-    fs::rename(&partial, target).map_err(file_error("write", target))
-}
-
-fn file_error(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> SupervisorError {
-    move |source| SupervisorError::File { what, path: path.to_path_buf(), source }
+    fs::rename(&partial, target).map_err(file_error("write", target))?;
+    let folder = target.parent().unwrap_or(Path::new("."));
+    folder::sync(folder).map_err(file_error("write", folder))
 }

@@ -5,6 +5,7 @@
 use crate::step::{output, run};
 use anyhow::{Context, Result, bail};
 use std::env;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -13,6 +14,10 @@ use std::process::{Command, Stdio};
 const OLDEST_PYTHON: (u32, u32) = (3, 10);
 /// Where `python3` is another one, a newer one may stand beside it.
 const PYTHONS: [&str; 6] = ["python3", "python3.14", "python3.13", "python3.12", "python3.11", "python3.10"];
+
+/// Beginnings of the variables of cargo that are the user's settings.
+const USERS: [&str; 6] =
+    ["CARGO_HOME", "CARGO_HTTP_", "CARGO_NET_", "CARGO_REGISTRIES_", "CARGO_REGISTRY_", "CARGO_SOURCE_"];
 
 /// A place to install the kernel into, and to test it in.
 pub(crate) struct Environment {
@@ -68,12 +73,51 @@ impl Environment {
             .env("JUPYTER_CONFIG_DIR", target.join("home/jupyter"))
             .env("JUPYTER_RUNTIME_DIR", target.join("home/runtime"))
             .env("JUPYTER_PLATFORM_DIRS", "1");
-        // What `cargo xtask` is run with is of no concern to cells.
-        for variable in ["CARGO", "CARGO_MANIFEST_DIR", "CARGO_PKG_NAME", "CARGO_TARGET_DIR", "RUSTFLAGS"] {
-            command.env_remove(variable);
-        }
+        outside_cargo(&mut command);
         command
     }
+}
+
+/// Takes away what rustup and cargo set for this program. A user's kernel starts without it, and a library that is found
+/// through it is one that the user's kernel does not find.
+pub(crate) fn outside_cargo(command: &mut Command) -> &mut Command {
+    let source = env::var("RUSTUP_TOOLCHAIN_SOURCE").ok();
+    for (variable, _) in env::vars_os() {
+        if variable.to_str().is_some_and(|name| is_of_cargo(name, source.as_deref())) {
+            command.env_remove(variable);
+        }
+    }
+    let Some(paths) = env::var_os("LD_LIBRARY_PATH") else { return command };
+    let program = env::current_exe().ok();
+    let toolchain = env::var_os("CARGO").and_then(|cargo| Some(Path::new(&cargo).parent()?.parent()?.join("lib")));
+    match users_own(&paths, program.as_deref(), toolchain.as_deref()) {
+        Some(paths) => command.env("LD_LIBRARY_PATH", paths),
+        None => command.env_remove("LD_LIBRARY_PATH"),
+    }
+}
+
+/// Whether a variable says how `cargo xtask` was run, rather than how the user reaches registries and toolchains.
+/// `toolchain_source` is rustup's own word on who chose the toolchain.
+fn is_of_cargo(variable: &str, toolchain_source: Option<&str>) -> bool {
+    match variable {
+        "RUSTUP_TOOLCHAIN" => toolchain_source == Some("default"),
+        "RUSTUP_TOOLCHAIN_SOURCE" | "RUST_RECURSION_COUNT" | "RUST_BACKTRACE" | "RUSTFLAGS" | "CARGO" => true,
+        _ => variable.starts_with("CARGO_") && !USERS.iter().any(|kept| variable.starts_with(kept)),
+    }
+}
+
+/// The folders of a library path that cargo did not put there, if any.
+fn users_own(paths: &OsStr, program: Option<&Path>, toolchain: Option<&Path>) -> Option<OsString> {
+    let is_of_cargo = |path: &Path| {
+        program.is_some_and(|program| {
+            program.starts_with(path) || program.parent().is_some_and(|built| path.starts_with(built))
+        }) || toolchain.is_some_and(|lib| path == lib || path.starts_with(lib.join("rustlib")))
+    };
+    // An empty entry is the working folder to the loader, and nothing that anybody means.
+    let kept: Vec<PathBuf> =
+        env::split_paths(paths).filter(|path| !path.as_os_str().is_empty() && !is_of_cargo(path)).collect();
+    // What was split at colons can be joined with them.
+    if kept.is_empty() { None } else { env::join_paths(kept).ok() }
 }
 
 /// rustc links with `cc`; without it, every build ends late and at length.
@@ -82,6 +126,14 @@ fn find_linker() -> Result<()> {
         bail!("cc, the linker, not found; install gcc (Debian and Ubuntu: apt-get install build-essential)");
     }
     Ok(())
+}
+
+/// A minimal toolchain has neither of what checks the style.
+pub(crate) fn find_style_tools(root: &Path) -> Result<()> {
+    if ["fmt", "clippy"].iter().all(|tool| runs(cargo(root).args([tool, "--version"]))) {
+        return Ok(());
+    }
+    bail!("cargo fmt or cargo clippy not found; install them (rustup component add rustfmt clippy)")
 }
 
 fn find_python() -> Result<String> {
@@ -150,5 +202,48 @@ mod tests {
         assert_eq!(error, "python3 not found; install it (Debian and Ubuntu: apt-get install python3 python3-venv)");
         let error = choose_python(&[("python3", (3, 9))]).unwrap_err().to_string();
         assert_eq!(error, "python3 is 3.9; install Python 3.10 or newer");
+    }
+
+    #[test]
+    fn what_cargo_set_is_taken_away_and_the_users_settings_stay() {
+        for variable in ["CARGO", "CARGO_PKG_NAME", "CARGO_MANIFEST_DIR", "CARGO_TARGET_DIR", "RUST_BACKTRACE"] {
+            assert!(is_of_cargo(variable, None), "{variable}");
+        }
+        for variable in
+            ["CARGO_HOME", "CARGO_NET_OFFLINE", "CARGO_REGISTRIES_CRATES_IO_PROTOCOL", "RUSTUP_HOME", "PATH"]
+        {
+            assert!(!is_of_cargo(variable, None), "{variable}");
+        }
+    }
+
+    #[test]
+    fn toolchain_stays_where_somebody_chose_it() {
+        assert!(is_of_cargo("RUSTUP_TOOLCHAIN", Some("default")));
+        for source in [None, Some("env"), Some("cli"), Some("path override")] {
+            assert!(!is_of_cargo("RUSTUP_TOOLCHAIN", source), "{source:?}");
+        }
+    }
+
+    #[test]
+    fn library_path_keeps_what_is_not_cargos() {
+        let own = |paths: &str| {
+            users_own(
+                OsStr::new(paths),
+                Some(Path::new("/clone/target/debug/xtask")),
+                Some(Path::new("/toolchain/lib")),
+            )
+        };
+        let of_cargo = "/clone/target/debug/deps:/clone/target/debug:/toolchain/lib/rustlib/host/lib:/toolchain/lib";
+        assert_eq!(own(of_cargo), None);
+        assert_eq!(own(&format!("{of_cargo}::/cuda/lib64")), Some("/cuda/lib64".into()));
+    }
+
+    #[test]
+    fn programs_see_nothing_of_cargo() {
+        // Under `cargo test` this process has all of it.
+        let mut printenv = Command::new("sh");
+        printenv.args(["-c", r#"echo "$LD_LIBRARY_PATH $CARGO_PKG_NAME $RUST_BACKTRACE""#]);
+        let seen = output(outside_cargo(&mut printenv)).unwrap();
+        assert!(!["rustlib", "target", "deps", "xtask"].iter().any(|word| seen.contains(word)), "{seen}");
     }
 }

@@ -1,6 +1,6 @@
 //! `cargo xtask install`: the kernel, as this repository has it, for the current user's Jupyter.
 
-use crate::environment::build_program;
+use crate::environment::{build_program, outside_cargo};
 use crate::step;
 use anyhow::Result;
 use std::path::Path;
@@ -8,5 +8,8 @@ use std::process::Command;
 
 pub(crate) fn run(root: &Path) -> Result<()> {
     step::step("build", || build_program(root))?;
-    step::step("install", || step::run(Command::new(root.join("target/release/ferrotune")).args(["install", "--user"])))
+    step::step("install", || {
+        let mut install = Command::new(root.join("target/release/ferrotune"));
+        step::run(outside_cargo(install.args(["install", "--user"])))
+    })
 }

@@ -2,13 +2,16 @@
 //!
 //! One profile, release, for all that is compiled: the kernel's dependencies are heavy and are built once.
 
-use crate::environment::{Environment, cargo};
+use crate::environment::{Environment, cargo, find_style_tools};
 use crate::{step, tidy};
 use anyhow::Result;
 use std::path::Path;
 
 pub(crate) fn run(root: &Path) -> Result<()> {
-    let environment = step::step("tools", || Environment::prepare(root))?;
+    let environment = step::step("tools", || {
+        find_style_tools(root)?;
+        Environment::prepare(root)
+    })?;
     step::step("fmt", || step::run(cargo(root).args(["fmt", "--all", "--check"])))?;
     step::step("tidy", || tidy::run(root))?;
     step::step("clippy", || {

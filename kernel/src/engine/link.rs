@@ -28,6 +28,8 @@ pub(super) struct Facts {
     pub(super) panicked: Option<(String, Option<String>)>,
     pub(super) failed: Option<String>,
     pub(super) died: Option<(Option<i32>, Option<i32>)>,
+    /// As `died`, where the snapshot has taken over.
+    pub(super) restored: Option<(Option<i32>, Option<i32>)>,
     /// The user has asked for an end of the cell.
     pub(super) interrupted: bool,
     /// The cell was stopped before it ran.
@@ -54,6 +56,8 @@ struct State {
     facts: Facts,
     /// Whether a cell has failed for the reason of `facts.died`.
     died_was_told: bool,
+    /// Whether the user knows that cells run without a snapshot.
+    unguarded_was_told: bool,
     connection: Option<(u64, Arc<Mutex<UnixStream>>)>,
     connections: u64,
     syncs: u64,
@@ -238,6 +242,8 @@ impl Link {
             Frame::Failed { message } => {
                 self.lock().facts.failed.get_or_insert(message);
             }
+            Frame::Restored { exit_code, signal } => self.lock().facts.restored = Some((exit_code, signal)),
+            Frame::Unguarded => self.warn_unguarded(),
             Frame::Cancelled => self.lock().facts.cancelled = true,
             Frame::Synced { number } => {
                 let state = self.lock();
@@ -251,6 +257,14 @@ impl Link {
                 state.facts.died = Some((exit_code, signal));
                 state.died_was_told = false;
             }
+        }
+    }
+
+    /// Says, once, that a crash would cost the variables.
+    fn warn_unguarded(&self) {
+        if !std::mem::replace(&mut self.lock().unguarded_was_told, true) {
+            let text = "there is too little memory for a snapshot: a crash in this cell would cost the variables\n";
+            self.emit(Output::Stream(Stream::Stderr, text.to_owned()));
         }
     }
 

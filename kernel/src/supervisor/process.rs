@@ -1,10 +1,11 @@
-//! The process in which cells run: loads each cell's shared object and calls it.
+//! The process in which cells run: loads each cell's shared object and calls it, with a snapshot to fall back on.
 //!
 //! It owns the user's variables, through a pointer that only the cells understand. It links no candle; the prelude
 //! comes with the first library that it loads.
 #![expect(unsafe_code, reason = "cells are loaded and called by name, over the C calling convention")]
 
 use super::SUPERVISOR_VARIABLE;
+use super::snapshot::{self, Fork};
 use anyhow::{Context, Result, bail};
 use libloading::os::unix::{Library, RTLD_NOW};
 use rustix::process::Signal;
@@ -12,9 +13,16 @@ use std::ffi::c_void;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// What the process answers when a cell has ended.
 const COMPLETE: &str = "complete";
+/// What it says, with a process id, when a sleeping copy of it has been made.
+pub(super) const SNAPSHOT: &str = "snapshot ";
+/// What the copy says when it has taken over.
+pub(super) const RESTORED: &str = "restored";
+/// What it says when a cell runs without a copy, for want of memory.
+pub(super) const UNGUARDED: &str = "unguarded";
 /// What it answers, with the reason, where a cell could not be run.
 pub(super) const REFUSED: &str = "refused";
 
@@ -27,24 +35,49 @@ pub(crate) fn run(prelude: &Path) -> Result<()> {
     let hooks = Hooks::of(&prelude)?;
     (hooks.start)();
     let mut variables: *mut c_void = std::ptr::null_mut();
+    let mut gone = Vec::new();
     for line in orders.lines() {
         let line = line?;
         let mut words = line.split(' ');
         let (Some("LOAD_AND_RUN"), Some(path), Some(function)) = (words.next(), words.next(), words.next()) else {
             bail!("unexpected order {line:?}");
         };
-        let entry = match load(Path::new(path), function) {
-            Ok(entry) => entry,
-            Err(error) => {
-                let reason = format!("{error:#}").replace('\n', " ");
-                writeln!(answers, "{REFUSED} {reason}")?;
+        snapshot::reap(&mut gone);
+        let fork = snapshot::take().unwrap_or_else(|error| {
+            tracing::warn!("no snapshot can be made: {error:#}");
+            Fork::Unguarded
+        });
+        let guard = match fork {
+            Fork::Cell(guard) => {
+                writeln!(answers, "{SNAPSHOT}{}", guard.pid().as_raw_nonzero())?;
+                Some(guard)
+            }
+            Fork::Unguarded => {
+                writeln!(answers, "{UNGUARDED}")?;
+                None
+            }
+            Fork::Woken => {
+                wait_for_adoption();
+                end_with_supervisor()?;
+                (hooks.restored)();
+                gone.clear();
+                writeln!(answers, "{RESTORED}")?;
                 continue;
             }
         };
-        (hooks.before_cell)();
-        variables = entry(variables);
-        (hooks.after_cell)();
-        writeln!(answers, "{COMPLETE}")?;
+        let answer = match load(Path::new(path), function) {
+            Ok(entry) => {
+                (hooks.before_cell)();
+                variables = (hooks.run)(entry, variables);
+                (hooks.after_cell)();
+                COMPLETE.to_owned()
+            }
+            Err(error) => format!("{REFUSED} {}", format!("{error:#}").replace('\n', " ")),
+        };
+        if let Some(guard) = guard {
+            gone.push(guard.discard());
+        }
+        writeln!(answers, "{answer}")?;
     }
     Ok(())
 }
@@ -52,11 +85,24 @@ pub(crate) fn run(prelude: &Path) -> Result<()> {
 /// Asks the system to end this process when its supervisor ends, however that happens.
 fn end_with_supervisor() -> Result<()> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-    let parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().to_string());
-    if std::env::var(SUPERVISOR_VARIABLE).ok() != parent {
+    if !is_child_of_supervisor() {
         bail!("the supervisor has ended");
     }
     Ok(())
+}
+
+fn is_child_of_supervisor() -> bool {
+    let parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().to_string());
+    std::env::var(SUPERVISOR_VARIABLE).ok() == parent
+}
+
+/// Waits until a woken snapshot has the supervisor for its parent. It wakes while its own parent is still ending, and
+/// would be ended along with that one if it asked for the death signal now.
+fn wait_for_adoption() {
+    let deadline = Instant::now() + super::WAKING;
+    while !is_child_of_supervisor() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// Moves the socket away from descriptor 0, so that a cell that reads its standard input finds it empty.
@@ -72,22 +118,34 @@ fn take_over_stdin() -> Result<(BufReader<File>, File)> {
 struct Hooks {
     start: extern "C" fn(),
     before_cell: extern "C" fn(),
+    run: extern "C" fn(Entry, *mut c_void) -> *mut c_void,
     after_cell: extern "C" fn(),
+    restored: extern "C" fn(),
 }
 
 impl Hooks {
     fn of(prelude: &Library) -> Result<Self> {
-        let find = |name: &str| -> Result<extern "C" fn()> {
-            // SAFETY: `prelude/src/cell.rs` defines these functions with this signature, and both come from one version.
-            let function = unsafe { prelude.get::<extern "C" fn()>(name.as_bytes()) };
-            Ok(*function.with_context(|| format!("the prelude has no {name}"))?)
-        };
-        Ok(Self {
-            start: find("ferrotune_start")?,
-            before_cell: find("ferrotune_before_cell")?,
-            after_cell: find("ferrotune_after_cell")?,
-        })
+        // SAFETY: `prelude/src/cell.rs` defines these functions with these signatures, and both come from one version.
+        unsafe {
+            Ok(Self {
+                start: find(prelude, "ferrotune_start")?,
+                before_cell: find(prelude, "ferrotune_before_cell")?,
+                run: find(prelude, "ferrotune_run")?,
+                after_cell: find(prelude, "ferrotune_after_cell")?,
+                restored: find(prelude, "ferrotune_restored")?,
+            })
+        }
     }
+}
+
+/// A function of a library, by its name.
+///
+/// # Safety
+/// The function must be of type `F`.
+unsafe fn find<F: Copy>(library: &Library, name: &str) -> Result<F> {
+    // SAFETY: as the caller promises.
+    let function = unsafe { library.get::<F>(name.as_bytes()) };
+    Ok(*function.with_context(|| format!("the library has no {name}"))?)
 }
 
 /// A cell's function: takes the variables and gives them back.
@@ -96,9 +154,8 @@ type Entry = extern "C" fn(*mut c_void) -> *mut c_void;
 fn load(path: &Path, function: &str) -> Result<Entry> {
     // SAFETY: evcxr has just compiled this file; what its code does is the user's.
     let library = unsafe { Library::open(Some(path), RTLD_NOW) }.context("the cell cannot be loaded")?;
-    // SAFETY: evcxr defines the function with this signature; it is given back the pointer that it returned last.
-    let entry = unsafe { library.get::<Entry>(function.as_bytes()) };
-    let entry = *entry.with_context(|| format!("the cell has no {function}"))?;
+    // SAFETY: evcxr defines the function with this signature.
+    let entry = unsafe { find::<Entry>(&library, function) }?;
     // Variables hold pointers into the library, and threads may still run in it: it is never closed.
     std::mem::forget(library);
     Ok(entry)

@@ -51,8 +51,12 @@ impl FrontEnd {
         });
         let file = folder.path().join("connection.json");
         std::fs::write(&file, connection.to_string()).unwrap();
-        // History is part of the data folder; the user's own stays as it is.
-        let kernel = program().arg("--connection-file").arg(file).env("XDG_DATA_HOME", folder.path()).spawn().unwrap();
+        // History is in the data folder and the prelude in the cache; the user's own stay as they are, and out of it.
+        let mut program = program();
+        program.env("XDG_DATA_HOME", folder.path()).env("XDG_CACHE_HOME", folder.path().join("cache"));
+        // A test that a notebook starts has the notebook's front end in its environment, and is no child of it.
+        program.env_remove("JPY_PARENT_PID");
+        let kernel = program.arg("--connection-file").arg(file).spawn().unwrap();
         let separator = if transport == Transport::Tcp { ':' } else { '-' };
         let url = format!("{name}://{ip}{separator}{shell_port}");
         let mut front_end = Self { kernel, shell: DealerSocket::new(), sent: 0, folder };

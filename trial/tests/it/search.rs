@@ -126,3 +126,17 @@ fn trial_that_does_not_hear_the_end_of_the_search_is_killed() {
     assert_eq!(done.last(), Ok(Finish::Timeout));
     assert_eq!(done.ended().last().unwrap().ending, Some(Ending::Cancelled));
 }
+
+#[test]
+fn steps_counted_from_1_are_refused_where_trials_are_paused() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut spec = spec(directory.path(), "one_based", 12);
+    spec.oracle = "hyperband".to_owned();
+    let done = run(&spec);
+    let message = done.last().unwrap_err();
+    let reason = "steps are epochs counted from 0: report(1) but this trial's epochs end at 0";
+    assert!(message.contains(reason), "{message}");
+    spec.project = "one_based_random".to_owned();
+    (spec.oracle, spec.max_trials) = ("random".to_owned(), 2);
+    assert_eq!(run(&spec).last(), Ok(Finish::MaxTrials));
+}

@@ -32,21 +32,46 @@ impl Hyperband {
     fn resource(&self, trials: &[TrialRecord]) -> Option<u64> {
         trials.iter().find_map(|trial| trial.epochs).or(self.total).map(|total| total.max(1))
     }
+
+    /// The epoch (exclusive) to which `trial`, of `total` epochs in all, may train as things stand.
+    fn stop_of(&self, trial: u64, total: u64, resource: u64, trials: &[TrialRecord]) -> u64 {
+        // The record of a trial that begins may not be among `trials` yet; its number is below this limit all the same.
+        let limit = self.max_trials.max(trial + 1);
+        let bracket = brackets(resource, trials, limit, &self.objective).find(|bracket| bracket.holds(trial));
+        let rung_stop = bracket.map_or(resource, |bracket| bracket.stop_of(trial));
+        if rung_stop >= resource { total } else { rung_stop.min(total) }
+    }
+
+    /// The first open trial that is short of the epochs it may train, or has trained them all and not said its value.
+    ///
+    /// One that waits at a rung's end for others is none of them: it would come back from its worker as it went.
+    fn first_interrupted(&self, resource: u64, trials: &[TrialRecord]) -> Option<u64> {
+        let interrupted = |trial: &&TrialRecord| {
+            let total = trial.epochs.unwrap_or(resource);
+            let stop = self.stop_of(trial.number, total, resource, trials);
+            trial.epochs_done() < stop || stop >= total
+        };
+        let mut open = trials.iter().filter(|trial| trial.ending.is_none());
+        open.find(interrupted).map(|trial| trial.number)
+    }
 }
 
 impl Oracle for Hyperband {
     fn next(&mut self, trials: &[TrialRecord]) -> Next {
         let may_start = (trials.len() as u64) < self.max_trials;
-        if let Some(resource) = self.resource(trials) {
+        let interrupted = if let Some(resource) = self.resource(trials) {
             for bracket in brackets(resource, trials, self.max_trials, &self.objective) {
                 if let Some(next) = bracket.next(may_start) {
                     return next;
                 }
             }
+            self.first_interrupted(resource, trials)
         } else if may_start {
             return Next::New;
-        }
-        first_unfinished(trials).map_or(Next::Exhausted, |trial| Next::Continue { trial })
+        } else {
+            first_unfinished(trials)
+        };
+        interrupted.map_or(Next::Exhausted, |trial| Next::Continue { trial })
     }
 
     fn suggest(&mut self, trial: u64, name: &str, distribution: &Distribution, _trials: &[TrialRecord]) -> Value {
@@ -56,11 +81,11 @@ impl Oracle for Hyperband {
     fn epochs(&mut self, trial: u64, total: u64, trials: &[TrialRecord]) -> u64 {
         let resource = self.resource(trials).unwrap_or(total.max(1));
         self.total.get_or_insert(resource);
-        // The record of a trial that begins may not be among `trials` yet; its number is below this limit all the same.
-        let limit = self.max_trials.max(trial + 1);
-        let bracket = brackets(resource, trials, limit, &self.objective).find(|bracket| bracket.holds(trial));
-        let rung_stop = bracket.map_or(resource, |bracket| bracket.stop_of(trial));
-        if rung_stop >= resource { total } else { rung_stop.min(total) }
+        self.stop_of(trial, total, resource, trials)
+    }
+
+    fn pauses(&self) -> bool {
+        true
     }
 }
 
@@ -196,13 +221,14 @@ impl<'a> Bracket<'a> {
 
     /// The best of a complete rung, as many as the plan lets through.
     ///
-    /// Who went on already stays, even where a repeated report would change the order now; who was pruned stays out.
+    /// Who went on already stays, even where a repeated report would change the order now; who was pruned or failed
+    /// stays out, for it would take the place of one that can use it.
     fn promote(&self, members: &[&'a TrialRecord], index: usize) -> Vec<&'a TrialRecord> {
         let mut candidates: Vec<_> = members
             .iter()
             .filter(|trial| trial.epochs_done() >= self.stop(trial, index))
             .map(|trial| (trial.epochs_done() > self.stop(trial, index), *trial))
-            .filter(|(beyond, trial)| *beyond || trial.ending != Some(Ending::Pruned))
+            .filter(|(beyond, trial)| *beyond || matches!(trial.ending, None | Some(Ending::Finished)))
             .map(|(beyond, trial)| (!beyond, self.rank(trial, index), trial))
             .collect();
         candidates.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)).then(a.2.number.cmp(&b.2.number)));

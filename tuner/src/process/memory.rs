@@ -11,6 +11,9 @@ const GIB: u64 = 1 << 30;
 /// The machine's free memory at which a trial must go, lest the kernel choose what does.
 const FLOOR_BYTES: u64 = 500 << 20;
 
+/// A trial that holds less is not what makes a machine short of memory.
+const SMALL_TRIAL_BYTES: u64 = 64 << 20;
+
 /// How much memory a trial may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
@@ -33,11 +36,33 @@ impl Budget {
         Budget { trial_bytes: asked_bytes.unwrap_or(usual), floor_bytes: FLOOR_BYTES.min(available / 4) }
     }
 
-    /// Whether the machine has less left than it must have.
-    pub fn machine_is_short(&self) -> Result<bool, ProcessError> {
+    /// What the machine has left, in bytes, where that is less than it must have.
+    pub fn machine_shortage(&self) -> Result<Option<u64>, ProcessError> {
         let available = available_bytes().map_err(ProcessError::system("read how much memory is available"))?;
-        Ok(available < self.floor_bytes)
+        Ok(Some(available).filter(|available| *available < self.floor_bytes))
     }
+
+    /// Who is at fault where a trial holds `held_bytes` and the machine is short, with `machine_bytes` left.
+    pub fn shortage(&self, held_bytes: u64, machine_bytes: Option<u64>) -> Option<Shortage> {
+        if held_bytes > self.trial_bytes {
+            return Some(Shortage::OfTrial);
+        }
+        let available_bytes = machine_bytes?;
+        let is_small = held_bytes < SMALL_TRIAL_BYTES || held_bytes < self.trial_bytes / 10;
+        Some(if is_small { Shortage::Elsewhere { available_bytes } } else { Shortage::OfTrial })
+    }
+}
+
+/// Whose fault it is that there is too little memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shortage {
+    /// The trial's: over its budget, or large on a machine that has nothing left.
+    OfTrial,
+    /// Something else's: the trial is small, and so would the next ones be.
+    Elsewhere {
+        /// What the machine has left, in bytes.
+        available_bytes: u64,
+    },
 }
 
 /// The resident memory of this process less what it shares, in bytes; 0 where /proc is not readable.
@@ -127,6 +152,19 @@ mod tests {
         assert_eq!(Budget::of(None, 4 * GIB).trial_bytes, 3 * GIB);
         assert_eq!(Budget::of(None, GIB).trial_bytes, GIB / 2);
         assert_eq!(Budget::of(Some(5), GIB).trial_bytes, 5);
+    }
+
+    #[test]
+    fn a_small_trial_is_not_at_fault_where_the_machine_is_short() {
+        let budget = Budget { trial_bytes: 2 * GIB, floor_bytes: FLOOR_BYTES };
+        let elsewhere = Some(Shortage::Elsewhere { available_bytes: 7 });
+        assert_eq!(budget.shortage(GIB, None), None);
+        assert_eq!(budget.shortage(GIB, Some(7)), Some(Shortage::OfTrial));
+        assert_eq!(budget.shortage(3 * GIB, None), Some(Shortage::OfTrial));
+        assert_eq!(budget.shortage(SMALL_TRIAL_BYTES - 1, Some(7)), elsewhere);
+        assert_eq!(budget.shortage(2 * GIB / 10 - 1, Some(7)), elsewhere);
+        let tiny = Budget { trial_bytes: 5, floor_bytes: FLOOR_BYTES };
+        assert_eq!(tiny.shortage(6, Some(7)), Some(Shortage::OfTrial));
     }
 
     #[test]

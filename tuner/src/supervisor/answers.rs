@@ -1,6 +1,6 @@
 //! The answers to a worker's requests. Whatever a request tells is in the journal before its answer goes out.
 
-use super::outcome::Answer;
+use super::outcome::{Answer, Outcome, answered};
 use super::session::Session;
 use super::{Search, SupervisorError};
 use crate::record::{Ending, Parameter};
@@ -16,6 +16,9 @@ impl Search<'_> {
         request: Result<Request, String>,
     ) -> Result<Reply, SupervisorError> {
         let number = session.number;
+        if session.outcome.is_some() {
+            return Ok(Reply::Refused { reason: format!("the objective of trial {number} has returned already") });
+        }
         match request {
             Err(reason) => Ok(Reply::Refused { reason }),
             Ok(Request::Hello) => Ok(Reply::Assignment(self.assignment(session))),
@@ -28,18 +31,40 @@ impl Search<'_> {
                 Ok(Reply::Done)
             }
             Ok(Request::Finish { value }) => {
-                session.answer = Some(Answer::Returned(value.filter(|value| value.is_finite())));
-                Ok(Reply::Done)
+                self.settle_answer(session, Answer::Returned(value.filter(|value| value.is_finite())))
             }
             Ok(Request::Fail { ending }) => {
                 let ending = match ending {
                     Ending::Failed { .. } | Ending::Panicked { .. } => ending,
                     other => Ending::Failed { reason: format!("the worker called itself '{other}'") },
                 };
-                session.answer = Some(Answer::Broke(ending));
-                Ok(Reply::Done)
+                self.settle_answer(session, Answer::Broke(ending))
             }
         }
+    }
+
+    /// Journals what the objective's last word means for its trial; what the worker has used by the time it is gone
+    /// follows then.
+    fn settle_answer(&mut self, session: &mut Session, answer: Answer) -> Result<Reply, SupervisorError> {
+        session.returned = matches!(answer, Answer::Returned(_));
+        let record = self.record(session.number);
+        let outcome = answered(answer, session.told_to_stop, session.epochs, record, &self.spec.objective);
+        let record = self.record_mut(session.number);
+        match &outcome {
+            Outcome::Interrupted => {}
+            Outcome::Paused { at } => {
+                record.paused_at = Some(*at);
+                let record = record.clone();
+                self.journal.trial_paused(&record)?;
+            }
+            Outcome::Ended { ending, value } => {
+                (record.ending, record.value) = (Some(ending.clone()), *value);
+                let record = record.clone();
+                self.journal.trial_ended(&record)?;
+            }
+        }
+        session.outcome = Some(outcome);
+        Ok(Reply::Done)
     }
 
     fn assignment(&self, session: &Session) -> Assignment {
@@ -126,6 +151,14 @@ impl Search<'_> {
         step: u64,
         metrics: BTreeMap<String, Option<f64>>,
     ) -> Result<Reply, SupervisorError> {
+        if let Some((stop, _)) = session.epochs.filter(|(stop, _)| step >= *stop && self.oracle.pauses()) {
+            return Ok(Reply::Refused {
+                reason: format!(
+                    "steps are epochs counted from 0: report({step}) but this trial's epochs end at {}",
+                    stop - 1
+                ),
+            });
+        }
         self.journal.report(session.number, step, &metrics)?;
         self.record_mut(session.number).metrics.entry(step).or_default().extend(metrics);
         session.told_to_stop |= self.stop.is_some();

@@ -28,35 +28,37 @@ pub(super) enum Answer {
     Broke(Ending),
 }
 
-/// What is known of a worker that has left.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Facts {
-    pub(super) answer: Option<Answer>,
-    /// Why the supervisor killed it, if it did.
-    pub(super) killed: Option<Ending>,
-    /// Whether it was told to stop.
-    pub(super) told_to_stop: bool,
-    /// The epoch, exclusive, up to which it was to train, and the epochs of a whole training.
-    pub(super) epochs: Option<(u64, u64)>,
-    pub(super) exit: Exit,
+/// The meaning of the objective's own word, which counts before a kill and an exit status.
+///
+/// `told_to_stop` is whether the search had told it so; `epochs` are the epoch (exclusive) up to which it was to
+/// train, and those of a whole training.
+pub(super) fn answered(
+    answer: Answer,
+    told_to_stop: bool,
+    epochs: Option<(u64, u64)>,
+    record: &TrialRecord,
+    objective: &Objective,
+) -> Outcome {
+    let incomplete =
+        epochs.is_some_and(|(stop, _)| record.last_step().is_none_or(|step| step.saturating_add(1) < stop));
+    match answer {
+        Answer::Returned(value) if told_to_stop && (value.is_none() || incomplete) => Outcome::Interrupted,
+        Answer::Broke(_) if told_to_stop => Outcome::Interrupted,
+        Answer::Returned(value) => returned(value, epochs, record, objective),
+        Answer::Broke(ending) => Outcome::Ended { ending, value: None },
+    }
 }
 
-/// The objective's own word counts first, then the supervisor's, then the exit status.
-pub(super) fn classify(facts: Facts, record: &TrialRecord, objective: &Objective) -> Outcome {
-    let incomplete = facts.epochs.is_some_and(|(stop, _)| record.last_step().is_none_or(|step| step + 1 < stop));
-    let ending = match (facts.answer, facts.killed) {
-        (Some(Answer::Returned(value)), _) if facts.told_to_stop && (value.is_none() || incomplete) => {
-            return Outcome::Interrupted;
+/// The meaning of the end of a worker whose objective said nothing: why the supervisor killed it comes before how its
+/// process ended.
+pub(super) fn unanswered(killed: Option<Ending>, exit: Exit) -> Outcome {
+    let ending = match (killed, exit) {
+        (Some(Ending::Cancelled), _) => return Outcome::Interrupted,
+        (Some(ending), _) => ending,
+        (None, Exit::Signal(signal)) => Ending::Signalled { signal },
+        (None, Exit::Code(code)) => {
+            Ending::Failed { reason: format!("exited with {code} before the objective returned") }
         }
-        (Some(Answer::Broke(_)), _) if facts.told_to_stop => return Outcome::Interrupted,
-        (Some(Answer::Returned(value)), _) => return returned(value, facts.epochs, record, objective),
-        (Some(Answer::Broke(ending)), _) => ending,
-        (None, Some(Ending::Cancelled)) => return Outcome::Interrupted,
-        (None, Some(ending)) => ending,
-        (None, None) => match facts.exit {
-            Exit::Signal(signal) => Ending::Signalled { signal },
-            Exit::Code(code) => Ending::Failed { reason: format!("exited with {code} before the objective returned") },
-        },
     };
     Outcome::Ended { ending, value: None }
 }
@@ -99,10 +101,6 @@ mod tests {
         Objective { metric: "val_accuracy".to_owned(), direction: Direction::Max }
     }
 
-    fn facts() -> Facts {
-        Facts { answer: None, killed: None, told_to_stop: false, epochs: None, exit: Exit::Code(0) }
-    }
-
     fn record(reports: &[(u64, &str, f64)]) -> TrialRecord {
         let mut record = TrialRecord::new(0);
         for (step, name, value) in reports {
@@ -121,7 +119,7 @@ mod tests {
 
     #[test]
     fn exit_without_a_result_is_a_failure_whatever_the_status() {
-        let exit = |exit| classify(Facts { exit, ..facts() }, &record(&[]), &objective());
+        let exit = |exit| unanswered(None, exit);
         assert_eq!(exit(Exit::Code(0)), failed("exited with 0 before the objective returned"));
         assert_eq!(exit(Exit::Code(3)), failed("exited with 3 before the objective returned"));
         let aborted = Outcome::Ended { ending: Ending::Signalled { signal: 6 }, value: None };
@@ -129,45 +127,41 @@ mod tests {
     }
 
     #[test]
-    fn result_counts_before_a_kill_and_an_exit_status() {
-        let killed = Some(Ending::TimedOut { after_s: 1 });
-        let facts = Facts { answer: Some(Answer::Returned(Some(0.5))), killed, exit: Exit::Signal(9), ..facts() };
-        assert_eq!(classify(facts, &record(&[]), &objective()), finished(0.5));
+    fn reason_of_a_kill_counts_before_the_exit_status() {
+        let ending = Ending::TimedOut { after_s: 1 };
+        let timed_out = Outcome::Ended { ending: ending.clone(), value: None };
+        assert_eq!(unanswered(Some(ending), Exit::Signal(9)), timed_out);
     }
 
     #[test]
     fn best_report_stands_in_for_a_value_that_was_not_returned() {
-        let facts = Facts { answer: Some(Answer::Returned(None)), ..facts() };
         let record = record(&[(0, "val_accuracy", 0.7), (1, "val_accuracy", 0.6)]);
-        assert_eq!(classify(facts, &record, &objective()), finished(0.7));
+        assert_eq!(answered(Answer::Returned(None), false, None, &record, &objective()), finished(0.7));
     }
 
     #[test]
     fn objective_that_was_never_reported_is_named_with_what_was() {
-        let facts = Facts { answer: Some(Answer::Returned(None)), ..facts() };
         let record = record(&[(0, "loss", 0.7), (1, "acc", 0.6)]);
         let reason = "the objective 'val_accuracy' was never reported; trial.report gave: acc, loss";
-        assert_eq!(classify(facts, &record, &objective()), failed(reason));
+        assert_eq!(answered(Answer::Returned(None), false, None, &record, &objective()), failed(reason));
     }
 
     #[test]
     fn return_at_a_rung_pauses_and_at_the_end_finishes() {
-        let at = |stop| Facts { answer: Some(Answer::Returned(Some(0.7))), epochs: Some((stop, 9)), ..facts() };
         let record = record(&[(2, "val_accuracy", 0.7)]);
-        assert_eq!(classify(at(3), &record, &objective()), Outcome::Paused { at: 3 });
-        assert_eq!(classify(at(9), &record, &objective()), finished(0.7));
+        let at = |stop| answered(Answer::Returned(Some(0.7)), false, Some((stop, 9)), &record, &objective());
+        assert_eq!(at(3), Outcome::Paused { at: 3 });
+        assert_eq!(at(9), finished(0.7));
     }
 
     #[test]
     fn stopped_trial_without_a_value_goes_on_another_time() {
-        let stopped = |answer, epochs| Facts { answer, epochs, told_to_stop: true, ..facts() };
         let record = record(&[(2, "val_accuracy", 0.7)]);
-        let classify = |facts| classify(facts, &record, &objective());
-        assert_eq!(classify(stopped(Some(Answer::Returned(None)), None)), Outcome::Interrupted);
-        assert_eq!(classify(stopped(Some(Answer::Returned(Some(0.7))), Some((9, 9)))), Outcome::Interrupted);
-        assert_eq!(classify(stopped(Some(Answer::Returned(Some(0.7))), Some((3, 9)))), Outcome::Paused { at: 3 });
-        assert_eq!(classify(stopped(Some(Answer::Returned(Some(0.7))), None)), finished(0.7));
-        let killed = Facts { killed: Some(Ending::Cancelled), exit: Exit::Signal(9), ..facts() };
-        assert_eq!(classify(killed), Outcome::Interrupted);
+        let stopped = |value, epochs| answered(Answer::Returned(value), true, epochs, &record, &objective());
+        assert_eq!(stopped(None, None), Outcome::Interrupted);
+        assert_eq!(stopped(Some(0.7), Some((9, 9))), Outcome::Interrupted);
+        assert_eq!(stopped(Some(0.7), Some((3, 9))), Outcome::Paused { at: 3 });
+        assert_eq!(stopped(Some(0.7), None), finished(0.7));
+        assert_eq!(unanswered(Some(Ending::Cancelled), Exit::Signal(9)), Outcome::Interrupted);
     }
 }

@@ -1,12 +1,13 @@
 //! One worker's life: started, answered, watched against its limits, and taken leave of.
 
+use super::error::file_error;
 use super::events::Current;
-use super::outcome::{Answer, Facts, Outcome, classify};
-use super::{GRACE, Search, SupervisorError, file_error};
-use crate::process::{Launch, Worker};
+use super::outcome::{self, Outcome};
+use super::{GRACE, Search, SupervisorError};
+use crate::folder;
+use crate::process::{Launch, Shortage, Worker};
 use crate::record::Ending;
 use crate::wire::{Event, Finish};
-use std::fs;
 use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -23,7 +24,10 @@ pub(super) struct Session {
     pub(super) folder: PathBuf,
     /// The epoch, exclusive, up to which it may train, and the epochs of a whole training.
     pub(super) epochs: Option<(u64, u64)>,
-    pub(super) answer: Option<Answer>,
+    /// What the objective's own word has come to; in the journal, unless the trial is to go on another time.
+    pub(super) outcome: Option<Outcome>,
+    /// Whether that word was that it returned.
+    pub(super) returned: bool,
     pub(super) told_to_stop: bool,
     killed: Option<Ending>,
     peak_bytes: u64,
@@ -36,6 +40,8 @@ pub(super) struct Session {
 #[derive(Debug)]
 pub(super) struct Ended {
     pub(super) outcome: Outcome,
+    /// Whether the journal has that outcome.
+    pub(super) is_journaled: bool,
     pub(super) seconds: f64,
     pub(super) peak_bytes: u64,
     /// Whether the objective has come so far that a metric it never reported is missing, rather than still to come.
@@ -46,7 +52,11 @@ impl Search<'_> {
     /// Runs one worker of a trial to its end, and journals what it tells.
     pub(super) fn run_worker(&mut self, number: u64) -> Result<Ended, SupervisorError> {
         let folder = self.folder.join("trials").join(number.to_string());
-        fs::create_dir_all(&folder).map_err(file_error("create", &folder))?;
+        folder::create_and_sync(&folder).map_err(file_error("create", &folder))?;
+        if self.record(number).paused_at.is_some() {
+            // The record keeps the epoch, from which the oracle tells how far the trial may train now.
+            self.journal.trial_continued(number)?;
+        }
         let mut worker = Worker::start(&Launch {
             program: self.program,
             library: &self.library,
@@ -72,12 +82,12 @@ impl Search<'_> {
         }
         let seconds = worker.elapsed().as_secs_f64();
         let exit = worker.end()?;
-        let Session { answer, killed, told_to_stop, epochs, peak_bytes, .. } = session;
-        let returned = matches!(answer, Some(Answer::Returned(_)));
-        let reports_were_due = returned || answer.is_some() && !self.record(number).metrics.is_empty();
-        let facts = Facts { answer, killed, told_to_stop, epochs, exit };
-        let outcome = classify(facts, self.record(number), &self.spec.objective);
-        Ok(Ended { outcome, seconds, peak_bytes, reports_were_due })
+        let Session { outcome, returned, killed, peak_bytes, .. } = session;
+        let reports_were_due = returned || outcome.is_some() && !self.record(number).metrics.is_empty();
+        let is_journaled = outcome.is_some();
+        // The objective's own word counts first.
+        let outcome = outcome.unwrap_or_else(|| outcome::unanswered(killed, exit));
+        Ok(Ended { outcome, is_journaled, seconds, peak_bytes, reports_were_due })
     }
 
     fn session(&self, number: u64, folder: PathBuf) -> Session {
@@ -91,7 +101,8 @@ impl Search<'_> {
             number,
             folder,
             epochs: None,
-            answer: None,
+            outcome: None,
+            returned: false,
             told_to_stop: false,
             killed: None,
             peak_bytes: 0,
@@ -116,19 +127,27 @@ impl Search<'_> {
         Ok(())
     }
 
-    fn reason_to_kill(&self, session: &Session, memory_bytes: u64) -> Result<Option<Ending>, SupervisorError> {
-        let budget_bytes = self.budget.trial_bytes;
-        let machine_is_short = session.ticks.is_multiple_of(MACHINE_TICKS) && self.budget.machine_is_short()?;
-        if memory_bytes > budget_bytes || machine_is_short {
-            return Ok(Some(Ending::OutOfMemory { peak_bytes: memory_bytes, budget_bytes }));
+    fn reason_to_kill(&mut self, session: &Session, memory_bytes: u64) -> Result<Option<Ending>, SupervisorError> {
+        let is_due = session.ticks.is_multiple_of(MACHINE_TICKS);
+        let machine_bytes = if is_due { self.budget.machine_shortage()? } else { None };
+        match self.budget.shortage(memory_bytes, machine_bytes) {
+            Some(Shortage::OfTrial) => {
+                let budget_bytes = self.budget.trial_bytes;
+                return Ok(Some(Ending::OutOfMemory { peak_bytes: memory_bytes, budget_bytes }));
+            }
+            // The trial goes on another time, and so does the search.
+            Some(Shortage::Elsewhere { available_bytes }) => {
+                self.shortage_bytes = Some(available_bytes);
+                return Ok(Some(Ending::Cancelled));
+            }
+            None => {}
         }
         if let Some((deadline, after_s)) = session.deadline
             && Instant::now() >= deadline
         {
             return Ok(Some(Ending::TimedOut { after_s }));
         }
-        let elapsed = self.started.elapsed().as_secs_f64();
-        let out_of_grace = self.spec.timeout_s.is_some_and(|limit| elapsed >= limit + GRACE.as_secs_f64());
+        let out_of_grace = self.stopped_at.is_some_and(|stopped_at| stopped_at.elapsed() >= GRACE);
         let at_once = self.interrupts > 1 || self.watcher.is_gone();
         let stopped = match self.stop {
             None => false,

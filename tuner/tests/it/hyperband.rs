@@ -219,3 +219,98 @@ fn enormous_trainings_are_planned_without_overflow() {
     assert_eq!(oracle.next(&[]), Next::New);
     assert_eq!(create(&hyperband(3)).expect("a valid search").epochs(0, 0, &[]), 0);
 }
+
+/// Goes through a search as the supervisor does, killed in worker `kill_at` after `epochs` epochs of it; `cleared`
+/// tells whether the journal has it that the trial no longer waits. Gives the records and the count of workers.
+fn killed_search(
+    spec: &StudySpec,
+    total: u64,
+    kill_at: usize,
+    epochs: u64,
+    cleared: bool,
+) -> (Vec<TrialRecord>, usize) {
+    let (mut trials, mut unfinished, mut workers) = (Vec::<TrialRecord>::new(), Vec::new(), 0);
+    let mut oracle = create(spec).expect("a valid search");
+    loop {
+        let number = match unfinished.pop().map_or_else(|| oracle.next(&trials), |trial| Next::Continue { trial }) {
+            Next::New => {
+                trials.push(TrialRecord::new(trials.len() as u64));
+                trials.len() - 1
+            }
+            Next::Continue { trial } => trial as usize,
+            Next::Prune { trial } => {
+                trials[trial as usize].ending = Some(Ending::Pruned);
+                continue;
+            }
+            Next::Exhausted => return (trials, workers),
+        };
+        workers += 1;
+        assert!(workers < 1000, "killed in worker {kill_at} after {epochs} epochs: trial {number} for ever");
+        trials[number].epochs = Some(total);
+        let stop = oracle.epochs(number as u64, total, &trials);
+        let record = &mut trials[number];
+        let start = record.metrics.len() as u64;
+        if workers - 1 == kill_at {
+            steady(record, start, stop.min(start + epochs));
+            record.paused_at = record.paused_at.filter(|_| !cleared);
+            let open = trials.iter().filter(|trial| trial.ending.is_none() && trial.paused_at.is_none());
+            unfinished = open.map(|trial| trial.number).collect();
+            oracle = create(spec).expect("a valid search");
+            continue;
+        }
+        steady(record, start, stop);
+        if stop == total {
+            (record.ending, record.value) = (Some(Ending::Finished), Some(merit(record.number)));
+        } else {
+            record.paused_at = Some(stop);
+        }
+    }
+}
+
+#[test]
+fn a_search_killed_in_any_worker_ends_as_if_it_had_not_been() {
+    let spec = hyperband(20);
+    let outcome = |trials: &[TrialRecord]| {
+        let facts = trials.iter().map(|trial| (trial.metrics.clone(), trial.value, trial.ending.clone()));
+        facts.collect::<Vec<_>>()
+    };
+    let (whole, workers) = killed_search(&spec, 18, usize::MAX, 0, true);
+    assert!(whole.iter().all(|trial| trial.ending.is_some()) && workers > 20);
+    for kill_at in 0..workers {
+        for epochs in [0, 1, 3, 5, 18] {
+            for cleared in [true, false] {
+                let (trials, _) = killed_search(&spec, 18, kill_at, epochs, cleared);
+                assert_eq!(outcome(&trials), outcome(&whole), "worker {kill_at}, {epochs} epochs, {cleared}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_trial_that_waits_at_a_rung_is_not_continued_in_place_of_an_interrupted_one() {
+    // Trial 1 waits at the first rung's end; trial 4 was stopped before it, and trial 8 has not begun.
+    let mut trials: Vec<TrialRecord> = (0..8).map(TrialRecord::new).collect();
+    for record in &mut trials {
+        record.epochs = Some(18);
+        steady(record, 0, 2);
+        record.paused_at = Some(2);
+    }
+    trials[4].metrics.clear();
+    trials[4].paused_at = None;
+    let mut oracle = create(&hyperband(8)).expect("a valid search");
+    assert_eq!(oracle.next(&trials), Next::Continue { trial: 4 });
+}
+
+#[test]
+fn failed_trials_take_no_places_of_those_that_can_go_on() {
+    // The best of the first rung have reported its last epoch and then failed.
+    let failing = |record: &mut TrialRecord, start: u64, stop: u64| {
+        steady(record, start, stop);
+        if record.number >= 6 {
+            record.ending = Some(Ending::TimedOut { after_s: 1 });
+        }
+    };
+    let (trials, _) = search(&hyperband(9), 9, &failing);
+    assert_eq!(epochs_trained(&trials), BTreeMap::from([(1, 6), (3, 2), (9, 1)]));
+    assert_eq!(trials[5].ending, Some(Ending::Finished));
+}

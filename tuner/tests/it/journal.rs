@@ -116,10 +116,15 @@ fn a_paused_trial_comes_back_paused() {
     let (mut journal, trials) = open(folder.path()).expect("reopened");
     assert_eq!(trials, std::slice::from_ref(&paused));
     journal.trial_started(0).expect("a trial that goes on");
+    journal.trial_continued(0).expect("continued");
+    let interrupted = Journal::read(folder.path()).expect("readable while it is written").trials;
+    assert_eq!(interrupted, [TrialRecord { paused_at: None, ..paused.clone() }]);
     let ended = TrialRecord { ending: Some(Ending::Finished), value: Some(1.0), paused_at: None, ..paused };
     journal.trial_ended(&ended).expect("ended");
+    let left = TrialRecord { seconds: ended.seconds + 1.0, peak_bytes: ended.peak_bytes + 1, ..ended };
+    journal.trial_paused(&left).expect("what the last worker used");
     drop(journal);
-    assert_eq!(open(folder.path()).expect("reopened").1, [ended]);
+    assert_eq!(open(folder.path()).expect("reopened").1, [left]);
 }
 
 #[test]

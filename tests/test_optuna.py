@@ -1,0 +1,117 @@
+"""A study is an Optuna journal: what the real Optuna reads in it is what `%trials` shows, and Optuna can go on with it."""
+
+import collections
+import json
+import shutil
+
+import optuna
+import pytest
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
+from optuna.trial import TrialState
+
+from test_tune import study, table
+
+TRIALS = 8
+PANICS = 3
+SEARCH = f"""%%tune --objective loss:min --max-trials {TRIALS} --seed 6 --project optuna
+|trial| {{
+    let rate: f64 = trial.float("rate", 1e-4..=1.0).log().get()?;
+    let units: usize = trial.int("units", 16..=64).step(16).get()?;
+    let kind = trial.choice("kind", ["plain", "wide"]).get()?;
+    let loss = rate + units as f64 / 64.0 + kind.len() as f64;
+    trial.report(0, [("loss", loss + 1.0)])?;
+    if trial.number() == {PANICS} {{
+        panic!("boom");
+    }}
+    trial.report(1, [("loss", loss + 0.5)])?;
+    Ok(loss)
+}}"""
+
+
+@pytest.fixture(scope="module")
+def journal(kernel):
+    kernel.ok(SEARCH)
+    return study(kernel, "optuna") / "journal.log"
+
+
+@pytest.fixture(autouse=True)
+def quiet():
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+
+
+def load(journal):
+    return optuna.load_study(study_name="optuna", storage=JournalStorage(JournalFileBackend(str(journal))))
+
+
+def expected(parameters):
+    return parameters["rate"] + parameters["units"] / 64 + len(parameters["kind"])
+
+
+def test_optuna_sees_what_trials_and_best_show(kernel, journal):
+    rows = table(kernel.ok("%trials --project optuna").display)
+    loaded = load(journal)
+    assert loaded.direction == optuna.study.StudyDirection.MINIMIZE
+    assert len(rows) == len(loaded.trials) == TRIALS
+    for row, trial in zip(rows, loaded.trials):
+        assert row["trial"] == str(trial.number)
+        assert row["kind"] == trial.params["kind"] and row["units"] == str(trial.params["units"])
+        # Tables are rounded; the journal is not.
+        assert float(row["rate"]) == pytest.approx(trial.params["rate"], rel=1e-3)
+        if trial.number == PANICS:
+            assert row["ending"] == "panicked: boom (line 9 of the cell)"
+        else:
+            assert float(row["loss"]) == pytest.approx(trial.value, rel=1e-3)
+    (best,) = table(kernel.ok("%best --project optuna").display)
+    assert best["trial"] == str(loaded.best_trial.number)
+
+
+def test_values_and_parameters_are_exact(journal):
+    loaded = load(journal)
+    states = collections.Counter(trial.state for trial in loaded.trials)
+    assert states == {TrialState.COMPLETE: TRIALS - 1, TrialState.FAIL: 1}
+    for trial in loaded.trials:
+        loss = expected(trial.params)
+        assert trial.datetime_start <= trial.datetime_complete
+        if trial.number == PANICS:
+            assert trial.state == TrialState.FAIL and trial.intermediate_values == {0: loss + 1.0}
+        else:
+            assert trial.value == loss and trial.intermediate_values == {0: loss + 1.0, 1: loss + 0.5}
+    complete = [trial for trial in loaded.trials if trial.state == TrialState.COMPLETE]
+    assert loaded.best_value == min(expected(trial.params) for trial in complete)
+    assert loaded.best_params == min(complete, key=lambda trial: trial.value).params
+
+
+def test_distributions_are_the_search_space(journal):
+    space = {
+        "rate": optuna.distributions.FloatDistribution(1e-4, 1.0, log=True),
+        "units": optuna.distributions.IntDistribution(16, 64, step=16),
+        "kind": optuna.distributions.CategoricalDistribution(("plain", "wide")),
+    }
+    for trial in load(journal).trials:
+        assert trial.distributions == space
+        for name, value in trial.params.items():
+            assert space[name]._contains(space[name].to_internal_repr(value)), (name, value)
+
+
+def test_every_line_is_strict_json_with_a_checksum(journal):
+    def refuse(constant):
+        raise AssertionError(f"bare {constant}")
+
+    for line in journal.read_text().splitlines():
+        entry = json.loads(line, parse_constant=refuse)
+        assert entry["worker_id"].startswith("ferrotune-") and "crc" in entry, line
+
+
+def test_optuna_goes_on_with_a_copy(journal, tmp_path):
+    before = journal.read_bytes()
+    copy = tmp_path / "journal.log"
+    shutil.copy(journal, copy)
+    loaded = load(copy)
+    asked = loaded.ask(loaded.trials[0].distributions)
+    assert asked.number == TRIALS
+    loaded.tell(asked, 0.25)
+    again = load(copy)
+    assert again.best_trial.number == TRIALS and again.best_value == 0.25
+    assert again.trials[:TRIALS] == load(journal).trials
+    assert journal.read_bytes() == before

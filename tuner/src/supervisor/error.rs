@@ -1,0 +1,93 @@
+//! What keeps a search from beginning or going on. A trial that fails is none of it: that is an ending.
+
+use crate::journal::JournalError;
+use crate::oracle::OracleError;
+use crate::process::ProcessError;
+use crate::record::{Bytes, Ending};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why a search could not begin or cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum SupervisorError {
+    /// The description of the search cannot be read.
+    #[error("cannot read the search {path}: {source}")]
+    Spec {
+        /// The file.
+        path: PathBuf,
+        /// The system's or the parser's reason.
+        source: io::Error,
+    },
+    /// A file of the study could not be written or read.
+    #[error("cannot {what} {path}: {source}")]
+    File {
+        /// What was tried.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The oracle refuses the search.
+    #[error(transparent)]
+    Oracle(#[from] OracleError),
+    /// The journal cannot be used.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// A worker cannot be started or watched.
+    #[error(transparent)]
+    Process(#[from] ProcessError),
+    /// The first trial ended without a value of the objective.
+    #[error("{reason}; name a reported metric with --objective")]
+    NeverReported {
+        /// Which objective, and what was reported instead.
+        reason: String,
+    },
+    /// The first trial asked for no parameter.
+    #[error(
+        "the search space is empty: the objective asks for no parameter; add one, e.g. trial.float(\"lr\", 1e-4..=1e-1).log().get()?"
+    )]
+    EmptySpace,
+    /// Something other than the trials takes the machine's memory.
+    #[error(
+        "the machine has only {} of memory left, which the trials do not hold; free some, then run the search again: it goes on where it is",
+        Bytes(*.available_bytes)
+    )]
+    MachineShort {
+        /// What the machine has left, in bytes.
+        available_bytes: u64,
+    },
+    /// The oracle lets a trial go on, and it comes back as it went.
+    #[error(
+        "trial {number} does not get beyond epoch {epochs}, to which it was to train on; report steps as epochs counted from 0, then use --overwrite"
+    )]
+    Stuck {
+        /// The trial.
+        number: u64,
+        /// The epochs that it has been through.
+        epochs: u64,
+    },
+    /// Every trial so far has failed.
+    #[error("the first {count} trials all failed, the last one so: {ending}")]
+    Hopeless {
+        /// How many.
+        count: u64,
+        /// How the last one ended.
+        ending: Ending,
+    },
+}
+
+pub(super) fn file_error(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> SupervisorError {
+    move |source| SupervisorError::File { what, path: path.to_path_buf(), source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_without_memory_is_named_with_what_it_has_left() {
+        let text = SupervisorError::MachineShort { available_bytes: 300 << 20 }.to_string();
+        assert!(text.starts_with("the machine has only 300.0 MiB of memory left, "), "{text}");
+    }
+}
