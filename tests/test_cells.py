@@ -89,9 +89,51 @@ def test_what_an_interrupted_cell_has_started_ends_with_it(kernel):
     until(lambda: not processes(["sleep", length]))
 
 
-def test_crash_names_the_signal(kernel):
-    outcome = kernel.fails("unsafe { *(8 as *mut i32) = 1; }")
-    assert outcome.error.startswith("CellDied: the process of the cells was ended by SIGSEGV")
+@pytest.mark.parametrize(
+    ("cell", "how"),
+    [
+        ("unsafe { *(8 as *mut i32) = 1; }", "was ended by SIGSEGV"),
+        ("std::process::exit(3);", "exited with 3"),
+        ("std::process::abort();", "was ended by SIGABRT"),
+        ("fn deep(n: u64) -> u64 { std::hint::black_box([n; 64])[0] + deep(n + 1) }\ndeep(0)", "was ended by SIG"),
+    ],
+)
+def test_cell_that_dies_names_the_reason_and_costs_no_variable(kernel, cell, how):
+    kernel.ok("use candle_core::{Device, Tensor};\nlet mut number = 5; let square = Tensor::eye(300, candle_core::DType::F32, &Device::Cpu)?;")
+    outcome = kernel.fails(f"number = 6; drop(square); let new = 1;\n{cell}")
+    assert outcome.error.startswith("CellDied: the process of the cells " + how)
+    assert "every variable is as it was before the cell" in outcome.error
+    assert kernel.ok("number").result == "5"
+    # Matrix products use a thread pool, which the process that died had.
+    assert kernel.ok("square.matmul(&square)?.sum_all()?.to_scalar::<f32>()?").result == "300.0"
+    assert "cannot find value `new`" in kernel.fails("new").error
+
+
+def test_cell_that_does_not_stop_is_ended_and_costs_no_variable(kernel):
+    kernel.ok("let mut number = 5;")
+
+    def interrupt(message):
+        if message["msg_type"] == "stream":
+            kernel.manager.interrupt_kernel()
+
+    started = time.monotonic()
+    outcome = kernel.run('number = 6; println!("running"); loop { std::hint::spin_loop() }', watch=interrupt)
+    assert time.monotonic() - started < 20
+    assert outcome.error.startswith("Interrupted: the cell did not stop when it was asked to, and was ended")
+    assert kernel.ok("number").result == "5"
+
+
+def test_thread_that_crashes_between_cells_is_named_in_the_next(kernel):
+    pid = int(kernel.ok("std::process::id()").result)
+    go = kernel.folder / "go"
+    kernel.ok(
+        f'std::thread::spawn(|| {{ while !std::path::Path::new("{go}").exists() '
+        "{ std::thread::sleep(std::time::Duration::from_millis(5)) } std::process::abort() });"
+    )
+    go.touch()
+    until(lambda: not pathlib.Path(f"/proc/{pid}").exists())
+    outcome = kernel.fails("1 + 1")
+    assert outcome.error.startswith("CellDied: the process of the cells was ended by SIGABRT")
 
 
 def test_outputs_keep_their_order(kernel):

@@ -120,6 +120,8 @@ struct Supervisor {
     allowance: f64,
     allowed_at: Instant,
     running: bool,
+    /// The user's first cell has come.
+    begun: bool,
     /// The user has stopped the cell that is still being compiled.
     cancelled: bool,
     kill_at: Option<Instant>,
@@ -197,6 +199,7 @@ impl Supervisor {
             allowance: OUTPUT_BYTES_PER_SECOND,
             allowed_at: Instant::now(),
             running: false,
+            begun: false,
             cancelled: false,
             kill_at: None,
             evcxr_gone: false,
@@ -472,8 +475,12 @@ impl Supervisor {
                     self.cells.signal(Signal::INT)?;
                     self.kill_at = Some(Instant::now() + grace);
                 }
-                Order::Interrupt => self.cancelled = true,
-                Order::Begin => self.cancelled = false,
+                // Before the first cell there is nothing of the user's to stop.
+                Order::Interrupt => self.cancelled = self.begun,
+                Order::Begin => {
+                    self.begun = true;
+                    self.cancelled = false;
+                }
                 Order::Sync { number } => {
                     self.drain_whole()?;
                     self.tell(&Frame::Synced { number })?;

@@ -10,6 +10,7 @@ use ferrotune_display::{Bundle, escape};
 use ferrotune_magics::{Direction, Tune};
 use ferrotune_tuner::record::TrialRecord;
 use ferrotune_tuner::wire::{self, Event, Finish, Progress, StudySpec};
+use rustix::process::{Pid, Signal};
 use std::io::{BufRead, BufReader, Lines};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -102,6 +103,19 @@ impl Search {
                 let text = format!("the search's supervisor ended with {status}; run the cell again to go on with it");
                 Err(report::failure("TuneError", text))
             }
+        }
+    }
+}
+
+impl Drop for Search {
+    /// A search that no one follows any more is stopped, in good order; its cell can be run again to go on with it.
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(Some(_))) {
+            return;
+        }
+        let stopped = rustix::process::kill_process(Pid::from_child(&self.child), Signal::TERM);
+        if let Err(error) = stopped.map_err(Into::into).and_then(|()| self.child.wait()) {
+            tracing::warn!("the search's supervisor may still run: {error}");
         }
     }
 }
