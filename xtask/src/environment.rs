@@ -181,8 +181,9 @@ pub(crate) fn build_program(root: &Path) -> Result<()> {
 /// The cargo that runs this program.
 pub(crate) fn cargo(root: &Path) -> Command {
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    // The program must be where the rest looks for it.
-    cargo.current_dir(root).env("CARGO_TARGET_DIR", root.join("target"));
+    // What the cargo that runs this program has set is not meant for another one. The program must be where the rest
+    // looks for it.
+    outside_cargo(&mut cargo).current_dir(root).env("CARGO_TARGET_DIR", root.join("target"));
     cargo
 }
 
