@@ -18,6 +18,7 @@ use evcxr::{CommandContext, Error, EvalCallbacks, EvalContext, EvalContextOutput
 use ferrotune_display::Bundle;
 use ferrotune_display::frame::Answer;
 use ferrotune_magics::{Action, Step, Time, TpuConnect, Tune};
+use ferrotune_tuner::record::signal_name;
 use link::{Facts, Link};
 use objective::Objective;
 use search::Search;
@@ -532,20 +533,6 @@ fn ended(interrupted: bool, how: Option<(Option<i32>, Option<i32>)>) -> (&'stati
         _ => "ended".to_owned(),
     };
     ("CellDied", format!("the process of the cells {how}"))
-}
-
-fn signal_name(number: i32) -> String {
-    let name = match number {
-        4 => "SIGILL",
-        6 => "SIGABRT",
-        7 => "SIGBUS",
-        8 => "SIGFPE",
-        9 => "SIGKILL",
-        11 => "SIGSEGV",
-        15 => "SIGTERM",
-        _ => return format!("signal {number}"),
-    };
-    name.to_owned()
 }
 
 fn seconds(duration: Duration) -> String {

@@ -135,7 +135,10 @@ fn key(toolchain: &Toolchain) -> String {
         hasher.update((text.len() as u64).to_le_bytes());
         hasher.update(text);
     }
-    let digest = hasher.finalize();
-    let hash: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-    format!("{}-{hash}", env!("CARGO_PKG_VERSION"))
+    format!("{}-{}", env!("CARGO_PKG_VERSION"), short_hash(hasher))
+}
+
+/// The beginning of a digest, for the name of a folder.
+pub(crate) fn short_hash(hasher: Sha256) -> String {
+    hasher.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }

@@ -5,15 +5,13 @@ use crate::error::{Result, TrialError};
 use crate::shared::Shared;
 use crate::trial::Trial;
 use ferrotune_tuner::record::Ending;
-use ferrotune_tuner::wire::Request;
+use ferrotune_tuner::wire::{Request, SHARED_VARIABLE};
 use std::error::Error;
 use std::io::Write as _;
 use std::panic::{self, AssertUnwindSafe, PanicHookInfo};
 use std::path::Path;
 use std::sync::{Mutex, OnceLock};
 
-/// The variable that names the shared data, as the supervisor sets it.
-const SHARED_VARIABLE: &str = "FERROTUNE_SHARED";
 /// A reason is one line; what is beyond this is not read by anyone.
 const LONGEST_REASON_CHARS: usize = 2000;
 

@@ -13,7 +13,7 @@ pub use memory::{Budget, Shortage, own_resident_bytes};
 pub use signals::Signals;
 pub use worker::{set_up_worker, worker_main};
 
-use crate::wire::{Reply, Request};
+use crate::wire::{Reply, Request, SHARED_VARIABLE};
 use output::Output;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags, Signal};
@@ -27,8 +27,6 @@ use std::time::{Duration, Instant};
 
 /// The variable that carries `STUDY/TRIAL/SUPERVISOR-PID` into a worker and whatever it starts.
 pub const TRIAL_VARIABLE: &str = "FERROTUNE_TRIAL";
-/// The variable that carries the path of the shared data into a worker.
-pub const SHARED_VARIABLE: &str = "FERROTUNE_SHARED";
 
 /// A request longer than this is no request of ours.
 const LONGEST_REQUEST_BYTES: usize = 64 << 20;

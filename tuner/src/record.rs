@@ -4,6 +4,7 @@ use crate::space::{Distribution, Value};
 use crate::wire::{Direction, Objective};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -176,10 +177,7 @@ impl fmt::Display for Ending {
                 let (peak, budget) = (Bytes(*peak_bytes), Bytes(*budget_bytes));
                 write!(formatter, "out of memory: {peak} of {budget}; raise it with --memory")
             }
-            Ending::Signalled { signal } => match signal_name(*signal) {
-                Some(name) => write!(formatter, "killed by {name}"),
-                None => write!(formatter, "killed by signal {signal}"),
-            },
+            Ending::Signalled { signal } => write!(formatter, "killed by {}", signal_name(*signal)),
             Ending::TimedOut { after_s } => write!(formatter, "timed out after {after_s} s"),
             Ending::Cancelled => formatter.write_str("cancelled"),
         }
@@ -204,9 +202,9 @@ fn one_line(text: &str) -> String {
     text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
-/// Names of the signals that end processes, as Linux numbers them on x86-64 and aarch64.
-fn signal_name(signal: i32) -> Option<&'static str> {
-    Some(match signal {
+/// Name of a signal that ends processes, as Linux numbers them on x86-64 and aarch64; `signal 40` for any other.
+pub fn signal_name(signal: i32) -> Cow<'static, str> {
+    Cow::Borrowed(match signal {
         1 => "SIGHUP",
         2 => "SIGINT",
         3 => "SIGQUIT",
@@ -225,6 +223,6 @@ fn signal_name(signal: i32) -> Option<&'static str> {
         24 => "SIGXCPU",
         25 => "SIGXFSZ",
         31 => "SIGSYS",
-        _ => return None,
+        _ => return Cow::Owned(format!("signal {signal}")),
     })
 }

@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+/// The environment variable that carries the path of the shared data into a worker.
+pub const SHARED_VARIABLE: &str = "FERROTUNE_SHARED";
+
 /// What a worker asks or tells, each answered by one [`Reply`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "snake_case")]

@@ -47,7 +47,7 @@ impl Dependencies {
 
 fn hash(manifest: &Manifest) -> String {
     let text = format!("{}\n{}", manifest.opt_level, manifest.dependencies.join("\n"));
-    Sha256::digest(text).iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    prelude::short_hash(Sha256::new().chain_update(text))
 }
 
 fn build(manifest: &Manifest, folder: &Path, offline: bool) -> Result<Dependencies> {
