@@ -184,6 +184,11 @@ pub(crate) fn cargo(root: &Path) -> Command {
     // What the cargo that runs this program has set is not meant for another one. The program must be where the rest
     // looks for it.
     outside_cargo(&mut cargo).current_dir(root).env("CARGO_TARGET_DIR", root.join("target"));
+    // But for the toolchain: cargo starts rustc in the folder of the package that it builds, and there are packages with
+    // a rust-toolchain.toml of their own (salsa), which rustup's rustc would follow.
+    if let Some(toolchain) = env::var_os("RUSTUP_TOOLCHAIN") {
+        cargo.env("RUSTUP_TOOLCHAIN", toolchain);
+    }
     cargo
 }
 
@@ -237,6 +242,13 @@ mod tests {
         let of_cargo = "/clone/target/debug/deps:/clone/target/debug:/toolchain/lib/rustlib/host/lib:/toolchain/lib";
         assert_eq!(own(of_cargo), None);
         assert_eq!(own(&format!("{of_cargo}::/cuda/lib64")), Some("/cuda/lib64".into()));
+    }
+
+    #[test]
+    fn cargo_keeps_the_toolchain_that_runs_this_program() {
+        let set = cargo(Path::new("/clone"));
+        let toolchain = set.get_envs().find(|(name, _)| *name == "RUSTUP_TOOLCHAIN").and_then(|(_, value)| value);
+        assert_eq!(toolchain.map(OsStr::to_owned), env::var_os("RUSTUP_TOOLCHAIN"));
     }
 
     #[test]
