@@ -123,17 +123,59 @@ def test_cell_that_does_not_stop_is_ended_and_costs_no_variable(kernel):
     assert kernel.ok("number").result == "5"
 
 
-def test_thread_that_crashes_between_cells_is_named_in_the_next(kernel):
-    pid = int(kernel.ok("std::process::id()").result)
+def test_thread_that_crashes_between_cells_costs_no_variable(kernel):
+    kernel.ok("let mut number = 7;")
+    pid = int(kernel.ok("number = 8; std::process::id()").result)
     go = kernel.folder / "go"
+    outputs = []
     kernel.ok(
         f'std::thread::spawn(|| {{ while !std::path::Path::new("{go}").exists() '
         "{ std::thread::sleep(std::time::Duration::from_millis(5)) } std::process::abort() });"
     )
     go.touch()
     until(lambda: not pathlib.Path(f"/proc/{pid}").exists())
-    outcome = kernel.fails("1 + 1")
-    assert outcome.error.startswith("CellDied: the process of the cells was ended by SIGABRT")
+    while not any("SIGABRT" in output for output in outputs):
+        message = kernel.client.get_iopub_msg(timeout=20)
+        if message["msg_type"] == "stream":
+            outputs.append(message["content"]["text"])
+    assert "after the cell had ended, the process of the cells was ended by SIGABRT" in "".join(outputs)
+    assert kernel.ok("number").result == "8"
+
+
+def test_output_without_a_line_end_comes_while_the_cell_runs(kernel):
+    seen = []
+    kernel.run(
+        'for percent in ["10%\\r", "20%\\r"] { print!("{percent}"); std::thread::sleep(std::time::Duration::from_millis(400)); }',
+        lambda message: seen.append(message["content"]["text"]) if message["msg_type"] == "stream" else None,
+    )
+    assert seen == ["10%\r", "20%\r"]
+
+
+def test_panic_after_a_move_keeps_what_was_moved(kernel):
+    kernel.ok("let moved = vec![1, 2]; let mut changed = 1;")
+    assert kernel.fails('changed = 2; let taken = moved; panic!("{}", taken.len());').error.startswith("Panic: 2")
+    assert kernel.ok("(&moved, changed)").result == "([1, 2], 1)"
+    assert kernel.fails('let taken = moved; Err::<(), _>(format!("no {}", taken.len()))?;').error.startswith("Error: ")
+    assert kernel.ok("&moved").result == "[1, 2]"
+
+
+def test_panic_without_a_move_keeps_what_the_cell_has_changed(kernel):
+    kernel.ok("let mut changed = 1;")
+    kernel.fails('changed = 2; panic!("late");')
+    assert kernel.ok("changed").result == "2"
+
+
+def test_sleep_of_the_prelude_wakes_for_an_interrupt(kernel):
+    def interrupt(message):
+        if message["msg_type"] == "stream":
+            kernel.manager.interrupt_kernel()
+
+    started = time.monotonic()
+    pid = kernel.ok("std::process::id()").result
+    outcome = kernel.run('println!("running"); ferrotune::sleep(std::time::Duration::from_secs(60))?;', watch=interrupt)
+    assert time.monotonic() - started < 20
+    assert outcome.error == "Error: the cell was interrupted"
+    assert kernel.ok("std::process::id()").result == pid, "it ended by itself"
 
 
 def test_outputs_keep_their_order(kernel):

@@ -12,6 +12,8 @@ pub const MAX_FRAME_BYTES: u32 = 256 << 20;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "frame", rename_all = "snake_case")]
 pub enum Frame {
+    /// A supervisor's first frame: this connection takes orders.
+    Supervisor,
     /// Text that the cell, or a thread of an earlier cell, wrote.
     Stream {
         /// Where it was written.
@@ -74,26 +76,125 @@ pub enum Frame {
     },
     /// The cell was not run: the user had stopped it before.
     Cancelled,
-    /// The answer to [`Order::Sync`].
-    Synced {
+    /// The answer to an [`Order::Request`].
+    Reply {
         /// The number that it came with.
         number: u64,
+        /// The answer.
+        reply: Reply,
     },
-    /// The process that ran the cell has ended, and its snapshot has taken its place.
+    /// The process that held the variables has ended, and its snapshot has taken its place.
     Restored {
-        /// Its exit status, where it exited.
-        exit_code: Option<i32>,
-        /// The signal that ended it, where one did.
-        signal: Option<i32>,
+        /// How it ended.
+        ending: Ending,
+        /// Names of the threads that did not come along: those that earlier cells had started.
+        threads: Vec<String>,
+        /// Whether a cell ran.
+        running: bool,
     },
-    /// The cell runs without a snapshot: there is not enough memory for one.
-    Unguarded,
-    /// The cell process has ended. Sent by the supervisor, last.
+    /// No snapshot could be made of what the last cell has left.
+    Unguarded {
+        /// Why not.
+        reason: String,
+    },
+    /// The process that held the variables has ended, and nothing could take its place: another one has been started,
+    /// without variables.
     Died {
-        /// Its exit status, where it exited.
-        exit_code: Option<i32>,
-        /// The signal that ended it, where one did.
-        signal: Option<i32>,
+        /// How it ended.
+        ending: Ending,
+    },
+}
+
+/// How a process of cells ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "ending", rename_all = "snake_case")]
+pub enum Ending {
+    /// It exited.
+    Exited {
+        /// Its exit status.
+        code: i32,
+    },
+    /// A signal ended it.
+    Signalled {
+        /// Which.
+        signal: i32,
+    },
+    /// It held too much memory.
+    OutOfMemory {
+        /// The most that it was seen to hold, in bytes.
+        peak_bytes: u64,
+        /// The limit that it went over; none where the machine had no more to give.
+        limit_bytes: Option<u64>,
+    },
+    /// It did not stop when it was asked to.
+    Stopped,
+    /// The cell failed and had moved variables, which the snapshot still has.
+    TakenBack,
+}
+
+/// The answer to a [`Request`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "reply", rename_all = "snake_case")]
+pub enum Reply {
+    /// It is done.
+    Done,
+    /// It could not be done.
+    Refused {
+        /// One line: what is wrong and what to do.
+        reason: String,
+    },
+    /// What memory the cells hold.
+    Report {
+        /// The figures.
+        report: Report,
+    },
+}
+
+/// What memory a supervisor's processes hold. Bytes are private ones: what would come back if the process ended.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// Process id of the supervisor.
+    pub supervisor_pid: u32,
+    /// Process id of the process that holds the variables.
+    pub cells_pid: u32,
+    /// The most that a cell may hold, if there is a limit.
+    pub limit_bytes: Option<u64>,
+    /// The sleeping copies, oldest first.
+    pub snapshots: Vec<SnapshotReport>,
+}
+
+/// One sleeping copy of the process that holds the variables.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SnapshotReport {
+    /// What it is kept for.
+    pub place: Place,
+    /// Its process id.
+    pub pid: u32,
+    /// Seconds since it was made.
+    pub age_s: f64,
+    /// How long making it held up the process, in microseconds.
+    pub cost_us: u64,
+    /// What would come back if it were dropped, in bytes.
+    pub private_bytes: u64,
+    /// Its share of all the memory that it sees and that others may see, too, in bytes.
+    pub share_bytes: u64,
+}
+
+/// A state to which the variables can be brought back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "place", rename_all = "snake_case")]
+pub enum Place {
+    /// As it is now: the net under the next cell.
+    Now,
+    /// As it was before a cell.
+    Before {
+        /// The cell's number.
+        cell: u64,
+    },
+    /// As it was when this name was given.
+    Named {
+        /// The name.
+        name: String,
     },
 }
 
@@ -135,14 +236,44 @@ pub enum Order {
         answer: Answer,
     },
     /// A new cell begins: an earlier interrupt is none of its business.
-    Begin,
-    /// Pass on all that has been printed, then answer with [`Frame::Synced`].
-    Sync {
-        /// Comes back with the answer.
-        number: u64,
+    Begin {
+        /// Number under which it can be undone; none for what is not a cell of the user's.
+        cell: Option<u64>,
     },
     /// Stop the running cell: ask it, and end it if it does not listen. One that does not run yet never will.
     Interrupt,
+    /// Something to be answered by a [`Frame::Reply`].
+    Request {
+        /// Comes back with the answer.
+        number: u64,
+        /// What is wanted.
+        request: Request,
+    },
+}
+
+/// What the kernel asks a cell's supervisor for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "request", rename_all = "snake_case")]
+pub enum Request {
+    /// Pass on all that has been printed.
+    Sync,
+    /// Keep the state as it is now under a name.
+    Keep {
+        /// The name; one that is taken is given anew.
+        name: String,
+    },
+    /// Bring the variables back to an earlier state. evcxr connects anew afterwards.
+    Return {
+        /// To which.
+        to: Place,
+    },
+    /// From now on a cell may hold so much memory.
+    Limit {
+        /// The most, in bytes; none for what the machine can spare.
+        bytes: Option<u64>,
+    },
+    /// Tell what memory is held.
+    Report,
 }
 
 /// Writes one frame.

@@ -9,7 +9,9 @@ pub mod frame;
 pub mod link;
 mod progress;
 mod show;
+mod table;
 
 pub use bundle::Bundle;
 pub use progress::{Progress, progress};
 pub use show::{Handle, clear_output, html, json, markdown, mime, png, show, svg, text};
+pub use table::table;

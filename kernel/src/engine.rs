@@ -3,10 +3,13 @@
 //! It owns evcxr's context. Knows nothing of sockets; what a cell gives goes out as [`Output`]s.
 
 mod captures;
+mod history;
 mod link;
+mod memory;
 mod objective;
 mod report;
 mod search;
+mod state;
 mod studies;
 
 use crate::execution::{Cell, Completion, Completions, Failure, Output, Stream, Work};
@@ -16,21 +19,22 @@ use crate::supervisor;
 use anyhow::{Context, Result};
 use evcxr::{CommandContext, Error, EvalCallbacks, EvalContext, EvalContextOutputs, EvalOutputs};
 use ferrotune_display::Bundle;
-use ferrotune_display::frame::Answer;
+use ferrotune_display::frame::{Answer, Ending, Request};
 use ferrotune_magics::{Action, Step, Time, TpuConnect, Tune};
-use ferrotune_tuner::record::signal_name;
+use history::History;
 use link::{Facts, Link};
 use objective::Objective;
 use search::Search;
 use serde_json::{Map, Value};
+use state::Picture;
 use std::os::unix::process::CommandExt;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Where studies live if no magic says otherwise.
 const DEFAULT_DIRECTORY: &str = "studies";
@@ -45,19 +49,24 @@ use ::candle_nn::var_builder::SimpleBackend;
 use std::any::Any;
 std::result::Result::<(), std::fmt::Error>::Ok(())?;";
 
+/// The text of the error of a cell that was stopped too early.
+const STOPPED_BEFORE: &str = "the cell was stopped before it ran; no variable has changed";
+
 /// What is to be stopped by an interrupt.
 #[derive(Clone, Default)]
 pub(crate) struct Running {
     link: Arc<Mutex<Option<Link>>>,
     /// Process id of the supervisor of the search that runs.
     search: Arc<Mutex<Option<u32>>>,
+    /// When the user last asked for a stop.
+    interrupted_at: Arc<Mutex<Option<Instant>>>,
 }
 
 impl Running {
     /// Asks the running cell or search to stop.
     pub(crate) fn interrupt(&self) {
-        let search = *self.search.lock().unwrap_or_else(PoisonError::into_inner);
-        match search.and_then(|pid| rustix::process::Pid::from_raw(i32::try_from(pid).ok()?)) {
+        *self.interrupted_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        match self.search().and_then(|pid| rustix::process::Pid::from_raw(i32::try_from(pid).ok()?)) {
             Some(pid) => {
                 if let Err(error) = rustix::process::kill_process(pid, rustix::process::Signal::INT) {
                     tracing::debug!("the search has ended by itself: {error}");
@@ -69,6 +78,15 @@ impl Running {
                 }
             }
         }
+    }
+
+    /// Whether the user has asked for a stop since then.
+    fn is_interrupted_since(&self, begin: Instant) -> bool {
+        self.interrupted_at.lock().unwrap_or_else(PoisonError::into_inner).is_some_and(|at| at >= begin)
+    }
+
+    fn search(&self) -> Option<u32> {
+        *self.search.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn set_search(&self, pid: Option<u32>) {
@@ -98,9 +116,9 @@ fn serve(runtime: &Runtime, running: &Running, work: &Receiver<Work>) {
     // A prelude that has to be built first shows its progress in the first cell, so that cell is waited for.
     let first = if runtime.prelude_is_ready() { None } else { work.recv().ok() };
     if let Some(Work::Execute { cell, outputs }) = &first {
-        link.begin_cell(outputs.clone(), cell.allow_stdin);
+        link.begin_cell(0, outputs.clone(), cell.allow_stdin);
     }
-    let start = || Engine::start(runtime, running, link.clone(), &build_prelude(runtime, &link)?);
+    let start = || Engine::start(runtime, running, link.clone(), build_prelude(runtime, &link)?);
     let mut pending = first;
     loop {
         let mut engine = match start() {
@@ -154,21 +172,60 @@ fn refuse(reason: &str, work: Option<Work>) {
     }
 }
 
+/// The program that supervises the cells. It ends with this.
+struct CellSupervisor(Child);
+
+impl CellSupervisor {
+    fn start(prelude: &Prelude, socket: &Path, link: &Link) -> Result<Self> {
+        let child = Command::new(OWN_PROGRAM)
+            .arg("cell-supervisor")
+            .arg(prelude.library())
+            .env(supervisor::KERNEL_VARIABLE, socket)
+            .process_group(0)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .context("cannot start the supervisor of the cells")?;
+        let supervisor = Self(child);
+        link.wait_for_supervisor()?;
+        Ok(supervisor)
+    }
+}
+
+impl Drop for CellSupervisor {
+    fn drop(&mut self) {
+        if let Err(error) = self.0.kill().and_then(|()| self.0.wait()) {
+            tracing::warn!("the supervisor of the cells may still run: {error}");
+        }
+    }
+}
+
 struct Engine {
     context: CommandContext,
     link: Link,
+    supervisor: CellSupervisor,
+    prelude: Prelude,
     running: Running,
+    socket: PathBuf,
     runtime_folder: PathBuf,
+    history: History,
+    /// Number of the last cell.
+    cell: u64,
+    /// What the user has allowed a cell to hold.
+    limit: Option<u64>,
+    watched: memory::Watched,
     /// Folder of the study of the last search.
     last_study: Option<PathBuf>,
     searches: u64,
 }
 
 impl Engine {
-    fn start(runtime: &Runtime, running: &Running, link: Link, prelude: &Prelude) -> Result<Self> {
+    fn start(runtime: &Runtime, running: &Running, link: Link, prelude: Prelude) -> Result<Self> {
+        let socket = runtime.link();
+        let supervisor = CellSupervisor::start(&prelude, &socket, &link)?;
         let mut command = Command::new(OWN_PROGRAM);
-        command.arg("cell").arg(prelude.library()).env(supervisor::KERNEL_VARIABLE, runtime.link()).process_group(0);
-        let started = std::time::Instant::now();
+        command.arg("cell-relay").env(supervisor::KERNEL_VARIABLE, &socket).process_group(0);
+        let started = Instant::now();
         let (mut context, outputs) = EvalContext::with_subprocess_command(command).map_err(plain)?;
         tracing::debug!("evcxr is ready after {:?}", started.elapsed());
         forward(outputs, &link)?;
@@ -179,14 +236,23 @@ impl Engine {
         }
         context.eval_with_state(FIRST_CELL, state).map_err(plain)?;
         tracing::debug!("the prelude is in use after {:?}", started.elapsed());
-        Ok(Self {
+        let mut engine = Self {
             context: CommandContext::with_eval_context(context),
             link,
+            supervisor,
+            prelude,
             running: running.clone(),
+            socket,
             runtime_folder: runtime.folder().to_owned(),
+            history: History::default(),
+            cell: 0,
+            limit: None,
+            watched: memory::Watched::default(),
             last_study: None,
             searches: 0,
-        })
+        };
+        engine.history.now = engine.picture();
+        Ok(engine)
     }
 
     /// Does all work until there is no more, or until evcxr or rust-analyzer panics; then `true`.
@@ -210,8 +276,13 @@ impl Engine {
     fn take(&mut self, work: Work) {
         match work {
             Work::Execute { cell, outputs } => {
-                self.link.begin_cell(outputs, cell.allow_stdin);
-                let result = self.execute(&cell);
+                self.cell += 1;
+                self.link.begin_cell(self.cell, outputs, cell.allow_stdin);
+                let result = if self.running.is_interrupted_since(cell.begun_at) {
+                    Err(report::failure("Interrupted", STOPPED_BEFORE))
+                } else {
+                    self.execute(&cell)
+                };
                 self.link.emit(Output::Done(result));
             }
             Work::Complete { code, cursor, reply } => {
@@ -228,6 +299,7 @@ impl Engine {
     }
 
     fn execute(&mut self, cell: &Cell) -> Result<(), Failure> {
+        self.replace_dead_supervisor()?;
         let steps =
             ferrotune_magics::parse(&cell.code).map_err(|error| report::failure("MagicError", error.to_string()))?;
         for step in steps {
@@ -261,6 +333,11 @@ impl Engine {
                 let folder = self.study_folder(request.project.as_deref(), request.directory.as_deref())?;
                 self.show(studies::best(&folder, request.count))
             }
+            Action::Undo { count } => self.undo(count),
+            Action::Checkpoint { name } => self.checkpoint(&name),
+            Action::Restore { name } => self.restore_checkpoint(&name),
+            Action::Checkpoints => self.checkpoints(),
+            Action::Memory(memory) => self.memory(memory),
             Action::Lsmagic => self.show(Ok(Bundle::text(ferrotune_magics::lsmagic()))),
             Action::Help { name } => {
                 let help = ferrotune_magics::help(&name).with_context(|| format!("there is no magic {name}"));
@@ -298,7 +375,7 @@ impl Engine {
     }
 
     fn time(&mut self, cell: &str, source: &str, first_line: usize) -> Result<(), Failure> {
-        let started = std::time::Instant::now();
+        let started = Instant::now();
         let outputs = self.run_user_code(cell, source, first_line)?;
         let total = started.elapsed();
         let run: Duration =
@@ -358,7 +435,43 @@ impl Engine {
     }
 
     fn evaluate(&mut self, source: &str) -> Result<EvalOutputs, Error> {
-        self.context.execute_with_callbacks(source, &mut EvalCallbacks::default())
+        let result = self.context.execute_with_callbacks(source, &mut EvalCallbacks::default());
+        match &result {
+            Ok(_) => {
+                self.history.depend(source);
+                let picture = if source.lines().any(|line| line.trim() == ":clear") {
+                    Picture::default()
+                } else {
+                    self.picture()
+                };
+                self.history.ran(self.cell, picture);
+            }
+            Err(Error::SubprocessTerminated(_)) => self.history.now.lose_variables(),
+            Err(_) => {}
+        }
+        result
+    }
+
+    /// What evcxr knows now.
+    fn picture(&self) -> Picture {
+        let variables = self.context.variables_and_types();
+        let variables = variables.map(|(name, type_name)| (name.to_owned(), type_name.to_owned())).collect();
+        Picture::new(self.context.last_source().unwrap_or_default(), variables)
+    }
+
+    /// Starts another supervisor where something has ended the present one.
+    fn replace_dead_supervisor(&mut self) -> Result<(), Failure> {
+        let ended = self.supervisor.0.try_wait();
+        let Ok(Some(status)) = ended else { return Ok(()) };
+        let engine_error = |text: String| report::failure("EngineError", text);
+        self.supervisor = CellSupervisor::start(&self.prelude, &self.socket, &self.link)
+            .map_err(|error| engine_error(format!("{error:#}")))?;
+        self.ask(Request::Limit { bytes: self.limit })?;
+        self.history.lose_variables();
+        self.evaluate(":restart").map_err(|error| engine_error(error.to_string()))?;
+        let text =
+            format!("the supervisor of the cells ended ({status}); it was started again, and the variables are lost");
+        Err(engine_error(text))
     }
 
     /// Waits for what the cell has printed, and tells how it ended.
@@ -374,10 +487,8 @@ impl Engine {
         };
         match result {
             // What was not run is told in the same words, whatever evcxr made of it.
-            _ if facts.cancelled => {
-                Err(report::failure("Interrupted", "the cell was stopped before it ran; no variable has changed"))
-            }
-            _ if facts.restored.is_some() => Err(restored(&facts)),
+            _ if facts.cancelled => Err(report::failure("Interrupted", STOPPED_BEFORE)),
+            _ if facts.restored.is_some() => Err(self.restored(cell, &facts)),
             Err(Error::Message(_)) if facts.failed.is_some() => {
                 Err(report::failure("Error", facts.failed.unwrap_or_default()))
             }
@@ -389,9 +500,16 @@ impl Engine {
                 }
             },
             Err(Error::CompilationErrors(errors)) => Err(explain(&errors)),
-            Err(Error::SubprocessTerminated(_)) => Err(died(&facts)),
+            Err(Error::SubprocessTerminated(_)) => Err(report::died(facts.died.as_ref().unwrap_or(&Ending::Stopped))),
             Err(error) => Err(report::failure("Error", error.to_string())),
         }
+    }
+
+    /// Another process has the variables now; what the cell itself had to say goes first.
+    fn restored(&self, cell: &str, facts: &Facts) -> Failure {
+        let Some((ending, threads)) = &facts.restored else { return report::failure("CellDied", "the cell ended") };
+        let own = self.ended_early(cell, facts).filter(|_| *ending == Ending::TakenBack);
+        own.unwrap_or_else(|| report::taken_over(ending, threads))
     }
 
     fn ended_early(&self, cell: &str, facts: &Facts) -> Option<Failure> {
@@ -508,31 +626,6 @@ fn forward(outputs: EvalContextOutputs, link: &Link) -> Result<()> {
         })?;
     }
     Ok(())
-}
-
-/// The cell's process is gone, and the variables with it.
-fn died(facts: &Facts) -> Failure {
-    let (name, what) = ended(facts.interrupted, facts.died);
-    report::failure(name, format!("{what}; a new process has been started, and the variables are lost"))
-}
-
-/// The cell's process is gone, and its snapshot has the variables.
-fn restored(facts: &Facts) -> Failure {
-    let (name, what) = ended(facts.interrupted, facts.restored);
-    let kept = "every variable is as it was before the cell; threads of earlier cells are gone";
-    report::failure(name, format!("{what}; {kept}"))
-}
-
-fn ended(interrupted: bool, how: Option<(Option<i32>, Option<i32>)>) -> (&'static str, String) {
-    if interrupted {
-        return ("Interrupted", "the cell did not stop when it was asked to, and was ended".to_owned());
-    }
-    let how = match how {
-        Some((_, Some(signal))) => format!("was ended by {}", signal_name(signal)),
-        Some((Some(code), None)) => format!("exited with {code}"),
-        _ => "ended".to_owned(),
-    };
-    ("CellDied", format!("the process of the cells {how}"))
 }
 
 fn seconds(duration: Duration) -> String {

@@ -1,6 +1,7 @@
 //! What the server and the engine say to each other about one cell. No sockets and no compiler here.
 
 use serde_json::{Map, Value};
+use std::time::Instant;
 use tokio::sync::{mpsc, oneshot};
 
 /// A cell to run.
@@ -10,6 +11,8 @@ pub(crate) struct Cell {
     pub(crate) code: String,
     /// Whether the front end answers requests for input.
     pub(crate) allow_stdin: bool,
+    /// When its turn came; an interrupt after that is meant for it.
+    pub(crate) begun_at: Instant,
 }
 
 /// One of the two text streams.

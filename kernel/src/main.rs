@@ -43,9 +43,12 @@ enum Action {
         #[arg(long)]
         connection_file: PathBuf,
     },
-    /// Supervise a process of cells.
+    /// Supervise the processes of cells.
     #[command(hide = true)]
-    Cell { prelude: PathBuf },
+    CellSupervisor { prelude: PathBuf },
+    /// Pass lines between evcxr and the supervisor of the cells.
+    #[command(hide = true)]
+    CellRelay,
     /// Run cells.
     #[command(hide = true)]
     CellProcess { prelude: PathBuf },
@@ -107,7 +110,8 @@ fn run(arguments: &[OsString]) -> Result<ExitCode> {
         Action::Install(target) => install(target).map(|()| ExitCode::SUCCESS),
         Action::Uninstall(target) => uninstall(target).map(|()| ExitCode::SUCCESS),
         Action::Kernel { connection_file } => kernel(&connection_file, arguments).map(|()| ExitCode::SUCCESS),
-        Action::Cell { prelude } => supervisor::run(&prelude),
+        Action::CellSupervisor { prelude } => supervisor::run(&prelude),
+        Action::CellRelay => supervisor::run_relay(),
         Action::CellProcess { prelude } => supervisor::run_cells(&prelude).map(|()| ExitCode::SUCCESS),
         Action::Supervise { study } => Ok(ferrotune_tuner::supervisor::main(&study)),
         Action::Worker { arguments } => ferrotune_tuner::process::worker_main(arguments),

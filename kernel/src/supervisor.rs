@@ -1,32 +1,40 @@
 //! The cell supervisor: starts the process in which cells run, and stands between it, evcxr and the kernel.
 //!
-//! evcxr speaks to the supervisor over its standard streams, as to its own runtime. Everything that a cell prints or
-//! shows goes through here in the order in which it was made, as frames, to the kernel. One thread and one `poll`:
-//! whatever a cell does, the supervisor goes on.
+//! evcxr speaks to it, through a relay, as to its own runtime. Everything that a cell prints or shows goes through here
+//! in the order in which it was made, as frames, to the kernel. One thread and one `poll`: whatever a cell does, the
+//! supervisor goes on, and it decides which process holds the variables.
 
+mod cells;
+mod descriptors;
+mod kept;
 mod markers;
+mod memory;
+mod output;
 mod process;
+mod relay;
 mod snapshot;
 mod streams;
+mod succession;
 
 pub(crate) use process::run as run_cells;
+pub(crate) use relay::run as run_relay;
 
-use crate::runtime::OWN_PROGRAM;
 use anyhow::{Context, Result};
-use ferrotune_display::frame::{self, Answer, Frame, Order, Stream};
-use ferrotune_display::link::LINK_VARIABLE;
-use markers::{Markers, Piece};
+use cells::{CellProcess, Streams};
+use ferrotune_display::frame::{self, Answer, Ending, Frame, Order, Place, Reply, Report, Request};
+use kept::{Kept, Sleeper};
+use markers::Markers;
+use memory::Watch;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, waitpid};
+use rustix::process::{Pid, Signal};
 use std::io::{self, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::os::unix::process::CommandExt;
-use std::path::Path;
-use std::process::{Command, ExitCode, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
-use streams::{Utf8, read_available, retry, set_nonblocking, take_line};
+use streams::{Utf8, read_available, take_line};
 
 /// Environment variable with the path of the kernel's socket.
 pub(crate) const KERNEL_VARIABLE: &str = "FERROTUNE_KERNEL";
@@ -34,8 +42,14 @@ pub(crate) const KERNEL_VARIABLE: &str = "FERROTUNE_KERNEL";
 /// Environment variable with the process id of the supervisor, without which a cell process does not live on.
 const SUPERVISOR_VARIABLE: &str = "FERROTUNE_SUPERVISOR";
 
+/// Environment variable with the path of the socket at which sleeping copies report.
+const SNAPSHOTS_VARIABLE: &str = "FERROTUNE_SNAPSHOTS";
+
+/// Name of the socket for evcxr, beside the kernel's.
+const RELAY_SOCKET: &str = "evcxr";
+
 /// How long a cell may take to stop when it is asked to, before it is ended.
-const GRACE: Duration = Duration::from_secs(2);
+const GRACE: Duration = Duration::from_millis(1500);
 
 /// How long a snapshot may take to stand in for its process.
 const WAKING: Duration = Duration::from_secs(2);
@@ -44,88 +58,100 @@ const WAKING: Duration = Duration::from_secs(2);
 /// One burst of a second's worth passes at once.
 const OUTPUT_BYTES_PER_SECOND: f64 = 4e6;
 
-/// How much of the standard error is kept, to name the error at which a cell ended.
-const KEPT_ERROR_BYTES: usize = 4096;
+/// How long after a cell the memory of the snapshots is looked at, so that quick cells do not wait for it.
+const MEASURE_AFTER: Duration = Duration::from_millis(500);
 
-/// Supervises one cell process until it, or the kernel, has ended.
+/// Supervises the processes of the cells until the kernel has ended.
 pub(crate) fn run(prelude: &Path) -> Result<ExitCode> {
-    let kernel_path = std::env::var_os(KERNEL_VARIABLE).context("FERROTUNE_KERNEL is not set")?;
+    let kernel_path = std::env::var_os(KERNEL_VARIABLE).with_context(|| format!("{KERNEL_VARIABLE} is not set"))?;
     let kernel = UnixStream::connect(&kernel_path).context("cannot reach the kernel")?;
     // A snapshot whose parent has died becomes a child of this process.
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     // Beside the kernel's own socket, in the folder that the kernel deletes.
-    let link = Path::new(&kernel_path).with_file_name(format!("cell-{}", std::process::id()));
-    let listener = UnixListener::bind(&link)?;
+    let place = |name: &str| Path::new(&kernel_path).with_file_name(name);
+    let own = std::process::id();
+    let places = Places {
+        prelude: prelude.to_owned(),
+        link: place(&format!("cell-{own}")),
+        snapshots: place(&format!("snapshots-{own}")),
+    };
+    let relay = place(RELAY_SOCKET);
+    // Where an earlier supervisor was killed, its socket is still there.
+    if relay.exists() {
+        std::fs::remove_file(&relay)?;
+    }
+    let listeners =
+        Listeners { relay: listen(&relay)?, link: listen(&places.link)?, snapshots: listen(&places.snapshots)? };
+    Supervisor::start(places, listeners, kernel)?.serve()
+}
+
+fn listen(path: &Path) -> Result<UnixListener> {
+    let listener = UnixListener::bind(path).with_context(|| format!("cannot listen at {}", path.display()))?;
     listener.set_nonblocking(true)?;
-    Supervisor::start(prelude, &link, kernel, listener)?.serve()
+    Ok(listener)
 }
 
-/// A process in which cells run, or could.
-struct CellProcess {
-    pid: Pid,
-    fd: OwnedFd,
+/// What is needed to start a process of cells.
+struct Places {
+    prelude: PathBuf,
+    link: PathBuf,
+    snapshots: PathBuf,
 }
 
-impl CellProcess {
-    fn of(pid: Pid) -> Result<Self> {
-        Ok(Self { pid, fd: rustix::process::pidfd_open(pid, PidfdFlags::empty())? })
-    }
-
-    fn signal(&self, signal: Signal) -> Result<()> {
-        match rustix::process::pidfd_send_signal(&self.fd, signal) {
-            Ok(()) | Err(Errno::SRCH) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// Ends the process and what it has started in its group.
-    fn kill(&self) -> Result<()> {
-        match rustix::process::kill_process_group(self.pid, Signal::KILL) {
-            Ok(()) | Err(Errno::SRCH | Errno::PERM) => self.signal(Signal::KILL),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// Waits for its end.
-    fn reap(&self) -> Result<WaitStatus> {
-        let ended = retry(|| waitpid(Some(self.pid), WaitOptions::empty()))?;
-        ended.map(|(_, status)| status).context("the system knows nothing of the cell process")
-    }
+struct Listeners {
+    relay: UnixListener,
+    link: UnixListener,
+    snapshots: UnixListener,
 }
 
 struct Supervisor {
+    places: Places,
+    listeners: Listeners,
     /// The process that has the variables.
     cells: CellProcess,
-    /// Its sleeping copy, while a cell runs.
-    snapshot: Option<Pid>,
-    /// The copy has said that it is awake.
-    woken: bool,
-    control: UnixStream,
+    streams: Streams,
     control_bytes: Vec<u8>,
-    stdout: Option<OwnedFd>,
-    stderr: Option<OwnedFd>,
+    kept: Kept,
+    /// The names of the threads that the copy which has just woken is without.
+    woken: Option<Vec<String>>,
+    /// A name for the next copy that is made.
+    name_next: Option<String>,
     markers: Markers,
     stdout_text: Utf8,
     stderr_text: Utf8,
     last_error: String,
     kernel: UnixStream,
     kernel_bytes: Vec<u8>,
-    listener: UnixListener,
+    kernel_gone: bool,
     links: Vec<Link>,
     /// The link whose frame the kernel has yet to answer.
     waiting: Option<usize>,
     next_link: usize,
-    evcxr_bytes: Vec<u8>,
+    relay: Option<UnixStream>,
+    relay_bytes: Vec<u8>,
+    /// evcxr will connect anew, and means the same variables.
+    relay_expected: bool,
+    /// The process has run a cell.
+    used: bool,
     /// How many bytes may be passed on now; below 0, what the cell gives is left alone until it has grown again.
     allowance: f64,
     allowed_at: Instant,
     running: bool,
+    /// A panic or a `?` has ended the running cell.
+    failed: bool,
+    /// The user's cell whose first evaluation is to come.
+    cell: Option<u64>,
+    /// The user's cell that can be undone with the copy made before it.
+    undo: Option<u64>,
     /// The user's first cell has come.
     begun: bool,
     /// The user has stopped the cell that is still being compiled.
     cancelled: bool,
     kill_at: Option<Instant>,
-    evcxr_gone: bool,
+    /// Why this process has killed the other one, if it has.
+    killed_for: Option<Ending>,
+    watch: Watch,
+    measure_at: Option<Instant>,
 }
 
 /// A connection of the cell process, with what has arrived of the next frame.
@@ -136,99 +162,111 @@ struct Link {
 }
 
 /// What `poll` found ready.
+#[derive(Clone, Copy)]
 enum Ready {
-    Evcxr,
+    Relay,
     Control,
-    Stdout,
-    Stderr,
+    Output,
     Kernel,
-    Listener,
+    RelayListener,
+    LinkListener,
+    SnapshotListener,
     Link(usize),
     Child,
 }
 
 impl Supervisor {
-    fn start(prelude: &Path, link: &Path, kernel: UnixStream, listener: UnixListener) -> Result<Self> {
-        let (control, end) = UnixStream::pair()?;
-        let mut command = Command::new(OWN_PROGRAM);
-        command
-            .arg("cell-process")
-            .arg(prelude)
-            .env(LINK_VARIABLE, link)
-            .env_remove(KERNEL_VARIABLE)
-            .env_remove("EVCXR_IS_RUNTIME")
-            .env("RUST_BACKTRACE", "0")
-            .env(SUPERVISOR_VARIABLE, std::process::id().to_string())
-            // What the cell has started ends with it.
-            .process_group(0)
-            // candle's own pools would not survive a fork; its matrix products use rayon's, which does.
-            .env("CANDLE_NUM_THREADS", "1")
-            .stdin(OwnedFd::from(end))
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        if let Some(path) = std::env::var_os(crate::compile::PATH_VARIABLE) {
-            command.env("PATH", path);
-        }
-        let mut child = command.spawn().context("cannot start the cell process")?;
-        let cells = CellProcess::of(Pid::from_child(&child))?;
-        let stdout = child.stdout.take().map(OwnedFd::from);
-        let stderr = child.stderr.take().map(OwnedFd::from);
-        for fd in stdout.iter().chain(&stderr) {
-            set_nonblocking(fd)?;
-        }
-        control.set_nonblocking(true)?;
+    fn start(places: Places, listeners: Listeners, mut kernel: UnixStream) -> Result<Self> {
+        let streams = Streams::new()?;
+        let cells = CellProcess::start(&places, &streams)?;
+        frame::write(&mut kernel, &Frame::Supervisor)?;
         Ok(Self {
+            places,
+            listeners,
             cells,
-            snapshot: None,
-            woken: false,
-            control,
+            streams,
             control_bytes: Vec::new(),
-            stdout,
-            stderr,
+            kept: Kept::default(),
+            woken: None,
+            name_next: None,
             markers: Markers::default(),
             stdout_text: Utf8::default(),
             stderr_text: Utf8::default(),
             last_error: String::new(),
             kernel,
             kernel_bytes: Vec::new(),
-            listener,
+            kernel_gone: false,
             links: Vec::new(),
             waiting: None,
             next_link: 0,
-            evcxr_bytes: Vec::new(),
+            relay: None,
+            relay_bytes: Vec::new(),
+            relay_expected: false,
+            used: false,
             allowance: OUTPUT_BYTES_PER_SECOND,
             allowed_at: Instant::now(),
             running: false,
+            failed: false,
+            cell: None,
+            undo: None,
             begun: false,
             cancelled: false,
             kill_at: None,
-            evcxr_gone: false,
+            killed_for: None,
+            watch: Watch::new()?,
+            measure_at: None,
         })
     }
 
     fn serve(&mut self) -> Result<ExitCode> {
-        loop {
+        while !self.kernel_gone {
             for ready in self.wait()? {
                 match ready {
-                    Ready::Evcxr => self.take_order()?,
+                    Ready::Relay => self.take_orders()?,
                     Ready::Control => self.take_control()?,
-                    Ready::Stdout | Ready::Stderr => self.drain()?,
+                    Ready::Output => self.drain()?,
                     Ready::Kernel => self.take_kernel()?,
-                    Ready::Listener => self.accept()?,
+                    Ready::RelayListener => self.accept_relay()?,
+                    Ready::LinkListener => self.accept_link()?,
+                    Ready::SnapshotListener => self.accept_sleepers()?,
                     Ready::Link(number) => self.take_link(number)?,
                     Ready::Child => {
-                        if let Some(code) = self.end()? {
-                            return Ok(code);
-                        }
+                        self.end()?;
                         break; // the other sources were the dead process'
                     }
                 }
             }
-            if self.evcxr_gone || self.kill_at.is_some_and(|at| at <= Instant::now()) {
-                self.kill_at = None;
-                self.cells.kill()?;
+            self.keep_time()?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// Does what is due.
+    fn keep_time(&mut self) -> Result<()> {
+        let now = Instant::now();
+        if self.kill_at.is_some_and(|at| at <= now) {
+            self.kill_at = None;
+            self.kill(Ending::Stopped)?;
+        }
+        if self.running {
+            match self.watch.look(&self.cells, now) {
+                None => {}
+                // What is kept for %undo is worth less than the cell that runs.
+                Some(Ending::OutOfMemory { limit_bytes: None, .. }) if self.kept.drop_oldest() => {}
+                Some(ending) => self.kill(ending)?,
             }
         }
+        if self.measure_at.is_some_and(|at| at <= now) && !self.running {
+            self.measure_at = None;
+            self.kept.keep_within(self.watch.undo_budget_bytes(), self.cells.pid);
+            self.cells.reap_strays()?;
+        }
+        Ok(())
+    }
+
+    fn kill(&mut self, why: Ending) -> Result<()> {
+        self.killed_for.get_or_insert(why);
+        self.cells.kill()
     }
 
     fn wait(&mut self) -> Result<Vec<Ready>> {
@@ -238,225 +276,147 @@ impl Supervisor {
         self.allowance = (self.allowance.max(-OUTPUT_BYTES_PER_SECOND) + earned).min(OUTPUT_BYTES_PER_SECOND);
         self.allowed_at = now;
         let may_print = self.allowance >= 0.0;
-        let stdin = rustix::stdio::stdin();
-        let mut sources = vec![(Ready::Child, self.cells.fd.as_fd())];
-        if !self.evcxr_gone {
-            sources.push((Ready::Evcxr, stdin));
-            sources.push((Ready::Kernel, self.kernel.as_fd()));
+        let mut sources = vec![
+            (Ready::Kernel, self.kernel.as_fd()),
+            (Ready::Control, self.streams.control.as_fd()),
+            (Ready::RelayListener, self.listeners.relay.as_fd()),
+            (Ready::LinkListener, self.listeners.link.as_fd()),
+            (Ready::SnapshotListener, self.listeners.snapshots.as_fd()),
+        ];
+        sources.extend(self.relay.iter().map(|relay| (Ready::Relay, relay.as_fd())));
+        if may_print {
+            sources.extend([&self.streams.stdout, &self.streams.stderr].map(|fd| (Ready::Output, fd.as_fd())));
+            sources.extend(self.links.iter().map(|link| (Ready::Link(link.number), link.stream.as_fd())));
         }
-        sources.push((Ready::Control, self.control.as_fd()));
-        sources.push((Ready::Listener, self.listener.as_fd()));
-        let pipes = [(Ready::Stdout, &self.stdout), (Ready::Stderr, &self.stderr)];
-        let pipes = pipes.into_iter().filter(|_| may_print);
-        sources.extend(pipes.filter_map(|(ready, fd)| Some((ready, fd.as_ref()?.as_fd()))));
-        let links = self.links.iter().filter(|_| may_print);
-        sources.extend(links.map(|link| (Ready::Link(link.number), link.stream.as_fd())));
+        // The end of the process comes last: what it printed and told before is still in the pipes.
+        sources.push((Ready::Child, self.cells.fd.as_fd()));
         let mut fds: Vec<_> = sources.iter().map(|(_, fd)| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
-        let timeout = self.kill_at.map(|at| at.saturating_duration_since(now));
         let refill = (!may_print).then(|| Duration::from_secs_f64(-self.allowance / OUTPUT_BYTES_PER_SECOND));
-        let timeout = timeout.into_iter().chain(refill).min();
+        let measure = self.measure_at.filter(|_| !self.running);
+        let due = self.kill_at.into_iter().chain(measure).chain(self.watch.due().filter(|_| self.running));
+        let timeout = due.map(|at| at.saturating_duration_since(now)).chain(refill).min();
         let timeout = timeout.map(Timespec::try_from).transpose().context("a deadline beyond all time")?;
         match poll(&mut fds, timeout.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
         let found: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
-        let mut ready: Vec<Ready> =
-            sources.into_iter().zip(found).filter(|(_, found)| *found).map(|((ready, _), _)| ready).collect();
-        // The end of the process comes last: what it printed and told before is still in the pipes.
-        let child_ended = matches!(ready.first(), Some(Ready::Child));
-        ready.rotate_left(usize::from(child_ended));
-        Ok(ready)
+        Ok(sources.iter().zip(found).filter(|(_, found)| *found).map(|((ready, _), _)| *ready).collect())
     }
 
-    /// A line from evcxr: the next cell to run.
-    fn take_order(&mut self) -> Result<()> {
-        let mut bytes = [0; 4096];
-        let count = retry(|| rustix::io::read(rustix::stdio::stdin(), &mut bytes))?;
-        if count == 0 {
-            self.evcxr_gone = true;
+    /// evcxr has started a new relay. Unless that was to be, it has given up the variables, and they go.
+    fn accept_relay(&mut self) -> Result<()> {
+        let Some(stream) = accept(&self.listeners.relay)? else { return Ok(()) };
+        self.relay = Some(stream);
+        self.relay_bytes.clear();
+        if !std::mem::take(&mut self.relay_expected) && self.used {
+            self.cells.kill()?;
+            self.cells.reap()?;
+            self.start_anew()?;
+        }
+        Ok(())
+    }
+
+    /// Lines from evcxr: the next cell to run.
+    fn take_orders(&mut self) -> Result<()> {
+        let Some(relay) = &self.relay else { return Ok(()) };
+        if !read_available(relay, &mut self.relay_bytes)? {
+            self.relay = None;
             return Ok(());
         }
-        self.evcxr_bytes.extend_from_slice(&bytes[..count]);
-        while let Some(line) = take_line(&mut self.evcxr_bytes) {
+        while let Some(line) = take_line(&mut self.relay_bytes) {
             if self.cancelled {
                 self.tell(&Frame::Cancelled)?;
-                refuse()?;
+                self.refuse()?;
                 continue;
             }
             self.last_error.clear();
             self.running = true;
+            self.used = true;
+            self.failed = false;
             self.kill_at = None;
-            // A write that fails means that the process is gone, of which `poll` will tell.
-            if let Err(error) = self.control.write_all(&line) {
-                tracing::debug!("the cell process takes no orders: {error}");
-            }
+            self.watch.begin(&self.cells);
+            self.order(&line);
         }
         Ok(())
     }
 
-    /// The cell process says that a cell has ended.
+    /// Writes to the process. A write that fails means that it is gone, of which `poll` will tell.
+    fn order(&mut self, line: &[u8]) {
+        if let Err(error) = self.streams.control.write_all(line) {
+            tracing::debug!("the cell process takes no orders: {error}");
+        }
+    }
+
+    /// Lines from the process: about its copies, and that a cell has ended.
     fn take_control(&mut self) -> Result<()> {
-        if !read_available(&self.control, &mut self.control_bytes)? {
-            // A process that takes no more orders cannot run cells; mostly it has ended already.
-            return self.cells.kill();
-        }
+        read_available(&self.streams.control, &mut self.control_bytes)?;
         while let Some(line) = take_line(&mut self.control_bytes) {
-            let line = String::from_utf8_lossy(line.trim_ascii()).into_owned();
-            if let Some(pid) = line.strip_prefix(process::SNAPSHOT) {
-                self.snapshot = pid.parse().ok().and_then(Pid::from_raw);
-                continue;
-            }
-            if line == process::RESTORED {
+            let line = String::from_utf8_lossy(line.strip_suffix(b"\n").unwrap_or(&line)).into_owned();
+            if let Some(rest) = line.strip_prefix(process::SNAPSHOT) {
+                self.put_snapshot(rest)?;
+            } else if let Some(reason) = line.strip_prefix(process::UNGUARDED) {
+                self.kept.put_none(self.undo.take());
+                self.tell(&Frame::Unguarded { reason: reason.to_owned() })?;
+            } else if let Some(names) = line.strip_prefix(process::RESTORED) {
                 // It may be awake before the end of the other one is noticed.
-                self.woken = true;
-                continue;
-            }
-            if line == process::UNGUARDED {
-                self.tell(&Frame::Unguarded)?;
-                continue;
-            }
-            self.snapshot = None;
-            self.running = false;
-            self.kill_at = None;
-            self.drain()?;
-            self.finish_streams()?;
-            match line.strip_prefix(process::REFUSED) {
-                Some(reason) => {
-                    self.tell(&Frame::Failed { message: reason.trim().to_owned() })?;
-                    refuse()?;
-                }
-                None => say(markers::COMPLETE)?,
+                let names = names.split(process::SEPARATOR).filter(|name| !name.is_empty());
+                self.woken = Some(names.map(str::to_owned).collect());
+            } else {
+                self.conclude(&line)?;
             }
         }
         Ok(())
     }
 
-    /// Passes on all that has been printed so far.
-    fn drain(&mut self) -> Result<()> {
-        let mut bytes = Vec::new();
-        if let Some(fd) = &self.stdout
-            && !read_available(fd, &mut bytes)?
-        {
-            self.stdout = None;
+    fn put_snapshot(&mut self, words: &str) -> Result<()> {
+        if self.killed_for.is_some() {
+            return Ok(()); // of a state that is given up
         }
-        let pieces = self.markers.push(&bytes);
-        self.allowance -= bytes.len() as f64;
-        bytes.clear();
-        if let Some(fd) = &self.stderr
-            && !read_available(fd, &mut bytes)?
-        {
-            self.stderr = None;
+        let mut words = words.split(' ');
+        let pid = words.next().and_then(|pid| Pid::from_raw(pid.parse().ok()?)).context("a snapshot without a pid")?;
+        let cost = words.next().and_then(|cost| cost.parse().ok()).map_or(Duration::ZERO, Duration::from_micros);
+        self.kept.put(Sleeper::new(pid, cost), self.undo.take());
+        if let Some(name) = self.name_next.take() {
+            self.keep(&name);
         }
-        self.allowance -= bytes.len() as f64;
-        let text = self.stderr_text.push(&bytes);
-        // Known before the marker of an error that it explains.
-        self.remember_error(&text);
-        self.pass_on(pieces)?;
-        self.print(Stream::Stderr, text)
+        self.measure_at = Some(Instant::now() + MEASURE_AFTER);
+        Ok(())
     }
 
-    /// Passes on also what might have become a marker: the cell has written all that it meant to by now.
-    fn drain_whole(&mut self) -> Result<()> {
+    /// Gives the state as it is now a name, and has the process make another copy of it.
+    fn keep(&mut self, name: &str) -> bool {
+        let is_kept = self.kept.name(name);
+        if is_kept {
+            self.order(process::SNAPSHOT_ORDER);
+        }
+        is_kept
+    }
+
+    /// A cell has ended, or could not be run.
+    fn conclude(&mut self, line: &str) -> Result<()> {
         self.drain()?;
-        let pieces = self.markers.release();
-        self.pass_on(pieces)
-    }
-
-    fn remember_error(&mut self, text: &str) {
-        self.last_error.push_str(text);
-        if self.last_error.len() > KEPT_ERROR_BYTES {
-            let excess = self.last_error.len() - KEPT_ERROR_BYTES;
-            let cut = self.last_error.ceil_char_boundary(excess);
-            self.last_error.drain(..cut);
+        self.finish_streams()?;
+        self.running = false;
+        self.kill_at = None;
+        if let Some(reason) = line.strip_prefix(process::REFUSED) {
+            self.tell(&Frame::Failed { message: reason.trim().to_owned() })?;
+            return self.refuse();
         }
-    }
-
-    fn pass_on(&mut self, pieces: Vec<Piece>) -> Result<()> {
-        for piece in pieces {
-            if let Some(line) = markers::line_for_evcxr(&piece) {
-                say(line)?;
-            }
-            match piece {
-                Piece::Text(bytes) => {
-                    let text = self.stdout_text.push(&bytes);
-                    self.print(Stream::Stdout, text)?;
-                }
-                Piece::Failed => {
-                    let message = self.last_error.trim().lines().next_back().unwrap_or("an error").to_owned();
-                    self.tell(&Frame::Failed { message })?;
-                }
-                Piece::Panicked => self.tell(&Frame::Panicked)?,
-                Piece::Line(_) => {}
-            }
+        let missing = line.strip_prefix(process::COMPLETE).and_then(|count| count.parse().ok()).unwrap_or(0);
+        if self.failed && missing > 0 && self.kept.has(&Place::Now) {
+            // What it has moved would be lost; the snapshot has it. The end of the process does the rest.
+            self.running = true;
+            return self.kill(Ending::TakenBack);
         }
-        Ok(())
+        self.undo = self.cell.take();
+        self.say(markers::COMPLETE)
     }
 
-    fn finish_streams(&mut self) -> Result<()> {
-        let pieces = self.markers.finish();
-        self.pass_on(pieces)?;
-        let rest = self.stdout_text.finish();
-        self.print(Stream::Stdout, rest)?;
-        let rest = self.stderr_text.finish();
-        self.print(Stream::Stderr, rest)
-    }
-
-    fn print(&mut self, stream: Stream, text: String) -> Result<()> {
-        if text.is_empty() {
-            return Ok(());
+    fn accept_sleepers(&mut self) -> Result<()> {
+        while let Some(stream) = accept(&self.listeners.snapshots)? {
+            self.kept.connect(stream)?;
         }
-        self.tell(&Frame::Stream { stream, text })
-    }
-
-    fn tell(&mut self, frame: &Frame) -> Result<()> {
-        frame::write(&mut self.kernel, frame).context("the kernel is gone")
-    }
-
-    fn accept(&mut self) -> Result<()> {
-        let (stream, _) = match self.listener.accept() {
-            Ok(accepted) => accepted,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-            Err(error) => return Err(error.into()),
-        };
-        stream.set_nonblocking(true)?;
-        self.next_link += 1;
-        self.links.push(Link { number: self.next_link, stream, bytes: Vec::new() });
-        Ok(())
-    }
-
-    fn take_link(&mut self, number: usize) -> Result<()> {
-        let Some(position) = self.links.iter().position(|link| link.number == number) else { return Ok(()) };
-        let link = &mut self.links[position];
-        let before = link.bytes.len();
-        let open = read_available(&link.stream, &mut link.bytes)?;
-        self.allowance -= (link.bytes.len() - before) as f64;
-        let frame = frame::take::<Frame>(&mut link.bytes);
-        match frame {
-            Ok(Some(frame)) => {
-                self.drain_whole()?;
-                self.tell(&frame)?;
-                if matches!(frame, Frame::Input { .. } | Frame::Tune { .. }) {
-                    self.waiting = Some(number);
-                } else {
-                    self.answer(number, &Answer::Done)?;
-                }
-            }
-            Ok(None) if open => {}
-            Ok(None) | Err(_) => {
-                self.links.remove(position);
-            }
-        }
-        Ok(())
-    }
-
-    fn answer(&mut self, number: usize, answer: &Answer) -> Result<()> {
-        let Some(link) = self.links.iter_mut().find(|link| link.number == number) else { return Ok(()) };
-        link.stream.set_nonblocking(false)?;
-        if let Err(error) = frame::write(&mut link.stream, answer) {
-            tracing::debug!("the cell does not wait for its answer: {error}");
-        }
-        link.stream.set_nonblocking(true)?;
         Ok(())
     }
 
@@ -464,26 +424,20 @@ impl Supervisor {
         self.kernel.set_nonblocking(true)?;
         let open = read_available(&self.kernel, &mut self.kernel_bytes);
         self.kernel.set_nonblocking(false)?;
-        if !open? {
-            self.evcxr_gone = true;
-        }
+        self.kernel_gone = !open?;
         while let Some(order) = frame::take::<Order>(&mut self.kernel_bytes)? {
             match order {
-                Order::Interrupt if self.running => {
-                    // Asked twice, it has no more time.
-                    let grace = if self.kill_at.is_some() { Duration::ZERO } else { GRACE };
-                    self.cells.signal(Signal::INT)?;
-                    self.kill_at = Some(Instant::now() + grace);
-                }
+                Order::Interrupt if self.running => self.interrupt()?,
                 // Before the first cell there is nothing of the user's to stop.
                 Order::Interrupt => self.cancelled = self.begun,
-                Order::Begin => {
+                Order::Begin { cell } => {
                     self.begun = true;
                     self.cancelled = false;
+                    self.cell = cell;
                 }
-                Order::Sync { number } => {
-                    self.drain_whole()?;
-                    self.tell(&Frame::Synced { number })?;
+                Order::Request { number, request } => {
+                    let reply = self.comply(request)?;
+                    self.tell(&Frame::Reply { number, reply })?;
                 }
                 Order::Answer { answer } => {
                     if let Some(number) = self.waiting.take() {
@@ -495,91 +449,93 @@ impl Supervisor {
         Ok(())
     }
 
-    /// The process has ended; unless its snapshot takes over, so does this one, with an exit code.
-    fn end(&mut self) -> Result<Option<ExitCode>> {
-        self.cells.kill()?; // its group may still have members
-        let status = self.cells.reap()?;
-        if self.evcxr_gone {
-            return Ok(Some(ExitCode::SUCCESS));
+    /// Asks the running cell to stop; asked twice, it has no more time.
+    fn interrupt(&mut self) -> Result<()> {
+        let grace = if self.kill_at.is_some() { Duration::ZERO } else { GRACE };
+        self.kill_at = Some(Instant::now() + grace);
+        // Where it waits for the user's answer, that is what it hears first.
+        if let Some(number) = self.waiting.take() {
+            self.answer(number, &Answer::Refused { reason: "the cell was interrupted".to_owned() })?;
         }
-        self.drain()?;
-        self.finish_streams()?;
-        let (exit_code, signal) = (status.exit_status(), status.terminating_signal());
-        self.running = false;
-        self.kill_at = None;
-        if self.restore()? {
-            self.tell(&Frame::Restored { exit_code, signal })?;
-            refuse()?;
-            return Ok(None);
-        }
-        self.tell(&Frame::Died { exit_code, signal })?;
-        Ok(Some(ExitCode::FAILURE))
+        self.cells.signal(Signal::INT)
     }
 
-    /// Puts the snapshot in the place of the process, if there is one and it answers in time.
-    fn restore(&mut self) -> Result<bool> {
-        let Some(pid) = self.snapshot.take() else { return Ok(false) };
-        let snapshot = match CellProcess::of(pid) {
-            Ok(snapshot) => snapshot,
-            Err(error) => {
-                tracing::warn!("the snapshot is gone: {error:#}");
-                return Ok(false);
+    fn comply(&mut self, request: Request) -> Result<Reply> {
+        let refused = |reason: &str| Reply::Refused { reason: reason.to_owned() };
+        match request {
+            Request::Sync => self.drain_whole()?,
+            Request::Keep { name } => {
+                self.take_control()?;
+                if !self.keep(&name) {
+                    return Ok(refused("there is no snapshot of the variables as they are now; free some memory"));
+                }
             }
-        };
-        let deadline = Instant::now() + WAKING;
-        loop {
-            if std::mem::take(&mut self.woken) {
-                self.cells = snapshot;
-                return Ok(true);
+            Request::Return { .. } if self.running => return Ok(refused("a cell is running")),
+            Request::Return { to } => {
+                if !self.kept.has(&to) {
+                    return Ok(refused("that state is not kept any more; %checkpoints lists those that are"));
+                }
+                if !self.go_back(&to)? {
+                    return Ok(refused("the snapshot did not answer; the variables are lost"));
+                }
             }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                break;
-            }
-            let mut fds = [PollFd::new(&self.control, PollFlags::IN), PollFd::new(&snapshot.fd, PollFlags::IN)];
-            match poll(&mut fds, Some(&Timespec::try_from(left)?)) {
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
-            let ended = !fds[1].revents().is_empty();
-            read_available(&self.control, &mut self.control_bytes)?;
-            while let Some(line) = take_line(&mut self.control_bytes) {
-                self.woken |= line.trim_ascii() == process::RESTORED.as_bytes();
-            }
-            if ended {
-                break;
+            Request::Limit { bytes } => self.watch.limit(bytes),
+            Request::Report => {
+                return Ok(Reply::Report {
+                    report: Report {
+                        supervisor_pid: std::process::id(),
+                        cells_pid: self.cells.number(),
+                        limit_bytes: self.watch.limit_bytes(),
+                        snapshots: self.kept.report(),
+                    },
+                });
             }
         }
-        // Whatever it waits for will not come: a lock of a thread that did not come along, for example.
-        snapshot.kill()?;
-        snapshot.reap()?;
-        Ok(false)
+        Ok(Reply::Done)
+    }
+
+    fn tell(&mut self, frame: &Frame) -> Result<()> {
+        frame::write(&mut self.kernel, frame).context("the kernel is gone")
+    }
+
+    /// Makes evcxr give up on a cell that was not run: a line that is no text is an error to it, after which it keeps
+    /// its own picture of the variables as it was.
+    fn refuse(&mut self) -> Result<()> {
+        self.send(b"\xff\n")
+    }
+
+    fn say(&mut self, line: &str) -> Result<()> {
+        self.send(format!("{line}\n").as_bytes())
+    }
+
+    /// Writes to evcxr, which takes every line at once.
+    fn send(&mut self, line: &[u8]) -> Result<()> {
+        let Some(relay) = &mut self.relay else { return Ok(()) };
+        relay.set_nonblocking(false)?;
+        if let Err(error) = relay.write_all(line) {
+            tracing::debug!("evcxr has gone: {error}");
+        }
+        relay.set_nonblocking(true)?;
+        Ok(())
     }
 }
 
 impl Drop for Supervisor {
     fn drop(&mut self) {
-        let sleeper = self.snapshot.take().and_then(|pid| CellProcess::of(pid).ok());
-        for process in sleeper.iter().chain([&self.cells]) {
-            if let Err(error) = process.kill() {
-                tracing::warn!("a process of the cells may still run: {error:#}");
-            }
+        if let Err(error) = self.cells.kill() {
+            tracing::warn!("the process of the cells may still run: {error:#}");
         }
     }
 }
 
-/// Makes evcxr give up on a cell that was not run: a line that is no text is an error to it, after which it keeps its
-/// own picture of the variables as it was.
-fn refuse() -> Result<()> {
-    let mut stdout = io::stdout().lock();
-    stdout.write_all(b"\xff\n")?;
-    stdout.flush()?;
-    Ok(())
-}
-
-fn say(line: &str) -> Result<()> {
-    let mut stdout = io::stdout().lock();
-    writeln!(stdout, "{line}")?;
-    stdout.flush()?;
-    Ok(())
+/// A connection that waits to be taken, if there is one.
+fn accept(listener: &UnixListener) -> Result<Option<UnixStream>> {
+    match listener.accept() {
+        Ok((stream, _)) => {
+            stream.set_nonblocking(true)?;
+            Ok(Some(stream))
+        }
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }

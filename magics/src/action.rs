@@ -29,6 +29,25 @@ pub enum Action {
     Trials(Trials),
     /// `%best`
     Best(Best),
+    /// `%undo`: back to the state before the last cells.
+    Undo {
+        /// How many cells, at least 1.
+        count: u64,
+    },
+    /// `%checkpoint`: keep the state as it is now.
+    Checkpoint {
+        /// Under this name.
+        name: String,
+    },
+    /// `%restore`: back to a state that was kept.
+    Restore {
+        /// Its name.
+        name: String,
+    },
+    /// `%checkpoints`: list what can be gone back to.
+    Checkpoints,
+    /// `%memory`
+    Memory(Memory),
     /// `%lsmagic`
     Lsmagic,
     /// `%name?`, `%%name?`, `?%name` or `%lsmagic name`. The name is known to [`crate::help`].
@@ -38,6 +57,20 @@ pub enum Action {
     },
     /// `%time STATEMENT` or `%%time`
     Time(Time),
+}
+
+/// What `%memory` is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Memory {
+    /// Show who holds what.
+    Show,
+    /// Show it, and go on showing it until the next such magic, or for ever.
+    Watch,
+    /// Limit what a cell may hold.
+    Limit {
+        /// In bytes; none takes the limit away.
+        bytes: Option<u64>,
+    },
 }
 
 /// Find an accelerator and make it the notebook's device.

@@ -1,6 +1,7 @@
 //! The one table of magics, and what comes straight from it: help, `%lsmagic`, completion and suggestions.
 
 mod entries;
+mod memory;
 
 use crate::action::Action;
 use crate::arguments::Invocation;

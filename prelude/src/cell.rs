@@ -1,8 +1,9 @@
 //! What the cell process calls around every cell, and how a cell's last expression is shown.
 
+mod output;
 pub mod store;
 
-use crate::interrupt;
+use crate::{device, interrupt};
 use candle_core::Tensor;
 use ferrotune_display::Bundle;
 use ferrotune_display::frame::Frame;
@@ -11,7 +12,6 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::any::Any;
 use std::ffi::c_void;
 use std::fmt::Debug;
-use std::io::Write;
 use std::panic::PanicHookInfo;
 use std::sync::{Mutex, PoisonError};
 use std::thread::ThreadId;
@@ -21,6 +21,11 @@ static CELL_THREAD: Mutex<Option<ThreadId>> = Mutex::new(None);
 
 /// The thread pool of a process that has taken another one's place: rayon's own did not come along.
 static POOL: Mutex<Option<ThreadPool>> = Mutex::new(None);
+
+/// Names of the threads of rayon's pool. What begins like this is not the user's, and is started anew where it is lost.
+fn thread_name(index: usize) -> String {
+    format!("ferrotune-{index}")
+}
 
 /// A cell's function: takes the variables and gives them back.
 type Entry = extern "C" fn(*mut c_void) -> *mut c_void;
@@ -59,6 +64,12 @@ pub extern "C" fn ferrotune_start() {
     if let Err(error) = interrupt::listen() {
         eprintln!("cells cannot be asked to stop, only ended: {error}");
     }
+    if let Err(error) = ThreadPoolBuilder::new().thread_name(thread_name).build_global() {
+        eprintln!("cells compute on one thread: {error}");
+    }
+    // Until each of them runs, it has no name.
+    rayon::broadcast(|_| ());
+    output::start();
 }
 
 /// Called before every cell.
@@ -66,6 +77,8 @@ pub extern "C" fn ferrotune_start() {
 #[unsafe(no_mangle)]
 pub extern "C" fn ferrotune_before_cell() {
     interrupt::reset();
+    store::begin();
+    output::begin();
 }
 
 /// Calls a cell.
@@ -91,8 +104,13 @@ pub extern "C" fn ferrotune_run(entry: Entry, variables: *mut c_void) -> *mut c_
 #[unsafe(no_mangle)]
 pub extern "C" fn ferrotune_restored() {
     link::forget();
-    match ThreadPoolBuilder::new().build() {
-        Ok(pool) => std::mem::forget(POOL.lock().unwrap_or_else(PoisonError::into_inner).replace(pool)),
+    device::lose();
+    output::start();
+    match ThreadPoolBuilder::new().thread_name(thread_name).build() {
+        Ok(pool) => {
+            pool.broadcast(|_| ()); // until each thread runs, it has no name
+            std::mem::forget(POOL.lock().unwrap_or_else(PoisonError::into_inner).replace(pool));
+        }
         Err(error) => {
             eprintln!("the process of the cells cannot start its threads: {error}");
             std::process::abort();
@@ -100,13 +118,19 @@ pub extern "C" fn ferrotune_restored() {
     }
 }
 
-/// Called after every cell: what it printed without a line end goes out, too.
+/// Called after every cell: what it printed without a line end goes out, too. `false` if a thread keeps the standard
+/// output locked; a copy of this process could then not print.
 #[expect(unsafe_code, reason = "the cell process finds these functions by name")]
 #[unsafe(no_mangle)]
-pub extern "C" fn ferrotune_after_cell() {
-    if let Err(error) = std::io::stdout().flush() {
-        eprintln!("what the cell printed last is lost: {error}");
-    }
+pub extern "C" fn ferrotune_after_cell() -> bool {
+    output::end()
+}
+
+/// How many variables the last cell has taken out and not put back.
+#[expect(unsafe_code, reason = "the cell process finds these functions by name")]
+#[unsafe(no_mangle)]
+pub extern "C" fn ferrotune_missing() -> usize {
+    store::missing()
 }
 
 /// Sends a panic to the kernel, which makes it the cell's error; where there is none, prints it.

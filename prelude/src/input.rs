@@ -27,6 +27,7 @@ pub fn input_password(prompt: &str) -> Result<String> {
 fn ask(prompt: &str, password: bool) -> Result<String> {
     match link::send(&Frame::Input { prompt: prompt.to_owned(), password })? {
         Answer::Line { text: Some(text) } => Ok(text),
+        Answer::Refused { reason } => Err(reason.into()),
         _ => Err("there is no one to ask: this front end does not take input".into()),
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant};
 
 static REQUESTED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
@@ -15,6 +16,26 @@ static REQUESTED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 /// ```
 pub fn interrupted() -> bool {
     REQUESTED.load(Ordering::Relaxed)
+}
+
+/// Sleeps, and wakes early if the user asks the running cell to stop.
+///
+/// # Errors
+/// Where the user did.
+///
+/// ```ignore
+/// ferrotune::sleep(std::time::Duration::from_secs(60))?;
+/// ```
+pub fn sleep(duration: Duration) -> ferrotune_trial::Result<()> {
+    let end = Instant::now() + duration;
+    while !interrupted() {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(());
+        }
+        std::thread::sleep(left.min(Duration::from_millis(20)));
+    }
+    Err("the cell was interrupted".into())
 }
 
 /// Forgets an earlier request; a new cell begins.

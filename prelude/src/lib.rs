@@ -17,5 +17,5 @@ pub use ferrotune_display as display;
 pub use ferrotune_display::progress;
 pub use ferrotune_trial::{Result, Share, Trial, share_fields};
 pub use input::{input, input_password};
-pub use interrupt::interrupted;
+pub use interrupt::{interrupted, sleep};
 pub use rayon;

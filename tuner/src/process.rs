@@ -9,7 +9,9 @@ mod signals;
 mod strays;
 mod worker;
 
-pub use memory::{Budget, Shortage, own_resident_bytes};
+pub use memory::{
+    Budget, MemoryLimit, Shortage, available_bytes, memory_limit, own_resident_bytes, private_bytes, tree_bytes,
+};
 pub use signals::Signals;
 pub use worker::{set_up_worker, worker_main};
 

@@ -1,8 +1,10 @@
 //! The kernel's end of the link: takes the frames of cell supervisors, and gives them to the cell that runs.
 
+use super::report;
 use crate::execution::{Output, Stream};
-use anyhow::{Context, Result};
-use ferrotune_display::frame::{self, Answer, Frame, Order};
+use anyhow::{Context, Result, bail};
+use ferrotune_display::frame::{self, Answer, Ending, Frame, Order, Reply, Request};
+use std::collections::HashMap;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -12,12 +14,15 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
-/// How long the supervisor may take to pass on what has been printed.
-const SYNC_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long the supervisor may take to do what it is asked for.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long a supervisor may take to start.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long the last words of a dead process may take to be read.
 const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(2);
-const LAST_WORDS_INTERVAL: Duration = Duration::from_millis(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// What became known of a cell while it ran, beside its outputs.
 #[derive(Clone, Debug, Default)]
@@ -27,9 +32,10 @@ pub(super) struct Facts {
     /// How the cell ended, if a panic ended it.
     pub(super) panicked: Option<(String, Option<String>)>,
     pub(super) failed: Option<String>,
-    pub(super) died: Option<(Option<i32>, Option<i32>)>,
-    /// As `died`, where the snapshot has taken over.
-    pub(super) restored: Option<(Option<i32>, Option<i32>)>,
+    /// How the process ended, if the variables went with it.
+    pub(super) died: Option<Ending>,
+    /// How it ended, where its snapshot has taken over, and the names of the threads that were lost.
+    pub(super) restored: Option<(Ending, Vec<String>)>,
     /// The user has asked for an end of the cell.
     pub(super) interrupted: bool,
     /// The cell was stopped before it ran.
@@ -60,8 +66,9 @@ struct State {
     unguarded_was_told: bool,
     connection: Option<(u64, Arc<Mutex<UnixStream>>)>,
     connections: u64,
-    syncs: u64,
-    synced: Option<mpsc::Sender<u64>>,
+    requests: u64,
+    /// Who waits for the answer of each request.
+    replies: HashMap<u64, mpsc::Sender<Reply>>,
     tuner: Option<Tuner>,
 }
 
@@ -88,8 +95,8 @@ impl Link {
         Ok(link)
     }
 
-    /// From now on outputs belong to this cell.
-    pub(super) fn begin_cell(&self, outputs: UnboundedSender<Output>, allow_stdin: bool) {
+    /// From now on outputs belong to this cell, which can be undone under its number.
+    pub(super) fn begin_cell(&self, number: u64, outputs: UnboundedSender<Output>, allow_stdin: bool) {
         {
             let mut state = self.lock();
             state.outputs = Some(outputs);
@@ -98,7 +105,24 @@ impl Link {
             let died = state.facts.died.take().filter(|_| !state.died_was_told);
             state.facts = Facts { died, ..Facts::default() };
         }
-        self.order(&Order::Begin);
+        self.order(&Order::Begin { cell: Some(number) });
+    }
+
+    /// What runs next is no cell of the user's, and cannot be undone.
+    pub(super) fn begin_own(&self) {
+        self.order(&Order::Begin { cell: None });
+    }
+
+    /// Waits until a supervisor takes orders.
+    pub(super) fn wait_for_supervisor(&self) -> Result<()> {
+        let deadline = Instant::now() + START_TIMEOUT;
+        while self.lock().connection.is_none() {
+            if Instant::now() >= deadline {
+                bail!("the supervisor of the cells does not start");
+            }
+            thread::sleep(POLL_INTERVAL);
+        }
+        Ok(())
     }
 
     pub(super) fn set_tuner(&self, tuner: Option<Tuner>) {
@@ -107,26 +131,30 @@ impl Link {
 
     /// Waits until all that the cell process has written is with the front end, and tells what became known.
     pub(super) fn sync(&self) -> Facts {
+        self.request(Request::Sync);
+        self.lock().facts.clone()
+    }
+
+    /// Asks the supervisor for something, and waits for its answer; none where there is no supervisor.
+    pub(super) fn request(&self, request: Request) -> Option<Reply> {
         let (sender, receiver) = mpsc::channel();
         let number = {
             let mut state = self.lock();
-            state.syncs += 1;
-            state.synced = Some(sender);
-            state.syncs
+            state.requests += 1;
+            let number = state.requests;
+            state.replies.insert(number, sender);
+            number
         };
-        if self.order(&Order::Sync { number }) {
-            loop {
-                match receiver.recv_timeout(SYNC_TIMEOUT) {
-                    Ok(answered) if answered != number => {}
-                    Ok(_) | Err(RecvTimeoutError::Disconnected) => break,
-                    Err(RecvTimeoutError::Timeout) => {
-                        tracing::warn!("the cell supervisor does not answer");
-                        break;
-                    }
-                }
-            }
+        let reply = if self.order(&Order::Request { number, request }) {
+            receiver.recv_timeout(REPLY_TIMEOUT)
+        } else {
+            Err(RecvTimeoutError::Disconnected)
+        };
+        if reply == Err(RecvTimeoutError::Timeout) {
+            tracing::warn!("the cell supervisor does not answer");
         }
-        self.lock().facts.clone()
+        self.lock().replies.remove(&number);
+        reply.ok()
     }
 
     /// Waits for the last words of a supervisor whose process has ended, and tells what became known.
@@ -139,7 +167,7 @@ impl Link {
                 return state.facts.clone();
             }
             drop(state);
-            thread::sleep(LAST_WORDS_INTERVAL);
+            thread::sleep(POLL_INTERVAL);
         }
     }
 
@@ -151,6 +179,11 @@ impl Link {
     pub(super) fn interrupt(&self) {
         self.lock().facts.interrupted = true;
         self.order(&Order::Interrupt);
+    }
+
+    /// Where the outputs of the present cell go.
+    pub(super) fn outputs(&self) -> Option<UnboundedSender<Output>> {
+        self.lock().outputs.clone()
     }
 
     /// Gives an output to the cell that runs, or ran last.
@@ -186,18 +219,20 @@ impl Link {
         let number = {
             let mut state = self.lock();
             state.connections += 1;
-            state.connection = Some((state.connections, Arc::new(Mutex::new(stream))));
             state.connections
         };
-        let spawned = thread::Builder::new().name("link-reader".into()).spawn(move || self.follow(number, reader));
+        let spawned = thread::Builder::new()
+            .name("link-reader".into())
+            .spawn(move || self.follow(number, reader, &Arc::new(Mutex::new(stream))));
         if let Err(error) = spawned {
             tracing::error!("outputs of cells cannot be read: {error}");
         }
     }
 
-    fn follow(self, number: u64, mut reader: UnixStream) {
+    fn follow(self, number: u64, mut reader: UnixStream, writer: &Arc<Mutex<UnixStream>>) {
         loop {
             match frame::read::<Frame>(&mut reader) {
+                Ok(Some(Frame::Supervisor)) => self.lock().connection = Some((number, Arc::clone(writer))),
                 Ok(Some(frame)) => self.take(frame),
                 Ok(None) => break,
                 Err(error) => {
@@ -210,7 +245,7 @@ impl Link {
         if state.connection.as_ref().is_some_and(|(current, _)| *current == number) {
             state.connection = None;
             // Whoever waits for this supervisor's answer waits in vain.
-            state.synced = None;
+            state.replies.clear();
         }
     }
 
@@ -242,29 +277,38 @@ impl Link {
             Frame::Failed { message } => {
                 self.lock().facts.failed.get_or_insert(message);
             }
-            Frame::Restored { exit_code, signal } => self.lock().facts.restored = Some((exit_code, signal)),
-            Frame::Unguarded => self.warn_unguarded(),
+            Frame::Restored { ending, threads, running: true } => {
+                self.lock().facts.restored = Some((ending, threads));
+            }
+            Frame::Restored { ending, threads, running: false } => self.tell_restored(&ending, &threads),
+            Frame::Unguarded { reason } => self.warn_unguarded(&reason),
             Frame::Cancelled => self.lock().facts.cancelled = true,
-            Frame::Synced { number } => {
-                let state = self.lock();
-                let refused = state.synced.as_ref().and_then(|synced| synced.send(number).err());
-                if refused.is_some() {
+            Frame::Reply { number, reply } => {
+                let waiting = self.lock().replies.remove(&number);
+                if waiting.is_none_or(|waiting| waiting.send(reply).is_err()) {
                     tracing::debug!("no one waits for the cell supervisor");
                 }
             }
-            Frame::Died { exit_code, signal } => {
+            Frame::Died { ending } => {
                 let mut state = self.lock();
-                state.facts.died = Some((exit_code, signal));
+                state.facts.died = Some(ending);
                 state.died_was_told = false;
             }
+            Frame::Supervisor => {}
         }
     }
 
+    /// A thread of an earlier cell has ended the process while no cell ran.
+    fn tell_restored(&self, ending: &Ending, threads: &[String]) {
+        let text = format!("{}\n", report::taken_over_between_cells(ending, threads));
+        self.emit(Output::Stream(Stream::Stderr, text));
+    }
+
     /// Says, once, that a crash would cost the variables.
-    fn warn_unguarded(&self) {
+    fn warn_unguarded(&self, reason: &str) {
         if !std::mem::replace(&mut self.lock().unguarded_was_told, true) {
-            let text = "there is too little memory for a snapshot: a crash in this cell would cost the variables\n";
-            self.emit(Output::Stream(Stream::Stderr, text.to_owned()));
+            let text = format!("no snapshot was made, a crash in the next cell would cost the variables: {reason}\n");
+            self.emit(Output::Stream(Stream::Stderr, text));
         }
     }
 

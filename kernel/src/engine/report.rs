@@ -2,6 +2,9 @@
 
 use crate::execution::Failure;
 use evcxr::CompilationError;
+use ferrotune_display::escape::bytes;
+use ferrotune_display::frame::Ending;
+use ferrotune_tuner::record::signal_name;
 
 const RED: &str = "\x1b[31m";
 const BLUE: &str = "\x1b[34m";
@@ -13,6 +16,53 @@ pub(super) fn failure(ename: &str, evalue: impl Into<String>) -> Failure {
     let evalue = evalue.into();
     let traceback = vec![format!("{RED}{BOLD}{ename}{PLAIN}: {evalue}")];
     Failure { ename: ename.to_owned(), evalue, traceback }
+}
+
+/// The cell's process is gone, and the variables with it.
+pub(super) fn died(ending: &Ending) -> Failure {
+    failure(ename(ending), format!("{}; a new process has been started, and the variables are lost", ended(ending)))
+}
+
+/// The cell's process is gone, and its snapshot has the variables.
+pub(super) fn taken_over(ending: &Ending, threads: &[String]) -> Failure {
+    let text = format!("{}; every variable is as it was before the cell{}", ended(ending), gone(threads));
+    failure(ename(ending), text)
+}
+
+/// As [`taken_over`], where no cell ran.
+pub(super) fn taken_over_between_cells(ending: &Ending, threads: &[String]) -> String {
+    format!("after the cell had ended, {}; every variable is as the cell left it{}", ended(ending), gone(threads))
+}
+
+fn gone(threads: &[String]) -> String {
+    match threads {
+        [] => String::new(),
+        threads => format!(", but these threads of earlier cells are gone: {}", threads.join(", ")),
+    }
+}
+
+fn ename(ending: &Ending) -> &'static str {
+    match ending {
+        Ending::Stopped => "Interrupted",
+        Ending::OutOfMemory { .. } => "OutOfMemory",
+        Ending::Exited { .. } | Ending::Signalled { .. } | Ending::TakenBack => "CellDied",
+    }
+}
+
+fn ended(ending: &Ending) -> String {
+    match ending {
+        Ending::Stopped => "the cell did not stop when it was asked to, and was ended".to_owned(),
+        Ending::Signalled { signal } => format!("the process of the cells was ended by {}", signal_name(*signal)),
+        Ending::Exited { code } => format!("the process of the cells exited with {code}"),
+        Ending::OutOfMemory { peak_bytes, limit_bytes: Some(limit) } => {
+            let (peak, limit) = (bytes(*peak_bytes), bytes(*limit));
+            format!("the cell held {peak}, the limit is {limit}, and it was ended; raise it with %memory limit")
+        }
+        Ending::OutOfMemory { peak_bytes, limit_bytes: None } => {
+            format!("the cell held {} and the machine had no more memory, so it was ended", bytes(*peak_bytes))
+        }
+        Ending::TakenBack => "the cell failed".to_owned(),
+    }
 }
 
 /// The compiler's errors, each with the user's line.

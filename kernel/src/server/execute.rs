@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -65,6 +65,7 @@ async fn execute(
     };
     // Heard from here on: a client that sees the cell begin may interrupt it at once.
     let interrupted = kernel.interrupts.notified();
+    let begun_at = Instant::now();
     // The counter counts what is stored; other cells show the number that the next stored one gets.
     let execution_count = *count + 1;
     if request.store_history && !request.silent {
@@ -75,7 +76,7 @@ async fn execute(
         exchange.publish("execute_input", json!({"code": request.code, "execution_count": execution_count}));
     }
     let metadata = json!({"started": wire::now()});
-    let result = run(kernel, interrupted, &exchange, &request, execution_count).await;
+    let result = run(kernel, interrupted, begun_at, &exchange, &request, execution_count).await;
 
     let mut aborted = Vec::new();
     let content = match result {
@@ -108,6 +109,7 @@ async fn execute(
 async fn run(
     kernel: &Arc<Kernel>,
     interrupted: Notified<'_>,
+    begun_at: Instant,
     exchange: &Exchange,
     request: &ExecuteRequest,
     execution_count: u32,
@@ -118,7 +120,7 @@ async fn run(
             return Err(failure("Interrupted", "the cell was interrupted before the kernel had started"));
         }
     };
-    let cell = Cell { code: request.code.clone(), allow_stdin: request.allow_stdin };
+    let cell = Cell { code: request.code.clone(), allow_stdin: request.allow_stdin, begun_at };
     let mut outputs = start(&engine, cell)?;
     let mut screen = Screen {
         iopub: exchange.iopub.clone(),
@@ -144,7 +146,7 @@ fn start(engine: &Engine, cell: Cell) -> Result<UnboundedReceiver<Output>, Failu
 async fn evaluate(engine: &Engine, expressions: BTreeMap<String, String>) -> Map<String, Value> {
     let mut values = Map::new();
     for (name, code) in expressions {
-        let cell = Cell { code, allow_stdin: false };
+        let cell = Cell { code, allow_stdin: false, begun_at: Instant::now() };
         let value = match start(engine, cell) {
             Ok(mut outputs) => capture(&mut outputs).await.unwrap_or_else(|| Err(engine_gone("it has ended"))),
             Err(failure) => Err(failure),

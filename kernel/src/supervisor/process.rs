@@ -1,85 +1,119 @@
-//! The process in which cells run: loads each cell's shared object and calls it, with a snapshot to fall back on.
+//! The process in which cells run: loads each cell's shared object and calls it.
 //!
-//! It owns the user's variables, through a pointer that only the cells understand. It links no candle; the prelude
-//! comes with the first library that it loads.
+//! It owns the user's variables, through a pointer that only the cells understand, and leaves a sleeping copy of itself
+//! after every cell. It links no candle; the prelude comes with the first library that it loads.
 #![expect(unsafe_code, reason = "cells are loaded and called by name, over the C calling convention")]
 
-use super::SUPERVISOR_VARIABLE;
+use super::descriptors::Descriptors;
 use super::snapshot::{self, Fork};
+use super::{SNAPSHOTS_VARIABLE, SUPERVISOR_VARIABLE};
 use anyhow::{Context, Result, bail};
 use libloading::os::unix::{Library, RTLD_NOW};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal};
 use std::ffi::c_void;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
+use std::io::{BufRead, Write};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// What the process answers when a cell has ended.
-const COMPLETE: &str = "complete";
-/// What it says, with a process id, when a sleeping copy of it has been made.
-pub(super) const SNAPSHOT: &str = "snapshot ";
-/// What the copy says when it has taken over.
-pub(super) const RESTORED: &str = "restored";
-/// What it says when a cell runs without a copy, for want of memory.
-pub(super) const UNGUARDED: &str = "unguarded";
+/// What the process answers when a cell has ended, with the number of variables that it took and did not give back.
+pub(super) const COMPLETE: &str = "complete ";
 /// What it answers, with the reason, where a cell could not be run.
-pub(super) const REFUSED: &str = "refused";
+pub(super) const REFUSED: &str = "refused ";
+/// What it says, with a process id and the cost in microseconds, when a sleeping copy of it has been made.
+pub(super) const SNAPSHOT: &str = "snapshot ";
+/// What it is told to make another copy.
+pub(super) const SNAPSHOT_ORDER: &[u8] = b"SNAPSHOT\n";
+/// What it says, with the reason, when there is no copy of its state.
+pub(super) const UNGUARDED: &str = "unguarded ";
+/// What a copy says when it has taken over, with the names of the threads that it could not keep.
+pub(super) const RESTORED: &str = "restored ";
+/// Between the names of threads.
+pub(super) const SEPARATOR: char = '\u{1f}';
+
+/// The likelihood, in the system's words, of being chosen when memory has run out: before everything but a trial.
+const OOM_SCORE: &str = "900";
 
 /// Runs cells until standard input, a socket to the supervisor, is closed.
 pub(crate) fn run(prelude: &Path) -> Result<()> {
     end_with_supervisor()?;
-    let (orders, mut answers) = take_over_stdin()?;
+    if let Err(error) = std::fs::write("/proc/self/oom_score_adj", OOM_SCORE) {
+        tracing::debug!("the system may choose another process when memory runs out: {error}");
+    }
+    let snapshots = std::env::var_os(SNAPSHOTS_VARIABLE).map(PathBuf::from);
+    let snapshots = snapshots.with_context(|| format!("{SNAPSHOTS_VARIABLE} is not set"))?;
+    let descriptors = Descriptors::take_over()?;
+    let (mut orders, mut answers) = descriptors.supervisor()?;
     // SAFETY: the prelude's initialisers are those of Rust's standard library and of our own crates.
     let prelude = unsafe { Library::open(Some(prelude), RTLD_NOW) }.context("cannot load the prelude")?;
     let hooks = Hooks::of(&prelude)?;
     (hooks.start)();
+    let mut sleepers = Vec::new();
     let mut variables: *mut c_void = std::ptr::null_mut();
-    let mut gone = Vec::new();
-    for line in orders.lines() {
-        let line = line?;
-        let mut words = line.split(' ');
+    let mut is_quiet = true;
+    loop {
+        if let Some(threads) = spread_net(&snapshots, is_quiet, &mut sleepers, &mut answers)? {
+            wait_for_adoption();
+            end_with_supervisor()?;
+            descriptors.mend()?;
+            (hooks.restored)();
+            sleepers.clear();
+            writeln!(answers, "{RESTORED}{}", threads.join(&SEPARATOR.to_string()))?;
+            continue;
+        }
+        let mut line = String::new();
+        if orders.read_line(&mut line)? == 0 {
+            return Ok(());
+        }
+        if line.as_bytes() == SNAPSHOT_ORDER {
+            continue;
+        }
+        let mut words = line.split_whitespace();
         let (Some("LOAD_AND_RUN"), Some(path), Some(function)) = (words.next(), words.next(), words.next()) else {
             bail!("unexpected order {line:?}");
         };
-        snapshot::reap(&mut gone);
-        let fork = snapshot::take().unwrap_or_else(|error| {
-            tracing::warn!("no snapshot can be made: {error:#}");
-            Fork::Unguarded
-        });
-        let guard = match fork {
-            Fork::Cell(guard) => {
-                writeln!(answers, "{SNAPSHOT}{}", guard.pid().as_raw_nonzero())?;
-                Some(guard)
-            }
-            Fork::Unguarded => {
-                writeln!(answers, "{UNGUARDED}")?;
-                None
-            }
-            Fork::Woken => {
-                wait_for_adoption();
-                end_with_supervisor()?;
-                (hooks.restored)();
-                gone.clear();
-                writeln!(answers, "{RESTORED}")?;
-                continue;
-            }
-        };
         let answer = match load(Path::new(path), function) {
             Ok(entry) => {
+                let own = std::process::id();
                 (hooks.before_cell)();
                 variables = (hooks.run)(entry, variables);
-                (hooks.after_cell)();
-                COMPLETE.to_owned()
+                if std::process::id() != own {
+                    snapshot::leave();
+                }
+                is_quiet = (hooks.after_cell)();
+                format!("{COMPLETE}{}", (hooks.missing)())
             }
-            Err(error) => format!("{REFUSED} {}", format!("{error:#}").replace('\n', " ")),
+            Err(error) => format!("{REFUSED}{}", format!("{error:#}").replace('\n', " ")),
         };
-        if let Some(guard) = guard {
-            gone.push(guard.discard());
-        }
+        descriptors.mend()?;
         writeln!(answers, "{answer}")?;
     }
-    Ok(())
+}
+
+/// Leaves a sleeping copy of this process; in the copy, once it has been woken, the threads that it is without.
+fn spread_net(
+    snapshots: &Path,
+    is_quiet: bool,
+    sleepers: &mut Vec<Pid>,
+    answers: &mut File,
+) -> Result<Option<Vec<String>>> {
+    snapshot::reap(sleepers);
+    let reason = if is_quiet {
+        match snapshot::take(snapshots) {
+            Ok(Fork::Original { sleeper, cost }) => {
+                writeln!(answers, "{SNAPSHOT}{} {}", sleeper.as_raw_nonzero(), cost.as_micros())?;
+                sleepers.push(sleeper);
+                return Ok(None);
+            }
+            Ok(Fork::Woken { threads }) => return Ok(Some(threads)),
+            Ok(Fork::Unguarded) => "there is too little memory".to_owned(),
+            Err(error) => format!("{error:#}"),
+        }
+    } else {
+        "a thread of an earlier cell holds the standard output locked".to_owned()
+    };
+    writeln!(answers, "{UNGUARDED}{reason}")?;
+    Ok(None)
 }
 
 /// Asks the system to end this process when its supervisor ends, however that happens.
@@ -96,8 +130,8 @@ fn is_child_of_supervisor() -> bool {
     std::env::var(SUPERVISOR_VARIABLE).ok() == parent
 }
 
-/// Waits until a woken snapshot has the supervisor for its parent. It wakes while its own parent is still ending, and
-/// would be ended along with that one if it asked for the death signal now.
+/// Waits until a woken copy has the supervisor for its parent. It would be ended along with the original if it asked for
+/// the death signal while that one is still ending.
 fn wait_for_adoption() {
     let deadline = Instant::now() + super::WAKING;
     while !is_child_of_supervisor() && Instant::now() < deadline {
@@ -105,21 +139,13 @@ fn wait_for_adoption() {
     }
 }
 
-/// Moves the socket away from descriptor 0, so that a cell that reads its standard input finds it empty.
-fn take_over_stdin() -> Result<(BufReader<File>, File)> {
-    let socket = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
-    let nothing = File::open("/dev/null")?;
-    rustix::stdio::dup2_stdin(&nothing)?;
-    let socket = File::from(socket);
-    Ok((BufReader::new(socket.try_clone()?), socket))
-}
-
 /// Functions of the prelude that surround a cell.
 struct Hooks {
     start: extern "C" fn(),
     before_cell: extern "C" fn(),
     run: extern "C" fn(Entry, *mut c_void) -> *mut c_void,
-    after_cell: extern "C" fn(),
+    after_cell: extern "C" fn() -> bool,
+    missing: extern "C" fn() -> usize,
     restored: extern "C" fn(),
 }
 
@@ -132,6 +158,7 @@ impl Hooks {
                 before_cell: find(prelude, "ferrotune_before_cell")?,
                 run: find(prelude, "ferrotune_run")?,
                 after_cell: find(prelude, "ferrotune_after_cell")?,
+                missing: find(prelude, "ferrotune_missing")?,
                 restored: find(prelude, "ferrotune_restored")?,
             })
         }

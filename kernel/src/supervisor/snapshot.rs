@@ -1,102 +1,106 @@
-//! The crash net: before a cell runs, its process forks, and the child sleeps.
+//! Sleeping copies of the process that holds the variables: the crash net, and the way back.
 //!
-//! Where the cell ends well the sleeper is told to go. Where the process dies the sleeper wakes, with every variable as
-//! it was before the cell. Memory survives that way; threads and device contexts do not.
+//! After every cell its process forks, and the child sleeps, as a client of the supervisor, which alone decides whether
+//! it wakes or goes. Memory survives that way; threads and device contexts do not.
 #![expect(unsafe_code, reason = "fork, and leaving a forked process without running what belongs to the other one")]
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use rustix::io::Errno;
-use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, WaitOptions, waitpid};
-use std::os::fd::OwnedFd;
+use std::io::Read;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// What is left to the machine when a cell's process is counted twice.
 const RESERVE_BYTES: u64 = 512 << 20;
 
+/// The byte that wakes a sleeper; the end of the stream lets it go.
+pub(super) const WAKE: u8 = b'w';
+
 /// On which side of the fork the caller finds itself.
 pub(super) enum Fork {
-    /// The cell is to be run, with the sleeper as a net.
-    Cell(Snapshot),
-    /// The cell is to be run without a net: there is not enough memory for both.
+    /// This process goes on; the copy sleeps.
+    Original {
+        /// The copy.
+        sleeper: Pid,
+        /// How long the fork took.
+        cost: Duration,
+    },
+    /// There is not enough memory for both.
     Unguarded,
-    /// The process that ran the cell has died; this one takes its place.
-    Woken,
+    /// This is the copy, and it has been woken: it takes the original's place.
+    Woken {
+        /// Names of the original's threads, which did not come along.
+        threads: Vec<String>,
+    },
 }
 
-/// The sleeper, as its parent sees it.
-#[derive(Debug)]
-pub(super) struct Snapshot {
-    pid: Pid,
-    /// Closed with this process, however it ends; that wakes the sleeper.
-    alive: OwnedFd,
-}
-
-impl Snapshot {
-    pub(super) fn pid(&self) -> Pid {
-        self.pid
-    }
-
-    /// The cell has ended well: the sleeper is not needed. It is reaped later.
-    pub(super) fn discard(self) -> Pid {
-        if let Err(error) = rustix::io::write(&self.alive, b"k") {
-            tracing::debug!("the snapshot has gone by itself: {error}");
-        }
-        self.pid
-    }
-}
-
-/// Forks, where memory allows. In the child this returns only when the parent has died.
-pub(super) fn take() -> Result<Fork> {
+/// Forks, where memory allows. In the child this returns only when the supervisor, at `socket`, has woken it.
+pub(super) fn take(socket: &Path) -> Result<Fork> {
     if !memory_suffices()? {
         return Ok(Fork::Unguarded);
     }
-    let (asleep, alive) = pipe_with(PipeFlags::CLOEXEC)?;
+    let started = Instant::now();
+    let threads = other_threads();
     // SAFETY: called on the main thread, between cells. The child calls nothing but system calls until it is woken; from
     // then on it uses no thread pool of the parent's, and whoever waits for it does so with a deadline.
     match unsafe { libc::fork() } {
-        -1 => Err(std::io::Error::last_os_error().into()),
+        -1 => Err(std::io::Error::last_os_error()).context("fork"),
         0 => {
-            drop(alive);
-            // A group of its own: the parent's is killed as a whole.
-            if rustix::process::setpgid(None, None).is_err() || !sleep_until_parent_dies(&asleep) {
+            if !is_woken(socket) {
                 // SAFETY: ends this process at once; its exit handlers and buffers are the parent's.
                 unsafe { libc::_exit(0) }
             }
-            Ok(Fork::Woken)
+            Ok(Fork::Woken { threads })
         }
-        pid => match Pid::from_raw(pid) {
-            Some(pid) => Ok(Fork::Cell(Snapshot { pid, alive })),
-            None => Ok(Fork::Unguarded),
-        },
+        pid => {
+            let sleeper = Pid::from_raw(pid).context("fork gave no process id")?;
+            Ok(Fork::Original { sleeper, cost: started.elapsed() })
+        }
     }
 }
 
-/// `true` when the parent has died, `false` when it needs no snapshot any more.
-fn sleep_until_parent_dies(asleep: &OwnedFd) -> bool {
+/// Leaves a process that the user's own code has forked: it must not go on as if it were the notebook's.
+pub(super) fn leave() -> ! {
+    // SAFETY: ends this process at once; its exit handlers and buffers are the parent's.
+    unsafe { libc::_exit(0) }
+}
+
+/// Sleeps until the supervisor has decided.
+fn is_woken(socket: &Path) -> bool {
+    // A group of its own: the parent's is killed as a whole.
+    if rustix::process::setpgid(None, None).is_err() {
+        return false;
+    }
+    let Ok(mut supervisor) = UnixStream::connect(socket) else { return false };
     let mut byte = [0];
-    loop {
-        match rustix::io::read(asleep, &mut byte) {
-            Ok(0) => return true,
-            Ok(_) => return false,
-            Err(Errno::INTR) => {}
-            Err(_) => return false,
-        }
-    }
+    supervisor.read_exact(&mut byte).is_ok() && byte == [WAKE]
 }
 
-/// Takes note of sleepers that have gone.
-pub(super) fn reap(gone: &mut Vec<Pid>) {
-    gone.retain(|pid| matches!(waitpid(Some(*pid), WaitOptions::NOHANG), Ok(None)));
+/// Takes note of sleepers that have gone. They are children of the process that they were copied from.
+pub(super) fn reap(sleepers: &mut Vec<Pid>) {
+    sleepers.retain(|pid| matches!(waitpid(Some(*pid), WaitOptions::NOHANG), Ok(None) | Err(Errno::INTR)));
 }
+
+/// Names of the threads beside the calling one, without those that a woken copy starts anew; the first few.
+fn other_threads() -> Vec<String> {
+    const MOST: usize = 16;
+    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return Vec::new() };
+    let own = rustix::thread::gettid().as_raw_nonzero().to_string();
+    let others = tasks.flatten().filter(|task| task.file_name().to_str() != Some(&own)).take(4 * MOST);
+    let names = others.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
+    // A thread without a name of its own has the program's.
+    let names = names.map(|name| if name.trim() == "exe" { "unnamed".to_owned() } else { name.trim().to_owned() });
+    names.filter(|name| !name.starts_with(OWN_THREADS)).take(MOST).collect()
+}
+
+/// How the names of the threads begin that the prelude starts, and starts again in a woken copy.
+const OWN_THREADS: &str = "ferrotune-";
 
 /// Whether the cell could change all that it holds, and the machine would still have memory left.
 fn memory_suffices() -> Result<bool> {
-    let statm = std::fs::read_to_string("/proc/self/statm")?;
-    let pages: Vec<u64> = statm.split_whitespace().filter_map(|word| word.parse().ok()).collect();
-    let private = pages.get(1).copied().unwrap_or(0).saturating_sub(pages.get(2).copied().unwrap_or(0));
-    let held = private * rustix::param::page_size() as u64;
-    let meminfo = std::fs::read_to_string("/proc/meminfo")?;
-    let available =
-        meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:")?.split_whitespace().next()?.parse().ok());
-    Ok(available.is_none_or(|kib: u64| kib * 1024 > held + RESERVE_BYTES))
+    let held = ferrotune_tuner::process::own_resident_bytes();
+    let available = ferrotune_tuner::process::available_bytes().context("cannot read how much memory is available")?;
+    Ok(available > held + RESERVE_BYTES)
 }

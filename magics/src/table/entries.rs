@@ -1,5 +1,6 @@
 //! The magics themselves, and how each one's arguments become an [`Action`].
 
+use super::memory::{checkpoint, checkpoints, memory, restore, undo};
 use super::{Kind, Magic, MagicOption, find, nearest};
 use crate::action::{Action, Best, Time, TpuConnect, Trials, Tune};
 use crate::arguments::{Arguments, Invocation};
@@ -40,6 +41,33 @@ static TABLE: &[Magic] = &[
         build: best,
     },
     Magic {
+        name: "checkpoint",
+        kind: Kind::Line,
+        forms: &["%checkpoint"],
+        usage: "%checkpoint NAME",
+        summary: "keep the variables as they are now",
+        help: "%restore NAME brings them back, as often as you like, with all that was defined then. Costs the memory of\n\
+               what changes afterwards, which %checkpoints shows. A NAME that is taken is given anew.\n\
+               \n\
+               Example\n  %checkpoint trained",
+        positional: Some("NAME"),
+        options: &[],
+        build: checkpoint,
+    },
+    Magic {
+        name: "checkpoints",
+        kind: Kind::Line,
+        forms: &["%checkpoints"],
+        usage: "%checkpoints",
+        summary: "list the states that can be gone back to",
+        help: "Those with a name and those for %undo, with their age and the memory that each one costs by itself.\n\
+               \n\
+               Example\n  %checkpoints",
+        positional: None,
+        options: &[],
+        build: checkpoints,
+    },
+    Magic {
         name: "device",
         kind: Kind::Line,
         forms: &["%device"],
@@ -60,6 +88,36 @@ static TABLE: &[Magic] = &[
         positional: Some("NAME"),
         options: &[],
         build: lsmagic,
+    },
+    Magic {
+        name: "memory",
+        kind: Kind::Line,
+        forms: &["%memory"],
+        usage: "%memory, %memory watch, or %memory limit SIZE|none",
+        summary: "show who holds how much memory, or limit what a cell may hold",
+        help: "Shows the process of the cells, its snapshots, running trials, the kernel, and the limit that applies.\n\
+               %memory watch keeps the table up to date once a second until the next %memory.\n\
+               %memory limit stops a cell that holds more than SIZE, and brings the variables back to what they were\n\
+               before it. Without a limit that happens when the machine or the container is about to run out.\n\
+               \n\
+               Example\n  %memory limit 6GiB",
+        positional: Some("watch|limit SIZE"),
+        options: &[],
+        build: memory,
+    },
+    Magic {
+        name: "restore",
+        kind: Kind::Line,
+        forms: &["%restore"],
+        usage: "%restore NAME",
+        summary: "bring back the variables of a checkpoint",
+        help: "Variables and definitions are then as they were when %checkpoint NAME ran; %undo takes the return back.\n\
+               Threads that were running then are not.\n\
+               \n\
+               Example\n  %restore trained",
+        positional: Some("NAME"),
+        options: &[],
+        build: restore,
     },
     Magic {
         name: "time",
@@ -135,6 +193,21 @@ static TABLE: &[Magic] = &[
         positional: None,
         options: TUNE,
         build: tune,
+    },
+    Magic {
+        name: "undo",
+        kind: Kind::Line,
+        forms: &["%undo"],
+        usage: "%undo [COUNT]",
+        summary: "go back to the state before the last cells",
+        help: "COUNT cells, one if it is left out; the last 5 cells that ran can be undone, fewer where memory is short.\n\
+               Variables and definitions are then as they were before. What a cell did outside of its process, to files\n\
+               for example, stays done.\n\
+               \n\
+               Example\n  %undo 2",
+        positional: Some("COUNT"),
+        options: &[],
+        build: undo,
     },
 ];
 

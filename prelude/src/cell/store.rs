@@ -4,13 +4,30 @@
 //! only as much as the type of a variable makes necessary.
 
 use std::any::{Any, TypeId};
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Tells evcxr that a variable was lost.
 pub const VARIABLE_CHANGED_TYPE: &str = "EVCXR_VARIABLE_CHANGED_TYPE:";
 /// Tells evcxr that the cell ended at a `?`.
 pub const USER_ERROR_OCCURRED: &str = "EVCXR_ERROR_OCCURRED";
+
+/// The variables that the running cell has taken out and not put back.
+static TAKEN: Mutex<Option<HashSet<String>>> = Mutex::new(None);
+
+fn taken() -> MutexGuard<'static, Option<HashSet<String>>> {
+    TAKEN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A cell begins: nothing has been taken.
+pub(super) fn begin() {
+    *taken() = None;
+}
+
+/// How many variables the cell has taken out and not put back: those that it has moved.
+pub(super) fn missing() -> usize {
+    taken().as_ref().map_or(0, HashSet::len)
+}
 
 /// The variables of a notebook, by name.
 #[derive(Debug, Default)]
@@ -55,6 +72,9 @@ impl VariableStore {
     }
 
     fn put(&mut self, name: &str, value: Box<dyn Any>) {
+        if let Some(taken) = &mut *taken() {
+            taken.remove(name);
+        }
         self.variables.insert(name.to_owned(), value);
     }
 
@@ -70,7 +90,10 @@ impl VariableStore {
 
     fn take(&mut self, name: &str) -> Box<dyn Any> {
         match self.variables.remove(name) {
-            Some(value) => value,
+            Some(value) => {
+                taken().get_or_insert_default().insert(name.to_owned());
+                value
+            }
             None => panic!("the variable {name} is gone"),
         }
     }

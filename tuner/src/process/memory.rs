@@ -73,8 +73,13 @@ pub fn own_resident_bytes() -> u64 {
 /// The memory of all processes below this one: resident less shared, which leaves out mapped files and the shared
 /// data.
 pub(super) fn descendants_bytes() -> u64 {
-    let mut pids = children_of(std::process::id());
-    let mut bytes = 0;
+    tree_bytes(std::process::id()).saturating_sub(own_resident_bytes())
+}
+
+/// The memory of a process and of all below it.
+pub fn tree_bytes(pid: u32) -> u64 {
+    let mut pids = children_of(pid);
+    let mut bytes = private_bytes(pid).unwrap_or(0);
     while let Some(pid) = pids.pop() {
         let pid = pid.as_raw_nonzero().get().unsigned_abs();
         // A process that has just left holds nothing.
@@ -84,7 +89,8 @@ pub(super) fn descendants_bytes() -> u64 {
     bytes
 }
 
-fn private_bytes(pid: u32) -> Option<u64> {
+/// What a process holds for itself: resident less shared, in bytes; none where there is no such process.
+pub fn private_bytes(pid: u32) -> Option<u64> {
     let statm = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
     let mut pages = statm.split_whitespace().skip(1).map_while(|field| field.parse::<u64>().ok());
     let (resident, shared) = (pages.next()?, pages.next()?);
@@ -92,10 +98,36 @@ fn private_bytes(pid: u32) -> Option<u64> {
 }
 
 /// What can be had without swapping: the machine's figure, or the container's where that is lower.
-fn available_bytes() -> io::Result<u64> {
+///
+/// # Errors
+/// Where /proc is not readable.
+pub fn available_bytes() -> io::Result<u64> {
     let meminfo = fs::read_to_string("/proc/meminfo")?;
     let machine = field(&meminfo, "MemAvailable:").ok_or(io::ErrorKind::InvalidData)? * 1024;
     Ok(cgroup_folders().iter().filter_map(|folder| cgroup_available(folder)).fold(machine, u64::min))
+}
+
+/// The most that all processes together may hold, and who says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryLimit {
+    /// In bytes.
+    pub bytes: u64,
+    /// `the machine` or `the container`.
+    pub holder: &'static str,
+}
+
+/// The limit that applies here: the container's where there is one, else the machine's memory.
+///
+/// # Errors
+/// Where /proc is not readable.
+pub fn memory_limit() -> io::Result<MemoryLimit> {
+    let meminfo = fs::read_to_string("/proc/meminfo")?;
+    let machine = field(&meminfo, "MemTotal:").ok_or(io::ErrorKind::InvalidData)? * 1024;
+    let container = cgroup_folders().iter().filter_map(|folder| cgroup_limit(folder)).min();
+    Ok(match container.filter(|bytes| *bytes < machine) {
+        Some(bytes) => MemoryLimit { bytes, holder: "the container" },
+        None => MemoryLimit { bytes: machine, holder: "the machine" },
+    })
 }
 
 /// The folders of this process' memory cgroup and of those above it, version 2 or 1.
@@ -122,16 +154,23 @@ fn cgroup_folders() -> Vec<PathBuf> {
 
 /// What a cgroup's limit leaves, counting file pages that can be dropped; `None` without a limit.
 fn cgroup_available(folder: &Path) -> Option<u64> {
-    let number = |name: &str| fs::read_to_string(folder.join(name)).ok()?.trim().parse::<u64>().ok();
-    let limit = number("memory.max").or_else(|| number("memory.limit_in_bytes"))?;
-    // Version 1 writes "no limit" as a number near 2^63.
-    if limit > 1 << 60 {
-        return None;
-    }
+    let number = |name: &str| number_in(&folder.join(name));
+    let limit = cgroup_limit(folder)?;
     let used = number("memory.current").or_else(|| number("memory.usage_in_bytes"))?;
     let stat = fs::read_to_string(folder.join("memory.stat")).ok()?;
     let droppable = field(&stat, "total_inactive_file").or_else(|| field(&stat, "inactive_file")).unwrap_or(0);
     Some(limit.saturating_sub(used.saturating_sub(droppable)))
+}
+
+/// A cgroup's limit in bytes, if it has one.
+fn cgroup_limit(folder: &Path) -> Option<u64> {
+    let limit = number_in(&folder.join("memory.max")).or_else(|| number_in(&folder.join("memory.limit_in_bytes")))?;
+    // Version 1 writes "no limit" as a number near 2^63.
+    (limit <= 1 << 60).then_some(limit)
+}
+
+fn number_in(path: &Path) -> Option<u64> {
+    fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
 /// The number after `name` in a file of lines `NAME NUMBER …`.

@@ -1,0 +1,183 @@
+//! Going back: `%undo`, `%checkpoint`, `%restore` and `%checkpoints`.
+//!
+//! The cell supervisor keeps the variables of earlier states; here is what evcxr knew at each of them.
+
+use super::state::Picture;
+use super::{Engine, FIRST_CELL, report};
+use crate::execution::Failure;
+use crate::prelude;
+use ferrotune_display::frame::{Place, Reply, Report, Request, SnapshotReport};
+use ferrotune_display::{Bundle, escape, table};
+
+/// What evcxr knew, and when.
+#[derive(Default)]
+pub(super) struct History {
+    /// After the last cell that ran.
+    pub(super) now: Picture,
+    /// Before each cell that ran, oldest first. The supervisor keeps the variables of the last ones only.
+    before: Vec<(u64, Picture)>,
+    named: Vec<(String, Picture)>,
+    /// `:dep` lines: a library that has been loaded stays.
+    dependencies: Vec<String>,
+}
+
+impl History {
+    /// More are never kept.
+    const MOST: usize = 64;
+
+    /// A cell has run; what was known before it belongs to its snapshot.
+    pub(super) fn ran(&mut self, cell: u64, now: Picture) {
+        let before = std::mem::replace(&mut self.now, now);
+        if self.before.last().is_none_or(|(last, _)| *last != cell) {
+            self.before.push((cell, before));
+            let excess = self.before.len().saturating_sub(Self::MOST);
+            self.before.drain(..excess);
+        }
+    }
+
+    /// The supervisor has ended, and all snapshots with it.
+    pub(super) fn lose_variables(&mut self) {
+        self.now.lose_variables();
+        self.before.clear();
+        self.named.clear();
+    }
+
+    pub(super) fn depend(&mut self, source: &str) {
+        let lines = source.lines().map(str::trim).filter(|line| line.starts_with(":dep "));
+        for line in lines {
+            if !self.dependencies.iter().any(|known| known == line) {
+                self.dependencies.push(line.to_owned());
+            }
+        }
+    }
+}
+
+impl Engine {
+    /// `%undo`: back to the state before the last cells.
+    pub(super) fn undo(&mut self, count: u64) -> Result<(), Failure> {
+        let kept: Vec<u64> = self.report()?.snapshots.iter().filter_map(before).collect();
+        let before = &self.history.before;
+        let index = usize::try_from(count).ok().and_then(|count| before.len().checked_sub(count));
+        let Some((cell, picture)) = index.and_then(|index| before.get(index)).filter(|(cell, _)| kept.contains(cell))
+        else {
+            let text = match kept.len() {
+                0 => "there is no cell that can be undone".to_owned(),
+                1 => "only the last cell can be undone".to_owned(),
+                most => format!("only the last {most} cells can be undone"),
+            };
+            return Err(report::failure("MagicError", text));
+        };
+        let (cell, picture) = (*cell, picture.clone());
+        self.go_back(Place::Before { cell }, &picture)?;
+        self.history.before.retain(|(number, _)| *number < cell);
+        let cells = if count == 1 { "the last cell".to_owned() } else { format!("the last {count} cells") };
+        self.show(Ok(Bundle::text(format!("undone: {cells}; {}", variables(&picture)))))
+    }
+
+    /// `%checkpoint`: keeps the state as it is now.
+    pub(super) fn checkpoint(&mut self, name: &str) -> Result<(), Failure> {
+        self.ask(Request::Keep { name: name.to_owned() })?;
+        self.history.named.retain(|(known, _)| known != name);
+        self.history.named.push((name.to_owned(), self.history.now.clone()));
+        self.show(Ok(Bundle::text(format!("kept as {name}; %restore {name} brings it back"))))
+    }
+
+    /// `%restore`: back to a state that has a name.
+    pub(super) fn restore_checkpoint(&mut self, name: &str) -> Result<(), Failure> {
+        let Some((_, picture)) = self.history.named.iter().find(|(known, _)| known == name) else {
+            let names: Vec<&str> = self.history.named.iter().map(|(name, _)| name.as_str()).collect();
+            let known = if names.is_empty() { "%checkpoint NAME makes one".to_owned() } else { names.join(", ") };
+            return Err(report::failure("MagicError", format!("there is no checkpoint {name}; {known}")));
+        };
+        let picture = picture.clone();
+        let left = self.history.now.clone();
+        self.go_back(Place::Named { name: name.to_owned() }, &picture)?;
+        self.history.before.push((self.cell, left));
+        self.show(Ok(Bundle::text(format!("restored {name}; {}", variables(&picture)))))
+    }
+
+    /// `%checkpoints`: what can be gone back to.
+    pub(super) fn checkpoints(&mut self) -> Result<(), Failure> {
+        let report = self.report()?;
+        let rows: Vec<Vec<String>> = report.snapshots.iter().filter_map(|snapshot| self.row(snapshot)).collect();
+        if rows.is_empty() {
+            return self.show(Ok(Bundle::text("nothing is kept yet; %checkpoint NAME keeps the state as it is now")));
+        }
+        let header = ["state", "age", "private memory", "share of memory", "fork"];
+        self.show(Ok(table(&header, &rows)))
+    }
+
+    fn row(&self, snapshot: &SnapshotReport) -> Option<Vec<String>> {
+        let state = match &snapshot.place {
+            Place::Now => return None,
+            Place::Named { name } => name.clone(),
+            Place::Before { cell } => {
+                let index = self.history.before.iter().position(|(number, _)| number == cell)?;
+                format!("%undo {}", self.history.before.len() - index)
+            }
+        };
+        let age = super::seconds(std::time::Duration::from_secs_f64(snapshot.age_s));
+        let fork = format!("{:.1} ms", snapshot.cost_us as f64 / 1e3);
+        let (private, share) = (escape::bytes(snapshot.private_bytes), escape::bytes(snapshot.share_bytes));
+        Some(vec![state, age, private, share, fork])
+    }
+
+    /// Brings variables and evcxr back to an earlier state.
+    fn go_back(&mut self, to: Place, picture: &Picture) -> Result<(), Failure> {
+        let cell = picture.cell().map_err(|error| report::failure("MagicError", format!("{error:#}")))?;
+        self.ask(Request::Return { to })?;
+        self.link.begin_own();
+        self.evaluate_own(":clear")?;
+        let dependencies = prelude::CRATES.iter().map(|name| {
+            let (package, value) = self.prelude.analysis_dependency(name);
+            format!(":dep {package} = {value}")
+        });
+        let dependencies: Vec<String> = dependencies.chain(self.history.dependencies.iter().cloned()).collect();
+        self.evaluate_own(&format!("{}\n{FIRST_CELL}\n{cell}", dependencies.join("\n")))?;
+        self.history.now = picture.clone();
+        Ok(())
+    }
+
+    /// Runs what is no cell of the user's.
+    fn evaluate_own(&mut self, source: &str) -> Result<(), Failure> {
+        let result = self.evaluate(source);
+        self.conclude("", result, |errors| {
+            let mut failure = report::compilation(errors, |_| false);
+            failure.evalue = format!("the variables are there, but could not be declared anew: {}", failure.evalue);
+            failure
+        })
+        .map(drop)
+    }
+
+    /// Asks the supervisor of the cells.
+    pub(super) fn ask(&self, request: Request) -> Result<Reply, Failure> {
+        match self.link.request(request) {
+            Some(Reply::Refused { reason }) => Err(report::failure("MagicError", reason)),
+            Some(reply) => Ok(reply),
+            None => {
+                Err(report::failure("EngineError", "the supervisor of the cells does not answer; restart the kernel"))
+            }
+        }
+    }
+
+    pub(super) fn report(&self) -> Result<Report, Failure> {
+        match self.ask(Request::Report)? {
+            Reply::Report { report } => Ok(report),
+            _ => Err(report::failure("EngineError", "the supervisor of the cells gave another answer")),
+        }
+    }
+}
+
+fn before(snapshot: &SnapshotReport) -> Option<u64> {
+    match &snapshot.place {
+        Place::Before { cell } => Some(*cell),
+        Place::Now | Place::Named { .. } => None,
+    }
+}
+
+fn variables(picture: &Picture) -> String {
+    match picture.names().as_slice() {
+        [] => "there are no variables".to_owned(),
+        names => format!("the variables are {}", names.join(", ")),
+    }
+}

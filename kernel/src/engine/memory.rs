@@ -1,0 +1,97 @@
+//! `%memory`: who holds how much, and the limit on cells.
+
+use super::{Engine, Running, report};
+use crate::execution::{Failure, Output};
+use ferrotune_display::frame::{Place, Reply, Report, Request};
+use ferrotune_display::{Bundle, escape, table};
+use ferrotune_magics::Memory;
+use ferrotune_tuner::process::{available_bytes, memory_limit, own_resident_bytes, private_bytes, tree_bytes};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// How often a table that is watched is brought up to date.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Which of the tables is the one that is watched.
+#[derive(Clone, Default)]
+pub(super) struct Watched(Arc<AtomicU64>);
+
+impl Engine {
+    pub(super) fn memory(&mut self, memory: Memory) -> Result<(), Failure> {
+        if let Memory::Limit { bytes } = memory {
+            self.ask(Request::Limit { bytes })?;
+            self.limit = bytes;
+            let text = match bytes {
+                Some(bytes) => format!("a cell that holds more than {} is stopped from now on", escape::bytes(bytes)),
+                None => "cells may hold what the machine can spare".to_owned(),
+            };
+            return self.show(Ok(Bundle::text(text)));
+        }
+        let watched = self.watched.0.fetch_add(1, Ordering::Relaxed) + 1;
+        let shown = shown(&self.report()?, &self.running);
+        let display_id = format!("ferrotune-memory-{}-{watched}", std::process::id());
+        self.emit_memory(&display_id, shown, false);
+        if memory == Memory::Watch {
+            self.watch(watched, display_id)?;
+        }
+        Ok(())
+    }
+
+    fn emit_memory(&self, display_id: &str, bundle: Bundle, update: bool) {
+        self.link.emit(display(display_id, bundle, update));
+    }
+
+    /// Brings the table up to date until there is another one.
+    fn watch(&self, own: u64, display_id: String) -> Result<(), Failure> {
+        let (link, running, watched) = (self.link.clone(), self.running.clone(), self.watched.clone());
+        let Some(outputs) = link.outputs() else { return Ok(()) };
+        let spawned = thread::Builder::new().name("memory".into()).spawn(move || {
+            loop {
+                thread::sleep(INTERVAL);
+                if watched.0.load(Ordering::Relaxed) != own {
+                    return;
+                }
+                let Some(Reply::Report { report }) = link.request(Request::Report) else { return };
+                if outputs.send(display(&display_id, shown(&report, &running), true)).is_err() {
+                    return;
+                }
+            }
+        });
+        spawned.map(drop).map_err(|error| report::failure("EngineError", error.to_string()))
+    }
+}
+
+fn display(display_id: &str, bundle: Bundle, update: bool) -> Output {
+    let display_id = Some(display_id.to_owned());
+    Output::Display { data: bundle.data, metadata: bundle.metadata, display_id, update }
+}
+
+/// The table.
+fn shown(report: &Report, running: &Running) -> Bundle {
+    let held = |pid| private_bytes(pid).unwrap_or(0);
+    let of_snapshots: u64 = report.snapshots.iter().map(|snapshot| snapshot.private_bytes).sum();
+    let named = report.snapshots.iter().filter(|snapshot| matches!(snapshot.place, Place::Named { .. })).count();
+    let trials = running.search().map_or(0, tree_bytes);
+    let rows = [
+        ("variables and cells".to_owned(), held(report.cells_pid)),
+        (format!("{} snapshots, {named} with a name, beside that", report.snapshots.len()), of_snapshots),
+        ("search and trials".to_owned(), trials),
+        ("kernel and compiler".to_owned(), own_resident_bytes()),
+        ("supervisor of the cells".to_owned(), held(report.supervisor_pid)),
+    ];
+    let mut rows: Vec<Vec<String>> = rows.into_iter().map(|(who, bytes)| vec![who, escape::bytes(bytes)]).collect();
+    let limit = match report.limit_bytes {
+        Some(bytes) => vec!["limit of a cell (%memory limit)".to_owned(), escape::bytes(bytes)],
+        None => memory_limit().map_or_else(
+            |error| vec!["limit".to_owned(), format!("unknown: {error}")],
+            |limit| vec![format!("limit of {}", limit.holder), escape::bytes(limit.bytes)],
+        ),
+    };
+    rows.push(limit);
+    if let Ok(bytes) = available_bytes() {
+        rows.push(vec!["still available".to_owned(), escape::bytes(bytes)]);
+    }
+    table(&["memory", "held"], &rows)
+}

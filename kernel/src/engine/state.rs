@@ -1,0 +1,163 @@
+//! evcxr's idea of the notebook, to take it back along with the variables.
+//!
+//! evcxr keeps its state to itself. But the source of the last cell that it compiled has every item of the notebook in
+//! it, and it tells the variables with their types: a cell made of these gives an evcxr that has forgotten everything
+//! the same idea again.
+
+use anyhow::{Context, Result};
+use std::collections::HashMap;
+use syn::visit::{self, Visit};
+
+/// First line of what evcxr writes below the items. Every notebook has it, since its first cell uses `?`.
+const BELOW_ITEMS: &str = "struct EvcxrUserCodeError {}";
+
+/// First line of the source.
+const ABOVE_ITEMS: &str = "#![allow(unused_imports, unused_mut, dead_code)]";
+
+/// What evcxr knew after a cell.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Picture {
+    /// The source of the last cell.
+    source: String,
+    /// Names and types.
+    variables: Vec<(String, String)>,
+}
+
+impl Picture {
+    pub(super) fn new(source: String, variables: Vec<(String, String)>) -> Self {
+        Self { source, variables }
+    }
+
+    /// The variables are gone; the items are still known.
+    pub(super) fn lose_variables(&mut self) {
+        self.variables.clear();
+    }
+
+    /// Names of the variables, sorted.
+    pub(super) fn names(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = self.variables.iter().map(|(name, _)| name.as_str()).collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// A cell that gives evcxr this picture, run in a process that has the variables: it takes each one out of the store
+    /// as a variable of its own.
+    pub(super) fn cell(&self) -> Result<String> {
+        let items = self.source.lines().take_while(|line| line.trim() != BELOW_ITEMS);
+        let mut cell: String = items.filter(|line| line.trim() != ABOVE_ITEMS).flat_map(|line| [line, "\n"]).collect();
+        let mutable = if self.source.is_empty() { HashMap::new() } else { mutability(&self.source)? };
+        for (name, type_name) in &self.variables {
+            let keyword = if mutable.get(name).copied().unwrap_or(true) { "let mut" } else { "let" };
+            cell += &format!(
+                "{keyword} {name}: {type_name} = evcxr_variable_store.take_variable::<{type_name}>(stringify!({name}));\n"
+            );
+        }
+        Ok(cell)
+    }
+}
+
+/// Which variables of the cell are `mut`.
+fn mutability(source: &str) -> Result<HashMap<String, bool>> {
+    let file = syn::parse_file(source).context("the source of the last cell cannot be read")?;
+    let mut lets = Lets::default();
+    lets.visit_file(&file);
+    // The user's own statements are in the block that stores what is new; they shadow what was loaded further out.
+    lets.blocks.sort_by_key(|block| block.stores);
+    Ok(lets.blocks.into_iter().flat_map(|block| block.names).collect())
+}
+
+/// The blocks with variables of the notebook in them.
+#[derive(Default)]
+struct Lets {
+    blocks: Vec<Block>,
+}
+
+struct Block {
+    names: Vec<(String, bool)>,
+    /// Whether it puts variables into the store, and no block in it loads any: it has the user's statements.
+    stores: bool,
+}
+
+impl<'ast> Visit<'ast> for Lets {
+    fn visit_block(&mut self, block: &'ast syn::Block) {
+        let mut names = Names::default();
+        let mut stores = false;
+        let mut loads = false;
+        for statement in &block.stmts {
+            match statement {
+                syn::Stmt::Local(local) => {
+                    loads |= local.init.as_ref().is_some_and(|init| calls_store(&init.expr, "take_variable"));
+                    names.visit_pat(&local.pat);
+                }
+                syn::Stmt::Expr(expression, _) => stores |= calls_store(expression, "put_variable"),
+                _ => {}
+            }
+        }
+        if stores || loads {
+            self.blocks.push(Block { names: names.0, stores: stores && !loads });
+        }
+        visit::visit_block(self, block);
+    }
+}
+
+fn calls_store(expression: &syn::Expr, method: &str) -> bool {
+    let syn::Expr::MethodCall(call) = expression else { return false };
+    call.method.to_string().starts_with(method)
+        && matches!(&*call.receiver, syn::Expr::Path(path) if path.path.is_ident("evcxr_variable_store"))
+}
+
+/// The names that a pattern binds.
+#[derive(Default)]
+struct Names(Vec<(String, bool)>);
+
+impl<'ast> Visit<'ast> for Names {
+    fn visit_pat_ident(&mut self, pattern: &'ast syn::PatIdent) {
+        self.0.push((pattern.ident.to_string(), pattern.mutability.is_some()));
+        visit::visit_pat_ident(self, pattern);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOURCE: &str = r#"#![allow(unused_imports, unused_mut, dead_code)]
+use std::fmt::Debug;
+struct P { x: f64 }
+            struct EvcxrUserCodeError {}
+            impl<T: std::fmt::Debug> From<T> for EvcxrUserCodeError { fn from(error: T) -> Self { EvcxrUserCodeError {} } }
+#[unsafe(no_mangle)]
+pub extern "C" fn run_user_code_3(mut evcxr_variable_store: *mut S) -> *mut S {
+let evcxr_variable_store = unsafe {&mut *evcxr_variable_store};
+let mut a = evcxr_variable_store.take_variable::<P>(stringify!(a));
+let b = evcxr_variable_store.take_variable::<i32>(stringify!(b));
+match std::panic::catch_unwind(std::panic::AssertUnwindSafe(||{
+let _ = (|| -> std::result::Result<(), EvcxrUserCodeError> {
+let a = b;
+let (mut c, d) = { let mut d = 1; (d, 2) };
+evcxr_variable_store.put_variable::<i32>(stringify!(c), c);
+Ok(())})();
+})) { Ok(_) => {} Err(_) => {} }
+evcxr_variable_store.put_variable::<P>(stringify!(a), a);
+evcxr_variable_store
+}
+"#;
+
+    #[test]
+    fn a_picture_becomes_a_cell_with_items_and_variables() {
+        let variables = [("a", "i32"), ("c", "i32"), ("d", "i32"), ("b", "i32")];
+        let variables = variables.map(|(name, type_name)| (name.to_owned(), type_name.to_owned())).to_vec();
+        let cell = Picture::new(SOURCE.to_owned(), variables).cell().unwrap();
+        let expected = "use std::fmt::Debug;\nstruct P { x: f64 }\n\
+            let a: i32 = evcxr_variable_store.take_variable::<i32>(stringify!(a));\n\
+            let mut c: i32 = evcxr_variable_store.take_variable::<i32>(stringify!(c));\n\
+            let d: i32 = evcxr_variable_store.take_variable::<i32>(stringify!(d));\n\
+            let b: i32 = evcxr_variable_store.take_variable::<i32>(stringify!(b));\n";
+        assert_eq!(cell, expected);
+    }
+
+    #[test]
+    fn nothing_is_left_of_an_empty_notebook() {
+        assert_eq!(Picture::default().cell().unwrap(), "");
+    }
+}

@@ -1,0 +1,60 @@
+//! The cell process' own ends of its streams, out of reach of cells that close or replace the first three descriptors.
+
+use anyhow::Result;
+use rustix::io::fcntl_dupfd_cloexec;
+use std::fs::File;
+use std::io::BufReader;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// Programs that close descriptors at random close low ones.
+const FIRST_PRIVATE: i32 = 100;
+
+/// What descriptors 0, 1 and 2 are to be, and the socket to the supervisor.
+pub(super) struct Descriptors {
+    nothing: OwnedFd,
+    stdout: OwnedFd,
+    stderr: OwnedFd,
+    supervisor: OwnedFd,
+}
+
+impl Descriptors {
+    /// Moves the supervisor's socket away from descriptor 0, so that a cell that reads its standard input finds it empty.
+    pub(super) fn take_over() -> Result<Self> {
+        let nothing = File::open("/dev/null")?;
+        let descriptors = Self {
+            nothing: fcntl_dupfd_cloexec(&nothing, FIRST_PRIVATE)?,
+            stdout: fcntl_dupfd_cloexec(rustix::stdio::stdout(), FIRST_PRIVATE)?,
+            stderr: fcntl_dupfd_cloexec(rustix::stdio::stderr(), FIRST_PRIVATE)?,
+            supervisor: fcntl_dupfd_cloexec(rustix::stdio::stdin(), FIRST_PRIVATE)?,
+        };
+        rustix::stdio::dup2_stdin(&descriptors.nothing)?;
+        Ok(descriptors)
+    }
+
+    /// The socket to the supervisor, for reading and for writing.
+    pub(super) fn supervisor(&self) -> Result<(BufReader<File>, File)> {
+        let duplicate = || fcntl_dupfd_cloexec(&self.supervisor, FIRST_PRIVATE).map(File::from);
+        Ok((BufReader::new(duplicate()?), duplicate()?))
+    }
+
+    /// Puts back what a cell has closed, or has opened in the place of what it had closed.
+    pub(super) fn mend(&self) -> Result<()> {
+        if !is_same(rustix::stdio::stdin(), &self.nothing) {
+            rustix::stdio::dup2_stdin(&self.nothing)?;
+        }
+        if !is_same(rustix::stdio::stdout(), &self.stdout) {
+            rustix::stdio::dup2_stdout(&self.stdout)?;
+        }
+        if !is_same(rustix::stdio::stderr(), &self.stderr) {
+            rustix::stdio::dup2_stderr(&self.stderr)?;
+        }
+        Ok(())
+    }
+}
+
+fn is_same(now: BorrowedFd<'_>, wanted: impl AsFd) -> bool {
+    match (rustix::fs::fstat(now), rustix::fs::fstat(wanted)) {
+        (Ok(now), Ok(wanted)) => (now.st_dev, now.st_ino) == (wanted.st_dev, wanted.st_ino),
+        _ => false,
+    }
+}

@@ -1,0 +1,106 @@
+//! What the process of the cells may hold, and whether it holds more.
+
+use super::cells::CellProcess;
+use anyhow::{Context, Result};
+use ferrotune_display::frame::Ending;
+use ferrotune_tuner::process::{available_bytes, private_bytes};
+use std::time::{Duration, Instant};
+
+/// The machine's free memory at which the running cell must go, lest the system choose what does.
+const FLOOR_BYTES: u64 = 500 << 20;
+
+/// A cell that has taken less than this since it began is not what makes a machine short of memory.
+const SMALL_BYTES: u64 = 64 << 20;
+
+/// Below this much room the process is looked at often: a program can fill some GB in a second.
+const NEAR_BYTES: u64 = 2 << 30;
+const OFTEN: Duration = Duration::from_millis(10);
+const SELDOM: Duration = Duration::from_millis(50);
+
+/// Looks at the process while a cell runs.
+pub(super) struct Watch {
+    limit_bytes: Option<u64>,
+    floor_bytes: u64,
+    undo_budget_bytes: u64,
+    at_begin_bytes: u64,
+    peak_bytes: u64,
+    kernel_kills: Option<u64>,
+    look_at: Option<Instant>,
+}
+
+impl Watch {
+    pub(super) fn new() -> Result<Self> {
+        let available = available_bytes().context("cannot read how much memory is available")?;
+        Ok(Self {
+            limit_bytes: None,
+            // On a machine that has next to nothing from the start, the floor must not end every cell.
+            floor_bytes: FLOOR_BYTES.min(available / 4),
+            undo_budget_bytes: available / 4,
+            at_begin_bytes: 0,
+            peak_bytes: 0,
+            kernel_kills: None,
+            look_at: None,
+        })
+    }
+
+    pub(super) fn limit(&mut self, bytes: Option<u64>) {
+        self.limit_bytes = bytes;
+    }
+
+    pub(super) fn limit_bytes(&self) -> Option<u64> {
+        self.limit_bytes
+    }
+
+    /// How much the copies for `%undo` may hold beside the process itself.
+    pub(super) fn undo_budget_bytes(&self) -> u64 {
+        self.undo_budget_bytes
+    }
+
+    /// A cell begins.
+    pub(super) fn begin(&mut self, cells: &CellProcess) {
+        self.at_begin_bytes = private_bytes(cells.number()).unwrap_or(0);
+        self.peak_bytes = self.at_begin_bytes;
+        self.kernel_kills = kernel_kills();
+        self.look_at = Some(Instant::now());
+    }
+
+    /// When to look next.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.look_at
+    }
+
+    /// Looks, if it is time to. An ending is what the process has come to.
+    pub(super) fn look(&mut self, cells: &CellProcess, now: Instant) -> Option<Ending> {
+        if self.look_at.is_some_and(|at| at > now) {
+            return None;
+        }
+        // A process that has just ended holds nothing, and a machine that does not tell cannot be guarded.
+        let held = private_bytes(cells.number()).unwrap_or(0);
+        let available = available_bytes().unwrap_or(u64::MAX);
+        self.peak_bytes = self.peak_bytes.max(held);
+        let room = self.limit_bytes.map_or(u64::MAX, |limit| limit.saturating_sub(held));
+        let room = room.min(available.saturating_sub(self.floor_bytes));
+        self.look_at = Some(now + if room < NEAR_BYTES { OFTEN } else { SELDOM });
+        if self.limit_bytes.is_some_and(|limit| held > limit) {
+            return Some(self.out_of_memory(self.limit_bytes));
+        }
+        let grown = held.saturating_sub(self.at_begin_bytes);
+        (available < self.floor_bytes && grown > SMALL_BYTES).then(|| self.out_of_memory(None))
+    }
+
+    fn out_of_memory(&self, limit_bytes: Option<u64>) -> Ending {
+        Ending::OutOfMemory { peak_bytes: self.peak_bytes, limit_bytes }
+    }
+
+    /// What a SIGKILL that did not come from here means: the system's own way of making room, if it has just made some.
+    pub(super) fn killed(&self) -> Option<Ending> {
+        let before = self.kernel_kills?;
+        (kernel_kills()? > before).then(|| self.out_of_memory(None))
+    }
+}
+
+/// How many processes the system has killed for want of memory since it started.
+fn kernel_kills() -> Option<u64> {
+    let counters = std::fs::read_to_string("/proc/vmstat").ok()?;
+    counters.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())
+}
