@@ -4,6 +4,7 @@
 //! and `rustup` are this program: a `cargo build` of a cell becomes one call of rustc against the prelude, and every
 //! other call goes to the real cargo. A cell without dependencies of its own costs no cargo at all.
 
+mod definitions;
 mod dependencies;
 mod manifest;
 mod source;
@@ -101,7 +102,7 @@ fn compile(offline: bool, emit: Emit) -> Result<ExitCode> {
     let folder = std::env::current_dir()?;
     let manifest = Manifest::read(&folder.join("Cargo.toml"))?;
     let dependencies = Dependencies::ensure(&manifest, &folder, offline)?;
-    source::lighten(&folder.join("src/lib.rs"))?;
+    source::prepare(&folder.join("src/lib.rs"), &dependencies.externs)?;
     let output_folder = folder.join("target");
     std::fs::create_dir_all(&output_folder)?;
     let status = rustc(&manifest, &dependencies, &output_folder, emit)?.status().context("cannot run rustc")?;
