@@ -50,7 +50,8 @@ const KEPT_ERROR_BYTES: usize = 4096;
 /// Supervises one cell process until it, or the kernel, has ended.
 pub(crate) fn run(prelude: &Path) -> Result<ExitCode> {
     let kernel_path = std::env::var_os(KERNEL_VARIABLE).context("FERROTUNE_KERNEL is not set")?;
-    let kernel = UnixStream::connect(&kernel_path).context("cannot reach the kernel")?;
+    let mut kernel = UnixStream::connect(&kernel_path).context("cannot reach the kernel")?;
+    frame::write(&mut kernel, &Frame::Supervisor).context("cannot reach the kernel")?;
     // A snapshot whose parent has died becomes a child of this process.
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     // Beside the kernel's own socket, in the folder that the kernel deletes.
