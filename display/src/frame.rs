@@ -14,6 +14,8 @@ pub const MAX_FRAME_BYTES: u32 = 256 << 20;
 pub enum Frame {
     /// A supervisor's first frame: this connection takes orders.
     Supervisor,
+    /// The first frame of what compiles a cell: of all orders, this connection takes [`Order::Interrupt`].
+    Compiler,
     /// Text that the cell, or a thread of an earlier cell, wrote.
     Stream {
         /// Where it was written.

@@ -4,9 +4,12 @@
 //! and `rustup` are this program: a `cargo build` of a cell becomes one call of rustc against the prelude, and every
 //! other call goes to the real cargo. A cell without dependencies of its own costs no cargo at all.
 
+mod definitions;
 mod dependencies;
 mod manifest;
+mod progress;
 mod source;
+mod stoppable;
 
 use crate::prelude::Prelude;
 use anyhow::{Context, Result, bail};
@@ -16,6 +19,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use stoppable::{Kernel, with_kernel};
 
 /// Folder of the prelude to compile against.
 pub(crate) const PRELUDE_VARIABLE: &str = "FERROTUNE_PRELUDE";
@@ -78,12 +82,13 @@ fn cargo(arguments: &[OsString]) -> Result<ExitCode> {
         .iter()
         .find_map(|argument| argument.to_str().filter(|word| !word.starts_with('-')))
         .unwrap_or_default();
+    let offline = arguments.iter().any(|argument| argument == "--offline");
     if std::env::var_os(EVCXR_VARIABLE).is_some() {
-        let offline = arguments.iter().any(|argument| argument == "--offline");
         match verb {
-            "build" => return compile(offline, Emit::Library),
-            "check" => return compile(offline, Emit::Nothing),
+            "build" => return with_kernel(|kernel| compile(offline, Emit::Library, kernel)),
+            "check" => return with_kernel(|kernel| compile(offline, Emit::Nothing, kernel)),
             "metadata" if manifest::asks_for_prelude_crate(Path::new("Cargo.toml"))? => return Ok(ExitCode::SUCCESS),
+            "metadata" => return with_kernel(|kernel| dependencies::try_out(arguments, kernel)),
             _ => {}
         }
     }
@@ -97,15 +102,15 @@ enum Emit {
     Nothing,
 }
 
-fn compile(offline: bool, emit: Emit) -> Result<ExitCode> {
+fn compile(offline: bool, emit: Emit, kernel: &mut Kernel) -> Result<ExitCode> {
     let folder = std::env::current_dir()?;
     let manifest = Manifest::read(&folder.join("Cargo.toml"))?;
-    let dependencies = Dependencies::ensure(&manifest, &folder, offline)?;
-    source::lighten(&folder.join("src/lib.rs"))?;
+    let dependencies = Dependencies::ensure(&manifest, &folder, offline, kernel)?;
+    source::prepare(&folder.join("src/lib.rs"), &dependencies.externs)?;
     let output_folder = folder.join("target");
     std::fs::create_dir_all(&output_folder)?;
-    let status = rustc(&manifest, &dependencies, &output_folder, emit)?.status().context("cannot run rustc")?;
-    if !status.success() {
+    let ended = stoppable::run(&mut rustc(&manifest, &dependencies, &output_folder, emit)?, kernel, |_, _| Ok(()))?;
+    if !ended.status.success() {
         return Ok(ExitCode::FAILURE);
     }
     if emit == Emit::Library

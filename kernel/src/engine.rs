@@ -121,6 +121,7 @@ fn serve(runtime: &Runtime, running: &Running, work: &Receiver<Work>) {
     let start = || Engine::start(runtime, running, link.clone(), build_prelude(runtime, &link)?);
     let mut pending = first;
     loop {
+        link.engine_starts();
         let mut engine = match start() {
             Ok(engine) => engine,
             Err(error) => {
@@ -130,6 +131,7 @@ fn serve(runtime: &Runtime, running: &Running, work: &Receiver<Work>) {
                 return refuse_all(&reason, work);
             }
         };
+        link.engine_runs();
         // What comes back from here is an engine that broke; the next one begins without variables.
         if !engine.take_all(&mut pending, work) {
             return;

@@ -34,6 +34,15 @@ const YOUNG: Duration = Duration::from_secs(60);
 /// The path of a Unix socket is at most 107 bytes long; this leaves room for the name in the folder.
 const LONGEST_FOLDER: usize = 60;
 
+/// The socket of the kernel that has started this process, if one has.
+pub(crate) fn kernel_link() -> Option<PathBuf> {
+    std::env::var_os(RUNTIME_VARIABLE).map(|folder| link(Path::new(&folder)))
+}
+
+fn link(folder: &Path) -> PathBuf {
+    folder.join("link")
+}
+
 /// The folder of a running kernel, deleted when it ends.
 #[derive(Clone, Debug)]
 pub(crate) struct Runtime {
@@ -107,9 +116,9 @@ impl Runtime {
         }
     }
 
-    /// The socket at which cell supervisors report.
+    /// The socket at which cell supervisors and compilers report.
     pub(crate) fn link(&self) -> PathBuf {
-        self.folder.join("link")
+        link(&self.folder)
     }
 
     /// Deletes the folder.

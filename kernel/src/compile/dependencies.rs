@@ -3,15 +3,19 @@
 //! Refuses a crate that brings its own candle: two copies in one process give wrong gradients without a word.
 
 use super::manifest::{Manifest, is_of_prelude};
+use super::progress::{ENVIRONMENT, Progress};
+use super::stoppable::{Kernel, run};
 use super::{CARGO_VARIABLE, EVCXR_VARIABLE, PATH_VARIABLE, RUSTC_VARIABLE};
 use crate::prelude;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
+use std::ffi::OsString;
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 
 /// The package that has the user's dependencies.
 const PACKAGE: &str = "cell-dependencies";
@@ -27,7 +31,7 @@ pub(super) struct Dependencies {
 
 impl Dependencies {
     /// Gives the dependencies of a cell, and builds them first if this session has not used them before.
-    pub(super) fn ensure(manifest: &Manifest, session: &Path, offline: bool) -> Result<Self> {
+    pub(super) fn ensure(manifest: &Manifest, session: &Path, offline: bool, kernel: &mut Kernel) -> Result<Self> {
         if manifest.dependencies.is_empty() {
             return Ok(Self::default());
         }
@@ -39,10 +43,32 @@ impl Dependencies {
             return serde_json::from_str(&text)
                 .with_context(|| format!("{} is damaged; restart the kernel", list.display()));
         }
-        let dependencies = build(manifest, &folder, offline)?;
-        fs::write(&list, serde_json::to_vec(&dependencies)?)?;
+        let dependencies = build(manifest, &folder, offline, kernel)?;
+        // The list is whole or absent, however this process ends.
+        let unfinished = list.with_extension("unfinished");
+        fs::write(&unfinished, serde_json::to_vec(&dependencies)?)?;
+        fs::rename(&unfinished, &list)?;
         Ok(dependencies)
     }
+}
+
+/// `cargo metadata` of a dependency that evcxr tries out: this is where crates are downloaded.
+pub(super) fn try_out(arguments: &[OsString], kernel: &mut Kernel) -> Result<ExitCode> {
+    let cargo = std::env::var_os(CARGO_VARIABLE).context("FERROTUNE_CARGO is not set")?;
+    let mut progress = Progress::of(PACKAGE);
+    let mut errors = Vec::new();
+    let ended = run(Command::new(cargo).args(arguments).stderr(Stdio::piped()), kernel, |bytes, kernel| {
+        errors.extend_from_slice(bytes);
+        match progress.take(bytes).filter(|line| line.starts_with("Download")) {
+            Some(line) => kernel.show(line),
+            None => Ok(()),
+        }
+    })?;
+    if kernel.has_shown() {
+        kernel.show(progress.summary())?;
+    }
+    std::io::stderr().write_all(&errors)?;
+    Ok(if ended.status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn hash(manifest: &Manifest) -> String {
@@ -50,7 +76,7 @@ fn hash(manifest: &Manifest) -> String {
     prelude::short_hash(Sha256::new().chain_update(text))
 }
 
-fn build(manifest: &Manifest, folder: &Path, offline: bool) -> Result<Dependencies> {
+fn build(manifest: &Manifest, folder: &Path, offline: bool, kernel: &mut Kernel) -> Result<Dependencies> {
     fs::create_dir_all(folder.join("src"))?;
     fs::write(folder.join("src/lib.rs"), "")?;
     let text = format!(
@@ -59,8 +85,8 @@ fn build(manifest: &Manifest, folder: &Path, offline: bool) -> Result<Dependenci
         manifest.dependencies.join("\n")
     );
     fs::write(folder.join("Cargo.toml"), text)?;
-    let packages = direct_dependencies(folder, offline)?;
-    let messages = run_cargo(folder, offline)?;
+    let packages = direct_dependencies(folder, offline, kernel)?;
+    let messages = run_cargo(folder, offline, kernel)?;
     Ok(collect(&messages, &packages))
 }
 
@@ -83,12 +109,18 @@ fn cargo(folder: &Path, offline: bool) -> Result<Command> {
 }
 
 /// Package ids of the direct dependencies, with the names under which cells use them.
-fn direct_dependencies(folder: &Path, offline: bool) -> Result<Vec<(String, String)>> {
-    let output = cargo(folder, offline)?.args(["metadata", "--format-version=1"]).output()?;
-    if !output.status.success() {
-        bail!("{}", String::from_utf8_lossy(&output.stderr).trim());
+fn direct_dependencies(folder: &Path, offline: bool, kernel: &mut Kernel) -> Result<Vec<(String, String)>> {
+    let mut command = cargo(folder, offline)?;
+    command.args(["metadata", "--format-version=1"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut errors = Vec::new();
+    let ended = run(&mut command, kernel, |bytes, _| {
+        errors.extend_from_slice(bytes);
+        Ok(())
+    })?;
+    if !ended.status.success() {
+        bail!("{}", String::from_utf8_lossy(&errors).trim());
     }
-    let metadata: Value = serde_json::from_slice(&output.stdout)?;
+    let metadata: Value = serde_json::from_slice(&ended.stdout)?;
     refuse_second_candle(&metadata)?;
     let nodes = metadata["resolve"]["nodes"].as_array().context("cargo metadata has no resolution")?;
     let root = &metadata["resolve"]["root"];
@@ -121,15 +153,26 @@ fn refuse_second_candle(metadata: &Value) -> Result<()> {
     );
 }
 
-fn run_cargo(folder: &Path, offline: bool) -> Result<String> {
-    let output = cargo(folder, offline)?
-        .args(["build", "--message-format=json-render-diagnostics"])
-        .stderr(Stdio::inherit())
-        .output()?;
-    if !output.status.success() {
+/// Builds, and says how far it is as soon as there is something to build.
+fn run_cargo(folder: &Path, offline: bool, kernel: &mut Kernel) -> Result<String> {
+    let mut command = cargo(folder, offline)?;
+    command.args(["build", "--message-format=json-render-diagnostics"]).envs(ENVIRONMENT);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut progress = Progress::of(PACKAGE);
+    let result = run(&mut command, kernel, |bytes, kernel| match progress.take(bytes) {
+        Some(line) => kernel.show(line),
+        None => Ok(()),
+    });
+    let is_built = result.as_ref().is_ok_and(|ended| ended.status.success());
+    if kernel.has_shown() {
+        kernel.show(if is_built { progress.summary() } else { progress.unfinished() })?;
+    }
+    let ended = result?;
+    if !is_built {
+        kernel.print_error(progress.words())?;
         bail!("the dependencies could not be built; cargo's own words are above");
     }
-    Ok(String::from_utf8(output.stdout)?)
+    Ok(String::from_utf8(ended.stdout)?)
 }
 
 fn collect(messages: &str, packages: &[(String, String)]) -> Dependencies {

@@ -1,10 +1,12 @@
-//! The kernel's end of the link: takes the frames of cell supervisors, and gives them to the cell that runs.
+//! The kernel's end of the link: takes the frames of cell supervisors and of what compiles cells, and gives them to the
+//! cell that runs.
 
 use super::report;
-use crate::execution::{Output, Stream};
+use crate::execution::{self, Output};
 use anyhow::{Context, Result, bail};
 use ferrotune_display::frame::{self, Answer, Ending, Frame, Order, Reply, Request};
 use std::collections::HashMap;
+use std::io;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -55,6 +57,9 @@ pub(super) struct TuneRequest {
 /// Begins a search and gives the answer for the cell.
 type Tuner = Box<dyn Fn(TuneRequest) -> Answer + Send>;
 
+/// A connection, to write orders to.
+type Stream = Arc<Mutex<UnixStream>>;
+
 #[derive(Default)]
 struct State {
     outputs: Option<UnboundedSender<Output>>,
@@ -64,7 +69,11 @@ struct State {
     died_was_told: bool,
     /// Whether the user knows that cells run without a snapshot.
     unguarded_was_told: bool,
-    connection: Option<(u64, Arc<Mutex<UnixStream>>)>,
+    connection: Option<(u64, Stream)>,
+    /// What compiles the cell.
+    compilers: Vec<(u64, Stream)>,
+    /// What is compiled is the user's, and theirs to stop.
+    engine_runs: bool,
     connections: u64,
     requests: u64,
     /// Who waits for the answer of each request.
@@ -177,13 +186,30 @@ impl Link {
     }
 
     pub(super) fn interrupt(&self) {
-        self.lock().facts.interrupted = true;
+        let compilers = {
+            let mut state = self.lock();
+            state.facts.interrupted = true;
+            if state.engine_runs { state.compilers.clone() } else { Vec::new() }
+        };
+        for (_, stream) in &compilers {
+            write(stream, &Order::Interrupt);
+        }
         self.order(&Order::Interrupt);
     }
 
     /// Where the outputs of the present cell go.
     pub(super) fn outputs(&self) -> Option<UnboundedSender<Output>> {
         self.lock().outputs.clone()
+    }
+
+    /// What is compiled from now on is the engine's own.
+    pub(super) fn engine_starts(&self) {
+        self.lock().engine_runs = false;
+    }
+
+    /// What is compiled from now on is the user's.
+    pub(super) fn engine_runs(&self) {
+        self.lock().engine_runs = true;
     }
 
     /// Gives an output to the cell that runs, or ran last.
@@ -200,39 +226,23 @@ impl Link {
     fn order(&self, order: &Order) -> bool {
         // Written outside the lock: a supervisor that is busy must not hold up the reader of its outputs.
         let stream = self.lock().connection.as_ref().map(|(_, stream)| Arc::clone(stream));
-        let Some(stream) = stream else { return false };
-        let mut stream = stream.lock().unwrap_or_else(PoisonError::into_inner);
-        match frame::write(&mut *stream, order) {
-            Ok(()) => true,
-            Err(error) => {
-                tracing::debug!("the cell supervisor takes no orders: {error}");
-                false
-            }
-        }
+        stream.is_some_and(|stream| write(&stream, order))
     }
 
     fn connected(self, stream: UnixStream) {
-        let reader = match stream.try_clone() {
-            Ok(reader) => reader,
-            Err(error) => return tracing::warn!("a cell supervisor could not connect: {error}"),
-        };
-        let number = {
-            let mut state = self.lock();
-            state.connections += 1;
-            state.connections
-        };
-        let spawned = thread::Builder::new()
-            .name("link-reader".into())
-            .spawn(move || self.follow(number, reader, &Arc::new(Mutex::new(stream))));
+        let spawned = thread::Builder::new().name("link-reader".into()).spawn(move || self.follow(stream));
         if let Err(error) = spawned {
             tracing::error!("outputs of cells cannot be read: {error}");
         }
     }
 
-    fn follow(self, number: u64, mut reader: UnixStream, writer: &Arc<Mutex<UnixStream>>) {
+    fn follow(self, mut reader: UnixStream) {
+        let number = match self.greet(&mut reader) {
+            Ok(number) => number,
+            Err(error) => return tracing::warn!("a cell supervisor or compiler could not connect: {error}"),
+        };
         loop {
             match frame::read::<Frame>(&mut reader) {
-                Ok(Some(Frame::Supervisor)) => self.lock().connection = Some((number, Arc::clone(writer))),
                 Ok(Some(frame)) => self.take(frame),
                 Ok(None) => break,
                 Err(error) => {
@@ -242,6 +252,7 @@ impl Link {
             }
         }
         let mut state = self.lock();
+        state.compilers.retain(|(compiler, _)| *compiler != number);
         if state.connection.as_ref().is_some_and(|(current, _)| *current == number) {
             state.connection = None;
             // Whoever waits for this supervisor's answer waits in vain.
@@ -249,12 +260,36 @@ impl Link {
         }
     }
 
+    /// Learns from the first frame who has connected.
+    fn greet(&self, reader: &mut UnixStream) -> io::Result<u64> {
+        let stream = Arc::new(Mutex::new(reader.try_clone()?));
+        let first = frame::read::<Frame>(reader)?;
+        let mut state = self.lock();
+        state.connections += 1;
+        let number = state.connections;
+        match first {
+            Some(Frame::Supervisor) => state.connection = Some((number, stream)),
+            Some(Frame::Compiler) => {
+                state.compilers.push((number, Arc::clone(&stream)));
+                // evcxr compiles a cell again that does not compile.
+                let is_too_late = state.engine_runs && state.facts.interrupted;
+                drop(state);
+                if is_too_late {
+                    write(&stream, &Order::Interrupt);
+                }
+            }
+            _ => return Err(io::Error::new(io::ErrorKind::InvalidData, "it does not say what it is")),
+        }
+        Ok(number)
+    }
+
     fn take(&self, frame: Frame) {
         match frame {
+            Frame::Supervisor | Frame::Compiler => tracing::warn!("a connection was greeted twice"),
             Frame::Stream { stream, text } => {
                 let stream = match stream {
-                    frame::Stream::Stdout => Stream::Stdout,
-                    frame::Stream::Stderr => Stream::Stderr,
+                    frame::Stream::Stdout => execution::Stream::Stdout,
+                    frame::Stream::Stderr => execution::Stream::Stderr,
                 };
                 self.emit(Output::Stream(stream, text));
             }
@@ -294,21 +329,20 @@ impl Link {
                 state.facts.died = Some(ending);
                 state.died_was_told = false;
             }
-            Frame::Supervisor => {}
         }
     }
 
     /// A thread of an earlier cell has ended the process while no cell ran.
     fn tell_restored(&self, ending: &Ending, threads: &[String]) {
         let text = format!("{}\n", report::taken_over_between_cells(ending, threads));
-        self.emit(Output::Stream(Stream::Stderr, text));
+        self.emit(Output::Stream(execution::Stream::Stderr, text));
     }
 
     /// Says, once, that a crash would cost the variables.
     fn warn_unguarded(&self, reason: &str) {
         if !std::mem::replace(&mut self.lock().unguarded_was_told, true) {
             let text = format!("no snapshot was made, a crash in the next cell would cost the variables: {reason}\n");
-            self.emit(Output::Stream(Stream::Stderr, text));
+            self.emit(Output::Stream(execution::Stream::Stderr, text));
         }
     }
 
@@ -343,5 +377,16 @@ impl Link {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn write(stream: &Stream, order: &Order) -> bool {
+    let mut stream = stream.lock().unwrap_or_else(PoisonError::into_inner);
+    match frame::write(&mut *stream, order) {
+        Ok(()) => true,
+        Err(error) => {
+            tracing::debug!("an order is not taken: {error}");
+            false
+        }
     }
 }

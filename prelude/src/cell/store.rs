@@ -2,9 +2,13 @@
 //!
 //! It has the interface of the store that evcxr writes into each cell. Here it is compiled once; what is generic is
 //! only as much as the type of a variable makes necessary.
+//!
+//! The compiler takes a struct for the same type when one field's type has changed. What the kernel knows of the
+//! definitions behind a type is therefore kept beside the value, as a number, and compared as well.
 
 use std::any::{Any, TypeId};
 use std::collections::{HashMap, HashSet};
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Tells evcxr that a variable was lost.
@@ -32,18 +36,35 @@ pub(super) fn missing() -> usize {
 /// The variables of a notebook, by name.
 #[derive(Debug, Default)]
 pub struct VariableStore {
-    variables: HashMap<String, Box<dyn Any>>,
+    variables: HashMap<String, Variable>,
+}
+
+#[derive(Debug)]
+struct Variable {
+    value: Box<dyn Any>,
+    /// Fingerprint of the definitions that its type rests on, where the kernel has found any.
+    definitions: Option<u64>,
 }
 
 impl VariableStore {
     /// Keeps a variable.
     pub fn put_variable<T: 'static>(&mut self, name: &str, value: T) {
-        self.put(name, Box::new(value));
+        self.put(name, Variable { value: Box::new(value), definitions: None });
     }
 
-    /// Whether the variable, if it is there, has this type; says so to the user and to evcxr if not.
+    /// Keeps a variable whose type rests on definitions with this fingerprint.
+    pub fn put_variable_as<T: 'static>(&mut self, name: &str, definitions: u64, value: T) {
+        self.put(name, Variable { value: Box::new(value), definitions: Some(definitions) });
+    }
+
+    /// Whether the variable, if it is there, has this type; drops it and says so to the user and to evcxr if not.
     pub fn check_variable<T: 'static>(&mut self, name: &str) -> bool {
-        self.check(name, TypeId::of::<T>())
+        self.check(name, TypeId::of::<T>(), None)
+    }
+
+    /// As [`VariableStore::check_variable`], for a type that rests on definitions with this fingerprint.
+    pub fn check_variable_as<T: 'static>(&mut self, name: &str, definitions: u64) -> bool {
+        self.check(name, TypeId::of::<T>(), Some(definitions))
     }
 
     /// Takes a variable out.
@@ -63,36 +84,42 @@ impl VariableStore {
     /// If something of another type has this name.
     pub fn lazy_arc<T: 'static, F: FnOnce() -> T>(&mut self, name: &str, create: F) -> Arc<T> {
         if !self.variables.contains_key(name) {
-            self.put(name, Box::new(Arc::new(create())));
+            self.put_variable(name, Arc::new(create()));
         }
-        match self.variables.get(name).and_then(|value| value.downcast_ref::<Arc<T>>()) {
+        match self.variables.get(name).and_then(|variable| variable.value.downcast_ref::<Arc<T>>()) {
             Some(value) => Arc::clone(value),
             None => changed(name),
         }
     }
 
-    fn put(&mut self, name: &str, value: Box<dyn Any>) {
+    fn put(&mut self, name: &str, variable: Variable) {
         if let Some(taken) = &mut *taken() {
             taken.remove(name);
         }
-        self.variables.insert(name.to_owned(), value);
+        self.variables.insert(name.to_owned(), variable);
     }
 
     #[expect(clippy::print_stdout, reason = "evcxr reads this line")]
-    fn check(&mut self, name: &str, wanted: TypeId) -> bool {
-        let kept = self.variables.get(name).is_none_or(|value| (**value).type_id() == wanted);
-        if !kept {
-            eprintln!("the type of the variable {name} was defined anew, so its value was dropped");
-            println!("{VARIABLE_CHANGED_TYPE}{name}");
+    fn check(&mut self, name: &str, wanted: TypeId, definitions: Option<u64>) -> bool {
+        let Some(variable) = self.variables.get(name) else { return true };
+        let differs = variable.definitions.zip(definitions).is_some_and(|(kept, wanted)| kept != wanted);
+        if (*variable.value).type_id() == wanted && !differs {
+            return true;
         }
-        kept
+        eprintln!("the variable {name} was dropped: its type has been defined anew since it was made");
+        println!("{VARIABLE_CHANGED_TYPE}{name}");
+        // Its own code drops it, and knows the type as it was; a panic there must not end the process.
+        if panic::catch_unwind(AssertUnwindSafe(|| drop(self.variables.remove(name)))).is_err() {
+            eprintln!("dropping the variable {name} panicked");
+        }
+        false
     }
 
     fn take(&mut self, name: &str) -> Box<dyn Any> {
         match self.variables.remove(name) {
-            Some(value) => {
+            Some(variable) => {
                 taken().get_or_insert_default().insert(name.to_owned());
-                value
+                variable.value
             }
             None => panic!("the variable {name} is gone"),
         }

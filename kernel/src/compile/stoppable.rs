@@ -1,0 +1,181 @@
+//! Runs cargo and rustc so that the user hears of them and can stop them: they end at once, with all that they started.
+//!
+//! A stand-in is a process of its own, which evcxr waits for. It therefore has its own connection to the kernel.
+
+use crate::runtime;
+use anyhow::{Context, Result};
+use ferrotune_display::Bundle;
+use ferrotune_display::frame::{self, Frame, Order};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal};
+use std::io::{self, Read};
+use std::net::Shutdown;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus};
+
+/// The user has stopped the cell, or the kernel has ended.
+#[derive(Debug, thiserror::Error)]
+#[error("the cell was stopped while it was being compiled")]
+pub(super) struct Stopped;
+
+/// Does the work of a stand-in, of which the kernel is told all before evcxr hears of its end.
+///
+/// # Errors
+/// Those of the work; a kernel that does not answer.
+pub(super) fn with_kernel<T>(work: impl FnOnce(&mut Kernel) -> Result<T>) -> Result<T> {
+    let mut kernel = Kernel::connect()?;
+    let result = work(&mut kernel);
+    if result.as_ref().is_err_and(|error| error.is::<Stopped>()) {
+        kernel.tell(&Frame::Cancelled)?;
+    }
+    kernel.close()?;
+    result
+}
+
+/// The kernel, as a stand-in knows it.
+pub(super) struct Kernel {
+    stream: UnixStream,
+    orders: Vec<u8>,
+    has_shown: bool,
+}
+
+impl Kernel {
+    fn connect() -> Result<Self> {
+        let path = runtime::kernel_link().context("no kernel has started this process")?;
+        let mut stream = UnixStream::connect(path).context("cannot reach the kernel")?;
+        frame::write(&mut stream, &Frame::Compiler).context("cannot reach the kernel")?;
+        Ok(Self { stream, orders: Vec::new(), has_shown: false })
+    }
+
+    /// Shows a line under the cell, in the place of the one before.
+    pub(super) fn show(&mut self, text: String) -> Result<()> {
+        let display_id = Some(format!("ferrotune-compiler-{}", std::process::id()));
+        let update = std::mem::replace(&mut self.has_shown, true);
+        self.tell(&Frame::Display { bundle: Bundle::text(text), display_id, update })
+    }
+
+    /// Prints under the cell.
+    pub(super) fn print_error(&mut self, text: &str) -> Result<()> {
+        self.tell(&Frame::Stream { stream: frame::Stream::Stderr, text: text.to_owned() })
+    }
+
+    pub(super) fn has_shown(&self) -> bool {
+        self.has_shown
+    }
+
+    /// Waits until the kernel has taken all that it was told.
+    fn close(mut self) -> Result<()> {
+        self.stream.shutdown(Shutdown::Write)?;
+        io::copy(&mut self.stream, &mut io::sink())?;
+        Ok(())
+    }
+
+    fn tell(&mut self, frame: &Frame) -> Result<()> {
+        frame::write(&mut self.stream, frame).context("the kernel is gone")
+    }
+
+    /// Whether what has come is an order to stop.
+    fn stops(&mut self) -> Result<bool> {
+        if read(&mut self.stream, &mut self.orders)? == 0 {
+            return Ok(true);
+        }
+        let mut stops = false;
+        while let Some(order) = frame::take::<Order>(&mut self.orders)? {
+            stops |= order == Order::Interrupt;
+        }
+        Ok(stops)
+    }
+}
+
+/// How a program ended, and what it wrote where that was asked for by a pipe.
+pub(super) struct Ended {
+    pub(super) status: ExitStatus,
+    pub(super) stdout: Vec<u8>,
+}
+
+/// Runs a program to its end.
+///
+/// # Errors
+/// [`Stopped`], after the program and its process group are gone; those of the system.
+pub(super) fn run(
+    command: &mut Command,
+    kernel: &mut Kernel,
+    mut take_error: impl FnMut(&[u8], &mut Kernel) -> Result<()>,
+) -> Result<Ended> {
+    let mut child =
+        command.process_group(0).spawn().with_context(|| format!("cannot run {}", command.get_program().display()))?;
+    let result = follow(&mut child, kernel, &mut take_error);
+    if result.is_err() {
+        match rustix::process::kill_process_group(Pid::from_child(&child), Signal::KILL) {
+            Ok(()) | Err(Errno::SRCH) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let status = child.wait()?;
+    Ok(Ended { status, stdout: result? })
+}
+
+/// Takes what a program writes until it has ended, which what it has left running need not have; gives its output.
+fn follow(
+    child: &mut Child,
+    kernel: &mut Kernel,
+    take_error: &mut impl FnMut(&[u8], &mut Kernel) -> Result<()>,
+) -> Result<Vec<u8>> {
+    let process = rustix::process::pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
+    let mut stdout = child.stdout.take();
+    let mut stderr = child.stderr.take();
+    let mut output = Vec::new();
+    loop {
+        let ready = ready(&process, kernel, [stdout.as_ref().map(AsFd::as_fd), stderr.as_ref().map(AsFd::as_fd)])?;
+        if ready.kernel && kernel.stops()? {
+            return Err(Stopped.into());
+        }
+        if let Some(pipe) = stdout.as_mut().filter(|_| ready.pipes[0])
+            && read(pipe, &mut output)? == 0
+        {
+            stdout = None;
+        }
+        if let Some(pipe) = stderr.as_mut().filter(|_| ready.pipes[1]) {
+            let mut bytes = Vec::new();
+            if read(pipe, &mut bytes)? == 0 {
+                stderr = None;
+            }
+            take_error(&bytes, kernel)?;
+        }
+        if ready.process && ready.pipes == [false; 2] {
+            return Ok(output);
+        }
+    }
+}
+
+struct Ready {
+    process: bool,
+    kernel: bool,
+    pipes: [bool; 2],
+}
+
+fn ready(process: &OwnedFd, kernel: &Kernel, pipes: [Option<std::os::fd::BorrowedFd<'_>>; 2]) -> Result<Ready> {
+    let sources = [Some(process.as_fd()), Some(kernel.stream.as_fd()), pipes[0], pipes[1]];
+    let mut fds: Vec<_> = sources.iter().flatten().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
+    loop {
+        match poll(&mut fds, None) {
+            Ok(_) => break,
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let mut found = fds.iter().map(|fd| !fd.revents().is_empty());
+    let [process, kernel, stdout, stderr] = sources.map(|source| source.is_some() && found.next().unwrap_or_default());
+    Ok(Ready { process, kernel, pipes: [stdout, stderr] })
+}
+
+/// Reads what is there, once `poll` has found something, and gives its length; 0 at the end.
+fn read(source: &mut impl Read, bytes: &mut Vec<u8>) -> Result<usize> {
+    let mut buffer = [0; 16384];
+    let count = source.read(&mut buffer)?;
+    bytes.extend_from_slice(&buffer[..count]);
+    Ok(count)
+}

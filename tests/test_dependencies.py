@@ -1,0 +1,145 @@
+"""Crates added with `:dep`: how far their build is, and what an interrupt leaves. All lie in a temporary folder."""
+
+import pathlib
+import threading
+import time
+
+from test_cells import processes, until
+
+ENDLESS = """fn main() {
+    println!("cargo::rerun-if-env-changed=NEVER");
+    let folder = std::env::var("CARGO_MANIFEST_DIR").unwrap();
+    std::fs::write(format!("{folder}/began"), "").unwrap();
+    while std::path::Path::new(&format!("{folder}/wait")).exists() {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+"""
+
+
+def crate(folder, name, source, dependencies=(), build=None):
+    """Writes a crate, with others of the same folder as its dependencies."""
+    root = pathlib.Path(folder) / name
+    (root / "src").mkdir(parents=True, exist_ok=True)
+    lines = "".join(f'{other} = {{ path = "../{other}" }}\n' for other in dependencies)
+    (root / "Cargo.toml").write_text(
+        f'[package]\nname = "{name}"\nversion = "0.3.1"\nedition = "2024"\n[dependencies]\n{lines}'
+    )
+    (root / "src/lib.rs").write_text(source)
+    if build:
+        (root / "build.rs").write_text(build)
+    return root
+
+
+def test_build_is_one_line_that_changes(kernel, tmp_path):
+    leaves = [f"leaf{number}" for number in range(5)]
+    for leaf in leaves:
+        crate(tmp_path, leaf, "pub fn value() -> u64 { 1 }")
+    total = " + ".join(f"{leaf}::value()" for leaf in leaves)
+    root = crate(tmp_path, "tree", f"pub fn value() -> u64 {{ {total} }}", leaves)
+    messages = []
+    cell = f':dep tree = {{ path = "{root}" }}\ntree::value()'
+    outcome = kernel.run(cell, watch=messages.append)
+    assert (outcome.error, outcome.result) == (None, "5")
+    shown = [message for message in messages if message["msg_type"] in ("display_data", "update_display_data")]
+    assert [message["msg_type"] for message in shown].count("display_data") == 1
+    assert len({message["content"]["transient"]["display_id"] for message in shown}) == 1
+    assert outcome.displays[0].startswith("Compiling leaf"), outcome.displays
+    assert outcome.displays[0].split()[2] == "v0.3.1"
+    assert outcome.display.startswith("Compiled 6 crates in "), outcome.displays
+    assert kernel.run("tree::value() + 1").displays == []
+
+
+def test_crate_that_does_not_build_says_why(kernel, tmp_path):
+    root = crate(tmp_path, "broken", "pub fn value() -> u64 { missing }")
+    outcome = kernel.fails(f':dep broken = {{ path = "{root}" }}\nbroken::value()')
+    assert "the dependencies could not be built" in outcome.error
+    assert "cannot find value `missing`" in outcome.stderr
+    assert outcome.display.endswith(": not finished")
+
+
+def test_build_that_is_interrupted_ends_at_once_and_changes_nothing(kernel, tmp_path):
+    kernel.ok("let kept = 7;")
+    crate(tmp_path, "quick", "pub fn value() -> u64 { 1 }")
+    root = crate(tmp_path, "endless", "pub fn value() -> u64 { quick::value() }", ["quick"], build=ENDLESS)
+    (root / "wait").touch()
+    interrupted = []
+
+    def interrupt():
+        until((root / "began").exists)
+        interrupted.append(time.monotonic())
+        kernel.manager.interrupt_kernel()
+
+    interrupter = threading.Thread(target=interrupt)
+    interrupter.start()
+    cell = f':dep endless = {{ path = "{root}" }}\nlet kept = endless::value();'
+    outcome = kernel.run(cell)
+    ended = time.monotonic()
+    interrupter.join()
+    assert outcome.error == "Interrupted: the cell was stopped before it ran; no variable has changed"
+    assert ended - interrupted[0] < 2
+    until(lambda: not build_scripts(root), seconds=2)
+    assert kernel.ok("kept").result == "7"
+    assert "cannot find module or crate `endless`" in kernel.fails("endless::value()").error
+    (root / "wait").unlink()
+    assert kernel.ok(cell + "\nkept").result == "1"
+
+
+def test_crate_that_was_interrupted_is_built_whole_by_another_kernel(kernel, start, tmp_path):
+    root = crate(tmp_path, "later", "pub fn value() -> u64 { 3 }", build=ENDLESS)
+    (root / "wait").touch()
+    interrupter = threading.Thread(target=lambda: (until((root / "began").exists), kernel.manager.interrupt_kernel()))
+    interrupter.start()
+    cell = f':dep later = {{ path = "{root}" }}\nlater::value()'
+    assert kernel.run(cell).error.startswith("Interrupted: ")
+    interrupter.join()
+    (root / "wait").unlink()
+    assert start().ok(cell).result == "3"
+
+
+def test_compiler_that_is_interrupted_ends_at_once(kernel):
+    kernel.ok("let kept = 9u64;")
+    began = []
+
+    def interrupt():
+        until(lambda: processes(["--crate-name=ctx", "--emit=link"]))
+        began.append(time.monotonic())
+        kernel.manager.interrupt_kernel()
+
+    interrupter = threading.Thread(target=interrupt)
+    interrupter.start()
+    outcome = kernel.run(
+        "#[allow(long_running_const_eval)]\n"
+        "const SLOW: u64 = { let mut i = 0u64; while i < 4_000_000_000 { i += 1; } i };\nlet kept = SLOW;"
+    )
+    ended = time.monotonic()
+    interrupter.join()
+    assert outcome.error == "Interrupted: the cell was stopped before it ran; no variable has changed"
+    assert ended - began[0] < 2
+    assert kernel.ok("kept").result == "9"
+
+
+def test_crate_that_changed_costs_the_variables_that_it_is_part_of(start, tmp_path):
+    kernel = start()
+    root = crate(tmp_path, "shape", "pub struct Shape { pub size: u64, pub name: u64 }")
+    dependency = f':dep shape = {{ path = "{root}" }}\n'
+    kernel.ok(dependency + "use shape::Shape; struct Own(Shape);\nlet kept = vec![1.5f32];")
+    kernel.ok("let shape = Shape { size: 8, name: 8 }; let own = Own(Shape { size: 8, name: 8 });")
+    (root / "src/lib.rs").write_text("pub struct Shape { pub size: String, pub name: u64 }")
+    outcome = kernel.fails(dependency + "own.0.size.len() + shape.size.len()")
+    assert "cannot find value" in outcome.error
+    assert "the variable own was dropped" in outcome.stderr
+    assert "the variable shape was dropped" in outcome.stderr
+    assert kernel.ok("kept[0]").result == "1.5"
+
+
+def build_scripts(root):
+    """Process ids of the build scripts that run for a crate."""
+    found = []
+    for folder in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            if b"CARGO_MANIFEST_DIR=" + str(root).encode() in (folder / "environ").read_bytes().split(b"\0"):
+                found.append(int(folder.name))
+        except OSError:
+            continue
+    return found

@@ -1,0 +1,84 @@
+"""Types that are defined anew: a variable of the old type is dropped by name, and never read as the new type.
+
+Plain evcxr takes a struct for the same one as long as its fields have the same names, since all its cells are crates of
+one name. `test_variable_is_not_read_as_another_type` ends its process with a segmentation fault: a number is taken for
+the address of a string.
+"""
+
+import pytest
+
+
+def dropped(outcome):
+    """Names of the variables that a cell has lost, sorted."""
+    lines = [line for line in outcome.stderr.splitlines() if "was dropped: its type has been defined anew" in line]
+    return sorted(line.split()[2] for line in lines)
+
+
+def redefine(kernel, before, make, after):
+    """Makes variables of a type, defines it anew, and gives the names of those that are lost."""
+    kernel.ok(before)
+    kernel.ok(make)
+    return sorted(dropped(kernel.ok(after)) + dropped(kernel.ok("1 + 1")))
+
+
+def test_variable_is_not_read_as_another_type(kernel):
+    kernel.ok("struct P { x: u64, y: u64, z: u64 }\nlet p = P { x: 8, y: 8, z: 8 }; let kept = 7;")
+    redefined = kernel.ok("struct P { x: String, y: u64, z: u64 }")
+    used = kernel.fails("p.x.len()")
+    assert "cannot find value `p`" in used.error
+    assert dropped(redefined) + dropped(used) == ["p"]
+    assert kernel.ok("kept").result == "7"
+    kernel.ok('let p = P { x: "new".into(), y: 1, z: 2 };')
+    assert kernel.ok("p.x.len()").result == "3"
+
+
+def test_cell_that_defines_and_uses_is_told_which_variable_is_lost(kernel):
+    kernel.ok("struct Same { x: u64 }\nlet same = Same { x: 8 };")
+    outcome = kernel.fails("struct Same { x: String }\nsame.x.len()")
+    assert dropped(outcome) == ["same"]
+    assert "cannot find value `same`" in outcome.error
+
+
+@pytest.mark.parametrize(
+    ("before", "make", "after", "lost"),
+    [
+        (
+            "use std::{cell::RefCell, rc::Rc};\nstruct A(u64);",
+            "let a = vec![A(1)]; let b = Some(Box::new(A(2))); let c = (1u8, A(3)); let d = Rc::new(RefCell::new(A(4)));"
+            "let e: fn(A) -> u64 = |a| a.0; let kept = 5;",
+            "struct A(f64);",
+            ["a", "b", "c", "d", "e"],
+        ),
+        ("struct In(u64); struct Out { inner: In }", "let o = Out { inner: In(1) };", "struct In(f64);", ["o"]),
+        ("type Unit = f32; struct Len(Unit);", "let l = Len(1.0);", "type Unit = u32;", ["l"]),
+        ("const SIZE: usize = 2; struct Row([u8; SIZE]);", "let r = Row([1; 2]);", "const SIZE: usize = 64;", ["r"]),
+        ("enum Kind { One(u64), Two }", "let k = Kind::One(1);", "enum Kind { One(String), Two }", ["k"]),
+        (
+            "trait Area { fn area(&self) -> f64; fn size(&self) -> u64; } impl Area for u64 { fn area(&self) -> f64 { 1.5 } fn size(&self) -> u64 { 2 } }",
+            "let s: Box<dyn Area> = Box::new(3u64);",
+            "trait Area { fn size(&self) -> u64; fn area(&self) -> f64; } impl Area for u64 { fn area(&self) -> f64 { 1.5 } fn size(&self) -> u64 { 2 } }",
+            ["s"],
+        ),
+    ],
+)
+def test_variable_of_a_changed_type_is_dropped(start, before, make, after, lost):
+    assert redefine(start(), before, make, after) == lost
+
+
+def test_variable_of_an_unchanged_type_is_kept(kernel):
+    before = "struct Kept { x: u64 }\nimpl Kept { fn twice(&self) -> u64 { 2 * self.x } }"
+    after = "/// Documented.\n#[derive(Debug, Clone)]\nstruct Kept {\n    x: u64,\n}\nimpl Kept { fn thrice(&self) -> u64 { 3 * self.x } }"
+    assert redefine(kernel, before, "let survivor = vec![Kept { x: 4 }];", after) == []
+    assert kernel.ok("survivor[0].thrice()").result == "12"
+
+
+def test_value_that_is_dropped_runs_its_own_drop(kernel):
+    kernel.ok(
+        "struct Loud { x: u64 }\n"
+        'impl Drop for Loud { fn drop(&mut self) { eprintln!("dropped {}", self.x); panic!("in drop") } }\n'
+        "let loud = Loud { x: 5 };"
+    )
+    outcome = kernel.ok("struct Loud { x: String }\nimpl Drop for Loud { fn drop(&mut self) {} }")
+    again = kernel.ok("40 + 2")
+    assert "dropped 5" in outcome.stderr + again.stderr
+    assert again.result == "42"
