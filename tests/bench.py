@@ -149,6 +149,24 @@ def memory(session):
     return dict(zip(names, zip([*before, supervisor[0]], [*after, supervisor[1]])))
 
 
+def snapshots(folder, rounds):
+    """Seconds that a snapshot holds up the process, and that a small cell takes, with a small heap and with 1 GiB."""
+    session = Session(folder)
+    session.ok(CANDLE)
+    measured = {}
+    for name, cell in (("small heap", "let shared = 0;"), ("1 GiB resident", SHARED_GIB)):
+        session.ok(cell)
+        forks, round_trips = [], []
+        for number in range(rounds):
+            round_trips.append(session.ok(f'println!("{number}");').seconds)
+            (row,) = [line for line in session.ok("%checkpoints").display.splitlines() if line.startswith("%undo 1 ")]
+            forks.append(float(row.split()[-2]) / 1e3)
+        measured[name] = (statistics.median(forks), statistics.median(round_trips))
+        say(f"snapshots, {name}: {measured[name]}")
+    session.close()
+    return measured
+
+
 def resident(status):
     (line,) = [line for line in status.splitlines() if line.startswith("VmRSS:")]
     return int(line.split()[1]) * 1024
@@ -175,7 +193,7 @@ def verdict(good):
     return "met" if good else "**missed**"
 
 
-def report(rounds, start, first, rival_first, measured, lines, sizes):
+def report(rounds, start, first, rival_first, measured, forks, lines, sizes):
     """The page."""
     rows = []
 
@@ -191,6 +209,11 @@ def report(rounds, start, first, rival_first, measured, lines, sizes):
     for name, seconds in measured.items():
         compare(name, *(statistics.median(seconds[kernel]) for kernel in (OURS, RIVAL)), goal=0.6)
 
+    goals = {"small heap": 0.001, "1 GiB resident": 0.06}
+    fork_rows = [
+        f"| {name} | {time(fork)} | ≤ {time(goals[name])}: {verdict(fork <= goals[name])} | {time(cell)} |"
+        for name, (fork, cell) in forks.items()
+    ]
     line = statistics.median(lines)
     resident_rows = []
     for name, (before, after) in sizes.items():
@@ -209,6 +232,15 @@ reply and the end of its output. From the second row on candle is in use; the ri
 | | ferrotune | evcxr_jupyter | ratio | goal |
 |---|---|---|---|---|
 {chr(10).join(rows)}
+
+## Snapshots
+
+After every cell its process is copied, once the cell's end has been told, so that a user waits for it only where the
+next cell follows at once. Medians of {rounds}: how long that holds up the process, and `println!` in that session.
+
+| | the copy | goal | `println!` |
+|---|---|---|---|
+{chr(10).join(fork_rows)}
 
 ## Trials
 
@@ -244,10 +276,11 @@ def main():
         ours.ok(CANDLE)
         measured = cells(ours, rival, arguments.rounds)
         rival.close()
+        forks = snapshots(folder, arguments.rounds)
         lines = first_lines(ours, arguments.rounds)
         sizes = memory(ours)
         ours.close()
-    page = report(arguments.rounds, start, first, rival_first, measured, lines, sizes)
+    page = report(arguments.rounds, start, first, rival_first, measured, forks, lines, sizes)
     arguments.output.write_text(page, encoding="utf-8")
     say(page)
 

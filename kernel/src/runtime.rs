@@ -77,8 +77,10 @@ impl Runtime {
             .keep();
         let stand_ins = folder.join("bin");
         std::fs::create_dir(&stand_ins)?;
+        // This process' own file, also where another version has taken its place: it keeps its number when it is replaced.
+        let own = format!("/proc/{}/exe", std::process::id());
         for name in ["cargo", "rustup"] {
-            std::os::unix::fs::symlink(&program, stand_ins.join(name))?;
+            std::os::unix::fs::symlink(&own, stand_ins.join(name))?;
         }
         let path = std::env::var_os("PATH").unwrap_or_default();
         let search = std::env::join_paths(std::iter::once(stand_ins).chain(std::env::split_paths(&path)))?;
