@@ -49,6 +49,7 @@ impl Definitions {
         definitions.import(&file.items);
         let imported = definitions.imports.keys().cloned().collect();
         definitions.define(&file.items, &imported);
+        definitions.define_impls(&file.items, &imported);
         Ok(definitions)
     }
 
@@ -82,14 +83,15 @@ impl Definitions {
             }
             let texts = steps.iter().filter_map(|texts| texts.get(name)).flatten();
             pending.extend(texts.flat_map(|text| &text.names).map(String::as_str));
-            if self.may_come_from_glob(name) {
+            if self.is_unexplained(name) {
                 pending.extend(self.globs.iter().map(String::as_str));
             }
         }
         reached
     }
 
-    fn may_come_from_glob(&self, name: &str) -> bool {
+    /// Whether nothing says where a name is from: a glob import, or a macro that has defined it.
+    fn is_unexplained(&self, name: &str) -> bool {
         let is_known = self.by_name.contains_key(name) || self.imports.contains_key(name);
         name.starts_with(char::is_uppercase) && !is_known && !STANDARD_PRELUDE.contains(&name)
     }
@@ -117,6 +119,7 @@ impl Definitions {
                     pending.push((path, &step.tree));
                 }
                 UseTree::Group(group) => pending.extend(group.items.iter().map(|tree| (path.clone(), tree))),
+                // So far only crates have been added.
                 UseTree::Glob(_) => {
                     self.globs.extend(path.into_iter().next().filter(|name| self.by_name.contains_key(name)))
                 }
@@ -157,13 +160,15 @@ impl Definitions {
                 Item::Fn(function) if function.sig.constness.is_some() => {
                     self.add(&tokens::call(&function.sig.ident), Text::of(item.to_token_stream(), imported));
                 }
-                Item::Impl(item) => self.define_impl(item, imported),
                 Item::Macro(item) => {
                     let text = Text::of(item.to_token_stream(), imported);
                     match &item.ident {
                         Some(name) => self.add(&name.to_string(), text),
                         // It may define any of the names in it.
-                        None => text.names.iter().for_each(|name| self.add(name, text.clone())),
+                        None => {
+                            let names = text.names.iter().filter(|name| self.is_unexplained(name));
+                            names.cloned().collect::<Vec<_>>().iter().for_each(|name| self.add(name, text.clone()));
+                        }
                     }
                 }
                 Item::Mod(module) => self.define(items_of(module), imported),
@@ -188,19 +193,49 @@ impl Definitions {
         self.add(&item.ident.to_string(), Text::of(signatures.to_token_stream(), imported));
     }
 
+    /// After all else has been defined, for an `impl` may come before its type.
+    fn define_impls(&mut self, items: &[Item], imported: &Imported) {
+        for item in items {
+            match item {
+                Item::Impl(item) => self.define_impl(item, imported),
+                Item::Mod(module) => self.define_impls(items_of(module), imported),
+                _ => {}
+            }
+        }
+    }
+
     /// Associated types decide about the layout of what is generic over the type; constants and `const fn` about that
     /// of arrays, where they are named. Other functions about nothing.
     fn define_impl(&mut self, item: &ItemImpl, imported: &Imported) {
         for part in &item.items {
             let text = Text::of(part.to_token_stream(), imported);
             match part {
-                ImplItem::Type(_) => owners(item).iter().for_each(|name| self.add(name, text.clone())),
+                ImplItem::Type(_) => self.owners(item).iter().for_each(|name| self.add(name, text.clone())),
                 ImplItem::Const(constant) => self.add(&constant.ident.to_string(), text),
                 ImplItem::Fn(function) if function.sig.constness.is_some() => {
                     self.add(&tokens::call(&function.sig.ident), text);
                 }
                 _ => {}
             }
+        }
+    }
+
+    /// Whose an `impl` is: the notebook's own types that it is for, or else its own trait and that one's arguments.
+    fn owners(&self, item: &ItemImpl) -> Vec<String> {
+        let parameters: Vec<_> = item.generics.type_params().map(|parameter| &parameter.ident).collect();
+        let own = |tokens| {
+            let mut names = Text::of(tokens, &Imported::new()).names;
+            names.retain(|name| {
+                let meant = self.reach([name], &[&self.imports]);
+                parameters.iter().all(|parameter| *parameter != name)
+                    && meant.iter().any(|name| self.by_name.contains_key(*name))
+            });
+            names.into_iter().collect::<Vec<_>>()
+        };
+        let owners = own(item.self_ty.to_token_stream());
+        match &item.trait_ {
+            Some((path, _)) if owners.is_empty() => own(path.to_token_stream()),
+            _ => owners,
         }
     }
 
@@ -211,19 +246,6 @@ impl Definitions {
 
 fn items_of(module: &ItemMod) -> &[Item] {
     module.content.as_ref().map_or(&[], |(_, items)| items)
-}
-
-/// The types that an `impl` is for; where it is for all, the trait.
-fn owners(item: &ItemImpl) -> Vec<String> {
-    let parameters: Vec<_> = item.generics.type_params().map(|parameter| &parameter.ident).collect();
-    let names = Text::of(item.self_ty.to_token_stream(), &Imported::new()).names;
-    let owners: Vec<_> =
-        names.into_iter().filter(|name| parameters.iter().all(|parameter| *parameter != name)).collect();
-    if !owners.is_empty() {
-        return owners;
-    }
-    let path = item.trait_.as_ref().map(|(path, _)| path);
-    path.and_then(|path| path.segments.last()).map(|segment| segment.ident.to_string()).into_iter().collect()
 }
 
 /// Tells one build of a crate from another: its file's name has the version in it, and a crate on this machine may be

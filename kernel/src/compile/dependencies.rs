@@ -169,7 +169,7 @@ fn run_cargo(folder: &Path, offline: bool, kernel: &mut Kernel) -> Result<String
     }
     let ended = result?;
     if !is_built {
-        kernel.print_error(progress.words())?;
+        kernel.print_error(&format!("{}\n", progress.words()))?;
         bail!("the dependencies could not be built; cargo's own words are above");
     }
     Ok(String::from_utf8(ended.stdout)?)

@@ -112,7 +112,7 @@ mod tests {
             "    Updating crates.io index\n",
             "   Compiling serde v1.0.2\n",
             "    Building [         ] 0/4: serde    \r",
-            "   Compiling own v0.1.0 (/home/own)\n    Building [=>   ] 1/4: own, serde   \r",
+            "   Compiling own v0.1.0 (/crates/own)\n    Building [=>   ] 1/4: own, serde   \r",
             "warning: unused variable\n  --> a.rs\n",
             "    Building [==>   ] 2/4: ow",
             "n    \r",

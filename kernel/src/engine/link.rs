@@ -2,7 +2,7 @@
 //! cell that runs.
 
 use super::report;
-use crate::execution::{self, Output};
+use crate::execution::{Output, Stream};
 use anyhow::{Context, Result, bail};
 use ferrotune_display::frame::{self, Answer, Ending, Frame, Order, Reply, Request};
 use std::collections::HashMap;
@@ -57,8 +57,8 @@ pub(super) struct TuneRequest {
 /// Begins a search and gives the answer for the cell.
 type Tuner = Box<dyn Fn(TuneRequest) -> Answer + Send>;
 
-/// A connection, to write orders to.
-type Stream = Arc<Mutex<UnixStream>>;
+/// Who takes orders.
+type Peer = Arc<Mutex<UnixStream>>;
 
 #[derive(Default)]
 struct State {
@@ -69,9 +69,9 @@ struct State {
     died_was_told: bool,
     /// Whether the user knows that cells run without a snapshot.
     unguarded_was_told: bool,
-    connection: Option<(u64, Stream)>,
+    connection: Option<(u64, Peer)>,
     /// What compiles the cell.
-    compilers: Vec<(u64, Stream)>,
+    compilers: Vec<(u64, Peer)>,
     /// What is compiled is the user's, and theirs to stop.
     engine_runs: bool,
     connections: u64,
@@ -191,8 +191,8 @@ impl Link {
             state.facts.interrupted = true;
             if state.engine_runs { state.compilers.clone() } else { Vec::new() }
         };
-        for (_, stream) in &compilers {
-            write(stream, &Order::Interrupt);
+        for (_, peer) in &compilers {
+            write(peer, &Order::Interrupt);
         }
         self.order(&Order::Interrupt);
     }
@@ -225,8 +225,8 @@ impl Link {
 
     fn order(&self, order: &Order) -> bool {
         // Written outside the lock: a supervisor that is busy must not hold up the reader of its outputs.
-        let stream = self.lock().connection.as_ref().map(|(_, stream)| Arc::clone(stream));
-        stream.is_some_and(|stream| write(&stream, order))
+        let peer = self.lock().connection.as_ref().map(|(_, peer)| Arc::clone(peer));
+        peer.is_some_and(|peer| write(&peer, order))
     }
 
     fn connected(self, stream: UnixStream) {
@@ -262,20 +262,20 @@ impl Link {
 
     /// Learns from the first frame who has connected.
     fn greet(&self, reader: &mut UnixStream) -> io::Result<u64> {
-        let stream = Arc::new(Mutex::new(reader.try_clone()?));
+        let peer = Arc::new(Mutex::new(reader.try_clone()?));
         let first = frame::read::<Frame>(reader)?;
         let mut state = self.lock();
         state.connections += 1;
         let number = state.connections;
         match first {
-            Some(Frame::Supervisor) => state.connection = Some((number, stream)),
+            Some(Frame::Supervisor) => state.connection = Some((number, peer)),
             Some(Frame::Compiler) => {
-                state.compilers.push((number, Arc::clone(&stream)));
+                state.compilers.push((number, Arc::clone(&peer)));
                 // evcxr compiles a cell again that does not compile.
                 let is_too_late = state.engine_runs && state.facts.interrupted;
                 drop(state);
                 if is_too_late {
-                    write(&stream, &Order::Interrupt);
+                    write(&peer, &Order::Interrupt);
                 }
             }
             _ => return Err(io::Error::new(io::ErrorKind::InvalidData, "it does not say what it is")),
@@ -288,8 +288,8 @@ impl Link {
             Frame::Supervisor | Frame::Compiler => tracing::warn!("a connection was greeted twice"),
             Frame::Stream { stream, text } => {
                 let stream = match stream {
-                    frame::Stream::Stdout => execution::Stream::Stdout,
-                    frame::Stream::Stderr => execution::Stream::Stderr,
+                    frame::Stream::Stdout => Stream::Stdout,
+                    frame::Stream::Stderr => Stream::Stderr,
                 };
                 self.emit(Output::Stream(stream, text));
             }
@@ -335,14 +335,14 @@ impl Link {
     /// A thread of an earlier cell has ended the process while no cell ran.
     fn tell_restored(&self, ending: &Ending, threads: &[String]) {
         let text = format!("{}\n", report::taken_over_between_cells(ending, threads));
-        self.emit(Output::Stream(execution::Stream::Stderr, text));
+        self.emit(Output::Stream(Stream::Stderr, text));
     }
 
     /// Says, once, that a crash would cost the variables.
     fn warn_unguarded(&self, reason: &str) {
         if !std::mem::replace(&mut self.lock().unguarded_was_told, true) {
             let text = format!("no snapshot was made, a crash in the next cell would cost the variables: {reason}\n");
-            self.emit(Output::Stream(execution::Stream::Stderr, text));
+            self.emit(Output::Stream(Stream::Stderr, text));
         }
     }
 
@@ -380,8 +380,8 @@ impl Link {
     }
 }
 
-fn write(stream: &Stream, order: &Order) -> bool {
-    let mut stream = stream.lock().unwrap_or_else(PoisonError::into_inner);
+fn write(peer: &Peer, order: &Order) -> bool {
+    let mut stream = peer.lock().unwrap_or_else(PoisonError::into_inner);
     match frame::write(&mut *stream, order) {
         Ok(()) => true,
         Err(error) => {

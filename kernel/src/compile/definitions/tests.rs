@@ -17,7 +17,7 @@ fn is_kept((before, type_name, after): &Case) -> bool {
 
 #[test]
 fn what_a_layout_or_a_table_of_methods_rests_on_costs_the_variable() {
-    let cases: [Case; 34] = [
+    let cases: [Case; 36] = [
         ("struct P { x: u32 }", "P", "struct P { x: f32 }"),
         ("struct P(u8, u16);", "P", "struct P(u16, u8);"),
         ("struct P { x: u32 }", "Vec<P>", "struct P { x: f32 }"),
@@ -57,6 +57,16 @@ fn what_a_layout_or_a_table_of_methods_rests_on_costs_the_variable() {
             "struct P; impl Iterator for P { type Item = u8; }",
             "std::iter::Peekable<P>",
             "struct P; impl Iterator for P { type Item = u16; }",
+        ),
+        (
+            "struct V; impl Mul<V> for f32 { type Output = u8; }",
+            "Product<f32, V>",
+            "struct V; impl Mul<V> for f32 { type Output = u16; }",
+        ),
+        (
+            "mod m { pub struct P; } use m::P as Q; impl Iterator for Q { type Item = u8; }",
+            "Peekable<Q>",
+            "mod m { pub struct P; } use m::P as Q; impl Iterator for Q { type Item = u16; }",
         ),
         (
             "trait T { type A; } impl<X> T for X { type A = u8; } struct P<X: T>(X::A);",
@@ -105,7 +115,8 @@ fn what_changes_no_layout_costs_nothing() {
 
 #[test]
 fn a_type_without_the_notebooks_own_definitions_has_no_fingerprint() {
-    let source = "use candle_core::Tensor; use std::collections::HashMap; struct P(u8);";
+    let source = "use candle_core::Tensor; use std::collections::HashMap; struct P(u8); mod m { make! { u8, Vec } }
+        impl Mul<P> for f32 { type Output = P; }";
     for type_name in ["Tensor", "candle_core::Tensor", "Vec<f32>", "HashMap<String, [u8; 4]>", "Box<dyn Fn(u8) -> u8>"]
     {
         assert_eq!(fingerprint(source, type_name), None, "{type_name}");
