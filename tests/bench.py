@@ -12,6 +12,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time as clock
 
 from session import Session
 
@@ -167,6 +168,27 @@ def snapshots(folder, rounds):
     return measured
 
 
+def interrupts(folder, rounds):
+    """Seconds from an interrupt of `loop {}` to the reply, the variables being back."""
+    session = Session(folder)
+    session.ok(CANDLE)
+    seconds = []
+    for _ in range(rounds):
+        asked = []
+
+        def interrupt(message):
+            if message["msg_type"] == "stream" and not asked:
+                asked.append(clock.monotonic())
+                session.manager.interrupt_kernel()
+
+        outcome = session.run('println!("on"); loop { std::hint::spin_loop() }', watch=interrupt)
+        seconds.append(clock.monotonic() - asked[0])
+        assert outcome.error.startswith("Interrupted"), outcome.error
+    session.close()
+    say(f"interrupts: {statistics.median(seconds):.2f} s")
+    return seconds
+
+
 def resident(status):
     (line,) = [line for line in status.splitlines() if line.startswith("VmRSS:")]
     return int(line.split()[1]) * 1024
@@ -193,7 +215,7 @@ def verdict(good):
     return "met" if good else "**missed**"
 
 
-def report(rounds, start, first, rival_first, measured, forks, lines, sizes):
+def report(rounds, start, first, rival_first, measured, forks, stops, lines, sizes):
     """The page."""
     rows = []
 
@@ -242,6 +264,9 @@ next cell follows at once. Medians of {rounds}: how long that holds up the proce
 |---|---|---|---|
 {chr(10).join(fork_rows)}
 
+From an interrupt of `loop {{}}` to its reply, with the variables back: {time(max(stops))}, the longest of {len(stops)}; the goal is
+≤ 2 s: {verdict(max(stops) <= 2)}.
+
 ## Trials
 
 From the supervisor's decision (the trial's start in the journal) to the objective's first line, with 1 GiB of shared
@@ -277,10 +302,11 @@ def main():
         measured = cells(ours, rival, arguments.rounds)
         rival.close()
         forks = snapshots(folder, arguments.rounds)
+        stops = interrupts(folder, 5)
         lines = first_lines(ours, arguments.rounds)
         sizes = memory(ours)
         ours.close()
-    page = report(arguments.rounds, start, first, rival_first, measured, forks, lines, sizes)
+    page = report(arguments.rounds, start, first, rival_first, measured, forks, stops, lines, sizes)
     arguments.output.write_text(page, encoding="utf-8")
     say(page)
 

@@ -93,3 +93,15 @@ def test_memory_names_its_holders_and_the_limit(start):
     assert kernel.ok("big.len()").result == str(100 << 20)
     kernel.ok("%memory limit none")
     assert kernel.ok("vec![1u8; 400 << 20].len()").result == str(400 << 20)
+
+
+def test_undo_never_gives_a_variable_another_type(start):
+    kernel = start()
+    kernel.ok("struct P { x: u64 }\nlet p = P { x: 8 }; let kept = 1;")
+    # This cell has no statement, so nothing looks at p until the next one does.
+    kernel.ok("struct P { x: String }")
+    kernel.ok("let after = 2;")
+    assert kernel.ok("%undo").display == "undone: the last cell; the variables are kept"
+    assert "cannot find value `p`" in kernel.fails("p.x.len()").error
+    kernel.ok("%undo 2")
+    assert kernel.ok("kept").result == "1"

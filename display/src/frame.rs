@@ -78,6 +78,12 @@ pub enum Frame {
     },
     /// The cell was not run: the user had stopped it before.
     Cancelled,
+    /// The cell was not run: it means another type than that of some variables, which has been defined anew. They have
+    /// been dropped.
+    Changed {
+        /// Names of the variables.
+        names: Vec<String>,
+    },
     /// The answer to an [`Order::Request`].
     Reply {
         /// The number that it came with.
@@ -259,6 +265,8 @@ pub enum Order {
 pub enum Request {
     /// Pass on all that has been printed.
     Sync,
+    /// Tell evcxr that its next cell has run, without running it: only its idea of the variables is to change.
+    Skip,
     /// Keep the state as it is now under a name.
     Keep {
         /// The name; one that is taken is given anew.

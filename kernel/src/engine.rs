@@ -116,7 +116,7 @@ fn serve(runtime: &Runtime, running: &Running, work: &Receiver<Work>) {
     // A prelude that has to be built first shows its progress in the first cell, so that cell is waited for.
     let first = if runtime.prelude_is_ready() { None } else { work.recv().ok() };
     if let Some(Work::Execute { cell, outputs }) = &first {
-        link.begin_cell(0, outputs.clone(), cell.allow_stdin);
+        link.begin_cell(None, outputs.clone(), cell.allow_stdin);
     }
     let start = || Engine::start(runtime, running, link.clone(), build_prelude(runtime, &link)?);
     let mut pending = first;
@@ -179,6 +179,7 @@ struct CellSupervisor(Child);
 
 impl CellSupervisor {
     fn start(prelude: &Prelude, socket: &Path, link: &Link) -> Result<Self> {
+        link.forget_supervisor();
         let child = Command::new(OWN_PROGRAM)
             .arg("cell-supervisor")
             .arg(prelude.library())
@@ -211,8 +212,10 @@ struct Engine {
     socket: PathBuf,
     runtime_folder: PathBuf,
     history: History,
-    /// Number of the last cell.
-    cell: u64,
+    /// How many cells have begun.
+    cells: u64,
+    /// The number of the one that runs, or ran last, if it can be undone.
+    cell: Option<u64>,
     /// What the user has allowed a cell to hold.
     limit: Option<u64>,
     watched: memory::Watched,
@@ -247,7 +250,8 @@ impl Engine {
             socket,
             runtime_folder: runtime.folder().to_owned(),
             history: History::default(),
-            cell: 0,
+            cells: 0,
+            cell: None,
             limit: None,
             watched: memory::Watched::default(),
             last_study: None,
@@ -278,7 +282,8 @@ impl Engine {
     fn take(&mut self, work: Work) {
         match work {
             Work::Execute { cell, outputs } => {
-                self.cell += 1;
+                self.cells += u64::from(cell.can_be_undone);
+                self.cell = cell.can_be_undone.then_some(self.cells);
                 self.link.begin_cell(self.cell, outputs, cell.allow_stdin);
                 let result = if self.running.is_interrupted_since(cell.begun_at) {
                     Err(report::failure("Interrupted", STOPPED_BEFORE))
@@ -437,6 +442,34 @@ impl Engine {
     }
 
     fn evaluate(&mut self, source: &str) -> Result<EvalOutputs, Error> {
+        let result = self.evaluate_once(source);
+        match &result {
+            Ok(_) | Err(Error::CompilationErrors(_) | Error::SubprocessTerminated(_)) => return result,
+            Err(_) => {}
+        }
+        let changed = self.link.take_changed();
+        if changed.is_empty() {
+            return result;
+        }
+        self.forget_variables(&changed)?;
+        self.evaluate(source)
+    }
+
+    /// Makes evcxr forget variables that the process of the cells has dropped.
+    fn forget_variables(&mut self, names: &[String]) -> Result<(), Error> {
+        self.link.request(Request::Skip);
+        // evcxr forgets what has been moved, and what can be copied is not moved.
+        let moves: String = names.iter().map(|name| format!("let {name} = String::new(); drop({name});\n")).collect();
+        let result = self.evaluate_once(&moves);
+        self.link.begin_own();
+        for name in names {
+            let text = format!("the variable {name} was dropped: its type has been defined anew since it was made\n");
+            self.link.emit(Output::Stream(Stream::Stderr, text));
+        }
+        result.map(drop)
+    }
+
+    fn evaluate_once(&mut self, source: &str) -> Result<EvalOutputs, Error> {
         let result = self.context.execute_with_callbacks(source, &mut EvalCallbacks::default());
         match &result {
             Ok(_) => {

@@ -11,6 +11,8 @@ pub(crate) struct Cell {
     pub(crate) code: String,
     /// Whether the front end answers requests for input.
     pub(crate) allow_stdin: bool,
+    /// Whether `%undo` counts it: it is not one of a request's `user_expressions`.
+    pub(crate) can_be_undone: bool,
     /// When its turn came; an interrupt after that is meant for it.
     pub(crate) begun_at: Instant,
 }

@@ -52,7 +52,7 @@ const RELAY_SOCKET: &str = "evcxr";
 const GRACE: Duration = Duration::from_millis(1500);
 
 /// How long a snapshot may take to stand in for its process.
-const WAKING: Duration = Duration::from_secs(2);
+const WAKING: Duration = Duration::from_secs(5);
 
 /// A cell that prints or shows more has to wait, as at a terminal: what front ends cannot take must not fill the memory.
 /// One burst of a second's worth passes at once.
@@ -139,10 +139,14 @@ struct Supervisor {
     running: bool,
     /// A panic or a `?` has ended the running cell.
     failed: bool,
+    /// The variables for which the cell was not run: their types have been defined anew.
+    changed: Vec<String>,
     /// The user's cell whose first evaluation is to come.
     cell: Option<u64>,
     /// The user's cell that can be undone with the copy made before it.
     undo: Option<u64>,
+    /// evcxr's next cell is not to be run.
+    skip: bool,
     /// The user's first cell has come.
     begun: bool,
     /// The user has stopped the cell that is still being compiled.
@@ -207,8 +211,10 @@ impl Supervisor {
             allowed_at: Instant::now(),
             running: false,
             failed: false,
+            changed: Vec::new(),
             cell: None,
             undo: None,
+            skip: false,
             begun: false,
             cancelled: false,
             kill_at: None,
@@ -330,10 +336,15 @@ impl Supervisor {
                 self.refuse()?;
                 continue;
             }
+            if std::mem::take(&mut self.skip) {
+                self.say(markers::COMPLETE)?;
+                continue;
+            }
             self.last_error.clear();
             self.running = true;
             self.used = true;
             self.failed = false;
+            self.changed.clear();
             self.kill_at = None;
             self.watch.begin(&self.cells);
             self.order(&line);
@@ -403,6 +414,13 @@ impl Supervisor {
             self.tell(&Frame::Failed { message: reason.trim().to_owned() })?;
             return self.refuse();
         }
+        if !self.changed.is_empty() {
+            let names = std::mem::take(&mut self.changed);
+            self.tell(&Frame::Changed { names })?;
+            // The snapshot has them still.
+            self.undo = self.cell.take();
+            return self.refuse();
+        }
         let missing = line.strip_prefix(process::COMPLETE).and_then(|count| count.parse().ok()).unwrap_or(0);
         if self.failed && missing > 0 && self.kept.has(&Place::Now) {
             // What it has moved would be lost; the snapshot has it. The end of the process does the rest.
@@ -433,6 +451,7 @@ impl Supervisor {
                 Order::Begin { cell } => {
                     self.begun = true;
                     self.cancelled = false;
+                    self.skip = false;
                     self.cell = cell;
                 }
                 Order::Request { number, request } => {
@@ -464,6 +483,7 @@ impl Supervisor {
         let refused = |reason: &str| Reply::Refused { reason: reason.to_owned() };
         match request {
             Request::Sync => self.drain_whole()?,
+            Request::Skip => self.skip = true,
             Request::Keep { name } => {
                 self.take_control()?;
                 if !self.keep(&name) {

@@ -6,6 +6,7 @@ use super::state::Picture;
 use super::{Engine, FIRST_CELL, report};
 use crate::execution::Failure;
 use crate::prelude;
+use evcxr::{Error, EvalOutputs};
 use ferrotune_display::frame::{Place, Reply, Report, Request, SnapshotReport};
 use ferrotune_display::{Bundle, escape, table};
 
@@ -26,9 +27,9 @@ impl History {
     const MOST: usize = 64;
 
     /// A cell has run; what was known before it belongs to its snapshot.
-    pub(super) fn ran(&mut self, cell: u64, now: Picture) {
+    pub(super) fn ran(&mut self, cell: Option<u64>, now: Picture) {
         let before = std::mem::replace(&mut self.now, now);
-        if self.before.last().is_none_or(|(last, _)| *last != cell) {
+        if let Some(cell) = cell.filter(|cell| self.before.last().is_none_or(|(last, _)| last != cell)) {
             self.before.push((cell, before));
             let excess = self.before.len().saturating_sub(Self::MOST);
             self.before.drain(..excess);
@@ -71,7 +72,7 @@ impl Engine {
         self.go_back(Place::Before { cell }, &picture)?;
         self.history.before.retain(|(number, _)| *number < cell);
         let cells = if count == 1 { "the last cell".to_owned() } else { format!("the last {count} cells") };
-        self.show(Ok(Bundle::text(format!("undone: {cells}; {}", variables(&picture)))))
+        self.show(Ok(Bundle::text(format!("undone: {cells}; {}", variables(&self.history.now)))))
     }
 
     /// `%checkpoint`: keeps the state as it is now.
@@ -92,8 +93,8 @@ impl Engine {
         let picture = picture.clone();
         let left = self.history.now.clone();
         self.go_back(Place::Named { name: name.to_owned() }, &picture)?;
-        self.history.before.push((self.cell, left));
-        self.show(Ok(Bundle::text(format!("restored {name}; {}", variables(&picture)))))
+        self.history.before.extend(self.cell.map(|cell| (cell, left)));
+        self.show(Ok(Bundle::text(format!("restored {name}; {}", variables(&self.history.now)))))
     }
 
     /// `%checkpoints`: what can be gone back to.
@@ -124,23 +125,44 @@ impl Engine {
 
     /// Brings variables and evcxr back to an earlier state.
     fn go_back(&mut self, to: Place, picture: &Picture) -> Result<(), Failure> {
-        let cell = picture.cell().map_err(|error| report::failure("MagicError", format!("{error:#}")))?;
+        picture.cell().map_err(|error| report::failure("MagicError", format!("{error:#}")))?;
         self.ask(Request::Return { to })?;
         self.link.begin_own();
+        let own = self.cell.take();
+        let declared = self.declare(picture.clone());
+        self.cell = own;
+        self.history.now = declared?;
+        Ok(())
+    }
+
+    /// Gives evcxr another idea of the notebook, without the variables whose types had been defined anew by then.
+    fn declare(&mut self, mut picture: Picture) -> Result<Picture, Failure> {
         self.evaluate_own(":clear")?;
         let dependencies = prelude::CRATES.iter().map(|name| {
             let (package, value) = self.prelude.analysis_dependency(name);
             format!(":dep {package} = {value}")
         });
         let dependencies: Vec<String> = dependencies.chain(self.history.dependencies.iter().cloned()).collect();
-        self.evaluate_own(&format!("{}\n{FIRST_CELL}\n{cell}", dependencies.join("\n")))?;
-        self.history.now = picture.clone();
-        Ok(())
+        self.evaluate_own(&format!("{}\n{FIRST_CELL}", dependencies.join("\n")))?;
+        loop {
+            let cell = picture.cell().map_err(|error| report::failure("MagicError", format!("{error:#}")))?;
+            let result = self.evaluate_once(&cell);
+            let changed = self.link.take_changed();
+            if changed.is_empty() {
+                self.conclude_own(result)?;
+                return Ok(picture);
+            }
+            picture.forget(&changed);
+        }
     }
 
     /// Runs what is no cell of the user's.
     fn evaluate_own(&mut self, source: &str) -> Result<(), Failure> {
-        let result = self.evaluate(source);
+        let result = self.evaluate_once(source);
+        self.conclude_own(result)
+    }
+
+    fn conclude_own(&mut self, result: Result<EvalOutputs, Error>) -> Result<(), Failure> {
         self.conclude("", result, |errors| {
             let mut failure = report::compilation(errors, |_| false);
             failure.evalue = format!("the variables are there, but could not be declared anew: {}", failure.evalue);

@@ -42,6 +42,8 @@ pub(super) struct Facts {
     pub(super) interrupted: bool,
     /// The cell was stopped before it ran.
     pub(super) cancelled: bool,
+    /// The cell was not run, since the types of these variables have been defined anew.
+    changed: Vec<String>,
 }
 
 /// A search that a cell wants to begin.
@@ -104,8 +106,8 @@ impl Link {
         Ok(link)
     }
 
-    /// From now on outputs belong to this cell, which can be undone under its number.
-    pub(super) fn begin_cell(&self, number: u64, outputs: UnboundedSender<Output>, allow_stdin: bool) {
+    /// From now on outputs belong to this cell, which can be undone under its number if it has one.
+    pub(super) fn begin_cell(&self, cell: Option<u64>, outputs: UnboundedSender<Output>, allow_stdin: bool) {
         {
             let mut state = self.lock();
             state.outputs = Some(outputs);
@@ -114,12 +116,17 @@ impl Link {
             let died = state.facts.died.take().filter(|_| !state.died_was_told);
             state.facts = Facts { died, ..Facts::default() };
         }
-        self.order(&Order::Begin { cell: Some(number) });
+        self.order(&Order::Begin { cell });
     }
 
     /// What runs next is no cell of the user's, and cannot be undone.
     pub(super) fn begin_own(&self) {
         self.order(&Order::Begin { cell: None });
+    }
+
+    /// The supervisor has ended, or is about to.
+    pub(super) fn forget_supervisor(&self) {
+        self.lock().connection = None;
     }
 
     /// Waits until a supervisor takes orders.
@@ -178,6 +185,12 @@ impl Link {
             drop(state);
             thread::sleep(POLL_INTERVAL);
         }
+    }
+
+    /// The variables for which the cell was not run; told once.
+    pub(super) fn take_changed(&self) -> Vec<String> {
+        self.request(Request::Sync);
+        std::mem::take(&mut self.lock().facts.changed)
     }
 
     /// Whether the user has asked for an end of the running cell.
@@ -318,6 +331,7 @@ impl Link {
             Frame::Restored { ending, threads, running: false } => self.tell_restored(&ending, &threads),
             Frame::Unguarded { reason } => self.warn_unguarded(&reason),
             Frame::Cancelled => self.lock().facts.cancelled = true,
+            Frame::Changed { names } => self.lock().facts.changed = names,
             Frame::Reply { number, reply } => {
                 let waiting = self.lock().replies.remove(&number);
                 if waiting.is_none_or(|waiting| waiting.send(reply).is_err()) {

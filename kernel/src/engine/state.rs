@@ -40,12 +40,22 @@ impl Picture {
         names
     }
 
+    pub(super) fn forget(&mut self, names: &[String]) {
+        self.variables.retain(|(name, _)| !names.contains(name));
+    }
+
     /// A cell that gives evcxr this picture, run in a process that has the variables: it takes each one out of the store
     /// as a variable of its own.
     pub(super) fn cell(&self) -> Result<String> {
         let items = self.source.lines().take_while(|line| line.trim() != BELOW_ITEMS);
         let mut cell: String = items.filter(|line| line.trim() != ABOVE_ITEMS).flat_map(|line| [line, "\n"]).collect();
         let mutable = if self.source.is_empty() { HashMap::new() } else { mutability(&self.source)? };
+        // In evcxr's own words, for which the compiler's stand-in looks. One that is of another type by now is dropped.
+        cell += "{\nlet mut vars_ok = true;\n";
+        for (name, type_name) in &self.variables {
+            cell += &format!("vars_ok &= evcxr_variable_store.check_variable::<{type_name}>(stringify!({name}));\n");
+        }
+        cell += "if !vars_ok { return Ok(()); }\n}\n";
         for (name, type_name) in &self.variables {
             let keyword = if mutable.get(name).copied().unwrap_or(true) { "let mut" } else { "let" };
             cell += &format!(
@@ -148,7 +158,12 @@ evcxr_variable_store
         let variables = [("a", "i32"), ("c", "i32"), ("d", "i32"), ("b", "i32")];
         let variables = variables.map(|(name, type_name)| (name.to_owned(), type_name.to_owned())).to_vec();
         let cell = Picture::new(SOURCE.to_owned(), variables).cell().unwrap();
-        let expected = "use std::fmt::Debug;\nstruct P { x: f64 }\n\
+        let expected = "use std::fmt::Debug;\nstruct P { x: f64 }\n{\nlet mut vars_ok = true;\n\
+            vars_ok &= evcxr_variable_store.check_variable::<i32>(stringify!(a));\n\
+            vars_ok &= evcxr_variable_store.check_variable::<i32>(stringify!(c));\n\
+            vars_ok &= evcxr_variable_store.check_variable::<i32>(stringify!(d));\n\
+            vars_ok &= evcxr_variable_store.check_variable::<i32>(stringify!(b));\n\
+            if !vars_ok { return Ok(()); }\n}\n\
             let a: i32 = evcxr_variable_store.take_variable::<i32>(stringify!(a));\n\
             let mut c: i32 = evcxr_variable_store.take_variable::<i32>(stringify!(c));\n\
             let d: i32 = evcxr_variable_store.take_variable::<i32>(stringify!(d));\n\
@@ -158,6 +173,7 @@ evcxr_variable_store
 
     #[test]
     fn nothing_is_left_of_an_empty_notebook() {
-        assert_eq!(Picture::default().cell().unwrap(), "");
+        let nothing = "{\nlet mut vars_ok = true;\nif !vars_ok { return Ok(()); }\n}\n";
+        assert_eq!(Picture::default().cell().unwrap(), nothing);
     }
 }

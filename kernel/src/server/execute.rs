@@ -120,7 +120,7 @@ async fn run(
             return Err(failure("Interrupted", "the cell was interrupted before the kernel had started"));
         }
     };
-    let cell = Cell { code: request.code.clone(), allow_stdin: request.allow_stdin, begun_at };
+    let cell = Cell { code: request.code.clone(), allow_stdin: request.allow_stdin, can_be_undone: true, begun_at };
     let mut outputs = start(&engine, cell)?;
     let mut screen = Screen {
         iopub: exchange.iopub.clone(),
@@ -146,7 +146,7 @@ fn start(engine: &Engine, cell: Cell) -> Result<UnboundedReceiver<Output>, Failu
 async fn evaluate(engine: &Engine, expressions: BTreeMap<String, String>) -> Map<String, Value> {
     let mut values = Map::new();
     for (name, code) in expressions {
-        let cell = Cell { code, allow_stdin: false, begun_at: Instant::now() };
+        let cell = Cell { code, allow_stdin: false, can_be_undone: false, begun_at: Instant::now() };
         let value = match start(engine, cell) {
             Ok(mut outputs) => capture(&mut outputs).await.unwrap_or_else(|| Err(engine_gone("it has ended"))),
             Err(failure) => Err(failure),

@@ -5,6 +5,7 @@ use super::cells::CellProcess;
 use super::snapshot::WAKE;
 use anyhow::{Context, Result};
 use ferrotune_display::frame::{Place, SnapshotReport};
+use ferrotune_tuner::process::private_bytes;
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::Pid;
 use std::collections::VecDeque;
@@ -42,10 +43,14 @@ impl Sleeper {
         self.stream.is_some()
     }
 
+    fn number(&self) -> u32 {
+        self.pid.as_raw_nonzero().get().unsigned_abs()
+    }
+
     fn report(&self, place: Place) -> SnapshotReport {
         SnapshotReport {
             place,
-            pid: self.pid.as_raw_nonzero().get().unsigned_abs(),
+            pid: self.number(),
             age_s: self.made_at.elapsed().as_secs_f64(),
             cost_us: u64::try_from(self.cost.as_micros()).unwrap_or(u64::MAX),
             private_bytes: self.memory.private,
@@ -192,6 +197,11 @@ impl Kept {
     /// Measures all copies, and drops the oldest for `%undo` as long as all together hold more than `budget_bytes`
     /// beside what `cells` holds itself.
     pub(super) fn keep_within(&mut self, budget_bytes: u64, cells: Pid) {
+        // Cheap to know, and mostly enough: none costs more than it sees.
+        let seen = self.sleepers().filter_map(|sleeper| private_bytes(sleeper.number())).sum::<u64>();
+        if seen <= budget_bytes {
+            return;
+        }
         loop {
             for sleeper in self.sleepers() {
                 sleeper.memory = Memory::of(sleeper.pid);

@@ -14,6 +14,8 @@ pub(super) enum Piece {
     Panicked,
     /// The cell ended at a `?` (also a line for evcxr).
     Failed,
+    /// The cell was not run: the type of this variable has been defined anew.
+    Changed(String),
 }
 
 const PREFIX: &[u8] = b"EVCXR_";
@@ -85,7 +87,7 @@ impl Markers {
                 self.in_content = true;
                 pieces.push(Piece::Line(line));
             }
-            _ if line.starts_with(CHANGED_TYPE) => pieces.push(Piece::Line(line)),
+            _ if line.starts_with(CHANGED_TYPE) => pieces.push(Piece::Changed(line[CHANGED_TYPE.len()..].to_owned())),
             _ => pieces.push(Piece::Text(format!("{line}\n").into_bytes())),
         }
         true
@@ -112,7 +114,7 @@ fn find_prefix(bytes: &[u8]) -> usize {
 /// What evcxr is sent for a piece, if anything.
 pub(super) fn line_for_evcxr(piece: &Piece) -> Option<&str> {
     match piece {
-        Piece::Text(_) => None,
+        Piece::Text(_) | Piece::Changed(_) => None,
         Piece::Line(line) => Some(line),
         Piece::Panicked => Some(PANIC),
         Piece::Failed => Some(ERROR),

@@ -58,6 +58,7 @@ impl Supervisor {
                     self.tell(&Frame::Failed { message })?;
                 }
                 Piece::Panicked => self.tell(&Frame::Panicked)?,
+                Piece::Changed(name) => self.changed.push(name),
                 Piece::Line(_) => {}
             }
         }

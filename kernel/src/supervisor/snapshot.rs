@@ -7,6 +7,7 @@
 use anyhow::{Context, Result};
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitOptions, waitpid};
+use std::collections::HashSet;
 use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -90,9 +91,19 @@ fn other_threads() -> Vec<String> {
     let own = rustix::thread::gettid().as_raw_nonzero().to_string();
     let others = tasks.flatten().filter(|task| task.file_name().to_str() != Some(&own)).take(4 * MOST);
     let names = others.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
-    // A thread without a name of its own has the program's.
-    let names = names.map(|name| if name.trim() == "exe" { "unnamed".to_owned() } else { name.trim().to_owned() });
-    names.filter(|name| !name.starts_with(OWN_THREADS)).take(MOST).collect()
+    let mut seen = HashSet::new();
+    let names = names.filter_map(|name| {
+        let name = name.trim().to_owned();
+        let is_own = name.starts_with(OWN_THREADS);
+        match seen.insert(name.clone()) {
+            true if is_own => None,
+            // A thread without a name of its own has that of the thread, or of the program, that started it.
+            false if is_own => Some("unnamed".to_owned()),
+            _ if name == "exe" => Some("unnamed".to_owned()),
+            _ => Some(name),
+        }
+    });
+    names.take(MOST).collect()
 }
 
 /// How the names of the threads begin that the prelude starts, and starts again in a woken copy.

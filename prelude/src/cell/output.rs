@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 const INTERVAL: Duration = Duration::from_millis(40);
 
 /// How long another thread may hold the standard output locked at the end of a cell.
-const PATIENCE: Duration = Duration::from_millis(500);
+const PATIENCE: Duration = Duration::from_secs(2);
 
 static STATE: Mutex<State> = Mutex::new(State::Resting);
 static CHANGED: Condvar = Condvar::new();

@@ -11,7 +11,7 @@ use std::collections::{HashMap, HashSet};
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Tells evcxr that a variable was lost.
+/// Tells the supervisor that a variable is not of the type that the cell means.
 pub const VARIABLE_CHANGED_TYPE: &str = "EVCXR_VARIABLE_CHANGED_TYPE:";
 /// Tells evcxr that the cell ended at a `?`.
 pub const USER_ERROR_OCCURRED: &str = "EVCXR_ERROR_OCCURRED";
@@ -57,7 +57,7 @@ impl VariableStore {
         self.put(name, Variable { value: Box::new(value), definitions: Some(definitions) });
     }
 
-    /// Whether the variable, if it is there, has this type; drops it and says so to the user and to evcxr if not.
+    /// Whether the variable, if it is there, has this type; drops it and says so to the supervisor if not.
     pub fn check_variable<T: 'static>(&mut self, name: &str) -> bool {
         self.check(name, TypeId::of::<T>(), None)
     }
@@ -99,14 +99,13 @@ impl VariableStore {
         self.variables.insert(name.to_owned(), variable);
     }
 
-    #[expect(clippy::print_stdout, reason = "evcxr reads this line")]
+    #[expect(clippy::print_stdout, reason = "the supervisor reads this line")]
     fn check(&mut self, name: &str, wanted: TypeId, definitions: Option<u64>) -> bool {
         let Some(variable) = self.variables.get(name) else { return true };
         let differs = variable.definitions.zip(definitions).is_some_and(|(kept, wanted)| kept != wanted);
         if (*variable.value).type_id() == wanted && !differs {
             return true;
         }
-        eprintln!("the variable {name} was dropped: its type has been defined anew since it was made");
         println!("{VARIABLE_CHANGED_TYPE}{name}");
         // Its own code drops it, and knows the type as it was; a panic there must not end the process.
         if panic::catch_unwind(AssertUnwindSafe(|| drop(self.variables.remove(name)))).is_err() {
