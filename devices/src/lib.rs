@@ -18,6 +18,7 @@ mod connect;
 mod cpu;
 mod cuda;
 mod machine;
+pub mod pjrt;
 mod report;
 mod tpu;
 
