@@ -14,19 +14,25 @@
 //! # Ok::<(), ferrotune_devices::ConnectError>(())
 //! ```
 
+mod bytes;
+mod check;
 mod connect;
 mod cpu;
 mod cuda;
 mod machine;
 pub mod pjrt;
+pub mod probe;
 mod report;
+mod selftest;
 mod tpu;
 
+pub use check::{Check, Needs, Outcome, Target};
 pub use connect::{ConnectError, Connection, Support, connect};
 pub use cpu::Cpu;
 pub use cuda::CudaDevice;
 pub use machine::{Machine, Metadata};
 pub use report::{Finding, Report};
+pub use selftest::{Comparison, SelfTest};
 pub use tpu::{Generation, Tpu};
 
 /// Looks for TPUs, CUDA devices and the CPU. `tpu` is a TPU's name or `local`, as `%tpu_connect --tpu` has it.

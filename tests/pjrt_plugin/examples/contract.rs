@@ -127,7 +127,8 @@ fn arrays_come_back(bench: &Bench) -> Outcome {
             let count: i64 = dims.iter().product();
             let length = usize::try_from(count)? * element.bytes();
             // Small positive values in every type; 4-bit ones and truth have only a few.
-            let byte = |index: usize| if matches!(element, Element::Pred | Element::S4 | Element::U4) { 1 } else { index };
+            let byte =
+                |index: usize| if matches!(element, Element::Pred | Element::S4 | Element::U4) { 1 } else { index };
             let bytes = (0..length).map(|index| (byte(index) % 100) as u8).collect();
             let literal = Literal::new(element, dims, bytes)?;
             match bench.client.upload(&literal, bench.first()?) {
