@@ -92,24 +92,40 @@ pub(crate) fn compile(plugin: Plugin, name: &str, module: &[u8]) -> Result<Check
 
 /// Older versions of libtpu take a host to have 2×2×1 chips, and refuse topologies that are smaller.
 fn host_bounds(name: &str) -> Option<Vec<i64>> {
-    let layout = name.split_once(':')?.1;
-    let mut dims: Vec<i64> = layout.split('x').map(|dim| dim.parse().ok()).collect::<Option<_>>()?;
-    dims.resize(3, 1);
+    let dims = layout(name)?;
     let bounds = vec![dims[0].min(2), dims[1].min(2), 1];
     (bounds != [2, 2, 1]).then_some(bounds)
 }
 
+/// Chips in each dimension of a name such as `v5e:2x2`.
+fn layout(name: &str) -> Option<[i64; 3]> {
+    let mut dims = [1; 3];
+    for (index, dim) in name.split_once(':')?.1.split('x').enumerate() {
+        *dims.get_mut(index)? = dim.parse().ok().filter(|dim| (1..1 << 16).contains(dim))?;
+    }
+    Some(dims)
+}
+
 fn describe(plugin: Plugin, topology: &Topology, name: &str) -> Result<Target, PjrtError> {
     let devices = topology.devices()?;
-    let attributes = topology.attributes()?;
+    let kind = devices.first().map(|device| device.kind.clone()).unwrap_or_default();
+    let told = number(&topology.attributes()?, "device_memory_bytes_limit").map(|bytes| bytes as u64);
     Ok(Target {
         name: name.to_owned(),
-        kind: devices.first().map(|device| device.kind.clone()).unwrap_or_default(),
         devices: devices.len(),
-        memory_bytes: number(&attributes, "device_memory_bytes_limit").map(|bytes| bytes as u64),
+        memory_bytes: told.map(|bytes| device_memory(bytes, &kind, devices.len(), name)),
+        kind,
         version: one_line(&topology.version()?),
         api: plugin.api_version(),
     })
+}
+
+/// libtpu 0.0.51 tells the memory of a whole v4 chip, though it makes two devices of it, and gives each of them half when
+/// it compiles. Of other generations it tells a device's own.
+fn device_memory(told: u64, kind: &str, devices: usize, name: &str) -> u64 {
+    let chips: Option<i64> = layout(name).map(|dims| dims.iter().product());
+    let is_half_a_chip = kind == "TPU v4" && chips.and_then(|chips| usize::try_from(2 * chips).ok()) == Some(devices);
+    if is_half_a_chip { told / 2 } else { told }
 }
 
 /// What a module's attributes `mhlo.num_replicas` and `mhlo.num_partitions` ask for; bytecode asks for nothing here.
@@ -241,9 +257,19 @@ mod tests {
             ("v4:2x2x4", None),
             ("v5e", None),
             ("v5e:ax1", None),
+            ("v5e:1x1x1x1", None),
+            ("v5e:0x1", None),
         ] {
             assert_eq!(host_bounds(name), expected, "{name}");
         }
+    }
+
+    #[test]
+    fn the_cores_of_a_v4_share_its_memory() {
+        assert_eq!(device_memory(32, "TPU v4", 8, "v4:2x2x1"), 16);
+        assert_eq!(device_memory(32, "TPU v4", 4, "v4:2x2x1"), 32);
+        assert_eq!(device_memory(16, "TPU v3", 8, "v3:2x2"), 16);
+        assert_eq!(device_memory(16, "TPU v5 lite", 4, "v5e:2x2"), 16);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Which accelerators a machine has, and which one a notebook is to use.
 //!
-//! [`detect`] looks and [`connect`] chooses. Looking means reading `/sys`, `/proc`, `/dev`, the environment and, on
+//! [`detect`] looks and [`connect`] chooses; [`pjrt`] drives an accelerator, and [`probe`] tries whether it can be
+//! driven. Looking means reading `/sys`, `/proc`, `/dev`, the environment and, on
 //! Google Cloud, one answer of the metadata server: no device is opened, no driver library is loaded, so the cell
 //! process is as it was. Everything read lies below [`Machine::root`], so that any machine can be described by a
 //! folder.
@@ -42,9 +43,9 @@ pub use tpu::{Generation, Tpu};
 pub fn detect(machine: &Machine, tpu: Option<&str>) -> Report {
     let tree = machine::Tree::new(&machine.root);
     let mut findings = Vec::new();
-    let (tpu, no_tpu) = tpu::detect(machine, &tree, tpu, &mut findings);
+    let tpu::Detected { tpu, absence: no_tpu, libtpu } = tpu::detect(machine, &tree, tpu, &mut findings);
     let (cuda, no_cuda) = cuda::detect(machine, &tree, &mut findings);
     let cpu = cpu::detect(&tree, &mut findings);
     findings.extend(tree.into_problems());
-    Report { findings, tpu, no_tpu, cuda, no_cuda, cpu }
+    Report { findings, tpu, no_tpu, libtpu, cuda, no_cuda, cpu }
 }

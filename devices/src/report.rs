@@ -2,6 +2,7 @@
 
 use crate::{Cpu, CudaDevice, Tpu};
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 
 /// Values are shown up to this length: an environment variable may hold anything.
 const SHOWN_CHARS: usize = 80;
@@ -22,10 +23,12 @@ pub struct Finding {
 pub struct Report {
     /// Everything looked at, in order.
     pub findings: Vec<Finding>,
-    /// The TPU, if there is one; whether libtpu can be found is a separate answer in it.
+    /// The TPU, if there is one.
     pub tpu: Option<Tpu>,
     /// Why there is no TPU; empty if there is one.
     pub no_tpu: String,
+    /// The library that drives TPUs, which may be there without one, and the other way round.
+    pub libtpu: Option<PathBuf>,
     /// The CUDA devices, by CUDA's own index.
     pub cuda: Vec<CudaDevice>,
     /// Why there is no CUDA device; empty if there is one.
