@@ -48,6 +48,18 @@ impl fmt::Display for Cpu {
     }
 }
 
+impl Cpu {
+    /// `23.4 GiB`, `limited to 12 GiB of 23.4 GiB`
+    pub(crate) fn memory_text(&self) -> String {
+        match (self.memory_limit_bytes, self.memory_bytes) {
+            (Some(limit), Some(memory)) => format!("limited to {} of {}", shown(limit), shown(memory)),
+            (Some(limit), None) => format!("limited to {}", shown(limit)),
+            (None, Some(memory)) => shown(memory),
+            (None, None) => "unknown".to_owned(),
+        }
+    }
+}
+
 pub(crate) fn detect(tree: &Tree<'_>, findings: &mut Vec<Finding>) -> Cpu {
     let cpuinfo = tree.text("/proc/cpuinfo").unwrap_or_default();
     let memory_bytes = memory(tree);

@@ -24,7 +24,8 @@ use std::time::{Duration, Instant};
 /// How often the caller's wish to stop is looked at.
 const TICK: Duration = Duration::from_millis(50);
 /// A process that holds a TPU may let go of it when it is asked to end, and may not when it is killed.
-const GRACE: Duration = Duration::from_secs(3);
+/// Shorter than the 2 s after which an interrupted cell is ended.
+const GRACE: Duration = Duration::from_millis(1500);
 /// What is kept of a child's last words.
 const LAST_WORDS_CHARS: usize = 400;
 
