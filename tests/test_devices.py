@@ -60,7 +60,7 @@ module @spread attributes {mhlo.num_partitions = 4 : i32} {
 
 @pytest.fixture(scope="module")
 def devices(tmp_path_factory):
-    """A kernel on a machine that has no TPU, whatever the machine has, beside the programs that are checked."""
+    """A kernel that no variable tells of a TPU, in a folder with the programs that are checked."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in HELPER.items():
             patch.setenv(name, value)
@@ -85,6 +85,11 @@ def quoted(text):
     return '"' + str(text).replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
+def skip_with_a_tpu(session):
+    if not re.match(r"tpu +none ", session.ok("%devices").display.splitlines()[-1]):
+        pytest.skip("this machine has a TPU")
+
+
 def test_a_plugin_does_all_that_the_contract_asks_for():
     ran = subprocess.run([CONTRACT, PLUGIN], env=os.environ | HELPER, capture_output=True, text=True, timeout=120)
     lines = ran.stdout.splitlines()
@@ -96,7 +101,7 @@ def test_a_plugin_does_all_that_the_contract_asks_for():
 def test_devices_are_listed_with_their_memory(devices):
     lines = devices.ok("%devices").display.splitlines()
     assert re.fullmatch(r"Device +Name +Memory +Detail", lines[0])
-    assert re.match(r"cpu  .*\d iB|cpu  .* \d[\d.]* [GT]iB .*\d+ cores?, ", lines[1]), lines[1]
+    assert re.fullmatch(r"cpu  .*  (limited to )?\d[\d.]* [GT]iB.*  \d+ cores?, .*", lines[1]), lines[1]
     assert any(line.startswith("cuda") for line in lines) and lines[-1].startswith("tpu"), lines
 
 
@@ -111,8 +116,7 @@ def test_the_self_test_gives_a_report_to_paste(devices):
 
 
 def test_there_is_no_self_test_without_a_device(devices):
-    if "tpu  none" not in re.sub(" +", "  ", devices.ok("%devices").display):
-        pytest.skip("this machine has a TPU")
+    skip_with_a_tpu(devices)
     assert "no TPU is attached" in devices.fails("%tpu_connect --selftest").error
     assert "/nowhere.so" in devices.fails("%tpu_connect --selftest --plugin /nowhere.so").error
 
@@ -148,6 +152,45 @@ def test_without_libtpu_the_check_says_how_to_get_it(devices):
     if outcome.error is None:
         pytest.skip("this machine has libtpu")
     assert "pip install libtpu" in outcome.error
+
+
+TRAIN = """
+use candle_core::{DType, Device, Tensor, Var};
+use candle_nn::{Optimizer, SGD};
+use ferrotune::strategy::{self, Replica, Strategy};
+
+fn train(replica: &Replica<'_>) -> ferrotune::Result<Vec<f32>> {
+    let device = strategy::device(replica)?;
+    let wave = |count: usize, step: f32| (0..count).map(|i| (i as f32 * step).sin()).collect::<Vec<f32>>();
+    let share = 32 / replica.count();
+    let x = Tensor::from_vec(wave(32 * 6, 0.7), (32, 6), &device)?.narrow(0, replica.index() * share, share)?;
+    let y = Tensor::from_vec(wave(32, 1.3), (32, 1), &device)?.narrow(0, replica.index() * share, share)?;
+    let w1 = Var::from_tensor(&Tensor::from_vec(wave(6 * 8, 2.1), (6, 8), &device)?)?;
+    let w2 = Var::from_tensor(&Tensor::from_vec(wave(8, 2.9), (8, 1), &device)?)?;
+    let unused = Var::zeros(3, DType::F32, &device)?;
+    let vars = [w1.clone(), w2.clone(), unused];
+    let mut optimizer = SGD::new(vars.to_vec(), 0.05)?;
+    for _ in 0..50 {
+        let loss = x.matmul(&w1)?.tanh()?.matmul(&w2)?.sub(&y)?.sqr()?.mean_all()?;
+        let mut gradients = loss.backward()?;
+        strategy::average(replica, &mut gradients, &vars)?;
+        optimizer.step(&gradients)?;
+    }
+    Ok(Tensor::cat(&[w1.flatten_all()?, w2.flatten_all()?], 0)?.to_vec1()?)
+}
+"""
+COMPARE = """
+let one = Strategy::on("cpu").scope(train).swap_remove(0)?;
+let two = Strategy::mirrored(["cpu", "cpu"])?.scope(train).into_iter().collect::<Result<Vec<_>, _>>()?;
+let worst = one.iter().zip(&two[0]).map(|(a, b)| (a - b).abs()).fold(0f32, f32::max);
+println!("{} {} {worst:e}", two[0] == two[1], one.len());
+"""
+
+
+def test_two_replicas_train_as_one_on_the_global_batch(devices):
+    devices.ok(TRAIN)
+    same, length, worst = devices.ok(COMPARE).stdout.split()
+    assert (same, length) == ("true", "56") and float(worst) < 1e-6, worst
 
 
 @pytest.fixture(scope="module", params=LIBTPUS)
@@ -222,8 +265,7 @@ def test_what_is_no_program_or_no_tpu_is_an_error(devices, libtpu):
 
 
 def test_opening_libtpu_without_a_tpu_is_an_error_and_no_wait(devices, libtpu):
-    if "tpu  none" not in re.sub(" +", "  ", devices.ok("%devices").display):
-        pytest.skip("this machine has a TPU")
+    skip_with_a_tpu(devices)
     set_variable(devices, "TPU_SKIP_MDS_QUERY", "1")
     outcome = devices.fails(f"%tpu_connect --selftest --plugin {libtpu[1]}")
     assert "PJRT_ClientCreate" in outcome.error and outcome.seconds < 60

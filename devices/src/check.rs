@@ -4,7 +4,7 @@ mod shortage;
 
 use crate::bytes::shown;
 use crate::pjrt::{Code, CompileOptions, Executable, MemoryUse, Named, PjrtError, Plugin, Topology, Value};
-use crate::probe::child::one_line;
+use crate::report::one_line;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Instant;

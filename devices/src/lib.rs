@@ -25,6 +25,7 @@ pub mod pjrt;
 pub mod probe;
 mod report;
 mod selftest;
+mod strategy;
 mod tpu;
 
 pub use check::{Check, Needs, Outcome, Target};
@@ -34,6 +35,7 @@ pub use cuda::CudaDevice;
 pub use machine::{Machine, Metadata};
 pub use report::{Finding, Report};
 pub use selftest::{Comparison, SelfTest};
+pub use strategy::{Precision, Replica, Strategy, StrategyError};
 pub use tpu::{Generation, Tpu};
 
 /// Looks for TPUs, CUDA devices and the CPU. `tpu` is a TPU's name or `local`, as `%tpu_connect --tpu` has it.

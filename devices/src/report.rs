@@ -109,6 +109,11 @@ fn aligned<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> String {
     rows.iter().map(line).collect()
 }
 
+/// The lines of a plugin's text, between bars.
+pub(crate) fn one_line(text: &str) -> String {
+    text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" | ")
+}
+
 /// The text on one line, cut where it gets long.
 pub(crate) fn shown(text: &str) -> String {
     let mut line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(SHOWN_CHARS).collect();

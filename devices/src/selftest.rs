@@ -4,7 +4,7 @@ mod mlp;
 
 use crate::pjrt::{Client, CompileOptions, Device, Literal, LoadedExecutable, PjrtError};
 use crate::probe::Opened;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
 use std::time::Instant;
 
@@ -29,14 +29,24 @@ pub struct SelfTest {
 /// A result beside that of plain arithmetic in double precision.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
-    /// The largest difference, relative to the largest value.
+    /// The largest difference, relative to the largest value; undefined where a value is.
+    #[serde(deserialize_with = "undefined_or")]
     pub difference: f64,
     /// Time to compile.
     pub compile_s: f64,
     /// Time of one run, transfers included, the best of all runs.
     pub run_s: f64,
-    /// First and last value.
-    pub ends: (f64, f64),
+    /// The first value.
+    #[serde(deserialize_with = "undefined_or")]
+    pub first: f64,
+    /// The last value.
+    #[serde(deserialize_with = "undefined_or")]
+    pub last: f64,
+}
+
+/// JSON has no word for a NaN or an infinity, and writes null.
+fn undefined_or<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or(f64::NAN))
 }
 
 impl Comparison {
@@ -60,7 +70,7 @@ impl fmt::Display for SelfTest {
         writeln!(f, "ferrotune {} self-test on {}", env!("CARGO_PKG_VERSION"), self.opened.platform)?;
         writeln!(f, "  devices   {}", self.opened)?;
         writeln!(f, "  matmul    f32 {SIDE}×{SIDE}: {}", self.matmul)?;
-        let (first, last) = self.training.ends;
+        let Comparison { first, last, .. } = self.training;
         writeln!(f, "  training  {STEPS} steps, loss {first:.6} → {last:.6}: {}", self.training)?;
         f.write_str(if self.passes() { "passed" } else { "FAILED: the device does not compute what it should" })
     }
@@ -143,8 +153,8 @@ fn compared(got: &[f64], expected: &[f64], compile_s: f64, run_s: f64) -> Compar
     };
     let difference = got.iter().zip(expected).fold(0.0, worst) / scale;
     let difference = if got.len() == expected.len() { difference } else { f64::INFINITY };
-    let ends = (got.first().copied().unwrap_or(f64::NAN), got.last().copied().unwrap_or(f64::NAN));
-    Comparison { difference, compile_s, run_s, ends }
+    let (first, last) = (got.first().copied().unwrap_or(f64::NAN), got.last().copied().unwrap_or(f64::NAN));
+    Comparison { difference, compile_s, run_s, first, last }
 }
 
 fn matmul_module() -> String {
@@ -163,6 +173,14 @@ fn matmul_module() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_wrong_result_is_told_even_if_it_is_no_number() {
+        let comparison = compared(&[f64::NAN, f64::INFINITY], &[1.0, 2.0], 0.1, 0.2);
+        let json = serde_json::to_string(&comparison).expect("plain data");
+        let back: Comparison = serde_json::from_str(&json).expect("as it was written");
+        assert!(!back.agrees(), "{json}");
+    }
 
     #[test]
     fn wrong_missing_and_undefined_values_do_not_agree() {

@@ -3,7 +3,7 @@
 
 use super::abi::NamedValue;
 use super::object::{slice_of, text_of};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
 use std::ptr::null_mut;
 
@@ -17,9 +17,14 @@ pub enum Value {
     /// Whole numbers.
     Integers(Vec<i64>),
     /// A floating-point number.
-    Float(f32),
+    Float(#[serde(deserialize_with = "undefined_or")] f32),
     /// Yes or no.
     Flag(bool),
+}
+
+/// JSON has no word for a NaN or an infinity, and writes null.
+fn undefined_or<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f32, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or(f32::NAN))
 }
 
 /// An attribute.

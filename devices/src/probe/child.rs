@@ -2,6 +2,7 @@
 
 use super::answers::{Identity, OpenDevice, Opened, Request, Task};
 use crate::pjrt::{Client, Plugin};
+use crate::report::one_line;
 use crate::{check, selftest};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -71,9 +72,4 @@ fn describe(plugin: Plugin, client: &Client) -> Result<Opened, Box<dyn Error>> {
         version: one_line(&client.version()?),
         devices,
     })
-}
-
-/// Plugins' texts have several lines.
-pub(crate) fn one_line(text: &str) -> String {
-    text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" | ")
 }

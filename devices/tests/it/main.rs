@@ -4,6 +4,7 @@ mod choice;
 mod cpus;
 mod cudas;
 mod metadata;
+mod strategies;
 mod tpus;
 
 use ferrotune_devices::{Machine, Metadata, Report, Support, connect, detect};

@@ -126,10 +126,7 @@ fn device_magics_take_their_options() {
         "%tpu_connect --tpu=\"my tpu\"",
         expect![[r#"TpuConnect(TpuConnect { tpu: Some("my tpu"), require: false, self_test: Off })"#]],
     );
-    check(
-        "%tpu_connect --selftest",
-        expect!["TpuConnect(TpuConnect { tpu: None, require: false, self_test: Tpu })"],
-    );
+    check("%tpu_connect --selftest", expect!["TpuConnect(TpuConnect { tpu: None, require: false, self_test: Tpu })"]);
     check(
         "%tpu_connect --selftest --plugin /opt/plugin.so",
         expect![[r#"TpuConnect(TpuConnect { tpu: None, require: false, self_test: Plugin("/opt/plugin.so") })"#]],
