@@ -158,18 +158,18 @@ impl Api {
         let mut code = Arguments::<Integer>::zeroed();
         let mut destroy = Arguments::<One>::zeroed();
         (message.fields.object, code.fields.object, destroy.fields.object) = (error, error, error);
-        let read = |function| self.entry(function);
         // SAFETY: the three functions take these structures, the error is alive until the last of them, and its text
-        // is copied before. None of them can fail but by being absent.
+        // is copied before. They fail only by being absent; two of them return nothing, and what the third returns is
+        // not looked at.
         unsafe {
-            if let Ok(get_message) = read(Function::ErrorMessage) {
+            if let Ok(get_message) = self.entry(Function::ErrorMessage) {
                 get_message((&raw mut message).cast());
             }
-            if let Ok(get_code) = read(Function::ErrorGetCode) {
+            if let Ok(get_code) = self.entry(Function::ErrorGetCode) {
                 get_code((&raw mut code).cast());
             }
             let text = text_of(message.fields.text.cast(), message.fields.length);
-            if let Ok(destroy_error) = read(Function::ErrorDestroy) {
+            if let Ok(destroy_error) = self.entry(Function::ErrorDestroy) {
                 destroy_error((&raw mut destroy).cast());
             }
             PjrtError::Refused { function: name(function), code: Code(code.fields.value), message: text }
