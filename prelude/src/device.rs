@@ -37,14 +37,14 @@ pub fn connect(tpu: Option<&str>, require: bool) -> bool {
     // An attached TPU tells what it is whether or not this build can drive it.
     if let (Some(libtpu), Some(_)) = (&report.libtpu, report.tpu.as_ref().and_then(|tpu| tpu.chips)) {
         match with_probe(OPEN_DEADLINE, |probe| probe.open(libtpu)) {
-            Ok(opened) => show(Bundle::text(format!("the TPU opens: {opened}"))),
-            Err(error) => show(Bundle::text(format!("the TPU does not open: {error}"))),
+            Ok(opened) => say(format!("the TPU opens: {opened}")),
+            Err(error) => say(format!("the TPU does not open: {error}")),
         }
     }
     match choose(&report, support(), require) {
         Ok(connection) => {
             *CONNECTED.lock().unwrap_or_else(PoisonError::into_inner) = Some(connection.device.clone());
-            show(Bundle::text(format!("connected to {}: {}", connection.device, connection.reason)));
+            say(format!("connected to {}: {}", connection.device, connection.reason));
             true
         }
         Err(error) => {
@@ -57,14 +57,14 @@ pub fn connect(tpu: Option<&str>, require: bool) -> bool {
 /// What `%device` runs: the connected device, and what else there is.
 pub fn describe() {
     show(table(&detect(&Machine::this(), None)));
-    show(Bundle::text(format!("connected to {}", name())));
+    say(format!("connected to {}", name()));
 }
 
 /// What `%devices` runs: the CPU, the CUDA devices and the TPU, with their memory.
 pub fn list() {
     let mut report = detect(&Machine::this(), None);
     report.ask_cuda_memory();
-    show(Bundle::text(report.devices_text()));
+    say(report.devices_text());
 }
 
 /// What `%tpu_check` runs: compiles the StableHLO module in a file for a TPU that need not be there.
@@ -75,7 +75,7 @@ pub fn check(tpu: &str, file: &str) {
         );
     };
     match with_probe(WORK_DEADLINE, |probe| probe.check(&libtpu, tpu, Path::new(file))) {
-        Ok(check) => show(Bundle::text(check.to_string())),
+        Ok(check) => say(check.to_string()),
         Err(error) => fail(&error.to_string()),
     }
 }
@@ -88,9 +88,9 @@ pub fn self_test(plugin: Option<&str>) {
         return fail("no TPU is attached that libtpu could open; name another PJRT plugin to test with --plugin FILE");
     };
     match with_probe(WORK_DEADLINE, |probe| probe.self_test(&plugin)) {
-        Ok(test) if test.passes() => show(Bundle::text(test.to_string())),
+        Ok(test) if test.passes() => say(test.to_string()),
         Ok(test) => {
-            show(Bundle::text(test.to_string()));
+            say(test.to_string());
             fail("the self-test failed: the device does not compute what it should; please report what is shown above");
         }
         Err(error) => fail(&error.to_string()),
@@ -101,6 +101,10 @@ pub fn self_test(plugin: Option<&str>) {
 fn with_probe<T>(deadline: Duration, ask: impl FnOnce(Probe<'_>) -> Result<T, ProbeError>) -> Result<T, ProbeError> {
     // Cells run in the one program, which tries plugins, too.
     ask(Probe { program: Path::new("/proc/self/exe"), deadline, stop: &interrupted })
+}
+
+fn say(text: String) {
+    show(Bundle::text(text));
 }
 
 fn table(report: &Report) -> Bundle {
