@@ -50,6 +50,11 @@ pub(crate) struct Program {
     options: Vec<u8>,
 }
 
+// SAFETY: devices and names stay where they are, unchanged, for as long as the client does.
+unsafe impl Send for Program {}
+// SAFETY: as above.
+unsafe impl Sync for Program {}
+
 impl Program {
     fn new(client: &Client, answer: &Value, options: &[u8]) -> Program {
         let outputs: Vec<&Value> = answer["outputs"].as_array().into_iter().flatten().collect();

@@ -59,8 +59,11 @@ pub(crate) fn answer(result: Result<(), Failure>) -> *mut c_void {
 /// The end of asynchronous work.
 #[derive(Clone, Default)]
 pub(crate) struct Event {
-    state: Arc<(Mutex<Option<Result<(), Failure>>>, Condvar)>,
+    state: Arc<(Mutex<Ending>, Condvar)>,
 }
+
+/// None as long as the work goes on.
+type Ending = Option<Result<(), Failure>>;
 
 impl Event {
     /// Of work that is done.
