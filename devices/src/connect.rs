@@ -65,7 +65,7 @@ pub fn connect(report: &Report, support: Support, require: bool) -> Result<Conne
 
 /// Why a TPU that is there cannot be used.
 fn tpu_obstacle(report: &Report, support: Support) -> Option<&'static str> {
-    let Tpu { name, chips, libtpu, .. } = report.tpu.as_ref()?;
+    let Tpu { name, chips, .. } = report.tpu.as_ref()?;
     if !support.tpu {
         return Some("this build cannot drive TPUs yet");
     }
@@ -75,7 +75,7 @@ fn tpu_obstacle(report: &Report, support: Support) -> Option<&'static str> {
             None => "no chip is visible here; a container needs --privileged or the TPU's device nodes",
         });
     }
-    if libtpu.is_none() {
+    if report.libtpu.is_none() {
         return Some("libtpu is not installed; pip install libtpu, or set TPU_LIBRARY_PATH");
     }
     None

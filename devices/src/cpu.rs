@@ -1,5 +1,6 @@
 //! The CPU: how many cores this process may use, what vector units they have, and how much memory there is.
 
+use crate::bytes::shown;
 use crate::machine::Tree;
 use crate::report::Finding;
 use serde::{Deserialize, Serialize};
@@ -40,9 +41,21 @@ impl fmt::Display for Cpu {
             write!(f, ", {widest}")?;
         }
         match (self.memory_bytes, self.memory_limit_bytes) {
-            (_, Some(limit)) => write!(f, ", limited to {}", gib(limit)),
-            (Some(memory), None) => write!(f, ", {}", gib(memory)),
+            (_, Some(limit)) => write!(f, ", limited to {}", shown(limit)),
+            (Some(memory), None) => write!(f, ", {}", shown(memory)),
             (None, None) => Ok(()),
+        }
+    }
+}
+
+impl Cpu {
+    /// `23.4 GiB`, `limited to 12 GiB of 23.4 GiB`
+    pub(crate) fn memory_text(&self) -> String {
+        match (self.memory_limit_bytes, self.memory_bytes) {
+            (Some(limit), Some(memory)) => format!("limited to {} of {}", shown(limit), shown(memory)),
+            (Some(limit), None) => format!("limited to {}", shown(limit)),
+            (None, Some(memory)) => shown(memory),
+            (None, None) => "unknown".to_owned(),
         }
     }
 }
@@ -143,10 +156,6 @@ fn count_list(list: &str) -> Option<usize> {
 /// A number; `max`, `-1` and the like stand for no limit.
 fn number(text: &str) -> Option<u64> {
     text.trim().parse().ok()
-}
-
-fn gib(bytes: u64) -> String {
-    format!("{:.1} GiB", bytes as f64 / (1_u64 << 30) as f64)
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! CUDA devices, as NVIDIA's driver shows them in `/proc` and `/dev`. Neither the driver library nor a device is
-//! opened, so the amount of memory stays unknown.
+//! opened here, so the amount of memory stays unknown until [`memory::ask`] has the driver's own program tell it.
+
+pub(crate) mod memory;
 
 use crate::cpu::field;
 use crate::machine::{Machine, Tree, numbered};
@@ -7,6 +9,7 @@ use crate::report::Finding;
 use serde::{Deserialize, Serialize};
 
 const DRIVER: &str = "/proc/driver/nvidia";
+const UNKNOWN_MODEL: &str = "NVIDIA GPU";
 
 /// A CUDA device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,6 +18,8 @@ pub struct CudaDevice {
     pub index: usize,
     /// The model.
     pub name: String,
+    /// Its address on the PCI bus; none if unknown.
+    pub address: Option<String>,
     /// Its memory; none if unknown.
     pub memory_bytes: Option<u64>,
     /// The driver's version; none if unknown.
@@ -33,55 +38,72 @@ pub(crate) fn detect(machine: &Machine, tree: &Tree<'_>, findings: &mut Vec<Find
     }
     let found = driver.as_deref().unwrap_or("unknown version");
     findings.push(Finding::new(DRIVER, format!("driver {found}"), format!("{} listed", devices(listed.len()))));
-    let mut names: Vec<String> = Vec::new();
-    for (model, minor) in &listed {
+    let mut usable: Vec<Listed> = Vec::new();
+    for device in &listed {
         // Without its minor number a device is taken to be one of those that have a node.
-        if minor.map_or(!nodes.is_empty(), |minor| nodes.contains(&minor)) {
-            names.push(model.clone());
+        if device.minor.map_or(!nodes.is_empty(), |minor| nodes.contains(&minor)) {
+            usable.push(device.clone());
         } else {
             let meaning = "the driver knows it, but it has no node in /dev: a container without access to it";
-            findings.push(Finding::new("/dev/nvidia*", model, meaning));
+            findings.push(Finding::new("/dev/nvidia*", &device.model, meaning));
         }
     }
     if listed.is_empty() {
-        names.extend(nodes.iter().map(|_| "NVIDIA GPU".to_owned()));
+        usable.extend(nodes.iter().map(|_| Listed { model: UNKNOWN_MODEL.to_owned(), minor: None, address: None }));
     }
-    if names.is_empty() {
+    if usable.is_empty() {
         return (Vec::new(), "the NVIDIA driver is there, but no device that this process may use".into());
     }
-    findings.push(Finding::new("/dev/nvidia*", names.join(", "), devices(names.len())));
-    let visible = visible(machine, names, findings);
+    let models: Vec<&str> = usable.iter().map(|device| &*device.model).collect();
+    findings.push(Finding::new("/dev/nvidia*", models.join(", "), devices(models.len())));
+    let visible = visible(machine, usable, findings);
     if visible.is_empty() {
         return (Vec::new(), "CUDA_VISIBLE_DEVICES hides every device".into());
     }
-    let device = |(index, name)| CudaDevice { index, name, memory_bytes: None, driver: driver.clone() };
+    let device = |(index, Listed { model, address, .. }): (usize, Listed)| CudaDevice {
+        index,
+        name: model,
+        address,
+        memory_bytes: None,
+        driver: driver.clone(),
+    };
     (visible.into_iter().enumerate().map(device).collect(), String::new())
 }
 
-/// Model and minor number of each device, by bus address.
-fn listed(tree: &Tree<'_>) -> Vec<(String, Option<usize>)> {
+/// A device in the driver's list.
+#[derive(Clone)]
+struct Listed {
+    model: String,
+    /// The number of its node.
+    minor: Option<usize>,
+    address: Option<String>,
+}
+
+/// The driver's list, by bus address.
+fn listed(tree: &Tree<'_>) -> Vec<Listed> {
     let folder = format!("{DRIVER}/gpus");
     let information = |address: &String| {
         let text = tree.text(&format!("{folder}/{address}/information"))?;
-        let model = field(&text, "Model").unwrap_or("NVIDIA GPU").to_owned();
-        Some((model, field(&text, "Device Minor").and_then(|minor| numbered(minor, ""))))
+        let model = field(&text, "Model").unwrap_or(UNKNOWN_MODEL).to_owned();
+        let minor = field(&text, "Device Minor").and_then(|minor| numbered(minor, ""));
+        Some(Listed { model, minor, address: Some(address.to_owned()) })
     };
     tree.names(&folder).iter().filter_map(information).collect()
 }
 
 /// `CUDA_VISIBLE_DEVICES` chooses and orders by index up to the first that does not exist; here an empty value counts,
 /// and hides all.
-fn visible(machine: &Machine, names: Vec<String>, findings: &mut Vec<Finding>) -> Vec<String> {
+fn visible(machine: &Machine, usable: Vec<Listed>, findings: &mut Vec<Finding>) -> Vec<Listed> {
     const VARIABLE: &str = "CUDA_VISIBLE_DEVICES";
     let Some(value) = machine.environment.get(VARIABLE) else {
-        return names;
+        return usable;
     };
     let entries: Vec<&str> = value.split(',').map(str::trim).collect();
     if entries.iter().any(|entry| entry.starts_with("GPU-") || entry.starts_with("MIG-")) {
         findings.push(Finding::new(VARIABLE, value, "chooses by id, which is not looked up here: all are shown"));
-        return names;
+        return usable;
     }
-    let chosen: Vec<String> = entries.iter().map_while(|entry| names.get(numbered(entry, "")?)).cloned().collect();
+    let chosen: Vec<Listed> = entries.iter().map_while(|entry| usable.get(numbered(entry, "")?)).cloned().collect();
     let found = if value.is_empty() { "empty" } else { value };
     findings.push(Finding::new(VARIABLE, found, format!("{} visible", devices(chosen.len()))));
     chosen

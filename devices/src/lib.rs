@@ -1,6 +1,7 @@
 //! Which accelerators a machine has, and which one a notebook is to use.
 //!
-//! [`detect`] looks and [`connect`] chooses. Looking means reading `/sys`, `/proc`, `/dev`, the environment and, on
+//! [`detect`] looks and [`connect`] chooses; [`pjrt`] drives an accelerator, and [`probe`] tries whether it can be
+//! driven. Looking means reading `/sys`, `/proc`, `/dev`, the environment and, on
 //! Google Cloud, one answer of the metadata server: no device is opened, no driver library is loaded, so the cell
 //! process is as it was. Everything read lies below [`Machine::root`], so that any machine can be described by a
 //! folder.
@@ -14,18 +15,27 @@
 //! # Ok::<(), ferrotune_devices::ConnectError>(())
 //! ```
 
+mod bytes;
+mod check;
 mod connect;
 mod cpu;
 mod cuda;
 mod machine;
+pub mod pjrt;
+pub mod probe;
 mod report;
+mod selftest;
+mod strategy;
 mod tpu;
 
+pub use check::{Check, Needs, Outcome, Target};
 pub use connect::{ConnectError, Connection, Support, connect};
 pub use cpu::Cpu;
 pub use cuda::CudaDevice;
 pub use machine::{Machine, Metadata};
 pub use report::{Finding, Report};
+pub use selftest::{Comparison, SelfTest};
+pub use strategy::{Precision, Replica, Strategy, StrategyError};
 pub use tpu::{Generation, Tpu};
 
 /// Looks for TPUs, CUDA devices and the CPU. `tpu` is a TPU's name or `local`, as `%tpu_connect --tpu` has it.
@@ -35,9 +45,9 @@ pub use tpu::{Generation, Tpu};
 pub fn detect(machine: &Machine, tpu: Option<&str>) -> Report {
     let tree = machine::Tree::new(&machine.root);
     let mut findings = Vec::new();
-    let (tpu, no_tpu) = tpu::detect(machine, &tree, tpu, &mut findings);
+    let tpu::Detected { tpu, absence: no_tpu, libtpu } = tpu::detect(machine, &tree, tpu, &mut findings);
     let (cuda, no_cuda) = cuda::detect(machine, &tree, &mut findings);
     let cpu = cpu::detect(&tree, &mut findings);
     findings.extend(tree.into_problems());
-    Report { findings, tpu, no_tpu, cuda, no_cuda, cpu }
+    Report { findings, tpu, no_tpu, libtpu, cuda, no_cuda, cpu }
 }

@@ -1,7 +1,8 @@
 //! What was found, and the table that shows it.
 
-use crate::{Cpu, CudaDevice, Tpu};
+use crate::{Cpu, CudaDevice, Tpu, bytes, cuda};
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 
 /// Values are shown up to this length: an environment variable may hold anything.
 const SHOWN_CHARS: usize = 80;
@@ -22,10 +23,12 @@ pub struct Finding {
 pub struct Report {
     /// Everything looked at, in order.
     pub findings: Vec<Finding>,
-    /// The TPU, if there is one; whether libtpu can be found is a separate answer in it.
+    /// The TPU, if there is one.
     pub tpu: Option<Tpu>,
     /// Why there is no TPU; empty if there is one.
     pub no_tpu: String,
+    /// The library that drives TPUs, which may be there without one, and the other way round.
+    pub libtpu: Option<PathBuf>,
     /// The CUDA devices, by CUDA's own index.
     pub cuda: Vec<CudaDevice>,
     /// Why there is no CUDA device; empty if there is one.
@@ -41,16 +44,38 @@ impl Finding {
 }
 
 impl Report {
+    /// Has NVIDIA's driver tell the memory of the CUDA devices, which takes up to 5 s; without one nothing happens.
+    pub fn ask_cuda_memory(&mut self) {
+        cuda::memory::ask(&mut self.cuda);
+    }
+
+    /// A line for each device, and for each kind that is not there the reason.
+    pub fn devices_text(&self) -> String {
+        let mut rows = vec![["Device", "Name", "Memory", "Detail"].map(str::to_owned)];
+        let Cpu { cores, simd, .. } = &self.cpu;
+        let detail = format!("{cores} core{}, {}", if *cores == 1 { "" } else { "s" }, listed(simd));
+        rows.push(["cpu".into(), self.cpu.model.clone(), self.cpu.memory_text(), detail]);
+        for device in &self.cuda {
+            let memory = device.memory_bytes.map_or_else(|| "unknown".to_owned(), bytes::shown);
+            let driver = device.driver.as_deref().unwrap_or("unknown");
+            rows.push([format!("cuda:{}", device.index), device.name.clone(), memory, format!("driver {driver}")]);
+        }
+        if self.cuda.is_empty() {
+            rows.push(["cuda".into(), "none".into(), String::new(), self.no_cuda.clone()]);
+        }
+        let libtpu = self.libtpu.as_ref().map_or_else(|| "no libtpu".to_owned(), |path| path.display().to_string());
+        rows.push(match &self.tpu {
+            Some(tpu) => ["tpu".into(), tpu.to_string(), String::new(), libtpu],
+            None => ["tpu".into(), "none".into(), String::new(), self.no_tpu.clone()],
+        });
+        aligned(&rows)
+    }
+
     /// The findings as a table of plain text, with a heading.
     pub fn table_text(&self) -> String {
         let heading = ("Source", "Found", "Meaning");
-        let rows = std::iter::once(heading).chain(self.rows());
-        let width = |column: fn(&(&str, &str, &str)) -> usize| rows.clone().map(|row| column(&row)).max().unwrap_or(0);
-        let source_width = width(|row| row.0.chars().count());
-        let found_width = width(|row| row.1.chars().count());
-        rows.clone()
-            .map(|(source, found, meaning)| format!("{source:source_width$}  {found:found_width$}  {meaning}\n"))
-            .collect()
+        let row = |(source, found, meaning): (&str, &str, &str)| [source, found, meaning].map(str::to_owned);
+        aligned(&std::iter::once(heading).chain(self.rows()).map(row).collect::<Vec<_>>())
     }
 
     /// The findings as an HTML table, escaped.
@@ -67,6 +92,26 @@ impl Report {
     fn rows(&self) -> impl Iterator<Item = (&str, &str, &str)> + Clone {
         self.findings.iter().map(|finding| (&*finding.source, &*finding.found, &*finding.meaning))
     }
+}
+
+fn listed(simd: &[String]) -> String {
+    if simd.is_empty() { "no known vector units".to_owned() } else { simd.join(", ") }
+}
+
+/// Columns as wide as their widest cell; the last one as it is.
+fn aligned<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> String {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: [usize; COLUMNS] = std::array::from_fn(|column| if column + 1 < COLUMNS { width(column) } else { 0 });
+    let line = |row: &[String; COLUMNS]| {
+        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
+        format!("{}\n", cells.collect::<Vec<_>>().join("  ").trim_end())
+    };
+    rows.iter().map(line).collect()
+}
+
+/// The lines of a plugin's text, between bars.
+pub(crate) fn one_line(text: &str) -> String {
+    text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" | ")
 }
 
 /// The text on one line, cut where it gets long.

@@ -47,8 +47,6 @@ pub struct Tpu {
     pub name: Option<String>,
     /// What says that it is there.
     pub source: String,
-    /// The library that drives it; none if it was not found.
-    pub libtpu: Option<PathBuf>,
 }
 
 impl fmt::Display for Generation {
@@ -99,18 +97,29 @@ impl Generation {
     }
 }
 
-/// The TPU, or why there is none.
+/// What is known of a machine's TPU.
+pub(crate) struct Detected {
+    pub(crate) tpu: Option<Tpu>,
+    /// Why there is none.
+    pub(crate) absence: String,
+    pub(crate) libtpu: Option<PathBuf>,
+}
+
 pub(crate) fn detect(
     machine: &Machine,
     tree: &Tree<'_>,
     wanted: Option<&str>,
     findings: &mut Vec<Finding>,
-) -> (Option<Tpu>, String) {
+) -> Detected {
     let named = named::find(machine, wanted, findings);
     let attached = attached::find(machine, tree, findings);
-    let is_settled = attached.chips.is_some() && attached.generation.is_some() || named.name.is_some();
+    let is_known = attached.chips.is_some() && attached.generation.is_some();
+    let is_settled = is_known || named.name.is_some() || named.is_refused;
     let metadata = if is_settled { None } else { ask_metadata(machine, tree, findings) };
     let libtpu = libtpu::find(machine, tree, findings);
+    if named.is_refused {
+        return Detected { tpu: None, absence: named.absence, libtpu };
+    }
 
     let from_metadata = metadata.as_ref().and_then(|answer| answer.as_deref().ok());
     let generation = attached.generation.or_else(|| from_metadata.and_then(Generation::of_accelerator_type));
@@ -118,11 +127,12 @@ pub(crate) fn detect(
     let source =
         attached.source.map(str::to_owned).or(name_source).or_else(|| from_metadata.map(|_| "metadata server".into()));
     if let Some(source) = source {
-        return (Some(Tpu { generation, chips: attached.chips, name, source, libtpu }), String::new());
+        let tpu = Tpu { generation, chips: attached.chips, name, source };
+        return Detected { tpu: Some(tpu), absence: String::new(), libtpu };
     }
     let mut reasons = vec![attached.absence, named.absence];
     reasons.extend(metadata.and_then(Result::err));
-    (None, reasons.join(", "))
+    Detected { tpu: None, absence: reasons.join(", "), libtpu }
 }
 
 /// What the metadata server says, if it may and needs to be asked.

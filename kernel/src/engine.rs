@@ -3,6 +3,7 @@
 //! It owns evcxr's context. Knows nothing of sockets; what a cell gives goes out as [`Output`]s.
 
 mod captures;
+mod devices;
 mod history;
 mod link;
 mod memory;
@@ -20,7 +21,7 @@ use anyhow::{Context, Result};
 use evcxr::{CommandContext, Error, EvalCallbacks, EvalContext, EvalContextOutputs, EvalOutputs};
 use ferrotune_display::Bundle;
 use ferrotune_display::frame::{Answer, Ending, Request};
-use ferrotune_magics::{Action, Step, Time, TpuConnect, Tune};
+use ferrotune_magics::{Action, Step, Time, Tune};
 use history::History;
 use link::{Facts, Link};
 use objective::Objective;
@@ -322,11 +323,10 @@ impl Engine {
 
     fn act(&mut self, cell: &str, action: Action) -> Result<(), Failure> {
         match action {
-            Action::TpuConnect(TpuConnect { tpu, require }) => {
-                let tpu = tpu.map_or_else(|| "None".to_owned(), |tpu| format!("Some({tpu:?})"));
-                self.run_generated(&format!("ferrotune::device::connect({tpu}, {require});"))
-            }
+            Action::TpuConnect(request) => self.run_generated(&devices::connect(&request)),
+            Action::TpuCheck(request) => self.run_generated(&devices::check(&request)),
             Action::Device => self.run_generated("ferrotune::device::describe();"),
+            Action::Devices => self.run_generated("ferrotune::device::list();"),
             Action::Tune(tune) => self.tune(&tune),
             Action::Trials(request) => {
                 let folder = self.study_folder(request.project.as_deref(), request.directory.as_deref())?;

@@ -55,6 +55,9 @@ enum Action {
     /// Supervise a search.
     #[command(hide = true)]
     Supervise { study: PathBuf },
+    /// Try a PJRT plugin, which may end this process.
+    #[command(hide = true)]
+    Probe,
     /// Run a trial.
     #[command(hide = true)]
     Worker {
@@ -114,6 +117,7 @@ fn run(arguments: &[OsString]) -> Result<ExitCode> {
         Action::CellRelay => supervisor::run_relay(),
         Action::CellProcess { prelude } => supervisor::run_cells(&prelude).map(|()| ExitCode::SUCCESS),
         Action::Supervise { study } => Ok(ferrotune_tuner::supervisor::main(&study)),
+        Action::Probe => Ok(ferrotune_devices::probe::child::main()),
         Action::Worker { arguments } => ferrotune_tuner::process::worker_main(arguments),
     }
 }

@@ -23,6 +23,10 @@ pub enum Action {
     TpuConnect(TpuConnect),
     /// `%device`
     Device,
+    /// `%devices`
+    Devices,
+    /// `%tpu_check`
+    TpuCheck(TpuCheck),
     /// `%%tune`
     Tune(Tune),
     /// `%trials`
@@ -80,6 +84,28 @@ pub struct TpuConnect {
     pub tpu: Option<String>,
     /// Fail rather than fall back to CUDA or the CPU.
     pub require: bool,
+    /// What to test once it is connected.
+    pub self_test: SelfTest,
+}
+
+/// What a self-test computes on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SelfTest {
+    /// Nothing: there is none.
+    Off,
+    /// The TPU.
+    Tpu,
+    /// The device of this PJRT plugin.
+    Plugin(String),
+}
+
+/// Compile a program for a TPU that need not be there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TpuCheck {
+    /// Generation and chips, such as `v5e:2x2`; only libtpu knows which exist.
+    pub tpu: String,
+    /// A file with a StableHLO module.
+    pub file: String,
 }
 
 /// Whether an objective is to become small or large.

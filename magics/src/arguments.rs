@@ -115,6 +115,15 @@ impl<'a> Arguments<'a> {
         self.text(option)?.ok_or_else(missing)
     }
 
+    /// The one argument, which must be given.
+    pub(crate) fn required_positional(&self, what: &'static str) -> Result<String, MagicError> {
+        let Invocation { magic, line, .. } = self.invocation;
+        let option = magic.positional.unwrap_or_default();
+        let (magic, usage) = (self.invocation.typed(), magic.usage);
+        let missing = || MagicError::MissingOption { line: *line, magic, option, value: what, usage };
+        self.positional.clone().ok_or_else(missing)
+    }
+
     /// The name of a study, which is a folder's name.
     pub(crate) fn project(&self, option: &'static str) -> Result<Option<String>, MagicError> {
         let project = self.text(option)?;

@@ -8,6 +8,7 @@ pub mod cell;
 pub mod device;
 mod input;
 pub mod interrupt;
+pub mod strategy;
 pub mod tune;
 
 pub use candle_core;

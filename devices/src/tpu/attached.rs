@@ -9,7 +9,10 @@ const GOOGLE: &str = "0x1ae0";
 const PCI: &str = "/sys/bus/pci/devices";
 
 /// Variables that hint at a TPU where they are not empty.
-const HINTS: [&str; 3] = ["TPU_ACCELERATOR_TYPE", "TPU_WORKER_HOSTNAMES", "COLAB_TPU_1VM"];
+const HINTS: [&str; 3] = ["TPU_ACCELERATOR_TYPE", HOSTNAMES, "COLAB_TPU_1VM"];
+
+/// The machines of a slice, with commas between them.
+const HOSTNAMES: &str = "TPU_WORKER_HOSTNAMES";
 
 /// Variables that would say how many chips there are, if they could be trusted.
 const BOUNDS: [&str; 2] = ["TPU_CHIPS_PER_HOST_BOUNDS", "TPU_CHIPS_PER_PROCESS_BOUNDS"];
@@ -128,7 +131,15 @@ fn report_nodes(bus: &Bus, accel: usize, vfio: usize, is_tpu_vfio: bool, finding
 fn report_hints(machine: &Machine, is_attached: bool, findings: &mut Vec<Finding>) -> Option<Generation> {
     for name in HINTS {
         if let Some(value) = machine.variable(name) {
-            let meaning = if is_attached { "agrees: a TPU machine" } else { "a hint only: no chip is here" };
+            let machines =
+                if name == HOSTNAMES { value.split(',').filter(|host| !host.trim().is_empty()).count() } else { 1 };
+            let meaning = match (is_attached, machines) {
+                (true, 2..) => {
+                    format!("agrees: one of the {machines} machines of a slice, which compute only together")
+                }
+                (true, _) => "agrees: a TPU machine".to_owned(),
+                (false, _) => "a hint only: no chip is here".to_owned(),
+            };
             findings.push(Finding::new(name, value, meaning));
         } else if machine.is_empty_variable(name) {
             findings.push(Finding::new(name, "empty", "counts as absent"));

@@ -10,6 +10,8 @@ pub(super) struct Named {
     pub(super) name: Option<(String, String)>,
     /// Why there is none.
     pub(super) absence: String,
+    /// What was asked for cannot be, whatever this machine has.
+    pub(super) is_refused: bool,
 }
 
 pub(super) fn find(machine: &Machine, wanted: Option<&str>, findings: &mut Vec<Finding>) -> Named {
@@ -42,16 +44,22 @@ pub(super) fn find(machine: &Machine, wanted: Option<&str>, findings: &mut Vec<F
     if VARIABLES.iter().all(|variable| machine.variable(variable).is_none()) {
         findings.push(Finding::new(VARIABLES.join(", "), "not set", "no TPU is named"));
     }
-    Named { name, absence }
+    Named { name, absence, is_refused: false }
 }
 
 fn explicit(wanted: &str, findings: &mut Vec<Finding>) -> Named {
     if wanted == "local" {
         findings.push(Finding::new("--tpu", "local", "only a TPU attached to this machine will do"));
-        return Named { name: None, absence: "--tpu is local".into() };
+        return Named { name: None, absence: "--tpu is local".into(), is_refused: false };
+    }
+    let names = wanted.split(',').filter(|name| !name.trim().is_empty()).count();
+    if names > 1 {
+        findings.push(Finding::new("--tpu", wanted, "names several TPUs; a notebook uses one"));
+        let absence = format!("--tpu names {names} TPUs, and a notebook uses one; give one name");
+        return Named { name: None, absence, is_refused: true };
     }
     findings.push(Finding::new("--tpu", wanted, "names a TPU; the environment's names are not looked at"));
-    Named { name: Some((shown(wanted), "--tpu".into())), absence: String::new() }
+    Named { name: Some((shown(wanted), "--tpu".into())), absence: String::new(), is_refused: false }
 }
 
 /// The field of `TPU_CONFIG`, a JSON object, that TensorFlow reads.

@@ -63,6 +63,33 @@ fn a_tpu_is_used_or_what_hinders_is_said() {
 }
 
 #[test]
+fn all_devices_are_listed_or_why_there_is_none() {
+    let none = Described::new(&[], &[]).report().devices_text();
+    let files = [
+        ("proc/cpuinfo", "processor : 0\nmodel name : Big CPU\nflags : sse4_2 avx2\n"),
+        ("proc/meminfo", "MemTotal: 16777216 kB\n"),
+        ("sys/fs/cgroup/memory.max", "4294967296\n"),
+        ("proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat\n"),
+        ("proc/driver/nvidia/gpus/0000:01:00.0/information", "Model: \t NVIDIA L4\nDevice Minor: \t 0\n"),
+        (LIBTPU, ""),
+    ];
+    let all = Described::new(&files, &[]).with_nodes("dev/nvidia", 1).with_pci("0x0063", "0x0000", 4);
+    let root = all.machine.root.display().to_string();
+    let all = all.report().devices_text().replace(&root, "");
+    expect![[r#"
+        Device  Name           Memory   Detail
+        cpu     unknown model  unknown  1 core, no known vector units
+        cuda    none                    no NVIDIA driver
+        tpu     none                    no PCI device of vendor 0x1ae0, no TPU_NAME
+
+        Device  Name                       Memory                      Detail
+        cpu     Big CPU                    limited to 4 GiB of 16 GiB  1 core, SSE4.2, AVX2
+        cuda:0  NVIDIA L4                  unknown                     driver 535.104.05
+        tpu     TPU v5e (4 chips, by PCI)                              /usr/local/lib/python3.12/dist-packages/libtpu/libtpu.so
+    "#]].assert_eq(&format!("{none}\n{all}"));
+}
+
+#[test]
 fn values_are_escaped_and_kept_on_one_line() {
     let long = "x".repeat(300);
     let described = Described::new(&[], &[("TPU_NAME", "<b>\"a\" & 'b'\n\u{1b}[31m"), ("COLAB_TPU_1VM", &long)]);

@@ -39,13 +39,13 @@ fn the_lowest_memory_limit_of_all_groups_above_counts() {
         ("sys/fs/cgroup/a/memory.max", "1073741824\n"),
         ("sys/fs/cgroup/a/b/memory.max", "max\n"),
     ];
-    assert_eq!(shown(&version_2), "1 core, limited to 1.0 GiB");
+    assert_eq!(shown(&version_2), "1 core, limited to 1 GiB");
     let version_1 = [
         MEMORY,
         ("proc/self/cgroup", "4:memory:/docker/0123\n"),
         ("sys/fs/cgroup/memory/memory.limit_in_bytes", "2147483648\n"),
     ];
-    assert_eq!(shown(&version_1), "1 core, limited to 2.0 GiB", "the host's path is not inside the container");
+    assert_eq!(shown(&version_1), "1 core, limited to 2 GiB", "the host's path is not inside the container");
     let unlimited = ("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
     assert_eq!(shown(&[MEMORY, unlimited]), "1 core, 23.4 GiB");
     assert_eq!(shown(&[unlimited]), "1 core");

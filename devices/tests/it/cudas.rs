@@ -27,13 +27,14 @@ fn names(files: &[(&str, &str)], nodes: &[&str], variables: &[(&str, &str)]) -> 
 fn devices_come_in_the_order_of_the_bus() {
     let nodes = [("dev/nvidia0", ""), ("dev/nvidia1", ""), ("dev/nvidiactl", ""), ("dev/nvidia-uvm", "")];
     let files: Vec<(&str, &str)> = [VERSION, FIRST, SECOND].into_iter().chain(nodes).collect();
-    let device = |index, name: &str| CudaDevice {
+    let device = |index, name: &str, address: &str| CudaDevice {
         index,
         name: name.into(),
+        address: Some(address.into()),
         memory_bytes: None,
         driver: Some("570.124.06".into()),
     };
-    let expected = vec![device(0, "NVIDIA L4"), device(1, "NVIDIA H200")];
+    let expected = vec![device(0, "NVIDIA L4", "0000:01:00.0"), device(1, "NVIDIA H200", "0000:02:00.0")];
     assert_eq!(Described::new(&files, &[]).report().cuda, expected);
 }
 

@@ -4,6 +4,7 @@ mod choice;
 mod cpus;
 mod cudas;
 mod metadata;
+mod strategies;
 mod tpus;
 
 use ferrotune_devices::{Machine, Metadata, Report, Support, connect, detect};
@@ -70,8 +71,7 @@ impl Described {
     fn shown(&self, tpu: Option<&str>) -> String {
         let report = detect(&self.machine, tpu);
         let choice = connect(&report, CPU_BUILD, false).expect("there is a CPU");
-        let libtpu = report.tpu.as_ref().and_then(|tpu| tpu.libtpu.as_ref());
-        let libtpu = libtpu.map(|path| format!("libtpu: {}\n", path.display())).unwrap_or_default();
+        let libtpu = report.libtpu.as_ref().map(|path| format!("libtpu: {}\n", path.display())).unwrap_or_default();
         let text = format!("{}{libtpu}{}: {}\n", report.table_text(), choice.device, choice.reason);
         let text = text.replace(&self.folder.path().display().to_string(), "");
         text.lines().map(|line| format!("{}\n", line.trim_end())).collect()

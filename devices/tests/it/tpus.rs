@@ -69,16 +69,17 @@ fn colab_cpu_with_an_empty_hint_has_no_tpu() {
         &Described::new(&[(COLAB_LIBTPU, "")], &variables),
         None,
         expect![[r#"
-        Source                                                 Found                                                     Meaning
-        TPU_NAME, KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS, TPU_CONFIG  not set                                                   no TPU is named
-        /sys/bus/pci/devices                                   no device of vendor 0x1ae0                                no TPU on the bus
-        /dev/accel*, /dev/vfio/*                               absent                                                    no TPU by its device nodes
-        COLAB_TPU_1VM                                          empty                                                     counts as absent
-        libtpu                                                 /usr/local/lib/python3.12/dist-packages/libtpu/libtpu.so  libtpu is here, in its Python package
-        /proc/driver/nvidia                                    absent                                                    no NVIDIA driver, so no CUDA device
-        CPU                                                    unknown model (1 core)                                    always there
-        cpu: no TPU: no PCI device of vendor 0x1ae0, no TPU_NAME; no CUDA: no NVIDIA driver, and this build of candle has no CUDA; using the CPU (1 core)
-    "#]],
+            Source                                                 Found                                                     Meaning
+            TPU_NAME, KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS, TPU_CONFIG  not set                                                   no TPU is named
+            /sys/bus/pci/devices                                   no device of vendor 0x1ae0                                no TPU on the bus
+            /dev/accel*, /dev/vfio/*                               absent                                                    no TPU by its device nodes
+            COLAB_TPU_1VM                                          empty                                                     counts as absent
+            libtpu                                                 /usr/local/lib/python3.12/dist-packages/libtpu/libtpu.so  libtpu is here, in its Python package
+            /proc/driver/nvidia                                    absent                                                    no NVIDIA driver, so no CUDA device
+            CPU                                                    unknown model (1 core)                                    always there
+            libtpu: /usr/local/lib/python3.12/dist-packages/libtpu/libtpu.so
+            cpu: no TPU: no PCI device of vendor 0x1ae0, no TPU_NAME; no CUDA: no NVIDIA driver, and this build of candle has no CUDA; using the CPU (1 core)
+        "#]],
     );
 }
 
@@ -133,6 +134,79 @@ fn gce_v4_8_has_four_chips_beside_googles_network_card() {
 }
 
 #[test]
+fn gce_v5p_16_is_one_of_two_machines() {
+    let variables = [
+        ("TPU_ACCELERATOR_TYPE", "v5p-16"),
+        ("TPU_WORKER_HOSTNAMES", "10.0.0.2,10.0.0.3"),
+        ("TPU_LIBRARY_PATH", "/opt/libtpu.so"),
+    ];
+    let files =
+        [("dev/vfio/vfio", ""), ("opt/libtpu.so", ""), ("sys/class/dmi/id/product_name", "Google Compute Engine\n")];
+    let described = Described::new(&files, &variables).with_pci("0x0062", "0x0000", 4).with_nodes("dev/vfio/", 4);
+    check(
+        &described,
+        None,
+        expect![[r#"
+        Source                                                 Found                       Meaning
+        TPU_NAME, KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS, TPU_CONFIG  not set                     no TPU is named
+        /sys/bus/pci/devices                                   4 devices of vendor 0x1ae0  4 chips of a TPU v5p
+        /dev/vfio/*                                            4 devices                   device nodes, here of a TPU
+        TPU_ACCELERATOR_TYPE                                   v5p-16                      agrees: a TPU machine
+        TPU_WORKER_HOSTNAMES                                   10.0.0.2,10.0.0.3           agrees: one of the 2 machines of a slice, which compute only together
+        TPU_LIBRARY_PATH                                       /opt/libtpu.so              libtpu is here
+        /proc/driver/nvidia                                    absent                      no NVIDIA driver, so no CUDA device
+        CPU                                                    unknown model (1 core)      always there
+        libtpu: /opt/libtpu.so
+        cpu: the TPU v5p (4 chips, by PCI) is not used: this build cannot drive TPUs yet; no CUDA: no NVIDIA driver, and this build of candle has no CUDA; using the CPU (1 core)
+    "#]],
+    );
+}
+
+#[test]
+fn gce_v6e_8_has_eight_chips() {
+    let described = Described::new(&[("dev/vfio/vfio", "")], &[("TPU_ACCELERATOR_TYPE", "v6e-8")])
+        .with_pci("0x006f", "0x0000", 8)
+        .with_nodes("dev/vfio/", 8);
+    check(
+        &described,
+        Some("local"),
+        expect![[r#"
+        Source                Found                       Meaning
+        --tpu                 local                       only a TPU attached to this machine will do
+        /sys/bus/pci/devices  8 devices of vendor 0x1ae0  8 chips of a TPU v6e
+        /dev/vfio/*           8 devices                   device nodes, here of a TPU
+        TPU_ACCELERATOR_TYPE  v6e-8                       agrees: a TPU machine
+        libtpu                not found                   needed to drive a TPU; pip install libtpu
+        /proc/driver/nvidia   absent                      no NVIDIA driver, so no CUDA device
+        CPU                   unknown model (1 core)      always there
+        cpu: the TPU v6e (8 chips, by PCI) is not used: this build cannot drive TPUs yet; no CUDA: no NVIDIA driver, and this build of candle has no CUDA; using the CPU (1 core)
+    "#]],
+    );
+}
+
+#[test]
+fn two_tpus_asked_for_by_name_are_refused_even_where_one_is_attached() {
+    let described = Described::new(&[(COLAB_LIBTPU, "")], &[("TPU_NAME", "third")])
+        .with_pci("0x0063", "0x0000", 1)
+        .with_nodes("dev/vfio/", 1);
+    check(
+        &described,
+        Some("first, second"),
+        expect![[r#"
+            Source                Found                                                     Meaning
+            --tpu                 first, second                                             names several TPUs; a notebook uses one
+            /sys/bus/pci/devices  1 device of vendor 0x1ae0                                 1 chip of a TPU v5e
+            /dev/vfio/*           1 device                                                  device nodes, here of a TPU
+            libtpu                /usr/local/lib/python3.12/dist-packages/libtpu/libtpu.so  libtpu is here, in its Python package
+            /proc/driver/nvidia   absent                                                    no NVIDIA driver, so no CUDA device
+            CPU                   unknown model (1 core)                                    always there
+            libtpu: /usr/local/lib/python3.12/dist-packages/libtpu/libtpu.so
+            cpu: no TPU: --tpu names 2 TPUs, and a notebook uses one; give one name; no CUDA: no NVIDIA driver, and this build of candle has no CUDA; using the CPU (1 core)
+        "#]],
+    );
+}
+
+#[test]
 fn gke_gives_a_pod_device_nodes_and_variables() {
     let variables = [("TPU_ACCELERATOR_TYPE", "v6e-4"), ("TPU_WORKER_HOSTNAMES", "pod-0.tpu,pod-1.tpu")];
     check(
@@ -144,7 +218,7 @@ fn gke_gives_a_pod_device_nodes_and_variables() {
             /sys/bus/pci/devices                                   no device of vendor 0x1ae0  no TPU on the bus
             /dev/vfio/*                                            4 devices                   device nodes, here of a TPU
             TPU_ACCELERATOR_TYPE                                   v6e-4                       agrees: a TPU machine
-            TPU_WORKER_HOSTNAMES                                   pod-0.tpu,pod-1.tpu         agrees: a TPU machine
+            TPU_WORKER_HOSTNAMES                                   pod-0.tpu,pod-1.tpu         agrees: one of the 2 machines of a slice, which compute only together
             libtpu                                                 not found                   needed to drive a TPU; pip install libtpu
             /proc/driver/nvidia                                    absent                      no NVIDIA driver, so no CUDA device
             CPU                                                    unknown model (1 core)      always there
@@ -313,7 +387,7 @@ fn libtpu_is_looked_for_in_its_order() {
     let files = [("opt/libtpu.so", ""), (venv, ""), (COLAB_LIBTPU, ""), (KAGGLE_LIBTPU, "")];
     let found = |variables: &[(&str, &str)]| {
         let described = Described::new(&files, variables).with_pci("0x0063", "0x0000", 1);
-        let path = described.report().tpu.and_then(|tpu| tpu.libtpu).expect("libtpu is there");
+        let path = described.report().libtpu.expect("libtpu is there");
         path.strip_prefix(described.folder.path()).expect("below the root").display().to_string()
     };
     assert_eq!(found(&[("TPU_LIBRARY_PATH", "/opt/libtpu.so"), ("VIRTUAL_ENV", "/home/me/venv")]), "opt/libtpu.so");

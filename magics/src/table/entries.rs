@@ -2,7 +2,7 @@
 
 use super::memory::{checkpoint, checkpoints, memory, restore, undo};
 use super::{Kind, Magic, MagicOption, find, nearest};
-use crate::action::{Action, Best, Time, TpuConnect, Trials, Tune};
+use crate::action::{Action, Best, SelfTest, Time, TpuCheck, TpuConnect, Trials, Tune};
 use crate::arguments::{Arguments, Invocation};
 use crate::cell::refuse_magics_inside;
 use crate::error::MagicError;
@@ -79,6 +79,19 @@ static TABLE: &[Magic] = &[
         build: device,
     },
     Magic {
+        name: "devices",
+        kind: Kind::Line,
+        forms: &["%devices"],
+        usage: "%devices",
+        summary: "list the CPU, the CUDA devices and the TPU of this machine",
+        help: "With cores, vector units and memory, as far as this process may use them. No device is opened.\n\
+               \n\
+               Example\n  %devices",
+        positional: None,
+        options: &[],
+        build: devices,
+    },
+    Magic {
         name: "lsmagic",
         kind: Kind::Line,
         forms: &["%lsmagic"],
@@ -133,13 +146,34 @@ static TABLE: &[Magic] = &[
         build: time,
     },
     Magic {
+        name: "tpu_check",
+        kind: Kind::Line,
+        forms: &["%tpu_check"],
+        usage: "%tpu_check --tpu TYPE FILE",
+        summary: "compile a program for a TPU that need not be there, and say whether it fits",
+        help: "FILE holds a StableHLO module, as text or bytecode. It is compiled by libtpu, which must be installed\n\
+               (pip install libtpu), for a TYPE such as v5e:2x2, v6e:2x4 or v4:2x2x1: generation and chips. Shown are\n\
+               its memory against that of a device, its operations and its traffic.\n\
+               \n\
+               Example\n  %tpu_check --tpu v5e:2x2 step.mlir",
+        positional: Some("FILE"),
+        options: &[MagicOption {
+            name: "--tpu",
+            value: Some("TYPE"),
+            default: None,
+            summary: "the TPU to compile for, such as v5e:2x2; always needed",
+        }],
+        build: tpu_check,
+    },
+    Magic {
         name: "tpu_connect",
         kind: Kind::Line,
         forms: &["%tpu_connect"],
-        usage: "%tpu_connect [--tpu NAME|local] [--require]",
+        usage: "%tpu_connect [--tpu NAME|local] [--require] [--selftest] [--plugin FILE]",
         summary: "pick a TPU, else CUDA, else the CPU, and say why",
         help: "Shows what was found on this machine and what it means, then connects the best device that can be\n\
-               driven. No device is opened to find out.\n\
+               driven. A TPU is opened once, in a process of its own, to say what it is. With --selftest, that process\n\
+               also computes on it, and the result is what to paste into a bug report.\n\
                \n\
                Example\n  %tpu_connect --require",
         positional: None,
@@ -155,6 +189,18 @@ static TABLE: &[Magic] = &[
                 value: None,
                 default: None,
                 summary: "fail rather than fall back to CUDA or the CPU",
+            },
+            MagicOption {
+                name: "--selftest",
+                value: None,
+                default: None,
+                summary: "compute on the device and compare with plain arithmetic",
+            },
+            MagicOption {
+                name: "--plugin",
+                value: Some("FILE"),
+                default: None,
+                summary: "with --selftest: the PJRT plugin to test instead of libtpu",
             },
         ],
         build: tpu_connect,
@@ -267,6 +313,11 @@ fn device(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
     Ok(Action::Device)
 }
 
+fn devices(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
+    Arguments::read(invocation)?;
+    Ok(Action::Devices)
+}
+
 fn lsmagic(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
     let arguments = Arguments::read(invocation)?;
     let Some(name) = arguments.positional() else {
@@ -305,9 +356,22 @@ fn time_line(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
     Ok(Action::Time(Time { source, first_line: invocation.line }))
 }
 
+fn tpu_check(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
+    let arguments = Arguments::read(invocation)?;
+    let tpu = arguments.required("--tpu")?;
+    Ok(Action::TpuCheck(TpuCheck { tpu, file: arguments.required_positional("with a StableHLO module")? }))
+}
+
 fn tpu_connect(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
     let arguments = Arguments::read(invocation)?;
-    Ok(Action::TpuConnect(TpuConnect { tpu: arguments.text("--tpu")?, require: arguments.flag("--require") }))
+    let self_test = match (arguments.flag("--selftest"), arguments.text("--plugin")?) {
+        (true, Some(plugin)) => SelfTest::Plugin(plugin),
+        (true, None) => SelfTest::Tpu,
+        (false, None) => SelfTest::Off,
+        (false, Some(plugin)) => return Err(invocation.bad_value("--plugin", &plugin, "is for --selftest only")),
+    };
+    let (tpu, require) = (arguments.text("--tpu")?, arguments.flag("--require"));
+    Ok(Action::TpuConnect(TpuConnect { tpu, require, self_test }))
 }
 
 fn trials(invocation: &Invocation<'_>) -> Result<Action, MagicError> {

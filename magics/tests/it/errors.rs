@@ -44,7 +44,7 @@ fn an_unknown_magic_is_answered_with_the_nearest() {
         ],
         expect![[r#"
             1: unknown magic %tpu_conect; did you mean %tpu_connect? %lsmagic lists them all
-            3: unknown magic %Devices; did you mean %device? %lsmagic lists them all
+            3: unknown magic %Devices; did you mean %devices? %lsmagic lists them all
             1: unknown magic %tpu-connect; did you mean %tpu_connect? %lsmagic lists them all
             1: unknown magic %tun; did you mean %%tune? %lsmagic lists them all
             1: unknown magic %%tunee; did you mean %%tune? %lsmagic lists them all
@@ -109,6 +109,10 @@ fn arguments_that_a_magic_has_no_place_for_are_refused() {
             "%%time x\nf()",
             "%tpu_connect --requires",
             "%device -v",
+            "%devices all",
+            "%tpu_check --tpu v5e:2x2",
+            "%tpu_check step.mlir",
+            "%tpu_connect --plugin libtpu.so",
         ],
         expect![[r#"
             1: unexpected argument cpu; usage: %device
@@ -116,8 +120,12 @@ fn arguments_that_a_magic_has_no_place_for_are_refused() {
             1: unexpected argument 2; usage: %trials [ID] [--project NAME] [--directory FOLDER]
             1: unexpected argument x; usage: %time STATEMENT, or %%time on the first line of a cell
             1: unexpected argument x; usage: %time STATEMENT, or %%time on the first line of a cell
-            1: unknown option --requires; did you mean --require? usage: %tpu_connect [--tpu NAME|local] [--require]
-            1: unknown option -v; usage: %device"#]],
+            1: unknown option --requires; did you mean --require? usage: %tpu_connect [--tpu NAME|local] [--require] [--selftest] [--plugin FILE]
+            1: unknown option -v; usage: %device
+            1: unexpected argument all; usage: %devices
+            1: %tpu_check needs FILE with a StableHLO module; usage: %tpu_check --tpu TYPE FILE
+            1: %tpu_check needs --tpu TYPE; usage: %tpu_check --tpu TYPE FILE
+            1: --plugin libtpu.so: is for --selftest only; usage: %tpu_connect [--tpu NAME|local] [--require] [--selftest] [--plugin FILE]"#]],
     );
 }
 

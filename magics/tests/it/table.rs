@@ -30,8 +30,10 @@ fn lsmagic_lists_every_form() {
         Line magics
           %best         show the best trials of a study
           %device       show the device in use
+          %devices      list the CPU, the CUDA devices and the TPU of this machine
           %lsmagic      list the magics
           %time         run a statement or a cell and say how long it took
+          %tpu_check    compile a program for a TPU that need not be there, and say whether it fits
           %tpu_connect  pick a TPU, else CUDA, else the CPU, and say why
           %trials       list the trials of a study, or show one
 
@@ -102,11 +104,11 @@ fn completion_offers_magics_and_their_options() {
     ];
     let text: Vec<String> = rows.iter().map(|row| format!("{row}: {}", complete(row).join(" "))).collect();
     expect![[r#"
-        %: %%time %%tune %best %device %lsmagic %time %tpu_connect %trials
+        %: %%time %%tune %best %device %devices %lsmagic %time %tpu_check %tpu_connect %trials
         %%: %%time %%tune
-        %t: %%tune %time %tpu_connect %trials
+        %t: %%tune %time %tpu_check %tpu_connect %trials
         %tu: %%tune
-        %tp: %tpu_connect
+        %tp: %tpu_check %tpu_connect
         %%t: %%time %%tune
         %x: 
         %%tune --m: --max-trials --memory

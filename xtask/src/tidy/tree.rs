@@ -4,9 +4,9 @@
 pub(super) const HOSTS: [&str; 2] = ["ferrotune", "ferrotune-tuner"];
 pub(super) const MAGICS: &str = "ferrotune-magics";
 
-/// Crates, by the beginning of their names, that compute or open devices.
-const DEVICE_CRATES: [&str; 6] =
-    ["candle", "cudarc", "ferrotune-devices", "ferrotune-prelude", "ferrotune-trial", "pjrt"];
+/// Crates, by the beginning of their names, that compute or link devices. `ferrotune-devices` is none of them: it loads a
+/// plugin, and the program has it do so only in a process that is there for nothing else (`ferrotune probe`).
+const DEVICE_CRATES: [&str; 5] = ["candle", "cudarc", "ferrotune-prelude", "ferrotune-trial", "pjrt"];
 /// All that parsing needs.
 const MAGICS_NEEDS: [&str; 2] = ["strsim", "thiserror"];
 

@@ -1,0 +1,303 @@
+//! Ahead of time: does a program compile for a TPU, and does it fit its memory? No TPU is needed to know.
+
+mod shortage;
+
+use crate::bytes::shown;
+use crate::pjrt::{Code, CompileOptions, Executable, MemoryUse, Named, PjrtError, Plugin, Topology, Value};
+use crate::report::one_line;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::time::Instant;
+
+/// What compiling for devices that need not be here has shown.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Check {
+    /// What was compiled for.
+    pub target: Target,
+    /// Whether it fits.
+    pub outcome: Outcome,
+    /// How long it took to compile.
+    pub seconds: f64,
+}
+
+/// Devices by name.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Target {
+    /// As it was asked for, such as `v5e:2x2`.
+    pub name: String,
+    /// What the vendor calls a device, such as `TPU v5 lite`.
+    pub kind: String,
+    /// How many devices; on a TPU, its cores.
+    pub devices: usize,
+    /// Memory of each; none if the plugin is too old to tell.
+    pub memory_bytes: Option<u64>,
+    /// The compiler's version.
+    pub version: String,
+    /// Version of PJRT's interface.
+    pub api: (i32, i32),
+}
+
+/// Whether a program can run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Outcome {
+    /// It can.
+    Fits(Needs),
+    /// It needs more memory than a device has.
+    DoesNotFit {
+        /// What it needs; none if the compiler does not say.
+        needed_bytes: Option<u64>,
+        /// What there is; none if the compiler does not say.
+        available_bytes: Option<u64>,
+        /// The compiler's own words, on one line.
+        text: String,
+    },
+}
+
+/// What a program needs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Needs {
+    /// Of each device's memory.
+    pub memory: MemoryUse,
+    /// Floating-point operations of a run, as the compiler counts them.
+    pub flops: Option<f64>,
+    /// Bytes read and written in a run, as the compiler counts them.
+    pub accessed_bytes: Option<f64>,
+    /// Copies of the program.
+    pub replicas: usize,
+    /// Devices over which each copy is spread.
+    pub partitions: usize,
+}
+
+/// Compiles a module for devices by name. Replicas and partitions are those that the module asks for.
+pub(crate) fn compile(plugin: Plugin, name: &str, module: &[u8]) -> Result<Check, PjrtError> {
+    let bounds = host_bounds(name).map(Value::Integers);
+    let options: Vec<(&str, Value)> = bounds.into_iter().map(|bounds| ("chips_per_host_bounds", bounds)).collect();
+    let topology = plugin.topology(name, &options)?;
+    let target = describe(plugin, &topology, name)?;
+    let options = compile_options(module);
+    let started = Instant::now();
+    let compiled = topology.compile(module, &options);
+    let seconds = started.elapsed().as_secs_f64();
+    let outcome = match compiled {
+        Ok(executable) => verdict(needs(&executable)?, target.memory_bytes),
+        Err(PjrtError::Refused { code, message, .. }) if is_shortage(code, &message) => {
+            let (needed_bytes, available_bytes) = shortage::read(&message).unzip();
+            let available_bytes = available_bytes.or(target.memory_bytes);
+            Outcome::DoesNotFit { needed_bytes, available_bytes, text: one_line(&message) }
+        }
+        Err(error) => return Err(error),
+    };
+    Ok(Check { target, outcome, seconds })
+}
+
+/// Older versions of libtpu take a host to have 2×2×1 chips, and refuse topologies that are smaller.
+fn host_bounds(name: &str) -> Option<Vec<i64>> {
+    let dims = layout(name)?;
+    let bounds = vec![dims[0].min(2), dims[1].min(2), 1];
+    (bounds != [2, 2, 1]).then_some(bounds)
+}
+
+/// Chips in each dimension of a name such as `v5e:2x2`.
+fn layout(name: &str) -> Option<[i64; 3]> {
+    let mut dims = [1; 3];
+    for (index, dim) in name.split_once(':')?.1.split('x').enumerate() {
+        *dims.get_mut(index)? = dim.parse().ok().filter(|dim| (1..1 << 16).contains(dim))?;
+    }
+    Some(dims)
+}
+
+fn describe(plugin: Plugin, topology: &Topology, name: &str) -> Result<Target, PjrtError> {
+    let devices = topology.devices()?;
+    let kind = devices.first().map(|device| device.kind.clone()).unwrap_or_default();
+    let told = number(&topology.attributes()?, "device_memory_bytes_limit").map(|bytes| bytes as u64);
+    Ok(Target {
+        name: name.to_owned(),
+        devices: devices.len(),
+        memory_bytes: told.map(|bytes| device_memory(bytes, &kind, devices.len(), name)),
+        kind,
+        version: one_line(&topology.version()?),
+        api: plugin.api_version(),
+    })
+}
+
+/// libtpu 0.0.51 tells the memory of a whole v4 chip, though it makes two devices of it, and gives each of them half when
+/// it compiles. Of other generations it tells a device's own.
+fn device_memory(told: u64, kind: &str, devices: usize, name: &str) -> u64 {
+    let chips: Option<i64> = layout(name).map(|dims| dims.iter().product());
+    let is_half_a_chip = kind == "TPU v4" && chips.and_then(|chips| usize::try_from(2 * chips).ok()) == Some(devices);
+    if is_half_a_chip { told / 2 } else { told }
+}
+
+/// What a module's attributes `mhlo.num_replicas` and `mhlo.num_partitions` ask for; bytecode asks for nothing here.
+fn compile_options(module: &[u8]) -> CompileOptions {
+    let text = String::from_utf8_lossy(module);
+    let asked = |name: &str| {
+        let value = text.split_once(name)?.1.trim_start().strip_prefix('=')?.trim_start();
+        value.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+    };
+    CompileOptions {
+        replicas: asked("mhlo.num_replicas").unwrap_or(1),
+        partitions: asked("mhlo.num_partitions").unwrap_or(1),
+        ..CompileOptions::default()
+    }
+}
+
+fn needs(executable: &Executable) -> Result<Needs, PjrtError> {
+    let cost = executable.cost()?;
+    let (replicas, partitions) = executable.replicas_and_partitions()?;
+    Ok(Needs {
+        memory: executable.memory()?,
+        flops: number(&cost, "flops"),
+        accessed_bytes: number(&cost, "bytes accessed"),
+        replicas,
+        partitions,
+    })
+}
+
+fn number(values: &[Named], name: &str) -> Option<f64> {
+    values.iter().find(|named| named.name == name).and_then(|named| match named.value {
+        Value::Integer(value) => Some(value as f64),
+        Value::Float(value) => Some(value.into()),
+        _ => None,
+    })
+}
+
+/// Compilers check what they allocate, and arguments are the caller's: together they may be too much all the same.
+fn verdict(needs: Needs, memory_bytes: Option<u64>) -> Outcome {
+    let (peak, _) = peak(&needs.memory);
+    match memory_bytes {
+        Some(available) if peak > available => Outcome::DoesNotFit {
+            needed_bytes: Some(peak),
+            available_bytes: Some(available),
+            text: "it compiles, but arguments, outputs and temporaries together are too much".into(),
+        },
+        _ => Outcome::Fits(needs),
+    }
+}
+
+/// The most at any moment, and whether the compiler said so; else all that there is at some moment.
+fn peak(memory: &MemoryUse) -> (u64, bool) {
+    let all = memory.argument_bytes + memory.output_bytes + memory.temporary_bytes;
+    memory.peak_bytes.map_or((all.saturating_sub(memory.alias_bytes), false), |peak| (peak, true))
+}
+
+fn is_shortage(code: Code, message: &str) -> bool {
+    code == Code::RESOURCE_EXHAUSTED || message.contains("Ran out of memory")
+}
+
+impl fmt::Display for Target {
+    /// `v5e:2x2: 4 × TPU v5 lite with 15.75 GiB each`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} × {}", self.name, self.devices, self.kind)?;
+        match self.memory_bytes {
+            Some(bytes) => write!(f, " with {} each", shown(bytes)),
+            None => f.write_str(", whose memory this version of the plugin does not tell"),
+        }
+    }
+}
+
+impl fmt::Display for Check {
+    /// Several lines, the verdict last.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Target { api: (major, minor), version, .. } = &self.target;
+        writeln!(f, "{}\ncompiled in {:.2} s with PJRT {major}.{minor}, {version}", self.target, self.seconds)?;
+        match &self.outcome {
+            Outcome::Fits(needs) => {
+                write!(f, "{needs}")?;
+                let (peak, _) = peak(&needs.memory);
+                match self.target.memory_bytes {
+                    Some(available) => write!(f, "fits: needs {} of {}", shown(peak), shown(available)),
+                    None => write!(f, "fits, as the compiler says: needs {}", shown(peak)),
+                }
+            }
+            Outcome::DoesNotFit { needed_bytes: Some(needed), available_bytes: Some(available), .. } => {
+                write!(f, "does not fit: needs {} of {}", shown(*needed), shown(*available))
+            }
+            Outcome::DoesNotFit { text, .. } => write!(f, "does not fit: {text}"),
+        }
+    }
+}
+
+impl fmt::Display for Needs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.replicas * self.partitions > 1 {
+            writeln!(f, "  replicas    {}, of {} partitions", self.replicas, self.partitions)?;
+        }
+        let MemoryUse { argument_bytes, output_bytes, alias_bytes, temporary_bytes, code_bytes, .. } = self.memory;
+        let (peak, is_told) = peak(&self.memory);
+        writeln!(f, "  arguments   {}", shown(argument_bytes))?;
+        let donated =
+            if alias_bytes > 0 { format!(", {} in donated arguments", shown(alias_bytes)) } else { String::new() };
+        writeln!(f, "  outputs     {}{donated}", shown(output_bytes))?;
+        writeln!(f, "  temporary   {}", shown(temporary_bytes))?;
+        writeln!(f, "  code        {}", shown(code_bytes))?;
+        writeln!(f, "  peak        {}{}", shown(peak), if is_told { "" } else { ", as the sum of the above" })?;
+        if let Some(flops) = self.flops {
+            writeln!(f, "  flops       {flops:.3e} a run")?;
+        }
+        if let Some(bytes) = self.accessed_bytes {
+            writeln!(f, "  traffic     {} a run", shown(bytes as u64))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_smaller_than_usual_are_told_to_old_versions() {
+        for (name, expected) in [
+            ("v5e:1x1", Some(vec![1, 1, 1])),
+            ("v5e:1x2", Some(vec![1, 2, 1])),
+            ("v5e:2x2", None),
+            ("v5e:2x4", None),
+            ("v4:2x2x1", None),
+            ("v4:2x2x4", None),
+            ("v5e", None),
+            ("v5e:ax1", None),
+            ("v5e:1x1x1x1", None),
+            ("v5e:0x1", None),
+        ] {
+            assert_eq!(host_bounds(name), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_cores_of_a_v4_share_its_memory() {
+        assert_eq!(device_memory(32, "TPU v4", 8, "v4:2x2x1"), 16);
+        assert_eq!(device_memory(32, "TPU v4", 4, "v4:2x2x1"), 32);
+        assert_eq!(device_memory(16, "TPU v3", 8, "v3:2x2"), 16);
+        assert_eq!(device_memory(16, "TPU v5 lite", 4, "v5e:2x2"), 16);
+    }
+
+    #[test]
+    fn a_module_says_on_how_many_devices_it_runs() {
+        let module = b"module @m attributes {mhlo.num_partitions = 4 : i32, mhlo.num_replicas = 2 : i32} {}";
+        let options = compile_options(module);
+        assert_eq!((options.replicas, options.partitions), (2, 4));
+        assert_eq!(compile_options(b"module @m {}"), CompileOptions::default());
+        assert_eq!(compile_options(b"ML\xefR\x0dStableHLO mhlo.num_replicas\0"), CompileOptions::default());
+    }
+
+    #[test]
+    fn arguments_count_even_if_the_compiler_lets_them_pass() {
+        let memory = MemoryUse {
+            argument_bytes: 10,
+            output_bytes: 5,
+            alias_bytes: 5,
+            temporary_bytes: 2,
+            code_bytes: 1,
+            peak_bytes: None,
+        };
+        let needs = Needs { memory, flops: None, accessed_bytes: None, replicas: 1, partitions: 1 };
+        assert!(matches!(verdict(needs.clone(), Some(12)), Outcome::Fits(_)));
+        assert!(matches!(verdict(needs.clone(), None), Outcome::Fits(_)));
+        let too_much = verdict(needs, Some(11));
+        assert!(
+            matches!(too_much, Outcome::DoesNotFit { needed_bytes: Some(12), available_bytes: Some(11), .. }),
+            "{too_much:?}"
+        );
+    }
+}

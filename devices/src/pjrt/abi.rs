@@ -1,0 +1,274 @@
+//! PJRT's functions by their place in the table, and the structures that they take.
+#![expect(unsafe_code, reason = "declares which structures may be made of zeros")]
+
+use std::ffi::{c_char, c_int, c_void};
+
+/// An object of the plugin's.
+pub(super) type Pointer = *mut c_void;
+
+/// What every function of the table looks like: it takes its structure, and gives an error or null.
+pub(super) type Entry = unsafe extern "C" fn(*mut c_void) -> Pointer;
+
+/// How much longer every structure is than this version knows it, in words.
+const SPARE_WORDS: usize = 32;
+
+/// The head of the table.
+#[repr(C)]
+pub(super) struct Header {
+    pub(super) size: usize,
+    pub(super) extension: Pointer,
+    pub(super) version_size: usize,
+    pub(super) version_extension: Pointer,
+    pub(super) major: c_int,
+    pub(super) minor: c_int,
+}
+
+/// Place in the table of functions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub(super) enum Function {
+    ErrorDestroy = 0,
+    ErrorMessage = 1,
+    ErrorGetCode = 2,
+    PluginInitialize = 3,
+    PluginAttributes = 4,
+    EventDestroy = 5,
+    EventIsReady = 6,
+    EventAwait = 8,
+    ClientCreate = 10,
+    ClientDestroy = 11,
+    ClientPlatformName = 12,
+    ClientPlatformVersion = 14,
+    ClientDevices = 15,
+    ClientAddressableDevices = 16,
+    ClientCompile = 20,
+    ClientBufferFromHostBuffer = 22,
+    DeviceDescriptionId = 23,
+    DeviceDescriptionProcessIndex = 24,
+    DeviceDescriptionAttributes = 25,
+    DeviceDescriptionKind = 26,
+    DeviceDescriptionDebugString = 27,
+    DeviceGetDescription = 29,
+    DeviceMemoryStats = 34,
+    ExecutableDestroy = 40,
+    ExecutableName = 41,
+    ExecutableNumReplicas = 42,
+    ExecutableNumPartitions = 43,
+    ExecutableNumOutputs = 44,
+    ExecutableGetCostAnalysis = 46,
+    ExecutableSerialize = 49,
+    LoadedExecutableDestroy = 50,
+    LoadedExecutableGetExecutable = 51,
+    LoadedExecutableAddressableDevices = 52,
+    LoadedExecutableExecute = 55,
+    ExecutableDeserializeAndLoad = 56,
+    BufferDestroy = 58,
+    BufferElementType = 59,
+    BufferDimensions = 60,
+    BufferOnDeviceSizeInBytes = 64,
+    BufferDelete = 67,
+    BufferIsDeleted = 68,
+    BufferToHostBuffer = 70,
+    BufferReadyEvent = 72,
+    TopologyDescriptionCreate = 82,
+    TopologyDescriptionDestroy = 83,
+    TopologyDescriptionPlatformName = 84,
+    TopologyDescriptionPlatformVersion = 85,
+    TopologyDescriptionGetDeviceDescriptions = 86,
+    TopologyDescriptionAttributes = 88,
+    Compile = 89,
+    ExecutableOutputElementTypes = 90,
+    ExecutableOutputDimensions = 91,
+    ExecutableGetCompiledMemoryStats = 96,
+}
+
+/// A structure, with the size and extension that all begin with, and zeros behind it that a newer plugin takes for its
+/// defaults.
+#[repr(C)]
+pub(super) struct Arguments<T> {
+    size: usize,
+    extension: Pointer,
+    pub(super) fields: T,
+    spare: [u64; SPARE_WORDS],
+}
+
+impl<T: Zeroable> Arguments<T> {
+    pub(super) fn zeroed() -> Arguments<T> {
+        // SAFETY: T is Zeroable; the rest is integers and a raw pointer.
+        let mut arguments: Arguments<T> = unsafe { std::mem::zeroed() };
+        arguments.size = size_of::<Arguments<T>>();
+        arguments
+    }
+}
+
+/// Fields of which all-zero bytes are a value.
+///
+/// # Safety
+/// Only for structures of integers, raw pointers and optional functions.
+pub(super) unsafe trait Zeroable {}
+
+macro_rules! structures {
+    ($($(#[$attribute:meta])* $name:ident { $($field:ident: $kind:ty),* $(,)? })*) => {$(
+        $(#[$attribute])*
+        #[repr(C)]
+        pub(super) struct $name { $(pub(super) $field: $kind),* }
+        // SAFETY: the list below has integers, raw pointers, optional functions and structures of these.
+        unsafe impl Zeroable for $name {}
+    )*};
+}
+
+structures! {
+    Nothing {}
+    One { object: Pointer }
+    Number { object: Pointer, value: usize }
+    Integer { object: Pointer, value: c_int }
+    /// C's `bool`, read as a byte so that no value of it can be invalid.
+    Flag { object: Pointer, value: u8 }
+    Other { object: Pointer, other: Pointer }
+    Text { object: Pointer, text: *const c_char, length: usize }
+    List { object: Pointer, items: *const Pointer, length: usize }
+    PluginAttributes { values: *const NamedValue, length: usize }
+    Attributes { object: Pointer, values: *const NamedValue, length: usize }
+    /// Where the count comes first.
+    CountedAttributes { object: Pointer, length: usize, values: *const NamedValue }
+    ClientCreate {
+        options: *const NamedValue,
+        option_count: usize,
+        key_value_get: Pointer,
+        key_value_get_argument: Pointer,
+        key_value_put: Pointer,
+        key_value_put_argument: Pointer,
+        client: Pointer,
+    }
+    ClientCompile {
+        client: Pointer,
+        program: *const Arguments<Program>,
+        options: *const u8,
+        options_length: usize,
+        executable: Pointer,
+    }
+    Program { code: *const u8, code_length: usize, format: *const u8, format_length: usize }
+    Compile {
+        topology: Pointer,
+        program: *const Arguments<Program>,
+        options: *const u8,
+        options_length: usize,
+        client: Pointer,
+        executable: Pointer,
+    }
+    TopologyCreate {
+        name: *const u8,
+        name_length: usize,
+        options: *const NamedValue,
+        option_count: usize,
+        topology: Pointer,
+    }
+    BufferFromHost {
+        client: Pointer,
+        data: *const u8,
+        element: c_int,
+        dims: *const i64,
+        dim_count: usize,
+        strides: *const i64,
+        stride_count: usize,
+        semantics: c_int,
+        device: Pointer,
+        memory: Pointer,
+        layout: Pointer,
+        done_with_host: Pointer,
+        buffer: Pointer,
+    }
+    BufferToHost {
+        buffer: Pointer,
+        layout: *const Layout,
+        target: *mut u8,
+        target_length: usize,
+        event: Pointer,
+    }
+    Dims { object: Pointer, dims: *const i64, length: usize }
+    OutputTypes { executable: Pointer, types: *const c_int, length: usize }
+    OutputDims { executable: Pointer, length: usize, dims: *const i64, ranks: *const usize }
+    Serialize {
+        executable: Pointer,
+        bytes: *const u8,
+        length: usize,
+        owner: Pointer,
+        free: Option<unsafe extern "C" fn(Pointer)>,
+    }
+    Deserialize { client: Pointer, bytes: *const u8, length: usize, executable: Pointer }
+    ExecuteOptions {
+        send_callbacks: Pointer,
+        receive_callbacks: Pointer,
+        send_count: usize,
+        receive_count: usize,
+        launch: c_int,
+        kept: *const i64,
+        kept_count: usize,
+    }
+    Execute {
+        executable: Pointer,
+        options: *mut Arguments<ExecuteOptions>,
+        inputs: *const *const Pointer,
+        device_count: usize,
+        input_count: usize,
+        outputs: *const *mut Pointer,
+        events: *mut Pointer,
+        device: Pointer,
+    }
+    /// Each optional value is followed by whether it is set, which takes a word.
+    MemoryStats {
+        device: Pointer,
+        in_use: i64,
+        peak: i64,
+        peak_is_set: u8,
+        allocations: i64,
+        allocations_is_set: u8,
+        largest: i64,
+        largest_is_set: u8,
+        limit: i64,
+        limit_is_set: u8,
+    }
+    /// Zero stands for what a version does not tell.
+    CompiledMemoryStats {
+        executable: Pointer,
+        code: i64,
+        arguments: i64,
+        outputs: i64,
+        aliases: i64,
+        temporaries: i64,
+        host_code: i64,
+        host_arguments: i64,
+        host_outputs: i64,
+        host_aliases: i64,
+        host_temporaries: i64,
+        peak: i64,
+    }
+}
+
+/// One option or attribute. An element of arrays, so its size is its own.
+#[repr(C)]
+pub(super) struct NamedValue {
+    pub(super) size: usize,
+    pub(super) extension: Pointer,
+    pub(super) name: *const u8,
+    pub(super) name_length: usize,
+    pub(super) kind: c_int,
+    /// A pointer, an `i64`, or in the lowest bytes an `f32` or a `bool`.
+    pub(super) value: u64,
+    pub(super) value_length: usize,
+}
+
+/// A dense layout; of the union in it, the tiled form, which is the larger one.
+#[repr(C)]
+pub(super) struct Layout {
+    pub(super) size: usize,
+    pub(super) extension: Pointer,
+    pub(super) tiled_size: usize,
+    pub(super) tiled_extension: Pointer,
+    pub(super) minor_to_major: *const i64,
+    pub(super) minor_to_major_length: usize,
+    pub(super) tile_dims: *const i64,
+    pub(super) tile_ranks: *const usize,
+    pub(super) tile_count: usize,
+    pub(super) kind: c_int,
+}

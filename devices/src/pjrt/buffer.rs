@@ -1,0 +1,167 @@
+//! Arrays on a device.
+#![expect(unsafe_code, reason = "calls the plugin")]
+
+use super::abi::{Arguments, BufferToHost, Dims, Flag, Function, Layout, One, Pointer};
+use super::client::Client;
+use super::error::PjrtError;
+use super::event::Event;
+use super::literal::{Element, Literal, byte_count};
+use super::object::{Object, slice_of};
+use std::ptr::{null, null_mut};
+
+/// An array in the memory of a device.
+#[derive(Debug)]
+pub struct Buffer {
+    pub(super) object: Object,
+    // The buffer goes first: it must not outlive its client.
+    _client: Client,
+}
+
+impl Buffer {
+    pub(super) fn new(client: &Client, pointer: Pointer) -> Result<Buffer, PjrtError> {
+        let object = Object::new(client.object.api, pointer, Function::BufferDestroy)?;
+        Ok(Buffer { object, _client: client.clone() })
+    }
+
+    /// The type of its elements.
+    ///
+    /// # Errors
+    /// Those of the plugin, or if the type is unknown here.
+    pub fn element(&self) -> Result<Element, PjrtError> {
+        Element::of_number(self.object.view().integer(Function::BufferElementType)?)
+    }
+
+    /// Its dimensions; none for a scalar.
+    ///
+    /// # Errors
+    /// Those of the plugin.
+    pub fn dims(&self) -> Result<Vec<i64>, PjrtError> {
+        let mut arguments = Arguments::<Dims>::zeroed();
+        arguments.fields.object = self.object.pointer;
+        // SAFETY: the function takes this structure, and the dimensions live as long as the buffer.
+        unsafe {
+            self.object.api.call(Function::BufferDimensions, &mut arguments)?;
+            Ok(slice_of(arguments.fields.dims, arguments.fields.length).to_vec())
+        }
+    }
+
+    /// Bytes that it takes on the device, padding included.
+    ///
+    /// # Errors
+    /// Those of the plugin.
+    pub fn device_bytes(&self) -> Result<usize, PjrtError> {
+        self.object.view().number(Function::BufferOnDeviceSizeInBytes)
+    }
+
+    /// Tells when its content is there, or why it never will be.
+    ///
+    /// # Errors
+    /// Those of the plugin.
+    pub fn ready(&self) -> Result<Event, PjrtError> {
+        let pointer = self.object.view().other(Function::BufferReadyEvent)?;
+        Event::new(self.object.api, pointer)
+            .ok_or_else(|| PjrtError::Mismatch { what: "the plugin gave no event for a buffer".into() })
+    }
+
+    /// Whether its memory was given up, by [`Buffer::delete`] or because it was donated.
+    ///
+    /// # Errors
+    /// Those of the plugin.
+    pub fn is_deleted(&self) -> Result<bool, PjrtError> {
+        let mut arguments = Arguments::<Flag>::zeroed();
+        arguments.fields.object = self.object.pointer;
+        // SAFETY: the function takes this structure.
+        unsafe { self.object.api.call(Function::BufferIsDeleted, &mut arguments) }?;
+        Ok(arguments.fields.value != 0)
+    }
+
+    /// Gives its memory up as soon as nothing that was started needs it. Dropping does so, too.
+    ///
+    /// # Errors
+    /// Those of the plugin.
+    pub fn delete(&self) -> Result<(), PjrtError> {
+        let mut arguments = Arguments::<One>::zeroed();
+        arguments.fields.object = self.object.pointer;
+        // SAFETY: the function takes this structure; a deleted buffer may still be asked and freed.
+        unsafe { self.object.api.call(Function::BufferDelete, &mut arguments) }
+    }
+
+    /// Starts to copy it to the host, the last dimension varying fastest.
+    ///
+    /// # Errors
+    /// Those of the plugin.
+    pub fn download(&self) -> Result<Transfer, PjrtError> {
+        let (element, dims) = (self.element()?, self.dims()?);
+        let length = byte_count(element, &dims)
+            .ok_or_else(|| PjrtError::Mismatch { what: format!("an array {dims:?} is too large for this host") })?;
+        let mut minor_to_major: Vec<i64> = (0..).take(dims.len()).collect();
+        minor_to_major.reverse();
+        let layout = dense(&minor_to_major);
+        let mut bytes = vec![0; length];
+        let mut arguments = Arguments::<BufferToHost>::zeroed();
+        let fields = &mut arguments.fields;
+        (fields.buffer, fields.layout) = (self.object.pointer, &raw const layout);
+        (fields.target, fields.target_length) = (bytes.as_mut_ptr(), bytes.len());
+        // SAFETY: the function takes this structure; the layout lives until it returns, and the bytes until the
+        // transfer's event, for which `Transfer` waits before it lets go of them.
+        unsafe { self.object.api.call(Function::BufferToHostBuffer, &mut arguments) }?;
+        let event = Event::new(self.object.api, arguments.fields.event);
+        Ok(Transfer { event, element, dims, bytes })
+    }
+}
+
+fn dense(minor_to_major: &[i64]) -> Layout {
+    Layout {
+        size: size_of::<Layout>(),
+        extension: null_mut(),
+        // The tiled form is all between this field and `kind`.
+        tiled_size: std::mem::offset_of!(Layout, kind) - std::mem::offset_of!(Layout, tiled_size),
+        tiled_extension: null_mut(),
+        minor_to_major: minor_to_major.as_ptr(),
+        minor_to_major_length: minor_to_major.len(),
+        tile_dims: null(),
+        tile_ranks: null(),
+        tile_count: 0,
+        kind: 0,
+    }
+}
+
+/// An array on its way to the host.
+#[derive(Debug)]
+pub struct Transfer {
+    /// None where the plugin had copied everything before it returned.
+    event: Option<Event>,
+    element: Element,
+    dims: Vec<i64>,
+    bytes: Vec<u8>,
+}
+
+impl Transfer {
+    /// Whether it has arrived, or failed.
+    ///
+    /// # Errors
+    /// If the plugin cannot tell.
+    pub fn is_ready(&self) -> Result<bool, PjrtError> {
+        self.event.as_ref().map_or(Ok(true), Event::is_ready)
+    }
+
+    /// Waits for the array.
+    ///
+    /// # Errors
+    /// Those of the copy, and of the computation that makes the array.
+    pub fn wait(mut self) -> Result<Literal, PjrtError> {
+        self.event.take().map_or(Ok(()), |event| event.wait())?;
+        Literal::new(self.element, &self.dims, std::mem::take(&mut self.bytes))
+    }
+}
+
+impl Drop for Transfer {
+    /// The plugin writes into the bytes until the event.
+    fn drop(&mut self) {
+        if let Some(event) = self.event.take()
+            && let Err(error) = event.wait()
+        {
+            eprintln!("ferrotune: an array that nobody waited for did not arrive: {error}");
+        }
+    }
+}

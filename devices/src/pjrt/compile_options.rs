@@ -1,0 +1,144 @@
+//! Options of a compilation, written as the protocol buffer `xla.CompileOptionsProto` by hand: a few numbers need no
+//! code generator.
+
+/// How a program is compiled.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CompileOptions {
+    /// Copies of the program, each with arguments of its own.
+    pub replicas: u32,
+    /// Devices over which each copy is spread.
+    pub partitions: u32,
+    /// Settings of the compiler by name, such as `xla_dump_to`.
+    pub overrides: Vec<(String, Override)>,
+}
+
+/// The value of a compiler's setting.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Override {
+    /// A string.
+    Text(String),
+    /// Yes or no.
+    Flag(bool),
+    /// A whole number.
+    Integer(i64),
+    /// A floating-point number.
+    Float(f64),
+}
+
+impl Default for CompileOptions {
+    /// For one device.
+    fn default() -> CompileOptions {
+        CompileOptions { replicas: 1, partitions: 1, overrides: Vec::new() }
+    }
+}
+
+/// Fields of `CompileOptionsProto`.
+mod options_field {
+    pub(super) const BUILD_OPTIONS: u32 = 3;
+    pub(super) const OVERRIDES: u32 = 7;
+}
+
+/// Fields of `ExecutableBuildOptionsProto`.
+mod build_field {
+    pub(super) const DEVICE: u32 = 1;
+    pub(super) const REPLICAS: u32 = 4;
+    pub(super) const PARTITIONS: u32 = 5;
+    pub(super) const USE_SPMD: u32 = 6;
+}
+
+/// No device in particular.
+const ANY_DEVICE: u64 = u64::MAX;
+
+impl CompileOptions {
+    /// For `replicas` devices that each run the whole program.
+    pub fn replicated(replicas: u32) -> CompileOptions {
+        CompileOptions { replicas, ..CompileOptions::default() }
+    }
+
+    /// For `partitions` devices over which the program is spread, as its sharding annotations say.
+    pub fn partitioned(partitions: u32) -> CompileOptions {
+        CompileOptions { partitions, ..CompileOptions::default() }
+    }
+
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        let mut build = Vec::new();
+        put_number(&mut build, build_field::DEVICE, ANY_DEVICE);
+        put_number(&mut build, build_field::REPLICAS, self.replicas.into());
+        put_number(&mut build, build_field::PARTITIONS, self.partitions.into());
+        if self.partitions > 1 {
+            put_number(&mut build, build_field::USE_SPMD, 1);
+        }
+        let mut bytes = Vec::new();
+        put_bytes(&mut bytes, options_field::BUILD_OPTIONS, &build);
+        for (name, value) in &self.overrides {
+            let mut entry = Vec::new();
+            put_bytes(&mut entry, 1, name.as_bytes());
+            put_bytes(&mut entry, 2, &override_bytes(value));
+            put_bytes(&mut bytes, options_field::OVERRIDES, &entry);
+        }
+        bytes
+    }
+}
+
+/// `OptionOverrideProto`: the field tells the type.
+fn override_bytes(value: &Override) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    match value {
+        Override::Text(text) => put_bytes(&mut bytes, 1, text.as_bytes()),
+        Override::Flag(flag) => put_number(&mut bytes, 2, u64::from(*flag)),
+        Override::Integer(value) => put_number(&mut bytes, 3, value.cast_unsigned()),
+        Override::Float(value) => {
+            put_varint(&mut bytes, 4 << 3 | 1);
+            bytes.extend_from_slice(&value.to_le_bytes());
+        }
+    }
+    bytes
+}
+
+fn put_number(bytes: &mut Vec<u8>, field: u32, value: u64) {
+    put_varint(bytes, u64::from(field) << 3);
+    put_varint(bytes, value);
+}
+
+fn put_bytes(bytes: &mut Vec<u8>, field: u32, content: &[u8]) {
+    put_varint(bytes, u64::from(field) << 3 | 2);
+    put_varint(bytes, content.len() as u64);
+    bytes.extend_from_slice(content);
+}
+
+/// Seven bits a byte, lowest first; the high bit says that more follow.
+fn put_varint(bytes: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        bytes.push((value & 0x7f) as u8 | 0x80);
+        value >>= 7;
+    }
+    bytes.push(value as u8);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `jaxlib.xla_client.CompileOptions.ParseFromString` reads them back.
+    #[test]
+    fn options_are_the_protocol_buffer_that_xla_reads() {
+        let device = [0x08, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01];
+        let plain = [&[0x1a, 0x0f][..], &device, &[0x20, 1, 0x28, 1]].concat();
+        assert_eq!(CompileOptions::default().to_bytes(), plain);
+        let partitioned = [&[0x1a, 0x11][..], &device, &[0x20, 1, 0x28, 4, 0x30, 1]].concat();
+        assert_eq!(CompileOptions::partitioned(4).to_bytes(), partitioned);
+        let many = [&[0x1a, 0x10][..], &device, &[0x20, 0xac, 0x02, 0x28, 1]].concat();
+        assert_eq!(CompileOptions::replicated(300).to_bytes(), many);
+    }
+
+    #[test]
+    fn overrides_carry_their_type() {
+        let options = |value| CompileOptions { overrides: vec![("a".into(), value)], ..CompileOptions::default() };
+        let tail = |value| options(value).to_bytes()[17..].to_vec();
+        assert_eq!(tail(Override::Text("b".into())), [0x3a, 8, 0x0a, 1, b'a', 0x12, 3, 0x0a, 1, b'b']);
+        assert_eq!(tail(Override::Flag(true)), [0x3a, 7, 0x0a, 1, b'a', 0x12, 2, 0x10, 1]);
+        assert_eq!(tail(Override::Integer(300)), [0x3a, 8, 0x0a, 1, b'a', 0x12, 3, 0x18, 0xac, 2]);
+        let float = tail(Override::Float(1.0));
+        assert_eq!(float, [0x3a, 14, 0x0a, 1, b'a', 0x12, 9, 0x21, 0, 0, 0, 0, 0, 0, 0xf0, 0x3f]);
+    }
+}

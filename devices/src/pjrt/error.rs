@@ -1,0 +1,108 @@
+//! What can go wrong with a plugin: its own errors, with PJRT's code and text, and ours.
+
+use std::fmt;
+use std::path::PathBuf;
+
+/// Why a plugin or one of its objects could not do what was asked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PjrtError {
+    /// The file could not be loaded.
+    #[error("cannot load the plugin {path}: {reason}")]
+    Load {
+        /// The file.
+        path: PathBuf,
+        /// The dynamic linker's words.
+        reason: String,
+    },
+    /// The file is a library, but no plugin.
+    #[error("{path} is no PJRT plugin: {reason}; name the library of libtpu or of another PJRT plugin")]
+    NotAPlugin {
+        /// The file.
+        path: PathBuf,
+        /// What is missing.
+        reason: &'static str,
+    },
+    /// The plugin's interface is another one.
+    #[error("{path} speaks PJRT {major}.{minor}, and only 0.x is known here; use an older plugin")]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// First part of its version.
+        major: i32,
+        /// Second part of its version.
+        minor: i32,
+    },
+    /// The plugin is older than the function.
+    #[error("the plugin speaks PJRT {major}.{minor}, which has no {function}; use a newer plugin")]
+    Missing {
+        /// The function.
+        function: String,
+        /// First part of the plugin's version.
+        major: i32,
+        /// Second part of the plugin's version.
+        minor: i32,
+    },
+    /// The plugin refused.
+    #[error("{function}: {code}: {message}")]
+    Refused {
+        /// The function.
+        function: String,
+        /// PJRT's code.
+        code: Code,
+        /// The plugin's own words.
+        message: String,
+    },
+    /// The device was opened by the process that this one is a fork of.
+    #[error("a device was opened before this process forked from process {opened_by}; open it in a new process")]
+    Forked {
+        /// The process that opened it.
+        opened_by: u32,
+    },
+    /// The arguments do not go together.
+    #[error("{what}")]
+    Mismatch {
+        /// What does not fit what.
+        what: String,
+    },
+}
+
+/// PJRT's codes, which are those of Abseil's `Status`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Code(pub i32);
+
+impl Code {
+    /// The device or the compiler ran out of memory.
+    pub const RESOURCE_EXHAUSTED: Code = Code(8);
+    /// The plugin cannot do this at all.
+    pub const UNIMPLEMENTED: Code = Code(12);
+}
+
+impl fmt::Display for Code {
+    /// `RESOURCE_EXHAUSTED`, or `code 99` for one that Abseil does not have.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const NAMES: [&str; 17] = [
+            "OK",
+            "CANCELLED",
+            "UNKNOWN",
+            "INVALID_ARGUMENT",
+            "DEADLINE_EXCEEDED",
+            "NOT_FOUND",
+            "ALREADY_EXISTS",
+            "PERMISSION_DENIED",
+            "RESOURCE_EXHAUSTED",
+            "FAILED_PRECONDITION",
+            "ABORTED",
+            "OUT_OF_RANGE",
+            "UNIMPLEMENTED",
+            "INTERNAL",
+            "UNAVAILABLE",
+            "DATA_LOSS",
+            "UNAUTHENTICATED",
+        ];
+        match usize::try_from(self.0).ok().and_then(|code| NAMES.get(code)) {
+            Some(name) => f.write_str(name),
+            None => write!(f, "code {}", self.0),
+        }
+    }
+}

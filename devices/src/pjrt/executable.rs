@@ -1,0 +1,282 @@
+//! Compiled programs: what they need, and running them.
+#![expect(unsafe_code, reason = "calls the plugin")]
+
+use super::abi::{Arguments, CompiledMemoryStats, CountedAttributes, Execute, ExecuteOptions, Function};
+use super::abi::{OutputDims, OutputTypes, Pointer, Serialize};
+use super::buffer::Buffer;
+use super::client::{Client, Device};
+use super::error::PjrtError;
+use super::event::Event;
+use super::literal::Element;
+use super::named::{self, Named};
+use super::object::{Object, slice_of};
+use std::ptr::null_mut;
+
+/// A compiled program that need not be on a device.
+#[derive(Debug)]
+pub struct Executable {
+    object: Object,
+}
+
+/// Bytes that a program needs on each device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct MemoryUse {
+    /// Of its arguments.
+    pub argument_bytes: u64,
+    /// Of its outputs.
+    pub output_bytes: u64,
+    /// Of outputs that take over the memory of donated arguments.
+    pub alias_bytes: u64,
+    /// Of what it keeps while it runs.
+    pub temporary_bytes: u64,
+    /// Of its code.
+    pub code_bytes: u64,
+    /// The most at any moment; none if the plugin is too old to tell.
+    pub peak_bytes: Option<u64>,
+}
+
+/// Type and dimensions of one output.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutputShape {
+    /// The type of its elements.
+    pub element: Element,
+    /// Its dimensions; none for a scalar.
+    pub dims: Vec<i64>,
+}
+
+impl Executable {
+    pub(super) fn new(object: Object) -> Executable {
+        Executable { object }
+    }
+
+    /// The name of its module.
+    ///
+    /// # Errors
+    /// Those of the plugin.
+    pub fn name(&self) -> Result<String, PjrtError> {
+        self.object.view().text(Function::ExecutableName)
+    }
+
+    /// Its copies, and the devices over which each is spread.
+    ///
+    /// # Errors
+    /// Those of the plugin.
+    pub fn replicas_and_partitions(&self) -> Result<(usize, usize), PjrtError> {
+        let view = self.object.view();
+        Ok((view.number(Function::ExecutableNumReplicas)?, view.number(Function::ExecutableNumPartitions)?))
+    }
+
+    /// How many arrays it gives on each device.
+    ///
+    /// # Errors
+    /// Those of the plugin.
+    pub fn output_count(&self) -> Result<usize, PjrtError> {
+        self.object.view().number(Function::ExecutableNumOutputs)
+    }
+
+    /// Type and dimensions of each output.
+    ///
+    /// # Errors
+    /// Those of the plugin, or if a type is unknown here.
+    pub fn outputs(&self) -> Result<Vec<OutputShape>, PjrtError> {
+        let mut types = Arguments::<OutputTypes>::zeroed();
+        let mut dims = Arguments::<OutputDims>::zeroed();
+        (types.fields.executable, dims.fields.executable) = (self.object.pointer, self.object.pointer);
+        // SAFETY: the functions take these structures; their lists live as long as the executable, and the dimensions
+        // are as many as all ranks together.
+        let (types, ranks, mut rest) = unsafe {
+            self.object.api.call(Function::ExecutableOutputElementTypes, &mut types)?;
+            self.object.api.call(Function::ExecutableOutputDimensions, &mut dims)?;
+            let ranks = slice_of(dims.fields.ranks, dims.fields.length);
+            let all = slice_of(dims.fields.dims, ranks.iter().sum());
+            (slice_of(types.fields.types, types.fields.length), ranks, all)
+        };
+        let shape = |(number, rank): (&i32, &usize)| {
+            let (own, others) = rest.split_at(*rank);
+            rest = others;
+            Ok(OutputShape { element: Element::of_number(*number)?, dims: own.to_vec() })
+        };
+        types.iter().zip(ranks).map(shape).collect()
+    }
+
+    /// What it needs of a device's memory.
+    ///
+    /// # Errors
+    /// Those of the plugin.
+    pub fn memory(&self) -> Result<MemoryUse, PjrtError> {
+        let mut arguments = Arguments::<CompiledMemoryStats>::zeroed();
+        arguments.fields.executable = self.object.pointer;
+        // SAFETY: the function takes this structure, with spare room for the figures that are not read.
+        unsafe { self.object.api.call(Function::ExecutableGetCompiledMemoryStats, &mut arguments) }?;
+        let bytes = |value: i64| u64::try_from(value).unwrap_or(0);
+        let stats = &arguments.fields;
+        Ok(MemoryUse {
+            argument_bytes: bytes(stats.arguments),
+            output_bytes: bytes(stats.outputs),
+            alias_bytes: bytes(stats.aliases),
+            temporary_bytes: bytes(stats.temporaries),
+            code_bytes: bytes(stats.code),
+            peak_bytes: Some(bytes(stats.peak)).filter(|peak| *peak > 0),
+        })
+    }
+
+    /// What the compiler thinks that a run costs, such as `flops` and `bytes accessed`.
+    ///
+    /// # Errors
+    /// Those of the plugin.
+    pub fn cost(&self) -> Result<Vec<Named>, PjrtError> {
+        let mut arguments = Arguments::<CountedAttributes>::zeroed();
+        arguments.fields.object = self.object.pointer;
+        // SAFETY: the function takes this structure, and its list lives as long as the executable.
+        unsafe {
+            self.object.api.call(Function::ExecutableGetCostAnalysis, &mut arguments)?;
+            Ok(named::read(arguments.fields.values, arguments.fields.length))
+        }
+    }
+
+    /// Bytes from which [`Client::load`] makes it again.
+    ///
+    /// # Errors
+    /// Those of the plugin.
+    pub fn serialize(&self) -> Result<Vec<u8>, PjrtError> {
+        let mut arguments = Arguments::<Serialize>::zeroed();
+        arguments.fields.executable = self.object.pointer;
+        // SAFETY: the function takes this structure; the bytes live until their owner is freed, once.
+        unsafe {
+            self.object.api.call(Function::ExecutableSerialize, &mut arguments)?;
+            let bytes = slice_of(arguments.fields.bytes, arguments.fields.length).to_vec();
+            if let Some(free) = arguments.fields.free {
+                free(arguments.fields.owner);
+            }
+            Ok(bytes)
+        }
+    }
+}
+
+/// A compiled program on the devices of a client.
+#[derive(Debug)]
+pub struct LoadedExecutable {
+    object: Object,
+    executable: Executable,
+    device_count: usize,
+    output_count: usize,
+    client: Client,
+}
+
+/// An argument of a run.
+#[derive(Debug)]
+pub enum Input<'a> {
+    /// It stays as it is, even where the program would take over its memory.
+    Keep(&'a Buffer),
+    /// It is not needed any more; the program may use its memory for an output.
+    Donate(Buffer),
+}
+
+/// A run that was started.
+#[derive(Debug)]
+pub struct Launch {
+    /// The outputs of each device, which may be used at once: what uses them waits for them.
+    pub outputs: Vec<Vec<Buffer>>,
+    /// The end of the run on each device.
+    pub done: Vec<Event>,
+}
+
+impl Launch {
+    /// Waits until all devices are done.
+    ///
+    /// # Errors
+    /// That of the first device that failed.
+    pub fn wait(self) -> Result<Vec<Vec<Buffer>>, PjrtError> {
+        self.done.iter().try_for_each(Event::wait)?;
+        Ok(self.outputs)
+    }
+}
+
+impl LoadedExecutable {
+    pub(super) fn new(client: &Client, pointer: Pointer) -> Result<LoadedExecutable, PjrtError> {
+        let api = client.object.api;
+        let object = Object::new(api, pointer, Function::LoadedExecutableDestroy)?;
+        let executable = object.view().other(Function::LoadedExecutableGetExecutable)?;
+        let executable = Executable::new(Object::new(api, executable, Function::ExecutableDestroy)?);
+        let device_count = object.view().list(Function::LoadedExecutableAddressableDevices)?.len();
+        let output_count = executable.output_count()?;
+        Ok(LoadedExecutable { object, executable, device_count, output_count, client: client.clone() })
+    }
+
+    /// What can be asked of it without running it.
+    pub fn executable(&self) -> &Executable {
+        &self.executable
+    }
+
+    /// The devices on which it runs, in the order of a run's inputs.
+    ///
+    /// # Errors
+    /// Those of the plugin.
+    pub fn devices(&self) -> Result<Vec<Device>, PjrtError> {
+        self.client.wrap(self.object.view().list(Function::LoadedExecutableAddressableDevices)?)
+    }
+
+    /// Starts it on its one device.
+    ///
+    /// # Errors
+    /// Those of [`LoadedExecutable::launch`].
+    pub fn run(&self, inputs: &[&Buffer]) -> Result<Launch, PjrtError> {
+        self.launch(vec![inputs.iter().map(|buffer| Input::Keep(buffer)).collect()])
+    }
+
+    /// Starts it, with the inputs of each device. An input is donated only if it is on every device.
+    ///
+    /// # Errors
+    /// If the inputs are not as many as the devices, or differ in number; and those of the plugin.
+    pub fn launch(&self, inputs: Vec<Vec<Input<'_>>>) -> Result<Launch, PjrtError> {
+        let input_count = self.check(&inputs)?;
+        let pointer = |input: &Input<'_>| match input {
+            Input::Keep(buffer) => buffer.object.pointer,
+            Input::Donate(buffer) => buffer.object.pointer,
+        };
+        let rows: Vec<Vec<Pointer>> = inputs.iter().map(|row| row.iter().map(pointer).collect()).collect();
+        let kept = kept(&inputs, input_count);
+        let mut options = Arguments::<ExecuteOptions>::zeroed();
+        (options.fields.kept, options.fields.kept_count) = (kept.as_ptr(), kept.len());
+
+        let mut outputs = vec![vec![null_mut(); self.output_count]; rows.len()];
+        let mut events = vec![null_mut(); rows.len()];
+        let input_rows: Vec<*const Pointer> = rows.iter().map(Vec::as_ptr).collect();
+        let output_rows: Vec<*mut Pointer> = outputs.iter_mut().map(Vec::as_mut_ptr).collect();
+        let mut arguments = Arguments::<Execute>::zeroed();
+        let fields = &mut arguments.fields;
+        fields.executable = self.object.pointer;
+        fields.options = &raw mut options;
+        (fields.inputs, fields.outputs) = (input_rows.as_ptr(), output_rows.as_ptr());
+        (fields.device_count, fields.input_count) = (rows.len(), input_count);
+        fields.events = events.as_mut_ptr();
+        // SAFETY: the function takes this structure. Inputs, lists and options live until it returns; there is a row for
+        // each of the program's devices, and in it room for each of its outputs.
+        unsafe { self.object.api.call(Function::LoadedExecutableExecute, &mut arguments) }?;
+        // Donated buffers go only now; the plugin keeps those that it still reads.
+        drop(inputs);
+        let done = events.into_iter().filter_map(|event| Event::new(self.object.api, event)).collect();
+        let wrap = |row: Vec<Pointer>| row.into_iter().map(|buffer| Buffer::new(&self.client, buffer)).collect();
+        Ok(Launch { outputs: outputs.into_iter().map(wrap).collect::<Result<_, _>>()?, done })
+    }
+
+    /// How many inputs each device has.
+    fn check(&self, inputs: &[Vec<Input<'_>>]) -> Result<usize, PjrtError> {
+        let (rows, devices) = (inputs.len(), self.device_count);
+        if rows != devices {
+            let what = format!("the program runs on {devices} devices, but there are inputs for {rows}");
+            return Err(PjrtError::Mismatch { what });
+        }
+        let count = inputs.first().map_or(0, Vec::len);
+        if inputs.iter().any(|row| row.len() != count) {
+            return Err(PjrtError::Mismatch { what: "the devices have different numbers of inputs".into() });
+        }
+        Ok(count)
+    }
+}
+
+/// The inputs, by index, that some device wants to keep.
+fn kept(inputs: &[Vec<Input<'_>>], count: usize) -> Vec<i64> {
+    let is_kept = |index: usize| inputs.iter().any(|row| matches!(row[index], Input::Keep(_)));
+    (0_i64..).zip(0..count).filter(|(_, index)| is_kept(*index)).map(|(number, _)| number).collect()
+}

@@ -1,0 +1,75 @@
+//! The child's side: does what it is asked and answers with one line of JSON. It is expected to die.
+
+use super::answers::{Identity, OpenDevice, Opened, Request, Task};
+use crate::pjrt::{Client, Plugin};
+use crate::report::one_line;
+use crate::{check, selftest};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::error::Error;
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+/// Reads a request from the standard input, and answers on the standard output. Call it before anything else: what
+/// libraries print there from now on goes to the standard error.
+pub fn main() -> ExitCode {
+    match serve() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("ferrotune probe: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn serve() -> Result<(), Box<dyn Error>> {
+    // Who asks may be killed, and a process that nobody waits for must not keep the device.
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    let mut answers = File::from(rustix::io::dup(io::stdout())?);
+    rustix::stdio::dup2_stdout(io::stderr())?;
+    let request: Request = serde_json::from_reader(io::stdin())?;
+    let answer: Result<Value, String> = answer(&request).map_err(|error| one_line(&error.to_string()));
+    let mut line = serde_json::to_vec(&answer)?;
+    line.push(b'\n');
+    answers.write_all(&line)?;
+    Ok(())
+}
+
+fn answer(request: &Request) -> Result<Value, Box<dyn Error>> {
+    let plugin = Plugin::load(&request.plugin)?;
+    Ok(match &request.task {
+        Task::Identify => serde_json::to_value(identify(plugin)?)?,
+        // The devices are closed before the answer goes out: who has it may end this process.
+        Task::Open => serde_json::to_value(describe(plugin, &plugin.client(&[])?)?)?,
+        Task::Check { topology, module } => {
+            let module = std::fs::read(module).map_err(|error| format!("cannot read {}: {error}", module.display()))?;
+            serde_json::to_value(check::compile(plugin, topology, &module)?)?
+        }
+        Task::SelfTest => {
+            let client = plugin.client(&[])?;
+            let opened = describe(plugin, &client)?;
+            serde_json::to_value(selftest::run(&client, opened)?)?
+        }
+    })
+}
+
+fn identify(plugin: Plugin) -> Result<Identity, Box<dyn Error>> {
+    Ok(Identity { api: plugin.api_version(), attributes: plugin.attributes()? })
+}
+
+fn describe(plugin: Plugin, client: &Client) -> Result<Opened, Box<dyn Error>> {
+    let mut devices = Vec::new();
+    for device in client.devices()? {
+        let description = device.description()?;
+        // Not every plugin has figures, and a device without them can be used all the same.
+        let memory_bytes = device.memory().map_or(None, |memory| memory.limit_bytes);
+        devices.push(OpenDevice { id: description.id, kind: description.kind, memory_bytes });
+    }
+    Ok(Opened {
+        identity: identify(plugin)?,
+        platform: client.platform()?,
+        version: one_line(&client.version()?),
+        devices,
+    })
+}

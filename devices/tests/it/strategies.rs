@@ -1,0 +1,82 @@
+//! Replicas that compute together.
+
+use ferrotune_devices::{Precision, Replica, Strategy, StrategyError};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+const FEATURES: usize = 5;
+const EXAMPLES: usize = 24;
+const STEPS: usize = 200;
+
+/// Linear regression by gradient descent on the examples of one replica; its weights after all steps.
+fn fit(replica: &Replica<'_>) -> Result<Vec<f32>, StrategyError> {
+    let value = |example: usize, feature: usize| ((example * FEATURES + feature) as f32 * 0.7).sin();
+    let target = |example: usize| (example as f32 * 1.3).cos();
+    let share = EXAMPLES / replica.count();
+    let own = replica.index() * share..(replica.index() + 1) * share;
+    let mut weights = vec![0.0_f32; FEATURES];
+    for _ in 0..STEPS {
+        let mut gradient = vec![0.0_f32; FEATURES];
+        for example in own.clone() {
+            let predicted: f32 = (0..FEATURES).map(|feature| weights[feature] * value(example, feature)).sum();
+            let slope = 2.0 * (predicted - target(example)) / share as f32;
+            (0..FEATURES).for_each(|feature| gradient[feature] += slope * value(example, feature));
+        }
+        replica.all_reduce_mean(&mut gradient)?;
+        weights.iter_mut().zip(&gradient).for_each(|(weight, slope)| *weight -= 0.1 * slope);
+    }
+    Ok(weights)
+}
+
+#[test]
+fn replicas_on_parts_of_a_batch_give_what_one_gives_on_the_whole() {
+    let one = Strategy::on("cpu").scope(fit).swap_remove(0).expect("one replica needs nobody");
+    for count in [2, 3, 4] {
+        let strategy = Strategy::mirrored(vec!["cpu"; count]).expect("there are devices");
+        let all: Vec<Vec<f32>> = strategy.scope(fit).into_iter().map(|weights| weights.expect("all step")).collect();
+        assert!(all.iter().all(|weights| weights == &all[0]), "bit for bit the same on each of {count}");
+        let worst = one.iter().zip(&all[0]).map(|(one, all)| (one - all).abs()).fold(0.0, f32::max);
+        assert!(worst < 1e-6, "{count} replicas are off by {worst}");
+    }
+}
+
+#[test]
+fn a_replica_that_leaves_does_not_hold_up_the_others() {
+    let strategy = Strategy::mirrored(["cpu", "cpu", "cpu"]).expect("there are devices");
+    let ended =
+        strategy.scope(|replica| if replica.index() == 1 { Ok(()) } else { replica.all_reduce_mean(&mut [1.0]) });
+    assert_eq!(ended[1], Ok(()));
+    assert_eq!(
+        (&ended[0], &ended[2]),
+        (&Err(StrategyError::Alone { replica: 0 }), &Err(StrategyError::Alone { replica: 2 }))
+    );
+}
+
+#[test]
+fn a_panic_of_one_replica_is_the_callers() {
+    let strategy = Strategy::mirrored(["cpu", "cpu"]).expect("there are devices");
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        strategy.scope(|replica| {
+            assert!(replica.index() != 0, "the first one fails");
+            replica.all_reduce_mean(&mut [1.0])
+        })
+    }));
+    assert!(outcome.is_err());
+}
+
+#[test]
+fn different_models_are_refused_on_every_replica() {
+    let strategy = Strategy::mirrored(["cpu", "cpu"]).expect("there are devices");
+    let ended = strategy.scope(|replica| replica.all_reduce_mean(&mut vec![0.0; 1 + replica.index()]));
+    assert_eq!(ended, vec![Err(StrategyError::Lengths { first: 1, other: 2 }); 2]);
+}
+
+#[test]
+fn a_strategy_travels_as_json() {
+    let mirrored = Strategy::mirrored(["cuda:0", "cuda:1"]).expect("there are devices").with_precision(Precision::Bf16);
+    let json = r#"{"devices":{"strategy":"mirrored","devices":["cuda:0","cuda:1"]},"precision":"bf16"}"#;
+    assert_eq!(serde_json::to_string(&mirrored).expect("plain data"), json);
+    assert_eq!(serde_json::from_str::<Strategy>(json).expect("as it was written"), mirrored);
+    assert_eq!((mirrored.num_replicas_in_sync(), mirrored.global_batch_size(16)), (2, 32));
+    assert_eq!(Strategy::on("cpu").num_replicas_in_sync(), 1);
+    assert_eq!(Strategy::mirrored(Vec::<String>::new()), Err(StrategyError::NoDevice));
+}

@@ -1,0 +1,267 @@
+//! Errors, events, the client and its devices.
+
+use crate::abi::{Arguments, Function, NamedValue, made};
+use crate::fault;
+use crate::helper::{Helper, number};
+use serde_json::json;
+use std::ffi::c_void;
+use std::ptr::null_mut;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+/// Places in the table.
+pub(crate) const FUNCTIONS: &[(usize, Function)] = &[
+    (0, error_destroy),
+    (1, error_message),
+    (2, error_code),
+    (3, plugin_initialize),
+    (4, plugin_attributes),
+    (5, event_destroy),
+    (6, event_is_ready),
+    (8, event_await),
+    (10, client_create),
+    (11, client_destroy),
+    (12, client_platform_name),
+    (14, client_platform_version),
+    (15, client_devices),
+    (16, client_devices),
+    (23, description_id),
+    (24, description_process),
+    (25, description_attributes),
+    (26, description_kind),
+    (27, description_text),
+    (29, device_description),
+    (34, device_memory),
+    (82, topology_create),
+];
+
+/// An error on its way to the caller.
+#[derive(Clone)]
+pub(crate) struct Failure {
+    pub(crate) code: i32,
+    pub(crate) message: String,
+}
+
+impl Failure {
+    pub(crate) fn internal(message: impl Into<String>) -> Failure {
+        Failure { code: 13, message: message.into() }
+    }
+
+    pub(crate) fn invalid(message: impl Into<String>) -> Failure {
+        Failure { code: 3, message: message.into() }
+    }
+}
+
+/// Null for success, or an error that the caller frees.
+pub(crate) fn answer(result: Result<(), Failure>) -> *mut c_void {
+    result.map_or_else(|failure| made(failure).cast(), |()| null_mut())
+}
+
+/// The end of asynchronous work.
+#[derive(Clone, Default)]
+pub(crate) struct Event {
+    state: Arc<(Mutex<Ending>, Condvar)>,
+}
+
+/// None as long as the work goes on.
+type Ending = Option<Result<(), Failure>>;
+
+impl Event {
+    /// Of work that is done.
+    pub(crate) fn done() -> Event {
+        let event = Event::default();
+        event.end(Ok(()));
+        event
+    }
+
+    pub(crate) fn end(&self, result: Result<(), Failure>) {
+        *self.state.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+        self.state.1.notify_all();
+    }
+
+    fn wait(&self) -> Result<(), Failure> {
+        let mut result = self.state.0.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some(result) = &*result {
+                return result.clone();
+            }
+            result = self.state.1.wait(result).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn is_ready(&self) -> bool {
+        self.state.0.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+}
+
+pub(crate) struct Client {
+    pub(crate) helper: Arc<Helper>,
+    version: String,
+    pub(crate) devices: Vec<*mut Device>,
+}
+
+pub(crate) struct Device {
+    pub(crate) index: i32,
+    text: String,
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        for device in &self.devices {
+            // SAFETY: made by `client_create`, and used by nobody once the client goes.
+            drop(unsafe { Box::from_raw(*device) });
+        }
+    }
+}
+
+unsafe extern "C" fn error_destroy(arguments: Arguments) -> *mut c_void {
+    arguments.free::<Failure>(0);
+    null_mut()
+}
+
+unsafe extern "C" fn error_message(arguments: Arguments) -> *mut c_void {
+    arguments.set_text(1, &arguments.object::<Failure>(0).message);
+    null_mut()
+}
+
+unsafe extern "C" fn error_code(arguments: Arguments) -> *mut c_void {
+    arguments.set(1, arguments.object::<Failure>(0).code);
+    null_mut()
+}
+
+unsafe extern "C" fn plugin_initialize(_: Arguments) -> *mut c_void {
+    fault::strike("initialize");
+    null_mut()
+}
+
+unsafe extern "C" fn plugin_attributes(arguments: Arguments) -> *mut c_void {
+    static VERSION: [i64; 3] = [1, 10, 10];
+    const NAME: &str = "stablehlo_current_version";
+    let value = VERSION.as_ptr() as u64;
+    let attribute = NamedValue {
+        size: size_of::<NamedValue>(),
+        extension: 0,
+        name: NAME.as_ptr(),
+        name_length: NAME.len(),
+        kind: 2,
+        value,
+        length: VERSION.len(),
+    };
+    // Attributes live as long as the process.
+    arguments.set(0, made(attribute));
+    arguments.set(1, 1_usize);
+    null_mut()
+}
+
+unsafe extern "C" fn event_destroy(arguments: Arguments) -> *mut c_void {
+    arguments.free::<Event>(0);
+    null_mut()
+}
+
+unsafe extern "C" fn event_is_ready(arguments: Arguments) -> *mut c_void {
+    arguments.set(1, u8::from(arguments.object::<Event>(0).is_ready()));
+    null_mut()
+}
+
+unsafe extern "C" fn event_await(arguments: Arguments) -> *mut c_void {
+    answer(arguments.object::<Event>(0).wait())
+}
+
+unsafe extern "C" fn client_create(arguments: Arguments) -> *mut c_void {
+    fault::strike("client");
+    answer(open(arguments.list(0, 1)).map(|client| arguments.set(6, made(client))))
+}
+
+/// The helper's place is in the options, or else in the environment.
+fn open(options: &[NamedValue]) -> Result<Client, Failure> {
+    let text = |name: &str| {
+        let option = options.iter().find(|option| option.kind == 0 && option_name(option) == name);
+        let text = option.map(|option| bytes_of(option.value as *const u8, option.length));
+        let variable = format!("FERROTUNE_PJRT_{}", name.to_uppercase());
+        text.or_else(|| std::env::var(&variable).ok())
+            .ok_or_else(|| Failure::invalid(format!("needs the option {name} or {variable}")))
+    };
+    let devices = options.iter().find(|option| option.kind == 1 && option_name(option) == "devices");
+    let devices = devices.map_or(2, |option| option.value.cast_signed());
+    let helper = Helper::start(&text("python")?, &text("helper")?, devices)?;
+    let (hello, _) = helper.ask(json!({"op": "hello"}), &[])?;
+    let count: i32 = number(&hello["devices"]);
+    let device = |index| made(Device { index, text: format!("CpuDevice(id={index})") });
+    let version = hello["version"].as_str().unwrap_or_default().to_owned();
+    Ok(Client { helper: Arc::new(helper), version, devices: (0..count).map(device).collect() })
+}
+
+fn option_name(option: &NamedValue) -> String {
+    bytes_of(option.name, option.name_length)
+}
+
+fn bytes_of(address: *const u8, length: usize) -> String {
+    String::from_utf8_lossy(crate::abi::slice(address, length)).into_owned()
+}
+
+unsafe extern "C" fn client_destroy(arguments: Arguments) -> *mut c_void {
+    arguments.free::<Client>(0);
+    null_mut()
+}
+
+unsafe extern "C" fn client_platform_name(arguments: Arguments) -> *mut c_void {
+    arguments.set_text(1, "cpu");
+    null_mut()
+}
+
+unsafe extern "C" fn client_platform_version(arguments: Arguments) -> *mut c_void {
+    arguments.set_text(1, &arguments.object::<Client>(0).version);
+    null_mut()
+}
+
+unsafe extern "C" fn client_devices(arguments: Arguments) -> *mut c_void {
+    let devices = &arguments.object::<Client>(0).devices;
+    arguments.set(1, devices.as_ptr());
+    arguments.set(2, devices.len());
+    null_mut()
+}
+
+unsafe extern "C" fn description_id(arguments: Arguments) -> *mut c_void {
+    arguments.set(1, arguments.object::<Device>(0).index);
+    null_mut()
+}
+
+unsafe extern "C" fn description_process(arguments: Arguments) -> *mut c_void {
+    arguments.set(1, 0_i32);
+    null_mut()
+}
+
+unsafe extern "C" fn description_attributes(arguments: Arguments) -> *mut c_void {
+    arguments.set(1, 0_usize);
+    null_mut()
+}
+
+unsafe extern "C" fn description_kind(arguments: Arguments) -> *mut c_void {
+    arguments.set_text(1, "XLA:CPU");
+    null_mut()
+}
+
+unsafe extern "C" fn description_text(arguments: Arguments) -> *mut c_void {
+    arguments.set_text(1, &arguments.object::<Device>(0).text);
+    null_mut()
+}
+
+/// A device describes itself.
+unsafe extern "C" fn device_description(arguments: Arguments) -> *mut c_void {
+    arguments.set(1, arguments.get::<usize>(0));
+    null_mut()
+}
+
+/// 3 GiB in use at most and 16 GiB in all, to have some figures; the number of allocations is not told.
+unsafe extern "C" fn device_memory(arguments: Arguments) -> *mut c_void {
+    arguments.set(1, 1_i64 << 30);
+    arguments.set(2, 3_i64 << 30);
+    arguments.set(3, 1_u8);
+    arguments.set(8, 16_i64 << 30);
+    arguments.set(9, 1_u8);
+    null_mut()
+}
+
+unsafe extern "C" fn topology_create(arguments: Arguments) -> *mut c_void {
+    let name = String::from_utf8_lossy(arguments.list(0, 1)).into_owned();
+    answer(Err(Failure { code: 12, message: format!("XLA:CPU has no topology {name}") }))
+}

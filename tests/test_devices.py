@@ -1,0 +1,271 @@
+"""Devices: what a machine has, PJRT plugins that work and plugins that do not, and programs compiled for TPUs that are
+not there.
+
+Two plugins are used: one of our own that runs on XLA:CPU through jaxlib (`tests/pjrt_plugin`), and Google's libtpu from
+PyPI, which compiles on any machine. Where that wheel cannot be had, its tests are skipped.
+"""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import zipfile
+
+import pytest
+
+from session import Session
+
+TESTS = pathlib.Path(__file__).parent
+TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", TESTS.parent / "target"))
+PLUGIN = TARGET / "release/deps/libferrotune_pjrt_plugin.so"
+CONTRACT = TARGET / "release/examples/contract"
+HELPER = {"FERROTUNE_PJRT_PYTHON": sys.executable, "FERROTUNE_PJRT_HELPER": str(TESTS / "xla_cpu_helper.py")}
+DOWNLOAD_TIMEOUT_S = 150
+# The first that compiled for v6e on a machine without a TPU, and whatever is newest when the tests are first run.
+LIBTPUS = {"old": "libtpu==0.0.17", "newest": "libtpu"}
+TOPOLOGIES = {"v5e:1x1": 1, "v5e:2x2": 4, "v5e:2x4": 8, "v6e:2x4": 8, "v4:2x2x1": 8}
+
+MATMUL = """
+module @matmul {
+  func.func public @main(%a: tensor<256x512xbf16>, %b: tensor<512x128xbf16>) -> tensor<256x128xf32> {
+    %c = stablehlo.dot_general %a, %b, contracting_dims = [1] x [0]
+        : (tensor<256x512xbf16>, tensor<512x128xbf16>) -> tensor<256x128xf32>
+    return %c : tensor<256x128xf32>
+  }
+}
+"""
+# Two arguments and a result of 16 GiB each.
+TOO_LARGE = """
+module @too_large {
+  func.func public @main(%a: tensor<65536x65536xf32>, %b: tensor<65536x65536xf32>) -> tensor<65536x65536xf32> {
+    %c = stablehlo.add %a, %b : tensor<65536x65536xf32>
+    return %c : tensor<65536x65536xf32>
+  }
+}
+"""
+# Each of four devices has a quarter of the rows; the sum over all makes the compiler add communication.
+SPREAD = """
+module @spread attributes {mhlo.num_partitions = 4 : i32} {
+  func.func public @main(%a: tensor<4096x1024xf32> {mhlo.sharding = "{devices=[4,1]<=[4]}"})
+      -> (tensor<1024xf32> {mhlo.sharding = "{replicated}"}) {
+    %zero = stablehlo.constant dense<0.0> : tensor<f32>
+    %s = stablehlo.reduce(%a init: %zero) applies stablehlo.add across dimensions = [0]
+        : (tensor<4096x1024xf32>, tensor<f32>) -> tensor<1024xf32>
+    return %s : tensor<1024xf32>
+  }
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def devices(tmp_path_factory):
+    """A kernel that no variable tells of a TPU, in a folder with the programs that are checked."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in HELPER.items():
+            patch.setenv(name, value)
+        for name in ("TPU_NAME", "KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS", "TPU_CONFIG", "TPU_LIBRARY_PATH"):
+            patch.delenv(name, raising=False)
+        session = Session(tmp_path_factory.mktemp("devices"))
+    for name, text in {"matmul": MATMUL, "too_large": TOO_LARGE, "spread": SPREAD}.items():
+        (session.folder / f"{name}.mlir").write_text(text)
+    session.ok("let kept = vec![1, 2, 3];")
+    yield session
+    # Whatever was tried, it was tried elsewhere.
+    assert session.ok("kept.len()").result == "3"
+    session.close()
+
+
+def set_variable(session, name, value):
+    """Of the process of the cells, which is the one that looks for devices and tries plugins."""
+    session.ok(f"unsafe {{ std::env::set_var({quoted(name)}, {quoted(value)}) }};")
+
+
+def quoted(text):
+    return '"' + str(text).replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def skip_with_a_tpu(session):
+    if not re.match(r"tpu +none ", session.ok("%devices").display.splitlines()[-1]):
+        pytest.skip("this machine has a TPU")
+
+
+def test_a_plugin_does_all_that_the_contract_asks_for():
+    ran = subprocess.run([CONTRACT, PLUGIN], env=os.environ | HELPER, capture_output=True, text=True, timeout=120)
+    lines = ran.stdout.splitlines()
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert len(lines) == 14 and all(line.startswith("ok: ") for line in lines), ran.stdout
+    assert not any("cannot be shown" in line for line in lines), "the test plugin has two devices"
+
+
+def test_devices_are_listed_with_their_memory(devices):
+    lines = devices.ok("%devices").display.splitlines()
+    assert re.fullmatch(r"Device +Name +Memory +Detail", lines[0])
+    assert re.fullmatch(r"cpu  .*  (limited to )?\d[\d.]* [GT]iB.*  \d+ cores?, .*", lines[1]), lines[1]
+    assert any(line.startswith("cuda") for line in lines) and lines[-1].startswith("tpu"), lines
+
+
+def test_the_self_test_gives_a_report_to_paste(devices):
+    shown = devices.ok(f"%tpu_connect --selftest --plugin {PLUGIN}").display
+    lines = shown.splitlines()
+    assert re.fullmatch(r"ferrotune \S+ self-test on cpu", lines[0])
+    assert lines[1].startswith("  devices   2 × XLA:CPU with 16 GiB each (PJRT 0.69, StableHLO 1.10.10; jaxlib ")
+    assert re.fullmatch(r"  matmul    f32 256×256: right, off by \S+; compiled in .* s, a run takes .* ms", lines[2])
+    assert re.fullmatch(r"  training  20 steps, loss 0.34\d+ → 0.05\d+: right, off by \S+; .*", lines[3])
+    assert lines[4:] == ["passed"]
+
+
+def test_there_is_no_self_test_without_a_device(devices):
+    skip_with_a_tpu(devices)
+    assert "no TPU is attached" in devices.fails("%tpu_connect --selftest").error
+    assert "/nowhere.so" in devices.fails("%tpu_connect --selftest --plugin /nowhere.so").error
+
+
+@pytest.mark.parametrize("place", ["load", "initialize", "client"])
+def test_a_plugin_that_aborts_costs_the_cell_alone(devices, place):
+    set_variable(devices, "FERROTUNE_PJRT_FAULT", f"{place}:abort")
+    try:
+        error = devices.fails(f"%tpu_connect --selftest --plugin {PLUGIN}").error
+    finally:
+        set_variable(devices, "FERROTUNE_PJRT_FAULT", "")
+    assert "ended its process (SIGABRT)" in error and "already in use by process 42" in error
+
+
+def test_an_interrupt_ends_a_plugin_that_hangs(devices):
+    set_variable(devices, "FERROTUNE_PJRT_FAULT", "client:hang")
+
+    def interrupt(message):
+        # The choice is shown right before the plugin is tried.
+        if message["msg_type"] == "display_data" and "connected to" in message["content"]["data"]["text/plain"]:
+            devices.manager.interrupt_kernel()
+
+    try:
+        outcome = devices.run(f"%tpu_connect --selftest --plugin {PLUGIN}", watch=interrupt)
+    finally:
+        set_variable(devices, "FERROTUNE_PJRT_FAULT", "")
+    assert "interrupted" in outcome.error.lower(), outcome.error
+    assert outcome.seconds < 20
+
+
+def test_without_libtpu_the_check_says_how_to_get_it(devices):
+    outcome = devices.run("%tpu_check --tpu v5e:2x2 matmul.mlir")
+    if outcome.error is None:
+        pytest.skip("this machine has libtpu")
+    assert "pip install libtpu" in outcome.error
+
+
+TRAIN = """
+use candle_core::{DType, Device, Tensor, Var};
+use candle_nn::{Optimizer, SGD};
+use ferrotune::strategy::{self, Replica, Strategy};
+
+fn train(replica: &Replica<'_>) -> ferrotune::Result<Vec<f32>> {
+    let device = strategy::device(replica)?;
+    let wave = |count: usize, step: f32| (0..count).map(|i| (i as f32 * step).sin()).collect::<Vec<f32>>();
+    let share = 32 / replica.count();
+    let x = Tensor::from_vec(wave(32 * 6, 0.7), (32, 6), &device)?.narrow(0, replica.index() * share, share)?;
+    let y = Tensor::from_vec(wave(32, 1.3), (32, 1), &device)?.narrow(0, replica.index() * share, share)?;
+    let w1 = Var::from_tensor(&Tensor::from_vec(wave(6 * 8, 2.1), (6, 8), &device)?)?;
+    let w2 = Var::from_tensor(&Tensor::from_vec(wave(8, 2.9), (8, 1), &device)?)?;
+    let unused = Var::zeros(3, DType::F32, &device)?;
+    let vars = [w1.clone(), w2.clone(), unused];
+    let mut optimizer = SGD::new(vars.to_vec(), 0.05)?;
+    for _ in 0..50 {
+        let loss = x.matmul(&w1)?.tanh()?.matmul(&w2)?.sub(&y)?.sqr()?.mean_all()?;
+        let mut gradients = loss.backward()?;
+        strategy::average(replica, &mut gradients, &vars)?;
+        optimizer.step(&gradients)?;
+    }
+    Ok(Tensor::cat(&[w1.flatten_all()?, w2.flatten_all()?], 0)?.to_vec1()?)
+}
+"""
+COMPARE = """
+let one = Strategy::on("cpu").scope(train).swap_remove(0)?;
+let two = Strategy::mirrored(["cpu", "cpu"])?.scope(train).into_iter().collect::<Result<Vec<_>, _>>()?;
+let worst = one.iter().zip(&two[0]).map(|(a, b)| (a - b).abs()).fold(0f32, f32::max);
+println!("{} {} {worst:e}", two[0] == two[1], one.len());
+"""
+
+
+def test_two_replicas_train_as_one_on_the_global_batch(devices):
+    devices.ok(TRAIN)
+    same, length, worst = devices.ok(COMPARE).stdout.split()
+    assert (same, length) == ("true", "56") and float(worst) < 1e-6, worst
+
+
+@pytest.fixture(scope="module", params=LIBTPUS)
+def libtpu(request):
+    """The library of a version of libtpu, by the version's name in `LIBTPUS`."""
+    folder = TARGET / "libtpu" / request.param
+    library = folder / "libtpu/libtpu.so"
+    if not library.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
+        try:
+            ran = subprocess.run(
+                [*pip, "--disable-pip-version-check", "--dest", folder, LIBTPUS[request.param]],
+                capture_output=True,
+                text=True,
+                timeout=DOWNLOAD_TIMEOUT_S,
+            )
+        except subprocess.TimeoutExpired:
+            pytest.skip(f"{LIBTPUS[request.param]} was not downloaded within {DOWNLOAD_TIMEOUT_S} s")
+        if ran.returncode != 0:
+            reason = ran.stderr.strip().splitlines()[-1:]
+            pytest.skip(f"{LIBTPUS[request.param]} cannot be installed here: {reason}")
+        (wheel,) = folder.glob("*.whl")
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extract("libtpu/libtpu.so", folder / "partial")
+        wheel.unlink()
+        (folder / "partial/libtpu").rename(folder / "libtpu")
+        (folder / "partial").rmdir()
+    return request.param, library
+
+
+@pytest.fixture
+def checked(devices, libtpu):
+    """What `%tpu_check` shows of a program, compiled with that version."""
+    _, library = libtpu
+    set_variable(devices, "TPU_LIBRARY_PATH", library)
+    return lambda tpu, name: devices.ok(f"%tpu_check --tpu {tpu} {name}.mlir").display
+
+
+@pytest.mark.parametrize("tpu", TOPOLOGIES)
+def test_a_program_is_compiled_for_a_tpu_that_is_not_there(checked, libtpu, tpu):
+    lines = checked(tpu, "matmul").splitlines()
+    assert lines[0].startswith(f"{tpu}: {TOPOLOGIES[tpu]} × TPU v"), lines
+    assert re.match(r"compiled in \S+ s with PJRT 0\.\d+, TFRT TPU v", lines[1]), lines
+    figures = {line.split()[0]: " ".join(line.split()[1:]) for line in lines[2:-1]}
+    assert figures["arguments"] == "384 KiB" and figures["outputs"] == "128 KiB"
+    assert figures["flops"] == "3.355e7 a run"  # 2 × 256 × 512 × 128
+    assert lines[-1].startswith("fits"), lines
+    if libtpu[0] == "newest":
+        memory = {"v5e": "15.75 GiB", "v6e": "31.24 GiB", "v4": "15.25 GiB"}[tpu.split(":")[0]]
+        assert lines[0].endswith(f"with {memory} each") and lines[-1].endswith(f"of {memory}"), lines
+
+
+def test_a_program_that_is_too_large_does_not_fit(checked, libtpu):
+    # The old version counts what is known when it gives up, the arguments; the newest all three arrays.
+    needed = {"old": "32", "newest": "48"}[libtpu[0]]
+    assert checked("v5e:2x2", "too_large").splitlines()[-1] == f"does not fit: needs {needed} GiB of 15.75 GiB"
+
+
+def test_a_program_over_four_devices_needs_a_quarter_on_each(checked):
+    lines = checked("v5e:2x2", "spread").splitlines()
+    assert "  replicas    1, of 4 partitions" in lines
+    assert "  arguments   4 MiB" in lines
+
+
+def test_what_is_no_program_or_no_tpu_is_an_error(devices, libtpu):
+    set_variable(devices, "TPU_LIBRARY_PATH", libtpu[1])
+    (devices.folder / "garbage.mlir").write_text("nothing of the kind")
+    assert "PJRT_Compile" in devices.fails("%tpu_check --tpu v5e:2x2 garbage.mlir").error
+    assert "PJRT_TopologyDescriptionCreate" in devices.fails("%tpu_check --tpu v99:2x2 matmul.mlir").error
+    assert "cannot read nowhere.mlir" in devices.fails("%tpu_check --tpu v5e:2x2 nowhere.mlir").error
+
+
+def test_opening_libtpu_without_a_tpu_is_an_error_and_no_wait(devices, libtpu):
+    skip_with_a_tpu(devices)
+    set_variable(devices, "TPU_SKIP_MDS_QUERY", "1")
+    outcome = devices.fails(f"%tpu_connect --selftest --plugin {libtpu[1]}")
+    assert "PJRT_ClientCreate" in outcome.error and outcome.seconds < 60

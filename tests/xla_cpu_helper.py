@@ -1,0 +1,156 @@
+"""XLA:CPU behind pipes, for the test plugin: compiles StableHLO and runs it with jaxlib.
+
+Both ways a frame is the length of its JSON as four bytes, the JSON, and the `bytes` bytes that it announces. A request
+gets one answer: an object, or `{"code": N, "error": TEXT}` with PJRT's code.
+"""
+
+import json
+import os
+import struct
+import sys
+
+REQUESTS = os.fdopen(os.dup(0), "rb")
+ANSWERS = os.fdopen(os.dup(1), "wb")
+os.dup2(2, 1)  # what libraries print must not get between the frames
+os.environ["JAX_PLATFORMS"] = "cpu"
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import jax
+import ml_dtypes
+import numpy as np
+from jaxlib import _jax, xla_client
+
+CODES = {"RESOURCE_EXHAUSTED": 8, "INVALID_ARGUMENT": 3, "UNIMPLEMENTED": 12, "NOT_FOUND": 5}
+# In the order of PJRT's numbers, which begin at 1.
+TYPES = [np.bool_, np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64]
+TYPES += [np.float16, np.float32, np.float64, ml_dtypes.bfloat16, np.complex64, np.complex128]
+TYPES += [ml_dtypes.float8_e5m2, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e4m3b11fnuz]
+TYPES += [ml_dtypes.float8_e5m2fnuz, ml_dtypes.float8_e4m3fnuz, ml_dtypes.int4, ml_dtypes.uint4]
+TYPES = [np.dtype(kind) for kind in TYPES]
+
+
+class Server:
+    """Devices, programs and arrays, by number."""
+
+    def __init__(self, device_count):
+        jax.config.update("jax_enable_x64", True)
+        jax.config.update("jax_num_cpu_devices", device_count)
+        self.devices = jax.devices("cpu")
+        self.client = self.devices[0].client
+        self.programs = {}
+        self.arrays = {}
+        self.last = 0
+
+    def number(self):
+        self.last += 1
+        return self.last
+
+    def hello(self, request, raw):
+        return {"devices": len(self.devices), "version": f"jaxlib {xla_client._version}"}
+
+    def compile(self, request, raw):
+        module, options = raw[: request["module"]], raw[request["module"] :]
+        options = xla_client.CompileOptions.ParseFromString(options)
+        build = options.executable_build_options
+        count = build.num_replicas * build.num_partitions
+        if count > len(self.devices):
+            raise ValueError(f"INVALID_ARGUMENT: {count} devices are needed, and there are {len(self.devices)}")
+        devices = _jax.DeviceList(tuple(self.devices[:count]))
+        if request["serialized"]:
+            program = self.client.deserialize_executable(module, devices, options)
+        else:
+            program = self.client.compile_and_load(module.decode(), devices, options)
+        number = self.number()
+        self.programs[number] = (program, count)
+        (hlo,) = program.hlo_modules()
+        shape = xla_client.XlaComputation(hlo.as_serialized_hlo_module_proto()).program_shape().result_shape()
+        shapes = shape.tuple_shapes() if shape.is_tuple() else [shape]
+        memory = program.get_compiled_memory_stats()
+        cost = program.cost_analysis()
+        return {
+            "program": number,
+            "name": hlo.name,
+            "replicas": build.num_replicas,
+            "partitions": build.num_partitions,
+            "outputs": [[TYPES.index(one.element_type()) + 1, list(one.dimensions())] for one in shapes],
+            "memory": [
+                memory.generated_code_size_in_bytes,
+                memory.argument_size_in_bytes,
+                memory.output_size_in_bytes,
+                memory.alias_size_in_bytes,
+                memory.temp_size_in_bytes,
+            ],
+            "cost": {name: value for name, value in cost.items() if "{" not in name},
+        }
+
+    def serialize(self, request, raw):
+        return {}, self.programs[request["program"]][0].serialize()
+
+    def put(self, request, raw):
+        array = np.frombuffer(raw, TYPES[request["type"] - 1]).reshape(request["dims"])
+        number = self.number()
+        self.arrays[number] = jax.device_put(array, self.devices[request["device"]])
+        return {"array": number}
+
+    def get(self, request, raw):
+        return {}, np.ascontiguousarray(np.asarray(self.arrays[request["array"]])).tobytes()
+
+    def run(self, request, raw):
+        program, count = self.programs[request["program"]]
+        devices = self.devices[:count]
+        arguments = []
+        for index, numbers in enumerate(zip(*request["inputs"])):
+            arrays = [self.arrays[number] for number in numbers]
+            if index in request["kept"]:
+                # jaxlib donates what the program says; a copy keeps the original.
+                arrays = [jax.device_put(np.array(array), device) for array, device in zip(arrays, devices)]
+            arguments.append(joined(arrays, devices))
+        rows = program.execute_sharded(arguments).disassemble_into_single_device_arrays()
+        outputs = []
+        for device in range(count):
+            numbers = [self.number() for _ in rows]
+            self.arrays.update(zip(numbers, (row[device] for row in rows)))
+            outputs.append(numbers)
+        inputs = [number for row in request["inputs"] for number in row]
+        return {"outputs": outputs, "deleted": [number for number in inputs if self.arrays[number].is_deleted()]}
+
+    def free(self, request, raw):
+        self.arrays.pop(request["array"], None)
+        return {}
+
+
+def joined(arrays, devices):
+    """One array per device as the one array that jaxlib takes."""
+    if len(devices) == 1:
+        return arrays[0]
+    mesh = jax.sharding.Mesh(np.array(devices), ("device",))
+    sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+    return jax.make_array_from_single_device_arrays(arrays[0].shape, sharding, arrays)
+
+
+def read(length):
+    data = REQUESTS.read(length)
+    if len(data) != length:
+        sys.exit(0)  # the plugin is gone
+    return data
+
+
+def main():
+    server = Server(int(sys.argv[1]))
+    while True:
+        request = json.loads(read(struct.unpack("<I", read(4))[0]))
+        raw = read(request["bytes"])
+        try:
+            answer = getattr(server, request["op"])(request, raw)
+            answer, raw = answer if isinstance(answer, tuple) else (answer, b"")
+        except Exception as error:
+            text = str(error)
+            code = next((code for name, code in CODES.items() if text.startswith(name)), 13)
+            answer, raw = {"code": code, "error": text[:4000]}, b""
+        head = json.dumps(answer | {"bytes": len(raw)}).encode()
+        ANSWERS.write(struct.pack("<I", len(head)) + head + raw)
+        ANSWERS.flush()
+
+
+if __name__ == "__main__":
+    main()
