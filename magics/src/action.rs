@@ -81,6 +81,10 @@ pub struct Tune {
     pub trial_timeout_s: Option<f64>,
     /// Memory of one trial; more than 0.
     pub memory_bytes: Option<u64>,
+    /// Trials that run side by side, at least 1.
+    pub concurrency: u64,
+    /// Threads of one trial, at least 1; none means a share of the machine's.
+    pub threads: Option<u64>,
     /// Delete an earlier study of that name first.
     pub overwrite: bool,
     /// The Rust below the magic's line.

@@ -131,6 +131,14 @@ impl<'a> Arguments<'a> {
         self.text(option)?.map(|value| self.whole(option, &value)).transpose()
     }
 
+    /// A whole number of at least 1.
+    pub(crate) fn count(&self, option: &'static str) -> Result<Option<u64>, MagicError> {
+        match self.number(option)? {
+            Some(0) => Err(self.invocation.bad_value(option, "0", "give at least 1")),
+            count => Ok(count),
+        }
+    }
+
     pub(crate) fn seconds(&self, option: &'static str) -> Result<Option<f64>, MagicError> {
         self.converted(option, quantity::seconds)
     }

@@ -57,6 +57,19 @@ fn play(scenario: &str, trial: &Trial, shared: &Shared) -> Result<Option<f64>> {
             writeln!(std::io::stdout(), "output without a place")?;
             quick(trial)
         }
+        "greedy" => {
+            quick_parameter(trial)?;
+            std::hint::black_box(vec![1_u8; 4 << 30]);
+            Ok(None)
+        }
+        "threads" => {
+            quick_parameter(trial)?;
+            loop {
+                std::thread::Builder::new()
+                    .stack_size(16 << 10)
+                    .spawn(|| std::thread::sleep(Duration::from_secs(9)))?;
+            }
+        }
         "empty" => Ok(Some(1.0)),
         "misnamed" => {
             quick_parameter(trial)?;

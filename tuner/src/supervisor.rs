@@ -4,22 +4,25 @@
 mod answers;
 mod backlog;
 mod error;
+mod estimate;
 mod events;
+mod files;
 mod outcome;
 mod session;
 
 pub use error::SupervisorError;
 
-use crate::folder;
 use crate::journal::Journal;
 use crate::oracle::{self, Next, Oracle};
-use crate::process::{Budget, ProcessError, Signals};
+use crate::process::{self, Budget, ProcessError, SharedMemory, Signals};
 use crate::record::{Ending, TrialRecord};
 use crate::wire::{Event, Finish, StudySpec};
 use backlog::Backlog;
 use error::file_error;
 use events::Watcher;
+use files::Files;
 use outcome::Outcome;
+use session::{Ended, Session};
 use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -30,8 +33,12 @@ use std::time::{Duration, Instant};
 
 /// After so many failures in a row, with no success before them, the objective itself must be wrong.
 const HOPELESS_FAILURES: u64 = 3;
-/// How long a trial may go on after the search is stopped, to come to its next report.
+/// How long a trial may go on at least after the search is stopped, to come to its next report.
 const GRACE: Duration = Duration::from_secs(2);
+/// A trial that begins and does not end so often, without a checkpoint, is what ends its supervisor.
+const MOST_UNENDED_WORKERS: u64 = 5;
+/// How often running workers are looked at.
+const TICK: Duration = Duration::from_millis(10);
 
 /// The hidden subcommand `supervise SPEC.json`: runs the search with [`Event`]s on standard output.
 pub fn main(spec_path: &Path) -> ExitCode {
@@ -69,7 +76,10 @@ pub fn supervise(spec: StudySpec, program: &Path, events: &mut dyn Write) -> Res
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .map_err(|errno| ProcessError::System { what: "become the reaper of the trials", source: errno.into() })?;
     let mut search = Search::open(spec, program, signals, events)?;
-    let reason = search.run()?;
+    let reason = search.run();
+    // Where the search broke off, what its trials have started is still there.
+    process::remove_strays()?;
+    let reason = reason.inspect_err(|error| search.watcher.note(&Event::Error { message: error.to_string() }))?;
     search.watcher.send(&Event::Finished { reason: reason.clone() });
     Ok(reason)
 }
@@ -81,27 +91,38 @@ struct Search<'a> {
     program: &'a Path,
     /// The study's folder, absolute.
     folder: PathBuf,
-    library: PathBuf,
-    shared: Option<File>,
+    files: Files,
+    /// The shared memory that was there when no trial ran.
+    shared_memory: SharedMemory,
     journal: Journal,
     oracle: Box<dyn Oracle>,
     trials: Vec<TrialRecord>,
     /// Trials that an earlier supervisor left in the middle.
     unfinished: VecDeque<u64>,
     budget: Budget,
+    /// Threads of each trial.
+    threads: u64,
     signals: Signals,
     watcher: Watcher<'a>,
     started: Instant,
+    /// Why the search is over, once nothing is left to begin.
+    finish: Option<Finish>,
     /// Why the search is being stopped, once it is.
     stop: Option<Finish>,
     /// When that began.
     stopped_at: Option<Instant>,
     /// What the machine had left, in bytes, when something other than a trial had taken its memory.
     shortage_bytes: Option<u64>,
+    /// How often the workers have been looked at.
+    ticks: u64,
+    /// The longest time between two reports of a trial so far.
+    longest_step: Duration,
     /// Requests to stop received so far.
     interrupts: usize,
-    /// Failures since the start, until a trial succeeds.
-    failures: Option<u64>,
+    /// Failures in a row.
+    failures: u64,
+    /// Whether a trial of this search has come to something.
+    has_succeeded: bool,
 }
 
 impl<'a> Search<'a> {
@@ -112,93 +133,160 @@ impl<'a> Search<'a> {
         events: &'a mut dyn Write,
     ) -> Result<Search<'a>, SupervisorError> {
         let folder = spec.directory.join(&spec.project);
-        let (journal, trials) = Journal::open(&folder, &spec)?;
+        let (journal, trials) = Journal::open(&folder, &files::stored(&spec))?;
         let folder = fs::canonicalize(&folder).map_err(file_error("find", &folder))?;
-        let spec = journal.spec().clone();
-        let library = folder.join("objective.so");
-        install_library(&spec.library, &library)?;
-        let shared =
-            spec.shared.as_ref().map(|path| File::open(path).map_err(file_error("open the shared data", path)));
-        let shared = shared.transpose()?;
-        let budget = Budget::choose(spec.memory_budget_bytes)?;
+        let files = Files::install(&spec, &folder)?;
+        let spec = StudySpec { supervision: spec.supervision, ..journal.spec().clone() };
+        let concurrency = spec.supervision.concurrency.max(1);
+        let budget = Budget::choose(spec.memory_budget_bytes, concurrency)?;
+        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
+        let threads = spec.supervision.threads.unwrap_or(cores / concurrency).max(1);
         let oracle = oracle::create(&spec)?;
         let unfinished = trials.iter().filter(|trial| trial.ending.is_none() && trial.paused_at.is_none());
         let unfinished = unfinished.map(|trial| trial.number).collect();
-        let mut watcher = Watcher::new(events);
+        let mut watcher = Watcher::of_study(events, &folder);
         watcher.send(&Event::Opened { folder: folder.clone(), earlier_trials: trials.len() as u64 });
-        let (started, stop, interrupts) = (Instant::now(), None, 0);
-        Ok(Search {
+        let mut search = Search {
             spec,
             program,
             folder,
-            library,
-            shared,
+            files,
+            shared_memory: SharedMemory::now(),
             journal,
             oracle,
             trials,
             unfinished,
             budget,
+            threads,
             signals,
             watcher,
-            started,
-            stop,
+            started: Instant::now(),
+            finish: None,
+            stop: None,
             stopped_at: None,
             shortage_bytes: None,
-            interrupts,
-            failures: Some(0),
-        })
+            ticks: 0,
+            longest_step: Duration::ZERO,
+            interrupts: 0,
+            failures: 0,
+            has_succeeded: false,
+        };
+        search.remove_losers()?;
+        Ok(search)
     }
 
     fn run(&mut self) -> Result<Finish, SupervisorError> {
+        let mut sessions = Vec::new();
         loop {
             self.look_for_a_stop()?;
-            if let Some(reason) = self.stop.clone() {
-                return Ok(reason);
+            if self.stop.is_none() {
+                self.begin_trials(&mut sessions)?;
             }
+            if sessions.is_empty() {
+                return Ok(self.stop.clone().or(self.finish.clone()).unwrap_or(Finish::Exhausted));
+            }
+            self.turn(&mut sessions)?;
+        }
+    }
+
+    /// Starts workers for as many trials as may run side by side and have something to do.
+    fn begin_trials(&mut self, sessions: &mut Vec<Session>) -> Result<(), SupervisorError> {
+        while (sessions.len() as u64) < self.spec.supervision.concurrency.max(1) {
+            let Some(number) = self.next_trial(sessions)? else { break };
+            sessions.push(self.begin(number)?);
+        }
+        Ok(())
+    }
+
+    /// The trial that is to run next; none while one that runs has to end first, and none when the search is over.
+    fn next_trial(&mut self, sessions: &[Session]) -> Result<Option<u64>, SupervisorError> {
+        let runs = |number: u64| sessions.iter().any(|session| session.number == number);
+        loop {
             let ended = self.trials.iter().filter(|trial| trial.ending.is_some()).count() as u64;
             if ended >= self.spec.max_trials {
-                return Ok(Finish::MaxTrials);
+                self.finish = Some(Finish::MaxTrials);
+                return Ok(None);
             }
-            self.look_for_a_shortage()?;
+            if let Some(available_bytes) = self.budget.machine_shortage()? {
+                // Those that run may be what takes the memory; where none does, one more could not be held either.
+                return if sessions.is_empty() {
+                    Err(SupervisorError::MachineShort { available_bytes })
+                } else {
+                    Ok(None)
+                };
+            }
             if let Some(number) = self.unfinished.pop_front() {
-                self.run_trial(number)?;
-                continue;
+                match self.give_up(number)? {
+                    true => continue,
+                    false => return Ok(Some(number)),
+                }
             }
             match self.oracle.next(&self.trials) {
                 Next::New if (self.trials.len() as u64) < self.spec.max_trials => {
                     let number = self.trials.len() as u64;
                     self.journal.trial_started(number)?;
                     self.trials.push(TrialRecord::new(number));
-                    self.run_trial(number)?;
+                    return Ok(Some(number));
                 }
-                Next::Continue { trial } => self.continue_trial(trial)?,
+                // The oracle sees no processes: it may name a trial whose worker has yet to leave.
+                Next::Continue { trial } | Next::Prune { trial } if runs(trial) => return Ok(None),
+                Next::Continue { trial } => return Ok(Some(trial)),
                 Next::Prune { trial } => self.prune(trial)?,
-                Next::New => return Ok(Finish::MaxTrials),
-                Next::Exhausted => return Ok(Finish::Exhausted),
+                Next::New => {
+                    self.finish = Some(Finish::MaxTrials);
+                    return Ok(None);
+                }
+                Next::Exhausted => {
+                    self.finish = Some(Finish::Exhausted);
+                    return Ok(None);
+                }
             }
         }
     }
 
-    /// Runs a trial on that the oracle has named, which must then have come further or have ended.
-    fn continue_trial(&mut self, number: u64) -> Result<(), SupervisorError> {
-        let before = self.record(number).epochs_done();
-        self.run_trial(number)?;
-        let record = self.record(number);
-        if record.ending.is_none() && self.stop.is_none() && record.epochs_done() <= before {
-            return Err(SupervisorError::Stuck { number, epochs: before });
+    /// Ends a trial that has brought down its supervisor, or the machine, again and again; says whether it did.
+    fn give_up(&mut self, number: u64) -> Result<bool, SupervisorError> {
+        let unended = self.record(number).unended_workers;
+        if unended < MOST_UNENDED_WORKERS {
+            return Ok(false);
         }
-        Ok(())
+        let reason = format!("its supervisor or the machine went down {unended} times in a row while it ran");
+        self.record_mut(number).ending = Some(Ending::Failed { reason });
+        self.settle(number)?;
+        Ok(true)
     }
 
-    /// Runs one worker of a trial, and writes down what came of it.
-    fn run_trial(&mut self, number: u64) -> Result<(), SupervisorError> {
-        let ended = self.run_worker(number)?;
+    /// Waits for the workers, answers them, and takes leave of those that have left.
+    fn turn(&mut self, sessions: &mut Vec<Session>) -> Result<(), SupervisorError> {
+        let workers = sessions.iter_mut().map(|session| &mut session.worker);
+        self.interrupts += process::wait(workers, &self.signals, TICK)?;
+        let mut index = 0;
+        while index < sessions.len() {
+            self.hear(&mut sessions[index])?;
+            if !sessions[index].worker.has_exited() {
+                index += 1;
+                continue;
+            }
+            let session = sessions.remove(index);
+            let living: Vec<u32> = sessions.iter().map(|session| session.worker.pid()).collect();
+            let number = session.number;
+            let ended = self.end(session, &living)?;
+            self.conclude(number, &ended, sessions)?;
+        }
+        self.watch(sessions)
+    }
+
+    /// Writes down what came of a worker.
+    fn conclude(&mut self, number: u64, ended: &Ended, sessions: &[Session]) -> Result<(), SupervisorError> {
+        let retries = self.spec.supervision.retries;
         let record = self.record_mut(number);
         record.seconds += ended.seconds;
         record.peak_bytes = record.peak_bytes.max(ended.peak_bytes);
-        match ended.outcome {
+        record.unended_workers = 0;
+        record.memory = Some(ended.memory.clone());
+        match &ended.outcome {
             Outcome::Paused { at } => {
-                record.paused_at = Some(at);
+                record.paused_at = Some(*at);
                 let record = record.clone();
                 self.journal.trial_paused(&record)?;
             }
@@ -216,15 +304,35 @@ impl<'a> Search<'a> {
                 record.ending = Some(Ending::Cancelled);
                 self.watcher.send(&Event::TrialEnded { record });
             }
-            Outcome::Ended { ref ending, value } => {
+            Outcome::Ended { ending: Ending::Signalled { .. } | Ending::Failed { .. }, .. }
+                if (record.retried.len() as u64) < retries =>
+            {
+                record.retried.extend(ended.outcome.ending().cloned());
+                record.paused_at = None;
+                let record = record.clone();
+                self.journal.trial_paused(&record)?;
+                self.unfinished.push_front(number);
+                return Ok(());
+            }
+            Outcome::Ended { ending, value } => {
                 record.ending = Some(ending.clone());
-                record.value = value;
+                record.value = *value;
                 self.settle(number)?;
             }
         }
-        self.send_progress(None);
+        self.remove_losers()?;
+        self.send_progress(sessions);
         if let Some(available_bytes) = self.shortage_bytes {
             return Err(SupervisorError::MachineShort { available_bytes });
+        }
+        let record = self.record(number);
+        // The oracle had it go on, and it came back as it went.
+        if let Some(before) = ended.continued_from
+            && record.ending.is_none()
+            && self.stop.is_none()
+            && record.epochs_done() <= before
+        {
+            return Err(SupervisorError::Stuck { number, epochs: before });
         }
         self.judge_the_objective(number, &ended.outcome, ended.reports_were_due)
     }
@@ -239,7 +347,9 @@ impl<'a> Search<'a> {
         let failure = match outcome {
             Outcome::Interrupted => return Ok(()),
             Outcome::Paused { .. } => None,
-            Outcome::Ended { ending, .. } => Some(ending).filter(|ending| **ending != Ending::Finished),
+            Outcome::Ended { ending, .. } => {
+                Some(ending).filter(|ending| !matches!(ending, Ending::Finished | Ending::Pruned))
+            }
         };
         let record = self.record(number);
         if number == 0 && failure.is_none() && record.parameters.is_empty() {
@@ -252,18 +362,22 @@ impl<'a> Search<'a> {
         {
             return Err(SupervisorError::NeverReported { reason });
         }
-        match (failure, self.failures.as_mut()) {
-            (None, _) => self.failures = None,
-            // Memory, time and signals may be chance, or the parameters' fault; errors of the objective are its own.
-            (Some(ending @ (Ending::Failed { .. } | Ending::Panicked { .. })), Some(count)) => {
-                *count += 1;
-                if *count == HOPELESS_FAILURES {
-                    return Err(SupervisorError::Hopeless { count: *count, ending: ending.clone() });
-                }
+        let Some(ending) = failure.cloned() else {
+            (self.failures, self.has_succeeded) = (0, true);
+            return Ok(());
+        };
+        // Memory, time and signals may be chance, or the parameters' fault; errors of the objective are its own.
+        let is_its_own = matches!(ending, Ending::Failed { .. } | Ending::Panicked { .. });
+        let most = self.spec.supervision.max_consecutive_failures;
+        self.failures += u64::from(is_its_own || most.is_some());
+        let count = self.failures;
+        match most {
+            Some(most) if count >= most => Err(SupervisorError::FailuresInARow { count, ending }),
+            None if count == HOPELESS_FAILURES && !self.has_succeeded => {
+                Err(SupervisorError::Hopeless { count, ending })
             }
-            (Some(_), _) => {}
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     fn prune(&mut self, number: u64) -> Result<(), SupervisorError> {
@@ -271,9 +385,7 @@ impl<'a> Search<'a> {
         let record = self.record_mut(number);
         record.ending = Some(Ending::Pruned);
         record.value = record.best(&objective);
-        self.settle(number)?;
-        self.send_progress(None);
-        Ok(())
+        self.settle(number)
     }
 
     fn settle(&mut self, number: u64) -> Result<(), SupervisorError> {
@@ -290,7 +402,7 @@ impl<'a> Search<'a> {
         let timeout = self.spec.timeout_s.is_some_and(|limit| self.started.elapsed().as_secs_f64() >= limit);
         if self.stop.is_none() {
             // Without a watcher nobody could stop the search, and it would keep the study locked: it can be continued.
-            if self.interrupts > 0 || self.watcher.is_gone() {
+            if self.interrupts > 0 || self.watcher.is_gone() && !self.spec.supervision.background {
                 self.stop = Some(Finish::Interrupted);
             } else if timeout {
                 self.stop = Some(Finish::Timeout);
@@ -298,14 +410,6 @@ impl<'a> Search<'a> {
             self.stopped_at = self.stop.as_ref().map(|_| Instant::now());
         }
         Ok(())
-    }
-
-    /// Starts no worker on a machine that could not hold it.
-    fn look_for_a_shortage(&self) -> Result<(), SupervisorError> {
-        match self.budget.machine_shortage()? {
-            Some(available_bytes) => Err(SupervisorError::MachineShort { available_bytes }),
-            None => Ok(()),
-        }
     }
 
     /// Trial numbers are positions: every trial that was ever started has its record.
@@ -316,19 +420,4 @@ impl<'a> Search<'a> {
     fn record_mut(&mut self, number: u64) -> &mut TrialRecord {
         &mut self.trials[number as usize]
     }
-}
-
-/// Copies the objective into the study, which must outlive the session that compiled it.
-fn install_library(source: &Path, target: &Path) -> Result<(), SupervisorError> {
-    if fs::canonicalize(source).is_ok_and(|source| source == target) {
-        return Ok(());
-    }
-    let partial = target.with_extension("so.partial");
-    let mut from = File::open(source).map_err(file_error("read the objective", source))?;
-    let mut to = File::create(&partial).map_err(file_error("write", &partial))?;
-    io::copy(&mut from, &mut to).map_err(file_error("write", &partial))?;
-    to.sync_all().map_err(file_error("write", &partial))?;
-    fs::rename(&partial, target).map_err(file_error("write", target))?;
-    let folder = target.parent().unwrap_or(Path::new("."));
-    folder::sync(folder).map_err(file_error("write", folder))
 }

@@ -147,6 +147,7 @@ pub(super) fn spec(tune: &Tune, request: TuneRequest) -> Result<StudySpec> {
         symbol: request.symbol,
         shared: request.shared_fd.map(|fd| PathBuf::from(format!("/proc/{}/fd/{fd}", request.pid))),
         device: request.device,
+        supervision: wire::Supervision { concurrency: tune.concurrency, threads: tune.threads },
     })
 }
 
@@ -161,7 +162,7 @@ fn picture(progress: &Progress, spec: &StudySpec, finish: Option<&Finish>) -> Bu
         lines.push(format!("best: {}", trial_line(best, spec)));
     }
     if finish.is_none() {
-        lines.extend(progress.running.as_ref().map(running_line));
+        lines.extend(progress.running.iter().map(running_line));
     }
     let text = lines.join("\n");
     let bar = format!("<progress value=\"{}\" max=\"{}\"></progress>", progress.done, progress.max_trials);

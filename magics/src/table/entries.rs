@@ -119,7 +119,8 @@ static TABLE: &[Magic] = &[
         kind: Kind::Cell,
         forms: &["%%tune"],
         usage: "%%tune --objective NAME:max|min [--oracle NAME] [--max-trials N] [--seed N] [--project NAME] \
-                [--directory FOLDER] [--timeout TIME] [--trial-timeout TIME] [--memory SIZE] [--overwrite], \
+                [--directory FOLDER] [--timeout TIME] [--trial-timeout TIME] [--memory SIZE] [--concurrency N] \
+                [--threads N] [--overwrite], \
                 and a closure |trial| { … } below",
         summary: "search for the parameters with which a closure does best",
         help: "The cell is a closure that asks the trial for parameters, trains, and reports metrics. Each trial runs\n\
@@ -168,6 +169,18 @@ const TUNE: &[MagicOption] = &[
     MagicOption { name: "--timeout", value: Some("TIME"), default: None, summary: "end the search after this time" },
     MagicOption { name: "--trial-timeout", value: Some("TIME"), default: None, summary: "end a trial after this time" },
     MagicOption { name: "--memory", value: Some("SIZE"), default: None, summary: "end a trial that takes more memory" },
+    MagicOption {
+        name: "--concurrency",
+        value: Some("N"),
+        default: Some("1"),
+        summary: "trials that run side by side and share cores and memory",
+    },
+    MagicOption {
+        name: "--threads",
+        value: Some("N"),
+        default: None,
+        summary: "threads of each trial; without it its share of the cores",
+    },
     MagicOption {
         name: "--overwrite",
         value: None,
@@ -250,23 +263,21 @@ fn tune(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
     let arguments = Arguments::read(invocation)?;
     let required = |option| arguments.required(option);
     let (objective, direction) = arguments.objective("--objective")?;
-    let max_trials = arguments.number("--max-trials")?.unwrap_or_default();
-    if max_trials == 0 {
-        return Err(invocation.bad_value("--max-trials", "0", "give at least 1"));
-    }
     let project = arguments.project("--project")?.unwrap_or_default();
     let body = invocation.body.unwrap_or_default();
     let tune = Tune {
         oracle: required("--oracle")?,
         objective,
         direction,
-        max_trials,
+        max_trials: arguments.count("--max-trials")?.unwrap_or(1),
         seed: arguments.number("--seed")?,
         project,
         directory: required("--directory")?,
         timeout_s: arguments.seconds("--timeout")?,
         trial_timeout_s: arguments.seconds("--trial-timeout")?,
         memory_bytes: arguments.bytes("--memory")?,
+        concurrency: arguments.count("--concurrency")?.unwrap_or(1),
+        threads: arguments.count("--threads")?,
         overwrite: arguments.flag("--overwrite"),
         body: body.to_owned(),
         body_line: invocation.line + 1,

@@ -2,7 +2,7 @@
 
 use ferrotune_tuner::journal::Journal;
 use ferrotune_tuner::record::TrialRecord;
-use ferrotune_tuner::wire::{Direction, Event, Finish, Objective, Progress, StudySpec};
+use ferrotune_tuner::wire::{Direction, Event, Finish, Objective, Progress, StudySpec, Supervision};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -31,6 +31,7 @@ pub(crate) fn spec(directory: &Path, scenario: &str, max_trials: u64) -> StudySp
         symbol: scenario.to_owned(),
         shared: None,
         device: "cpu".to_owned(),
+        supervision: Supervision::default(),
     }
 }
 
@@ -70,7 +71,7 @@ impl Supervisor {
     /// Waits for a trial to report `step`.
     pub(crate) fn wait_for_step(&mut self, step: u64) {
         self.wait_for(|event| match event {
-            Event::Progress(Progress { running: Some(running), .. }) => running.step >= Some(step),
+            Event::Progress(Progress { running, .. }) => running.iter().any(|running| running.step >= Some(step)),
             _ => false,
         });
     }

@@ -11,35 +11,53 @@ use std::time::{Duration, Instant};
 /// How long a killed process may take to leave before it is given up (one that waits for a driver may never).
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Kills and reaps every child of this process until there is none. Killing one hands its own children to this
-/// process, which is the subreaper, so the rounds go on.
-pub(super) fn remove() -> io::Result<()> {
+/// Kills and reaps every child of this process that is none of `living`, until there is none; gives how many there
+/// were. A worker is the reaper of all that it starts, so what comes to this process was left by one that has ended.
+/// Killing one hands its own children to this process, so the rounds go on.
+pub(super) fn remove(living: &[u32]) -> io::Result<usize> {
     let deadline = Instant::now() + PATIENCE;
+    let mut removed = 0;
     loop {
-        match rustix::process::wait(WaitOptions::NOHANG) {
-            Err(Errno::CHILD) => return Ok(()),
-            Ok(Some(_)) | Err(Errno::INTR) => continue,
-            Ok(None) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-        let children = children_of(std::process::id());
-        for pid in &children {
+        let mut strays = children_of(rustix::process::getpid());
+        strays.retain(|pid| !living.contains(&number(*pid)));
+        let Some(first) = strays.first().copied() else { return Ok(removed) };
+        for pid in &strays {
+            kill_below(*pid);
             kill(*pid);
         }
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            tracing::warn!(?children, "processes of a trial do not end; they are left to the system");
-            return Ok(());
+            tracing::warn!(?strays, "processes of a trial do not end; they are left to the system");
+            return Ok(removed);
         }
-        if let Some(pid) = children.first() {
-            wait_for_exit(*pid, left)?;
+        wait_for_exit(first, left)?;
+        for pid in strays {
+            match rustix::process::waitpid(Some(pid), WaitOptions::NOHANG) {
+                Ok(Some(_)) => removed += 1,
+                Ok(None) | Err(Errno::INTR | Errno::CHILD) => {}
+                Err(errno) => return Err(errno.into()),
+            }
         }
     }
 }
 
+/// Kills everything below a process, but not itself.
+pub(super) fn kill_below(pid: Pid) {
+    let mut below = children_of(pid);
+    while let Some(pid) = below.pop() {
+        below.extend(children_of(pid));
+        kill(pid);
+    }
+}
+
+/// A process id as the number that it is.
+pub(super) fn number(pid: Pid) -> u32 {
+    pid.as_raw_nonzero().get().unsigned_abs()
+}
+
 /// The children of a process, of all its threads; none if it has left.
-pub(super) fn children_of(pid: u32) -> Vec<Pid> {
-    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else {
+pub(super) fn children_of(pid: Pid) -> Vec<Pid> {
+    let Ok(tasks) = fs::read_dir(format!("/proc/{}/task", number(pid))) else {
         return Vec::new();
     };
     let mut children = Vec::new();
