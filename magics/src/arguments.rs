@@ -84,6 +84,7 @@ impl<'a> Arguments<'a> {
         Ok(arguments)
     }
 
+    /// Whether the option is given, whatever the table's default is.
     pub(crate) fn flag(&self, option: &'static str) -> bool {
         self.given.iter().any(|(name, _)| *name == option)
     }
@@ -117,7 +118,15 @@ impl<'a> Arguments<'a> {
 
     /// The name of a study, which is a folder's name.
     pub(crate) fn project(&self, option: &'static str) -> Result<Option<String>, MagicError> {
-        let project = self.text(option)?;
+        self.checked_project(option, self.text(option)?)
+    }
+
+    /// The one argument, the name of a study.
+    pub(crate) fn project_argument(&self, name: &'static str) -> Result<Option<String>, MagicError> {
+        self.checked_project(name, self.positional.clone())
+    }
+
+    fn checked_project(&self, option: &'static str, project: Option<String>) -> Result<Option<String>, MagicError> {
         if let Some(name) = &project
             && (matches!(name.as_str(), "." | "..") || name.contains(['/', '\\', '\0']))
         {

@@ -24,7 +24,7 @@ mod quantity;
 mod scan;
 mod table;
 
-pub use action::{Action, Best, Direction, Step, Time, TpuConnect, Trials, Tune};
+pub use action::{Action, Best, Direction, Resume, Search, SearchVerb, Step, Time, TpuConnect, Trials, Tune};
 pub use cell::parse;
 pub use error::MagicError;
 pub use table::{Kind, Magic, MagicOption, complete, help, lsmagic, table};

@@ -8,6 +8,7 @@ mod lock;
 mod replay;
 
 pub use error::JournalError;
+pub use lock::{Holder, holder_of};
 
 use crate::folder;
 use crate::oracle::draw_seed;
@@ -99,6 +100,13 @@ impl Journal {
         let name = folder.file_name().unwrap_or(folder.as_os_str()).to_string_lossy();
         let replay = Replay::of(&path, &name)?;
         Ok(Study { spec: replay.spec.ok_or_else(missing)?, trials: replay.trials })
+    }
+
+    /// Whether the file at `path` can be read as a journal with a study in it. Fails with what is wrong with it.
+    pub(crate) fn check(path: &Path) -> Result<(), JournalError> {
+        let folder = path.parent().unwrap_or(path);
+        let replay = Replay::of(path, &folder.to_string_lossy())?;
+        replay.spec.map(drop).ok_or_else(|| JournalError::Missing { folder: folder.to_owned() })
     }
 
     /// The search in force: as given to [`Journal::open`], with a seed — the given one, else that of the study so

@@ -7,10 +7,13 @@ mod error;
 mod estimate;
 mod events;
 mod files;
+mod mirror;
 mod outcome;
 mod session;
 
 pub use error::SupervisorError;
+pub use events::last_status;
+pub use files::spec_of;
 
 use crate::journal::Journal;
 use crate::oracle::{self, Next, Oracle};
@@ -21,6 +24,7 @@ use backlog::Backlog;
 use error::file_error;
 use events::Watcher;
 use files::Files;
+use mirror::Mirror;
 use outcome::Outcome;
 use session::{Ended, Session};
 use std::collections::VecDeque;
@@ -72,6 +76,12 @@ fn read_spec(path: &Path) -> Result<(StudySpec, PathBuf), SupervisorError> {
 pub fn supervise(spec: StudySpec, program: &Path, events: &mut dyn Write) -> Result<Finish, SupervisorError> {
     // Checks the settings before a study is opened, or overwritten.
     oracle::create(&spec)?;
+    if spec.supervision.background
+        && let Err(errno) = rustix::process::setsid()
+    {
+        // It leads a session of its own already.
+        tracing::debug!(%errno, "the search stays in its session");
+    }
     let signals = Signals::hold().map_err(|source| ProcessError::System { what: "hold signals back", source })?;
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .map_err(|errno| ProcessError::System { what: "become the reaper of the trials", source: errno.into() })?;
@@ -92,6 +102,7 @@ struct Search<'a> {
     /// The study's folder, absolute.
     folder: PathBuf,
     files: Files,
+    mirror: Option<Mirror>,
     /// The shared memory that was there when no trial ran.
     shared_memory: SharedMemory,
     journal: Journal,
@@ -133,9 +144,16 @@ impl<'a> Search<'a> {
         events: &'a mut dyn Write,
     ) -> Result<Search<'a>, SupervisorError> {
         let folder = spec.directory.join(&spec.project);
+        let mirror = spec.supervision.mirror.as_ref().map(|mirror| mirror.join(&spec.project));
+        match &mirror {
+            Some(mirror) if spec.overwrite => mirror::clear(mirror)?,
+            Some(mirror) => mirror::restore(mirror, &folder)?,
+            None => {}
+        }
         let (journal, trials) = Journal::open(&folder, &files::stored(&spec))?;
         let folder = fs::canonicalize(&folder).map_err(file_error("find", &folder))?;
         let files = Files::install(&spec, &folder)?;
+        let mirror = mirror.map(|mirror| Mirror::start(&folder, &mirror)).transpose()?;
         let spec = StudySpec { supervision: spec.supervision, ..journal.spec().clone() };
         let concurrency = spec.supervision.concurrency.max(1);
         let budget = Budget::choose(spec.memory_budget_bytes, concurrency)?;
@@ -151,6 +169,7 @@ impl<'a> Search<'a> {
             program,
             folder,
             files,
+            mirror,
             shared_memory: SharedMemory::now(),
             journal,
             oracle,
@@ -172,6 +191,7 @@ impl<'a> Search<'a> {
             has_succeeded: false,
         };
         search.remove_losers()?;
+        search.mirror_journal();
         Ok(search)
     }
 
@@ -321,6 +341,7 @@ impl<'a> Search<'a> {
             }
         }
         self.remove_losers()?;
+        self.mirror_journal();
         self.send_progress(sessions);
         if let Some(available_bytes) = self.shortage_bytes {
             return Err(SupervisorError::MachineShort { available_bytes });
@@ -386,6 +407,13 @@ impl<'a> Search<'a> {
         record.ending = Some(Ending::Pruned);
         record.value = record.best(&objective);
         self.settle(number)
+    }
+
+    /// Has the mirror take the journal as it is now.
+    fn mirror_journal(&self) {
+        if let Some(mirror) = &self.mirror {
+            mirror.journal();
+        }
     }
 
     fn settle(&mut self, number: u64) -> Result<(), SupervisorError> {

@@ -304,6 +304,18 @@ pub struct Progress {
     pub supervisor_bytes: u64,
 }
 
+/// The last word on a search, for those who were not there to hear it. What a search that was killed said last may be
+/// old: whether one runs, its study's lock tells.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// Where it stands, or stood at its end.
+    pub progress: Progress,
+    /// Why it ended, if it did.
+    pub finish: Option<Finish>,
+    /// The error that it ended with.
+    pub error: Option<String>,
+}
+
 /// A running trial, for [`Progress`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Running {

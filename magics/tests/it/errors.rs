@@ -46,7 +46,7 @@ fn an_unknown_magic_is_answered_with_the_nearest() {
             1: unknown magic %tpu_conect; did you mean %tpu_connect? %lsmagic lists them all
             3: unknown magic %Devices; did you mean %device? %lsmagic lists them all
             1: unknown magic %tpu-connect; did you mean %tpu_connect? %lsmagic lists them all
-            1: unknown magic %tun; did you mean %%tune? %lsmagic lists them all
+            1: unknown magic %tun; did you mean %tune? %lsmagic lists them all
             1: unknown magic %%tunee; did you mean %%tune? %lsmagic lists them all
             1: unknown magic %timeit; did you mean %time? %lsmagic lists them all
             1: unknown magic %%timeit; did you mean %%time? %lsmagic lists them all
@@ -88,7 +88,7 @@ fn the_wrong_form_says_which_is_right() {
             "%%time\n%%tune",
         ],
         expect![[r#"
-            1: %tune is a cell magic: write %%tune on the first line of a cell and its code below
+            1: unknown option --objective; usage: USAGE
             1: %%device is a line magic: write %device
             2: %%tune must be on the first line of its cell; move what stands above it to a cell of its own
             2: %%time must be on the first line of its cell; move what stands above it to a cell of its own

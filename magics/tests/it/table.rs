@@ -31,9 +31,11 @@ fn lsmagic_lists_every_form() {
           %best         show the best trials of a study
           %device       show the device in use
           %lsmagic      list the magics
+          %resume       go on with a study that was stopped, as it was begun
           %time         run a statement or a cell and say how long it took
           %tpu_connect  pick a TPU, else CUDA, else the CPU, and say why
           %trials       list the trials of a study, or show one
+          %tune         search for the parameters with which a closure does best
 
         Cell magics, on the first line of a cell
           %%time  run a statement or a cell and say how long it took
@@ -47,15 +49,19 @@ fn lsmagic_lists_every_form() {
 #[test]
 fn help_shows_usage_options_and_an_example() {
     expect![[r#"
-        %%tune --objective NAME:max|min [--oracle NAME] [--max-trials N] [--seed N] [--project NAME] [--directory FOLDER] [--timeout TIME] [--trial-timeout TIME] [--memory SIZE] [--overwrite], and a closure |trial| { … } below
+        %tune status|wait|stop [--project NAME] [--directory FOLDER], or on the first line of a cell %%tune --objective NAME:max|min [--oracle NAME] [--max-trials N] [--seed N] [--project NAME] [--directory FOLDER] [--timeout TIME] [--trial-timeout TIME] [--memory SIZE] [--concurrency N] [--threads N] [--retries N] [--max-consecutive-failures N] [--keep-best N] [--mirror FOLDER] [--background] [--overwrite], and a closure |trial| { … } below
 
         search for the parameters with which a closure does best
 
         The cell is a closure that asks the trial for parameters, trains, and reports metrics. Each trial runs
         in a process of its own, and every fact is on disk the moment it is known: the same cell with the same
         --project goes on where it stopped. A TIME is 90s, 10m, 2h or 1d; a SIZE is 512MiB, 4GiB or 4GB.
+        Of a search that runs, here or in another notebook, %tune status shows where it stands, %tune wait
+        follows it to its end, and %tune stop stops it after the current step of each trial.
 
         Example
+          %tune status --project digits
+
           %%tune --oracle hyperband --objective val_accuracy:max --max-trials 30 --project digits
           |trial| {
               let units = trial.int("units", 32..=512).step(32).get()?;
@@ -69,16 +75,23 @@ fn help_shows_usage_options_and_an_example() {
           }
 
         Options
-          --objective NAME:max|min  the metric to optimise and its direction; always needed
-          --oracle NAME             how to search: random or hyperband (default: random)
-          --max-trials N            how many trials to run (default: 10)
-          --seed N                  draw the same parameters on every run
-          --project NAME            the study's name (default: untitled_project)
-          --directory FOLDER        the folder that holds the study (default: studies)
-          --timeout TIME            end the search after this time
-          --trial-timeout TIME      end a trial after this time
-          --memory SIZE             end a trial that takes more memory
-          --overwrite               delete an earlier study of that name first
+          --objective NAME:max|min      the metric to optimise and its direction; always needed
+          --oracle NAME                 how to search: random or hyperband (default: random)
+          --max-trials N                how many trials to run (default: 10)
+          --seed N                      draw the same parameters on every run
+          --project NAME                the study's name (default: untitled_project)
+          --directory FOLDER            the folder that holds the study (default: studies)
+          --timeout TIME                end the search after this time
+          --trial-timeout TIME          end a trial after this time
+          --memory SIZE                 end a trial that takes more memory
+          --concurrency N               trials that run side by side and share cores and memory (default: 1)
+          --threads N                   threads of each trial; without it its share of the cores
+          --retries N                   try a trial again that a signal ended, or that left without a result (default: 0)
+          --max-consecutive-failures N  end the search after so many failures in a row
+          --keep-best N                 keep the checkpoints of so many trials (default: 3)
+          --mirror FOLDER               copy the study to this folder as it grows, and go on from there
+          --background                  give the notebook back at once; the search goes on without it
+          --overwrite                   delete an earlier study of that name first
     "#]].assert_eq(&help("%%tune").unwrap_or_default());
     assert_eq!(help("tune"), help("%%tune"));
     assert_eq!(help("nope"), None);
@@ -102,15 +115,15 @@ fn completion_offers_magics_and_their_options() {
     ];
     let text: Vec<String> = rows.iter().map(|row| format!("{row}: {}", complete(row).join(" "))).collect();
     expect![[r#"
-        %: %%time %%tune %best %device %lsmagic %time %tpu_connect %trials
+        %: %%time %%tune %best %device %lsmagic %resume %time %tpu_connect %trials %tune
         %%: %%time %%tune
-        %t: %%tune %time %tpu_connect %trials
-        %tu: %%tune
+        %t: %time %tpu_connect %trials %tune
+        %tu: %tune
         %tp: %tpu_connect
         %%t: %%time %%tune
         %x: 
-        %%tune --m: --max-trials --memory
-        %%tune --seed 1 --: --objective --oracle --max-trials --project --directory --timeout --trial-timeout --memory --overwrite
+        %%tune --m: --max-trials --memory --max-consecutive-failures --mirror
+        %%tune --seed 1 --: --objective --oracle --max-trials --project --directory --timeout --trial-timeout --memory --concurrency --threads --retries --max-consecutive-failures --keep-best --mirror --background --overwrite
         %best 3 --p: --project
         %time x -: 
         %%tune --seed: --seed"#]].assert_eq(&text.join("\n"));

@@ -28,7 +28,12 @@ impl Search<'_> {
             Ok(Request::Report { step, metrics }) => self.report(session, step, metrics),
             Ok(Request::Checkpoint { step, file }) => {
                 self.journal.checkpoint(number, step, &file)?;
-                self.record_mut(number).checkpoint = Some(file);
+                if let Some(mirror) = &self.mirror {
+                    mirror.checkpoint(number, &file);
+                    mirror.journal();
+                }
+                let record = self.record_mut(number);
+                (record.checkpoint, record.unended_workers) = (Some(file), record.unended_workers.min(1));
                 Ok(Reply::Done)
             }
             Ok(Request::Finish { value }) => {

@@ -5,7 +5,7 @@ use super::Search;
 use super::session::Session;
 use crate::process::own_resident_bytes;
 use crate::record::{State, study_best};
-use crate::wire::{Event, Progress, Running};
+use crate::wire::{Event, Progress, Running, Status};
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -14,26 +14,36 @@ use std::time::{Duration, Instant};
 /// The least time between two reports of progress while a trial runs.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 
-/// In a study's folder: the last [`Event::Progress`], [`Event::Finished`] or [`Event::Error`] of its last search.
-pub(super) const STATUS_FILE: &str = "status.json";
+/// In a study's folder: the [`Status`] of its last search.
+const STATUS_FILE: &str = "status.json";
+
+/// The status of the last search of the study in `folder`; none if it has not come so far.
+pub fn last_status(folder: &Path) -> io::Result<Option<Status>> {
+    match fs::read(folder.join(STATUS_FILE)) {
+        Ok(text) => Ok(serde_json::from_slice(&text)?),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
 
 /// The receiving end of a search's events.
 pub(super) struct Watcher<'a> {
     events: &'a mut dyn Write,
-    /// Where the last word on the search stands, for those who look later.
-    status: Option<PathBuf>,
+    /// Where the status is written, for those who look later.
+    status_path: Option<PathBuf>,
+    status: Status,
     gone: bool,
     last_progress: Option<Instant>,
 }
 
 impl<'a> Watcher<'a> {
     pub(super) fn new(events: &'a mut dyn Write) -> Watcher<'a> {
-        Watcher { events, status: None, gone: false, last_progress: None }
+        Watcher { events, status_path: None, status: Status::default(), gone: false, last_progress: None }
     }
 
     /// The watcher of the study in `folder`, which has the last word on its search in a file, too.
     pub(super) fn of_study(events: &'a mut dyn Write, folder: &Path) -> Watcher<'a> {
-        Watcher { status: Some(folder.join(STATUS_FILE)), ..Watcher::new(events) }
+        Watcher { status_path: Some(folder.join(STATUS_FILE)), ..Watcher::new(events) }
     }
 
     /// Whether nobody reads the events any more.
@@ -41,22 +51,26 @@ impl<'a> Watcher<'a> {
         self.gone
     }
 
-    /// Writes an event where a later watcher finds it.
-    pub(super) fn note(&self, event: &Event) {
-        let Some(status) = &self.status else { return };
-        let partial = status.with_extension("partial");
-        let text = serde_json::to_vec(event).map_err(io::Error::from);
+    /// Writes an event that tells the search's status where later watchers find it.
+    pub(super) fn note(&mut self, event: &Event) {
+        match event {
+            Event::Progress(progress) => self.status.progress = progress.clone(),
+            Event::Finished { reason } => self.status.finish = Some(reason.clone()),
+            Event::Error { message } => self.status.error = Some(message.clone()),
+            Event::Opened { .. } | Event::TrialStarted { .. } | Event::TrialEnded { .. } => return,
+        }
+        let Some(path) = &self.status_path else { return };
+        let partial = path.with_extension("partial");
+        let text = serde_json::to_vec(&self.status).map_err(io::Error::from);
         // Not synced: after a crash the journal tells all that is true of the study.
-        let noted = text.and_then(|text| fs::write(&partial, text)).and_then(|()| fs::rename(&partial, status));
+        let noted = text.and_then(|text| fs::write(&partial, text)).and_then(|()| fs::rename(&partial, path));
         if let Err(error) = noted {
-            tracing::warn!(status = %status.display(), %error, "where the search stands cannot be noted");
+            tracing::warn!(path = %path.display(), %error, "the status of the search cannot be written");
         }
     }
 
     pub(super) fn send(&mut self, event: &Event) {
-        if matches!(event, Event::Progress(_) | Event::Finished { .. }) {
-            self.note(event);
-        }
+        self.note(event);
         if self.gone {
             return;
         }

@@ -4,6 +4,7 @@
 use super::error::file_error;
 use super::{Search, SupervisorError};
 use crate::folder;
+use crate::journal::Journal;
 use crate::record::{State, TrialRecord};
 use crate::wire::{Direction, StudySpec, checkpoint_generation};
 use std::fs::{self, File};
@@ -28,14 +29,19 @@ pub(super) fn stored(spec: &StudySpec) -> StudySpec {
     stored
 }
 
-/// A study's spec, to go on with it: its files are where the study is now.
-pub(super) fn found(mut spec: StudySpec, study: &Path) -> StudySpec {
+/// The spec of the study in a folder, to go on with it wherever that folder is now. Fails where there is none, or where
+/// it cannot be read.
+pub fn spec_of(study: &Path) -> Result<StudySpec, SupervisorError> {
+    let study = &fs::canonicalize(study).map_err(file_error("find the study", study))?;
+    let mut spec = Journal::read(study)?.spec;
+    spec.directory = study.parent().unwrap_or(study).to_path_buf();
+    spec.project = study.file_name().unwrap_or_default().to_string_lossy().into_owned();
     spec.library = study.join(LIBRARY);
     spec.shared = spec.shared.map(|_| study.join(SHARED));
     for library in &mut spec.supervision.libraries {
         *library = study.join(LIBRARIES).join(&*library);
     }
-    spec
+    Ok(spec)
 }
 
 /// The files of a study that its workers are given.
@@ -108,6 +114,9 @@ impl Search<'_> {
             let folder = self.folder.join("trials").join(number.to_string());
             remove_checkpoints(&folder).map_err(file_error("remove checkpoints in", &folder))?;
             self.journal.checkpoint_removed(number)?;
+            if let Some(mirror) = &self.mirror {
+                mirror.forget(number);
+            }
             self.record_mut(number).checkpoint = None;
         }
         Ok(())
