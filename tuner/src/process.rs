@@ -11,7 +11,7 @@ mod strays;
 mod worker;
 
 pub use leftovers::{Machine, SharedMemory};
-pub use memory::{Budget, Held, Shortage, own_resident_bytes};
+pub use memory::{Budget, Held, MOST_TASKS, Shortage, own_resident_bytes};
 pub use signals::Signals;
 pub use worker::{set_up_worker, worker_main};
 

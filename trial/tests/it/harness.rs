@@ -58,6 +58,10 @@ impl Supervisor {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Reads events until one satisfies `wanted`; panics if the supervisor leaves first.
     pub(crate) fn wait_for(&mut self, wanted: impl Fn(&Event) -> bool) {
         while let Some(event) = self.next_event() {

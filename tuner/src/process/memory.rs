@@ -86,7 +86,10 @@ pub fn own_resident_bytes() -> u64 {
     private_bytes(std::process::id()).unwrap_or(0)
 }
 
-/// What a worker and everything below it hold.
+/// Processes and threads that one trial may have; the machine has room for some tens of thousands.
+pub const MOST_TASKS: u64 = 4096;
+
+/// What a worker and everything below it hold, as far as it was counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Held {
     /// Resident memory less what is shared, which leaves out mapped files and the shared data, in bytes.
@@ -102,6 +105,10 @@ pub(super) fn held_by(worker: Pid) -> Held {
         // A process that has just left holds nothing.
         held.memory_bytes += private_bytes(number(pid)).unwrap_or(0);
         held.tasks += tasks_of(pid);
+        // A flood grows faster than it can be counted, and has to go as it is.
+        if held.tasks > MOST_TASKS {
+            break;
+        }
         pids.extend(children_of(pid));
     }
     held

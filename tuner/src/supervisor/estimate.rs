@@ -17,43 +17,61 @@ type Parameters = BTreeMap<String, Parameter>;
 /// The memory in bytes that a trial with these parameters needs at least, all but certainly; none where earlier trials
 /// with parameters of the same names are too few, or do not tell.
 pub(super) fn least_bytes(parameters: &Parameters, trials: &[TrialRecord]) -> Option<u64> {
-    let alike = trials.iter().filter(|trial| trial.peak_bytes > 0 && tells_its_need(trial));
-    let alike: Vec<_> = alike.filter(|trial| trial.parameters.keys().eq(parameters.keys())).collect();
     let row = features(parameters)?;
-    let width = row.len();
-    if width > MOST_COEFFICIENTS || alike.len() < 2 * width + 2 {
+    let alike = trials.iter().filter(|trial| trial.peak_bytes > 0);
+    let alike: Vec<_> = alike.filter(|trial| trial.parameters.keys().eq(parameters.keys())).collect();
+    let whole = |trial: &&TrialRecord| matches!(trial.ending, Some(Ending::Finished | Ending::Pruned));
+    let mut samples: Vec<Sample> = alike.iter().copied().filter(whole).filter_map(sample).collect();
+    samples.retain(|sample| sample.features.len() == row.len());
+    if row.len() > MOST_COEFFICIENTS || samples.len() < 2 * row.len() + 2 {
         return None;
     }
-    let mut system = vec![vec![0.0; width + 2]; width];
-    let mut samples = Vec::new();
-    for trial in alike {
-        let sample = features(&trial.parameters).filter(|sample| sample.len() == width)?;
-        let need = (trial.peak_bytes as f64).ln();
-        for (line, first) in system.iter_mut().zip(&sample) {
-            for (cell, second) in line.iter_mut().zip(&sample) {
-                *cell += first * second;
-            }
-            line[width] += first * need;
-        }
-        samples.push((sample, need));
-    }
-    for (index, line) in system.iter_mut().enumerate() {
-        // A little ridge: features that never vary must not make the system singular.
-        line[index] += 1e-6;
-        line[width + 1] = row[index];
-    }
-    let (coefficients, weights) = solve(system)?;
-    let error = |(sample, need): &(Vec<f64>, f64)| (need - dot(sample, &coefficients)).powi(2);
-    let variance = samples.iter().map(error).sum::<f64>() / (samples.len() - width) as f64;
+    let (coefficients, _) = fit(&samples, &row)?;
+    // One that ran out of memory needed more than it got: it counts where the others would have it need less.
+    let cut_off = |trial: &&TrialRecord| matches!(trial.ending, Some(Ending::OutOfMemory { .. }));
+    let cut_off = alike.iter().copied().filter(cut_off).filter_map(sample);
+    samples.extend(
+        cut_off
+            .filter(|sample| sample.features.len() == row.len() && sample.need > dot(&sample.features, &coefficients)),
+    );
+    let (coefficients, weights) = fit(&samples, &row)?;
+    let error = |sample: &Sample| (sample.need - dot(&sample.features, &coefficients)).powi(2);
+    let variance = samples.iter().map(error).sum::<f64>() / (samples.len() - row.len()) as f64;
     // The variance of a prediction for new parameters: it grows with their distance from those that were tried.
     let deviation = variance.sqrt().max(LEAST_ERROR) * (1.0 + dot(&row, &weights).max(0.0)).sqrt();
     let bytes = (dot(&row, &coefficients) - MARGIN * deviation).exp();
     bytes.is_finite().then_some(bytes as u64)
 }
 
-/// Whether the trial's peak says what its parameters need: one that broke off may have needed more.
-fn tells_its_need(trial: &TrialRecord) -> bool {
-    matches!(trial.ending, Some(Ending::Finished | Ending::Pruned | Ending::OutOfMemory { .. }))
+/// A trial as the fit sees it.
+struct Sample {
+    features: Vec<f64>,
+    /// Logarithm of its memory in bytes.
+    need: f64,
+}
+
+fn sample(trial: &TrialRecord) -> Option<Sample> {
+    Some(Sample { features: features(&trial.parameters)?, need: (trial.peak_bytes as f64).ln() })
+}
+
+/// The coefficients of the least squares, and the weights by which `row` says how far it is from the samples.
+fn fit(samples: &[Sample], row: &[f64]) -> Option<(Vec<f64>, Vec<f64>)> {
+    let width = row.len();
+    let mut system = vec![vec![0.0; width + 2]; width];
+    for Sample { features, need } in samples {
+        for (line, first) in system.iter_mut().zip(features) {
+            for (cell, second) in line.iter_mut().zip(features) {
+                *cell += first * second;
+            }
+            line[width] += first * need;
+        }
+    }
+    for (index, line) in system.iter_mut().enumerate() {
+        // A little ridge: features that never vary must not make the system singular.
+        line[index] += 1e-6;
+        line[width + 1] = row[index];
+    }
+    solve(system)
 }
 
 /// One, the logarithm of each number, and a one for the chosen of each list.
@@ -125,6 +143,18 @@ mod tests {
     fn a_trial_beyond_those_before_it_is_estimated_from_below() {
         let wanted = trial(512, 4, 0);
         let bytes = least_bytes(&wanted.parameters, &history()).unwrap_or(0);
+        assert!(bytes > need(512, 4) / 2 && bytes < need(512, 4), "{bytes} for {}", need(512, 4));
+    }
+
+    #[test]
+    fn trials_that_ran_out_of_memory_do_not_hide_what_others_tell() {
+        let mut trials = history();
+        trials.extend((300..320).map(|units| {
+            let budget_bytes = 50_000_000;
+            let ending = Some(Ending::OutOfMemory { peak_bytes: budget_bytes, budget_bytes });
+            TrialRecord { ending, ..trial(units, 4, budget_bytes) }
+        }));
+        let bytes = least_bytes(&trial(512, 4, 0).parameters, &trials).unwrap_or(0);
         assert!(bytes > need(512, 4) / 2 && bytes < need(512, 4), "{bytes} for {}", need(512, 4));
     }
 

@@ -4,7 +4,7 @@ use super::error::file_error;
 use super::outcome::{self, Outcome};
 use super::{GRACE, Search, SupervisorError};
 use crate::folder;
-use crate::process::{Exit, Held, Launch, Machine, SharedMemory, Shortage, Worker};
+use crate::process::{Exit, Held, Launch, MOST_TASKS, Machine, SharedMemory, Shortage, Worker};
 use crate::record::{Ending, MemoryCheck};
 use crate::wire::{Event, Finish};
 use std::os::fd::AsFd as _;
@@ -15,8 +15,6 @@ use std::time::{Duration, Instant};
 const SIGKILL: i32 = 9;
 /// The machine's memory is looked at once in so many ticks: it costs more to read, and more is left of it.
 const MACHINE_TICKS: u64 = 4;
-/// Processes and threads of one trial; the machine has room for some tens of thousands.
-const MOST_TASKS: u64 = 4096;
 
 /// A trial that runs: its worker, and what the supervisor keeps about it.
 #[derive(Debug)]
