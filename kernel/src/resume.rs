@@ -18,6 +18,9 @@ pub(crate) struct Resume {
     /// How many trials to run in all; without it as many as before.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     max_trials: Option<u64>,
+    /// Another folder for the second copy of the study.
+    #[arg(long, value_name = "FOLDER")]
+    mirror: Option<PathBuf>,
     /// Go on without a terminal: a hangup does not stop the search.
     #[arg(long)]
     background: bool,
@@ -29,6 +32,9 @@ pub(crate) fn run(arguments: &Resume) -> Result<ExitCode> {
     let mut spec = spec_of(&arguments.folder)?;
     spec.max_trials = arguments.max_trials.unwrap_or(spec.max_trials);
     spec.supervision.background = arguments.background;
+    if let Some(mirror) = &arguments.mirror {
+        spec.supervision.mirror = Some(std::path::absolute(mirror)?);
+    }
     let mut printer = Printer { objective: spec.objective.clone(), line: Vec::new() };
     let finish = supervise(spec, Path::new("/proc/self/exe"), &mut printer)?;
     Ok(if finish == Finish::Interrupted { ExitCode::FAILURE } else { ExitCode::SUCCESS })
@@ -46,7 +52,7 @@ impl Write for Printer {
             if *byte == b'\n' {
                 let event: Event = serde_json::from_slice(&self.line)?;
                 self.line.clear();
-                self.print(&event);
+                self.print(&event)?;
             } else {
                 self.line.push(*byte);
             }
@@ -60,16 +66,17 @@ impl Write for Printer {
 }
 
 impl Printer {
-    fn print(&self, event: &Event) {
-        match event {
+    fn print(&self, event: &Event) -> io::Result<()> {
+        let text = match event {
             Event::Opened { folder, earlier_trials } => {
-                eprintln!("continuing {} with {earlier_trials} earlier trials", folder.display());
+                format!("continuing {} with {earlier_trials} earlier trials", folder.display())
             }
-            Event::TrialEnded { record } => eprintln!("{}", self.trial(record)),
-            Event::Finished { reason } => eprintln!("{}", Self::finish(reason)),
-            Event::Error { message } => eprintln!("{message}"),
-            Event::TrialStarted { .. } | Event::Progress(_) => {}
-        }
+            Event::TrialEnded { record } => self.trial(record),
+            Event::Finished { reason } => Self::finish(reason).to_owned(),
+            // An error is told by whoever called.
+            Event::Error { .. } | Event::TrialStarted { .. } | Event::Progress(_) => return Ok(()),
+        };
+        writeln!(io::stderr(), "{text}")
     }
 
     fn trial(&self, record: &TrialRecord) -> String {

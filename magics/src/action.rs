@@ -24,7 +24,7 @@ pub enum Action {
     /// `%device`
     Device,
     /// `%%tune`
-    Tune(Tune),
+    Tune(Box<Tune>),
     /// `%resume`
     Resume(Resume),
     /// `%tune status`, `%tune wait` and `%tune stop`

@@ -134,4 +134,43 @@ mod tests {
         }
         Ok(())
     }
+
+    /// The variable after `steps` steps with a gradient that depends on where it is.
+    fn train(var: &Var, optimiser: &mut AdamW, steps: usize) -> Result<Vec<f64>> {
+        for _ in 0..steps {
+            optimiser.backward_step(&var.as_tensor().powf(4.0)?.sum_all()?)?;
+        }
+        var.to_vec1()
+    }
+
+    #[test]
+    fn saved_state_goes_on_as_if_it_had_never_stopped() -> crate::Result<()> {
+        let params = ParamsAdamW { lr: 0.05, ..ParamsAdamW::default() };
+        let var = Var::new(&[0.5_f64, -2.0, 3.0], &Device::Cpu)?;
+        let mut optimiser = AdamW::new(vec![var.clone()], params.clone())?;
+        let middle = train(&var, &mut optimiser, 7)?;
+        let mut pack = Pack::new();
+        (&0_u8, &optimiser).save("", &mut pack)?;
+        let file = std::fs::File::from(pack.into_memfd()?);
+        let whole = train(&var, &mut optimiser, 7)?;
+
+        let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
+        let saved = Shared::open(path.as_ref())?;
+        let var = Var::new(middle.as_slice(), &Device::Cpu)?;
+        let mut fresh = AdamW::new(vec![var.clone()], params.clone())?;
+        assert_ne!(train(&var, &mut fresh, 7)?, whole);
+        var.set(&Tensor::new(middle.as_slice(), &Device::Cpu)?)?;
+        let mut restored = AdamW::new(vec![var.clone()], params.clone())?;
+        let mut number = 9_u8;
+        (&mut number, &mut restored).restore("", &saved)?;
+        assert_eq!((number, train(&var, &mut restored, 7)?), (0, whole));
+
+        let other = Var::new(&[0.5_f64], &Device::Cpu)?;
+        let error = (&mut number, &mut AdamW::new(vec![other], params)?)
+            .restore("", &saved)
+            .err()
+            .map(|error| error.to_string());
+        assert!(error.is_some_and(|error| error.ends_with("is for another model")));
+        Ok(())
+    }
 }

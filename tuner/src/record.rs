@@ -215,7 +215,7 @@ impl fmt::Display for Ending {
 }
 
 /// An amount of memory, shown in the largest binary unit that it fills.
-pub struct Bytes(pub u64);
+pub(crate) struct Bytes(pub(crate) u64);
 
 impl fmt::Display for Bytes {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

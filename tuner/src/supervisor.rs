@@ -3,6 +3,7 @@
 
 mod answers;
 mod backlog;
+mod conclusion;
 mod error;
 mod estimate;
 mod events;
@@ -18,15 +19,14 @@ pub use files::spec_of;
 use crate::journal::Journal;
 use crate::oracle::{self, Next, Oracle};
 use crate::process::{self, Budget, ProcessError, SharedMemory, Signals};
-use crate::record::{Ending, TrialRecord};
+use crate::record::TrialRecord;
 use crate::wire::{Event, Finish, StudySpec};
 use backlog::Backlog;
 use error::file_error;
 use events::Watcher;
 use files::Files;
 use mirror::Mirror;
-use outcome::Outcome;
-use session::{Ended, Session};
+use session::Session;
 use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -35,12 +35,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// After so many failures in a row, with no success before them, the objective itself must be wrong.
-const HOPELESS_FAILURES: u64 = 3;
 /// How long a trial may go on at least after the search is stopped, to come to its next report.
 const GRACE: Duration = Duration::from_secs(2);
-/// A trial that begins and does not end so often, without a checkpoint, is what ends its supervisor.
-const MOST_UNENDED_WORKERS: u64 = 5;
 /// How often running workers are looked at.
 const TICK: Duration = Duration::from_millis(10);
 
@@ -145,12 +141,14 @@ impl<'a> Search<'a> {
     ) -> Result<Search<'a>, SupervisorError> {
         let folder = spec.directory.join(&spec.project);
         let mirror = spec.supervision.mirror.as_ref().map(|mirror| mirror.join(&spec.project));
-        match &mirror {
-            Some(mirror) if spec.overwrite => mirror::clear(mirror)?,
-            Some(mirror) => mirror::restore(mirror, &folder)?,
-            None => {}
+        if let Some(mirror) = mirror.as_ref().filter(|_| !spec.overwrite) {
+            mirror::restore(mirror, &folder)?;
         }
         let (journal, trials) = Journal::open(&folder, &files::stored(&spec))?;
+        // Not before the lock is held: the study may be somebody else's yet.
+        if let Some(mirror) = mirror.as_ref().filter(|_| spec.overwrite) {
+            mirror::clear(mirror)?;
+        }
         let folder = fs::canonicalize(&folder).map_err(file_error("find", &folder))?;
         let files = Files::install(&spec, &folder)?;
         let mirror = mirror.map(|mirror| Mirror::start(&folder, &mirror)).transpose()?;
@@ -264,18 +262,6 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Ends a trial that has brought down its supervisor, or the machine, again and again; says whether it did.
-    fn give_up(&mut self, number: u64) -> Result<bool, SupervisorError> {
-        let unended = self.record(number).unended_workers;
-        if unended < MOST_UNENDED_WORKERS {
-            return Ok(false);
-        }
-        let reason = format!("its supervisor or the machine went down {unended} times in a row while it ran");
-        self.record_mut(number).ending = Some(Ending::Failed { reason });
-        self.settle(number)?;
-        Ok(true)
-    }
-
     /// Waits for the workers, answers them, and takes leave of those that have left.
     fn turn(&mut self, sessions: &mut Vec<Session>) -> Result<(), SupervisorError> {
         let workers = sessions.iter_mut().map(|session| &mut session.worker);
@@ -294,133 +280,6 @@ impl<'a> Search<'a> {
             self.conclude(number, &ended, sessions)?;
         }
         self.watch(sessions)
-    }
-
-    /// Writes down what came of a worker.
-    fn conclude(&mut self, number: u64, ended: &Ended, sessions: &[Session]) -> Result<(), SupervisorError> {
-        let retries = self.spec.supervision.retries;
-        let record = self.record_mut(number);
-        record.seconds += ended.seconds;
-        record.peak_bytes = record.peak_bytes.max(ended.peak_bytes);
-        record.unended_workers = 0;
-        record.memory = Some(ended.memory.clone());
-        match &ended.outcome {
-            Outcome::Paused { at } => {
-                record.paused_at = Some(*at);
-                let record = record.clone();
-                self.journal.trial_paused(&record)?;
-            }
-            // Its end is in the journal since the objective told it; what its worker used is not.
-            Outcome::Ended { .. } if ended.is_journaled => {
-                let record = record.clone();
-                self.journal.trial_paused(&record)?;
-                self.watcher.send(&Event::TrialEnded { record });
-            }
-            Outcome::Interrupted => {
-                record.paused_at = None;
-                let mut record = record.clone();
-                self.journal.trial_paused(&record)?;
-                // The journal leaves the trial open, so that it goes on next time; the watcher hears how it ended now.
-                record.ending = Some(Ending::Cancelled);
-                self.watcher.send(&Event::TrialEnded { record });
-            }
-            Outcome::Ended { ending: Ending::Signalled { .. } | Ending::Failed { .. }, .. }
-                if (record.retried.len() as u64) < retries =>
-            {
-                record.retried.extend(ended.outcome.ending().cloned());
-                record.paused_at = None;
-                let record = record.clone();
-                self.journal.trial_paused(&record)?;
-                self.unfinished.push_front(number);
-                return Ok(());
-            }
-            Outcome::Ended { ending, value } => {
-                record.ending = Some(ending.clone());
-                record.value = *value;
-                self.settle(number)?;
-            }
-        }
-        self.remove_losers()?;
-        self.mirror_journal();
-        self.send_progress(sessions);
-        if let Some(available_bytes) = self.shortage_bytes {
-            return Err(SupervisorError::MachineShort { available_bytes });
-        }
-        let record = self.record(number);
-        // The oracle had it go on, and it came back as it went.
-        if let Some(before) = ended.continued_from
-            && record.ending.is_none()
-            && self.stop.is_none()
-            && record.epochs_done() <= before
-        {
-            return Err(SupervisorError::Stuck { number, epochs: before });
-        }
-        self.judge_the_objective(number, &ended.outcome, ended.reports_were_due)
-    }
-
-    /// Ends the search where the objective itself is at fault, rather than its parameters.
-    fn judge_the_objective(
-        &mut self,
-        number: u64,
-        outcome: &Outcome,
-        reports_were_due: bool,
-    ) -> Result<(), SupervisorError> {
-        let failure = match outcome {
-            Outcome::Interrupted => return Ok(()),
-            Outcome::Paused { .. } => None,
-            Outcome::Ended { ending, .. } => {
-                Some(ending).filter(|ending| !matches!(ending, Ending::Finished | Ending::Pruned))
-            }
-        };
-        let record = self.record(number);
-        if number == 0 && failure.is_none() && record.parameters.is_empty() {
-            return Err(SupervisorError::EmptySpace);
-        }
-        if number == 0
-            && failure.is_some()
-            && reports_were_due
-            && let Some(reason) = outcome::never_reported(record, &self.spec.objective)
-        {
-            return Err(SupervisorError::NeverReported { reason });
-        }
-        let Some(ending) = failure.cloned() else {
-            (self.failures, self.has_succeeded) = (0, true);
-            return Ok(());
-        };
-        // Memory, time and signals may be chance, or the parameters' fault; errors of the objective are its own.
-        let is_its_own = matches!(ending, Ending::Failed { .. } | Ending::Panicked { .. });
-        let most = self.spec.supervision.max_consecutive_failures;
-        self.failures += u64::from(is_its_own || most.is_some());
-        let count = self.failures;
-        match most {
-            Some(most) if count >= most => Err(SupervisorError::FailuresInARow { count, ending }),
-            None if count == HOPELESS_FAILURES && !self.has_succeeded => {
-                Err(SupervisorError::Hopeless { count, ending })
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn prune(&mut self, number: u64) -> Result<(), SupervisorError> {
-        let objective = self.spec.objective.clone();
-        let record = self.record_mut(number);
-        record.ending = Some(Ending::Pruned);
-        record.value = record.best(&objective);
-        self.settle(number)
-    }
-
-    /// Has the mirror take the journal as it is now.
-    fn mirror_journal(&self) {
-        if let Some(mirror) = &self.mirror {
-            mirror.journal();
-        }
-    }
-
-    fn settle(&mut self, number: u64) -> Result<(), SupervisorError> {
-        let record = self.record(number).clone();
-        self.journal.trial_ended(&record)?;
-        self.watcher.send(&Event::TrialEnded { record });
-        Ok(())
     }
 
     /// Notices signals that came between two trials, a watcher that is gone, and the end of the search's time.

@@ -372,7 +372,7 @@ fn tune(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
     if refuse_magics_inside(invocation, body)?.is_blank {
         return Err(invocation.nothing_to_run());
     }
-    Ok(Action::Tune(tune))
+    Ok(Action::Tune(Box::new(tune)))
 }
 
 /// `%tune` on a line: about a search that runs.

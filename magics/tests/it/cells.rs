@@ -19,7 +19,7 @@ fn render(step: &Step) -> String {
 
 fn tune(cell: &str) -> Tune {
     match parse(cell).expect("the cell is right").as_slice() {
-        [Step::Action(Action::Tune(tune))] => tune.clone(),
+        [Step::Action(Action::Tune(tune))] => (**tune).clone(),
         other => panic!("not one %%tune: {other:?}"),
     }
 }
