@@ -260,7 +260,10 @@ impl Engine {
             Action::Search(request) => {
                 let folder = self.study_folder(request.project.as_deref(), request.directory.as_deref())?;
                 let display_id = self.new_display();
-                watch::act(request.verb, &folder, &display_id, &self.link)
+                watch::act(request.verb, &folder, &display_id, &self.link)?;
+                // What is said next without a name is about this one.
+                self.last_study = Some(folder);
+                Ok(())
             }
             Action::Trials(request) => {
                 let folder = self.study_folder(request.project.as_deref(), request.directory.as_deref())?;
