@@ -1,7 +1,8 @@
 //! Checkpoints in the trial's folder, a generation to a file. Keeps the last two and the best; never changes one.
 
+use super::Trial;
+use super::generation::{self, Newer};
 use super::state::{Restore, Save};
-use super::{Trial, generation};
 use crate::error::{Result, TrialError};
 use crate::shared::Pack;
 use ferrotune_tuner::wire::{Request, checkpoint_file, checkpoint_generation};
@@ -72,6 +73,7 @@ impl Trial {
                     self.checkpoints.borrow_mut().insert(number, step);
                     return Ok(true);
                 }
+                Err(error) if error.is::<Newer>() => return Err(failure("read", &path, error).into()),
                 // The one before it is kept for this.
                 Err(error) => eprintln!("ferrotune: the checkpoint {} is damaged: {error}", path.display()),
             }

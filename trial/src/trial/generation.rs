@@ -11,13 +11,28 @@ use std::path::Path;
 
 const CHECKSUM: &str = "ferrotune:crc";
 const STEP: &str = "ferrotune:step";
+const VERSION: &str = "ferrotune:version";
+/// Version of what a checkpoint holds beyond safetensors.
+const CURRENT: u64 = 1;
 /// What stands in the checksum's place while it is computed.
 const BLANK: &str = "00000000";
 /// No header is longer; a length beyond it is damage.
 const LONGEST_HEADER_BYTES: u64 = 100 << 20;
 
+/// A checkpoint that is whole, and of a later version of Ferrotune.
+#[derive(Debug, thiserror::Error)]
+#[error("it was written by checkpoint version {found}, this one reads up to {CURRENT}; update ferrotune")]
+pub(super) struct Newer {
+    found: u64,
+}
+
 /// Writes what is packed, as it stands after `step`.
 pub(super) fn write(mut pack: Pack, step: u64, path: &Path) -> Result<()> {
+    pack.text(VERSION, CURRENT.to_string());
+    write_texts(pack, step, path)
+}
+
+fn write_texts(mut pack: Pack, step: u64, path: &Path) -> Result<()> {
     pack.text(STEP, step.to_string());
     pack.text(CHECKSUM, BLANK.to_owned());
     let partial = path.with_extension("partial");
@@ -47,6 +62,10 @@ pub(super) fn open(path: &Path) -> Result<(Shared, u64)> {
         return Err(format!("its checksum is {told} but its bytes have {found}").into());
     }
     let saved = Shared::open(path)?;
+    let found = saved.text(VERSION)?.parse()?;
+    if found > CURRENT {
+        return Err(Newer { found }.into());
+    }
     let step = saved.text(STEP)?.parse()?;
     Ok((saved, step))
 }
@@ -113,6 +132,22 @@ mod tests {
         let (saved, step) = open(&path)?;
         assert_eq!((Vec::<f32>::unpack("weights", &saved)?, step), (vec![1.5, -2.5], 7));
         assert_eq!(fs::read_dir(folder.path())?.count(), 1);
+        Ok(())
+    }
+
+    #[test]
+    fn later_version_is_told_from_damage() -> Result<()> {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("it.safetensors");
+        small(&path)?;
+        let text = String::from_utf8_lossy(&fs::read(&path)?).into_owned();
+        assert!(text.contains("\"ferrotune:version\":\"1\""), "{text}");
+        // As a later version would write it: with a checksum that holds.
+        let mut pack = Pack::new();
+        pack.text(VERSION, "2".to_owned());
+        write_texts(pack, 7, &path)?;
+        let error = open(&path).err().ok_or("it was opened")?;
+        assert!(error.is::<Newer>(), "{error}");
         Ok(())
     }
 

@@ -239,3 +239,87 @@ fn restore_checkpoints(from: &Path, to: &Path) -> io::Result<()> {
 fn is_journal(path: &Path) -> bool {
     Journal::check(path).is_ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::Journal;
+    use crate::wire::{Direction, Objective, StudySpec, Supervision};
+
+    type TestResult = Result<(), Box<dyn std::error::Error + Send + Sync>>;
+
+    fn spec(directory: &Path) -> StudySpec {
+        StudySpec {
+            project: "it".to_owned(),
+            directory: directory.to_path_buf(),
+            objective: Objective { metric: "loss".to_owned(), direction: Direction::Min },
+            oracle: "random".to_owned(),
+            max_trials: 3,
+            seed: Some(1),
+            timeout_s: None,
+            trial_timeout_s: None,
+            memory_budget_bytes: None,
+            overwrite: false,
+            library: "objective.so".into(),
+            symbol: "it".to_owned(),
+            shared: None,
+            device: "cpu".to_owned(),
+            supervision: Supervision::default(),
+        }
+    }
+
+    #[test]
+    fn study_comes_back_past_copies_that_were_cut_off() -> TestResult {
+        let directory = tempfile::tempdir()?;
+        let (study, mirror_folder) = (directory.path().join("it"), directory.path().join("drive/it"));
+        let (mut journal, _) = Journal::open(&study, &spec(directory.path()))?;
+        journal.trial_started(0)?;
+        fs::write(study.join("objective.so"), "an objective")?;
+        let trial = study.join("trials/0");
+        fs::create_dir_all(&trial)?;
+        let mirror = Mirror::start(&study, &mirror_folder)?;
+        for generation in 0..4 {
+            fs::write(trial.join(checkpoint_file(generation)), format!("weights {generation}"))?;
+            mirror.checkpoint(0, &checkpoint_file(generation));
+            mirror.journal();
+        }
+        drop(mirror);
+        let kept = names(&mirror_folder.join("trials/0"), |_| true)?;
+        assert_eq!(kept.len(), KEPT, "{kept:?}");
+        // What a machine that died while it copied leaves.
+        fs::write(mirror_folder.join(format!("journal-{}.log", unique())), "{\"op_co")?;
+        fs::create_dir(mirror_folder.join(format!("start-{}", unique())))?;
+        let torn = format!("{}.{}", checkpoint_file(3), unique());
+        fs::write(mirror_folder.join("trials/0").join(torn), "weig")?;
+
+        let expected = fs::read(study.join(JOURNAL))?;
+        drop(journal);
+        fs::remove_dir_all(&study)?;
+        restore(&mirror_folder, &study)?;
+        assert_eq!(fs::read(study.join(JOURNAL))?, expected);
+        assert_eq!(fs::read_to_string(study.join("objective.so"))?, "an objective");
+        assert_eq!(fs::read_to_string(trial.join(checkpoint_file(3)))?, "weights 3");
+        assert_eq!(Journal::read(&study)?.trials.len(), 1);
+        // A study that is there is left alone.
+        fs::write(study.join("objective.so"), "another")?;
+        restore(&mirror_folder, &study)?;
+        assert_eq!(fs::read_to_string(study.join("objective.so"))?, "another");
+        Ok(())
+    }
+
+    #[test]
+    fn trials_that_cannot_win_leave_the_mirror_too() -> TestResult {
+        let directory = tempfile::tempdir()?;
+        let (study, mirror_folder) = (directory.path().join("it"), directory.path().join("drive/it"));
+        fs::create_dir_all(study.join("trials/2"))?;
+        fs::write(study.join("trials/2").join(checkpoint_file(0)), "weights")?;
+        let mirror = Mirror::start(&study, &mirror_folder)?;
+        mirror.checkpoint(2, &checkpoint_file(0));
+        mirror.forget(2);
+        drop(mirror);
+        assert!(mirror_folder.join("trials").exists() && !mirror_folder.join("trials/2").exists());
+        clear(&mirror_folder)?;
+        assert!(!mirror_folder.exists());
+        Ok(())
+    }
+}
