@@ -97,6 +97,17 @@ def test_background_search_outlives_its_kernel_and_is_picked_up_again(begun, sta
     assert f"runs as process {pid} on " in status, status
     outcome = later.fails(cell(later, "background").replace("factor", "0.5"))
     assert f"in use by process {pid} on {os.uname().nodename}" in outcome.error, outcome.error
+    later.ok("let kept = 5;")
+    interrupted = []
+
+    def interrupt(message):
+        if message["msg_type"] == "display_data" and not interrupted:
+            interrupted.append(True)
+            later.manager.interrupt_kernel()
+
+    outcome = later.run("%tune wait", watch=interrupt)
+    assert outcome.error.startswith("Interrupted: no longer waited for; the search goes on"), outcome.error
+    assert is_alive(pid) and later.ok("kept").result == "5"
     (kernel.folder / "go-on").touch()
     assert "3/3 trials" in later.ok("%tune wait").display
     check_whole(folder)

@@ -1,6 +1,7 @@
 """The ways in which a trial can go wrong, each in a trial of its own: contained, told apart, and nothing left behind."""
 
 import pathlib
+import re
 import subprocess
 
 import pytest
@@ -154,7 +155,8 @@ def test_what_was_left_behind_is_in_the_trials_record(torture, kernel):
     _, _, _, project = torture
     number = [name for name, _, _ in FAULTS].index("setsid double fork")
     shown = kernel.ok(f"%trials {number} --project {project}").display
-    assert "left behind: 2 processes, killed" in shown or "left behind: 3 processes, killed" in shown, shown
+    # How many there are depends on how far the shell has got.
+    assert re.search(r"left behind: (1 process|[23] processes), killed", shown), shown
 
 
 def test_overshoot_of_the_budget_is_small(torture, kernel):

@@ -37,6 +37,9 @@ const LONGEST_REQUEST_BYTES: usize = 64 << 20;
 /// Files that a worker may have open at once: one that leaks them must not take those of the whole machine.
 const MOST_FILES: u64 = 1 << 16;
 
+/// How much less nice a supervisor is than its workers.
+const ADVANTAGE: i32 = 10;
+
 /// Why a worker could not be started or watched.
 #[derive(Debug, thiserror::Error)]
 pub enum ProcessError {
@@ -94,6 +97,8 @@ pub struct Launch<'a> {
     pub libraries: Option<&'a Path>,
     /// Threads that it computes with.
     pub threads: u64,
+    /// Its niceness, as [`go_first`] has found it.
+    pub niceness: i32,
     /// The most that it may allocate, in bytes: the system refuses more. Nothing that is only mapped counts. `None`
     /// where device libraries reserve far more than they use.
     pub allocation_limit_bytes: Option<u64>,
@@ -147,6 +152,26 @@ pub fn wait<'a>(
 /// Kills and reaps every process that workers have left behind. To be called when no worker runs.
 pub fn remove_strays() -> Result<(), ProcessError> {
     strays::remove(&[]).map(drop).map_err(ProcessError::system("reap what the workers left"))
+}
+
+/// Lets this process run before its workers where both could, as far as the system allows: the watch on a trial's memory
+/// must not wait for the trial. Gives the niceness that it had.
+pub fn go_first() -> Result<i32, ProcessError> {
+    let niceness =
+        rustix::process::getpriority_process(None).map_err(ProcessError::system("read the search's priority"))?;
+    if let Err(errno) = rustix::process::setpriority_process(None, niceness - ADVANTAGE) {
+        // Only root may, and not everywhere.
+        tracing::debug!(%errno, "the search is not preferred to its trials");
+    }
+    Ok(niceness)
+}
+
+/// Kills what is left of trials whose supervisors are dead, in any study of this user.
+pub fn remove_orphans() {
+    let orphans = strays::remove_orphans();
+    if orphans > 0 {
+        tracing::info!(orphans, "processes of trials whose supervisors died were killed");
+    }
 }
 
 /// A running worker. Dropped before [`Worker::end`], it is killed.
@@ -218,6 +243,9 @@ impl Worker {
             }
         };
         set(Resource::Nofile, MOST_FILES)?;
+        // What its watcher has put itself before is the same for all: a worker has what its user started with.
+        rustix::process::setpriority_process(Some(pid_of(&self.child)), launch.niceness)
+            .or_else(|errno| if errno == rustix::io::Errno::SRCH { Ok(()) } else { Err(errno) })?;
         launch.allocation_limit_bytes.map_or(Ok(()), |most| set(Resource::Data, most))
     }
 
@@ -280,7 +308,7 @@ impl Worker {
         let strays = strays::remove(living).map_err(ProcessError::system("reap what the worker left"))?;
         let mut left = Vec::new();
         if strays > 0 {
-            left.push(format!("{strays} processes, killed"));
+            left.push(format!("{strays} process{}, killed", if strays == 1 { "" } else { "es" }));
         }
         if let Err(error) = leftovers::remove_temporary(&self.temporary) {
             left.push(format!("temporary files in {}, which cannot be removed: {error}", self.temporary.display()));

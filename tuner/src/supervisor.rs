@@ -81,7 +81,8 @@ pub fn supervise(spec: StudySpec, program: &Path, events: &mut dyn Write) -> Res
     let signals = Signals::hold().map_err(|source| ProcessError::System { what: "hold signals back", source })?;
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .map_err(|errno| ProcessError::System { what: "become the reaper of the trials", source: errno.into() })?;
-    let mut search = Search::open(spec, program, signals, events)?;
+    let niceness = process::go_first()?;
+    let mut search = Search::open(spec, program, niceness, signals, events)?;
     let reason = search.run();
     // Where the search broke off, what its trials have started is still there.
     process::remove_strays()?;
@@ -109,6 +110,8 @@ struct Search<'a> {
     budget: Budget,
     /// Threads of each trial.
     threads: u64,
+    /// Niceness of each trial.
+    niceness: i32,
     signals: Signals,
     watcher: Watcher<'a>,
     started: Instant,
@@ -136,6 +139,7 @@ impl<'a> Search<'a> {
     fn open(
         spec: StudySpec,
         program: &'a Path,
+        niceness: i32,
         signals: Signals,
         events: &'a mut dyn Write,
     ) -> Result<Search<'a>, SupervisorError> {
@@ -150,6 +154,7 @@ impl<'a> Search<'a> {
             mirror::clear(mirror)?;
         }
         let folder = fs::canonicalize(&folder).map_err(file_error("find", &folder))?;
+        process::remove_orphans();
         let files = Files::install(&spec, &folder)?;
         let mirror = mirror.map(|mirror| Mirror::start(&folder, &mirror)).transpose()?;
         let spec = StudySpec { supervision: spec.supervision, ..journal.spec().clone() };
@@ -175,6 +180,7 @@ impl<'a> Search<'a> {
             unfinished,
             budget,
             threads,
+            niceness,
             signals,
             watcher,
             started: Instant::now(),

@@ -1,6 +1,6 @@
 //! Retries, refusals, what is kept of trials that have ended, and what is written of the machine between them.
 
-use crate::harness::{Supervisor, on_disk, run, spec};
+use crate::harness::{Supervisor, on_disk, run, spec, tagged};
 use ferrotune_tuner::record::{Ending, State, TrialRecord};
 use ferrotune_tuner::supervisor::spec_of;
 use ferrotune_tuner::wire::{Finish, StudySpec};
@@ -145,4 +145,6 @@ fn trial_that_ends_its_supervisor_again_and_again_is_given_up() {
     let reason = on_disk(&spec)[0].ending.clone().unwrap().to_string();
     assert_eq!(reason, "its supervisor or the machine went down 5 times in a row while it ran");
     assert_eq!(on_disk(&spec)[1].state(), State::Finished);
+    // Every one of those trials had left a process that no group and no parent holds.
+    assert_eq!(tagged("deadly"), Vec::<String>::new());
 }

@@ -1,6 +1,7 @@
 //! The processes under this one: who they are, and how none is left. Trusts no process group, since anyone can leave
 //! theirs.
 
+use super::TRIAL_VARIABLE;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
@@ -39,6 +40,31 @@ pub(super) fn remove(living: &[u32]) -> io::Result<usize> {
             }
         }
     }
+}
+
+/// Kills what trials of supervisors that are dead have left: workers die with their supervisor, but not what has left
+/// their process group. Gives how many there were.
+pub(super) fn remove_orphans() -> usize {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = processes.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?));
+    let orphans: Vec<Pid> = pids.filter(|pid| supervisor_of(*pid).is_some_and(is_dead)).collect();
+    orphans.iter().for_each(|pid| kill(*pid));
+    orphans.len()
+}
+
+/// The supervisor of the trial in which a process was started, if it was started in one.
+fn supervisor_of(pid: Pid) -> Option<Pid> {
+    // That of another user cannot be read, and is none of ours.
+    let environment = fs::read(format!("/proc/{}/environ", number(pid))).ok()?;
+    let tag = format!("{TRIAL_VARIABLE}=");
+    let variables = environment.split(|byte| *byte == 0);
+    let value = variables.filter_map(|variable| variable.strip_prefix(tag.as_bytes())).next()?;
+    let supervisor = value.rsplit(|byte| *byte == b'/').next()?;
+    Pid::from_raw(std::str::from_utf8(supervisor).ok()?.parse().ok()?)
+}
+
+fn is_dead(pid: Pid) -> bool {
+    rustix::process::test_kill_process(pid) == Err(Errno::SRCH)
 }
 
 /// Kills everything below a process, but not itself.

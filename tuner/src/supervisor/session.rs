@@ -79,6 +79,7 @@ impl Search<'_> {
             shared: self.files.shared.as_ref().map(|file| file.as_fd()),
             libraries: self.files.libraries.as_deref(),
             threads: self.threads,
+            niceness: self.niceness,
             allocation_limit_bytes: self.allocation_limit_bytes()?,
         })?;
         self.watcher.send(&Event::TrialStarted { trial: number, pid: worker.pid() });
