@@ -105,7 +105,7 @@ impl Search {
             match event {
                 Event::Progress(progress) => {
                     last = progress;
-                    emit(display(picture(&last, &self.spec, None, None), display_id, shown));
+                    emit(display(picture(&last, &self.spec, None), display_id, shown));
                     shown = true;
                 }
                 Event::Finished { reason } => finish = Some(reason),
@@ -115,7 +115,7 @@ impl Search {
         }
         let status = self.child.as_mut().map(Child::wait).transpose().map_err(|error| failure(error.into()))?;
         if shown || finish.is_some() {
-            emit(display(picture(&last, &self.spec, finish.as_ref(), None), display_id, shown));
+            emit(display(picture(&last, &self.spec, finish.as_ref()), display_id, shown));
         }
         match (trouble, finish) {
             (Some(message), _) => Err(report::failure("TuneError", message)),
@@ -220,8 +220,13 @@ pub(super) fn at_rest(progress: Progress) -> Progress {
     Progress { running: Vec::new(), stopping: false, eta_s: None, ..progress }
 }
 
-/// Where the search stands, as text and as HTML, with a line more if there is one.
-pub(super) fn picture(progress: &Progress, spec: &StudySpec, finish: Option<&Finish>, more: Option<&str>) -> Bundle {
+/// Where the search stands, as text and as HTML.
+fn picture(progress: &Progress, spec: &StudySpec, finish: Option<&Finish>) -> Bundle {
+    bundle(progress, &lines(progress, spec, finish))
+}
+
+/// Where the search stands, in lines.
+pub(super) fn lines(progress: &Progress, spec: &StudySpec, finish: Option<&Finish>) -> Vec<String> {
     let mut lines = vec![headline(progress, spec, finish)];
     if let Some(best) = &progress.best {
         lines.push(format!("best: {}", trial_line(best, spec)));
@@ -229,11 +234,14 @@ pub(super) fn picture(progress: &Progress, spec: &StudySpec, finish: Option<&Fin
     if finish.is_none() {
         lines.extend(progress.running.iter().map(running_line));
     }
-    lines.extend(more.map(str::to_owned));
-    let text = lines.join("\n");
+    lines
+}
+
+/// Lines about a search as text, and as HTML with a bar of its progress.
+pub(super) fn bundle(progress: &Progress, lines: &[String]) -> Bundle {
     let bar = format!("<progress value=\"{}\" max=\"{}\"></progress>", progress.done, progress.max_trials);
     let html: String = lines.iter().map(|line| format!("<div>{}</div>", escape::html(line))).collect();
-    Bundle::text(text).with("text/html", format!("<div>{bar}</div>{html}"))
+    Bundle::text(lines.join("\n")).with("text/html", format!("<div>{bar}</div>{html}"))
 }
 
 fn headline(progress: &Progress, spec: &StudySpec, finish: Option<&Finish>) -> String {

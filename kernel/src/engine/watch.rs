@@ -53,7 +53,9 @@ fn status(folder: &Path, spec: &StudySpec, holder: Option<&Holder>) -> Result<Bu
         (None, None) => "was killed; %resume goes on with it".to_owned(),
     };
     let progress = if holder.is_some() { status.progress } else { search::at_rest(status.progress) };
-    Ok(search::picture(&progress, spec, finish, Some(&line)))
+    let mut lines = search::lines(&progress, spec, finish);
+    lines.push(line);
+    Ok(search::bundle(&progress, &lines))
 }
 
 /// Asks the search to stop after the current step of each trial.
