@@ -293,11 +293,13 @@ impl Worker {
 
     /// Kills the worker and all that it started; [`wait`] then reports the exit.
     pub fn kill(&self) {
-        strays::kill_below(pid_of(&self.child));
+        // The worker goes first: it must not hear of the others' end, and take it for a result.
+        let below = strays::below(pid_of(&self.child));
         // The group is gone only if the worker is, which the next wait reports.
         if let Err(error) = rustix::process::kill_process_group(pid_of(&self.child), Signal::KILL) {
             tracing::debug!(pid = self.child.id(), %error, "the worker's group had left before it was killed");
         }
+        strays::kill_all(&below);
     }
 
     /// Takes leave of a worker that has exited or been killed: reaps it, removes every process that it left, and

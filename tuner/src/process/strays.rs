@@ -23,7 +23,7 @@ pub(super) fn remove(living: &[u32]) -> io::Result<usize> {
         strays.retain(|pid| !living.contains(&number(*pid)));
         let Some(first) = strays.first().copied() else { return Ok(removed) };
         for pid in &strays {
-            kill_below(*pid);
+            kill_all(&below(*pid));
             kill(*pid);
         }
         let left = deadline.saturating_duration_since(Instant::now());
@@ -48,7 +48,7 @@ pub(super) fn remove_orphans() -> usize {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = processes.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?));
     let orphans: Vec<Pid> = pids.filter(|pid| supervisor_of(*pid).is_some_and(is_dead)).collect();
-    orphans.iter().for_each(|pid| kill(*pid));
+    kill_all(&orphans);
     orphans.len()
 }
 
@@ -67,13 +67,20 @@ fn is_dead(pid: Pid) -> bool {
     rustix::process::test_kill_process(pid) == Err(Errno::SRCH)
 }
 
-/// Kills everything below a process, but not itself.
-pub(super) fn kill_below(pid: Pid) {
-    let mut below = children_of(pid);
-    while let Some(pid) = below.pop() {
-        below.extend(children_of(pid));
-        kill(pid);
+/// Everything below a process, without itself.
+pub(super) fn below(pid: Pid) -> Vec<Pid> {
+    let mut found = Vec::new();
+    let mut parents = vec![pid];
+    while let Some(pid) = parents.pop() {
+        let children = children_of(pid);
+        found.extend(&children);
+        parents.extend(children);
     }
+    found
+}
+
+pub(super) fn kill_all(pids: &[Pid]) {
+    pids.iter().for_each(|pid| kill(*pid));
 }
 
 /// A process id as the number that it is.

@@ -121,8 +121,11 @@ impl Search<'_> {
     /// Answers what the worker has asked.
     pub(super) fn hear(&mut self, session: &mut Session) -> Result<(), SupervisorError> {
         while let Some(request) = session.worker.next_request() {
-            let reply = self.answer(session, request)?;
-            session.worker.reply(&reply)?;
+            // A word that comes after the kill is none of the objective's own will.
+            if session.killed.is_none() {
+                let reply = self.answer(session, request)?;
+                session.worker.reply(&reply)?;
+            }
         }
         Ok(())
     }
