@@ -88,7 +88,7 @@ fn the_wrong_form_says_which_is_right() {
             "%%time\n%%tune",
         ],
         expect![[r#"
-            1: unknown option --objective; usage: USAGE
+            1: %tune is a cell magic: write %%tune on the first line of a cell and its code below
             1: %%device is a line magic: write %device
             2: %%tune must be on the first line of its cell; move what stands above it to a cell of its own
             2: %%time must be on the first line of its cell; move what stands above it to a cell of its own

@@ -121,7 +121,7 @@ fn a_paused_trial_comes_back_paused() {
     journal.trial_started(0).expect("a trial that goes on");
     journal.worker_started(0, 1).expect("continued");
     let interrupted = Journal::read(folder.path()).expect("readable while it is written").trials;
-    assert_eq!(interrupted, [TrialRecord { paused_at: None, ..paused.clone() }]);
+    assert_eq!(interrupted, [TrialRecord { paused_at: None, unended_workers: 1, ..paused.clone() }]);
     let ended = TrialRecord { ending: Some(Ending::Finished), value: Some(1.0), paused_at: None, ..paused };
     journal.trial_ended(&ended).expect("ended");
     let left = TrialRecord { seconds: ended.seconds + 1.0, peak_bytes: ended.peak_bytes + 1, ..ended };
