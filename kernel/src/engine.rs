@@ -12,6 +12,7 @@ mod report;
 mod search;
 mod state;
 mod studies;
+mod watch;
 
 use crate::execution::{Cell, Completion, Completions, Failure, Output, Stream, Work};
 use crate::prelude::{self, Prelude};
@@ -328,6 +329,21 @@ impl Engine {
             Action::Device => self.run_generated("ferrotune::device::describe();"),
             Action::Devices => self.run_generated("ferrotune::device::list();"),
             Action::Tune(tune) => self.tune(&tune),
+            Action::Resume(request) => {
+                let folder = self.study_folder(request.project.as_deref(), request.directory.as_deref())?;
+                let search = search::resumed(&folder, &request)
+                    .and_then(|spec| Search::start(spec, &self.runtime_folder))
+                    .map_err(|error| report::failure("TuneError", format!("{error:#}")))?;
+                self.follow(search)
+            }
+            Action::Search(request) => {
+                let folder = self.study_folder(request.project.as_deref(), request.directory.as_deref())?;
+                let display_id = self.new_display();
+                watch::act(request.verb, &folder, &display_id, &self.link)?;
+                // What is said next without a name is about this one.
+                self.last_study = Some(folder);
+                Ok(())
+            }
             Action::Trials(request) => {
                 let folder = self.study_folder(request.project.as_deref(), request.directory.as_deref())?;
                 let bundle = match request.id {
@@ -416,16 +432,29 @@ impl Engine {
         self.conclude("", result, |errors| objective.explain(errors))?;
         let search =
             searches.try_recv().map_err(|_| report::failure("TuneError", "the cell ended before the search began"))?;
+        self.follow(search)
+    }
+
+    /// Shows a search to its end, unless it is to go on by itself.
+    fn follow(&mut self, search: Search) -> Result<(), Failure> {
         self.last_study = Some(search.folder().to_owned());
-        self.searches += 1;
-        let display_id = format!("ferrotune-search-{}-{}", std::process::id(), self.searches);
+        if search.is_in_background() {
+            return search.detach(&|output| self.link.emit(output));
+        }
         self.running.set_search(Some(search.pid()));
         if self.link.is_interrupted() {
             self.running.interrupt(); // it came while the search was about to begin
         }
+        let display_id = self.new_display();
         let result = search.follow(&display_id, &|output| self.link.emit(output));
         self.running.set_search(None);
         result
+    }
+
+    /// The id of a display of a search.
+    fn new_display(&mut self) -> String {
+        self.searches += 1;
+        format!("ferrotune-search-{}-{}", std::process::id(), self.searches)
     }
 
     /// The folder of the named study, or of the last one.

@@ -8,6 +8,7 @@ mod execution;
 mod history;
 mod kernelspec;
 mod prelude;
+mod resume;
 mod runtime;
 mod server;
 mod supervisor;
@@ -36,6 +37,8 @@ enum Action {
     Install(Target),
     /// Remove the kernel from Jupyter.
     Uninstall(Target),
+    /// Go on with a study, without any notebook.
+    Resume(resume::Resume),
     /// Run a kernel; Jupyter calls this.
     #[command(hide = true)]
     Kernel {
@@ -112,6 +115,7 @@ fn run(arguments: &[OsString]) -> Result<ExitCode> {
     match Arguments::parse().command {
         Action::Install(target) => install(target).map(|()| ExitCode::SUCCESS),
         Action::Uninstall(target) => uninstall(target).map(|()| ExitCode::SUCCESS),
+        Action::Resume(arguments) => resume::run(&arguments),
         Action::Kernel { connection_file } => kernel(&connection_file, arguments).map(|()| ExitCode::SUCCESS),
         Action::CellSupervisor { prelude } => supervisor::run(&prelude),
         Action::CellRelay => supervisor::run_relay(),

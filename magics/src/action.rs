@@ -28,7 +28,11 @@ pub enum Action {
     /// `%tpu_check`
     TpuCheck(TpuCheck),
     /// `%%tune`
-    Tune(Tune),
+    Tune(Box<Tune>),
+    /// `%resume`
+    Resume(Resume),
+    /// `%tune status`, `%tune wait` and `%tune stop`
+    Search(Search),
     /// `%trials`
     Trials(Trials),
     /// `%best`
@@ -140,12 +144,63 @@ pub struct Tune {
     pub trial_timeout_s: Option<f64>,
     /// Memory of one trial; more than 0.
     pub memory_bytes: Option<u64>,
+    /// Trials that run side by side, at least 1.
+    pub concurrency: u64,
+    /// Threads of one trial, at least 1; none means a share of the machine's.
+    pub threads: Option<u64>,
+    /// How often a trial is tried again whose end may be chance.
+    pub retries: u64,
+    /// Failures in a row that end the search, at least 1; none means that only a broken objective does.
+    pub max_consecutive_failures: Option<u64>,
+    /// Trials whose checkpoints are kept.
+    pub keep_best: u64,
+    /// A folder to which the study is copied as it grows.
+    pub mirror: Option<String>,
+    /// Give the notebook back while the search runs.
+    pub background: bool,
     /// Delete an earlier study of that name first.
     pub overwrite: bool,
     /// The Rust below the magic's line.
     pub body: String,
     /// The 1-based line of the cell on which `body` begins.
     pub body_line: usize,
+}
+
+/// Go on with a study as it was begun.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Resume {
+    /// The study; none means the notebook's last one.
+    pub project: Option<String>,
+    /// The folder that holds the study's folder; none means where the last study was, or [`Tune`]'s default.
+    pub directory: Option<String>,
+    /// How many trials to run in all, at least 1; none means as many as before.
+    pub max_trials: Option<u64>,
+    /// Seconds after which the search ends; none means as before.
+    pub timeout_s: Option<f64>,
+    /// Give the notebook back while the search runs.
+    pub background: bool,
+}
+
+/// What to do about a search that runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SearchVerb {
+    /// Show where it stands.
+    Status,
+    /// Follow it to its end.
+    Wait,
+    /// Stop it after the current step of each trial.
+    Stop,
+}
+
+/// See to a search that runs, here or in another notebook.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Search {
+    /// What to do.
+    pub verb: SearchVerb,
+    /// The study; none means the notebook's last one.
+    pub project: Option<String>,
+    /// The folder that holds the study's folder; none means where the last study was, or [`Tune`]'s default.
+    pub directory: Option<String>,
 }
 
 /// List the trials of a study, or show one.

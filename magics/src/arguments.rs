@@ -84,6 +84,7 @@ impl<'a> Arguments<'a> {
         Ok(arguments)
     }
 
+    /// Whether the option is given, whatever the table's default is.
     pub(crate) fn flag(&self, option: &'static str) -> bool {
         self.given.iter().any(|(name, _)| *name == option)
     }
@@ -126,7 +127,15 @@ impl<'a> Arguments<'a> {
 
     /// The name of a study, which is a folder's name.
     pub(crate) fn project(&self, option: &'static str) -> Result<Option<String>, MagicError> {
-        let project = self.text(option)?;
+        self.checked_project(option, self.text(option)?)
+    }
+
+    /// The one argument, the name of a study.
+    pub(crate) fn project_argument(&self, name: &'static str) -> Result<Option<String>, MagicError> {
+        self.checked_project(name, self.positional.clone())
+    }
+
+    fn checked_project(&self, option: &'static str, project: Option<String>) -> Result<Option<String>, MagicError> {
         if let Some(name) = &project
             && (matches!(name.as_str(), "." | "..") || name.contains(['/', '\\', '\0']))
         {
@@ -138,6 +147,14 @@ impl<'a> Arguments<'a> {
 
     pub(crate) fn number(&self, option: &'static str) -> Result<Option<u64>, MagicError> {
         self.text(option)?.map(|value| self.whole(option, &value)).transpose()
+    }
+
+    /// A whole number of at least 1.
+    pub(crate) fn count(&self, option: &'static str) -> Result<Option<u64>, MagicError> {
+        match self.number(option)? {
+            Some(0) => Err(self.invocation.bad_value(option, "0", "give at least 1")),
+            count => Ok(count),
+        }
     }
 
     pub(crate) fn seconds(&self, option: &'static str) -> Result<Option<f64>, MagicError> {

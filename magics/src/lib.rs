@@ -24,7 +24,10 @@ mod quantity;
 mod scan;
 mod table;
 
-pub use action::{Action, Best, Direction, Memory, SelfTest, Step, Time, TpuCheck, TpuConnect, Trials, Tune};
+pub use action::{
+    Action, Best, Direction, Memory, Resume, Search, SearchVerb, SelfTest, Step, Time, TpuCheck, TpuConnect, Trials,
+    Tune,
+};
 pub use cell::parse;
 pub use error::MagicError;
 pub use table::{Kind, Magic, MagicOption, complete, help, lsmagic, table};

@@ -57,6 +57,47 @@ fn play(scenario: &str, trial: &Trial, shared: &Shared) -> Result<Option<f64>> {
             writeln!(std::io::stdout(), "output without a place")?;
             quick(trial)
         }
+        "greedy" => {
+            quick_parameter(trial)?;
+            std::hint::black_box(vec![1_u8; 4 << 30]);
+            Ok(None)
+        }
+        "threads" => {
+            quick_parameter(trial)?;
+            loop {
+                std::thread::Builder::new()
+                    .stack_size(16 << 10)
+                    .spawn(|| std::thread::sleep(Duration::from_secs(9)))?;
+            }
+        }
+        "unsteady" => {
+            quick_parameter(trial)?;
+            // One byte more for each worker.
+            let workers = trial.folder().join("workers");
+            let mut seen = std::fs::read(&workers).unwrap_or_default();
+            seen.push(b'w');
+            std::fs::write(&workers, &seen)?;
+            if trial.number() > 0 || seen.len() < 3 {
+                die_of_a_fault()?;
+            }
+            Ok(Some(0.5))
+        }
+        "sized" => {
+            let mib: usize = trial.int("mib", 20..=400).log().get()?;
+            let held = vec![1_u8; mib << 20];
+            // Long enough for the watch to see it.
+            std::thread::sleep(Duration::from_millis(30));
+            Ok(Some(f64::from(std::hint::black_box(held)[mib])))
+        }
+        "deadly" => {
+            let x = quick_parameter(trial)?;
+            if trial.number() == 0 {
+                leave_a_daemon()?;
+                kill_process(rustix::process::getppid().ok_or("no supervisor")?, Signal::KILL)?;
+                std::thread::sleep(Duration::from_secs(1000));
+            }
+            Ok(Some(x))
+        }
         "empty" => Ok(Some(1.0)),
         "misnamed" => {
             quick_parameter(trial)?;
@@ -96,10 +137,7 @@ fn faults(trial: &Trial) -> Result<Option<f64>> {
         2 => std::process::abort(),
         3 => std::process::exit(0),
         4 => std::process::exit(3),
-        5 => loop {
-            // Rust's own handler gives the first one back to the default.
-            kill_process(getpid(), Signal::SEGV)?;
-        },
+        5 => die_of_a_fault()?,
         6 => std::thread::sleep(Duration::from_secs(1000)),
         7 => allocate_for_ever(),
         8 => {
@@ -112,6 +150,13 @@ fn faults(trial: &Trial) -> Result<Option<f64>> {
         _ => {}
     }
     Ok(Some(x))
+}
+
+fn die_of_a_fault() -> Result<()> {
+    loop {
+        // Rust's own handler gives the first one back to the default.
+        kill_process(getpid(), Signal::SEGV)?;
+    }
 }
 
 /// At most 1 GB/s: what a busy machine holds up is not caught up with, for the supervisor was held up as well.

@@ -18,13 +18,15 @@
 //! # std::process::exit(status);
 //! ```
 
+mod adamw;
 mod connection;
 mod error;
 mod runtime;
 pub mod shared;
 pub mod trial;
 
+pub use adamw::AdamW;
 pub use error::{Result, TrialError};
 pub use runtime::{ObjectiveValue, in_cell, run_objective};
 pub use shared::{Pack, Share, ShareError, Shared};
-pub use trial::{Trial, open_device};
+pub use trial::{Restore, Save, Trial, open_device};

@@ -62,6 +62,12 @@ pub enum ShareError {
         /// The type that is wanted.
         wanted: &'static str,
     },
+    /// What was saved is not what is to be restored.
+    #[error("{mismatch}")]
+    Fit {
+        /// Which variable, and how it differs.
+        mismatch: String,
+    },
     /// candle could not make or copy a tensor.
     #[error("`{name}` cannot be shared: {source}")]
     Tensor {
@@ -108,6 +114,13 @@ impl Shared {
         let tensor = mapping.tensor(name, metadata.info(name).ok_or_else(missing)?)?;
         self.tensors.borrow_mut().insert(name.to_owned(), tensor.clone());
         Ok(tensor)
+    }
+
+    /// The names of the tensors that begin with `prefix`, without it; what only fills gaps is left out.
+    pub(crate) fn tensor_names(&self, prefix: &str) -> Vec<String> {
+        let infos = self.file.as_ref().map(|(_, metadata)| metadata.tensors()).unwrap_or_default();
+        let names = infos.into_keys().filter(|name| !name.starts_with(pack::PADDING));
+        names.filter_map(|name| name.strip_prefix(prefix).map(str::to_owned)).collect()
     }
 
     /// The text that was packed under `name`.

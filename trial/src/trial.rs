@@ -1,7 +1,11 @@
 //! The trial as its objective sees it: reports, epochs, the device and the best value so far.
 
 mod checkpoint;
+mod generation;
 mod parameters;
+mod state;
+
+pub use state::{Restore, Save};
 
 pub use parameters::{ChoiceParameter, Choosable, FloatParameter, IntParameter, Integer, Plain, Real};
 
@@ -26,6 +30,10 @@ pub struct Trial {
     /// The first epoch that the checkpoint which was restored does not cover.
     resume_at: Cell<u64>,
     verdict: Cell<Verdict>,
+    /// Whether the objective goes by [`Trial::epochs`], which ends when the trial is to.
+    goes_by_epochs: Cell<bool>,
+    /// The step of each checkpoint that this worker has written or restored, by generation.
+    checkpoints: RefCell<BTreeMap<u64, u64>>,
     /// Why [`Trial::epochs`], which cannot fail, gave no epochs.
     refusal: RefCell<Option<TrialError>>,
 }
@@ -41,6 +49,8 @@ impl Trial {
             step: Cell::new(None),
             resume_at: Cell::new(0),
             verdict: Cell::new(Verdict::Continue),
+            goes_by_epochs: Cell::new(false),
+            checkpoints: RefCell::default(),
             refusal: RefCell::new(None),
         }
     }
@@ -73,6 +83,7 @@ impl Trial {
     /// the oracle wants to compare this trial with others first: return as usual, and the trial goes on later if it
     /// does well. Where the supervisor refuses, there are no epochs and the trial fails with its reason.
     pub fn epochs(&self, total: usize) -> impl Iterator<Item = usize> + '_ {
+        self.goes_by_epochs.set(true);
         let request = Request::Epochs { total: total as u64, resume_at: self.resume_at.get() };
         let epochs = match self.ask(&request) {
             Ok(Reply::Epochs { start, stop }) => start..stop,
@@ -95,7 +106,9 @@ impl Trial {
     /// Reports metrics of a step (an epoch, by habit), and hears whether to go on.
     ///
     /// Values that are not finite are kept as missing. Fails with [`TrialError::Stopped`] or [`TrialError::Pruned`]
-    /// when the trial is to end; leave the objective with `?` then, which counts as no failure.
+    /// when the trial is to end; leave the objective with `?` then, which counts as no failure. Where the search is
+    /// being stopped and a checkpoint may still follow, that comes first: [`Trial::checkpoint`] or the end of
+    /// [`Trial::epochs`] ends the trial then.
     ///
     /// ```no_run
     /// # fn objective(trial: &ferrotune_trial::Trial) -> ferrotune_trial::Result<()> {
@@ -111,6 +124,7 @@ impl Trial {
         let finite = |value: V| Some(value.into()).filter(|value: &f64| value.is_finite());
         let metrics: BTreeMap<String, Option<f64>> =
             metrics.into_iter().map(|(name, value)| (name.as_ref().to_owned(), finite(value))).collect();
+        let was_stopped = self.is_stopped();
         self.step.set(Some(step));
         self.record.borrow_mut().metrics.entry(step).or_default().extend(metrics.clone());
         match self.ask(&Request::Report { step, metrics })? {
@@ -120,6 +134,7 @@ impl Trial {
         match self.verdict.get() {
             Verdict::Continue => Ok(()),
             Verdict::Prune => Err(TrialError::Pruned.into()),
+            Verdict::Stop if !was_stopped && self.may_checkpoint() => Ok(()),
             Verdict::Stop => Err(TrialError::Stopped.into()),
         }
     }
@@ -140,6 +155,10 @@ impl Trial {
     /// Whether this trial has been told to end.
     pub(crate) fn is_stopped(&self) -> bool {
         self.verdict.get() != Verdict::Continue
+    }
+
+    fn may_checkpoint(&self) -> bool {
+        self.goes_by_epochs.get() || !self.checkpoints.borrow().is_empty()
     }
 
     pub(crate) fn take_refusal(&self) -> Option<TrialError> {

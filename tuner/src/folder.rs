@@ -20,6 +20,24 @@ pub(crate) fn create_and_sync(folder: &Path) -> io::Result<()> {
     }
 }
 
+/// Copies a file to where it is to be; it is there whole or not at all, and on disk when this returns.
+pub(crate) fn install(source: &Path, target: &Path) -> io::Result<()> {
+    let mut from = File::open(source)?;
+    write_whole(target, |to| io::copy(&mut from, to).map(drop))
+}
+
+/// Writes a file that is there whole or not at all, and on disk when this returns.
+pub(crate) fn write_whole(target: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
+    let mut partial = target.as_os_str().to_owned();
+    partial.push(".partial");
+    let partial = Path::new(&partial);
+    let mut to = File::create(partial)?;
+    write(&mut to)?;
+    to.sync_all()?;
+    fs::rename(partial, target)?;
+    sync(target.parent().unwrap_or(Path::new(".")))
+}
+
 /// Puts the names in a folder on disk.
 pub(crate) fn sync(folder: &Path) -> io::Result<()> {
     File::open(folder).and_then(|folder| folder.sync_all())

@@ -8,11 +8,12 @@ mod lock;
 mod replay;
 
 pub use error::JournalError;
+pub use lock::{Holder, holder_of};
 
 use crate::folder;
 use crate::oracle::draw_seed;
 use crate::record::{Parameter, TrialRecord};
-use crate::wire::{Objective, StudySpec};
+use crate::wire::{Objective, StudySpec, Supervision};
 use facts::Fact;
 use lock::StudyLock;
 use replay::Replay;
@@ -101,6 +102,13 @@ impl Journal {
         Ok(Study { spec: replay.spec.ok_or_else(missing)?, trials: replay.trials })
     }
 
+    /// Whether the file at `path` can be read as a journal with a study in it. Fails with what is wrong with it.
+    pub(crate) fn check(path: &Path) -> Result<(), JournalError> {
+        let folder = path.parent().unwrap_or(path);
+        let replay = Replay::of(path, &folder.to_string_lossy())?;
+        replay.spec.map(drop).ok_or_else(|| JournalError::Missing { folder: folder.to_owned() })
+    }
+
     /// The search in force: as given to [`Journal::open`], with a seed — the given one, else that of the study so
     /// far, else one drawn now.
     pub fn spec(&self) -> &StudySpec {
@@ -153,11 +161,18 @@ impl Journal {
         self.append(&[facts::attribute(number, facts::CHECKPOINT, &facts::Checkpoint { step, file: file.to_owned() })])
     }
 
-    /// A worker of a trial that is there already starts: the trial does not wait any more. Until the journal has a
-    /// pause or an end again, it counts as interrupted.
-    pub fn trial_continued(&mut self, number: u64) -> Result<(), JournalError> {
+    /// The trial's checkpoint has been removed: it cannot be among the best any more.
+    pub fn checkpoint_removed(&mut self, number: u64) -> Result<(), JournalError> {
         self.check_trial(number)?;
-        self.append(&[facts::attribute(number, facts::PAUSED_AT, &None::<u64>)])
+        self.append(&[facts::without_checkpoint(number)])
+    }
+
+    /// A worker of a trial starts: the trial does not wait any more, and until the journal has a pause or an end
+    /// again it counts as interrupted. `unended` are the workers whose end the journal has not, with this one.
+    pub fn worker_started(&mut self, number: u64, unended: u64) -> Result<(), JournalError> {
+        self.check_trial(number)?;
+        let waits = facts::attribute(number, facts::PAUSED_AT, &None::<u64>);
+        self.append(&[waits, facts::attribute(number, facts::UNENDED_WORKERS, &unended)])
     }
 
     /// A trial waits, or its last worker has left: writes `paused_at`, `seconds` and `peak_bytes`. After the trial's
@@ -231,8 +246,9 @@ impl Journal {
 /// The spec with the seed that the search uses.
 fn seeded(spec: &StudySpec, earlier: Option<&StudySpec>) -> StudySpec {
     let seed = spec.seed.or_else(|| earlier.and_then(|earlier| earlier.seed)).unwrap_or_else(draw_seed);
-    // Kept as false: overwriting is a deed of the call that asks for it, not a property of the study.
-    StudySpec { seed: Some(seed), overwrite: false, ..spec.clone() }
+    // Kept as false: both are deeds of the call that asks for them, no properties of the study.
+    let supervision = Supervision { background: false, ..spec.supervision.clone() };
+    StudySpec { seed: Some(seed), overwrite: false, supervision, ..spec.clone() }
 }
 
 fn objective_text(objective: &Objective) -> String {

@@ -3,14 +3,17 @@
 //! The calling process must be the supervisor's alone: it becomes the reaper of every process that a worker leaves
 //! behind, and [`Worker::end`] kills all of them.
 
+mod leftovers;
 mod memory;
 mod output;
 mod signals;
 mod strays;
 mod worker;
 
+pub use leftovers::{Machine, SharedMemory};
 pub use memory::{
-    Budget, MemoryLimit, Shortage, available_bytes, memory_limit, own_resident_bytes, private_bytes, tree_bytes,
+    Budget, Held, MOST_TASKS, MemoryLimit, Shortage, available_bytes, memory_limit, own_resident_bytes, private_bytes,
+    tree_bytes,
 };
 pub use signals::Signals;
 pub use worker::{set_up_worker, worker_main};
@@ -18,7 +21,8 @@ pub use worker::{set_up_worker, worker_main};
 use crate::wire::{Reply, Request, SHARED_VARIABLE};
 use output::Output;
 use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::process::{Pid, PidfdFlags, Signal};
+use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal};
+use std::ffi::OsString;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -32,6 +36,12 @@ pub const TRIAL_VARIABLE: &str = "FERROTUNE_TRIAL";
 
 /// A request longer than this is no request of ours.
 const LONGEST_REQUEST_BYTES: usize = 64 << 20;
+
+/// Files that a worker may have open at once: one that leaks them must not take those of the whole machine.
+const MOST_FILES: u64 = 1 << 16;
+
+/// How much less nice a supervisor is than its workers.
+const ADVANTAGE: i32 = 10;
 
 /// Why a worker could not be started or watched.
 #[derive(Debug, thiserror::Error)]
@@ -86,15 +96,15 @@ pub struct Launch<'a> {
     pub folder: &'a Path,
     /// The captured variables.
     pub shared: Option<BorrowedFd<'a>>,
-}
-
-/// What happened while [`Worker::wait`] waited.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Wake {
-    /// The worker has left; no more requests come after those that were read.
-    pub exited: bool,
-    /// How many requests to stop have arrived.
-    pub signals: usize,
+    /// Where the system looks first for the libraries that the objective needs.
+    pub libraries: Option<&'a Path>,
+    /// Threads that it computes with.
+    pub threads: u64,
+    /// Its niceness, as [`go_first`] has found it.
+    pub niceness: i32,
+    /// The most that it may allocate, in bytes: the system refuses more. Nothing that is only mapped counts. `None`
+    /// where device libraries reserve far more than they use.
+    pub allocation_limit_bytes: Option<u64>,
 }
 
 /// How a worker's process ended.
@@ -104,6 +114,67 @@ pub enum Exit {
     Code(i32),
     /// This signal ended it.
     Signal(i32),
+    /// It asked for so many bytes, was refused them, and aborted.
+    Starved(u64),
+}
+
+/// Waits until something happens to one of the workers or `limit` is over; gives how many requests to stop have
+/// arrived. What the workers say is then read with [`Worker::next_request`].
+pub fn wait<'a>(
+    workers: impl IntoIterator<Item = &'a mut Worker>,
+    signals: &Signals,
+    limit: Duration,
+) -> Result<usize, ProcessError> {
+    let timeout = Timespec::try_from(limit).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput));
+    let timeout = timeout.map_err(ProcessError::system("wait that long"))?;
+    let mut workers: Vec<&mut Worker> = workers.into_iter().collect();
+    let mut fds = vec![PollFd::new(signals, PollFlags::IN)];
+    let pidfds = workers.iter().map(|worker| PollFd::new(&worker.pidfd, PollFlags::IN));
+    fds.extend(pidfds);
+    for worker in &workers {
+        let wire_flags = if worker.outbox.is_empty() { PollFlags::IN } else { PollFlags::IN | PollFlags::OUT };
+        fds.extend(worker.output.reader().map(|reader| PollFd::from_borrowed_fd(reader, PollFlags::IN)));
+        fds.extend(worker.wire.as_ref().map(|wire| PollFd::new(wire, wire_flags)));
+    }
+    match rustix::event::poll(&mut fds, Some(&timeout)) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => {}
+        Err(errno) => return Err(ProcessError::system("wait for the workers")(errno)),
+    }
+    let signalled = !fds[0].revents().is_empty();
+    let exited: Vec<bool> = fds[1..=workers.len()].iter().map(|fd| !fd.revents().is_empty()).collect();
+    drop(fds);
+    for (worker, exited) in workers.iter_mut().zip(exited) {
+        worker.exited = exited;
+        worker.output.drain();
+        worker.flush();
+        worker.receive();
+    }
+    if signalled { signals.take().map_err(ProcessError::system("read a signal")) } else { Ok(0) }
+}
+
+/// Kills and reaps every process that workers have left behind. To be called when no worker runs.
+pub fn remove_strays() -> Result<(), ProcessError> {
+    strays::remove(&[]).map(drop).map_err(ProcessError::system("reap what the workers left"))
+}
+
+/// Lets this process run before its workers where both could, as far as the system allows: the watch on a trial's memory
+/// must not wait for the trial. Gives the niceness that it had.
+pub fn go_first() -> Result<i32, ProcessError> {
+    let niceness =
+        rustix::process::getpriority_process(None).map_err(ProcessError::system("read the search's priority"))?;
+    if let Err(errno) = rustix::process::setpriority_process(None, niceness - ADVANTAGE) {
+        // Only root may, and not everywhere.
+        tracing::debug!(%errno, "the search is not preferred to its trials");
+    }
+    Ok(niceness)
+}
+
+/// Kills what is left of trials whose supervisors are dead, in any study of this user.
+pub fn remove_orphans() {
+    let orphans = strays::remove_orphans();
+    if orphans > 0 {
+        tracing::info!(orphans, "processes of trials whose supervisors died were killed");
+    }
 }
 
 /// A running worker. Dropped before [`Worker::end`], it is killed.
@@ -115,7 +186,10 @@ pub struct Worker {
     inbox: Vec<u8>,
     outbox: Vec<u8>,
     output: Output,
+    /// Its temporary files, which go with it.
+    temporary: PathBuf,
     started: Instant,
+    exited: bool,
     reaped: bool,
 }
 
@@ -128,14 +202,21 @@ impl Worker {
         let (output, stdout) = Output::open(launch.folder.join("output.log"))?;
         let stderr = stdout.try_clone().map_err(ProcessError::system("open the worker's output"))?;
         let own_pid = std::process::id();
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let mut command = Command::new(launch.program);
         command.arg("worker").arg("--library").arg(launch.library).args(["--symbol", launch.symbol]);
         command.stdin(OwnedFd::from(workers_end)).stdout(stdout).stderr(stderr).process_group(0);
         command.env(TRIAL_VARIABLE, format!("{}/{}/{own_pid}", launch.study, launch.number));
         // candle's own pool stays off, which is faster; and an allocation that fails while a backtrace is being
         // symbolised deadlocks Rust's runtime.
-        command.env("RAYON_NUM_THREADS", threads.to_string()).env("CANDLE_NUM_THREADS", "1").env("RUST_BACKTRACE", "0");
+        command.env("RAYON_NUM_THREADS", launch.threads.to_string());
+        command.env("CANDLE_NUM_THREADS", "1").env("RUST_BACKTRACE", "0");
+        let temporary = launch.folder.join("tmp");
+        leftovers::make_temporary(&temporary)
+            .map_err(|source| ProcessError::Write { path: temporary.clone(), source })?;
+        command.env("TMPDIR", &temporary);
+        if let Some(folder) = launch.libraries {
+            command.env("LD_LIBRARY_PATH", library_path(folder));
+        }
         match launch.shared {
             Some(shared) => command.env(SHARED_VARIABLE, format!("/proc/{own_pid}/fd/{}", shared.as_raw_fd())),
             None => command.env_remove(SHARED_VARIABLE),
@@ -146,7 +227,29 @@ impl Worker {
         let pidfd = rustix::process::pidfd_open(pid_of(&child), PidfdFlags::empty())
             .map_err(ProcessError::system("watch the worker"))?;
         let (inbox, outbox) = (Vec::new(), Vec::new());
-        Ok(Worker { child, pidfd, wire: Some(wire), inbox, outbox, output, started, reaped: false })
+        let (exited, reaped) = (false, false);
+        let wire = Some(wire);
+        let worker = Worker { child, pidfd, wire, inbox, outbox, output, temporary, started, exited, reaped };
+        worker.limit(launch).map_err(ProcessError::system("limit the worker"))?;
+        Ok(worker)
+    }
+
+    /// Sets the limits that the system itself enforces. They are there before the objective begins, which waits for
+    /// the answer to its first request.
+    fn limit(&self, launch: &Launch<'_>) -> io::Result<()> {
+        let set = |resource, most: u64| {
+            let limit = Rlimit { current: Some(most), maximum: Some(most) };
+            match rustix::process::prlimit(Some(pid_of(&self.child)), resource, limit) {
+                // It has left already; its exit tells why. A lower limit than ours stays.
+                Ok(_) | Err(rustix::io::Errno::SRCH | rustix::io::Errno::PERM) => Ok(()),
+                Err(errno) => Err(io::Error::from(errno)),
+            }
+        };
+        set(Resource::Nofile, MOST_FILES)?;
+        // What its watcher has put itself before is the same for all: a worker has what its user started with.
+        rustix::process::setpriority_process(Some(pid_of(&self.child)), launch.niceness)
+            .or_else(|errno| if errno == rustix::io::Errno::SRCH { Ok(()) } else { Err(errno) })?;
+        launch.allocation_limit_bytes.map_or(Ok(()), |most| set(Resource::Data, most))
     }
 
     /// The worker's process id.
@@ -159,31 +262,14 @@ impl Worker {
         self.started.elapsed()
     }
 
-    /// The memory (resident less shared) of the worker and of everything that it started, in bytes.
-    pub fn memory_bytes(&self) -> u64 {
-        memory::descendants_bytes()
+    /// Whether it had left when [`wait`] returned; no more requests come after those that were read.
+    pub fn has_exited(&self) -> bool {
+        self.exited
     }
 
-    /// Waits until something happens or `limit` is over. Requests are then read with [`Worker::next_request`].
-    pub fn wait(&mut self, signals: &Signals, limit: Duration) -> Result<Wake, ProcessError> {
-        let timeout = Timespec::try_from(limit).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput));
-        let timeout = timeout.map_err(ProcessError::system("wait that long"))?;
-        let wire_flags = if self.outbox.is_empty() { PollFlags::IN } else { PollFlags::IN | PollFlags::OUT };
-        let mut fds = vec![PollFd::new(&self.pidfd, PollFlags::IN), PollFd::new(signals, PollFlags::IN)];
-        fds.extend(self.output.reader().map(|reader| PollFd::from_borrowed_fd(reader, PollFlags::IN)));
-        fds.extend(self.wire.as_ref().map(|wire| PollFd::new(wire, wire_flags)));
-        match rustix::event::poll(&mut fds, Some(&timeout)) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(errno) => return Err(ProcessError::system("wait for the worker")(errno)),
-        }
-        let exited = !fds[0].revents().is_empty();
-        let signalled = !fds[1].revents().is_empty();
-        drop(fds);
-        self.output.drain();
-        self.flush();
-        self.receive();
-        let signals = if signalled { signals.take().map_err(ProcessError::system("read a signal"))? } else { 0 };
-        Ok(Wake { exited, signals })
+    /// What the worker and everything that it started hold.
+    pub fn held(&self) -> Held {
+        memory::held_by(pid_of(&self.child))
     }
 
     /// The next whole request that has arrived; `Err` is the reason why a line is none.
@@ -208,28 +294,43 @@ impl Worker {
         Ok(())
     }
 
-    /// Kills the worker's process group; [`Worker::wait`] then reports the exit.
+    /// Kills the worker and all that it started; [`wait`] then reports the exit.
     pub fn kill(&self) {
+        // The worker goes first: it must not hear of the others' end, and take it for a result.
+        let below = strays::below(pid_of(&self.child));
         // The group is gone only if the worker is, which the next wait reports.
         if let Err(error) = rustix::process::kill_process_group(pid_of(&self.child), Signal::KILL) {
             tracing::debug!(pid = self.child.id(), %error, "the worker's group had left before it was killed");
         }
+        strays::kill_all(&below);
     }
 
     /// Takes leave of a worker that has exited or been killed: reaps it, removes every process that it left, and
-    /// writes what it printed last.
-    pub fn end(mut self) -> Result<Exit, ProcessError> {
+    /// writes what it printed last. `living` are the process ids of the workers that run on. Gives the exit and what
+    /// the worker has left behind, in words.
+    pub fn end(mut self, living: &[u32]) -> Result<(Exit, Vec<String>), ProcessError> {
         let status = self.reap().map_err(ProcessError::system("reap the worker"))?;
-        strays::remove().map_err(ProcessError::system("reap what the worker left"))?;
+        let strays = strays::remove(living).map_err(ProcessError::system("reap what the worker left"))?;
+        let mut left = Vec::new();
+        if strays > 0 {
+            left.push(format!("{strays} process{}, killed", if strays == 1 { "" } else { "es" }));
+        }
+        if let Err(error) = leftovers::remove_temporary(&self.temporary) {
+            left.push(format!("temporary files in {}, which cannot be removed: {error}", self.temporary.display()));
+        }
         self.output.drain();
         // What the trial came to must not be lost with what it printed.
         if let Err(error) = self.output.save() {
             tracing::warn!(%error, "the output of a worker is lost");
         }
-        Ok(match (status.code(), status.signal()) {
+        let exit = match (status.code(), status.signal()) {
             (Some(code), _) => Exit::Code(code),
+            (None, Some(libc::SIGABRT)) => {
+                self.output.refused_bytes().map_or(Exit::Signal(libc::SIGABRT), Exit::Starved)
+            }
             (None, signal) => Exit::Signal(signal.unwrap_or_default()),
-        })
+        };
+        Ok((exit, left))
     }
 
     fn reap(&mut self) -> io::Result<ExitStatus> {
@@ -282,6 +383,16 @@ impl Drop for Worker {
             tracing::warn!(pid = self.child.id(), %error, "a worker could not be reaped");
         }
     }
+}
+
+/// The folder before those that this process was given.
+fn library_path(folder: &Path) -> OsString {
+    let mut path = folder.as_os_str().to_owned();
+    if let Some(given) = std::env::var_os("LD_LIBRARY_PATH").filter(|given| !given.is_empty()) {
+        path.push(":");
+        path.push(given);
+    }
+    path
 }
 
 fn pid_of(child: &Child) -> Pid {

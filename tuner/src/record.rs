@@ -33,6 +33,13 @@ pub enum Ending {
         /// The budget in bytes.
         budget_bytes: u64,
     },
+    /// It was not trained: trials like it say that it would go over the budget.
+    Refused {
+        /// The memory that it would at least take, in bytes.
+        estimate_bytes: u64,
+        /// The budget in bytes.
+        budget_bytes: u64,
+    },
     /// A signal ended it.
     Signalled {
         /// The signal's number.
@@ -81,6 +88,25 @@ pub struct TrialRecord {
     /// The epoch (exclusive) up to which the oracle let it train when its last worker ended; `None` if that worker
     /// was not ended by the oracle's epoch limit, or if a worker runs.
     pub paused_at: Option<u64>,
+    /// Endings after which it was tried again, being perhaps no more than chance.
+    pub retried: Vec<Ending>,
+    /// Workers of it in a row that began and whose end no supervisor has seen, since its last checkpoint.
+    pub unended_workers: u64,
+    /// What its last worker took of the machine's memory, and left behind.
+    pub memory: Option<MemoryCheck>,
+}
+
+/// The machine before a trial's worker and after it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryCheck {
+    /// What the machine (or container) had left before, in bytes.
+    pub before_bytes: u64,
+    /// The same after it.
+    pub after_bytes: u64,
+    /// The supervisor's own memory after it, in bytes.
+    pub supervisor_bytes: u64,
+    /// What the trial left behind and what became of that, in words.
+    pub left: Vec<String>,
 }
 
 /// Reads steps that JSON has made strings of: inside a tagged enum serde does not turn keys back into numbers.
@@ -176,6 +202,10 @@ impl fmt::Display for Ending {
             Ending::OutOfMemory { peak_bytes, budget_bytes } => {
                 let (peak, budget) = (Bytes(*peak_bytes), Bytes(*budget_bytes));
                 write!(formatter, "out of memory: {peak} of {budget}; raise it with --memory")
+            }
+            Ending::Refused { estimate_bytes, budget_bytes } => {
+                let (estimate, budget) = (Bytes(*estimate_bytes), Bytes(*budget_bytes));
+                write!(formatter, "refused: it would need {estimate} of {budget}; raise it with --memory")
             }
             Ending::Signalled { signal } => write!(formatter, "killed by {}", signal_name(*signal)),
             Ending::TimedOut { after_s } => write!(formatter, "timed out after {after_s} s"),

@@ -3,23 +3,30 @@
 
 mod answers;
 mod backlog;
+mod conclusion;
 mod error;
+mod estimate;
 mod events;
+mod files;
+mod mirror;
 mod outcome;
 mod session;
 
 pub use error::SupervisorError;
+pub use events::last_status;
+pub use files::spec_of;
 
-use crate::folder;
 use crate::journal::Journal;
 use crate::oracle::{self, Next, Oracle};
-use crate::process::{Budget, ProcessError, Signals};
-use crate::record::{Ending, TrialRecord};
+use crate::process::{self, Budget, ProcessError, SharedMemory, Signals};
+use crate::record::TrialRecord;
 use crate::wire::{Event, Finish, StudySpec};
 use backlog::Backlog;
 use error::file_error;
 use events::Watcher;
-use outcome::Outcome;
+use files::Files;
+use mirror::Mirror;
+use session::Session;
 use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -28,10 +35,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// After so many failures in a row, with no success before them, the objective itself must be wrong.
-const HOPELESS_FAILURES: u64 = 3;
-/// How long a trial may go on after the search is stopped, to come to its next report.
+/// How long a trial may go on at least after the search is stopped, to come to its next report.
 const GRACE: Duration = Duration::from_secs(2);
+/// How often running workers are looked at.
+const TICK: Duration = Duration::from_millis(10);
 
 /// The hidden subcommand `supervise SPEC.json`: runs the search with [`Event`]s on standard output.
 pub fn main(spec_path: &Path) -> ExitCode {
@@ -65,11 +72,21 @@ fn read_spec(path: &Path) -> Result<(StudySpec, PathBuf), SupervisorError> {
 pub fn supervise(spec: StudySpec, program: &Path, events: &mut dyn Write) -> Result<Finish, SupervisorError> {
     // Checks the settings before a study is opened, or overwritten.
     oracle::create(&spec)?;
+    if spec.supervision.background
+        && let Err(errno) = rustix::process::setsid()
+    {
+        // It leads a session of its own already.
+        tracing::debug!(%errno, "the search stays in its session");
+    }
     let signals = Signals::hold().map_err(|source| ProcessError::System { what: "hold signals back", source })?;
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .map_err(|errno| ProcessError::System { what: "become the reaper of the trials", source: errno.into() })?;
-    let mut search = Search::open(spec, program, signals, events)?;
-    let reason = search.run()?;
+    let niceness = process::go_first()?;
+    let mut search = Search::open(spec, program, niceness, signals, events)?;
+    let reason = search.run();
+    // Where the search broke off, what its trials have started is still there.
+    process::remove_strays()?;
+    let reason = reason.inspect_err(|error| search.watcher.note(&Event::Error { message: error.to_string() }))?;
     search.watcher.send(&Event::Finished { reason: reason.clone() });
     Ok(reason)
 }
@@ -81,206 +98,194 @@ struct Search<'a> {
     program: &'a Path,
     /// The study's folder, absolute.
     folder: PathBuf,
-    library: PathBuf,
-    shared: Option<File>,
+    files: Files,
+    mirror: Option<Mirror>,
+    /// The shared memory that was there when no trial ran.
+    shared_memory: SharedMemory,
     journal: Journal,
     oracle: Box<dyn Oracle>,
     trials: Vec<TrialRecord>,
     /// Trials that an earlier supervisor left in the middle.
     unfinished: VecDeque<u64>,
     budget: Budget,
+    /// Threads of each trial.
+    threads: u64,
+    /// Niceness of each trial.
+    niceness: i32,
     signals: Signals,
     watcher: Watcher<'a>,
     started: Instant,
+    /// Why the search is over, once nothing is left to begin.
+    finish: Option<Finish>,
     /// Why the search is being stopped, once it is.
     stop: Option<Finish>,
     /// When that began.
     stopped_at: Option<Instant>,
     /// What the machine had left, in bytes, when something other than a trial had taken its memory.
     shortage_bytes: Option<u64>,
+    /// How often the workers have been looked at.
+    ticks: u64,
+    /// The longest time between two reports of a trial so far.
+    longest_step: Duration,
     /// Requests to stop received so far.
     interrupts: usize,
-    /// Failures since the start, until a trial succeeds.
-    failures: Option<u64>,
+    /// Failures in a row.
+    failures: u64,
+    /// Whether a trial of this search has come to something.
+    has_succeeded: bool,
 }
 
 impl<'a> Search<'a> {
     fn open(
         spec: StudySpec,
         program: &'a Path,
+        niceness: i32,
         signals: Signals,
         events: &'a mut dyn Write,
     ) -> Result<Search<'a>, SupervisorError> {
         let folder = spec.directory.join(&spec.project);
-        let (journal, trials) = Journal::open(&folder, &spec)?;
+        let mirror = spec.supervision.mirror.as_ref().map(|mirror| mirror.join(&spec.project));
+        if let Some(mirror) = mirror.as_ref().filter(|_| !spec.overwrite) {
+            mirror::restore(mirror, &folder)?;
+        }
+        let (journal, trials) = Journal::open(&folder, &files::stored(&spec))?;
+        // Not before the lock is held: the study may be somebody else's yet.
+        if let Some(mirror) = mirror.as_ref().filter(|_| spec.overwrite) {
+            mirror::clear(mirror)?;
+        }
         let folder = fs::canonicalize(&folder).map_err(file_error("find", &folder))?;
-        let spec = journal.spec().clone();
-        let library = folder.join("objective.so");
-        install_library(&spec.library, &library)?;
-        let shared =
-            spec.shared.as_ref().map(|path| File::open(path).map_err(file_error("open the shared data", path)));
-        let shared = shared.transpose()?;
-        let budget = Budget::choose(spec.memory_budget_bytes)?;
+        process::remove_orphans();
+        let files = Files::install(&spec, &folder)?;
+        let mirror = mirror.map(|mirror| Mirror::start(&folder, &mirror)).transpose()?;
+        let spec = StudySpec { supervision: spec.supervision, ..journal.spec().clone() };
+        let concurrency = spec.supervision.concurrency.max(1);
+        let budget = Budget::choose(spec.memory_budget_bytes, concurrency)?;
+        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
+        let threads = spec.supervision.threads.unwrap_or(cores / concurrency).max(1);
         let oracle = oracle::create(&spec)?;
         let unfinished = trials.iter().filter(|trial| trial.ending.is_none() && trial.paused_at.is_none());
         let unfinished = unfinished.map(|trial| trial.number).collect();
-        let mut watcher = Watcher::new(events);
+        let mut watcher = Watcher::of_study(events, &folder);
         watcher.send(&Event::Opened { folder: folder.clone(), earlier_trials: trials.len() as u64 });
-        let (started, stop, interrupts) = (Instant::now(), None, 0);
-        Ok(Search {
+        let mut search = Search {
             spec,
             program,
             folder,
-            library,
-            shared,
+            files,
+            mirror,
+            shared_memory: SharedMemory::now(),
             journal,
             oracle,
             trials,
             unfinished,
             budget,
+            threads,
+            niceness,
             signals,
             watcher,
-            started,
-            stop,
+            started: Instant::now(),
+            finish: None,
+            stop: None,
             stopped_at: None,
             shortage_bytes: None,
-            interrupts,
-            failures: Some(0),
-        })
+            ticks: 0,
+            longest_step: Duration::ZERO,
+            interrupts: 0,
+            failures: 0,
+            has_succeeded: false,
+        };
+        search.remove_losers()?;
+        search.mirror_journal();
+        Ok(search)
     }
 
     fn run(&mut self) -> Result<Finish, SupervisorError> {
+        let mut sessions = Vec::new();
         loop {
             self.look_for_a_stop()?;
-            if let Some(reason) = self.stop.clone() {
-                return Ok(reason);
+            if self.stop.is_none() {
+                self.begin_trials(&mut sessions)?;
             }
+            if sessions.is_empty() {
+                return Ok(self.stop.clone().or(self.finish.clone()).unwrap_or(Finish::Exhausted));
+            }
+            self.turn(&mut sessions)?;
+        }
+    }
+
+    /// Starts workers for as many trials as may run side by side and have something to do.
+    fn begin_trials(&mut self, sessions: &mut Vec<Session>) -> Result<(), SupervisorError> {
+        while (sessions.len() as u64) < self.spec.supervision.concurrency.max(1) {
+            let Some(number) = self.next_trial(sessions)? else { break };
+            sessions.push(self.begin(number)?);
+        }
+        Ok(())
+    }
+
+    /// The trial that is to run next; none while one that runs has to end first, and none when the search is over.
+    fn next_trial(&mut self, sessions: &[Session]) -> Result<Option<u64>, SupervisorError> {
+        let runs = |number: u64| sessions.iter().any(|session| session.number == number);
+        loop {
             let ended = self.trials.iter().filter(|trial| trial.ending.is_some()).count() as u64;
             if ended >= self.spec.max_trials {
-                return Ok(Finish::MaxTrials);
+                self.finish = Some(Finish::MaxTrials);
+                return Ok(None);
             }
-            self.look_for_a_shortage()?;
+            if let Some(available_bytes) = self.budget.machine_shortage()? {
+                // Those that run may be what takes the memory; where none does, one more could not be held either.
+                return if sessions.is_empty() {
+                    Err(SupervisorError::MachineShort { available_bytes })
+                } else {
+                    Ok(None)
+                };
+            }
             if let Some(number) = self.unfinished.pop_front() {
-                self.run_trial(number)?;
-                continue;
+                match self.give_up(number)? {
+                    true => continue,
+                    false => return Ok(Some(number)),
+                }
             }
             match self.oracle.next(&self.trials) {
                 Next::New if (self.trials.len() as u64) < self.spec.max_trials => {
                     let number = self.trials.len() as u64;
                     self.journal.trial_started(number)?;
                     self.trials.push(TrialRecord::new(number));
-                    self.run_trial(number)?;
+                    return Ok(Some(number));
                 }
-                Next::Continue { trial } => self.continue_trial(trial)?,
+                // The oracle sees no processes: it may name a trial whose worker has yet to leave.
+                Next::Continue { trial } | Next::Prune { trial } if runs(trial) => return Ok(None),
+                Next::Continue { trial } => return Ok(Some(trial)),
                 Next::Prune { trial } => self.prune(trial)?,
-                Next::New => return Ok(Finish::MaxTrials),
-                Next::Exhausted => return Ok(Finish::Exhausted),
-            }
-        }
-    }
-
-    /// Runs a trial on that the oracle has named, which must then have come further or have ended.
-    fn continue_trial(&mut self, number: u64) -> Result<(), SupervisorError> {
-        let before = self.record(number).epochs_done();
-        self.run_trial(number)?;
-        let record = self.record(number);
-        if record.ending.is_none() && self.stop.is_none() && record.epochs_done() <= before {
-            return Err(SupervisorError::Stuck { number, epochs: before });
-        }
-        Ok(())
-    }
-
-    /// Runs one worker of a trial, and writes down what came of it.
-    fn run_trial(&mut self, number: u64) -> Result<(), SupervisorError> {
-        let ended = self.run_worker(number)?;
-        let record = self.record_mut(number);
-        record.seconds += ended.seconds;
-        record.peak_bytes = record.peak_bytes.max(ended.peak_bytes);
-        match ended.outcome {
-            Outcome::Paused { at } => {
-                record.paused_at = Some(at);
-                let record = record.clone();
-                self.journal.trial_paused(&record)?;
-            }
-            // Its end is in the journal since the objective told it; what its worker used is not.
-            Outcome::Ended { .. } if ended.is_journaled => {
-                let record = record.clone();
-                self.journal.trial_paused(&record)?;
-                self.watcher.send(&Event::TrialEnded { record });
-            }
-            Outcome::Interrupted => {
-                record.paused_at = None;
-                let mut record = record.clone();
-                self.journal.trial_paused(&record)?;
-                // The journal leaves the trial open, so that it goes on next time; the watcher hears how it ended now.
-                record.ending = Some(Ending::Cancelled);
-                self.watcher.send(&Event::TrialEnded { record });
-            }
-            Outcome::Ended { ref ending, value } => {
-                record.ending = Some(ending.clone());
-                record.value = value;
-                self.settle(number)?;
-            }
-        }
-        self.send_progress(None);
-        if let Some(available_bytes) = self.shortage_bytes {
-            return Err(SupervisorError::MachineShort { available_bytes });
-        }
-        self.judge_the_objective(number, &ended.outcome, ended.reports_were_due)
-    }
-
-    /// Ends the search where the objective itself is at fault, rather than its parameters.
-    fn judge_the_objective(
-        &mut self,
-        number: u64,
-        outcome: &Outcome,
-        reports_were_due: bool,
-    ) -> Result<(), SupervisorError> {
-        let failure = match outcome {
-            Outcome::Interrupted => return Ok(()),
-            Outcome::Paused { .. } => None,
-            Outcome::Ended { ending, .. } => Some(ending).filter(|ending| **ending != Ending::Finished),
-        };
-        let record = self.record(number);
-        if number == 0 && failure.is_none() && record.parameters.is_empty() {
-            return Err(SupervisorError::EmptySpace);
-        }
-        if number == 0
-            && failure.is_some()
-            && reports_were_due
-            && let Some(reason) = outcome::never_reported(record, &self.spec.objective)
-        {
-            return Err(SupervisorError::NeverReported { reason });
-        }
-        match (failure, self.failures.as_mut()) {
-            (None, _) => self.failures = None,
-            // Memory, time and signals may be chance, or the parameters' fault; errors of the objective are its own.
-            (Some(ending @ (Ending::Failed { .. } | Ending::Panicked { .. })), Some(count)) => {
-                *count += 1;
-                if *count == HOPELESS_FAILURES {
-                    return Err(SupervisorError::Hopeless { count: *count, ending: ending.clone() });
+                Next::New => {
+                    self.finish = Some(Finish::MaxTrials);
+                    return Ok(None);
+                }
+                Next::Exhausted => {
+                    self.finish = Some(Finish::Exhausted);
+                    return Ok(None);
                 }
             }
-            (Some(_), _) => {}
         }
-        Ok(())
     }
 
-    fn prune(&mut self, number: u64) -> Result<(), SupervisorError> {
-        let objective = self.spec.objective.clone();
-        let record = self.record_mut(number);
-        record.ending = Some(Ending::Pruned);
-        record.value = record.best(&objective);
-        self.settle(number)?;
-        self.send_progress(None);
-        Ok(())
-    }
-
-    fn settle(&mut self, number: u64) -> Result<(), SupervisorError> {
-        let record = self.record(number).clone();
-        self.journal.trial_ended(&record)?;
-        self.watcher.send(&Event::TrialEnded { record });
-        Ok(())
+    /// Waits for the workers, answers them, and takes leave of those that have left.
+    fn turn(&mut self, sessions: &mut Vec<Session>) -> Result<(), SupervisorError> {
+        let workers = sessions.iter_mut().map(|session| &mut session.worker);
+        self.interrupts += process::wait(workers, &self.signals, TICK)?;
+        let mut index = 0;
+        while index < sessions.len() {
+            self.hear(&mut sessions[index])?;
+            if !sessions[index].worker.has_exited() {
+                index += 1;
+                continue;
+            }
+            let session = sessions.remove(index);
+            let living: Vec<u32> = sessions.iter().map(|session| session.worker.pid()).collect();
+            let number = session.number;
+            let ended = self.end(session, &living)?;
+            self.conclude(number, &ended, sessions)?;
+        }
+        self.watch(sessions)
     }
 
     /// Notices signals that came between two trials, a watcher that is gone, and the end of the search's time.
@@ -290,7 +295,7 @@ impl<'a> Search<'a> {
         let timeout = self.spec.timeout_s.is_some_and(|limit| self.started.elapsed().as_secs_f64() >= limit);
         if self.stop.is_none() {
             // Without a watcher nobody could stop the search, and it would keep the study locked: it can be continued.
-            if self.interrupts > 0 || self.watcher.is_gone() {
+            if self.interrupts > 0 || self.watcher.is_gone() && !self.spec.supervision.background {
                 self.stop = Some(Finish::Interrupted);
             } else if timeout {
                 self.stop = Some(Finish::Timeout);
@@ -298,14 +303,6 @@ impl<'a> Search<'a> {
             self.stopped_at = self.stop.as_ref().map(|_| Instant::now());
         }
         Ok(())
-    }
-
-    /// Starts no worker on a machine that could not hold it.
-    fn look_for_a_shortage(&self) -> Result<(), SupervisorError> {
-        match self.budget.machine_shortage()? {
-            Some(available_bytes) => Err(SupervisorError::MachineShort { available_bytes }),
-            None => Ok(()),
-        }
     }
 
     /// Trial numbers are positions: every trial that was ever started has its record.
@@ -316,19 +313,4 @@ impl<'a> Search<'a> {
     fn record_mut(&mut self, number: u64) -> &mut TrialRecord {
         &mut self.trials[number as usize]
     }
-}
-
-/// Copies the objective into the study, which must outlive the session that compiled it.
-fn install_library(source: &Path, target: &Path) -> Result<(), SupervisorError> {
-    if fs::canonicalize(source).is_ok_and(|source| source == target) {
-        return Ok(());
-    }
-    let partial = target.with_extension("so.partial");
-    let mut from = File::open(source).map_err(file_error("read the objective", source))?;
-    let mut to = File::create(&partial).map_err(file_error("write", &partial))?;
-    io::copy(&mut from, &mut to).map_err(file_error("write", &partial))?;
-    to.sync_all().map_err(file_error("write", &partial))?;
-    fs::rename(&partial, target).map_err(file_error("write", target))?;
-    let folder = target.parent().unwrap_or(Path::new("."));
-    folder::sync(folder).map_err(file_error("write", folder))
 }

@@ -12,6 +12,16 @@ use std::path::PathBuf;
 /// The environment variable that carries the path of the shared data into a worker.
 pub const SHARED_VARIABLE: &str = "FERROTUNE_SHARED";
 
+/// The name of a trial's checkpoint of a generation, in the trial's folder.
+pub fn checkpoint_file(generation: u64) -> String {
+    format!("checkpoint-{generation:06}.safetensors")
+}
+
+/// The generation of a checkpoint, if this is the name of one.
+pub fn checkpoint_generation(file: &str) -> Option<u64> {
+    file.strip_prefix("checkpoint-")?.strip_suffix(".safetensors")?.parse().ok()
+}
+
 /// What a worker asks or tells, each answered by one [`Reply`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "snake_case")]
@@ -174,6 +184,48 @@ pub struct StudySpec {
     pub shared: Option<PathBuf>,
     /// Device for the trials: `cpu`, `cuda:0`, …
     pub device: String,
+    /// How its trials are run.
+    #[serde(default)]
+    pub supervision: Supervision,
+}
+
+/// How the trials of a search are run: side by side, with what share of the machine, how often again, and what is kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Supervision {
+    /// Trials that run side by side, at least 1.
+    pub concurrency: u64,
+    /// Threads of each trial; the machine's, shared between the trials, if it is not given.
+    pub threads: Option<u64>,
+    /// How often a trial is tried again whose end may be chance: a signal, or an exit without a result.
+    pub retries: u64,
+    /// End the search after so many failures in a row, of whatever kind. Without it three errors or panics of the
+    /// first three trials end it.
+    pub max_consecutive_failures: Option<u64>,
+    /// Trials whose checkpoints are kept once they have ended: those with the best values.
+    pub keep_best: u64,
+    /// A folder to which the study is copied as it grows, such as one of Google Drive.
+    pub mirror: Option<PathBuf>,
+    /// Go on without a watcher. Like `overwrite` a deed of the call that asks for it.
+    pub background: bool,
+    /// Libraries that the objective was linked with, for a machine that has not got them.
+    pub libraries: Vec<PathBuf>,
+}
+
+impl Default for Supervision {
+    /// One trial after the other, none tried again, the checkpoints of three kept.
+    fn default() -> Supervision {
+        Supervision {
+            concurrency: 1,
+            threads: None,
+            retries: 0,
+            max_consecutive_failures: None,
+            keep_best: 3,
+            mirror: None,
+            background: false,
+            libraries: Vec::new(),
+        }
+    }
 }
 
 /// What the supervisor tells its watcher.
@@ -240,8 +292,10 @@ pub struct Progress {
     pub max_trials: u64,
     /// The best trial so far.
     pub best: Option<TrialRecord>,
-    /// The trial that runs.
-    pub running: Option<Running>,
+    /// The trials that run, in the order in which they began.
+    pub running: Vec<Running>,
+    /// Whether the search is being stopped and waits for the steps that its trials are in.
+    pub stopping: bool,
     /// Seconds since the search began, in this supervisor.
     pub elapsed_s: f64,
     /// Seconds to go, estimated from the mean duration of the trials done.
@@ -250,7 +304,19 @@ pub struct Progress {
     pub supervisor_bytes: u64,
 }
 
-/// The running trial, for [`Progress`].
+/// The last word on a search, for those who were not there to hear it. What a search that was killed said last may be
+/// old: whether one runs, its study's lock tells.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// Where it stands, or stood at its end.
+    pub progress: Progress,
+    /// Why it ended, if it did.
+    pub finish: Option<Finish>,
+    /// The error that it ended with.
+    pub error: Option<String>,
+}
+
+/// A running trial, for [`Progress`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Running {
     /// The trial's number.

@@ -8,6 +8,7 @@ mod install;
 mod step;
 mod test;
 mod tidy;
+mod torture;
 
 use anyhow::Result;
 use std::path::{Path, PathBuf};
@@ -23,6 +24,11 @@ struct Task {
 const TASKS: &[Task] = &[
     Task { name: "demo", help: "build all, run the quickstart notebook, show its best trial", run: demo::run },
     Task { name: "test", help: "everything CI runs: style, Rust tests, protocol, notebooks", run: test::run },
+    Task {
+        name: "torture",
+        help: "hundreds of kills at random, and every fault that a trial can have",
+        run: torture::run,
+    },
     Task { name: "tidy", help: "check the house rules that no compiler knows", run: tidy::run },
     Task { name: "bench", help: "measure against evcxr_jupyter and write docs/benchmarks.md", run: bench::run },
     Task { name: "install", help: "install the kernel for the current user", run: install::run },

@@ -89,7 +89,7 @@ mod tests {
     fn tune(body: &str) -> Tune {
         let cell = format!("%%tune --objective loss:min\n{body}");
         match ferrotune_magics::parse(&cell).unwrap().remove(0) {
-            ferrotune_magics::Step::Action(ferrotune_magics::Action::Tune(tune)) => tune,
+            ferrotune_magics::Step::Action(ferrotune_magics::Action::Tune(tune)) => *tune,
             other => panic!("{other:?}"),
         }
     }

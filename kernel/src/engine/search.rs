@@ -7,10 +7,11 @@ use crate::execution::{Failure, Output};
 use crate::runtime::OWN_PROGRAM;
 use anyhow::{Context, Result, bail};
 use ferrotune_display::{Bundle, escape};
-use ferrotune_magics::{Direction, Tune};
+use ferrotune_magics::{Direction, Resume, Tune};
 use ferrotune_tuner::record::TrialRecord;
 use ferrotune_tuner::wire::{self, Event, Finish, Progress, StudySpec};
 use rustix::process::{Pid, Signal};
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Lines};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -19,7 +20,8 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 /// A search that runs.
 #[derive(Debug)]
 pub(super) struct Search {
-    child: Child,
+    /// Taken from a search that goes on by itself.
+    child: Option<Child>,
     events: Lines<BufReader<ChildStdout>>,
     spec: StudySpec,
     folder: PathBuf,
@@ -31,19 +33,20 @@ impl Search {
     pub(super) fn start(spec: StudySpec, runtime: &Path) -> Result<Self> {
         let path = runtime.join("study.json");
         std::fs::write(&path, serde_json::to_vec(&spec)?)?;
-        let mut child = Command::new(OWN_PROGRAM)
-            .arg("supervise")
-            .arg(&path)
+        let mut command = Command::new(OWN_PROGRAM);
+        command.arg("supervise").arg(&path).stdin(Stdio::null()).stdout(Stdio::piped());
+        if spec.supervision.background {
+            // It makes a session of its own, and outlives whoever reads this kernel's words.
+            command.stderr(Stdio::null());
+        } else {
             // Ctrl-C in a terminal is the kernel's, which passes it on in its own way.
-            .process_group(0)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .context("cannot start the search's supervisor")?;
+            command.process_group(0);
+        }
+        let mut child = command.spawn().context("cannot start the search's supervisor")?;
         let mut events = BufReader::new(child.stdout.take().context("stdout is piped")?).lines();
         match next_event(&mut events)? {
             Some(Event::Opened { folder, earlier_trials }) => {
-                Ok(Self { child, events, spec, folder, earlier: earlier_trials })
+                Ok(Self { child: Some(child), events, spec, folder, earlier: earlier_trials })
             }
             Some(Event::Error { message }) => {
                 child.wait()?;
@@ -57,9 +60,30 @@ impl Search {
         }
     }
 
+    pub(super) fn is_in_background(&self) -> bool {
+        self.spec.supervision.background
+    }
+
+    /// Lets the search go on by itself, and says so.
+    pub(super) fn detach(mut self, emit: &dyn Fn(Output)) -> Result<(), Failure> {
+        let Some(mut child) = self.child.take() else { return Ok(()) };
+        let text = format!(
+            "{} runs in the background as process {}; %tune status shows it, %tune wait follows it, %tune stop stops it\n",
+            self.spec.project,
+            child.id()
+        );
+        emit(Output::Stream(crate::execution::Stream::Stdout, text));
+        // Somebody has to take its exit status, or it stays as a zombie until this kernel ends.
+        let reaper = std::thread::Builder::new().name("background-search".into()).spawn(move || child.wait());
+        match reaper {
+            Ok(_) => Ok(()),
+            Err(error) => Err(report::failure("TuneError", format!("cannot start a thread: {error}"))),
+        }
+    }
+
     /// Process id of the supervisor, which SIGINT stops.
     pub(super) fn pid(&self) -> u32 {
-        self.child.id()
+        self.child.as_ref().map_or(0, Child::id)
     }
 
     pub(super) fn folder(&self) -> &Path {
@@ -89,7 +113,7 @@ impl Search {
                 Event::Opened { .. } | Event::TrialStarted { .. } | Event::TrialEnded { .. } => {}
             }
         }
-        let status = self.child.wait().map_err(|error| failure(error.into()))?;
+        let status = self.child.as_mut().map(Child::wait).transpose().map_err(|error| failure(error.into()))?;
         if shown || finish.is_some() {
             emit(display(picture(&last, &self.spec, finish.as_ref()), display_id, shown));
         }
@@ -100,6 +124,7 @@ impl Search {
             }
             (None, Some(_)) => Ok(()),
             (None, None) => {
+                let status = status.unwrap_or_default();
                 let text = format!("the search's supervisor ended with {status}; run the cell again to go on with it");
                 Err(report::failure("TuneError", text))
             }
@@ -108,13 +133,17 @@ impl Search {
 }
 
 impl Drop for Search {
-    /// A search that no one follows any more is stopped, in good order; its cell can be run again to go on with it.
+    /// A search that no one follows any more is stopped at once; its cell can be run again to go on with it.
     fn drop(&mut self) {
-        if matches!(self.child.try_wait(), Ok(Some(_))) {
+        let Some(child) = &mut self.child else { return };
+        if matches!(child.try_wait(), Ok(Some(_))) {
             return;
         }
-        let stopped = rustix::process::kill_process(Pid::from_child(&self.child), Signal::TERM);
-        if let Err(error) = stopped.map_err(Into::into).and_then(|()| self.child.wait()) {
+        // Two requests of different kinds: two of one kind could arrive as one.
+        let pid = Pid::from_child(child);
+        let ask = |signal| rustix::process::kill_process(pid, signal);
+        let stopped = ask(Signal::TERM).and_then(|()| ask(Signal::INT)).map_err(std::io::Error::from);
+        if let Err(error) = stopped.and_then(|()| child.wait()) {
             tracing::warn!("the search's supervisor may still run: {error}");
         }
     }
@@ -147,26 +176,72 @@ pub(super) fn spec(tune: &Tune, request: TuneRequest) -> Result<StudySpec> {
         symbol: request.symbol,
         shared: request.shared_fd.map(|fd| PathBuf::from(format!("/proc/{}/fd/{fd}", request.pid))),
         device: request.device,
+        supervision: wire::Supervision {
+            concurrency: tune.concurrency,
+            threads: tune.threads,
+            retries: tune.retries,
+            max_consecutive_failures: tune.max_consecutive_failures,
+            keep_best: tune.keep_best,
+            mirror: tune.mirror.as_ref().map(std::path::absolute).transpose()?,
+            background: tune.background,
+            libraries: libraries_of(request.pid)?,
+        },
     })
 }
 
-fn display(bundle: Bundle, display_id: &str, update: bool) -> Output {
+/// The search that `%resume` goes on with.
+pub(super) fn resumed(study: &Path, resume: &Resume) -> Result<StudySpec> {
+    let mut spec = ferrotune_tuner::supervisor::spec_of(study)?;
+    spec.max_trials = resume.max_trials.unwrap_or(spec.max_trials);
+    spec.timeout_s = resume.timeout_s.or(spec.timeout_s);
+    spec.supervision.background = resume.background;
+    Ok(spec)
+}
+
+/// What the objective is linked with beyond the system's own: the prelude and Rust's standard library, as the process of
+/// the cells has them. On another machine, or after an update, the study needs its own.
+fn libraries_of(pid: u32) -> Result<Vec<PathBuf>> {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).context("cannot see the cells' libraries")?;
+    let paths = maps.lines().filter_map(|line| Some(&line[line.find('/')?..]));
+    let ours = |path: &&str| {
+        let name = path.rsplit('/').next().unwrap_or_default();
+        name == "libferrotune.so" || name.starts_with("libstd-") && name.ends_with(".so")
+    };
+    let libraries: BTreeSet<PathBuf> = paths.filter(ours).map(PathBuf::from).collect();
+    Ok(libraries.into_iter().collect())
+}
+
+pub(super) fn display(bundle: Bundle, display_id: &str, update: bool) -> Output {
     Output::Display { data: bundle.data, metadata: bundle.metadata, display_id: Some(display_id.to_owned()), update }
+}
+
+/// A search that nobody runs.
+pub(super) fn at_rest(progress: Progress) -> Progress {
+    Progress { running: Vec::new(), stopping: false, eta_s: None, ..progress }
 }
 
 /// Where the search stands, as text and as HTML.
 fn picture(progress: &Progress, spec: &StudySpec, finish: Option<&Finish>) -> Bundle {
+    bundle(progress, &lines(progress, spec, finish))
+}
+
+/// Where the search stands, in lines.
+pub(super) fn lines(progress: &Progress, spec: &StudySpec, finish: Option<&Finish>) -> Vec<String> {
     let mut lines = vec![headline(progress, spec, finish)];
     if let Some(best) = &progress.best {
         lines.push(format!("best: {}", trial_line(best, spec)));
     }
     if finish.is_none() {
-        lines.extend(progress.running.as_ref().map(running_line));
+        lines.extend(progress.running.iter().map(running_line));
     }
-    let text = lines.join("\n");
+    lines
+}
+
+/// Lines about a search as text, and as HTML with a bar of its progress.
+pub(super) fn bundle(progress: &Progress, lines: &[String]) -> Bundle {
     let bar = format!("<progress value=\"{}\" max=\"{}\"></progress>", progress.done, progress.max_trials);
     let html: String = lines.iter().map(|line| format!("<div>{}</div>", escape::html(line))).collect();
-    Bundle::text(text).with("text/html", format!("<div>{bar}</div>{html}"))
+    Bundle::text(lines.join("\n")).with("text/html", format!("<div>{bar}</div>{html}"))
 }
 
 fn headline(progress: &Progress, spec: &StudySpec, finish: Option<&Finish>) -> String {
@@ -183,6 +258,9 @@ fn headline(progress: &Progress, spec: &StudySpec, finish: Option<&Finish>) -> S
         (Some(Finish::Exhausted), _) => line.push_str(", done: nothing is left to try"),
         (Some(Finish::Timeout), _) => line.push_str(", stopped: the time is over"),
         (Some(Finish::Interrupted), _) => line.push_str(", stopped"),
+        (None, _) if progress.stopping => {
+            line.push_str(", stopping after the current step; interrupt again to stop at once");
+        }
         (None, Some(eta)) => line.push_str(&format!(", about {} to go", duration(eta))),
         (None, None) => {}
     }

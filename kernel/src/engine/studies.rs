@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 use ferrotune_display::{Bundle, escape};
 use ferrotune_tuner::journal::{Journal, Study};
-use ferrotune_tuner::record::{State, TrialRecord};
+use ferrotune_tuner::record::{MemoryCheck, State, TrialRecord};
 use ferrotune_tuner::wire::Direction;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -27,6 +27,12 @@ pub(super) fn trial(folder: &Path, number: u64) -> Result<Bundle> {
     }
     lines.extend(trial.parameters.iter().map(|(name, parameter)| format!("  {name} = {}", parameter.value)));
     lines.push(format!("{:.1} s, peak memory {}", trial.seconds, escape::bytes(trial.peak_bytes)));
+    lines.extend(trial.memory.as_ref().map(memory_line));
+    if !trial.retried.is_empty() {
+        let endings: Vec<String> = trial.retried.iter().map(ToString::to_string).collect();
+        lines.push(format!("tried again after: {}", endings.join("; ")));
+    }
+    lines.extend(trial.checkpoint.as_ref().map(|file| format!("checkpoint: trials/{number}/{file}")));
     for (step, metrics) in &trial.metrics {
         let metrics = metrics
             .iter()
@@ -43,6 +49,13 @@ pub(super) fn trial(folder: &Path, number: u64) -> Result<Bundle> {
         Err(error) => lines.push(format!("its output cannot be read: {error}")),
     }
     Ok(Bundle::text(lines.join("\n")))
+}
+
+/// What the trial took of the machine's memory, and what came back.
+fn memory_line(memory: &MemoryCheck) -> String {
+    let (before, after) = (escape::bytes(memory.before_bytes), escape::bytes(memory.after_bytes));
+    let left = if memory.left.is_empty() { "nothing".to_owned() } else { memory.left.join(", ") };
+    format!("memory available: {before} before it, {after} after it; left behind: {left}")
 }
 
 /// The best trials of a study, best first.

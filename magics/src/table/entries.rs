@@ -2,7 +2,7 @@
 
 use super::memory::{checkpoint, checkpoints, memory, restore, undo};
 use super::{Kind, Magic, MagicOption, find, nearest};
-use crate::action::{Action, Best, SelfTest, Time, TpuCheck, TpuConnect, Trials, Tune};
+use crate::action::{Action, Best, Resume, Search, SearchVerb, SelfTest, Time, TpuCheck, TpuConnect, Trials, Tune};
 use crate::arguments::{Arguments, Invocation};
 use crate::cell::refuse_magics_inside;
 use crate::error::MagicError;
@@ -24,6 +24,13 @@ const DIRECTORY: MagicOption = MagicOption {
     value: Some("FOLDER"),
     default: None,
     summary: "the folder that holds the study",
+};
+
+const BACKGROUND: MagicOption = MagicOption {
+    name: "--background",
+    value: None,
+    default: None,
+    summary: "give the notebook back at once; the search goes on without it",
 };
 
 static TABLE: &[Magic] = &[
@@ -133,6 +140,36 @@ static TABLE: &[Magic] = &[
         build: restore,
     },
     Magic {
+        name: "resume",
+        kind: Kind::Line,
+        forms: &["%resume"],
+        usage: "%resume [NAME] [--max-trials N] [--timeout TIME] [--background] [--directory FOLDER]",
+        summary: "go on with a study that was stopped, as it was begun",
+        help: "The study's folder has all that its trials need: the objective, the variables that it captured, and what\n\
+               it was linked with. The cell that began it need not be run again, nor any other. Trials that ran when\n\
+               it stopped go on from their last checkpoints. `ferrotune resume FOLDER` does the same without a notebook.\n\
+               \n\
+               Example\n  %resume digits --max-trials 50",
+        positional: Some("NAME"),
+        options: &[
+            MagicOption {
+                name: "--max-trials",
+                value: Some("N"),
+                default: None,
+                summary: "how many trials to run in all; without it as many as before",
+            },
+            MagicOption {
+                name: "--timeout",
+                value: Some("TIME"),
+                default: None,
+                summary: "end the search after this time",
+            },
+            BACKGROUND,
+            DIRECTORY,
+        ],
+        build: resume,
+    },
+    Magic {
         name: "time",
         kind: Kind::Both,
         forms: &["%time", "%%time"],
@@ -220,23 +257,27 @@ static TABLE: &[Magic] = &[
     },
     Magic {
         name: "tune",
-        kind: Kind::Cell,
-        forms: &["%%tune"],
-        usage: "%%tune --objective NAME:max|min [--oracle NAME] [--max-trials N] [--seed N] [--project NAME] \
-                [--directory FOLDER] [--timeout TIME] [--trial-timeout TIME] [--memory SIZE] [--overwrite], \
-                and a closure |trial| { … } below",
+        kind: Kind::Both,
+        forms: &["%tune", "%%tune"],
+        usage: "%tune status|wait|stop [--project NAME] [--directory FOLDER], or on the first line of a cell \
+                %%tune --objective NAME:max|min [--oracle NAME] [--max-trials N] [--seed N] [--project NAME] \
+                [--directory FOLDER] [--timeout TIME] [--trial-timeout TIME] [--memory SIZE] [--concurrency N] \
+                [--threads N] [--retries N] [--max-consecutive-failures N] [--keep-best N] [--mirror FOLDER] \
+                [--background] [--overwrite], and a closure |trial| { … } below",
         summary: "search for the parameters with which a closure does best",
         help: "The cell is a closure that asks the trial for parameters, trains, and reports metrics. Each trial runs\n\
                in a process of its own, and every fact is on disk the moment it is known: the same cell with the same\n\
                --project goes on where it stopped. A TIME is 90s, 10m, 2h or 1d; a SIZE is 512MiB, 4GiB or 4GB.\n\
+               Of a search that runs, here or in another notebook, %tune status shows where it stands, %tune wait\n\
+               follows it to its end, and %tune stop stops it after the current step of each trial.\n\
                \n\
-               Example\n  %%tune --oracle hyperband --objective val_accuracy:max --max-trials 30 --project digits\n  \
+               Example\n  %tune status --project digits\n\n  %%tune --oracle hyperband --objective val_accuracy:max --max-trials 30 --project digits\n  \
                |trial| {\n      let units = trial.int(\"units\", 32..=512).step(32).get()?;\n      \
                let lr = trial.float(\"lr\", 1e-4..=1e-1).log().get()?;\n      \
                let mut model = Mlp::new(units, trial.device()?)?;\n      for epoch in trial.epochs(20) {\n          \
                let accuracy = fit_one_epoch(&mut model, lr)?;\n          \
                trial.report(epoch, [(\"val_accuracy\", accuracy)])?;\n      }\n      trial.best(\"val_accuracy\")\n  }",
-        positional: None,
+        positional: Some("status|wait|stop"),
         options: TUNE,
         build: tune,
     },
@@ -288,6 +329,43 @@ const TUNE: &[MagicOption] = &[
     MagicOption { name: "--trial-timeout", value: Some("TIME"), default: None, summary: "end a trial after this time" },
     MagicOption { name: "--memory", value: Some("SIZE"), default: None, summary: "end a trial that takes more memory" },
     MagicOption {
+        name: "--concurrency",
+        value: Some("N"),
+        default: Some("1"),
+        summary: "trials that run side by side and share cores and memory",
+    },
+    MagicOption {
+        name: "--threads",
+        value: Some("N"),
+        default: None,
+        summary: "threads of each trial; without it its share of the cores",
+    },
+    MagicOption {
+        name: "--retries",
+        value: Some("N"),
+        default: Some("0"),
+        summary: "try a trial again that a signal ended, or that left without a result",
+    },
+    MagicOption {
+        name: "--max-consecutive-failures",
+        value: Some("N"),
+        default: None,
+        summary: "end the search after so many failures in a row",
+    },
+    MagicOption {
+        name: "--keep-best",
+        value: Some("N"),
+        default: Some("3"),
+        summary: "keep the checkpoints of so many trials",
+    },
+    MagicOption {
+        name: "--mirror",
+        value: Some("FOLDER"),
+        default: None,
+        summary: "copy the study to this folder as it grows, and go on from there",
+    },
+    BACKGROUND,
+    MagicOption {
         name: "--overwrite",
         value: None,
         default: None,
@@ -327,6 +405,17 @@ fn lsmagic(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
         Some(magic) => Ok(Action::Help { name: magic.name.to_owned() }),
         None => Err(unknown(invocation.line, name)),
     }
+}
+
+fn resume(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
+    let arguments = Arguments::read(invocation)?;
+    Ok(Action::Resume(Resume {
+        project: arguments.project_argument("NAME")?,
+        directory: arguments.text("--directory")?,
+        max_trials: arguments.count("--max-trials")?,
+        timeout_s: arguments.seconds("--timeout")?,
+        background: arguments.flag("--background"),
+    }))
 }
 
 fn time(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
@@ -385,25 +474,34 @@ fn trials(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
 
 fn tune(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
     let arguments = Arguments::read(invocation)?;
+    let Some(body) = invocation.body else {
+        return search(invocation, &arguments);
+    };
+    if let Some(argument) = arguments.positional() {
+        let (line, argument) = (invocation.line, argument.to_owned());
+        return Err(MagicError::Unexpected { line, argument, usage: invocation.magic.usage });
+    }
     let required = |option| arguments.required(option);
     let (objective, direction) = arguments.objective("--objective")?;
-    let max_trials = arguments.number("--max-trials")?.unwrap_or_default();
-    if max_trials == 0 {
-        return Err(invocation.bad_value("--max-trials", "0", "give at least 1"));
-    }
     let project = arguments.project("--project")?.unwrap_or_default();
-    let body = invocation.body.unwrap_or_default();
     let tune = Tune {
         oracle: required("--oracle")?,
         objective,
         direction,
-        max_trials,
+        max_trials: arguments.count("--max-trials")?.unwrap_or(1),
         seed: arguments.number("--seed")?,
         project,
         directory: required("--directory")?,
         timeout_s: arguments.seconds("--timeout")?,
         trial_timeout_s: arguments.seconds("--trial-timeout")?,
         memory_bytes: arguments.bytes("--memory")?,
+        concurrency: arguments.count("--concurrency")?.unwrap_or(1),
+        threads: arguments.count("--threads")?,
+        retries: arguments.number("--retries")?.unwrap_or_default(),
+        max_consecutive_failures: arguments.count("--max-consecutive-failures")?,
+        keep_best: arguments.number("--keep-best")?.unwrap_or_default(),
+        mirror: arguments.text("--mirror")?,
+        background: arguments.flag("--background"),
         overwrite: arguments.flag("--overwrite"),
         body: body.to_owned(),
         body_line: invocation.line + 1,
@@ -411,7 +509,27 @@ fn tune(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
     if refuse_magics_inside(invocation, body)?.is_blank {
         return Err(invocation.nothing_to_run());
     }
-    Ok(Action::Tune(tune))
+    Ok(Action::Tune(Box::new(tune)))
+}
+
+/// `%tune` on a line: about a search that runs.
+fn search(invocation: &Invocation<'_>, arguments: &Arguments<'_>) -> Result<Action, MagicError> {
+    let (line, name) = (invocation.line, invocation.magic.name);
+    // Who gives other options means the cell magic.
+    let wanted = |option: &&MagicOption| !["--project", "--directory"].contains(&option.name);
+    if invocation.magic.options.iter().filter(wanted).any(|option| arguments.flag(option.name)) {
+        return Err(MagicError::CellMagicOnLine { line, name });
+    }
+    let verb = match arguments.positional() {
+        Some("status") => SearchVerb::Status,
+        Some("wait") => SearchVerb::Wait,
+        Some("stop") => SearchVerb::Stop,
+        Some(other) => return Err(invocation.bad_value("%tune", other, "choose status, wait or stop")),
+        None => return Err(invocation.nothing_to_run()),
+    };
+    let project = if arguments.flag("--project") { arguments.project("--project")? } else { None };
+    let directory = if arguments.flag("--directory") { arguments.text("--directory")? } else { None };
+    Ok(Action::Search(Search { verb, project, directory }))
 }
 
 /// The error for a name, typed with or without `%`, that no magic has.

@@ -19,7 +19,7 @@ fn render(step: &Step) -> String {
 
 fn tune(cell: &str) -> Tune {
     match parse(cell).expect("the cell is right").as_slice() {
-        [Step::Action(Action::Tune(tune))] => tune.clone(),
+        [Step::Action(Action::Tune(tune))] => (**tune).clone(),
         other => panic!("not one %%tune: {other:?}"),
     }
 }
@@ -196,6 +196,13 @@ fn tune_has_the_defaults_of_its_table() {
         timeout_s: None,
         trial_timeout_s: None,
         memory_bytes: None,
+        concurrency: 1,
+        threads: None,
+        retries: 0,
+        max_consecutive_failures: None,
+        keep_best: 3,
+        mirror: None,
+        background: false,
         overwrite: false,
         body: "|trial| { 1.0 }".into(),
         body_line: 2,
@@ -216,6 +223,13 @@ fn tune_takes_every_option_in_both_spellings() {
         timeout_s: Some(7200.0),
         trial_timeout_s: Some(90.0),
         memory_bytes: Some(4 << 30),
+        concurrency: 1,
+        threads: None,
+        retries: 0,
+        max_consecutive_failures: None,
+        keep_best: 3,
+        mirror: None,
+        background: false,
         overwrite: true,
         body: "|trial| {\n}".into(),
         body_line: 4,

@@ -46,7 +46,7 @@ fn an_unknown_magic_is_answered_with_the_nearest() {
             1: unknown magic %tpu_conect; did you mean %tpu_connect? %lsmagic lists them all
             3: unknown magic %Devices; did you mean %devices? %lsmagic lists them all
             1: unknown magic %tpu-connect; did you mean %tpu_connect? %lsmagic lists them all
-            1: unknown magic %tun; did you mean %%tune? %lsmagic lists them all
+            1: unknown magic %tun; did you mean %tune? %lsmagic lists them all
             1: unknown magic %%tunee; did you mean %%tune? %lsmagic lists them all
             1: unknown magic %timeit; did you mean %time? %lsmagic lists them all
             1: unknown magic %%timeit; did you mean %%time? %lsmagic lists them all

@@ -29,13 +29,20 @@ fn lsmagic_lists_every_form() {
     expect![[r#"
         Line magics
           %best         show the best trials of a study
+          %checkpoint   keep the variables as they are now
+          %checkpoints  list the states that can be gone back to
           %device       show the device in use
           %devices      list the CPU, the CUDA devices and the TPU of this machine
           %lsmagic      list the magics
+          %memory       show who holds how much memory, or limit what a cell may hold
+          %restore      bring back the variables of a checkpoint
+          %resume       go on with a study that was stopped, as it was begun
           %time         run a statement or a cell and say how long it took
           %tpu_check    compile a program for a TPU that need not be there, and say whether it fits
           %tpu_connect  pick a TPU, else CUDA, else the CPU, and say why
           %trials       list the trials of a study, or show one
+          %tune         search for the parameters with which a closure does best
+          %undo         go back to the state before the last cells
 
         Cell magics, on the first line of a cell
           %%time  run a statement or a cell and say how long it took
@@ -49,15 +56,19 @@ fn lsmagic_lists_every_form() {
 #[test]
 fn help_shows_usage_options_and_an_example() {
     expect![[r#"
-        %%tune --objective NAME:max|min [--oracle NAME] [--max-trials N] [--seed N] [--project NAME] [--directory FOLDER] [--timeout TIME] [--trial-timeout TIME] [--memory SIZE] [--overwrite], and a closure |trial| { … } below
+        %tune status|wait|stop [--project NAME] [--directory FOLDER], or on the first line of a cell %%tune --objective NAME:max|min [--oracle NAME] [--max-trials N] [--seed N] [--project NAME] [--directory FOLDER] [--timeout TIME] [--trial-timeout TIME] [--memory SIZE] [--concurrency N] [--threads N] [--retries N] [--max-consecutive-failures N] [--keep-best N] [--mirror FOLDER] [--background] [--overwrite], and a closure |trial| { … } below
 
         search for the parameters with which a closure does best
 
         The cell is a closure that asks the trial for parameters, trains, and reports metrics. Each trial runs
         in a process of its own, and every fact is on disk the moment it is known: the same cell with the same
         --project goes on where it stopped. A TIME is 90s, 10m, 2h or 1d; a SIZE is 512MiB, 4GiB or 4GB.
+        Of a search that runs, here or in another notebook, %tune status shows where it stands, %tune wait
+        follows it to its end, and %tune stop stops it after the current step of each trial.
 
         Example
+          %tune status --project digits
+
           %%tune --oracle hyperband --objective val_accuracy:max --max-trials 30 --project digits
           |trial| {
               let units = trial.int("units", 32..=512).step(32).get()?;
@@ -71,16 +82,23 @@ fn help_shows_usage_options_and_an_example() {
           }
 
         Options
-          --objective NAME:max|min  the metric to optimise and its direction; always needed
-          --oracle NAME             how to search: random or hyperband (default: random)
-          --max-trials N            how many trials to run (default: 10)
-          --seed N                  draw the same parameters on every run
-          --project NAME            the study's name (default: untitled_project)
-          --directory FOLDER        the folder that holds the study (default: studies)
-          --timeout TIME            end the search after this time
-          --trial-timeout TIME      end a trial after this time
-          --memory SIZE             end a trial that takes more memory
-          --overwrite               delete an earlier study of that name first
+          --objective NAME:max|min      the metric to optimise and its direction; always needed
+          --oracle NAME                 how to search: random or hyperband (default: random)
+          --max-trials N                how many trials to run (default: 10)
+          --seed N                      draw the same parameters on every run
+          --project NAME                the study's name (default: untitled_project)
+          --directory FOLDER            the folder that holds the study (default: studies)
+          --timeout TIME                end the search after this time
+          --trial-timeout TIME          end a trial after this time
+          --memory SIZE                 end a trial that takes more memory
+          --concurrency N               trials that run side by side and share cores and memory (default: 1)
+          --threads N                   threads of each trial; without it its share of the cores
+          --retries N                   try a trial again that a signal ended, or that left without a result (default: 0)
+          --max-consecutive-failures N  end the search after so many failures in a row
+          --keep-best N                 keep the checkpoints of so many trials (default: 3)
+          --mirror FOLDER               copy the study to this folder as it grows, and go on from there
+          --background                  give the notebook back at once; the search goes on without it
+          --overwrite                   delete an earlier study of that name first
     "#]].assert_eq(&help("%%tune").unwrap_or_default());
     assert_eq!(help("tune"), help("%%tune"));
     assert_eq!(help("nope"), None);
@@ -104,15 +122,15 @@ fn completion_offers_magics_and_their_options() {
     ];
     let text: Vec<String> = rows.iter().map(|row| format!("{row}: {}", complete(row).join(" "))).collect();
     expect![[r#"
-        %: %%time %%tune %best %device %devices %lsmagic %time %tpu_check %tpu_connect %trials
+        %: %%time %%tune %best %checkpoint %checkpoints %device %devices %lsmagic %memory %restore %resume %time %tpu_check %tpu_connect %trials %tune %undo
         %%: %%time %%tune
-        %t: %%tune %time %tpu_check %tpu_connect %trials
-        %tu: %%tune
+        %t: %time %tpu_check %tpu_connect %trials %tune
+        %tu: %tune
         %tp: %tpu_check %tpu_connect
         %%t: %%time %%tune
         %x: 
-        %%tune --m: --max-trials --memory
-        %%tune --seed 1 --: --objective --oracle --max-trials --project --directory --timeout --trial-timeout --memory --overwrite
+        %%tune --m: --max-trials --memory --max-consecutive-failures --mirror
+        %%tune --seed 1 --: --objective --oracle --max-trials --project --directory --timeout --trial-timeout --memory --concurrency --threads --retries --max-consecutive-failures --keep-best --mirror --background --overwrite
         %best 3 --p: --project
         %time x -: 
         %%tune --seed: --seed"#]].assert_eq(&text.join("\n"));

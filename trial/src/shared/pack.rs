@@ -7,11 +7,14 @@ use rustix::fs::{MemfdFlags, SealFlags};
 use safetensors::tensor::{Dtype, Metadata, TensorInfo};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
-use std::io::{self, Write as _};
+use std::io;
 use std::os::fd::OwnedFd;
 
 /// Where every tensor's data begin: at a multiple of this, which suits any vector instruction.
 const ALIGNMENT_BYTES: usize = 64;
+
+/// What the names of gaps between tensors begin with.
+pub(super) const PADDING: &str = "ferrotune:padding.";
 
 /// Variables on their way into a file.
 ///
@@ -60,6 +63,20 @@ impl Pack {
         self.texts.insert(name.to_owned(), text);
     }
 
+    /// Writes everything in safetensors layout.
+    pub(crate) fn write_to(&self, file: &mut impl io::Write) -> Result<(), ShareError> {
+        let file_error = |source: io::Error| ShareError::File { what: "write".to_owned(), source };
+        let infos = layout(&self.tensors);
+        file.write_all(&header(&self.texts, &infos)?).map_err(file_error)?;
+        for (name, info) in infos {
+            match self.tensors.get(&name) {
+                Some(tensor) => write_tensor(&name, tensor, file)?.map_err(file_error)?,
+                None => file.write_all(&vec![0; info.data_offsets.1 - info.data_offsets.0]).map_err(file_error)?,
+            }
+        }
+        Ok(())
+    }
+
     /// Writes everything into a new memory file, and seals it: nobody can change it any more.
     ///
     /// Needs as much memory as the data, and one tensor more while a tensor is written that is on another device or
@@ -69,14 +86,7 @@ impl Pack {
             |source: io::Error| ShareError::File { what: "write the captured variables into".to_owned(), source };
         let memfd = rustix::fs::memfd_create("ferrotune-shared", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING);
         let mut file = File::from(memfd.map_err(|errno| file_error(errno.into()))?);
-        let infos = layout(&self.tensors);
-        file.write_all(&header(self.texts, &infos)?).map_err(file_error)?;
-        for (name, info) in infos {
-            match self.tensors.get(&name) {
-                Some(tensor) => write_tensor(&name, tensor, &mut file)?.map_err(file_error)?,
-                None => file.write_all(&vec![0; info.data_offsets.1 - info.data_offsets.0]).map_err(file_error)?,
-            }
-        }
+        self.write_to(&mut file)?;
         let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL;
         rustix::fs::fcntl_add_seals(&file, seals).map_err(|errno| file_error(errno.into()))?;
         Ok(file.into())
@@ -91,7 +101,7 @@ fn layout(tensors: &BTreeMap<String, Tensor>) -> Vec<(String, TensorInfo)> {
         let start = end.next_multiple_of(ALIGNMENT_BYTES);
         if start > end {
             let info = TensorInfo { dtype: Dtype::U8, shape: vec![start - end], data_offsets: (end, start) };
-            infos.push((format!("ferrotune:padding.{end}"), info));
+            infos.push((format!("{PADDING}{end}"), info));
         }
         end = start + tensor.elem_count() * tensor.dtype().size_in_bytes();
         let (dtype, shape) = (tensor.dtype().into(), tensor.dims().to_vec());
@@ -101,9 +111,9 @@ fn layout(tensors: &BTreeMap<String, Tensor>) -> Vec<(String, TensorInfo)> {
 }
 
 /// The header with its length, filled up with blanks so that the data begin aligned.
-fn header(texts: HashMap<String, String>, infos: &[(String, TensorInfo)]) -> Result<Vec<u8>, ShareError> {
+fn header(texts: &HashMap<String, String>, infos: &[(String, TensorInfo)]) -> Result<Vec<u8>, ShareError> {
     let damaged = |source| ShareError::Layout { path: "in memory".into(), source };
-    let metadata = Metadata::new(Some(texts), infos.to_vec()).map_err(damaged)?;
+    let metadata = Metadata::new(Some(texts.clone()), infos.to_vec()).map_err(damaged)?;
     let json = serde_json::to_vec(&metadata)
         .map_err(|error| ShareError::File { what: "describe".to_owned(), source: error.into() })?;
     let length = (8 + json.len()).next_multiple_of(ALIGNMENT_BYTES) - 8;
@@ -113,7 +123,7 @@ fn header(texts: HashMap<String, String>, infos: &[(String, TensorInfo)]) -> Res
     Ok(header)
 }
 
-fn write_tensor(name: &str, tensor: &Tensor, file: &mut File) -> Result<io::Result<()>, ShareError> {
+fn write_tensor(name: &str, tensor: &Tensor, file: &mut impl io::Write) -> Result<io::Result<()>, ShareError> {
     let copied = tensor.to_device(&Device::Cpu).and_then(|tensor| tensor.contiguous());
     let tensor = copied.map_err(|source| ShareError::Tensor { name: name.to_owned(), source })?;
     with_bytes(name, &tensor, |bytes| file.write_all(bytes))

@@ -117,3 +117,44 @@ fn output_that_cannot_be_kept_costs_no_trial() {
     assert_eq!(done.last(), Ok(Finish::MaxTrials));
     assert!(done.ended().iter().all(|record| record.ending == Some(Ending::Finished)), "{:?}", done.ended());
 }
+
+#[test]
+fn trial_that_ends_badly_costs_those_beside_it_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut spec = spec(directory.path(), "faults", 13);
+    spec.project = "beside".to_owned();
+    spec.trial_timeout_s = Some(2.0);
+    spec.memory_budget_bytes = Some(300 * MIB);
+    spec.supervision.concurrency = 4;
+    let done = run(&spec);
+    assert_eq!(done.last(), Ok(Finish::MaxTrials));
+    let mut finished: Vec<u64> =
+        done.ended().iter().filter(|record| record.value.is_some()).map(|it| it.number).collect();
+    finished.sort_unstable();
+    assert_eq!(finished, [0, 10, 11, 12]);
+    assert!(matches!(on_disk(&spec)[7].ending, Some(Ending::OutOfMemory { .. })), "{:?}", on_disk(&spec)[7].ending);
+    assert_eq!(tagged("beside"), Vec::<String>::new());
+}
+
+#[test]
+fn one_allocation_beyond_the_budget_is_refused_by_the_system() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut spec = spec(directory.path(), "greedy", 1);
+    spec.memory_budget_bytes = Some(100 * MIB);
+    let Some(Ending::OutOfMemory { peak_bytes, .. }) = run(&spec).ended()[0].ending else { panic!() };
+    assert!(peak_bytes >= 4096 * MIB, "{peak_bytes}");
+    // Nothing of it was ever taken.
+    assert!(on_disk(&spec)[0].peak_bytes < 100 * MIB);
+}
+
+#[test]
+fn flood_of_threads_is_ended() {
+    let directory = tempfile::tempdir().unwrap();
+    let done = run(&spec(directory.path(), "threads", 1));
+    let ending = done.ended()[0].ending.clone().unwrap().to_string();
+    assert!(
+        ending.ends_with("threads and processes at once; a trial may have 4096") || ending.contains("thread"),
+        "{ending}"
+    );
+    assert!(done.ended()[0].seconds < 2.0, "{}", done.ended()[0].seconds);
+}

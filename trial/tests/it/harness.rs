@@ -2,7 +2,7 @@
 
 use ferrotune_tuner::journal::Journal;
 use ferrotune_tuner::record::TrialRecord;
-use ferrotune_tuner::wire::{Direction, Event, Finish, Objective, Progress, StudySpec};
+use ferrotune_tuner::wire::{Direction, Event, Finish, Objective, Progress, StudySpec, Supervision};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -31,6 +31,7 @@ pub(crate) fn spec(directory: &Path, scenario: &str, max_trials: u64) -> StudySp
         symbol: scenario.to_owned(),
         shared: None,
         device: "cpu".to_owned(),
+        supervision: Supervision::default(),
     }
 }
 
@@ -57,6 +58,10 @@ impl Supervisor {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Reads events until one satisfies `wanted`; panics if the supervisor leaves first.
     pub(crate) fn wait_for(&mut self, wanted: impl Fn(&Event) -> bool) {
         while let Some(event) = self.next_event() {
@@ -70,7 +75,7 @@ impl Supervisor {
     /// Waits for a trial to report `step`.
     pub(crate) fn wait_for_step(&mut self, step: u64) {
         self.wait_for(|event| match event {
-            Event::Progress(Progress { running: Some(running), .. }) => running.step >= Some(step),
+            Event::Progress(Progress { running, .. }) => running.iter().any(|running| running.step >= Some(step)),
             _ => false,
         });
     }

@@ -6,3 +6,5 @@ mod harness;
 mod resume;
 mod search;
 mod shared;
+mod supervision;
+mod torture;

@@ -100,7 +100,7 @@ fn value_is_on_disk_before_the_worker_has_left() {
     let mut supervisor = Supervisor::start(&spec);
     // The worker runs, and its trial is done.
     supervisor.wait_for(
-        |event| matches!(event, Event::Progress(progress) if progress.running.is_some() && progress.done == 1),
+        |event| matches!(event, Event::Progress(progress) if !progress.running.is_empty() && progress.done == 1),
     );
     supervisor.signal(Signal::KILL);
     assert!(!supervisor.finish().status.success());

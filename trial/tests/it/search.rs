@@ -1,7 +1,7 @@
 //! Whole searches: their results, their limits, and the mistakes that they report.
 
-use crate::harness::{Supervisor, on_disk, run, spec};
-use ferrotune_tuner::record::{Ending, State};
+use crate::harness::{Supervisor, on_disk, run, spec, tagged};
+use ferrotune_tuner::record::{Ending, State, TrialRecord};
 use ferrotune_tuner::wire::{Event, Finish};
 
 #[test]
@@ -139,4 +139,40 @@ fn steps_counted_from_1_are_refused_where_trials_are_paused() {
     spec.project = "one_based_random".to_owned();
     (spec.oracle, spec.max_trials) = ("random".to_owned(), 2);
     assert_eq!(run(&spec).last(), Ok(Finish::MaxTrials));
+}
+
+#[test]
+fn trials_run_side_by_side_and_share_the_cores() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut spec = spec(directory.path(), "slow", 6);
+    spec.supervision.concurrency = 3;
+    let done = run(&spec);
+    assert_eq!(done.last(), Ok(Finish::MaxTrials));
+    let side_by_side = done.events.iter().filter_map(|event| match event {
+        Event::Progress(progress) => Some(progress.running.len()),
+        _ => None,
+    });
+    assert_eq!(side_by_side.max(), Some(3));
+    let records = on_disk(&spec);
+    assert_eq!(records.len(), 6);
+    // The objective fails if it does not see its epochs once and in order.
+    assert!(records.iter().all(|record| record.state() == State::Finished), "{records:?}");
+    assert_eq!(tagged("slow"), Vec::<String>::new());
+}
+
+#[test]
+fn hyperband_side_by_side_comes_to_the_same_trials() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut spec = spec(directory.path(), "train", 12);
+    spec.oracle = "hyperband".to_owned();
+    spec.supervision.concurrency = 4;
+    assert_eq!(run(&spec).last(), Ok(Finish::MaxTrials));
+    let side_by_side = on_disk(&spec);
+    spec.project = "alone".to_owned();
+    spec.supervision.concurrency = 1;
+    assert_eq!(run(&spec).last(), Ok(Finish::MaxTrials));
+    let facts = |records: Vec<TrialRecord>| {
+        records.into_iter().map(|record| (record.metrics, record.value, record.ending)).collect::<Vec<_>>()
+    };
+    assert_eq!(facts(side_by_side), facts(on_disk(&spec)));
 }

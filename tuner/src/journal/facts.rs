@@ -33,6 +33,9 @@ pub(super) const CHECKPOINT: &str = "ferrotune:checkpoint";
 pub(super) const PAUSED_AT: &str = "ferrotune:paused_at";
 pub(super) const PEAK_BYTES: &str = "ferrotune:peak_bytes";
 pub(super) const SECONDS: &str = "ferrotune:seconds";
+pub(super) const RETRIED: &str = "ferrotune:retried";
+pub(super) const UNENDED_WORKERS: &str = "ferrotune:unended_workers";
+pub(super) const MEMORY: &str = "ferrotune:memory";
 pub(super) const ENDING: &str = "ferrotune:ending";
 /// Followed by the step.
 pub(super) const METRICS: &str = "ferrotune:metrics:";
@@ -48,6 +51,11 @@ pub(super) struct Checkpoint {
     pub(super) step: u64,
     /// Its name in the trial's folder.
     pub(super) file: String,
+}
+
+/// A trial whose checkpoint is not kept any more.
+pub(super) fn without_checkpoint(number: u64) -> Fact<'static> {
+    attribute(number, CHECKPOINT, &None::<Checkpoint>)
 }
 
 /// One line of the journal. Optuna's trial ids are our numbers, since a journal holds one study.
@@ -162,11 +170,20 @@ pub(super) fn report(
 
 /// What a trial's workers have used, and where the trial waits.
 pub(super) fn usage(record: &TrialRecord) -> Vec<Fact<'static>> {
-    vec![
-        attribute(record.number, PEAK_BYTES, &record.peak_bytes),
-        attribute(record.number, SECONDS, &record.seconds),
-        attribute(record.number, PAUSED_AT, &record.paused_at),
-    ]
+    let number = record.number;
+    let mut facts = vec![
+        attribute(number, PEAK_BYTES, &record.peak_bytes),
+        attribute(number, SECONDS, &record.seconds),
+        attribute(number, PAUSED_AT, &record.paused_at),
+        attribute(number, UNENDED_WORKERS, &record.unended_workers),
+    ];
+    if let Some(memory) = &record.memory {
+        facts.push(attribute(number, MEMORY, memory));
+    }
+    if !record.retried.is_empty() {
+        facts.push(attribute(number, RETRIED, &record.retried));
+    }
+    facts
 }
 
 /// The end of a trial. The state comes last, for Optuna ignores what is said of a trial that has ended.

@@ -5,7 +5,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::path::Path;
 
 /// Name of the file in the study's folder. It stays there: deleting it would let two processes lock two files.
@@ -32,12 +32,47 @@ impl StudyLock {
                 return Err(JournalError::Io { path, source: errno.into() });
             }
         }
-        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        let text = format!("process {} on {host}\n", std::process::id());
+        let text = format!("process {} on {}\n", std::process::id(), host());
         let named = file.set_len(0).and_then(|()| file.write_all(text.as_bytes()));
         named.map_err(|source| JournalError::Io { path, source })?;
         Ok(StudyLock { _file: file })
     }
+}
+
+/// The process that has a study open for writing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// Its process id.
+    pub pid: u32,
+    /// The host on which it runs.
+    pub host: String,
+}
+
+impl Holder {
+    /// Whether it runs on this host.
+    pub fn is_here(&self) -> bool {
+        self.host == host()
+    }
+}
+
+/// Who has the study in `folder` open for writing, if anyone.
+pub fn holder_of(folder: &Path) -> io::Result<Option<Holder>> {
+    let mut file = match File::open(folder.join(FILE)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened?,
+    };
+    match flock(&file, FlockOperation::NonBlockingLockShared) {
+        Ok(()) => return Ok(None),
+        Err(Errno::WOULDBLOCK) => {}
+        Err(errno) => return Err(errno.into()),
+    }
+    let text = holder(&mut file);
+    let words = text.strip_prefix("process ").and_then(|words| words.split_once(" on "));
+    Ok(words.and_then(|(pid, host)| Some(Holder { pid: pid.parse().ok()?, host: host.to_owned() })))
+}
+
+fn host() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 /// Whether this is the lock's file name.

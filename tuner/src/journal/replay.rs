@@ -212,7 +212,13 @@ impl Replay {
         let record = self.trial(trial)?;
         match name {
             facts::EPOCHS => record.epochs = decoded(value)?,
-            facts::CHECKPOINT => record.checkpoint = Some(decoded::<Checkpoint>(value)?.file),
+            facts::CHECKPOINT => {
+                record.checkpoint = decoded::<Option<Checkpoint>>(value)?.map(|checkpoint| checkpoint.file);
+                record.unended_workers = record.unended_workers.min(1);
+            }
+            facts::RETRIED => record.retried = decoded(value)?,
+            facts::UNENDED_WORKERS => record.unended_workers = decoded(value)?,
+            facts::MEMORY => record.memory = Some(decoded(value)?),
             facts::PAUSED_AT => record.paused_at = decoded(value)?,
             facts::PEAK_BYTES => record.peak_bytes = decoded(value)?,
             facts::SECONDS => record.seconds = decoded(value)?,

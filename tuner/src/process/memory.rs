@@ -2,7 +2,8 @@
 //! for every 10 ms.
 
 use super::ProcessError;
-use super::strays::children_of;
+use super::strays::{children_of, number};
+use rustix::process::Pid;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -23,17 +24,32 @@ pub struct Budget {
     pub floor_bytes: u64,
 }
 
+/// What a worker may have allocated beyond its budget: what is allocated is not yet used, and only use is held to the
+/// budget.
+const ALLOCATION_SLACK_BYTES: u64 = 256 << 20;
+/// A thread's stack, which counts as allocated.
+const STACK_BYTES: u64 = 8 << 20;
+
 impl Budget {
-    /// The budget that the user asked for, or else all that is available now less 10 %, at least 1 GB.
-    pub fn choose(asked_bytes: Option<u64>) -> Result<Budget, ProcessError> {
+    /// The budget of each of `concurrency` trials: what the user asked for, or else an equal share of all that is
+    /// available now less 10 %, at least 1 GB.
+    pub fn choose(asked_bytes: Option<u64>, concurrency: u64) -> Result<Budget, ProcessError> {
         let available = available_bytes().map_err(ProcessError::system("read how much memory is available"))?;
-        Ok(Budget::of(asked_bytes, available))
+        Ok(Budget::of(asked_bytes, available, concurrency))
     }
 
-    fn of(asked_bytes: Option<u64>, available: u64) -> Budget {
-        let usual = available.saturating_sub(GIB.max(available / 10)).max(available / 2);
+    fn of(asked_bytes: Option<u64>, available: u64, concurrency: u64) -> Budget {
+        let usual = available.saturating_sub(GIB.max(available / 10)).max(available / 2) / concurrency.max(1);
         // On a machine that has next to nothing from the start, the floor must not end every trial.
         Budget { trial_bytes: asked_bytes.unwrap_or(usual), floor_bytes: FLOOR_BYTES.min(available / 4) }
+    }
+
+    /// What the system itself lets a worker of `threads` threads allocate, with `data_bytes` of shared data mapped:
+    /// the net under the watch, for a trial that allocates faster than anyone can look.
+    pub fn allocation_limit_bytes(&self, threads: u64, data_bytes: u64) -> u64 {
+        let more =
+            data_bytes.saturating_add(threads.saturating_mul(STACK_BYTES)).saturating_add(ALLOCATION_SLACK_BYTES);
+        self.trial_bytes.saturating_add(more)
     }
 
     /// What the machine has left, in bytes, where that is less than it must have.
@@ -70,23 +86,43 @@ pub fn own_resident_bytes() -> u64 {
     private_bytes(std::process::id()).unwrap_or(0)
 }
 
-/// The memory of all processes below this one: resident less shared, which leaves out mapped files and the shared
-/// data.
-pub(super) fn descendants_bytes() -> u64 {
-    tree_bytes(std::process::id()).saturating_sub(own_resident_bytes())
+/// The memory of a process and of all below it, in bytes.
+pub fn tree_bytes(pid: u32) -> u64 {
+    i32::try_from(pid).ok().and_then(Pid::from_raw).map_or(0, |pid| held_by(pid).memory_bytes)
 }
 
-/// The memory of a process and of all below it.
-pub fn tree_bytes(pid: u32) -> u64 {
-    let mut pids = children_of(pid);
-    let mut bytes = private_bytes(pid).unwrap_or(0);
+/// Processes and threads that one trial may have; the machine has room for some tens of thousands.
+pub const MOST_TASKS: u64 = 4096;
+
+/// What a worker and everything below it hold, as far as it was counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// Resident memory less what is shared, which leaves out mapped files and the shared data, in bytes.
+    pub memory_bytes: u64,
+    /// Processes and their threads.
+    pub tasks: u64,
+}
+
+pub(super) fn held_by(worker: Pid) -> Held {
+    let mut held = Held::default();
+    let mut pids = vec![worker];
     while let Some(pid) = pids.pop() {
-        let pid = pid.as_raw_nonzero().get().unsigned_abs();
         // A process that has just left holds nothing.
-        bytes += private_bytes(pid).unwrap_or(0);
+        held.memory_bytes += private_bytes(number(pid)).unwrap_or(0);
+        held.tasks += tasks_of(pid);
+        // A flood grows faster than it can be counted, and has to go as it is.
+        if held.tasks > MOST_TASKS {
+            break;
+        }
         pids.extend(children_of(pid));
     }
-    bytes
+    held
+}
+
+/// The threads of a process: each has a folder, and a folder has a link from each folder in it, and two more.
+fn tasks_of(pid: Pid) -> u64 {
+    let folder = fs::metadata(format!("/proc/{}/task", number(pid)));
+    folder.map_or(0, |folder| std::os::unix::fs::MetadataExt::nlink(&folder).saturating_sub(2))
 }
 
 /// What a process holds for itself: resident less shared, in bytes; none where there is no such process.
@@ -174,7 +210,7 @@ fn number_in(path: &Path) -> Option<u64> {
 }
 
 /// The number after `name` in a file of lines `NAME NUMBER …`.
-fn field(text: &str, name: &str) -> Option<u64> {
+pub(super) fn field(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find(|line| line.split_whitespace().next() == Some(name))?;
     line.split_whitespace().nth(1)?.parse().ok()
 }
@@ -187,10 +223,11 @@ mod tests {
 
     #[test]
     fn default_budget_leaves_a_tenth_and_at_least_a_gibibyte() {
-        assert_eq!(Budget::of(None, 100 * GIB).trial_bytes, 90 * GIB);
-        assert_eq!(Budget::of(None, 4 * GIB).trial_bytes, 3 * GIB);
-        assert_eq!(Budget::of(None, GIB).trial_bytes, GIB / 2);
-        assert_eq!(Budget::of(Some(5), GIB).trial_bytes, 5);
+        assert_eq!(Budget::of(None, 100 * GIB, 1).trial_bytes, 90 * GIB);
+        assert_eq!(Budget::of(None, 4 * GIB, 1).trial_bytes, 3 * GIB);
+        assert_eq!(Budget::of(None, GIB, 1).trial_bytes, GIB / 2);
+        assert_eq!(Budget::of(None, 100 * GIB, 3).trial_bytes, 30 * GIB);
+        assert_eq!(Budget::of(Some(5), GIB, 2).trial_bytes, 5);
     }
 
     #[test]
@@ -211,6 +248,18 @@ mod tests {
         assert!(own_resident_bytes() > 100_000);
         assert!(available_bytes()? > 1 << 20);
         Ok(())
+    }
+
+    #[test]
+    fn threads_of_a_process_are_counted() {
+        let before = held_by(rustix::process::getpid());
+        let (stop, wait) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || wait.recv().is_err());
+        let during = held_by(rustix::process::getpid());
+        drop(stop);
+        assert!(thread.join().is_ok_and(|stopped| stopped));
+        assert!(before.tasks >= 1 && during.tasks > 1, "{before:?} {during:?}");
+        assert!(during.memory_bytes > 100_000);
     }
 
     #[test]

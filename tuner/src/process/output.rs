@@ -8,6 +8,8 @@ use std::path::PathBuf;
 
 /// How much of the output is kept.
 const KEPT_BYTES: usize = 64 << 10;
+/// How far from its end the output tells why its process aborted.
+const LAST_WORDS_BYTES: usize = 1 << 10;
 /// How much is read at once, so that a worker that never stops printing cannot hold up the watch on its memory.
 const TURN_BYTES: usize = 1 << 20;
 
@@ -69,6 +71,14 @@ impl Output {
         fs::write(&self.path, &self.tail).map_err(|source| ProcessError::Write { path: self.path.clone(), source })
     }
 
+    /// The bytes that the worker wanted last and did not get, as Rust's runtime says before it aborts.
+    pub(super) fn refused_bytes(&self) -> Option<u64> {
+        let end = &self.tail[self.tail.len().saturating_sub(LAST_WORDS_BYTES)..];
+        let text = String::from_utf8_lossy(end);
+        let (_, words) = text.rsplit_once("memory allocation of ")?;
+        words.split_once(" bytes failed")?.0.parse().ok()
+    }
+
     fn forget_the_oldest(&mut self) {
         let excess = self.tail.len().saturating_sub(KEPT_BYTES);
         self.tail.drain(..excess);
@@ -95,6 +105,23 @@ mod tests {
         let log = fs::read_to_string(path)?;
         assert_eq!(log.len(), KEPT_BYTES);
         assert!(log.ends_with("line 19999\n"));
+        Ok(())
+    }
+
+    #[test]
+    fn an_allocation_that_failed_is_read_from_the_last_words() -> TestResult {
+        let folder = tempfile::tempdir()?;
+        for (text, bytes) in [
+            ("memory allocation of 3221225472 bytes failed\nnote: run with …\n", Some(3_221_225_472)),
+            ("memory allocation of many bytes failed\n", None),
+            ("aborted\n", None),
+        ] {
+            let (mut output, mut writer) = Output::open(folder.path().join("output.log"))?;
+            writer.write_all(text.as_bytes())?;
+            drop(writer);
+            output.drain();
+            assert_eq!(output.refused_bytes(), bytes, "{text}");
+        }
         Ok(())
     }
 

@@ -34,7 +34,8 @@ pub fn worker_main(args: impl IntoIterator<Item = OsString>) -> ! {
 }
 
 /// Makes this process a worker: it dies with its supervisor, is the first to go when memory runs out, leaves no core
-/// dump, and has every signal at its default. The error is one line.
+/// dump, has every signal at its default, and is the parent of whatever its descendants leave behind, so that they
+/// count as its own. The error is one line.
 pub fn set_up_worker() -> Result<(), String> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|errno| format!("cannot tie the worker to its supervisor: {errno}"))?;
@@ -46,6 +47,8 @@ pub fn set_up_worker() -> Result<(), String> {
         return Err(format!("the supervisor of {tag} is gone"));
     }
     signals::reset().map_err(|error| format!("cannot reset the worker's signals: {error}"))?;
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
+        .map_err(|errno| format!("cannot become the reaper of the trial's processes: {errno}"))?;
     rustix::process::setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })
         .map_err(|errno| format!("cannot switch core dumps off: {errno}"))?;
     if let Err(error) = fs::write("/proc/self/oom_score_adj", "1000") {

@@ -2,11 +2,12 @@
 
 use super::outcome::{Answer, Outcome, answered};
 use super::session::Session;
-use super::{Search, SupervisorError};
+use super::{Search, SupervisorError, estimate};
 use crate::record::{Ending, Parameter};
 use crate::space::{Distribution, Value};
 use crate::wire::{Assignment, Reply, Request, Verdict};
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 impl Search<'_> {
     /// Answers one line of the worker; `Err` tells why it is no request.
@@ -22,12 +23,17 @@ impl Search<'_> {
         match request {
             Err(reason) => Ok(Reply::Refused { reason }),
             Ok(Request::Hello) => Ok(Reply::Assignment(self.assignment(session))),
-            Ok(Request::Suggest { name, distribution, default }) => self.suggest(number, name, distribution, default),
+            Ok(Request::Suggest { name, distribution, default }) => self.suggest(session, name, distribution, default),
             Ok(Request::Epochs { total, resume_at }) => self.epochs(session, total, resume_at),
             Ok(Request::Report { step, metrics }) => self.report(session, step, metrics),
             Ok(Request::Checkpoint { step, file }) => {
                 self.journal.checkpoint(number, step, &file)?;
-                self.record_mut(number).checkpoint = Some(file);
+                if let Some(mirror) = &self.mirror {
+                    mirror.checkpoint(number, &file);
+                    mirror.journal();
+                }
+                let record = self.record_mut(number);
+                (record.checkpoint, record.unended_workers) = (Some(file), record.unended_workers.min(1));
                 Ok(Reply::Done)
             }
             Ok(Request::Finish { value }) => {
@@ -82,11 +88,12 @@ impl Search<'_> {
 
     fn suggest(
         &mut self,
-        number: u64,
+        session: &mut Session,
         name: String,
         distribution: Distribution,
         default: Option<Value>,
     ) -> Result<Reply, SupervisorError> {
+        let number = session.number;
         let refused = |reason| Ok(Reply::Refused { reason });
         if let Err(error) = distribution.validate(&name) {
             return refused(error.to_string());
@@ -120,7 +127,27 @@ impl Search<'_> {
         let parameter = Parameter { distribution, value: value.clone() };
         self.journal.parameter(number, &name, &parameter)?;
         self.record_mut(number).parameters.insert(name, parameter);
+        self.refuse_what_cannot_fit(session)?;
         Ok(Reply::Value { value })
+    }
+
+    /// Ends a trial before it trains, where its parameters need more memory than there is, as far as is known.
+    fn refuse_what_cannot_fit(&mut self, session: &mut Session) -> Result<(), SupervisorError> {
+        let budget_bytes = self.budget.trial_bytes;
+        let record = self.record(session.number);
+        let Some(estimate_bytes) =
+            estimate::least_bytes(&record.parameters, &self.trials).filter(|bytes| *bytes > budget_bytes)
+        else {
+            return Ok(());
+        };
+        let ending = Ending::Refused { estimate_bytes, budget_bytes };
+        let record = self.record_mut(session.number);
+        record.ending = Some(ending.clone());
+        let record = record.clone();
+        self.journal.trial_ended(&record)?;
+        session.outcome = Some(Outcome::Ended { ending, value: None });
+        session.worker.kill();
+        Ok(())
     }
 
     fn epochs(&mut self, session: &mut Session, total: u64, resume_at: u64) -> Result<Reply, SupervisorError> {
@@ -161,6 +188,8 @@ impl Search<'_> {
         }
         self.journal.report(session.number, step, &metrics)?;
         self.record_mut(session.number).metrics.entry(step).or_default().extend(metrics);
+        self.longest_step = self.longest_step.max(session.last_step.elapsed());
+        session.last_step = Instant::now();
         session.told_to_stop |= self.stop.is_some();
         let verdict = if session.told_to_stop { Verdict::Stop } else { Verdict::Continue };
         Ok(Reply::Verdict { verdict })

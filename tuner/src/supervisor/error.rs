@@ -67,6 +67,16 @@ pub enum SupervisorError {
         /// The epochs that it has been through.
         epochs: u64,
     },
+    /// As many trials in a row have failed as may.
+    #[error(
+        "{count} trials in a row have failed, as many as --max-consecutive-failures allows, the last one so: {ending}"
+    )]
+    FailuresInARow {
+        /// How many.
+        count: u64,
+        /// How the last one ended.
+        ending: Ending,
+    },
     /// Every trial so far has failed.
     #[error("the first {count} trials all failed, the last one so: {ending}")]
     Hopeless {

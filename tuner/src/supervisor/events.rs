@@ -2,25 +2,48 @@
 //! never makes it fail.
 
 use super::Search;
+use super::session::Session;
 use crate::process::own_resident_bytes;
 use crate::record::{State, study_best};
-use crate::wire::{Event, Progress, Running};
+use crate::wire::{Event, Progress, Running, Status};
+use std::fs;
 use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// The least time between two reports of progress while a trial runs.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 
+/// In a study's folder: the [`Status`] of its last search.
+const STATUS_FILE: &str = "status.json";
+
+/// The status of the last search of the study in `folder`; none if it has not come so far.
+pub fn last_status(folder: &Path) -> io::Result<Option<Status>> {
+    match fs::read(folder.join(STATUS_FILE)) {
+        Ok(text) => Ok(serde_json::from_slice(&text)?),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// The receiving end of a search's events.
 pub(super) struct Watcher<'a> {
     events: &'a mut dyn Write,
+    /// Where the status is written, for those who look later.
+    status_path: Option<PathBuf>,
+    status: Status,
     gone: bool,
     last_progress: Option<Instant>,
 }
 
 impl<'a> Watcher<'a> {
     pub(super) fn new(events: &'a mut dyn Write) -> Watcher<'a> {
-        Watcher { events, gone: false, last_progress: None }
+        Watcher { events, status_path: None, status: Status::default(), gone: false, last_progress: None }
+    }
+
+    /// The watcher of the study in `folder`, which has the last word on its search in a file, too.
+    pub(super) fn of_study(events: &'a mut dyn Write, folder: &Path) -> Watcher<'a> {
+        Watcher { status_path: Some(folder.join(STATUS_FILE)), ..Watcher::new(events) }
     }
 
     /// Whether nobody reads the events any more.
@@ -28,7 +51,26 @@ impl<'a> Watcher<'a> {
         self.gone
     }
 
+    /// Writes an event that tells the search's status where later watchers find it.
+    pub(super) fn note(&mut self, event: &Event) {
+        match event {
+            Event::Progress(progress) => self.status.progress = progress.clone(),
+            Event::Finished { reason } => self.status.finish = Some(reason.clone()),
+            Event::Error { message } => self.status.error = Some(message.clone()),
+            Event::Opened { .. } | Event::TrialStarted { .. } | Event::TrialEnded { .. } => return,
+        }
+        let Some(path) = &self.status_path else { return };
+        let partial = path.with_extension("partial");
+        let text = serde_json::to_vec(&self.status).map_err(io::Error::from);
+        // Not synced: after a crash the journal tells all that is true of the study.
+        let noted = text.and_then(|text| fs::write(&partial, text)).and_then(|()| fs::rename(&partial, path));
+        if let Err(error) = noted {
+            tracing::warn!(path = %path.display(), %error, "the status of the search cannot be written");
+        }
+    }
+
     pub(super) fn send(&mut self, event: &Event) {
+        self.note(event);
         if self.gone {
             return;
         }
@@ -46,43 +88,35 @@ impl<'a> Watcher<'a> {
     }
 
     fn wants_progress(&self) -> bool {
-        !self.gone && self.last_progress.is_none_or(|last| last.elapsed() >= PROGRESS_INTERVAL)
+        self.last_progress.is_none_or(|last| last.elapsed() >= PROGRESS_INTERVAL)
     }
-}
-
-/// The trial that runs, its worker's age and its memory in bytes.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Current {
-    pub(super) trial: u64,
-    pub(super) elapsed: Duration,
-    pub(super) memory_bytes: u64,
 }
 
 impl Search<'_> {
     /// Tells where the search stands, if that was not told just now.
-    pub(super) fn tick_progress(&mut self, current: Current) {
+    pub(super) fn tick_progress(&mut self, sessions: &[Session]) {
         if self.watcher.wants_progress() {
-            self.send_progress(Some(current));
+            self.send_progress(sessions);
         }
     }
 
     /// Tells where the search stands.
-    pub(super) fn send_progress(&mut self, current: Option<Current>) {
-        let progress = self.progress(current);
+    pub(super) fn send_progress(&mut self, sessions: &[Session]) {
+        let progress = self.progress(sessions);
         self.watcher.send(&Event::Progress(progress));
         self.watcher.last_progress = Some(Instant::now());
     }
 
-    fn progress(&self, current: Option<Current>) -> Progress {
+    fn progress(&self, sessions: &[Session]) -> Progress {
         let count = |wanted: State| self.trials.iter().filter(|trial| trial.state() == wanted).count() as u64;
         let (finished, pruned, failed) = (count(State::Finished), count(State::Pruned), count(State::Failed));
         let done = finished + pruned + failed;
         let ended = self.trials.iter().filter(|trial| trial.ending.is_some());
         let seconds: f64 = ended.map(|trial| trial.seconds).sum();
-        let spent = current.map_or(0.0, |current| current.elapsed.as_secs_f64());
+        let spent: f64 = sessions.iter().map(|session| session.worker.elapsed().as_secs_f64()).sum();
         let eta_s = (done > 0).then(|| {
             let to_go = self.spec.max_trials.saturating_sub(done) as f64;
-            (seconds / done as f64 * to_go - spent).max(0.0)
+            (seconds / done as f64 * to_go - spent).max(0.0) / self.spec.supervision.concurrency.max(1) as f64
         });
         Progress {
             done,
@@ -90,22 +124,23 @@ impl Search<'_> {
             pruned,
             max_trials: self.spec.max_trials,
             best: study_best(&self.trials, self.spec.objective.direction).cloned(),
-            running: current.map(|current| self.running(current)),
+            running: sessions.iter().map(|session| self.running(session)).collect(),
+            stopping: self.stop.is_some(),
             elapsed_s: self.started.elapsed().as_secs_f64(),
             eta_s,
             supervisor_bytes: own_resident_bytes(),
         }
     }
 
-    fn running(&self, current: Current) -> Running {
-        let record = self.record(current.trial);
+    fn running(&self, session: &Session) -> Running {
+        let record = self.record(session.number);
         let parameters = record.parameters.iter().map(|(name, parameter)| (name.clone(), parameter.value.clone()));
         Running {
-            trial: current.trial,
+            trial: session.number,
             parameters: parameters.collect(),
             step: record.last_step(),
             epochs: record.epochs,
-            memory_bytes: current.memory_bytes,
+            memory_bytes: session.held.memory_bytes,
         }
     }
 }

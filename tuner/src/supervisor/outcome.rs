@@ -19,6 +19,16 @@ pub(super) enum Outcome {
     Interrupted,
 }
 
+impl Outcome {
+    /// How the trial ended, if it did.
+    pub(super) fn ending(&self) -> Option<&Ending> {
+        match self {
+            Outcome::Ended { ending, .. } => Some(ending),
+            Outcome::Paused { .. } | Outcome::Interrupted => None,
+        }
+    }
+}
+
 /// What the objective told last.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Answer {
@@ -50,11 +60,15 @@ pub(super) fn answered(
 }
 
 /// The meaning of the end of a worker whose objective said nothing: why the supervisor killed it comes before how its
-/// process ended.
-pub(super) fn unanswered(killed: Option<Ending>, exit: Exit) -> Outcome {
+/// process ended. `memory` are the most that it held and its budget, in bytes.
+pub(super) fn unanswered(killed: Option<Ending>, exit: Exit, memory: (u64, u64)) -> Outcome {
+    let (held_bytes, budget_bytes) = memory;
     let ending = match (killed, exit) {
         (Some(Ending::Cancelled), _) => return Outcome::Interrupted,
         (Some(ending), _) => ending,
+        (None, Exit::Starved(bytes)) => {
+            Ending::OutOfMemory { peak_bytes: held_bytes.saturating_add(bytes), budget_bytes }
+        }
         (None, Exit::Signal(signal)) => Ending::Signalled { signal },
         (None, Exit::Code(code)) => {
             Ending::Failed { reason: format!("exited with {code} before the objective returned") }
@@ -119,18 +133,20 @@ mod tests {
 
     #[test]
     fn exit_without_a_result_is_a_failure_whatever_the_status() {
-        let exit = |exit| unanswered(None, exit);
+        let exit = |exit| unanswered(None, exit, (5, 9));
         assert_eq!(exit(Exit::Code(0)), failed("exited with 0 before the objective returned"));
         assert_eq!(exit(Exit::Code(3)), failed("exited with 3 before the objective returned"));
         let aborted = Outcome::Ended { ending: Ending::Signalled { signal: 6 }, value: None };
         assert_eq!(exit(Exit::Signal(6)), aborted);
+        let starved = Ending::OutOfMemory { peak_bytes: 12, budget_bytes: 9 };
+        assert_eq!(exit(Exit::Starved(7)), Outcome::Ended { ending: starved, value: None });
     }
 
     #[test]
     fn reason_of_a_kill_counts_before_the_exit_status() {
         let ending = Ending::TimedOut { after_s: 1 };
         let timed_out = Outcome::Ended { ending: ending.clone(), value: None };
-        assert_eq!(unanswered(Some(ending), Exit::Signal(9)), timed_out);
+        assert_eq!(unanswered(Some(ending), Exit::Signal(9), (0, 0)), timed_out);
     }
 
     #[test]
@@ -162,6 +178,6 @@ mod tests {
         assert_eq!(stopped(Some(0.7), Some((9, 9))), Outcome::Interrupted);
         assert_eq!(stopped(Some(0.7), Some((3, 9))), Outcome::Paused { at: 3 });
         assert_eq!(stopped(Some(0.7), None), finished(0.7));
-        assert_eq!(unanswered(Some(Ending::Cancelled), Exit::Signal(9)), Outcome::Interrupted);
+        assert_eq!(unanswered(Some(Ending::Cancelled), Exit::Signal(9), (0, 0)), Outcome::Interrupted);
     }
 }

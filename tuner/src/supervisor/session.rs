@@ -1,26 +1,26 @@
 //! One worker's life: started, answered, watched against its limits, and taken leave of.
 
 use super::error::file_error;
-use super::events::Current;
 use super::outcome::{self, Outcome};
 use super::{GRACE, Search, SupervisorError};
 use crate::folder;
-use crate::process::{Launch, Shortage, Worker};
-use crate::record::Ending;
+use crate::process::{Exit, Held, Launch, MOST_TASKS, Machine, SharedMemory, Shortage, Worker};
+use crate::record::{Ending, MemoryCheck};
 use crate::wire::{Event, Finish};
 use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// How often a running worker's memory is looked at.
-const TICK: Duration = Duration::from_millis(10);
+/// Its number on every Linux.
+const SIGKILL: i32 = 9;
 /// The machine's memory is looked at once in so many ticks: it costs more to read, and more is left of it.
 const MACHINE_TICKS: u64 = 4;
 
-/// What the supervisor keeps about the worker that runs.
+/// A trial that runs: its worker, and what the supervisor keeps about it.
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) number: u64,
+    pub(super) worker: Worker,
     pub(super) folder: PathBuf,
     /// The epoch, exclusive, up to which it may train, and the epochs of a whole training.
     pub(super) epochs: Option<(u64, u64)>,
@@ -29,9 +29,15 @@ pub(super) struct Session {
     /// Whether that word was that it returned.
     pub(super) returned: bool,
     pub(super) told_to_stop: bool,
+    /// When it last came to the end of a step, or began.
+    pub(super) last_step: Instant,
+    /// Epochs that it had been through, where it had waited for more.
+    continued_from: Option<u64>,
     killed: Option<Ending>,
+    /// The machine before it began.
+    machine: Machine,
+    pub(super) held: Held,
     peak_bytes: u64,
-    ticks: u64,
     /// When it will have run too long, and what limit that is.
     deadline: Option<(Instant, u64)>,
 }
@@ -44,116 +50,166 @@ pub(super) struct Ended {
     pub(super) is_journaled: bool,
     pub(super) seconds: f64,
     pub(super) peak_bytes: u64,
+    pub(super) memory: MemoryCheck,
+    /// Epochs that the trial had been through, where it had waited for more.
+    pub(super) continued_from: Option<u64>,
     /// Whether the objective has come so far that a metric it never reported is missing, rather than still to come.
     pub(super) reports_were_due: bool,
 }
 
 impl Search<'_> {
-    /// Runs one worker of a trial to its end, and journals what it tells.
-    pub(super) fn run_worker(&mut self, number: u64) -> Result<Ended, SupervisorError> {
+    /// Starts a worker for a trial.
+    pub(super) fn begin(&mut self, number: u64) -> Result<Session, SupervisorError> {
         let folder = self.folder.join("trials").join(number.to_string());
         folder::create_and_sync(&folder).map_err(file_error("create", &folder))?;
-        if self.record(number).paused_at.is_some() {
-            // The record keeps the epoch, from which the oracle tells how far the trial may train now.
-            self.journal.trial_continued(number)?;
-        }
-        let mut worker = Worker::start(&Launch {
+        let record = self.record_mut(number);
+        let continued_from = record.paused_at.map(|_| record.epochs_done());
+        record.unended_workers += 1;
+        let unended = record.unended_workers;
+        // The record keeps `paused_at`, from which the oracle tells how far the trial may train now.
+        self.journal.worker_started(number, unended)?;
+        let machine = Machine::now()?;
+        let worker = Worker::start(&Launch {
             program: self.program,
-            library: &self.library,
+            library: &self.files.library,
             symbol: &self.spec.symbol,
             study: &self.spec.project,
             number,
             folder: &folder,
-            shared: self.shared.as_ref().map(|file| file.as_fd()),
+            shared: self.files.shared.as_ref().map(|file| file.as_fd()),
+            libraries: self.files.libraries.as_deref(),
+            threads: self.threads,
+            niceness: self.niceness,
+            allocation_limit_bytes: self.allocation_limit_bytes()?,
         })?;
         self.watcher.send(&Event::TrialStarted { trial: number, pid: worker.pid() });
-        let mut session = self.session(number, folder);
-        loop {
-            let wake = worker.wait(&self.signals, TICK)?;
-            while let Some(request) = worker.next_request() {
-                let reply = self.answer(&mut session, request)?;
-                worker.reply(&reply)?;
-            }
-            if wake.exited {
-                break;
-            }
-            self.interrupts += wake.signals;
-            self.watch(&mut session, &worker)?;
-        }
-        let seconds = worker.elapsed().as_secs_f64();
-        let exit = worker.end()?;
-        let Session { outcome, returned, killed, peak_bytes, .. } = session;
-        let reports_were_due = returned || outcome.is_some() && !self.record(number).metrics.is_empty();
-        let is_journaled = outcome.is_some();
-        // The objective's own word counts first.
-        let outcome = outcome.unwrap_or_else(|| outcome::unanswered(killed, exit));
-        Ok(Ended { outcome, is_journaled, seconds, peak_bytes, reports_were_due })
-    }
-
-    fn session(&self, number: u64, folder: PathBuf) -> Session {
+        let now = Instant::now();
         let deadline = self.spec.trial_timeout_s.map(|limit| {
             let left = (limit - self.record(number).seconds).max(0.0);
             // A limit beyond what the clock can hold is none that anyone will see.
             let left = Duration::try_from_secs_f64(left).unwrap_or(Duration::from_secs(u32::MAX.into()));
-            (Instant::now() + left, limit.ceil() as u64)
+            (now + left, limit.ceil() as u64)
         });
-        Session {
+        Ok(Session {
             number,
+            worker,
             folder,
             epochs: None,
             outcome: None,
             returned: false,
             told_to_stop: false,
+            last_step: now,
+            continued_from,
             killed: None,
+            machine,
+            held: Held::default(),
             peak_bytes: 0,
-            ticks: 0,
             deadline,
-        }
+        })
     }
 
-    /// Looks at what the worker holds and how long it has run, and kills it where that is too much.
-    fn watch(&mut self, session: &mut Session, worker: &Worker) -> Result<(), SupervisorError> {
-        self.look_for_a_stop()?;
-        let memory_bytes = worker.memory_bytes();
-        session.peak_bytes = session.peak_bytes.max(memory_bytes);
-        session.ticks += 1;
-        if session.killed.is_none() {
-            session.killed = self.reason_to_kill(session, memory_bytes)?;
-            if session.killed.is_some() {
-                worker.kill();
+    /// Device libraries reserve far more than they use; on the CPU the system's own limit is a second net.
+    fn allocation_limit_bytes(&self) -> Result<Option<u64>, SupervisorError> {
+        if !self.spec.device.starts_with("cpu") {
+            return Ok(None);
+        }
+        let data_bytes = self.files.shared.as_ref().map_or(Ok(0), |file| file.metadata().map(|file| file.len()));
+        let data_bytes = data_bytes.map_err(file_error("look at the shared data in", &self.folder))?;
+        Ok(Some(self.budget.allocation_limit_bytes(self.threads, data_bytes)))
+    }
+
+    /// Answers what the worker has asked.
+    pub(super) fn hear(&mut self, session: &mut Session) -> Result<(), SupervisorError> {
+        while let Some(request) = session.worker.next_request() {
+            // A word that comes after the kill is none of the objective's own will.
+            if session.killed.is_none() {
+                let reply = self.answer(session, request)?;
+                session.worker.reply(&reply)?;
             }
         }
-        self.tick_progress(Current { trial: session.number, elapsed: worker.elapsed(), memory_bytes });
         Ok(())
     }
 
-    fn reason_to_kill(&mut self, session: &Session, memory_bytes: u64) -> Result<Option<Ending>, SupervisorError> {
-        let is_due = session.ticks.is_multiple_of(MACHINE_TICKS);
-        let machine_bytes = if is_due { self.budget.machine_shortage()? } else { None };
-        match self.budget.shortage(memory_bytes, machine_bytes) {
+    /// Takes leave of a worker that has left, while those with the process ids `living` run on.
+    pub(super) fn end(&mut self, session: Session, living: &[u32]) -> Result<Ended, SupervisorError> {
+        let Session { worker, number, outcome, returned, killed, peak_bytes, continued_from, machine, .. } = session;
+        let seconds = worker.elapsed().as_secs_f64();
+        let (mut exit, mut left) = worker.end(living)?;
+        if living.is_empty() {
+            left.extend(self.shared_memory.remove_new());
+            self.shared_memory = SharedMemory::now();
+        }
+        if exit == Exit::Signal(SIGKILL) && killed.is_none() && Machine::now()?.oom_kills > machine.oom_kills {
+            // The system was faster.
+            exit = Exit::Starved(0);
+        }
+        let reports_were_due = returned || outcome.is_some() && !self.record(number).metrics.is_empty();
+        let is_journaled = outcome.is_some();
+        // The objective's own word counts first.
+        let outcome =
+            outcome.unwrap_or_else(|| outcome::unanswered(killed, exit, (peak_bytes, self.budget.trial_bytes)));
+        let memory = machine.check(left)?;
+        Ok(Ended { outcome, is_journaled, seconds, peak_bytes, memory, continued_from, reports_were_due })
+    }
+
+    /// Looks at what the workers hold and how long they have run, and kills those for which that is too much.
+    pub(super) fn watch(&mut self, sessions: &mut [Session]) -> Result<(), SupervisorError> {
+        self.look_for_a_stop()?;
+        for session in sessions.iter_mut() {
+            session.held = session.worker.held();
+            session.peak_bytes = session.peak_bytes.max(session.held.memory_bytes);
+        }
+        self.ticks += 1;
+        let machine_bytes =
+            if self.ticks.is_multiple_of(MACHINE_TICKS) { self.budget.machine_shortage()? } else { None };
+        // Where the machine is short, the one that holds most has to go, and no other.
+        let largest = sessions.iter().max_by_key(|session| session.held.memory_bytes).map(|session| session.number);
+        for session in sessions.iter_mut().filter(|session| session.killed.is_none()) {
+            let machine_bytes = machine_bytes.filter(|_| largest == Some(session.number));
+            session.killed = self.reason_to_kill(session, machine_bytes);
+            if session.killed.is_some() {
+                session.worker.kill();
+            }
+        }
+        self.tick_progress(sessions);
+        Ok(())
+    }
+
+    fn reason_to_kill(&mut self, session: &Session, machine_bytes: Option<u64>) -> Option<Ending> {
+        match self.budget.shortage(session.held.memory_bytes, machine_bytes) {
             Some(Shortage::OfTrial) => {
-                let budget_bytes = self.budget.trial_bytes;
-                return Ok(Some(Ending::OutOfMemory { peak_bytes: memory_bytes, budget_bytes }));
+                let (peak_bytes, budget_bytes) = (session.held.memory_bytes, self.budget.trial_bytes);
+                return Some(Ending::OutOfMemory { peak_bytes, budget_bytes });
             }
             // The trial goes on another time, and so does the search.
             Some(Shortage::Elsewhere { available_bytes }) => {
                 self.shortage_bytes = Some(available_bytes);
-                return Ok(Some(Ending::Cancelled));
+                return Some(Ending::Cancelled);
             }
             None => {}
+        }
+        if session.held.tasks > MOST_TASKS {
+            let tasks = session.held.tasks;
+            let reason = format!("it ran {tasks} threads and processes at once; a trial may have {MOST_TASKS}");
+            return Some(Ending::Failed { reason });
         }
         if let Some((deadline, after_s)) = session.deadline
             && Instant::now() >= deadline
         {
-            return Ok(Some(Ending::TimedOut { after_s }));
+            return Some(Ending::TimedOut { after_s });
         }
-        let out_of_grace = self.stopped_at.is_some_and(|stopped_at| stopped_at.elapsed() >= GRACE);
-        let at_once = self.interrupts > 1 || self.watcher.is_gone();
-        let stopped = match self.stop {
-            None => false,
-            Some(Finish::Timeout) => out_of_grace || self.interrupts > 0,
-            Some(_) => out_of_grace || at_once,
+        self.is_out_of_grace(session).then_some(Ending::Cancelled)
+    }
+
+    /// Whether the search is being stopped and the trial has had its time to come to the end of its step.
+    fn is_out_of_grace(&self, session: &Session) -> bool {
+        let (Some(stop), Some(stopped_at)) = (&self.stop, self.stopped_at) else { return false };
+        // A step that takes minutes is worth waiting for: it ends with a checkpoint. So long, and as much again.
+        let grace = GRACE.max((2 * self.longest_step).saturating_sub(stopped_at.duration_since(session.last_step)));
+        let at_once = match stop {
+            Finish::Timeout => self.interrupts > 0,
+            _ => self.interrupts > 1 || self.watcher.is_gone() && !self.spec.supervision.background,
         };
-        Ok(stopped.then_some(Ending::Cancelled))
+        at_once || stopped_at.elapsed() >= grace
     }
 }

@@ -3,7 +3,7 @@
 use crate::spec;
 use expect_test::expect;
 use ferrotune_tuner::journal::{Journal, JournalError};
-use ferrotune_tuner::record::{Ending, Parameter, TrialRecord};
+use ferrotune_tuner::record::{Ending, MemoryCheck, Parameter, TrialRecord};
 use ferrotune_tuner::space::{Distribution, Value};
 use ferrotune_tuner::wire::{Direction, Objective, StudySpec};
 use std::collections::BTreeMap;
@@ -47,6 +47,9 @@ fn whole_trial(number: u64, ending: Ending, value: Option<f64>) -> TrialRecord {
         seconds: 12.25,
         epochs: Some(20),
         paused_at: None,
+        retried: vec![Ending::Signalled { signal: 11 }],
+        unended_workers: 0,
+        memory: Some(MemoryCheck { before_bytes: 9, after_bytes: 8, supervisor_bytes: 3, left: vec!["it".to_owned()] }),
     }
 }
 
@@ -116,9 +119,9 @@ fn a_paused_trial_comes_back_paused() {
     let (mut journal, trials) = open(folder.path()).expect("reopened");
     assert_eq!(trials, std::slice::from_ref(&paused));
     journal.trial_started(0).expect("a trial that goes on");
-    journal.trial_continued(0).expect("continued");
+    journal.worker_started(0, 1).expect("continued");
     let interrupted = Journal::read(folder.path()).expect("readable while it is written").trials;
-    assert_eq!(interrupted, [TrialRecord { paused_at: None, ..paused.clone() }]);
+    assert_eq!(interrupted, [TrialRecord { paused_at: None, unended_workers: 1, ..paused.clone() }]);
     let ended = TrialRecord { ending: Some(Ending::Finished), value: Some(1.0), paused_at: None, ..paused };
     journal.trial_ended(&ended).expect("ended");
     let left = TrialRecord { seconds: ended.seconds + 1.0, peak_bytes: ended.peak_bytes + 1, ..ended };

@@ -7,7 +7,7 @@ mod oracle;
 mod record;
 mod space;
 
-use ferrotune_tuner::wire::{Direction, Objective, StudySpec};
+use ferrotune_tuner::wire::{Direction, Objective, StudySpec, Supervision};
 
 /// A search that maximises `accuracy` in ten trials with seed 7.
 fn spec(oracle: &str) -> StudySpec {
@@ -26,5 +26,6 @@ fn spec(oracle: &str) -> StudySpec {
         symbol: "objective".to_owned(),
         shared: None,
         device: "cpu".to_owned(),
+        supervision: Supervision::default(),
     }
 }

@@ -1,0 +1,110 @@
+//! `%tune status|wait|stop`: searches that somebody else runs, in the background or in another notebook, seen through
+//! their study's folder.
+
+use super::link::Link;
+use super::{report, search};
+use crate::execution::{Failure, Output, Stream};
+use anyhow::{Context, Result, bail};
+use ferrotune_display::Bundle;
+use ferrotune_magics::SearchVerb;
+use ferrotune_tuner::journal::{Holder, Journal, holder_of};
+use ferrotune_tuner::supervisor::last_status;
+use ferrotune_tuner::wire::StudySpec;
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal};
+use std::path::Path;
+use std::time::Duration;
+
+/// How often a search that is waited for is looked at.
+const INTERVAL: Duration = Duration::from_millis(500);
+
+/// Does what `%tune VERB` asks of the search in a study's folder.
+pub(super) fn act(verb: SearchVerb, folder: &Path, display_id: &str, link: &Link) -> Result<(), Failure> {
+    let result = Journal::read(folder).map_err(anyhow::Error::from).and_then(|study| match verb {
+        SearchVerb::Status => {
+            let bundle = status(folder, &study.spec, holder_of(folder)?.as_ref())?;
+            link.emit(search::display(bundle, display_id, false));
+            Ok(())
+        }
+        SearchVerb::Stop => {
+            link.emit(Output::Stream(Stream::Stdout, stop(folder)?));
+            Ok(())
+        }
+        SearchVerb::Wait => wait(folder, &study.spec, display_id, link),
+    });
+    match result {
+        Err(_) if verb == SearchVerb::Wait && link.is_interrupted() => {
+            Err(report::failure("Interrupted", "no longer waited for; the search goes on until %tune stop"))
+        }
+        result => result.map_err(|error| report::failure("TuneError", format!("{error:#}"))),
+    }
+}
+
+/// Where a search stands, and who runs it.
+fn status(folder: &Path, spec: &StudySpec, holder: Option<&Holder>) -> Result<Bundle> {
+    let status = last_status(folder).context("cannot read where the search stands")?;
+    let status = status.context("the search has not begun a trial yet")?;
+    let finish = status.finish.as_ref().filter(|_| holder.is_none());
+    let line = match (holder, &status.error) {
+        (Some(holder), _) => format!("runs as process {} on {}", holder.pid, holder.host),
+        (None, Some(error)) => format!("ended with an error: {error}"),
+        (None, None) if finish.is_some() => "does not run any more".to_owned(),
+        (None, None) => "was killed; %resume goes on with it".to_owned(),
+    };
+    let progress = if holder.is_some() { status.progress } else { search::at_rest(status.progress) };
+    let mut lines = search::lines(&progress, spec, finish);
+    lines.push(line);
+    Ok(search::bundle(&progress, &lines))
+}
+
+/// Asks the search to stop after the current step of each trial.
+fn stop(folder: &Path) -> Result<String> {
+    let Some(holder) = holder_of(folder)? else { return Ok("no search of this study runs\n".to_owned()) };
+    if !holder.is_here() {
+        bail!("the search runs as process {} on {}; stop it there", holder.pid, holder.host);
+    }
+    let pid = i32::try_from(holder.pid).ok().and_then(Pid::from_raw).context("the search's lock names no process")?;
+    rustix::process::kill_process(pid, Signal::INT).context("the search cannot be asked to stop")?;
+    Ok(format!("asked process {} to stop after the current step of each trial\n", holder.pid))
+}
+
+/// Shows the search until nobody runs it any more.
+fn wait(folder: &Path, spec: &StudySpec, display_id: &str, link: &Link) -> Result<()> {
+    let mut shown = false;
+    while let Some(holder) = holder_of(folder)? {
+        if link.is_interrupted() {
+            bail!("interrupted");
+        }
+        // A search that has just begun has nothing to show yet.
+        if let Ok(bundle) = status(folder, spec, Some(&holder)) {
+            link.emit(search::display(bundle, display_id, shown));
+            shown = true;
+        }
+        wait_for_exit(&holder)?;
+    }
+    link.emit(search::display(status(folder, spec, None)?, display_id, shown));
+    match last_status(folder)?.and_then(|status| status.error) {
+        Some(error) => bail!("{error}"),
+        None => Ok(()),
+    }
+}
+
+/// Waits a while, or until the process ends.
+fn wait_for_exit(holder: &Holder) -> Result<()> {
+    let pid = i32::try_from(holder.pid).ok().and_then(Pid::from_raw).filter(|_| holder.is_here());
+    let pidfd = match pid.map(|pid| rustix::process::pidfd_open(pid, PidfdFlags::empty())) {
+        Some(Ok(pidfd)) => pidfd,
+        Some(Err(Errno::SRCH)) => return Ok(()),
+        Some(Err(errno)) => return Err(errno).context("cannot wait for the search"),
+        None => {
+            std::thread::sleep(INTERVAL);
+            return Ok(());
+        }
+    };
+    let timeout = Timespec::try_from(INTERVAL)?;
+    match rustix::event::poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&timeout)) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(errno) => Err(errno).context("cannot wait for the search"),
+    }
+}

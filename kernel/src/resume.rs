@@ -1,0 +1,96 @@
+//! `ferrotune resume FOLDER`: goes on with a study in this very process, which becomes its supervisor. Needs no kernel,
+//! no toolchain and no prelude: the study's folder has what its trials need.
+
+use anyhow::Result;
+use clap::Args;
+use ferrotune_tuner::record::TrialRecord;
+use ferrotune_tuner::supervisor::{spec_of, supervise};
+use ferrotune_tuner::wire::{Event, Finish, Objective};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// The study, and what is to be different this time.
+#[derive(Args)]
+pub(crate) struct Resume {
+    /// The study's folder, with journal.log in it.
+    folder: PathBuf,
+    /// How many trials to run in all; without it as many as before.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    max_trials: Option<u64>,
+    /// Another folder for the second copy of the study.
+    #[arg(long, value_name = "FOLDER")]
+    mirror: Option<PathBuf>,
+    /// Go on without a terminal: a hangup does not stop the search.
+    #[arg(long)]
+    background: bool,
+}
+
+/// Runs the search to its end with a line on standard error for each trial. Ctrl-C stops it after the current step of
+/// each trial, a second one at once.
+pub(crate) fn run(arguments: &Resume) -> Result<ExitCode> {
+    let mut spec = spec_of(&arguments.folder)?;
+    spec.max_trials = arguments.max_trials.unwrap_or(spec.max_trials);
+    spec.supervision.background = arguments.background;
+    if let Some(mirror) = &arguments.mirror {
+        spec.supervision.mirror = Some(std::path::absolute(mirror)?);
+    }
+    let mut printer = Printer { objective: spec.objective.clone(), line: Vec::new() };
+    let finish = supervise(spec, Path::new("/proc/self/exe"), &mut printer)?;
+    Ok(if finish == Finish::Interrupted { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Turns the search's events, a line of JSON each, into lines for people.
+struct Printer {
+    objective: Objective,
+    line: Vec<u8>,
+}
+
+impl Write for Printer {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        for byte in bytes {
+            if *byte == b'\n' {
+                let event: Event = serde_json::from_slice(&self.line)?;
+                self.line.clear();
+                self.print(&event)?;
+            } else {
+                self.line.push(*byte);
+            }
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Printer {
+    fn print(&self, event: &Event) -> io::Result<()> {
+        let text = match event {
+            Event::Opened { folder, earlier_trials } => {
+                format!("continuing {} with {earlier_trials} earlier trials", folder.display())
+            }
+            Event::TrialEnded { record } => self.trial(record),
+            Event::Finished { reason } => Self::finish(reason).to_owned(),
+            // An error is told by whoever called.
+            Event::Error { .. } | Event::TrialStarted { .. } | Event::Progress(_) => return Ok(()),
+        };
+        writeln!(io::stderr(), "{text}")
+    }
+
+    fn trial(&self, record: &TrialRecord) -> String {
+        let ending = record.ending.as_ref().map_or_else(|| "unfinished".to_owned(), ToString::to_string);
+        let value = record.value.map_or_else(String::new, |value| format!(", {} = {value}", self.objective.metric));
+        format!("trial {}: {ending}{value}, {:.1} s", record.number, record.seconds)
+    }
+
+    fn finish(reason: &Finish) -> &'static str {
+        match reason {
+            Finish::MaxTrials => "done",
+            Finish::Exhausted => "done: nothing is left to try",
+            Finish::Timeout => "stopped: the time is over",
+            Finish::Interrupted => "stopped; run it again to go on",
+        }
+    }
+}

@@ -1,0 +1,227 @@
+"""Studies that go on: after their kernel is gone, without any kernel, in the background, and from a mirror."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+
+from test_tune import is_alive, study, tune
+
+# Counts epochs in a model of one number, and fails where a checkpoint is not what it should be. It goes slowly until a
+# file says that it may go on.
+COUNTING = """std::fs::copy("/proc/self/maps", trial.folder().join("maps"))?;
+    let vars = candle_nn::VarMap::new();
+    let start = candle_nn::Init::Const(0.0);
+    vars.get(1, "count", start, candle_core::DType::F32, &candle_core::Device::Cpu)?;
+    let mut seen: Vec<u64> = Vec::new();
+    trial.restore((&vars, &mut seen))?;
+    for epoch in trial.epochs(8) {
+        if seen.len() != epoch { return Err(format!("{} epochs seen at epoch {epoch}", seen.len()).into()); }
+        seen.push(epoch as u64);
+        let wait = if std::path::Path::new(GATE).exists() { 1 } else { 1500 };
+        std::thread::sleep(std::time::Duration::from_millis(wait));
+        trial.report(epoch, [("loss", x + factor / (epoch + 1) as f64)])?;
+        trial.checkpoint((&vars, &seen))?;
+    }
+    trial.best("loss")"""
+
+OPTIONS = "--objective loss:min --max-trials 3 --seed 6"
+
+
+def cell(kernel, project, more=""):
+    gate = kernel.folder / "go-on"
+    return tune(COUNTING.replace("GATE", json.dumps(str(gate))), OPTIONS, project, more)
+
+
+def wait_for(condition, what, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"no {what} within {seconds} s"
+        time.sleep(0.02)
+
+
+def has_checkpoint(folder, trial=0):
+    return any((folder / f"trials/{trial}").glob("checkpoint-*.safetensors"))
+
+
+def facts(folder):
+    """What is on disk of each trial: number of epochs reported and of times that each was."""
+    reports, states = {}, {}
+    for line in (folder / "journal.log").read_text().splitlines():
+        line = json.loads(line)
+        if line["op_code"] == 7:
+            reports.setdefault(line["trial_id"], []).append(line["step"])
+        if line["op_code"] == 6:
+            states.setdefault(line["trial_id"], []).append(line["state"])
+    return reports, states
+
+
+def check_whole(folder):
+    """Every trial finished once, with every epoch reported; one that was under way may be reported again."""
+    reports, states = facts(folder)
+    assert states == {number: [1] for number in range(3)}, states
+    assert all(sorted(set(steps)) == list(range(8)) for steps in reports.values()), reports
+
+
+def supervisor_of(folder):
+    return int((folder / "lock").read_text().split()[1])
+
+
+@pytest.fixture
+def begun(start):
+    """A kernel with a search in the background, which has a checkpoint."""
+    kernel = start()
+    kernel.ok("let factor = 0.5f64;")
+    outcome = kernel.ok(cell(kernel, "background", "--background"))
+    assert "runs in the background as process" in outcome.stdout, outcome
+    assert outcome.seconds < 30
+    folder = study(kernel, "background")
+    wait_for(lambda: has_checkpoint(folder), "checkpoint")
+    yield kernel, folder
+    if folder.exists() and is_alive(supervisor_of(folder)):
+        os.kill(supervisor_of(folder), signal.SIGKILL)
+
+
+def test_background_search_outlives_its_kernel_and_is_picked_up_again(begun, start):
+    kernel, folder = begun
+    pid = supervisor_of(folder)
+    kernel.manager.shutdown_kernel(now=True)
+    kernel.client.stop_channels()
+    assert is_alive(pid)
+    later = start(folder=kernel.folder)
+    status = later.ok("%tune status --project background").display
+    assert f"runs as process {pid} on " in status, status
+    outcome = later.fails(cell(later, "background").replace("factor", "0.5"))
+    assert f"in use by process {pid} on {os.uname().nodename}" in outcome.error, outcome.error
+    later.ok("let kept = 5;")
+    interrupted = []
+
+    def interrupt(message):
+        if message["msg_type"] == "display_data" and not interrupted:
+            interrupted.append(True)
+            later.manager.interrupt_kernel()
+
+    outcome = later.run("%tune wait", watch=interrupt)
+    assert outcome.error.startswith("Interrupted: no longer waited for; the search goes on"), outcome.error
+    assert is_alive(pid) and later.ok("kept").result == "5"
+    (kernel.folder / "go-on").touch()
+    assert "3/3 trials" in later.ok("%tune wait").display
+    check_whole(folder)
+    assert not is_alive(pid)
+
+
+def test_background_search_is_stopped_with_its_checkpoints_and_resumed(begun, start):
+    kernel, folder = begun
+    assert "asked process" in kernel.ok("%tune stop").stdout
+    kernel.ok("%tune wait")
+    reports, states = facts(folder)
+    assert states == {} and len(reports[0]) < 8, (reports, states)
+    assert "does not run any more" in kernel.ok("%tune status").display
+    assert kernel.ok("%tune stop").stdout == "no search of this study runs\n"
+    (kernel.folder / "go-on").touch()
+    # A notebook in which nothing was ever defined.
+    later = start(folder=kernel.folder)
+    assert "3/3 trials" in later.ok("%resume background").display
+    check_whole(folder)
+    # The step that was under way when it was stopped was not lost.
+    assert len(facts(folder)[0][0]) == 8
+
+
+def test_killed_search_is_resumed_elsewhere_without_a_notebook(begun, tmp_path):
+    kernel, folder = begun
+    os.kill(supervisor_of(folder), signal.SIGKILL)
+    wait_for(lambda: not is_alive(supervisor_of(folder)), "end of the supervisor")
+    assert "was killed; %resume goes on with it" in kernel.ok("%tune status").display
+    kernel.client.stop_channels()
+    kernel.manager.shutdown_kernel(now=True)
+    elsewhere = tmp_path / "elsewhere/renamed"
+    elsewhere.parent.mkdir()
+    shutil.move(folder, elsewhere)
+    (kernel.folder / "go-on").touch()
+    # A machine that has neither the prelude nor Rust.
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+    command = [program(), "resume", str(elsewhere), "--max-trials", "3"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "continuing" in done.stderr and done.stderr.rstrip().endswith("done"), done.stderr
+    check_whole(elsewhere)
+    # It ran with the libraries that it brought along.
+    maps = (elsewhere / "trials/2/maps").read_text()
+    assert f"{elsewhere}/libraries/libferrotune.so" in maps and f"{elsewhere}/libraries/libstd-" in maps, maps
+
+
+def program():
+    """The installed kernel's program."""
+    from jupyter_client.kernelspec import get_kernel_spec
+
+    return get_kernel_spec("ferrotune").argv[0]
+
+
+def test_killed_kernel_leaves_a_search_that_the_same_cell_goes_on_with(start):
+    kernel = start()
+    kernel.ok("let factor = 0.5f64;")
+    folder = study(kernel, "killed")
+    code = cell(kernel, "killed")
+    kernel.client.execute(code)
+    wait_for(lambda: has_checkpoint(folder), "checkpoint")
+    pid = supervisor_of(folder)
+    os.kill(kernel.manager.provisioner.pid, signal.SIGKILL)
+    wait_for(lambda: not is_alive(pid), "end of the search that nobody follows")
+    kernel.client.stop_channels()
+    kernel.manager.shutdown_kernel(now=True)
+    (kernel.folder / "go-on").touch()
+    later = start(folder=kernel.folder)
+    later.ok("let factor = 0.5f64;")
+    later.ok(code)
+    check_whole(folder)
+
+
+def test_study_whose_disk_is_gone_comes_back_from_its_mirror(start, tmp_path):
+    kernel = start()
+    kernel.ok("let factor = 0.5f64;")
+    mirror = tmp_path / "drive"
+    kernel.ok(cell(kernel, "mirrored", f"--background --mirror {mirror}"))
+    folder = study(kernel, "mirrored")
+    wait_for(lambda: any(mirror.glob("mirrored/trials/0/checkpoint-*")), "mirrored checkpoint")
+    wait_for(lambda: any(mirror.glob("mirrored/start-*/whole")), "mirrored objective")
+    kernel.ok("%tune stop")
+    kernel.ok("%tune wait")
+    shutil.rmtree(folder)
+    (kernel.folder / "go-on").touch()
+    kernel.ok(cell(kernel, "mirrored", f"--mirror {mirror}"))
+    check_whole(folder)
+    names = [path.name for path in mirror.rglob("*") if path.is_file()]
+    assert not any(name.endswith(".partial") for name in names), names
+
+
+def test_interrupt_waits_for_the_step_that_is_under_way(start):
+    kernel = start()
+    # Longer than any fixed grace would be.
+    body = """let vars = candle_nn::VarMap::new();
+    vars.get(1, "w", candle_nn::Init::Const(0.0), candle_core::DType::F32, &candle_core::Device::Cpu)?;
+    trial.restore(&vars)?;
+    for epoch in trial.epochs(3) {
+        std::fs::write(trial.folder().join(format!("began-{epoch}")), "")?;
+        std::thread::sleep(std::time::Duration::from_secs(4));
+        trial.report(epoch, [("loss", x)])?;
+        trial.checkpoint(&vars)?;
+    }
+    trial.best("loss")"""
+    began = study(kernel, "steps") / "trials/0/began-1"
+    interrupted = []
+
+    def interrupt(_message):
+        if began.exists() and not interrupted:
+            interrupted.append(True)
+            kernel.manager.interrupt_kernel()
+
+    outcome = kernel.run(tune(body, "--objective loss:min --max-trials 1 --seed 1", "steps"), watch=interrupt)
+    assert outcome.error.startswith("Interrupted: "), outcome
+    assert any("stopping after the current step" in display for display in outcome.displays), outcome.displays
+    reports, states = facts(study(kernel, "steps"))
+    assert reports == {0: [0, 1]} and states == {}
+    assert len(list((study(kernel, "steps") / "trials/0").glob("checkpoint-*"))) == 2

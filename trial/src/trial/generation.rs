@@ -1,0 +1,171 @@
+//! One checkpoint file: safetensors with a checksum over every byte of it. Written whole or not at all, and on disk when
+//! the call returns.
+
+use crate::error::Result;
+use crate::shared::{Pack, Shared};
+use crc32fast::Hasher;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+
+const CHECKSUM: &str = "ferrotune:crc";
+const STEP: &str = "ferrotune:step";
+const VERSION: &str = "ferrotune:version";
+/// Version of what a checkpoint holds beyond safetensors.
+const CURRENT: u64 = 1;
+/// What stands in the checksum's place while it is computed.
+const BLANK: &str = "00000000";
+/// No header is longer; a length beyond it is damage.
+const LONGEST_HEADER_BYTES: u64 = 100 << 20;
+
+/// A checkpoint that is whole, and of a later version of Ferrotune.
+#[derive(Debug, thiserror::Error)]
+#[error("it was written by checkpoint version {found}, this one reads up to {CURRENT}; update ferrotune")]
+pub(super) struct Newer {
+    found: u64,
+}
+
+/// Writes what is packed, as it stands after `step`.
+pub(super) fn write(mut pack: Pack, step: u64, path: &Path) -> Result<()> {
+    pack.text(VERSION, CURRENT.to_string());
+    write_texts(pack, step, path)
+}
+
+fn write_texts(mut pack: Pack, step: u64, path: &Path) -> Result<()> {
+    pack.text(STEP, step.to_string());
+    pack.text(CHECKSUM, BLANK.to_owned());
+    let partial = path.with_extension("partial");
+    let mut summing = Summing { file: File::create(&partial)?, hasher: Hasher::new() };
+    pack.write_to(&mut summing)?;
+    let Summing { file, hasher } = summing;
+    let (place, _) = checksum(&header(&mut File::open(&partial)?)?).ok_or("its header has no place for a checksum")?;
+    file.write_all_at(format!("{:08x}", hasher.finalize()).as_bytes(), place as u64)?;
+    file.sync_all()?;
+    fs::rename(&partial, path)?;
+    let folder = path.parent().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+    File::open(folder)?.sync_all()?;
+    Ok(())
+}
+
+/// Maps a checkpoint whose checksum holds, and gives the step after which it was written.
+pub(super) fn open(path: &Path) -> Result<(Shared, u64)> {
+    let mut file = File::open(path)?;
+    let mut header = header(&mut file)?;
+    let (place, told) = checksum(&header).ok_or("its header has no checksum")?;
+    header[place..place + BLANK.len()].copy_from_slice(BLANK.as_bytes());
+    let mut summing = Summing { file: io::sink(), hasher: Hasher::new() };
+    summing.write_all(&header)?;
+    io::copy(&mut file, &mut summing)?;
+    let found = format!("{:08x}", summing.hasher.finalize());
+    if found != told {
+        return Err(format!("its checksum is {told} but its bytes have {found}").into());
+    }
+    let saved = Shared::open(path)?;
+    let found = saved.text(VERSION)?.parse()?;
+    if found > CURRENT {
+        return Err(Newer { found }.into());
+    }
+    let step = saved.text(STEP)?.parse()?;
+    Ok((saved, step))
+}
+
+/// The length, as it stands in the file, and the header itself.
+fn header(file: &mut impl Read) -> Result<Vec<u8>> {
+    let mut length = [0; 8];
+    file.read_exact(&mut length)?;
+    let bytes = u64::from_le_bytes(length);
+    if bytes > LONGEST_HEADER_BYTES {
+        return Err(format!("its header is said to have {bytes} bytes").into());
+    }
+    let mut header = length.to_vec();
+    let read = file.take(bytes).read_to_end(&mut header)? as u64;
+    if read < bytes { Err("it ends in its header".into()) } else { Ok(header) }
+}
+
+/// Where the checksum stands, and what it is. A quote within a text has a backslash before it, so that no text of the
+/// user's looks like this.
+fn checksum(header: &[u8]) -> Option<(usize, String)> {
+    let key = format!("\"{CHECKSUM}\":\"");
+    let place = header.windows(key.len()).position(|window| window == key.as_bytes())? + key.len();
+    let told = header.get(place..place + BLANK.len())?;
+    Some((place, String::from_utf8_lossy(told).into_owned()))
+}
+
+/// Passes on what is written, and sums it up.
+struct Summing<W> {
+    file: W,
+    hasher: Hasher,
+}
+
+impl<W: Write> Write for Summing<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.file.write(bytes)?;
+        self.hasher.update(&bytes[..written]);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shared::Share;
+
+    fn small(path: &Path) -> Result<Vec<u8>> {
+        let mut pack = Pack::new();
+        pack.add("weights", &vec![1.5_f32, -2.5])?;
+        pack.add("note", &"\"ferrotune:crc\":\"12345678\"".to_owned())?;
+        write(pack, 7, path)?;
+        Ok(fs::read(path)?)
+    }
+
+    #[test]
+    fn checkpoint_is_a_safetensors_file_with_its_step() -> Result<()> {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("it.safetensors");
+        let bytes = small(&path)?;
+        assert_eq!(safetensors::SafeTensors::deserialize(&bytes)?.tensor("weights")?.shape(), [2]);
+        let (saved, step) = open(&path)?;
+        assert_eq!((Vec::<f32>::unpack("weights", &saved)?, step), (vec![1.5, -2.5], 7));
+        assert_eq!(fs::read_dir(folder.path())?.count(), 1);
+        Ok(())
+    }
+
+    #[test]
+    fn later_version_is_told_from_damage() -> Result<()> {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("it.safetensors");
+        small(&path)?;
+        let text = String::from_utf8_lossy(&fs::read(&path)?).into_owned();
+        assert!(text.contains("\"ferrotune:version\":\"1\""), "{text}");
+        // As a later version would write it: with a checksum that holds.
+        let mut pack = Pack::new();
+        pack.text(VERSION, "2".to_owned());
+        write_texts(pack, 7, &path)?;
+        let error = open(&path).err().ok_or("it was opened")?;
+        assert!(error.is::<Newer>(), "{error}");
+        Ok(())
+    }
+
+    #[test]
+    fn any_changed_byte_and_any_cut_is_seen() -> Result<()> {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("it.safetensors");
+        let bytes = small(&path)?;
+        for position in 0..bytes.len() {
+            for change in [0x01, 0x20, 0xff] {
+                let mut damaged = bytes.clone();
+                damaged[position] ^= change;
+                fs::write(&path, damaged)?;
+                assert!(open(&path).is_err(), "byte {position} with {change:#x}");
+            }
+            fs::write(&path, &bytes[..position])?;
+            assert!(open(&path).is_err(), "cut at {position}");
+        }
+        Ok(())
+    }
+}

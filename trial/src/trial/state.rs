@@ -1,0 +1,124 @@
+//! What a checkpoint can hold: models, optimisers, and every value that can travel to a trial, one or several at once.
+
+use crate::shared::{Pack, Share, ShareError, Shared};
+use candle_core::Var;
+use candle_nn::VarMap;
+use std::collections::BTreeMap;
+use std::sync::PoisonError;
+
+/// What [`Trial::checkpoint`](crate::Trial::checkpoint) saves: a reference to a `VarMap`, to an
+/// [`AdamW`](crate::AdamW), to any value that implements [`Share`], or a tuple of such references.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be saved in a checkpoint",
+    note = "a checkpoint takes references: `&vars`, or several as `(&vars, &optimiser, &epoch)`",
+    note = "tensors, numbers, bools, strings, and tuples, arrays, `Vec`s, `Option`s and maps of them can be saved",
+    note = "for a struct of your own: `ferrotune::share_fields!(Name {{ field, other_field }});`",
+    note = "candle's own AdamW hides its state; `ferrotune::AdamW` is used in the same way and can be saved"
+)]
+pub trait Save {
+    /// Adds this state under `name`, which is empty for a state that is alone or the first of several.
+    fn save(&self, name: &str, pack: &mut Pack) -> Result<(), ShareError>;
+}
+
+/// What [`Trial::restore`](crate::Trial::restore) loads into: `&vars` for a `VarMap`, and `&mut value` for what else
+/// [`Save`] takes; a tuple is in the order in which it was saved.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be restored from a checkpoint",
+    note = "restore takes what checkpoint was given, to be changed: `(&vars, &mut optimiser, &mut epoch)`"
+)]
+pub trait Restore {
+    /// Loads what was saved under `name`.
+    fn restore(self, name: &str, saved: &Shared) -> Result<(), ShareError>;
+}
+
+impl Save for &VarMap {
+    fn save(&self, name: &str, pack: &mut Pack) -> Result<(), ShareError> {
+        variables(self).iter().try_for_each(|(variable, var)| pack.tensor(&format!("{name}{variable}"), var))
+    }
+}
+
+impl Restore for &VarMap {
+    fn restore(self, name: &str, saved: &Shared) -> Result<(), ShareError> {
+        let variables = variables(self);
+        for (variable, var) in &variables {
+            let full = format!("{name}{variable}");
+            let missing = |_| ShareError::Fit { mismatch: format!("it has no `{full}`") };
+            let tensor = saved.tensor(&full).map_err(missing)?;
+            if tensor.shape() != var.shape() || tensor.dtype() != var.dtype() {
+                let (had, has) = ((tensor.dtype(), tensor.dims()), (var.dtype(), var.dims()));
+                let mismatch =
+                    format!("`{full}` is {:?} {:?} in it and {:?} {:?} in the model", had.0, had.1, has.0, has.1);
+                return Err(ShareError::Fit { mismatch });
+            }
+        }
+        // Of a state with a name only what begins with it is the model's; of one without, what is no other state's.
+        let names = saved.tensor_names(name).into_iter();
+        if let Some(other) = names.filter(|other| !other.contains(':')).find(|other| !variables.contains_key(other)) {
+            let mismatch = format!("the model has no `{other}`; build it before trial.restore");
+            return Err(ShareError::Fit { mismatch });
+        }
+        for (variable, var) in &variables {
+            let full = format!("{name}{variable}");
+            let set = saved.tensor(&full)?.to_device(var.device()).and_then(|tensor| var.set(&tensor));
+            set.map_err(|source| ShareError::Tensor { name: full, source })?;
+        }
+        Ok(())
+    }
+}
+
+fn variables(vars: &VarMap) -> BTreeMap<String, Var> {
+    // A panic while the map was locked leaves a map of whole variables all the same.
+    let data = vars.data().lock().unwrap_or_else(PoisonError::into_inner);
+    data.iter().map(|(name, var)| (name.clone(), var.clone())).collect()
+}
+
+impl<T: Share> Save for &T {
+    fn save(&self, name: &str, pack: &mut Pack) -> Result<(), ShareError> {
+        self.pack(&value_name(name), pack)
+    }
+}
+
+impl<T: Share> Restore for &mut T {
+    fn restore(self, name: &str, saved: &Shared) -> Result<(), ShareError> {
+        *self = T::unpack(&value_name(name), saved)?;
+        Ok(())
+    }
+}
+
+/// The colon keeps it apart from the names of a model's variables.
+fn value_name(name: &str) -> String {
+    format!("{name}ferrotune:value")
+}
+
+macro_rules! tuples {
+    ($(($($kind:ident $index:tt),+))*) => {$(
+        impl<$($kind: Save),+> Save for ($($kind,)+) {
+            fn save(&self, name: &str, pack: &mut Pack) -> Result<(), ShareError> {
+                $(self.$index.save(&member(name, $index), pack)?;)+
+                Ok(())
+            }
+        }
+
+        impl<$($kind: Restore),+> Restore for ($($kind,)+) {
+            fn restore(self, name: &str, saved: &Shared) -> Result<(), ShareError> {
+                $(self.$index.restore(&member(name, $index), saved)?;)+
+                Ok(())
+            }
+        }
+    )*};
+}
+
+/// The first of several keeps the name of the whole: a model that comes first has its variables under their own names,
+/// as every reader of safetensors expects.
+fn member(name: &str, index: usize) -> String {
+    if index == 0 { name.to_owned() } else { format!("{name}ferrotune:{index}.") }
+}
+
+tuples! {
+    (A 0)
+    (A 0, B 1)
+    (A 0, B 1, C 2)
+    (A 0, B 1, C 2, D 3)
+    (A 0, B 1, C 2, D 3, E 4)
+    (A 0, B 1, C 2, D 3, E 4, F 5)
+}

@@ -1,0 +1,153 @@
+//! What is written down when a worker has left, and when that ends the search.
+
+use super::outcome::{self, Outcome};
+use super::session::{Ended, Session};
+use super::{Search, SupervisorError};
+use crate::record::Ending;
+use crate::wire::Event;
+
+/// After so many failures in a row, with no success before them, the objective itself must be wrong.
+const HOPELESS_FAILURES: u64 = 3;
+/// A trial that begins and does not end so often, without a checkpoint, is what ends its supervisor.
+const MOST_UNENDED_WORKERS: u64 = 5;
+
+impl Search<'_> {
+    /// Writes down what came of a worker.
+    pub(super) fn conclude(&mut self, number: u64, ended: &Ended, sessions: &[Session]) -> Result<(), SupervisorError> {
+        let retries = self.spec.supervision.retries;
+        let record = self.record_mut(number);
+        record.seconds += ended.seconds;
+        record.peak_bytes = record.peak_bytes.max(ended.peak_bytes);
+        record.unended_workers = 0;
+        record.memory = Some(ended.memory.clone());
+        match &ended.outcome {
+            Outcome::Paused { at } => {
+                record.paused_at = Some(*at);
+                let record = record.clone();
+                self.journal.trial_paused(&record)?;
+            }
+            // Its end is in the journal since the objective told it; what its worker used is not.
+            Outcome::Ended { .. } if ended.is_journaled => {
+                let record = record.clone();
+                self.journal.trial_paused(&record)?;
+                self.watcher.send(&Event::TrialEnded { record });
+            }
+            Outcome::Interrupted => {
+                record.paused_at = None;
+                let mut record = record.clone();
+                self.journal.trial_paused(&record)?;
+                // The journal leaves the trial open, so that it goes on next time; the watcher hears how it ended now.
+                record.ending = Some(Ending::Cancelled);
+                self.watcher.send(&Event::TrialEnded { record });
+            }
+            Outcome::Ended { ending: Ending::Signalled { .. } | Ending::Failed { .. }, .. }
+                if (record.retried.len() as u64) < retries =>
+            {
+                record.retried.extend(ended.outcome.ending().cloned());
+                record.paused_at = None;
+                let record = record.clone();
+                self.journal.trial_paused(&record)?;
+                self.unfinished.push_front(number);
+                return Ok(());
+            }
+            Outcome::Ended { ending, value } => {
+                record.ending = Some(ending.clone());
+                record.value = *value;
+                self.settle(number)?;
+            }
+        }
+        self.remove_losers()?;
+        self.mirror_journal();
+        self.send_progress(sessions);
+        if let Some(available_bytes) = self.shortage_bytes {
+            return Err(SupervisorError::MachineShort { available_bytes });
+        }
+        let record = self.record(number);
+        // The oracle had it go on, and it came back as it went.
+        if let Some(before) = ended.continued_from
+            && record.ending.is_none()
+            && self.stop.is_none()
+            && record.epochs_done() <= before
+        {
+            return Err(SupervisorError::Stuck { number, epochs: before });
+        }
+        self.judge_the_objective(number, &ended.outcome, ended.reports_were_due)
+    }
+
+    /// Ends the search where the objective itself is at fault, rather than its parameters.
+    fn judge_the_objective(
+        &mut self,
+        number: u64,
+        outcome: &Outcome,
+        reports_were_due: bool,
+    ) -> Result<(), SupervisorError> {
+        let failure = match outcome {
+            Outcome::Interrupted => return Ok(()),
+            Outcome::Paused { .. } => None,
+            Outcome::Ended { ending, .. } => {
+                Some(ending).filter(|ending| !matches!(ending, Ending::Finished | Ending::Pruned))
+            }
+        };
+        let record = self.record(number);
+        if number == 0 && failure.is_none() && record.parameters.is_empty() {
+            return Err(SupervisorError::EmptySpace);
+        }
+        if number == 0
+            && failure.is_some()
+            && reports_were_due
+            && let Some(reason) = outcome::never_reported(record, &self.spec.objective)
+        {
+            return Err(SupervisorError::NeverReported { reason });
+        }
+        let Some(ending) = failure.cloned() else {
+            (self.failures, self.has_succeeded) = (0, true);
+            return Ok(());
+        };
+        // Memory, time and signals may be chance, or the parameters' fault; errors of the objective are its own.
+        let is_its_own = matches!(ending, Ending::Failed { .. } | Ending::Panicked { .. });
+        let most = self.spec.supervision.max_consecutive_failures;
+        self.failures += u64::from(is_its_own || most.is_some());
+        let count = self.failures;
+        match most {
+            Some(most) if count >= most => Err(SupervisorError::FailuresInARow { count, ending }),
+            None if count == HOPELESS_FAILURES && !self.has_succeeded => {
+                Err(SupervisorError::Hopeless { count, ending })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn prune(&mut self, number: u64) -> Result<(), SupervisorError> {
+        let objective = self.spec.objective.clone();
+        let record = self.record_mut(number);
+        record.ending = Some(Ending::Pruned);
+        record.value = record.best(&objective);
+        self.settle(number)
+    }
+
+    /// Has the mirror take the journal as it is now.
+    pub(super) fn mirror_journal(&self) {
+        if let Some(mirror) = &self.mirror {
+            mirror.journal();
+        }
+    }
+
+    fn settle(&mut self, number: u64) -> Result<(), SupervisorError> {
+        let record = self.record(number).clone();
+        self.journal.trial_ended(&record)?;
+        self.watcher.send(&Event::TrialEnded { record });
+        Ok(())
+    }
+
+    /// Ends a trial that has brought down its supervisor, or the machine, again and again; says whether it did.
+    pub(super) fn give_up(&mut self, number: u64) -> Result<bool, SupervisorError> {
+        let unended = self.record(number).unended_workers;
+        if unended < MOST_UNENDED_WORKERS {
+            return Ok(false);
+        }
+        let reason = format!("its supervisor or the machine went down {unended} times in a row while it ran");
+        self.record_mut(number).ending = Some(Ending::Failed { reason });
+        self.settle(number)?;
+        Ok(true)
+    }
+}

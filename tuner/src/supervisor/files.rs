@@ -1,0 +1,174 @@
+//! The study's folder beside its journal: all that its trials need, so that it goes on after the session that began it,
+//! in another place, or on another machine. Removes the checkpoints that nobody will ask for.
+
+use super::error::file_error;
+use super::{Search, SupervisorError};
+use crate::folder;
+use crate::journal::Journal;
+use crate::record::{State, TrialRecord};
+use crate::wire::{Direction, StudySpec, checkpoint_generation};
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The objective.
+const LIBRARY: &str = "objective.so";
+/// The variables that it captured.
+const SHARED: &str = "shared.safetensors";
+/// What it was linked with.
+const LIBRARIES: &str = "libraries";
+
+/// The spec as the study keeps it: its files by their names in the study's folder.
+pub(super) fn stored(spec: &StudySpec) -> StudySpec {
+    let mut stored = spec.clone();
+    stored.library = PathBuf::from(LIBRARY);
+    stored.shared = spec.shared.as_ref().map(|_| PathBuf::from(SHARED));
+    for library in &mut stored.supervision.libraries {
+        *library = library.file_name().map(PathBuf::from).unwrap_or_default();
+    }
+    stored
+}
+
+/// The spec of the study in a folder, to go on with it wherever that folder is now. Fails where there is none, or where
+/// it cannot be read.
+pub fn spec_of(study: &Path) -> Result<StudySpec, SupervisorError> {
+    let study = &fs::canonicalize(study).map_err(file_error("find the study", study))?;
+    let mut spec = Journal::read(study)?.spec;
+    spec.directory = study.parent().unwrap_or(study).to_path_buf();
+    spec.project = study.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    spec.library = study.join(LIBRARY);
+    spec.shared = spec.shared.map(|_| study.join(SHARED));
+    for library in &mut spec.supervision.libraries {
+        *library = study.join(LIBRARIES).join(&*library);
+    }
+    Ok(spec)
+}
+
+/// The files of a study that its workers are given.
+#[derive(Debug)]
+pub(super) struct Files {
+    pub(super) library: PathBuf,
+    pub(super) shared: Option<File>,
+    pub(super) libraries: Option<PathBuf>,
+}
+
+impl Files {
+    /// Puts what `spec` names into the study's folder, where it is not there already.
+    pub(super) fn install(spec: &StudySpec, study: &Path) -> Result<Files, SupervisorError> {
+        let library = study.join(LIBRARY);
+        install(&spec.library, &library, "read the objective")?;
+        let shared = study.join(SHARED);
+        let shared = match &spec.shared {
+            Some(source) => {
+                install(source, &shared, "open the shared data")?;
+                Some(File::open(&shared).map_err(file_error("open the shared data", &shared))?)
+            }
+            None => None,
+        };
+        let libraries = study.join(LIBRARIES);
+        for source in &spec.supervision.libraries {
+            folder::create_and_sync(&libraries).map_err(file_error("create", &libraries))?;
+            let target = libraries.join(source.file_name().unwrap_or_default());
+            if !is_same_file(source, &target) {
+                link(source, &target).map_err(file_error("keep a copy of", source))?;
+            }
+        }
+        let libraries = (!spec.supervision.libraries.is_empty()).then_some(libraries);
+        Ok(Files { library, shared, libraries })
+    }
+}
+
+fn install(source: &Path, target: &Path, what: &'static str) -> Result<(), SupervisorError> {
+    if fs::canonicalize(source).is_ok_and(|source| source == target) {
+        return Ok(());
+    }
+    File::open(source).map_err(file_error(what, source))?;
+    folder::install(source, target).map_err(file_error("write", target))
+}
+
+/// Libraries are never changed where they are, so a second name is as good as a copy and costs nothing.
+fn link(source: &Path, target: &Path) -> io::Result<()> {
+    let partial = target.with_extension("link");
+    match fs::remove_file(&partial) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    match fs::hard_link(source, &partial) {
+        Ok(()) => fs::rename(&partial, target),
+        // Another file system, or one without links.
+        Err(_) => folder::install(source, target),
+    }
+}
+
+fn is_same_file(source: &Path, target: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    let facts = |path: &Path| fs::metadata(path).map(|file| (file.len(), file.ino(), file.dev()));
+    fs::canonicalize(source).is_ok_and(|source| source == target)
+        || matches!((facts(source), facts(target)), (Ok(source), Ok(target)) if source == target)
+}
+
+impl Search<'_> {
+    /// Removes the checkpoints of trials that have ended and are not among the best.
+    pub(super) fn remove_losers(&mut self) -> Result<(), SupervisorError> {
+        for number in losers(&self.trials, self.spec.objective.direction, self.spec.supervision.keep_best) {
+            let folder = self.folder.join("trials").join(number.to_string());
+            remove_checkpoints(&folder).map_err(file_error("remove checkpoints in", &folder))?;
+            self.journal.checkpoint_removed(number)?;
+            if let Some(mirror) = &self.mirror {
+                mirror.forget(number);
+            }
+            self.record_mut(number).checkpoint = None;
+        }
+        Ok(())
+    }
+}
+
+/// The trials whose checkpoints are of no use: they have ended, and `keep` others of finite value are better.
+fn losers(trials: &[TrialRecord], direction: Direction, keep: u64) -> Vec<u64> {
+    let value = |trial: &TrialRecord| {
+        let value = trial.value.filter(|value| trial.state() == State::Finished && value.is_finite())?;
+        Some(if direction == Direction::Min { value } else { -value })
+    };
+    let mut finished: Vec<(f64, u64)> = trials.iter().filter_map(|trial| Some((value(trial)?, trial.number))).collect();
+    finished.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    let kept: Vec<u64> = finished.iter().take(keep as usize).map(|(_, number)| *number).collect();
+    let ended = trials.iter().filter(|trial| trial.ending.is_some() && trial.checkpoint.is_some());
+    ended.map(|trial| trial.number).filter(|number| !kept.contains(number)).collect()
+}
+
+fn remove_checkpoints(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_name().to_str().is_some_and(|name| checkpoint_generation(name).is_some()) {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Ending;
+
+    #[test]
+    fn only_the_best_and_those_that_may_go_on_keep_their_checkpoints() {
+        let trial = |number: u64, ending: Option<Ending>, value: Option<f64>| {
+            let checkpoint = Some("checkpoint-000000.safetensors".to_owned());
+            TrialRecord { ending, value, checkpoint, ..TrialRecord::new(number) }
+        };
+        let finished = |number, value| trial(number, Some(Ending::Finished), Some(value));
+        let mut trials = vec![
+            finished(0, 0.3),
+            finished(1, 0.5),
+            trial(2, None, None),
+            finished(3, 0.1),
+            trial(4, Some(Ending::Pruned), Some(0.9)),
+            finished(5, 0.5),
+        ];
+        assert_eq!(losers(&trials, Direction::Max, 2), [0, 3, 4]);
+        assert_eq!(losers(&trials, Direction::Min, 1), [0, 1, 4, 5]);
+        trials[0].checkpoint = None;
+        assert_eq!(losers(&trials, Direction::Max, 2), [3, 4]);
+    }
+}

@@ -1,0 +1,26 @@
+//! `cargo xtask torture`: the long form of the fault injection that the tests do briefly: hundreds of kills at random
+//! instants, and every way in which a trial can go wrong.
+
+use crate::environment::{Environment, build_program, cargo};
+use crate::step;
+use anyhow::Result;
+use std::path::Path;
+
+/// Rounds of kills, each of a supervisor and half of them of its workers too.
+const ROUNDS: &str = "200";
+
+pub(crate) fn run(root: &Path) -> Result<()> {
+    let environment = step::step("tools", || Environment::prepare(root))?;
+    step::step("kills at random instants", || {
+        let mut tests = cargo(root);
+        // Not `--test it`: the example that is supervisor and worker is built with all tests only.
+        tests.args(["test", "--release", "--locked", "-p", "ferrotune-trial", "torture"]);
+        step::run(tests.args(["--", "--nocapture"]).env("FERROTUNE_TORTURE_ROUNDS", ROUNDS))
+    })?;
+    step::step("build", || build_program(root))?;
+    step::step("install into target/jupyter", || environment.install_kernel())?;
+    step::step("faults and resumptions", || {
+        let mut python = environment.python();
+        step::run(python.args(["-m", "pytest", "tests/test_torture.py", "tests/test_resume.py"]))
+    })
+}
