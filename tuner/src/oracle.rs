@@ -1,6 +1,9 @@
 //! What to try next: the oracles. They see trial records only, never storage or processes.
 
+mod cmaes;
 mod hyperband;
+mod nsga2;
+mod survival;
 mod random;
 
 pub use hyperband::Hyperband;

@@ -1,0 +1,5 @@
+//! CMA-ES.
+mod eigen;
+mod margin;
+mod rates;
+mod strategy;

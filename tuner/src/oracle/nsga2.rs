@@ -1,0 +1,2 @@
+//! NSGA-II.
+mod variation;
