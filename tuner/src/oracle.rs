@@ -1,17 +1,29 @@
 //! What to try next: the oracles. They see trial records only, never storage or processes.
 
 mod cmaes;
+mod history;
 mod hyperband;
 mod nsga2;
-mod survival;
+mod qmc;
 mod random;
+mod sampler;
+mod settings;
+mod survival;
+mod variation;
+mod whole;
 
-pub use hyperband::Hyperband;
-pub use random::Random;
+pub use settings::Settings;
 
 use crate::record::TrialRecord;
 use crate::space::{Distribution, Value};
 use crate::wire::StudySpec;
+use cmaes::CmaEs;
+use hyperband::Hyperband;
+use nsga2::Nsga2;
+use qmc::Qmc;
+use random::Random;
+use sampler::Sampler;
+use whole::WholeTrials;
 
 /// Decides what a search tries next.
 ///
@@ -24,8 +36,10 @@ pub trait Oracle {
     /// several workers asks about a trial that [`Next::Continue`] names only once its worker has ended.
     fn next(&mut self, trials: &[TrialRecord]) -> Next;
 
-    /// Value for a parameter that `trial` asks for the first time; the distribution must be valid. Drawn with a seed
-    /// made of the study's seed, the trial's number and the parameter's name.
+    /// Value for a parameter that `trial` asks for the first time; the distribution must be valid.
+    ///
+    /// `trials` may hold the trial's own record, with the parameters that it has so far. Trials that run beside it are
+    /// those without an ending.
     fn suggest(&mut self, trial: u64, name: &str, distribution: &Distribution, trials: &[TrialRecord]) -> Value;
 
     /// How far `trial` may train now (exclusive), of a whole training of `total` epochs. A trial whose records show
@@ -62,7 +76,7 @@ pub enum Next {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum OracleError {
     /// No oracle of this name.
-    #[error("there is no oracle `{name}`{}; choose one of {}", suggestion(.nearest), NAMES.join(", "))]
+    #[error("there is no oracle `{name}`{}; choose one of {}", suggestion(.nearest), names().collect::<Vec<_>>().join(", "))]
     Unknown {
         /// The name that was asked for.
         name: String,
@@ -82,27 +96,36 @@ pub enum OracleError {
     },
 }
 
+/// An oracle, from the settings of its search.
+type Make = fn(Settings) -> Box<dyn Oracle>;
+
+/// The oracles by their names.
+const ORACLES: [(&str, Make); 5] = [
+    ("random", |settings| whole(settings, Random)),
+    ("qmc", |settings| whole(settings, Qmc)),
+    ("cmaes", |settings| whole(settings, CmaEs::default())),
+    ("nsga2", |settings| whole(settings, Nsga2::default())),
+    ("hyperband", |settings| Box::new(Hyperband::new(settings, Box::new(Random)))),
+];
+
 /// Names of the oracles.
-const NAMES: [&str; 2] = ["random", "hyperband"];
+pub fn names() -> impl Iterator<Item = &'static str> {
+    ORACLES.into_iter().map(|(name, _)| name)
+}
 
 /// The oracle that `spec` names, after a check of the limits that it sets.
 ///
 /// Without a seed in `spec` one is drawn from the operating system.
 pub fn create(spec: &StudySpec) -> Result<Box<dyn Oracle>, OracleError> {
-    if spec.max_trials == 0 {
-        return Err(OracleError::NoTrials);
+    let settings = Settings::new(spec)?;
+    match ORACLES.into_iter().find(|(name, _)| *name == spec.oracle) {
+        Some((_, make)) => Ok(make(settings)),
+        None => Err(OracleError::Unknown { name: spec.oracle.clone(), nearest: nearest(&spec.oracle) }),
     }
-    for (option, limit) in [("--timeout", spec.timeout_s), ("--trial-timeout", spec.trial_timeout_s)] {
-        if let Some(seconds) = limit.filter(|seconds| seconds.is_nan() || *seconds <= 0.0) {
-            return Err(OracleError::Timeout { option, seconds });
-        }
-    }
-    let seed = spec.seed.unwrap_or_else(draw_seed);
-    match spec.oracle.as_str() {
-        "random" => Ok(Box::new(Random::new(seed, spec.max_trials))),
-        "hyperband" => Ok(Box::new(Hyperband::new(seed, spec.max_trials, spec.objective.clone()))),
-        name => Err(OracleError::Unknown { name: name.to_owned(), nearest: nearest(name) }),
-    }
+}
+
+fn whole(settings: Settings, sampler: impl Sampler + 'static) -> Box<dyn Oracle> {
+    Box::new(WholeTrials::new(settings, Box::new(sampler)))
 }
 
 /// A seed for a search that names none.
@@ -125,7 +148,7 @@ fn nearest(name: &str) -> Option<&'static str> {
         let shared = name.as_bytes().windows(2).filter(|pair| pairs.contains(pair)).count();
         shared as f64 / pairs.len().max(name.len().saturating_sub(1)) as f64
     };
-    let best = NAMES.into_iter().max_by(|a, b| similarity(a).total_cmp(&similarity(b)));
+    let best = names().max_by(|a, b| similarity(a).total_cmp(&similarity(b)));
     best.filter(|known| similarity(known) >= 0.4)
 }
 

@@ -143,6 +143,17 @@ pub enum Direction {
     Max,
 }
 
+/// A bound that the last reported value of a metric must keep to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Constraint {
+    /// The metric's name, as the objective reports it.
+    pub metric: String,
+    /// On which side of the bound it must stay: `Min` keeps it at or below, `Max` at or above.
+    pub direction: Direction,
+    /// The bound.
+    pub bound: f64,
+}
+
 /// A search, as the kernel hands it to the supervisor (a JSON file named on its command line).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StudySpec {
@@ -152,7 +163,13 @@ pub struct StudySpec {
     pub directory: PathBuf,
     /// What to optimise.
     pub objective: Objective,
-    /// `random` or `hyperband`.
+    /// Further objectives. Trials are then compared by Pareto's rule; their values are the best that were reported.
+    #[serde(default)]
+    pub also: Vec<Objective>,
+    /// What a trial's metrics must keep to for its value to count.
+    #[serde(default)]
+    pub constraints: Vec<Constraint>,
+    /// Name of the oracle: `random`, `hyperband`, …
     pub oracle: String,
     /// Stop after this many trials.
     pub max_trials: u64,

@@ -136,6 +136,8 @@ pub(super) fn spec(tune: &Tune, request: TuneRequest) -> Result<StudySpec> {
         project: tune.project.clone(),
         directory: std::path::absolute(&tune.directory)?,
         objective: wire::Objective { metric: tune.objective.clone(), direction },
+        also: Vec::new(),
+        constraints: Vec::new(),
         oracle: tune.oracle.clone(),
         max_trials: tune.max_trials,
         seed: tune.seed,

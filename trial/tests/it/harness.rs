@@ -20,6 +20,8 @@ pub(crate) fn spec(directory: &Path, scenario: &str, max_trials: u64) -> StudySp
         project: scenario.to_owned(),
         directory: directory.to_path_buf(),
         objective: Objective { metric: "val_accuracy".to_owned(), direction: Direction::Max },
+        also: Vec::new(),
+        constraints: Vec::new(),
         oracle: "random".to_owned(),
         max_trials,
         seed: Some(7),

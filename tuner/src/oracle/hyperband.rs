@@ -1,10 +1,12 @@
 //! Hyperband (Li et al. 2018, JMLR 18): brackets of successive halving, from the most exploratory to plain random
-//! search, over and over. Keeps nothing that the records cannot give back; draws parameters as random search does.
+//! search, over and over. Keeps nothing that the records cannot give back; what to try is the sampler's affair.
 
-use super::{Next, Oracle, first_unfinished, random};
+use super::sampler::{Sampler, Suggestions};
+use super::settings::{Settings, loss};
+use super::{Next, Oracle, first_unfinished};
 use crate::record::{Ending, TrialRecord};
 use crate::space::{Distribution, Value};
-use crate::wire::{Direction, Objective};
+use crate::wire::Objective;
 
 /// One trial in `ETA` goes on at each rung, with `ETA` times the epochs.
 const ETA: u64 = 3;
@@ -14,18 +16,20 @@ const ETA: u64 = 3;
 /// The maximum resource R is the number of epochs of a whole training, known once the first trial has said it.
 /// Trial numbers tell which bracket a trial belongs to, and its reports and `paused_at` how far it came.
 #[derive(Debug)]
-pub struct Hyperband {
-    seed: u64,
+pub(super) struct Hyperband {
     max_trials: u64,
     objective: Objective,
+    suggestions: Suggestions,
     /// What the first trial said, until its record shows it.
     total: Option<u64>,
 }
 
 impl Hyperband {
-    /// A search that starts `max_trials` configurations in all.
-    pub fn new(seed: u64, max_trials: u64, objective: Objective) -> Hyperband {
-        Hyperband { seed, max_trials, objective, total: None }
+    /// A search that starts `settings.max_trials` configurations in all, with values from `sampler`. Of several
+    /// objectives the first decides who goes on.
+    pub(super) fn new(settings: Settings, sampler: Box<dyn Sampler>) -> Hyperband {
+        let (max_trials, objective) = (settings.max_trials, settings.objective().clone());
+        Hyperband { max_trials, objective, suggestions: Suggestions::new(settings, sampler), total: None }
     }
 
     /// R: as the first record says that knows it, so that it cannot change while a bracket runs.
@@ -74,8 +78,8 @@ impl Oracle for Hyperband {
         interrupted.map_or(Next::Exhausted, |trial| Next::Continue { trial })
     }
 
-    fn suggest(&mut self, trial: u64, name: &str, distribution: &Distribution, _trials: &[TrialRecord]) -> Value {
-        random::draw(self.seed, trial, name, distribution)
+    fn suggest(&mut self, trial: u64, name: &str, distribution: &Distribution, trials: &[TrialRecord]) -> Value {
+        self.suggestions.suggest(trial, name, distribution, trials)
     }
 
     fn epochs(&mut self, trial: u64, total: u64, trials: &[TrialRecord]) -> u64 {
@@ -241,10 +245,7 @@ impl<'a> Bracket<'a> {
     /// Small is good. A trial that has reported no value comes last.
     fn rank(&self, trial: &TrialRecord, index: usize) -> f64 {
         let best = trial.best_before(self.objective, self.stop(trial, index));
-        best.map_or(f64::INFINITY, |value| match self.objective.direction {
-            Direction::Min => value,
-            Direction::Max => -value,
-        })
+        best.map_or(f64::INFINITY, |value| loss(self.objective, value))
     }
 
     /// Where rung `index` ends for `trial`: no later than its whole training, which may be shorter than R.

@@ -2,6 +2,7 @@
 //!
 //! Deb et al. (2002), A Fast and Elitist Multiobjective Genetic Algorithm: NSGA-II, IEEE TEC 6(2).
 
+use super::history::Outcome;
 use crate::analysis::pareto;
 
 /// One individual, as far as survival goes.
@@ -30,6 +31,24 @@ impl Standing {
 }
 
 impl Fitness {
+    /// Of what came of a trial, in a search with so many objectives; `None` while nothing has.
+    ///
+    /// A pruned trial counts by what it had reached, which told against it; of several objectives only one is known.
+    pub(super) fn of(outcome: &Outcome, objectives: usize) -> Option<Fitness> {
+        let (losses, violation) = match outcome {
+            Outcome::Open => return None,
+            Outcome::Finished { losses, violation } => (losses.clone(), *violation),
+            Outcome::Pruned { loss: Some(loss), .. } if objectives == 1 => (vec![*loss], 0.0),
+            Outcome::Pruned { .. } | Outcome::Failed | Outcome::OutOfMemory => (vec![f64::INFINITY; objectives], 0.0),
+        };
+        Some(Fitness { losses, violation })
+    }
+
+    /// Whether the trial came to nothing.
+    pub(super) fn is_lost(&self) -> bool {
+        !self.losses.iter().all(|loss| loss.is_finite())
+    }
+
     /// Constrained domination: the feasible before the infeasible, less violation before more, then by losses.
     fn dominates(&self, other: &Fitness) -> bool {
         match (self.violation > 0.0, other.violation > 0.0) {
@@ -53,8 +72,15 @@ pub(super) fn standings(population: &[Fitness]) -> Vec<Standing> {
 
 /// Positions of the `count` individuals that survive, best first; the earlier one of equals.
 pub(super) fn survivors(population: &[Fitness], count: usize) -> Vec<usize> {
-    let standings = standings(population);
     let mut order: Vec<usize> = (0..population.len()).collect();
+    if population.iter().all(|fitness| fitness.losses.len() == 1) {
+        // One loss makes every front a single value: sorting is all there is to do.
+        let key = |index: &usize| (population[*index].violation, population[*index].losses[0]);
+        order.sort_by(|a, b| key(a).0.total_cmp(&key(b).0).then(key(a).1.total_cmp(&key(b).1)));
+        order.truncate(count);
+        return order;
+    }
+    let standings = standings(population);
     let key = |index: &usize| (standings[*index].front, -standings[*index].distance);
     order.sort_by(|a, b| key(a).0.cmp(&key(b).0).then(key(a).1.total_cmp(&key(b).1)));
     order.truncate(count);

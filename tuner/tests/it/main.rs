@@ -5,6 +5,7 @@ mod journal;
 mod journal_damage;
 mod oracle;
 mod record;
+mod simulation;
 mod space;
 
 use ferrotune_tuner::wire::{Direction, Objective, StudySpec};
@@ -15,6 +16,8 @@ fn spec(oracle: &str) -> StudySpec {
         project: "digits".to_owned(),
         directory: "studies".into(),
         objective: Objective { metric: "accuracy".to_owned(), direction: Direction::Max },
+        also: Vec::new(),
+        constraints: Vec::new(),
         oracle: oracle.to_owned(),
         max_trials: 10,
         seed: Some(7),

@@ -70,7 +70,7 @@ impl Strategy {
         }
     }
 
-    /// Draws a generation.
+    /// Number of draws of a generation.
     pub(super) fn population(&self) -> usize {
         self.rates.weights.len()
     }
@@ -106,18 +106,14 @@ impl Strategy {
         self.mean.iter().zip(&step).map(|(mean, step)| mean + self.sigma * shrink * step).collect()
     }
 
-    /// Learns from one generation: where each draw fell, and its loss. A loss that is not finite is the worst.
+    /// Learns from one generation: where its draws fell, best first, and the best one's loss.
     ///
-    /// The number of draws is [`Strategy::population`]; nothing is learnt where all losses are infinite.
-    pub(super) fn tell(&mut self, mut draws: Vec<(Vec<f64>, f64)>) {
-        if draws.iter().all(|(_, loss)| !loss.is_finite()) {
-            return;
-        }
-        draws.sort_by(|a, b| a.1.total_cmp(&b.1));
-        self.best_losses.push(draws[0].1);
+    /// The number of draws is [`Strategy::population`].
+    pub(super) fn tell(&mut self, draws: &[Vec<f64>], best_loss: f64) {
+        self.best_losses.push(best_loss);
         self.generation += 1;
         let step = |raw: &Vec<f64>| raw.iter().zip(&self.mean).map(|(x, m)| (x - m) / self.sigma).collect();
-        let steps: Vec<Vec<f64>> = draws.iter().map(|(raw, _)| step(raw)).collect();
+        let steps: Vec<Vec<f64>> = draws.iter().map(step).collect();
         self.adapt(&steps);
         let probability = 1.0 / (self.mean.len() * self.population()) as f64;
         for axis in 0..self.mean.len() {
@@ -249,12 +245,17 @@ mod tests {
         let mut strategy = Strategy::new(vec![0.25; size], 0.2, population, cells.to_vec());
         let mut rng = Pcg64::seed_from_u64(5);
         for generation in 0..2000 {
-            let draws: Vec<Candidate> = (0..population).map(|_| strategy.ask(&mut rng)).collect();
-            let told: Vec<_> = draws.into_iter().map(|draw| (draw.raw, loss(&draw.point))).collect();
-            if told.iter().any(|(_, loss)| *loss <= goal) {
+            let mut draws: Vec<(f64, Candidate)> = Vec::new();
+            for _ in 0..population {
+                let draw = strategy.ask(&mut rng);
+                draws.push((loss(&draw.point), draw));
+            }
+            draws.sort_by(|a, b| a.0.total_cmp(&b.0));
+            if draws[0].0 <= goal {
                 return Some(generation);
             }
-            strategy.tell(told);
+            let best = draws[0].0;
+            strategy.tell(&draws.into_iter().map(|(_, draw)| draw.raw).collect::<Vec<_>>(), best);
         }
         None
     }
@@ -303,8 +304,7 @@ mod tests {
                 assert!((index - index.round()).abs() < 1e-12);
                 assert_eq!(draw.raw[0], draw.point[0]);
             }
-            let told = draws.into_iter().map(|draw| (draw.raw, -draw.point[0] - draw.point[1]));
-            strategy.tell(told.collect());
+            strategy.tell(&draws.into_iter().map(|draw| draw.raw).collect::<Vec<_>>(), 0.0);
         }
     }
 
@@ -314,10 +314,9 @@ mod tests {
         let mut rng = Pcg64::seed_from_u64(1);
         for generation in 0..30 {
             assert_eq!(flat.is_over(), generation >= 10 + 13, "{generation}");
-            let draws = (0..7).map(|_| (flat.ask(&mut rng).raw, 1.0)).collect();
-            flat.tell(draws);
+            let draws: Vec<_> = (0..7).map(|_| flat.ask(&mut rng).raw).collect();
+            flat.tell(&draws, 1.0);
         }
-        assert_eq!(generations(3, &[None; 3], |_| f64::INFINITY, 0.0), None);
     }
 
     #[test]

@@ -1,11 +1,47 @@
-//! How children come of parents: crossover and mutation of one gene in the unit interval. Pure maths.
+//! How children come of parents: crossover and mutation of one parameter in the unit interval. Chooses no parents.
 
+use super::history::History;
+use crate::space::Distribution;
 use rand::{Rng, RngExt};
 
 /// How near children stay to their parents: large is near (Deb et al. 2002 use 20).
 const CROSSOVER_INDEX: f64 = 20.0;
 /// How near a mutant stays to what it was.
 const MUTATION_INDEX: f64 = 20.0;
+
+/// A parameter of a child: what it `inherits`, with a mutation in one of `count` parameters; or anything, if that is
+/// nothing.
+pub(super) fn pass_on<R: Rng + ?Sized>(
+    inherits: Option<f64>,
+    distribution: &Distribution,
+    count: usize,
+    rng: &mut R,
+) -> f64 {
+    let (is_mutant, anything): (bool, f64) = (rng.random_bool(1.0 / count.max(1) as f64), rng.random());
+    match (inherits, distribution) {
+        (None, _) => anything,
+        (Some(unit), _) if !is_mutant => unit,
+        (Some(_), Distribution::Choice { .. }) => anything,
+        (Some(unit), _) => mutate(unit, rng),
+    }
+}
+
+/// Whether a trial of the history has all the values of `point` that it asked for.
+pub(super) fn is_repeated(history: &History, point: &[f64]) -> bool {
+    let dimensions = &history.space.dimensions;
+    history.rows.iter().any(|row| {
+        let asked = row.point.iter().zip(point).zip(dimensions).filter(|((asked, _), _)| !asked.is_nan());
+        asked.into_iter().all(|((asked, unit), dimension)| is_same(&dimension.distribution, *asked, *unit))
+    })
+}
+
+/// Whether two coordinates stand for the same value; of continuous ranges, but for rounding.
+pub(super) fn is_same(distribution: &Distribution, a: f64, b: f64) -> bool {
+    match distribution {
+        Distribution::Float { step: None, .. } => (a - b).abs() < 1e-9,
+        _ => distribution.from_unit(a) == distribution.from_unit(b),
+    }
+}
 
 /// One child of two parents by simulated binary crossover on [0, 1].
 ///
@@ -31,7 +67,7 @@ pub(super) fn cross<R: Rng + ?Sized>(a: f64, b: f64, rng: &mut R) -> f64 {
 }
 
 /// A mutant by polynomial mutation on [0, 1] (Deb and Deb 2014, IJAISC 4).
-pub(super) fn mutate<R: Rng + ?Sized>(gene: f64, rng: &mut R) -> f64 {
+fn mutate<R: Rng + ?Sized>(gene: f64, rng: &mut R) -> f64 {
     let uniform: f64 = rng.random();
     let power = 1.0 / (MUTATION_INDEX + 1.0);
     let step = if uniform < 0.5 {
