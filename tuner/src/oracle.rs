@@ -1,9 +1,11 @@
 //! What to try next: the oracles. They see trial records only, never storage or processes.
 
+mod asha;
 mod cmaes;
 mod history;
 mod hyperband;
 mod nsga2;
+mod pbt;
 mod qmc;
 mod random;
 mod sampler;
@@ -17,9 +19,11 @@ pub use settings::Settings;
 use crate::record::TrialRecord;
 use crate::space::{Distribution, Value};
 use crate::wire::StudySpec;
+use asha::Asha;
 use cmaes::CmaEs;
 use hyperband::Hyperband;
 use nsga2::Nsga2;
+use pbt::Pbt;
 use qmc::Qmc;
 use random::Random;
 use sampler::Sampler;
@@ -45,6 +49,14 @@ pub trait Oracle {
     /// How far `trial` may train now (exclusive), of a whole training of `total` epochs. A trial whose records show
     /// that many epochs already has nothing to do until [`Oracle::next`] names it.
     fn epochs(&mut self, trial: u64, total: u64, trials: &[TrialRecord]) -> u64;
+
+    /// The trial with whose last checkpoint a new one begins, which is then past that one's epochs; `None` for a trial
+    /// that begins afresh. `trials` may hold the new trial's own record.
+    ///
+    /// Asked before the first worker of `trial` starts, and thus before the other trial is named to go on.
+    fn parent(&mut self, _trial: u64, _trials: &[TrialRecord]) -> Option<u64> {
+        None
+    }
 
     /// Whether trials may be stopped short of a whole training, and their progress read from their reports: steps
     /// must then be epochs counted from 0.
@@ -100,12 +112,15 @@ pub enum OracleError {
 type Make = fn(Settings) -> Box<dyn Oracle>;
 
 /// The oracles by their names.
-const ORACLES: [(&str, Make); 5] = [
+const ORACLES: [(&str, Make); 8] = [
     ("random", |settings| whole(settings, Random)),
     ("qmc", |settings| whole(settings, Qmc)),
     ("cmaes", |settings| whole(settings, CmaEs::default())),
     ("nsga2", |settings| whole(settings, Nsga2::default())),
     ("hyperband", |settings| Box::new(Hyperband::new(settings, Box::new(Random)))),
+    ("successive_halving", |settings| Box::new(Hyperband::most_exploratory(settings, Box::new(Random)))),
+    ("asha", |settings| Box::new(Asha::new(settings, Box::new(Random)))),
+    ("pbt", |settings| Box::new(Pbt::new(settings))),
 ];
 
 /// Names of the oracles.

@@ -5,6 +5,7 @@ mod journal;
 mod journal_damage;
 mod oracle;
 mod record;
+mod schedules;
 mod simulation;
 mod space;
 
