@@ -10,14 +10,17 @@ mod qmc;
 mod random;
 mod sampler;
 mod settings;
+mod stopping;
 mod survival;
 mod variation;
 mod whole;
 
 pub use settings::Settings;
 
+use crate::pruner::PrunerError;
 use crate::record::TrialRecord;
 use crate::space::{Distribution, Value};
+use crate::terminator::TerminatorError;
 use crate::wire::StudySpec;
 use asha::Asha;
 use cmaes::CmaEs;
@@ -58,6 +61,11 @@ pub trait Oracle {
         None
     }
 
+    /// Whether `trial`, which is in `trials` with its last report, is to be ended as it stands.
+    fn prunes(&mut self, _trial: u64, _trials: &[TrialRecord]) -> bool {
+        false
+    }
+
     /// Whether trials may be stopped short of a whole training, and their progress read from their reports: steps
     /// must then be epochs counted from 0.
     fn pauses(&self) -> bool {
@@ -95,6 +103,12 @@ pub enum OracleError {
         /// The known name next to it, if one is near.
         nearest: Option<&'static str>,
     },
+    /// The pruner's text names none.
+    #[error(transparent)]
+    Pruner(#[from] PrunerError),
+    /// The terminator's text names none.
+    #[error(transparent)]
+    Terminator(#[from] TerminatorError),
     /// A search of no trials.
     #[error("--max-trials is 0; give at least 1")]
     NoTrials,
@@ -134,7 +148,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 pub fn create(spec: &StudySpec) -> Result<Box<dyn Oracle>, OracleError> {
     let settings = Settings::new(spec)?;
     match ORACLES.into_iter().find(|(name, _)| *name == spec.oracle) {
-        Some((_, make)) => Ok(make(settings)),
+        Some((_, make)) => stopping::with_rules(make(settings.clone()), settings, spec),
         None => Err(OracleError::Unknown { name: spec.oracle.clone(), nearest: nearest(&spec.oracle) }),
     }
 }

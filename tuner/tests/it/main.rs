@@ -4,6 +4,7 @@ mod hyperband;
 mod journal;
 mod journal_damage;
 mod oracle;
+mod pruner;
 mod record;
 mod schedules;
 mod simulation;
@@ -19,6 +20,8 @@ fn spec(oracle: &str) -> StudySpec {
         objective: Objective { metric: "accuracy".to_owned(), direction: Direction::Max },
         also: Vec::new(),
         constraints: Vec::new(),
+        pruner: None,
+        terminator: None,
         oracle: oracle.to_owned(),
         max_trials: 10,
         seed: Some(7),
