@@ -1,5 +1,6 @@
 //! Contracts of the search space, the oracles and the journal. Starts no worker.
 
+mod evolution;
 mod hyperband;
 mod journal;
 mod journal_damage;
