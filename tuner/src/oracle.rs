@@ -1,6 +1,7 @@
 //! What to try next: the oracles. They see trial records only, never storage or processes.
 
 mod asha;
+mod bohb;
 mod cmaes;
 mod history;
 mod hyperband;
@@ -23,6 +24,7 @@ use crate::space::{Distribution, Value};
 use crate::terminator::TerminatorError;
 use crate::wire::StudySpec;
 use asha::Asha;
+use bohb::Bohb;
 use cmaes::CmaEs;
 use hyperband::Hyperband;
 use nsga2::Nsga2;
@@ -126,12 +128,13 @@ pub enum OracleError {
 type Make = fn(Settings) -> Box<dyn Oracle>;
 
 /// The oracles by their names.
-const ORACLES: [(&str, Make); 8] = [
+const ORACLES: [(&str, Make); 9] = [
     ("random", |settings| whole(settings, Random)),
     ("qmc", |settings| whole(settings, Qmc)),
     ("cmaes", |settings| whole(settings, CmaEs::default())),
     ("nsga2", |settings| whole(settings, Nsga2::default())),
     ("hyperband", |settings| Box::new(Hyperband::new(settings, Box::new(Random)))),
+    ("bohb", |settings| Box::new(Bohb::new(settings, CmaEs::default()))),
     ("successive_halving", |settings| Box::new(Hyperband::most_exploratory(settings, Box::new(Random)))),
     ("asha", |settings| Box::new(Asha::new(settings, Box::new(Random)))),
     ("pbt", |settings| Box::new(Pbt::new(settings))),

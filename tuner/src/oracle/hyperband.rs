@@ -20,7 +20,7 @@ pub(super) struct Hyperband {
     order: Order,
     max_trials: u64,
     objective: Objective,
-    suggestions: Suggestions,
+    pub(super) suggestions: Suggestions,
     /// What the first trial said, until its record shows it.
     total: Option<u64>,
 }
