@@ -107,7 +107,9 @@ mod tests {
                 "b" => 4.0 * drop,
                 _ => 5.0,
             };
-            let value = x * x / 4.0 + (lr.ln() + 4.0).powi(2) / 2.0 + (units as f64 - 64.0).abs() / 64.0
+            let value = x * x / 4.0
+                + (lr.ln() + 4.0).powi(2) / 2.0
+                + (units as f64 - 64.0).abs() / 64.0
                 + depth as f64 / 30.0
                 + offset;
             let text = |text: &str| Value::Text(text.to_owned());

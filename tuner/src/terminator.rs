@@ -139,7 +139,8 @@ mod tests {
             assert_eq!(text.parse::<Terminator>().map(|terminator| terminator.to_string()).as_deref(), Ok(text));
         }
         let error = |text: &str| text.parse::<Terminator>().expect_err("refused").to_string();
-        expect!["`emmr` names no terminator; write stagnation:trials=30 or regret:share=0.01"].assert_eq(&error("emmr"));
+        expect!["`emmr` names no terminator; write stagnation:trials=30 or regret:share=0.01"]
+            .assert_eq(&error("emmr"));
         expect!["`regret:x=1` names no terminator; write stagnation:trials=30 or regret:share=0.01"]
             .assert_eq(&error("regret:x=1"));
         expect!["terminator stagnation has trials=0; give a whole number from 1 on"]

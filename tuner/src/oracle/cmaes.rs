@@ -179,7 +179,8 @@ fn descend<R: Rng>(history: &History, rng: &mut R) -> Vec<f64> {
     best.truncate(ended.len().div_ceil(PARENTS).max(2));
     let parent = (!best.is_empty()).then(|| ended[best[rng.random_range(0..best.len())]].0);
     let inherit = |index: usize| parent.map(|row| row.point[index]).filter(|unit| !unit.is_nan());
-    let pass_on =
-        |(index, dimension): (usize, &Dimension)| variation::pass_on(inherit(index), &dimension.distribution, dimensions.len(), rng);
+    let pass_on = |(index, dimension): (usize, &Dimension)| {
+        variation::pass_on(inherit(index), &dimension.distribution, dimensions.len(), rng)
+    };
     dimensions.iter().enumerate().map(pass_on).collect()
 }

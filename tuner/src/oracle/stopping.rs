@@ -37,7 +37,7 @@ impl Stopping {
     fn is_over(&self, trials: &[TrialRecord]) -> bool {
         let Some(terminator) = self.terminator else { return false };
         let loss = |trial: &TrialRecord| match self.settings.outcome(trial) {
-            Outcome::Finished { losses, violation } if violation == 0.0 => losses.first().copied(),
+            Outcome::Finished { losses, violation: 0.0 } => losses.first().copied(),
             _ => None,
         };
         let losses: Vec<f64> = trials.iter().filter_map(loss).collect();
@@ -73,9 +73,8 @@ impl Oracle for Stopping {
 
     fn prunes(&mut self, trial: u64, trials: &[TrialRecord]) -> bool {
         let record = trials.get(trial as usize);
-        let is_pruned = |pruner: &Pruner| {
-            record.is_some_and(|record| pruner.prunes(record, trials, self.settings.objective()))
-        };
+        let is_pruned =
+            |pruner: &Pruner| record.is_some_and(|record| pruner.prunes(record, trials, self.settings.objective()));
         self.pruner.as_ref().is_some_and(is_pruned) || self.oracle.prunes(trial, trials)
     }
 

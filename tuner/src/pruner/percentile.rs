@@ -23,9 +23,9 @@ pub(super) fn prunes(
         return true;
     };
     let at_step = |trial: &&TrialRecord| *trial.metrics.get(&step)?.get(&objective.metric)?;
-    let reports = finished.iter().filter(|trial| {
-        trial.metrics.get(&step).is_some_and(|metrics| metrics.contains_key(&objective.metric))
-    });
+    let reports = finished
+        .iter()
+        .filter(|trial| trial.metrics.get(&step).is_some_and(|metrics| metrics.contains_key(&objective.metric)));
     if (reports.count() as u64) < least {
         return false;
     }

@@ -64,9 +64,8 @@ impl FromStr for Pruner {
         let kind = KINDS.iter().find(|(known, _)| *known == name);
         let (pruner, known) = *kind.ok_or_else(|| PrunerError::Unknown { name: name.to_owned() })?;
         let settings = Settings::read(pruner, known, rest)?;
-        let checks = || {
-            Ok(Checks { warmup: settings.count("warmup", 0, 0)?, interval: settings.count("interval", 1, 1)? })
-        };
+        let checks =
+            || Ok(Checks { warmup: settings.count("warmup", 0, 0)?, interval: settings.count("interval", 1, 1)? });
         match pruner {
             "wilcoxon" => {
                 let p = settings.number("p", 0.1, (0.0, 1.0), "a probability from 0 to 1")?;
@@ -74,7 +73,8 @@ impl FromStr for Pruner {
             }
             "patience" => {
                 let steps = settings.given("steps").then(|| settings.count("steps", 0, 0)).transpose()?;
-                let steps = steps.ok_or(PrunerError::Missing { pruner, settings: "steps", example: "patience:steps=5" })?;
+                let steps =
+                    steps.ok_or(PrunerError::Missing { pruner, settings: "steps", example: "patience:steps=5" })?;
                 let delta = settings.number("delta", 0.0, (0.0, f64::MAX), "a number from 0 on")?;
                 Ok(Pruner::Patience { steps, delta })
             }

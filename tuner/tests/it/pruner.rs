@@ -12,18 +12,78 @@ use std::collections::BTreeMap;
 
 /// The step at which each of 40 trials is ended, or -1, as Optuna decides. Golden numbers: `tests/golden/pruners.py`.
 const MINIMISED: [(&str, [i64; 40]); 5] = [
-    ("median", [-1, -1, -1, -1, -1, 10, 0, -1, 2, 0, 1, 2, -1, -1, -1, 0, 1, 2, 0, -1, 2, 0, 1, 2, 0, 1, 2, 0, -1, 2, 0, 1, 2, 10, -1, -1, 0, 1, 10, 0]),
-    ("percentile:keep=25,startup=3,warmup=3,interval=4,least=2", [-1, -1, -1, 4, 3, -1, -1, 3, 3, 4, 3, 4, 3, 3, 3, 4, 3, 4, 3, 7, 3, 4, 3, 4, 3, 3, 3, -1, 7, 4, 3, 3, 3, -1, -1, -1, 3, 3, 3, 4]),
-    ("wilcoxon:p=0.2", [-1, 5, 9, 4, 5, -1, -1, 5, 4, 4, 5, 6, 3, 5, 9, 10, 3, -1, 2, 9, -1, -1, 3, 6, 2, 5, 4, -1, 10, 6, 4, -1, 6, -1, 6, -1, 6, -1, 6, 6]),
-    ("patience:steps=2,delta=0.1", [3, 11, -1, -1, -1, 8, 10, -1, -1, -1, 7, -1, -1, -1, -1, -1, -1, -1, -1, 9, 11, -1, -1, -1, 8, -1, -1, -1, 5, -1, -1, -1, -1, 10, -1, -1, -1, 7, 9, -1]),
-    ("threshold:lower=-0.9,upper=3.3,warmup=1,interval=2", [11, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 11, -1, -1, -1, -1, -1, -1, 2, -1, 1, -1, -1, -1, 11, -1, 11, -1, -1, -1, -1, -1, 9, 10, -1, -1, -1, -1]),
+    (
+        "median",
+        [
+            -1, -1, -1, -1, -1, 10, 0, -1, 2, 0, 1, 2, -1, -1, -1, 0, 1, 2, 0, -1, 2, 0, 1, 2, 0, 1, 2, 0, -1, 2, 0, 1,
+            2, 10, -1, -1, 0, 1, 10, 0,
+        ],
+    ),
+    (
+        "percentile:keep=25,startup=3,warmup=3,interval=4,least=2",
+        [
+            -1, -1, -1, 4, 3, -1, -1, 3, 3, 4, 3, 4, 3, 3, 3, 4, 3, 4, 3, 7, 3, 4, 3, 4, 3, 3, 3, -1, 7, 4, 3, 3, 3,
+            -1, -1, -1, 3, 3, 3, 4,
+        ],
+    ),
+    (
+        "wilcoxon:p=0.2",
+        [
+            -1, 5, 9, 4, 5, -1, -1, 5, 4, 4, 5, 6, 3, 5, 9, 10, 3, -1, 2, 9, -1, -1, 3, 6, 2, 5, 4, -1, 10, 6, 4, -1,
+            6, -1, 6, -1, 6, -1, 6, 6,
+        ],
+    ),
+    (
+        "patience:steps=2,delta=0.1",
+        [
+            3, 11, -1, -1, -1, 8, 10, -1, -1, -1, 7, -1, -1, -1, -1, -1, -1, -1, -1, 9, 11, -1, -1, -1, 8, -1, -1, -1,
+            5, -1, -1, -1, -1, 10, -1, -1, -1, 7, 9, -1,
+        ],
+    ),
+    (
+        "threshold:lower=-0.9,upper=3.3,warmup=1,interval=2",
+        [
+            11, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 11, -1, -1, -1, -1, -1, -1, 2, -1, 1, -1, -1, -1, 11,
+            -1, 11, -1, -1, -1, -1, -1, 9, 10, -1, -1, -1, -1,
+        ],
+    ),
 ];
 const MAXIMISED: [(&str, [i64; 40]); 5] = [
-    ("median", [-1, -1, -1, -1, -1, 2, -1, -1, -1, -1, -1, -1, 0, 1, 2, 0, -1, 2, -1, 1, 2, 0, -1, -1, -1, -1, -1, 0, 1, -1, 0, -1, 2, 0, 1, 2, -1, 1, 2, -1]),
-    ("percentile:keep=25,startup=3,warmup=3,interval=4,least=2", [-1, -1, -1, -1, -1, -1, 3, 3, -1, -1, 3, 4, 3, 3, 3, 4, -1, 4, -1, 3, 3, 4, -1, -1, -1, 3, 3, 4, 3, -1, -1, 3, -1, 4, 3, 4, -1, -1, 3, -1]),
-    ("wilcoxon:p=0.2", [-1, -1, -1, -1, 6, -1, 4, -1, -1, 6, -1, 6, 4, -1, 6, 4, -1, 6, -1, -1, -1, 4, 10, -1, 6, -1, 6, 6, 6, 6, 6, -1, 6, 6, 6, 6, -1, -1, 6, 6]),
-    ("patience:steps=2,delta=0.1", [5, -1, 6, 6, 4, 10, 3, 7, 5, 6, 4, 8, 4, 7, 6, 6, 5, 8, 3, 11, 6, 6, 4, 8, 3, 7, 5, 6, 7, 8, 4, 7, 6, -1, 5, 8, 3, 9, 6, 6]),
-    ("threshold:lower=-0.9,upper=3.3,warmup=1,interval=2", [11, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 11, -1, -1, -1, -1, -1, -1, 2, -1, 1, -1, -1, -1, 11, -1, 11, -1, -1, -1, -1, -1, 9, 10, -1, -1, -1, -1]),
+    (
+        "median",
+        [
+            -1, -1, -1, -1, -1, 2, -1, -1, -1, -1, -1, -1, 0, 1, 2, 0, -1, 2, -1, 1, 2, 0, -1, -1, -1, -1, -1, 0, 1,
+            -1, 0, -1, 2, 0, 1, 2, -1, 1, 2, -1,
+        ],
+    ),
+    (
+        "percentile:keep=25,startup=3,warmup=3,interval=4,least=2",
+        [
+            -1, -1, -1, -1, -1, -1, 3, 3, -1, -1, 3, 4, 3, 3, 3, 4, -1, 4, -1, 3, 3, 4, -1, -1, -1, 3, 3, 4, 3, -1, -1,
+            3, -1, 4, 3, 4, -1, -1, 3, -1,
+        ],
+    ),
+    (
+        "wilcoxon:p=0.2",
+        [
+            -1, -1, -1, -1, 6, -1, 4, -1, -1, 6, -1, 6, 4, -1, 6, 4, -1, 6, -1, -1, -1, 4, 10, -1, 6, -1, 6, 6, 6, 6,
+            6, -1, 6, 6, 6, 6, -1, -1, 6, 6,
+        ],
+    ),
+    (
+        "patience:steps=2,delta=0.1",
+        [
+            5, -1, 6, 6, 4, 10, 3, 7, 5, 6, 4, 8, 4, 7, 6, 6, 5, 8, 3, 11, 6, 6, 4, 8, 3, 7, 5, 6, 7, 8, 4, 7, 6, -1,
+            5, 8, 3, 9, 6, 6,
+        ],
+    ),
+    (
+        "threshold:lower=-0.9,upper=3.3,warmup=1,interval=2",
+        [
+            11, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 11, -1, -1, -1, -1, -1, -1, 2, -1, 1, -1, -1, -1, 11,
+            -1, 11, -1, -1, -1, -1, -1, 9, 10, -1, -1, -1, -1,
+        ],
+    ),
 ];
 
 /// The search of `tests/golden/pruners.py`.
@@ -52,7 +112,8 @@ fn ends(text: &str, direction: Direction) -> Vec<i64> {
             let mean = values.iter().sum::<f64>() / values.len() as f64;
             trial.value = if text.starts_with("wilcoxon") { Some(mean) } else { values.last().copied() };
             let is_number = trial.value.is_some_and(f64::is_finite);
-            trial.ending = Some(if is_number { Ending::Finished } else { Ending::Failed { reason: "no number".into() } });
+            trial.ending =
+                Some(if is_number { Ending::Finished } else { Ending::Failed { reason: "no number".into() } });
         }
         trials.push(trial);
     }
@@ -116,7 +177,8 @@ fn rules_of_a_study_are_its_oracles() {
 
 #[test]
 fn terminated_search_starts_no_trial_and_finishes_those_begun() {
-    let stagnant = |oracle: &str| StudySpec { max_trials: 300, terminator: Some("stagnation:trials=20".into()), ..spec(oracle) };
+    let stagnant =
+        |oracle: &str| StudySpec { max_trials: 300, terminator: Some("stagnation:trials=20".into()), ..spec(oracle) };
     let search_of = Search::run(&stagnant("random"), space);
     let best = search_of.trials.iter().max_by(|a, b| a.value.unwrap().total_cmp(&b.value.unwrap())).expect("trials");
     assert_eq!((search_of.trials.len() as u64, search_of.next()), (best.number + 21, Next::Exhausted));
@@ -124,7 +186,11 @@ fn terminated_search_starts_no_trial_and_finishes_those_begun() {
         let terminator = Some("stagnation:trials=5".into());
         let (trials, decisions) = search(&StudySpec { terminator, ..stagnant(oracle) }, 9, &steady);
         assert!(trials.iter().all(|trial| trial.ending.is_some()), "{oracle}");
-        assert!(trials.len() < 300, "{oracle}: {}", trials.iter().filter(|trial| trial.ending == Some(Ending::Finished)).count());
+        assert!(
+            trials.len() < 300,
+            "{oracle}: {}",
+            trials.iter().filter(|trial| trial.ending == Some(Ending::Finished)).count()
+        );
         assert_eq!(decisions.last(), Some(&Next::Exhausted));
     }
 }

@@ -172,5 +172,7 @@ fn population_fills_up_again_after_failures() {
     };
     let (trials, decisions) = search(&of("pbt", 40), 10, &failing);
     assert_eq!((trials.len(), decisions.last()), (40, Some(&Next::Exhausted)));
-    assert!(trials.iter().any(|trial| trial.ending == Some(Ending::Finished) && trial.value == Some(merit(trial.number))));
+    assert!(
+        trials.iter().any(|trial| trial.ending == Some(Ending::Finished) && trial.value == Some(merit(trial.number)))
+    );
 }

@@ -66,7 +66,9 @@ mod tests {
     /// A symmetric matrix without structure.
     fn symmetric(size: usize) -> Vec<f64> {
         let entry = |row: usize, column: usize| (((row.min(column) * 7 + row.max(column) * 13) % 11) as f64).sin();
-        (0..size * size).map(|cell| entry(cell / size, cell % size) + f64::from(u8::from(cell % (size + 1) == 0)) * 3.0).collect()
+        (0..size * size)
+            .map(|cell| entry(cell / size, cell % size) + f64::from(u8::from(cell % (size + 1) == 0)) * 3.0)
+            .collect()
     }
 
     #[test]
@@ -74,12 +76,12 @@ mod tests {
         for size in [1, 2, 5, 20] {
             let matrix = symmetric(size);
             let Eigen { values, vectors } = decompose(&matrix);
-            for cell in 0..size * size {
+            for (cell, entry) in matrix.iter().enumerate() {
                 let (row, column) = (cell / size, cell % size);
                 let again: f64 =
                     (0..size).map(|k| vectors[row * size + k] * values[k] * vectors[column * size + k]).sum();
                 let product: f64 = (0..size).map(|k| vectors[row * size + k] * vectors[column * size + k]).sum();
-                assert!((again - matrix[cell]).abs() < 1e-12, "{size}: {again} for {}", matrix[cell]);
+                assert!((again - entry).abs() < 1e-12, "{size}: {again} for {entry}");
                 assert!((product - f64::from(u8::from(row == column))).abs() < 1e-12);
             }
         }

@@ -23,7 +23,8 @@ impl Rates {
     /// For `size` dimensions and a population of at least 2.
     pub(super) fn new(size: usize, population: usize) -> Rates {
         let n = size as f64;
-        let raw: Vec<f64> = (1..=population).map(|rank| ((population + 1) as f64 / 2.0).ln() - (rank as f64).ln()).collect();
+        let raw: Vec<f64> =
+            (1..=population).map(|rank| ((population + 1) as f64 / 2.0).ln() - (rank as f64).ln()).collect();
         let (best, rest) = raw.split_at(population / 2);
         let effective = |weights: &[f64]| {
             let (sum, squares) = (weights.iter().sum::<f64>(), weights.iter().map(|w| w * w).sum::<f64>());
@@ -31,7 +32,8 @@ impl Rates {
         };
         let (mu_eff, mu_eff_rest) = (effective(best), effective(rest));
         let c_1 = 2.0 / ((n + 1.3).powi(2) + mu_eff);
-        let c_mu = (2.0 * (mu_eff - 2.0 + 1.0 / mu_eff) / ((n + 2.0).powi(2) + mu_eff)).min(1.0 - c_1 - 1e-8).max(1e-12);
+        let c_mu =
+            (2.0 * (mu_eff - 2.0 + 1.0 / mu_eff) / ((n + 2.0).powi(2) + mu_eff)).min(1.0 - c_1 - 1e-8).max(1e-12);
         let alpha = [1.0 + c_1 / c_mu, 1.0 + 2.0 * mu_eff_rest / (mu_eff + 2.0), (1.0 - c_1 - c_mu) / (n * c_mu)];
         let alpha = alpha.into_iter().fold(f64::INFINITY, f64::min);
         let positive: f64 = raw.iter().filter(|weight| **weight > 0.0).sum();

@@ -51,7 +51,8 @@ impl Run {
 
     fn restart(&mut self) {
         self.restarts += 1;
-        let mut rng = Pcg64::seed_from_u64(random::hash(&[&self.seed.to_le_bytes(), &self.restarts.to_le_bytes(), b"run"]));
+        let mut rng =
+            Pcg64::seed_from_u64(random::hash(&[&self.seed.to_le_bytes(), &self.restarts.to_le_bytes(), b"run"]));
         let default = population(self.cells.len());
         self.is_large = self.spent_large <= self.spent_small;
         let (population, sigma) = if self.is_large {

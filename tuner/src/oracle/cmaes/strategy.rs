@@ -165,10 +165,10 @@ impl Strategy {
         let keep = 1.0 + rates.c_1 * lost - rates.c_1 - rates.c_mu * sum;
         for row in 0..size {
             for column in 0..=row {
-                let rank_mu: f64 = scaled.iter().zip(steps).map(|(weight, step)| weight * step[row] * step[column]).sum();
+                let rank_mu: f64 =
+                    scaled.iter().zip(steps).map(|(weight, step)| weight * step[row] * step[column]).sum();
                 let rank_one = self.path_covariance[row] * self.path_covariance[column];
-                let entry =
-                    keep * self.covariance[row * size + column] + rates.c_1 * rank_one + rates.c_mu * rank_mu;
+                let entry = keep * self.covariance[row * size + column] + rates.c_1 * rank_one + rates.c_mu * rank_mu;
                 self.covariance[row * size + column] = entry;
                 self.covariance[column * size + row] = entry;
             }
@@ -268,7 +268,9 @@ mod tests {
     fn narrow_and_tilted_valleys_are_followed_to_the_end() {
         let tilted = |point: &[f64]| {
             let axis = |k: usize| point[k] - 0.6;
-            (axis(0) + axis(1)).powi(2) + 1e4 * (axis(0) - axis(1)).powi(2) + 1e2 * (axis(2) + axis(3)).powi(2)
+            (axis(0) + axis(1)).powi(2)
+                + 1e4 * (axis(0) - axis(1)).powi(2)
+                + 1e2 * (axis(2) + axis(3)).powi(2)
                 + (axis(2) - axis(3)).powi(2)
         };
         let rosenbrock = |point: &[f64]| {
