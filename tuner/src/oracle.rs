@@ -1,7 +1,9 @@
 //! What to try next: the oracles. They see trial records only, never storage or processes.
 
+mod gp;
 mod history;
 mod hyperband;
+mod normal;
 mod qmc;
 mod random;
 mod sampler;
@@ -13,6 +15,7 @@ pub use settings::Settings;
 use crate::record::TrialRecord;
 use crate::space::{Distribution, Value};
 use crate::wire::StudySpec;
+use gp::Gp;
 use hyperband::Hyperband;
 use qmc::Qmc;
 use random::Random;
@@ -94,9 +97,10 @@ pub enum OracleError {
 type Make = fn(Settings) -> Box<dyn Oracle>;
 
 /// The oracles by their names.
-const ORACLES: [(&str, Make); 3] = [
+const ORACLES: [(&str, Make); 4] = [
     ("random", |settings| whole(settings, Random)),
     ("qmc", |settings| whole(settings, Qmc)),
+    ("gp", |settings| whole(settings, Gp)),
     ("hyperband", |settings| Box::new(Hyperband::new(settings, Box::new(Random)))),
 ];
 
