@@ -3,8 +3,10 @@
 mod asha;
 mod bohb;
 mod cmaes;
+mod gp;
 mod history;
 mod hyperband;
+mod normal;
 mod nsga2;
 mod pbt;
 mod qmc;
@@ -26,6 +28,7 @@ use crate::wire::StudySpec;
 use asha::Asha;
 use bohb::Bohb;
 use cmaes::CmaEs;
+use gp::Gp;
 use hyperband::Hyperband;
 use nsga2::Nsga2;
 use pbt::Pbt;
@@ -128,9 +131,10 @@ pub enum OracleError {
 type Make = fn(Settings) -> Box<dyn Oracle>;
 
 /// The oracles by their names.
-const ORACLES: [(&str, Make); 9] = [
+const ORACLES: [(&str, Make); 10] = [
     ("random", |settings| whole(settings, Random)),
     ("qmc", |settings| whole(settings, Qmc)),
+    ("gp", |settings| whole(settings, Gp)),
     ("cmaes", |settings| whole(settings, CmaEs::default())),
     ("nsga2", |settings| whole(settings, Nsga2::default())),
     ("hyperband", |settings| Box::new(Hyperband::new(settings, Box::new(Random)))),

@@ -5,13 +5,12 @@
 //! are changed in it: numbers of layers and the like decide what a checkpoint fits. Nothing is kept but the records.
 
 use super::qmc::Qmc;
-use super::random::{self, generator};
-use super::sampler::Suggestions;
+use super::random;
+use super::sampler::{Suggestions, generator};
 use super::settings::{Settings, loss};
 use super::{Next, Oracle, first_unfinished, hyperband};
 use crate::record::{Ending, TrialRecord};
 use crate::space::{Distribution, Value};
-use crate::wire::Objective;
 use rand::RngExt;
 use std::collections::BTreeMap;
 
@@ -31,9 +30,7 @@ const MOVE: f64 = 0.1;
 /// Population-based training. An objective without epochs is searched like a Sobol sequence.
 #[derive(Debug)]
 pub(super) struct Pbt {
-    seed: u64,
-    max_trials: u64,
-    objective: Objective,
+    settings: Settings,
     /// For trials that are no copies.
     suggestions: Suggestions,
     /// What the first trial said, until its record shows it.
@@ -43,14 +40,13 @@ pub(super) struct Pbt {
 impl Pbt {
     /// A search that starts `settings.max_trials` trials, copies among them. Of several objectives the first decides.
     pub(super) fn new(settings: Settings) -> Pbt {
-        let (seed, max_trials, objective) = (settings.seed, settings.max_trials, settings.objective().clone());
-        Pbt { seed, max_trials, objective, suggestions: Suggestions::new(settings, Box::new(Qmc)), total: None }
+        Pbt { settings: settings.clone(), suggestions: Suggestions::new(settings, Box::new(Qmc)), total: None }
     }
 
     /// What has become of every population so far.
     fn lineage(&self, resource: u64, trials: &[TrialRecord]) -> Lineage {
         let mut lineage = Lineage::default();
-        let limit = self.max_trials.max(trials.len() as u64);
+        let limit = self.settings.max_trials.max(trials.len() as u64);
         while lineage.next.is_none() && lineage.begun < limit {
             self.follow(&mut lineage, resource, limit, trials);
         }
@@ -89,7 +85,7 @@ impl Pbt {
             }
             members = records.iter().map(|trial| trial.number).collect();
             for child in lineage.begin(replaced.len() as u64, limit) {
-                let draw = random::hash(&[&self.seed.to_le_bytes(), &child.to_le_bytes(), b"donor"]);
+                let draw = random::hash(&[&self.settings.seed.to_le_bytes(), &child.to_le_bytes(), b"donor"]);
                 if let Some(donor) = donors.get(draw as usize % donors.len().max(1)) {
                     lineage.parents.insert(child, *donor);
                 }
@@ -100,15 +96,16 @@ impl Pbt {
 
     /// By the last value before `stop`, small is good; infinite for a trial that failed before it.
     fn rank(&self, trial: &TrialRecord, stop: u64) -> f64 {
-        let reported = trial.metrics.range(..stop).rev().find_map(|(_, metrics)| metrics.get(&self.objective.metric));
+        let reported =
+            trial.metrics.range(..stop).rev().find_map(|(_, metrics)| metrics.get(&self.settings.objective().metric));
         let has_come = has_arrived(trial, stop) || trial.ending == Some(Ending::Finished);
         let value = reported.copied().flatten().filter(|value| value.is_finite() && has_come);
-        value.map_or(f64::INFINITY, |value| loss(&self.objective, value))
+        value.map_or(f64::INFINITY, |value| loss(self.settings.objective(), value))
     }
 
     /// A copy's value of a parameter that the original has with `value`; `None` if it cannot have that.
     fn vary(&self, copy: u64, name: &str, distribution: &Distribution, value: &Value) -> Option<Value> {
-        let mut rng = generator(self.seed, copy, name);
+        let mut rng = generator(&self.settings, copy, name);
         let (is_drawn, anything): (bool, f64) = (rng.random_bool(RESAMPLING), rng.random());
         // From half a move to one and a half, up or down, so that two copies of one trial differ.
         let moves = rng.random_range(0.5..1.5) * if rng.random::<bool>() { 1.0 } else { -1.0 };
@@ -131,7 +128,7 @@ impl Oracle for Pbt {
         let unfinished = || first_unfinished(trials).map_or(Next::Exhausted, |trial| Next::Continue { trial });
         match hyperband::resource(trials, self.total) {
             Some(resource) => self.lineage(resource, trials).next.unwrap_or_else(unfinished),
-            None if (trials.len() as u64) < self.max_trials => Next::New,
+            None if (trials.len() as u64) < self.settings.max_trials => Next::New,
             None => unfinished(),
         }
     }

@@ -5,6 +5,8 @@ use super::random;
 use super::settings::Settings;
 use crate::record::TrialRecord;
 use crate::space::{Distribution, Value, is_training};
+use rand::SeedableRng as _;
+use rand_pcg::Pcg64;
 use std::fmt::Debug;
 
 /// Proposes all parameters of a trial together.
@@ -87,4 +89,9 @@ impl Suggestions {
         let point = self.sampler.propose(&self.history, trial);
         self.proposed.insert(trial, point.map(|point| self.history.space.decode(&point)).unwrap_or_default());
     }
+}
+
+/// A generator for what a sampler draws for one trial; `purpose` keeps the draws of its parts apart.
+pub(super) fn generator(settings: &Settings, trial: u64, purpose: &str) -> Pcg64 {
+    Pcg64::seed_from_u64(random::hash(&[&settings.seed.to_le_bytes(), &trial.to_le_bytes(), purpose.as_bytes()]))
 }

@@ -72,10 +72,13 @@ impl Distribution {
     /// Index, among its values in their order, of the one whose cell holds `unit`; 0 for a continuous range.
     pub fn cell_at(&self, unit: f64) -> usize {
         // A range with more values than usize saturates.
-        match (self, self.from_unit(unit)) {
-            (Distribution::Int { low, log: true, .. }, Value::Int(value)) => value.abs_diff(*low) as usize,
-            _ => self.cells().map_or(0, |cells| (unit.clamp(0.0, 1.0) * cells).floor().min(cells - 1.0) as usize),
+        if let Distribution::Int { low, log: true, .. } = self {
+            return match self.from_unit(unit) {
+                Value::Int(value) => value.abs_diff(*low) as usize,
+                _ => 0,
+            };
         }
+        self.cells().map_or(0, |cells| (unit.clamp(0.0, 1.0) * cells).floor().min(cells - 1.0) as usize)
     }
 
     /// How many values it has; `None` where they are not counted: continuous ranges.
