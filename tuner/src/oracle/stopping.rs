@@ -1,7 +1,8 @@
 //! An oracle whose trials, or whose search as a whole, end early: by a pruner's and a terminator's rules. Decides on no
 //! value of any parameter.
 
-use super::history::Outcome;
+use super::gp;
+use super::history::{History, Outcome, Proposed};
 use super::settings::Settings;
 use super::{Next, Oracle, OracleError, first_unfinished};
 use crate::pruner::Pruner;
@@ -10,12 +11,17 @@ use crate::space::{Distribution, Value};
 use crate::terminator::Terminator;
 use crate::wire::StudySpec;
 
+/// Finished trials from one judgement of the search to the next.
+const INTERVAL: usize = 5;
+
 /// An oracle with rules for stopping.
 pub(super) struct Stopping {
     oracle: Box<dyn Oracle>,
     settings: Settings,
     pruner: Option<Pruner>,
     terminator: Option<Terminator>,
+    /// What the terminator has said last, of so many trials, so many of them finished. A cache of the records.
+    verdict: Option<((usize, usize), bool)>,
 }
 
 /// `oracle` with the rules that `spec` names. Fails for a text that names no rule.
@@ -29,19 +35,31 @@ pub(super) fn with_rules(
     if pruner.is_none() && terminator.is_none() {
         return Ok(oracle);
     }
-    Ok(Box::new(Stopping { oracle, settings, pruner, terminator }))
+    Ok(Box::new(Stopping { oracle, settings, pruner, terminator, verdict: None }))
 }
 
 impl Stopping {
-    /// Whether the terminator would have no more trials.
-    fn is_over(&self, trials: &[TrialRecord]) -> bool {
+    /// Whether the terminator would have no more trials. It judges after every fifth finished one.
+    fn is_over(&mut self, trials: &[TrialRecord]) -> bool {
         let Some(terminator) = self.terminator else { return false };
-        let loss = |trial: &TrialRecord| match self.settings.outcome(trial) {
-            Outcome::Finished { losses, violation: 0.0 } => losses.first().copied(),
+        let loss = |(index, trial): (usize, &TrialRecord)| match self.settings.outcome(trial) {
+            Outcome::Finished { losses, violation: 0.0 } => losses.first().map(|loss| (index + 1, *loss)),
             _ => None,
         };
-        let losses: Vec<f64> = trials.iter().filter_map(loss).collect();
-        terminator.ends(&losses, || None)
+        let mut finished: Vec<(usize, f64)> = trials.iter().enumerate().filter_map(loss).collect();
+        finished.truncate(finished.len() / INTERVAL * INTERVAL);
+        let judged = (finished.last().map_or(0, |(end, _)| *end), finished.len());
+        if let Some((_, verdict)) = self.verdict.filter(|(known, _)| *known == judged) {
+            return verdict;
+        }
+        let losses: Vec<f64> = finished.into_iter().map(|(_, loss)| loss).collect();
+        let verdict = terminator.ends(&losses, || {
+            let mut history = History::new(self.settings.clone());
+            history.update(&trials[..judged.0], judged.0 as u64, &Proposed::new());
+            gp::regret::bound(&history)
+        });
+        self.verdict = Some((judged, verdict));
+        verdict
     }
 }
 
