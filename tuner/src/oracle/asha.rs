@@ -126,10 +126,11 @@ impl<'a> Ladder<'a> {
 
     /// The best third of those that have come to the rung's end, best first.
     fn best(&self, rung: usize) -> Vec<&'a TrialRecord> {
-        let mut members: Vec<_> = self.trials.iter().filter(|trial| self.arrived(trial) > rung).collect();
-        members.sort_by(|a, b| self.rank(a, rung + 1).total_cmp(&self.rank(b, rung + 1)).then(a.number.cmp(&b.number)));
-        members.truncate(members.len() / ETA as usize);
-        members
+        let members = self.trials.iter().filter(|trial| self.arrived(trial) > rung);
+        let mut ranked: Vec<_> = members.map(|trial| (self.rank(trial, rung + 1), trial)).collect();
+        ranked.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.number.cmp(&b.1.number)));
+        let count = ranked.len() / ETA as usize;
+        ranked.into_iter().take(count).map(|(_, trial)| trial).collect()
     }
 
     /// Number of rungs whose end it has reached.
