@@ -1,13 +1,19 @@
 //! What to try next: the oracles. They see trial records only, never storage or processes.
 
+mod auto;
+mod cmaes;
 mod gp;
+mod grid;
 mod history;
 mod hyperband;
-mod normal;
+mod nsga2;
 mod qmc;
 mod random;
 mod sampler;
 mod settings;
+mod survival;
+mod tpe;
+mod variation;
 mod whole;
 
 pub use settings::Settings;
@@ -15,11 +21,16 @@ pub use settings::Settings;
 use crate::record::TrialRecord;
 use crate::space::{Distribution, Value};
 use crate::wire::StudySpec;
+use auto::Auto;
+use cmaes::CmaEs;
 use gp::Gp;
+use grid::Grid;
 use hyperband::Hyperband;
+use nsga2::Nsga2;
 use qmc::Qmc;
 use random::Random;
 use sampler::Sampler;
+use tpe::Tpe;
 use whole::WholeTrials;
 
 /// Decides what a search tries next.
@@ -97,16 +108,21 @@ pub enum OracleError {
 type Make = fn(Settings) -> Box<dyn Oracle>;
 
 /// The oracles by their names.
-const ORACLES: [(&str, Make); 4] = [
+const ORACLES: &[(&str, Make)] = &[
+    ("auto", |settings| whole(settings, Auto::default())),
     ("random", |settings| whole(settings, Random)),
+    ("grid", |settings| whole(settings, Grid)),
     ("qmc", |settings| whole(settings, Qmc)),
+    ("tpe", |settings| whole(settings, Tpe)),
     ("gp", |settings| whole(settings, Gp)),
+    ("cmaes", |settings| whole(settings, CmaEs::default())),
+    ("nsga2", |settings| whole(settings, Nsga2::default())),
     ("hyperband", |settings| Box::new(Hyperband::new(settings, Box::new(Random)))),
 ];
 
 /// Names of the oracles.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    ORACLES.into_iter().map(|(name, _)| name)
+    ORACLES.iter().map(|(name, _)| *name)
 }
 
 /// The oracle that `spec` names, after a check of the limits that it sets.
@@ -114,7 +130,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 /// Without a seed in `spec` one is drawn from the operating system.
 pub fn create(spec: &StudySpec) -> Result<Box<dyn Oracle>, OracleError> {
     let settings = Settings::new(spec)?;
-    match ORACLES.into_iter().find(|(name, _)| *name == spec.oracle) {
+    match ORACLES.iter().find(|(name, _)| *name == spec.oracle) {
         Some((_, make)) => Ok(make(settings)),
         None => Err(OracleError::Unknown { name: spec.oracle.clone(), nearest: nearest(&spec.oracle) }),
     }
