@@ -30,8 +30,8 @@ const INITIAL: usize = 4;
 const ARMS: u64 = 3;
 /// Trials that decide between the kinds of model, and that its hyper-parameters are then fitted to. More would cost
 /// time and change little.
-const ROUGH: usize = 48;
-const FINE: usize = 80;
+const ROUGH: usize = 64;
+const FINE: usize = 120;
 /// Evaluations of the likelihood: for the first warp, for each further one, for a change of smoothness, and at last.
 const EVALUATIONS: [usize; 4] = [12, 6, 8, 12];
 /// Good points around which both arms look.

@@ -6,7 +6,7 @@ use super::kernel::Axis;
 /// Side of the trust region at first, its largest and its smallest, as shares of the space's.
 const SIDES: (f64, f64, f64) = (0.4, 0.8, 0.002);
 /// What a success and a failure multiply the side by.
-const FACTORS: (f64, f64) = (1.5, 0.8);
+const FACTORS: (f64, f64) = (1.4, 0.85);
 /// A gain counts as a success from this share of the distance between the best and the fifth best loss.
 const GAIN: f64 = 0.05;
 /// How far from a region that was given up the next one's centre must be, along some axis.
