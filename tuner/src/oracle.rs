@@ -1,12 +1,13 @@
 //! What to try next: the oracles. They see trial records only, never storage or processes.
 
 mod asha;
+mod auto;
 mod bohb;
 mod cmaes;
 mod gp;
+mod grid;
 mod history;
 mod hyperband;
-mod normal;
 mod nsga2;
 mod pbt;
 mod qmc;
@@ -15,6 +16,7 @@ mod sampler;
 mod settings;
 mod stopping;
 mod survival;
+mod tpe;
 mod variation;
 mod whole;
 
@@ -26,15 +28,18 @@ use crate::space::{Distribution, Value};
 use crate::terminator::TerminatorError;
 use crate::wire::StudySpec;
 use asha::Asha;
+use auto::Auto;
 use bohb::Bohb;
 use cmaes::CmaEs;
 use gp::Gp;
+use grid::Grid;
 use hyperband::Hyperband;
 use nsga2::Nsga2;
 use pbt::Pbt;
 use qmc::Qmc;
 use random::Random;
 use sampler::Sampler;
+use tpe::Tpe;
 use whole::WholeTrials;
 
 /// Decides what a search tries next.
@@ -131,14 +136,17 @@ pub enum OracleError {
 type Make = fn(Settings) -> Box<dyn Oracle>;
 
 /// The oracles by their names.
-const ORACLES: [(&str, Make); 10] = [
+const ORACLES: &[(&str, Make)] = &[
+    ("auto", |settings| whole(settings, Auto::default())),
     ("random", |settings| whole(settings, Random)),
+    ("grid", |settings| whole(settings, Grid)),
     ("qmc", |settings| whole(settings, Qmc)),
+    ("tpe", |settings| whole(settings, Tpe)),
     ("gp", |settings| whole(settings, Gp)),
     ("cmaes", |settings| whole(settings, CmaEs::default())),
     ("nsga2", |settings| whole(settings, Nsga2::default())),
     ("hyperband", |settings| Box::new(Hyperband::new(settings, Box::new(Random)))),
-    ("bohb", |settings| Box::new(Bohb::new(settings, CmaEs::default()))),
+    ("bohb", |settings| Box::new(Bohb::new(settings, Tpe))),
     ("successive_halving", |settings| Box::new(Hyperband::most_exploratory(settings, Box::new(Random)))),
     ("asha", |settings| Box::new(Asha::new(settings, Box::new(Random)))),
     ("pbt", |settings| Box::new(Pbt::new(settings))),
@@ -146,7 +154,7 @@ const ORACLES: [(&str, Make); 10] = [
 
 /// Names of the oracles.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    ORACLES.into_iter().map(|(name, _)| name)
+    ORACLES.iter().map(|(name, _)| *name)
 }
 
 /// The oracle that `spec` names, after a check of the limits that it sets.
@@ -154,7 +162,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 /// Without a seed in `spec` one is drawn from the operating system.
 pub fn create(spec: &StudySpec) -> Result<Box<dyn Oracle>, OracleError> {
     let settings = Settings::new(spec)?;
-    match ORACLES.into_iter().find(|(name, _)| *name == spec.oracle) {
+    match ORACLES.iter().find(|(name, _)| *name == spec.oracle) {
         Some((_, make)) => stopping::with_rules(make(settings.clone()), settings, spec),
         None => Err(OracleError::Unknown { name: spec.oracle.clone(), nearest: nearest(&spec.oracle) }),
     }

@@ -46,7 +46,13 @@ fn search(name: &str, (problem, objective): &Problem, seed: u64) {
     };
     let mut records: Vec<TrialRecord> = Vec::with_capacity(trials);
     let mut seconds = 0.0;
-    while oracle.next(&records) == Next::New {
+    loop {
+        let started = Instant::now();
+        let next = oracle.next(&records);
+        seconds += started.elapsed().as_secs_f64();
+        if next != Next::New {
+            break;
+        }
         let mut record = TrialRecord::new(records.len() as u64);
         let value = objective(&mut |name, distribution| {
             let started = Instant::now();

@@ -10,7 +10,8 @@ mod restarts;
 mod strategy;
 
 use super::history::{History, Outcome, Row};
-use super::sampler::{Sampler, generator};
+use super::random::generator;
+use super::sampler::Sampler;
 use super::survival::{Fitness, survivors};
 use super::variation;
 use crate::space::{Dimension, Distribution, Space};
@@ -61,7 +62,7 @@ impl Sampler for CmaEs {
             return None;
         }
         self.learn(history);
-        let mut rng = generator(&history.settings, trial, "rest");
+        let mut rng = generator(history.settings.seed, trial, "rest");
         let dimensions = history.space.dimensions.len();
         let mut point = if self.axes.len() < dimensions { descend(history, &mut rng) } else { vec![0.5; dimensions] };
         if let Some((_, run)) = self.states.last() {
@@ -149,7 +150,7 @@ impl Axis {
 
 /// The candidates for one trial.
 fn draws(run: &Run, history: &History, trial: u64) -> Vec<Candidate> {
-    let mut rng = generator(&history.settings, trial, "cmaes");
+    let mut rng = generator(history.settings.seed, trial, "cmaes");
     (0..DRAWS).map(|_| run.strategy.ask(&mut rng)).collect()
 }
 

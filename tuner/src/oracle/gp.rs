@@ -1,7 +1,9 @@
-//! Bayesian optimisation with a Gaussian process: a global arm and a trust-region arm in turn. For searches of up to a
+//! Bayesian optimisation with a Gaussian process: a global arm and a trust-region arm by turns. For searches of up to a
 //! few hundred trials; its cost grows with their cube.
 
 mod acquisition;
+mod evidence;
+mod excess;
 mod kernel;
 mod matrix;
 mod minimise;
@@ -10,15 +12,31 @@ mod region;
 pub(super) mod regret;
 mod warp;
 
-use super::history::{History, Outcome, Row};
+use super::history::History;
 use super::qmc;
-use super::sampler::{Sampler, generator};
+use super::random::generator;
+use super::sampler::Sampler;
+use crate::space::Space;
 use acquisition::{Promise, Quest};
-use kernel::{Axis, embed};
+use evidence::Evidence;
+use kernel::Shape;
 use model::{Data, Fit, Hyper, Process, fit};
 use rand_pcg::Pcg64;
-use region::Region;
+use region::{Region, Trust};
 use warp::{WARPS, Warp};
+
+/// Trials beyond the number of parameters that are spread over the space before anything is modelled.
+const INITIAL: usize = 4;
+/// One trial in so many looks at the whole space.
+const ARMS: u64 = 3;
+/// Trials that decide between the kinds of model, and that its hyper-parameters are then fitted to. More would cost
+/// time and change little.
+const ROUGH: usize = 64;
+const FINE: usize = 120;
+/// Evaluations of the likelihood: for the first warp, for each further one, for a change of smoothness, and at last.
+const EVALUATIONS: [usize; 4] = [12, 6, 8, 12];
+/// Good points around which both arms look.
+const GOOD: usize = 3;
 
 /// Gaussian-process search.
 #[derive(Debug, Default)]
@@ -30,165 +48,109 @@ impl Sampler for Gp {
         if dimensions == 0 {
             return None;
         }
-        let evidence = Evidence::of(history, trial);
-        if evidence.losses.len() < initial(dimensions) {
-            return Some(qmc::point(history.settings.seed, trial, dimensions));
+        let mut rng = generator(history.settings.seed, trial, "gp");
+        let evidence = Evidence::of(history, &mut rng);
+        let spread = || qmc::point(history.settings.seed, trial, dimensions);
+        if evidence.losses.len() < INITIAL + dimensions {
+            return Some(spread());
         }
-        let mut rng = generator(&history.settings, trial, "gp");
-        let point = if is_local(trial) { evidence.local(&mut rng) } else { evidence.global(&mut rng) };
-        point.or_else(|| Some(qmc::point(history.settings.seed, trial, dimensions)))
+        Some(search(&evidence, &history.space, is_local(trial), &mut rng).unwrap_or_else(spread))
     }
 }
 
-/// How many trials are spread over the space before anything is modelled.
-fn initial(dimensions: usize) -> usize {
-    4 + dimensions
-}
-
-/// The arms take turns.
 fn is_local(trial: u64) -> bool {
-    trial % 2 == 1
+    !trial.is_multiple_of(ARMS)
 }
 
-/// What the trials have shown, embedded for the kernel.
-struct Evidence<'a> {
-    history: &'a History,
-    axes: Vec<Axis>,
-    /// Trials with a loss, in the order of their numbers.
-    numbers: Vec<u64>,
-    points: Vec<Vec<f64>>,
-    losses: Vec<f64>,
-    /// Trials that run.
-    open: Vec<Vec<f64>>,
-    /// Trials that failed, did not fit into memory or broke a constraint.
-    failed: Vec<Vec<f64>>,
+/// The most promising point of an arm; `None` where all that it looked at have been tried.
+fn search(evidence: &Evidence, space: &Space, in_trust_region: bool, rng: &mut Pcg64) -> Option<Vec<f64>> {
+    let dimensions = evidence.axes.len();
+    let trust = in_trust_region.then(|| {
+        let mut steps = evidence.steps(is_local);
+        steps.iter_mut().take(INITIAL + dimensions).for_each(|step| step.is_local = false);
+        Trust::after(&steps, |a, b| evidence.apart(a, b))
+    });
+    let members: Vec<usize> = match &trust {
+        Some(trust) => evidence.nearest(&evidence.points[trust.centre], trust.side, 5 * dimensions + 5),
+        None => (0..evidence.points.len()).collect(),
+    };
+    let mut points: Vec<Vec<f64>> = members.iter().map(|index| evidence.points[*index].clone()).collect();
+    let losses: Vec<f64> = members.iter().map(|index| evidence.losses[*index]).collect();
+    let (warp, hyper) = model(evidence, &points, &losses);
+    let mut values = warp.apply(&losses).values;
+    let feasible =
+        members.iter().zip(&values).filter(|(index, _)| evidence.is_feasible[**index]).map(|(_, value)| *value);
+    // Where nothing has kept to the constraints yet, keeping to them is all that counts.
+    let best = feasible.reduce(f64::min).unwrap_or_else(|| values.iter().copied().fold(f64::NEG_INFINITY, f64::max));
+    let mut order: Vec<usize> = (0..points.len()).collect();
+    order.sort_by(|a, b| values[*a].total_cmp(&values[*b]));
+    let good: Vec<Vec<f64>> = order.iter().take(GOOD).map(|index| points[*index].clone()).collect();
+    let mut process = Process::new(&Data { axes: &evidence.axes, points: &points, values: &values }, &hyper);
+    for open in &evidence.open {
+        // A trial that runs is believed to come out as predicted, so that its place promises nothing more (Ginsbourger
+        // et al. 2010).
+        values.push(process.predict(open).mean);
+        points.push(open.clone());
+        process = Process::new(&Data { axes: &evidence.axes, points: &points, values: &values }, &hyper);
+    }
+    let region = match &trust {
+        Some(Trust { side, centre }) => {
+            Region::around(&evidence.points[*centre], *side, &hyper.log_lengthscales, &evidence.axes)
+        }
+        None => Region::whole(dimensions),
+    };
+    let known: Vec<Vec<f64>> = evidence.points.iter().chain(&evidence.open).chain(&evidence.failed).cloned().collect();
+    let quest = Quest {
+        promise: &Promise { process, best, failure: evidence.failure(EVALUATIONS[0]) },
+        axes: &evidence.axes,
+        space,
+        region: &region,
+        good: &good,
+        known: &known,
+        scales: hyper.log_lengthscales.iter().map(|log| log.exp().min(1.0)).collect(),
+    };
+    quest.run(rng)
 }
 
-impl<'a> Evidence<'a> {
-    fn of(history: &'a History, _trial: u64) -> Evidence<'a> {
-        let axes = Axis::all(&history.space);
-        let mut evidence = Evidence {
-            history,
-            axes,
-            numbers: Vec::new(),
-            points: Vec::new(),
-            losses: Vec::new(),
-            open: Vec::new(),
-            failed: Vec::new(),
-        };
-        for row in &history.rows {
-            let point = embed(&evidence.axes, &history.space, &row.point);
-            match loss(row) {
-                Some(loss) => {
-                    evidence.numbers.push(row.trial);
-                    evidence.points.push(point);
-                    evidence.losses.push(loss);
-                }
-                None if row.outcome == Outcome::Open => evidence.open.push(point),
-                None => evidence.failed.push(point),
-            }
-        }
-        evidence
+/// The warp and the hyper-parameters that make the losses most probable.
+fn model(evidence: &Evidence, points: &[Vec<f64>], losses: &[f64]) -> (Warp, Hyper) {
+    let [first, further, smoother, last] = EVALUATIONS;
+    let (rough_points, rough_losses) = thinned(points, losses, ROUGH);
+    let rough = |warp: Warp, start: &Hyper, evaluations: usize| {
+        let warped = warp.apply(&rough_losses);
+        let data = Data { axes: &evidence.axes, points: &rough_points, values: &warped.values };
+        let Fit { hyper, badness } = fit(&data, start, evaluations);
+        (badness - warped.log_stretch, warp, hyper)
+    };
+    let mut found = vec![rough(WARPS[0], &Hyper::prior(evidence.axes.len()), first)];
+    for warp in &WARPS[1..] {
+        // Its hyper-parameters will not be far from those of the warp before.
+        let start = found[found.len() - 1].2.clone();
+        found.push(rough(*warp, &start, further));
     }
+    let by_badness = |a: &&(f64, Warp, Hyper), b: &&(f64, Warp, Hyper)| a.0.total_cmp(&b.0);
+    let starts: Vec<(Warp, Hyper)> = found
+        .first()
+        .into_iter()
+        .chain(found.iter().min_by(by_badness))
+        .map(|(_, warp, hyper)| (*warp, Hyper { shape: Shape::Gaussian, ..hyper.clone() }))
+        .collect();
+    found.extend(starts.iter().map(|(warp, start)| rough(*warp, start, smoother)));
+    let (_, warp, start) = found.iter().min_by(by_badness).unwrap_or(&found[0]);
+    let (points, losses) = thinned(points, losses, FINE);
+    let data = Data { axes: &evidence.axes, points: &points, values: &warp.apply(&losses).values };
+    (*warp, fit(&data, start, last).hyper)
+}
 
-    fn global(&self, rng: &mut Pcg64) -> Option<Vec<f64>> {
-        let all: Vec<usize> = (0..self.points.len()).collect();
-        self.search(&all, |_| Region::whole(self.axes.len()), rng)
-    }
-
-    fn local(&self, rng: &mut Pcg64) -> Option<Vec<f64>> {
-        let centre = &self.points[self.best()];
-        let side = region::side(self.successes());
-        let mut nearest: Vec<(f64, usize)> =
-            self.points.iter().map(|point| self.distance(centre, point)).zip(0..).collect();
-        nearest.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let inside = nearest.iter().filter(|(distance, _)| *distance <= side * side).count();
-        let count = inside.max(5 * self.axes.len() + 5).min(nearest.len());
-        let mut members: Vec<usize> = nearest[..count].iter().map(|(_, index)| *index).collect();
-        members.sort_unstable();
-        self.search(&members, |hyper| Region::around(centre, side, &hyper.log_lengthscales, &self.axes), rng)
-    }
-
-    fn search(&self, members: &[usize], region: impl FnOnce(&Hyper) -> Region, rng: &mut Pcg64) -> Option<Vec<f64>> {
-        let mut points: Vec<Vec<f64>> = members.iter().map(|index| self.points[*index].clone()).collect();
-        let losses: Vec<f64> = members.iter().map(|index| self.losses[*index]).collect();
-        let (warp, Fit { hyper, .. }) = self.best_fit(&points, &losses);
-        let mut values = warp.apply(&losses).values;
-        let best = values.iter().copied().fold(f64::INFINITY, f64::min);
-        let mut process = Process::new(&Data { axes: &self.axes, points: &points, values: &values }, &hyper);
-        for open in &self.open {
-            // A trial that runs is believed to come out as predicted, so that its place promises nothing more.
-            values.push(process.predict(open).mean);
-            points.push(open.clone());
-            process = Process::new(&Data { axes: &self.axes, points: &points, values: &values }, &hyper);
-        }
-        let mut order: Vec<usize> = (0..losses.len()).collect();
+/// At most so many of the points and losses: the better half by loss, and of the rest as many, evenly chosen.
+fn thinned(points: &[Vec<f64>], losses: &[f64], most: usize) -> (Vec<Vec<f64>>, Vec<f64>) {
+    let mut order: Vec<usize> = (0..losses.len()).collect();
+    if order.len() > most {
         order.sort_by(|a, b| losses[*a].total_cmp(&losses[*b]));
-        let good: Vec<Vec<f64>> = order.iter().take(3).map(|index| points[*index].clone()).collect();
-        let known: Vec<Vec<f64>> = self.points.iter().chain(&self.open).chain(&self.failed).cloned().collect();
-        let quest = Quest {
-            promise: &Promise { process, best, failure: self.failure() },
-            axes: &self.axes,
-            space: &self.history.space,
-            region: &region(&hyper),
-            good: &good,
-            known: &known,
-            scales: hyper.log_lengthscales.iter().map(|log| log.exp().min(1.0)).collect(),
-        };
-        quest.run(rng)
+        let (good, rest) = order.split_at(most / 2);
+        let even = (0..most - good.len()).map(|part| rest[part * rest.len() / (most - good.len())]);
+        order = good.iter().copied().chain(even).collect();
+        order.sort_unstable();
     }
-
-    /// The warp and the hyper-parameters that make the losses most probable.
-    fn best_fit(&self, points: &[Vec<f64>], losses: &[f64]) -> (Warp, Fit) {
-        let start = Hyper::prior(self.axes.len());
-        let fits = WARPS.into_iter().map(|warp| {
-            let warped = warp.apply(losses);
-            let fit = fit(&Data { axes: &self.axes, points, values: &warped.values }, &start, 30);
-            (warp, Fit { badness: fit.badness - warped.log_stretch, ..fit })
-        });
-        let best = fits.min_by(|a, b| a.1.badness.total_cmp(&b.1.badness));
-        best.unwrap_or((Warp::Linear, Fit { hyper: start, badness: f64::INFINITY }))
-    }
-
-    /// A process over which trials fail, if any have.
-    fn failure(&self) -> Option<Process> {
-        if self.failed.is_empty() {
-            return None;
-        }
-        let points: Vec<Vec<f64>> = self.points.iter().chain(&self.failed).cloned().collect();
-        let values: Vec<f64> = (0..points.len()).map(|index| f64::from(u8::from(index >= self.points.len()))).collect();
-        let data = Data { axes: &self.axes, points: &points, values: &values };
-        let fit = fit(&data, &Hyper::prior(self.axes.len()), 15);
-        Some(Process::new(&data, &fit.hyper))
-    }
-
-    fn best(&self) -> usize {
-        (0..self.losses.len()).min_by(|a, b| self.losses[*a].total_cmp(&self.losses[*b])).unwrap_or(0)
-    }
-
-    /// For each trial that was chosen in the trust region, whether it was better than all before it.
-    fn successes(&self) -> impl Iterator<Item = bool> {
-        let first = initial(self.axes.len());
-        let mut best = f64::INFINITY;
-        let judged = self.numbers.iter().zip(&self.losses).enumerate().map(move |(index, (number, loss))| {
-            let success = *loss < best;
-            best = best.min(*loss);
-            (index >= first && is_local(*number)).then_some(success)
-        });
-        judged.flatten()
-    }
-
-    fn distance(&self, a: &[f64], b: &[f64]) -> f64 {
-        let pairs = self.axes.iter().zip(a.iter().zip(b));
-        pairs.map(|(axis, (a, b))| axis.difference(*a, *b).powi(2)).sum()
-    }
-}
-
-/// The loss of a trial that has one and kept to the constraints.
-fn loss(row: &Row) -> Option<f64> {
-    match &row.outcome {
-        Outcome::Finished { losses, violation } if *violation == 0.0 => losses.first().copied(),
-        Outcome::Pruned { loss, .. } => *loss,
-        _ => None,
-    }
+    (order.iter().map(|index| points[*index].clone()).collect(), order.iter().map(|index| losses[*index]).collect())
 }

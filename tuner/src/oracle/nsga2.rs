@@ -6,7 +6,8 @@
 
 use super::history::{History, Row};
 use super::qmc;
-use super::sampler::{Sampler, generator};
+use super::random::generator;
+use super::sampler::Sampler;
 use super::survival::{Fitness, Standing, standings, survivors};
 use super::variation;
 use crate::space::Distribution;
@@ -49,7 +50,7 @@ impl Sampler for Nsga2 {
         }
         let fitness: Vec<Fitness> = self.survivors.iter().map(|survivor| survivor.fitness.clone()).collect();
         let standings = standings(&fitness);
-        let mut rng = generator(&history.settings, trial, "nsga2");
+        let mut rng = generator(history.settings.seed, trial, "nsga2");
         let mut child = self.child(history, &standings, &mut rng);
         for _ in 1..CHILDREN {
             if !variation::is_repeated(history, &child) {

@@ -5,8 +5,8 @@
 //! are changed in it: numbers of layers and the like decide what a checkpoint fits. Nothing is kept but the records.
 
 use super::qmc::Qmc;
-use super::random;
-use super::sampler::{Suggestions, generator};
+use super::random::{self, generator};
+use super::sampler::Suggestions;
 use super::settings::{Settings, loss};
 use super::{Next, Oracle, first_unfinished, hyperband};
 use crate::record::{Ending, TrialRecord};
@@ -105,7 +105,7 @@ impl Pbt {
 
     /// A copy's value of a parameter that the original has with `value`; `None` if it cannot have that.
     fn vary(&self, copy: u64, name: &str, distribution: &Distribution, value: &Value) -> Option<Value> {
-        let mut rng = generator(&self.settings, copy, name);
+        let mut rng = generator(self.settings.seed, copy, name);
         let (is_drawn, anything): (bool, f64) = (rng.random_bool(RESAMPLING), rng.random());
         // From half a move to one and a half, up or down, so that two copies of one trial differ.
         let moves = rng.random_range(0.5..1.5) * if rng.random::<bool>() { 1.0 } else { -1.0 };

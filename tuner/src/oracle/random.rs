@@ -18,8 +18,12 @@ impl Sampler for Random {
 
 /// Draws a parameter's value. The draw does not depend on what else the trial asked for, or in which order.
 pub(super) fn draw(seed: u64, trial: u64, name: &str, distribution: &Distribution) -> Value {
-    let mut rng = Pcg64::seed_from_u64(hash(&[&seed.to_le_bytes(), &trial.to_le_bytes(), name.as_bytes()]));
-    distribution.sample(&mut rng)
+    distribution.sample(&mut generator(seed, trial, name))
+}
+
+/// A generator for what a sampler draws for one trial; `purpose` keeps the draws of its parts apart.
+pub(super) fn generator(seed: u64, trial: u64, purpose: &str) -> Pcg64 {
+    Pcg64::seed_from_u64(hash(&[&seed.to_le_bytes(), &trial.to_le_bytes(), purpose.as_bytes()]))
 }
 
 /// FNV-1a over the parts: unlike the standard library's hashers, the same in every release.

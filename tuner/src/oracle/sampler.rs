@@ -5,8 +5,6 @@ use super::random;
 use super::settings::Settings;
 use crate::record::TrialRecord;
 use crate::space::{Distribution, Value, is_training};
-use rand::SeedableRng as _;
-use rand_pcg::Pcg64;
 use std::fmt::Debug;
 
 /// Proposes all parameters of a trial together.
@@ -17,6 +15,11 @@ pub(crate) trait Sampler: Debug {
     /// A function of the history, its settings and the trial's number: whatever else a sampler keeps must be a cache.
     fn propose(&mut self, history: &History, trial: u64) -> Option<Vec<f64>>;
 
+    /// Value of a parameter that no trial has asked for before; at random, as a rule.
+    fn draw(&self, seed: u64, trial: u64, name: &str, distribution: &Distribution) -> Value {
+        random::draw(seed, trial, name, distribution)
+    }
+
     /// Whether there is nothing left that would be worth a trial.
     fn is_exhausted(&mut self, _history: &History) -> bool {
         false
@@ -26,7 +29,7 @@ pub(crate) trait Sampler: Debug {
 /// A sampler's answers to single questions.
 ///
 /// The proposal to a trial is made when it asks for its first parameter, and kept until the trial is over. After a
-/// restart it is made again, from the same records. Parameters that no trial has asked for before are drawn at random.
+/// restart it is made again, from the same records. Parameters that no trial has asked for before are drawn by themselves.
 #[derive(Debug)]
 pub(super) struct Suggestions {
     sampler: Box<dyn Sampler>,
@@ -52,7 +55,7 @@ impl Suggestions {
         }
         let proposal = self.proposed.get(&trial).and_then(|values| values.get(name));
         let proposal = proposal.and_then(|value| distribution.clamp_to_lattice(value));
-        proposal.unwrap_or_else(|| random::draw(self.history.settings.seed, trial, name, distribution))
+        proposal.unwrap_or_else(|| self.sampler.draw(self.history.settings.seed, trial, name, distribution))
     }
 
     /// Whether the values for `trial` are settled, but for parameters that are new.
@@ -89,9 +92,4 @@ impl Suggestions {
         let point = self.sampler.propose(&self.history, trial);
         self.proposed.insert(trial, point.map(|point| self.history.space.decode(&point)).unwrap_or_default());
     }
-}
-
-/// A generator for what a sampler draws for one trial; `purpose` keeps the draws of its parts apart.
-pub(super) fn generator(settings: &Settings, trial: u64, purpose: &str) -> Pcg64 {
-    Pcg64::seed_from_u64(random::hash(&[&settings.seed.to_le_bytes(), &trial.to_le_bytes(), purpose.as_bytes()]))
 }

@@ -81,6 +81,17 @@ impl Distribution {
         self.cells().map_or(0, |cells| (unit.clamp(0.0, 1.0) * cells).floor().min(cells - 1.0) as usize)
     }
 
+    /// The coordinates of all its values, in their order, if there are at most `most`; `None` for a range with more,
+    /// or a continuous one.
+    pub fn levels(&self, most: usize) -> Option<Vec<f64>> {
+        let cells = self.cells().filter(|cells| *cells <= most as f64)? as usize;
+        if let Distribution::Int { low, high, log: true, .. } = self {
+            return (*low..=*high).map(|value| self.to_unit(&Value::Int(value))).collect();
+        }
+        // Through the value, whose coordinate a record will give.
+        (0..cells).map(|cell| self.to_unit(&self.from_unit((cell as f64 + 0.5) / cells as f64))).collect()
+    }
+
     /// How many values it has; `None` where they are not counted: continuous ranges.
     pub fn cells(&self) -> Option<f64> {
         match self {

@@ -39,6 +39,13 @@ pub struct Condition {
     pub present: Vec<bool>,
 }
 
+impl Dimension {
+    /// A parameter that came up in the trial `first`, as far as is known under no condition.
+    pub(crate) fn new(name: String, distribution: Distribution, first: u64) -> Dimension {
+        Dimension { name, distribution, condition: None, first, latest: first }
+    }
+}
+
 impl Space {
     /// The space that `trials` have shown.
     pub fn infer(trials: &[TrialRecord]) -> Space {
@@ -58,8 +65,7 @@ impl Space {
         for (name, Parameter { distribution, .. }) in &trial.parameters {
             match self.dimensions.iter_mut().find(|known| known.name == *name) {
                 None => {
-                    let (name, distribution, first) = (name.clone(), distribution.clone(), trial.number);
-                    self.dimensions.push(Dimension { name, distribution, condition: None, first, latest: first });
+                    self.dimensions.push(Dimension::new(name.clone(), distribution.clone(), trial.number));
                     changed = true;
                 }
                 Some(known) => {

@@ -1,11 +1,11 @@
 //! Where the next trial promises most: the logarithm of expected improvement, times the probability that the trial
 //! does not fail, and the search for its maximum over continuous, integer, categorical and conditional parameters.
 
+use super::excess::{log_cumulative, log_excess};
 use super::kernel::{Axis, embed};
 use super::minimise::minimise;
 use super::model::Process;
 use super::region::Region;
-use crate::oracle::normal;
 use crate::oracle::qmc;
 use crate::space::Space;
 use rand::RngExt as _;
@@ -34,27 +34,26 @@ pub(super) struct Promise {
 impl Promise {
     fn score(&self, point: &[f64]) -> f64 {
         let prediction = self.process.predict(point);
-        let (log_excess, _) = normal::log_excess((self.best - prediction.mean) / prediction.deviation);
+        let (excess, _) = log_excess((self.best - prediction.mean) / prediction.deviation);
         let failure = self.failure.as_ref().map(|process| process.predict(point));
-        let log_safe =
-            failure.map_or(0.0, |failure| normal::log_cumulative((0.5 - failure.mean) / failure.deviation).0);
-        log_excess + prediction.deviation.ln() + log_safe
+        let log_safe = failure.map_or(0.0, |failure| log_cumulative((0.5 - failure.mean) / failure.deviation).0);
+        excess + prediction.deviation.ln() + log_safe
     }
 
     /// The score and its gradient.
     fn score_with_slopes(&self, point: &[f64], gradient: &mut [f64]) -> f64 {
         let (prediction, by_mean, by_deviation) = self.process.predict_with_slopes(point);
         let z = (self.best - prediction.mean) / prediction.deviation;
-        let (log_excess, slope) = normal::log_excess(z);
+        let (excess, slope) = log_excess(z);
         for index in 0..point.len() {
             let by_z = -(by_mean[index] + z * by_deviation[index]) / prediction.deviation;
             gradient[index] = slope * by_z + by_deviation[index] / prediction.deviation;
         }
-        let mut score = log_excess + prediction.deviation.ln();
+        let mut score = excess + prediction.deviation.ln();
         if let Some(failure) = &self.failure {
             let (prediction, by_mean, by_deviation) = failure.predict_with_slopes(point);
             let z = (0.5 - prediction.mean) / prediction.deviation;
-            let (log_safe, slope) = normal::log_cumulative(z);
+            let (log_safe, slope) = log_cumulative(z);
             score += log_safe;
             for index in 0..point.len() {
                 gradient[index] -= slope * (by_mean[index] + z * by_deviation[index]) / prediction.deviation;

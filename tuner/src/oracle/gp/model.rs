@@ -1,56 +1,77 @@
 //! A Gaussian process over points of the unit cube: its hyper-parameters by maximum a posteriori, and what it predicts.
 //! Knows no trials.
 
-use super::kernel::{Axis, matern, matern_and_slope};
+use super::kernel::{Axis, Kernel, Shape};
 use super::matrix::{Cholesky, dot};
 use super::minimise::minimise;
 
 /// Bounds of the lengthscales' logarithms.
 const LENGTHSCALES: (f64, f64) = (-5.3, 3.0);
 /// Bounds of the logarithm of the noise's share of the variance.
-const NOISE: (f64, f64) = (-18.0, 0.0);
+const NOISE: (f64, f64) = (-28.0, 0.0);
 /// Weight of the prior that the variance is that of the data, in observations.
 const VARIANCE_PRIOR: f64 = 4.0;
 
-/// What a process is made of, apart from its data.
+/// What a process is made of, apart from its data: a Matérn kernel over all axes together, and beside it the sum of
+/// one over each axis alone, for losses are often near to such a sum.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Hyper {
-    /// Logarithm of each axis' lengthscale.
+    /// How smooth the function is.
+    pub(super) shape: Shape,
+    /// Logarithm of each axis' lengthscale in the joint kernel.
     pub(super) log_lengthscales: Vec<f64>,
+    /// What the logarithms are lower by in the sum.
+    pub(super) log_narrowing: f64,
+    /// The sum's share of the variance, as a logit.
+    pub(super) logit_share: f64,
     /// Logarithm of the noise's variance over the signal's.
     pub(super) log_noise: f64,
 }
+
+/// Bounds of [`Hyper::log_narrowing`] and of [`Hyper::logit_share`].
+const NARROWING: (f64, f64) = (-1.0, 3.0);
+const SHARE: (f64, f64) = (-6.0, 6.0);
 
 impl Hyper {
     /// The prior's centre: lengthscales that grow with the dimension (Hvarfner et al. 2024, arXiv 2402.02229), and
     /// little noise.
     pub(super) fn prior(dimensions: usize) -> Hyper {
-        let log_lengthscale = std::f64::consts::SQRT_2 + 0.5 * (dimensions as f64).ln() - 3.0;
-        Hyper { log_lengthscales: vec![log_lengthscale; dimensions], log_noise: -9.0 }
+        let log_lengthscale = std::f64::consts::SQRT_2 + 0.5 * (dimensions as f64).ln() - 2.3;
+        let log_lengthscales = vec![log_lengthscale; dimensions];
+        Hyper { shape: Shape::Matern, log_lengthscales, log_narrowing: 0.7, logit_share: 0.0, log_noise: -14.0 }
     }
 
-    fn from_vector(vector: &[f64]) -> Hyper {
-        let (log_noise, log_lengthscales) = vector.split_last().map_or((0.0, &[][..]), |(last, rest)| (*last, rest));
-        Hyper { log_lengthscales: log_lengthscales.to_vec(), log_noise }
+    fn from_vector(shape: Shape, vector: &[f64]) -> Hyper {
+        let (log_lengthscales, rest) = vector.split_at(vector.len() - 3);
+        let log_lengthscales = log_lengthscales.to_vec();
+        Hyper { shape, log_lengthscales, log_narrowing: rest[0], logit_share: rest[1], log_noise: rest[2] }
     }
 
     fn to_vector(&self) -> Vec<f64> {
-        self.log_lengthscales.iter().copied().chain([self.log_noise]).collect()
+        self.log_lengthscales.iter().copied().chain([self.log_narrowing, self.logit_share, self.log_noise]).collect()
     }
 
-    /// One over each squared lengthscale.
-    fn weights(&self) -> Vec<f64> {
-        self.log_lengthscales.iter().map(|log| (-2.0 * log).exp()).collect()
+    fn kernel(&self) -> Kernel {
+        let share = 1.0 / (1.0 + (-self.logit_share).exp());
+        Kernel::new(self.shape, &self.log_lengthscales, self.log_narrowing, share)
     }
 
     /// Minus the logarithm of the prior's density, and its gradient added to `gradient`.
     fn penalty(&self, gradient: &mut [f64]) -> f64 {
-        let prior = Hyper::prior(self.log_lengthscales.len()).to_vector();
-        let deviations: Vec<f64> = self.to_vector().iter().zip(&prior).map(|(x, mean)| x - mean).collect();
-        let last = deviations.len() - 1;
-        let variance = |index: usize| if index == last { 16.0 } else { 3.0 };
-        gradient.iter_mut().enumerate().for_each(|(index, slope)| *slope += deviations[index] / variance(index));
-        deviations.iter().enumerate().map(|(index, x)| x * x / (2.0 * variance(index))).sum()
+        let dimensions = self.log_lengthscales.len();
+        let prior = Hyper::prior(dimensions).to_vector();
+        let mut penalty = 0.0;
+        for (index, (x, mean)) in self.to_vector().iter().zip(&prior).enumerate() {
+            let variance = match index.checked_sub(dimensions) {
+                None => 1.0,
+                Some(0) => 0.25,
+                Some(1) => 4.0,
+                Some(_) => 36.0,
+            };
+            gradient[index] += (x - mean) / variance;
+            penalty += (x - mean).powi(2) / (2.0 * variance);
+        }
+        penalty
     }
 }
 
@@ -63,16 +84,16 @@ pub(super) struct Data<'a> {
 }
 
 impl Data<'_> {
-    /// Squared differences along each axis of each pair of points, one pair after the other.
-    fn squares(&self) -> Vec<f64> {
-        let mut squares = Vec::with_capacity(self.points.len() * self.points.len() / 2 * self.axes.len());
+    /// Distances along each axis of each pair of points, one pair after the other.
+    fn distances(&self) -> Vec<f64> {
+        let mut distances = Vec::with_capacity(self.points.len() * self.points.len() / 2 * self.axes.len());
         for (index, a) in self.points.iter().enumerate() {
             for b in &self.points[..index] {
-                let differences = self.axes.iter().zip(a.iter().zip(b)).map(|(axis, (a, b))| axis.difference(*a, *b));
-                squares.extend(differences.map(|difference| difference * difference));
+                let pairs = self.axes.iter().zip(a.iter().zip(b));
+                distances.extend(pairs.map(|(axis, (a, b))| axis.difference(*a, *b).abs()));
             }
         }
-        squares
+        distances
     }
 }
 
@@ -85,27 +106,29 @@ pub(super) struct Fit {
 
 /// Finds the most probable hyper-parameters from `start`.
 pub(super) fn fit(data: &Data<'_>, start: &Hyper, evaluations: usize) -> Fit {
-    let squares = data.squares();
-    let bounds: Vec<(f64, f64)> = data.axes.iter().map(|_| LENGTHSCALES).chain([NOISE]).collect();
-    let badness = |vector: &[f64], gradient: &mut [f64]| badness(data, &squares, &Hyper::from_vector(vector), gradient);
+    let distances = data.distances();
+    let bounds: Vec<(f64, f64)> = data.axes.iter().map(|_| LENGTHSCALES).chain([NARROWING, SHARE, NOISE]).collect();
+    let badness = |vector: &[f64], gradient: &mut [f64]| {
+        badness(data, &distances, &Hyper::from_vector(start.shape, vector), gradient)
+    };
     let minimum = minimise(&start.to_vector(), &bounds, evaluations, badness);
-    Fit { hyper: Hyper::from_vector(&minimum.point), badness: minimum.value }
+    Fit { hyper: Hyper::from_vector(start.shape, &minimum.point), badness: minimum.value }
 }
 
 /// Minus the logarithm of the posterior density of `hyper`, up to a constant of the data's size, and its gradient.
 ///
 /// Mean and variance are integrated out: the mean under a flat prior, the variance under an inverse gamma one.
-fn badness(data: &Data<'_>, squares: &[f64], hyper: &Hyper, gradient: &mut [f64]) -> f64 {
+fn badness(data: &Data<'_>, distances: &[f64], hyper: &Hyper, gradient: &mut [f64]) -> f64 {
     let (size, dimensions) = (data.points.len(), data.axes.len());
-    let (weights, noise) = (hyper.weights(), hyper.log_noise.exp());
+    let (kernel, noise) = (hyper.kernel(), hyper.log_noise.exp());
     let mut matrix = vec![0.0; size * size];
-    let mut slopes = Vec::with_capacity(size * size / 2);
-    let mut pairs = squares.chunks_exact(dimensions);
+    // For each pair: by every axis' log lengthscale, by the narrowing, and by the share's logit.
+    let stride = dimensions + 2;
+    let mut slopes = vec![0.0; size * (size - 1) / 2 * stride];
+    let mut pairs = distances.chunks_exact(dimensions).zip(slopes.chunks_exact_mut(stride));
     for row in 0..size {
-        for (entry, pair) in matrix[row * size..row * size + row].iter_mut().zip(&mut pairs) {
-            let (value, slope) = matern_and_slope(dot(pair, &weights));
-            *entry = value;
-            slopes.push(slope);
+        for (entry, (pair, slopes)) in matrix[row * size..row * size + row].iter_mut().zip(&mut pairs) {
+            *entry = kernel.value_and_slopes(pair, slopes);
         }
         matrix[row * size + row] = 1.0 + noise;
     }
@@ -116,18 +139,17 @@ fn badness(data: &Data<'_>, squares: &[f64], hyper: &Hyper, gradient: &mut [f64]
     let inverse = factor.inverse();
     gradient.fill(0.0);
     let mut by_noise = 0.0;
-    let mut pairs = squares.chunks_exact(dimensions).zip(&slopes);
+    let mut pairs = slopes.chunks_exact(stride);
     for row in 0..size {
         let (row_alpha, row_inverse) = (centred.alpha[row] / variance, &inverse[row * size..=row * size + row]);
-        for ((alpha, inverse), (pair, slope)) in centred.alpha[..row].iter().zip(row_inverse).zip(&mut pairs) {
-            let by_entry = (inverse - row_alpha * alpha) * slope;
-            gradient.iter_mut().zip(pair).for_each(|(sum, square)| *sum += by_entry * square);
+        for ((alpha, inverse), slopes) in centred.alpha[..row].iter().zip(row_inverse).zip(&mut pairs) {
+            // Each pair stands for two entries of the matrix, and the likelihood's slope has a half.
+            let by_entry = inverse - row_alpha * alpha;
+            gradient.iter_mut().zip(slopes).for_each(|(sum, slope)| *sum += by_entry * slope);
         }
         by_noise += row_inverse[row] - row_alpha * centred.alpha[row];
     }
-    // A squared distance changes by -2 w d² with the lengthscale's logarithm; each pair stands for two entries.
-    gradient.iter_mut().zip(&weights).for_each(|(slope, weight)| *slope *= -2.0 * weight);
-    gradient[dimensions] = 0.5 * noise * by_noise;
+    gradient[stride] = 0.5 * noise * by_noise;
     let likelihood = 0.5 * freedom * variance.ln() + factor.half_log_determinant();
     likelihood + hyper.penalty(gradient)
 }
@@ -159,7 +181,7 @@ impl Centred {
 pub(super) struct Process {
     axes: Vec<Axis>,
     points: Vec<Vec<f64>>,
-    weights: Vec<f64>,
+    kernel: Kernel,
     factor: Cholesky,
     alpha: Vec<f64>,
     mean: f64,
@@ -176,15 +198,15 @@ pub(super) struct Prediction {
 impl Process {
     /// The process with these hyper-parameters and data. Noise is raised until the numbers allow it.
     pub(super) fn new(data: &Data<'_>, hyper: &Hyper) -> Process {
-        let (size, weights) = (data.points.len(), hyper.weights());
-        let squares = data.squares();
+        let (size, kernel) = (data.points.len(), hyper.kernel());
+        let distances = data.distances();
         let mut noise = hyper.log_noise.exp();
         let factor = loop {
             let mut matrix = vec![0.0; size * size];
-            let mut pairs = squares.chunks_exact(weights.len());
+            let mut pairs = distances.chunks_exact(data.axes.len());
             for row in 0..size {
                 for (entry, pair) in matrix[row * size..row * size + row].iter_mut().zip(&mut pairs) {
-                    *entry = matern(dot(pair, &weights));
+                    *entry = kernel.value(pair);
                 }
                 matrix[row * size + row] = 1.0 + noise;
             }
@@ -196,11 +218,12 @@ impl Process {
         let Centred { mean, alpha, energy } = Centred::of(&factor, data.values);
         let variance = (energy + VARIANCE_PRIOR) / (size as f64 + VARIANCE_PRIOR);
         let (axes, points) = (data.axes.to_vec(), data.points.to_vec());
-        Process { axes, points, weights, factor, alpha, mean, variance }
+        Process { axes, points, kernel, factor, alpha, mean, variance }
     }
 
     pub(super) fn predict(&self, point: &[f64]) -> Prediction {
-        let mut covariance: Vec<f64> = self.points.iter().map(|other| matern(self.square(point, other))).collect();
+        let mut covariance: Vec<f64> =
+            self.points.iter().map(|other| self.kernel.value(&self.distances(point, other))).collect();
         let mean = self.mean + dot(&covariance, &self.alpha);
         self.factor.solve_lower(&mut covariance);
         let left = (1.0 - dot(&covariance, &covariance)).max(1e-12);
@@ -209,19 +232,22 @@ impl Process {
 
     /// The prediction, and the gradients of its mean and its deviation.
     pub(super) fn predict_with_slopes(&self, point: &[f64]) -> (Prediction, Vec<f64>, Vec<f64>) {
-        let pairs: Vec<(f64, f64)> =
-            self.points.iter().map(|other| matern_and_slope(self.square(point, other))).collect();
-        let covariance: Vec<f64> = pairs.iter().map(|(value, _)| *value).collect();
+        let dimensions = point.len();
+        let mut slopes = vec![0.0; self.points.len() * dimensions];
+        let rows = self.points.iter().zip(slopes.chunks_exact_mut(dimensions));
+        let covariance: Vec<f64> = rows
+            .map(|(other, slopes)| self.kernel.value_and_square_slopes(&self.distances(point, other), slopes))
+            .collect();
         let mut solved = covariance.clone();
         self.factor.solve(&mut solved);
         let left = (1.0 - dot(&covariance, &solved)).max(1e-12);
         let deviation = (self.variance * left).sqrt();
-        let mut by_mean = vec![0.0; point.len()];
-        let mut by_deviation = vec![0.0; point.len()];
-        for ((other, (_, slope)), (alpha, solved)) in self.points.iter().zip(&pairs).zip(self.alpha.iter().zip(&solved))
-        {
+        let mut by_mean = vec![0.0; dimensions];
+        let mut by_deviation = vec![0.0; dimensions];
+        let rows = self.points.iter().zip(slopes.chunks_exact(dimensions)).zip(self.alpha.iter().zip(&solved));
+        for ((other, slopes), (alpha, solved)) in rows {
             for (index, axis) in self.axes.iter().enumerate() {
-                let by_coordinate = 2.0 * slope * self.weights[index] * axis.difference(point[index], other[index]);
+                let by_coordinate = slopes[index] * axis.difference(point[index], other[index]);
                 by_mean[index] += by_coordinate * alpha;
                 by_deviation[index] += by_coordinate * solved;
             }
@@ -232,13 +258,7 @@ impl Process {
         (Prediction { mean, deviation }, by_mean, by_deviation)
     }
 
-    /// Squared distance in lengthscales.
-    fn square(&self, a: &[f64], b: &[f64]) -> f64 {
-        let mut square = 0.0;
-        for (index, axis) in self.axes.iter().enumerate() {
-            let difference = axis.difference(a[index], b[index]);
-            square += self.weights[index] * difference * difference;
-        }
-        square
+    fn distances(&self, a: &[f64], b: &[f64]) -> Vec<f64> {
+        self.axes.iter().zip(a.iter().zip(b)).map(|(axis, (a, b))| axis.difference(*a, *b).abs()).collect()
     }
 }

@@ -1,20 +1,16 @@
-//! The normal distribution's functions that statistics and acquisition need, accurate in the tails.
+//! Logarithms of the normal distribution's functions that acquisition needs, accurate far into the tail.
 
-use std::f64::consts::{FRAC_1_SQRT_2, PI};
+use crate::normal::{cumulative, density};
+use std::f64::consts::PI;
 
 /// Below this the series of the tail is more accurate than the difference that it stands for.
 const TAIL: f64 = -8.0;
 
-/// Probability that a standard normal variable is below `z`.
-pub(super) fn cumulative(z: f64) -> f64 {
-    0.5 * libm::erfc(-z * FRAC_1_SQRT_2)
-}
-
-/// Logarithm of [`cumulative`], and its derivative.
+/// Logarithm of the probability that a standard normal variable is below `z`, and its derivative.
 pub(super) fn log_cumulative(z: f64) -> (f64, f64) {
     if z > 0.0 {
         let below = cumulative(z);
-        return (below.ln(), log_density(z).exp() / below);
+        return (below.ln(), density(z) / below);
     }
     let ratio = mills(z);
     (ratio.ln() + log_density(z), 1.0 / ratio)
@@ -30,7 +26,7 @@ fn log_density(z: f64) -> f64 {
 pub(super) fn log_excess(z: f64) -> (f64, f64) {
     if z > 0.0 {
         let below = cumulative(z);
-        let excess = log_density(z).exp() + z * below;
+        let excess = density(z) + z * below;
         return (excess.ln(), below / excess);
     }
     if z < TAIL {
@@ -50,7 +46,7 @@ fn mills(z: f64) -> f64 {
         let square = z * z;
         return -(1.0 - 1.0 / square * (1.0 - 3.0 / square * (1.0 - 5.0 / square))) / z;
     }
-    cumulative(z) / log_density(z).exp()
+    cumulative(z) / density(z)
 }
 
 #[cfg(test)]
