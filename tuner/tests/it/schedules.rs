@@ -176,3 +176,72 @@ fn population_fills_up_again_after_failures() {
         trials.iter().any(|trial| trial.ending == Some(Ending::Finished) && trial.value == Some(merit(trial.number)))
     );
 }
+
+/// A search over two numbers, of which a training to the end tells the loss, and a short one tells it roughly. Every
+/// seventh trial's values are asked of a new oracle too, as after a restart.
+fn learned(spec: &StudySpec, total: u64) -> Vec<TrialRecord> {
+    let unit = Distribution::Float { low: 0.0, high: 1.0, step: None, log: false };
+    let mut oracle = create(spec).expect("a valid search");
+    let mut trials: Vec<TrialRecord> = Vec::new();
+    loop {
+        let number = match oracle.next(&trials) {
+            Next::New => {
+                let number = trials.len();
+                trials.push(TrialRecord::new(number as u64));
+                for name in ["x", "y"] {
+                    let value = oracle.suggest(number as u64, name, &unit, &trials);
+                    if number.is_multiple_of(7) {
+                        let mut resumed = create(spec).expect("a valid search");
+                        assert_eq!(resumed.suggest(number as u64, name, &unit, &trials), value, "{number}");
+                    }
+                    let parameter = Parameter { distribution: unit.clone(), value };
+                    trials[number].parameters.insert(name.to_owned(), parameter);
+                }
+                number
+            }
+            Next::Continue { trial } => trial as usize,
+            Next::Prune { trial } => {
+                trials[trial as usize].ending = Some(Ending::Pruned);
+                continue;
+            }
+            Next::Exhausted => return trials,
+        };
+        let stop = oracle.epochs(number as u64, total, &trials);
+        let record = &mut trials[number];
+        let values: Vec<f64> = record.parameters.values().map(|parameter| float(&parameter.value)).collect();
+        let accuracy = 1.0 - (values[0] - 0.2).powi(2) - (values[1] - 0.9).powi(2);
+        for step in record.epochs_done()..stop {
+            let rough = 0.1 * (37.0 * (values[0] + values[1])).sin() / (step + 1) as f64;
+            report(record, step, accuracy * (1.0 - 0.5 / (step + 1) as f64) + rough);
+        }
+        (record.epochs, record.paused_at) = (Some(total), Some(stop));
+        if stop == total {
+            (record.ending, record.value) = (Some(Ending::Finished), Some(accuracy));
+        }
+    }
+}
+
+fn float(value: &Value) -> f64 {
+    match value {
+        Value::Float(value) => *value,
+        _ => f64::NAN,
+    }
+}
+
+#[test]
+fn bohb_learns_from_short_trainings_where_hyperband_draws() {
+    let late = |oracle: &str| {
+        let mean = |seed| {
+            let trials = learned(&StudySpec { seed: Some(seed), ..of(oracle, 120) }, 27);
+            assert!(trials.len() == 120 && trials.iter().all(|trial| trial.ending.is_some()));
+            let distance = |trial: &TrialRecord| {
+                let values: Vec<f64> = trial.parameters.values().map(|parameter| float(&parameter.value)).collect();
+                (values[0] - 0.2).hypot(values[1] - 0.9)
+            };
+            trials[60..].iter().map(distance).sum::<f64>() / 60.0
+        };
+        (0..5).map(mean).sum::<f64>() / 5.0
+    };
+    let (bohb, hyperband) = (late("bohb"), late("hyperband"));
+    assert!(bohb < 0.7 * hyperband, "{bohb} {hyperband}");
+}
