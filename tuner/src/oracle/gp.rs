@@ -32,8 +32,9 @@ const ARMS: u64 = 3;
 /// time and change little.
 const ROUGH: usize = 64;
 const FINE: usize = 120;
-/// Trials that the model of the whole space is made of.
+/// Trials that the model of the whole space is made of, and that of a trust region.
 const MOST: usize = 300;
+const MOST_NEAR: usize = 60;
 /// Evaluations of the likelihood: for the first warp, for each further one, for a change of smoothness, and at last.
 const EVALUATIONS: [usize; 4] = [12, 6, 8, 12];
 /// Good points around which both arms look.
@@ -72,7 +73,11 @@ fn search(evidence: &Evidence, space: &Space, in_trust_region: bool, rng: &mut P
         Trust::after(&steps, |a, b| evidence.apart(a, b))
     });
     let members: Vec<usize> = match &trust {
-        Some(trust) => evidence.nearest(&evidence.points[trust.centre], trust.side, 5 * dimensions + 5..=MOST),
+        Some(trust) => evidence.nearest(
+            &evidence.points[trust.centre],
+            trust.side,
+            (5 * dimensions + 5).min(MOST_NEAR)..=MOST_NEAR,
+        ),
         None => thinned(&evidence.losses, MOST),
     };
     let (mut points, losses) = chosen(&members, &evidence.points, &evidence.losses);
