@@ -27,7 +27,7 @@ impl Sampler for Auto {
             return self.gp.propose(history, trial);
         }
         // Alternating, for CMA-ES refines what is known and TPE goes on looking.
-        if is_numeric(history) && trial % 2 == 0 {
+        if is_numeric(history) && trial.is_multiple_of(2) {
             return self.cmaes.propose(history, trial);
         }
         self.tpe.propose(history, trial)

@@ -33,6 +33,9 @@ const ARMS: u64 = 3;
 /// time and change little.
 const ROUGH: usize = 64;
 const FINE: usize = 120;
+/// Trials that the model of the whole space is made of, and that of a trust region.
+const MOST: usize = 300;
+const MOST_NEAR: usize = 60;
 /// Evaluations of the likelihood: for the first warp, for each further one, for a change of smoothness, and at last.
 const EVALUATIONS: [usize; 4] = [12, 6, 8, 12];
 /// Good points around which both arms look.
@@ -71,11 +74,14 @@ fn search(evidence: &Evidence, space: &Space, in_trust_region: bool, rng: &mut P
         Trust::after(&steps, |a, b| evidence.apart(a, b))
     });
     let members: Vec<usize> = match &trust {
-        Some(trust) => evidence.nearest(&evidence.points[trust.centre], trust.side, 5 * dimensions + 5),
-        None => (0..evidence.points.len()).collect(),
+        Some(trust) => evidence.nearest(
+            &evidence.points[trust.centre],
+            trust.side,
+            (5 * dimensions + 5).min(MOST_NEAR)..=MOST_NEAR,
+        ),
+        None => thinned(&evidence.losses, MOST),
     };
-    let mut points: Vec<Vec<f64>> = members.iter().map(|index| evidence.points[*index].clone()).collect();
-    let losses: Vec<f64> = members.iter().map(|index| evidence.losses[*index]).collect();
+    let (mut points, losses) = chosen(&members, &evidence.points, &evidence.losses);
     let (warp, hyper) = model(evidence, &points, &losses);
     let mut values = warp.apply(&losses).values;
     let feasible =
@@ -101,7 +107,7 @@ fn search(evidence: &Evidence, space: &Space, in_trust_region: bool, rng: &mut P
     };
     let known: Vec<Vec<f64>> = evidence.points.iter().chain(&evidence.open).chain(&evidence.failed).cloned().collect();
     let quest = Quest {
-        promise: &Promise { process, best, failure: evidence.failure(EVALUATIONS[0]) },
+        promise: &Promise { process, best, failure: evidence.failure(MOST, EVALUATIONS[0]) },
         axes: &evidence.axes,
         space,
         region: &region,
@@ -115,7 +121,7 @@ fn search(evidence: &Evidence, space: &Space, in_trust_region: bool, rng: &mut P
 /// The warp and the hyper-parameters that make the losses most probable.
 fn model(evidence: &Evidence, points: &[Vec<f64>], losses: &[f64]) -> (Warp, Hyper) {
     let [first, further, smoother, last] = EVALUATIONS;
-    let (rough_points, rough_losses) = thinned(points, losses, ROUGH);
+    let (rough_points, rough_losses) = chosen(&thinned(losses, ROUGH), points, losses);
     let rough = |warp: Warp, start: &Hyper, evaluations: usize| {
         let warped = warp.apply(&rough_losses);
         let data = Data { axes: &evidence.axes, points: &rough_points, values: &warped.values };
@@ -137,13 +143,13 @@ fn model(evidence: &Evidence, points: &[Vec<f64>], losses: &[f64]) -> (Warp, Hyp
         .collect();
     found.extend(starts.iter().map(|(warp, start)| rough(*warp, start, smoother)));
     let (_, warp, start) = found.iter().min_by(by_badness).unwrap_or(&found[0]);
-    let (points, losses) = thinned(points, losses, FINE);
+    let (points, losses) = chosen(&thinned(losses, FINE), points, losses);
     let data = Data { axes: &evidence.axes, points: &points, values: &warp.apply(&losses).values };
     (*warp, fit(&data, start, last).hyper)
 }
 
-/// At most so many of the points and losses: the better half by loss, and of the rest as many, evenly chosen.
-fn thinned(points: &[Vec<f64>], losses: &[f64], most: usize) -> (Vec<Vec<f64>>, Vec<f64>) {
+/// Indices, in their order, of at most so many trials: the better half by loss, and of the rest as many, evenly chosen.
+fn thinned(losses: &[f64], most: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..losses.len()).collect();
     if order.len() > most {
         order.sort_by(|a, b| losses[*a].total_cmp(&losses[*b]));
@@ -152,5 +158,10 @@ fn thinned(points: &[Vec<f64>], losses: &[f64], most: usize) -> (Vec<Vec<f64>>, 
         order = good.iter().copied().chain(even).collect();
         order.sort_unstable();
     }
-    (order.iter().map(|index| points[*index].clone()).collect(), order.iter().map(|index| losses[*index]).collect())
+    order
+}
+
+/// The points and losses of some trials.
+fn chosen(indices: &[usize], points: &[Vec<f64>], losses: &[f64]) -> (Vec<Vec<f64>>, Vec<f64>) {
+    (indices.iter().map(|index| points[*index].clone()).collect(), indices.iter().map(|index| losses[*index]).collect())
 }

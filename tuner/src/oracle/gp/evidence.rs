@@ -7,6 +7,7 @@ use super::region::Step;
 use crate::oracle::history::{History, Outcome};
 use rand::RngExt as _;
 use rand_pcg::Pcg64;
+use std::ops::RangeInclusive;
 
 /// Weight of the sum beside the largest, where several losses become one (Knowles 2006, ParEGO).
 const SUM: f64 = 0.05;
@@ -79,8 +80,8 @@ impl Evidence {
         (0..self.points.len()).map(step).collect()
     }
 
-    /// Indices of the trials nearest to a point: all within `reach`, and at least `least`.
-    pub(super) fn nearest(&self, centre: &[f64], reach: f64, least: usize) -> Vec<usize> {
+    /// Indices of the trials nearest to a point: all within `reach`, but no fewer and no more than `count` allows.
+    pub(super) fn nearest(&self, centre: &[f64], reach: f64, count: RangeInclusive<usize>) -> Vec<usize> {
         let square = |point: &[f64]| -> f64 {
             let pairs = self.axes.iter().zip(centre.iter().zip(point));
             pairs.map(|(axis, (a, b))| axis.difference(*a, *b).powi(2)).sum()
@@ -88,7 +89,8 @@ impl Evidence {
         let mut nearest: Vec<(f64, usize)> = self.points.iter().map(|point| square(point)).zip(0..).collect();
         nearest.sort_by(|a, b| a.0.total_cmp(&b.0));
         let inside = nearest.iter().filter(|(square, _)| *square <= reach * reach).count();
-        let mut members: Vec<usize> = nearest.iter().take(inside.max(least)).map(|(_, index)| *index).collect();
+        let mut members: Vec<usize> =
+            nearest.iter().take(inside.max(*count.start()).min(*count.end())).map(|(_, index)| *index).collect();
         members.sort_unstable();
         members
     }
@@ -100,15 +102,17 @@ impl Evidence {
     }
 
     /// A process over which trials come to nothing or break a constraint, 1, and which do not, 0; `None` if all went
-    /// well.
-    pub(super) fn failure(&self, evaluations: usize) -> Option<Process> {
-        let bad = |is_feasible: &bool| f64::from(u8::from(!is_feasible));
-        let mut values: Vec<f64> = self.is_feasible.iter().map(bad).collect();
-        values.extend(self.failed.iter().map(|_| 1.0));
-        if values.iter().all(|value| *value == 0.0) {
+    /// well. Of more than `most` trials some are left out, evenly.
+    pub(super) fn failure(&self, most: usize, evaluations: usize) -> Option<Process> {
+        if self.failed.is_empty() && self.is_feasible.iter().all(|is_feasible| *is_feasible) {
             return None;
         }
-        let points: Vec<Vec<f64>> = self.points.iter().chain(&self.failed).cloned().collect();
+        let bad = |is_feasible: &bool| f64::from(u8::from(!is_feasible));
+        let went = self.points.iter().zip(self.is_feasible.iter().map(bad));
+        let failed = self.failed.iter().map(|point| (point, 1.0));
+        let stride = (self.points.len() + self.failed.len()).div_ceil(most);
+        let (points, values): (Vec<Vec<f64>>, Vec<f64>) =
+            went.chain(failed).step_by(stride).map(|(point, value)| (point.clone(), value)).unzip();
         let data = Data { axes: &self.axes, points: &points, values: &values };
         let Fit { hyper, .. } = fit(&data, &Hyper::prior(self.axes.len()), evaluations);
         Some(Process::new(&data, &hyper))
