@@ -1,4 +1,4 @@
-"""Constants of CMA-ES for 5 dimensions and a population of 8, as the package cmaes (PyPI) has them."""
+"""Constants of CMA-ES for 5 dimensions and a population of 8, as cmaes 0.13 (PyPI) has them."""
 
 import numpy
 from cmaes import CMA

@@ -1,4 +1,4 @@
-"""One-sided p-values of the signed-rank test, as Optuna's WilcoxonPruner asks SciPy for them."""
+"""One-sided p-values of the signed-rank test, as Optuna's WilcoxonPruner asks SciPy 1.17 for them."""
 
 from scipy.stats import wilcoxon
 

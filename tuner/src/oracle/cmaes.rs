@@ -25,7 +25,7 @@ const DRAWS: usize = 10;
 const MEMORY: usize = 3;
 /// More cells than this are as good as a continuous axis.
 const MOST_CELLS: f64 = 4096.0;
-/// Share of the trials, the best ones, from which the other parameters descend.
+/// The other parameters descend from one trial in so many, the best ones.
 const PARENTS: usize = 4;
 
 /// CMA-ES with margin and restarts.

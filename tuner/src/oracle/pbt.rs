@@ -54,11 +54,14 @@ impl Pbt {
     }
 
     /// Follows the next population from its first trial to its last, or to what is to be done now.
+    ///
+    /// The order matters: those that give way are pruned, copies begin, and only then do the originals go on.
     fn follow(&self, lineage: &mut Lineage, resource: u64, limit: u64, trials: &[TrialRecord]) {
         let mut members = lineage.begin(POPULATION, limit);
         let generations = GENERATIONS.min(resource);
         for generation in 1..=generations {
-            let stop = if generation == generations { u64::MAX } else { (resource * generation).div_ceil(generations) };
+            let share = resource.saturating_mul(generation).div_ceil(generations);
+            let stop = if generation == generations { u64::MAX } else { share };
             lineage.stops.extend(members.iter().map(|member| (*member, stop)));
             if members.iter().any(|member| trials.len() as u64 <= *member) {
                 lineage.next = Some(Next::New);
