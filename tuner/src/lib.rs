@@ -24,4 +24,6 @@ pub mod record;
 pub mod space;
 #[cfg(feature = "supervisor")]
 pub mod supervisor;
+#[cfg(feature = "supervisor")]
+pub mod terminator;
 pub mod wire;

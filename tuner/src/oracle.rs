@@ -1,16 +1,20 @@
 //! What to try next: the oracles. They see trial records only, never storage or processes.
 
+mod asha;
 mod auto;
+mod bohb;
 mod cmaes;
 mod gp;
 mod grid;
 mod history;
 mod hyperband;
 mod nsga2;
+mod pbt;
 mod qmc;
 mod random;
 mod sampler;
 mod settings;
+mod stopping;
 mod survival;
 mod tpe;
 mod variation;
@@ -18,15 +22,20 @@ mod whole;
 
 pub use settings::Settings;
 
+use crate::pruner::PrunerError;
 use crate::record::TrialRecord;
 use crate::space::{Distribution, Value};
+use crate::terminator::TerminatorError;
 use crate::wire::StudySpec;
+use asha::Asha;
 use auto::Auto;
+use bohb::Bohb;
 use cmaes::CmaEs;
 use gp::Gp;
 use grid::Grid;
 use hyperband::Hyperband;
 use nsga2::Nsga2;
+use pbt::Pbt;
 use qmc::Qmc;
 use random::Random;
 use sampler::Sampler;
@@ -53,6 +62,19 @@ pub trait Oracle {
     /// How far `trial` may train now (exclusive), of a whole training of `total` epochs. A trial whose records show
     /// that many epochs already has nothing to do until [`Oracle::next`] names it.
     fn epochs(&mut self, trial: u64, total: u64, trials: &[TrialRecord]) -> u64;
+
+    /// The trial with whose last checkpoint a new one begins, which is then past that one's epochs; `None` for a trial
+    /// that begins afresh. `trials` may hold the new trial's own record.
+    ///
+    /// Asked before the first worker of `trial` starts, and thus before the other trial is named to go on.
+    fn parent(&mut self, _trial: u64, _trials: &[TrialRecord]) -> Option<u64> {
+        None
+    }
+
+    /// Whether `trial`, which is in `trials` with its last report, is to be ended as it stands.
+    fn prunes(&mut self, _trial: u64, _trials: &[TrialRecord]) -> bool {
+        false
+    }
 
     /// Whether trials may be stopped short of a whole training, and their progress read from their reports: steps
     /// must then be epochs counted from 0.
@@ -91,6 +113,12 @@ pub enum OracleError {
         /// The known name next to it, if one is near.
         nearest: Option<&'static str>,
     },
+    /// The pruner's text names none.
+    #[error(transparent)]
+    Pruner(#[from] PrunerError),
+    /// The terminator's text names none.
+    #[error(transparent)]
+    Terminator(#[from] TerminatorError),
     /// A search of no trials.
     #[error("--max-trials is 0; give at least 1")]
     NoTrials,
@@ -118,6 +146,10 @@ const ORACLES: &[(&str, Make)] = &[
     ("cmaes", |settings| whole(settings, CmaEs::default())),
     ("nsga2", |settings| whole(settings, Nsga2::default())),
     ("hyperband", |settings| Box::new(Hyperband::new(settings, Box::new(Random)))),
+    ("bohb", |settings| Box::new(Bohb::new(settings, Tpe))),
+    ("successive_halving", |settings| Box::new(Hyperband::most_exploratory(settings, Box::new(Random)))),
+    ("asha", |settings| Box::new(Asha::new(settings, Box::new(Random)))),
+    ("pbt", |settings| Box::new(Pbt::new(settings))),
 ];
 
 /// Names of the oracles.
@@ -131,7 +163,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 pub fn create(spec: &StudySpec) -> Result<Box<dyn Oracle>, OracleError> {
     let settings = Settings::new(spec)?;
     match ORACLES.iter().find(|(name, _)| *name == spec.oracle) {
-        Some((_, make)) => Ok(make(settings)),
+        Some((_, make)) => stopping::with_rules(make(settings.clone()), settings, spec),
         None => Err(OracleError::Unknown { name: spec.oracle.clone(), nearest: nearest(&spec.oracle) }),
     }
 }

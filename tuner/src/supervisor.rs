@@ -239,7 +239,8 @@ impl<'a> Search<'a> {
         let failure = match outcome {
             Outcome::Interrupted => return Ok(()),
             Outcome::Paused { .. } => None,
-            Outcome::Ended { ending, .. } => Some(ending).filter(|ending| **ending != Ending::Finished),
+            Outcome::Ended { ending: Ending::Finished | Ending::Pruned, .. } => None,
+            Outcome::Ended { ending, .. } => Some(ending),
         };
         let record = self.record(number);
         if number == 0 && failure.is_none() && record.parameters.is_empty() {

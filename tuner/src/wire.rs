@@ -171,6 +171,12 @@ pub struct StudySpec {
     pub constraints: Vec<Constraint>,
     /// Name of the oracle: `random`, `hyperband`, …
     pub oracle: String,
+    /// When a trial is ended for what it reports, as the module `pruner` reads it: `median`, `patience:steps=5`, …
+    #[serde(default)]
+    pub pruner: Option<String>,
+    /// When the search is ended before `max_trials`, as the module `terminator` reads it: `stagnation:trials=30`, …
+    #[serde(default)]
+    pub terminator: Option<String>,
     /// Stop after this many trials.
     pub max_trials: u64,
     /// Seed of the oracle and, through it, of the trials.

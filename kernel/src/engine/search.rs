@@ -138,6 +138,8 @@ pub(super) fn spec(tune: &Tune, request: TuneRequest) -> Result<StudySpec> {
         objective: wire::Objective { metric: tune.objective.clone(), direction },
         also: Vec::new(),
         constraints: Vec::new(),
+        pruner: None,
+        terminator: None,
         oracle: tune.oracle.clone(),
         max_trials: tune.max_trials,
         seed: tune.seed,

@@ -22,6 +22,8 @@ pub(crate) fn spec(directory: &Path, scenario: &str, max_trials: u64) -> StudySp
         objective: Objective { metric: "val_accuracy".to_owned(), direction: Direction::Max },
         also: Vec::new(),
         constraints: Vec::new(),
+        pruner: None,
+        terminator: None,
         oracle: "random".to_owned(),
         max_trials,
         seed: Some(7),

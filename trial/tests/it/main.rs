@@ -4,5 +4,6 @@
 mod faults;
 mod harness;
 mod resume;
+mod rules;
 mod search;
 mod shared;

@@ -80,6 +80,8 @@ fn spec(oracle: &str, max_trials: u64, seed: u64) -> StudySpec {
         also: Vec::new(),
         constraints: Vec::new(),
         oracle: oracle.to_owned(),
+        pruner: None,
+        terminator: None,
         max_trials,
         seed: Some(seed),
         timeout_s: None,

@@ -5,7 +5,7 @@ use super::pareto;
 /// Volume that `points` dominate up to `reference`, which lies behind them in every loss; points that do not lie before
 /// it add nothing.
 ///
-/// In two dimensions a sweep; in more, slices along the last loss, as in While et al. (2012), IEEE TEC 16(1): a few
+/// In two dimensions a sweep; in more, slices along the last loss, as in While et al. (2006), IEEE TEC 10(1): a few
 /// hundred points in three dimensions take milliseconds, and each further dimension costs a factor of their number.
 ///
 /// ```

@@ -9,6 +9,7 @@ mod matrix;
 mod minimise;
 mod model;
 mod region;
+pub(super) mod regret;
 mod warp;
 
 use super::history::History;

@@ -50,12 +50,17 @@ impl Suggestions {
         distribution: &Distribution,
         trials: &[TrialRecord],
     ) -> Value {
-        if !self.proposed.contains_key(&trial) {
+        if !self.has_proposed(trial) {
             self.propose(trial, trials);
         }
         let proposal = self.proposed.get(&trial).and_then(|values| values.get(name));
         let proposal = proposal.and_then(|value| distribution.clamp_to_lattice(value));
         proposal.unwrap_or_else(|| self.sampler.draw(self.history.settings.seed, trial, name, distribution))
+    }
+
+    /// Whether the values for `trial` are settled, but for parameters that are new.
+    pub(super) fn has_proposed(&self, trial: u64) -> bool {
+        self.proposed.contains_key(&trial)
     }
 
     /// Whether the sampler has nothing left to try.

@@ -10,7 +10,7 @@ use crate::analysis::pareto;
 pub(super) struct Fitness {
     /// One for each objective, small is good; infinite for a trial that failed.
     pub(super) losses: Vec<f64>,
-    /// Sum of the constraints' violations: 0 where it is feasible.
+    /// Sum of the constraints' violations: 0 where it is feasible, infinite where it failed.
     pub(super) violation: f64,
 }
 
@@ -39,7 +39,9 @@ impl Fitness {
             Outcome::Open => return None,
             Outcome::Finished { losses, violation } => (losses.clone(), *violation),
             Outcome::Pruned { loss: Some(loss), .. } if objectives == 1 => (vec![*loss], 0.0),
-            Outcome::Pruned { .. } | Outcome::Failed | Outcome::OutOfMemory => (vec![f64::INFINITY; objectives], 0.0),
+            Outcome::Pruned { .. } | Outcome::Failed | Outcome::OutOfMemory => {
+                (vec![f64::INFINITY; objectives], f64::INFINITY)
+            }
         };
         Some(Fitness { losses, violation })
     }
@@ -170,10 +172,15 @@ mod tests {
 
     #[test]
     fn failed_trials_come_last_and_make_no_distance_undefined() {
-        let lost = f64::INFINITY;
-        let population = feasible(&[[lost, lost], [1.0, 2.0], [lost, lost], [2.0, 1.0]]);
-        assert_eq!(survivors(&population, 4)[..2], [1, 3]);
-        assert!(standings(&population).iter().all(|standing| !standing.distance.is_nan()));
+        for objectives in [1, 2] {
+            let of = |outcome: Outcome| Fitness::of(&outcome, objectives).expect("over");
+            let finished = |loss: f64, violation| of(Outcome::Finished { losses: vec![loss; objectives], violation });
+            let lost = [of(Outcome::Failed), of(Outcome::OutOfMemory)];
+            let population = [lost[0].clone(), finished(2.0, 0.0), lost[1].clone(), finished(1.0, 3.0)];
+            assert_eq!(survivors(&population, 4), [1, 3, 0, 2]);
+            assert!(standings(&population).iter().all(|standing| !standing.distance.is_nan()));
+        }
+        assert_eq!(Fitness::of(&Outcome::Open, 1), None);
     }
 
     #[test]

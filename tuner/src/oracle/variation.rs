@@ -1,6 +1,6 @@
 //! How children come of parents: crossover and mutation of one parameter in the unit interval. Chooses no parents.
 
-use super::history::History;
+use super::history::{History, Row};
 use crate::space::Distribution;
 use rand::{Rng, RngExt};
 
@@ -26,20 +26,22 @@ pub(super) fn pass_on<R: Rng + ?Sized>(
     }
 }
 
-/// Whether a trial of the history has all the values of `point` that it asked for.
+/// Whether a trial of the history has the values that `point` stands for. One that has yet to ask for some has not.
 pub(super) fn is_repeated(history: &History, point: &[f64]) -> bool {
-    let dimensions = &history.space.dimensions;
-    history.rows.iter().any(|row| {
-        let asked = row.point.iter().zip(point).zip(dimensions).filter(|((asked, _), _)| !asked.is_nan());
-        asked.into_iter().all(|((asked, unit), dimension)| is_same(&dimension.distribution, *asked, *unit))
-    })
+    let space = &history.space;
+    let needed: Vec<usize> = (0..point.len()).filter(|index| space.is_active(*index, point)).collect();
+    let is_same = |row: &Row| {
+        let is_same = |index: &usize| is_same(&space.dimensions[*index].distribution, row.point[*index], point[*index]);
+        needed.iter().all(is_same)
+    };
+    history.rows.iter().any(is_same)
 }
 
 /// Whether two coordinates stand for the same value; of continuous ranges, but for rounding.
 pub(super) fn is_same(distribution: &Distribution, a: f64, b: f64) -> bool {
     match distribution {
         Distribution::Float { step: None, .. } => (a - b).abs() < 1e-9,
-        _ => distribution.from_unit(a) == distribution.from_unit(b),
+        _ => !a.is_nan() && distribution.from_unit(a) == distribution.from_unit(b),
     }
 }
 

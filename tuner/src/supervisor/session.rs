@@ -29,6 +29,8 @@ pub(super) struct Session {
     /// Whether that word was that it returned.
     pub(super) returned: bool,
     pub(super) told_to_stop: bool,
+    /// Whether the oracle has given up on the trial.
+    pub(super) told_to_prune: bool,
     killed: Option<Ending>,
     peak_bytes: u64,
     ticks: u64,
@@ -104,6 +106,7 @@ impl Search<'_> {
             outcome: None,
             returned: false,
             told_to_stop: false,
+            told_to_prune: false,
             killed: None,
             peak_bytes: 0,
             ticks: 0,

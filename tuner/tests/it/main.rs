@@ -1,10 +1,13 @@
 //! Contracts of the search space, the oracles and the journal. Starts no worker.
 
+mod evolution;
 mod hyperband;
 mod journal;
 mod journal_damage;
 mod oracle;
+mod pruner;
 mod record;
+mod schedules;
 mod simulation;
 mod space;
 
@@ -18,6 +21,8 @@ fn spec(oracle: &str) -> StudySpec {
         objective: Objective { metric: "accuracy".to_owned(), direction: Direction::Max },
         also: Vec::new(),
         constraints: Vec::new(),
+        pruner: None,
+        terminator: None,
         oracle: oracle.to_owned(),
         max_trials: 10,
         seed: Some(7),

@@ -76,12 +76,12 @@ mod tests {
         for size in [1, 2, 5, 20] {
             let matrix = symmetric(size);
             let Eigen { values, vectors } = decompose(&matrix);
-            for cell in 0..size * size {
+            for (cell, entry) in matrix.iter().enumerate() {
                 let (row, column) = (cell / size, cell % size);
                 let again: f64 =
                     (0..size).map(|k| vectors[row * size + k] * values[k] * vectors[column * size + k]).sum();
                 let product: f64 = (0..size).map(|k| vectors[row * size + k] * vectors[column * size + k]).sum();
-                assert!((again - matrix[cell]).abs() < 1e-12, "{size}: {again} for {}", matrix[cell]);
+                assert!((again - entry).abs() < 1e-12, "{size}: {again} for {entry}");
                 assert!((product - f64::from(u8::from(row == column))).abs() < 1e-12);
             }
         }

@@ -9,7 +9,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
 /// Standard deviation on each axis of the unit cube with which a search begins.
-const FIRST_SIGMA: f64 = 0.2;
+const FIRST_SIGMA: f64 = 1.0 / 6.0;
 /// Doublings of the population after which it stays as it is.
 const MOST_DOUBLINGS: u32 = 8;
 
