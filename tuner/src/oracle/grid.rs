@@ -88,5 +88,6 @@ fn values(distribution: &Distribution) -> Vec<f64> {
 
 /// A combination, to be found again; a value that is not in the grid makes one that the grid has not.
 fn key(point: &[f64]) -> Vec<u64> {
-    point.iter().map(|unit| if unit.is_nan() { u64::MAX } else { unit.to_bits() }).collect()
+    // A logarithm and back again may miss the last bit; neighbours in the grid are further apart than this.
+    point.iter().map(|unit| if unit.is_nan() { u64::MAX } else { (unit * 1e9).round() as u64 }).collect()
 }

@@ -2,8 +2,10 @@
 
 mod evolution;
 mod hyperband;
+mod inferred_space;
 mod journal;
 mod journal_damage;
+mod learning;
 mod oracle;
 mod pruner;
 mod record;

@@ -19,6 +19,9 @@ const NEAR: usize = 96;
 const REFINED: usize = 4;
 /// Evaluations for the refinement of one.
 const EVALUATIONS: usize = 30;
+/// Below this a place counts as safe, from -1, where trials went well, to 1, where they failed: half-way would send every
+/// other trial over the edge.
+const SAFE: f64 = -0.5;
 /// How likely a choice is to keep the value of the trust region's centre.
 const KEPT: f64 = 0.75;
 
@@ -27,7 +30,7 @@ pub(super) struct Promise {
     pub(super) process: Process,
     /// The value to improve on.
     pub(super) best: f64,
-    /// A process over 0 for trials that went well and 1 for those that failed, where any failed.
+    /// A process over -1 for trials that went well and 1 for those that failed, where any failed.
     pub(super) failure: Option<Process>,
 }
 
@@ -36,7 +39,7 @@ impl Promise {
         let prediction = self.process.predict(point);
         let (excess, _) = log_excess((self.best - prediction.mean) / prediction.deviation);
         let failure = self.failure.as_ref().map(|process| process.predict(point));
-        let log_safe = failure.map_or(0.0, |failure| log_cumulative((0.5 - failure.mean) / failure.deviation).0);
+        let log_safe = failure.map_or(0.0, |failure| log_cumulative((SAFE - failure.mean) / failure.deviation).0);
         excess + prediction.deviation.ln() + log_safe
     }
 
@@ -52,7 +55,7 @@ impl Promise {
         let mut score = excess + prediction.deviation.ln();
         if let Some(failure) = &self.failure {
             let (prediction, by_mean, by_deviation) = failure.predict_with_slopes(point);
-            let z = (0.5 - prediction.mean) / prediction.deviation;
+            let z = (SAFE - prediction.mean) / prediction.deviation;
             let (log_safe, slope) = log_cumulative(z);
             score += log_safe;
             for index in 0..point.len() {

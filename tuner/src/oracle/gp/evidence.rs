@@ -101,13 +101,13 @@ impl Evidence {
         pairs.map(|(axis, (a, b))| axis.difference(*a, *b).abs()).fold(0.0, f64::max)
     }
 
-    /// A process over which trials come to nothing or break a constraint, 1, and which do not, 0; `None` if all went
+    /// A process over which trials come to nothing or break a constraint, 1, and which do not, -1; `None` if all went
     /// well. Of more than `most` trials some are left out, evenly.
     pub(super) fn failure(&self, most: usize, evaluations: usize) -> Option<Process> {
         if self.failed.is_empty() && self.is_feasible.iter().all(|is_feasible| *is_feasible) {
             return None;
         }
-        let bad = |is_feasible: &bool| f64::from(u8::from(!is_feasible));
+        let bad = |is_feasible: &bool| if *is_feasible { -1.0 } else { 1.0 };
         let went = self.points.iter().zip(self.is_feasible.iter().map(bad));
         let failed = self.failed.iter().map(|point| (point, 1.0));
         let stride = (self.points.len() + self.failed.len()).div_ceil(most);
