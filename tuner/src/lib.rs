@@ -5,15 +5,25 @@
 //! which is what an objective needs.
 
 #[cfg(feature = "supervisor")]
+pub mod analysis;
+#[cfg(feature = "supervisor")]
 mod folder;
 #[cfg(feature = "supervisor")]
+pub mod importance;
+#[cfg(feature = "supervisor")]
 pub mod journal;
+#[cfg(feature = "supervisor")]
+mod normal;
 #[cfg(feature = "supervisor")]
 pub mod oracle;
 #[cfg(feature = "supervisor")]
 pub mod process;
+#[cfg(feature = "supervisor")]
+pub mod pruner;
 pub mod record;
 pub mod space;
 #[cfg(feature = "supervisor")]
 pub mod supervisor;
+#[cfg(feature = "supervisor")]
+pub mod terminator;
 pub mod wire;

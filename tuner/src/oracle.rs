@@ -1,14 +1,46 @@
 //! What to try next: the oracles. They see trial records only, never storage or processes.
 
+mod asha;
+mod auto;
+mod bohb;
+mod cmaes;
+mod gp;
+mod grid;
+mod history;
 mod hyperband;
+mod nsga2;
+mod pbt;
+mod qmc;
 mod random;
+mod sampler;
+mod settings;
+mod stopping;
+mod survival;
+mod tpe;
+mod variation;
+mod whole;
 
-pub use hyperband::Hyperband;
-pub use random::Random;
+pub use settings::Settings;
 
+use crate::pruner::PrunerError;
 use crate::record::TrialRecord;
 use crate::space::{Distribution, Value};
+use crate::terminator::TerminatorError;
 use crate::wire::StudySpec;
+use asha::Asha;
+use auto::Auto;
+use bohb::Bohb;
+use cmaes::CmaEs;
+use gp::Gp;
+use grid::Grid;
+use hyperband::Hyperband;
+use nsga2::Nsga2;
+use pbt::Pbt;
+use qmc::Qmc;
+use random::Random;
+use sampler::Sampler;
+use tpe::Tpe;
+use whole::WholeTrials;
 
 /// Decides what a search tries next.
 ///
@@ -21,13 +53,28 @@ pub trait Oracle {
     /// several workers asks about a trial that [`Next::Continue`] names only once its worker has ended.
     fn next(&mut self, trials: &[TrialRecord]) -> Next;
 
-    /// Value for a parameter that `trial` asks for the first time; the distribution must be valid. Drawn with a seed
-    /// made of the study's seed, the trial's number and the parameter's name.
+    /// Value for a parameter that `trial` asks for the first time; the distribution must be valid.
+    ///
+    /// `trials` may hold the trial's own record, with the parameters that it has so far. Trials that run beside it are
+    /// those without an ending.
     fn suggest(&mut self, trial: u64, name: &str, distribution: &Distribution, trials: &[TrialRecord]) -> Value;
 
     /// How far `trial` may train now (exclusive), of a whole training of `total` epochs. A trial whose records show
     /// that many epochs already has nothing to do until [`Oracle::next`] names it.
     fn epochs(&mut self, trial: u64, total: u64, trials: &[TrialRecord]) -> u64;
+
+    /// The trial with whose last checkpoint a new one begins, which is then past that one's epochs; `None` for a trial
+    /// that begins afresh. `trials` may hold the new trial's own record.
+    ///
+    /// Asked before the first worker of `trial` starts, and thus before the other trial is named to go on.
+    fn parent(&mut self, _trial: u64, _trials: &[TrialRecord]) -> Option<u64> {
+        None
+    }
+
+    /// Whether `trial`, which is in `trials` with its last report, is to be ended as it stands.
+    fn prunes(&mut self, _trial: u64, _trials: &[TrialRecord]) -> bool {
+        false
+    }
 
     /// Whether trials may be stopped short of a whole training, and their progress read from their reports: steps
     /// must then be epochs counted from 0.
@@ -59,13 +106,19 @@ pub enum Next {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum OracleError {
     /// No oracle of this name.
-    #[error("there is no oracle `{name}`{}; choose one of {}", suggestion(.nearest), NAMES.join(", "))]
+    #[error("there is no oracle `{name}`{}; choose one of {}", suggestion(.nearest), names().collect::<Vec<_>>().join(", "))]
     Unknown {
         /// The name that was asked for.
         name: String,
         /// The known name next to it, if one is near.
         nearest: Option<&'static str>,
     },
+    /// The pruner's text names none.
+    #[error(transparent)]
+    Pruner(#[from] PrunerError),
+    /// The terminator's text names none.
+    #[error(transparent)]
+    Terminator(#[from] TerminatorError),
     /// A search of no trials.
     #[error("--max-trials is 0; give at least 1")]
     NoTrials,
@@ -79,27 +132,44 @@ pub enum OracleError {
     },
 }
 
+/// An oracle, from the settings of its search.
+type Make = fn(Settings) -> Box<dyn Oracle>;
+
+/// The oracles by their names.
+const ORACLES: &[(&str, Make)] = &[
+    ("auto", |settings| whole(settings, Auto::default())),
+    ("random", |settings| whole(settings, Random)),
+    ("grid", |settings| whole(settings, Grid)),
+    ("qmc", |settings| whole(settings, Qmc)),
+    ("tpe", |settings| whole(settings, Tpe)),
+    ("gp", |settings| whole(settings, Gp)),
+    ("cmaes", |settings| whole(settings, CmaEs::default())),
+    ("nsga2", |settings| whole(settings, Nsga2::default())),
+    ("hyperband", |settings| Box::new(Hyperband::new(settings, Box::new(Random)))),
+    ("bohb", |settings| Box::new(Bohb::new(settings, Tpe))),
+    ("successive_halving", |settings| Box::new(Hyperband::most_exploratory(settings, Box::new(Random)))),
+    ("asha", |settings| Box::new(Asha::new(settings, Box::new(Random)))),
+    ("pbt", |settings| Box::new(Pbt::new(settings))),
+];
+
 /// Names of the oracles.
-const NAMES: [&str; 2] = ["random", "hyperband"];
+pub fn names() -> impl Iterator<Item = &'static str> {
+    ORACLES.iter().map(|(name, _)| *name)
+}
 
 /// The oracle that `spec` names, after a check of the limits that it sets.
 ///
 /// Without a seed in `spec` one is drawn from the operating system.
 pub fn create(spec: &StudySpec) -> Result<Box<dyn Oracle>, OracleError> {
-    if spec.max_trials == 0 {
-        return Err(OracleError::NoTrials);
+    let settings = Settings::new(spec)?;
+    match ORACLES.iter().find(|(name, _)| *name == spec.oracle) {
+        Some((_, make)) => stopping::with_rules(make(settings.clone()), settings, spec),
+        None => Err(OracleError::Unknown { name: spec.oracle.clone(), nearest: nearest(&spec.oracle) }),
     }
-    for (option, limit) in [("--timeout", spec.timeout_s), ("--trial-timeout", spec.trial_timeout_s)] {
-        if let Some(seconds) = limit.filter(|seconds| seconds.is_nan() || *seconds <= 0.0) {
-            return Err(OracleError::Timeout { option, seconds });
-        }
-    }
-    let seed = spec.seed.unwrap_or_else(draw_seed);
-    match spec.oracle.as_str() {
-        "random" => Ok(Box::new(Random::new(seed, spec.max_trials))),
-        "hyperband" => Ok(Box::new(Hyperband::new(seed, spec.max_trials, spec.objective.clone()))),
-        name => Err(OracleError::Unknown { name: name.to_owned(), nearest: nearest(name) }),
-    }
+}
+
+fn whole(settings: Settings, sampler: impl Sampler + 'static) -> Box<dyn Oracle> {
+    Box::new(WholeTrials::new(settings, Box::new(sampler)))
 }
 
 /// A seed for a search that names none.
@@ -122,7 +192,7 @@ fn nearest(name: &str) -> Option<&'static str> {
         let shared = name.as_bytes().windows(2).filter(|pair| pairs.contains(pair)).count();
         shared as f64 / pairs.len().max(name.len().saturating_sub(1)) as f64
     };
-    let best = NAMES.into_iter().max_by(|a, b| similarity(a).total_cmp(&similarity(b)));
+    let best = names().max_by(|a, b| similarity(a).total_cmp(&similarity(b)));
     best.filter(|known| similarity(known) >= 0.4)
 }
 

@@ -1,10 +1,15 @@
 //! What a hyper-parameter may be: its kind, its range and its lattice. Refuses empty and impossible ranges.
 
+mod cube;
+mod inferred;
 mod optuna;
 #[cfg(feature = "supervisor")]
 mod sampling;
 mod validity;
 
+pub use inferred::{Condition, Dimension, Space};
+#[cfg(feature = "supervisor")]
+pub(crate) use inferred::{has_asked_all, is_training};
 pub use validity::SpaceError;
 
 use serde::{Deserialize, Serialize};

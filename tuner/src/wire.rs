@@ -153,6 +153,17 @@ pub enum Direction {
     Max,
 }
 
+/// A bound that the last reported value of a metric must keep to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Constraint {
+    /// The metric's name, as the objective reports it.
+    pub metric: String,
+    /// On which side of the bound it must stay: `Min` keeps it at or below, `Max` at or above.
+    pub direction: Direction,
+    /// The bound.
+    pub bound: f64,
+}
+
 /// A search, as the kernel hands it to the supervisor (a JSON file named on its command line).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StudySpec {
@@ -162,8 +173,20 @@ pub struct StudySpec {
     pub directory: PathBuf,
     /// What to optimise.
     pub objective: Objective,
-    /// `random` or `hyperband`.
+    /// Further objectives. Trials are then compared by Pareto's rule; their values are the best that were reported.
+    #[serde(default)]
+    pub also: Vec<Objective>,
+    /// What a trial's metrics must keep to for its value to count.
+    #[serde(default)]
+    pub constraints: Vec<Constraint>,
+    /// Name of the oracle: `random`, `hyperband`, …
     pub oracle: String,
+    /// When a trial is ended for what it reports, as the module `pruner` reads it: `median`, `patience:steps=5`, …
+    #[serde(default)]
+    pub pruner: Option<String>,
+    /// When the search is ended before `max_trials`, as the module `terminator` reads it: `stagnation:trials=30`, …
+    #[serde(default)]
+    pub terminator: Option<String>,
     /// Stop after this many trials.
     pub max_trials: u64,
     /// Seed of the oracle and, through it, of the trials.

@@ -1,14 +1,26 @@
 //! `cargo xtask bench`: this kernel and evcxr_jupyter, run in turn, on this machine; writes `docs/benchmarks.md`.
+//! `cargo xtask bench hpo` compares the oracles with Optuna instead.
+
+mod hpo;
 
 use crate::environment::{Environment, build_program, cargo};
 use crate::step;
-use anyhow::Result;
+use anyhow::{Result, bail};
 use std::path::Path;
 
 /// The rival, as it is published.
 const RIVAL: [&str; 4] = ["evcxr_jupyter", "--version", "0.22.0", "--locked"];
 
 pub(crate) fn run(root: &Path) -> Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(2).collect();
+    match arguments.split_first() {
+        None => kernels(root),
+        Some((what, rest)) if what == "hpo" => hpo::run(root, rest),
+        Some((what, _)) => bail!("there is no bench `{what}`; give hpo, or nothing for the kernels"),
+    }
+}
+
+fn kernels(root: &Path) -> Result<()> {
     let environment = step::step("tools", || Environment::prepare(root))?;
     step::step("build", || build_program(root))?;
     step::step("install into target/jupyter", || environment.install_kernel())?;

@@ -4,6 +4,7 @@
 mod faults;
 mod harness;
 mod resume;
+mod rules;
 mod search;
 mod shared;
 mod supervision;

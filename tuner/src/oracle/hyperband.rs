@@ -1,43 +1,78 @@
 //! Hyperband (Li et al. 2018, JMLR 18): brackets of successive halving, from the most exploratory to plain random
-//! search, over and over. Keeps nothing that the records cannot give back; draws parameters as random search does.
+//! search, over and over. Keeps nothing that the records cannot give back; what to try is the sampler's affair.
 
-use super::{Next, Oracle, first_unfinished, random};
+use super::sampler::{Sampler, Suggestions};
+use super::settings::{Settings, loss};
+use super::{Next, Oracle, first_unfinished};
 use crate::record::{Ending, TrialRecord};
 use crate::space::{Distribution, Value};
-use crate::wire::{Direction, Objective};
+use crate::wire::Objective;
 
 /// One trial in `ETA` goes on at each rung, with `ETA` times the epochs.
-const ETA: u64 = 3;
+pub(super) const ETA: u64 = 3;
 
 /// Hyperband with eta 3.
 ///
 /// The maximum resource R is the number of epochs of a whole training, known once the first trial has said it.
 /// Trial numbers tell which bracket a trial belongs to, and its reports and `paused_at` how far it came.
 #[derive(Debug)]
-pub struct Hyperband {
-    seed: u64,
+pub(super) struct Hyperband {
+    order: Order,
     max_trials: u64,
     objective: Objective,
+    pub(super) suggestions: Suggestions,
     /// What the first trial said, until its record shows it.
     total: Option<u64>,
 }
 
+/// Which brackets there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    /// From the most exploratory to random search.
+    All,
+    /// The most exploratory alone.
+    MostExploratory,
+}
+
 impl Hyperband {
-    /// A search that starts `max_trials` configurations in all.
-    pub fn new(seed: u64, max_trials: u64, objective: Objective) -> Hyperband {
-        Hyperband { seed, max_trials, objective, total: None }
+    /// A search that starts `settings.max_trials` configurations in all, with values from `sampler`. Of several
+    /// objectives the first decides who goes on.
+    pub(super) fn new(settings: Settings, sampler: Box<dyn Sampler>) -> Hyperband {
+        let (max_trials, objective) = (settings.max_trials, settings.objective().clone());
+        let order = Order::All;
+        Hyperband { order, max_trials, objective, suggestions: Suggestions::new(settings, sampler), total: None }
     }
 
-    /// R: as the first record says that knows it, so that it cannot change while a bracket runs.
-    fn resource(&self, trials: &[TrialRecord]) -> Option<u64> {
-        trials.iter().find_map(|trial| trial.epochs).or(self.total).map(|total| total.max(1))
+    /// Successive halving (Jamieson and Talwalkar 2016, AISTATS): the most exploratory bracket, over and over.
+    pub(super) fn most_exploratory(settings: Settings, sampler: Box<dyn Sampler>) -> Hyperband {
+        Hyperband { order: Order::MostExploratory, ..Hyperband::new(settings, sampler) }
+    }
+
+    /// The brackets in the order in which they run, up to the one that starts configuration `max_trials`.
+    fn brackets<'a>(
+        &'a self,
+        resource: u64,
+        trials: &'a [TrialRecord],
+        max_trials: u64,
+    ) -> impl Iterator<Item = Bracket<'a>> {
+        let s_max = most_exploratory(resource);
+        let mut first = 0;
+        let last = if self.order == Order::All { 0 } else { s_max };
+        let planned = (last..=s_max).rev().cycle().map_while(move |s| {
+            let start = first;
+            let rungs = rungs(resource, s);
+            first += rungs[0].0;
+            let limit = max_trials.max(trials.len() as u64);
+            (start < limit).then(|| Bracket::new(start, rungs, limit, trials, &self.objective))
+        });
+        planned.fuse()
     }
 
     /// The epoch (exclusive) to which `trial`, of `total` epochs in all, may train as things stand.
     fn stop_of(&self, trial: u64, total: u64, resource: u64, trials: &[TrialRecord]) -> u64 {
         // The record of a trial that begins may not be among `trials` yet; its number is below this limit all the same.
         let limit = self.max_trials.max(trial + 1);
-        let bracket = brackets(resource, trials, limit, &self.objective).find(|bracket| bracket.holds(trial));
+        let bracket = self.brackets(resource, trials, limit).find(|bracket| bracket.holds(trial));
         let rung_stop = bracket.map_or(resource, |bracket| bracket.stop_of(trial));
         if rung_stop >= resource { total } else { rung_stop.min(total) }
     }
@@ -59,8 +94,8 @@ impl Hyperband {
 impl Oracle for Hyperband {
     fn next(&mut self, trials: &[TrialRecord]) -> Next {
         let may_start = (trials.len() as u64) < self.max_trials;
-        let interrupted = if let Some(resource) = self.resource(trials) {
-            for bracket in brackets(resource, trials, self.max_trials, &self.objective) {
+        let interrupted = if let Some(resource) = resource(trials, self.total) {
+            for bracket in self.brackets(resource, trials, self.max_trials) {
                 if let Some(next) = bracket.next(may_start) {
                     return next;
                 }
@@ -74,12 +109,12 @@ impl Oracle for Hyperband {
         interrupted.map_or(Next::Exhausted, |trial| Next::Continue { trial })
     }
 
-    fn suggest(&mut self, trial: u64, name: &str, distribution: &Distribution, _trials: &[TrialRecord]) -> Value {
-        random::draw(self.seed, trial, name, distribution)
+    fn suggest(&mut self, trial: u64, name: &str, distribution: &Distribution, trials: &[TrialRecord]) -> Value {
+        self.suggestions.suggest(trial, name, distribution, trials)
     }
 
     fn epochs(&mut self, trial: u64, total: u64, trials: &[TrialRecord]) -> u64 {
-        let resource = self.resource(trials).unwrap_or(total.max(1));
+        let resource = resource(trials, self.total).unwrap_or(total.max(1));
         self.total.get_or_insert(resource);
         self.stop_of(trial, total, resource, trials)
     }
@@ -87,6 +122,11 @@ impl Oracle for Hyperband {
     fn pauses(&self) -> bool {
         true
     }
+}
+
+/// R: as the first record says that knows it, so that it cannot change while a bracket runs; until then what `said`.
+pub(super) fn resource(trials: &[TrialRecord], said: Option<u64>) -> Option<u64> {
+    trials.iter().find_map(|trial| trial.epochs).or(said).map(|total| total.max(1))
 }
 
 /// Configurations and epochs of each rung of bracket `s`, for a maximum resource `resource`.
@@ -101,28 +141,8 @@ pub(super) fn rungs(resource: u64, s: u32) -> Vec<(u64, u64)> {
 }
 
 /// s_max: the largest s with eta^s at most R, but no more than keeps a bracket's size within u64.
-fn most_exploratory(resource: u64) -> u32 {
+pub(super) fn most_exploratory(resource: u64) -> u32 {
     resource.max(1).ilog(ETA).min(30)
-}
-
-/// The brackets in the order in which they run, up to the one that starts configuration `max_trials`.
-fn brackets<'a>(
-    resource: u64,
-    trials: &'a [TrialRecord],
-    max_trials: u64,
-    objective: &'a Objective,
-) -> impl Iterator<Item = Bracket<'a>> {
-    let s_max = most_exploratory(resource);
-    let mut first = 0;
-    let order = (0..=s_max).rev().cycle();
-    let planned = order.map_while(move |s| {
-        let start = first;
-        let rungs = rungs(resource, s);
-        first += rungs[0].0;
-        let limit = max_trials.max(trials.len() as u64);
-        (start < limit).then(|| Bracket::new(start, rungs, limit, trials, objective))
-    });
-    planned.fuse()
 }
 
 /// One bracket: its plan and the trials that it has started.
@@ -241,10 +261,7 @@ impl<'a> Bracket<'a> {
     /// Small is good. A trial that has reported no value comes last.
     fn rank(&self, trial: &TrialRecord, index: usize) -> f64 {
         let best = trial.best_before(self.objective, self.stop(trial, index));
-        best.map_or(f64::INFINITY, |value| match self.objective.direction {
-            Direction::Min => value,
-            Direction::Max => -value,
-        })
+        best.map_or(f64::INFINITY, |value| loss(self.objective, value))
     }
 
     /// Where rung `index` ends for `trial`: no later than its whole training, which may be shorter than R.

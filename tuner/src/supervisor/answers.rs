@@ -54,7 +54,10 @@ impl Search<'_> {
     fn settle_answer(&mut self, session: &mut Session, answer: Answer) -> Result<Reply, SupervisorError> {
         session.returned = matches!(answer, Answer::Returned(_));
         let record = self.record(session.number);
-        let outcome = answered(answer, session.told_to_stop, session.epochs, record, &self.spec.objective);
+        let outcome = match session.told_to_prune {
+            true => Outcome::Ended { ending: Ending::Pruned, value: record.best(&self.spec.objective) },
+            false => answered(answer, session.told_to_stop, session.epochs, record, &self.spec.objective),
+        };
         let record = self.record_mut(session.number);
         match &outcome {
             Outcome::Interrupted => {}
@@ -191,7 +194,12 @@ impl Search<'_> {
         self.longest_step = self.longest_step.max(session.last_step.elapsed());
         session.last_step = Instant::now();
         session.told_to_stop |= self.stop.is_some();
-        let verdict = if session.told_to_stop { Verdict::Stop } else { Verdict::Continue };
+        session.told_to_prune |= !session.told_to_stop && self.oracle.prunes(session.number, &self.trials);
+        let verdict = match (session.told_to_stop, session.told_to_prune) {
+            (true, _) => Verdict::Stop,
+            (false, true) => Verdict::Prune,
+            (false, false) => Verdict::Continue,
+        };
         Ok(Reply::Verdict { verdict })
     }
 }

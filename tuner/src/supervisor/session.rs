@@ -33,6 +33,8 @@ pub(super) struct Session {
     pub(super) last_step: Instant,
     /// Epochs that it had been through, where it had waited for more.
     continued_from: Option<u64>,
+    /// Whether the oracle has given up on the trial.
+    pub(super) told_to_prune: bool,
     killed: Option<Ending>,
     /// The machine before it began.
     machine: Machine,
@@ -100,6 +102,7 @@ impl Search<'_> {
             told_to_stop: false,
             last_step: now,
             continued_from,
+            told_to_prune: false,
             killed: None,
             machine,
             held: Held::default(),

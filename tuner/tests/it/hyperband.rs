@@ -7,29 +7,29 @@ use ferrotune_tuner::wire::{Direction, Objective, StudySpec};
 use std::collections::BTreeMap;
 
 /// What a simulated objective does with a trial that may train from one epoch to another.
-type Training = dyn Fn(&mut TrialRecord, u64, u64);
+pub(crate) type Training = dyn Fn(&mut TrialRecord, u64, u64);
 
 fn hyperband(max_trials: u64) -> StudySpec {
     StudySpec { max_trials, ..spec("hyperband") }
 }
 
-fn report(record: &mut TrialRecord, step: u64, value: f64) {
+pub(crate) fn report(record: &mut TrialRecord, step: u64, value: f64) {
     record.metrics.insert(step, BTreeMap::from([("accuracy".to_owned(), Some(value))]));
 }
 
 /// Accuracy that depends on the trial alone: (number * 7) mod 101, so that the order of merit is no simple one.
-fn merit(number: u64) -> f64 {
+pub(crate) fn merit(number: u64) -> f64 {
     (number * 7 % 101) as f64
 }
 
-fn steady(record: &mut TrialRecord, start: u64, stop: u64) {
+pub(crate) fn steady(record: &mut TrialRecord, start: u64, stop: u64) {
     for step in start..stop {
         report(record, step, merit(record.number));
     }
 }
 
 /// Lets the oracle run a search to its end. Every question goes to a new oracle, as after a restart.
-fn search(spec: &StudySpec, total: u64, training: &Training) -> (Vec<TrialRecord>, Vec<Next>) {
+pub(crate) fn search(spec: &StudySpec, total: u64, training: &Training) -> (Vec<TrialRecord>, Vec<Next>) {
     let (mut trials, mut decisions): (Vec<TrialRecord>, Vec<Next>) = (Vec::new(), Vec::new());
     loop {
         let mut oracle = create(spec).expect("a valid search");
@@ -65,7 +65,7 @@ fn search(spec: &StudySpec, total: u64, training: &Training) -> (Vec<TrialRecord
 }
 
 /// How many trials of a range trained how many epochs.
-fn epochs_trained(trials: &[TrialRecord]) -> BTreeMap<u64, usize> {
+pub(crate) fn epochs_trained(trials: &[TrialRecord]) -> BTreeMap<u64, usize> {
     let mut counts = BTreeMap::new();
     for trial in trials {
         *counts.entry(trial.epochs_done()).or_default() += 1;

@@ -1,0 +1,52 @@
+//! Trade-offs among several losses: which points no other point beats. Knows no reference and no weights.
+
+/// Whether `a` is nowhere worse than `b` and somewhere better. Both have as many losses.
+pub fn dominates(a: &[f64], b: &[f64]) -> bool {
+    a.iter().zip(b).all(|(a, b)| a <= b) && a.iter().zip(b).any(|(a, b)| a < b)
+}
+
+/// Positions of the points that no other one dominates, in order. Equal points are all kept; a point with a NaN never
+/// is, nor does it dominate any.
+///
+/// ```
+/// use ferrotune_tuner::analysis::pareto::front;
+/// assert_eq!(front(&[vec![1.0, 3.0], vec![2.0, 2.0], vec![2.0, 4.0], vec![3.0, 1.0]]), [0, 1, 3]);
+/// ```
+pub fn front(points: &[Vec<f64>]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..points.len()).filter(|index| !points[*index].iter().any(|x| x.is_nan())).collect();
+    // What dominates a point comes before it in this order, so that each need be compared with the front so far only.
+    order.sort_by(|a, b| lexicographic(&points[*a], &points[*b]));
+    let mut front: Vec<usize> = Vec::new();
+    for index in order {
+        if !front.iter().any(|other| dominates(&points[*other], &points[index])) {
+            front.push(index);
+        }
+    }
+    front.sort_unstable();
+    front
+}
+
+pub(super) fn lexicographic(a: &[f64], b: &[f64]) -> std::cmp::Ordering {
+    let differences = a.iter().zip(b).map(|(a, b)| a.total_cmp(b));
+    differences.into_iter().find(|order| order.is_ne()).unwrap_or(std::cmp::Ordering::Equal)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn front_is_what_no_other_point_dominates() {
+        let points: Vec<Vec<f64>> =
+            (0..200_u32).map(|k| [7, 11, 13].map(|factor| f64::from(k * factor % 29)).to_vec()).collect();
+        let undominated = |index: &usize| !points.iter().any(|other| dominates(other, &points[*index]));
+        assert_eq!(front(&points), (0..points.len()).filter(undominated).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn equal_points_stay_together_and_nan_has_no_place() {
+        assert_eq!(front(&[vec![1.0, 1.0], vec![f64::NAN, 0.0], vec![1.0, 1.0], vec![1.0, 2.0]]), [0, 2]);
+        assert_eq!(front(&[vec![2.0], vec![1.0], vec![1.0]]), [1, 2]);
+        assert!(front(&[]).is_empty());
+    }
+}

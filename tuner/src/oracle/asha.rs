@@ -1,0 +1,152 @@
+//! ASHA (Li et al. 2020, A System for Massively Parallel Hyperparameter Tuning, MLSys): successive halving that waits
+//! for no one. A trial goes on as soon as it is among the best third of those that have come as far; what to try is the
+//! sampler's affair. Keeps nothing that the records cannot give back.
+
+use super::hyperband::{self, ETA};
+use super::sampler::{Sampler, Suggestions};
+use super::settings::{Settings, loss};
+use super::{Next, Oracle, first_unfinished};
+use crate::record::{Ending, TrialRecord};
+use crate::space::{Distribution, Value};
+use crate::wire::Objective;
+
+/// Asynchronous successive halving with eta 3, from rungs of one epoch on.
+#[derive(Debug)]
+pub(super) struct Asha {
+    max_trials: u64,
+    objective: Objective,
+    suggestions: Suggestions,
+    /// What the first trial said, until its record shows it.
+    total: Option<u64>,
+}
+
+impl Asha {
+    /// A search that starts `settings.max_trials` trials. Of several objectives the first decides who goes on.
+    pub(super) fn new(settings: Settings, sampler: Box<dyn Sampler>) -> Asha {
+        let (max_trials, objective) = (settings.max_trials, settings.objective().clone());
+        Asha { max_trials, objective, suggestions: Suggestions::new(settings, sampler), total: None }
+    }
+
+    fn ladder<'a>(&'a self, resource: u64, trials: &'a [TrialRecord]) -> Ladder<'a> {
+        let rungs = hyperband::rungs(resource, hyperband::most_exploratory(resource));
+        Ladder { stops: rungs.into_iter().map(|(_, stop)| stop).collect(), trials, objective: &self.objective }
+    }
+}
+
+impl Oracle for Asha {
+    fn next(&mut self, trials: &[TrialRecord]) -> Next {
+        let may_start = (trials.len() as u64) < self.max_trials;
+        let Some(resource) = hyperband::resource(trials, self.total) else {
+            let interrupted = || first_unfinished(trials).map_or(Next::Exhausted, |trial| Next::Continue { trial });
+            return if may_start { Next::New } else { interrupted() };
+        };
+        let ladder = self.ladder(resource, trials);
+        match ladder.next_promoted() {
+            Some(trial) => Next::Continue { trial },
+            None if may_start => Next::New,
+            None => ladder.wind_up(),
+        }
+    }
+
+    fn suggest(&mut self, trial: u64, name: &str, distribution: &Distribution, trials: &[TrialRecord]) -> Value {
+        self.suggestions.suggest(trial, name, distribution, trials)
+    }
+
+    fn epochs(&mut self, trial: u64, total: u64, trials: &[TrialRecord]) -> u64 {
+        let resource = hyperband::resource(trials, self.total).unwrap_or(total.max(1));
+        self.total.get_or_insert(resource);
+        let ladder = self.ladder(resource, trials);
+        let stop = trials.get(trial as usize).map_or(ladder.stops[0], |record| ladder.stop_of(record));
+        if stop >= resource { total } else { stop.min(total) }
+    }
+
+    fn pauses(&self) -> bool {
+        true
+    }
+}
+
+/// The rungs, and how far the trials have climbed.
+struct Ladder<'a> {
+    /// Epochs of each rung.
+    stops: Vec<u64>,
+    trials: &'a [TrialRecord],
+    objective: &'a Objective,
+}
+
+impl<'a> Ladder<'a> {
+    /// A trial that waits at a rung and is among its best, on the highest rung that has one.
+    fn next_promoted(&self) -> Option<u64> {
+        let waiting = |rung| self.best(rung).into_iter().find(|trial| self.waits_at(trial, rung));
+        (0..self.stops.len() - 1).rev().find_map(waiting).map(|trial| trial.number)
+    }
+
+    /// What is left to do when no trial will begin any more and none is promoted.
+    ///
+    /// Those short of their rung come first, for they may still change who is best. If then no trial has trained to
+    /// the end, the best of those that have come farthest does.
+    fn wind_up(&self) -> Next {
+        let open = || self.trials.iter().filter(|trial| trial.ending.is_none());
+        if let Some(trial) = open().find(|trial| self.is_short(trial)) {
+            return Next::Continue { trial: trial.number };
+        }
+        if !self.trials.iter().any(|trial| trial.ending == Some(Ending::Finished)) {
+            let farthest = open().max_by(|a, b| {
+                let key = |trial: &TrialRecord| (self.arrived(trial), -self.rank(trial, self.arrived(trial)));
+                key(a).0.cmp(&key(b).0).then(key(a).1.total_cmp(&key(b).1)).then(b.number.cmp(&a.number))
+            });
+            return farthest.map_or(Next::Exhausted, |trial| Next::Continue { trial: trial.number });
+        }
+        open().next().map_or(Next::Exhausted, |trial| Next::Prune { trial: trial.number })
+    }
+
+    /// The epoch to which `trial` may train, as things stand.
+    fn stop_of(&self, trial: &TrialRecord) -> u64 {
+        let arrived = self.arrived(trial);
+        let Some(rung) = arrived.checked_sub(1) else { return self.stops[0] };
+        let Some(above) = self.stops.get(arrived) else { return u64::MAX };
+        // One that has waited runs only because it has been named, whoever has come to the rung since.
+        let is_named = trial.paused_at.is_some_and(|at| at >= self.stop(trial, rung));
+        let is_best = || self.best(rung).iter().any(|best| best.number == trial.number);
+        if is_named || is_best() { *above } else { self.stops[rung] }
+    }
+
+    /// Whether it is on its way to a rung; without a worker, it was interrupted.
+    fn is_short(&self, trial: &TrialRecord) -> bool {
+        let total = trial.epochs.unwrap_or(u64::MAX);
+        let is_on_its_way = match self.arrived(trial).checked_sub(1) {
+            None => true,
+            Some(rung) => !self.waits_at(trial, rung),
+        };
+        is_on_its_way || trial.epochs_done() >= total
+    }
+
+    fn waits_at(&self, trial: &TrialRecord, rung: usize) -> bool {
+        trial.ending.is_none() && trial.epochs_done() == self.stop(trial, rung)
+    }
+
+    /// The best third of those that have come to the rung's end, best first.
+    fn best(&self, rung: usize) -> Vec<&'a TrialRecord> {
+        let members = self.trials.iter().filter(|trial| self.arrived(trial) > rung);
+        let mut ranked: Vec<_> = members.map(|trial| (self.rank(trial, rung + 1), trial)).collect();
+        ranked.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.number.cmp(&b.1.number)));
+        let count = ranked.len() / ETA as usize;
+        ranked.into_iter().take(count).map(|(_, trial)| trial).collect()
+    }
+
+    /// Number of rungs whose end it has reached.
+    fn arrived(&self, trial: &TrialRecord) -> usize {
+        (0..self.stops.len()).take_while(|rung| trial.epochs_done() >= self.stop(trial, *rung)).count()
+    }
+
+    /// By its best value on the first `rungs` rungs; small is good. A trial that has reported no value comes last.
+    fn rank(&self, trial: &TrialRecord, rungs: usize) -> f64 {
+        let stop = rungs.checked_sub(1).map_or(0, |rung| self.stop(trial, rung));
+        let best = trial.best_before(self.objective, stop);
+        best.map_or(f64::INFINITY, |value| loss(self.objective, value))
+    }
+
+    /// Where a rung ends for `trial`: no later than its whole training, which may be shorter than R.
+    fn stop(&self, trial: &TrialRecord, rung: usize) -> u64 {
+        trial.epochs.map_or(self.stops[rung], |total| total.min(self.stops[rung]))
+    }
+}

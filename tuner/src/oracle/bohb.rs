@@ -1,0 +1,112 @@
+//! BOHB (Falkner et al. 2018, ICML): Hyperband's brackets, whose trials are chosen by a model of the longest trainings of
+//! which there are enough. Which brackets there are, and who goes on, is Hyperband's affair.
+
+use super::history::History;
+use super::hyperband::{self, Hyperband};
+use super::random;
+use super::sampler::Sampler;
+use super::settings::Settings;
+use super::{Next, Oracle};
+use crate::record::{Ending, TrialRecord};
+use crate::space::{Distribution, Value};
+use std::collections::BTreeMap;
+
+/// One trial in so many is drawn at random, whatever the model says.
+const RANDOM_SHARE: u64 = 3;
+
+/// Hyperband with a model.
+#[derive(Debug)]
+pub(super) struct Bohb {
+    settings: Settings,
+    hyperband: Hyperband,
+}
+
+impl Bohb {
+    /// Hyperband whose values come from `model`, a sampler for finished trials.
+    pub(super) fn new(settings: Settings, model: impl Sampler + 'static) -> Bohb {
+        let hyperband = Hyperband::new(settings.clone(), Box::new(Mixed { model }));
+        Bohb { settings, hyperband }
+    }
+
+    /// The trials as if every training ended at the largest rung that enough of them have reached.
+    ///
+    /// Those that were given up before it stay what they are, for they lost against others.
+    fn at_one_rung(&self, trials: &[TrialRecord]) -> Vec<TrialRecord> {
+        let parameters = trials.iter().map(|trial| trial.parameters.len()).max().unwrap_or_default();
+        let has_come = |trial: &TrialRecord, stop: u64| {
+            trial.epochs_done() >= stop && trial.best_before(self.settings.objective(), stop).is_some()
+        };
+        // A model needs more points than parameters, on either side of what it calls good (Falkner et al., section 3.2).
+        let is_enough = |stop: &u64| trials.iter().filter(|trial| has_come(trial, *stop)).count() > parameters + 2;
+        let rungs = hyperband::resource(trials, None)
+            .map(|resource| hyperband::rungs(resource, hyperband::most_exploratory(resource)))
+            .unwrap_or_default();
+        let Some(stop) = rungs.iter().rev().map(|(_, stop)| *stop).find(is_enough) else {
+            return trials.iter().map(|trial| self.condensed(trial, u64::MAX)).collect();
+        };
+        let view = |trial: &TrialRecord| {
+            if !has_come(trial, stop) {
+                return self.condensed(trial, u64::MAX);
+            }
+            let value = trial.best_before(self.settings.objective(), stop);
+            TrialRecord { value, ending: Some(Ending::Finished), ..self.condensed(trial, stop) }
+        };
+        trials.iter().map(view).collect()
+    }
+
+    /// The record with one report in place of those before `stop`: the best of each objective, the last of each
+    /// constraint.
+    fn condensed(&self, trial: &TrialRecord, stop: u64) -> TrialRecord {
+        let best = |objective: &crate::wire::Objective| (objective.metric.clone(), trial.best_before(objective, stop));
+        let last = |metric: &String| {
+            let mut reports = trial.metrics.range(..stop).rev();
+            (metric.clone(), reports.find_map(|(_, metrics)| *metrics.get(metric)?))
+        };
+        let constraints = self.settings.constraints.iter().map(|constraint| last(&constraint.metric));
+        let report: BTreeMap<_, _> = constraints.chain(self.settings.objectives.iter().map(best)).collect();
+        let step = trial.metrics.range(..stop).next_back().map(|(step, _)| *step);
+        TrialRecord {
+            parameters: trial.parameters.clone(),
+            metrics: step.map(|step| (step, report)).into_iter().collect(),
+            value: trial.value,
+            ending: trial.ending.clone(),
+            epochs: trial.epochs,
+            paused_at: trial.paused_at.map(|at| at.min(stop)),
+            ..TrialRecord::new(trial.number)
+        }
+    }
+}
+
+impl Oracle for Bohb {
+    fn next(&mut self, trials: &[TrialRecord]) -> Next {
+        self.hyperband.next(trials)
+    }
+
+    fn suggest(&mut self, trial: u64, name: &str, distribution: &Distribution, trials: &[TrialRecord]) -> Value {
+        if self.hyperband.suggestions.has_proposed(trial) {
+            return self.hyperband.suggest(trial, name, distribution, trials);
+        }
+        self.hyperband.suggest(trial, name, distribution, &self.at_one_rung(trials))
+    }
+
+    fn epochs(&mut self, trial: u64, total: u64, trials: &[TrialRecord]) -> u64 {
+        self.hyperband.epochs(trial, total, trials)
+    }
+
+    fn pauses(&self) -> bool {
+        true
+    }
+}
+
+/// A model that leaves some trials to chance, so that it cannot lead Hyperband astray for good.
+#[derive(Debug)]
+struct Mixed<S> {
+    model: S,
+}
+
+impl<S: Sampler> Sampler for Mixed<S> {
+    fn propose(&mut self, history: &History, trial: u64) -> Option<Vec<f64>> {
+        let draw = random::hash(&[&history.settings.seed.to_le_bytes(), &trial.to_le_bytes(), b"bohb"]);
+        if draw.is_multiple_of(RANDOM_SHARE) { None } else { self.model.propose(history, trial) }
+    }
+}

@@ -1,0 +1,186 @@
+//! CMA-ES as a sampler: which trials make up a generation, and which parameters it is about. The maths is in its modules.
+//!
+//! The strategy moves numbers, and choices of two, that every trial asks for. The other parameters descend from a good
+//! trial's, all from the same one, so that a conditional parameter stays with the choice that it belongs to.
+
+mod eigen;
+mod margin;
+mod rates;
+mod restarts;
+mod strategy;
+
+use super::history::{History, Outcome, Row};
+use super::random::generator;
+use super::sampler::Sampler;
+use super::survival::{Fitness, survivors};
+use super::variation;
+use crate::space::{Dimension, Distribution, Space};
+use rand::{Rng, RngExt};
+use restarts::Run;
+use strategy::Candidate;
+
+/// Draws for one trial; the first one that no other trial has had is taken.
+const DRAWS: usize = 10;
+/// Generations ago that a trial may have been drawn and still be known again as a draw.
+const MEMORY: usize = 3;
+/// More cells than this are as good as a continuous axis.
+const MOST_CELLS: f64 = 4096.0;
+/// The other parameters descend from one trial in so many, the best ones.
+const PARENTS: usize = 4;
+
+/// CMA-ES with margin and restarts.
+///
+/// A generation is the next so many ended trials in the order of their numbers: one that runs long holds up nobody, and
+/// trials from elsewhere count as draws, too. All that is kept is a cache of the history.
+#[derive(Debug, Default)]
+pub(super) struct CmaEs {
+    axes: Vec<Axis>,
+    /// The trials that the states were made from.
+    told: Vec<Told>,
+    /// After no generation, after one, and so on; each with the number of trials that it has learnt from.
+    states: Vec<(usize, Run)>,
+}
+
+/// A parameter that the strategy moves.
+#[derive(Clone, Debug, PartialEq)]
+struct Axis {
+    dimension: usize,
+    distribution: Distribution,
+}
+
+/// An ended trial, on the axes.
+#[derive(Clone, Debug, PartialEq)]
+struct Told {
+    trial: u64,
+    point: Vec<f64>,
+    fitness: Fitness,
+}
+
+impl Sampler for CmaEs {
+    fn propose(&mut self, history: &History, trial: u64) -> Option<Vec<f64>> {
+        if history.rows.is_empty() {
+            return None;
+        }
+        self.learn(history);
+        let mut rng = generator(history.settings.seed, trial, "rest");
+        let dimensions = history.space.dimensions.len();
+        let mut point = if self.axes.len() < dimensions { descend(history, &mut rng) } else { vec![0.5; dimensions] };
+        if let Some((_, run)) = self.states.last() {
+            let draws = draws(run, history, trial);
+            let place = |draw: &Candidate, point: &mut Vec<f64>| {
+                self.axes.iter().zip(&draw.point).for_each(|(axis, unit)| point[axis.dimension] = *unit);
+            };
+            for draw in &draws {
+                place(draw, &mut point);
+                if !variation::is_repeated(history, &point) {
+                    break;
+                }
+            }
+        }
+        Some(point)
+    }
+}
+
+impl CmaEs {
+    /// Brings the states up to date.
+    fn learn(&mut self, history: &History) {
+        let axes = axes(&history.space);
+        if self.axes != axes {
+            *self = CmaEs { axes, ..CmaEs::default() };
+        }
+        if self.axes.is_empty() {
+            return;
+        }
+        let told: Vec<Told> = history.rows.iter().filter_map(|row| self.told(row, history)).collect();
+        let known = self.told.iter().zip(&told).take_while(|(known, told)| known == told).count();
+        self.told = told;
+        self.states.retain(|(count, _)| *count <= known);
+        if self.states.is_empty() {
+            let cells = self.axes.iter().map(Axis::cells).collect();
+            let mean = vec![0.5; self.axes.len()];
+            self.states.push((0, Run::first(history.settings.seed, mean, cells)));
+        }
+        while let Some((count, run)) = self.states.last() {
+            let next = count + run.strategy.population();
+            let Some(generation) = self.told.get(*count..next) else { break };
+            let state = self.after(run, generation, history);
+            self.states.push((next, state));
+        }
+    }
+
+    fn told(&self, row: &Row, history: &History) -> Option<Told> {
+        let fitness = Fitness::of(&row.outcome, history.settings.objectives.len())?;
+        let point: Vec<f64> = self.axes.iter().map(|axis| row.point[axis.dimension]).collect();
+        point.iter().all(|unit| !unit.is_nan()).then_some(Told { trial: row.trial, point, fitness })
+    }
+
+    fn after(&self, run: &Run, generation: &[Told], history: &History) -> Run {
+        let fitness: Vec<Fitness> = generation.iter().map(|told| told.fitness.clone()).collect();
+        let order = survivors(&fitness, generation.len());
+        let draws: Vec<Vec<f64>> = order.iter().map(|index| self.raw(run, &generation[*index], history)).collect();
+        // A generation that failed as a whole tells nothing of where to go.
+        if fitness[order[0]].is_lost() { run.clone() } else { run.after(&draws, fitness[order[0]].losses[0]) }
+    }
+
+    /// Where the trial's draw fell before it was put into cells; or where it would have fallen, if it was none.
+    fn raw(&self, run: &Run, told: &Told, history: &History) -> Vec<f64> {
+        for (_, state) in self.states.iter().rev().take(MEMORY) {
+            let draws = draws(state, history, told.trial);
+            let mut same = draws.into_iter().filter(|draw| {
+                let pairs = draw.point.iter().zip(&told.point);
+                self.axes.iter().zip(pairs).all(|(axis, (a, b))| variation::is_same(&axis.distribution, *a, *b))
+            });
+            if let Some(draw) = same.next() {
+                return draw.raw;
+            }
+        }
+        run.strategy.inject(&told.point)
+    }
+}
+
+impl Axis {
+    fn cells(&self) -> Option<u32> {
+        match self.distribution {
+            // Its cells are not of one width.
+            Distribution::Int { log: true, .. } => None,
+            _ => self.distribution.cells().filter(|cells| *cells <= MOST_CELLS).map(|cells| cells as u32),
+        }
+    }
+}
+
+/// The candidates for one trial.
+fn draws(run: &Run, history: &History, trial: u64) -> Vec<Candidate> {
+    let mut rng = generator(history.settings.seed, trial, "cmaes");
+    (0..DRAWS).map(|_| run.strategy.ask(&mut rng)).collect()
+}
+
+/// The parameters that the strategy moves.
+fn axes(space: &Space) -> Vec<Axis> {
+    let dimensions = space.dimensions.iter().enumerate().filter(|(_, dimension)| {
+        let is_ordered = match &dimension.distribution {
+            Distribution::Choice { values } => values.len() == 2,
+            _ => true,
+        };
+        dimension.condition.is_none() && is_ordered && dimension.distribution.cells() != Some(1.0)
+    });
+    dimensions.map(|(dimension, known)| Axis { dimension, distribution: known.distribution.clone() }).collect()
+}
+
+/// A point that descends from one of the best trials, with a mutation now and then.
+fn descend<R: Rng>(history: &History, rng: &mut R) -> Vec<f64> {
+    let dimensions = &history.space.dimensions;
+    let ended: Vec<(&Row, Fitness)> = history
+        .rows
+        .iter()
+        .filter(|row| matches!(row.outcome, Outcome::Finished { .. } | Outcome::Pruned { .. }))
+        .filter_map(|row| Some((row, Fitness::of(&row.outcome, history.settings.objectives.len())?)))
+        .collect();
+    let mut best = survivors(&ended.iter().map(|(_, fitness)| fitness.clone()).collect::<Vec<_>>(), ended.len());
+    best.truncate(ended.len().div_ceil(PARENTS).max(2));
+    let parent = (!best.is_empty()).then(|| ended[best[rng.random_range(0..best.len())]].0);
+    let inherit = |index: usize| parent.map(|row| row.point[index]).filter(|unit| !unit.is_nan());
+    let pass_on = |(index, dimension): (usize, &Dimension)| {
+        variation::pass_on(inherit(index), &dimension.distribution, dimensions.len(), rng)
+    };
+    dimensions.iter().enumerate().map(pass_on).collect()
+}

@@ -1,0 +1,97 @@
+//! What follows when a strategy has come to its end: another one, from another place. Learns from no trial itself.
+//!
+//! Hansen (2009), Benchmarking a BI-Population CMA-ES, GECCO workshop: by turns with a population that doubles each time,
+//! for landscapes with a structure at large, and with small ones and small steps, for those without.
+
+use super::strategy::Strategy;
+use crate::oracle::random;
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
+
+/// Standard deviation on each axis of the unit cube with which a search begins.
+const FIRST_SIGMA: f64 = 1.0 / 6.0;
+/// Doublings of the population after which it stays as it is.
+const MOST_DOUBLINGS: u32 = 8;
+
+/// A strategy, and what came before it.
+#[derive(Clone, Debug)]
+pub(super) struct Run {
+    pub(super) strategy: Strategy,
+    cells: Vec<Option<u32>>,
+    seed: u64,
+    /// Restarts so far.
+    restarts: u64,
+    /// How often the large population has been doubled.
+    doublings: u32,
+    is_large: bool,
+    /// Draws that strategies with the large population have had.
+    spent_large: usize,
+    /// Draws that those with small ones have had.
+    spent_small: usize,
+}
+
+impl Run {
+    /// The first strategy, from `mean`.
+    pub(super) fn first(seed: u64, mean: Vec<f64>, cells: Vec<Option<u32>>) -> Run {
+        let strategy = Strategy::new(mean, FIRST_SIGMA, population(cells.len()), cells.clone());
+        Run { strategy, cells, seed, restarts: 0, doublings: 0, is_large: true, spent_large: 0, spent_small: 0 }
+    }
+
+    /// This one with a generation more, best draw first; or its successor, if that was its last.
+    pub(super) fn after(&self, draws: &[Vec<f64>], best_loss: f64) -> Run {
+        let mut next = self.clone();
+        next.strategy.tell(draws, best_loss);
+        let spent = if next.is_large { &mut next.spent_large } else { &mut next.spent_small };
+        *spent += draws.len();
+        if next.strategy.is_over() {
+            next.restart();
+        }
+        next
+    }
+
+    fn restart(&mut self) {
+        self.restarts += 1;
+        let mut rng =
+            Pcg64::seed_from_u64(random::hash(&[&self.seed.to_le_bytes(), &self.restarts.to_le_bytes(), b"run"]));
+        let default = population(self.cells.len());
+        self.is_large = self.spent_large <= self.spent_small;
+        let (population, sigma) = if self.is_large {
+            self.doublings = (self.doublings + 1).min(MOST_DOUBLINGS);
+            (default << self.doublings, FIRST_SIGMA)
+        } else {
+            let half_large = 0.5 * f64::from(1_u32 << self.doublings);
+            let factor = half_large.powf(rng.random::<f64>().powi(2));
+            ((default as f64 * factor) as usize, FIRST_SIGMA * 10_f64.powf(-2.0 * rng.random::<f64>()))
+        };
+        let mean = self.cells.iter().map(|_| rng.random()).collect();
+        self.strategy = Strategy::new(mean, sigma, population.max(4), self.cells.clone());
+    }
+}
+
+/// Hansen (2016), equation 48.
+fn population(size: usize) -> usize {
+    4 + (3.0 * (size as f64).ln()) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plains_are_left_with_large_and_small_populations_by_turns() {
+        let mut run = Run::first(3, vec![0.5; 2], vec![None; 2]);
+        let mut rng = Pcg64::seed_from_u64(1);
+        let mut populations = vec![run.strategy.population()];
+        for _ in 0..2000 {
+            let draws: Vec<_> = (0..run.strategy.population()).map(|_| run.strategy.ask(&mut rng).raw).collect();
+            let before = run.restarts;
+            run = run.after(&draws, 1.0);
+            if run.restarts > before {
+                populations.push(run.strategy.population());
+            }
+        }
+        assert_eq!(populations[0], 6);
+        assert!(populations.contains(&12) && populations.contains(&24) && populations.contains(&48), "{populations:?}");
+        assert!(run.spent_small * 3 > run.spent_large, "{} {}", run.spent_small, run.spent_large);
+    }
+}

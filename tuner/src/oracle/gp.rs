@@ -1,0 +1,167 @@
+//! Bayesian optimisation with a Gaussian process: a global arm and a trust-region arm by turns. For searches of up to a
+//! few hundred trials; its cost grows with their cube.
+
+mod acquisition;
+mod evidence;
+mod excess;
+mod kernel;
+mod matrix;
+mod minimise;
+mod model;
+mod region;
+pub(super) mod regret;
+mod warp;
+
+use super::history::History;
+use super::qmc;
+use super::random::generator;
+use super::sampler::Sampler;
+use crate::space::Space;
+use acquisition::{Promise, Quest};
+use evidence::Evidence;
+use kernel::Shape;
+use model::{Data, Fit, Hyper, Process, fit};
+use rand_pcg::Pcg64;
+use region::{Region, Trust};
+use warp::{WARPS, Warp};
+
+/// Trials beyond the number of parameters that are spread over the space before anything is modelled.
+const INITIAL: usize = 4;
+/// One trial in so many looks at the whole space.
+const ARMS: u64 = 3;
+/// Trials that decide between the kinds of model, and that its hyper-parameters are then fitted to. More would cost
+/// time and change little.
+const ROUGH: usize = 64;
+const FINE: usize = 120;
+/// Trials that the model of the whole space is made of, and that of a trust region.
+const MOST: usize = 300;
+const MOST_NEAR: usize = 60;
+/// Evaluations of the likelihood: for the first warp, for each further one, for a change of smoothness, and at last.
+const EVALUATIONS: [usize; 4] = [12, 6, 8, 12];
+/// Good points around which both arms look.
+const GOOD: usize = 3;
+
+/// Gaussian-process search.
+#[derive(Debug, Default)]
+pub(super) struct Gp;
+
+impl Sampler for Gp {
+    fn propose(&mut self, history: &History, trial: u64) -> Option<Vec<f64>> {
+        let dimensions = history.space.dimensions.len();
+        if dimensions == 0 {
+            return None;
+        }
+        let mut rng = generator(history.settings.seed, trial, "gp");
+        let evidence = Evidence::of(history, &mut rng);
+        let spread = || qmc::point(history.settings.seed, trial, dimensions);
+        if evidence.losses.len() < INITIAL + dimensions {
+            return Some(spread());
+        }
+        Some(search(&evidence, &history.space, is_local(trial), &mut rng).unwrap_or_else(spread))
+    }
+}
+
+fn is_local(trial: u64) -> bool {
+    !trial.is_multiple_of(ARMS)
+}
+
+/// The most promising point of an arm; `None` where all that it looked at have been tried.
+fn search(evidence: &Evidence, space: &Space, in_trust_region: bool, rng: &mut Pcg64) -> Option<Vec<f64>> {
+    let dimensions = evidence.axes.len();
+    let trust = in_trust_region.then(|| {
+        let mut steps = evidence.steps(is_local);
+        steps.iter_mut().take(INITIAL + dimensions).for_each(|step| step.is_local = false);
+        Trust::after(&steps, |a, b| evidence.apart(a, b))
+    });
+    let members: Vec<usize> = match &trust {
+        Some(trust) => evidence.nearest(
+            &evidence.points[trust.centre],
+            trust.side,
+            (5 * dimensions + 5).min(MOST_NEAR)..=MOST_NEAR,
+        ),
+        None => thinned(&evidence.losses, MOST),
+    };
+    let (mut points, losses) = chosen(&members, &evidence.points, &evidence.losses);
+    let (warp, hyper) = model(evidence, &points, &losses);
+    let mut values = warp.apply(&losses).values;
+    let feasible =
+        members.iter().zip(&values).filter(|(index, _)| evidence.is_feasible[**index]).map(|(_, value)| *value);
+    // Where nothing has kept to the constraints yet, keeping to them is all that counts.
+    let best = feasible.reduce(f64::min).unwrap_or_else(|| values.iter().copied().fold(f64::NEG_INFINITY, f64::max));
+    let mut order: Vec<usize> = (0..points.len()).collect();
+    order.sort_by(|a, b| values[*a].total_cmp(&values[*b]));
+    let good: Vec<Vec<f64>> = order.iter().take(GOOD).map(|index| points[*index].clone()).collect();
+    let mut process = Process::new(&Data { axes: &evidence.axes, points: &points, values: &values }, &hyper);
+    for open in &evidence.open {
+        // A trial that runs is believed to come out as predicted, so that its place promises nothing more (Ginsbourger
+        // et al. 2010).
+        values.push(process.predict(open).mean);
+        points.push(open.clone());
+        process = Process::new(&Data { axes: &evidence.axes, points: &points, values: &values }, &hyper);
+    }
+    let region = match &trust {
+        Some(Trust { side, centre }) => {
+            Region::around(&evidence.points[*centre], *side, &hyper.log_lengthscales, &evidence.axes)
+        }
+        None => Region::whole(dimensions),
+    };
+    let known: Vec<Vec<f64>> = evidence.points.iter().chain(&evidence.open).chain(&evidence.failed).cloned().collect();
+    let quest = Quest {
+        promise: &Promise { process, best, failure: evidence.failure(MOST, EVALUATIONS[0]) },
+        axes: &evidence.axes,
+        space,
+        region: &region,
+        good: &good,
+        known: &known,
+        scales: hyper.log_lengthscales.iter().map(|log| log.exp().min(1.0)).collect(),
+    };
+    quest.run(rng)
+}
+
+/// The warp and the hyper-parameters that make the losses most probable.
+fn model(evidence: &Evidence, points: &[Vec<f64>], losses: &[f64]) -> (Warp, Hyper) {
+    let [first, further, smoother, last] = EVALUATIONS;
+    let (rough_points, rough_losses) = chosen(&thinned(losses, ROUGH), points, losses);
+    let rough = |warp: Warp, start: &Hyper, evaluations: usize| {
+        let warped = warp.apply(&rough_losses);
+        let data = Data { axes: &evidence.axes, points: &rough_points, values: &warped.values };
+        let Fit { hyper, badness } = fit(&data, start, evaluations);
+        (badness - warped.log_stretch, warp, hyper)
+    };
+    let mut found = vec![rough(WARPS[0], &Hyper::prior(evidence.axes.len()), first)];
+    for warp in &WARPS[1..] {
+        // Its hyper-parameters will not be far from those of the warp before.
+        let start = found[found.len() - 1].2.clone();
+        found.push(rough(*warp, &start, further));
+    }
+    let by_badness = |a: &&(f64, Warp, Hyper), b: &&(f64, Warp, Hyper)| a.0.total_cmp(&b.0);
+    let starts: Vec<(Warp, Hyper)> = found
+        .first()
+        .into_iter()
+        .chain(found.iter().min_by(by_badness))
+        .map(|(_, warp, hyper)| (*warp, Hyper { shape: Shape::Gaussian, ..hyper.clone() }))
+        .collect();
+    found.extend(starts.iter().map(|(warp, start)| rough(*warp, start, smoother)));
+    let (_, warp, start) = found.iter().min_by(by_badness).unwrap_or(&found[0]);
+    let (points, losses) = chosen(&thinned(losses, FINE), points, losses);
+    let data = Data { axes: &evidence.axes, points: &points, values: &warp.apply(&losses).values };
+    (*warp, fit(&data, start, last).hyper)
+}
+
+/// Indices, in their order, of at most so many trials: the better half by loss, and of the rest as many, evenly chosen.
+fn thinned(losses: &[f64], most: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..losses.len()).collect();
+    if order.len() > most {
+        order.sort_by(|a, b| losses[*a].total_cmp(&losses[*b]));
+        let (good, rest) = order.split_at(most / 2);
+        let even = (0..most - good.len()).map(|part| rest[part * rest.len() / (most - good.len())]);
+        order = good.iter().copied().chain(even).collect();
+        order.sort_unstable();
+    }
+    order
+}
+
+/// The points and losses of some trials.
+fn chosen(indices: &[usize], points: &[Vec<f64>], losses: &[f64]) -> (Vec<Vec<f64>>, Vec<f64>) {
+    (indices.iter().map(|index| points[*index].clone()).collect(), indices.iter().map(|index| losses[*index]).collect())
+}

@@ -1,0 +1,222 @@
+//! Where the next trial promises most: the logarithm of expected improvement, times the probability that the trial
+//! does not fail, and the search for its maximum over continuous, integer, categorical and conditional parameters.
+
+use super::excess::{log_cumulative, log_excess};
+use super::kernel::{Axis, embed};
+use super::minimise::minimise;
+use super::model::Process;
+use super::region::Region;
+use crate::oracle::qmc;
+use crate::space::Space;
+use rand::RngExt as _;
+use rand_pcg::Pcg64;
+
+/// Points that are looked at before the best are refined.
+const SPREAD: usize = 256;
+/// Points close to known good ones that are looked at as well.
+const NEAR: usize = 96;
+/// How many are refined.
+const REFINED: usize = 4;
+/// Evaluations for the refinement of one.
+const EVALUATIONS: usize = 30;
+/// Below this a place counts as safe, from -1, where trials went well, to 1, where they failed: half-way would send every
+/// other trial over the edge.
+const SAFE: f64 = -0.5;
+/// How likely a choice is to keep the value of the trust region's centre.
+const KEPT: f64 = 0.75;
+
+/// What the models say about a point.
+pub(super) struct Promise {
+    pub(super) process: Process,
+    /// The value to improve on.
+    pub(super) best: f64,
+    /// A process over -1 for trials that went well and 1 for those that failed, where any failed.
+    pub(super) failure: Option<Process>,
+}
+
+impl Promise {
+    fn score(&self, point: &[f64]) -> f64 {
+        let prediction = self.process.predict(point);
+        let (excess, _) = log_excess((self.best - prediction.mean) / prediction.deviation);
+        let failure = self.failure.as_ref().map(|process| process.predict(point));
+        let log_safe = failure.map_or(0.0, |failure| log_cumulative((SAFE - failure.mean) / failure.deviation).0);
+        excess + prediction.deviation.ln() + log_safe
+    }
+
+    /// The score and its gradient.
+    fn score_with_slopes(&self, point: &[f64], gradient: &mut [f64]) -> f64 {
+        let (prediction, by_mean, by_deviation) = self.process.predict_with_slopes(point);
+        let z = (self.best - prediction.mean) / prediction.deviation;
+        let (excess, slope) = log_excess(z);
+        for index in 0..point.len() {
+            let by_z = -(by_mean[index] + z * by_deviation[index]) / prediction.deviation;
+            gradient[index] = slope * by_z + by_deviation[index] / prediction.deviation;
+        }
+        let mut score = excess + prediction.deviation.ln();
+        if let Some(failure) = &self.failure {
+            let (prediction, by_mean, by_deviation) = failure.predict_with_slopes(point);
+            let z = (SAFE - prediction.mean) / prediction.deviation;
+            let (log_safe, slope) = log_cumulative(z);
+            score += log_safe;
+            for index in 0..point.len() {
+                gradient[index] -= slope * (by_mean[index] + z * by_deviation[index]) / prediction.deviation;
+            }
+        }
+        score
+    }
+}
+
+/// The search for the most promising point.
+pub(super) struct Quest<'a> {
+    pub(super) promise: &'a Promise,
+    pub(super) axes: &'a [Axis],
+    pub(super) space: &'a Space,
+    pub(super) region: &'a Region,
+    /// Good points to look around.
+    pub(super) good: &'a [Vec<f64>],
+    /// Points that are not worth a second trial.
+    pub(super) known: &'a [Vec<f64>],
+    /// A typical distance over which the function changes, for each axis.
+    pub(super) scales: Vec<f64>,
+}
+
+impl Quest<'_> {
+    /// The most promising point that has not been tried; `None` where every one that was looked at has.
+    pub(super) fn run(&self, rng: &mut Pcg64) -> Option<Vec<f64>> {
+        let mut candidates: Vec<(f64, Vec<f64>)> = self
+            .spread(rng)
+            .into_iter()
+            .chain(self.near(rng))
+            .map(|point| embed(self.axes, self.space, &point))
+            .map(|point| (self.promise.score(&point), point))
+            .filter(|(score, _)| !score.is_nan())
+            .collect();
+        candidates.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let mut refined: Vec<(f64, Vec<f64>)> =
+            candidates.iter().take(REFINED).map(|(score, point)| self.refine(*score, point)).collect();
+        refined.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let mut ordered = refined.into_iter().chain(candidates).map(|(_, point)| point);
+        ordered.find(|point| !self.known.iter().any(|known| is_same(known, point)))
+    }
+
+    /// Points spread evenly over the region.
+    fn spread(&self, rng: &mut Pcg64) -> Vec<Vec<f64>> {
+        let seed = rng.random();
+        let point = |index: usize| qmc::point(seed, index as u64, self.axes.len());
+        (0..SPREAD).map(|index| self.place(&point(index), rng)).collect()
+    }
+
+    /// The place in the region of a point of the unit cube.
+    fn place(&self, unit: &[f64], rng: &mut Pcg64) -> Vec<f64> {
+        let place = |index: usize| {
+            let (low, high) = self.region.bounds[index];
+            match (&self.region.centre, &self.axes[index]) {
+                (Some(centre), Axis::Choice(_)) if centre[index] >= 0.0 && rng.random_bool(KEPT) => centre[index],
+                (_, axis) => axis.snap(low + unit[index] * (high - low)),
+            }
+        };
+        (0..unit.len()).map(place).collect()
+    }
+
+    /// Points close to good ones, which differ from them in some coordinates.
+    fn near(&self, rng: &mut Pcg64) -> Vec<Vec<f64>> {
+        if self.good.is_empty() {
+            return Vec::new();
+        }
+        let mut near = Vec::with_capacity(NEAR);
+        for index in 0..NEAR {
+            let reach = 0.5_f64.powi(1 + (index / self.good.len() % 5) as i32);
+            let mut point = self.good[index % self.good.len()].clone();
+            for (index, axis) in self.axes.iter().enumerate() {
+                let (low, high) = self.region.bounds[index];
+                let is_moved = rng.random_bool(0.5);
+                match axis {
+                    Axis::Choice(_) if !is_moved || rng.random_bool(0.5) => {}
+                    Axis::Choice(_) => point[index] = axis.snap(rng.random()),
+                    _ if is_moved => {
+                        let step = reach * self.scales[index] * (rng.random::<f64>() + rng.random::<f64>() - 1.0);
+                        point[index] = axis.snap((point[index] + step).clamp(low, high));
+                    }
+                    _ => point[index] = axis.snap(point[index].clamp(low, high)),
+                }
+                if point[index] < 0.0 {
+                    // A choice that becomes one that is asked for needs a value.
+                    point[index] = axis.snap(rng.random());
+                }
+            }
+            near.push(point);
+        }
+        near
+    }
+
+    /// Climbs from a point: continuous coordinates by the gradient, the others by their neighbours.
+    fn refine(&self, score: f64, point: &[f64]) -> (f64, Vec<f64>) {
+        let mut best = (score, point.to_vec());
+        for _ in 0..3 {
+            let before = best.0;
+            best = self.climb(best);
+            best = self.step(best);
+            if best.0 <= before + 1e-6 {
+                break;
+            }
+        }
+        best
+    }
+
+    fn climb(&self, (score, point): (f64, Vec<f64>)) -> (f64, Vec<f64>) {
+        let is_free = |index: usize| self.axes[index] == Axis::Continuous && self.space.is_active(index, &point);
+        let free: Vec<usize> = (0..point.len()).filter(|index| is_free(*index)).collect();
+        if free.is_empty() {
+            return (score, point);
+        }
+        let start: Vec<f64> = free.iter().map(|index| point[*index]).collect();
+        let bounds: Vec<(f64, f64)> = free.iter().map(|index| self.region.bounds[*index]).collect();
+        let (mut whole, mut slopes) = (point.clone(), vec![0.0; point.len()]);
+        let minimum = minimise(&start, &bounds, EVALUATIONS, |place, gradient| {
+            free.iter().zip(place).for_each(|(index, value)| whole[*index] = *value);
+            let score = self.promise.score_with_slopes(&whole, &mut slopes);
+            free.iter().zip(gradient).for_each(|(index, slope)| *slope = -slopes[*index]);
+            -score
+        });
+        if minimum.value >= -score {
+            return (score, point);
+        }
+        let mut better = point;
+        free.iter().zip(&minimum.point).for_each(|(index, value)| better[*index] = *value);
+        (-minimum.value, better)
+    }
+
+    /// Tries each discrete coordinate's other values, or next ones on a lattice.
+    fn step(&self, mut best: (f64, Vec<f64>)) -> (f64, Vec<f64>) {
+        for (index, axis) in self.axes.iter().enumerate() {
+            let (low, high) = self.region.bounds[index];
+            let current = best.1[index];
+            let others: Vec<f64> = match axis {
+                Axis::Continuous => continue,
+                Axis::Choice(values) => values.iter().copied().filter(|value| *value != current).collect(),
+                Axis::Levels(levels) => {
+                    let below = levels.iter().rev().find(|level| **level < current && **level >= low);
+                    let above = levels.iter().find(|level| **level > current && **level <= high);
+                    below.into_iter().chain(above).copied().collect()
+                }
+            };
+            if !self.space.is_active(index, &best.1) {
+                continue;
+            }
+            for value in others {
+                let mut point = best.1.clone();
+                point[index] = value;
+                let point = embed(self.axes, self.space, &point);
+                let score = self.promise.score(&point);
+                if score > best.0 {
+                    best = (score, point);
+                }
+            }
+        }
+        best
+    }
+}
+
+fn is_same(a: &[f64], b: &[f64]) -> bool {
+    a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-7)
+}

@@ -1,0 +1,144 @@
+//! What the trials have shown, as the Gaussian process takes it: embedded points, one loss for each, and which of them
+//! are not to be repeated. Decides nothing.
+
+use super::kernel::{Axis, embed};
+use super::model::{Data, Fit, Hyper, Process, fit};
+use super::region::Step;
+use crate::oracle::history::{History, Outcome};
+use rand::RngExt as _;
+use rand_pcg::Pcg64;
+use std::ops::RangeInclusive;
+
+/// Weight of the sum beside the largest, where several losses become one (Knowles 2006, ParEGO).
+const SUM: f64 = 0.05;
+
+/// The trials so far.
+#[derive(Debug)]
+pub(super) struct Evidence {
+    pub(super) axes: Vec<Axis>,
+    /// Trials with a loss, in the order of their numbers.
+    pub(super) numbers: Vec<u64>,
+    pub(super) points: Vec<Vec<f64>>,
+    pub(super) losses: Vec<f64>,
+    /// Whether each of them kept to the constraints.
+    pub(super) is_feasible: Vec<bool>,
+    /// Trials that run.
+    pub(super) open: Vec<Vec<f64>>,
+    /// Trials that failed, or did not fit into memory.
+    pub(super) failed: Vec<Vec<f64>>,
+}
+
+impl Evidence {
+    /// Gathers the history. Of several losses a weighted one is made, by weights that `rng` draws.
+    pub(super) fn of(history: &History, rng: &mut Pcg64) -> Evidence {
+        let axes = Axis::all(&history.space);
+        let mut evidence = Evidence {
+            axes,
+            numbers: Vec::new(),
+            points: Vec::new(),
+            losses: Vec::new(),
+            is_feasible: Vec::new(),
+            open: Vec::new(),
+            failed: Vec::new(),
+        };
+        let mut vectors = Vec::new();
+        for row in &history.rows {
+            let point = embed(&evidence.axes, &history.space, &row.point);
+            let (losses, violation) = match &row.outcome {
+                Outcome::Finished { losses, violation } => (losses.clone(), *violation),
+                // What it had reached was bad enough; of several losses the others are not known.
+                Outcome::Pruned { loss: Some(loss), .. } if history.settings.objectives.len() == 1 => {
+                    (vec![*loss], 0.0)
+                }
+                Outcome::Pruned { .. } => continue,
+                Outcome::Open => {
+                    evidence.open.push(point);
+                    continue;
+                }
+                Outcome::Failed | Outcome::OutOfMemory => {
+                    evidence.failed.push(point);
+                    continue;
+                }
+            };
+            evidence.numbers.push(row.trial);
+            evidence.points.push(point);
+            evidence.is_feasible.push(violation <= 0.0);
+            vectors.push(losses);
+        }
+        evidence.losses = scalar(&vectors, rng);
+        evidence
+    }
+
+    /// The trials as the trust region sees them; one that broke a constraint is as bad as the worst.
+    pub(super) fn steps(&self, is_local: impl Fn(u64) -> bool) -> Vec<Step<'_>> {
+        let worst = self.losses.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let step = |index: usize| Step {
+            point: &self.points[index],
+            loss: if self.is_feasible[index] { self.losses[index] } else { worst },
+            is_local: is_local(self.numbers[index]),
+        };
+        (0..self.points.len()).map(step).collect()
+    }
+
+    /// Indices of the trials nearest to a point: all within `reach`, but no fewer and no more than `count` allows.
+    pub(super) fn nearest(&self, centre: &[f64], reach: f64, count: RangeInclusive<usize>) -> Vec<usize> {
+        let square = |point: &[f64]| -> f64 {
+            let pairs = self.axes.iter().zip(centre.iter().zip(point));
+            pairs.map(|(axis, (a, b))| axis.difference(*a, *b).powi(2)).sum()
+        };
+        let mut nearest: Vec<(f64, usize)> = self.points.iter().map(|point| square(point)).zip(0..).collect();
+        nearest.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let inside = nearest.iter().filter(|(square, _)| *square <= reach * reach).count();
+        let mut members: Vec<usize> =
+            nearest.iter().take(inside.max(*count.start()).min(*count.end())).map(|(_, index)| *index).collect();
+        members.sort_unstable();
+        members
+    }
+
+    /// The largest distance along any axis.
+    pub(super) fn apart(&self, a: &[f64], b: &[f64]) -> f64 {
+        let pairs = self.axes.iter().zip(a.iter().zip(b));
+        pairs.map(|(axis, (a, b))| axis.difference(*a, *b).abs()).fold(0.0, f64::max)
+    }
+
+    /// A process over which trials come to nothing or break a constraint, 1, and which do not, -1; `None` if all went
+    /// well. Of more than `most` trials some are left out, evenly.
+    pub(super) fn failure(&self, most: usize, evaluations: usize) -> Option<Process> {
+        if self.failed.is_empty() && self.is_feasible.iter().all(|is_feasible| *is_feasible) {
+            return None;
+        }
+        let bad = |is_feasible: &bool| if *is_feasible { -1.0 } else { 1.0 };
+        let went = self.points.iter().zip(self.is_feasible.iter().map(bad));
+        let failed = self.failed.iter().map(|point| (point, 1.0));
+        let stride = (self.points.len() + self.failed.len()).div_ceil(most);
+        let (points, values): (Vec<Vec<f64>>, Vec<f64>) =
+            went.chain(failed).step_by(stride).map(|(point, value)| (point.clone(), value)).unzip();
+        let data = Data { axes: &self.axes, points: &points, values: &values };
+        let Fit { hyper, .. } = fit(&data, &Hyper::prior(self.axes.len()), evaluations);
+        Some(Process::new(&data, &hyper))
+    }
+}
+
+/// One loss for each vector of them.
+fn scalar(vectors: &[Vec<f64>], rng: &mut Pcg64) -> Vec<f64> {
+    let objectives = vectors.first().map_or(1, Vec::len);
+    if objectives == 1 {
+        return vectors.iter().filter_map(|losses| losses.first().copied()).collect();
+    }
+    // Exponential draws over their sum are spread evenly over the simplex.
+    let draws: Vec<f64> = (0..objectives).map(|_| -(1.0 - rng.random::<f64>()).ln()).collect();
+    let total: f64 = draws.iter().sum();
+    let ranges: Vec<(f64, f64)> = (0..objectives)
+        .map(|index| {
+            let losses = vectors.iter().map(|losses| losses[index]);
+            let low = losses.clone().fold(f64::INFINITY, f64::min);
+            (low, (losses.fold(f64::NEG_INFINITY, f64::max) - low).max(f64::MIN_POSITIVE))
+        })
+        .collect();
+    let weighted = |losses: &Vec<f64>| {
+        let parts = losses.iter().zip(&ranges).zip(&draws);
+        let parts: Vec<f64> = parts.map(|((loss, (low, range)), draw)| draw / total * (loss - low) / range).collect();
+        parts.iter().copied().fold(0.0, f64::max) + SUM * parts.iter().sum::<f64>()
+    };
+    vectors.iter().map(weighted).collect()
+}

@@ -1,0 +1,264 @@
+//! A Gaussian process over points of the unit cube: its hyper-parameters by maximum a posteriori, and what it predicts.
+//! Knows no trials.
+
+use super::kernel::{Axis, Kernel, Shape};
+use super::matrix::{Cholesky, dot};
+use super::minimise::minimise;
+
+/// Bounds of the lengthscales' logarithms.
+const LENGTHSCALES: (f64, f64) = (-5.3, 3.0);
+/// Bounds of the logarithm of the noise's share of the variance.
+const NOISE: (f64, f64) = (-28.0, 0.0);
+/// Weight of the prior that the variance is that of the data, in observations.
+const VARIANCE_PRIOR: f64 = 4.0;
+
+/// What a process is made of, apart from its data: a Matérn kernel over all axes together, and beside it the sum of
+/// one over each axis alone, for losses are often near to such a sum.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Hyper {
+    /// How smooth the function is.
+    pub(super) shape: Shape,
+    /// Logarithm of each axis' lengthscale in the joint kernel.
+    pub(super) log_lengthscales: Vec<f64>,
+    /// What the logarithms are lower by in the sum.
+    pub(super) log_narrowing: f64,
+    /// The sum's share of the variance, as a logit.
+    pub(super) logit_share: f64,
+    /// Logarithm of the noise's variance over the signal's.
+    pub(super) log_noise: f64,
+}
+
+/// Bounds of [`Hyper::log_narrowing`] and of [`Hyper::logit_share`].
+const NARROWING: (f64, f64) = (-1.0, 3.0);
+const SHARE: (f64, f64) = (-6.0, 6.0);
+
+impl Hyper {
+    /// The prior's centre: lengthscales that grow with the dimension (Hvarfner et al. 2024, arXiv 2402.02229), and
+    /// little noise.
+    pub(super) fn prior(dimensions: usize) -> Hyper {
+        let log_lengthscale = std::f64::consts::SQRT_2 + 0.5 * (dimensions as f64).ln() - 2.3;
+        let log_lengthscales = vec![log_lengthscale; dimensions];
+        Hyper { shape: Shape::Matern, log_lengthscales, log_narrowing: 0.7, logit_share: 0.0, log_noise: -14.0 }
+    }
+
+    fn from_vector(shape: Shape, vector: &[f64]) -> Hyper {
+        let (log_lengthscales, rest) = vector.split_at(vector.len() - 3);
+        let log_lengthscales = log_lengthscales.to_vec();
+        Hyper { shape, log_lengthscales, log_narrowing: rest[0], logit_share: rest[1], log_noise: rest[2] }
+    }
+
+    fn to_vector(&self) -> Vec<f64> {
+        self.log_lengthscales.iter().copied().chain([self.log_narrowing, self.logit_share, self.log_noise]).collect()
+    }
+
+    fn kernel(&self) -> Kernel {
+        let share = 1.0 / (1.0 + (-self.logit_share).exp());
+        Kernel::new(self.shape, &self.log_lengthscales, self.log_narrowing, share)
+    }
+
+    /// Minus the logarithm of the prior's density, and its gradient added to `gradient`.
+    fn penalty(&self, gradient: &mut [f64]) -> f64 {
+        let dimensions = self.log_lengthscales.len();
+        let prior = Hyper::prior(dimensions).to_vector();
+        let mut penalty = 0.0;
+        for (index, (x, mean)) in self.to_vector().iter().zip(&prior).enumerate() {
+            let variance = match index.checked_sub(dimensions) {
+                None => 1.0,
+                Some(0) => 0.25,
+                Some(1) => 4.0,
+                Some(_) => 36.0,
+            };
+            gradient[index] += (x - mean) / variance;
+            penalty += (x - mean).powi(2) / (2.0 * variance);
+        }
+        penalty
+    }
+}
+
+/// Points and values that a process is fitted to.
+#[derive(Clone, Debug)]
+pub(super) struct Data<'a> {
+    pub(super) axes: &'a [Axis],
+    pub(super) points: &'a [Vec<f64>],
+    pub(super) values: &'a [f64],
+}
+
+impl Data<'_> {
+    /// Distances along each axis of each pair of points, one pair after the other.
+    fn distances(&self) -> Vec<f64> {
+        let mut distances = Vec::with_capacity(self.points.len() * self.points.len() / 2 * self.axes.len());
+        for (index, a) in self.points.iter().enumerate() {
+            for b in &self.points[..index] {
+                let pairs = self.axes.iter().zip(a.iter().zip(b));
+                distances.extend(pairs.map(|(axis, (a, b))| axis.difference(*a, *b).abs()));
+            }
+        }
+        distances
+    }
+}
+
+/// A fit, and how probable it makes the data: minus the logarithm of the posterior density.
+#[derive(Clone, Debug)]
+pub(super) struct Fit {
+    pub(super) hyper: Hyper,
+    pub(super) badness: f64,
+}
+
+/// Finds the most probable hyper-parameters from `start`.
+pub(super) fn fit(data: &Data<'_>, start: &Hyper, evaluations: usize) -> Fit {
+    let distances = data.distances();
+    let bounds: Vec<(f64, f64)> = data.axes.iter().map(|_| LENGTHSCALES).chain([NARROWING, SHARE, NOISE]).collect();
+    let badness = |vector: &[f64], gradient: &mut [f64]| {
+        badness(data, &distances, &Hyper::from_vector(start.shape, vector), gradient)
+    };
+    let minimum = minimise(&start.to_vector(), &bounds, evaluations, badness);
+    Fit { hyper: Hyper::from_vector(start.shape, &minimum.point), badness: minimum.value }
+}
+
+/// Minus the logarithm of the posterior density of `hyper`, up to a constant of the data's size, and its gradient.
+///
+/// Mean and variance are integrated out: the mean under a flat prior, the variance under an inverse gamma one.
+fn badness(data: &Data<'_>, distances: &[f64], hyper: &Hyper, gradient: &mut [f64]) -> f64 {
+    let (size, dimensions) = (data.points.len(), data.axes.len());
+    let (kernel, noise) = (hyper.kernel(), hyper.log_noise.exp());
+    let mut matrix = vec![0.0; size * size];
+    // For each pair: by every axis' log lengthscale, by the narrowing, and by the share's logit.
+    let stride = dimensions + 2;
+    let mut slopes = vec![0.0; size * (size - 1) / 2 * stride];
+    let mut pairs = distances.chunks_exact(dimensions).zip(slopes.chunks_exact_mut(stride));
+    for row in 0..size {
+        for (entry, (pair, slopes)) in matrix[row * size..row * size + row].iter_mut().zip(&mut pairs) {
+            *entry = kernel.value_and_slopes(pair, slopes);
+        }
+        matrix[row * size + row] = 1.0 + noise;
+    }
+    let Some(factor) = Cholesky::of(matrix, size) else { return f64::INFINITY };
+    let centred = Centred::of(&factor, data.values);
+    let freedom = size as f64 + VARIANCE_PRIOR;
+    let variance = (centred.energy + VARIANCE_PRIOR) / freedom;
+    let inverse = factor.inverse();
+    gradient.fill(0.0);
+    let mut by_noise = 0.0;
+    let mut pairs = slopes.chunks_exact(stride);
+    for row in 0..size {
+        let (row_alpha, row_inverse) = (centred.alpha[row] / variance, &inverse[row * size..=row * size + row]);
+        for ((alpha, inverse), slopes) in centred.alpha[..row].iter().zip(row_inverse).zip(&mut pairs) {
+            // Each pair stands for two entries of the matrix, and the likelihood's slope has a half.
+            let by_entry = inverse - row_alpha * alpha;
+            gradient.iter_mut().zip(slopes).for_each(|(sum, slope)| *sum += by_entry * slope);
+        }
+        by_noise += row_inverse[row] - row_alpha * centred.alpha[row];
+    }
+    gradient[stride] = 0.5 * noise * by_noise;
+    let likelihood = 0.5 * freedom * variance.ln() + factor.half_log_determinant();
+    likelihood + hyper.penalty(gradient)
+}
+
+/// The values without their mean, as the kernel weighs it.
+struct Centred {
+    mean: f64,
+    /// `R⁻¹ (y - mean)`.
+    alpha: Vec<f64>,
+    /// `(y - mean)ᵀ R⁻¹ (y - mean)`.
+    energy: f64,
+}
+
+impl Centred {
+    fn of(factor: &Cholesky, values: &[f64]) -> Centred {
+        let mut ones = vec![1.0; values.len()];
+        factor.solve(&mut ones);
+        let mean = dot(&ones, values) / ones.iter().sum::<f64>();
+        let centred: Vec<f64> = values.iter().map(|value| value - mean).collect();
+        let mut alpha = centred.clone();
+        factor.solve(&mut alpha);
+        let energy = dot(&centred, &alpha);
+        Centred { mean, alpha, energy }
+    }
+}
+
+/// A process that predicts.
+#[derive(Clone, Debug)]
+pub(super) struct Process {
+    axes: Vec<Axis>,
+    points: Vec<Vec<f64>>,
+    kernel: Kernel,
+    factor: Cholesky,
+    alpha: Vec<f64>,
+    mean: f64,
+    variance: f64,
+}
+
+/// What a process expects of a function's value at a point, noise apart.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Prediction {
+    pub(super) mean: f64,
+    pub(super) deviation: f64,
+}
+
+impl Process {
+    /// The process with these hyper-parameters and data. Noise is raised until the numbers allow it.
+    pub(super) fn new(data: &Data<'_>, hyper: &Hyper) -> Process {
+        let (size, kernel) = (data.points.len(), hyper.kernel());
+        let distances = data.distances();
+        let mut noise = hyper.log_noise.exp();
+        let factor = loop {
+            let mut matrix = vec![0.0; size * size];
+            let mut pairs = distances.chunks_exact(data.axes.len());
+            for row in 0..size {
+                for (entry, pair) in matrix[row * size..row * size + row].iter_mut().zip(&mut pairs) {
+                    *entry = kernel.value(pair);
+                }
+                matrix[row * size + row] = 1.0 + noise;
+            }
+            match Cholesky::of(matrix, size) {
+                Some(factor) => break factor,
+                None => noise = noise.max(1e-9) * 10.0,
+            }
+        };
+        let Centred { mean, alpha, energy } = Centred::of(&factor, data.values);
+        let variance = (energy + VARIANCE_PRIOR) / (size as f64 + VARIANCE_PRIOR);
+        let (axes, points) = (data.axes.to_vec(), data.points.to_vec());
+        Process { axes, points, kernel, factor, alpha, mean, variance }
+    }
+
+    pub(super) fn predict(&self, point: &[f64]) -> Prediction {
+        let mut covariance: Vec<f64> =
+            self.points.iter().map(|other| self.kernel.value(&self.distances(point, other))).collect();
+        let mean = self.mean + dot(&covariance, &self.alpha);
+        self.factor.solve_lower(&mut covariance);
+        let left = (1.0 - dot(&covariance, &covariance)).max(1e-12);
+        Prediction { mean, deviation: (self.variance * left).sqrt() }
+    }
+
+    /// The prediction, and the gradients of its mean and its deviation.
+    pub(super) fn predict_with_slopes(&self, point: &[f64]) -> (Prediction, Vec<f64>, Vec<f64>) {
+        let dimensions = point.len();
+        let mut slopes = vec![0.0; self.points.len() * dimensions];
+        let rows = self.points.iter().zip(slopes.chunks_exact_mut(dimensions));
+        let covariance: Vec<f64> = rows
+            .map(|(other, slopes)| self.kernel.value_and_square_slopes(&self.distances(point, other), slopes))
+            .collect();
+        let mut solved = covariance.clone();
+        self.factor.solve(&mut solved);
+        let left = (1.0 - dot(&covariance, &solved)).max(1e-12);
+        let deviation = (self.variance * left).sqrt();
+        let mut by_mean = vec![0.0; dimensions];
+        let mut by_deviation = vec![0.0; dimensions];
+        let rows = self.points.iter().zip(slopes.chunks_exact(dimensions)).zip(self.alpha.iter().zip(&solved));
+        for ((other, slopes), (alpha, solved)) in rows {
+            for (index, axis) in self.axes.iter().enumerate() {
+                let by_coordinate = slopes[index] * axis.difference(point[index], other[index]);
+                by_mean[index] += by_coordinate * alpha;
+                by_deviation[index] += by_coordinate * solved;
+            }
+        }
+        // σ² = v (1 - kᵀ R⁻¹ k), so that dσ = -v kᵀ R⁻¹ dk / σ.
+        by_deviation.iter_mut().for_each(|slope| *slope *= -self.variance / deviation);
+        let mean = self.mean + dot(&covariance, &self.alpha);
+        (Prediction { mean, deviation }, by_mean, by_deviation)
+    }
+
+    fn distances(&self, a: &[f64], b: &[f64]) -> Vec<f64> {
+        self.axes.iter().zip(a.iter().zip(b)).map(|(axis, (a, b))| axis.difference(*a, *b).abs()).collect()
+    }
+}

@@ -1,0 +1,58 @@
+//! How much better than the best trial anything may still be, as far as a Gaussian process can tell.
+
+use super::kernel::{Axis, embed};
+use super::model::{Data, Hyper, Process, fit};
+use crate::oracle::history::{History, Outcome, Row};
+use crate::oracle::qmc;
+
+/// Trials that the process is fitted to: the better half, but no fewer and no more than these.
+const TRIALS: (usize, usize) = (20, 150);
+/// Points of the space, and as many near the best trial, at which it is asked.
+const PROBES: u64 = 512;
+/// Side of the cube that counts as near.
+const NEAR: f64 = 0.1;
+/// Probability that the bound does not hold.
+const DELTA: f64 = 0.1;
+
+/// A bound, with 90 % confidence, on the best trial's simple regret, in the unit of the losses; `None` without a space
+/// or trials to tell it from.
+///
+/// Makarova et al. (2022), Automatic Termination for Hyperparameter Optimization, AutoML, section 3: the smallest upper
+/// confidence bound of the trials less the smallest lower one of the space.
+pub(in crate::oracle) fn bound(history: &History) -> Option<f64> {
+    let dimensions = history.space.dimensions.len();
+    let axes = Axis::all(&history.space);
+    let loss = |row: &Row| match &row.outcome {
+        Outcome::Finished { losses, violation: 0.0 } => losses.first().copied(),
+        _ => None,
+    };
+    let mut order: Vec<(&Row, f64)> = history.rows.iter().filter_map(|row| Some((row, loss(row)?))).collect();
+    order.sort_by(|a, b| a.1.total_cmp(&b.1));
+    order.truncate((order.len() / 2).clamp(TRIALS.0, TRIALS.1));
+    let centre = order.first().filter(|_| dimensions > 0)?.0.point.clone();
+    let embedded = |point: &Vec<f64>| embed(&axes, &history.space, point);
+    let points: Vec<Vec<f64>> = order.iter().map(|(row, _)| embedded(&row.point)).collect();
+    let size = points.len() as f64;
+    let mean = order.iter().map(|(_, loss)| loss).sum::<f64>() / size;
+    let variance = order.iter().map(|(_, loss)| (loss - mean).powi(2)).sum::<f64>() / size;
+    let deviation = variance.sqrt().max(1e-10);
+    let values: Vec<f64> = order.iter().map(|(_, loss)| (loss - mean) / deviation).collect();
+    let data = Data { axes: &axes, points: &points, values: &values };
+    let process = Process::new(&data, &fit(&data, &Hyper::prior(dimensions), 30).hyper);
+    // Srinivas et al. (2010), theorem 1, scaled down by 5 as there in the experiments.
+    let beta = 2.0 * (dimensions as f64 * size * size * std::f64::consts::PI.powi(2) / (6.0 * DELTA)).ln() / 5.0;
+    let upper = |point: &Vec<f64>| {
+        let prediction = process.predict(point);
+        prediction.mean + beta.sqrt() * prediction.deviation
+    };
+    let lower = |point: &Vec<f64>| 2.0 * process.predict(point).mean - upper(point);
+    let probes = (0..PROBES).flat_map(|index| {
+        let wide = qmc::point(history.settings.seed, index, dimensions);
+        let beside = |(unit, probe): (&f64, &f64)| (unit + NEAR * (probe - 0.5)).clamp(0.0, 1.0);
+        let near: Vec<f64> = centre.iter().zip(&wide).map(beside).collect();
+        [embedded(&wide), embedded(&near)]
+    });
+    let reached = points.iter().map(upper).fold(f64::INFINITY, f64::min);
+    let reachable = points.iter().cloned().chain(probes).map(|point| lower(&point)).fold(f64::INFINITY, f64::min);
+    Some((reached - reachable) * deviation)
+}

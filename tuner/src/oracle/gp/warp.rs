@@ -1,0 +1,73 @@
+//! Losses as a Gaussian process can take them: of mean 0 and variance 1, and on the scale, linear or more or less
+//! logarithmic, on which they look most like its draws. Losses of a search that has a long way to go span decades.
+
+/// How losses are bent before they are scaled.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Warp {
+    /// Not at all.
+    Linear,
+    /// By the logarithm of the distance from the best, in units of the median's, plus this.
+    Log(f64),
+}
+
+/// Those that are tried.
+pub(super) const WARPS: [Warp; 4] = [Warp::Linear, Warp::Log(1.0), Warp::Log(0.1), Warp::Log(0.01)];
+
+/// Values in place of losses.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Warped {
+    pub(super) values: Vec<f64>,
+    /// Logarithm of the determinant of the change of variables, up to what all warps have in common: likelihoods of
+    /// the values less this can be compared.
+    pub(super) log_stretch: f64,
+}
+
+impl Warp {
+    /// Bends and scales losses, at least one. They must be finite.
+    pub(super) fn apply(self, losses: &[f64]) -> Warped {
+        let mut sorted = losses.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let (best, median) = (sorted[0], sorted[sorted.len() / 2]);
+        let unit = [median - best, sorted[sorted.len() - 1] - best].into_iter().find(|unit| *unit > 0.0).unwrap_or(1.0);
+        let (mut values, mut log_stretch) = (Vec::with_capacity(losses.len()), 0.0);
+        for loss in losses {
+            let distance = (loss - best) / unit;
+            match self {
+                Warp::Linear => values.push(distance),
+                Warp::Log(shift) => {
+                    values.push((distance + shift).ln());
+                    log_stretch -= (distance + shift).ln();
+                }
+            }
+        }
+        let size = values.len() as f64;
+        let mean = values.iter().sum::<f64>() / size;
+        let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / size;
+        let deviation = if variance > 0.0 { variance.sqrt() } else { 1.0 };
+        values.iter_mut().for_each(|value| *value = (*value - mean) / deviation);
+        Warped { values, log_stretch: log_stretch - size * deviation.ln() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_warp_keeps_the_order_and_scales() {
+        let losses = [3.0, 1.0, 1e6, 20.0, 1.5];
+        for warp in WARPS {
+            let Warped { values, .. } = warp.apply(&losses);
+            assert!(values[1] < values[4] && values[4] < values[0] && values[0] < values[3] && values[3] < values[2]);
+            assert!(values.iter().sum::<f64>().abs() < 1e-9);
+            assert!((values.iter().map(|value| value * value).sum::<f64>() - 5.0).abs() < 1e-9);
+        }
+    }
+
+    #[test]
+    fn losses_that_are_all_equal_are_all_zero() {
+        for warp in WARPS {
+            assert_eq!(warp.apply(&[2.0; 3]).values, [0.0; 3]);
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! The records as samplers want them: points of the unit cube and what came of each. A cache of the records and of
+//! nothing else, so that a search that is taken up again sees what it would have seen.
+
+use super::settings::Settings;
+use crate::record::{Ending, TrialRecord};
+use crate::space::{Space, Value, has_asked_all};
+use std::collections::BTreeMap;
+
+/// Proposed values of trials that have not asked for all of them yet, by trial and name.
+pub(super) type Proposed = BTreeMap<u64, BTreeMap<String, Value>>;
+
+/// All trials but the one that is to be chosen.
+#[derive(Clone, Debug)]
+pub(crate) struct History {
+    /// What the search was asked for.
+    pub(crate) settings: Settings,
+    /// The parameters and their conditions, as far as the trials have shown them.
+    pub(crate) space: Space,
+    /// Trials that have asked for parameters, in the order of their numbers. Cancelled ones are left out.
+    pub(crate) rows: Vec<Row>,
+    /// What the rows of ended trials were made from, by trial number.
+    seen: Vec<Option<Fingerprint>>,
+    /// The trial that the last proposal was for.
+    asked: u64,
+}
+
+/// One trial.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Row {
+    /// Its number.
+    pub(crate) trial: u64,
+    /// Its parameters in the order of the space's dimensions; NaN for one that it did not ask for.
+    pub(crate) point: Vec<f64>,
+    /// What came of it.
+    pub(crate) outcome: Outcome,
+    /// Whether it has asked for every parameter that it needs.
+    is_whole: bool,
+}
+
+/// What came of a trial.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Outcome {
+    /// It trained to its end.
+    Finished {
+        /// Value of each objective, small is good; finite.
+        losses: Vec<f64>,
+        /// By how much it breaks its constraints: 0 if it keeps them all.
+        violation: f64,
+    },
+    /// It was given up.
+    Pruned {
+        /// Epochs that it trained.
+        epochs: u64,
+        /// Best value of the first objective up to then, small is good.
+        loss: Option<f64>,
+    },
+    /// It broke, was killed, took too long, or gave no value.
+    Failed,
+    /// It did not fit into memory.
+    OutOfMemory,
+    /// It runs, waits or was interrupted.
+    Open,
+}
+
+/// As much of an ended trial's record as could change: by a retry, or because another study is shown.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Fingerprint {
+    ending: std::mem::Discriminant<Ending>,
+    value: Option<u64>,
+    parameters: usize,
+    reports: usize,
+}
+
+impl Fingerprint {
+    fn of(trial: &TrialRecord) -> Option<Fingerprint> {
+        let ending = trial.ending.as_ref()?;
+        Some(Fingerprint {
+            ending: std::mem::discriminant(ending),
+            value: trial.value.map(f64::to_bits),
+            parameters: trial.parameters.len(),
+            reports: trial.metrics.len(),
+        })
+    }
+}
+
+impl History {
+    /// A history of no trials.
+    pub(super) fn new(settings: Settings) -> History {
+        History { settings, space: Space::default(), rows: Vec::new(), seen: Vec::new(), asked: 0 }
+    }
+
+    /// Brings the rows up to date for a proposal to `asking`.
+    ///
+    /// Trials without an ending count only if they began before it, and have the values in `proposed` where they have
+    /// not asked yet: trials that are chosen side by side then know of each other.
+    pub(super) fn update(&mut self, trials: &[TrialRecord], asking: u64, proposed: &Proposed) {
+        if self.is_of_other_trials(trials, asking) {
+            *self = History::new(self.settings.clone());
+        }
+        self.asked = asking;
+        self.seen.resize(trials.len(), None);
+        self.rows.retain(|row| row.outcome != Outcome::Open);
+        let (mut fresh, mut is_changed) = (Vec::new(), false);
+        for (trial, seen) in trials.iter().zip(&mut self.seen) {
+            let is_counted = trial.ending.is_some() || trial.number < asking;
+            if seen.is_some() || !is_counted || trial.number == asking || trial.ending == Some(Ending::Cancelled) {
+                continue;
+            }
+            *seen = Fingerprint::of(trial);
+            is_changed |= self.space.include(trial);
+            fresh.push(trial);
+        }
+        if is_changed {
+            for row in &mut self.rows {
+                row.point = self.space.encode(&trials[row.trial as usize].parameters);
+            }
+        }
+        for trial in fresh {
+            let row = self.row(trial, proposed.get(&trial.number));
+            self.rows.extend(row);
+        }
+        self.rows.sort_by_key(|row| row.trial);
+        let whole = self.rows.iter().filter(|row| row.is_whole).map(|row| row.point.as_slice());
+        self.space.infer_conditions(whole);
+        self.forget_unneeded(proposed);
+    }
+
+    /// Whether a trial that is known has become another, or the proposal is for an earlier trial than the last one.
+    fn is_of_other_trials(&self, trials: &[TrialRecord], asking: u64) -> bool {
+        let is_other = |(trial, seen): (&TrialRecord, &Option<Fingerprint>)| {
+            seen.is_some() && (trial.number == asking || *seen != Fingerprint::of(trial))
+        };
+        asking < self.asked || trials.len() < self.seen.len() || trials.iter().zip(&self.seen).any(is_other)
+    }
+
+    fn row(&self, trial: &TrialRecord, proposed: Option<&BTreeMap<String, Value>>) -> Option<Row> {
+        let mut point = self.space.encode(&trial.parameters);
+        if let Some(proposed) = proposed.filter(|_| trial.ending.is_none()) {
+            for (unit, dimension) in point.iter_mut().zip(&self.space.dimensions).filter(|(unit, _)| unit.is_nan()) {
+                let proposed = proposed.get(&dimension.name).and_then(|value| dimension.distribution.to_unit(value));
+                *unit = proposed.unwrap_or(f64::NAN);
+            }
+        }
+        let is_whole = has_asked_all(trial);
+        let outcome = self.settings.outcome(trial);
+        point.iter().any(|unit| !unit.is_nan()).then_some(Row { trial: trial.number, point, outcome, is_whole })
+    }
+
+    /// Takes those values out of open trials' rows that they are not expected to ask for.
+    fn forget_unneeded(&mut self, proposed: &Proposed) {
+        for row in self.rows.iter_mut().filter(|row| row.outcome == Outcome::Open && proposed.contains_key(&row.trial))
+        {
+            let needed: Vec<bool> = (0..row.point.len()).map(|index| self.space.is_active(index, &row.point)).collect();
+            for (unit, _) in row.point.iter_mut().zip(needed).filter(|(_, needed)| !needed) {
+                *unit = f64::NAN;
+            }
+        }
+    }
+}

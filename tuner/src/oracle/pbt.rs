@@ -1,0 +1,186 @@
+//! Population-based training (Jaderberg et al. 2017, arXiv:1711.09846): trials train side by side, and every so many
+//! epochs the worst give way to copies of the best, which go on from their checkpoints with other parameters.
+//!
+//! A copy is a trial of its own, so that a record's parameters are always those that it was trained with. Only floats
+//! are changed in it: numbers of layers and the like decide what a checkpoint fits. Nothing is kept but the records.
+
+use super::qmc::Qmc;
+use super::random::{self, generator};
+use super::sampler::Suggestions;
+use super::settings::{Settings, loss};
+use super::{Next, Oracle, first_unfinished, hyperband};
+use crate::record::{Ending, TrialRecord};
+use crate::space::{Distribution, Value};
+use rand::RngExt;
+use std::collections::BTreeMap;
+
+/// Trials of a population; when it has trained to the end another one begins.
+const POPULATION: u64 = 12;
+/// Those that give way at a time, to copies of as many of the best.
+const REPLACED: usize = 3;
+/// How often the trials of a population are compared.
+const GENERATIONS: u64 = 10;
+/// Probability that a copy's parameter is drawn anew rather than moved.
+const RESAMPLING: f64 = 0.25;
+/// Factor, up or down, by which a parameter on a logarithmic scale is moved on average.
+const FACTOR: f64 = 1.25;
+/// Share of its range by which any other parameter is moved on average.
+const MOVE: f64 = 0.1;
+
+/// Population-based training. An objective without epochs is searched like a Sobol sequence.
+#[derive(Debug)]
+pub(super) struct Pbt {
+    settings: Settings,
+    /// For trials that are no copies.
+    suggestions: Suggestions,
+    /// What the first trial said, until its record shows it.
+    total: Option<u64>,
+}
+
+impl Pbt {
+    /// A search that starts `settings.max_trials` trials, copies among them. Of several objectives the first decides.
+    pub(super) fn new(settings: Settings) -> Pbt {
+        Pbt { settings: settings.clone(), suggestions: Suggestions::new(settings, Box::new(Qmc)), total: None }
+    }
+
+    /// What has become of every population so far.
+    fn lineage(&self, resource: u64, trials: &[TrialRecord]) -> Lineage {
+        let mut lineage = Lineage::default();
+        let limit = self.settings.max_trials.max(trials.len() as u64);
+        while lineage.next.is_none() && lineage.begun < limit {
+            self.follow(&mut lineage, resource, limit, trials);
+        }
+        lineage
+    }
+
+    /// Follows the next population from its first trial to its last, or to what is to be done now.
+    ///
+    /// The order matters: those that give way are pruned, copies begin, and only then do the originals go on.
+    fn follow(&self, lineage: &mut Lineage, resource: u64, limit: u64, trials: &[TrialRecord]) {
+        let mut members = lineage.begin(POPULATION, limit);
+        let generations = GENERATIONS.min(resource);
+        for generation in 1..=generations {
+            let share = resource.saturating_mul(generation).div_ceil(generations);
+            let stop = if generation == generations { u64::MAX } else { share };
+            lineage.stops.extend(members.iter().map(|member| (*member, stop)));
+            if members.iter().any(|member| trials.len() as u64 <= *member) {
+                lineage.next = Some(Next::New);
+                return;
+            }
+            let mut records: Vec<&TrialRecord> = members.iter().map(|member| &trials[*member as usize]).collect();
+            if let Some(short) = records.iter().find(|trial| trial.ending.is_none() && !has_arrived(trial, stop)) {
+                lineage.next = Some(Next::Continue { trial: short.number });
+                return;
+            }
+            if generation == generations {
+                return;
+            }
+            records.sort_by(|a, b| self.rank(a, stop).total_cmp(&self.rank(b, stop)).then(a.number.cmp(&b.number)));
+            let healthy = records.iter().filter(|trial| self.rank(trial, stop).is_finite()).count();
+            let donors: Vec<u64> = records.iter().take(REPLACED.min(healthy)).map(|trial| trial.number).collect();
+            // Where the search's limit leaves no room for copies, the worst train on.
+            let room = usize::try_from(limit - lineage.begun).unwrap_or(usize::MAX);
+            let worst = records.len() - healthy.min(records.len().saturating_sub(REPLACED)).max(donors.len());
+            let replaced = records.split_off(records.len() - worst.min(room));
+            if let Some(loser) = replaced.iter().find(|trial| trial.ending.is_none()) {
+                lineage.next = Some(Next::Prune { trial: loser.number });
+                return;
+            }
+            members = records.iter().map(|trial| trial.number).collect();
+            for child in lineage.begin(replaced.len() as u64, limit) {
+                let draw = random::hash(&[&self.settings.seed.to_le_bytes(), &child.to_le_bytes(), b"donor"]);
+                if let Some(donor) = donors.get(draw as usize % donors.len().max(1)) {
+                    lineage.parents.insert(child, *donor);
+                }
+                members.push(child);
+            }
+        }
+    }
+
+    /// By the last value before `stop`, small is good; infinite for a trial that failed before it.
+    fn rank(&self, trial: &TrialRecord, stop: u64) -> f64 {
+        let reported =
+            trial.metrics.range(..stop).rev().find_map(|(_, metrics)| metrics.get(&self.settings.objective().metric));
+        let has_come = has_arrived(trial, stop) || trial.ending == Some(Ending::Finished);
+        let value = reported.copied().flatten().filter(|value| value.is_finite() && has_come);
+        value.map_or(f64::INFINITY, |value| loss(self.settings.objective(), value))
+    }
+
+    /// A copy's value of a parameter that the original has with `value`; `None` if it cannot have that.
+    fn vary(&self, copy: u64, name: &str, distribution: &Distribution, value: &Value) -> Option<Value> {
+        let mut rng = generator(self.settings.seed, copy, name);
+        let (is_drawn, anything): (bool, f64) = (rng.random_bool(RESAMPLING), rng.random());
+        // From half a move to one and a half, up or down, so that two copies of one trial differ.
+        let moves = rng.random_range(0.5..1.5) * if rng.random::<bool>() { 1.0 } else { -1.0 };
+        match (distribution, value) {
+            (Distribution::Float { .. }, _) if is_drawn => Some(distribution.from_unit(anything)),
+            (Distribution::Float { log: true, .. }, Value::Float(value)) => {
+                distribution.clamp_to_lattice(&Value::Float(value * FACTOR.powf(moves)))
+            }
+            (Distribution::Float { .. }, value) => {
+                let step = distribution.cells().map_or(MOVE, |cells| MOVE.max(2.0 / cells));
+                distribution.to_unit(value).map(|unit| distribution.from_unit(unit + moves * step))
+            }
+            _ => distribution.clamp_to_lattice(value),
+        }
+    }
+}
+
+impl Oracle for Pbt {
+    fn next(&mut self, trials: &[TrialRecord]) -> Next {
+        let unfinished = || first_unfinished(trials).map_or(Next::Exhausted, |trial| Next::Continue { trial });
+        match hyperband::resource(trials, self.total) {
+            Some(resource) => self.lineage(resource, trials).next.unwrap_or_else(unfinished),
+            None if (trials.len() as u64) < self.settings.max_trials => Next::New,
+            None => unfinished(),
+        }
+    }
+
+    fn suggest(&mut self, trial: u64, name: &str, distribution: &Distribution, trials: &[TrialRecord]) -> Value {
+        let original = self.parent(trial, trials).and_then(|parent| trials.get(parent as usize)?.parameters.get(name));
+        let varied = original.and_then(|original| self.vary(trial, name, distribution, &original.value));
+        varied.unwrap_or_else(|| self.suggestions.suggest(trial, name, distribution, trials))
+    }
+
+    fn epochs(&mut self, trial: u64, total: u64, trials: &[TrialRecord]) -> u64 {
+        let resource = hyperband::resource(trials, self.total).unwrap_or(total.max(1));
+        self.total.get_or_insert(resource);
+        self.lineage(resource, trials).stops.get(&trial).map_or(total, |stop| total.min(*stop))
+    }
+
+    fn pauses(&self) -> bool {
+        true
+    }
+
+    fn parent(&mut self, trial: u64, trials: &[TrialRecord]) -> Option<u64> {
+        let resource = hyperband::resource(trials, self.total)?;
+        self.lineage(resource, trials).parents.get(&trial).copied()
+    }
+}
+
+/// What the records tell of the populations.
+#[derive(Debug, Default)]
+struct Lineage {
+    /// What is to be done now; `None` if every trial that has begun is over.
+    next: Option<Next>,
+    /// Trials that have begun, or are about to.
+    begun: u64,
+    /// The epoch (exclusive) to which each trial may train now.
+    stops: BTreeMap<u64, u64>,
+    /// The trial that each copy is a copy of.
+    parents: BTreeMap<u64, u64>,
+}
+
+impl Lineage {
+    /// Numbers for new trials, as many as the search's limit leaves.
+    fn begin(&mut self, count: u64, limit: u64) -> Vec<u64> {
+        let first = self.begun;
+        self.begun = (first + count).min(limit);
+        (first..self.begun).collect()
+    }
+}
+
+/// Whether it has trained to `stop`, or to the end if that comes first.
+fn has_arrived(trial: &TrialRecord, stop: u64) -> bool {
+    trial.epochs_done() >= trial.epochs.map_or(stop, |total| total.min(stop))
+}

@@ -1,0 +1,102 @@
+//! An oracle whose trials, or whose search as a whole, end early: by a pruner's and a terminator's rules. Decides on no
+//! value of any parameter.
+
+use super::gp;
+use super::history::{History, Outcome, Proposed};
+use super::settings::Settings;
+use super::{Next, Oracle, OracleError, first_unfinished};
+use crate::pruner::Pruner;
+use crate::record::TrialRecord;
+use crate::space::{Distribution, Value};
+use crate::terminator::Terminator;
+use crate::wire::StudySpec;
+
+/// Finished trials from one judgement of the search to the next.
+const INTERVAL: usize = 5;
+
+/// An oracle with rules for stopping.
+pub(super) struct Stopping {
+    oracle: Box<dyn Oracle>,
+    settings: Settings,
+    pruner: Option<Pruner>,
+    terminator: Option<Terminator>,
+    /// What the terminator has said last, of so many trials, so many of them finished. A cache of the records.
+    verdict: Option<((usize, usize), bool)>,
+}
+
+/// `oracle` with the rules that `spec` names. Fails for a text that names no rule.
+pub(super) fn with_rules(
+    oracle: Box<dyn Oracle>,
+    settings: Settings,
+    spec: &StudySpec,
+) -> Result<Box<dyn Oracle>, OracleError> {
+    let pruner = spec.pruner.as_deref().map(str::parse).transpose()?;
+    let terminator = spec.terminator.as_deref().map(str::parse).transpose()?;
+    if pruner.is_none() && terminator.is_none() {
+        return Ok(oracle);
+    }
+    Ok(Box::new(Stopping { oracle, settings, pruner, terminator, verdict: None }))
+}
+
+impl Stopping {
+    /// Whether the terminator would have no more trials. It judges after every fifth finished one.
+    fn is_over(&mut self, trials: &[TrialRecord]) -> bool {
+        let Some(terminator) = self.terminator else { return false };
+        let loss = |(index, trial): (usize, &TrialRecord)| match self.settings.outcome(trial) {
+            Outcome::Finished { losses, violation: 0.0 } => losses.first().map(|loss| (index + 1, *loss)),
+            _ => None,
+        };
+        let mut finished: Vec<(usize, f64)> = trials.iter().enumerate().filter_map(loss).collect();
+        finished.truncate(finished.len() / INTERVAL * INTERVAL);
+        let judged = (finished.last().map_or(0, |(end, _)| *end), finished.len());
+        if let Some((_, verdict)) = self.verdict.filter(|(known, _)| *known == judged) {
+            return verdict;
+        }
+        let losses: Vec<f64> = finished.into_iter().map(|(_, loss)| loss).collect();
+        let verdict = terminator.ends(&losses, || {
+            let mut history = History::new(self.settings.clone());
+            history.update(&trials[..judged.0], judged.0 as u64, &Proposed::new());
+            gp::regret::bound(&history)
+        });
+        self.verdict = Some((judged, verdict));
+        verdict
+    }
+}
+
+impl Oracle for Stopping {
+    fn next(&mut self, trials: &[TrialRecord]) -> Next {
+        match self.oracle.next(trials) {
+            Next::New if self.is_over(trials) => {
+                // Those that wait for others to begin wait in vain; any other is to be finished.
+                let waiting = trials.iter().find(|trial| trial.ending.is_none() && trial.paused_at.is_some());
+                let unfinished = || first_unfinished(trials).map(|trial| Next::Continue { trial });
+                let prune = waiting.map(|trial| Next::Prune { trial: trial.number });
+                prune.or_else(unfinished).unwrap_or(Next::Exhausted)
+            }
+            next => next,
+        }
+    }
+
+    fn suggest(&mut self, trial: u64, name: &str, distribution: &Distribution, trials: &[TrialRecord]) -> Value {
+        self.oracle.suggest(trial, name, distribution, trials)
+    }
+
+    fn epochs(&mut self, trial: u64, total: u64, trials: &[TrialRecord]) -> u64 {
+        self.oracle.epochs(trial, total, trials)
+    }
+
+    fn parent(&mut self, trial: u64, trials: &[TrialRecord]) -> Option<u64> {
+        self.oracle.parent(trial, trials)
+    }
+
+    fn prunes(&mut self, trial: u64, trials: &[TrialRecord]) -> bool {
+        let record = trials.get(trial as usize);
+        let is_pruned =
+            |pruner: &Pruner| record.is_some_and(|record| pruner.prunes(record, trials, self.settings.objective()));
+        self.pruner.as_ref().is_some_and(is_pruned) || self.oracle.prunes(trial, trials)
+    }
+
+    fn pauses(&self) -> bool {
+        self.oracle.pauses()
+    }
+}

@@ -1,0 +1,191 @@
+//! Who is better among trials with several losses: non-dominated fronts, crowding, and survival. Pure maths.
+//!
+//! Deb et al. (2002), A Fast and Elitist Multiobjective Genetic Algorithm: NSGA-II, IEEE TEC 6(2).
+
+use super::history::Outcome;
+use crate::analysis::pareto;
+
+/// One individual, as far as survival goes.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Fitness {
+    /// One for each objective, small is good; infinite for a trial that failed.
+    pub(super) losses: Vec<f64>,
+    /// Sum of the constraints' violations: 0 where it is feasible, infinite where it failed.
+    pub(super) violation: f64,
+}
+
+/// Where each individual stands: its front, counted from 0, and how lonely it is there.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Standing {
+    /// Number of the front.
+    pub(super) front: usize,
+    /// Crowding distance: infinite at the ends of the front.
+    pub(super) distance: f64,
+}
+
+impl Standing {
+    /// Whether it wins a tournament: by front, then by loneliness.
+    pub(super) fn beats(&self, other: &Standing) -> bool {
+        self.front < other.front || (self.front == other.front && self.distance > other.distance)
+    }
+}
+
+impl Fitness {
+    /// Of what came of a trial, in a search with so many objectives; `None` while nothing has.
+    ///
+    /// A pruned trial counts by what it had reached, which told against it; of several objectives only one is known.
+    pub(super) fn of(outcome: &Outcome, objectives: usize) -> Option<Fitness> {
+        let (losses, violation) = match outcome {
+            Outcome::Open => return None,
+            Outcome::Finished { losses, violation } => (losses.clone(), *violation),
+            Outcome::Pruned { loss: Some(loss), .. } if objectives == 1 => (vec![*loss], 0.0),
+            Outcome::Pruned { .. } | Outcome::Failed | Outcome::OutOfMemory => {
+                (vec![f64::INFINITY; objectives], f64::INFINITY)
+            }
+        };
+        Some(Fitness { losses, violation })
+    }
+
+    /// Whether the trial came to nothing.
+    pub(super) fn is_lost(&self) -> bool {
+        !self.losses.iter().all(|loss| loss.is_finite())
+    }
+
+    /// Constrained domination: the feasible before the infeasible, less violation before more, then by losses.
+    fn dominates(&self, other: &Fitness) -> bool {
+        match (self.violation > 0.0, other.violation > 0.0) {
+            (false, false) => pareto::dominates(&self.losses, &other.losses),
+            (own, _) => !own || self.violation < other.violation && other.violation > 0.0,
+        }
+    }
+}
+
+/// Front and crowding distance of every individual.
+pub(super) fn standings(population: &[Fitness]) -> Vec<Standing> {
+    let fronts = fronts(population);
+    let mut standings = vec![Standing { front: 0, distance: 0.0 }; population.len()];
+    for (front, members) in fronts.iter().enumerate() {
+        for (member, distance) in members.iter().zip(distances(population, members)) {
+            standings[*member] = Standing { front, distance };
+        }
+    }
+    standings
+}
+
+/// Positions of the `count` individuals that survive, best first; the earlier one of equals.
+pub(super) fn survivors(population: &[Fitness], count: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..population.len()).collect();
+    if population.iter().all(|fitness| fitness.losses.len() == 1) {
+        // One loss makes every front a single value: sorting is all there is to do.
+        let key = |index: &usize| (population[*index].violation, population[*index].losses[0]);
+        order.sort_by(|a, b| key(a).0.total_cmp(&key(b).0).then(key(a).1.total_cmp(&key(b).1)));
+        order.truncate(count);
+        return order;
+    }
+    let standings = standings(population);
+    let key = |index: &usize| (standings[*index].front, -standings[*index].distance);
+    order.sort_by(|a, b| key(a).0.cmp(&key(b).0).then(key(a).1.total_cmp(&key(b).1)));
+    order.truncate(count);
+    order
+}
+
+/// The fronts in order, each with its members' positions.
+fn fronts(population: &[Fitness]) -> Vec<Vec<usize>> {
+    let mut dominated: Vec<Vec<usize>> = vec![Vec::new(); population.len()];
+    let mut dominators = vec![0_usize; population.len()];
+    for a in 0..population.len() {
+        for b in 0..population.len() {
+            if population[a].dominates(&population[b]) {
+                dominated[a].push(b);
+                dominators[b] += 1;
+            }
+        }
+    }
+    let mut fronts = Vec::new();
+    let mut front: Vec<usize> = (0..population.len()).filter(|index| dominators[*index] == 0).collect();
+    while !front.is_empty() {
+        let mut next = Vec::new();
+        for other in front.iter().flat_map(|member| &dominated[*member]) {
+            dominators[*other] -= 1;
+            if dominators[*other] == 0 {
+                next.push(*other);
+            }
+        }
+        next.sort_unstable();
+        fronts.push(std::mem::replace(&mut front, next));
+    }
+    fronts
+}
+
+/// Crowding distance of each member of one front.
+fn distances(population: &[Fitness], members: &[usize]) -> Vec<f64> {
+    let mut distances = vec![0.0; members.len()];
+    let objectives = members.first().map_or(0, |member| population[*member].losses.len());
+    for objective in 0..objectives {
+        let loss = |position: usize| population[members[position]].losses[objective];
+        let mut order: Vec<usize> = (0..members.len()).collect();
+        order.sort_by(|a, b| loss(*a).total_cmp(&loss(*b)));
+        let (first, last) = (order[0], order[order.len() - 1]);
+        let range = loss(last) - loss(first);
+        // Where all are equal, no one is at an end of anything.
+        if range.is_nan() || range <= 0.0 {
+            continue;
+        }
+        (distances[first], distances[last]) = (f64::INFINITY, f64::INFINITY);
+        for neighbours in order.windows(3) {
+            let gap = (loss(neighbours[2]) - loss(neighbours[0])) / range;
+            distances[neighbours[1]] += if gap.is_nan() { 0.0 } else { gap };
+        }
+    }
+    distances
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn feasible(losses: &[[f64; 2]]) -> Vec<Fitness> {
+        losses.iter().map(|losses| Fitness { losses: losses.to_vec(), violation: 0.0 }).collect()
+    }
+
+    #[test]
+    fn fronts_are_peeled_off_one_after_the_other() {
+        let population = feasible(&[[3.0, 3.0], [1.0, 4.0], [2.0, 2.0], [4.0, 1.0], [5.0, 5.0], [2.0, 5.0]]);
+        assert_eq!(fronts(&population), [vec![1, 2, 3], vec![0, 5], vec![4]]);
+    }
+
+    #[test]
+    fn survivors_are_the_best_fronts_and_then_the_lonely() {
+        let population = feasible(&[[0.0, 10.0], [4.9, 5.1], [5.0, 5.0], [5.1, 4.9], [10.0, 0.0], [9.0, 9.0]]);
+        assert_eq!(survivors(&population, 2), [0, 4]);
+        let three = survivors(&population, 4);
+        assert!(three.contains(&1) && three.contains(&3) && !three.contains(&2), "{three:?}");
+        assert_eq!(survivors(&population, 6).last(), Some(&5));
+    }
+
+    #[test]
+    fn feasible_comes_before_infeasible_and_little_before_much_violation() {
+        let with = |loss: f64, violation| Fitness { losses: vec![loss], violation };
+        let population = [with(0.0, 2.0), with(9.0, 0.0), with(5.0, 1.0), with(3.0, 0.0)];
+        assert_eq!(survivors(&population, 4), [3, 1, 2, 0]);
+    }
+
+    #[test]
+    fn failed_trials_come_last_and_make_no_distance_undefined() {
+        for objectives in [1, 2] {
+            let of = |outcome: Outcome| Fitness::of(&outcome, objectives).expect("over");
+            let finished = |loss: f64, violation| of(Outcome::Finished { losses: vec![loss; objectives], violation });
+            let lost = [of(Outcome::Failed), of(Outcome::OutOfMemory)];
+            let population = [lost[0].clone(), finished(2.0, 0.0), lost[1].clone(), finished(1.0, 3.0)];
+            assert_eq!(survivors(&population, 4), [1, 3, 0, 2]);
+            assert!(standings(&population).iter().all(|standing| !standing.distance.is_nan()));
+        }
+        assert_eq!(Fitness::of(&Outcome::Open, 1), None);
+    }
+
+    #[test]
+    fn front_with_equal_members_keeps_its_ends() {
+        let population = feasible(&[[1.0, 1.0], [1.0, 1.0], [1.0, 1.0]]);
+        assert!(standings(&population).iter().all(|standing| standing.front == 0 && standing.distance == 0.0));
+    }
+}

@@ -1,0 +1,77 @@
+//! The tree-structured Parzen estimator: values that are dense among good trials and rare among the others.
+//!
+//! Bergstra et al. 2011; all parameters together, as in Falkner et al. 2018 (BOHB) and Optuna's `multivariate`. What
+//! Optuna's `group` is for follows from the estimator here: a parameter that a trial did not ask for has a flat kernel
+//! in it, and one that a proposal does not need is not judged. For searches of any length.
+
+mod parzen;
+
+use super::history::{History, Outcome, Row};
+use super::qmc;
+use super::random::generator;
+use super::sampler::Sampler;
+use super::survival::{Fitness, survivors};
+use parzen::Parzen;
+
+/// Trials that are spread over the space before anything is learned from them.
+const INITIAL: usize = 10;
+/// Candidates among which the best is proposed.
+const CANDIDATES: usize = 24;
+
+/// TPE search.
+#[derive(Debug, Default)]
+pub(super) struct Tpe;
+
+impl Sampler for Tpe {
+    fn propose(&mut self, history: &History, trial: u64) -> Option<Vec<f64>> {
+        let dimensions = history.space.dimensions.len();
+        if dimensions == 0 {
+            return None;
+        }
+        let (good, bad) = split(&history.rows, history.settings.objectives.len());
+        if good.len() + bad.len() < INITIAL {
+            return Some(qmc::point(history.settings.seed, trial, dimensions));
+        }
+        let mut rng = generator(history.settings.seed, trial, "tpe");
+        let good = Parzen::new(&history.space, &good);
+        let bad = Parzen::new(&history.space, &bad);
+        let mut best: Option<(f64, Vec<f64>)> = None;
+        for _ in 0..CANDIDATES {
+            let point = good.sample(&mut rng);
+            let active: Vec<bool> = (0..dimensions).map(|index| history.space.is_active(index, &point)).collect();
+            let score = good.log_density(&point, &active) - bad.log_density(&point, &active);
+            if best.as_ref().is_none_or(|(highest, _)| score > *highest) {
+                best = Some((score, point));
+            }
+        }
+        best.map(|(_, point)| point)
+    }
+}
+
+/// The points of the good trials, and those of the others: failed and pruned ones, and the ones that run, so that the
+/// next proposal stays away from where they are (the constant liar of Ginsbourger et al. 2010).
+fn split(rows: &[Row], objectives: usize) -> (Vec<&[f64]>, Vec<&[f64]>) {
+    let (mut judged, mut population, mut open) = (Vec::new(), Vec::new(), Vec::new());
+    for row in rows {
+        match Fitness::of(&row.outcome, objectives) {
+            Some(fitness) => {
+                judged.push(row);
+                population.push(fitness);
+            }
+            None => open.push(row.point.as_slice()),
+        }
+    }
+    let worthy = judged.iter().filter(|row| matches!(row.outcome, Outcome::Finished { .. } | Outcome::Pruned { .. }));
+    let count = below(worthy.count());
+    let order = survivors(&population, population.len());
+    let points = |order: &[usize]| order.iter().map(|index| judged[*index].point.as_slice()).collect();
+    let (good, mut bad): (Vec<&[f64]>, Vec<&[f64]>) = (points(&order[..count]), points(&order[count..]));
+    // The sums over the estimator's kernels are then formed in the order of the trials.
+    bad.extend(open);
+    (good, bad)
+}
+
+/// How many of so many trials count as good: a tenth, as in Optuna, but no more than 25.
+fn below(trials: usize) -> usize {
+    trials.div_ceil(10).min(25)
+}

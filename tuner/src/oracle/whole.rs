@@ -1,0 +1,37 @@
+//! Searches in which every trial trains to its end. What to try is the sampler's affair.
+
+use super::sampler::{Sampler, Suggestions};
+use super::settings::Settings;
+use super::{Next, Oracle, first_unfinished};
+use crate::record::TrialRecord;
+use crate::space::{Distribution, Value};
+
+/// One whole trial after the other, until there are enough or the sampler has nothing left.
+#[derive(Debug)]
+pub(super) struct WholeTrials {
+    max_trials: u64,
+    suggestions: Suggestions,
+}
+
+impl WholeTrials {
+    pub(super) fn new(settings: Settings, sampler: Box<dyn Sampler>) -> WholeTrials {
+        WholeTrials { max_trials: settings.max_trials, suggestions: Suggestions::new(settings, sampler) }
+    }
+}
+
+impl Oracle for WholeTrials {
+    fn next(&mut self, trials: &[TrialRecord]) -> Next {
+        if (trials.len() as u64) < self.max_trials && !self.suggestions.is_exhausted(trials) {
+            return Next::New;
+        }
+        first_unfinished(trials).map_or(Next::Exhausted, |trial| Next::Continue { trial })
+    }
+
+    fn suggest(&mut self, trial: u64, name: &str, distribution: &Distribution, trials: &[TrialRecord]) -> Value {
+        self.suggestions.suggest(trial, name, distribution, trials)
+    }
+
+    fn epochs(&mut self, _trial: u64, total: u64, _trials: &[TrialRecord]) -> u64 {
+        total
+    }
+}

@@ -1,0 +1,126 @@
+//! When a running trial is not worth its remaining steps: the pruners. They see trial records only, and end nothing.
+//!
+//! A pruner is written as `NAME` or `NAME:SETTING=NUMBER,…`, for example `percentile:keep=25,warmup=3`.
+
+mod percentile;
+mod signed_rank;
+mod text;
+mod trend;
+
+pub use text::PrunerError;
+
+use crate::record::TrialRecord;
+use crate::wire::Objective;
+use serde::{Deserialize, Serialize};
+
+/// Judges a trial after each of its reports.
+///
+/// The rules and their defaults are Optuna's, so that a search pruned there is pruned alike here.
+///
+/// ```
+/// use ferrotune_tuner::pruner::Pruner;
+/// let pruner: Pruner = "percentile:keep=25,warmup=3".parse()?;
+/// assert_eq!(pruner.to_string(), "percentile:keep=25,startup=5,warmup=3,interval=1,least=1");
+/// # Ok::<(), ferrotune_tuner::pruner::PrunerError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Pruner {
+    /// `median` (keeps 50 %) and `percentile`: ends a trial whose best value so far is not among the best of the
+    /// finished trials' values at the same step.
+    Percentile {
+        /// Per cent of the trials that go on, from 0 to 100.
+        keep: f64,
+        /// Finished trials before the first one is pruned.
+        startup: u64,
+        /// When in its steps a trial is judged.
+        checks: Checks,
+        /// Trials that must have reported at the step.
+        least: u64,
+    },
+    /// `wilcoxon`: ends a trial whose steps, each the same problem for all trials (a fold, an instance), are worse than
+    /// the best trial's by the signed-rank test. A trial's value must be the mean of its steps.
+    Wilcoxon {
+        /// The probability of such a difference by chance, below which a trial is pruned.
+        p: f64,
+        /// Steps before a trial is judged, at least 2.
+        startup: u64,
+    },
+    /// `patience`: ends a trial that has not improved on itself for so many steps.
+    Patience {
+        /// Reports without an improvement that are borne.
+        steps: u64,
+        /// An improvement below this is none.
+        delta: f64,
+    },
+    /// `threshold`: ends a trial whose last value is outside the bounds, or no number.
+    Threshold {
+        /// Smallest value that goes on.
+        lower: f64,
+        /// Largest value that goes on.
+        upper: f64,
+        /// When in its steps a trial is judged.
+        checks: Checks,
+    },
+}
+
+/// When in its steps a trial is judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Checks {
+    /// The first step at which it may be pruned.
+    pub warmup: u64,
+    /// Steps from one judgement to the next, at least 1.
+    pub interval: u64,
+}
+
+impl Pruner {
+    /// Whether `trial` is to be ended, as its last report and the other trials' records stand.
+    ///
+    /// `trials` may hold `trial` itself. A trial without a report is never ended.
+    pub fn prunes(&self, trial: &TrialRecord, trials: &[TrialRecord], objective: &Objective) -> bool {
+        let values = Values::of(trial, objective);
+        let Some((last_step, last_value)) = values.0.last().copied() else { return false };
+        match self {
+            Pruner::Percentile { keep, startup, checks, least } => {
+                checks.are_due(&values)
+                    && percentile::prunes(*keep, *startup, *least, (&values, last_step), trials, objective)
+            }
+            Pruner::Wilcoxon { p, startup } => signed_rank::prunes(*p, *startup, &values, trials, objective),
+            Pruner::Patience { steps, delta } => trend::has_stalled(*steps, *delta, &values, objective.direction),
+            Pruner::Threshold { lower, upper, checks } => {
+                checks.are_due(&values) && !(*lower..=*upper).contains(&last_value)
+            }
+        }
+    }
+}
+
+impl Checks {
+    /// Whether the last report is the first one since a check was due.
+    fn are_due(&self, values: &Values) -> bool {
+        let Some((last, earlier)) = values.0.split_last().filter(|((step, _), _)| *step >= self.warmup) else {
+            return false;
+        };
+        let due = (last.0 - self.warmup) / self.interval * self.interval + self.warmup;
+        earlier.last().is_none_or(|(step, _)| *step < due)
+    }
+}
+
+/// A trial's values of the objective by step, NaN where what was reported is no number.
+struct Values(Vec<(u64, f64)>);
+
+impl Values {
+    fn of(trial: &TrialRecord, objective: &Objective) -> Values {
+        let reported = |(step, metrics): (&u64, &std::collections::BTreeMap<String, Option<f64>>)| {
+            metrics.get(&objective.metric).map(|value| (*step, value.unwrap_or(f64::NAN)))
+        };
+        Values(trial.metrics.iter().filter_map(reported).collect())
+    }
+
+    fn mean(&self) -> f64 {
+        self.0.iter().map(|(_, value)| value).sum::<f64>() / self.0.len() as f64
+    }
+
+    fn are_finite(&self) -> bool {
+        self.0.iter().all(|(_, value)| value.is_finite())
+    }
+}

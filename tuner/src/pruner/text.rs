@@ -1,0 +1,177 @@
+//! Pruners as a command line writes them: `NAME:SETTING=NUMBER,…`. Judges no trial.
+
+use super::{Checks, Pruner};
+use std::fmt;
+use std::str::FromStr;
+
+/// Names of the pruners, each with its settings.
+const KINDS: [(&str, &[&str]); 5] = [
+    ("median", &["startup", "warmup", "interval", "least"]),
+    ("percentile", &["keep", "startup", "warmup", "interval", "least"]),
+    ("wilcoxon", &["p", "startup"]),
+    ("patience", &["steps", "delta"]),
+    ("threshold", &["lower", "upper", "warmup", "interval"]),
+];
+
+/// Why a text names no pruner.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PrunerError {
+    /// No pruner of this name.
+    #[error("there is no pruner `{name}`; choose one of {}", KINDS.map(|(name, _)| name).join(", "))]
+    Unknown {
+        /// The name that was asked for.
+        name: String,
+    },
+    /// A setting that this pruner has not, or that is not written `SETTING=NUMBER`.
+    #[error("pruner {pruner} has no setting `{setting}`; write {pruner}:SETTING=NUMBER with {known}")]
+    Setting {
+        /// The pruner.
+        pruner: &'static str,
+        /// What was given.
+        setting: String,
+        /// The settings that there are.
+        known: String,
+    },
+    /// A number that the setting cannot be.
+    #[error("pruner {pruner} has {setting}={number}; give {wanted}")]
+    Number {
+        /// The pruner.
+        pruner: &'static str,
+        /// The setting.
+        setting: &'static str,
+        /// What was given.
+        number: String,
+        /// What is wanted.
+        wanted: &'static str,
+    },
+    /// A pruner that does nothing unless it is told something.
+    #[error("pruner {pruner} lacks {settings}; write for example {example}")]
+    Missing {
+        /// The pruner.
+        pruner: &'static str,
+        /// What must be given.
+        settings: &'static str,
+        /// How.
+        example: &'static str,
+    },
+}
+
+impl FromStr for Pruner {
+    type Err = PrunerError;
+
+    fn from_str(text: &str) -> Result<Pruner, PrunerError> {
+        let (name, rest) = text.split_once(':').unwrap_or((text, ""));
+        let kind = KINDS.iter().find(|(known, _)| *known == name);
+        let (pruner, known) = *kind.ok_or_else(|| PrunerError::Unknown { name: name.to_owned() })?;
+        let settings = Settings::read(pruner, known, rest)?;
+        let checks =
+            || Ok(Checks { warmup: settings.count("warmup", 0, 0)?, interval: settings.count("interval", 1, 1)? });
+        match pruner {
+            "wilcoxon" => {
+                let p = settings.number("p", 0.1, (0.0, 1.0), "a probability from 0 to 1")?;
+                Ok(Pruner::Wilcoxon { p, startup: settings.count("startup", 2, 0)? })
+            }
+            "patience" => {
+                let steps = settings.given("steps").then(|| settings.count("steps", 0, 0)).transpose()?;
+                let steps =
+                    steps.ok_or(PrunerError::Missing { pruner, settings: "steps", example: "patience:steps=5" })?;
+                let delta = settings.number("delta", 0.0, (0.0, f64::MAX), "a number from 0 on")?;
+                Ok(Pruner::Patience { steps, delta })
+            }
+            "threshold" if !settings.given("lower") && !settings.given("upper") => {
+                Err(PrunerError::Missing { pruner, settings: "lower or upper", example: "threshold:upper=10" })
+            }
+            "threshold" => {
+                let any = (f64::NEG_INFINITY, f64::INFINITY);
+                let lower = settings.number("lower", any.0, any, "a number")?;
+                let upper = settings.number("upper", any.1, (lower, any.1), "a number that is not below lower")?;
+                Ok(Pruner::Threshold { lower, upper, checks: checks()? })
+            }
+            _ => {
+                let keep = settings.number("keep", 50.0, (0.0, 100.0), "per cent from 0 to 100")?;
+                let (startup, least) = (settings.count("startup", 5, 0)?, settings.count("least", 1, 1)?);
+                Ok(Pruner::Percentile { keep, startup, checks: checks()?, least })
+            }
+        }
+    }
+}
+
+/// What a text gives for the settings of one pruner.
+struct Settings<'a> {
+    pruner: &'static str,
+    given: Vec<(&'static str, &'a str)>,
+}
+
+impl<'a> Settings<'a> {
+    fn read(pruner: &'static str, known: &[&'static str], text: &'a str) -> Result<Settings<'a>, PrunerError> {
+        let entry = |entry: &'a str| {
+            let pair = entry.split_once('=');
+            let known_pair = pair.and_then(|(key, number)| Some((*known.iter().find(|known| **known == key)?, number)));
+            let setting = pair.map_or(entry, |(key, _)| key).to_owned();
+            known_pair.ok_or(PrunerError::Setting { pruner, setting, known: known.join(", ") })
+        };
+        let entries = text.split(',').filter(|entry| !entry.is_empty()).map(entry);
+        Ok(Settings { pruner, given: entries.collect::<Result<_, _>>()? })
+    }
+
+    fn given(&self, setting: &str) -> bool {
+        self.given.iter().any(|(key, _)| *key == setting)
+    }
+
+    fn text(&self, setting: &str) -> Option<&'a str> {
+        self.given.iter().rev().find(|(key, _)| *key == setting).map(|(_, number)| *number)
+    }
+
+    fn number(
+        &self,
+        setting: &'static str,
+        default: f64,
+        (low, high): (f64, f64),
+        wanted: &'static str,
+    ) -> Result<f64, PrunerError> {
+        let Some(text) = self.text(setting) else { return Ok(default) };
+        let number = text.parse().ok().filter(|number: &f64| (low..=high).contains(number));
+        number.ok_or(PrunerError::Number { pruner: self.pruner, setting, number: text.to_owned(), wanted })
+    }
+
+    fn count(&self, setting: &'static str, default: u64, least: u64) -> Result<u64, PrunerError> {
+        let Some(text) = self.text(setting) else { return Ok(default) };
+        let wanted = if least == 0 { "a whole number from 0 on" } else { "a whole number from 1 on" };
+        let number = text.parse().ok().filter(|number| *number >= least);
+        number.ok_or(PrunerError::Number { pruner: self.pruner, setting, number: text.to_owned(), wanted })
+    }
+}
+
+impl fmt::Display for Pruner {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Pruner::Percentile { keep, startup, checks: Checks { warmup, interval }, least } => {
+                let settings = format!("startup={startup},warmup={warmup},interval={interval},least={least}");
+                if *keep == 50.0 {
+                    write!(formatter, "median:{settings}")
+                } else {
+                    write!(formatter, "percentile:keep={keep},{settings}")
+                }
+            }
+            Pruner::Wilcoxon { p, startup } => write!(formatter, "wilcoxon:p={p},startup={startup}"),
+            Pruner::Patience { steps, delta } => write!(formatter, "patience:steps={steps},delta={delta}"),
+            Pruner::Threshold { lower, upper, checks: Checks { warmup, interval } } => {
+                write!(formatter, "threshold:lower={lower},upper={upper},warmup={warmup},interval={interval}")
+            }
+        }
+    }
+}
+
+impl TryFrom<String> for Pruner {
+    type Error = PrunerError;
+
+    fn try_from(text: String) -> Result<Pruner, PrunerError> {
+        text.parse()
+    }
+}
+
+impl From<Pruner> for String {
+    fn from(pruner: Pruner) -> String {
+        pruner.to_string()
+    }
+}

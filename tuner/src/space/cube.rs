@@ -1,0 +1,124 @@
+//! Every range as the unit interval, so that an oracle's maths has one kind of coordinate. Draws nothing.
+//!
+//! A lattice of n values has n cells of equal width, and a value stands at the middle of its cell. A continuous range
+//! is mapped linearly, or by its logarithm.
+
+use super::{Distribution, Value, last_index, point};
+
+impl Distribution {
+    /// Where `value` stands in the unit interval; `None` if it is of another type or not among the choices. A value
+    /// outside the bounds counts as the bound.
+    ///
+    /// ```
+    /// use ferrotune_tuner::space::{Distribution, Value};
+    /// let lr = Distribution::Float { low: 1e-4, high: 1.0, step: None, log: true };
+    /// assert_eq!(lr.to_unit(&Value::Float(1e-2)), Some(0.5));
+    /// let layers = Distribution::Int { low: 1, high: 4, step: 1, log: false };
+    /// assert_eq!(layers.to_unit(&Value::Int(1)), Some(0.125));
+    /// assert_eq!(layers.from_unit(0.2), Value::Int(1));
+    /// ```
+    pub fn to_unit(&self, value: &Value) -> Option<f64> {
+        let unit = match (self, self.clamp_to_lattice(value)?) {
+            (Distribution::Choice { values }, value) => {
+                let index = values.iter().position(|choice| *choice == value)?;
+                (index as f64 + 0.5) / values.len() as f64
+            }
+            (Distribution::Int { low, high, log: true, .. }, Value::Int(value)) => {
+                share(log_cell(*low, *high), (value as f64).ln())
+            }
+            (Distribution::Int { low, step, .. }, Value::Int(value)) => {
+                let index = (i128::from(value) - i128::from(*low)) / i128::from((*step).max(1));
+                (index as f64 + 0.5) / self.cells()?
+            }
+            (Distribution::Float { low, high, log: true, .. }, Value::Float(value)) => {
+                share((low.ln(), high.ln()), value.ln())
+            }
+            (Distribution::Float { low, step: Some(step), .. }, Value::Float(value)) => {
+                (((value - low) / step).round() + 0.5) / self.cells()?
+            }
+            (Distribution::Float { low, high, .. }, Value::Float(value)) => share((*low, *high), value),
+            _ => return None,
+        };
+        Some(unit.clamp(0.0, 1.0))
+    }
+
+    /// The value whose cell holds `unit`; coordinates outside the interval count as its ends. The distribution must
+    /// be valid (see [`Distribution::validate`]).
+    pub fn from_unit(&self, unit: f64) -> Value {
+        let unit = if unit.is_nan() { 0.5 } else { unit.clamp(0.0, 1.0) };
+        // Conversions saturate; the last cell holds its upper end.
+        let cell = |cells: f64| (unit * cells).floor().min(cells - 1.0);
+        match self {
+            Distribution::Choice { values } => values[cell(values.len() as f64) as usize].clone(),
+            Distribution::Int { low, high, log: true, .. } => {
+                let value = between(log_cell(*low, *high), unit).exp().round() as i64;
+                Value::Int(value.clamp(*low, *high))
+            }
+            Distribution::Int { low, step, .. } => {
+                let cells = self.cells().unwrap_or(1.0);
+                let value = i128::from(*low) + cell(cells) as i128 * i128::from((*step).max(1));
+                Value::Int(i64::try_from(value).unwrap_or(i64::MAX).min(self.top_int()))
+            }
+            Distribution::Float { low, high, log: true, .. } => {
+                Value::Float(between((low.ln(), high.ln()), unit).exp().clamp(*low, *high))
+            }
+            Distribution::Float { low, step: Some(step), .. } => {
+                Value::Float(point(*low, *step, cell(self.cells().unwrap_or(1.0))))
+            }
+            Distribution::Float { low, high, .. } => Value::Float(between((*low, *high), unit).clamp(*low, *high)),
+        }
+    }
+
+    /// Index, among its values in their order, of the one whose cell holds `unit`; 0 for a continuous range.
+    pub fn cell_at(&self, unit: f64) -> usize {
+        // A range with more values than usize saturates.
+        if let Distribution::Int { low, log: true, .. } = self {
+            return match self.from_unit(unit) {
+                Value::Int(value) => value.abs_diff(*low) as usize,
+                _ => 0,
+            };
+        }
+        self.cells().map_or(0, |cells| (unit.clamp(0.0, 1.0) * cells).floor().min(cells - 1.0) as usize)
+    }
+
+    /// The coordinates of all its values, in their order, if there are at most `most`; `None` for a range with more,
+    /// or a continuous one.
+    pub fn levels(&self, most: usize) -> Option<Vec<f64>> {
+        let cells = self.cells().filter(|cells| *cells <= most as f64)? as usize;
+        if let Distribution::Int { low, high, log: true, .. } = self {
+            return (*low..=*high).map(|value| self.to_unit(&Value::Int(value))).collect();
+        }
+        // Through the value, whose coordinate a record will give.
+        (0..cells).map(|cell| self.to_unit(&self.from_unit((cell as f64 + 0.5) / cells as f64))).collect()
+    }
+
+    /// How many values it has; `None` where they are not counted: continuous ranges.
+    pub fn cells(&self) -> Option<f64> {
+        match self {
+            Distribution::Choice { values } => Some(values.len() as f64),
+            Distribution::Int { low, step, .. } => {
+                let span = i128::from(self.top_int()) - i128::from(*low);
+                Some((span / i128::from((*step).max(1))) as f64 + 1.0)
+            }
+            Distribution::Float { low, high, step: Some(step), .. } => Some(last_index(*low, *high, *step) + 1.0),
+            Distribution::Float { low, high, .. } => (low == high).then_some(1.0),
+        }
+    }
+}
+
+/// The logarithms that an integer range covers: both ends get a whole cell.
+fn log_cell(low: i64, high: i64) -> (f64, f64) {
+    ((low as f64 - 0.5).ln(), (high as f64 + 0.5).ln())
+}
+
+/// How far `value` is on the way from one bound to the other; the middle of an interval without length.
+fn share((low, high): (f64, f64), value: f64) -> f64 {
+    // Halved first, for the difference of two finite bounds may overflow.
+    let length = high / 2.0 - low / 2.0;
+    if length > 0.0 { (value / 2.0 - low / 2.0) / length } else { 0.5 }
+}
+
+/// The reverse of [`share`]; safe where `high - low` overflows.
+fn between((low, high): (f64, f64), share: f64) -> f64 {
+    low * (1.0 - share) + high * share
+}

@@ -1,0 +1,180 @@
+//! The search space as the trials have shown it: which parameters there are, and under what condition each is asked
+//! for. Objectives never declare a space, so nothing here is known before the first trial.
+
+use super::{Distribution, Value};
+use crate::record::{Ending, Parameter, TrialRecord};
+use std::collections::BTreeMap;
+
+/// A parent with more values than this is not looked at for conditions.
+const MOST_CELLS: f64 = 256.0;
+
+/// All parameters that a study's trials have asked for, in the order in which they first came up.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Space {
+    /// The parameters. Parameters that came up in the same trial are in order of their names.
+    pub dimensions: Vec<Dimension>,
+}
+
+/// One parameter of a [`Space`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Dimension {
+    /// Its name.
+    pub name: String,
+    /// Its range, as the latest trial gave it.
+    pub distribution: Distribution,
+    /// When it is asked for, if that depends on another parameter.
+    pub condition: Option<Condition>,
+    /// The trial in which it came up.
+    first: u64,
+    /// The trial that gave its range.
+    latest: u64,
+}
+
+/// A parameter is asked for when its parent is, and has one of some values.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Condition {
+    /// Index of the parent among the dimensions.
+    pub parent: usize,
+    /// For each of the parent's values, in their order, whether the parameter is asked for.
+    pub present: Vec<bool>,
+}
+
+impl Dimension {
+    /// A parameter that came up in the trial `first`, as far as is known under no condition.
+    pub(crate) fn new(name: String, distribution: Distribution, first: u64) -> Dimension {
+        Dimension { name, distribution, condition: None, first, latest: first }
+    }
+}
+
+impl Space {
+    /// The space that `trials` have shown.
+    pub fn infer(trials: &[TrialRecord]) -> Space {
+        let mut space = Space::default();
+        for trial in trials {
+            space.include(trial);
+        }
+        let points: Vec<Vec<f64>> =
+            trials.iter().filter(|trial| has_asked_all(trial)).map(|trial| space.encode(&trial.parameters)).collect();
+        space.infer_conditions(points.iter().map(Vec::as_slice));
+        space
+    }
+
+    /// Adds what `trial` asks for; whether that changes anything that points depend on.
+    pub(crate) fn include(&mut self, trial: &TrialRecord) -> bool {
+        let mut changed = false;
+        for (name, Parameter { distribution, .. }) in &trial.parameters {
+            match self.dimensions.iter_mut().find(|known| known.name == *name) {
+                None => {
+                    self.dimensions.push(Dimension::new(name.clone(), distribution.clone(), trial.number));
+                    changed = true;
+                }
+                Some(known) => {
+                    changed |= known.first > trial.number;
+                    known.first = known.first.min(trial.number);
+                    if known.latest < trial.number {
+                        known.latest = trial.number;
+                        if known.distribution != *distribution {
+                            known.distribution = distribution.clone();
+                            changed = true;
+                        }
+                    }
+                }
+            }
+        }
+        if changed {
+            self.dimensions.iter_mut().for_each(|dimension| dimension.condition = None);
+            self.dimensions.sort_by(|a, b| (a.first, &a.name).cmp(&(b.first, &b.name)));
+        }
+        changed
+    }
+
+    /// A point of the unit cube for the values of a trial; NaN stands for a parameter that it did not ask for.
+    pub fn encode(&self, parameters: &BTreeMap<String, Parameter>) -> Vec<f64> {
+        let coordinate = |dimension: &Dimension| {
+            let value = &parameters.get(&dimension.name)?.value;
+            dimension.distribution.to_unit(value)
+        };
+        self.dimensions.iter().map(|dimension| coordinate(dimension).unwrap_or(f64::NAN)).collect()
+    }
+
+    /// The values of a point of the unit cube, also of parameters that it would not ask for.
+    pub fn decode(&self, point: &[f64]) -> BTreeMap<String, Value> {
+        let values = self.dimensions.iter().zip(point);
+        values.map(|(dimension, unit)| (dimension.name.clone(), dimension.distribution.from_unit(*unit))).collect()
+    }
+
+    /// Whether a trial at `point` is expected to ask for a parameter. One whose condition is not understood counts
+    /// as asked for.
+    pub fn is_active(&self, dimension: usize, point: &[f64]) -> bool {
+        let Some(Condition { parent, present }) = &self.dimensions[dimension].condition else { return true };
+        // A parent is asked for strictly more often than its child, so that this comes to an end.
+        let cell = self.dimensions[*parent].distribution.cell_at(point[*parent]);
+        self.is_active(*parent, point) && present.get(cell).copied().unwrap_or(true)
+    }
+
+    /// Finds, for each parameter that is not always asked for, the parameter whose values decide on it.
+    ///
+    /// `points` are those of trials that have asked for everything.
+    pub(crate) fn infer_conditions<'a>(&mut self, points: impl Iterator<Item = &'a [f64]> + Clone) {
+        for child in 0..self.dimensions.len() {
+            let mut candidates: Vec<Condition> = Vec::new();
+            if points.clone().any(|point| point[child].is_nan()) && points.clone().any(|point| !point[child].is_nan()) {
+                let parents = (0..self.dimensions.len()).filter(|parent| *parent != child);
+                candidates.extend(parents.filter_map(|parent| self.condition(child, parent, points.clone())));
+            }
+            // What has fewest values explains most by least; choices explain before numbers do.
+            let simplicity = |condition: &Condition| {
+                let is_choice = matches!(self.dimensions[condition.parent].distribution, Distribution::Choice { .. });
+                (!is_choice, condition.present.len())
+            };
+            let simplest = candidates.into_iter().min_by_key(simplicity);
+            self.dimensions[child].condition = simplest;
+        }
+    }
+
+    /// The condition of `child` on `parent`, if the parent's values decide on it in every point.
+    fn condition<'a>(&self, child: usize, parent: usize, points: impl Iterator<Item = &'a [f64]>) -> Option<Condition> {
+        let distribution = &self.dimensions[parent].distribution;
+        let cells = distribution.cells().filter(|cells| *cells <= MOST_CELLS)? as usize;
+        let mut seen = vec![None; cells];
+        for point in points {
+            let is_present = !point[child].is_nan();
+            if point[parent].is_nan() {
+                if is_present {
+                    return None;
+                }
+                continue;
+            }
+            let slot = &mut seen[distribution.cell_at(point[parent])];
+            if *slot.get_or_insert(is_present) != is_present {
+                return None;
+            }
+        }
+        // Without an absence of its own a condition would say nothing, and could go round in a circle.
+        if !seen.contains(&Some(false)) {
+            return None;
+        }
+        let is_choice = matches!(distribution, Distribution::Choice { .. });
+        let guess = |index: usize| if is_choice { true } else { nearest_seen(&seen, index) };
+        Some(Condition {
+            parent,
+            present: (0..cells).map(|index| seen[index].unwrap_or_else(|| guess(index))).collect(),
+        })
+    }
+}
+
+/// Whether the trial came so far that it must have asked for every parameter that it needs.
+pub(crate) fn has_asked_all(trial: &TrialRecord) -> bool {
+    matches!(trial.ending, Some(Ending::Finished | Ending::Pruned)) || is_training(trial)
+}
+
+/// Whether the trial has reported, or said how many epochs it has, or waits for more of them.
+pub(crate) fn is_training(trial: &TrialRecord) -> bool {
+    !trial.metrics.is_empty() || trial.epochs.is_some() || trial.paused_at.is_some()
+}
+
+/// What is known of the nearest value of a number that has been tried.
+fn nearest_seen(seen: &[Option<bool>], index: usize) -> bool {
+    let tried = seen.iter().enumerate().filter_map(|(other, present)| Some((other.abs_diff(index), (*present)?)));
+    tried.min_by_key(|(distance, _)| *distance).is_none_or(|(_, present)| present)
+}

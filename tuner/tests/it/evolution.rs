@@ -1,0 +1,150 @@
+//! CMA-ES and NSGA-II on problems that they are meant for.
+
+use crate::simulation::{Ask, Search, Simulation, conditional};
+use crate::spec;
+use ferrotune_tuner::analysis::hypervolume::hypervolume;
+use ferrotune_tuner::analysis::pareto;
+use ferrotune_tuner::oracle::{Next, create};
+use ferrotune_tuner::record::{Ending, Parameter, TrialRecord};
+use ferrotune_tuner::space::{Distribution, Value};
+use ferrotune_tuner::wire::{Constraint, Direction, Objective, StudySpec};
+use std::collections::BTreeMap;
+
+fn of(oracle: &str, max_trials: u64, seed: u64) -> StudySpec {
+    StudySpec { max_trials, seed: Some(seed), ..spec(oracle) }
+}
+
+fn unit(ask: &mut Ask<'_>, name: &'static str) -> f64 {
+    match ask(name, Distribution::Float { low: 0.0, high: 1.0, step: None, log: false }) {
+        Value::Float(value) => value,
+        _ => f64::NAN,
+    }
+}
+
+fn int(ask: &mut Ask<'_>, name: &'static str, low: i64, high: i64) -> f64 {
+    match ask(name, Distribution::Int { low, high, step: 1, log: false }) {
+        Value::Int(value) => value as f64,
+        _ => f64::NAN,
+    }
+}
+
+/// Four numbers that depend on each other, best at 0.7.
+fn valley(ask: &mut Ask<'_>) -> f64 {
+    let x: Vec<f64> = ["a", "b", "c", "d"].iter().map(|name| unit(ask, name) - 0.7).collect();
+    let sum: f64 = x.iter().sum();
+    -x.windows(2).map(|pair| 100.0 * (pair[0] - pair[1]).powi(2)).sum::<f64>() - sum * sum
+}
+
+/// Numbers and whole numbers, best at 0.3 and at 17, 3 and 1.
+fn lattice(ask: &mut Ask<'_>) -> f64 {
+    let (x, y) = (unit(ask, "x"), unit(ask, "y"));
+    let counts = [(int(ask, "m", 0, 40), 17.0, 40.0), (int(ask, "n", 0, 5), 3.0, 5.0), (int(ask, "o", 0, 1), 1.0, 1.0)];
+    let off: f64 = counts.iter().map(|(value, best, range)| ((value - best) / range).powi(2)).sum();
+    -(x - 0.3).powi(2) - (y - 0.3).powi(2) - off
+}
+
+fn median_best(oracle: &str, max_trials: u64, objective: Simulation) -> f64 {
+    let best = |seed| {
+        let trials = Search::run(&of(oracle, max_trials, seed), objective).trials;
+        trials.iter().filter_map(|trial| trial.value).fold(f64::NEG_INFINITY, f64::max)
+    };
+    let mut bests: Vec<f64> = (0..9).map(best).collect();
+    bests.sort_by(f64::total_cmp);
+    bests[4]
+}
+
+#[test]
+fn cmaes_follows_a_valley_and_fixes_whole_numbers() {
+    let (ours, random) = (median_best("cmaes", 300, valley), median_best("random", 300, valley));
+    assert!(ours > -4e-3 && ours > random / 100.0, "{ours} {random}");
+    let (ours, random) = (median_best("cmaes", 300, lattice), median_best("random", 300, lattice));
+    assert!(ours > -1e-4 && ours > random / 10.0, "{ours} {random}");
+}
+
+#[test]
+fn evolution_searches_conditional_parameters_too() {
+    for oracle in ["cmaes", "nsga2"] {
+        let (ours, random) = (median_best(oracle, 150, conditional), median_best("random", 150, conditional));
+        assert!(ours > -2e-4 && ours > random / 2.0, "{oracle}: {ours} {random}");
+    }
+}
+
+#[test]
+fn straggler_holds_up_no_generation() {
+    let spec = of("cmaes", 300, 3);
+    let whole = Search::run(&spec, valley).trials;
+    let mut search = Search::new(&spec, valley);
+    search.step();
+    for number in 1..200 {
+        search.step();
+        // Trial 20 runs on until trial 120 has begun.
+        if number == 20 {
+            search.trials[20].ending = None;
+        }
+        if number == 120 {
+            search.trials[20].ending = Some(Ending::Finished);
+        }
+    }
+    let best = search.trials.iter().filter_map(|trial| trial.value).fold(f64::NEG_INFINITY, f64::max);
+    assert!(best > -1e-2, "{best}");
+    assert_eq!(search.trials[..21], whole[..21]);
+}
+
+/// A search for two objectives; `objective` gives both losses, and how much of the constraint it breaks.
+fn trade_offs(spec: &StudySpec, objective: fn(&mut Ask<'_>) -> [f64; 3]) -> Vec<TrialRecord> {
+    let mut oracle = create(spec).expect("a valid search");
+    let mut trials: Vec<TrialRecord> = Vec::new();
+    while oracle.next(&trials) == Next::New {
+        let number = trials.len() as u64;
+        trials.push(TrialRecord::new(number));
+        let [first, second, excess] = objective(&mut |name, distribution| {
+            let value = oracle.suggest(number, name, &distribution, &trials);
+            let parameter = Parameter { distribution, value: value.clone() };
+            trials[number as usize].parameters.insert(name.to_owned(), parameter);
+            value
+        });
+        let record = &mut trials[number as usize];
+        let metrics = [("first", first), ("second", second), ("excess", excess)];
+        let metrics = metrics.map(|(name, value)| (name.to_owned(), Some(value)));
+        record.metrics.insert(0, BTreeMap::from(metrics));
+        (record.value, record.ending) = (Some(first), Some(Ending::Finished));
+    }
+    trials
+}
+
+fn two_objectives(oracle: &str, max_trials: u64) -> StudySpec {
+    let objective = |metric: &str| Objective { metric: metric.to_owned(), direction: Direction::Min };
+    StudySpec { objective: objective("first"), also: vec![objective("second")], ..of(oracle, max_trials, 5) }
+}
+
+/// ZDT1 of Zitzler et al. (2000) in six dimensions: the trade-offs are where all but the first number are 0.
+fn zdt1(ask: &mut Ask<'_>) -> [f64; 3] {
+    let x: Vec<f64> = ["a", "b", "c", "d", "e", "f"].iter().map(|name| unit(ask, name)).collect();
+    let g = 1.0 + 9.0 * x[1..].iter().sum::<f64>() / 5.0;
+    [x[0], g * (1.0 - (x[0] / g).sqrt()), x[0] - 0.5]
+}
+
+fn points(trials: &[TrialRecord]) -> Vec<Vec<f64>> {
+    let metric = |trial: &TrialRecord, name| trial.metrics[&0][name].expect("reported");
+    trials.iter().map(|trial| vec![metric(trial, "first"), metric(trial, "second")]).collect()
+}
+
+#[test]
+fn nsga2_finds_the_trade_offs() {
+    let volume = |oracle| hypervolume(&points(&trade_offs(&two_objectives(oracle, 600), zdt1)), &[1.1, 1.1]);
+    // All trade-offs together dominate 0.87.
+    let (ours, random) = (volume("nsga2"), volume("random"));
+    assert!(ours > 0.6 && random < 0.2, "{ours} {random}");
+    let trials = trade_offs(&two_objectives("nsga2", 600), zdt1);
+    let front = pareto::front(&points(&trials));
+    assert!(front.len() > 15, "{} trade-offs", front.len());
+}
+
+#[test]
+fn nsga2_keeps_to_a_constraint() {
+    let bound = Constraint { metric: "excess".to_owned(), direction: Direction::Min, bound: 0.0 };
+    let trials = trade_offs(&StudySpec { constraints: vec![bound], ..two_objectives("nsga2", 400) }, zdt1);
+    let keeps = |trial: &&TrialRecord| trial.metrics[&0]["excess"].is_some_and(|excess| excess <= 0.0);
+    let late = &trials[200..];
+    assert!(late.iter().filter(keeps).count() > 180, "{}", late.iter().filter(keeps).count());
+}

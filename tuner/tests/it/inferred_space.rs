@@ -1,0 +1,86 @@
+//! Spaces as oracles see them: ranges as unit intervals, and conditions that only the trials have shown.
+
+use ferrotune_tuner::record::{Ending, Parameter, TrialRecord};
+use ferrotune_tuner::space::{Condition, Distribution, Space, Value};
+
+#[test]
+fn every_value_stands_at_the_middle_of_a_cell_that_gives_it_back() {
+    let ranges = [
+        Distribution::Int { low: -3, high: 17, step: 5, log: false },
+        Distribution::Int { low: 1, high: 300, step: 1, log: true },
+        Distribution::Int { low: i64::MIN, high: i64::MAX, step: 1, log: false },
+        Distribution::Float { low: 0.1, high: 0.75, step: Some(0.1), log: false },
+        Distribution::Float { low: -f64::MAX, high: f64::MAX, step: None, log: false },
+        Distribution::Float { low: 1e-9, high: 1e9, step: None, log: true },
+        Distribution::Float { low: 2.0, high: 2.0, step: None, log: false },
+        Distribution::Choice { values: ["a", "b", "c"].map(|text| Value::Text(text.to_owned())).to_vec() },
+    ];
+    for range in ranges {
+        for step in -1..=101 {
+            let value = range.from_unit(f64::from(step) / 100.0);
+            assert!(range.contains(&value), "{range:?} {value:?}");
+            let unit = range.to_unit(&value).expect("a value of the range");
+            assert!((0.0..=1.0).contains(&unit), "{range:?} {value:?} {unit}");
+            let back = range.from_unit(unit);
+            let is_near = |a: f64, b: f64| (a - b).abs() <= 1e-9 * a.abs().max(b.abs()).max(1.0);
+            match (&back, &value) {
+                (Value::Float(back), Value::Float(value)) => assert!(is_near(*back, *value), "{range:?}"),
+                (Value::Int(back), Value::Int(value)) => assert!(is_near(*back as f64, *value as f64), "{range:?}"),
+                _ => assert_eq!(back, value),
+            }
+        }
+    }
+}
+
+#[test]
+fn values_of_another_type_have_no_coordinate() {
+    let range = Distribution::Int { low: 1, high: 4, step: 1, log: false };
+    assert_eq!(range.to_unit(&Value::Float(2.0)), None);
+    assert_eq!(range.to_unit(&Value::Int(9)), range.to_unit(&Value::Int(4)));
+    assert_eq!(Distribution::Choice { values: vec![Value::Int(1)] }.to_unit(&Value::Int(2)), None);
+}
+
+#[test]
+fn levels_are_all_values_of_a_small_lattice_and_none_of_a_large_one() {
+    let range = Distribution::Int { low: 1, high: 4, step: 1, log: true };
+    let values: Vec<Value> = range.levels(4).expect("four").into_iter().map(|unit| range.from_unit(unit)).collect();
+    assert_eq!(values, [1, 2, 3, 4].map(Value::Int));
+    assert_eq!(range.levels(3), None);
+    assert_eq!(Distribution::Float { low: 0.0, high: 1.0, step: None, log: false }.levels(9), None);
+}
+
+/// A finished trial with these parameters, all of them choices of 0 to 3.
+fn finished(number: u64, parameters: &[(&str, i64)]) -> TrialRecord {
+    let choice = || Distribution::Int { low: 0, high: 3, step: 1, log: false };
+    let parameter = |value: i64| Parameter { distribution: choice(), value: Value::Int(value) };
+    let parameters = parameters.iter().map(|(name, value)| ((*name).to_owned(), parameter(*value))).collect();
+    TrialRecord { parameters, ending: Some(Ending::Finished), value: Some(0.0), ..TrialRecord::new(number) }
+}
+
+#[test]
+fn conditions_are_inferred_down_to_conditions_of_conditions() {
+    let trials = [
+        finished(0, &[("layers", 1), ("units_1", 3)]),
+        finished(1, &[("layers", 2), ("units_1", 0), ("units_2", 1)]),
+        finished(2, &[("layers", 0)]),
+        finished(3, &[("layers", 3), ("units_1", 0), ("units_2", 2), ("norm", 1)]),
+        finished(4, &[("layers", 3), ("units_1", 0), ("units_2", 0)]),
+    ];
+    let space = Space::infer(&trials);
+    let names: Vec<&str> = space.dimensions.iter().map(|dimension| dimension.name.as_str()).collect();
+    assert_eq!(names, ["layers", "units_1", "units_2", "norm"]);
+    let condition = |index: usize| space.dimensions[index].condition.clone();
+    assert_eq!(condition(0), None);
+    assert_eq!(condition(1), Some(Condition { parent: 0, present: vec![false, true, true, true] }));
+    assert_eq!(condition(2), Some(Condition { parent: 0, present: vec![false, false, true, true] }));
+    // 0 and 1 of units_2 went without; 3 was not tried, and 2 is next to it.
+    assert_eq!(condition(3), Some(Condition { parent: 2, present: vec![false, false, true, true] }));
+    let with = |layers: f64, units: f64| space.is_active(3, &[layers, 0.5, units, 0.5]);
+    assert!(with(0.9, 0.6) && !with(0.9, 0.3) && !with(0.3, 0.6));
+}
+
+#[test]
+fn a_presence_that_nothing_explains_stays_unconditional() {
+    let trials = [finished(0, &[("a", 1), ("b", 3)]), finished(1, &[("a", 1)]), finished(2, &[("a", 2), ("b", 0)])];
+    assert!(Space::infer(&trials).dimensions.iter().all(|dimension| dimension.condition.is_none()));
+}
