@@ -24,7 +24,7 @@ const TASKS: &[Task] = &[
     Task { name: "demo", help: "build all, run the quickstart notebook, show its best trial", run: demo::run },
     Task { name: "test", help: "everything CI runs: style, Rust tests, protocol, notebooks", run: test::run },
     Task { name: "tidy", help: "check the house rules that no compiler knows", run: tidy::run },
-    Task { name: "bench", help: "measure against evcxr_jupyter and write docs/benchmarks.md", run: bench::run },
+    Task { name: "bench", help: "measure against evcxr_jupyter; `bench hpo`: the oracles against Optuna", run: bench::run },
     Task { name: "install", help: "install the kernel for the current user", run: install::run },
 ];
 
