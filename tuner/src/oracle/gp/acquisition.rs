@@ -34,12 +34,19 @@ pub(super) struct Promise {
     pub(super) failure: Option<Process>,
 }
 
+/// The fine for a place that does not count as safe. No expected improvement is worth it: where the loss is known well,
+/// the logarithm falls without limit, and the chances alone would be outweighed at the edge, where the best often is.
+const FINE: f64 = 1e9;
+
 impl Promise {
     fn score(&self, point: &[f64]) -> f64 {
         let prediction = self.process.predict(point);
         let (excess, _) = log_excess((self.best - prediction.mean) / prediction.deviation);
         let failure = self.failure.as_ref().map(|process| process.predict(point));
-        let log_safe = failure.map_or(0.0, |failure| log_cumulative((SAFE - failure.mean) / failure.deviation).0);
+        let log_safe = failure.map_or(0.0, |failure| {
+            let z = (SAFE - failure.mean) / failure.deviation;
+            log_cumulative(z).0 - FINE * z.min(0.0).powi(2)
+        });
         excess + prediction.deviation.ln() + log_safe
     }
 
@@ -57,7 +64,8 @@ impl Promise {
             let (prediction, by_mean, by_deviation) = failure.predict_with_slopes(point);
             let z = (SAFE - prediction.mean) / prediction.deviation;
             let (log_safe, slope) = log_cumulative(z);
-            score += log_safe;
+            score += log_safe - FINE * z.min(0.0).powi(2);
+            let slope = slope - 2.0 * FINE * z.min(0.0);
             for index in 0..point.len() {
                 gradient[index] -= slope * (by_mean[index] + z * by_deviation[index]) / prediction.deviation;
             }

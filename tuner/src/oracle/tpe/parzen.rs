@@ -22,7 +22,8 @@ enum Axis {
     Number {
         /// Standard deviation of every kernel.
         deviation: f64,
-        /// Minus the logarithm of a kernel's normalisation, by its centre.
+        /// Minus the logarithm of a kernel's normalisation, by its centre; empty where there are so few kernels that
+        /// it is worked out for each.
         log_scale: Vec<f64>,
         /// Number of values, if they are counted.
         cells: Option<f64>,
@@ -57,8 +58,8 @@ impl<'a> Parzen<'a> {
             match (distribution, distribution.cells()) {
                 (Distribution::Choice { .. }, Some(cells)) => choice(cells, kernels),
                 // Its cells are not equally wide.
-                (Distribution::Int { log: true, .. }, _) => number(bandwidth, None),
-                (_, cells) => number(bandwidth, cells),
+                (Distribution::Int { log: true, .. }, _) => number(bandwidth, None, kernels),
+                (_, cells) => number(bandwidth, cells, kernels),
             }
         };
         let axes: Vec<Axis> = space.dimensions.iter().enumerate().map(axis).collect();
@@ -107,15 +108,20 @@ fn spread(points: &[&[f64]], axis: usize) -> f64 {
     ((squares + (0.5 - mean).powi(2) + 1.0 / 12.0) / count).sqrt()
 }
 
-fn number(bandwidth: f64, cells: Option<f64>) -> Axis {
+fn number(bandwidth: f64, cells: Option<f64>, kernels: f64) -> Axis {
     // A kernel narrower than a cell would tell neighbours on a lattice apart that are all but the same.
     let deviation = cells.map_or(bandwidth, |cells| bandwidth.max(0.5 / cells));
-    let log_scale = |knot: usize| {
-        let centre = knot as f64 / KNOTS as f64;
-        let inside = normal::between(-centre / deviation, (1.0 - centre) / deviation);
-        -(deviation * (2.0 * std::f64::consts::PI).sqrt() * inside).ln()
+    let log_scale = match kernels > KNOTS as f64 {
+        true => (0..=KNOTS).map(|knot| exact_log_scale(knot as f64 / KNOTS as f64, deviation)).collect(),
+        false => Vec::new(),
     };
-    Axis::Number { deviation, log_scale: (0..=KNOTS).map(log_scale).collect(), cells }
+    Axis::Number { deviation, log_scale, cells }
+}
+
+/// Minus the logarithm of a normal kernel's integral over the unit interval, without its height at the centre.
+fn exact_log_scale(centre: f64, deviation: f64) -> f64 {
+    let inside = normal::between(-centre / deviation, (1.0 - centre) / deviation);
+    -(deviation * (2.0 * std::f64::consts::PI).sqrt() * inside).ln()
 }
 
 /// A kernel gives its own value the weight of one observation and every value that of a share of one.
@@ -129,7 +135,10 @@ impl Axis {
     /// Logarithm of the normalisation of a kernel at `centre`.
     fn log_scale(&self, centre: f64) -> f64 {
         match self {
-            Axis::Number { log_scale, .. } if !centre.is_nan() => {
+            Axis::Number { deviation, log_scale, .. } if !centre.is_nan() => {
+                if log_scale.is_empty() {
+                    return exact_log_scale(centre, *deviation);
+                }
                 let place = centre.clamp(0.0, 1.0) * KNOTS as f64;
                 let knot = (place as usize).min(KNOTS - 1);
                 log_scale[knot] + (place - knot as f64) * (log_scale[knot + 1] - log_scale[knot])
