@@ -126,6 +126,10 @@ pub enum Direction {
 pub struct Tune {
     /// Name of the search algorithm; the tuner knows which exist.
     pub oracle: String,
+    /// The rule by which running trials are given up, as the tuner reads it; none lets them run.
+    pub pruner: Option<String>,
+    /// The rule by which the search ends early, as the tuner reads it.
+    pub terminator: Option<String>,
     /// The metric to optimise, as the objective reports it.
     pub objective: String,
     /// Whether that metric is to become small or large.

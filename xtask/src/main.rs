@@ -30,7 +30,11 @@ const TASKS: &[Task] = &[
         run: torture::run,
     },
     Task { name: "tidy", help: "check the house rules that no compiler knows", run: tidy::run },
-    Task { name: "bench", help: "measure against evcxr_jupyter; `bench hpo`: the oracles against Optuna", run: bench::run },
+    Task {
+        name: "bench",
+        help: "measure against evcxr_jupyter; `bench hpo`: the oracles against Optuna",
+        run: bench::run,
+    },
     Task { name: "install", help: "install the kernel for the current user", run: install::run },
 ];
 

@@ -260,7 +260,7 @@ static TABLE: &[Magic] = &[
         kind: Kind::Both,
         forms: &["%tune", "%%tune"],
         usage: "%tune status|wait|stop [--project NAME] [--directory FOLDER], or on the first line of a cell \
-                %%tune --objective NAME:max|min [--oracle NAME] [--max-trials N] [--seed N] [--project NAME] \
+                %%tune --objective NAME:max|min [--oracle NAME] [--pruner RULE] [--terminator RULE] [--max-trials N] [--seed N] [--project NAME] \
                 [--directory FOLDER] [--timeout TIME] [--trial-timeout TIME] [--memory SIZE] [--concurrency N] \
                 [--threads N] [--retries N] [--max-consecutive-failures N] [--keep-best N] [--mirror FOLDER] \
                 [--background] [--overwrite], and a closure |trial| { … } below",
@@ -308,8 +308,20 @@ const TUNE: &[MagicOption] = &[
     MagicOption {
         name: "--oracle",
         value: Some("NAME"),
-        default: Some("random"),
-        summary: "how to search: random or hyperband",
+        default: Some("auto"),
+        summary: "how to search: auto, gp, tpe, cmaes, nsga2, qmc, grid, random, hyperband, asha, bohb, …",
+    },
+    MagicOption {
+        name: "--pruner",
+        value: Some("RULE"),
+        default: None,
+        summary: "give up trials that do badly: median, percentile, wilcoxon, patience or threshold",
+    },
+    MagicOption {
+        name: "--terminator",
+        value: Some("RULE"),
+        default: None,
+        summary: "end the search when no more is to be expected: stagnation or regret",
     },
     MagicOption { name: "--max-trials", value: Some("N"), default: Some("10"), summary: "how many trials to run" },
     MagicOption { name: "--seed", value: Some("N"), default: None, summary: "draw the same parameters on every run" },
@@ -486,6 +498,8 @@ fn tune(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
     let project = arguments.project("--project")?.unwrap_or_default();
     let tune = Tune {
         oracle: required("--oracle")?,
+        pruner: arguments.text("--pruner")?,
+        terminator: arguments.text("--terminator")?,
         objective,
         direction,
         max_trials: arguments.count("--max-trials")?.unwrap_or(1),

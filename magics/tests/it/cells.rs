@@ -186,7 +186,9 @@ fn a_timed_statement_stays_in_its_column() {
 #[test]
 fn tune_has_the_defaults_of_its_table() {
     let expected = Tune {
-        oracle: "random".into(),
+        oracle: "auto".into(),
+        pruner: None,
+        terminator: None,
         objective: "val_accuracy".into(),
         direction: Direction::Max,
         max_trials: 10,
@@ -214,6 +216,8 @@ fn tune_has_the_defaults_of_its_table() {
 fn tune_takes_every_option_in_both_spellings() {
     let expected = Tune {
         oracle: "hyperband".into(),
+        pruner: None,
+        terminator: None,
         objective: "loss".into(),
         direction: Direction::Min,
         max_trials: 30,

@@ -56,7 +56,7 @@ fn lsmagic_lists_every_form() {
 #[test]
 fn help_shows_usage_options_and_an_example() {
     expect![[r#"
-        %tune status|wait|stop [--project NAME] [--directory FOLDER], or on the first line of a cell %%tune --objective NAME:max|min [--oracle NAME] [--max-trials N] [--seed N] [--project NAME] [--directory FOLDER] [--timeout TIME] [--trial-timeout TIME] [--memory SIZE] [--concurrency N] [--threads N] [--retries N] [--max-consecutive-failures N] [--keep-best N] [--mirror FOLDER] [--background] [--overwrite], and a closure |trial| { … } below
+        %tune status|wait|stop [--project NAME] [--directory FOLDER], or on the first line of a cell %%tune --objective NAME:max|min [--oracle NAME] [--pruner RULE] [--terminator RULE] [--max-trials N] [--seed N] [--project NAME] [--directory FOLDER] [--timeout TIME] [--trial-timeout TIME] [--memory SIZE] [--concurrency N] [--threads N] [--retries N] [--max-consecutive-failures N] [--keep-best N] [--mirror FOLDER] [--background] [--overwrite], and a closure |trial| { … } below
 
         search for the parameters with which a closure does best
 
@@ -83,7 +83,9 @@ fn help_shows_usage_options_and_an_example() {
 
         Options
           --objective NAME:max|min      the metric to optimise and its direction; always needed
-          --oracle NAME                 how to search: random or hyperband (default: random)
+          --oracle NAME                 how to search: auto, gp, tpe, cmaes, nsga2, qmc, grid, random, hyperband, asha, bohb, … (default: auto)
+          --pruner RULE                 give up trials that do badly: median, percentile, wilcoxon, patience or threshold
+          --terminator RULE             end the search when no more is to be expected: stagnation or regret
           --max-trials N                how many trials to run (default: 10)
           --seed N                      draw the same parameters on every run
           --project NAME                the study's name (default: untitled_project)
@@ -130,7 +132,7 @@ fn completion_offers_magics_and_their_options() {
         %%t: %%time %%tune
         %x: 
         %%tune --m: --max-trials --memory --max-consecutive-failures --mirror
-        %%tune --seed 1 --: --objective --oracle --max-trials --project --directory --timeout --trial-timeout --memory --concurrency --threads --retries --max-consecutive-failures --keep-best --mirror --background --overwrite
+        %%tune --seed 1 --: --objective --oracle --pruner --terminator --max-trials --project --directory --timeout --trial-timeout --memory --concurrency --threads --retries --max-consecutive-failures --keep-best --mirror --background --overwrite
         %best 3 --p: --project
         %time x -: 
         %%tune --seed: --seed"#]].assert_eq(&text.join("\n"));

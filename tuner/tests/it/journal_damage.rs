@@ -64,7 +64,8 @@ fn a_flipped_byte_is_found_and_its_line_named() {
     let path = study(folder.path());
     let bytes = std::fs::read(&path).expect("a journal");
     let last_line = whole_lines(&bytes[..bytes.len() - 1]);
-    for position in (0..last_line).step_by(7) {
+    // Without the newline before the last line, both are one line, the last, and torn.
+    for position in (0..last_line - 1).step_by(7) {
         let mut flipped = bytes.clone();
         flipped[position] ^= 1;
         std::fs::write(&path, &flipped).expect("flipped");
