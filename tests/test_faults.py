@@ -143,10 +143,22 @@ def test_fault_costs_its_own_cell_alone(notebook, name):
     assert resident_kib(notebook.pid) - notebook.resident_kib < 20 << 10
 
 
+def test_system_takes_the_cell_before_the_kernel(notebook):
+    pid = notebook.ok("std::process::id()").result
+    scores = [int(pathlib.Path(f"/proc/{which}/oom_score_adj").read_text()) for which in (pid, notebook.pid)]
+    assert scores[0] == 900 and scores[1] < 900, scores
+
+
+def test_programs_that_a_cell_starts_print_into_it(notebook):
+    cell = 'std::process::Command::new("sh").args(["-c", "echo out; echo err >&2"]).status()?;'
+    outcome = notebook.ok(cell)
+    assert (outcome.stdout, outcome.stderr) == ("out\n", "err\n")
+
+
 def test_five_hundred_faults_lose_nothing(notebook):
     random_faults = random.Random(7)
     for count in range(500):
-        notebook.run(f"fault({random_faults.randrange(8)});")
+        assert notebook.run(f"fault({random_faults.randrange(8)});").errors
         if count % 25 == 24:
             assert notebook.ok(CHECK).result == KEPT, count
     assert float(notebook.ok("train()?").result) < 1e-4

@@ -151,6 +151,8 @@ pub enum Reply {
         /// One line: what is wrong and what to do.
         reason: String,
     },
+    /// It could not be done, and the variables are lost over it.
+    Lost,
     /// What memory the cells hold.
     Report {
         /// The figures.

@@ -496,7 +496,7 @@ impl Supervisor {
                     return Ok(refused("that state is not kept any more; %checkpoints lists those that are"));
                 }
                 if !self.go_back(&to)? {
-                    return Ok(refused("the snapshot did not answer; the variables are lost"));
+                    return Ok(Reply::Lost);
                 }
             }
             Request::Limit { bytes } => self.watch.limit(bytes),

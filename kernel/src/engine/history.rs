@@ -126,8 +126,16 @@ impl Engine {
     /// Brings variables and evcxr back to an earlier state.
     fn go_back(&mut self, to: Place, picture: &Picture) -> Result<(), Failure> {
         picture.cell().map_err(|error| report::failure("MagicError", format!("{error:#}")))?;
-        self.ask(Request::Return { to })?;
+        let reply = self.ask(Request::Return { to })?;
         self.link.begin_own();
+        if reply == Reply::Lost {
+            self.history.lose_variables();
+            self.evaluate_own(":restart")?;
+            return Err(report::failure(
+                "EngineError",
+                "the snapshot did not wake in time, and the variables are lost",
+            ));
+        }
         let own = self.cell.take();
         let declared = self.declare(picture.clone());
         self.cell = own;
