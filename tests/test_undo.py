@@ -105,3 +105,29 @@ def test_undo_never_gives_a_variable_another_type(start):
     assert "cannot find value `p`" in kernel.fails("p.x.len()").error
     kernel.ok("%undo 2")
     assert kernel.ok("kept").result == "1"
+
+
+def test_undo_to_a_cell_of_definitions_alone(start):
+    kernel = start()
+    kernel.ok("struct A(i32);")
+    kernel.ok("let x = A(1);")
+    kernel.ok("%undo")
+    for number in range(3):
+        assert kernel.ok(f"let y = A({number}); y.0").result == str(number)
+
+
+def test_checkpoint_in_the_cell_that_made_the_state_holds_it(start):
+    kernel = start()
+    kernel.ok("let mut big = vec![0u8; 200 << 20];")
+    kernel.ok("big.fill(1); let sum = 5;\n%checkpoint after")
+    kernel.ok("big.fill(2); drop(sum);")
+    kernel.ok("%restore after")
+    assert kernel.ok("(sum, big[7])").result == "(5, 1)"
+
+
+def test_thread_that_ends_the_process_at_once_leaves_a_notebook_in_step(start):
+    kernel = start()
+    kernel.ok("let kept = 1;")
+    for _ in range(5):
+        kernel.run("let new = vec![1u8; 50 << 20]; std::thread::spawn(|| std::process::abort());")
+        assert kernel.ok("kept").result == "1"

@@ -492,7 +492,9 @@ impl Engine {
         let result = self.evaluate_once(&moves);
         self.link.begin_own();
         for name in names {
-            let text = format!("the variable {name} was dropped: its type has been defined anew since it was made\n");
+            let text = format!(
+                "the variable {name} was dropped: its type has been defined anew since it was made, or its value is gone\n"
+            );
             self.link.emit(Output::Stream(Stream::Stderr, text));
         }
         result.map(drop)
@@ -501,14 +503,21 @@ impl Engine {
     fn evaluate_once(&mut self, source: &str) -> Result<EvalOutputs, Error> {
         let result = self.context.execute_with_callbacks(source, &mut EvalCallbacks::default());
         match &result {
-            Ok(_) => {
+            Ok(outputs) => {
                 self.history.depend(source);
-                let picture = if source.lines().any(|line| line.trim() == ":clear") {
-                    Picture::default()
-                } else {
-                    self.picture()
+                // A cell of comments or commands alone runs nothing, and the last source is another cell's.
+                let ran = outputs.phases.iter().any(|phase| phase.name == "Execution");
+                let has = |command| source.lines().any(|line| line.trim() == command);
+                let (clears, restarts) = (has(":clear"), has(":restart"));
+                let mut picture = match ran {
+                    true => self.picture(),
+                    false if clears => Picture::default(),
+                    false => self.history.now.clone(),
                 };
-                self.history.ran(self.cell, picture);
+                if restarts && !ran {
+                    picture.lose_variables();
+                }
+                self.history.ran(self.cell.filter(|_| ran || clears || restarts), picture);
             }
             Err(Error::SubprocessTerminated(_)) => self.history.now.lose_variables(),
             Err(_) => {}

@@ -51,6 +51,9 @@ const RELAY_SOCKET: &str = "evcxr";
 /// How long a cell may take to stop when it is asked to, before it is ended.
 const GRACE: Duration = Duration::from_millis(1500);
 
+/// How often it is asked.
+const ASK_AGAIN: Duration = Duration::from_millis(100);
+
 /// How long a snapshot may take to stand in for its process.
 const WAKING: Duration = Duration::from_secs(5);
 
@@ -139,6 +142,8 @@ struct Supervisor {
     running: bool,
     /// A panic or a `?` has ended the running cell.
     failed: bool,
+    /// The cell has ended, and evcxr hears of it once there is a copy of what it has left.
+    held: bool,
     /// The variables for which the cell was not run: their types have been defined anew.
     changed: Vec<String>,
     /// The user's cell whose first evaluation is to come.
@@ -211,6 +216,7 @@ impl Supervisor {
             allowed_at: Instant::now(),
             running: false,
             failed: false,
+            held: false,
             changed: Vec::new(),
             cell: None,
             undo: None,
@@ -253,6 +259,10 @@ impl Supervisor {
         if self.kill_at.is_some_and(|at| at <= now) {
             self.kill_at = None;
             self.kill(Ending::Stopped)?;
+        }
+        if self.kill_at.is_some() && self.running {
+            // It may have come before the cell began to listen.
+            self.cells.signal(Signal::INT)?;
         }
         if self.running {
             match self.watch.look(&self.cells, now) {
@@ -300,7 +310,8 @@ impl Supervisor {
         let refill = (!may_print).then(|| Duration::from_secs_f64(-self.allowance / OUTPUT_BYTES_PER_SECOND));
         let measure = self.measure_at.filter(|_| !self.running);
         let due = self.kill_at.into_iter().chain(measure).chain(self.watch.due().filter(|_| self.running));
-        let timeout = due.map(|at| at.saturating_duration_since(now)).chain(refill).min();
+        let again = self.kill_at.map(|_| ASK_AGAIN);
+        let timeout = due.map(|at| at.saturating_duration_since(now)).chain(refill).chain(again).min();
         let timeout = timeout.map(Timespec::try_from).transpose().context("a deadline beyond all time")?;
         match poll(&mut fds, timeout.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
@@ -318,6 +329,7 @@ impl Supervisor {
         if !std::mem::take(&mut self.relay_expected) && self.used {
             self.cells.kill()?;
             self.cells.reap()?;
+            self.kept.put_none(self.cell.take());
             self.start_anew()?;
         }
         Ok(())
@@ -365,34 +377,50 @@ impl Supervisor {
         while let Some(line) = take_line(&mut self.control_bytes) {
             let line = String::from_utf8_lossy(line.strip_suffix(b"\n").unwrap_or(&line)).into_owned();
             if let Some(rest) = line.strip_prefix(process::SNAPSHOT) {
-                self.put_snapshot(rest)?;
+                self.put_snapshot(rest);
+                self.release()?;
             } else if let Some(reason) = line.strip_prefix(process::UNGUARDED) {
                 self.kept.put_none(self.undo.take());
+                self.name_next = None;
                 self.tell(&Frame::Unguarded { reason: reason.to_owned() })?;
+                self.release()?;
             } else if let Some(names) = line.strip_prefix(process::RESTORED) {
                 // It may be awake before the end of the other one is noticed.
                 let names = names.split(process::SEPARATOR).filter(|name| !name.is_empty());
                 self.woken = Some(names.map(str::to_owned).collect());
-            } else {
+            } else if line.starts_with(process::COMPLETE) || line.starts_with(process::REFUSED) {
                 self.conclude(&line)?;
+            } else {
+                tracing::warn!("the process of the cells said {line:?}");
             }
         }
         Ok(())
     }
 
-    fn put_snapshot(&mut self, words: &str) -> Result<()> {
+    fn put_snapshot(&mut self, words: &str) {
         if self.killed_for.is_some() {
-            return Ok(()); // of a state that is given up
+            return; // of a state that is given up
         }
         let mut words = words.split(' ');
-        let pid = words.next().and_then(|pid| Pid::from_raw(pid.parse().ok()?)).context("a snapshot without a pid")?;
+        let Some(pid) = words.next().and_then(|pid| Pid::from_raw(pid.parse().ok()?)) else {
+            return tracing::warn!("a snapshot without a process id");
+        };
         let cost = words.next().and_then(|cost| cost.parse().ok()).map_or(Duration::ZERO, Duration::from_micros);
         self.kept.put(Sleeper::new(pid, cost), self.undo.take());
         if let Some(name) = self.name_next.take() {
             self.keep(&name);
         }
         self.measure_at = Some(Instant::now() + MEASURE_AFTER);
-        Ok(())
+    }
+
+    /// Tells evcxr of the end of a cell, which what is kept now belongs to.
+    fn release(&mut self) -> Result<()> {
+        if self.killed_for.is_some() || !std::mem::take(&mut self.held) {
+            return Ok(());
+        }
+        self.running = false;
+        self.kill_at = None;
+        self.say(markers::COMPLETE)
     }
 
     /// Gives the state as it is now a name, and has the process make another copy of it.
@@ -406,10 +434,13 @@ impl Supervisor {
 
     /// A cell has ended, or could not be run.
     fn conclude(&mut self, line: &str) -> Result<()> {
+        if self.killed_for.is_some() {
+            return Ok(()); // it is on its way out, and its end is what counts
+        }
         self.drain()?;
         self.finish_streams()?;
-        self.running = false;
         self.kill_at = None;
+        self.running = false;
         if let Some(reason) = line.strip_prefix(process::REFUSED) {
             self.tell(&Frame::Failed { message: reason.trim().to_owned() })?;
             return self.refuse();
@@ -428,7 +459,10 @@ impl Supervisor {
             return self.kill(Ending::TakenBack);
         }
         self.undo = self.cell.take();
-        self.say(markers::COMPLETE)
+        // Should the process die before there is a copy, the one before the cell is the state to go back to.
+        self.running = true;
+        self.held = true;
+        Ok(())
     }
 
     fn accept_sleepers(&mut self) -> Result<()> {

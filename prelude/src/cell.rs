@@ -22,6 +22,9 @@ static CELL_THREAD: Mutex<Option<ThreadId>> = Mutex::new(None);
 /// The thread pool of a process that has taken another one's place: rayon's own did not come along.
 static POOL: Mutex<Option<ThreadPool>> = Mutex::new(None);
 
+/// As much as the main thread mostly has, on which cells run at first.
+const STACK_BYTES: usize = 8 << 20;
+
 /// Names of the threads of rayon's pool. What begins like this is not the user's, and is started anew where it is lost.
 fn thread_name(index: usize) -> String {
     format!("ferrotune-{index}")
@@ -64,7 +67,7 @@ pub extern "C" fn ferrotune_start() {
     if let Err(error) = interrupt::listen() {
         eprintln!("cells cannot be asked to stop, only ended: {error}");
     }
-    if let Err(error) = ThreadPoolBuilder::new().thread_name(thread_name).build_global() {
+    if let Err(error) = ThreadPoolBuilder::new().thread_name(thread_name).stack_size(STACK_BYTES).build_global() {
         eprintln!("cells compute on one thread: {error}");
     }
     // Until each of them runs, it has no name.
@@ -99,6 +102,15 @@ pub extern "C" fn ferrotune_run(entry: Entry, variables: *mut c_void) -> *mut c_
     std::ptr::with_exposed_provenance_mut(address)
 }
 
+/// Calls a function while no other thread can hold the standard streams locked.
+#[expect(unsafe_code, reason = "the cell process finds these functions by name")]
+#[unsafe(no_mangle)]
+pub extern "C" fn ferrotune_quietly(call: extern "C" fn(*mut c_void), data: *mut c_void) {
+    let _stdout = std::io::stdout().lock();
+    let _stderr = std::io::stderr().lock();
+    call(data);
+}
+
 /// Called once in a process that has taken the place of one that died.
 #[expect(unsafe_code, reason = "the cell process finds these functions by name")]
 #[unsafe(no_mangle)]
@@ -106,7 +118,7 @@ pub extern "C" fn ferrotune_restored() {
     link::forget();
     device::lose();
     output::start();
-    match ThreadPoolBuilder::new().thread_name(thread_name).build() {
+    match ThreadPoolBuilder::new().thread_name(thread_name).stack_size(STACK_BYTES).build() {
         Ok(pool) => {
             pool.broadcast(|_| ()); // until each thread runs, it has no name
             std::mem::forget(POOL.lock().unwrap_or_else(PoisonError::into_inner).replace(pool));

@@ -93,7 +93,8 @@ impl Engine {
         let picture = picture.clone();
         let left = self.history.now.clone();
         self.go_back(Place::Named { name: name.to_owned() }, &picture)?;
-        self.history.before.extend(self.cell.map(|cell| (cell, left)));
+        let last = self.history.before.last().map(|(cell, _)| *cell);
+        self.history.before.extend(self.cell.filter(|cell| last != Some(*cell)).map(|cell| (cell, left)));
         self.show(Ok(Bundle::text(format!("restored {name}; {}", variables(&self.history.now)))))
     }
 
@@ -137,7 +138,10 @@ impl Engine {
             ));
         }
         let own = self.cell.take();
+        // An interrupt now would leave evcxr without an idea of the notebook.
+        self.link.engine_starts();
         let declared = self.declare(picture.clone());
+        self.link.engine_runs();
         self.cell = own;
         self.history.now = declared?;
         Ok(())

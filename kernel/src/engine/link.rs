@@ -17,7 +17,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
 /// How long the supervisor may take to do what it is asked for.
-const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How long a supervisor may take to start.
 const START_TIMEOUT: Duration = Duration::from_secs(30);

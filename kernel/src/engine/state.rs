@@ -47,7 +47,9 @@ impl Picture {
     /// A cell that gives evcxr this picture, run in a process that has the variables: it takes each one out of the store
     /// as a variable of its own.
     pub(super) fn cell(&self) -> Result<String> {
-        let items = self.source.lines().take_while(|line| line.trim() != BELOW_ITEMS);
+        let lines: Vec<&str> = self.source.lines().collect();
+        let end = (0..lines.len()).find(|at| is_below_items(&lines[*at..])).unwrap_or(lines.len());
+        let items = lines[..end].iter().copied();
         let mut cell: String = items.filter(|line| line.trim() != ABOVE_ITEMS).flat_map(|line| [line, "\n"]).collect();
         let mutable = if self.source.is_empty() { HashMap::new() } else { mutability(&self.source)? };
         // In evcxr's own words, for which the compiler's stand-in looks. One that is of another type by now is dropped.
@@ -63,6 +65,17 @@ impl Picture {
             );
         }
         Ok(cell)
+    }
+}
+
+/// Whether evcxr's own code begins here: in a cell of items alone it is one function, without the type for errors.
+fn is_below_items(lines: &[&str]) -> bool {
+    match lines {
+        [first, ..] if first.trim() == BELOW_ITEMS => true,
+        [first, second, ..] => {
+            first.trim() == "#[unsafe(no_mangle)]" && second.starts_with("pub extern \"C\" fn run_user_code_")
+        }
+        _ => false,
     }
 }
 

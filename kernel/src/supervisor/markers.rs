@@ -68,6 +68,12 @@ impl Markers {
     fn step(&mut self, pieces: &mut Vec<Piece>) -> bool {
         if self.in_content {
             let Some(line) = self.take_line() else { return false };
+            if line == PANIC {
+                // evcxr, too, takes it for the end of the content.
+                self.in_content = false;
+                pieces.push(Piece::Panicked);
+                return true;
+            }
             self.in_content = line != END_CONTENT;
             pieces.push(Piece::Line(line));
             return true;

@@ -81,7 +81,8 @@ impl Watch {
         let room = self.limit_bytes.map_or(u64::MAX, |limit| limit.saturating_sub(held));
         let room = room.min(available.saturating_sub(self.floor_bytes));
         self.look_at = Some(now + if room < NEAR_BYTES { OFTEN } else { SELDOM });
-        if self.limit_bytes.is_some_and(|limit| held > limit) {
+        // A cell that only gives back memory, or takes next to none, must be able to run.
+        if self.limit_bytes.is_some_and(|limit| held > limit.max(self.at_begin_bytes + SMALL_BYTES)) {
             return Some(self.out_of_memory(self.limit_bytes));
         }
         let grown = held.saturating_sub(self.at_begin_bytes);

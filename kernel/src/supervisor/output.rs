@@ -44,7 +44,8 @@ impl Supervisor {
 
     pub(super) fn pass_on(&mut self, pieces: Vec<Piece>) -> Result<()> {
         for piece in pieces {
-            if let Some(line) = markers::line_for_evcxr(&piece) {
+            // Between cells evcxr does not listen, and what it has not read could fill the way to it.
+            if let Some(line) = markers::line_for_evcxr(&piece).filter(|_| self.running) {
                 self.say(line)?;
             }
             self.failed |= matches!(piece, Piece::Failed | Piece::Panicked);

@@ -52,13 +52,13 @@ pub(crate) fn run(prelude: &Path) -> Result<()> {
     let mut variables: *mut c_void = std::ptr::null_mut();
     let mut is_quiet = true;
     loop {
-        if let Some(threads) = spread_net(&snapshots, is_quiet, &mut sleepers, &mut answers)? {
+        if let Some(threads) = spread_net(&hooks, &snapshots, is_quiet, &mut sleepers, &mut answers)? {
             wait_for_adoption();
             end_with_supervisor()?;
             descriptors.mend()?;
             (hooks.restored)();
             sleepers.clear();
-            writeln!(answers, "{RESTORED}{}", threads.join(&SEPARATOR.to_string()))?;
+            say(&mut answers, &format!("{RESTORED}{}", threads.join(&SEPARATOR.to_string()).replace('\n', " ")))?;
             continue;
         }
         let mut line = String::new();
@@ -86,12 +86,18 @@ pub(crate) fn run(prelude: &Path) -> Result<()> {
             Err(error) => format!("{REFUSED}{}", format!("{error:#}").replace('\n', " ")),
         };
         descriptors.mend()?;
-        writeln!(answers, "{answer}")?;
+        say(&mut answers, &answer)?;
     }
+}
+
+/// Writes one line, whole: this process may be ended at any time.
+fn say(answers: &mut File, line: &str) -> Result<()> {
+    Ok(answers.write_all(format!("{line}\n").as_bytes())?)
 }
 
 /// Leaves a sleeping copy of this process; in the copy, once it has been woken, the threads that it is without.
 fn spread_net(
+    hooks: &Hooks,
     snapshots: &Path,
     is_quiet: bool,
     sleepers: &mut Vec<Pid>,
@@ -99,9 +105,11 @@ fn spread_net(
 ) -> Result<Option<Vec<String>>> {
     snapshot::reap(sleepers);
     let reason = if is_quiet {
-        match snapshot::take(snapshots) {
+        let mut attempt = Attempt { snapshots, result: None };
+        (hooks.quietly)(Attempt::make, (&raw mut attempt).cast());
+        match attempt.result.unwrap_or_else(|| Ok(Fork::Unguarded)) {
             Ok(Fork::Original { sleeper, cost }) => {
-                writeln!(answers, "{SNAPSHOT}{} {}", sleeper.as_raw_nonzero(), cost.as_micros())?;
+                say(answers, &format!("{SNAPSHOT}{} {}", sleeper.as_raw_nonzero(), cost.as_micros()))?;
                 sleepers.push(sleeper);
                 return Ok(None);
             }
@@ -112,8 +120,22 @@ fn spread_net(
     } else {
         "a thread of an earlier cell holds the standard output locked".to_owned()
     };
-    writeln!(answers, "{UNGUARDED}{reason}")?;
+    say(answers, &format!("{UNGUARDED}{}", reason.replace('\n', " ")))?;
     Ok(None)
+}
+
+/// A fork that is to be made while no thread can hold the standard streams locked; the copy could not unlock them.
+struct Attempt<'a> {
+    snapshots: &'a Path,
+    result: Option<Result<Fork>>,
+}
+
+impl Attempt<'_> {
+    extern "C" fn make(attempt: *mut c_void) {
+        // SAFETY: `spread_net` passes the address of an `Attempt` that outlives the call, and nothing else uses it.
+        let attempt = unsafe { &mut *attempt.cast::<Attempt<'_>>() };
+        attempt.result = Some(snapshot::take(attempt.snapshots));
+    }
 }
 
 /// Asks the system to end this process when its supervisor ends, however that happens.
@@ -147,6 +169,7 @@ struct Hooks {
     after_cell: extern "C" fn() -> bool,
     missing: extern "C" fn() -> usize,
     restored: extern "C" fn(),
+    quietly: extern "C" fn(extern "C" fn(*mut c_void), *mut c_void),
 }
 
 impl Hooks {
@@ -160,6 +183,7 @@ impl Hooks {
                 after_cell: find(prelude, "ferrotune_after_cell")?,
                 missing: find(prelude, "ferrotune_missing")?,
                 restored: find(prelude, "ferrotune_restored")?,
+                quietly: find(prelude, "ferrotune_quietly")?,
             })
         }
     }

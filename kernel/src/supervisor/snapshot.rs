@@ -57,6 +57,10 @@ pub(super) fn take(socket: &Path) -> Result<Fork> {
         }
         pid => {
             let sleeper = Pid::from_raw(pid).context("fork gave no process id")?;
+            // As the child does: whoever of the two is first, it is out of a group that may be killed now.
+            if let Err(error) = rustix::process::setpgid(Some(sleeper), Some(sleeper)) {
+                tracing::debug!("the snapshot has gone by itself: {error}");
+            }
             Ok(Fork::Original { sleeper, cost: started.elapsed() })
         }
     }

@@ -3,6 +3,7 @@
 use super::cells::CellProcess;
 use super::markers::Markers;
 use super::memory::Watch;
+use super::streams::read_available;
 use super::{Supervisor, WAKING};
 use anyhow::Result;
 use ferrotune_display::frame::{Ending, Frame, Place};
@@ -38,8 +39,10 @@ impl Supervisor {
     pub(super) fn end(&mut self) -> Result<()> {
         self.cells.kill()?; // its group may still have members
         let status = self.cells.reap()?;
+        self.take_control()?; // what it said before it ended
         self.drain()?;
         self.finish_streams()?;
+        self.held = false;
         let ending = self.killed_for.take().unwrap_or_else(|| ending(status, &self.watch));
         let running = std::mem::take(&mut self.running);
         self.kill_at = None;
@@ -74,7 +77,7 @@ impl Supervisor {
     pub(super) fn restore(&mut self, place: &Place) -> Result<Option<Vec<String>>> {
         self.links.clear();
         self.waiting = None;
-        self.control_bytes.clear();
+        self.forget_words()?;
         let Some(sleeper) = self.kept.take(place) else { return Ok(None) };
         let mut copy = match sleeper.wake() {
             Ok(copy) => copy,
@@ -103,14 +106,24 @@ impl Supervisor {
 
     /// Starts a process without variables.
     pub(super) fn start_anew(&mut self) -> Result<()> {
-        self.streams.forget_orders()?;
-        self.control_bytes.clear();
+        self.forget_words()?;
         self.cells = CellProcess::start(&self.places, &self.streams)?;
         self.links.clear();
         self.kept.forget_now();
         self.markers = Markers::default();
         self.used = false;
         self.running = false;
+        self.held = false;
+        self.kill_at = None;
+        self.killed_for = None;
+        Ok(())
+    }
+
+    /// What a process that is gone has left unread, or unheard, is not the next one's.
+    fn forget_words(&mut self) -> Result<()> {
+        self.streams.forget_orders()?;
+        read_available(&self.streams.control, &mut self.control_bytes)?;
+        self.control_bytes.clear();
         Ok(())
     }
 }

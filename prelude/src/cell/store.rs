@@ -101,7 +101,11 @@ impl VariableStore {
 
     #[expect(clippy::print_stdout, reason = "the supervisor reads this line")]
     fn check(&mut self, name: &str, wanted: TypeId, definitions: Option<u64>) -> bool {
-        let Some(variable) = self.variables.get(name) else { return true };
+        let Some(variable) = self.variables.get(name) else {
+            // Without its value the cell could not run.
+            println!("{VARIABLE_CHANGED_TYPE}{name}");
+            return false;
+        };
         let differs = variable.definitions.zip(definitions).is_some_and(|(kept, wanted)| kept != wanted);
         if (*variable.value).type_id() == wanted && !differs {
             return true;
