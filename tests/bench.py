@@ -59,7 +59,7 @@ FIRST_LINE = """%%tune --objective loss:min --max-trials {trials} --seed 1 --pro
     let x: f64 = trial.float("x", 0.0..=1.0).get()?;
     Ok(x + shared.dim(0)? as f64)
 }}"""
-SIZES = """%%tune --objective loss:min --max-trials {trials} --seed 1 --project {project}
+SIZES = """%%tune --oracle {oracle} --objective loss:min --max-trials {trials} --seed 1 --project {project}
 |trial| {{
     let status = std::fs::read_to_string(format!("/proc/{{}}/status", std::os::unix::process::parent_id()))?;
     std::fs::write(trial.folder().join("supervisor"), status)?;
@@ -136,17 +136,17 @@ def first_lines(session, rounds):
     return seconds
 
 
-def memory(session):
+def memory(session, oracle):
     """Resident bytes of kernel, cell process and tune supervisor, before and after 50 trials of different sizes."""
     kernel = session.manager.provisioner.process.pid
     process = int(session.ok("std::process::id()").result)
-    session.ok(SIZES.format(trials=3, project="warm-up"))
+    session.ok(SIZES.format(oracle=oracle, trials=3, project=f"warm-up-{oracle}"))
     before = [resident(pathlib.Path(f"/proc/{pid}/status").read_text()) for pid in (kernel, process)]
-    session.ok(SIZES.format(trials=TRIALS_FOR_MEMORY, project="sizes"))
+    session.ok(SIZES.format(oracle=oracle, trials=TRIALS_FOR_MEMORY, project=f"sizes-{oracle}"))
     after = [resident(pathlib.Path(f"/proc/{pid}/status").read_text()) for pid in (kernel, process)]
-    seen = [session.folder / f"studies/sizes/trials/{number}/supervisor" for number in (1, TRIALS_FOR_MEMORY - 1)]
+    seen = [session.folder / f"studies/sizes-{oracle}/trials/{number}/supervisor" for number in (1, TRIALS_FOR_MEMORY - 1)]
     supervisor = [resident(path.read_text()) for path in seen]
-    names = ["kernel", "cell process", "tune supervisor"]
+    names = [f"{name}, `--oracle {oracle}`" for name in ("kernel", "cell process", "tune supervisor")]
     return dict(zip(names, zip([*before, supervisor[0]], [*after, supervisor[1]])))
 
 
@@ -257,8 +257,8 @@ reply and the end of its output. From the second row on candle is in use; the ri
 
 ## Snapshots
 
-After every cell its process is copied, once the cell's end has been told, so that a user waits for it only where the
-next cell follows at once. Medians of {rounds}: how long that holds up the process, and `println!` in that session.
+After every cell its process is copied before the cell's end is told. Medians of {rounds}: how long that holds up the
+process, and `println!` in that session.
 
 | | the copy | goal | `println!` |
 |---|---|---|---|
@@ -304,7 +304,7 @@ def main():
         forks = snapshots(folder, arguments.rounds)
         stops = interrupts(folder, 5)
         lines = first_lines(ours, arguments.rounds)
-        sizes = memory(ours)
+        sizes = memory(ours, "random") | memory(ours, "auto")
         ours.close()
     page = report(arguments.rounds, start, first, rival_first, measured, forks, stops, lines, sizes)
     arguments.output.write_text(page, encoding="utf-8")
