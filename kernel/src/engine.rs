@@ -410,12 +410,7 @@ impl Engine {
 
     /// Runs a search to its end.
     fn tune(&mut self, tune: &Tune) -> Result<(), Failure> {
-        let variables: Vec<_> = self
-            .context
-            .variables_and_types()
-            .map(|(name, type_name)| (name.to_owned(), type_name.to_owned()))
-            .collect();
-        let objective = Objective::expand(tune, &variables)?;
+        let objective = Objective::expand(tune, &self.variables())?;
         let (sender, searches) = mpsc::channel();
         let (description, runtime_folder) = (tune.clone(), self.runtime_folder.clone());
         self.link.set_tuner(Some(Box::new(move |request| {
@@ -527,9 +522,13 @@ impl Engine {
 
     /// What evcxr knows now.
     fn picture(&self) -> Picture {
+        Picture::new(self.context.last_source().unwrap_or_default(), self.variables())
+    }
+
+    /// Names and types of the variables.
+    fn variables(&self) -> Vec<(String, String)> {
         let variables = self.context.variables_and_types();
-        let variables = variables.map(|(name, type_name)| (name.to_owned(), type_name.to_owned())).collect();
-        Picture::new(self.context.last_source().unwrap_or_default(), variables)
+        variables.map(|(name, type_name)| (name.to_owned(), type_name.to_owned())).collect()
     }
 
     /// Starts another supervisor where something has ended the present one.

@@ -329,7 +329,7 @@ impl Supervisor {
         if !std::mem::take(&mut self.relay_expected) && self.used {
             self.cells.kill()?;
             self.cells.reap()?;
-            self.kept.put_none(self.cell.take());
+            self.kept.shelve(self.cell.take());
             self.start_anew()?;
         }
         Ok(())
@@ -380,7 +380,7 @@ impl Supervisor {
                 self.put_snapshot(rest);
                 self.release()?;
             } else if let Some(reason) = line.strip_prefix(process::UNGUARDED) {
-                self.kept.put_none(self.undo.take());
+                self.kept.shelve(self.undo.take());
                 self.name_next = None;
                 self.tell(&Frame::Unguarded { reason: reason.to_owned() })?;
                 self.release()?;

@@ -1,7 +1,7 @@
 //! `%trials` and `%best`: studies on disk, as tables.
 
 use anyhow::{Result, bail};
-use ferrotune_display::{Bundle, escape};
+use ferrotune_display::{Bundle, escape, table};
 use ferrotune_tuner::journal::{Journal, Study};
 use ferrotune_tuner::record::{MemoryCheck, State, TrialRecord};
 use ferrotune_tuner::wire::Direction;
@@ -12,7 +12,7 @@ use std::path::Path;
 pub(super) fn trials(folder: &Path) -> Result<Bundle> {
     let study = Journal::read(folder)?;
     let trials: Vec<&TrialRecord> = study.trials.iter().collect();
-    Ok(table(&study, &trials))
+    Ok(listed(&study, &trials))
 }
 
 /// One trial in full.
@@ -76,7 +76,7 @@ pub(super) fn best(folder: &Path, count: u64) -> Result<Bundle> {
     let key = |trial: &TrialRecord| sign * trial.value.unwrap_or(f64::NAN);
     trials.sort_by(|one, other| key(one).total_cmp(&key(other)));
     trials.truncate(usize::try_from(count).unwrap_or(usize::MAX));
-    Ok(table(&study, &trials))
+    Ok(listed(&study, &trials))
 }
 
 /// A metric for people: at most six significant digits.
@@ -92,13 +92,13 @@ fn ending(trial: &TrialRecord) -> String {
     }
 }
 
-fn table(study: &Study, trials: &[&TrialRecord]) -> Bundle {
+fn listed(study: &Study, trials: &[&TrialRecord]) -> Bundle {
     let names: BTreeSet<&str> = trials.iter().flat_map(|trial| trial.parameters.keys()).map(String::as_str).collect();
-    let mut header = vec!["trial".to_owned(), study.spec.objective.metric.clone()];
-    header.extend(names.iter().map(|name| (*name).to_owned()));
-    header.extend(["seconds", "peak memory", "ending"].map(str::to_owned));
+    let mut header = vec!["trial", study.spec.objective.metric.as_str()];
+    header.extend(&names);
+    header.extend(["seconds", "peak memory", "ending"]);
     let rows: Vec<Vec<String>> = trials.iter().map(|trial| row(trial, &names)).collect();
-    Bundle::text(text_table(&header, &rows)).with("text/html", html_table(&header, &rows))
+    table(&header, &rows)
 }
 
 fn row(trial: &TrialRecord, names: &BTreeSet<&str>) -> Vec<String> {
@@ -110,25 +110,6 @@ fn row(trial: &TrialRecord, names: &BTreeSet<&str>) -> Vec<String> {
     );
     row.extend([format!("{:.1}", trial.seconds), escape::bytes(trial.peak_bytes), ending(trial)]);
     row
-}
-
-fn text_table(header: &[String], rows: &[Vec<String>]) -> String {
-    let width =
-        |column: usize| rows.iter().chain([&header.to_vec()]).map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..header.len()).map(width).collect();
-    let line = |row: &[String]| {
-        let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
-        cells.join("  ").trim_end().to_owned()
-    };
-    std::iter::once(line(header)).chain(rows.iter().map(|row| line(row))).collect::<Vec<_>>().join("\n")
-}
-
-fn html_table(header: &[String], rows: &[Vec<String>]) -> String {
-    let cells = |row: &[String], tag: &str| -> String {
-        row.iter().map(|cell| format!("<{tag}>{}</{tag}>", escape::html(cell))).collect()
-    };
-    let body: String = rows.iter().map(|row| format!("<tr>{}</tr>", cells(row, "td"))).collect();
-    format!("<table><thead><tr>{}</tr></thead><tbody>{body}</tbody></table>", cells(header, "th"))
 }
 
 #[cfg(test)]

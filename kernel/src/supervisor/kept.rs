@@ -111,12 +111,8 @@ impl Kept {
         self.now = Some(sleeper);
     }
 
-    /// There is no copy of what the last cell has left.
-    pub(super) fn put_none(&mut self, cell: Option<u64>) {
-        self.shelve(cell);
-    }
-
-    fn shelve(&mut self, cell: Option<u64>) {
+    /// The state is not the copied one any more: the copy is kept if `cell` can be undone with it.
+    pub(super) fn shelve(&mut self, cell: Option<u64>) {
         if let (Some(last), Some(cell)) = (self.now.take(), cell) {
             self.before.push_back((cell, last));
             while self.before.len() > UNDO_CELLS {
@@ -183,7 +179,7 @@ impl Kept {
         self.before.pop_front().is_some()
     }
 
-    /// Drops everything: the variables have begun anew.
+    /// The variables have begun anew; earlier states stay.
     pub(super) fn forget_now(&mut self) {
         self.now = None;
         self.early.clear();
@@ -203,9 +199,7 @@ impl Kept {
             return;
         }
         loop {
-            for sleeper in self.sleepers() {
-                sleeper.memory = Memory::of(sleeper.pid);
-            }
+            self.measure();
             let own = Memory::of(cells);
             let shares: u64 = self.sleepers().map(|sleeper| sleeper.memory.share).sum();
             // What is left of all shares, once the process itself has had what it sees.
@@ -216,11 +210,15 @@ impl Kept {
         }
     }
 
-    /// What is kept, oldest first.
-    pub(super) fn report(&mut self) -> Vec<SnapshotReport> {
+    fn measure(&mut self) {
         for sleeper in self.sleepers() {
             sleeper.memory = Memory::of(sleeper.pid);
         }
+    }
+
+    /// What is kept, oldest first.
+    pub(super) fn report(&mut self) -> Vec<SnapshotReport> {
+        self.measure();
         let named = self.named.iter().map(|(name, sleeper)| sleeper.report(Place::Named { name: name.clone() }));
         let before = self.before.iter().map(|(cell, sleeper)| sleeper.report(Place::Before { cell: *cell }));
         let now = self.now.iter().map(|sleeper| sleeper.report(Place::Now));

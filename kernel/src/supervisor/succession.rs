@@ -23,7 +23,7 @@ impl Supervisor {
         self.cells.reap()?;
         if let Place::Named { name } = to {
             // It stays, and the state that is left can be had back with %undo.
-            self.kept.put_none(self.cell.take());
+            self.kept.shelve(self.cell.take());
             self.name_next = Some(name.clone());
         }
         self.relay_expected = true;
