@@ -35,9 +35,11 @@ fn faulty_child(folder: &Path, fault: &str) -> PathBuf {
         folder.join("pid").display(),
         child.display()
     );
-    std::fs::write(&path, script).expect("a script");
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(&path, mode).expect("a script that runs");
+    // Written by another process: a child that a test beside this one is just starting would inherit the open file, and
+    // the system runs no program that is open for writing.
+    let write = r#"printf %s "$1" > "$2" && chmod 755 "$2""#;
+    let written = Command::new("sh").args(["-c", write, "sh", &script]).arg(&path).status().expect("a shell");
+    assert!(written.success(), "a script that runs");
     path
 }
 
