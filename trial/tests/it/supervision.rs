@@ -6,6 +6,7 @@ use ferrotune_tuner::supervisor::spec_of;
 use ferrotune_tuner::wire::{Finish, StudySpec};
 use rustix::process::Signal;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 const MIB: u64 = 1 << 20;
 
@@ -83,11 +84,18 @@ fn checkpoints_of_trials_that_cannot_win_are_removed() {
 #[test]
 fn damaged_checkpoint_gives_way_to_the_one_before_it() {
     let directory = tempfile::tempdir().unwrap();
-    let spec = spec(directory.path(), "slow", 1);
+    let mut spec = spec(directory.path(), "slow", 1);
+    spec.project = "damaged".to_owned();
     let mut supervisor = Supervisor::start(&spec);
     supervisor.wait_for_step(5);
     supervisor.signal(Signal::KILL);
     supervisor.finish();
+    // A worker that is still on its way out may write another checkpoint.
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !tagged("damaged").is_empty() {
+        assert!(Instant::now() < deadline, "the worker outlives its supervisor");
+        std::thread::yield_now();
+    }
     let files = checkpoints(&spec, 0);
     let last = files.last().unwrap();
     let mut bytes = std::fs::read(last).unwrap();
@@ -97,7 +105,7 @@ fn damaged_checkpoint_gives_way_to_the_one_before_it() {
     // The objective fails if its model has not seen the epochs that it is to have seen.
     assert_eq!(run(&spec).last(), Ok(Finish::MaxTrials));
     assert_eq!(on_disk(&spec)[0].state(), State::Finished);
-    let log = std::fs::read_to_string(directory.path().join("slow/trials/0/output.log")).unwrap();
+    let log = std::fs::read_to_string(directory.path().join("damaged/trials/0/output.log")).unwrap();
     assert!(log.contains("is damaged: its checksum is"), "{log}");
 }
 
