@@ -42,6 +42,26 @@ pub enum TrialError {
         /// The value.
         value: String,
     },
+    /// A parameter hangs on one that was not asked for.
+    #[error("`{name}` hangs on `{parent}`, which this trial has not asked for; ask for `{parent}` first")]
+    Parent {
+        /// The parameter.
+        name: String,
+        /// What it hangs on.
+        parent: String,
+    },
+    /// A parameter hangs on a value that its parent never has.
+    #[error("`{name}` hangs on `{parent}` being {value}, but that is {distribution}; name one of its values")]
+    Condition {
+        /// The parameter.
+        name: String,
+        /// What it hangs on.
+        parent: String,
+        /// The value.
+        value: String,
+        /// What the parent can be.
+        distribution: String,
+    },
     /// A checkpoint must say which step it covers.
     #[error("trial.checkpoint has no step yet; call it inside `for epoch in trial.epochs(n)` or after trial.report")]
     NoStep,

@@ -14,6 +14,7 @@ use crate::error::{Result, TrialError};
 use candle_core::Device;
 use ferrotune_tuner::record::TrialRecord;
 use ferrotune_tuner::wire::{Assignment, Reply, Request, Verdict};
+use parameters::Asked;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -36,6 +37,8 @@ pub struct Trial {
     checkpoints: RefCell<BTreeMap<u64, u64>>,
     /// Why [`Trial::epochs`], which cannot fail, gave no epochs.
     refusal: RefCell<Option<TrialError>>,
+    /// The parameters that the objective has asked for, in this worker.
+    asked: RefCell<BTreeMap<String, Asked>>,
 }
 
 impl Trial {
@@ -52,6 +55,7 @@ impl Trial {
             goes_by_epochs: Cell::new(false),
             checkpoints: RefCell::default(),
             refusal: RefCell::new(None),
+            asked: RefCell::default(),
         }
     }
 
