@@ -25,7 +25,7 @@ mod machine;
 pub mod pjrt;
 pub mod probe;
 mod report;
-mod selftest;
+pub mod selftest;
 mod strategy;
 mod tpu;
 
@@ -35,7 +35,6 @@ pub use cpu::Cpu;
 pub use cuda::CudaDevice;
 pub use machine::{Machine, Metadata};
 pub use report::{Finding, Report};
-pub use selftest::{Comparison, SelfTest};
 pub use strategy::{Cluster, Precision, Reduce, Replica, Strategy, StrategyError};
 pub use tpu::{Generation, Tpu};
 
