@@ -20,6 +20,7 @@
 
 mod adamw;
 mod connection;
+mod device;
 mod error;
 mod place;
 mod runtime;
@@ -27,8 +28,9 @@ pub mod shared;
 pub mod trial;
 
 pub use adamw::AdamW;
+pub use device::open_device;
 pub use error::{Result, TrialError};
 pub use place::in_cell;
 pub use runtime::{ObjectiveValue, run_objective};
 pub use shared::{Pack, Share, ShareError, Shared};
-pub use trial::{Restore, Save, Trial, open_device};
+pub use trial::{Restore, Save, Trial};
