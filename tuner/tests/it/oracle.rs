@@ -173,7 +173,7 @@ fn endings_of_every_kind_are_survived() {
             let last = search.trials.last_mut().unwrap();
             if !last.number.is_multiple_of(3) || last.number < 16 {
                 last.ending = Some(endings[last.number as usize % endings.len()].clone());
-                last.value = None;
+                last.values = Vec::new();
             }
         }
         assert_eq!(search.trials.len(), 64, "{name}");
