@@ -59,7 +59,7 @@ fn ask(oracle: &str, trials: &str) -> Result<(), Box<dyn Error>> {
             }
             record.parameters.insert(name.to_owned(), Parameter { distribution, value });
         }
-        (record.value, record.ending) = (Some(loss), Some(Ending::Finished));
+        (record.values, record.ending) = (vec![loss], Some(Ending::Finished));
         records.push(record);
         if records.len() > count {
             times.push(started.elapsed().as_secs_f64());
@@ -118,7 +118,7 @@ fn write(journal: &mut Journal, number: u64) -> Result<(), Box<dyn Error>> {
         let value = share * (step + 1) as f64;
         journal.report(number, step, &BTreeMap::from([("loss".to_owned(), Some(value))]))?;
     }
-    (record.value, record.ending) = (Some(share), Some(Ending::Finished));
+    (record.values, record.ending) = (vec![share], Some(Ending::Finished));
     journal.trial_ended(&record)?;
     Ok(())
 }
@@ -132,8 +132,7 @@ fn spec(oracle: &str, max_trials: u64) -> StudySpec {
     StudySpec {
         project: "speed".to_owned(),
         directory: ".".into(),
-        objective: Objective { metric: "loss".to_owned(), direction: Direction::Min },
-        also: Vec::new(),
+        objectives: vec![Objective::new("loss", Direction::Min)],
         constraints: Vec::new(),
         oracle: oracle.to_owned(),
         pruner: None,
