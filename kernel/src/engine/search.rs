@@ -2,11 +2,11 @@
 
 use crate::engine::link::TuneRequest;
 use crate::engine::report;
-use crate::engine::studies;
 use crate::execution::{Failure, Output};
 use crate::runtime::OWN_PROGRAM;
 use anyhow::{Context, Result, bail};
 use ferrotune_display::{Bundle, escape};
+use ferrotune_results::number;
 use ferrotune_magics::{Constraint, Direction, Objective, Resume, Summary, Tune};
 use ferrotune_tuner::record::TrialRecord;
 use ferrotune_tuner::wire::{self, Event, Finish, Progress, StudySpec};
@@ -292,7 +292,7 @@ fn headline(progress: &Progress, spec: &StudySpec, finish: Option<&Finish>) -> S
 }
 
 fn trial_line(trial: &TrialRecord, spec: &StudySpec) -> String {
-    let value = trial.value().map_or_else(|| "none".to_owned(), studies::number);
+    let value = trial.value().map_or_else(|| "none".to_owned(), number);
     let parameters = trial.parameters.iter().map(|(name, parameter)| format!("{name}={}", parameter.value));
     let parameters: Vec<_> = parameters.collect();
     format!("{} = {value} in trial {} ({})", spec.objective().metric, trial.number, parameters.join(", "))
@@ -301,7 +301,7 @@ fn trial_line(trial: &TrialRecord, spec: &StudySpec) -> String {
 /// The trade-offs so far: how many, and from the best to the worst value of each objective among them.
 fn front_line(front: &wire::Front, spec: &StudySpec) -> String {
     let ranges = spec.objectives.iter().zip(&front.ranges).map(|(objective, (best, worst))| {
-        format!("{} {} to {}", objective.metric, studies::number(*best), studies::number(*worst))
+        format!("{} {} to {}", objective.metric, number(*best), number(*worst))
     });
     let trials = if front.trials == 1 { "trial" } else { "trials" };
     format!("best trade-offs: {} {trials}, {}", front.trials, ranges.collect::<Vec<_>>().join(", "))

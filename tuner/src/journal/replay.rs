@@ -1,10 +1,11 @@
 //! Reads a journal back into records. Accepts lines of Optuna's own; stops at what it does not understand.
 
 use super::facts::{self, Checkpoint};
-use super::{JournalError, VERSION, line};
+use super::{JournalError, Times, VERSION, line};
 use crate::record::{Ending, Parameter, TrialRecord};
 use crate::space::{Distribution, Value as Setting};
 use crate::wire::{Direction, Objective, StudySpec};
+use chrono::{DateTime, Local, NaiveDateTime, Utc};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::iter::repeat;
@@ -22,6 +23,10 @@ pub(super) struct Replay {
     pub(super) trials: Vec<TrialRecord>,
     /// Where each parameter was asked for last.
     pub(super) places: BTreeMap<String, String>,
+    /// The defaults of parameters, as they were given last.
+    pub(super) defaults: BTreeMap<String, Setting>,
+    /// By number, as the trials.
+    pub(super) times: Vec<Times>,
     /// Endings told, by trial, whose state line has not come.
     endings: BTreeMap<u64, Ending>,
     /// Objective's values that came before the study's spec, which names the metric. Optuna writes such journals.
@@ -131,6 +136,8 @@ impl Replay {
             _ => {
                 if let Some(parameter) = name.strip_prefix(facts::PLACE) {
                     self.places.insert(parameter.to_owned(), decoded(value)?);
+                } else if let Some(parameter) = name.strip_prefix(facts::DEFAULT) {
+                    self.defaults.insert(parameter.to_owned(), decoded(value)?);
                 }
             }
         }
@@ -140,6 +147,7 @@ impl Replay {
     fn create_trial(&mut self, line: &Value) -> Result<(), Refusal> {
         let trial_number = self.trials.len() as u64;
         self.trials.push(TrialRecord::new(trial_number));
+        self.times.push(Times::default().told_by(line));
         // Optuna's `add_trial` writes a whole trial in one line.
         if let Some(parameters) = line["params"].as_object() {
             for (name, internal) in parameters {
@@ -183,7 +191,12 @@ impl Replay {
     }
 
     fn state(&mut self, line: &Value) -> Result<(), Refusal> {
-        self.set_state(number(line, "trial_id")?, number(line, "state")?, values(line))
+        let trial = number(line, "trial_id")?;
+        self.set_state(trial, number(line, "state")?, values(line))?;
+        // The trial exists, or its state could not have been set.
+        let times = &mut self.times[trial as usize];
+        *times = times.told_by(line);
+        Ok(())
     }
 
     fn set_state(&mut self, trial: u64, state: u64, values: Vec<f64>) -> Result<(), Refusal> {
@@ -258,6 +271,19 @@ impl Replay {
             let metrics = &mut self.trials[trial as usize].metrics;
             metrics.entry(step).or_default().entry(spec.objective().metric.clone()).or_insert(value);
         }
+    }
+}
+
+impl Times {
+    /// With what a line says of them. Optuna gives the time of day without a zone.
+    fn told_by(self, line: &Value) -> Times {
+        let time = |key: &str| {
+            let text = line[key].as_str()?;
+            let zoned = DateTime::parse_from_rfc3339(text).map(|time| time.with_timezone(&Utc));
+            let local = || text.parse::<NaiveDateTime>().ok()?.and_local_timezone(Local).earliest();
+            zoned.ok().or_else(|| local().map(|time| time.with_timezone(&Utc)))
+        };
+        Times { started: time("datetime_start").or(self.started), ended: time("datetime_complete").or(self.ended) }
     }
 }
 

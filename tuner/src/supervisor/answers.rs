@@ -118,6 +118,9 @@ impl Search<'_> {
         if let Some(known) = self.record(number).parameters.get(&name) {
             return Ok(Ok(known.value.clone()));
         }
+        if let Some(default) = &default {
+            self.journal.defaults_to(&name, default)?;
+        }
         let value = match default {
             Some(default) if number == 0 => default,
             _ => self.oracle.suggest(number, &name, &distribution, &self.trials),
