@@ -267,7 +267,7 @@ def read_tensorboard(folder):
         start_index=0,
         slice_size=2 * TRIALS,
         allowed_statuses=[api_pb2.STATUS_SUCCESS, api_pb2.STATUS_FAILURE, api_pb2.STATUS_RUNNING],
-        col_params=[api_pb2.ColParams(metric=metric.name, include_in_result=True) for metric in experiment.metric_infos],
+        col_params=[api_pb2.ColParams(metric=metric.name) for metric in experiment.metric_infos],
         include_metrics=True,
     )
     groups = list_session_groups.Handler(request, backend, "it", wanted).run().session_groups
