@@ -39,14 +39,14 @@ pub(crate) fn run(arguments: &Resume) -> Result<ExitCode> {
     if let Some(mirror) = &arguments.mirror {
         spec.supervision.mirror = Some(std::path::absolute(mirror)?);
     }
-    let mut printer = Printer { objective: spec.objective.clone(), line: Vec::new() };
+    let mut printer = Printer { objectives: spec.objectives.clone(), line: Vec::new() };
     let finish = supervise(spec, Path::new("/proc/self/exe"), &mut printer)?;
     Ok(if finish == Finish::Interrupted { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 /// Turns the search's events, a line of JSON each, into lines for people.
 struct Printer {
-    objective: Objective,
+    objectives: Vec<Objective>,
     line: Vec<u8>,
 }
 
@@ -85,8 +85,9 @@ impl Printer {
 
     fn trial(&self, record: &TrialRecord) -> String {
         let ending = record.ending.as_ref().map_or_else(|| "unfinished".to_owned(), ToString::to_string);
-        let value = record.value.map_or_else(String::new, |value| format!(", {} = {value}", self.objective.metric));
-        format!("trial {}: {ending}{value}, {:.1} s", record.number, record.seconds)
+        let values = self.objectives.iter().zip(&record.values);
+        let values: String = values.map(|(objective, value)| format!(", {} = {value}", objective.metric)).collect();
+        format!("trial {}: {ending}{values}, {:.1} s", record.number, record.seconds)
     }
 
     fn finish(reason: &Finish) -> &'static str {

@@ -126,6 +126,39 @@ pub enum Direction {
     Max,
 }
 
+/// How the reports of a trial's steps become one value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Summary {
+    /// The best of them.
+    Best,
+    /// The last one.
+    Last,
+    /// Their mean.
+    Mean,
+}
+
+/// A metric to optimise, as the objective reports it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Objective {
+    /// The metric's name.
+    pub metric: String,
+    /// Whether it is to become small or large.
+    pub direction: Direction,
+    /// What several reports of it come to.
+    pub summary: Summary,
+}
+
+/// A bound that a metric must keep to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Constraint {
+    /// The metric's name, as the objective reports it.
+    pub metric: String,
+    /// On which side of the bound it must stay: `Min` keeps it at or below, `Max` at or above.
+    pub direction: Direction,
+    /// The bound; finite.
+    pub bound: f64,
+}
+
 /// Search for the parameters with which an objective does best.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tune {
@@ -135,10 +168,10 @@ pub struct Tune {
     pub pruner: Option<String>,
     /// The rule by which the search ends early, as the tuner reads it.
     pub terminator: Option<String>,
-    /// The metric to optimise, as the objective reports it.
-    pub objective: String,
-    /// Whether that metric is to become small or large.
-    pub direction: Direction,
+    /// What to optimise; at least one.
+    pub objectives: Vec<Objective>,
+    /// What a trial's metrics must keep to for its values to count.
+    pub constraints: Vec<Constraint>,
     /// How many trials to run, at least 1.
     pub max_trials: u64,
     /// Seed of the search; none means that one is drawn.

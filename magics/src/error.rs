@@ -38,8 +38,8 @@ pub enum MagicError {
     #[error("{option} takes no value, but got {value}; usage: {usage}")]
     UnwantedValue { line: usize, option: &'static str, value: String, usage: &'static str },
     /// An option that is given twice.
-    #[error("{option} is given twice; keep one; usage: {usage}")]
-    Repeated { line: usize, option: &'static str, usage: &'static str },
+    #[error("{option} is given twice; {cure}; usage: {usage}")]
+    Repeated { line: usize, option: &'static str, cure: &'static str, usage: &'static str },
     /// A value that the option or argument cannot have.
     #[error("{argument} {value}: {problem}; usage: {usage}")]
     BadValue { line: usize, argument: &'static str, value: String, problem: String, usage: &'static str },

@@ -25,8 +25,8 @@ mod scan;
 mod table;
 
 pub use action::{
-    Action, Best, Direction, Memory, Resume, Search, SearchVerb, SelfTest, Step, Time, TpuCheck, TpuConnect, Trials,
-    Tune,
+    Action, Best, Constraint, Direction, Memory, Objective, Resume, Search, SearchVerb, SelfTest, Step, Summary, Time,
+    TpuCheck, TpuConnect, Trials, Tune,
 };
 pub use cell::parse;
 pub use error::MagicError;

@@ -26,7 +26,10 @@ fn main() -> ExitCode {
                 eprintln!("{reason}");
                 return ExitCode::FAILURE;
             }
-            let status = run_objective(|trial, shared| play(&scenario, trial, shared));
+            let status = match scenario.as_str() {
+                "trade_off" => run_objective(|trial, _| trade_off(trial)),
+                _ => run_objective(|trial, shared| play(&scenario, trial, shared)),
+            };
             if scenario == "lingering" {
                 std::thread::sleep(Duration::from_secs(1000));
             }
@@ -132,6 +135,13 @@ fn play(scenario: &str, trial: &Trial, shared: &Shared) -> Result<Option<f64>> {
         "shared" => look_at_shared(trial, shared),
         _ => Err(format!("no scenario {scenario}").into()),
     }
+}
+
+/// The larger, the better and the slower; the second trial leaves it all to its reports.
+fn trade_off(trial: &Trial) -> Result<(Option<f64>, Option<f64>)> {
+    let x = quick_parameter(trial)?;
+    trial.report(0, [("accuracy", x), ("size", x * x), ("latency", 10.0 * x)])?;
+    if trial.number() == 1 { Ok((None, None)) } else { Ok((Some(trial.best("accuracy")?), Some(trial.best("size")?))) }
 }
 
 fn quick_parameter(trial: &Trial) -> Result<f64> {

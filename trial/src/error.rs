@@ -84,12 +84,12 @@ pub enum TrialError {
         mismatch: String,
     },
     /// The best of a metric was asked for that has no better or worse.
-    #[error("`{metric}` is not the objective, which is `{objective}`; name it with --objective to have its best")]
-    NotTheObjective {
+    #[error("`{metric}` is no objective of the search ({objectives}); name it with --objective to have its best")]
+    NotAnObjective {
         /// The metric that was asked for.
         metric: String,
-        /// The study's objective.
-        objective: String,
+        /// The study's objectives.
+        objectives: String,
     },
     /// The best of a metric was asked for before it was reported.
     #[error("`{metric}` has no finite value yet; call trial.report with it first")]

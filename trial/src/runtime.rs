@@ -24,35 +24,65 @@ static LAST_PANIC: Mutex<Option<String>> = Mutex::new(None);
 #[diagnostic::on_unimplemented(
     message = "an objective cannot return `{Self}`",
     label = "not a value to optimise",
-    note = "return `Ok(value)` with an f64 or f32, `trial.best(\"metric\")`, or `Ok(())` after `trial.report`"
+    note = "return `Ok(value)` with an f64 or f32, `trial.best(\"metric\")`, or `Ok(())` after `trial.report`",
+    note = "of several objectives, a tuple or an array of them in the order of --objective: `Ok((accuracy, size))`"
 )]
 pub trait ObjectiveValue {
-    /// The value; `None` leaves it to the best report.
-    fn value(self) -> Option<f64>;
+    /// The values of the objectives, in the order of `--objective`; `None` leaves one, and an empty list all, to the
+    /// reports.
+    fn values(self) -> Vec<Option<f64>>;
 }
 
 impl ObjectiveValue for f64 {
-    fn value(self) -> Option<f64> {
-        Some(self).filter(|value| value.is_finite())
+    fn values(self) -> Vec<Option<f64>> {
+        vec![Some(self).filter(|value| value.is_finite())]
     }
 }
 
 impl ObjectiveValue for f32 {
-    fn value(self) -> Option<f64> {
-        f64::from(self).value()
+    fn values(self) -> Vec<Option<f64>> {
+        f64::from(self).values()
     }
 }
 
-impl ObjectiveValue for Option<f64> {
-    fn value(self) -> Option<f64> {
-        self.and_then(ObjectiveValue::value)
+impl<T: ObjectiveValue> ObjectiveValue for Option<T> {
+    fn values(self) -> Vec<Option<f64>> {
+        self.map_or_else(|| vec![None], ObjectiveValue::values)
     }
 }
 
 impl ObjectiveValue for () {
-    fn value(self) -> Option<f64> {
-        None
+    fn values(self) -> Vec<Option<f64>> {
+        Vec::new()
     }
+}
+
+impl<T: ObjectiveValue, const N: usize> ObjectiveValue for [T; N] {
+    fn values(self) -> Vec<Option<f64>> {
+        self.into_iter().flat_map(ObjectiveValue::values).collect()
+    }
+}
+
+impl<T: ObjectiveValue> ObjectiveValue for Vec<T> {
+    fn values(self) -> Vec<Option<f64>> {
+        self.into_iter().flat_map(ObjectiveValue::values).collect()
+    }
+}
+
+macro_rules! tuples {
+    ($(($($kind:ident $index:tt),+))*) => {$(
+        impl<$($kind: ObjectiveValue),+> ObjectiveValue for ($($kind,)+) {
+            fn values(self) -> Vec<Option<f64>> {
+                [$(self.$index.values()),+].concat()
+            }
+        }
+    )*};
+}
+
+tuples! {
+    (A 0, B 1)
+    (A 0, B 1, C 2)
+    (A 0, B 1, C 2, D 3)
 }
 
 /// Runs `body` as the objective of the trial that this worker was started for, and returns the worker's exit status.
@@ -105,10 +135,10 @@ fn outcome<R: ObjectiveValue>(trial: &Trial, body: impl FnOnce(&Trial, &Shared) 
     match (result, trial.take_refusal()) {
         (Err(_), _) => Request::Fail { ending: Ending::Panicked { message: last_panic() } },
         // Whatever error the objective made of being stopped, it is no failure of its own.
-        (Ok(Err(_)), _) if trial.is_stopped() => Request::Finish { value: None },
+        (Ok(Err(_)), _) if trial.is_stopped() => Request::Finish { values: Vec::new() },
         (Ok(Err(error)), _) => failed(error.as_ref()),
         (Ok(Ok(_)), Some(refusal)) => failed(&refusal),
-        (Ok(Ok(returned)), None) => Request::Finish { value: returned.value() },
+        (Ok(Ok(returned)), None) => Request::Finish { values: returned.values() },
     }
 }
 
@@ -157,10 +187,18 @@ mod tests {
 
     #[test]
     fn values_that_are_not_finite_are_no_values() {
-        assert_eq!(0.5_f32.value(), Some(0.5));
-        assert_eq!(f64::NAN.value(), None);
-        assert_eq!(Some(f64::INFINITY).value(), None);
-        assert_eq!(().value(), None);
+        assert_eq!(0.5_f32.values(), [Some(0.5)]);
+        assert_eq!(f64::NAN.values(), [None]);
+        assert_eq!(Some(f64::INFINITY).values(), [None]);
+        assert_eq!(None::<f64>.values(), [None]);
+        assert!(().values().is_empty());
+    }
+
+    #[test]
+    fn several_values_keep_their_order() {
+        assert_eq!((0.5, 2.0_f32, None::<f64>).values(), [Some(0.5), Some(2.0), None]);
+        assert_eq!([1.0, f64::NAN].values(), [Some(1.0), None]);
+        assert_eq!(vec![3.0, 4.0].values(), [Some(3.0), Some(4.0)]);
     }
 
     #[test]

@@ -143,16 +143,18 @@ impl Trial {
         }
     }
 
-    /// The best value of the objective's metric that this trial has reported, in earlier workers too.
+    /// The best value of an objective's metric that this trial has reported, in earlier workers too; the last one or the
+    /// mean where `--objective` says so.
     ///
     /// Fails for another metric, of which nobody said whether small or large is good, and before the first report.
     pub fn best(&self, metric: &str) -> Result<f64> {
-        let objective = &self.assignment.objective;
-        if metric != objective.metric {
-            let (metric, objective) = (metric.to_owned(), objective.metric.clone());
-            return Err(TrialError::NotTheObjective { metric, objective }.into());
-        }
-        let best = self.record.borrow().best(objective);
+        let objectives = &self.assignment.objectives;
+        let Some(objective) = objectives.iter().find(|objective| objective.metric == metric) else {
+            let names: Vec<&str> = objectives.iter().map(|objective| objective.metric.as_str()).collect();
+            let (metric, objectives) = (metric.to_owned(), names.join(", "));
+            return Err(TrialError::NotAnObjective { metric, objectives }.into());
+        };
+        let best = self.record.borrow().summary(objective);
         best.ok_or_else(|| TrialError::NothingReported { metric: metric.to_owned() }.into())
     }
 

@@ -4,6 +4,7 @@
 
 pub mod hypervolume;
 pub mod pareto;
+pub mod ranking;
 
 /// Shares of `values` that are at most as large as each of `at`: the empirical distribution function.
 ///

@@ -132,7 +132,12 @@ mod tests {
                 .into_iter()
                 .map(|(name, distribution, value)| (name.to_owned(), Parameter { distribution, value }));
             let (value, ending) = (Some(value), Some(Ending::Finished));
-            TrialRecord { parameters: parameters.collect(), value, ending, ..TrialRecord::new(k) }
+            TrialRecord {
+                parameters: parameters.collect(),
+                values: value.into_iter().collect(),
+                ending,
+                ..TrialRecord::new(k)
+            }
         };
         (0..120).map(trial).collect()
     }
@@ -140,7 +145,7 @@ mod tests {
     /// Golden numbers: `tests/golden/importance.py`.
     #[test]
     fn shares_are_those_of_optuna() {
-        let ours = importance(&trials(), |trial| trial.value);
+        let ours = importance(&trials(), TrialRecord::value);
         for ((name, share), ours) in GOLDEN.iter().zip(&ours) {
             assert_eq!(ours.name, *name);
             assert!((ours.share - share).abs() < 1e-9, "{name}: {} for {share}", ours.share);
@@ -160,11 +165,11 @@ mod tests {
     #[test]
     fn failed_trials_and_values_that_are_no_number_do_not_count() {
         let mut trials = trials();
-        let clean = importance(&trials, |trial| trial.value);
+        let clean = importance(&trials, TrialRecord::value);
         let broken = TrialRecord { ending: Some(Ending::Failed { reason: "x".into() }), ..trials[3].clone() };
-        let infinite = TrialRecord { value: Some(f64::INFINITY), ..trials[4].clone() };
+        let infinite = TrialRecord { values: vec![f64::INFINITY], ..trials[4].clone() };
         trials.extend([broken, infinite]);
-        assert_eq!(importance(&trials, |trial| trial.value), clean);
+        assert_eq!(importance(&trials, TrialRecord::value), clean);
     }
 
     #[test]

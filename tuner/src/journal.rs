@@ -23,7 +23,7 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 /// Version of our own facts in the journal (Optuna's format has none).
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 
 /// Name of the journal in a study's folder.
 const FILE: &str = "journal.log";
@@ -73,8 +73,8 @@ impl Journal {
         let file = OpenOptions::new().append(true).create(true).open(&path).map_err(not_writable)?;
         folder::sync(folder).map_err(not_writable)?;
         let mut replay = Replay::of(&path, &spec.project)?;
-        if let Some(earlier) = replay.other_objective(&spec.objective) {
-            let (study, wanted) = (spec.project.clone(), objective_text(&spec.objective));
+        if let Some(earlier) = replay.other_objectives(&spec.objectives) {
+            let (study, wanted) = (spec.project.clone(), objectives_text(&spec.objectives));
             return Err(JournalError::OtherObjective { study, earlier, wanted });
         }
         let mut journal = Journal {
@@ -162,7 +162,7 @@ impl Journal {
         self.append(&[facts::attribute(number, facts::EPOCHS, &total)])
     }
 
-    /// Metrics of a step. The objective's becomes Optuna's intermediate value.
+    /// Metrics of a step. A sole objective's becomes Optuna's intermediate value.
     pub fn report(
         &mut self,
         number: u64,
@@ -170,7 +170,7 @@ impl Journal {
         metrics: &BTreeMap<String, Option<f64>>,
     ) -> Result<(), JournalError> {
         self.check_trial(number)?;
-        self.append(&facts::report(number, step, metrics, &self.spec.objective.metric))
+        self.append(&facts::report(number, step, metrics, &self.spec.objectives))
     }
 
     /// A checkpoint is on disk; `file` is its name in the trial's folder, `step` the last step that it covers.
@@ -200,13 +200,13 @@ impl Journal {
         self.append(&facts::usage(record))
     }
 
-    /// A trial is over: writes what [`Journal::trial_paused`] does, the ending and the value. Optuna sees a failure
-    /// where there is no finite value. A record without an ending counts as paused.
+    /// A trial is over: writes what [`Journal::trial_paused`] does, the ending and the values. Optuna sees a failure
+    /// where they are not all there and finite. A record without an ending counts as paused.
     pub fn trial_ended(&mut self, record: &TrialRecord) -> Result<(), JournalError> {
         self.check_trial(record.number)?;
         let mut facts = facts::usage(record);
         if let Some(ending) = &record.ending {
-            facts.extend(facts::ended(record, ending));
+            facts.extend(facts::ended(record, ending, &self.spec));
         }
         self.append(&facts)
     }
@@ -224,8 +224,12 @@ impl Journal {
         let mut facts = Vec::new();
         if !replay.created {
             facts.push(Fact::StudyCreated { spec: &spec });
+            if spec.objectives.len() > 1 {
+                facts.push(facts::metric_names(&spec));
+            }
         }
-        if replay.version.is_none() {
+        // A study that an earlier version began holds facts of this one from now on.
+        if replay.version != Some(VERSION) {
             facts.push(facts::study_attribute(facts::VERSION, &VERSION));
         }
         if replay.spec.as_ref() != Some(&spec) {
@@ -269,8 +273,8 @@ fn seeded(spec: &StudySpec, earlier: Option<&StudySpec>) -> StudySpec {
     StudySpec { seed: Some(seed), overwrite: false, supervision, ..spec.clone() }
 }
 
-fn objective_text(objective: &Objective) -> String {
-    format!("{}:{}", objective.metric, facts::direction_name(objective.direction))
+fn objectives_text(objectives: &[Objective]) -> String {
+    objectives.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
 
 /// Optuna tells the writers of a journal apart by this; a line that begins so must have a checksum.

@@ -119,6 +119,25 @@ pub enum OracleError {
     /// The terminator's text names none.
     #[error(transparent)]
     Terminator(#[from] TerminatorError),
+    /// A search for nothing.
+    #[error("the search has no objective; name a metric and its direction with --objective, as in val_accuracy:max")]
+    NoObjective,
+    /// A metric that is to be optimised twice.
+    #[error("--objective names {metric} twice; keep one")]
+    RepeatedObjective {
+        /// The metric.
+        metric: String,
+    },
+    /// What compares trials by a single objective, for a search with several.
+    #[error("{what} compares trials by one objective, but --objective names {objectives}; {cure}")]
+    SeveralObjectives {
+        /// The option and its value.
+        what: String,
+        /// The objectives.
+        objectives: String,
+        /// What to do.
+        cure: &'static str,
+    },
     /// A search of no trials.
     #[error("--max-trials is 0; give at least 1")]
     NoTrials,
@@ -162,10 +181,24 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 /// Without a seed in `spec` one is drawn from the operating system.
 pub fn create(spec: &StudySpec) -> Result<Box<dyn Oracle>, OracleError> {
     let settings = Settings::new(spec)?;
-    match ORACLES.iter().find(|(name, _)| *name == spec.oracle) {
-        Some((_, make)) => stopping::with_rules(make(settings.clone()), settings, spec),
-        None => Err(OracleError::Unknown { name: spec.oracle.clone(), nearest: nearest(&spec.oracle) }),
+    let Some((_, make)) = ORACLES.iter().find(|(name, _)| *name == spec.oracle) else {
+        return Err(OracleError::Unknown { name: spec.oracle.clone(), nearest: nearest(&spec.oracle) });
+    };
+    let oracle = make(settings.clone());
+    if let [_, _, ..] = spec.objectives.as_slice() {
+        refuse_comparisons(spec, oracle.pauses())?;
     }
+    stopping::with_rules(oracle, settings, spec)
+}
+
+/// Refuses what compares trials while they run, or a search with itself, where there is no one value to compare.
+fn refuse_comparisons(spec: &StudySpec, oracle_pauses: bool) -> Result<(), OracleError> {
+    let oracle = oracle_pauses.then(|| (format!("--oracle {}", spec.oracle), "use nsga2, auto, gp, tpe or random"));
+    let rule = |option, rule: &Option<String>| rule.as_ref().map(|rule| (format!("{option} {rule}"), "leave it out"));
+    let offender = oracle.or_else(|| rule("--pruner", &spec.pruner)).or_else(|| rule("--terminator", &spec.terminator));
+    let Some((what, cure)) = offender else { return Ok(()) };
+    let objectives: Vec<String> = spec.objectives.iter().map(ToString::to_string).collect();
+    Err(OracleError::SeveralObjectives { what, objectives: objectives.join(", "), cure })
 }
 
 fn whole(settings: Settings, sampler: impl Sampler + 'static) -> Box<dyn Oracle> {

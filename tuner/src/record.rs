@@ -1,7 +1,7 @@
 //! A trial and a study as facts: what was tried, what came of it, how it ended. No storage, no processes.
 
 use crate::space::{Distribution, Value};
-use crate::wire::{Direction, Objective};
+use crate::wire::{Constraint, Direction, Objective, Summary};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::borrow::Cow;
@@ -73,8 +73,9 @@ pub struct TrialRecord {
     /// Reported metrics by step; `None` for a value that was not finite.
     #[serde(deserialize_with = "metrics_by_step")]
     pub metrics: BTreeMap<u64, BTreeMap<String, Option<f64>>>,
-    /// The objective's value.
-    pub value: Option<f64>,
+    /// A value for each of the study's objectives, or none at all. Of a pruned trial, what its reports had come to.
+    #[serde(default)]
+    pub values: Vec<f64>,
     /// How it ended; `None` while it runs, waits for more epochs, or where its supervisor died with it.
     pub ending: Option<Ending>,
     /// Name of its last checkpoint, inside the trial's folder.
@@ -147,15 +148,40 @@ impl TrialRecord {
         }
     }
 
-    /// Best reported value of the objective over all steps.
-    pub fn best(&self, objective: &Objective) -> Option<f64> {
-        self.best_before(objective, u64::MAX)
+    /// The value of the first objective.
+    pub fn value(&self) -> Option<f64> {
+        self.values.first().copied()
     }
 
-    /// Best reported value of the objective over the steps before `stop`.
-    pub fn best_before(&self, objective: &Objective, stop: u64) -> Option<f64> {
-        let reported = self.metrics.range(..stop).filter_map(|(_, metrics)| *metrics.get(&objective.metric)?);
-        reported.filter(|value| value.is_finite()).reduce(|best, value| objective.direction.better(best, value))
+    /// What the reports of all steps come to for an objective.
+    pub fn summary(&self, objective: &Objective) -> Option<f64> {
+        self.summary_before(objective, u64::MAX)
+    }
+
+    /// What the reports of the steps before `stop` come to for an objective.
+    pub fn summary_before(&self, objective: &Objective, stop: u64) -> Option<f64> {
+        let reported = self.metrics.range(..stop).filter_map(|(_, metrics)| metrics.get(&objective.metric));
+        let mut finite = reported.map(|value| value.filter(|value| value.is_finite()));
+        match objective.summary {
+            Summary::Best => finite.flatten().reduce(|best, value| objective.direction.better(best, value)),
+            Summary::Last => finite.next_back().flatten(),
+            Summary::Mean => {
+                let values: Vec<f64> = finite.collect::<Option<_>>()?;
+                let mean = values.iter().sum::<f64>() / values.len() as f64;
+                Some(mean).filter(|mean| mean.is_finite())
+            }
+        }
+    }
+
+    /// The metric's last finite report.
+    pub fn last_reported(&self, metric: &str) -> Option<f64> {
+        let mut reported = self.metrics.values().rev().filter_map(|metrics| *metrics.get(metric)?);
+        reported.find(|value| value.is_finite())
+    }
+
+    /// By how much it breaks the constraints, all together: 0 where it keeps them.
+    pub fn violation(&self, objectives: &[Objective], constraints: &[Constraint]) -> f64 {
+        constraints.iter().map(|constraint| constraint.excess(self, objectives).max(0.0)).sum()
     }
 
     /// Epochs that it has been through, as far as its reports and `paused_at` tell.
@@ -169,7 +195,49 @@ impl TrialRecord {
     }
 }
 
+impl Constraint {
+    /// How far a trial is beyond the bound: at most 0 where it keeps to it, infinite where the metric has no value, which
+    /// is the last that was reported, or that of the objective of this name.
+    pub fn excess(&self, trial: &TrialRecord, objectives: &[Objective]) -> f64 {
+        let values = objectives.iter().zip(&trial.values);
+        let returned = || values.into_iter().find(|(objective, _)| objective.metric == self.metric);
+        let value = trial.last_reported(&self.metric).or_else(|| returned().map(|(_, value)| *value));
+        value.map_or(f64::INFINITY, |value| match self.direction {
+            Direction::Min => value - self.bound,
+            Direction::Max => self.bound - value,
+        })
+    }
+}
+
+impl fmt::Display for Constraint {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sign = if self.direction == Direction::Min { "<=" } else { ">=" };
+        write!(formatter, "{}{sign}{}", self.metric, self.bound)
+    }
+}
+
+impl fmt::Display for Objective {
+    /// As `--objective` has it: `loss:min`, `loss:min:last`.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let direction = if self.direction == Direction::Min { "min" } else { "max" };
+        let summary = match self.summary {
+            Summary::Best => "",
+            Summary::Last => ":last",
+            Summary::Mean => ":mean",
+        };
+        write!(formatter, "{}:{direction}{summary}", self.metric)
+    }
+}
+
 impl Direction {
+    /// A value as a loss, of which small is good; and a loss as a value.
+    pub fn loss(self, value: f64) -> f64 {
+        match self {
+            Direction::Min => value,
+            Direction::Max => -value,
+        }
+    }
+
     /// Whether `value` is strictly better than `other`.
     pub fn prefers(self, value: f64, other: f64) -> bool {
         match self {
@@ -184,10 +252,10 @@ impl Direction {
     }
 }
 
-/// The finished trial with the best finite value; the earlier one of equals.
+/// The finished trial with the best finite value of the first objective; the earlier one of equals.
 pub fn study_best(trials: &[TrialRecord], direction: Direction) -> Option<&TrialRecord> {
     let valued = trials.iter().filter(|trial| trial.state() == State::Finished);
-    let valued = valued.filter_map(|trial| trial.value.filter(|value| value.is_finite()).map(|value| (trial, value)));
+    let valued = valued.filter_map(|trial| trial.value().filter(|value| value.is_finite()).map(|value| (trial, value)));
     let best = valued.reduce(|best, next| if direction.prefers(next.1, best.1) { next } else { best });
     best.map(|(trial, _)| trial)
 }

@@ -5,7 +5,8 @@
 
 use crate::record::{Ending, TrialRecord, metrics_by_step};
 use crate::space::{Distribution, Value};
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -63,8 +64,10 @@ pub enum Request {
     },
     /// The objective returned. Answered by [`Reply::Done`].
     Finish {
-        /// The objective's value; null if it returned nothing or a number that is not finite.
-        value: Option<f64>,
+        /// What it returned: a value for each of the study's objectives, null where that is not finite, or none at all
+        /// if its reports are to tell. A lone value may stand for a list of one, as earlier workers send it.
+        #[serde(alias = "value", deserialize_with = "one_or_several")]
+        values: Vec<Option<f64>>,
     },
     /// The objective returned an error or panicked. Answered by [`Reply::Done`].
     Fail {
@@ -121,7 +124,9 @@ pub struct Assignment {
     /// The metrics that earlier workers of this trial have reported, by step.
     #[serde(deserialize_with = "metrics_by_step")]
     pub reported: BTreeMap<u64, BTreeMap<String, Option<f64>>>,
-    /// The study's objective, so that the worker can say early that it was never reported.
+    /// The study's objectives, of which the worker tells the best value so far; never empty.
+    pub objectives: Vec<Objective>,
+    /// The first of them, for the workers of studies that were begun before there could be several.
     pub objective: Objective,
 }
 
@@ -137,13 +142,36 @@ pub enum Verdict {
     Stop,
 }
 
-/// The metric that the search optimises.
+/// A metric that the search optimises.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Objective {
     /// The metric's name, as the objective reports it.
     pub metric: String,
     /// Whether small or large is good.
     pub direction: Direction,
+    /// What the reports of several steps come to.
+    #[serde(default)]
+    pub summary: Summary,
+}
+
+impl Objective {
+    /// The best report of a metric.
+    pub fn new(metric: impl Into<String>, direction: Direction) -> Objective {
+        Objective { metric: metric.into(), direction, summary: Summary::Best }
+    }
+}
+
+/// How the reports of a trial's steps become one value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Summary {
+    /// The best of them; those that are not finite do not count.
+    #[default]
+    Best,
+    /// The last one; no value where that is not finite.
+    Last,
+    /// Their mean; no value where one is not finite.
+    Mean,
 }
 
 /// Whether an objective is to become small or large.
@@ -174,12 +202,11 @@ pub struct StudySpec {
     pub project: String,
     /// The folder of all studies.
     pub directory: PathBuf,
-    /// What to optimise.
-    pub objective: Objective,
-    /// Further objectives. Trials are then compared by Pareto's rule; their values are the best that were reported.
-    #[serde(default)]
-    pub also: Vec<Objective>,
-    /// What a trial's metrics must keep to for its value to count.
+    /// What to optimise; never empty. Trials with several are compared by Pareto's rule. A lone objective may stand for
+    /// a list of one, as earlier studies have it.
+    #[serde(alias = "objective", deserialize_with = "one_or_more")]
+    pub objectives: Vec<Objective>,
+    /// What a trial's metrics must keep to for its values to count.
     #[serde(default)]
     pub constraints: Vec<Constraint>,
     /// Name of the oracle: `auto`, `gp`, `hyperband`, …
@@ -213,6 +240,56 @@ pub struct StudySpec {
     /// How its trials are run.
     #[serde(default)]
     pub supervision: Supervision,
+}
+
+impl StudySpec {
+    /// A search for the best of `objectives`, of which there is at least one: ten trials by the oracle `auto` on the CPU,
+    /// in the folder `studies`, without limits and without an objective's library.
+    pub fn new(project: impl Into<String>, objectives: Vec<Objective>) -> StudySpec {
+        StudySpec {
+            project: project.into(),
+            directory: "studies".into(),
+            objectives,
+            constraints: Vec::new(),
+            oracle: "auto".to_owned(),
+            pruner: None,
+            terminator: None,
+            max_trials: 10,
+            seed: None,
+            timeout_s: None,
+            trial_timeout_s: None,
+            memory_budget_bytes: None,
+            overwrite: false,
+            library: PathBuf::new(),
+            symbol: String::new(),
+            shared: None,
+            device: "cpu".to_owned(),
+            supervision: Supervision::default(),
+        }
+    }
+
+    /// The first objective, by which trials are compared where there can be only one.
+    pub fn objective(&self) -> &Objective {
+        &self.objectives[0]
+    }
+}
+
+fn one_or_several<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum OneOrSeveral<T> {
+        Several(Vec<T>),
+        One(T),
+    }
+    Ok(match OneOrSeveral::deserialize(deserializer)? {
+        OneOrSeveral::Several(several) => several,
+        OneOrSeveral::One(one) => vec![one],
+    })
+}
+
+fn one_or_more<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Objective>, D::Error> {
+    let objectives: Vec<Objective> = one_or_several(deserializer)?;
+    if objectives.is_empty() { Err(D::Error::custom("a search has at least one objective")) } else { Ok(objectives) }
 }
 
 /// How the trials of a search are run: side by side, with what share of the machine, how often again, and what is kept.
@@ -316,8 +393,14 @@ pub struct Progress {
     pub pruned: u64,
     /// The trials asked for.
     pub max_trials: u64,
-    /// The best trial so far.
+    /// The best trial so far; none where there are several objectives, or no trial keeps the constraints.
     pub best: Option<TrialRecord>,
+    /// The trade-offs so far, where there are several objectives.
+    #[serde(default)]
+    pub front: Option<Front>,
+    /// Of the finished trials, those that break a constraint.
+    #[serde(default)]
+    pub infeasible: u64,
     /// The trials that run, in the order in which they began.
     pub running: Vec<Running>,
     /// Whether the search is being stopped and waits for the steps that its trials are in.
@@ -328,6 +411,15 @@ pub struct Progress {
     pub eta_s: Option<f64>,
     /// The supervisor's own resident memory in bytes.
     pub supervisor_bytes: u64,
+}
+
+/// The trials that no other one beats in every objective: Pareto's front.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Front {
+    /// How many they are.
+    pub trials: u64,
+    /// For each objective the best and the worst value among them.
+    pub ranges: Vec<(f64, f64)>,
 }
 
 /// The last word on a search, for those who were not there to hear it. What a search that was killed said last may be

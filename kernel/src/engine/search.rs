@@ -7,7 +7,7 @@ use crate::execution::{Failure, Output};
 use crate::runtime::OWN_PROGRAM;
 use anyhow::{Context, Result, bail};
 use ferrotune_display::{Bundle, escape};
-use ferrotune_magics::{Direction, Resume, Tune};
+use ferrotune_magics::{Constraint, Direction, Objective, Resume, Summary, Tune};
 use ferrotune_tuner::record::TrialRecord;
 use ferrotune_tuner::wire::{self, Event, Finish, Progress, StudySpec};
 use rustix::process::{Pid, Signal};
@@ -157,16 +157,16 @@ fn next_event(events: &mut Lines<BufReader<ChildStdout>>) -> Result<Option<Event
 
 /// The search that a `%%tune` cell describes, once the cell has handed over its objective.
 pub(super) fn spec(tune: &Tune, request: TuneRequest) -> Result<StudySpec> {
-    let direction = match tune.direction {
-        Direction::Min => wire::Direction::Min,
-        Direction::Max => wire::Direction::Max,
+    let constraint = |constraint: &Constraint| wire::Constraint {
+        metric: constraint.metric.clone(),
+        direction: direction(constraint.direction),
+        bound: constraint.bound,
     };
     Ok(StudySpec {
         project: tune.project.clone(),
         directory: std::path::absolute(&tune.directory)?,
-        objective: wire::Objective { metric: tune.objective.clone(), direction },
-        also: Vec::new(),
-        constraints: Vec::new(),
+        objectives: tune.objectives.iter().map(objective).collect(),
+        constraints: tune.constraints.iter().map(constraint).collect(),
         oracle: tune.oracle.clone(),
         pruner: tune.pruner.clone(),
         terminator: tune.terminator.clone(),
@@ -191,6 +191,22 @@ pub(super) fn spec(tune: &Tune, request: TuneRequest) -> Result<StudySpec> {
             libraries: libraries_of(request.pid)?,
         },
     })
+}
+
+fn objective(objective: &Objective) -> wire::Objective {
+    let summary = match objective.summary {
+        Summary::Best => wire::Summary::Best,
+        Summary::Last => wire::Summary::Last,
+        Summary::Mean => wire::Summary::Mean,
+    };
+    wire::Objective { metric: objective.metric.clone(), direction: direction(objective.direction), summary }
+}
+
+fn direction(direction: Direction) -> wire::Direction {
+    match direction {
+        Direction::Min => wire::Direction::Min,
+        Direction::Max => wire::Direction::Max,
+    }
 }
 
 /// The search that `%resume` goes on with.
@@ -235,6 +251,7 @@ pub(super) fn lines(progress: &Progress, spec: &StudySpec, finish: Option<&Finis
     if let Some(best) = &progress.best {
         lines.push(format!("best: {}", trial_line(best, spec)));
     }
+    lines.extend(progress.front.as_ref().filter(|front| front.trials > 0).map(|front| front_line(front, spec)));
     if finish.is_none() {
         lines.extend(progress.running.iter().map(running_line));
     }
@@ -256,6 +273,9 @@ fn headline(progress: &Progress, spec: &StudySpec, finish: Option<&Finish>) -> S
     if progress.failed > 0 {
         line.push_str(&format!(", {} failed", progress.failed));
     }
+    if progress.infeasible > 0 {
+        line.push_str(&format!(", {} that break a constraint", progress.infeasible));
+    }
     line.push_str(&format!(", {}", duration(progress.elapsed_s)));
     match (finish, progress.eta_s) {
         (Some(Finish::MaxTrials), _) => line.push_str(", done"),
@@ -272,10 +292,19 @@ fn headline(progress: &Progress, spec: &StudySpec, finish: Option<&Finish>) -> S
 }
 
 fn trial_line(trial: &TrialRecord, spec: &StudySpec) -> String {
-    let value = trial.value.map_or_else(|| "none".to_owned(), studies::number);
+    let value = trial.value().map_or_else(|| "none".to_owned(), studies::number);
     let parameters = trial.parameters.iter().map(|(name, parameter)| format!("{name}={}", parameter.value));
     let parameters: Vec<_> = parameters.collect();
-    format!("{} = {value} in trial {} ({})", spec.objective.metric, trial.number, parameters.join(", "))
+    format!("{} = {value} in trial {} ({})", spec.objective().metric, trial.number, parameters.join(", "))
+}
+
+/// The trade-offs so far: how many, and from the best to the worst value of each objective among them.
+fn front_line(front: &wire::Front, spec: &StudySpec) -> String {
+    let ranges = spec.objectives.iter().zip(&front.ranges).map(|(objective, (best, worst))| {
+        format!("{} {} to {}", objective.metric, studies::number(*best), studies::number(*worst))
+    });
+    let trials = if front.trials == 1 { "trial" } else { "trials" };
+    format!("best trade-offs: {} {trials}, {}", front.trials, ranges.collect::<Vec<_>>().join(", "))
 }
 
 fn running_line(running: &wire::Running) -> String {

@@ -2,9 +2,9 @@
 
 use anyhow::{Result, bail};
 use ferrotune_display::{Bundle, escape, table};
+use ferrotune_tuner::analysis::ranking;
 use ferrotune_tuner::journal::{Journal, Study};
-use ferrotune_tuner::record::{MemoryCheck, State, TrialRecord};
-use ferrotune_tuner::wire::Direction;
+use ferrotune_tuner::record::{MemoryCheck, TrialRecord};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -22,9 +22,8 @@ pub(super) fn trial(folder: &Path, number: u64) -> Result<Bundle> {
         bail!("study {} has no trial {number}; it has {}", study.spec.project, study.trials.len());
     };
     let mut lines = vec![format!("trial {number} of {}: {}", study.spec.project, ending(trial))];
-    if let Some(value) = trial.value {
-        lines.push(format!("{} = {}", study.spec.objective.metric, self::number(value)));
-    }
+    let values = study.spec.objectives.iter().zip(&trial.values);
+    lines.extend(values.map(|(objective, value)| format!("{} = {}", objective.metric, self::number(*value))));
     lines.extend(trial.parameters.iter().map(|(name, parameter)| format!("  {name} = {}", parameter.value)));
     lines.push(format!("{:.1} s, peak memory {}", trial.seconds, escape::bytes(trial.peak_bytes)));
     lines.extend(trial.memory.as_ref().map(memory_line));
@@ -61,21 +60,10 @@ fn memory_line(memory: &MemoryCheck) -> String {
 /// The best trials of a study, best first.
 pub(super) fn best(folder: &Path, count: u64) -> Result<Bundle> {
     let study = Journal::read(folder)?;
-    let mut trials: Vec<&TrialRecord> = study
-        .trials
-        .iter()
-        .filter(|trial| trial.state() == State::Finished && trial.value.is_some_and(f64::is_finite))
-        .collect();
+    let trials = ranking::ranked(&study.trials, &study.spec, usize::try_from(count).unwrap_or(usize::MAX));
     if trials.is_empty() {
         bail!("study {} has no finished trial yet; %trials shows what became of the others", study.spec.project);
     }
-    let sign = match study.spec.objective.direction {
-        Direction::Min => 1.0,
-        Direction::Max => -1.0,
-    };
-    let key = |trial: &TrialRecord| sign * trial.value.unwrap_or(f64::NAN);
-    trials.sort_by(|one, other| key(one).total_cmp(&key(other)));
-    trials.truncate(usize::try_from(count).unwrap_or(usize::MAX));
     Ok(listed(&study, &trials))
 }
 
@@ -94,15 +82,17 @@ fn ending(trial: &TrialRecord) -> String {
 
 fn listed(study: &Study, trials: &[&TrialRecord]) -> Bundle {
     let names: BTreeSet<&str> = trials.iter().flat_map(|trial| trial.parameters.keys()).map(String::as_str).collect();
-    let mut header = vec!["trial", study.spec.objective.metric.as_str()];
+    let mut header = vec!["trial"];
+    header.extend(study.spec.objectives.iter().map(|objective| objective.metric.as_str()));
     header.extend(&names);
     header.extend(["seconds", "peak memory", "ending"]);
-    let rows: Vec<Vec<String>> = trials.iter().map(|trial| row(trial, &names)).collect();
+    let rows: Vec<Vec<String>> = trials.iter().map(|trial| row(trial, study.spec.objectives.len(), &names)).collect();
     table(&header, &rows)
 }
 
-fn row(trial: &TrialRecord, names: &BTreeSet<&str>) -> Vec<String> {
-    let mut row = vec![trial.number.to_string(), trial.value.map_or_else(String::new, number)];
+fn row(trial: &TrialRecord, objectives: usize, names: &BTreeSet<&str>) -> Vec<String> {
+    let mut row = vec![trial.number.to_string()];
+    row.extend((0..objectives).map(|index| trial.values.get(index).map_or_else(String::new, |value| number(*value))));
     row.extend(
         names
             .iter()

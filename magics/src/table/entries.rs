@@ -275,7 +275,7 @@ static TABLE: &[Magic] = &[
         kind: Kind::Both,
         forms: &["%tune", "%%tune"],
         usage: "%tune status|wait|stop [--project NAME] [--directory FOLDER], or on the first line of a cell \
-                %%tune --objective NAME:max|min [--oracle NAME] [--pruner RULE] [--terminator RULE] [--max-trials N] [--seed N] [--project NAME] \
+                %%tune --objective NAME:max|min,… [--constraint NAME<=NUMBER,…] [--oracle NAME] [--pruner RULE] [--terminator RULE] [--max-trials N] [--seed N] [--project NAME] \
                 [--directory FOLDER] [--timeout TIME] [--trial-timeout TIME] [--memory SIZE] [--concurrency N] \
                 [--threads N] [--retries N] [--max-consecutive-failures N] [--keep-best N] [--mirror FOLDER] \
                 [--background] [--overwrite], and a closure |trial| { … } below",
@@ -285,6 +285,8 @@ static TABLE: &[Magic] = &[
                --project goes on where it stopped. A TIME is 90s, 10m, 2h or 1d; a SIZE is 512MiB, 4GiB or 4GB.\n\
                Of a search that runs, here or in another notebook, %tune status shows where it stands, %tune wait\n\
                follows it to its end, and %tune stop stops it after the current step of each trial.\n\
+               A trial's value is the best report of the metric, the last or the mean with NAME:max:last or NAME:max:mean.\n\
+               Several objectives, as in --objective accuracy:max,size:min, are searched for their trade-offs.\n\
                \n\
                Example\n  %tune status --project digits\n\n  %%tune --oracle hyperband --objective val_accuracy:max --max-trials 30 --project digits\n  \
                |trial| {\n      let units = trial.int(\"units\", 32..=512).step(32).get()?;\n      \
@@ -316,9 +318,15 @@ static TABLE: &[Magic] = &[
 const TUNE: &[MagicOption] = &[
     MagicOption {
         name: "--objective",
-        value: Some("NAME:max|min"),
+        value: Some("NAME:max|min,…"),
         default: None,
-        summary: "the metric to optimise and its direction; always needed",
+        summary: "the metrics to optimise and their directions; always needed",
+    },
+    MagicOption {
+        name: "--constraint",
+        value: Some("NAME<=NUMBER,…"),
+        default: None,
+        summary: "bounds of metrics, <= or >=, that a trial must keep to",
     },
     MagicOption {
         name: "--oracle",
@@ -509,14 +517,13 @@ fn tune(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
         return Err(MagicError::Unexpected { line, argument, usage: invocation.magic.usage });
     }
     let required = |option| arguments.required(option);
-    let (objective, direction) = arguments.objective("--objective")?;
     let project = arguments.project("--project")?.unwrap_or_default();
     let tune = Tune {
         oracle: required("--oracle")?,
         pruner: arguments.text("--pruner")?,
         terminator: arguments.text("--terminator")?,
-        objective,
-        direction,
+        objectives: arguments.objectives("--objective")?,
+        constraints: arguments.constraints("--constraint")?,
         max_trials: arguments.count("--max-trials")?.unwrap_or(1),
         seed: arguments.number("--seed")?,
         project,

@@ -1,7 +1,7 @@
 //! Cells that are right.
 
 use expect_test::{Expect, expect};
-use ferrotune_magics::{Action, Direction, Step, Time, Tune, parse};
+use ferrotune_magics::{Action, Constraint, Direction, Objective, Step, Summary, Time, Tune, parse};
 
 /// One line a step: `first_line code` or the action.
 fn check(cell: &str, expected: Expect) {
@@ -183,14 +183,30 @@ fn a_timed_statement_stays_in_its_column() {
     assert_eq!(parse("\n%%time\nf()\n"), Ok(vec![Step::Action(Action::Time(time))]));
 }
 
+fn objective(metric: &str, direction: Direction) -> Objective {
+    Objective { metric: metric.into(), direction, summary: Summary::Best }
+}
+
+#[test]
+fn tune_takes_several_objectives_and_constraints() {
+    let options = "--objective 'val accuracy:max, size:min:last,loss:min:mean' --constraint \"latency <= 1e1,f1>=-.5\"";
+    let tune = tune(&format!("%%tune {options}\n|trial| {{}}"));
+    let size = Objective { summary: Summary::Last, ..objective("size", Direction::Min) };
+    let loss = Objective { summary: Summary::Mean, ..objective("loss", Direction::Min) };
+    assert_eq!(tune.objectives, [objective("val accuracy", Direction::Max), size, loss]);
+    let latency = Constraint { metric: "latency".into(), direction: Direction::Min, bound: 10.0 };
+    let f1 = Constraint { metric: "f1".into(), direction: Direction::Max, bound: -0.5 };
+    assert_eq!(tune.constraints, [latency, f1]);
+}
+
 #[test]
 fn tune_has_the_defaults_of_its_table() {
     let expected = Tune {
         oracle: "auto".into(),
         pruner: None,
         terminator: None,
-        objective: "val_accuracy".into(),
-        direction: Direction::Max,
+        objectives: vec![objective("val_accuracy", Direction::Max)],
+        constraints: Vec::new(),
         max_trials: 10,
         seed: None,
         project: "untitled_project".into(),
@@ -218,8 +234,8 @@ fn tune_takes_every_option_in_both_spellings() {
         oracle: "hyperband".into(),
         pruner: None,
         terminator: None,
-        objective: "loss".into(),
-        direction: Direction::Min,
+        objectives: vec![objective("loss", Direction::Min)],
+        constraints: Vec::new(),
         max_trials: 30,
         seed: Some(7),
         project: "my digits".into(),
@@ -251,5 +267,5 @@ fn tune_takes_every_option_in_both_spellings() {
 fn a_remainder_in_the_body_of_tune_is_rust() {
     let body = "|trial| {\n    let a = b\n    %c;\n}\n";
     assert_eq!(tune(&format!("%%tune --objective a:b:max\n{body}")).body, body);
-    assert_eq!(tune(&format!("%%tune --objective a:b:max\n{body}")).objective, "a:b");
+    assert_eq!(tune(&format!("%%tune --objective a:b:max\n{body}")).objectives, [objective("a:b", Direction::Max)]);
 }

@@ -141,16 +141,30 @@ fn a_bad_objective_shows_both_directions() {
             "%%tune --objective val_accuracy:\n|trial| {}",
             "%%tune --objective :max\n|trial| {}",
             "%%tune --objective ''\n|trial| {}",
+            "%%tune --objective a:max,b\n|trial| {}",
+            "%%tune --objective a:max,\n|trial| {}",
+            "%%tune --objective a:max:worst\n|trial| {}",
+            "%%tune --objective a:max --objective b:min\n|trial| {}",
+            "%%tune --objective a:max --constraint size\n|trial| {}",
+            "%%tune --objective a:max --constraint size<=ten\n|trial| {}",
+            "%%tune --objective a:max --constraint <=3\n|trial| {}",
         ],
         expect![[r#"
-            1: %%tune needs --objective NAME:max|min; usage: USAGE
-            1: --objective needs a value: --objective NAME:max|min; usage: USAGE
-            1: --objective needs a value: --objective NAME:max|min; usage: USAGE
+            1: %%tune needs --objective NAME:max|min,…; usage: USAGE
+            1: --objective needs a value: --objective NAME:max|min,…; usage: USAGE
+            1: --objective needs a value: --objective NAME:max|min,…; usage: USAGE
             1: --objective val_accuracy: the direction is missing; write --objective val_accuracy:max or --objective val_accuracy:min; usage: USAGE
             1: --objective val_accuracy:biggest: the direction is min or max, as in --objective val_accuracy:max; usage: USAGE
             1: --objective val_accuracy:: the direction is min or max, as in --objective val_accuracy:max; usage: USAGE
             1: --objective :max: the metric's name is missing, as in --objective val_accuracy:max; usage: USAGE
-            1: --objective "": give a value that is not blank; usage: USAGE"#]],
+            1: --objective "": give a value that is not blank; usage: USAGE
+            1: --objective a:max,b: the direction is missing; write --objective b:max or --objective b:min; usage: USAGE
+            1: --objective a:max,: the direction is missing; write --objective val_accuracy:max or --objective val_accuracy:min; usage: USAGE
+            1: --objective a:max:worst: worst is none of best, last and mean, as in --objective a:max:last; usage: USAGE
+            1: --objective is given twice; write all of it once, with commas between; usage: USAGE
+            1: --constraint size: a constraint is a metric and its bound, as in --constraint "latency<=10"; usage: USAGE
+            1: --constraint size<=ten: the bound "ten" is not a number; usage: USAGE
+            1: --constraint <=3: a constraint is a metric and its bound, as in --constraint "latency<=10"; usage: USAGE"#]],
     );
 }
 

@@ -56,7 +56,7 @@ fn lsmagic_lists_every_form() {
 #[test]
 fn help_shows_usage_options_and_an_example() {
     expect![[r#"
-        %tune status|wait|stop [--project NAME] [--directory FOLDER], or on the first line of a cell %%tune --objective NAME:max|min [--oracle NAME] [--pruner RULE] [--terminator RULE] [--max-trials N] [--seed N] [--project NAME] [--directory FOLDER] [--timeout TIME] [--trial-timeout TIME] [--memory SIZE] [--concurrency N] [--threads N] [--retries N] [--max-consecutive-failures N] [--keep-best N] [--mirror FOLDER] [--background] [--overwrite], and a closure |trial| { … } below
+        %tune status|wait|stop [--project NAME] [--directory FOLDER], or on the first line of a cell %%tune --objective NAME:max|min,… [--constraint NAME<=NUMBER,…] [--oracle NAME] [--pruner RULE] [--terminator RULE] [--max-trials N] [--seed N] [--project NAME] [--directory FOLDER] [--timeout TIME] [--trial-timeout TIME] [--memory SIZE] [--concurrency N] [--threads N] [--retries N] [--max-consecutive-failures N] [--keep-best N] [--mirror FOLDER] [--background] [--overwrite], and a closure |trial| { … } below
 
         search for the parameters with which a closure does best
 
@@ -65,6 +65,8 @@ fn help_shows_usage_options_and_an_example() {
         --project goes on where it stopped. A TIME is 90s, 10m, 2h or 1d; a SIZE is 512MiB, 4GiB or 4GB.
         Of a search that runs, here or in another notebook, %tune status shows where it stands, %tune wait
         follows it to its end, and %tune stop stops it after the current step of each trial.
+        A trial's value is the best report of the metric, the last or the mean with NAME:max:last or NAME:max:mean.
+        Several objectives, as in --objective accuracy:max,size:min, are searched for their trade-offs.
 
         Example
           %tune status --project digits
@@ -82,7 +84,8 @@ fn help_shows_usage_options_and_an_example() {
           }
 
         Options
-          --objective NAME:max|min      the metric to optimise and its direction; always needed
+          --objective NAME:max|min,…    the metrics to optimise and their directions; always needed
+          --constraint NAME<=NUMBER,…   bounds of metrics, <= or >=, that a trial must keep to
           --oracle NAME                 how to search: auto, gp, tpe, cmaes, nsga2, qmc, grid, random, hyperband, asha, bohb, … (default: auto)
           --pruner RULE                 give up trials that do badly: median, percentile, wilcoxon, patience or threshold
           --terminator RULE             end the search when no more is to be expected: stagnation or regret
@@ -132,7 +135,7 @@ fn completion_offers_magics_and_their_options() {
         %%t: %%time %%tune
         %x: 
         %%tune --m: --max-trials --memory --max-consecutive-failures --mirror
-        %%tune --seed 1 --: --objective --oracle --pruner --terminator --max-trials --project --directory --timeout --trial-timeout --memory --concurrency --threads --retries --max-consecutive-failures --keep-best --mirror --background --overwrite
+        %%tune --seed 1 --: --objective --constraint --oracle --pruner --terminator --max-trials --project --directory --timeout --trial-timeout --memory --concurrency --threads --retries --max-consecutive-failures --keep-best --mirror --background --overwrite
         %best 3 --p: --project
         %time x -: 
         %%tune --seed: --seed"#]].assert_eq(&text.join("\n"));

@@ -92,10 +92,10 @@ impl Trial {
         Ok(())
     }
 
-    /// The checkpoint, of those whose step this worker knows, at whose step the objective's metric was best.
+    /// The checkpoint, of those whose step this worker knows, at whose step the first objective's metric was best.
     fn best_of(&self, steps: &BTreeMap<u64, u64>) -> Option<u64> {
         let record = self.record.borrow();
-        let objective = &self.assignment.objective;
+        let objective = &self.assignment.objectives[0];
         let value = |step: &u64| *record.metrics.get(step)?.get(&objective.metric)?;
         let known = steps.iter().filter_map(|(number, step)| Some((*number, value(step)?)));
         let best = known.reduce(|best, next| if objective.direction.prefers(next.1, best.1) { next } else { best });

@@ -129,7 +129,7 @@ fn trial_that_ends_badly_costs_those_beside_it_nothing() {
     let done = run(&spec);
     assert_eq!(done.last(), Ok(Finish::MaxTrials));
     let mut finished: Vec<u64> =
-        done.ended().iter().filter(|record| record.value.is_some()).map(|it| it.number).collect();
+        done.ended().iter().filter(|record| record.value().is_some()).map(|it| it.number).collect();
     finished.sort_unstable();
     assert_eq!(finished, [0, 10, 11, 12]);
     assert!(matches!(on_disk(&spec)[7].ending, Some(Ending::OutOfMemory { .. })), "{:?}", on_disk(&spec)[7].ending);

@@ -2,7 +2,7 @@
 
 use ferrotune_tuner::journal::Journal;
 use ferrotune_tuner::record::TrialRecord;
-use ferrotune_tuner::wire::{Direction, Event, Finish, Objective, Progress, StudySpec, Supervision};
+use ferrotune_tuner::wire::{Direction, Event, Finish, Objective, Progress, StudySpec};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -16,26 +16,15 @@ pub(crate) fn program() -> PathBuf {
 
 /// A search of `max_trials` trials that play `scenario`, in a study named after the scenario.
 pub(crate) fn spec(directory: &Path, scenario: &str, max_trials: u64) -> StudySpec {
+    let objectives = vec![Objective::new("val_accuracy", Direction::Max)];
     StudySpec {
-        project: scenario.to_owned(),
         directory: directory.to_path_buf(),
-        objective: Objective { metric: "val_accuracy".to_owned(), direction: Direction::Max },
-        also: Vec::new(),
-        constraints: Vec::new(),
-        pruner: None,
-        terminator: None,
         oracle: "random".to_owned(),
         max_trials,
         seed: Some(7),
-        timeout_s: None,
-        trial_timeout_s: None,
-        memory_budget_bytes: None,
-        overwrite: false,
         library: PathBuf::from("/bin/sh"),
         symbol: scenario.to_owned(),
-        shared: None,
-        device: "cpu".to_owned(),
-        supervision: Supervision::default(),
+        ..StudySpec::new(scenario, objectives)
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod faults;
 mod harness;
+mod objectives;
 mod resume;
 mod rules;
 mod search;

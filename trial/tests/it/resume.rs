@@ -106,7 +106,7 @@ fn value_is_on_disk_before_the_worker_has_left() {
     assert!(!supervisor.finish().status.success());
     let records = on_disk(&spec);
     assert_eq!(records[0].ending, Some(Ending::Finished));
-    assert_eq!(records[0].value, records[0].metrics[&0]["val_accuracy"]);
+    assert_eq!(records[0].value(), records[0].metrics[&0]["val_accuracy"]);
     assert_eq!(run(&spec).last(), Ok(Finish::MaxTrials));
     assert_eq!(on_disk(&spec), records);
 }
@@ -117,7 +117,7 @@ fn promoted_trial_of_a_supervisor_that_was_killed_goes_on_first() {
     let mut spec = spec(directory.path(), "slow", 12);
     spec.oracle = "hyperband".to_owned();
     let outcome = |spec: &StudySpec| {
-        let facts = on_disk(spec).into_iter().map(|record| (record.metrics, record.value, record.ending));
+        let facts = on_disk(spec).into_iter().map(|record| (record.metrics, record.values, record.ending));
         facts.collect::<Vec<_>>()
     };
     let mut whole = spec.clone();

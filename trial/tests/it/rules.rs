@@ -16,7 +16,7 @@ fn pruned_trial_keeps_its_best_report_as_its_value() {
     assert!(!pruned.is_empty() && records.iter().any(|record| record.state() == State::Finished), "{records:?}");
     for record in pruned {
         assert!((3..26).contains(&record.last_step().unwrap()), "{record:?}");
-        assert_eq!(record.value, record.best(&spec.objective));
+        assert_eq!(record.value(), record.summary(spec.objective()));
     }
 }
 

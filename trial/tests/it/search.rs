@@ -15,8 +15,8 @@ fn search_ends_with_its_trials_done_and_reported_on_the_way() {
     assert!(matches!(&done.events[0], Event::Opened { earlier_trials: 0, folder } if folder.ends_with("quick")));
     let records = on_disk(&spec);
     assert_eq!(records.len(), 5);
-    assert!(records.iter().all(|record| record.value.is_some() && record.seconds > 0.0));
-    let best = records.iter().max_by(|a, b| a.value.partial_cmp(&b.value).unwrap()).unwrap();
+    assert!(records.iter().all(|record| record.value().is_some() && record.seconds > 0.0));
+    let best = records.iter().max_by(|a, b| a.value().partial_cmp(&b.value()).unwrap()).unwrap();
     let progress = done.events.iter().rev().find_map(|event| match event {
         Event::Progress(progress) => Some(progress),
         _ => None,
@@ -237,7 +237,7 @@ fn hyperband_side_by_side_comes_to_the_same_trials() {
     spec.supervision.concurrency = 1;
     assert_eq!(run(&spec).last(), Ok(Finish::MaxTrials));
     let facts = |records: Vec<TrialRecord>| {
-        records.into_iter().map(|record| (record.metrics, record.value, record.ending)).collect::<Vec<_>>()
+        records.into_iter().map(|record| (record.metrics, record.values, record.ending)).collect::<Vec<_>>()
     };
     assert_eq!(facts(side_by_side), facts(on_disk(&spec)));
 }

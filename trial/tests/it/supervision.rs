@@ -72,7 +72,7 @@ fn checkpoints_of_trials_that_cannot_win_are_removed() {
     spec.supervision.keep_best = 2;
     assert_eq!(run(&spec).last(), Ok(Finish::MaxTrials));
     let mut records = on_disk(&spec);
-    records.sort_by(|a, b| b.value.partial_cmp(&a.value).unwrap());
+    records.sort_by(|a, b| b.value().partial_cmp(&a.value()).unwrap());
     let kept: Vec<bool> = records.iter().map(|record| record.checkpoint.is_some()).collect();
     assert_eq!(kept, [true, true, false, false, false, false]);
     for record in records {

@@ -43,7 +43,7 @@ impl Model {
         let records = on_disk(spec);
         for (number, told) in &self.ended {
             let record = &records[*number as usize];
-            assert_eq!((&record.ending, record.value, &record.metrics), (&told.ending, told.value, &told.metrics));
+            assert_eq!((&record.ending, &record.values, &record.metrics), (&told.ending, &told.values, &told.metrics));
         }
         for (number, step) in &self.steps {
             let last = records[*number as usize].last_step();

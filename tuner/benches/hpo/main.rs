@@ -61,11 +61,11 @@ fn search(name: &str, (problem, objective): &Problem, seed: u64) {
             record.parameters.insert(name.to_owned(), Parameter { distribution, value: value.clone() });
             value
         });
-        (record.value, record.ending) = (Some(value), Some(Ending::Finished));
+        (record.values, record.ending) = (vec![value], Some(Ending::Finished));
         records.push(record);
     }
     let best = |count: usize| {
-        let values = records.iter().take(count).filter_map(|record| record.value);
+        let values = records.iter().take(count).filter_map(TrialRecord::value);
         values.fold(f64::INFINITY, f64::min).to_string()
     };
     let best: Vec<String> = COUNTED.into_iter().map(best).collect();
@@ -73,25 +73,6 @@ fn search(name: &str, (problem, objective): &Problem, seed: u64) {
 }
 
 fn spec(oracle: &str, max_trials: u64, seed: u64) -> StudySpec {
-    StudySpec {
-        project: "bench".to_owned(),
-        directory: "studies".into(),
-        objective: Objective { metric: "loss".to_owned(), direction: Direction::Min },
-        also: Vec::new(),
-        constraints: Vec::new(),
-        oracle: oracle.to_owned(),
-        pruner: None,
-        terminator: None,
-        max_trials,
-        seed: Some(seed),
-        timeout_s: None,
-        trial_timeout_s: None,
-        memory_budget_bytes: None,
-        overwrite: false,
-        library: "objective.so".into(),
-        symbol: "objective".to_owned(),
-        shared: None,
-        device: "cpu".to_owned(),
-        supervision: Supervision::default(),
-    }
+    let objectives = vec![Objective::new("loss", Direction::Min)];
+    StudySpec { oracle: oracle.to_owned(), max_trials, seed: Some(seed), ..StudySpec::new("bench", objectives) }
 }

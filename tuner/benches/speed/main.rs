@@ -8,7 +8,7 @@ use ferrotune_tuner::journal::Journal;
 use ferrotune_tuner::oracle::{Next, create};
 use ferrotune_tuner::record::{Ending, Parameter, TrialRecord};
 use ferrotune_tuner::space::{Distribution, Scale, Value};
-use ferrotune_tuner::wire::{Direction, Objective, StudySpec, Supervision};
+use ferrotune_tuner::wire::{Direction, Objective, StudySpec};
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::Path;
@@ -59,7 +59,7 @@ fn ask(oracle: &str, trials: &str) -> Result<(), Box<dyn Error>> {
             }
             record.parameters.insert(name.to_owned(), Parameter { distribution, value });
         }
-        (record.value, record.ending) = (Some(loss), Some(Ending::Finished));
+        (record.values, record.ending) = (vec![loss], Some(Ending::Finished));
         records.push(record);
         if records.len() > count {
             times.push(started.elapsed().as_secs_f64());
@@ -118,7 +118,7 @@ fn write(journal: &mut Journal, number: u64) -> Result<(), Box<dyn Error>> {
         let value = share * (step + 1) as f64;
         journal.report(number, step, &BTreeMap::from([("loss".to_owned(), Some(value))]))?;
     }
-    (record.value, record.ending) = (Some(share), Some(Ending::Finished));
+    (record.values, record.ending) = (vec![share], Some(Ending::Finished));
     journal.trial_ended(&record)?;
     Ok(())
 }
@@ -129,25 +129,6 @@ fn median(mut times: Vec<f64>) -> f64 {
 }
 
 fn spec(oracle: &str, max_trials: u64) -> StudySpec {
-    StudySpec {
-        project: "speed".to_owned(),
-        directory: ".".into(),
-        objective: Objective { metric: "loss".to_owned(), direction: Direction::Min },
-        also: Vec::new(),
-        constraints: Vec::new(),
-        oracle: oracle.to_owned(),
-        pruner: None,
-        terminator: None,
-        max_trials,
-        seed: Some(1),
-        timeout_s: None,
-        trial_timeout_s: None,
-        memory_budget_bytes: None,
-        overwrite: false,
-        library: "objective.so".into(),
-        symbol: "objective".to_owned(),
-        shared: None,
-        device: "cpu".to_owned(),
-        supervision: Supervision::default(),
-    }
+    let spec = StudySpec::new("speed", vec![Objective::new("loss", Direction::Min)]);
+    StudySpec { oracle: oracle.to_owned(), max_trials, seed: Some(1), ..spec }
 }

@@ -26,6 +26,28 @@ pub fn front(points: &[Vec<f64>]) -> Vec<usize> {
     front
 }
 
+/// Crowding distance of each point of a front (Deb et al. 2002, IEEE TEC 6(2)): how far its neighbours are apart, summed
+/// over the losses as shares of their ranges; infinite at the ends of a range.
+pub fn crowding(front: &[&[f64]]) -> Vec<f64> {
+    let mut distances = vec![0.0; front.len()];
+    for loss in 0..front.first().map_or(0, |point| point.len()) {
+        let mut order: Vec<usize> = (0..front.len()).collect();
+        order.sort_by(|a, b| front[*a][loss].total_cmp(&front[*b][loss]));
+        let (first, last) = (order[0], order[order.len() - 1]);
+        let range = front[last][loss] - front[first][loss];
+        // Where all are equal, no one is at an end of anything.
+        if range.is_nan() || range <= 0.0 {
+            continue;
+        }
+        (distances[first], distances[last]) = (f64::INFINITY, f64::INFINITY);
+        for neighbours in order.windows(3) {
+            let gap = (front[neighbours[2]][loss] - front[neighbours[0]][loss]) / range;
+            distances[neighbours[1]] += if gap.is_nan() { 0.0 } else { gap };
+        }
+    }
+    distances
+}
+
 pub(super) fn lexicographic(a: &[f64], b: &[f64]) -> std::cmp::Ordering {
     let differences = a.iter().zip(b).map(|(a, b)| a.total_cmp(b));
     differences.into_iter().find(|order| order.is_ne()).unwrap_or(std::cmp::Ordering::Equal)

@@ -3,7 +3,7 @@
 
 use crate::record::{Ending, Parameter, TrialRecord};
 use crate::space::{Distribution, Value as Setting};
-use crate::wire::{Direction, StudySpec};
+use crate::wire::{Constraint, Direction, Objective, StudySpec};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -42,6 +42,10 @@ pub(super) const ENDING: &str = "ferrotune:ending";
 /// Followed by the step.
 pub(super) const METRICS: &str = "ferrotune:metrics:";
 
+/// Optuna's own: how far a trial is beyond each constraint, at most 0 where it keeps to it; and what the values are of.
+const CONSTRAINTS: &str = "constraints";
+const METRIC_NAMES: &str = "study:metric_names";
+
 /// Extra key of a parameter's line: the range as the objective gave it, where Optuna's form of it differs (its upper
 /// bound lies on the lattice).
 pub(super) const RANGE: &str = "ferrotune:range";
@@ -64,22 +68,28 @@ pub(super) fn without_checkpoint(number: u64) -> Fact<'static> {
 pub(super) enum Fact<'a> {
     StudyCreated { spec: &'a StudySpec },
     StudyAttribute { name: &'a str, value: Value },
+    StudySystemAttribute { name: &'static str, value: Value },
     TrialStarted,
     Parameter { number: u64, name: &'a str, internal: Value, distribution: &'a Distribution },
     Intermediate { number: u64, step: u64, value: f64 },
     Attribute { number: u64, name: String, value: Value },
-    State { number: u64, state: u64, value: Option<f64> },
+    SystemAttribute { number: u64, name: &'static str, value: Value },
+    State { number: u64, state: u64, values: Vec<f64> },
 }
 
 impl Fact<'_> {
     pub(super) fn to_json(&self, worker_id: &str) -> Value {
         let (op_code, mut object) = match self {
             Fact::StudyCreated { spec } => {
-                let directions = [direction_code(spec.objective.direction)];
+                let directions: Vec<u64> =
+                    spec.objectives.iter().map(|objective| direction_code(objective.direction)).collect();
                 (CREATE_STUDY, json!({"study_name": spec.project, "directions": directions}))
             }
             Fact::StudyAttribute { name, value } => {
                 (STUDY_USER_ATTRIBUTE, json!({"study_id": 0, "user_attr": {*name: value}}))
+            }
+            Fact::StudySystemAttribute { name, value } => {
+                (STUDY_SYSTEM_ATTRIBUTE, json!({"study_id": 0, "system_attr": {*name: value}}))
             }
             Fact::TrialStarted => (CREATE_TRIAL, json!({"study_id": 0, "datetime_start": now()})),
             Fact::Parameter { number, name, internal, distribution } => {
@@ -97,8 +107,11 @@ impl Fact<'_> {
             Fact::Attribute { number, name, value } => {
                 (TRIAL_USER_ATTRIBUTE, json!({"trial_id": number, "user_attr": {name: value}}))
             }
-            Fact::State { number, state, value } => {
-                let values = value.map(|value| [value]);
+            Fact::SystemAttribute { number, name, value } => {
+                (TRIAL_SYSTEM_ATTRIBUTE, json!({"trial_id": number, "system_attr": {*name: value}}))
+            }
+            Fact::State { number, state, values } => {
+                let values = Some(values).filter(|values| !values.is_empty());
                 let object = json!({
                     "trial_id": number, "state": state, "values": values, "datetime_complete": now(),
                 });
@@ -116,14 +129,6 @@ pub(super) fn direction_code(direction: Direction) -> u64 {
     match direction {
         Direction::Min => 1,
         Direction::Max => 2,
-    }
-}
-
-/// A direction as `--objective` spells it.
-pub(super) fn direction_name(direction: Direction) -> &'static str {
-    match direction {
-        Direction::Min => "min",
-        Direction::Max => "max",
     }
 }
 
@@ -148,17 +153,18 @@ fn plain_json(value: &impl Serialize) -> Value {
     serde_json::to_value(value).expect("the records' types have text keys and no serialiser that fails")
 }
 
-/// A step's metrics: the objective as an intermediate value, the rest as an attribute. A value that is not finite
-/// has no JSON number and goes into the attribute as null.
+/// A step's metrics: a sole objective as an intermediate value, the rest as an attribute. A value that is not finite
+/// has no JSON number and goes into the attribute as null; of several objectives Optuna has no intermediate values.
 pub(super) fn report(
     number: u64,
     step: u64,
     metrics: &BTreeMap<String, Option<f64>>,
-    objective: &str,
+    objectives: &[Objective],
 ) -> Vec<Fact<'static>> {
     let finite = |value: &Option<f64>| value.filter(|value| value.is_finite());
-    let value = metrics.get(objective).and_then(finite);
-    let others = metrics.iter().filter(|(name, _)| name.as_str() != objective || value.is_none());
+    let objective = if let [objective] = objectives { Some(objective.metric.as_str()) } else { None };
+    let value = objective.and_then(|objective| finite(metrics.get(objective)?));
+    let others = metrics.iter().filter(|(name, _)| Some(name.as_str()) != objective || value.is_none());
     let others: BTreeMap<&str, Option<f64>> = others.map(|(name, value)| (name.as_str(), finite(value))).collect();
     let mut facts = Vec::new();
     if let Some(value) = value {
@@ -189,16 +195,31 @@ pub(super) fn usage(record: &TrialRecord) -> Vec<Fact<'static>> {
 }
 
 /// The end of a trial. The state comes last, for Optuna ignores what is said of a trial that has ended.
-pub(super) fn ended(record: &TrialRecord, ending: &Ending) -> [Fact<'static>; 2] {
+pub(super) fn ended(record: &TrialRecord, ending: &Ending, spec: &StudySpec) -> Vec<Fact<'static>> {
     let number = record.number;
-    let value = record.value.filter(|value| value.is_finite());
-    let (state, value) = match ending {
-        Ending::Finished if value.is_some() => (COMPLETE, value),
-        Ending::Pruned => (PRUNED, value),
+    let is_whole = record.values.len() == spec.objectives.len() && record.values.iter().all(|value| value.is_finite());
+    let values = if is_whole { record.values.clone() } else { Vec::new() };
+    let (state, values) = match ending {
+        Ending::Finished if is_whole => (COMPLETE, values),
+        Ending::Pruned => (PRUNED, values),
         // Optuna's best trial would fail on a complete trial without a value.
-        _ => (FAIL, None),
+        _ => (FAIL, Vec::new()),
     };
-    [attribute(number, ENDING, ending), Fact::State { number, state, value }]
+    let mut facts = vec![attribute(number, ENDING, ending)];
+    if state != FAIL && !spec.constraints.is_empty() {
+        // JSON has no infinity, which a metric that was never reported comes to.
+        let excess = |constraint: &Constraint| constraint.excess(record, &spec.objectives).clamp(f64::MIN, f64::MAX);
+        let excesses: Vec<f64> = spec.constraints.iter().map(excess).collect();
+        facts.push(Fact::SystemAttribute { number, name: CONSTRAINTS, value: json!(excesses) });
+    }
+    facts.push(Fact::State { number, state, values });
+    facts
+}
+
+/// The names of several objectives, for Optuna's tables and plots.
+pub(super) fn metric_names(spec: &StudySpec) -> Fact<'static> {
+    let names: Vec<&str> = spec.objectives.iter().map(|objective| objective.metric.as_str()).collect();
+    Fact::StudySystemAttribute { name: METRIC_NAMES, value: json!(names) }
 }
 
 /// As Python's `isoformat(timespec="microseconds")` in UTC.

@@ -7,6 +7,7 @@ use crate::space::{Distribution, Value as Setting};
 use crate::wire::{Direction, Objective, StudySpec};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::iter::repeat;
 use std::path::Path;
 
 /// What a journal says, up to its last whole line.
@@ -15,7 +16,7 @@ pub(super) struct Replay {
     /// Whether the study's first line is there.
     pub(super) created: bool,
     name: String,
-    direction: Option<Direction>,
+    directions: Vec<Direction>,
     pub(super) version: Option<u64>,
     pub(super) spec: Option<StudySpec>,
     pub(super) trials: Vec<TrialRecord>,
@@ -68,16 +69,21 @@ impl Replay {
         Ok(replay)
     }
 
-    /// The study's objective as text, if it is not `wanted`.
-    pub(super) fn other_objective(&self, wanted: &Objective) -> Option<String> {
-        match &self.spec {
-            Some(spec) if spec.objective != *wanted => Some(super::objective_text(&spec.objective)),
-            Some(_) => None,
-            None => {
-                let direction = self.direction.filter(|direction| *direction != wanted.direction)?;
-                Some(format!("{}:{}", wanted.metric, facts::direction_name(direction)))
-            }
-        }
+    /// The study's objectives as text, if they are not those `wanted`. A study that Optuna began has no names for them.
+    pub(super) fn other_objectives(&self, wanted: &[Objective]) -> Option<String> {
+        let unnamed = || {
+            let named =
+                self.directions.iter().zip(wanted.iter().map(|objective| objective.metric.as_str()).chain(repeat("…")));
+            named.map(|(direction, name)| Objective::new(name, *direction)).collect()
+        };
+        let known: Vec<Objective> = match &self.spec {
+            Some(spec) if spec.objectives == wanted => return None,
+            Some(spec) => spec.objectives.clone(),
+            None if !self.created => return None,
+            None if self.directions.iter().eq(wanted.iter().map(|objective| &objective.direction)) => return None,
+            None => unnamed(),
+        };
+        Some(super::objectives_text(&known))
     }
 
     fn apply(&mut self, line: &Value) -> Result<(), Refusal> {
@@ -99,15 +105,13 @@ impl Replay {
         if self.created && self.name != name {
             return Err(Refusal::Damaged(format!("it begins a second study, {name}")));
         }
-        self.direction = match line["directions"].as_array().map(Vec::as_slice) {
-            Some([direction]) if direction.as_u64() == Some(facts::direction_code(Direction::Min)) => {
-                Some(Direction::Min)
-            }
-            Some([direction]) if direction.as_u64() == Some(facts::direction_code(Direction::Max)) => {
-                Some(Direction::Max)
-            }
-            _ => return Err(Refusal::Damaged("its study has not exactly one direction".to_owned())),
-        };
+        let known = [Direction::Min, Direction::Max];
+        let direction =
+            |code: &Value| known.into_iter().find(|known| code.as_u64() == Some(facts::direction_code(*known)));
+        let directions = line["directions"].as_array().map(|codes| codes.iter().map(direction).collect());
+        let directions: Option<Option<Vec<Direction>>> = directions;
+        let directions = directions.flatten().filter(|directions| !directions.is_empty());
+        self.directions = directions.ok_or_else(|| "its study has no directions, min or max".to_owned())?;
         self.created = true;
         self.name = name.to_owned();
         Ok(())
@@ -150,7 +154,10 @@ impl Replay {
             }
         }
         match line.get("state").and_then(Value::as_u64) {
-            Some(state) => self.set_state(trial_number, state, line["value"].as_f64()),
+            Some(state) => {
+                let value = line["value"].as_f64();
+                self.set_state(trial_number, state, value.map_or_else(|| values(line), |value| vec![value]))
+            }
             None => Ok(()),
         }
     }
@@ -176,11 +183,10 @@ impl Replay {
     }
 
     fn state(&mut self, line: &Value) -> Result<(), Refusal> {
-        let value = line["values"].as_array().and_then(|values| values.first()).and_then(Value::as_f64);
-        self.set_state(number(line, "trial_id")?, number(line, "state")?, value)
+        self.set_state(number(line, "trial_id")?, number(line, "state")?, values(line))
     }
 
-    fn set_state(&mut self, trial: u64, state: u64, value: Option<f64>) -> Result<(), Refusal> {
+    fn set_state(&mut self, trial: u64, state: u64, values: Vec<f64>) -> Result<(), Refusal> {
         let told = self.endings.remove(&trial);
         let record = self.trial(trial)?;
         let ending = match state {
@@ -190,7 +196,7 @@ impl Replay {
             _ => None,
         };
         record.ending = ending.map(|ending| told.unwrap_or(ending));
-        record.value = value;
+        record.values = values;
         Ok(())
     }
 
@@ -200,7 +206,7 @@ impl Replay {
         self.trial(trial)?;
         match &self.spec {
             Some(spec) => {
-                let metric = spec.objective.metric.clone();
+                let metric = spec.objective().metric.clone();
                 self.trial(trial)?.metrics.entry(step).or_default().insert(metric, value);
             }
             None => self.unnamed.push((trial, step, value)),
@@ -250,13 +256,20 @@ impl Replay {
         for (trial, step, value) in std::mem::take(&mut self.unnamed) {
             // Only trials that exist were noted.
             let metrics = &mut self.trials[trial as usize].metrics;
-            metrics.entry(step).or_default().entry(spec.objective.metric.clone()).or_insert(value);
+            metrics.entry(step).or_default().entry(spec.objective().metric.clone()).or_insert(value);
         }
     }
 }
 
 fn number(line: &Value, key: &str) -> Result<u64, Refusal> {
     line[key].as_u64().ok_or_else(|| Refusal::Damaged(format!("it has no number `{key}`")))
+}
+
+/// A trial's values; none where one of them is no number.
+fn values(line: &Value) -> Vec<f64> {
+    let values = line["values"].as_array().map(|values| values.iter().map(Value::as_f64).collect());
+    let values: Option<Option<Vec<f64>>> = values;
+    values.flatten().unwrap_or_default()
 }
 
 fn text<'a>(line: &'a Value, key: &str) -> Result<&'a str, Refusal> {

@@ -21,7 +21,7 @@ pub(super) struct Asha {
 }
 
 impl Asha {
-    /// A search that starts `settings.max_trials` trials. Of several objectives the first decides who goes on.
+    /// A search that starts `settings.max_trials` trials. There is one objective.
     pub(super) fn new(settings: Settings, sampler: Box<dyn Sampler>) -> Asha {
         let (max_trials, objective) = (settings.max_trials, settings.objective().clone());
         Asha { max_trials, objective, suggestions: Suggestions::new(settings, sampler), total: None }
@@ -141,7 +141,7 @@ impl<'a> Ladder<'a> {
     /// By its best value on the first `rungs` rungs; small is good. A trial that has reported no value comes last.
     fn rank(&self, trial: &TrialRecord, rungs: usize) -> f64 {
         let stop = rungs.checked_sub(1).map_or(0, |rung| self.stop(trial, rung));
-        let best = trial.best_before(self.objective, stop);
+        let best = trial.summary_before(self.objective, stop);
         best.map_or(f64::INFINITY, |value| loss(self.objective, value))
     }
 

@@ -34,7 +34,7 @@ impl Bohb {
     fn at_one_rung(&self, trials: &[TrialRecord]) -> Vec<TrialRecord> {
         let parameters = trials.iter().map(|trial| trial.parameters.len()).max().unwrap_or_default();
         let has_come = |trial: &TrialRecord, stop: u64| {
-            trial.epochs_done() >= stop && trial.best_before(self.settings.objective(), stop).is_some()
+            trial.epochs_done() >= stop && trial.summary_before(self.settings.objective(), stop).is_some()
         };
         // A model needs more points than parameters, on either side of what it calls good (Falkner et al., section 3.2).
         let is_enough = |stop: &u64| trials.iter().filter(|trial| has_come(trial, *stop)).count() > parameters + 2;
@@ -48,8 +48,8 @@ impl Bohb {
             if !has_come(trial, stop) {
                 return self.condensed(trial, u64::MAX);
             }
-            let value = trial.best_before(self.settings.objective(), stop);
-            TrialRecord { value, ending: Some(Ending::Finished), ..self.condensed(trial, stop) }
+            let values = trial.summary_before(self.settings.objective(), stop).into_iter().collect();
+            TrialRecord { values, ending: Some(Ending::Finished), ..self.condensed(trial, stop) }
         };
         trials.iter().map(view).collect()
     }
@@ -57,7 +57,8 @@ impl Bohb {
     /// The record with one report in place of those before `stop`: the best of each objective, the last of each
     /// constraint.
     fn condensed(&self, trial: &TrialRecord, stop: u64) -> TrialRecord {
-        let best = |objective: &crate::wire::Objective| (objective.metric.clone(), trial.best_before(objective, stop));
+        let best =
+            |objective: &crate::wire::Objective| (objective.metric.clone(), trial.summary_before(objective, stop));
         let last = |metric: &String| {
             let mut reports = trial.metrics.range(..stop).rev();
             (metric.clone(), reports.find_map(|(_, metrics)| *metrics.get(metric)?))
@@ -68,7 +69,7 @@ impl Bohb {
         TrialRecord {
             parameters: trial.parameters.clone(),
             metrics: step.map(|step| (step, report)).into_iter().collect(),
-            value: trial.value,
+            values: trial.values.clone(),
             ending: trial.ending.clone(),
             epochs: trial.epochs,
             paused_at: trial.paused_at.map(|at| at.min(stop)),

@@ -76,7 +76,7 @@ impl Fingerprint {
         let ending = trial.ending.as_ref()?;
         Some(Fingerprint {
             ending: std::mem::discriminant(ending),
-            value: trial.value.map(f64::to_bits),
+            value: trial.value().map(f64::to_bits),
             parameters: trial.parameters.len(),
             reports: trial.metrics.len(),
         })

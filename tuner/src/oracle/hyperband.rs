@@ -35,8 +35,8 @@ enum Order {
 }
 
 impl Hyperband {
-    /// A search that starts `settings.max_trials` configurations in all, with values from `sampler`. Of several
-    /// objectives the first decides who goes on.
+    /// A search that starts `settings.max_trials` configurations in all, with values from `sampler`. There is one
+    /// objective.
     pub(super) fn new(settings: Settings, sampler: Box<dyn Sampler>) -> Hyperband {
         let (max_trials, objective) = (settings.max_trials, settings.objective().clone());
         let order = Order::All;
@@ -260,7 +260,7 @@ impl<'a> Bracket<'a> {
 
     /// Small is good. A trial that has reported no value comes last.
     fn rank(&self, trial: &TrialRecord, index: usize) -> f64 {
-        let best = trial.best_before(self.objective, self.stop(trial, index));
+        let best = trial.summary_before(self.objective, self.stop(trial, index));
         best.map_or(f64::INFINITY, |value| loss(self.objective, value))
     }
 

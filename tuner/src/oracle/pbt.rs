@@ -38,7 +38,7 @@ pub(super) struct Pbt {
 }
 
 impl Pbt {
-    /// A search that starts `settings.max_trials` trials, copies among them. Of several objectives the first decides.
+    /// A search that starts `settings.max_trials` trials, copies among them. There is one objective.
     pub(super) fn new(settings: Settings) -> Pbt {
         Pbt { settings: settings.clone(), suggestions: Suggestions::new(settings, Box::new(Qmc)), total: None }
     }

@@ -3,7 +3,7 @@
 use super::OracleError;
 use super::history::Outcome;
 use crate::record::{Ending, TrialRecord};
-use crate::wire::{Constraint, Direction, Objective, StudySpec};
+use crate::wire::{Constraint, Objective, StudySpec};
 
 /// The settings of a search that its oracle works by.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,9 +30,10 @@ impl Settings {
                 return Err(OracleError::Timeout { option, seconds });
             }
         }
-        let objectives = std::iter::once(&spec.objective).chain(&spec.also).cloned().collect();
+        check_objectives(spec)?;
         let seed = spec.seed.unwrap_or_else(super::draw_seed);
-        Ok(Settings { seed, max_trials: spec.max_trials, objectives, constraints: spec.constraints.clone() })
+        let (objectives, constraints) = (spec.objectives.clone(), spec.constraints.clone());
+        Ok(Settings { seed, max_trials: spec.max_trials, objectives, constraints })
     }
 
     /// The objective that trials are compared by before they have ended.
@@ -46,11 +47,13 @@ impl Settings {
             None | Some(Ending::Cancelled) => Outcome::Open,
             Some(Ending::OutOfMemory { .. } | Ending::Refused { .. }) => Outcome::OutOfMemory,
             Some(Ending::Finished) => match self.losses(trial) {
-                Some(losses) => Outcome::Finished { losses, violation: self.violation(trial) },
+                Some(losses) => {
+                    Outcome::Finished { losses, violation: trial.violation(&self.objectives, &self.constraints) }
+                }
                 None => Outcome::Failed,
             },
             Some(Ending::Pruned) => {
-                let loss = trial.best(self.objective()).map(|value| loss(self.objective(), value));
+                let loss = trial.summary(self.objective()).map(|value| loss(self.objective(), value));
                 Outcome::Pruned { epochs: trial.epochs_done(), loss }
             }
             Some(_) => Outcome::Failed,
@@ -59,33 +62,28 @@ impl Settings {
 
     /// The trial's value of each objective, small is good; `None` if one is missing.
     fn losses(&self, trial: &TrialRecord) -> Option<Vec<f64>> {
-        let first = trial.value.filter(|value| value.is_finite()).map(|value| loss(self.objective(), value));
-        let others = self.objectives[1..].iter();
-        let others = others.map(|objective| trial.best(objective).map(|value| loss(objective, value)));
-        std::iter::once(first).chain(others).collect()
+        let losses = self.objectives.iter().zip(&trial.values).map(|(objective, value)| loss(objective, *value));
+        let losses: Vec<f64> = losses.filter(|loss| loss.is_finite()).collect();
+        Some(losses).filter(|losses| losses.len() == self.objectives.len())
     }
+}
 
-    /// By how much the trial breaks its constraints, all together; infinite where a metric was never reported.
-    fn violation(&self, trial: &TrialRecord) -> f64 {
-        let excess = |constraint: &Constraint| {
-            let Some(value) = last_reported(trial, &constraint.metric) else { return f64::INFINITY };
-            match constraint.direction {
-                Direction::Min => (value - constraint.bound).max(0.0),
-                Direction::Max => (constraint.bound - value).max(0.0),
-            }
-        };
-        self.constraints.iter().map(excess).sum()
+/// Refuses a search that does not say what it is for, or says so twice.
+fn check_objectives(spec: &StudySpec) -> Result<(), OracleError> {
+    if spec.objectives.is_empty() {
+        return Err(OracleError::NoObjective);
     }
+    let mut rest = spec.objectives.as_slice();
+    while let Some((objective, others)) = rest.split_first() {
+        if others.iter().any(|other| other.metric == objective.metric) {
+            return Err(OracleError::RepeatedObjective { metric: objective.metric.clone() });
+        }
+        rest = others;
+    }
+    Ok(())
 }
 
 /// The objective's value with the sign that makes small good.
 pub(super) fn loss(objective: &Objective, value: f64) -> f64 {
-    match objective.direction {
-        Direction::Min => value,
-        Direction::Max => -value,
-    }
-}
-
-fn last_reported(trial: &TrialRecord, metric: &str) -> Option<f64> {
-    trial.metrics.values().rev().find_map(|metrics| *metrics.get(metric)?).filter(|value| value.is_finite())
+    objective.direction.loss(value)
 }

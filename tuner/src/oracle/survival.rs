@@ -65,7 +65,8 @@ pub(super) fn standings(population: &[Fitness]) -> Vec<Standing> {
     let fronts = fronts(population);
     let mut standings = vec![Standing { front: 0, distance: 0.0 }; population.len()];
     for (front, members) in fronts.iter().enumerate() {
-        for (member, distance) in members.iter().zip(distances(population, members)) {
+        let losses: Vec<&[f64]> = members.iter().map(|member| population[*member].losses.as_slice()).collect();
+        for (member, distance) in members.iter().zip(pareto::crowding(&losses)) {
             standings[*member] = Standing { front, distance };
         }
     }
@@ -115,29 +116,6 @@ fn fronts(population: &[Fitness]) -> Vec<Vec<usize>> {
         fronts.push(std::mem::replace(&mut front, next));
     }
     fronts
-}
-
-/// Crowding distance of each member of one front.
-fn distances(population: &[Fitness], members: &[usize]) -> Vec<f64> {
-    let mut distances = vec![0.0; members.len()];
-    let objectives = members.first().map_or(0, |member| population[*member].losses.len());
-    for objective in 0..objectives {
-        let loss = |position: usize| population[members[position]].losses[objective];
-        let mut order: Vec<usize> = (0..members.len()).collect();
-        order.sort_by(|a, b| loss(*a).total_cmp(&loss(*b)));
-        let (first, last) = (order[0], order[order.len() - 1]);
-        let range = loss(last) - loss(first);
-        // Where all are equal, no one is at an end of anything.
-        if range.is_nan() || range <= 0.0 {
-            continue;
-        }
-        (distances[first], distances[last]) = (f64::INFINITY, f64::INFINITY);
-        for neighbours in order.windows(3) {
-            let gap = (loss(neighbours[2]) - loss(neighbours[0])) / range;
-            distances[neighbours[1]] += if gap.is_nan() { 0.0 } else { gap };
-        }
-    }
-    distances
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The answers to a worker's requests. Whatever a request tells is in the journal before its answer goes out.
 
-use super::outcome::{Answer, Outcome, answered};
+use super::outcome::{Answer, Outcome, answered, pruned_values};
 use super::session::Session;
 use super::{Search, SupervisorError, estimate};
 use crate::record::{Ending, Parameter};
@@ -53,8 +53,9 @@ impl Search<'_> {
                 (record.checkpoint, record.unended_workers) = (Some(file), record.unended_workers.min(1));
                 Ok(Reply::Done)
             }
-            Ok(Request::Finish { value }) => {
-                self.settle_answer(session, Answer::Returned(value.filter(|value| value.is_finite())))
+            Ok(Request::Finish { values }) => {
+                let finite = values.into_iter().map(|value| value.filter(|value| value.is_finite()));
+                self.settle_answer(session, Answer::Returned(finite.collect()))
             }
             Ok(Request::Fail { ending }) => {
                 let ending = match ending {
@@ -72,8 +73,8 @@ impl Search<'_> {
         session.returned = matches!(answer, Answer::Returned(_));
         let record = self.record(session.number);
         let outcome = match session.told_to_prune {
-            true => Outcome::Ended { ending: Ending::Pruned, value: record.best(&self.spec.objective) },
-            false => answered(answer, session.told_to_stop, session.epochs, record, &self.spec.objective),
+            true => Outcome::Ended { ending: Ending::Pruned, values: pruned_values(record, &self.spec) },
+            false => answered(answer, session.told_to_stop, session.epochs, record, &self.spec),
         };
         let record = self.record_mut(session.number);
         match &outcome {
@@ -83,8 +84,8 @@ impl Search<'_> {
                 let record = record.clone();
                 self.journal.trial_paused(&record)?;
             }
-            Outcome::Ended { ending, value } => {
-                (record.ending, record.value) = (Some(ending.clone()), *value);
+            Outcome::Ended { ending, values } => {
+                (record.ending, record.values) = (Some(ending.clone()), values.clone());
                 let record = record.clone();
                 self.journal.trial_ended(&record)?;
             }
@@ -102,7 +103,8 @@ impl Search<'_> {
             checkpoint: record.checkpoint.clone(),
             seed: trial_seed(self.spec.seed.unwrap_or_default(), session.number),
             reported: record.metrics.clone(),
-            objective: self.spec.objective.clone(),
+            objectives: self.spec.objectives.clone(),
+            objective: self.spec.objective().clone(),
         }
     }
 
@@ -169,7 +171,7 @@ impl Search<'_> {
         record.ending = Some(ending.clone());
         let record = record.clone();
         self.journal.trial_ended(&record)?;
-        session.outcome = Some(Outcome::Ended { ending, value: None });
+        session.outcome = Some(Outcome::Ended { ending, values: Vec::new() });
         session.worker.kill();
         Ok(())
     }

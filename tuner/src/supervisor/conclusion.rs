@@ -50,9 +50,9 @@ impl Search<'_> {
                 self.unfinished.push_front(number);
                 return Ok(());
             }
-            Outcome::Ended { ending, value } => {
+            Outcome::Ended { ending, values } => {
                 record.ending = Some(ending.clone());
-                record.value = *value;
+                record.values.clone_from(values);
                 self.settle(number)?;
             }
         }
@@ -93,9 +93,8 @@ impl Search<'_> {
             return Err(SupervisorError::EmptySpace);
         }
         if number == 0
-            && failure.is_some()
-            && reports_were_due
-            && let Some(reason) = outcome::never_reported(record, &self.spec.objective)
+            && let Some(ending) = failure
+            && let Some(reason) = self.unreported(ending, reports_were_due)
         {
             return Err(SupervisorError::NeverReported { reason });
         }
@@ -117,11 +116,20 @@ impl Search<'_> {
         }
     }
 
+    /// Why the first trial, which failed so, has no value, if that is because it never reported an objective.
+    fn unreported(&self, ending: &Ending, reports_were_due: bool) -> Option<String> {
+        let complaint = |objective| outcome::never_reported(self.record(0), objective);
+        let is_the_reason = |text: &String| matches!(ending, Ending::Failed { reason } if reason == text);
+        match self.spec.objectives.as_slice() {
+            [objective] if reports_were_due => complaint(objective),
+            objectives => objectives.iter().filter_map(complaint).find(is_the_reason),
+        }
+    }
+
     pub(super) fn prune(&mut self, number: u64) -> Result<(), SupervisorError> {
-        let objective = self.spec.objective.clone();
+        let values = outcome::pruned_values(self.record(number), &self.spec);
         let record = self.record_mut(number);
-        record.ending = Some(Ending::Pruned);
-        record.value = record.best(&objective);
+        (record.ending, record.values) = (Some(Ending::Pruned), values);
         self.settle(number)
     }
 

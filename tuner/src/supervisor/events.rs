@@ -3,9 +3,10 @@
 
 use super::Search;
 use super::session::Session;
+use crate::analysis::ranking;
 use crate::process::own_resident_bytes;
-use crate::record::{State, study_best};
-use crate::wire::{Event, Progress, Running, Status};
+use crate::record::{State, TrialRecord};
+use crate::wire::{Event, Front, Progress, Running, Status, StudySpec};
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -118,12 +119,16 @@ impl Search<'_> {
             let to_go = self.spec.max_trials.saturating_sub(done) as f64;
             (seconds / done as f64 * to_go - spent).max(0.0) / self.spec.supervision.concurrency.max(1) as f64
         });
+        let several = self.spec.objectives.len() > 1;
+        let best = ranking::best(&self.trials, &self.spec);
         Progress {
             done,
             failed,
             pruned,
             max_trials: self.spec.max_trials,
-            best: study_best(&self.trials, self.spec.objective.direction).cloned(),
+            best: if several { None } else { best.first().copied().cloned() },
+            front: several.then(|| front(&best, &self.spec)),
+            infeasible: ranking::infeasible(&self.trials, &self.spec) as u64,
             running: sessions.iter().map(|session| self.running(session)).collect(),
             stopping: self.stop.is_some(),
             elapsed_s: self.started.elapsed().as_secs_f64(),
@@ -143,4 +148,15 @@ impl Search<'_> {
             memory_bytes: session.held.memory_bytes,
         }
     }
+}
+
+/// The front's size, and how far it reaches in each objective.
+fn front(members: &[&TrialRecord], spec: &StudySpec) -> Front {
+    let range = |(index, objective): (usize, &crate::wire::Objective)| {
+        let mut values: Vec<f64> = members.iter().map(|trial| trial.values[index]).collect();
+        values.sort_by(|a, b| objective.direction.loss(*a).total_cmp(&objective.direction.loss(*b)));
+        Some((*values.first()?, *values.last()?))
+    };
+    let ranges = spec.objectives.iter().enumerate().filter_map(range).collect();
+    Front { trials: members.len() as u64, ranges }
 }

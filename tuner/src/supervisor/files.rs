@@ -3,10 +3,11 @@
 
 use super::error::file_error;
 use super::{Search, SupervisorError};
+use crate::analysis::ranking;
 use crate::folder;
 use crate::journal::Journal;
-use crate::record::{State, TrialRecord};
-use crate::wire::{Direction, StudySpec, checkpoint_generation};
+use crate::record::TrialRecord;
+use crate::wire::{StudySpec, checkpoint_generation};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -110,7 +111,7 @@ fn is_same_file(source: &Path, target: &Path) -> bool {
 impl Search<'_> {
     /// Removes the checkpoints of trials that have ended and are not among the best.
     pub(super) fn remove_losers(&mut self) -> Result<(), SupervisorError> {
-        for number in losers(&self.trials, self.spec.objective.direction, self.spec.supervision.keep_best) {
+        for number in losers(&self.trials, &self.spec) {
             let folder = self.folder.join("trials").join(number.to_string());
             remove_checkpoints(&folder).map_err(file_error("remove checkpoints in", &folder))?;
             self.journal.checkpoint_removed(number)?;
@@ -123,17 +124,16 @@ impl Search<'_> {
     }
 }
 
-/// The trials whose checkpoints are of no use: they have ended, and `keep` others of finite value are better.
-fn losers(trials: &[TrialRecord], direction: Direction, keep: u64) -> Vec<u64> {
-    let value = |trial: &TrialRecord| {
-        let value = trial.value.filter(|value| trial.state() == State::Finished && value.is_finite())?;
-        Some(if direction == Direction::Min { value } else { -value })
-    };
-    let mut finished: Vec<(f64, u64)> = trials.iter().filter_map(|trial| Some((value(trial)?, trial.number))).collect();
-    finished.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-    let kept: Vec<u64> = finished.iter().take(keep as usize).map(|(_, number)| *number).collect();
+/// The trials whose checkpoints are of no use: they have ended, and are not among the best that are kept.
+fn losers(trials: &[TrialRecord], spec: &StudySpec) -> Vec<u64> {
     let ended = trials.iter().filter(|trial| trial.ending.is_some() && trial.checkpoint.is_some());
-    ended.map(|trial| trial.number).filter(|number| !kept.contains(number)).collect()
+    let ended: Vec<u64> = ended.map(|trial| trial.number).collect();
+    if ended.is_empty() {
+        return ended;
+    }
+    let keep = usize::try_from(spec.supervision.keep_best).unwrap_or(usize::MAX);
+    let kept: Vec<u64> = ranking::ranked(trials, spec, keep).into_iter().map(|trial| trial.number).collect();
+    ended.into_iter().filter(|number| !kept.contains(number)).collect()
 }
 
 fn remove_checkpoints(folder: &Path) -> io::Result<()> {
@@ -150,12 +150,18 @@ fn remove_checkpoints(folder: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
     use crate::record::Ending;
+    use crate::wire::{Direction, Objective, Supervision};
 
     #[test]
     fn only_the_best_and_those_that_may_go_on_keep_their_checkpoints() {
         let trial = |number: u64, ending: Option<Ending>, value: Option<f64>| {
             let checkpoint = Some("checkpoint-000000.safetensors".to_owned());
-            TrialRecord { ending, value, checkpoint, ..TrialRecord::new(number) }
+            TrialRecord { ending, values: value.into_iter().collect(), checkpoint, ..TrialRecord::new(number) }
+        };
+        let losers = |trials: &[TrialRecord], direction, keep_best| {
+            let supervision = Supervision { keep_best, ..Supervision::default() };
+            let objectives = vec![Objective::new("accuracy", direction)];
+            losers(trials, &StudySpec { supervision, ..StudySpec::new("digits", objectives) })
         };
         let finished = |number, value| trial(number, Some(Ending::Finished), Some(value));
         let mut trials = vec![

@@ -244,32 +244,13 @@ fn is_journal(path: &Path) -> bool {
 mod tests {
     use super::*;
     use crate::journal::Journal;
-    use crate::wire::{Direction, Objective, StudySpec, Supervision};
+    use crate::wire::{Direction, Objective, StudySpec};
 
     type TestResult = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
     fn spec(directory: &Path) -> StudySpec {
-        StudySpec {
-            project: "it".to_owned(),
-            directory: directory.to_path_buf(),
-            objective: Objective { metric: "loss".to_owned(), direction: Direction::Min },
-            also: Vec::new(),
-            constraints: Vec::new(),
-            oracle: "random".to_owned(),
-            pruner: None,
-            terminator: None,
-            max_trials: 3,
-            seed: Some(1),
-            timeout_s: None,
-            trial_timeout_s: None,
-            memory_budget_bytes: None,
-            overwrite: false,
-            library: "objective.so".into(),
-            symbol: "it".to_owned(),
-            shared: None,
-            device: "cpu".to_owned(),
-            supervision: Supervision::default(),
-        }
+        let objectives = vec![Objective::new("loss", Direction::Min)];
+        StudySpec { directory: directory.to_path_buf(), seed: Some(1), ..StudySpec::new("it", objectives) }
     }
 
     #[test]

@@ -2,14 +2,14 @@
 
 use crate::process::Exit;
 use crate::record::{Ending, TrialRecord};
-use crate::wire::Objective;
+use crate::wire::{Objective, StudySpec, Summary};
 use std::collections::BTreeSet;
 
 /// What is true of a trial after one of its workers.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Outcome {
     /// It is over.
-    Ended { ending: Ending, value: Option<f64> },
+    Ended { ending: Ending, values: Vec<f64> },
     /// It came to the epoch up to which the oracle let it train.
     Paused {
         /// That epoch, exclusive.
@@ -32,8 +32,8 @@ impl Outcome {
 /// What the objective told last.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Answer {
-    /// It returned, perhaps with a value.
-    Returned(Option<f64>),
+    /// It returned, with a value for each objective, some of which it may leave to its reports, or with none.
+    Returned(Vec<Option<f64>>),
     /// It returned an error or panicked.
     Broke(Ending),
 }
@@ -47,15 +47,17 @@ pub(super) fn answered(
     told_to_stop: bool,
     epochs: Option<(u64, u64)>,
     record: &TrialRecord,
-    objective: &Objective,
+    spec: &StudySpec,
 ) -> Outcome {
     let incomplete =
         epochs.is_some_and(|(stop, _)| record.last_step().is_none_or(|step| step.saturating_add(1) < stop));
     match answer {
-        Answer::Returned(value) if told_to_stop && (value.is_none() || incomplete) => Outcome::Interrupted,
+        Answer::Returned(values) if told_to_stop && (values.iter().all(Option::is_none) || incomplete) => {
+            Outcome::Interrupted
+        }
         Answer::Broke(_) if told_to_stop => Outcome::Interrupted,
-        Answer::Returned(value) => returned(value, epochs, record, objective),
-        Answer::Broke(ending) => Outcome::Ended { ending, value: None },
+        Answer::Returned(values) => returned(&values, epochs, record, spec),
+        Answer::Broke(ending) => Outcome::Ended { ending, values: Vec::new() },
     }
 }
 
@@ -74,22 +76,56 @@ pub(super) fn unanswered(killed: Option<Ending>, exit: Exit, memory: (u64, u64))
             Ending::Failed { reason: format!("exited with {code} before the objective returned") }
         }
     };
-    Outcome::Ended { ending, value: None }
+    Outcome::Ended { ending, values: Vec::new() }
 }
 
-fn returned(value: Option<f64>, epochs: Option<(u64, u64)>, record: &TrialRecord, objective: &Objective) -> Outcome {
-    let best = record.best(objective);
-    match (epochs, value.or(best)) {
+/// The values of a trial that was given up: what its reports have come to.
+pub(super) fn pruned_values(record: &TrialRecord, spec: &StudySpec) -> Vec<f64> {
+    spec.objectives.iter().map(|objective| record.summary(objective)).collect::<Option<_>>().unwrap_or_default()
+}
+
+fn returned(returned: &[Option<f64>], epochs: Option<(u64, u64)>, record: &TrialRecord, spec: &StudySpec) -> Outcome {
+    let is_reported = record.summary(spec.objective()).is_some();
+    match (epochs, values(returned, record, spec)) {
         // The oracle compares trials by what they report: a value that only the return tells comes too late.
-        (Some((stop, total)), Some(_)) if stop < total && best.is_some() => Outcome::Paused { at: stop },
-        (_, Some(value)) => Outcome::Ended { ending: Ending::Finished, value: Some(value) },
-        (_, None) => {
-            let metric = &objective.metric;
-            let reason = never_reported(record, objective)
-                .unwrap_or_else(|| format!("the objective '{metric}' was not finite at any step"));
-            Outcome::Ended { ending: Ending::Failed { reason }, value: None }
-        }
+        (Some((stop, total)), Ok(_)) if stop < total && is_reported => Outcome::Paused { at: stop },
+        (_, Ok(values)) => Outcome::Ended { ending: Ending::Finished, values },
+        (_, Err(reason)) => Outcome::Ended { ending: Ending::Failed { reason }, values: Vec::new() },
     }
+}
+
+/// A value for each objective: the one that was returned, or else what was reported. The error says which is missing.
+fn values(returned: &[Option<f64>], record: &TrialRecord, spec: &StudySpec) -> Result<Vec<f64>, String> {
+    let (given, wanted) = (returned.len(), spec.objectives.len());
+    if given != 0 && given != wanted {
+        let objectives: Vec<String> = spec.objectives.iter().map(ToString::to_string).collect();
+        return Err(format!(
+            "the objective returned {given} of {wanted} values; return one for each of {} in this order, as in Ok((a, b)), or report them and return Ok(())",
+            objectives.join(", ")
+        ));
+    }
+    let returned = returned.iter().copied().chain(std::iter::repeat(None));
+    let values = spec.objectives.iter().zip(returned).map(|(objective, value)| {
+        value.or_else(|| record.summary(objective)).ok_or_else(|| missing(record, objective))
+    });
+    let values: Vec<f64> = values.collect::<Result<_, _>>()?;
+    let has_value = |metric: &str| {
+        record.last_reported(metric).is_some() || spec.objectives.iter().any(|objective| objective.metric == metric)
+    };
+    match spec.constraints.iter().find(|constraint| !has_value(&constraint.metric)) {
+        Some(constraint) => {
+            let metric = &constraint.metric;
+            Err(format!("the constraint {constraint} has no value; give trial.report the metric '{metric}'"))
+        }
+        None => Ok(values),
+    }
+}
+
+fn missing(record: &TrialRecord, objective: &Objective) -> String {
+    never_reported(record, objective).unwrap_or_else(|| {
+        let when = if objective.summary == Summary::Best { "at any step" } else { "where it counts" };
+        format!("the objective '{}' was not finite {when}", objective.metric)
+    })
 }
 
 /// The complaint about a trial in which no report names the objective's metric.
@@ -109,10 +145,10 @@ pub(super) fn never_reported(record: &TrialRecord, objective: &Objective) -> Opt
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::Direction;
+    use crate::wire::{Constraint, Direction};
 
-    fn objective() -> Objective {
-        Objective { metric: "val_accuracy".to_owned(), direction: Direction::Max }
+    fn spec() -> StudySpec {
+        StudySpec::new("digits", vec![Objective::new("val_accuracy", Direction::Max)])
     }
 
     fn record(reports: &[(u64, &str, f64)]) -> TrialRecord {
@@ -124,11 +160,11 @@ mod tests {
     }
 
     fn failed(reason: &str) -> Outcome {
-        Outcome::Ended { ending: Ending::Failed { reason: reason.to_owned() }, value: None }
+        Outcome::Ended { ending: Ending::Failed { reason: reason.to_owned() }, values: Vec::new() }
     }
 
     fn finished(value: f64) -> Outcome {
-        Outcome::Ended { ending: Ending::Finished, value: Some(value) }
+        Outcome::Ended { ending: Ending::Finished, values: vec![value] }
     }
 
     #[test]
@@ -136,36 +172,36 @@ mod tests {
         let exit = |exit| unanswered(None, exit, (5, 9));
         assert_eq!(exit(Exit::Code(0)), failed("exited with 0 before the objective returned"));
         assert_eq!(exit(Exit::Code(3)), failed("exited with 3 before the objective returned"));
-        let aborted = Outcome::Ended { ending: Ending::Signalled { signal: 6 }, value: None };
+        let aborted = Outcome::Ended { ending: Ending::Signalled { signal: 6 }, values: Vec::new() };
         assert_eq!(exit(Exit::Signal(6)), aborted);
         let starved = Ending::OutOfMemory { peak_bytes: 12, budget_bytes: 9 };
-        assert_eq!(exit(Exit::Starved(7)), Outcome::Ended { ending: starved, value: None });
+        assert_eq!(exit(Exit::Starved(7)), Outcome::Ended { ending: starved, values: Vec::new() });
     }
 
     #[test]
     fn reason_of_a_kill_counts_before_the_exit_status() {
         let ending = Ending::TimedOut { after_s: 1 };
-        let timed_out = Outcome::Ended { ending: ending.clone(), value: None };
+        let timed_out = Outcome::Ended { ending: ending.clone(), values: Vec::new() };
         assert_eq!(unanswered(Some(ending), Exit::Signal(9), (0, 0)), timed_out);
     }
 
     #[test]
     fn best_report_stands_in_for_a_value_that_was_not_returned() {
         let record = record(&[(0, "val_accuracy", 0.7), (1, "val_accuracy", 0.6)]);
-        assert_eq!(answered(Answer::Returned(None), false, None, &record, &objective()), finished(0.7));
+        assert_eq!(answered(Answer::Returned(Vec::new()), false, None, &record, &spec()), finished(0.7));
     }
 
     #[test]
     fn objective_that_was_never_reported_is_named_with_what_was() {
         let record = record(&[(0, "loss", 0.7), (1, "acc", 0.6)]);
         let reason = "the objective 'val_accuracy' was never reported; trial.report gave: acc, loss";
-        assert_eq!(answered(Answer::Returned(None), false, None, &record, &objective()), failed(reason));
+        assert_eq!(answered(Answer::Returned(Vec::new()), false, None, &record, &spec()), failed(reason));
     }
 
     #[test]
     fn return_at_a_rung_pauses_and_at_the_end_finishes() {
         let record = record(&[(2, "val_accuracy", 0.7)]);
-        let at = |stop| answered(Answer::Returned(Some(0.7)), false, Some((stop, 9)), &record, &objective());
+        let at = |stop| answered(Answer::Returned(vec![Some(0.7)]), false, Some((stop, 9)), &record, &spec());
         assert_eq!(at(3), Outcome::Paused { at: 3 });
         assert_eq!(at(9), finished(0.7));
     }
@@ -173,11 +209,58 @@ mod tests {
     #[test]
     fn stopped_trial_without_a_value_goes_on_another_time() {
         let record = record(&[(2, "val_accuracy", 0.7)]);
-        let stopped = |value, epochs| answered(Answer::Returned(value), true, epochs, &record, &objective());
+        let stopped = |value, epochs| answered(Answer::Returned(vec![value]), true, epochs, &record, &spec());
         assert_eq!(stopped(None, None), Outcome::Interrupted);
         assert_eq!(stopped(Some(0.7), Some((9, 9))), Outcome::Interrupted);
         assert_eq!(stopped(Some(0.7), Some((3, 9))), Outcome::Paused { at: 3 });
         assert_eq!(stopped(Some(0.7), None), finished(0.7));
         assert_eq!(unanswered(Some(Ending::Cancelled), Exit::Signal(9), (0, 0)), Outcome::Interrupted);
+    }
+
+    #[test]
+    fn several_values_come_from_the_return_and_from_the_reports() {
+        let objectives = vec![Objective::new("val_accuracy", Direction::Max), Objective::new("size", Direction::Min)];
+        let spec = StudySpec::new("digits", objectives);
+        let mut record = record(&[(0, "val_accuracy", 0.7), (1, "val_accuracy", 0.6)]);
+        let ended = |record: &TrialRecord, values: &[Option<f64>]| {
+            answered(Answer::Returned(values.to_vec()), false, None, record, &spec)
+        };
+        let finished = |values: &[f64]| Outcome::Ended { ending: Ending::Finished, values: values.to_vec() };
+        assert_eq!(ended(&record, &[Some(0.1), Some(9.0)]), finished(&[0.1, 9.0]));
+        assert_eq!(ended(&record, &[None, Some(9.0)]), finished(&[0.7, 9.0]));
+        let reason = "the objective 'size' was never reported; trial.report gave: val_accuracy";
+        assert_eq!(ended(&record, &[]), failed(reason));
+        let reason = "the objective returned 1 of 2 values; return one for each of val_accuracy:max, size:min in this order, as in Ok((a, b)), or report them and return Ok(())";
+        assert_eq!(ended(&record, &[Some(0.7)]), failed(reason));
+        record.metrics.entry(1).or_default().insert("size".to_owned(), Some(4.0));
+        assert_eq!(ended(&record, &[]), finished(&[0.7, 4.0]));
+    }
+
+    #[test]
+    fn last_and_mean_of_the_reports_count_where_the_objective_says_so() {
+        let mut record = record(&[(0, "val_accuracy", 0.9), (1, "val_accuracy", 0.6)]);
+        let of = |record: &TrialRecord, summary| {
+            let objective = Objective { summary, ..Objective::new("val_accuracy", Direction::Max) };
+            answered(Answer::Returned(Vec::new()), false, None, record, &StudySpec::new("digits", vec![objective]))
+        };
+        assert_eq!(of(&record, Summary::Last), finished(0.6));
+        assert_eq!(of(&record, Summary::Mean), finished(0.75));
+        record.metrics.entry(2).or_default().insert("val_accuracy".to_owned(), None);
+        assert_eq!(of(&record, Summary::Best), finished(0.9));
+        assert_eq!(of(&record, Summary::Last), failed("the objective 'val_accuracy' was not finite where it counts"));
+        assert_eq!(of(&record, Summary::Mean), failed("the objective 'val_accuracy' was not finite where it counts"));
+    }
+
+    #[test]
+    fn constraint_whose_metric_was_never_reported_fails_the_trial() {
+        let bound = |metric: &str| Constraint { metric: metric.to_owned(), direction: Direction::Min, bound: 1.0 };
+        let record = record(&[(0, "val_accuracy", 0.7)]);
+        let of = |constraint| {
+            let spec = StudySpec { constraints: vec![constraint], ..spec() };
+            answered(Answer::Returned(Vec::new()), false, None, &record, &spec)
+        };
+        assert_eq!(of(bound("val_accuracy")), finished(0.7));
+        let reason = "the constraint size<=1 has no value; give trial.report the metric 'size'";
+        assert_eq!(of(bound("size")), failed(reason));
     }
 }

@@ -55,7 +55,8 @@ pub(super) struct Ended {
     pub(super) memory: MemoryCheck,
     /// Epochs that the trial had been through, where it had waited for more.
     pub(super) continued_from: Option<u64>,
-    /// Whether the objective has come so far that a metric it never reported is missing, rather than still to come.
+    /// Whether the objective broke after it had come so far that a metric it never reported is missing, rather than
+    /// still to come.
     pub(super) reports_were_due: bool,
 }
 
@@ -146,7 +147,7 @@ impl Search<'_> {
             // The system was faster.
             exit = Exit::Starved(0);
         }
-        let reports_were_due = returned || outcome.is_some() && !self.record(number).metrics.is_empty();
+        let reports_were_due = !returned && outcome.is_some() && !self.record(number).metrics.is_empty();
         let is_journaled = outcome.is_some();
         // The objective's own word counts first.
         let outcome =

@@ -46,7 +46,7 @@ fn lattice(ask: &mut Ask<'_>) -> f64 {
 fn median_best(oracle: &str, max_trials: u64, objective: Simulation) -> f64 {
     let best = |seed| {
         let trials = Search::run(&of(oracle, max_trials, seed), objective).trials;
-        trials.iter().filter_map(|trial| trial.value).fold(f64::NEG_INFINITY, f64::max)
+        trials.iter().filter_map(TrialRecord::value).fold(f64::NEG_INFINITY, f64::max)
     };
     let mut bests: Vec<f64> = (0..9).map(best).collect();
     bests.sort_by(f64::total_cmp);
@@ -85,7 +85,7 @@ fn straggler_holds_up_no_generation() {
             search.trials[20].ending = Some(Ending::Finished);
         }
     }
-    let best = search.trials.iter().filter_map(|trial| trial.value).fold(f64::NEG_INFINITY, f64::max);
+    let best = search.trials.iter().filter_map(TrialRecord::value).fold(f64::NEG_INFINITY, f64::max);
     assert!(best > -1e-2, "{best}");
     assert_eq!(search.trials[..21], whole[..21]);
 }
@@ -107,14 +107,14 @@ fn trade_offs(spec: &StudySpec, objective: fn(&mut Ask<'_>) -> [f64; 3]) -> Vec<
         let metrics = [("first", first), ("second", second), ("excess", excess)];
         let metrics = metrics.map(|(name, value)| (name.to_owned(), Some(value)));
         record.metrics.insert(0, BTreeMap::from(metrics));
-        (record.value, record.ending) = (Some(first), Some(Ending::Finished));
+        (record.values, record.ending) = (vec![first, second], Some(Ending::Finished));
     }
     trials
 }
 
 fn two_objectives(oracle: &str, max_trials: u64) -> StudySpec {
-    let objective = |metric: &str| Objective { metric: metric.to_owned(), direction: Direction::Min };
-    StudySpec { objective: objective("first"), also: vec![objective("second")], ..of(oracle, max_trials, 5) }
+    let objectives = ["first", "second"].map(|metric| Objective::new(metric, Direction::Min));
+    StudySpec { objectives: objectives.to_vec(), ..of(oracle, max_trials, 5) }
 }
 
 /// ZDT1 of Zitzler et al. (2000) in six dimensions: the trade-offs are where all but the first number are 0.

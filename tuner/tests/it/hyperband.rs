@@ -56,7 +56,7 @@ pub(crate) fn search(spec: &StudySpec, total: u64, training: &Training) -> (Vec<
         training(record, start, stop);
         if record.ending.is_none() && stop == total {
             record.ending = Some(Ending::Finished);
-            record.value = Some(merit(record.number));
+            record.values = vec![merit(record.number)];
         } else if record.ending.is_none() {
             record.paused_at = Some(stop);
         }
@@ -102,7 +102,7 @@ fn the_best_of_a_bracket_trains_to_the_end() {
     let best = trials.iter().max_by(|a, b| merit(a.number).total_cmp(&merit(b.number))).expect("81 trials");
     assert_eq!(best.ending, Some(Ending::Finished));
     let mut spec = hyperband(81);
-    spec.objective = Objective { direction: Direction::Min, ..spec.objective };
+    spec.objectives = vec![Objective::new("accuracy", Direction::Min)];
     let (trials, _) = search(&spec, 81, &steady);
     assert_eq!(trials[0].ending, Some(Ending::Finished), "trial 0 has merit 0");
 }
@@ -183,7 +183,7 @@ fn an_objective_without_epochs_is_searched_at_random() {
     let mut trials = Vec::new();
     while oracle.next(&trials) == Next::New {
         let number = trials.len() as u64;
-        trials.push(TrialRecord { ending: Some(Ending::Finished), value: Some(1.0), ..TrialRecord::new(number) });
+        trials.push(TrialRecord { ending: Some(Ending::Finished), values: vec![1.0], ..TrialRecord::new(number) });
     }
     assert_eq!((trials.len(), oracle.next(&trials)), (20, Next::Exhausted));
 }
@@ -206,7 +206,7 @@ fn a_trial_interrupted_between_rungs_may_train_to_the_same_rung() {
     let winner = trials.iter().position(|trial| trial.epochs_done() == 9).expect("one winner");
     let record = &mut trials[winner];
     record.metrics.retain(|step, _| *step < 5);
-    (record.ending, record.value, record.paused_at) = (None, None, Some(3));
+    (record.ending, record.values, record.paused_at) = (None, Vec::new(), Some(3));
     let mut oracle = create(&hyperband(9)).expect("a valid search");
     assert_eq!(oracle.next(&trials), Next::Continue { trial: winner as u64 });
     assert_eq!(oracle.epochs(winner as u64, 9, &trials), 9);
@@ -260,7 +260,7 @@ fn killed_search(
         }
         steady(record, start, stop);
         if stop == total {
-            (record.ending, record.value) = (Some(Ending::Finished), Some(merit(record.number)));
+            (record.ending, record.values) = (Some(Ending::Finished), vec![merit(record.number)]);
         } else {
             record.paused_at = Some(stop);
         }
@@ -271,7 +271,7 @@ fn killed_search(
 fn a_search_killed_in_any_worker_ends_as_if_it_had_not_been() {
     let spec = hyperband(20);
     let outcome = |trials: &[TrialRecord]| {
-        let facts = trials.iter().map(|trial| (trial.metrics.clone(), trial.value, trial.ending.clone()));
+        let facts = trials.iter().map(|trial| (trial.metrics.clone(), trial.values.clone(), trial.ending.clone()));
         facts.collect::<Vec<_>>()
     };
     let (whole, workers) = killed_search(&spec, 18, usize::MAX, 0, true);

@@ -59,7 +59,7 @@ fn finished(number: u64, parameters: &[(&str, i64)]) -> TrialRecord {
     let choice = || Distribution::Int { low: 0, high: 3, step: 1, scale: Scale::Linear };
     let parameter = |value: i64| Parameter { distribution: choice(), value: Value::Int(value) };
     let parameters = parameters.iter().map(|(name, value)| ((*name).to_owned(), parameter(*value))).collect();
-    TrialRecord { parameters, ending: Some(Ending::Finished), value: Some(0.0), ..TrialRecord::new(number) }
+    TrialRecord { parameters, ending: Some(Ending::Finished), values: vec![0.0], ..TrialRecord::new(number) }
 }
 
 #[test]

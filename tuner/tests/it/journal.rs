@@ -46,7 +46,7 @@ fn whole_trial(number: u64, ending: Ending, value: Option<f64>) -> TrialRecord {
             (1, metrics(&[("accuracy", None), ("loss", None)])),
             (7, metrics(&[("accuracy", Some(1.0 / 3.0))])),
         ]),
-        value,
+        values: value.into_iter().collect(),
         ending: Some(ending),
         checkpoint: Some("step-7.safetensors".to_owned()),
         peak_bytes: 3 << 30,
@@ -128,7 +128,7 @@ fn a_paused_trial_comes_back_paused() {
     journal.worker_started(0, 1).expect("continued");
     let interrupted = Journal::read(folder.path()).expect("readable while it is written").trials;
     assert_eq!(interrupted, [TrialRecord { paused_at: None, unended_workers: 1, ..paused.clone() }]);
-    let ended = TrialRecord { ending: Some(Ending::Finished), value: Some(1.0), paused_at: None, ..paused };
+    let ended = TrialRecord { ending: Some(Ending::Finished), values: vec![1.0], paused_at: None, ..paused };
     journal.trial_ended(&ended).expect("ended");
     let left = TrialRecord { seconds: ended.seconds + 1.0, peak_bytes: ended.peak_bytes + 1, ..ended };
     journal.trial_paused(&left).expect("what the last worker used");
@@ -152,7 +152,7 @@ fn every_line_is_json_without_nan_and_has_a_checksum() {
     let read = Journal::read(folder.path()).expect("a study").trials;
     assert_eq!(read[0].metrics[&9], metrics(&[("accuracy", None), ("loss", None)]));
     assert_eq!(read[0].metrics[&10], metrics(&[]));
-    assert_eq!(read[0].value, None);
+    assert!(read[0].values.is_empty());
 }
 
 #[test]
@@ -175,8 +175,8 @@ fn a_study_has_one_writer() {
 fn another_objective_is_another_study() {
     let folder = tempfile::tempdir().expect("a folder");
     drop(open(folder.path()).expect("a new study"));
-    let objective = Objective { metric: "loss".to_owned(), direction: Direction::Min };
-    let other = StudySpec { objective, ..spec("random") };
+    let objectives = vec![Objective::new("loss", Direction::Min)];
+    let other = StudySpec { objectives, ..spec("random") };
     expect!["study digits optimises accuracy:max, not loss:min; use another --project or --overwrite"]
         .assert_eq(&refusal(folder.path(), &other));
     assert!(Journal::open(folder.path(), &StudySpec { overwrite: true, ..other }).is_ok());

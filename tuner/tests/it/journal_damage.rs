@@ -13,7 +13,7 @@ fn study(folder: &Path) -> PathBuf {
     for number in 0..3 {
         let mut record = TrialRecord::new(number);
         record.metrics.insert(0, metrics(&[("accuracy", Some(0.5))]));
-        (record.value, record.ending) = (Some(0.5), Some(Ending::Finished));
+        (record.values, record.ending) = (vec![0.5], Some(Ending::Finished));
         write(&mut journal, &record);
     }
     folder.join("journal.log")
@@ -98,7 +98,7 @@ fn a_newer_version_is_not_touched() {
             r#"{"op_code":99,"worker_id":"w"}"#,
         ],
     );
-    expect!["study digits was written by ferrotune journal version 7, this one reads up to 1; update ferrotune"]
+    expect!["study digits was written by ferrotune journal version 7, this one reads up to 2; update ferrotune"]
         .assert_eq(&refusal(folder.path(), &spec("random")));
     let before = std::fs::read(folder.path().join("journal.log")).expect("a journal");
     assert!(before.ends_with(b"99,\"worker_id\":\"w\"}\n"));
@@ -127,7 +127,7 @@ fn a_study_begun_with_optuna_goes_on() {
     assert_eq!(trials[0].parameters["a"].value.to_string(), "9");
     assert_eq!(trials[0].parameters["d"].value.to_string(), "false");
     assert_eq!(trials[0].metrics[&0], metrics(&[("accuracy", Some(0.5))]));
-    assert_eq!((trials[0].value, &trials[0].ending), (Some(0.25), &Some(Ending::Finished)));
+    assert_eq!((trials[0].value(), &trials[0].ending), (Some(0.25), &Some(Ending::Finished)));
     expect!["failed under Optuna, which keeps no reason"]
         .assert_eq(&trials[1].ending.as_ref().map(ToString::to_string).unwrap_or_default());
     journal.trial_started(2).expect("the search goes on");

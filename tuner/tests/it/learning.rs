@@ -13,7 +13,7 @@ fn of(oracle: &str, max_trials: u64, seed: u64) -> StudySpec {
 }
 
 fn best(search: &Search) -> f64 {
-    search.trials.iter().filter_map(|trial| trial.value).fold(f64::NEG_INFINITY, f64::max)
+    search.trials.iter().filter_map(TrialRecord::value).fold(f64::NEG_INFINITY, f64::max)
 }
 
 fn unit() -> Distribution {
@@ -68,12 +68,12 @@ fn ends_in_a_crash(oracle: &str, ending: &Ending) -> usize {
     while search.next() == Next::New {
         search.step();
         if let Some(last) = search.trials.last_mut()
-            && last.value.is_some_and(|value| value > 1.2)
+            && last.value().is_some_and(|value| value > 1.2)
         {
-            (last.value, last.ending) = (None, Some(ending.clone()));
+            (last.values, last.ending) = (Vec::new(), Some(ending.clone()));
         }
     }
-    search.trials[15..].iter().filter(|trial| trial.value.is_none()).count()
+    search.trials[15..].iter().filter(|trial| trial.value().is_none()).count()
 }
 
 #[test]
@@ -92,9 +92,9 @@ fn constraints_are_kept_to_once_they_are_known() {
     while search.next() == Next::New {
         search.step();
         let last = search.trials.last_mut().unwrap();
-        last.metrics.insert(0, BTreeMap::from([("size".to_owned(), last.value)]));
+        last.metrics.insert(0, BTreeMap::from([("size".to_owned(), last.value())]));
     }
-    let sizes: Vec<f64> = search.trials[15..].iter().filter_map(|trial| trial.value).collect();
+    let sizes: Vec<f64> = search.trials[15..].iter().filter_map(TrialRecord::value).collect();
     let kept: Vec<f64> = sizes.iter().copied().filter(|size| *size <= 0.5).collect();
     assert!(kept.len() >= 13, "{sizes:?}");
     assert!(kept.iter().any(|size| *size > 0.45), "{kept:?}");
@@ -103,16 +103,18 @@ fn constraints_are_kept_to_once_they_are_known() {
 #[test]
 fn several_objectives_give_a_front_and_not_a_point() {
     for oracle in ["gp", "tpe"] {
-        let also = vec![Objective { metric: "size".to_owned(), direction: Direction::Min }];
-        let mut search = Search::new(&StudySpec { also, ..of(oracle, 60, 5) }, |ask| number(ask("x", unit())));
+        let size = Objective::new("size", Direction::Min);
+        let spec = of(oracle, 60, 5);
+        let objectives = vec![spec.objective().clone(), size];
+        let mut search = Search::new(&StudySpec { objectives, ..spec }, |ask| number(ask("x", unit())));
         while search.next() == Next::New {
             search.step();
             let last = search.trials.last_mut().unwrap();
-            let x = last.value.unwrap();
+            let x = last.value().unwrap();
             // Accuracy rises with size: every x is on the front.
-            last.metrics.insert(0, BTreeMap::from([("size".to_owned(), Some(x * x))]));
+            last.values.push(x * x);
         }
-        let late: Vec<f64> = search.trials[20..].iter().filter_map(|trial| trial.value).collect();
+        let late: Vec<f64> = search.trials[20..].iter().filter_map(TrialRecord::value).collect();
         let (low, high) = late.iter().fold((1.0_f64, 0.0_f64), |(low, high), x| (low.min(*x), high.max(*x)));
         assert!(low < 0.25 && high > 0.75, "{oracle}: {low}..{high}");
     }
@@ -123,7 +125,7 @@ fn a_trial_that_asks_for_nothing_is_survived() {
     for oracle in ["gp", "tpe", "grid", "auto", "qmc"] {
         let mut oracle = create(&of(oracle, 20, 1)).unwrap();
         let trials: Vec<TrialRecord> = (0..12)
-            .map(|number| TrialRecord { ending: Some(Ending::Finished), value: Some(1.0), ..TrialRecord::new(number) })
+            .map(|number| TrialRecord { ending: Some(Ending::Finished), values: vec![1.0], ..TrialRecord::new(number) })
             .collect();
         assert!(unit().contains(&oracle.suggest(12, "x", &unit(), &trials)));
     }

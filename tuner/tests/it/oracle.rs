@@ -173,7 +173,7 @@ fn endings_of_every_kind_are_survived() {
             let last = search.trials.last_mut().unwrap();
             if !last.number.is_multiple_of(3) || last.number < 16 {
                 last.ending = Some(endings[last.number as usize % endings.len()].clone());
-                last.value = None;
+                last.values = Vec::new();
             }
         }
         assert_eq!(search.trials.len(), 64, "{name}");
@@ -224,7 +224,7 @@ fn reversed_scales_and_ordered_choices_are_searched() {
     for name in ["gp", "tpe", "cmaes", "auto"] {
         let best = |name: &str| {
             let values = Search::run(&of(name, 60), scaled).trials;
-            values.into_iter().filter_map(|trial| trial.value).fold(f64::MIN, f64::max)
+            values.into_iter().filter_map(|trial| trial.value()).fold(f64::MIN, f64::max)
         };
         assert!(best(name) > best("random"), "{name} {} {}", best(name), best("random"));
     }

@@ -90,7 +90,7 @@ const MAXIMISED: [(&str, [i64; 40]); 5] = [
 /// The search of `tests/golden/pruners.py`.
 fn ends(text: &str, direction: Direction) -> Vec<i64> {
     let pruner: Pruner = text.parse().expect("a pruner");
-    let objective = Objective { metric: "accuracy".to_owned(), direction };
+    let objective = Objective::new("accuracy", direction);
     let mut trials: Vec<TrialRecord> = Vec::new();
     let mut ends = Vec::new();
     for number in 0..40_u64 {
@@ -111,8 +111,9 @@ fn ends(text: &str, direction: Direction) -> Vec<i64> {
         ends.push(if is_pruned { trial.last_step().map_or(-1, |step| step as i64) } else { -1 });
         if !is_pruned {
             let mean = values.iter().sum::<f64>() / values.len() as f64;
-            trial.value = if text.starts_with("wilcoxon") { Some(mean) } else { values.last().copied() };
-            let is_number = trial.value.is_some_and(f64::is_finite);
+            let value = if text.starts_with("wilcoxon") { Some(mean) } else { values.last().copied() };
+            trial.values = value.into_iter().collect();
+            let is_number = trial.value().is_some_and(f64::is_finite);
             trial.ending =
                 Some(if is_number { Ending::Finished } else { Ending::Failed { reason: "no number".into() } });
         }
@@ -134,7 +135,7 @@ fn trials_are_ended_where_optuna_ends_them() {
 fn trial_without_a_report_goes_on() {
     for (text, _) in MINIMISED {
         let pruner: Pruner = text.parse().expect("a pruner");
-        assert!(!pruner.prunes(&TrialRecord::new(0), &[], &spec("random").objective), "{text}");
+        assert!(!pruner.prunes(&TrialRecord::new(0), &[], spec("random").objective()), "{text}");
     }
 }
 
@@ -181,7 +182,8 @@ fn terminated_search_starts_no_trial_and_finishes_those_begun() {
     let stagnant =
         |oracle: &str| StudySpec { max_trials: 300, terminator: Some("stagnation:trials=20".into()), ..spec(oracle) };
     let search_of = Search::run(&stagnant("random"), space);
-    let best = search_of.trials.iter().max_by(|a, b| a.value.unwrap().total_cmp(&b.value.unwrap())).expect("trials");
+    let best =
+        search_of.trials.iter().max_by(|a, b| a.value().unwrap().total_cmp(&b.value().unwrap())).expect("trials");
     let since = search_of.trials.len() as u64 - best.number - 1;
     assert!((20..25).contains(&since) && search_of.next() == Next::Exhausted, "{since}");
     for oracle in ["hyperband", "asha", "pbt"] {
@@ -206,7 +208,7 @@ fn search_ends_when_a_model_sees_nothing_left_to_gain() {
     };
     let spec = StudySpec { max_trials: 200, terminator: Some("regret".into()), ..spec("cmaes") };
     let search = Search::run(&spec, flat);
-    let best = search.trials.iter().filter_map(|trial| trial.value).fold(f64::NEG_INFINITY, f64::max);
+    let best = search.trials.iter().filter_map(TrialRecord::value).fold(f64::NEG_INFINITY, f64::max);
     assert!((20..150).contains(&search.trials.len()) && best > -0.01, "{} {best}", search.trials.len());
     // A new oracle says the same of the same records.
     assert_eq!(create(&spec).unwrap().next(&search.trials), Next::Exhausted);

@@ -6,11 +6,11 @@ use ferrotune_tuner::wire::{Direction, Objective};
 use std::collections::BTreeMap;
 
 fn objective(direction: Direction) -> Objective {
-    Objective { metric: "loss".to_owned(), direction }
+    Objective::new("loss", direction)
 }
 
 fn finished(number: u64, value: Option<f64>) -> TrialRecord {
-    TrialRecord { value, ending: Some(Ending::Finished), ..TrialRecord::new(number) }
+    TrialRecord { values: value.into_iter().collect(), ending: Some(Ending::Finished), ..TrialRecord::new(number) }
 }
 
 #[test]
@@ -54,17 +54,17 @@ fn best_report_ignores_missing_values_and_other_metrics() {
     for (step, loss) in [(0, Some(3.0)), (1, None), (2, Some(1.0)), (5, Some(2.0))] {
         record.metrics.insert(step, BTreeMap::from([("loss".to_owned(), loss), ("seen".to_owned(), Some(-9.0))]));
     }
-    assert_eq!(record.best(&objective(Direction::Min)), Some(1.0));
-    assert_eq!(record.best(&objective(Direction::Max)), Some(3.0));
-    assert_eq!(record.best_before(&objective(Direction::Min), 2), Some(3.0));
+    assert_eq!(record.summary(&objective(Direction::Min)), Some(1.0));
+    assert_eq!(record.summary(&objective(Direction::Max)), Some(3.0));
+    assert_eq!(record.summary_before(&objective(Direction::Min), 2), Some(3.0));
     assert_eq!(record.last_step(), Some(5));
     assert_eq!(record.epochs_done(), 6);
-    assert_eq!(TrialRecord::new(0).best(&objective(Direction::Min)), None);
+    assert_eq!(TrialRecord::new(0).summary(&objective(Direction::Min)), None);
 }
 
 #[test]
 fn best_trial_is_finished_finite_and_the_earliest_of_equals() {
-    let pruned = TrialRecord { value: Some(9.0), ending: Some(Ending::Pruned), ..TrialRecord::new(0) };
+    let pruned = TrialRecord { values: vec![9.0], ending: Some(Ending::Pruned), ..TrialRecord::new(0) };
     let trials = [
         pruned,
         finished(1, Some(f64::INFINITY)),

@@ -67,7 +67,7 @@ fn asha_goes_on_with_a_trial_that_was_interrupted_between_rungs() {
     let winner = trials.iter().position(|trial| trial.epochs_done() == 9).expect("one winner");
     let record = &mut trials[winner];
     record.metrics.retain(|step, _| *step < 5);
-    (record.ending, record.value, record.paused_at) = (None, None, Some(3));
+    (record.ending, record.values, record.paused_at) = (None, Vec::new(), Some(3));
     let mut oracle = create(&of("asha", 9)).expect("a valid search");
     assert_eq!(oracle.next(&trials), Next::Continue { trial: winner as u64 });
     assert_eq!(oracle.epochs(winner as u64, 9, &trials), 9);
@@ -120,7 +120,7 @@ fn population(max_trials: u64, total: u64) -> Vec<TrialRecord> {
         record.epochs = Some(total);
         record.paused_at = Some(stop);
         if stop == total {
-            (record.ending, record.value) = (Some(Ending::Finished), Some(accuracy));
+            (record.ending, record.values) = (Some(Ending::Finished), vec![accuracy]);
         }
     }
     panic!("the search does not end");
@@ -147,7 +147,7 @@ fn population_replaces_its_worst_by_copies_of_its_best() {
         rates.insert(copy.parameters["rate"].value.to_string());
     }
     assert!(rates.len() > 20, "{rates:?}");
-    let best = trials.iter().filter_map(|trial| trial.value).fold(0.0, f64::max);
+    let best = trials.iter().filter_map(TrialRecord::value).fold(0.0, f64::max);
     assert!(best > 17.0, "{best} of 20");
 }
 
@@ -172,9 +172,7 @@ fn population_fills_up_again_after_failures() {
     };
     let (trials, decisions) = search(&of("pbt", 40), 10, &failing);
     assert_eq!((trials.len(), decisions.last()), (40, Some(&Next::Exhausted)));
-    assert!(
-        trials.iter().any(|trial| trial.ending == Some(Ending::Finished) && trial.value == Some(merit(trial.number)))
-    );
+    assert!(trials.iter().any(|trial| trial.ending == Some(Ending::Finished) && trial.values == [merit(trial.number)]));
 }
 
 /// A search over two numbers, of which a training to the end tells the loss, and a short one tells it roughly. Every
@@ -216,7 +214,7 @@ fn learned(spec: &StudySpec, total: u64) -> Vec<TrialRecord> {
         }
         (record.epochs, record.paused_at) = (Some(total), Some(stop));
         if stop == total {
-            (record.ending, record.value) = (Some(Ending::Finished), Some(accuracy));
+            (record.ending, record.values) = (Some(Ending::Finished), vec![accuracy]);
         }
     }
 }

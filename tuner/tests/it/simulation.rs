@@ -62,7 +62,7 @@ impl Search {
             answer(&self.oracle, &mut self.trials, number, name, distribution)
         });
         let record = self.trials.last_mut().expect("just begun");
-        (record.value, record.ending) = (Some(value), Some(Ending::Finished));
+        (record.values, record.ending) = (vec![value], Some(Ending::Finished));
     }
 
     /// Lets `count` trials begin and ask for all of `space`: each for everything in turn, or all of them for one
