@@ -27,8 +27,9 @@ pub mod shared;
 pub mod trial;
 
 pub use adamw::AdamW;
+pub use connection::Desk;
 pub use error::{Result, TrialError};
 pub use place::in_cell;
-pub use runtime::{ObjectiveValue, run_objective};
+pub use runtime::{ObjectiveValue, run_here, run_objective};
 pub use shared::{Pack, Share, ShareError, Shared};
 pub use trial::{Restore, Save, Trial, open_device};

@@ -21,9 +21,13 @@ use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// Version of our own facts in the journal (Optuna's format has none).
 const VERSION: u64 = 2;
+
+/// For how long lines that were held back may be in the file before they are on disk.
+const MOST_UNSYNCED: Duration = Duration::from_millis(10);
 
 /// Name of the journal in a study's folder.
 const FILE: &str = "journal.log";
@@ -49,6 +53,12 @@ pub struct Journal {
     worker_id: String,
     /// Where each parameter was asked for last.
     places: BTreeMap<String, String>,
+    /// Whole lines that are not in the file yet.
+    held: String,
+    is_holding: bool,
+    /// Whether all lines of the file are on disk.
+    is_synced: bool,
+    synced_at: Instant,
     /// Held, and given up by the system when it is closed, however this process ends.
     _lock: StudyLock,
 }
@@ -82,6 +92,10 @@ impl Journal {
             length: replay.length,
             trials: replay.trials.len() as u64,
             worker_id: worker_id(),
+            held: String::new(),
+            is_holding: false,
+            is_synced: true,
+            synced_at: Instant::now(),
             places: std::mem::take(&mut replay.places),
             path,
             file,
@@ -238,15 +252,55 @@ impl Journal {
         if facts.is_empty() { Ok(()) } else { self.append(&facts) }
     }
 
-    /// One write and one fdatasync. What a failed write leaves is cut off again.
-    fn append(&mut self, facts: &[Fact<'_>]) -> Result<(), JournalError> {
-        let text: String = facts.iter().map(|fact| line::encode(&fact.to_json(&self.worker_id))).collect();
-        if let Err(source) = self.file.write_all(text.as_bytes()).and_then(|()| self.file.sync_data()) {
+    /// Holds back what is told from now on, so that the facts of a short trial cost one write.
+    pub(crate) fn hold(&mut self) {
+        self.is_holding = true;
+    }
+
+    /// Writes what was held back, and holds back nothing more. It survives the process then, and the machine once it is
+    /// synced, which a long series of short trials pays for once in a while.
+    pub(crate) fn release(&mut self) -> Result<(), JournalError> {
+        self.is_holding = false;
+        self.write_held()?;
+        if self.synced_at.elapsed() < MOST_UNSYNCED { Ok(()) } else { self.sync() }
+    }
+
+    /// Puts all that was told on disk.
+    pub(crate) fn sync(&mut self) -> Result<(), JournalError> {
+        self.write_held()?;
+        if !self.is_synced {
+            self.file.sync_data().map_err(|source| self.io(source))?;
+            (self.is_synced, self.synced_at) = (true, Instant::now());
+        }
+        Ok(())
+    }
+
+    fn write_held(&mut self) -> Result<(), JournalError> {
+        if self.held.is_empty() {
+            return Ok(());
+        }
+        let text = std::mem::take(&mut self.held);
+        if let Err(source) = self.file.write_all(text.as_bytes()) {
             self.cut_tail()?;
             return Err(self.io(source));
         }
         self.length += text.len() as u64;
+        self.is_synced = false;
         Ok(())
+    }
+
+    /// One write and one fdatasync, if nothing is to be held back. What a failed one leaves is cut off again.
+    fn append(&mut self, facts: &[Fact<'_>]) -> Result<(), JournalError> {
+        self.held.extend(facts.iter().map(|fact| line::encode(&fact.to_json(&self.worker_id))));
+        if self.is_holding {
+            return Ok(());
+        }
+        let before = self.length;
+        self.sync().or_else(|error| {
+            self.length = before;
+            self.cut_tail()?;
+            Err(error)
+        })
     }
 
     /// Cuts off what follows the last whole line.

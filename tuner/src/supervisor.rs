@@ -7,7 +7,10 @@ mod conclusion;
 mod error;
 mod estimate;
 mod events;
+mod failures;
 mod files;
+mod ledger;
+mod local;
 mod mirror;
 mod outcome;
 mod session;
@@ -15,22 +18,24 @@ mod session;
 pub use error::SupervisorError;
 pub use events::last_status;
 pub use files::spec_of;
+pub use local::{Local, Writing};
 
 use crate::journal::Journal;
 use crate::oracle::{self, Next, Oracle};
-use crate::process::{self, Budget, ProcessError, SharedMemory, Signals, TrialCgroups};
+use crate::process::{self, Budget, OWN_PROGRAM, ProcessError, SharedMemory, Signals, TrialCgroups};
 use crate::record::TrialRecord;
 use crate::wire::{Event, Finish, StudySpec};
 use backlog::Backlog;
 use error::file_error;
 use events::Watcher;
+use failures::Failures;
 use files::Files;
 use mirror::Mirror;
 use session::Session;
 use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -51,25 +56,49 @@ pub fn main(spec_path: &Path) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let finish = read_spec(spec_path).and_then(|(spec, program)| supervise(spec, &program, &mut events));
-    let Err(error) = finish else { return ExitCode::SUCCESS };
+    supervise_file(spec_path, Workers::Program(Path::new(OWN_PROGRAM)), &mut events)
+}
+
+/// The same in a program that has the objective in it: the search `spec_path` with [`Event`]s to `watcher`, and the
+/// program itself as its trials' worker.
+pub fn main_of_program(spec_path: &Path, watcher: OwnedFd) -> ExitCode {
+    match Backlog::new(File::from(watcher)) {
+        Ok(mut events) => supervise_file(spec_path, Workers::Itself, &mut events),
+        Err(error) => {
+            tracing::error!(%error, "the search's events cannot be written");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn supervise_file(spec_path: &Path, workers: Workers<'_>, events: &mut dyn Write) -> ExitCode {
+    let Err(error) = read_spec(spec_path).and_then(|spec| supervise(spec, workers, events)) else {
+        return ExitCode::SUCCESS;
+    };
     let message = error.to_string();
-    Watcher::new(&mut events).send(&Event::Error { message });
+    Watcher::new(events).send(&Event::Error { message });
     ExitCode::FAILURE
 }
 
-fn read_spec(path: &Path) -> Result<(StudySpec, PathBuf), SupervisorError> {
-    // By this name the program is found also where its file has been replaced since.
-    let program = PathBuf::from("/proc/self/exe");
-    let read = || Ok((serde_json::from_slice(&fs::read(path)?)?, program));
+fn read_spec(path: &Path) -> Result<StudySpec, SupervisorError> {
+    let read = || Ok(serde_json::from_slice(&fs::read(path)?)?);
     read().map_err(|source| SupervisorError::Spec { path: path.to_path_buf(), source })
 }
 
-/// Runs or continues the search `spec` with workers started from `program`, until it is over or a signal stops it.
+/// What the trials' workers are.
+#[derive(Clone, Copy, Debug)]
+pub enum Workers<'a> {
+    /// This program, run as `PROGRAM worker …`: it loads the library that the search names.
+    Program(&'a Path),
+    /// The supervisor's own program, run as it was itself: it has the objective in it.
+    Itself,
+}
+
+/// Runs or continues the search `spec` with these workers, until it is over or a signal stops it.
 ///
 /// The last event is [`Event::Finished`], unless an error is returned. The process must belong to this call alone:
 /// every child that is found after a trial is killed.
-pub fn supervise(spec: StudySpec, program: &Path, events: &mut dyn Write) -> Result<Finish, SupervisorError> {
+pub fn supervise(spec: StudySpec, workers: Workers<'_>, events: &mut dyn Write) -> Result<Finish, SupervisorError> {
     // Checks the settings before a study is opened, or overwritten.
     oracle::create(&spec)?;
     if spec.supervision.background
@@ -83,7 +112,7 @@ pub fn supervise(spec: StudySpec, program: &Path, events: &mut dyn Write) -> Res
         .map_err(|errno| ProcessError::System { what: "become the reaper of the trials", source: errno.into() })?;
     let niceness = process::go_first()?;
     process::take_reserve();
-    let mut search = Search::open(spec, program, niceness, signals, events)?;
+    let mut search = Search::open(spec, workers, niceness, signals, events)?;
     let reason = search.run();
     // Where the search broke off, what its trials have started is still there.
     process::remove_strays()?;
@@ -96,7 +125,7 @@ pub fn supervise(spec: StudySpec, program: &Path, events: &mut dyn Write) -> Res
 struct Search<'a> {
     /// As the journal has it: with the seed filled in.
     spec: StudySpec,
-    program: &'a Path,
+    workers: Workers<'a>,
     /// The study's folder, absolute.
     folder: PathBuf,
     files: Files,
@@ -132,16 +161,13 @@ struct Search<'a> {
     longest_step: Duration,
     /// Requests to stop received so far.
     interrupts: usize,
-    /// Failures in a row.
-    failures: u64,
-    /// Whether a trial of this search has come to something.
-    has_succeeded: bool,
+    failures: Failures,
 }
 
 impl<'a> Search<'a> {
     fn open(
         spec: StudySpec,
-        program: &'a Path,
+        workers: Workers<'a>,
         niceness: i32,
         signals: Signals,
         events: &'a mut dyn Write,
@@ -172,7 +198,7 @@ impl<'a> Search<'a> {
         watcher.send(&Event::Opened { folder: folder.clone(), earlier_trials: trials.len() as u64 });
         let mut search = Search {
             spec,
-            program,
+            workers,
             folder,
             files,
             mirror,
@@ -195,8 +221,7 @@ impl<'a> Search<'a> {
             ticks: 0,
             longest_step: Duration::ZERO,
             interrupts: 0,
-            failures: 0,
-            has_succeeded: false,
+            failures: Failures::default(),
         };
         search.remove_losers()?;
         search.mirror_journal();

@@ -349,6 +349,15 @@ pub enum Event {
         /// The worker's process id.
         pid: u32,
     },
+    /// A trial has reported, and the report is on disk.
+    Reported {
+        /// The trial's number.
+        trial: u64,
+        /// The step.
+        step: u64,
+        /// Its metrics; null for a value that is not finite.
+        metrics: BTreeMap<String, Option<f64>>,
+    },
     /// Where the search stands; sent at most five times a second, and after each trial.
     Progress(Progress),
     /// A trial has ended and its record is on disk.

@@ -110,7 +110,10 @@ impl Search {
                 }
                 Event::Finished { reason } => finish = Some(reason),
                 Event::Error { message } => trouble = Some(message),
-                Event::Opened { .. } | Event::TrialStarted { .. } | Event::TrialEnded { .. } => {}
+                Event::Opened { .. }
+                | Event::TrialStarted { .. }
+                | Event::Reported { .. }
+                | Event::TrialEnded { .. } => {}
             }
         }
         let status = self.child.as_mut().map(Child::wait).transpose().map_err(|error| failure(error.into()))?;

@@ -22,7 +22,9 @@ const LIBRARIES: &str = "libraries";
 /// The spec as the study keeps it: its files by their names in the study's folder.
 pub(super) fn stored(spec: &StudySpec) -> StudySpec {
     let mut stored = spec.clone();
-    stored.library = PathBuf::from(LIBRARY);
+    if !spec.library.as_os_str().is_empty() {
+        stored.library = PathBuf::from(LIBRARY);
+    }
     stored.shared = spec.shared.as_ref().map(|_| PathBuf::from(SHARED));
     for library in &mut stored.supervision.libraries {
         *library = library.file_name().map(PathBuf::from).unwrap_or_default();
@@ -35,6 +37,9 @@ pub(super) fn stored(spec: &StudySpec) -> StudySpec {
 pub fn spec_of(study: &Path) -> Result<StudySpec, SupervisorError> {
     let study = &fs::canonicalize(study).map_err(file_error("find the study", study))?;
     let mut spec = Journal::read(study)?.spec;
+    if spec.library.as_os_str().is_empty() {
+        return Err(SupervisorError::OwnProgram { study: study.clone() });
+    }
     spec.directory = study.parent().unwrap_or(study).to_path_buf();
     spec.project = study.file_name().unwrap_or_default().to_string_lossy().into_owned();
     spec.library = study.join(LIBRARY);
@@ -57,7 +62,10 @@ impl Files {
     /// Puts what `spec` names into the study's folder, where it is not there already.
     pub(super) fn install(spec: &StudySpec, study: &Path) -> Result<Files, SupervisorError> {
         let library = study.join(LIBRARY);
-        install(&spec.library, &library, "read the objective")?;
+        // A program that has its objective in it needs no library.
+        if !spec.library.as_os_str().is_empty() {
+            install(&spec.library, &library, "read the objective")?;
+        }
         let shared = study.join(SHARED);
         let shared = match &spec.shared {
             Some(source) => {
