@@ -20,6 +20,7 @@
 
 mod adamw;
 mod connection;
+mod device;
 mod error;
 mod place;
 mod runtime;
@@ -28,8 +29,9 @@ pub mod trial;
 
 pub use adamw::AdamW;
 pub use connection::Desk;
+pub use device::open_device;
 pub use error::{Result, TrialError};
 pub use place::in_cell;
 pub use runtime::{ObjectiveValue, run_here, run_objective};
 pub use shared::{Pack, Share, ShareError, Shared};
-pub use trial::{Restore, Save, Trial, open_device};
+pub use trial::{Restore, Save, Trial};
