@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -28,6 +29,9 @@ COUNTING = """std::fs::copy("/proc/self/maps", trial.folder().join("maps"))?;
         trial.checkpoint((&vars, &seen))?;
     }
     trial.best("loss")"""
+
+# Kills of a kernel at a random instant of a search.
+ROUNDS = int(os.environ.get("FERROTUNE_TORTURE_ROUNDS", "3"))
 
 OPTIONS = "--objective loss:min --max-trials 3 --seed 6"
 
@@ -225,3 +229,40 @@ def test_interrupt_waits_for_the_step_that_is_under_way(start):
     reports, states = facts(study(kernel, "steps"))
     assert reports == {0: [0, 1]} and states == {}
     assert len(list((study(kernel, "steps") / "trials/0").glob("checkpoint-*"))) == 2
+
+
+def test_kernels_killed_at_random_instants_cost_no_finished_trial(start, tmp_path):
+    """What a trial has written to a file of its own before it returned is the model of what the journal must know."""
+    body = """let told = trial.folder().join("told");
+    for epoch in trial.epochs(3) {
+        std::thread::sleep(std::time::Duration::from_millis(30));
+        trial.report(epoch, [("loss", x)])?;
+    }
+    let earlier = std::fs::read_to_string(&told).unwrap_or_default();
+    std::fs::write(&told, format!("{earlier}{x}\\n"))?;
+    Ok(x)"""
+    folder, trials = tmp_path / "studies/killed", 0
+    for round in range(ROUNDS + 1):
+        kernel = start()
+        trials += 12
+        code = tune(body, f"--objective loss:min --max-trials {trials} --seed 6 --concurrency 2", "killed")
+        if round == ROUNDS:
+            kernel.ok(code)
+            break
+        kernel.client.execute(code)
+        begun = count_ended(folder)
+        wait_for(lambda: count_ended(folder) > begun, "trial")
+        time.sleep(random.uniform(0, 0.5))
+        supervisor = supervisor_of(folder)
+        os.kill(kernel.manager.provisioner.pid, signal.SIGKILL)
+        wait_for(lambda: not is_alive(supervisor), "end of the search")
+    ended = [number for number, states in facts(folder)[1].items() for _ in states]
+    assert sorted(ended) == list(range(trials)), "a trial is lost, or has ended twice"
+    for number in range(trials):
+        # Killed between its last word and its end it may do that part again; never once it has ended.
+        values = (folder / f"trials/{number}/told").read_text().split()
+        assert 1 <= len(values) <= 1 + ROUNDS and len(set(values)) == 1, (number, values)
+
+
+def count_ended(folder):
+    return len(facts(folder)[1]) if (folder / "journal.log").exists() else 0

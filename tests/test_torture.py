@@ -1,5 +1,7 @@
 """The ways in which a trial can go wrong, each in a trial of its own: contained, told apart, and nothing left behind."""
 
+import json
+import os
 import pathlib
 import re
 import subprocess
@@ -58,6 +60,13 @@ FAULTS = [
     ),
     ("allocation at full speed", "let mut held = Vec::new(); loop { held.push(vec![1u8; 64 << 20]); }", "out of memory"),
     (
+        "allocation at full speed in huge pages",
+        "let layout = std::alloc::Layout::from_size_align(64 << 20, 2 << 20)?; loop { unsafe {"
+        " let held = std::alloc::alloc(layout); madvise(held, 64 << 20, 14); held.write_bytes(1, 64 << 20); } }",
+        # A virtual machine may have to find such pages first.
+        ("out of memory", "timed out after "),
+    ),
+    (
         "allocation on 64 threads",
         "let threads: Vec<_> = (0..64).map(|_| std::thread::spawn(|| { let mut held = Vec::new();"
         " loop { held.push(vec![1u8; 1 << 20]); } })).collect(); for thread in threads { thread.join().unwrap(); }",
@@ -78,13 +87,17 @@ FAULTS = [
     ("well again", "", "finished"),
 ]
 
+# Trials over which memory must stay within so much of what it was.
+TRIALS = int(os.environ.get("FERROTUNE_TORTURE_TRIALS", "60"))
+FLAT = 0.01
+
 # Seconds from the beginning of a trial to its end, where it is not its deadline that ends it.
 CONTAINED_S = 2.0
 
 
 def objective():
     arms = "\n".join(f"        {number} => {{ {code} }}" for number, (_, code, _) in enumerate(FAULTS) if code)
-    return f"""extern "C" {{ fn _exit(status: i32) -> !; }}
+    return f"""extern "C" {{ fn _exit(status: i32) -> !; fn madvise(start: *mut u8, length: usize, advice: i32) -> i32; }}
     unsafe fn libc_exit() {{ unsafe {{ _exit(0) }} }}
     #[allow(unreachable_code)]
     match trial.number() {{
@@ -171,6 +184,48 @@ def test_overshoot_of_the_budget_is_small(torture, kernel):
 
 def test_kernel_goes_on(torture, kernel):
     assert kernel.ok("6 * 7").result == "42"
+
+
+def resident_bytes(pid):
+    resident, shared = pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1:3]
+    return (int(resident) - int(shared)) * os.sysconf("SC_PAGE_SIZE")
+
+
+def descriptors(pid):
+    return len(list(pathlib.Path(f"/proc/{pid}/fd").iterdir()))
+
+
+@pytest.mark.parametrize("oracle", ["random", "auto"])
+def test_memory_is_flat_over_many_trials(kernel, oracle):
+    """Trials of random sizes leave nothing: no memory in any process of ours, no process, file or descriptor."""
+    body = 'let mib: usize = trial.int("mib", 1..=128).get()?; let held = vec![1u8; mib << 20]; Ok(x + held[mib] as f64)'
+    project = f"flat-{oracle}"
+
+    def search(trials):
+        kernel.ok(tune(body, f"--oracle {oracle} --objective loss:min --max-trials {trials} --seed 5", project))
+
+    search(10)
+    cells = int(kernel.ok("std::process::id()").result)
+    processes = {"kernel": kernel.manager.provisioner.pid, "cells": cells}
+    before = {name: (resident_bytes(pid), descriptors(pid)) for name, pid in processes.items()}
+    shared = shared_memory()
+    search(10 + TRIALS)
+    for name, pid in processes.items():
+        resident, files = before[name]
+        assert abs(resident_bytes(pid) / resident - 1) <= FLAT, (name, resident, resident_bytes(pid))
+        assert descriptors(pid) == files, name
+    journal = (study(kernel, project) / "journal.log").read_text().splitlines()
+    facts = [json.loads(line).get("user_attr", {}).get("ferrotune:memory") for line in journal]
+    supervisor = [fact["supervisor_bytes"] for fact in facts if fact][10:]
+    assert len(supervisor) == TRIALS
+    assert max(supervisor) / min(supervisor) - 1 <= FLAT, (min(supervisor), max(supervisor))
+    left = [line for fact in facts if fact for line in fact["left"]]
+    # Other programs of the machine come and go.
+    assert [line for line in left if "others may have taken" not in line] == []
+    assert tagged(project) == [] and shared_memory() <= shared
+    folders = list((study(kernel, project) / "trials").iterdir())
+    assert len(folders) == 10 + TRIALS
+    assert [file for folder in folders for file in folder.iterdir() if file.name != "output.log"] == []
 
 
 def test_full_disk_ends_the_search_and_costs_it_nothing(kernel, tmp_path):

@@ -1,5 +1,7 @@
 """Going back: variables, their types and the definitions are those of the earlier state."""
 
+import re
+
 
 def test_undo_takes_back_variables_types_and_definitions(start):
     kernel = start()
@@ -131,3 +133,18 @@ def test_thread_that_ends_the_process_at_once_leaves_a_notebook_in_step(start):
     for _ in range(5):
         kernel.run("let new = vec![1u8; 50 << 20]; std::thread::spawn(|| std::process::abort());")
         assert kernel.ok("kept").result == "1"
+
+
+def test_gc_gives_freed_memory_back_and_says_how_much(start):
+    kernel = start()
+    kernel.ok("let mut small: Vec<Vec<u8>> = (0..100_000).map(|i| vec![1u8; 1000 + i % 7]).collect();")
+    # The last one keeps the allocator from giving anything back by itself.
+    kernel.ok("small.drain(..99_999); small.len()")
+    shown = kernel.ok("%gc all").display
+    came, unit = re.match(r"(\S+) (\S+) came back; variables and cells hold", shown).groups()
+    assert unit == "MiB" and 90 <= float(came) <= 300, shown
+    assert kernel.run("%undo").error == "MagicError: there is no cell that can be undone"
+    # The net under the next cell is there again.
+    assert "CellDied" in kernel.fails("small.clear(); std::process::abort();").error
+    assert kernel.ok("small.len()").result == "1"
+    assert "write %gc or %gc all" in kernel.run("%gc nothing").error

@@ -6,6 +6,7 @@ gets one answer: an object, or `{"code": N, "error": TEXT}` with PJRT's code.
 
 import json
 import os
+import re
 import struct
 import sys
 
@@ -52,16 +53,17 @@ class Server:
         module, options = raw[: request["module"]], raw[request["module"] :]
         options = xla_client.CompileOptions.ParseFromString(options)
         build = options.executable_build_options
-        count = build.num_replicas * build.num_partitions
-        if count > len(self.devices):
-            raise ValueError(f"INVALID_ARGUMENT: {count} devices are needed, and there are {len(self.devices)}")
-        devices = _jax.DeviceList(tuple(self.devices[:count]))
+        ids = assigned(build)
+        if max(ids) >= len(self.devices):
+            raise ValueError(f"INVALID_ARGUMENT: there is no device {max(ids)}, only {len(self.devices)} in all")
+        devices = [self.devices[number] for number in ids]
+        listed = _jax.DeviceList(tuple(devices))
         if request["serialized"]:
-            program = self.client.deserialize_executable(module, devices, options)
+            program = self.client.deserialize_executable(module, listed, options)
         else:
-            program = self.client.compile_and_load(module.decode(), devices, options)
+            program = self.client.compile_and_load(module.decode(), listed, options)
         number = self.number()
-        self.programs[number] = (program, count)
+        self.programs[number] = (program, devices)
         (hlo,) = program.hlo_modules()
         shape = xla_client.XlaComputation(hlo.as_serialized_hlo_module_proto()).program_shape().result_shape()
         shapes = shape.tuple_shapes() if shape.is_tuple() else [shape]
@@ -72,6 +74,7 @@ class Server:
             "name": hlo.name,
             "replicas": build.num_replicas,
             "partitions": build.num_partitions,
+            "devices": ids,
             "outputs": [[TYPES.index(one.element_type()) + 1, list(one.dimensions())] for one in shapes],
             "memory": [
                 memory.generated_code_size_in_bytes,
@@ -96,8 +99,7 @@ class Server:
         return {}, np.ascontiguousarray(np.asarray(self.arrays[request["array"]])).tobytes()
 
     def run(self, request, raw):
-        program, count = self.programs[request["program"]]
-        devices = self.devices[:count]
+        program, devices = self.programs[request["program"]]
         arguments = []
         for index, numbers in enumerate(zip(*request["inputs"])):
             arrays = [self.arrays[number] for number in numbers]
@@ -107,7 +109,7 @@ class Server:
             arguments.append(joined(arrays, devices))
         rows = program.execute_sharded(arguments).disassemble_into_single_device_arrays()
         outputs = []
-        for device in range(count):
+        for device in range(len(devices)):
             numbers = [self.number() for _ in rows]
             self.arrays.update(zip(numbers, (row[device] for row in rows)))
             outputs.append(numbers)
@@ -117,6 +119,15 @@ class Server:
     def free(self, request, raw):
         self.arrays.pop(request["array"], None)
         return {}
+
+
+def assigned(build):
+    """The numbers of the devices of a program: those of the first copy, then those of the second."""
+    if build.device_assignment is None:
+        return list(range(build.num_replicas * build.num_partitions))
+    # jaxlib shows an assignment, but does not let it be read: Computation0{1 0} has the copies of the first part.
+    parts = re.findall(r"Computation\d+\{([^}]*)\}", str(build.device_assignment))
+    return [int(number) for copy in zip(*(part.split() for part in parts)) for number in copy]
 
 
 def joined(arrays, devices):

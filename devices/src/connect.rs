@@ -55,7 +55,10 @@ pub fn connect(report: &Report, support: Support, require: bool) -> Result<Conne
             let reason = format!("{without_tpu}; using CUDA device {} ({})", device.index, device.name);
             return Ok(Connection { device: format!("cuda:{}", device.index), reason });
         }
-        Some(device) => format!("the {} is not used: this build of candle has no CUDA", device.name),
+        Some(device) => {
+            let name = &device.name;
+            format!("the {name} is not used: this build of candle has no CUDA; `ferrotune install --cuda` makes one")
+        }
         None if support.cuda => format!("no CUDA: {}", report.no_cuda),
         None => format!("no CUDA: {}, and this build of candle has no CUDA", report.no_cuda),
     };

@@ -20,11 +20,12 @@ mod check;
 mod connect;
 mod cpu;
 mod cuda;
+pub mod fork;
 mod machine;
 pub mod pjrt;
 pub mod probe;
 mod report;
-mod selftest;
+pub mod selftest;
 mod strategy;
 mod tpu;
 
@@ -34,8 +35,7 @@ pub use cpu::Cpu;
 pub use cuda::CudaDevice;
 pub use machine::{Machine, Metadata};
 pub use report::{Finding, Report};
-pub use selftest::{Comparison, SelfTest};
-pub use strategy::{Precision, Replica, Strategy, StrategyError};
+pub use strategy::{Cluster, Precision, Reduce, Replica, Strategy, StrategyError};
 pub use tpu::{Generation, Tpu};
 
 /// Looks for TPUs, CUDA devices and the CPU. `tpu` is a TPU's name or `local`, as `%tpu_connect --tpu` has it.

@@ -1,29 +1,67 @@
 //! Does a device compute what plain arithmetic does? One matmul, and a small network trained for 20 steps.
+//!
+//! It knows how to compare, and leaves computing to who drives the device: [`run`] asks a [`Compute`].
 
 mod mlp;
+mod plugin;
 
-use crate::pjrt::{Client, CompileOptions, Device, Literal, LoadedExecutable, PjrtError};
+use crate::pjrt::{Client, PjrtError};
 use crate::probe::Opened;
+pub use mlp::{Array, Network};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
-use std::time::Instant;
 
 /// Steps of the training.
-const STEPS: usize = 20;
+pub const STEPS: usize = 20;
 /// Side of the matrices of the matmul.
-const SIDE: usize = 256;
+pub const SIDE: usize = 256;
 /// What a result may be off by. TPUs compute even the highest precision from pieces of bf16.
 const TOLERANCE: f64 = 1e-3;
+
+/// Computes on a device.
+pub trait Compute {
+    /// Why it could not.
+    type Error;
+
+    /// The product of two matrices of [`SIDE`] rows and columns, the last dimension varying fastest.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn multiply(&mut self, a: &[f32], b: &[f32]) -> Result<Computed, Self::Error>;
+
+    /// The loss before each of [`STEPS`] steps of gradient descent, from the network as it is.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn train(&mut self, network: &Network) -> Result<Computed, Self::Error>;
+}
+
+/// What a device made, and how long it took.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Computed {
+    /// The values.
+    pub values: Vec<f32>,
+    /// Time to compile, for devices that do.
+    pub compile_s: Option<f64>,
+    /// Time of one run, transfers included, the best of all runs.
+    pub run_s: f64,
+}
 
 /// What a device made of two computations.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SelfTest {
+    /// What it was run on, such as `tpu` or `cuda:0`.
+    pub platform: String,
     /// The device, and all versions.
-    pub opened: Opened,
+    pub device: String,
     /// A product of two matrices in single precision.
     pub matmul: Comparison,
-    /// The loss of a two-layer network after each step of gradient descent.
+    /// The loss of a two-layer network before each step of gradient descent.
     pub training: Comparison,
+    /// The losses; none where one is no number.
+    pub losses: Vec<Option<f32>>,
+    /// By how much the losses differ from candle's on the CPU, where they were compared.
+    pub candle: Option<f64>,
 }
 
 /// A result beside that of plain arithmetic in double precision.
@@ -32,8 +70,8 @@ pub struct Comparison {
     /// The largest difference, relative to the largest value; undefined where a value is.
     #[serde(deserialize_with = "undefined_or")]
     pub difference: f64,
-    /// Time to compile.
-    pub compile_s: f64,
+    /// Time to compile, for devices that do.
+    pub compile_s: Option<f64>,
     /// Time of one run, transfers included, the best of all runs.
     pub run_s: f64,
     /// The first value.
@@ -58,136 +96,136 @@ impl Comparison {
 }
 
 impl SelfTest {
+    /// Compares the losses with those that candle has computed on the CPU.
+    pub fn compare_with_candle(&mut self, losses: &[f32]) {
+        let got: Vec<f64> = self.losses.iter().map(|loss| loss.map_or(f64::NAN, f64::from)).collect();
+        self.candle = Some(difference(&got, &doubles(losses)));
+    }
+
     /// Whether everything is as it must be.
     pub fn passes(&self) -> bool {
-        self.matmul.agrees() && self.training.agrees()
+        self.matmul.agrees() && self.training.agrees() && self.candle.is_none_or(|candle| candle <= TOLERANCE)
     }
 }
 
 impl fmt::Display for SelfTest {
     /// Lines to paste into a bug report, the verdict last.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "ferrotune {} self-test on {}", env!("CARGO_PKG_VERSION"), self.opened.platform)?;
-        writeln!(f, "  devices   {}", self.opened)?;
+        writeln!(f, "ferrotune {} self-test on {}", env!("CARGO_PKG_VERSION"), self.platform)?;
+        writeln!(f, "  devices   {}", self.device)?;
         writeln!(f, "  matmul    f32 {SIDE}×{SIDE}: {}", self.matmul)?;
         let Comparison { first, last, .. } = self.training;
         writeln!(f, "  training  {STEPS} steps, loss {first:.6} → {last:.6}: {}", self.training)?;
+        if let Some(candle) = self.candle {
+            writeln!(f, "  candle    the same {STEPS} steps on the CPU: {}", verdict(candle))?;
+        }
         f.write_str(if self.passes() { "passed" } else { "FAILED: the device does not compute what it should" })
     }
 }
 
 impl fmt::Display for Comparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let verdict = if self.agrees() { "right" } else { "WRONG" };
-        let Comparison { difference, compile_s, run_s, .. } = self;
-        let run_ms = run_s * 1e3;
-        write!(f, "{verdict}, off by {difference:.1e}; compiled in {compile_s:.2} s, a run takes {run_ms:.2} ms")
+        write!(f, "{}; ", verdict(self.difference))?;
+        if let Some(compile_s) = self.compile_s {
+            write!(f, "compiled in {compile_s:.2} s, ")?;
+        }
+        write!(f, "a run takes {:.2} ms", self.run_s * 1e3)
     }
 }
 
-/// Computes on the first device.
-pub(crate) fn run(client: &Client, opened: Opened) -> Result<SelfTest, PjrtError> {
-    let devices = client.devices()?;
-    let device = devices
-        .first()
-        .ok_or_else(|| PjrtError::Mismatch { what: "the plugin has opened, but it has no device".to_owned() })?;
-    Ok(SelfTest { matmul: matmul(client, device)?, training: train(client, device)?, opened })
+fn verdict(difference: f64) -> String {
+    format!("{}, off by {difference:.1e}", if difference <= TOLERANCE { "right" } else { "WRONG" })
 }
 
-fn matmul(client: &Client, device: &Device) -> Result<Comparison, PjrtError> {
-    let side = SIDE as i64;
-    let (program, compile_s) = compile(client, &matmul_module())?;
-    let values = |seed: f64| (0..SIDE * SIDE).map(|index| mlp::wave(index, seed)).collect::<Vec<f64>>();
-    let (a, b) = (values(0.7), values(1.3));
-    let literal = |values: &[f64]| Literal::f32(&[side, side], &values.iter().map(|v| *v as f32).collect::<Vec<_>>());
-    let (a_literal, b_literal) = (literal(&a)?, literal(&b)?);
-    let mut run_s = f64::INFINITY;
-    let mut got = Vec::new();
-    for _ in 0..3 {
-        let started = Instant::now();
-        let inputs = [client.upload(&a_literal, device)?, client.upload(&b_literal, device)?];
-        let outputs = program.run(&[&inputs[0], &inputs[1]])?.wait()?;
-        got = outputs[0][0].download()?.wait()?.to_f32()?;
-        run_s = run_s.min(started.elapsed().as_secs_f64());
+/// Has a device compute, and compares with plain arithmetic in double precision.
+///
+/// # Errors
+/// Those of the device. Wrong results are no error.
+pub fn run<C: Compute>(platform: &str, device: &str, compute: &mut C) -> Result<SelfTest, C::Error> {
+    let matrix = |seed: f64| (0..SIDE * SIDE).map(|index| mlp::wave(index, seed)).collect::<Vec<f64>>();
+    let (a, b) = (matrix(0.7), matrix(1.3));
+    let product = compute.multiply(&singles(&a), &singles(&b))?;
+    let mut network = Network::default();
+    let trained = compute.train(&network)?;
+    let expected: Vec<f64> = (0..STEPS).map(|_| network.step()).collect();
+    Ok(SelfTest {
+        platform: platform.to_owned(),
+        device: device.to_owned(),
+        matmul: compared(&product, &mlp::product(&a, &b, SIDE, SIDE, SIDE)),
+        training: compared(&trained, &expected),
+        losses: trained.values.iter().map(|loss| Some(*loss).filter(|loss| loss.is_finite())).collect(),
+        candle: None,
+    })
+}
+
+/// On the first device of a plugin.
+pub(crate) fn run_plugin(client: &Client, opened: &Opened) -> Result<SelfTest, PjrtError> {
+    run(&opened.platform, &opened.to_string(), &mut plugin::FirstDevice::of(client)?)
+}
+
+fn singles(values: &[f64]) -> Vec<f32> {
+    values.iter().map(|value| *value as f32).collect()
+}
+
+fn doubles(values: &[f32]) -> Vec<f64> {
+    values.iter().map(|value| f64::from(*value)).collect()
+}
+
+fn compared(computed: &Computed, expected: &[f64]) -> Comparison {
+    let got = doubles(&computed.values);
+    let (first, last) = (got.first().copied().unwrap_or(f64::NAN), got.last().copied().unwrap_or(f64::NAN));
+    let Computed { compile_s, run_s, .. } = *computed;
+    Comparison { difference: difference(&got, expected), compile_s, run_s, first, last }
+}
+
+/// The largest difference, relative to the largest value that is expected.
+fn difference(got: &[f64], expected: &[f64]) -> f64 {
+    if got.len() != expected.len() {
+        return f64::INFINITY;
     }
-    let expected = mlp::product(&a, &b, SIDE, SIDE, SIDE);
-    Ok(compared(&got.iter().map(|value| f64::from(*value)).collect::<Vec<_>>(), &expected, compile_s, run_s))
-}
-
-fn train(client: &Client, device: &Device) -> Result<Comparison, PjrtError> {
-    let (program, compile_s) = compile(client, mlp::MODULE)?;
-    let mut network = mlp::Network::new();
-    let upload = |(dims, values): (&[i64], &[f64])| {
-        let values: Vec<f32> = values.iter().map(|value| *value as f32).collect();
-        client.upload(&Literal::f32(dims, &values)?, device)
-    };
-    let data = network.data().into_iter().map(upload).collect::<Result<Vec<_>, _>>()?;
-    let mut weights = network.weights().into_iter().map(upload).collect::<Result<Vec<_>, _>>()?;
-    let (mut losses, mut expected, mut run_s) = (Vec::new(), Vec::new(), f64::INFINITY);
-    for _ in 0..STEPS {
-        let started = Instant::now();
-        let inputs: Vec<_> = weights.iter().chain(&data).collect();
-        let mut outputs = program.run(&inputs)?.wait()?.swap_remove(0);
-        let loss =
-            outputs.pop().ok_or_else(|| PjrtError::Mismatch { what: "the training step has no outputs".to_owned() })?;
-        losses.extend(loss.download()?.wait()?.to_f32()?.into_iter().map(f64::from));
-        run_s = run_s.min(started.elapsed().as_secs_f64());
-        weights = outputs;
-        expected.push(network.step());
-    }
-    Ok(compared(&losses, &expected, compile_s, run_s))
-}
-
-fn compile(client: &Client, module: &str) -> Result<(LoadedExecutable, f64), PjrtError> {
-    let started = Instant::now();
-    let program = client.compile(module.as_bytes(), &CompileOptions::default())?;
-    Ok((program, started.elapsed().as_secs_f64()))
-}
-
-fn compared(got: &[f64], expected: &[f64], compile_s: f64, run_s: f64) -> Comparison {
     let scale = expected.iter().fold(f64::MIN_POSITIVE, |scale, value| scale.max(value.abs()));
     let worst = |worst: f64, (got, expected): (&f64, &f64)| {
         let difference = (got - expected).abs();
         // `max` would forget a NaN.
         if worst.is_nan() || difference.is_nan() { f64::NAN } else { worst.max(difference) }
     };
-    let difference = got.iter().zip(expected).fold(0.0, worst) / scale;
-    let difference = if got.len() == expected.len() { difference } else { f64::INFINITY };
-    let (first, last) = (got.first().copied().unwrap_or(f64::NAN), got.last().copied().unwrap_or(f64::NAN));
-    Comparison { difference, compile_s, run_s, first, last }
-}
-
-fn matmul_module() -> String {
-    let matrix = format!("tensor<{SIDE}x{SIDE}xf32>");
-    format!(
-        "module @matmul {{
-  func.func public @main(%a: {matrix}, %b: {matrix}) -> {matrix} {{
-    %c = stablehlo.dot_general %a, %b, contracting_dims = [1] x [0], precision = [HIGHEST, HIGHEST]
-        : ({matrix}, {matrix}) -> {matrix}
-    return %c : {matrix}
-  }}
-}}"
-    )
+    got.iter().zip(expected).fold(0.0, worst) / scale
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn of(values: &[f32]) -> Comparison {
+        compared(&Computed { values: values.to_vec(), compile_s: Some(0.1), run_s: 0.2 }, &[1.0, -2.0])
+    }
+
     #[test]
     fn a_wrong_result_is_told_even_if_it_is_no_number() {
-        let comparison = compared(&[f64::NAN, f64::INFINITY], &[1.0, 2.0], 0.1, 0.2);
-        let json = serde_json::to_string(&comparison).expect("plain data");
+        let json = serde_json::to_string(&of(&[f32::NAN, f32::INFINITY])).expect("plain data");
         let back: Comparison = serde_json::from_str(&json).expect("as it was written");
         assert!(!back.agrees(), "{json}");
     }
 
     #[test]
     fn wrong_missing_and_undefined_values_do_not_agree() {
-        let agrees = |got: &[f64]| compared(got, &[1.0, -2.0], 0.0, 0.0).agrees();
-        assert!(agrees(&[1.0005, -2.0]));
-        for got in [&[1.01, -2.0][..], &[1.0], &[f64::NAN, -2.0], &[1.0, f64::INFINITY], &[]] {
-            assert!(!agrees(got), "{got:?}");
+        assert!(of(&[1.0005, -2.0]).agrees());
+        for got in [&[1.01, -2.0][..], &[1.0], &[f32::NAN, -2.0], &[1.0, f32::INFINITY], &[]] {
+            assert!(!of(got).agrees(), "{got:?}");
         }
+    }
+
+    #[test]
+    fn another_result_than_candles_fails() {
+        let (matmul, training) = (of(&[1.0, -2.0]), of(&[1.0, -2.0]));
+        let (platform, device, losses) = ("tpu".into(), "one".into(), vec![Some(0.5), Some(0.25)]);
+        let mut test = SelfTest { platform, device, matmul, training, losses, candle: None };
+        for (candles, passes) in [(&[0.5, 0.25][..], true), (&[0.5, 0.3], false), (&[0.5], false)] {
+            test.compare_with_candle(candles);
+            assert_eq!(test.passes(), passes, "{test}");
+        }
+        test.losses[1] = None;
+        test.compare_with_candle(&[0.5, 0.25]);
+        assert!(!test.passes(), "{test}");
     }
 }

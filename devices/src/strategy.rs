@@ -3,10 +3,18 @@
 //!
 //! A [`Strategy`] is a description that any process can open. It refuses to know what a model is: gradients are slices.
 
+mod cluster;
+mod error;
+mod mesh;
 mod round;
+mod values;
 
+use crate::probe::Opened;
+pub use cluster::Cluster;
+pub use error::StrategyError;
 use round::Round;
 use serde::{Deserialize, Serialize};
+pub use values::Reduce;
 
 /// Which devices compute together, and how precisely.
 ///
@@ -26,17 +34,21 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Strategy {
     devices: Devices,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cluster: Option<Cluster>,
     precision: Precision,
 }
 
+/// The devices of this process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "strategy", rename_all = "snake_case")]
 enum Devices {
     Default { device: String },
     Mirrored { devices: Vec<String> },
+    Tpu { devices: Vec<String> },
 }
 
-/// The type in which a model computes.
+/// The type in which a model computes. Its variables stay in single precision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Precision {
@@ -47,35 +59,10 @@ pub enum Precision {
     Bf16,
 }
 
-/// Why replicas cannot compute together.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum StrategyError {
-    /// There is no device to mirror.
-    #[error("a mirrored strategy needs at least one device")]
-    NoDevice,
-    /// Another replica ended, or failed, before this one's step was over.
-    #[error(
-        "replica {replica} waits for gradients of another one that has ended; all replicas must take the same steps"
-    )]
-    Alone {
-        /// The one that waits.
-        replica: usize,
-    },
-    /// The replicas do not have the same model.
-    #[error("the replicas reduce {first} and {other} values; they must have the same model")]
-    Lengths {
-        /// Values of one replica.
-        first: usize,
-        /// Values of another one.
-        other: usize,
-    },
-}
-
 impl Strategy {
     /// One device by its name, `cpu` or `cuda:0`: TensorFlow's default strategy.
     pub fn on(device: impl Into<String>) -> Strategy {
-        Strategy { devices: Devices::Default { device: device.into() }, precision: Precision::default() }
+        Devices::Default { device: device.into() }.into()
     }
 
     /// A replica on each of several devices of this machine: TensorFlow's `MirroredStrategy`. A device may be named more
@@ -88,7 +75,38 @@ impl Strategy {
         if devices.is_empty() {
             return Err(StrategyError::NoDevice);
         }
-        Ok(Strategy { devices: Devices::Mirrored { devices }, precision: Precision::default() })
+        Ok(Devices::Mirrored { devices }.into())
+    }
+
+    /// A replica on each core of a TPU that was opened: TensorFlow's `TPUStrategy`. It is a description alone so far:
+    /// candle cannot compute there, and each replica fails with that when it opens its device.
+    ///
+    /// # Errors
+    /// If what was opened is no TPU, or has no cores.
+    pub fn tpu(opened: &Opened) -> Result<Strategy, StrategyError> {
+        if opened.platform != "tpu" {
+            return Err(StrategyError::NoTpu { platform: opened.platform.clone() });
+        }
+        let devices: Vec<String> = opened.devices.iter().map(|device| format!("tpu:{}", device.id)).collect();
+        if devices.is_empty() { Err(StrategyError::NoDevice) } else { Ok(Devices::Tpu { devices }.into()) }
+    }
+
+    /// A replica on the CPU of each of several processes, by the `host:port` at which each listens, in the same order
+    /// in all of them: TensorFlow's `MultiWorkerMirroredStrategy`. `index` is this process' place among them.
+    ///
+    /// # Errors
+    /// Those of [`Cluster::new`].
+    pub fn multi_worker<W: Into<String>>(
+        workers: impl IntoIterator<Item = W>,
+        index: usize,
+    ) -> Result<Strategy, StrategyError> {
+        Ok(Strategy::on("cpu").across(Cluster::new(workers, index)?))
+    }
+
+    /// The same devices in each process of a cluster. All of them must run the same scopes, with as many devices each.
+    #[must_use]
+    pub fn across(self, cluster: Cluster) -> Strategy {
+        Strategy { cluster: Some(cluster), ..self }
     }
 
     /// The same devices with another precision.
@@ -102,17 +120,22 @@ impl Strategy {
         self.precision
     }
 
-    /// The device of each replica.
+    /// The device of each replica in this process.
     pub fn devices(&self) -> &[String] {
         match &self.devices {
             Devices::Default { device } => std::slice::from_ref(device),
-            Devices::Mirrored { devices } => devices,
+            Devices::Mirrored { devices } | Devices::Tpu { devices } => devices,
         }
     }
 
-    /// How many replicas take a step together, at least 1.
+    /// The processes that compute together, if there are others than this one.
+    pub fn cluster(&self) -> Option<&Cluster> {
+        self.cluster.as_ref()
+    }
+
+    /// How many replicas take a step together, in all processes, at least 1.
     pub fn num_replicas_in_sync(&self) -> usize {
-        self.devices().len()
+        self.devices().len() * self.cluster.as_ref().map_or(1, |cluster| cluster.workers().len())
     }
 
     /// Examples of one step over all replicas.
@@ -120,16 +143,16 @@ impl Strategy {
         per_replica * self.num_replicas_in_sync()
     }
 
-    /// Runs a computation once for each replica, at the same time, and gives what each one made. With one replica it runs
-    /// on the calling thread.
+    /// Runs a computation once for each replica of this process, at the same time, and gives what each one made. With one
+    /// replica it runs on the calling thread. Other processes are looked for when values are first reduced.
     ///
     /// # Panics
     /// If one of them does, once all have ended.
     pub fn scope<T: Send>(&self, compute: impl Fn(&Replica<'_>) -> T + Sync) -> Vec<T> {
-        let count = self.num_replicas_in_sync();
-        let round = Round::new(count);
-        let run = |index: usize| {
-            let replica = Replica { index, device: &self.devices()[index], round: &round };
+        let count = self.devices().len();
+        let round = Round::new(count, self.cluster.as_ref());
+        let run = |place: usize| {
+            let replica = Replica { place, strategy: self, round: &round };
             let _leaving = round.leave_at_end();
             compute(&replica)
         };
@@ -138,7 +161,7 @@ impl Strategy {
         }
         let run = &run;
         std::thread::scope(|threads| {
-            let running: Vec<_> = (0..count).map(|index| threads.spawn(move || run(index))).collect();
+            let running: Vec<_> = (0..count).map(|place| threads.spawn(move || run(place))).collect();
             let ended: Vec<_> = running.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
             let give = |ended: std::thread::Result<T>| ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             ended.into_iter().map(give).collect()
@@ -146,36 +169,49 @@ impl Strategy {
     }
 }
 
+impl From<Devices> for Strategy {
+    fn from(devices: Devices) -> Strategy {
+        Strategy { devices, cluster: None, precision: Precision::default() }
+    }
+}
+
 /// One of the replicas that compute together.
 #[derive(Debug)]
 pub struct Replica<'a> {
-    index: usize,
-    device: &'a str,
-    round: &'a Round,
+    /// Its number among those of this process.
+    place: usize,
+    strategy: &'a Strategy,
+    round: &'a Round<'a>,
 }
 
 impl Replica<'_> {
-    /// Its number, from 0.
+    /// Its number among the replicas of all processes, from 0.
     pub fn index(&self) -> usize {
-        self.index
+        self.place + self.strategy.cluster().map_or(0, Cluster::index) * self.strategy.devices().len()
     }
 
     /// The name of its device.
     pub fn device(&self) -> &str {
-        self.device
+        &self.strategy.devices()[self.place]
     }
 
-    /// How many replicas there are.
+    /// How many replicas there are in all processes.
     pub fn count(&self) -> usize {
-        self.round.count()
+        self.strategy.num_replicas_in_sync()
     }
 
-    /// Replaces values by their mean over all replicas, and waits for all of them to that end. The mean is the same in
-    /// every bit on each of them, and from run to run.
+    /// The strategy of which it is a part.
+    pub fn strategy(&self) -> &Strategy {
+        self.strategy
+    }
+
+    /// Replaces values, `f32` or `f64`, by their mean over all replicas, and waits for all of them to that end. The mean
+    /// is the same in every bit on each of them, and from run to run.
     ///
     /// # Errors
-    /// If another replica has ended, or has another number of values.
-    pub fn all_reduce_mean(&self, values: &mut [f32]) -> Result<(), StrategyError> {
-        self.round.mean(self.index, values)
+    /// If another replica has ended, or has another number of values; and those of [`StrategyError`] that tell of other
+    /// processes: one that does not come, dies or hangs ends all with its name.
+    pub fn all_reduce_mean<R: Reduce>(&self, values: &mut [R]) -> Result<(), StrategyError> {
+        self.round.mean(self.place, values)
     }
 }

@@ -167,6 +167,8 @@ pub struct Report {
     pub supervisor_pid: u32,
     /// Process id of the process that holds the variables.
     pub cells_pid: u32,
+    /// What that process and its sleeping copies hold in the machine's memory, all together, in bytes.
+    pub held_bytes: u64,
     /// The most that a cell may hold, if there is a limit.
     pub limit_bytes: Option<u64>,
     /// The sleeping copies, oldest first.
@@ -283,6 +285,11 @@ pub enum Request {
     Limit {
         /// The most, in bytes; none for what the machine can spare.
         bytes: Option<u64>,
+    },
+    /// Have the process that holds the variables give back what it has freed.
+    Trim {
+        /// Whether the states for `%undo`, which share that memory, are to go as well.
+        forget: bool,
     },
     /// Tell what memory is held.
     Report,

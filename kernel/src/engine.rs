@@ -361,6 +361,7 @@ impl Engine {
             Action::Restore { name } => self.restore_checkpoint(&name),
             Action::Checkpoints => self.checkpoints(),
             Action::Memory(memory) => self.memory(memory),
+            Action::Gc { all } => self.gc(all),
             Action::Lsmagic => self.show(Ok(Bundle::text(ferrotune_magics::lsmagic()))),
             Action::Help { name } => {
                 let help = ferrotune_magics::help(&name).with_context(|| format!("there is no magic {name}"));

@@ -18,6 +18,9 @@ pub(crate) struct Resume {
     /// How many trials to run in all; without it as many as before.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     max_trials: Option<u64>,
+    /// End the search after this time, such as 90s, 10m, 2h or 1d.
+    #[arg(long, value_name = "TIME", value_parser = ferrotune_magics::seconds)]
+    timeout: Option<f64>,
     /// Another folder for the second copy of the study.
     #[arg(long, value_name = "FOLDER")]
     mirror: Option<PathBuf>,
@@ -31,6 +34,7 @@ pub(crate) struct Resume {
 pub(crate) fn run(arguments: &Resume) -> Result<ExitCode> {
     let mut spec = spec_of(&arguments.folder)?;
     spec.max_trials = arguments.max_trials.unwrap_or(spec.max_trials);
+    spec.timeout_s = arguments.timeout.or(spec.timeout_s);
     spec.supervision.background = arguments.background;
     if let Some(mirror) = &arguments.mirror {
         spec.supervision.mirror = Some(std::path::absolute(mirror)?);

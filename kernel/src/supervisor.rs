@@ -117,6 +117,8 @@ struct Supervisor {
     kept: Kept,
     /// The names of the threads that the copy which has just woken is without.
     woken: Option<Vec<String>>,
+    /// The process has given back what it had freed.
+    trimmed: bool,
     /// A name for the next copy that is made.
     name_next: Option<String>,
     markers: Markers,
@@ -197,6 +199,7 @@ impl Supervisor {
             control_bytes: Vec::new(),
             kept: Kept::default(),
             woken: None,
+            trimmed: false,
             name_next: None,
             markers: Markers::default(),
             stdout_text: Utf8::default(),
@@ -388,6 +391,8 @@ impl Supervisor {
                 // It may be awake before the end of the other one is noticed.
                 let names = names.split(process::SEPARATOR).filter(|name| !name.is_empty());
                 self.woken = Some(names.map(str::to_owned).collect());
+            } else if line == process::TRIMMED {
+                self.trimmed = true;
             } else if line.starts_with(process::COMPLETE) || line.starts_with(process::REFUSED) {
                 self.conclude(&line)?;
             } else {
@@ -534,15 +539,21 @@ impl Supervisor {
                 }
             }
             Request::Limit { bytes } => self.watch.limit(bytes),
+            Request::Trim { .. } if self.running => return Ok(refused("a cell is running")),
+            Request::Trim { forget } => {
+                if !self.trim(forget)? {
+                    return Ok(refused("the process of the cells does not answer; run it again"));
+                }
+            }
             Request::Report => {
-                return Ok(Reply::Report {
-                    report: Report {
-                        supervisor_pid: std::process::id(),
-                        cells_pid: self.cells.number(),
-                        limit_bytes: self.watch.limit_bytes(),
-                        snapshots: self.kept.report(),
-                    },
-                });
+                let report = Report {
+                    supervisor_pid: std::process::id(),
+                    cells_pid: self.cells.number(),
+                    held_bytes: self.kept.held_bytes(self.cells.pid),
+                    limit_bytes: self.watch.limit_bytes(),
+                    snapshots: self.kept.report(),
+                };
+                return Ok(Reply::Report { report });
             }
         }
         Ok(Reply::Done)

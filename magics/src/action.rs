@@ -27,6 +27,11 @@ pub enum Action {
     Devices,
     /// `%tpu_check`
     TpuCheck(TpuCheck),
+    /// `%gc`
+    Gc {
+        /// Whether the states for `%undo` go as well.
+        all: bool,
+    },
     /// `%%tune`
     Tune(Box<Tune>),
     /// `%resume`

@@ -30,4 +30,5 @@ pub use action::{
 };
 pub use cell::parse;
 pub use error::MagicError;
+pub use quantity::seconds;
 pub use table::{Kind, Magic, MagicOption, complete, help, lsmagic, table};

@@ -27,8 +27,15 @@ pub(crate) fn bytes(text: &str) -> Result<u64, String> {
     Ok(bytes as u64)
 }
 
-/// Seconds of `90`, `90s`, `10m`, `2h` or `1d`.
-pub(crate) fn seconds(text: &str) -> Result<f64, String> {
+/// Seconds of `90`, `90s`, `10m`, `2h` or `1d`, as magics take them.
+///
+/// # Errors
+/// What is wrong with the text, and how to write it: it must be more than 0 and at most a hundred years.
+///
+/// ```
+/// assert_eq!(ferrotune_magics::seconds("1.5h"), Ok(5400.0));
+/// ```
+pub fn seconds(text: &str) -> Result<f64, String> {
     let (number, unit) = split(text);
     let factor = match unit {
         "" | "s" => 1.0,

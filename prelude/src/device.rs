@@ -1,12 +1,15 @@
 //! The device that cells and trials use: chosen once, named always.
 
+mod candle;
+
 use crate::interrupt::interrupted;
-use ferrotune_devices::probe::{Probe, ProbeError};
-use ferrotune_devices::{Machine, Report, Support, connect as choose, detect};
+use candle::Candle;
+use ferrotune_devices::probe::{Opened, Probe, ProbeError};
+use ferrotune_devices::selftest::{self, Compute as _, SelfTest};
+use ferrotune_devices::{Connection, Machine, Report, Support, connect as choose, detect, fork};
 use ferrotune_display::frame::Frame;
 use ferrotune_display::{Bundle, link, show};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -16,9 +19,6 @@ const OPEN_DEADLINE: Duration = Duration::from_secs(120);
 const WORK_DEADLINE: Duration = Duration::from_secs(600);
 
 static CONNECTED: Mutex<Option<String>> = Mutex::new(None);
-
-/// The device's context was in a process that has ended.
-static LOST: AtomicBool = AtomicBool::new(false);
 
 /// The device that is connected: `cpu`, `cuda:0`, …; `cpu` until `%tpu_connect` has run.
 pub fn name() -> String {
@@ -30,18 +30,13 @@ pub fn name() -> String {
 /// # Errors
 /// Those of candle where the device cannot be opened; and if it was lost with the process that had opened it.
 pub fn current() -> ferrotune_trial::Result<candle_core::Device> {
-    if LOST.load(Ordering::Relaxed) {
-        return Err(format!("{} was lost with the process that had opened it; run %tpu_connect again", name()).into());
-    }
     ferrotune_trial::open_device(&name())
 }
 
 /// This process has taken the place of another one: memory came along, an accelerator's context did not.
 pub(crate) fn lose() {
-    let name = name();
-    if name != "cpu" {
-        LOST.store(true, Ordering::Relaxed);
-        eprintln!("{name} was lost with the process that had opened it; run %tpu_connect again");
+    if let Err(lost) = fork::check() {
+        eprintln!("{lost}");
     }
 }
 
@@ -51,24 +46,45 @@ pub fn connect(tpu: Option<&str>, require: bool) -> bool {
     let report = detect(&Machine::this(), tpu);
     show(table(&report));
     // An attached TPU tells what it is whether or not this build can drive it.
-    if let (Some(libtpu), Some(_)) = (&report.libtpu, report.tpu.as_ref().and_then(|tpu| tpu.chips)) {
+    if let Some(libtpu) = driver(&report) {
         match with_probe(OPEN_DEADLINE, |probe| probe.open(libtpu)) {
             Ok(opened) => say(format!("the TPU opens: {opened}")),
             Err(error) => say(format!("the TPU does not open: {error}")),
         }
     }
-    match choose(&report, support(), require) {
+    match usable(&report, require) {
         Ok(connection) => {
             *CONNECTED.lock().unwrap_or_else(PoisonError::into_inner) = Some(connection.device.clone());
-            LOST.store(false, Ordering::Relaxed);
             say(format!("connected to {}: {}", connection.device, connection.reason));
             true
         }
-        Err(error) => {
-            fail(&error.to_string());
+        Err(reason) => {
+            fail(&reason);
             false
         }
     }
+}
+
+/// The choice, where this process can open it.
+fn usable(report: &Report, require: bool) -> Result<Connection, String> {
+    let connection = choose(report, support(), require).map_err(|error| error.to_string())?;
+    if connection.device != "cpu" {
+        fork::check().map_err(|lost| format!("{}: {lost}", connection.device))?;
+    }
+    Ok(connection)
+}
+
+/// The library that drives the attached TPU.
+fn driver(report: &Report) -> Option<&Path> {
+    report.tpu.as_ref()?.chips?;
+    report.libtpu.as_deref()
+}
+
+/// Opens the attached TPU, in a process of its own, to say what it is.
+pub(crate) fn opened_tpu() -> ferrotune_trial::Result<Opened> {
+    let report = detect(&Machine::this(), None);
+    let libtpu = driver(&report).ok_or("no TPU is attached that libtpu could open; %devices tells why")?;
+    Ok(with_probe(OPEN_DEADLINE, |probe| probe.open(libtpu))?)
 }
 
 /// What `%device` runs: the connected device, and what else there is.
@@ -97,14 +113,15 @@ pub fn check(tpu: &str, file: &str) {
     }
 }
 
-/// What `%tpu_connect --selftest` runs: computes on the TPU, or on the first device of another PJRT plugin.
+/// What `%tpu_connect --selftest` runs: computes on the attached TPU, or on the first device of another PJRT plugin, and
+/// without either with candle on the connected device; then compares with candle on the CPU.
 pub fn self_test(plugin: Option<&str>) {
     let report = detect(&Machine::this(), None);
-    let libtpu = report.libtpu.filter(|_| report.tpu.is_some_and(|tpu| tpu.chips.is_some()));
-    let Some(plugin) = plugin.map(Into::into).or(libtpu) else {
-        return fail("no TPU is attached that libtpu could open; name another PJRT plugin to test with --plugin FILE");
+    let tested = match plugin.map(Path::new).or_else(|| driver(&report)) {
+        Some(plugin) => test_plugin(plugin),
+        None => test_candle(),
     };
-    match with_probe(WORK_DEADLINE, |probe| probe.self_test(&plugin)) {
+    match tested {
         Ok(test) if test.passes() => say(test.to_string()),
         Ok(test) => {
             say(test.to_string());
@@ -112,6 +129,25 @@ pub fn self_test(plugin: Option<&str>) {
         }
         Err(error) => fail(&error.to_string()),
     }
+}
+
+fn test_plugin(plugin: &Path) -> ferrotune_trial::Result<SelfTest> {
+    let mut test = with_probe(WORK_DEADLINE, |probe| probe.self_test(plugin))?;
+    test.compare_with_candle(&candle_losses()?);
+    Ok(test)
+}
+
+fn test_candle() -> ferrotune_trial::Result<SelfTest> {
+    let name = name();
+    let mut test = selftest::run(&name, "computed by candle", &mut Candle { device: current()? })?;
+    if name != "cpu" {
+        test.compare_with_candle(&candle_losses()?);
+    }
+    Ok(test)
+}
+
+fn candle_losses() -> candle_core::Result<Vec<f32>> {
+    Ok(Candle { device: candle_core::Device::Cpu }.train(&selftest::Network::default())?.values)
 }
 
 /// Tries a plugin in a child of this process: the cells, and the devices that they use, stay as they are.

@@ -112,6 +112,25 @@ fn play(scenario: &str, trial: &Trial, shared: &Shared) -> Result<Option<f64>> {
             trial.float("lr", 0.1..=2.0).get()?;
             Ok(Some(first))
         }
+        "fickle" => {
+            if trial.number() == 0 {
+                trial.float("depth", 0.1..=0.9).get().map(Some)
+            } else {
+                Ok(Some(f64::from(trial.int("depth", 1..=9).get()?)))
+            }
+        }
+        "conditional" => {
+            trial.choice("optimiser", ["adam", "sgd"]).get()?;
+            let momentum = trial.float("momentum", 0.5..=0.9).step(0.4).when("optimiser", "sgd").default(0.9);
+            let momentum = momentum.get()?;
+            trial.bool("nesterov").when("momentum", 0.5).get()?;
+            Ok(Some(momentum))
+        }
+        "orphan" => trial.float("momentum", 0.5..=0.9).when("optimiser", "sgd").get().map(Some),
+        "misspelt" => {
+            trial.choice("optimiser", ["adam", "sgd"]).get()?;
+            trial.float("momentum", 0.5..=0.9).when("optimiser", "sdg").get().map(Some)
+        }
         "impossible" => Ok(Some(f64::from(trial.int("units", 9..=9).step(0).get()?))),
         "shared" => look_at_shared(trial, shared),
         _ => Err(format!("no scenario {scenario}").into()),

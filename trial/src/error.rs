@@ -42,6 +42,26 @@ pub enum TrialError {
         /// The value.
         value: String,
     },
+    /// A parameter hangs on one that was not asked for.
+    #[error("`{name}` hangs on `{parent}`, which this trial has not asked for; ask for `{parent}` first")]
+    Parent {
+        /// The parameter.
+        name: String,
+        /// What it hangs on.
+        parent: String,
+    },
+    /// A parameter hangs on a value that its parent never has.
+    #[error("`{name}` hangs on `{parent}` being {value}, but that is {distribution}; name one of its values")]
+    Condition {
+        /// The parameter.
+        name: String,
+        /// What it hangs on.
+        parent: String,
+        /// The value.
+        value: String,
+        /// What the parent can be.
+        distribution: String,
+    },
     /// A checkpoint must say which step it covers.
     #[error("trial.checkpoint has no step yet; call it inside `for epoch in trial.epochs(n)` or after trial.report")]
     NoStep,
@@ -77,15 +97,21 @@ pub enum TrialError {
         /// The metric.
         metric: String,
     },
-    /// The device is not one that this build can use.
-    #[error("no device `{device}` in this build of the prelude; connect another, e.g. with %device cpu")]
+    /// There is no such device.
+    #[error("there is no device `{device}`; devices are cpu, cuda:0, cuda:1 and so on")]
     Device {
         /// The device's name.
         device: String,
     },
     /// This build has no CUDA.
-    #[error("the study wants {device}, but this build of the prelude has no CUDA; run %device cpu and search again")]
+    #[error("{device} cannot be used, since this build of candle has no CUDA; run `ferrotune install --cuda`")]
     NoCuda {
+        /// The device's name.
+        device: String,
+    },
+    /// TPUs are described and compiled for, and nothing more.
+    #[error("candle cannot compute on {device}; programs for TPUs run through ferrotune::devices::pjrt alone")]
+    Tpu {
         /// The device's name.
         device: String,
     },

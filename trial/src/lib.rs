@@ -20,13 +20,17 @@
 
 mod adamw;
 mod connection;
+mod device;
 mod error;
+mod place;
 mod runtime;
 pub mod shared;
 pub mod trial;
 
 pub use adamw::AdamW;
+pub use device::open_device;
 pub use error::{Result, TrialError};
-pub use runtime::{ObjectiveValue, in_cell, run_objective};
+pub use place::in_cell;
+pub use runtime::{ObjectiveValue, run_objective};
 pub use shared::{Pack, Share, ShareError, Shared};
-pub use trial::{Restore, Save, Trial, open_device};
+pub use trial::{Restore, Save, Trial};

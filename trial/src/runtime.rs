@@ -2,6 +2,7 @@
 
 use crate::connection::Connection;
 use crate::error::{Result, TrialError};
+use crate::place::line_of_cell;
 use crate::shared::Shared;
 use crate::trial::Trial;
 use ferrotune_tuner::record::Ending;
@@ -10,7 +11,7 @@ use std::error::Error;
 use std::io::Write as _;
 use std::panic::{self, AssertUnwindSafe, PanicHookInfo};
 use std::path::Path;
-use std::sync::{Mutex, OnceLock};
+use std::sync::Mutex;
 
 /// A reason is one line; what is beyond this is not read by anyone.
 const LONGEST_REASON_CHARS: usize = 2000;
@@ -18,23 +19,6 @@ const LONGEST_REASON_CHARS: usize = 2000;
 /// The last panic of any thread. A panic that crosses from a thread pool into the objective runs the hook only where
 /// it began.
 static LAST_PANIC: Mutex<Option<String>> = Mutex::new(None);
-
-/// Where the source of an objective that was written in a cell stands in the file that was compiled.
-#[derive(Debug)]
-struct Origin {
-    file: &'static str,
-    line: u32,
-    cell_line: u32,
-}
-
-static ORIGIN: OnceLock<Origin> = OnceLock::new();
-
-/// Says that line `line` of `file` is line `cell_line` of the objective's cell, and the following lines likewise, so
-/// that a panic is reported with the line that its user sees. `%%tune` calls it.
-#[doc(hidden)]
-pub fn in_cell(file: &'static str, line: u32, cell_line: u32) {
-    ORIGIN.get_or_init(|| Origin { file, line, cell_line });
-}
 
 /// What an objective may return: its value, or nothing if it has reported it.
 #[diagnostic::on_unimplemented(
@@ -187,15 +171,8 @@ fn record_panics() {
 fn describe(info: &PanicHookInfo<'_>) -> String {
     let message = info.payload_as_str().unwrap_or("a panic without a message");
     let message: String = message.chars().take(LONGEST_REASON_CHARS).collect();
-    let origin = ORIGIN.get();
-    match info.location() {
-        Some(place) if origin.is_some_and(|origin| origin.file == place.file() && origin.line < place.line()) => {
-            let line = origin.map_or(0, |origin| place.line() - origin.line + origin.cell_line);
-            format!("{message} (line {line} of the cell)")
-        }
-        Some(place) => format!("{message} ({}:{}:{})", place.file(), place.line(), place.column()),
-        None => message,
-    }
+    let place = info.location().map(|location| line_of_cell(location).unwrap_or_else(|| location.to_string()));
+    place.map_or_else(|| message.clone(), |place| format!("{message} ({place})"))
 }
 
 fn last_panic() -> String {

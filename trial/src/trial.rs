@@ -10,10 +10,13 @@ pub use state::{Restore, Save};
 pub use parameters::{ChoiceParameter, Choosable, FloatParameter, IntParameter, Integer, Plain, Real};
 
 use crate::connection::{Connection, unexpected};
+use crate::device::open_device;
 use crate::error::{Result, TrialError};
 use candle_core::Device;
+use ferrotune_devices::Strategy;
 use ferrotune_tuner::record::TrialRecord;
 use ferrotune_tuner::wire::{Assignment, Reply, Request, Verdict};
+use parameters::Asked;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -36,6 +39,8 @@ pub struct Trial {
     checkpoints: RefCell<BTreeMap<u64, u64>>,
     /// Why [`Trial::epochs`], which cannot fail, gave no epochs.
     refusal: RefCell<Option<TrialError>>,
+    /// The parameters that the objective has asked for, in this worker.
+    asked: RefCell<BTreeMap<String, Asked>>,
 }
 
 impl Trial {
@@ -52,6 +57,7 @@ impl Trial {
             goes_by_epochs: Cell::new(false),
             checkpoints: RefCell::default(),
             refusal: RefCell::new(None),
+            asked: RefCell::default(),
         }
     }
 
@@ -75,6 +81,11 @@ impl Trial {
     /// Fails where this build has no such device.
     pub fn device(&self) -> Result<Device> {
         open_device(&self.assignment.device)
+    }
+
+    /// That device as a strategy with one replica. A trial on several devices makes its own, as a cell does.
+    pub fn strategy(&self) -> Strategy {
+        Strategy::on(&*self.assignment.device)
     }
 
     /// The epochs to run now, of `total` in a whole training.
@@ -177,23 +188,5 @@ impl Trial {
 
     fn refuse(&self, error: TrialError) {
         self.refusal.replace(Some(error));
-    }
-}
-
-/// Opens a device by its name: `cpu`, `cuda:0`, …
-///
-/// # Errors
-/// Where this build has no such device, or candle cannot open it.
-pub fn open_device(device: &str) -> Result<Device> {
-    match device.split_once(':').unwrap_or((device, "0")) {
-        ("cpu", _) => Ok(Device::Cpu),
-        ("cuda", ordinal) => match ordinal.parse() {
-            Ok(_) if !candle_core::utils::cuda_is_available() => {
-                Err(TrialError::NoCuda { device: device.to_owned() }.into())
-            }
-            Ok(ordinal) => Ok(Device::new_cuda(ordinal)?),
-            Err(_) => Err(TrialError::Device { device: device.to_owned() }.into()),
-        },
-        _ => Err(TrialError::Device { device: device.to_owned() }.into()),
     }
 }

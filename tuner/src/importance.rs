@@ -92,7 +92,7 @@ fn divergence(name: &str, region: &[(&TrialRecord, f64)], limit: f64) -> f64 {
 mod tests {
     use super::*;
     use crate::record::{Ending, Parameter};
-    use crate::space::Value;
+    use crate::space::{Scale, Value};
 
     /// The trials of `tests/golden/importance.py`.
     fn trials() -> Vec<TrialRecord> {
@@ -114,14 +114,18 @@ mod tests {
                 + offset;
             let text = |text: &str| Value::Text(text.to_owned());
             let mut parameters = vec![
-                ("x", Distribution::Float { low: -5.0, high: 5.0, step: None, log: false }, Value::Float(x)),
-                ("lr", Distribution::Float { low: 1e-4, high: 1.0, step: None, log: true }, Value::Float(lr)),
-                ("units", Distribution::Int { low: 16, high: 128, step: 16, log: false }, Value::Int(units)),
-                ("depth", Distribution::Int { low: 1, high: 30, step: 1, log: true }, Value::Int(depth)),
-                ("kind", Distribution::Choice { values: ["a", "b", "c"].map(text).into() }, text(kind)),
+                ("x", Distribution::Float { low: -5.0, high: 5.0, step: None, scale: Scale::Linear }, Value::Float(x)),
+                ("lr", Distribution::Float { low: 1e-4, high: 1.0, step: None, scale: Scale::Log }, Value::Float(lr)),
+                ("units", Distribution::Int { low: 16, high: 128, step: 16, scale: Scale::Linear }, Value::Int(units)),
+                ("depth", Distribution::Int { low: 1, high: 30, step: 1, scale: Scale::Log }, Value::Int(depth)),
+                (
+                    "kind",
+                    Distribution::Choice { values: ["a", "b", "c"].map(text).into(), is_ordered: false },
+                    text(kind),
+                ),
             ];
             if kind == "b" {
-                let drops = Distribution::Float { low: 0.0, high: 0.5, step: Some(0.1), log: false };
+                let drops = Distribution::Float { low: 0.0, high: 0.5, step: Some(0.1), scale: Scale::Linear };
                 parameters.push(("drop", drops, Value::Float(drop)));
             }
             let parameters = parameters

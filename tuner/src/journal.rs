@@ -47,6 +47,8 @@ pub struct Journal {
     length: u64,
     trials: u64,
     worker_id: String,
+    /// Where each parameter was asked for last.
+    places: BTreeMap<String, String>,
     /// Held, and given up by the system when it is closed, however this process ends.
     _lock: StudyLock,
 }
@@ -70,7 +72,7 @@ impl Journal {
         let path = folder.join(FILE);
         let file = OpenOptions::new().append(true).create(true).open(&path).map_err(not_writable)?;
         folder::sync(folder).map_err(not_writable)?;
-        let replay = Replay::of(&path, &spec.project)?;
+        let mut replay = Replay::of(&path, &spec.project)?;
         if let Some(earlier) = replay.other_objectives(&spec.objectives) {
             let (study, wanted) = (spec.project.clone(), objectives_text(&spec.objectives));
             return Err(JournalError::OtherObjective { study, earlier, wanted });
@@ -80,6 +82,7 @@ impl Journal {
             length: replay.length,
             trials: replay.trials.len() as u64,
             worker_id: worker_id(),
+            places: std::mem::take(&mut replay.places),
             path,
             file,
             _lock: study_lock,
@@ -136,6 +139,21 @@ impl Journal {
             return Err(JournalError::OutsideRange { number, name, value });
         };
         self.append(&[Fact::Parameter { number, name, internal, distribution: &parameter.distribution }])
+    }
+
+    /// The objective asks for a parameter at `place` in its source, where it was not asked for before.
+    pub fn asked_at(&mut self, name: &str, place: &str) -> Result<(), JournalError> {
+        if place.is_empty() || self.place_of(name) == Some(place) {
+            return Ok(());
+        }
+        self.append(&[facts::study_attribute(&format!("{}{name}", facts::PLACE), &place)])?;
+        self.places.insert(name.to_owned(), place.to_owned());
+        Ok(())
+    }
+
+    /// Where in the objective's source a parameter was asked for last.
+    pub fn place_of(&self, name: &str) -> Option<&str> {
+        self.places.get(name).map(String::as_str)
     }
 
     /// The objective has said how many epochs a whole training has.

@@ -3,22 +3,28 @@
 //! The calling process must be the supervisor's alone: it becomes the reaper of every process that a worker leaves
 //! behind, and [`Worker::end`] kills all of them.
 
+mod cgroup;
+mod cuda;
 mod leftovers;
 mod memory;
 mod output;
+mod reserve;
 mod signals;
 mod strays;
 mod worker;
 
+pub use cgroup::TrialCgroups;
 pub use leftovers::{Machine, SharedMemory};
 pub use memory::{
     Budget, Held, MOST_TASKS, MemoryLimit, Shortage, available_bytes, memory_limit, own_resident_bytes, private_bytes,
     tree_bytes,
 };
+pub use reserve::take_reserve;
 pub use signals::Signals;
 pub use worker::{set_up_worker, worker_main};
 
 use crate::wire::{Reply, Request, SHARED_VARIABLE};
+use cgroup::Cgroup;
 use output::Output;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal};
@@ -105,6 +111,8 @@ pub struct Launch<'a> {
     /// The most that it may allocate, in bytes: the system refuses more. Nothing that is only mapped counts. `None`
     /// where device libraries reserve far more than they use.
     pub allocation_limit_bytes: Option<u64>,
+    /// Where its cgroup is made, and the most that it may use there, in bytes.
+    pub cgroups: Option<(&'a TrialCgroups, u64)>,
 }
 
 /// How a worker's process ended.
@@ -188,6 +196,7 @@ pub struct Worker {
     output: Output,
     /// Its temporary files, which go with it.
     temporary: PathBuf,
+    cgroup: Option<Cgroup>,
     started: Instant,
     exited: bool,
     reaped: bool,
@@ -229,8 +238,16 @@ impl Worker {
         let (inbox, outbox) = (Vec::new(), Vec::new());
         let (exited, reaped) = (false, false);
         let wire = Some(wire);
-        let worker = Worker { child, pidfd, wire, inbox, outbox, output, temporary, started, exited, reaped };
+        let cgroup = None;
+        let mut worker =
+            Worker { child, pidfd, wire, inbox, outbox, output, temporary, cgroup, started, exited, reaped };
         worker.limit(launch).map_err(ProcessError::system("limit the worker"))?;
+        worker.cgroup = launch.cgroups.and_then(|(cgroups, limit_bytes)| {
+            let cgroup = cgroups.make(launch.number, limit_bytes);
+            let taken = cgroup.and_then(|cgroup| cgroup.take(worker.pid()).map(|()| cgroup));
+            // The other limits hold without it.
+            taken.inspect_err(|error| tracing::warn!(trial = launch.number, %error, "the trial has no cgroup")).ok()
+        });
         Ok(worker)
     }
 
@@ -303,6 +320,9 @@ impl Worker {
             tracing::debug!(pid = self.child.id(), %error, "the worker's group had left before it was killed");
         }
         strays::kill_all(&below);
+        if let Some(cgroup) = &self.cgroup {
+            cgroup.kill();
+        }
     }
 
     /// Takes leave of a worker that has exited or been killed: reaps it, removes every process that it left, and
@@ -328,8 +348,12 @@ impl Worker {
             (None, Some(libc::SIGABRT)) => {
                 self.output.refused_bytes().map_or(Exit::Signal(libc::SIGABRT), Exit::Starved)
             }
+            (None, Some(libc::SIGKILL)) if self.cgroup.as_ref().is_some_and(Cgroup::was_over) => Exit::Starved(0),
             (None, signal) => Exit::Signal(signal.unwrap_or_default()),
         };
+        if let Some(Err(error)) = self.cgroup.as_ref().map(Cgroup::remove) {
+            left.push(format!("a cgroup, which cannot be removed: {error}"));
+        }
         Ok((exit, left))
     }
 

@@ -1,19 +1,21 @@
 //! What a hyper-parameter may be: its kind, its range and its lattice. Refuses empty and impossible ranges.
 
 mod cube;
+mod display;
 mod inferred;
 mod optuna;
 #[cfg(feature = "supervisor")]
 mod sampling;
+mod scale;
 mod validity;
 
 pub use inferred::{Condition, Dimension, Space};
 #[cfg(feature = "supervisor")]
 pub(crate) use inferred::{has_asked_all, is_training};
+pub use scale::Scale;
 pub use validity::SpaceError;
 
 use serde::{Deserialize, Serialize};
-use std::fmt;
 
 /// A hyper-parameter's value, as the objective sees it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -33,7 +35,7 @@ pub enum Value {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Distribution {
-    /// Whole numbers `low, low + step, …` up to `high`; `log` samples the logarithm uniformly (then `step` is 1).
+    /// Whole numbers `low, low + step, …` up to `high`; where `scale` is not linear, `step` is 1.
     Int {
         /// Smallest value.
         low: i64,
@@ -41,8 +43,9 @@ pub enum Distribution {
         high: i64,
         /// Distance between neighbours, at least 1.
         step: i64,
-        /// Whether to sample on a logarithmic scale; needs `low >= 1`.
-        log: bool,
+        /// On which scale they are spread evenly; a logarithmic one needs `low >= 1`.
+        #[serde(rename = "log")]
+        scale: Scale,
     },
     /// Real numbers from `low` to `high`, on a lattice where `step` is given.
     Float {
@@ -52,13 +55,17 @@ pub enum Distribution {
         high: f64,
         /// Distance between neighbours, if the values lie on a lattice.
         step: Option<f64>,
-        /// Whether to sample on a logarithmic scale; needs `low > 0` and no `step`.
-        log: bool,
+        /// On which scale they are spread evenly; a logarithmic one needs `low > 0` and no `step`.
+        #[serde(rename = "log")]
+        scale: Scale,
     },
     /// One of the listed values. A `bool` parameter is a choice of `false` and `true`.
     Choice {
         /// The values, at least one, all of one type.
         values: Vec<Value>,
+        /// Whether neighbours in the list are alike: oracles then treat it as the ranks 0, 1, …
+        #[serde(default, skip_serializing_if = "is_false")]
+        is_ordered: bool,
     },
 }
 
@@ -78,7 +85,7 @@ impl Distribution {
                     step.is_none_or(|step| (nearest_point(*low, *high, step, *value) - value).abs() <= 1e-9 * step);
                 inside && on_lattice
             }
-            (Distribution::Choice { values }, value) => values.contains(value),
+            (Distribution::Choice { values, .. }, value) => values.contains(value),
             _ => false,
         }
     }
@@ -98,9 +105,14 @@ impl Distribution {
                 let inside = value.clamp(*low, *high);
                 Some(Value::Float(step.map_or(inside, |step| nearest_point(*low, *high, step, inside))))
             }
-            (Distribution::Choice { values }, value) => values.contains(value).then(|| value.clone()),
+            (Distribution::Choice { values, .. }, value) => values.contains(value).then(|| value.clone()),
             _ => None,
         }
+    }
+
+    /// Whether some of its values are nearer to each other than others: numbers and ordered choices.
+    pub fn has_order(&self) -> bool {
+        !matches!(self, Distribution::Choice { is_ordered: false, .. })
     }
 
     /// Largest integer on the lattice; `low` for a distribution of another kind, which has none.
@@ -114,6 +126,11 @@ impl Distribution {
             _ => 0,
         }
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 /// Index of the last point of the lattice `low, low + step, …` up to `high`.
@@ -142,34 +159,4 @@ fn nearest_point(low: f64, high: f64, step: f64, value: f64) -> f64 {
 /// Number of digits after the point in the shortest decimal form.
 fn decimals(number: f64) -> usize {
     number.to_string().split_once('.').map_or(0, |(_, fraction)| fraction.len())
-}
-
-impl fmt::Display for Value {
-    /// Floats get four significant digits; the journal keeps them all.
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Value::Bool(value) => formatter.pad(&value.to_string()),
-            Value::Int(value) => formatter.pad(&value.to_string()),
-            Value::Float(value) => formatter.pad(&short_float(*value)),
-            Value::Text(value) => formatter.pad(value),
-        }
-    }
-}
-
-fn short_float(number: f64) -> String {
-    let scientific = format!("{number:.3e}");
-    let Some((digits, exponent)) = scientific.split_once('e') else {
-        return scientific; // NaN and the infinities
-    };
-    let trimmed = |text: &str| match text.contains('.') {
-        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
-        false => text.to_owned(),
-    };
-    match exponent.parse::<i32>() {
-        Ok(power @ -4..=3) => {
-            let decimals = usize::try_from(3 - power).unwrap_or(0);
-            trimmed(&format!("{number:.decimals$}"))
-        }
-        _ => format!("{}e{exponent}", trimmed(digits)),
-    }
 }

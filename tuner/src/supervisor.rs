@@ -18,7 +18,7 @@ pub use files::spec_of;
 
 use crate::journal::Journal;
 use crate::oracle::{self, Next, Oracle};
-use crate::process::{self, Budget, ProcessError, SharedMemory, Signals};
+use crate::process::{self, Budget, ProcessError, SharedMemory, Signals, TrialCgroups};
 use crate::record::TrialRecord;
 use crate::wire::{Event, Finish, StudySpec};
 use backlog::Backlog;
@@ -82,6 +82,7 @@ pub fn supervise(spec: StudySpec, program: &Path, events: &mut dyn Write) -> Res
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .map_err(|errno| ProcessError::System { what: "become the reaper of the trials", source: errno.into() })?;
     let niceness = process::go_first()?;
+    process::take_reserve();
     let mut search = Search::open(spec, program, niceness, signals, events)?;
     let reason = search.run();
     // Where the search broke off, what its trials have started is still there.
@@ -108,6 +109,8 @@ struct Search<'a> {
     /// Trials that an earlier supervisor left in the middle.
     unfinished: VecDeque<u64>,
     budget: Budget,
+    /// Where trials have cgroups of their own, if this process may make them.
+    cgroups: Option<TrialCgroups>,
     /// Threads of each trial.
     threads: u64,
     /// Niceness of each trial.
@@ -179,6 +182,7 @@ impl<'a> Search<'a> {
             trials,
             unfinished,
             budget,
+            cgroups: TrialCgroups::find(),
             threads,
             niceness,
             signals,

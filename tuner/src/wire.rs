@@ -37,6 +37,9 @@ pub enum Request {
         distribution: Distribution,
         /// The value to try first, if the objective names one.
         default: Option<Value>,
+        /// Where in the objective's source it is asked for.
+        #[serde(default)]
+        place: String,
     },
     /// Which epochs to run, of `total`. Answered by [`Reply::Epochs`].
     Epochs {

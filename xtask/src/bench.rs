@@ -1,5 +1,6 @@
 //! `cargo xtask bench`: this kernel and evcxr_jupyter, run in turn, on this machine; writes `docs/benchmarks.md`.
-//! `cargo xtask bench hpo` compares the oracles with Optuna instead.
+//! `cargo xtask bench hpo` compares the oracles with Optuna instead, and `cargo xtask bench keras` a search with Keras
+//! Tuner's.
 
 mod hpo;
 
@@ -16,8 +17,19 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     match arguments.split_first() {
         None => kernels(root),
         Some((what, rest)) if what == "hpo" => hpo::run(root, rest),
-        Some((what, _)) => bail!("there is no bench `{what}`; give hpo, or nothing for the kernels"),
+        Some((what, [])) if what == "keras" => keras(root),
+        Some((what, _)) => bail!("there is no bench `{what}`; give hpo or keras, or nothing for the kernels"),
     }
+}
+
+fn keras(root: &Path) -> Result<()> {
+    let environment = step::step("tools", || Environment::prepare(root))?;
+    step::step("Keras Tuner", || environment.add("tests/requirements-keras.txt"))?;
+    step::step("build", || build_program(root))?;
+    step::step("install into target/jupyter", || environment.install_kernel())?;
+    step::step("measure", || {
+        step::run(environment.python().arg("tests/bench_keras.py").args(["--output", "docs/benchmarks-keras.md"]))
+    })
 }
 
 fn kernels(root: &Path) -> Result<()> {

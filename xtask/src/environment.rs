@@ -59,6 +59,12 @@ impl Environment {
         python
     }
 
+    /// Adds to `target/venv` what a file of requirements lists.
+    pub(crate) fn add(&self, requirements: &str) -> Result<()> {
+        let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"];
+        run(self.python().args(pip).arg(requirements)).with_context(|| format!("{requirements} cannot be installed"))
+    }
+
     /// Points every folder that is the user's by default into `target/`.
     fn private(&self, mut command: Command) -> Command {
         let target = self.root.join("target");

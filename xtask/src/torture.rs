@@ -8,6 +8,10 @@ use std::path::Path;
 
 /// Rounds of kills, each of a supervisor and half of them of its workers too.
 const ROUNDS: &str = "200";
+/// Rounds of kills of a kernel, which take some seconds each.
+const KERNEL_ROUNDS: &str = "40";
+/// Trials after which memory must be what it was.
+const TRIALS: &str = "200";
 
 pub(crate) fn run(root: &Path) -> Result<()> {
     let environment = step::step("tools", || Environment::prepare(root))?;
@@ -21,6 +25,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     step::step("install into target/jupyter", || environment.install_kernel())?;
     step::step("faults and resumptions", || {
         let mut python = environment.python();
+        python.env("FERROTUNE_TORTURE_ROUNDS", KERNEL_ROUNDS).env("FERROTUNE_TORTURE_TRIALS", TRIALS);
         step::run(python.args(["-m", "pytest", "tests/test_torture.py", "tests/test_resume.py"]))
     })
 }

@@ -10,11 +10,8 @@ use super::executable::LoadedExecutable;
 use super::literal::Literal;
 use super::object::{Object, View};
 use super::topology::Description;
+use crate::fork;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
-
-/// The process that first opened a device; 0 as long as none has.
-static OPENED_BY: AtomicU32 = AtomicU32::new(0);
 
 /// The plugin copies the array before the call returns.
 const COPIED_DURING_CALL: i32 = 0;
@@ -53,18 +50,9 @@ pub struct DeviceMemory {
     pub limit_bytes: Option<u64>,
 }
 
-/// Threads and connections of an open device do not survive a fork.
-pub(super) fn refuse_after_fork() -> Result<(), PjrtError> {
-    check_fork(OPENED_BY.load(Ordering::Relaxed), std::process::id())
-}
-
-fn check_fork(opened_by: u32, own: u32) -> Result<(), PjrtError> {
-    if opened_by != 0 && opened_by != own { Err(PjrtError::Forked { opened_by }) } else { Ok(()) }
-}
-
 impl Client {
     pub(super) fn new(object: Object) -> Client {
-        OPENED_BY.store(std::process::id(), Ordering::Relaxed);
+        fork::opened();
         Client { object: Arc::new(object) }
     }
 
@@ -139,7 +127,7 @@ impl Client {
     /// Those of the compiler.
     pub fn compile(&self, module: &[u8], options: &CompileOptions) -> Result<LoadedExecutable, PjrtError> {
         let program = MlirProgram::new(module);
-        let options = options.to_bytes();
+        let options = options.to_bytes()?;
         let mut arguments = Arguments::<ClientCompile>::zeroed();
         arguments.fields.client = self.object.pointer;
         arguments.fields.program = &raw const program.arguments;
@@ -208,19 +196,5 @@ impl Device {
             peak_bytes: told(stats.peak, stats.peak_is_set),
             limit_bytes: told(stats.limit, stats.limit_is_set),
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_device_that_was_open_before_a_fork_is_not_opened_again() {
-        assert_eq!(check_fork(0, 7), Ok(()));
-        assert_eq!(check_fork(7, 7), Ok(()));
-        let error = check_fork(6, 7).expect_err("forked").to_string();
-        let expected = "a device was opened before this process forked from process 6; open it in a new process";
-        assert_eq!(error, expected);
     }
 }

@@ -1,6 +1,8 @@
 //! Options of a compilation, written as the protocol buffer `xla.CompileOptionsProto` by hand: a few numbers need no
 //! code generator.
 
+use super::error::PjrtError;
+
 /// How a program is compiled.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CompileOptions {
@@ -8,6 +10,9 @@ pub struct CompileOptions {
     pub replicas: u32,
     /// Devices over which each copy is spread.
     pub partitions: u32,
+    /// The devices to run on, by their number ([`super::Description::id`]): those of the first copy, then those of the
+    /// second. Empty leaves the choice to the plugin.
+    pub device_ids: Vec<i32>,
     /// Settings of the compiler by name, such as `xla_dump_to`.
     pub overrides: Vec<(String, Override)>,
 }
@@ -28,7 +33,7 @@ pub enum Override {
 impl Default for CompileOptions {
     /// For one device.
     fn default() -> CompileOptions {
-        CompileOptions { replicas: 1, partitions: 1, overrides: Vec::new() }
+        CompileOptions { replicas: 1, partitions: 1, device_ids: Vec::new(), overrides: Vec::new() }
     }
 }
 
@@ -44,6 +49,15 @@ mod build_field {
     pub(super) const REPLICAS: u32 = 4;
     pub(super) const PARTITIONS: u32 = 5;
     pub(super) const USE_SPMD: u32 = 6;
+    pub(super) const ASSIGNMENT: u32 = 9;
+}
+
+/// Fields of `DeviceAssignmentProto`, and of the `ComputationDevice` in it, one for each partition.
+mod assignment_field {
+    pub(super) const REPLICAS: u32 = 1;
+    pub(super) const PARTITIONS: u32 = 2;
+    pub(super) const PARTITION: u32 = 3;
+    pub(super) const DEVICES_OF_REPLICAS: u32 = 1;
 }
 
 /// No device in particular.
@@ -55,18 +69,31 @@ impl CompileOptions {
         CompileOptions { replicas, ..CompileOptions::default() }
     }
 
+    /// The same on these devices, by number.
+    #[must_use]
+    pub fn on(self, device_ids: impl Into<Vec<i32>>) -> CompileOptions {
+        CompileOptions { device_ids: device_ids.into(), ..self }
+    }
+
     /// For `partitions` devices over which the program is spread, as its sharding annotations say.
     pub fn partitioned(partitions: u32) -> CompileOptions {
         CompileOptions { partitions, ..CompileOptions::default() }
     }
 
-    pub(super) fn to_bytes(&self) -> Vec<u8> {
+    /// The protocol buffer.
+    ///
+    /// # Errors
+    /// If there are devices, but not one for each part of each copy.
+    pub(super) fn to_bytes(&self) -> Result<Vec<u8>, PjrtError> {
         let mut build = Vec::new();
         put_number(&mut build, build_field::DEVICE, ANY_DEVICE);
         put_number(&mut build, build_field::REPLICAS, self.replicas.into());
         put_number(&mut build, build_field::PARTITIONS, self.partitions.into());
         if self.partitions > 1 {
             put_number(&mut build, build_field::USE_SPMD, 1);
+        }
+        if !self.device_ids.is_empty() {
+            put_bytes(&mut build, build_field::ASSIGNMENT, &self.assignment()?);
         }
         let mut bytes = Vec::new();
         put_bytes(&mut bytes, options_field::BUILD_OPTIONS, &build);
@@ -76,7 +103,29 @@ impl CompileOptions {
             put_bytes(&mut entry, 2, &override_bytes(value));
             put_bytes(&mut bytes, options_field::OVERRIDES, &entry);
         }
-        bytes
+        Ok(bytes)
+    }
+
+    fn assignment(&self) -> Result<Vec<u8>, PjrtError> {
+        let (given, needed) = (self.device_ids.len(), u64::from(self.replicas) * u64::from(self.partitions));
+        if given as u64 != needed {
+            let what = format!("the program is compiled for {needed} devices, and {given} are named");
+            return Err(PjrtError::Mismatch { what });
+        }
+        let mut bytes = Vec::new();
+        put_number(&mut bytes, assignment_field::REPLICAS, self.replicas.into());
+        put_number(&mut bytes, assignment_field::PARTITIONS, self.partitions.into());
+        let partitions = self.partitions as usize;
+        for partition in 0..partitions {
+            let mut ids = Vec::new();
+            for id in self.device_ids.iter().skip(partition).step_by(partitions) {
+                put_varint(&mut ids, i64::from(*id).cast_unsigned());
+            }
+            let mut computation = Vec::new();
+            put_bytes(&mut computation, assignment_field::DEVICES_OF_REPLICAS, &ids);
+            put_bytes(&mut bytes, assignment_field::PARTITION, &computation);
+        }
+        Ok(bytes)
     }
 }
 
@@ -124,17 +173,28 @@ mod tests {
     fn options_are_the_protocol_buffer_that_xla_reads() {
         let device = [0x08, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01];
         let plain = [&[0x1a, 0x0f][..], &device, &[0x20, 1, 0x28, 1]].concat();
-        assert_eq!(CompileOptions::default().to_bytes(), plain);
+        assert_eq!(CompileOptions::default().to_bytes().as_deref(), Ok(&*plain));
         let partitioned = [&[0x1a, 0x11][..], &device, &[0x20, 1, 0x28, 4, 0x30, 1]].concat();
-        assert_eq!(CompileOptions::partitioned(4).to_bytes(), partitioned);
+        assert_eq!(CompileOptions::partitioned(4).to_bytes().as_deref(), Ok(&*partitioned));
         let many = [&[0x1a, 0x10][..], &device, &[0x20, 0xac, 0x02, 0x28, 1]].concat();
-        assert_eq!(CompileOptions::replicated(300).to_bytes(), many);
+        assert_eq!(CompileOptions::replicated(300).to_bytes().as_deref(), Ok(&*many));
+    }
+
+    /// `executable_build_options.device_assignment` of jaxlib writes the same: 4a …
+    #[test]
+    fn devices_are_assigned_to_parts_of_copies() {
+        let options = CompileOptions { replicas: 2, partitions: 2, ..CompileOptions::default() };
+        let bytes = options.clone().on([3, 1, 0, 300]).to_bytes().unwrap_or_default();
+        let assignment = [0x4a, 17, 8, 2, 16, 2, 0x1a, 4, 0x0a, 2, 3, 0, 0x1a, 5, 0x0a, 3, 1, 0xac, 2];
+        assert!(bytes.ends_with(&assignment), "{bytes:x?}");
+        let error = options.on([3, 1]).to_bytes().expect_err("two are missing").to_string();
+        assert_eq!(error, "the program is compiled for 4 devices, and 2 are named");
     }
 
     #[test]
     fn overrides_carry_their_type() {
         let options = |value| CompileOptions { overrides: vec![("a".into(), value)], ..CompileOptions::default() };
-        let tail = |value| options(value).to_bytes()[17..].to_vec();
+        let tail = |value| options(value).to_bytes().map(|bytes| bytes[17..].to_vec()).unwrap_or_default();
         assert_eq!(tail(Override::Text("b".into())), [0x3a, 8, 0x0a, 1, b'a', 0x12, 3, 0x0a, 1, b'b']);
         assert_eq!(tail(Override::Flag(true)), [0x3a, 7, 0x0a, 1, b'a', 0x12, 2, 0x10, 1]);
         assert_eq!(tail(Override::Integer(300)), [0x3a, 8, 0x0a, 1, b'a', 0x12, 3, 0x18, 0xac, 2]);

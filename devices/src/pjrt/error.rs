@@ -1,5 +1,6 @@
 //! What can go wrong with a plugin: its own errors, with PJRT's code and text, and ours.
 
+use crate::fork::Forked;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -53,12 +54,9 @@ pub enum PjrtError {
         /// The plugin's own words.
         message: String,
     },
-    /// The device was opened by the process that this one is a fork of.
-    #[error("a device was opened before this process forked from process {opened_by}; open it in a new process")]
-    Forked {
-        /// The process that opened it.
-        opened_by: u32,
-    },
+    /// Devices were opened by the process that this one is a fork of.
+    #[error(transparent)]
+    Forked(#[from] Forked),
     /// The arguments do not go together.
     #[error("{what}")]
     Mismatch {

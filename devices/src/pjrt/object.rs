@@ -38,7 +38,10 @@ impl Drop for Object {
         let mut arguments = Arguments::<One>::zeroed();
         arguments.fields.object = self.pointer;
         // SAFETY: functions that free take this structure, and the object is not used again.
-        if let Err(error) = unsafe { self.api.call(self.destroy, &mut arguments) } {
+        if let Err(error) = unsafe { self.api.call(self.destroy, &mut arguments) }
+            // What another process has opened is that process' to free.
+            && !matches!(error, PjrtError::Forked(_))
+        {
             // Nobody can act on it: the object is as good as gone, and the process goes on.
             eprintln!("ferrotune: {error}");
         }

@@ -8,6 +8,7 @@ use super::error::{Code, PjrtError};
 use super::named::{self, Named, Options, Value};
 use super::object::{Object, text_of};
 use super::topology::Topology;
+use crate::fork;
 use std::error::Error as _;
 use std::path::Path;
 
@@ -78,7 +79,6 @@ impl Plugin {
     /// # Errors
     /// Those of the plugin, and [`PjrtError::Forked`] where a device was open before a fork.
     pub fn client(self, options: &[(&str, Value)]) -> Result<Client, PjrtError> {
-        super::client::refuse_after_fork()?;
         let options = Options::new(options);
         let mut arguments = Arguments::<ClientCreate>::zeroed();
         (arguments.fields.options, arguments.fields.option_count) = options.parts();
@@ -137,7 +137,7 @@ impl Api {
         })
     }
 
-    /// Calls a function.
+    /// Calls a function; in a process that has forked from one with open devices it is an error.
     ///
     /// # Safety
     /// `T` is what the function takes, and its pointers are valid for what the function does with them.
@@ -146,6 +146,8 @@ impl Api {
         function: Function,
         arguments: &mut Arguments<T>,
     ) -> Result<(), PjrtError> {
+        // A plugin waits for its threads, which a fork leaves behind.
+        fork::check()?;
         let entry = self.entry(function)?;
         // SAFETY: the caller's promise.
         let error = unsafe { entry((&raw mut *arguments).cast()) };

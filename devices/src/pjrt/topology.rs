@@ -81,7 +81,7 @@ impl Topology {
     /// Those of the compiler; [`super::Code::RESOURCE_EXHAUSTED`] where the program does not fit the devices' memory.
     pub fn compile(&self, module: &[u8], options: &CompileOptions) -> Result<Executable, PjrtError> {
         let program = MlirProgram::new(module);
-        let options = options.to_bytes();
+        let options = options.to_bytes()?;
         let mut arguments = Arguments::<Compile>::zeroed();
         arguments.fields.topology = self.object.pointer;
         arguments.fields.program = &raw const program.arguments;

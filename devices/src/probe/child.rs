@@ -49,7 +49,7 @@ fn answer(request: &Request) -> Result<Value, Box<dyn Error>> {
         Task::SelfTest => {
             let client = plugin.client(&[])?;
             let opened = describe(plugin, &client)?;
-            serde_json::to_value(selftest::run(&client, opened)?)?
+            serde_json::to_value(selftest::run_plugin(&client, &opened)?)?
         }
     })
 }

@@ -4,9 +4,8 @@
 const BATCH: usize = 32;
 const INPUTS: usize = 8;
 const HIDDEN: usize = 16;
-const RATE: f64 = 0.1;
 
-/// One step: weights and data to new weights and the loss before the step. Sizes and rate are those above; 0.0625 is
+/// One step: weights and data to new weights and the loss before the step, in the order of [`Network`]. Sizes and rate are those above; 0.0625 is
 /// 2 / BATCH, and 0.03125 its half.
 pub(super) const MODULE: &str = "module @step {
   func.func public @main(
@@ -65,8 +64,12 @@ pub(super) const MODULE: &str = "module @step {
   }
 }";
 
-/// The network in double precision, with its data.
-pub(super) struct Network {
+/// Dimensions and values.
+pub type Array<'a> = (&'static [i64], &'a [f64]);
+
+/// The network in double precision, with its data: two layers with tanh between them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Network {
     w1: Vec<f64>,
     b1: Vec<f64>,
     w2: Vec<f64>,
@@ -75,8 +78,9 @@ pub(super) struct Network {
     y: Vec<f64>,
 }
 
-impl Network {
-    pub(super) fn new() -> Network {
+impl Default for Network {
+    /// The same on every machine.
+    fn default() -> Network {
         let x: Vec<f64> = (0..BATCH * INPUTS).map(|index| wave(index, 0.37)).collect();
         let y = x.chunks(INPUTS).map(|row| (row[0] + row[1] * row[2]).sin()).collect();
         Network {
@@ -88,19 +92,24 @@ impl Network {
             y,
         }
     }
+}
 
-    /// Dimensions and values of the weights, in the module's order.
-    pub(super) fn weights(&self) -> [(&'static [i64], &[f64]); 4] {
+impl Network {
+    /// What a gradient is multiplied with.
+    pub const RATE: f64 = 0.1;
+
+    /// Weights and biases of the first layer, then of the second.
+    pub fn weights(&self) -> [Array<'_>; 4] {
         [(&[8, 16], &self.w1), (&[16], &self.b1), (&[16, 1], &self.w2), (&[1], std::slice::from_ref(&self.b2))]
     }
 
-    /// Dimensions and values of inputs and targets, in the module's order.
-    pub(super) fn data(&self) -> [(&'static [i64], &[f64]); 2] {
+    /// Inputs and targets.
+    pub fn data(&self) -> [Array<'_>; 2] {
         [(&[32, 8], &self.x), (&[32, 1], &self.y)]
     }
 
     /// Takes a step of gradient descent, and gives the loss before it.
-    pub(super) fn step(&mut self) -> f64 {
+    pub fn step(&mut self) -> f64 {
         let mut hidden = product(&self.x, &self.w1, BATCH, INPUTS, HIDDEN);
         for (index, value) in hidden.iter_mut().enumerate() {
             *value = (*value + self.b1[index % HIDDEN]).tanh();
@@ -110,7 +119,7 @@ impl Network {
         let loss = errors.iter().map(|error| error * error).sum::<f64>() / BATCH as f64;
         let w2 = self.w2.clone();
         for (row, error) in errors.iter().enumerate() {
-            let slope = RATE * 2.0 * error / BATCH as f64;
+            let slope = Self::RATE * 2.0 * error / BATCH as f64;
             self.b2 -= slope;
             for unit in 0..HIDDEN {
                 let value = hidden[row * HIDDEN + unit];
@@ -151,7 +160,7 @@ mod tests {
 
     #[test]
     fn plain_arithmetic_goes_down_the_gradient() {
-        let mut network = Network::new();
+        let mut network = Network::default();
         let losses: Vec<f64> = (0..20).map(|_| network.step()).collect();
         assert!(losses.windows(2).all(|pair| pair[1] < pair[0]), "{losses:?}");
         assert!(losses[19] < losses[0] / 2.0, "{losses:?}");
@@ -160,14 +169,14 @@ mod tests {
     #[test]
     fn the_gradient_is_that_of_finite_differences() {
         let loss = |change: f64| {
-            let mut network = Network::new();
+            let mut network = Network::default();
             network.w1[5] += change;
             network.step()
         };
-        let mut network = Network::new();
+        let mut network = Network::default();
         let before = network.w1[5];
         network.step();
-        let gradient = (before - network.w1[5]) / RATE;
+        let gradient = (before - network.w1[5]) / Network::RATE;
         let difference = (loss(1e-5) - loss(-1e-5)) / 2e-5;
         assert!((gradient - difference).abs() < 1e-8, "{gradient} {difference}");
     }

@@ -38,7 +38,7 @@ fn a_cuda_device_is_used_where_the_build_can() {
         [choice(&report, FULL_BUILD, true), choice(&report, CPU_BUILD, false), choice(&report, CPU_BUILD, true)];
     expect![[r#"
         no TPU: no PCI device of vendor 0x1ae0, no TPU_NAME; leave out --require to fall back to CUDA or the CPU
-        cpu: no TPU: no PCI device of vendor 0x1ae0, no TPU_NAME; the NVIDIA L4 is not used: this build of candle has no CUDA; using the CPU (1 core)
+        cpu: no TPU: no PCI device of vendor 0x1ae0, no TPU_NAME; the NVIDIA L4 is not used: this build of candle has no CUDA; `ferrotune install --cuda` makes one; using the CPU (1 core)
         no TPU: no PCI device of vendor 0x1ae0, no TPU_NAME; leave out --require to fall back to CUDA or the CPU"#]].assert_eq(&lines.join("\n"));
 }
 

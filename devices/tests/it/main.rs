@@ -6,6 +6,7 @@ mod cudas;
 mod metadata;
 mod strategies;
 mod tpus;
+mod workers;
 
 use ferrotune_devices::{Machine, Metadata, Report, Support, connect, detect};
 use tempfile::TempDir;

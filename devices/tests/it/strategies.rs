@@ -1,5 +1,6 @@
 //! Replicas that compute together.
 
+use ferrotune_devices::probe::{Identity, OpenDevice, Opened};
 use ferrotune_devices::{Precision, Replica, Strategy, StrategyError};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -71,6 +72,16 @@ fn different_models_are_refused_on_every_replica() {
 }
 
 #[test]
+fn different_types_are_refused_on_every_replica() {
+    let strategy = Strategy::mirrored(["cpu", "cpu"]).expect("there are devices");
+    let ended = strategy.scope(|replica| match replica.index() {
+        0 => replica.all_reduce_mean(&mut [1.0_f32]),
+        _ => replica.all_reduce_mean(&mut [1.0_f64]),
+    });
+    assert_eq!(ended, vec![Err(StrategyError::Types); 2]);
+}
+
+#[test]
 fn a_strategy_travels_as_json() {
     let mirrored = Strategy::mirrored(["cuda:0", "cuda:1"]).expect("there are devices").with_precision(Precision::Bf16);
     let json = r#"{"devices":{"strategy":"mirrored","devices":["cuda:0","cuda:1"]},"precision":"bf16"}"#;
@@ -79,4 +90,32 @@ fn a_strategy_travels_as_json() {
     assert_eq!((mirrored.num_replicas_in_sync(), mirrored.global_batch_size(16)), (2, 32));
     assert_eq!(Strategy::on("cpu").num_replicas_in_sync(), 1);
     assert_eq!(Strategy::mirrored(Vec::<String>::new()), Err(StrategyError::NoDevice));
+}
+
+#[test]
+fn a_strategy_over_processes_travels_as_json_and_is_checked() {
+    let strategy = Strategy::multi_worker(["a:1", "b:2", "c:3"], 2).expect("a place");
+    assert_eq!((strategy.num_replicas_in_sync(), strategy.devices()), (3, &["cpu".to_owned()][..]));
+    let json = serde_json::to_string(&strategy).expect("plain data");
+    assert_eq!(serde_json::from_str::<Strategy>(&json).expect("as it was written"), strategy);
+    let error =
+        serde_json::from_str::<Strategy>(&json.replace("\"index\":2", "\"index\":3")).expect_err("no such place");
+    assert!(error.to_string().contains("there is no worker 3 among 3"), "{error}");
+}
+
+#[test]
+fn a_tpu_is_described_by_its_cores() {
+    let core = |id| OpenDevice { id, kind: "TPU v4".into(), memory_bytes: None };
+    let identity = Identity { api: (0, 116), attributes: Vec::new() };
+    let (platform, version) = ("tpu".to_owned(), "made up".to_owned());
+    let mut opened = Opened { identity, platform, version, devices: vec![core(0), core(1), core(4)] };
+    let strategy = Strategy::tpu(&opened).expect("it has cores");
+    assert_eq!((strategy.num_replicas_in_sync(), strategy.global_batch_size(128)), (3, 384));
+    let json = r#"{"devices":{"strategy":"tpu","devices":["tpu:0","tpu:1","tpu:4"]},"precision":"f32"}"#;
+    assert_eq!(serde_json::to_string(&strategy).expect("plain data"), json);
+    assert_eq!(serde_json::from_str::<Strategy>(json).expect("as it was written"), strategy);
+    opened.devices.clear();
+    assert_eq!(Strategy::tpu(&opened), Err(StrategyError::NoDevice));
+    opened.platform = "cpu".into();
+    assert_eq!(Strategy::tpu(&opened), Err(StrategyError::NoTpu { platform: "cpu".into() }));
 }

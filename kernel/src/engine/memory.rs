@@ -5,7 +5,10 @@ use crate::execution::{Failure, Output};
 use ferrotune_display::frame::{Place, Reply, Report, Request};
 use ferrotune_display::{Bundle, escape, table};
 use ferrotune_magics::Memory;
+use ferrotune_tuner::journal::Journal;
 use ferrotune_tuner::process::{available_bytes, memory_limit, own_resident_bytes, private_bytes, tree_bytes};
+use ferrotune_tuner::record::{MemoryCheck, TrialRecord};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -13,6 +16,12 @@ use std::time::Duration;
 
 /// How often a table that is watched is brought up to date.
 const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Trials that are shown.
+const TRIALS: usize = 5;
+
+/// Snapshots that hold less are not worth a word.
+const WORTH_A_HINT_BYTES: u64 = 64 << 20;
 
 /// Which of the tables is the one that is watched.
 #[derive(Clone, Default)]
@@ -30,13 +39,29 @@ impl Engine {
             return self.show(Ok(Bundle::text(text)));
         }
         let watched = self.watched.0.fetch_add(1, Ordering::Relaxed) + 1;
-        let shown = shown(&self.report()?, &self.running);
+        let shown = shown(&self.report()?, &self.running, self.last_study.as_deref());
         let display_id = format!("ferrotune-memory-{}-{watched}", std::process::id());
         self.emit_memory(&display_id, shown, false);
         if memory == Memory::Watch {
             self.watch(watched, display_id)?;
         }
         Ok(())
+    }
+
+    /// `%gc`: has the process of the cells give back what is free.
+    pub(super) fn gc(&mut self, all: bool) -> Result<(), Failure> {
+        let before = self.report()?;
+        self.ask(Request::Trim { forget: all })?;
+        let after = self.report()?;
+        let back = escape::bytes(before.held_bytes.saturating_sub(after.held_bytes));
+        let variables = private_bytes(after.cells_pid).unwrap_or(0);
+        let of_snapshots = after.held_bytes.saturating_sub(variables);
+        let (variables, of_snapshots_text) = (escape::bytes(variables), escape::bytes(of_snapshots));
+        let hint = if !all && of_snapshots > WORTH_A_HINT_BYTES { "; %gc all forgets those of %undo" } else { "" };
+        let text = format!(
+            "{back} came back; variables and cells hold {variables}, and snapshots {of_snapshots_text} beside that{hint}"
+        );
+        self.show(Ok(Bundle::text(text)))
     }
 
     fn emit_memory(&self, display_id: &str, bundle: Bundle, update: bool) {
@@ -46,6 +71,7 @@ impl Engine {
     /// Brings the table up to date until there is another one.
     fn watch(&self, own: u64, display_id: String) -> Result<(), Failure> {
         let (link, running, watched) = (self.link.clone(), self.running.clone(), self.watched.clone());
+        let study = self.last_study.clone();
         let Some(outputs) = link.outputs() else { return Ok(()) };
         let spawned = thread::Builder::new().name("memory".into()).spawn(move || {
             loop {
@@ -54,7 +80,7 @@ impl Engine {
                     return;
                 }
                 let Some(Reply::Report { report }) = link.request(Request::Report) else { return };
-                if outputs.send(display(&display_id, shown(&report, &running), true)).is_err() {
+                if outputs.send(display(&display_id, shown(&report, &running, study.as_deref()), true)).is_err() {
                     return;
                 }
             }
@@ -69,7 +95,7 @@ fn display(display_id: &str, bundle: Bundle, update: bool) -> Output {
 }
 
 /// The table.
-fn shown(report: &Report, running: &Running) -> Bundle {
+fn shown(report: &Report, running: &Running, study: Option<&Path>) -> Bundle {
     let held = |pid| private_bytes(pid).unwrap_or(0);
     let of_snapshots: u64 = report.snapshots.iter().map(|snapshot| snapshot.private_bytes).sum();
     let named = report.snapshots.iter().filter(|snapshot| matches!(snapshot.place, Place::Named { .. })).count();
@@ -93,5 +119,24 @@ fn shown(report: &Report, running: &Running) -> Bundle {
     if let Ok(bytes) = available_bytes() {
         rows.push(vec!["still available".to_owned(), escape::bytes(bytes)]);
     }
+    rows.extend(study.map(of_trials).unwrap_or_default());
     table(&["memory", "held"], &rows)
+}
+
+/// A line for each of the last trials of a study: what it took, and what came back.
+fn of_trials(study: &Path) -> Vec<Vec<String>> {
+    let trials = match Journal::read(study) {
+        Ok(study) => study.trials,
+        Err(error) => return vec![vec!["trials".to_owned(), format!("unknown: {error}")]],
+    };
+    let checked = trials.iter().filter_map(|trial| Some((trial, trial.memory.as_ref()?)));
+    let checked: Vec<_> = checked.collect();
+    let last = checked[checked.len().saturating_sub(TRIALS)..].iter();
+    let line = |(trial, memory): &(&TrialRecord, &MemoryCheck)| {
+        let before = escape::bytes(memory.before_bytes);
+        let (peak, after) = (escape::bytes(trial.peak_bytes), escape::bytes(memory.after_bytes));
+        let left = if memory.left.is_empty() { String::new() } else { format!("; left {}", memory.left.join(", ")) };
+        vec![format!("trial {}", trial.number), format!("{peak}; available before {before}, after {after}{left}")]
+    };
+    last.map(line).collect()
 }

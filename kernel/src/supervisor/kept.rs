@@ -216,6 +216,12 @@ impl Kept {
         }
     }
 
+    /// What `cells` and all copies hold in the machine's memory, each page counted once, in bytes.
+    pub(super) fn held_bytes(&mut self, cells: Pid) -> u64 {
+        self.measure();
+        self.sleepers().map(|sleeper| sleeper.memory.share).sum::<u64>() + Memory::of(cells).share
+    }
+
     /// What is kept, oldest first.
     pub(super) fn report(&mut self) -> Vec<SnapshotReport> {
         self.measure();

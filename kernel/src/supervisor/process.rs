@@ -24,6 +24,9 @@ pub(super) const REFUSED: &str = "refused ";
 pub(super) const SNAPSHOT: &str = "snapshot ";
 /// What it is told to make another copy.
 pub(super) const SNAPSHOT_ORDER: &[u8] = b"SNAPSHOT\n";
+/// What it is told to give back the memory that it has freed, and what it says when it has, and has copied itself.
+pub(super) const TRIM_ORDER: &[u8] = b"TRIM\n";
+pub(super) const TRIMMED: &str = "trimmed";
 /// What it says, with the reason, when there is no copy of its state.
 pub(super) const UNGUARDED: &str = "unguarded ";
 /// What a copy says when it has taken over, with the names of the threads that it could not keep.
@@ -51,6 +54,7 @@ pub(crate) fn run(prelude: &Path) -> Result<()> {
     let mut sleepers = Vec::new();
     let mut variables: *mut c_void = std::ptr::null_mut();
     let mut is_quiet = true;
+    let mut has_trimmed = false;
     loop {
         if let Some(threads) = spread_net(&hooks, &snapshots, is_quiet, &mut sleepers, &mut answers)? {
             wait_for_adoption();
@@ -61,11 +65,19 @@ pub(crate) fn run(prelude: &Path) -> Result<()> {
             say(&mut answers, &format!("{RESTORED}{}", threads.join(&SEPARATOR.to_string()).replace('\n', " ")))?;
             continue;
         }
+        if std::mem::take(&mut has_trimmed) {
+            say(&mut answers, TRIMMED)?;
+        }
         let mut line = String::new();
         if orders.read_line(&mut line)? == 0 {
             return Ok(());
         }
         if line.as_bytes() == SNAPSHOT_ORDER {
+            continue;
+        }
+        if line.as_bytes() == TRIM_ORDER {
+            trim();
+            has_trimmed = true;
             continue;
         }
         let mut words = line.split_whitespace();
@@ -87,6 +99,15 @@ pub(crate) fn run(prelude: &Path) -> Result<()> {
         };
         descriptors.mend()?;
         say(&mut answers, &answer)?;
+    }
+}
+
+/// Has malloc give back to the system what is free. Without glibc there is nothing that could be asked to.
+fn trim() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: malloc_trim takes the allocator's own locks, and touches only what nobody has allocated.
+    unsafe {
+        libc::malloc_trim(0);
     }
 }
 

@@ -4,7 +4,7 @@ use super::cells::CellProcess;
 use super::markers::Markers;
 use super::memory::Watch;
 use super::streams::read_available;
-use super::{Supervisor, WAKING};
+use super::{Supervisor, WAKING, process};
 use anyhow::Result;
 use ferrotune_display::frame::{Ending, Frame, Place};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -33,6 +33,21 @@ impl Supervisor {
         self.name_next = None;
         self.start_anew()?;
         Ok(false)
+    }
+
+    /// Has the process give back what it has freed, and make a copy that has not got it either; `false` where it does
+    /// not answer in time.
+    pub(super) fn trim(&mut self, forget: bool) -> Result<bool> {
+        if forget {
+            while self.kept.drop_oldest() {}
+        }
+        self.trimmed = false;
+        self.order(process::TRIM_ORDER);
+        let deadline = Instant::now() + WAKING;
+        while !self.trimmed && wait_for(&[self.streams.control.as_fd()], deadline)? {
+            self.take_control()?;
+        }
+        Ok(self.trimmed)
     }
 
     /// The process has ended: its snapshot takes over, or else a process without variables.

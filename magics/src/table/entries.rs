@@ -1,6 +1,6 @@
 //! The magics themselves, and how each one's arguments become an [`Action`].
 
-use super::memory::{checkpoint, checkpoints, memory, restore, undo};
+use super::memory::{checkpoint, checkpoints, gc, memory, restore, undo};
 use super::{Kind, Magic, MagicOption, find, nearest};
 use crate::action::{Action, Best, Resume, Search, SearchVerb, SelfTest, Time, TpuCheck, TpuConnect, Trials, Tune};
 use crate::arguments::{Arguments, Invocation};
@@ -99,6 +99,20 @@ static TABLE: &[Magic] = &[
         build: devices,
     },
     Magic {
+        name: "gc",
+        kind: Kind::Line,
+        forms: &["%gc"],
+        usage: "%gc [all]",
+        summary: "give memory that cells have freed back to the machine, and say how much that was",
+        help: "Rust frees a value when its variable goes; the allocator keeps some of that for later, and so do the\n\
+               snapshots for %undo, as long as they are kept. %gc all forgets those, too: no cell can be undone then.\n\
+               \n\
+               Example\n  %gc",
+        positional: Some("all"),
+        options: &[],
+        build: gc,
+    },
+    Magic {
         name: "lsmagic",
         kind: Kind::Line,
         forms: &["%lsmagic"],
@@ -115,7 +129,8 @@ static TABLE: &[Magic] = &[
         forms: &["%memory"],
         usage: "%memory, %memory watch, or %memory limit SIZE|none",
         summary: "show who holds how much memory, or limit what a cell may hold",
-        help: "Shows the process of the cells, its snapshots, running trials, the kernel, and the limit that applies.\n\
+        help: "Shows the process of the cells, its snapshots, running trials, the kernel, the limit that applies, and\n\
+               what the last trials of the notebook's study took of the machine's memory and gave back.\n\
                %memory watch keeps the table up to date once a second until the next %memory.\n\
                %memory limit stops a cell that holds more than SIZE, and brings the variables back to what they were\n\
                before it. Without a limit that happens when the machine or the container is about to run out.\n\

@@ -35,6 +35,14 @@ pub(super) fn checkpoints(invocation: &Invocation<'_>) -> Result<Action, MagicEr
     Ok(Action::Checkpoints)
 }
 
+pub(super) fn gc(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
+    match Arguments::read(invocation)?.positional() {
+        None => Ok(Action::Gc { all: false }),
+        Some("all") => Ok(Action::Gc { all: true }),
+        Some(other) => Err(invocation.bad_value("%gc", other, "write %gc or %gc all")),
+    }
+}
+
 pub(super) fn memory(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
     let words: Vec<&str> = invocation.rest.split_whitespace().collect();
     let bad = |argument: &'static str, cure: &str| Err(invocation.bad_value(argument, invocation.rest.trim(), cure));

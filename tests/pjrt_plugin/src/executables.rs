@@ -79,7 +79,7 @@ impl Program {
             ranks: outputs.iter().map(|output| dims(output).len()).collect(),
             memory: integers(&answer["memory"]),
             cost: cost.collect(),
-            devices: client.devices[..replicas * partitions].to_vec(),
+            devices: integers(&answer["devices"]).into_iter().map(|index| client.devices[index as usize]).collect(),
             options: options.to_vec(),
         }
     }

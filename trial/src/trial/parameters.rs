@@ -1,11 +1,20 @@
 //! Hyper-parameters: what an objective may ask for. Ranges are checked where the values are drawn, by the supervisor.
+//!
+//! A parameter that only some trials have is asked for under an `if`, as in Optuna: nothing has to be declared, and
+//! oracles learn on what it hangs from the trials without it. Keras Tuner's `conditional_scope` is there because it
+//! must know the whole space before the first trial; where its parameters are to be spelt without an `if`, `.when()`
+//! takes its place.
+
+mod kinds;
+mod question;
+
+pub use kinds::{Choosable, Integer, Plain, Real};
+pub(super) use question::Asked;
 
 use super::Trial;
-use crate::connection::unexpected;
 use crate::error::{Result, TrialError};
-use ferrotune_tuner::space::{Distribution, Value};
-use ferrotune_tuner::wire::{Reply, Request};
-use std::fmt;
+use ferrotune_tuner::space::{Distribution, Scale, Value};
+use question::Question;
 use std::marker::PhantomData;
 use std::ops::RangeInclusive;
 
@@ -17,9 +26,11 @@ impl Trial {
     /// let units: usize = trial.int("units", 32..=512).step(32).get()?;
     /// # Ok(()) }
     /// ```
+    #[track_caller]
     pub fn int<T: Integer>(&self, name: &str, range: RangeInclusive<T>) -> IntParameter<'_, T> {
         let (low, high) = (*range.start(), *range.end());
-        IntParameter { trial: self, name: name.to_owned(), low, high, step: None, log: false, default: None }
+        let question = Question::here(self, name);
+        IntParameter { question, low, high, step: None, scale: Scale::Linear, default: None }
     }
 
     /// A real number. Bounds are inclusive.
@@ -29,9 +40,11 @@ impl Trial {
     /// let lr = trial.float("lr", 1e-4..=1e-1).log().get()?;
     /// # Ok(()) }
     /// ```
+    #[track_caller]
     pub fn float<T: Real>(&self, name: &str, range: RangeInclusive<T>) -> FloatParameter<'_, T> {
         let (low, high) = (*range.start(), *range.end());
-        FloatParameter { trial: self, name: name.to_owned(), low, high, step: None, log: false, default: None }
+        let question = Question::here(self, name);
+        FloatParameter { question, low, high, step: None, scale: Scale::Linear, default: None }
     }
 
     /// One of a list of strings, numbers or bools. A choice of strings gives a `String`.
@@ -42,27 +55,23 @@ impl Trial {
     /// let batch: usize = trial.choice("batch", [32, 64, 128]).get()?;
     /// # Ok(()) }
     /// ```
+    #[track_caller]
     pub fn choice<T: Choosable>(&self, name: &str, values: impl AsRef<[T]>) -> ChoiceParameter<'_, T> {
         let values = values.as_ref().iter().map(Choosable::to_value).collect();
-        let (name, default, kind) = (name.to_owned(), None, PhantomData);
-        ChoiceParameter { trial: self, name, values, default, kind }
+        let question = Question::here(self, name);
+        ChoiceParameter { question, values, is_ordered: false, default: None, kind: PhantomData }
     }
 
     /// `false` or `true`.
+    #[track_caller]
     pub fn bool(&self, name: &str) -> ChoiceParameter<'_, bool> {
         self.choice(name, [false, true])
     }
 
     /// A value that is not searched, but is recorded with the others.
+    #[track_caller]
     pub fn fixed<T: Choosable>(&self, name: &str, value: T) -> ChoiceParameter<'_, T> {
         self.choice(name, [value])
-    }
-
-    fn suggest(&self, name: &str, distribution: Distribution, default: Option<Value>) -> Result<Value, TrialError> {
-        match self.ask(&Request::Suggest { name: name.to_owned(), distribution, default })? {
-            Reply::Value { value } => Ok(value),
-            reply => Err(unexpected(&reply)),
-        }
     }
 }
 
@@ -70,12 +79,11 @@ impl Trial {
 #[derive(Clone, Debug)]
 #[must_use = "a parameter is asked for with .get()?"]
 pub struct IntParameter<'a, T> {
-    trial: &'a Trial,
-    name: String,
+    question: Question<'a>,
     low: T,
     high: T,
     step: Option<T>,
-    log: bool,
+    scale: Scale,
     default: Option<T>,
 }
 
@@ -88,7 +96,20 @@ impl<T: Integer> IntParameter<'_, T> {
 
     /// Uniform in the logarithm.
     pub fn log(mut self) -> Self {
-        self.log = true;
+        self.scale = Scale::Log;
+        self
+    }
+
+    /// Uniform in the logarithm as seen from the upper bound: most values are near it. Keras Tuner's `reverse_log`.
+    pub fn reverse_log(mut self) -> Self {
+        self.scale = Scale::ReverseLog;
+        self
+    }
+
+    /// Asked for only where `parent`, asked for before, has this value; elsewhere it is its default, or its lower
+    /// bound, and not recorded. Of several values of one parent any will do; several parents must all agree.
+    pub fn when(mut self, parent: &str, value: impl Choosable) -> Self {
+        self.question.when(parent, value.to_value());
         self
     }
 
@@ -103,18 +124,18 @@ impl<T: Integer> IntParameter<'_, T> {
     /// Fails where the range is empty or impossible, or differs from an earlier one of the same name.
     pub fn get(self) -> Result<T> {
         let wide = |value: T| {
-            let error = TrialError::Value { name: self.name.clone(), value: value.to_string() };
+            let error = TrialError::Value { name: self.question.name.clone(), value: value.to_string() };
             value.try_into().map_err(|_| error)
         };
         let step = self.step.map_or(Ok(1), wide)?;
-        let distribution = Distribution::Int { low: wide(self.low)?, high: wide(self.high)?, step, log: self.log };
+        let distribution = Distribution::Int { low: wide(self.low)?, high: wide(self.high)?, step, scale: self.scale };
         let default = self.default.map(wide).transpose()?.map(Value::Int);
-        let value = self.trial.suggest(&self.name, distribution, default)?;
+        let value = self.question.ask(&distribution, default)?;
         let narrow = match value {
             Value::Int(value) => T::try_from(value).ok(),
             _ => None,
         };
-        narrow.ok_or_else(|| mismatch(self.name, &value))
+        narrow.ok_or_else(|| mismatch(self.question.name, &value))
     }
 }
 
@@ -122,12 +143,11 @@ impl<T: Integer> IntParameter<'_, T> {
 #[derive(Clone, Debug)]
 #[must_use = "a parameter is asked for with .get()?"]
 pub struct FloatParameter<'a, T> {
-    trial: &'a Trial,
-    name: String,
+    question: Question<'a>,
     low: T,
     high: T,
     step: Option<T>,
-    log: bool,
+    scale: Scale,
     default: Option<T>,
 }
 
@@ -140,7 +160,20 @@ impl<T: Real> FloatParameter<'_, T> {
 
     /// Uniform in the logarithm.
     pub fn log(mut self) -> Self {
-        self.log = true;
+        self.scale = Scale::Log;
+        self
+    }
+
+    /// Uniform in the logarithm as seen from the upper bound: most values are near it. Keras Tuner's `reverse_log`.
+    pub fn reverse_log(mut self) -> Self {
+        self.scale = Scale::ReverseLog;
+        self
+    }
+
+    /// Asked for only where `parent`, asked for before, has this value; elsewhere it is its default, or its lower
+    /// bound, and not recorded. Of several values of one parent any will do; several parents must all agree.
+    pub fn when(mut self, parent: &str, value: impl Choosable) -> Self {
+        self.question.when(parent, value.to_value());
         self
     }
 
@@ -155,11 +188,12 @@ impl<T: Real> FloatParameter<'_, T> {
     /// Fails where the range is empty or impossible, or differs from an earlier one of the same name.
     pub fn get(self) -> Result<T> {
         let step = self.step.map(Into::into);
-        let distribution = Distribution::Float { low: self.low.into(), high: self.high.into(), step, log: self.log };
+        let distribution =
+            Distribution::Float { low: self.low.into(), high: self.high.into(), step, scale: self.scale };
         let default = self.default.map(|value| Value::Float(value.into()));
-        match self.trial.suggest(&self.name, distribution, default)? {
+        match self.question.ask(&distribution, default)? {
             Value::Float(value) => Ok(T::from_f64(value)),
-            value => Err(mismatch(self.name, &value)),
+            value => Err(mismatch(self.question.name, &value)),
         }
     }
 }
@@ -168,9 +202,9 @@ impl<T: Real> FloatParameter<'_, T> {
 #[derive(Clone, Debug)]
 #[must_use = "a parameter is asked for with .get()?"]
 pub struct ChoiceParameter<'a, T> {
-    trial: &'a Trial,
-    name: String,
+    question: Question<'a>,
     values: Vec<Value>,
+    is_ordered: bool,
     default: Option<Value>,
     kind: PhantomData<fn() -> T>,
 }
@@ -182,10 +216,30 @@ impl<T: Choosable> ChoiceParameter<'_, T> {
         self
     }
 
+    /// Neighbours in the list are alike, as in `["small", "medium", "large"]`: the search treats it as ranks.
+    pub fn ordered(mut self) -> Self {
+        self.is_ordered = true;
+        self
+    }
+
+    /// Asked for only where `parent`, asked for before, has this value; elsewhere it is its default, or the first of
+    /// its list, and not recorded. Of several values of one parent any will do; several parents must all agree.
+    ///
+    /// ```no_run
+    /// # fn objective(trial: &ferrotune_trial::Trial) -> ferrotune_trial::Result<()> {
+    /// let optimiser = trial.choice("optimiser", ["adam", "sgd"]).get()?;
+    /// let momentum = trial.float("momentum", 0.5..=0.99).when("optimiser", "sgd").default(0.9).get()?;
+    /// # Ok(()) }
+    /// ```
+    pub fn when(mut self, parent: &str, value: impl Choosable) -> Self {
+        self.question.when(parent, value.to_value());
+        self
+    }
+
     fn ask<V>(self, read: impl FnOnce(&Value) -> Option<V>) -> Result<V> {
-        let distribution = Distribution::Choice { values: self.values };
-        let value = self.trial.suggest(&self.name, distribution, self.default)?;
-        read(&value).ok_or_else(|| mismatch(self.name, &value))
+        let distribution = Distribution::Choice { values: self.values, is_ordered: self.is_ordered };
+        let value = self.question.ask(&distribution, self.default)?;
+        read(&value).ok_or_else(|| mismatch(self.question.name, &value))
     }
 }
 
@@ -201,134 +255,3 @@ impl<T: Plain> ChoiceParameter<'_, T> {
 fn mismatch(name: String, value: &Value) -> Box<dyn std::error::Error + Send + Sync> {
     TrialError::Value { name, value: value.to_string() }.into()
 }
-
-/// The integer types that [`Trial::int`] takes.
-#[diagnostic::on_unimplemented(message = "`{Self}` is not a whole-number type that trial.int takes")]
-pub trait Integer: Copy + fmt::Debug + fmt::Display + TryInto<i64> + TryFrom<i64> {}
-
-/// The real types that [`Trial::float`] takes.
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` is not a real-number type that trial.float takes",
-    note = "write the bounds with a point, e.g. `0.0..=1.0`, or use trial.int"
-)]
-pub trait Real: Copy + fmt::Debug + Into<f64> {
-    /// The nearest value of this type.
-    fn from_f64(value: f64) -> Self;
-}
-
-impl Real for f64 {
-    fn from_f64(value: f64) -> f64 {
-        value
-    }
-}
-
-impl Real for f32 {
-    fn from_f64(value: f64) -> f32 {
-        value as f32
-    }
-}
-
-/// What [`Trial::choice`] takes: numbers, bools and strings.
-#[diagnostic::on_unimplemented(
-    message = "trial.choice cannot offer values of type `{Self}`",
-    note = "offer strings, numbers or bools, and match on the one that was chosen"
-)]
-pub trait Choosable {
-    /// As it travels to the supervisor.
-    fn to_value(&self) -> Value;
-}
-
-/// What [`Trial::choice`] takes and hands out as it is: numbers and bools.
-pub trait Plain: Choosable + Sized {
-    /// As it comes back; `None` if it is of another type.
-    fn from_value(value: &Value) -> Option<Self>;
-}
-
-impl Choosable for &str {
-    fn to_value(&self) -> Value {
-        Value::Text((*self).to_owned())
-    }
-}
-
-impl Choosable for String {
-    fn to_value(&self) -> Value {
-        self.as_str().to_value()
-    }
-}
-
-impl Choosable for bool {
-    fn to_value(&self) -> Value {
-        Value::Bool(*self)
-    }
-}
-
-impl Plain for bool {
-    fn from_value(value: &Value) -> Option<bool> {
-        match value {
-            Value::Bool(value) => Some(*value),
-            _ => None,
-        }
-    }
-}
-
-/// A choice of any kind of string gives a `String`.
-macro_rules! strings {
-    ($($kind:ty),*) => {$(
-        impl ChoiceParameter<'_, $kind> {
-            /// The value in this trial.
-            ///
-            /// Fails where the list is empty, or a parameter of this name was something else before.
-            pub fn get(self) -> Result<String> {
-                self.ask(|value| match value {
-                    Value::Text(text) => Some(text.clone()),
-                    _ => None,
-                })
-            }
-        }
-    )*};
-}
-
-macro_rules! integers {
-    ($($kind:ty),*) => {$(
-        impl Integer for $kind {}
-
-        impl Choosable for $kind {
-            fn to_value(&self) -> Value {
-                // Numbers beyond i64 cannot be stored as such; as floats they at least keep their order.
-                i64::try_from(*self).map_or_else(|_| Value::Float(*self as f64), Value::Int)
-            }
-        }
-
-        impl Plain for $kind {
-            fn from_value(value: &Value) -> Option<$kind> {
-                match value {
-                    Value::Int(value) => <$kind>::try_from(*value).ok(),
-                    _ => None,
-                }
-            }
-        }
-    )*};
-}
-
-macro_rules! reals {
-    ($($kind:ty),*) => {$(
-        impl Choosable for $kind {
-            fn to_value(&self) -> Value {
-                Value::Float((*self).into())
-            }
-        }
-
-        impl Plain for $kind {
-            fn from_value(value: &Value) -> Option<$kind> {
-                match value {
-                    Value::Float(value) => Some(<$kind>::from_f64(*value)),
-                    _ => None,
-                }
-            }
-        }
-    )*};
-}
-
-strings!(&str, String);
-integers!(i8, i16, i32, i64, isize, u8, u16, u32, u64, usize);
-reals!(f32, f64);

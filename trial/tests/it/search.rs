@@ -2,6 +2,7 @@
 
 use crate::harness::{Supervisor, on_disk, run, spec, tagged};
 use ferrotune_tuner::record::{Ending, State, TrialRecord};
+use ferrotune_tuner::space::Value;
 use ferrotune_tuner::wire::{Event, Finish};
 
 #[test]
@@ -73,8 +74,72 @@ fn empty_search_space_ends_the_search_after_the_first_trial() {
 fn parameter_with_two_ranges_is_refused_with_both() {
     let directory = tempfile::tempdir().unwrap();
     let done = run(&spec(directory.path(), "inconsistent", 1));
-    let reason = "trial 0 asks for `lr` as a float 0.1..=2.0 after a float 0.1..=1.0; give every parameter one range";
-    assert_eq!(done.ended()[0].ending, Some(Ending::Failed { reason: reason.to_owned() }));
+    let (first, second) = (line_of("0.1..=1.0"), line_of("0.1..=2.0"));
+    let reason = format!(
+        "{second}: trial 0 asks for `lr` as a float 0.1..=2.0 after a float 0.1..=1.0 at {first}; \
+         give every parameter one range"
+    );
+    assert_eq!(done.ended()[0].ending, Some(Ending::Failed { reason }));
+}
+
+/// Where in the example's source a piece of text stands first.
+fn line_of(text: &str) -> String {
+    const FILE: &str = "trial/examples/objective.rs";
+    let source = include_str!("../../examples/objective.rs");
+    let line = source.lines().position(|line| line.contains(text)).unwrap();
+    format!("{FILE}:{}", line + 1)
+}
+
+#[test]
+fn parameter_that_changes_its_kind_is_refused_with_both_places_also_in_a_later_search() {
+    let directory = tempfile::tempdir().unwrap();
+    assert_eq!(run(&spec(directory.path(), "fickle", 1)).last(), Ok(Finish::MaxTrials));
+    let done = run(&spec(directory.path(), "fickle", 2));
+    let (float, int) = (line_of("\"depth\", 0.1"), line_of("\"depth\", 1..=9"));
+    let reason = format!(
+        "{int}: `depth` is an int 1..=9 here and a float 0.1..=0.9 in trial 0 at {float}; \
+         use another name, another --project or --overwrite"
+    );
+    assert_eq!(done.ended()[0].ending, Some(Ending::Failed { reason }));
+}
+
+#[test]
+fn impossible_range_is_refused_with_its_place() {
+    let directory = tempfile::tempdir().unwrap();
+    let done = run(&spec(directory.path(), "impossible", 1));
+    let reason = format!("{}: parameter units has step 0; give a step of at least 1", line_of("\"units\", 9..=9"));
+    assert_eq!(done.ended()[0].ending, Some(Ending::Failed { reason }));
+}
+
+#[test]
+fn parameter_with_a_condition_is_asked_for_only_where_it_holds() {
+    let directory = tempfile::tempdir().unwrap();
+    let spec = spec(directory.path(), "conditional", 12);
+    assert_eq!(run(&spec).last(), Ok(Finish::MaxTrials));
+    let trials = on_disk(&spec);
+    let mut seen = [0, 0];
+    for trial in trials {
+        let is_sgd = trial.parameters["optimiser"].value == Value::Text("sgd".to_owned());
+        assert_eq!(trial.parameters.contains_key("momentum"), is_sgd, "{trial:?}");
+        let is_fast = trial.parameters.get("momentum").is_some_and(|known| known.value == Value::Float(0.5));
+        assert_eq!(trial.parameters.contains_key("nesterov"), is_fast, "{trial:?}");
+        // What the objective had for momentum, or its default.
+        assert!(is_sgd || trial.values == [0.9], "{trial:?}");
+        seen[usize::from(is_sgd)] += 1;
+    }
+    assert!(seen.iter().all(|count| *count > 0), "{seen:?}");
+}
+
+#[test]
+fn condition_that_can_never_hold_is_an_error() {
+    let directory = tempfile::tempdir().unwrap();
+    let reasons = |scenario: &str| run(&spec(directory.path(), scenario, 1)).ended()[0].ending.clone();
+    let failed = |reason: &str| Some(Ending::Failed { reason: reason.to_owned() });
+    let orphan = "`momentum` hangs on `optimiser`, which this trial has not asked for; ask for `optimiser` first";
+    assert_eq!(reasons("orphan"), failed(orphan));
+    let misspelt =
+        "`momentum` hangs on `optimiser` being sdg, but that is a choice of adam, sgd; name one of its values";
+    assert_eq!(reasons("misspelt"), failed(misspelt));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Twelve problems with known minima, all minimised and without noise. The first six are what goals are set for; the
 //! other six keep the settings honest. tests/bench_hpo.py has the same ones for Optuna.
 
-use ferrotune_tuner::space::{Distribution, Value};
+use ferrotune_tuner::space::{Distribution, Scale, Value};
 use std::f64::consts::{E, PI};
 
 /// Answers the question for a parameter.
@@ -72,7 +72,7 @@ fn levy(x: &[f64]) -> f64 {
 fn mixed(ask: &mut Ask<'_>) -> f64 {
     let lr = log_float(ask, "lr", 1e-5, 1e-1);
     let decay = log_float(ask, "wd", 1e-6, 1e-2);
-    let layers = int(ask, "layers", 1, 6, false);
+    let layers = int(ask, "layers", 1, 6, Scale::Linear);
     let (depth, offset) = match choice(ask, "act", &["relu", "gelu", "tanh", "silu"]).as_str() {
         "relu" => (3.0, 0.10),
         "gelu" => (4.0, 0.0),
@@ -130,7 +130,8 @@ fn styblinski_tang(x: &[f64]) -> f64 {
 
 fn models(ask: &mut Ask<'_>) -> f64 {
     let model = choice(ask, "model", &["linear", "svm", "forest"]);
-    let scaled = ask("scaled", Distribution::Choice { values: vec![Value::Bool(false), Value::Bool(true)] });
+    let scaled =
+        ask("scaled", Distribution::Choice { values: vec![Value::Bool(false), Value::Bool(true)], is_ordered: false });
     let unscaled = f64::from(u8::from(scaled == Value::Bool(false)));
     match model.as_str() {
         "linear" => 0.30 + 0.05 * (log_float(ask, "alpha", 1e-6, 1e1) + 2.0).powi(2) + 0.05 * unscaled,
@@ -141,9 +142,9 @@ fn models(ask: &mut Ask<'_>) -> f64 {
             valley + 0.12 * poly + 0.1 * unscaled
         }
         _ => {
-            let trees = int(ask, "trees", 10, 1000, true).log10();
-            let depth = int(ask, "depth", 1, 32, false);
-            let features = Distribution::Float { low: 0.05, high: 1.0, step: Some(0.05), log: false };
+            let trees = int(ask, "trees", 10, 1000, Scale::Log).log10();
+            let depth = int(ask, "depth", 1, 32, Scale::Linear);
+            let features = Distribution::Float { low: 0.05, high: 1.0, step: Some(0.05), scale: Scale::Linear };
             let features = number(ask("features", features));
             0.06 + 0.1 * (trees - 2.5).powi(2) + 0.0015 * (depth - 14.0).powi(2) + 0.5 * (features - 0.35).powi(2)
         }
@@ -155,21 +156,21 @@ fn vector(ask: &mut Ask<'_>, bounds: &[(f64, f64)]) -> Vec<f64> {
 }
 
 fn float(ask: &mut Ask<'_>, name: &str, low: f64, high: f64) -> f64 {
-    number(ask(name, Distribution::Float { low, high, step: None, log: false }))
+    number(ask(name, Distribution::Float { low, high, step: None, scale: Scale::Linear }))
 }
 
 /// The value's decimal logarithm.
 fn log_float(ask: &mut Ask<'_>, name: &str, low: f64, high: f64) -> f64 {
-    number(ask(name, Distribution::Float { low, high, step: None, log: true })).log10()
+    number(ask(name, Distribution::Float { low, high, step: None, scale: Scale::Log })).log10()
 }
 
-fn int(ask: &mut Ask<'_>, name: &str, low: i64, high: i64, log: bool) -> f64 {
-    number(ask(name, Distribution::Int { low, high, step: 1, log }))
+fn int(ask: &mut Ask<'_>, name: &str, low: i64, high: i64, scale: Scale) -> f64 {
+    number(ask(name, Distribution::Int { low, high, step: 1, scale }))
 }
 
 fn choice(ask: &mut Ask<'_>, name: &str, values: &[&str]) -> String {
     let values = values.iter().map(|value| Value::Text((*value).to_owned())).collect();
-    ask(name, Distribution::Choice { values }).to_string()
+    ask(name, Distribution::Choice { values, is_ordered: false }).to_string()
 }
 
 fn number(value: Value) -> f64 {

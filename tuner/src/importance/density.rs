@@ -4,7 +4,7 @@
 //! range with the weight of one value.
 
 use crate::normal;
-use crate::space::Distribution;
+use crate::space::{Distribution, Scale};
 
 /// Points of the grid over a range that has as many values.
 const GRID: usize = 50;
@@ -16,42 +16,41 @@ const FLOOR: f64 = 1e-12;
 /// Density of `values`, as Optuna stores them, on the grid of their range; `None` for a range of one value.
 pub(super) fn on_grid(distribution: &Distribution, values: &[f64]) -> Option<Vec<f64>> {
     let counts = match distribution {
-        Distribution::Choice { values: choices } => {
+        Distribution::Choice { values: choices, .. } => {
             // An index is never negative, and a cast of one that is too large saturates.
             histogram(choices.len(), values.iter().map(|value| *value as usize))
         }
-        Distribution::Int { low, high, step, log } => {
+        Distribution::Int { low, high, step, scale } => {
             let span = (i128::from(*high) - i128::from(*low)) as f64;
-            let cells = if *log { (span + 1.0).log2().ceil() } else { (span / *step as f64).floor() } + 1.0;
-            let top = if *log { *high as f64 } else { *low as f64 + *step as f64 * (cells - 1.0) };
-            numbers((*low as f64, top), cells, *log, values)?
+            let is_linear = *scale == Scale::Linear;
+            let cells = if is_linear { (span / *step as f64).floor() } else { (span + 1.0).log2().ceil() } + 1.0;
+            let top = if is_linear { *low as f64 + *step as f64 * (cells - 1.0) } else { *high as f64 };
+            numbers((*low as f64, top), cells, *scale, values)?
         }
         Distribution::Float { low, high, step: Some(step), .. } => {
             let cells = ((high - low) / step + 1e-8).floor() + 1.0;
-            numbers((*low, low + step * (cells - 1.0)), cells, false, values)?
+            numbers((*low, low + step * (cells - 1.0)), cells, Scale::Linear, values)?
         }
-        Distribution::Float { low, high, step: None, log } => numbers((*low, *high), GRID as f64, *log, values)?,
+        Distribution::Float { low, high, step: None, scale } => numbers((*low, *high), GRID as f64, *scale, values)?,
     };
     if counts.len() < 2 {
         return None;
     }
-    let is_choice = matches!(distribution, Distribution::Choice { .. });
-    let mut density = if is_choice { of_choices(&counts) } else { of_numbers(&counts) };
+    let mut density = if distribution.has_order() { of_numbers(&counts) } else { of_choices(&counts) };
     density.iter_mut().for_each(|share| *share += FLOOR);
     Some(density)
 }
 
 /// Counts of the numbers next to each point of the grid; halfway between two the lower one counts.
-fn numbers((low, high): (f64, f64), cells: f64, log: bool, values: &[f64]) -> Option<Vec<u32>> {
-    let scale = |value: f64| if log { value.ln() } else { value };
+fn numbers(range: (f64, f64), cells: f64, scale: Scale, values: &[f64]) -> Option<Vec<u32>> {
     let grid = cells.min(GRID as f64) as usize;
-    let (low, high) = (scale(low), scale(high));
+    let (low, high) = scale.ends(range);
     if high <= low {
         return None;
     }
     let width = (high - low) / (grid - 1) as f64;
     // The conversion saturates at 0.
-    Some(histogram(grid, values.iter().map(|value| ((scale(*value) - low) / width - 0.5).ceil() as usize)))
+    Some(histogram(grid, values.iter().map(|value| ((scale.warp(range, *value) - low) / width - 0.5).ceil() as usize)))
 }
 
 fn histogram(cells: usize, indices: impl Iterator<Item = usize>) -> Vec<u32> {
@@ -125,17 +124,17 @@ mod tests {
     fn densities_sum_to_one_on_every_kind_of_range() {
         let text = |text: &str| crate::space::Value::Text(text.to_owned());
         let ranges = [
-            Distribution::Float { low: -1.0, high: 1.0, step: None, log: false },
-            Distribution::Float { low: 1e-3, high: 1.0, step: None, log: true },
-            Distribution::Float { low: 0.0, high: 0.95, step: Some(0.1), log: false },
-            Distribution::Int { low: 0, high: 3, step: 1, log: false },
-            Distribution::Int { low: 1, high: 1000, step: 1, log: true },
-            Distribution::Choice { values: ["a", "b"].map(text).into() },
+            Distribution::Float { low: -1.0, high: 1.0, step: None, scale: Scale::Linear },
+            Distribution::Float { low: 1e-3, high: 1.0, step: None, scale: Scale::Log },
+            Distribution::Float { low: 0.0, high: 0.95, step: Some(0.1), scale: Scale::Linear },
+            Distribution::Int { low: 0, high: 3, step: 1, scale: Scale::Linear },
+            Distribution::Int { low: 1, high: 1000, step: 1, scale: Scale::Log },
+            Distribution::Choice { values: ["a", "b"].map(text).into(), is_ordered: false },
         ];
         for range in ranges {
             let density = on_grid(&range, &[1.0, 0.5, 1.0, 0.1]).expect("more than one value");
             assert!((density.iter().sum::<f64>() - 1.0).abs() < 1e-9, "{range:?}");
         }
-        assert_eq!(on_grid(&Distribution::Int { low: 3, high: 3, step: 1, log: false }, &[3.0]), None);
+        assert_eq!(on_grid(&Distribution::Int { low: 3, high: 3, step: 1, scale: Scale::Linear }, &[3.0]), None);
     }
 }

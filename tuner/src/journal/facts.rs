@@ -26,6 +26,8 @@ pub(super) const FAIL: u64 = 3;
 /// Attributes of a study.
 pub(super) const VERSION: &str = "ferrotune:journal";
 pub(super) const SPEC: &str = "ferrotune:spec";
+/// Followed by a parameter's name: where the objective asks for it.
+pub(super) const PLACE: &str = "ferrotune:place:";
 
 /// Attributes of a trial.
 pub(super) const EPOCHS: &str = "ferrotune:epochs";

@@ -20,6 +20,8 @@ pub(super) struct Replay {
     pub(super) version: Option<u64>,
     pub(super) spec: Option<StudySpec>,
     pub(super) trials: Vec<TrialRecord>,
+    /// Where each parameter was asked for last.
+    pub(super) places: BTreeMap<String, String>,
     /// Endings told, by trial, whose state line has not come.
     endings: BTreeMap<u64, Ending>,
     /// Objective's values that came before the study's spec, which names the metric. Optuna writes such journals.
@@ -126,7 +128,11 @@ impl Replay {
                 self.version = Some(version);
             }
             facts::SPEC => self.spec = Some(decoded(value)?),
-            _ => {}
+            _ => {
+                if let Some(parameter) = name.strip_prefix(facts::PLACE) {
+                    self.places.insert(parameter.to_owned(), decoded(value)?);
+                }
+            }
         }
         Ok(())
     }

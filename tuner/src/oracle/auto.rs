@@ -6,7 +6,6 @@ use super::gp::Gp;
 use super::history::History;
 use super::sampler::Sampler;
 use super::tpe::Tpe;
-use crate::space::Distribution;
 
 /// A Gaussian process learns most from a trial, but its cost grows with the cube of their number.
 const MOST_TRIALS: usize = 250;
@@ -36,8 +35,7 @@ impl Sampler for Auto {
 
 /// Whether there are numbers only, asked for by all trials, and one objective.
 fn is_numeric(history: &History) -> bool {
-    let is_plain = |dimension: &crate::space::Dimension| {
-        dimension.condition.is_none() && !matches!(dimension.distribution, Distribution::Choice { .. })
-    };
+    let is_plain =
+        |dimension: &crate::space::Dimension| dimension.condition.is_none() && dimension.distribution.has_order();
     history.settings.objectives.len() == 1 && history.space.dimensions.iter().all(is_plain)
 }

@@ -14,7 +14,7 @@ use super::random::generator;
 use super::sampler::Sampler;
 use super::survival::{Fitness, survivors};
 use super::variation;
-use crate::space::{Dimension, Distribution, Space};
+use crate::space::{Dimension, Distribution, Scale, Space};
 use rand::{Rng, RngExt};
 use restarts::Run;
 use strategy::Candidate;
@@ -142,7 +142,7 @@ impl Axis {
     fn cells(&self) -> Option<u32> {
         match self.distribution {
             // Its cells are not of one width.
-            Distribution::Int { log: true, .. } => None,
+            Distribution::Int { scale: Scale::Log | Scale::ReverseLog, .. } => None,
             _ => self.distribution.cells().filter(|cells| *cells <= MOST_CELLS).map(|cells| cells as u32),
         }
     }
@@ -158,7 +158,7 @@ fn draws(run: &Run, history: &History, trial: u64) -> Vec<Candidate> {
 fn axes(space: &Space) -> Vec<Axis> {
     let dimensions = space.dimensions.iter().enumerate().filter(|(_, dimension)| {
         let is_ordered = match &dimension.distribution {
-            Distribution::Choice { values } => values.len() == 2,
+            Distribution::Choice { values, is_ordered } => *is_ordered || values.len() == 2,
             _ => true,
         };
         dimension.condition.is_none() && is_ordered && dimension.distribution.cells() != Some(1.0)

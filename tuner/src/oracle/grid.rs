@@ -3,7 +3,7 @@
 
 use super::history::History;
 use super::sampler::Sampler;
-use crate::space::{Distribution, Space, Value};
+use crate::space::{Distribution, Scale, Space, Value};
 use std::collections::HashSet;
 
 /// Values of a continuous or logarithmic range, its ends among them.
@@ -76,7 +76,7 @@ fn depth(space: &Space, index: usize) -> usize {
 
 /// The coordinates of a parameter's values in the grid, as the records will give them back.
 fn values(distribution: &Distribution) -> Vec<f64> {
-    let is_log = matches!(distribution, Distribution::Int { log: true, .. });
+    let is_log = matches!(distribution, Distribution::Int { scale: Scale::Log | Scale::ReverseLog, .. });
     distribution.levels(if is_log { SPREAD } else { MOST }).unwrap_or_else(|| {
         let spread = (0..SPREAD).map(|part| part as f64 / (SPREAD - 1) as f64);
         let mut values: Vec<f64> =

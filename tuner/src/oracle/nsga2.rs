@@ -110,7 +110,7 @@ fn inherit<R: Rng>(mother: f64, father: f64, distribution: &Distribution, rng: &
         (true, true) => None,
         (true, false) => Some(father),
         (false, true) => Some(mother),
-        _ if matches!(distribution, Distribution::Choice { .. }) => Some(either),
+        _ if !distribution.has_order() => Some(either),
         _ => Some(if is_mixed { variation::cross(mother, father, rng) } else { mother }),
     }
 }

@@ -10,7 +10,7 @@ use super::sampler::Suggestions;
 use super::settings::{Settings, loss};
 use super::{Next, Oracle, first_unfinished, hyperband};
 use crate::record::{Ending, TrialRecord};
-use crate::space::{Distribution, Value};
+use crate::space::{Distribution, Scale, Value};
 use rand::RngExt;
 use std::collections::BTreeMap;
 
@@ -114,7 +114,7 @@ impl Pbt {
         let moves = rng.random_range(0.5..1.5) * if rng.random::<bool>() { 1.0 } else { -1.0 };
         match (distribution, value) {
             (Distribution::Float { .. }, _) if is_drawn => Some(distribution.from_unit(anything)),
-            (Distribution::Float { log: true, .. }, Value::Float(value)) => {
+            (Distribution::Float { scale: Scale::Log, .. }, Value::Float(value)) => {
                 distribution.clamp_to_lattice(&Value::Float(value * FACTOR.powf(moves)))
             }
             (Distribution::Float { .. }, value) => {

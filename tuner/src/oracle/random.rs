@@ -14,6 +14,10 @@ impl Sampler for Random {
     fn propose(&mut self, _history: &History, _trial: u64) -> Option<Vec<f64>> {
         None
     }
+
+    fn looks_back(&self) -> bool {
+        false
+    }
 }
 
 /// Draws a parameter's value. The draw does not depend on what else the trial asked for, or in which order.

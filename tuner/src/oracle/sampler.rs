@@ -15,6 +15,11 @@ pub(crate) trait Sampler: Debug {
     /// A function of the history, its settings and the trial's number: whatever else a sampler keeps must be a cache.
     fn propose(&mut self, history: &History, trial: u64) -> Option<Vec<f64>>;
 
+    /// Whether it looks at the history at all.
+    fn looks_back(&self) -> bool {
+        true
+    }
+
     /// Value of a parameter that no trial has asked for before; at random, as a rule.
     fn draw(&self, seed: u64, trial: u64, name: &str, distribution: &Distribution) -> Value {
         random::draw(seed, trial, name, distribution)
@@ -50,7 +55,7 @@ impl Suggestions {
         distribution: &Distribution,
         trials: &[TrialRecord],
     ) -> Value {
-        if !self.has_proposed(trial) {
+        if !self.has_proposed(trial) && self.sampler.looks_back() {
             self.propose(trial, trials);
         }
         let proposal = self.proposed.get(&trial).and_then(|values| values.get(name));
@@ -65,6 +70,9 @@ impl Suggestions {
 
     /// Whether the sampler has nothing left to try.
     pub(super) fn is_exhausted(&mut self, trials: &[TrialRecord]) -> bool {
+        if !self.sampler.looks_back() {
+            return false;
+        }
         let next = trials.len() as u64;
         self.remember_neighbours(next, trials);
         self.history.update(trials, next, &self.proposed);

@@ -21,7 +21,7 @@ pub(super) fn pass_on<R: Rng + ?Sized>(
     match (inherits, distribution) {
         (None, _) => anything,
         (Some(unit), _) if !is_mutant => unit,
-        (Some(_), Distribution::Choice { .. }) => anything,
+        (Some(_), distribution) if !distribution.has_order() => anything,
         (Some(unit), _) => mutate(unit, rng),
     }
 }

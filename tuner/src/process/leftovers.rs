@@ -1,43 +1,109 @@
 //! What the machine has between trials, so that what a trial leaves behind is seen: memory, and files in /dev/shm.
 //! Removes a file only where it is new, this user's, and in nobody's hands.
 
-use super::ProcessError;
 use super::memory::{available_bytes, own_resident_bytes};
+use super::{ProcessError, cuda};
 use crate::record::{Bytes, MemoryCheck};
 use std::collections::BTreeSet;
 use std::fs::{self, DirEntry};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// Where POSIX shared memory lies. It is memory that outlives the process that took it.
 const SHARED_MEMORY: &str = "/dev/shm";
 
-/// The machine's memory at one moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What may be missing after a trial without being worth a word: caches of the system, and other processes.
+const TOLERATED_BYTES: u64 = 64 << 20;
+/// How long the system may take to give back what a process held.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// How long a device's driver may.
+const DEVICE_PATIENCE: Duration = Duration::from_secs(10);
+
+/// The machine's memory, and that of the trials' device, at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machine {
     /// What it (or the container) has left, in bytes.
     pub available_bytes: u64,
     /// Processes that the system has killed for want of memory since it was started.
     pub oom_kills: u64,
+    /// The device of the trials.
+    device: String,
+    /// What is taken of its memory, in bytes; none where it has none of its own, or nobody tells.
+    device_bytes: Option<u64>,
 }
 
 impl Machine {
-    /// The machine as it is now.
-    pub fn now() -> Result<Machine, ProcessError> {
-        let available_bytes = available_bytes().map_err(ProcessError::system("read how much memory is available"))?;
-        // Sandboxes without this file tell no kills.
-        let vmstat = fs::read_to_string("/proc/vmstat").unwrap_or_default();
-        let oom_kills = super::memory::field(&vmstat, "oom_kill").unwrap_or(0);
-        Ok(Machine { available_bytes, oom_kills })
+    /// The machine as it is now, with the device of this name (`cpu`, `cuda:0`, …).
+    ///
+    /// # Errors
+    /// Where /proc is not readable.
+    pub fn now(device: &str) -> Result<Machine, ProcessError> {
+        let (device, device_bytes) = (device.to_owned(), cuda::used_bytes(device));
+        Ok(Machine { available_bytes: available()?, oom_kills: oom_kills(), device, device_bytes })
     }
 
-    /// The machine now against what it was, with what was left behind.
-    pub fn check(self, left: Vec<String>) -> Result<MemoryCheck, ProcessError> {
-        let after_bytes = Machine::now()?.available_bytes;
+    /// Whether the system has killed a process for want of memory since then.
+    pub fn has_killed(&self) -> bool {
+        oom_kills() > self.oom_kills
+    }
+
+    /// The machine now against what it was, with what was left behind. Where the trial ran `alone`, what it held must be
+    /// back before the next one begins: this waits for it, and says what is missing where it does not come.
+    ///
+    /// # Errors
+    /// Where /proc is not readable.
+    pub fn check(&self, mut left: Vec<String>, alone: bool) -> Result<MemoryCheck, ProcessError> {
+        let mut after_bytes = available()?;
+        if alone {
+            after_bytes = self.wait_for_memory()?;
+            let missing = self.available_bytes.saturating_sub(after_bytes);
+            if missing > TOLERATED_BYTES {
+                left.push(format!("{} less available, which others may have taken meanwhile", Bytes(missing)));
+            }
+            left.extend(self.wait_for_device());
+        }
         let (before_bytes, supervisor_bytes) = (self.available_bytes, own_resident_bytes());
         Ok(MemoryCheck { before_bytes, after_bytes, supervisor_bytes, left })
     }
+
+    fn wait_for_memory(&self) -> Result<u64, ProcessError> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let bytes = available()?;
+            if bytes.saturating_add(TOLERATED_BYTES) >= self.available_bytes || Instant::now() >= deadline {
+                return Ok(bytes);
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// A process that is gone may leave its device's memory to the driver for some time yet.
+    fn wait_for_device(&self) -> Option<String> {
+        let before = self.device_bytes?;
+        let deadline = Instant::now() + DEVICE_PATIENCE;
+        loop {
+            let missing = cuda::used_bytes(&self.device)?.saturating_sub(before);
+            if missing <= TOLERATED_BYTES {
+                return None;
+            }
+            if Instant::now() >= deadline {
+                return Some(format!("{} of {}, not given back by its driver", Bytes(missing), self.device));
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+}
+
+fn available() -> Result<u64, ProcessError> {
+    available_bytes().map_err(ProcessError::system("read how much memory is available"))
+}
+
+fn oom_kills() -> u64 {
+    // Sandboxes without this file tell no kills.
+    let vmstat = fs::read_to_string("/proc/vmstat").unwrap_or_default();
+    super::memory::field(&vmstat, "oom_kill").unwrap_or(0)
 }
 
 /// The files of shared memory at a moment when no trial ran.

@@ -63,7 +63,7 @@ fn supervisor_of(pid: Pid) -> Option<Pid> {
     Pid::from_raw(std::str::from_utf8(supervisor).ok()?.parse().ok()?)
 }
 
-fn is_dead(pid: Pid) -> bool {
+pub(super) fn is_dead(pid: Pid) -> bool {
     rustix::process::test_kill_process(pid) == Err(Errno::SRCH)
 }
 

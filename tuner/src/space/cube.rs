@@ -1,42 +1,43 @@
 //! Every range as the unit interval, so that an oracle's maths has one kind of coordinate. Draws nothing.
 //!
 //! A lattice of n values has n cells of equal width, and a value stands at the middle of its cell. A continuous range
-//! is mapped linearly, or by its logarithm.
+//! is mapped linearly, or by its scale.
 
-use super::{Distribution, Value, last_index, point};
+use super::{Distribution, Scale, Value, last_index, point};
 
 impl Distribution {
     /// Where `value` stands in the unit interval; `None` if it is of another type or not among the choices. A value
     /// outside the bounds counts as the bound.
     ///
     /// ```
-    /// use ferrotune_tuner::space::{Distribution, Value};
-    /// let lr = Distribution::Float { low: 1e-4, high: 1.0, step: None, log: true };
+    /// use ferrotune_tuner::space::{Distribution, Scale, Value};
+    /// let lr = Distribution::Float { low: 1e-4, high: 1.0, step: None, scale: Scale::Log };
     /// assert_eq!(lr.to_unit(&Value::Float(1e-2)), Some(0.5));
-    /// let layers = Distribution::Int { low: 1, high: 4, step: 1, log: false };
+    /// let layers = Distribution::Int { low: 1, high: 4, step: 1, scale: Scale::Linear };
     /// assert_eq!(layers.to_unit(&Value::Int(1)), Some(0.125));
     /// assert_eq!(layers.from_unit(0.2), Value::Int(1));
     /// ```
     pub fn to_unit(&self, value: &Value) -> Option<f64> {
         let unit = match (self, self.clamp_to_lattice(value)?) {
-            (Distribution::Choice { values }, value) => {
+            (Distribution::Choice { values, .. }, value) => {
                 let index = values.iter().position(|choice| *choice == value)?;
                 (index as f64 + 0.5) / values.len() as f64
             }
-            (Distribution::Int { low, high, log: true, .. }, Value::Int(value)) => {
-                share(log_cell(*low, *high), (value as f64).ln())
-            }
-            (Distribution::Int { low, step, .. }, Value::Int(value)) => {
+            (Distribution::Int { low, step, scale: Scale::Linear, .. }, Value::Int(value)) => {
                 let index = (i128::from(value) - i128::from(*low)) / i128::from((*step).max(1));
                 (index as f64 + 0.5) / self.cells()?
             }
-            (Distribution::Float { low, high, log: true, .. }, Value::Float(value)) => {
-                share((low.ln(), high.ln()), value.ln())
+            (Distribution::Int { low, high, scale, .. }, Value::Int(value)) => {
+                let range = whole_cells(*low, *high);
+                share(scale.ends(range), scale.warp(range, value as f64))
             }
             (Distribution::Float { low, step: Some(step), .. }, Value::Float(value)) => {
                 (((value - low) / step).round() + 0.5) / self.cells()?
             }
-            (Distribution::Float { low, high, .. }, Value::Float(value)) => share((*low, *high), value),
+            (Distribution::Float { low, high, scale, .. }, Value::Float(value)) => {
+                let range = (*low, *high);
+                share(scale.ends(range), scale.warp(range, value))
+            }
             _ => return None,
         };
         Some(unit.clamp(0.0, 1.0))
@@ -49,30 +50,31 @@ impl Distribution {
         // Conversions saturate; the last cell holds its upper end.
         let cell = |cells: f64| (unit * cells).floor().min(cells - 1.0);
         match self {
-            Distribution::Choice { values } => values[cell(values.len() as f64) as usize].clone(),
-            Distribution::Int { low, high, log: true, .. } => {
-                let value = between(log_cell(*low, *high), unit).exp().round() as i64;
-                Value::Int(value.clamp(*low, *high))
-            }
-            Distribution::Int { low, step, .. } => {
+            Distribution::Choice { values, .. } => values[cell(values.len() as f64) as usize].clone(),
+            Distribution::Int { low, step, scale: Scale::Linear, .. } => {
                 let cells = self.cells().unwrap_or(1.0);
                 let value = i128::from(*low) + cell(cells) as i128 * i128::from((*step).max(1));
                 Value::Int(i64::try_from(value).unwrap_or(i64::MAX).min(self.top_int()))
             }
-            Distribution::Float { low, high, log: true, .. } => {
-                Value::Float(between((low.ln(), high.ln()), unit).exp().clamp(*low, *high))
+            Distribution::Int { low, high, scale, .. } => {
+                let range = whole_cells(*low, *high);
+                let value = scale.unwarp(range, between(scale.ends(range), unit)).round() as i64;
+                Value::Int(value.clamp(*low, *high))
             }
             Distribution::Float { low, step: Some(step), .. } => {
                 Value::Float(point(*low, *step, cell(self.cells().unwrap_or(1.0))))
             }
-            Distribution::Float { low, high, .. } => Value::Float(between((*low, *high), unit).clamp(*low, *high)),
+            Distribution::Float { low, high, scale, .. } => {
+                let range = (*low, *high);
+                Value::Float(scale.unwarp(range, between(scale.ends(range), unit)).clamp(*low, *high))
+            }
         }
     }
 
     /// Index, among its values in their order, of the one whose cell holds `unit`; 0 for a continuous range.
     pub fn cell_at(&self, unit: f64) -> usize {
         // A range with more values than usize saturates.
-        if let Distribution::Int { low, log: true, .. } = self {
+        if let Distribution::Int { low, scale: Scale::Log | Scale::ReverseLog, .. } = self {
             return match self.from_unit(unit) {
                 Value::Int(value) => value.abs_diff(*low) as usize,
                 _ => 0,
@@ -85,7 +87,7 @@ impl Distribution {
     /// or a continuous one.
     pub fn levels(&self, most: usize) -> Option<Vec<f64>> {
         let cells = self.cells().filter(|cells| *cells <= most as f64)? as usize;
-        if let Distribution::Int { low, high, log: true, .. } = self {
+        if let Distribution::Int { low, high, scale: Scale::Log | Scale::ReverseLog, .. } = self {
             return (*low..=*high).map(|value| self.to_unit(&Value::Int(value))).collect();
         }
         // Through the value, whose coordinate a record will give.
@@ -95,7 +97,7 @@ impl Distribution {
     /// How many values it has; `None` where they are not counted: continuous ranges.
     pub fn cells(&self) -> Option<f64> {
         match self {
-            Distribution::Choice { values } => Some(values.len() as f64),
+            Distribution::Choice { values, .. } => Some(values.len() as f64),
             Distribution::Int { low, step, .. } => {
                 let span = i128::from(self.top_int()) - i128::from(*low);
                 Some((span / i128::from((*step).max(1))) as f64 + 1.0)
@@ -106,9 +108,9 @@ impl Distribution {
     }
 }
 
-/// The logarithms that an integer range covers: both ends get a whole cell.
-fn log_cell(low: i64, high: i64) -> (f64, f64) {
-    ((low as f64 - 0.5).ln(), (high as f64 + 0.5).ln())
+/// What an integer range covers where it is not linear: both ends get a whole cell.
+pub(super) fn whole_cells(low: i64, high: i64) -> (f64, f64) {
+    (low as f64 - 0.5, high as f64 + 0.5)
 }
 
 /// How far `value` is on the way from one bound to the other; the middle of an interval without length.

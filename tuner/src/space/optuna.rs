@@ -1,6 +1,6 @@
 //! Distributions and values in the form that Optuna stores. Refuses what a search here could not draw from.
 
-use super::{Distribution, SpaceError, Value, last_index, point};
+use super::{Distribution, Scale, SpaceError, Value, last_index, point};
 use serde::{Deserialize, Serialize};
 
 /// Optuna's JSON of a distribution: its class name and constructor arguments.
@@ -22,7 +22,7 @@ impl Distribution {
         match (self, value) {
             (Distribution::Int { .. }, Value::Int(value)) => Some(*value as f64),
             (Distribution::Float { .. }, Value::Float(value)) => Some(*value),
-            (Distribution::Choice { values }, value) => {
+            (Distribution::Choice { values, .. }, value) => {
                 values.iter().position(|choice| choice == value).map(|index| index as f64)
             }
             _ => None,
@@ -38,21 +38,22 @@ impl Distribution {
             Distribution::Int { .. } => Some(Value::Int(internal as i64)),
             Distribution::Float { .. } => Some(Value::Float(internal)),
             Distribution::Choice { .. } if internal < 0.0 => None,
-            Distribution::Choice { values } => values.get(internal as usize).cloned(),
+            Distribution::Choice { values, .. } => values.get(internal as usize).cloned(),
         }
     }
 
-    /// The JSON text that Optuna keeps for a distribution. `high` is lowered to the lattice, as Optuna wants it.
+    /// The JSON text that Optuna keeps for a distribution. `high` is lowered to the lattice, as Optuna wants it; what
+    /// Optuna does not know, a reversed logarithm and an order of choices, is left out.
     pub fn to_optuna(&self) -> String {
         let stored = match self {
-            Distribution::Int { low, step, log, .. } => {
-                Stored::Int { log: *log, step: *step, low: *low, high: self.top_int() }
+            Distribution::Int { low, step, scale, .. } => {
+                Stored::Int { log: *scale == Scale::Log, step: *step, low: *low, high: self.top_int() }
             }
-            Distribution::Float { low, high, step, log } => {
+            Distribution::Float { low, high, step, scale } => {
                 let high = step.map_or(*high, |step| point(*low, step, last_index(*low, *high, step)));
-                Stored::Float { step: *step, low: *low, high, log: *log }
+                Stored::Float { step: *step, low: *low, high, log: *scale == Scale::Log }
             }
-            Distribution::Choice { values } => Stored::Categorical { choices: values.clone() },
+            Distribution::Choice { values, .. } => Stored::Categorical { choices: values.clone() },
         };
         serde_json::to_string(&stored).expect("plain numbers, booleans and strings always make JSON")
     }
@@ -62,10 +63,11 @@ impl Distribution {
     pub fn from_optuna(text: &str) -> Result<Distribution, SpaceError> {
         let stored = serde_json::from_str(text)
             .map_err(|error| SpaceError::Foreign { text: text.to_owned(), reason: error.to_string() })?;
+        let scale = |log: bool| if log { Scale::Log } else { Scale::Linear };
         Ok(match stored {
-            Stored::Int { log, step, low, high } => Distribution::Int { low, high, step, log },
-            Stored::Float { step, low, high, log } => Distribution::Float { low, high, step, log },
-            Stored::Categorical { choices } => Distribution::Choice { values: choices },
+            Stored::Int { log, step, low, high } => Distribution::Int { low, high, step, scale: scale(log) },
+            Stored::Float { step, low, high, log } => Distribution::Float { low, high, step, scale: scale(log) },
+            Stored::Categorical { choices } => Distribution::Choice { values: choices, is_ordered: false },
         })
     }
 }

@@ -1,6 +1,7 @@
 //! Uniform draws from a distribution: over its lattice, its interval or its logarithm. Does not look at trials.
 
-use super::{Distribution, Value, last_index, point};
+use super::cube::whole_cells;
+use super::{Distribution, Scale, Value, last_index, point};
 use rand::{Rng, RngExt};
 
 impl Distribution {
@@ -10,19 +11,22 @@ impl Distribution {
     /// `high + 0.5`, so that both ends get a whole cell.
     pub fn sample<R: Rng + ?Sized>(&self, rng: &mut R) -> Value {
         match self {
-            Distribution::Int { low, high, log: true, .. } => Value::Int(sample_log_int(*low, *high, rng)),
-            Distribution::Int { low, high, step, log: false } => Value::Int(sample_int(*low, *high, *step, rng)),
-            Distribution::Float { low, high, log: true, .. } => {
-                let logarithm = uniform(low.ln(), high.ln(), rng);
-                Value::Float(logarithm.exp().clamp(*low, *high))
+            Distribution::Int { low, high, step, scale: Scale::Linear } => {
+                Value::Int(sample_int(*low, *high, *step, rng))
             }
-            Distribution::Float { low, high, step: None, .. } => Value::Float(uniform(*low, *high, rng)),
+            Distribution::Int { low, high, scale, .. } => {
+                let value = sample_scaled(*scale, whole_cells(*low, *high), rng).round() as i64;
+                Value::Int(value.clamp(*low, *high))
+            }
+            Distribution::Float { low, high, step: None, scale } => {
+                Value::Float(sample_scaled(*scale, (*low, *high), rng).clamp(*low, *high))
+            }
             Distribution::Float { low, high, step: Some(step), .. } => {
                 // The conversion saturates, and a lattice finer than 2^53 points is no lattice in f64.
                 let index = rng.random_range(0..=last_index(*low, *high, *step) as u64);
                 Value::Float(point(*low, *step, index as f64))
             }
-            Distribution::Choice { values } => values[rng.random_range(0..values.len())].clone(),
+            Distribution::Choice { values, .. } => values[rng.random_range(0..values.len())].clone(),
         }
     }
 }
@@ -34,9 +38,9 @@ fn sample_int<R: Rng + ?Sized>(low: i64, high: i64, step: i64, rng: &mut R) -> i
     i64::try_from(value).unwrap_or(high)
 }
 
-fn sample_log_int<R: Rng + ?Sized>(low: i64, high: i64, rng: &mut R) -> i64 {
-    let logarithm = uniform((low as f64 - 0.5).ln(), (high as f64 + 0.5).ln(), rng);
-    (logarithm.exp().round() as i64).clamp(low, high)
+fn sample_scaled<R: Rng + ?Sized>(scale: Scale, range: (f64, f64), rng: &mut R) -> f64 {
+    let (low, high) = scale.ends(range);
+    scale.unwarp(range, uniform(low, high, rng))
 }
 
 /// From `low` to `high`, both included; safe where `high - low` overflows.

@@ -1,6 +1,6 @@
 //! Which ranges can be drawn from, and what to do about those that cannot. Mends nothing by itself.
 
-use super::{Distribution, Value};
+use super::{Distribution, Scale, Value};
 
 /// What is wrong with a range.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -26,22 +26,26 @@ pub enum SpaceError {
         least: &'static str,
     },
     /// A logarithmic scale that reaches zero or below.
-    #[error("parameter {name} is logarithmic but starts at {low}; {cure}")]
+    #[error("parameter {name} is logarithmic but starts at {low}; start {least} or drop {}", scale.method())]
     LogBound {
         /// The parameter.
         name: String,
         /// Lower bound.
         low: Value,
-        /// What to do.
-        cure: &'static str,
+        /// Where it may start.
+        least: &'static str,
+        /// The scale.
+        scale: Scale,
     },
     /// A logarithmic scale with a lattice.
-    #[error("parameter {name} is logarithmic and has step {step}; drop the step or .log()")]
+    #[error("parameter {name} is logarithmic and has step {step}; drop the step or {}", scale.method())]
     LogStep {
         /// The parameter.
         name: String,
         /// The step.
         step: Value,
+        /// The scale.
+        scale: Scale,
     },
     /// A bound is infinite or not a number.
     #[error("parameter {name} has the bound {bound}; give finite bounds")]
@@ -81,14 +85,14 @@ impl Distribution {
     /// Whether anything can be drawn from it; an error names the parameter and the cure.
     pub fn validate(&self, name: &str) -> Result<(), SpaceError> {
         match self {
-            Distribution::Int { low, high, step, log } => validate_int(name, *low, *high, *step, *log),
-            Distribution::Float { low, high, step, log } => validate_float(name, *low, *high, *step, *log),
-            Distribution::Choice { values } => validate_choice(name, values),
+            Distribution::Int { low, high, step, scale } => validate_int(name, *low, *high, *step, *scale),
+            Distribution::Float { low, high, step, scale } => validate_float(name, *low, *high, *step, *scale),
+            Distribution::Choice { values, .. } => validate_choice(name, values),
         }
     }
 }
 
-fn validate_int(name: &str, low: i64, high: i64, step: i64, log: bool) -> Result<(), SpaceError> {
+fn validate_int(name: &str, low: i64, high: i64, step: i64, scale: Scale) -> Result<(), SpaceError> {
     let name = name.to_owned();
     if low > high {
         return Err(SpaceError::EmptyRange { name, low: Value::Int(low), high: Value::Int(high) });
@@ -96,16 +100,16 @@ fn validate_int(name: &str, low: i64, high: i64, step: i64, log: bool) -> Result
     if step < 1 {
         return Err(SpaceError::Step { name, step: Value::Int(step), least: "at least 1" });
     }
-    if log && step != 1 {
-        return Err(SpaceError::LogStep { name, step: Value::Int(step) });
+    if scale != Scale::Linear && step != 1 {
+        return Err(SpaceError::LogStep { name, step: Value::Int(step), scale });
     }
-    if log && low < 1 {
-        return Err(SpaceError::LogBound { name, low: Value::Int(low), cure: "start at 1 or drop .log()" });
+    if scale != Scale::Linear && low < 1 {
+        return Err(SpaceError::LogBound { name, low: Value::Int(low), least: "at 1", scale });
     }
     Ok(())
 }
 
-fn validate_float(name: &str, low: f64, high: f64, step: Option<f64>, log: bool) -> Result<(), SpaceError> {
+fn validate_float(name: &str, low: f64, high: f64, step: Option<f64>, scale: Scale) -> Result<(), SpaceError> {
     let name = name.to_owned();
     if let Some(bound) = [low, high].into_iter().find(|bound| !bound.is_finite()) {
         return Err(SpaceError::NotFinite { name, bound: Value::Float(bound) });
@@ -116,11 +120,11 @@ fn validate_float(name: &str, low: f64, high: f64, step: Option<f64>, log: bool)
     if let Some(step) = step.filter(|step| !(step.is_finite() && *step > 0.0)) {
         return Err(SpaceError::Step { name, step: Value::Float(step), least: "more than 0" });
     }
-    if let Some(step) = step.filter(|_| log) {
-        return Err(SpaceError::LogStep { name, step: Value::Float(step) });
+    if let Some(step) = step.filter(|_| scale != Scale::Linear) {
+        return Err(SpaceError::LogStep { name, step: Value::Float(step), scale });
     }
-    if log && low <= 0.0 {
-        return Err(SpaceError::LogBound { name, low: Value::Float(low), cure: "start above 0 or drop .log()" });
+    if scale != Scale::Linear && low <= 0.0 {
+        return Err(SpaceError::LogBound { name, low: Value::Float(low), least: "above 0", scale });
     }
     Ok(())
 }

@@ -9,6 +9,14 @@ use crate::wire::{Assignment, Reply, Request, Verdict};
 use std::collections::BTreeMap;
 use std::time::Instant;
 
+/// A parameter as an objective asks for it.
+struct Question {
+    name: String,
+    distribution: Distribution,
+    default: Option<Value>,
+    place: String,
+}
+
 impl Search<'_> {
     /// Answers one line of the worker; `Err` tells why it is no request.
     pub(super) fn answer(
@@ -23,7 +31,16 @@ impl Search<'_> {
         match request {
             Err(reason) => Ok(Reply::Refused { reason }),
             Ok(Request::Hello) => Ok(Reply::Assignment(self.assignment(session))),
-            Ok(Request::Suggest { name, distribution, default }) => self.suggest(session, name, distribution, default),
+            Ok(Request::Suggest { name, distribution, default, place }) => {
+                let question = Question { name, distribution, default, place };
+                match self.suggest(number, question)? {
+                    Ok(value) => {
+                        self.refuse_what_cannot_fit(session)?;
+                        Ok(Reply::Value { value })
+                    }
+                    Err(reason) => Ok(Reply::Refused { reason }),
+                }
+            }
             Ok(Request::Epochs { total, resume_at }) => self.epochs(session, total, resume_at),
             Ok(Request::Report { step, metrics }) => self.report(session, step, metrics),
             Ok(Request::Checkpoint { step, file }) => {
@@ -91,49 +108,53 @@ impl Search<'_> {
         }
     }
 
-    fn suggest(
-        &mut self,
-        session: &mut Session,
-        name: String,
-        distribution: Distribution,
-        default: Option<Value>,
-    ) -> Result<Reply, SupervisorError> {
-        let number = session.number;
-        let refused = |reason| Ok(Reply::Refused { reason });
-        if let Err(error) = distribution.validate(&name) {
-            return refused(error.to_string());
+    /// The value of a parameter, or why it cannot have one.
+    fn suggest(&mut self, number: u64, question: Question) -> Result<Result<Value, String>, SupervisorError> {
+        if let Some(reason) = self.objection(number, &question) {
+            let Question { place, .. } = question;
+            return Ok(Err(if place.is_empty() { reason } else { format!("{place}: {reason}") }));
         }
-        if let Some(default) = default.as_ref().filter(|default| !distribution.contains(default)) {
-            return refused(format!("the default {default} of `{name}` is not {}", describe(&distribution)));
-        }
+        let Question { name, distribution, default, place } = question;
         if let Some(known) = self.record(number).parameters.get(&name) {
-            if known.distribution != distribution {
-                let (now, before) = (describe(&distribution), describe(&known.distribution));
-                return refused(format!(
-                    "trial {number} asks for `{name}` as {now} after {before}; give every parameter one range"
-                ));
-            }
-            return Ok(Reply::Value { value: known.value.clone() });
-        }
-        let others = self.trials.iter().filter_map(|trial| Some((trial.number, trial.parameters.get(&name)?)));
-        let kind = std::mem::discriminant(&distribution);
-        if let Some((other, known)) =
-            others.into_iter().find(|(_, known)| std::mem::discriminant(&known.distribution) != kind)
-        {
-            let (now, before) = (describe(&distribution), describe(&known.distribution));
-            return refused(format!(
-                "`{name}` is {now} here and {before} in trial {other}; use another name, another --project or --overwrite"
-            ));
+            return Ok(Ok(known.value.clone()));
         }
         let value = match default {
             Some(default) if number == 0 => default,
             _ => self.oracle.suggest(number, &name, &distribution, &self.trials),
         };
         let parameter = Parameter { distribution, value: value.clone() };
+        self.journal.asked_at(&name, &place)?;
         self.journal.parameter(number, &name, &parameter)?;
         self.record_mut(number).parameters.insert(name, parameter);
-        self.refuse_what_cannot_fit(session)?;
-        Ok(Reply::Value { value })
+        Ok(Ok(value))
+    }
+
+    /// What is wrong with a question: by itself, or beside those of its trial and of the others.
+    fn objection(&self, number: u64, question: &Question) -> Option<String> {
+        let Question { name, distribution, default, .. } = question;
+        if let Err(error) = distribution.validate(name) {
+            return Some(error.to_string());
+        }
+        if let Some(default) = default.as_ref().filter(|default| !distribution.contains(default)) {
+            return Some(format!("the default {default} of `{name}` is not {distribution}"));
+        }
+        let place = self.journal.place_of(name).map_or_else(String::new, |place| format!(" at {place}"));
+        if let Some(known) = self.record(number).parameters.get(name) {
+            let before = &known.distribution;
+            return (before != distribution).then(|| {
+                format!(
+                    "trial {number} asks for `{name}` as {distribution} after {before}{place}; give every parameter one range"
+                )
+            });
+        }
+        // Bounds may change from trial to trial: a search that is taken up again may look further than it did.
+        let kind = std::mem::discriminant(distribution);
+        let mut others = self.trials.iter().filter_map(|trial| Some((trial.number, trial.parameters.get(name)?)));
+        let (other, known) = others.find(|(_, known)| std::mem::discriminant(&known.distribution) != kind)?;
+        let before = &known.distribution;
+        Some(format!(
+            "`{name}` is {distribution} here and {before} in trial {other}{place}; use another name, another --project or --overwrite"
+        ))
     }
 
     /// Ends a trial before it trains, where its parameters need more memory than there is, as far as is known.
@@ -214,25 +235,6 @@ fn trial_seed(study_seed: u64, number: u64) -> u64 {
     state ^ (state >> 31)
 }
 
-/// A distribution in a few words, for messages.
-fn describe(distribution: &Distribution) -> String {
-    let scale = |log: &bool| if *log { ", log" } else { "" };
-    match distribution {
-        Distribution::Int { low, high, step, log } => {
-            let step = if *step == 1 { String::new() } else { format!(", step {step}") };
-            format!("an int {low}..={high}{step}{}", scale(log))
-        }
-        Distribution::Float { low, high, step, log } => {
-            let step = step.map_or_else(String::new, |step| format!(", step {step}"));
-            format!("a float {low:?}..={high:?}{step}{}", scale(log))
-        }
-        Distribution::Choice { values } => {
-            let values: Vec<String> = values.iter().map(Value::to_string).collect();
-            format!("a choice of {}", values.join(", "))
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -242,15 +244,5 @@ mod tests {
         let seeds: std::collections::HashSet<u64> = (0..1000).map(|number| trial_seed(7, number)).collect();
         assert_eq!(seeds.len(), 1000);
         assert_eq!(trial_seed(7, 3), trial_seed(7, 3));
-    }
-
-    #[test]
-    fn distributions_are_described_in_the_users_words() {
-        let units = Distribution::Int { low: 32, high: 512, step: 32, log: false };
-        assert_eq!(describe(&units), "an int 32..=512, step 32");
-        let lr = Distribution::Float { low: 1e-4, high: 0.1, step: None, log: true };
-        assert_eq!(describe(&lr), "a float 0.0001..=0.1, log");
-        let choice = Distribution::Choice { values: vec![Value::Text("adam".into()), Value::Text("sgd".into())] };
-        assert_eq!(describe(&choice), "a choice of adam, sgd");
     }
 }

@@ -2,7 +2,7 @@
 //! with the margin that its own errors ask for. Pure. Says nothing rather than something doubtful.
 
 use crate::record::{Ending, Parameter, TrialRecord};
-use crate::space::Value;
+use crate::space::{Distribution, Value};
 use std::collections::BTreeMap;
 
 /// More coefficients than this are not worth fitting.
@@ -79,7 +79,7 @@ fn features(parameters: &Parameters) -> Option<Vec<f64>> {
     let mut features = vec![1.0];
     for parameter in parameters.values() {
         match (&parameter.distribution, &parameter.value) {
-            (crate::space::Distribution::Choice { values }, value) => {
+            (Distribution::Choice { values, .. }, value) => {
                 features.extend(values.iter().skip(1).map(|choice| f64::from(u8::from(choice == value))));
             }
             (_, Value::Int(value)) => features.push((value.unsigned_abs() as f64).ln_1p()),
@@ -118,12 +118,12 @@ fn solve(mut system: Vec<Vec<f64>>) -> Option<(Vec<f64>, Vec<f64>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::space::Distribution;
+    use crate::space::Scale;
 
     fn trial(units: i64, layers: i64, peak_bytes: u64) -> TrialRecord {
         let mut record = TrialRecord::new(0);
         for (name, value) in [("units", units), ("layers", layers)] {
-            let distribution = Distribution::Int { low: 1, high: 1 << 20, step: 1, log: true };
+            let distribution = Distribution::Int { low: 1, high: 1 << 20, step: 1, scale: Scale::Log };
             record.parameters.insert(name.to_owned(), Parameter { distribution, value: Value::Int(value) });
         }
         (record.peak_bytes, record.ending) = (peak_bytes, Some(Ending::Finished));

@@ -71,7 +71,8 @@ impl Search<'_> {
         let unended = record.unended_workers;
         // The record keeps `paused_at`, from which the oracle tells how far the trial may train now.
         self.journal.worker_started(number, unended)?;
-        let machine = Machine::now()?;
+        let machine = Machine::now(&self.spec.device)?;
+        let limit_bytes = self.allocation_limit_bytes()?;
         let worker = Worker::start(&Launch {
             program: self.program,
             library: &self.files.library,
@@ -83,7 +84,9 @@ impl Search<'_> {
             libraries: self.files.libraries.as_deref(),
             threads: self.threads,
             niceness: self.niceness,
-            allocation_limit_bytes: self.allocation_limit_bytes()?,
+            // Device libraries reserve far more than they use.
+            allocation_limit_bytes: Some(limit_bytes).filter(|_| self.spec.device.starts_with("cpu")),
+            cgroups: self.cgroups.as_ref().map(|cgroups| (cgroups, limit_bytes)),
         })?;
         self.watcher.send(&Event::TrialStarted { trial: number, pid: worker.pid() });
         let now = Instant::now();
@@ -112,14 +115,11 @@ impl Search<'_> {
         })
     }
 
-    /// Device libraries reserve far more than they use; on the CPU the system's own limit is a second net.
-    fn allocation_limit_bytes(&self) -> Result<Option<u64>, SupervisorError> {
-        if !self.spec.device.starts_with("cpu") {
-            return Ok(None);
-        }
+    /// What the system itself lets a trial have: the net under the watch.
+    fn allocation_limit_bytes(&self) -> Result<u64, SupervisorError> {
         let data_bytes = self.files.shared.as_ref().map_or(Ok(0), |file| file.metadata().map(|file| file.len()));
         let data_bytes = data_bytes.map_err(file_error("look at the shared data in", &self.folder))?;
-        Ok(Some(self.budget.allocation_limit_bytes(self.threads, data_bytes)))
+        Ok(self.budget.allocation_limit_bytes(self.threads, data_bytes))
     }
 
     /// Answers what the worker has asked.
@@ -143,7 +143,7 @@ impl Search<'_> {
             left.extend(self.shared_memory.remove_new());
             self.shared_memory = SharedMemory::now();
         }
-        if exit == Exit::Signal(SIGKILL) && killed.is_none() && Machine::now()?.oom_kills > machine.oom_kills {
+        if exit == Exit::Signal(SIGKILL) && killed.is_none() && machine.has_killed() {
             // The system was faster.
             exit = Exit::Starved(0);
         }
@@ -152,7 +152,7 @@ impl Search<'_> {
         // The objective's own word counts first.
         let outcome =
             outcome.unwrap_or_else(|| outcome::unanswered(killed, exit, (peak_bytes, self.budget.trial_bytes)));
-        let memory = machine.check(left)?;
+        let memory = machine.check(left, living.is_empty())?;
         Ok(Ended { outcome, is_journaled, seconds, peak_bytes, memory, continued_from, reports_were_due })
     }
 

@@ -6,7 +6,7 @@ use ferrotune_tuner::analysis::hypervolume::hypervolume;
 use ferrotune_tuner::analysis::pareto;
 use ferrotune_tuner::oracle::{Next, create};
 use ferrotune_tuner::record::{Ending, Parameter, TrialRecord};
-use ferrotune_tuner::space::{Distribution, Value};
+use ferrotune_tuner::space::{Distribution, Scale, Value};
 use ferrotune_tuner::wire::{Constraint, Direction, Objective, StudySpec};
 use std::collections::BTreeMap;
 
@@ -15,14 +15,14 @@ fn of(oracle: &str, max_trials: u64, seed: u64) -> StudySpec {
 }
 
 fn unit(ask: &mut Ask<'_>, name: &'static str) -> f64 {
-    match ask(name, Distribution::Float { low: 0.0, high: 1.0, step: None, log: false }) {
+    match ask(name, Distribution::Float { low: 0.0, high: 1.0, step: None, scale: Scale::Linear }) {
         Value::Float(value) => value,
         _ => f64::NAN,
     }
 }
 
 fn int(ask: &mut Ask<'_>, name: &'static str, low: i64, high: i64) -> f64 {
-    match ask(name, Distribution::Int { low, high, step: 1, log: false }) {
+    match ask(name, Distribution::Int { low, high, step: 1, scale: Scale::Linear }) {
         Value::Int(value) => value as f64,
         _ => f64::NAN,
     }

@@ -1,19 +1,24 @@
 //! Spaces as oracles see them: ranges as unit intervals, and conditions that only the trials have shown.
 
 use ferrotune_tuner::record::{Ending, Parameter, TrialRecord};
-use ferrotune_tuner::space::{Condition, Distribution, Space, Value};
+use ferrotune_tuner::space::{Condition, Distribution, Scale, Space, Value};
 
 #[test]
 fn every_value_stands_at_the_middle_of_a_cell_that_gives_it_back() {
     let ranges = [
-        Distribution::Int { low: -3, high: 17, step: 5, log: false },
-        Distribution::Int { low: 1, high: 300, step: 1, log: true },
-        Distribution::Int { low: i64::MIN, high: i64::MAX, step: 1, log: false },
-        Distribution::Float { low: 0.1, high: 0.75, step: Some(0.1), log: false },
-        Distribution::Float { low: -f64::MAX, high: f64::MAX, step: None, log: false },
-        Distribution::Float { low: 1e-9, high: 1e9, step: None, log: true },
-        Distribution::Float { low: 2.0, high: 2.0, step: None, log: false },
-        Distribution::Choice { values: ["a", "b", "c"].map(|text| Value::Text(text.to_owned())).to_vec() },
+        Distribution::Int { low: -3, high: 17, step: 5, scale: Scale::Linear },
+        Distribution::Int { low: 1, high: 300, step: 1, scale: Scale::Log },
+        Distribution::Int { low: i64::MIN, high: i64::MAX, step: 1, scale: Scale::Linear },
+        Distribution::Float { low: 0.1, high: 0.75, step: Some(0.1), scale: Scale::Linear },
+        Distribution::Float { low: -f64::MAX, high: f64::MAX, step: None, scale: Scale::Linear },
+        Distribution::Float { low: 1e-9, high: 1e9, step: None, scale: Scale::Log },
+        Distribution::Int { low: 1, high: 300, step: 1, scale: Scale::ReverseLog },
+        Distribution::Float { low: 1e-9, high: 1e9, step: None, scale: Scale::ReverseLog },
+        Distribution::Float { low: 2.0, high: 2.0, step: None, scale: Scale::Linear },
+        Distribution::Choice {
+            values: ["a", "b", "c"].map(|text| Value::Text(text.to_owned())).to_vec(),
+            is_ordered: false,
+        },
     ];
     for range in ranges {
         for step in -1..=101 {
@@ -34,24 +39,24 @@ fn every_value_stands_at_the_middle_of_a_cell_that_gives_it_back() {
 
 #[test]
 fn values_of_another_type_have_no_coordinate() {
-    let range = Distribution::Int { low: 1, high: 4, step: 1, log: false };
+    let range = Distribution::Int { low: 1, high: 4, step: 1, scale: Scale::Linear };
     assert_eq!(range.to_unit(&Value::Float(2.0)), None);
     assert_eq!(range.to_unit(&Value::Int(9)), range.to_unit(&Value::Int(4)));
-    assert_eq!(Distribution::Choice { values: vec![Value::Int(1)] }.to_unit(&Value::Int(2)), None);
+    assert_eq!(Distribution::Choice { values: vec![Value::Int(1)], is_ordered: false }.to_unit(&Value::Int(2)), None);
 }
 
 #[test]
 fn levels_are_all_values_of_a_small_lattice_and_none_of_a_large_one() {
-    let range = Distribution::Int { low: 1, high: 4, step: 1, log: true };
+    let range = Distribution::Int { low: 1, high: 4, step: 1, scale: Scale::Log };
     let values: Vec<Value> = range.levels(4).expect("four").into_iter().map(|unit| range.from_unit(unit)).collect();
     assert_eq!(values, [1, 2, 3, 4].map(Value::Int));
     assert_eq!(range.levels(3), None);
-    assert_eq!(Distribution::Float { low: 0.0, high: 1.0, step: None, log: false }.levels(9), None);
+    assert_eq!(Distribution::Float { low: 0.0, high: 1.0, step: None, scale: Scale::Linear }.levels(9), None);
 }
 
 /// A finished trial with these parameters, all of them choices of 0 to 3.
 fn finished(number: u64, parameters: &[(&str, i64)]) -> TrialRecord {
-    let choice = || Distribution::Int { low: 0, high: 3, step: 1, log: false };
+    let choice = || Distribution::Int { low: 0, high: 3, step: 1, scale: Scale::Linear };
     let parameter = |value: i64| Parameter { distribution: choice(), value: Value::Int(value) };
     let parameters = parameters.iter().map(|(name, value)| ((*name).to_owned(), parameter(*value))).collect();
     TrialRecord { parameters, ending: Some(Ending::Finished), values: vec![0.0], ..TrialRecord::new(number) }

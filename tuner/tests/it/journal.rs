@@ -4,7 +4,7 @@ use crate::spec;
 use expect_test::expect;
 use ferrotune_tuner::journal::{Journal, JournalError};
 use ferrotune_tuner::record::{Ending, MemoryCheck, Parameter, TrialRecord};
-use ferrotune_tuner::space::{Distribution, Value};
+use ferrotune_tuner::space::{Distribution, Scale, Value};
 use ferrotune_tuner::wire::{Direction, Objective, StudySpec};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,14 +14,20 @@ pub(crate) fn metrics(values: &[(&str, Option<f64>)]) -> BTreeMap<String, Option
 }
 
 fn parameters() -> BTreeMap<String, Parameter> {
-    let units = Distribution::Int { low: i64::MIN, high: i64::MAX, step: 1, log: false };
-    let lr = Distribution::Float { low: 1e-4, high: 0.1, step: None, log: true };
-    let activation =
-        Distribution::Choice { values: vec![Value::Text("relu".into()), Value::Text("gelu \"é\"".into())] };
-    let uneven = Distribution::Int { low: 5, high: 20, step: 4, log: false };
-    let dropout = Distribution::Float { low: 0.0, high: 0.55, step: Some(0.1), log: false };
-    let norm = Distribution::Choice { values: vec![Value::Bool(false), Value::Bool(true)] };
+    let units = Distribution::Int { low: i64::MIN, high: i64::MAX, step: 1, scale: Scale::Linear };
+    let lr = Distribution::Float { low: 1e-4, high: 0.1, step: None, scale: Scale::Log };
+    let activation = Distribution::Choice {
+        values: vec![Value::Text("relu".into()), Value::Text("gelu \"é\"".into())],
+        is_ordered: false,
+    };
+    let uneven = Distribution::Int { low: 5, high: 20, step: 4, scale: Scale::Linear };
+    let dropout = Distribution::Float { low: 0.0, high: 0.55, step: Some(0.1), scale: Scale::Linear };
+    let norm = Distribution::Choice { values: vec![Value::Bool(false), Value::Bool(true)], is_ordered: false };
+    let size = Distribution::Choice { values: vec![Value::Int(8), Value::Int(64)], is_ordered: true };
+    let decay = Distribution::Float { low: 0.9, high: 0.999, step: None, scale: Scale::ReverseLog };
     BTreeMap::from([
+        ("size".to_owned(), Parameter { distribution: size, value: Value::Int(64) }),
+        ("decay".to_owned(), Parameter { distribution: decay, value: Value::Float(0.99) }),
         ("uneven".to_owned(), Parameter { distribution: uneven, value: Value::Int(17) }),
         ("dropout".to_owned(), Parameter { distribution: dropout, value: Value::Float(0.3) }),
         ("units".to_owned(), Parameter { distribution: units, value: Value::Int(i64::MAX - 1) }),
@@ -230,7 +236,7 @@ fn facts_of_unknown_trials_and_impossible_values_are_refused() {
     expect!["trial 0 cannot be recorded: the study has 0 trials; start it first"].assert_eq(&error);
     assert!(journal.trial_started(1).is_err());
     journal.trial_started(0).expect("the first trial");
-    let distribution = Distribution::Int { low: 0, high: 3, step: 1, log: false };
+    let distribution = Distribution::Int { low: 0, high: 3, step: 1, scale: Scale::Linear };
     let parameter = Parameter { distribution, value: Value::Int(4) };
     let error = journal.parameter(0, "units", &parameter).expect_err("outside").to_string();
     expect!["trial 0: units = 4 is not in the parameter's range; suggest a value from the range"].assert_eq(&error);

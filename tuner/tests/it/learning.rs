@@ -4,7 +4,7 @@ use crate::simulation::{Ask, Search, conditional, space};
 use crate::spec;
 use ferrotune_tuner::oracle::{Next, create};
 use ferrotune_tuner::record::{Ending, TrialRecord};
-use ferrotune_tuner::space::{Distribution, Value};
+use ferrotune_tuner::space::{Distribution, Scale, Value};
 use ferrotune_tuner::wire::{Constraint, Direction, Objective, StudySpec};
 use std::collections::{BTreeMap, HashSet};
 
@@ -17,7 +17,7 @@ fn best(search: &Search) -> f64 {
 }
 
 fn unit() -> Distribution {
-    Distribution::Float { low: 0.0, high: 1.0, step: None, log: false }
+    Distribution::Float { low: 0.0, high: 1.0, step: None, scale: Scale::Linear }
 }
 
 fn number(value: Value) -> f64 {
@@ -42,11 +42,14 @@ fn learning_oracles_find_more_than_random_draws() {
 #[test]
 fn a_grid_has_every_combination_once_and_ends() {
     let small = |ask: &mut Ask<'_>| {
-        let is_deep = ask("deep", Distribution::Choice { values: vec![Value::Bool(false), Value::Bool(true)] });
+        let is_deep = ask(
+            "deep",
+            Distribution::Choice { values: vec![Value::Bool(false), Value::Bool(true)], is_ordered: false },
+        );
         if is_deep == Value::Bool(true) {
-            ask("layers", Distribution::Int { low: 2, high: 4, step: 1, log: false });
+            ask("layers", Distribution::Int { low: 2, high: 4, step: 1, scale: Scale::Linear });
         }
-        ask("lr", Distribution::Float { low: 1e-4, high: 1e-1, step: None, log: true });
+        ask("lr", Distribution::Float { low: 1e-4, high: 1e-1, step: None, scale: Scale::Log });
         0.0
     };
     let search = Search::run(&of("grid", 1000, 7), small);

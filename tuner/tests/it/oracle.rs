@@ -5,7 +5,7 @@ use crate::spec;
 use expect_test::expect;
 use ferrotune_tuner::oracle::{Next, create, names};
 use ferrotune_tuner::record::{Ending, TrialRecord};
-use ferrotune_tuner::space::Distribution;
+use ferrotune_tuner::space::{Distribution, Scale, Value};
 use ferrotune_tuner::wire::StudySpec;
 use std::time::Instant;
 
@@ -185,8 +185,8 @@ fn a_range_that_changes_is_kept_to() {
     for name in names() {
         let mut search = Search::run(&of(name, 60), space).cut(40);
         search.objective = |ask| {
-            let units = Distribution::Int { low: 100, high: 130, step: 10, log: false };
-            let lr = Distribution::Float { low: 1e-3, high: 1e-2, step: None, log: true };
+            let units = Distribution::Int { low: 100, high: 130, step: 10, scale: Scale::Linear };
+            let lr = Distribution::Float { low: 1e-3, high: 1e-2, step: None, scale: Scale::Log };
             ask("units", units);
             ask("lr", lr);
             1.0
@@ -195,6 +195,38 @@ fn a_range_that_changes_is_kept_to() {
         for parameter in search.trials.iter().flat_map(|trial| trial.parameters.values()) {
             assert!(parameter.distribution.contains(&parameter.value), "{name}: {parameter:?}");
         }
+    }
+}
+
+/// Best at `depth` 62, `decay` 0.99 and `width` 64.
+fn scaled(ask: &mut crate::simulation::Ask<'_>) -> f64 {
+    let widths = [8, 16, 32, 64, 128, 256].map(Value::Int).to_vec();
+    let depth = ask("depth", Distribution::Int { low: 1, high: 64, step: 1, scale: Scale::ReverseLog });
+    let decay = ask("decay", Distribution::Float { low: 0.5, high: 0.999, step: None, scale: Scale::ReverseLog });
+    let width = ask("width", Distribution::Choice { values: widths, is_ordered: true });
+    match (depth, decay, width) {
+        (Value::Int(depth), Value::Float(decay), Value::Int(width)) => {
+            let decay = (1.0 - decay).log10() + 2.0;
+            -(((depth - 62) as f64 / 10.0).powi(2) + decay.powi(2) + ((width as f64).log2() - 6.0).powi(2))
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn reversed_scales_and_ordered_choices_are_searched() {
+    for name in names() {
+        let trials = Search::run(&of(name, 60), scaled).trials;
+        for parameter in trials.iter().flat_map(|trial| trial.parameters.values()) {
+            assert!(parameter.distribution.contains(&parameter.value), "{name}: {parameter:?}");
+        }
+    }
+    for name in ["gp", "tpe", "cmaes", "auto"] {
+        let best = |name: &str| {
+            let values = Search::run(&of(name, 60), scaled).trials;
+            values.into_iter().filter_map(|trial| trial.value()).fold(f64::MIN, f64::max)
+        };
+        assert!(best(name) > best("random"), "{name} {} {}", best(name), best("random"));
     }
 }
 

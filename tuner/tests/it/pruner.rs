@@ -7,7 +7,7 @@ use expect_test::expect;
 use ferrotune_tuner::oracle::{Next, create};
 use ferrotune_tuner::pruner::Pruner;
 use ferrotune_tuner::record::{Ending, TrialRecord};
-use ferrotune_tuner::space::{Distribution, Value};
+use ferrotune_tuner::space::{Distribution, Scale, Value};
 use ferrotune_tuner::wire::{Direction, Objective, StudySpec};
 use std::collections::BTreeMap;
 
@@ -202,7 +202,7 @@ fn terminated_search_starts_no_trial_and_finishes_those_begun() {
 #[test]
 fn search_ends_when_a_model_sees_nothing_left_to_gain() {
     let flat = |ask: &mut Ask<'_>| {
-        let range = |high| Distribution::Float { low: -1.0, high, step: None, log: false };
+        let range = |high| Distribution::Float { low: -1.0, high, step: None, scale: Scale::Linear };
         let (Value::Float(x), Value::Float(y)) = (ask("x", range(1.0)), ask("y", range(2.0))) else { return f64::NAN };
         -(x - 0.3).powi(2) - (y - 0.5).powi(2)
     };

@@ -4,7 +4,7 @@ use crate::hyperband::{epochs_trained, merit, report, search, steady};
 use crate::spec;
 use ferrotune_tuner::oracle::{Next, create};
 use ferrotune_tuner::record::{Ending, Parameter, TrialRecord};
-use ferrotune_tuner::space::{Distribution, Value};
+use ferrotune_tuner::space::{Distribution, Scale, Value};
 use ferrotune_tuner::wire::StudySpec;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -75,8 +75,8 @@ fn asha_goes_on_with_a_trial_that_was_interrupted_between_rungs() {
 
 /// Accuracy grows fastest at a rate of 0.01, and goes on from what a copy's original had.
 fn population(max_trials: u64, total: u64) -> Vec<TrialRecord> {
-    let rate = Distribution::Float { low: 1e-4, high: 1.0, step: None, log: true };
-    let units = Distribution::Int { low: 1, high: 64, step: 1, log: false };
+    let rate = Distribution::Float { low: 1e-4, high: 1.0, step: None, scale: Scale::Log };
+    let units = Distribution::Int { low: 1, high: 64, step: 1, scale: Scale::Linear };
     let mut trials: Vec<TrialRecord> = Vec::new();
     for _ in 0..10_000 {
         // Every question goes to a new oracle, as after a restart.
@@ -178,7 +178,7 @@ fn population_fills_up_again_after_failures() {
 /// A search over two numbers, of which a training to the end tells the loss, and a short one tells it roughly. Every
 /// seventh trial's values are asked of a new oracle too, as after a restart.
 fn learned(spec: &StudySpec, total: u64) -> Vec<TrialRecord> {
-    let unit = Distribution::Float { low: 0.0, high: 1.0, step: None, log: false };
+    let unit = Distribution::Float { low: 0.0, high: 1.0, step: None, scale: Scale::Linear };
     let mut oracle = create(spec).expect("a valid search");
     let mut trials: Vec<TrialRecord> = Vec::new();
     loop {

@@ -2,7 +2,7 @@
 
 use ferrotune_tuner::oracle::{Next, Oracle, create};
 use ferrotune_tuner::record::{Ending, Parameter, TrialRecord};
-use ferrotune_tuner::space::{Distribution, Value};
+use ferrotune_tuner::space::{Distribution, Scale, Value};
 use ferrotune_tuner::wire::StudySpec;
 
 /// How an objective asks for a parameter.
@@ -118,25 +118,32 @@ pub(crate) fn space(ask: &mut Ask<'_>) -> f64 {
         };
         loss += ((value - best) / width).powi(2);
     };
-    number("units", Distribution::Int { low: 32, high: 512, step: 32, log: false }, 256.0, 200.0);
-    number("layers", Distribution::Int { low: 1, high: 64, step: 1, log: true }, 3.0, 20.0);
-    number("dropout", Distribution::Float { low: 0.0, high: 0.5, step: Some(0.1), log: false }, 0.1, 0.3);
-    number("lr", Distribution::Float { low: 1e-4, high: 1e-1, step: None, log: true }, -2.0, -1.0);
-    number("norm", Distribution::Choice { values: vec![Value::Bool(false), Value::Bool(true)] }, 1.0, 1.0);
+    number("units", Distribution::Int { low: 32, high: 512, step: 32, scale: Scale::Linear }, 256.0, 200.0);
+    number("layers", Distribution::Int { low: 1, high: 64, step: 1, scale: Scale::Log }, 3.0, 20.0);
+    number("dropout", Distribution::Float { low: 0.0, high: 0.5, step: Some(0.1), scale: Scale::Linear }, 0.1, 0.3);
+    number("lr", Distribution::Float { low: 1e-4, high: 1e-1, step: None, scale: Scale::Log }, -2.0, -1.0);
+    number(
+        "norm",
+        Distribution::Choice { values: vec![Value::Bool(false), Value::Bool(true)], is_ordered: false },
+        1.0,
+        1.0,
+    );
     -loss
 }
 
 /// A choice that decides which other parameter there is.
 pub(crate) fn conditional(ask: &mut Ask<'_>) -> f64 {
-    let opt = Distribution::Choice { values: vec![Value::Text("sgd".into()), Value::Text("adam".into())] };
+    let opt =
+        Distribution::Choice { values: vec![Value::Text("sgd".into()), Value::Text("adam".into())], is_ordered: false };
     let (name, best) = match ask("opt", opt) {
         Value::Text(opt) if opt == "sgd" => ("momentum", 0.9),
         _ => ("beta", 0.3),
     };
-    let Value::Float(inner) = ask(name, Distribution::Float { low: 0.0, high: 1.0, step: None, log: false }) else {
+    let Value::Float(inner) = ask(name, Distribution::Float { low: 0.0, high: 1.0, step: None, scale: Scale::Linear })
+    else {
         return f64::NAN;
     };
-    let Value::Int(layers) = ask("layers", Distribution::Int { low: 1, high: 8, step: 1, log: false }) else {
+    let Value::Int(layers) = ask("layers", Distribution::Int { low: 1, high: 8, step: 1, scale: Scale::Linear }) else {
         return f64::NAN;
     };
     -(inner - best).powi(2) - 0.1 * (layers as f64 - 5.0).powi(2)

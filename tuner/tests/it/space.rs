@@ -1,33 +1,48 @@
 //! Ranges: what is refused and how, what is drawn, and the forms that people and Optuna read.
 
 use expect_test::{Expect, expect};
-use ferrotune_tuner::space::{Distribution, Value};
+use ferrotune_tuner::space::{Distribution, Scale, Value};
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
 use std::collections::BTreeMap;
 
 fn int(low: i64, high: i64, step: i64) -> Distribution {
-    Distribution::Int { low, high, step, log: false }
+    Distribution::Int { low, high, step, scale: Scale::Linear }
 }
 
 fn log_int(low: i64, high: i64) -> Distribution {
-    Distribution::Int { low, high, step: 1, log: true }
+    Distribution::Int { low, high, step: 1, scale: Scale::Log }
 }
 
 fn float(low: f64, high: f64, step: Option<f64>) -> Distribution {
-    Distribution::Float { low, high, step, log: false }
+    Distribution::Float { low, high, step, scale: Scale::Linear }
 }
 
 fn log_float(low: f64, high: f64) -> Distribution {
-    Distribution::Float { low, high, step: None, log: true }
+    Distribution::Float { low, high, step: None, scale: Scale::Log }
+}
+
+fn reverse_log_int(low: i64, high: i64) -> Distribution {
+    Distribution::Int { low, high, step: 1, scale: Scale::ReverseLog }
+}
+
+fn reverse_log_float(low: f64, high: f64) -> Distribution {
+    Distribution::Float { low, high, step: None, scale: Scale::ReverseLog }
+}
+
+fn ordered(values: &[i64]) -> Distribution {
+    Distribution::Choice { values: values.iter().copied().map(Value::Int).collect(), is_ordered: true }
 }
 
 fn choice(values: &[&str]) -> Distribution {
-    Distribution::Choice { values: values.iter().map(|value| Value::Text((*value).to_owned())).collect() }
+    Distribution::Choice {
+        values: values.iter().map(|value| Value::Text((*value).to_owned())).collect(),
+        is_ordered: false,
+    }
 }
 
 fn booleans() -> Distribution {
-    Distribution::Choice { values: vec![Value::Bool(false), Value::Bool(true)] }
+    Distribution::Choice { values: vec![Value::Bool(false), Value::Bool(true)], is_ordered: false }
 }
 
 fn valid() -> Vec<Distribution> {
@@ -47,6 +62,11 @@ fn valid() -> Vec<Distribution> {
         float(2.5, 2.5, None),
         log_float(1e-4, 1e-1),
         log_float(f64::MIN_POSITIVE, f64::MAX),
+        reverse_log_int(1, 1000),
+        reverse_log_int(1, i64::MAX),
+        reverse_log_float(0.9, 0.999),
+        reverse_log_float(f64::MIN_POSITIVE, f64::MAX),
+        ordered(&[8, 64, 512]),
         choice(&["relu", "gelu", "tanh"]),
         booleans(),
     ]
@@ -74,7 +94,7 @@ fn impossible_ranges_are_refused_with_a_cure() {
     check(int(1, 4, 0), expect!["parameter units has step 0; give a step of at least 1"]);
     check(log_int(0, 4), expect!["parameter units is logarithmic but starts at 0; start at 1 or drop .log()"]);
     check(
-        Distribution::Int { low: 1, high: 9, step: 2, log: true },
+        Distribution::Int { low: 1, high: 9, step: 2, scale: Scale::Log },
         expect!["parameter units is logarithmic and has step 2; drop the step or .log()"],
     );
     check(float(1.0, 0.5, None), expect!["parameter units has the empty range 1..=0.5; put the smaller bound first"]);
@@ -84,16 +104,24 @@ fn impossible_ranges_are_refused_with_a_cure() {
     check(float(0.0, 1.0, Some(f64::NAN)), expect!["parameter units has step NaN; give a step of more than 0"]);
     check(log_float(0.0, 1.0), expect!["parameter units is logarithmic but starts at 0; start above 0 or drop .log()"]);
     check(
-        Distribution::Float { low: 0.1, high: 1.0, step: Some(0.1), log: true },
+        Distribution::Float { low: 0.1, high: 1.0, step: Some(0.1), scale: Scale::Log },
         expect!["parameter units is logarithmic and has step 0.1; drop the step or .log()"],
+    );
+    check(
+        reverse_log_float(0.0, 1.0),
+        expect!["parameter units is logarithmic but starts at 0; start above 0 or drop .reverse_log()"],
+    );
+    check(
+        Distribution::Int { low: 1, high: 9, step: 2, scale: Scale::ReverseLog },
+        expect!["parameter units is logarithmic and has step 2; drop the step or .reverse_log()"],
     );
     check(choice(&[]), expect!["parameter units has no choices; list at least one value"]);
     check(
-        Distribution::Choice { values: vec![Value::Int(1), Value::Float(2.5)] },
+        Distribution::Choice { values: vec![Value::Int(1), Value::Float(2.5)], is_ordered: false },
         expect!["parameter units has choices of different types (int and float); give all of one type"],
     );
     check(
-        Distribution::Choice { values: vec![Value::Float(f64::NAN)] },
+        Distribution::Choice { values: vec![Value::Float(f64::NAN)], is_ordered: false },
         expect!["parameter units has the bound NaN; give finite bounds"],
     );
 }
@@ -136,6 +164,38 @@ fn half_of_a_logarithmic_float_is_below_the_geometric_mean() {
     let distribution = log_float(1e-4, 1e-2);
     let below = (0..10_000).filter(|_| matches!(distribution.sample(&mut rng), Value::Float(value) if value < 1e-3));
     assert!((4_800..5_200).contains(&below.count()));
+}
+
+#[test]
+fn a_reversed_logarithm_is_the_one_of_keras_tuner() {
+    let (low, high) = (1e-4_f64, 0.9);
+    for probability in [0.0, 0.1, 0.5, 0.73, 1.0] {
+        // `cumulative_prob_to_value` of its Float.
+        let expected = high + low - low * (high / low).powf(1.0 - probability);
+        let Value::Float(found) = reverse_log_float(low, high).from_unit(probability) else { panic!("no float") };
+        assert!((found - expected).abs() < 1e-12, "{probability}: {found} for {expected}");
+    }
+    let values: Vec<Value> = [0.2, 0.3, 0.8].map(|unit| reverse_log_int(1, 4).from_unit(unit)).to_vec();
+    assert_eq!(values, [2, 3, 4].map(Value::Int));
+}
+
+#[test]
+fn an_ordered_choice_has_an_order_and_no_other_choice_has() {
+    assert!(ordered(&[1, 2]).has_order() && int(1, 2, 1).has_order() && float(0.0, 1.0, None).has_order());
+    assert!(!choice(&["a", "b"]).has_order() && !booleans().has_order());
+}
+
+#[test]
+fn ranges_of_studies_from_before_there_were_three_scales_are_read() {
+    let check = |text: &str, range: Distribution| {
+        assert_eq!(serde_json::from_str::<Distribution>(text).expect("a range"), range);
+        assert_eq!(serde_json::to_string(&range).expect("JSON"), text);
+    };
+    check(r#"{"kind":"int","low":5,"high":20,"step":4,"log":false}"#, int(5, 20, 4));
+    check(r#"{"kind":"float","low":0.5,"high":2.0,"step":null,"log":true}"#, log_float(0.5, 2.0));
+    check(r#"{"kind":"choice","values":["a"]}"#, choice(&["a"]));
+    check(r#"{"kind":"float","low":0.5,"high":2.0,"step":null,"log":"reverse"}"#, reverse_log_float(0.5, 2.0));
+    check(r#"{"kind":"choice","values":[8,64],"is_ordered":true}"#, ordered(&[8, 64]));
 }
 
 #[test]
@@ -184,6 +244,16 @@ fn optuna_reads_what_is_written_and_the_other_way_round() {
 fn the_upper_bound_given_to_optuna_is_on_the_lattice() {
     assert!(int(5, 20, 4).to_optuna().contains(r#""high":17"#));
     assert!(float(0.0, 1.0, Some(0.3)).to_optuna().contains(r#""high":0.9,"#));
+}
+
+#[test]
+fn what_optuna_has_no_words_for_is_plain_to_it() {
+    let check = |distribution: Distribution, expect: Expect| expect.assert_eq(&distribution.to_optuna());
+    check(
+        reverse_log_float(0.5, 2.0),
+        expect![[r#"{"name":"FloatDistribution","attributes":{"step":null,"low":0.5,"high":2.0,"log":false}}"#]],
+    );
+    check(ordered(&[8, 64]), expect![[r#"{"name":"CategoricalDistribution","attributes":{"choices":[8,64]}}"#]]);
 }
 
 #[test]

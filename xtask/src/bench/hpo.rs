@@ -25,10 +25,7 @@ struct Seeds {
 pub(super) fn run(root: &Path, arguments: &[String]) -> Result<()> {
     let seeds = parse(arguments)?;
     let environment = step::step("tools", || Environment::prepare(root))?;
-    step::step("Optuna's samplers", || {
-        let pip = ["-m", "pip", "install", "--quiet", "--requirement", "tests/requirements-hpo.txt"];
-        step::run(environment.python().args(pip))
-    })?;
+    step::step("Optuna's samplers", || environment.add("tests/requirements-hpo.txt"))?;
     let mut lines = String::new();
     for oracle in ORACLES {
         lines += &step::step(oracle, || {

@@ -26,7 +26,9 @@ impl Axis {
 
     fn of(dimension: &Dimension) -> Axis {
         match (&dimension.distribution, dimension.distribution.levels(MOST_LEVELS)) {
-            (Distribution::Choice { values }, levels) => Axis::Choice(levels.unwrap_or_else(|| centres(values.len()))),
+            (Distribution::Choice { values, is_ordered: false }, levels) => {
+                Axis::Choice(levels.unwrap_or_else(|| centres(values.len())))
+            }
             (_, Some(levels)) => Axis::Levels(levels),
             (_, None) => Axis::Continuous,
         }

@@ -2,7 +2,7 @@
 //! numbers, mostly one value on choices. Pure maths.
 
 use crate::normal;
-use crate::space::{Dimension, Distribution, Space};
+use crate::space::{Dimension, Distribution, Scale, Space};
 use rand::RngExt as _;
 use rand_pcg::Pcg64;
 
@@ -14,6 +14,8 @@ const NARROWEST: f64 = 0.03;
 const WIDEST: f64 = 0.2;
 /// Places at which a kernel's share inside the unit interval is worked out; it is interpolated between them.
 const KNOTS: usize = 64;
+/// A logarithm whose number is less than a quarter of the distance from 1 to the next number below.
+const NEGLIGIBLE: f64 = -38.5;
 
 /// One axis of the estimator.
 #[derive(Debug)]
@@ -42,8 +44,16 @@ enum Axis {
 pub(super) struct Parzen<'a> {
     axes: Vec<Axis>,
     points: &'a [&'a [f64]],
-    /// The logarithm of each kernel's normalisation, by point and axis; what a kernel of a point without that
-    /// coordinate has is 0.
+    /// By axis, for that is how densities are worked out: the processor then takes several kernels at once.
+    columns: Vec<Column>,
+}
+
+/// All kernels along one axis.
+#[derive(Debug)]
+struct Column {
+    /// NaN for a point without that coordinate.
+    centres: Vec<f64>,
+    /// The logarithm of each kernel's normalisation; 0 where there is no coordinate.
     log_scales: Vec<f64>,
 }
 
@@ -56,17 +66,22 @@ impl<'a> Parzen<'a> {
             let distribution = &dimension.distribution;
             let bandwidth = (FACTOR * spread(points, index) * narrowing).clamp(NARROWEST, WIDEST);
             match (distribution, distribution.cells()) {
-                (Distribution::Choice { .. }, Some(cells)) => choice(cells, kernels),
+                (Distribution::Choice { is_ordered: false, .. }, Some(cells)) => choice(cells, kernels),
                 // Its cells are not equally wide.
-                (Distribution::Int { log: true, .. }, _) => number(bandwidth, None, kernels),
+                (Distribution::Int { scale: Scale::Log | Scale::ReverseLog, .. }, _) => {
+                    number(bandwidth, None, kernels)
+                }
                 (_, cells) => number(bandwidth, cells, kernels),
             }
         };
         let axes: Vec<Axis> = space.dimensions.iter().enumerate().map(axis).collect();
-        let scale =
-            |point: &[f64]| -> Vec<f64> { axes.iter().zip(point).map(|(axis, unit)| axis.log_scale(*unit)).collect() };
-        let log_scales = points.iter().flat_map(|point| scale(point)).collect();
-        Parzen { axes, points, log_scales }
+        let column = |(index, axis): (usize, &Axis)| {
+            let centres: Vec<f64> = points.iter().map(|point| point[index]).collect();
+            let log_scales = centres.iter().map(|centre| axis.log_scale(*centre)).collect();
+            Column { centres, log_scales }
+        };
+        let columns = axes.iter().enumerate().map(column).collect();
+        Parzen { axes, points, columns }
     }
 
     /// Draws a point: a kernel first, and then from it.
@@ -82,19 +97,19 @@ impl<'a> Parzen<'a> {
 
     /// Logarithm of the density over the active axes, at a point of theirs.
     pub(super) fn log_density(&self, point: &[f64], active: &[bool]) -> f64 {
-        let judged: Vec<usize> = (0..self.axes.len()).filter(|index| active[*index]).collect();
-        // The flat kernel has density 1.
-        let mut logs = Vec::with_capacity(self.points.len() + 1);
-        logs.push(0.0);
-        for (centre, scales) in self.points.iter().zip(self.log_scales.chunks_exact(self.axes.len())) {
-            let mut log = 0.0;
-            for index in &judged {
-                log += self.axes[*index].log_kernel(point[*index], centre[*index], scales[*index]);
-            }
-            logs.push(log);
+        // The flat kernel comes first and has density 1.
+        let mut logs = vec![0.0; self.points.len() + 1];
+        for (index, axis) in self.axes.iter().enumerate().filter(|(index, _)| active[*index]) {
+            axis.add_log_kernels(point[index], &self.columns[index], &mut logs[1..]);
         }
         let highest = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let sum: f64 = logs.iter().map(|log| (log - highest).exp()).sum();
+        let mut sum = 0.0;
+        for depth in logs.iter().map(|log| log - highest) {
+            // Less than half of a sum's last bit would change nothing.
+            if sum < 1.0 || depth > NEGLIGIBLE {
+                sum += depth.exp();
+            }
+        }
         highest + sum.ln() - (logs.len() as f64).ln()
     }
 }
@@ -147,18 +162,21 @@ impl Axis {
         }
     }
 
-    fn log_kernel(&self, unit: f64, centre: f64, log_scale: f64) -> f64 {
+    /// Adds to each sum the logarithm of a kernel's density at `unit`.
+    fn add_log_kernels(&self, unit: f64, column: &Column, sums: &mut [f64]) {
+        let kernels = column.centres.iter().zip(&column.log_scales).zip(sums);
         match self {
-            _ if centre.is_nan() => 0.0,
             Axis::Number { deviation, .. } => {
-                let distance = (unit - centre) / deviation;
-                log_scale - 0.5 * distance * distance
+                for ((centre, log_scale), sum) in kernels {
+                    let distance = (unit - centre) / deviation;
+                    let log = log_scale - 0.5 * distance * distance;
+                    *sum += if centre.is_nan() { 0.0 } else { log };
+                }
             }
             Axis::Choice { log_same, log_other, .. } => {
-                if (unit - centre).abs() < 1e-9 {
-                    *log_same
-                } else {
-                    *log_other
+                for ((centre, _), sum) in kernels {
+                    let log = if (unit - centre).abs() < 1e-9 { log_same } else { log_other };
+                    *sum += if centre.is_nan() { 0.0 } else { *log };
                 }
             }
         }
@@ -201,8 +219,8 @@ mod tests {
     use rand::SeedableRng as _;
 
     fn space() -> Space {
-        let float = Distribution::Float { low: 0.0, high: 1.0, step: None, log: false };
-        let choice = Distribution::Choice { values: (0..3).map(Value::Int).collect() };
+        let float = Distribution::Float { low: 0.0, high: 1.0, step: None, scale: Scale::Linear };
+        let choice = Distribution::Choice { values: (0..3).map(Value::Int).collect(), is_ordered: false };
         let dimensions = [("x", float), ("c", choice)];
         let dimension = |(name, distribution): (&str, Distribution)| Dimension::new(name.to_owned(), distribution, 0);
         Space { dimensions: dimensions.into_iter().map(dimension).collect() }

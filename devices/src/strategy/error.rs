@@ -1,0 +1,93 @@
+//! Why replicas cannot compute together.
+
+/// Why replicas cannot compute together. Workers are named by their number and address.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum StrategyError {
+    /// There is no device to compute on.
+    #[error("a strategy needs at least one device")]
+    NoDevice,
+    /// The workers are not described.
+    #[error("{reason}; name every worker as host:port, and this process' place among them")]
+    Cluster {
+        /// What is wrong with the description.
+        reason: String,
+    },
+    /// What was opened is no TPU.
+    #[error("{platform} is no TPU; a strategy on it is Strategy::on or Strategy::mirrored")]
+    NoTpu {
+        /// What the platform is called.
+        platform: String,
+    },
+    /// Another replica ended, or failed, before this one's step was over.
+    #[error(
+        "replica {replica} waits for gradients of another one that has ended; all replicas must take the same steps"
+    )]
+    Alone {
+        /// The one that waits.
+        replica: usize,
+    },
+    /// The replicas do not have the same model.
+    #[error("the replicas reduce {first} and {other} values; they must have the same model")]
+    Lengths {
+        /// Values of one replica.
+        first: usize,
+        /// Values of another one.
+        other: usize,
+    },
+    /// The replicas do not have the same types.
+    #[error("the replicas reduce numbers of different types; they must have the same model")]
+    Types,
+    /// This worker cannot be reached by others.
+    #[error("worker {worker} cannot listen on {address}: {reason}; it must be a free port of this host")]
+    Listen {
+        /// This worker.
+        worker: usize,
+        /// Its address.
+        address: String,
+        /// The system's reason.
+        reason: String,
+    },
+    /// Another worker was not there in time.
+    #[error("worker {worker} ({address}) did not come within {seconds} s: {reason}; start all workers")]
+    Missing {
+        /// The other worker.
+        worker: usize,
+        /// Its address.
+        address: String,
+        /// The time that it had.
+        seconds: u64,
+        /// What was heard of it last.
+        reason: String,
+    },
+    /// Another worker belongs to another computation.
+    #[error("worker {worker} ({address}) does not belong here: {reason}; start all with the same description")]
+    Stranger {
+        /// The other worker.
+        worker: usize,
+        /// Its address.
+        address: String,
+        /// In what it differs.
+        reason: String,
+    },
+    /// A worker has died, failed or left.
+    #[error("worker {worker} ({address}) is gone: {reason}; the others cannot go on without it")]
+    Gone {
+        /// The worker that was lost first.
+        worker: usize,
+        /// Its address.
+        address: String,
+        /// How it was lost.
+        reason: String,
+    },
+    /// Another worker does not come to a step.
+    #[error("worker {worker} ({address}) has not come to this step within {seconds} s; does it hang?")]
+    Silent {
+        /// The other worker.
+        worker: usize,
+        /// Its address.
+        address: String,
+        /// The time that it had.
+        seconds: u64,
+    },
+}

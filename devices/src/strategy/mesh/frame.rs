@@ -1,0 +1,141 @@
+//! What goes over a link: frames of a head and at most [`LONGEST`] bytes, so that a farewell can come between them.
+
+use super::super::StrategyError;
+use serde::{Deserialize, Serialize};
+
+/// Bytes of a head: kind, phase, bytes of a value, nothing, length of what follows, step, and number of all values.
+pub(super) const HEAD_BYTES: usize = 24;
+/// The most that follows a head.
+pub(super) const LONGEST: usize = 64 << 10;
+
+const VALUES: u8 = 1;
+const FAREWELL: u8 = 2;
+
+/// What a frame begins with, its length left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Head {
+    kind: u8,
+    phase: u8,
+    element_bytes: u8,
+    step: u64,
+    total: u64,
+}
+
+/// The last that a worker says: who was lost first, itself included, and how.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Farewell {
+    pub(super) culprit: usize,
+    pub(super) reason: String,
+}
+
+impl Head {
+    pub(super) fn new(step: u64, phase: u8, element_bytes: usize, total: usize) -> Head {
+        Head { kind: VALUES, phase, element_bytes: element_bytes as u8, step, total: total as u64 }
+    }
+
+    pub(super) fn is_farewell(self) -> bool {
+        self.kind == FAREWELL
+    }
+
+    /// How many values the worker reduces.
+    pub(super) fn total(self) -> usize {
+        usize::try_from(self.total).unwrap_or(usize::MAX)
+    }
+
+    /// Whether it belongs to the same half of the same step.
+    pub(super) fn is_of(self, other: Head) -> bool {
+        (self.kind, self.phase, self.step) == (other.kind, other.phase, other.step)
+    }
+
+    pub(super) fn has_type_of(self, other: Head) -> bool {
+        self.element_bytes == other.element_bytes
+    }
+
+    /// The head, and the length of what follows it.
+    pub(super) fn read(bytes: &[u8; HEAD_BYTES]) -> (Head, usize) {
+        let (length, rest) = (&bytes[4..8], &bytes[8..]);
+        let long = |at: usize| rest[at..at + 8].iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte));
+        let length = length.iter().rev().fold(0, |value, byte| value << 8 | usize::from(*byte));
+        let [kind, phase, element_bytes, ..] = *bytes;
+        (Head { kind, phase, element_bytes, step: long(0), total: long(8) }, length)
+    }
+
+    fn write(self, content: &[u8], bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(&[self.kind, self.phase, self.element_bytes, 0]);
+        bytes.extend_from_slice(&(content.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(&self.step.to_le_bytes());
+        bytes.extend_from_slice(&self.total.to_le_bytes());
+        bytes.extend_from_slice(content);
+    }
+
+    /// All frames of some values; one for none.
+    pub(super) fn frames(self, values: &[u8]) -> Vec<u8> {
+        let count = values.len().div_ceil(LONGEST).max(1);
+        let mut bytes = Vec::with_capacity(values.len() + count * HEAD_BYTES);
+        if values.is_empty() {
+            self.write(&[], &mut bytes);
+        }
+        values.chunks(LONGEST).for_each(|content| self.write(content, &mut bytes));
+        bytes
+    }
+}
+
+impl Farewell {
+    /// What the others are told of an error of worker `own`: who is to blame, as far as one of the workers is.
+    pub(super) fn of(error: &StrategyError, own: usize) -> Farewell {
+        let (culprit, reason) = match error {
+            StrategyError::Gone { worker, reason, .. } => (*worker, reason.clone()),
+            StrategyError::Silent { worker, seconds, .. } => {
+                (*worker, format!("it had not come to a step within {seconds} s"))
+            }
+            StrategyError::Missing { worker, seconds, .. } => (*worker, format!("it did not come within {seconds} s")),
+            other => (own, other.to_string()),
+        };
+        Farewell { culprit, reason }
+    }
+
+    pub(super) fn frame(&self) -> Vec<u8> {
+        let mut text = serde_json::to_vec(self).unwrap_or_default();
+        if text.len() > LONGEST {
+            text.clear();
+        }
+        let mut bytes = Vec::new();
+        Head { kind: FAREWELL, phase: 0, element_bytes: 0, step: 0, total: 0 }.write(&text, &mut bytes);
+        bytes
+    }
+}
+
+/// Where the frame that is under way at a place in [`Head::frames`] ends.
+pub(super) fn end_of_frame(place: usize, length: usize) -> usize {
+    (place.div_ceil(HEAD_BYTES + LONGEST) * (HEAD_BYTES + LONGEST)).min(length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heads_come_back_as_they_went() {
+        let head = Head::new(u64::MAX - 3, 1, 8, 1 << 40);
+        let bytes = head.frames(&[7; 300]);
+        let (back, length) = Head::read(bytes.first_chunk().expect("a head"));
+        assert_eq!((back, length, bytes.len()), (head, 300, HEAD_BYTES + 300));
+        assert!(!back.is_farewell() && back.total() == 1 << 40);
+    }
+
+    #[test]
+    fn a_farewell_fits_between_frames() {
+        let bytes = Head::new(0, 0, 4, 9).frames(&vec![1; LONGEST + 5]);
+        let frame = HEAD_BYTES + LONGEST;
+        let ends = [0, 1, frame, frame + 1].map(|place| end_of_frame(place, bytes.len()));
+        assert_eq!(ends, [0, frame, frame, bytes.len()]);
+        let farewell = Farewell { culprit: 2, reason: "it is gone".into() };
+        let bytes = farewell.frame();
+        let (head, length) = Head::read(bytes.first_chunk().expect("a head"));
+        assert!(head.is_farewell());
+        assert_eq!(
+            serde_json::from_slice::<Farewell>(&bytes[HEAD_BYTES..HEAD_BYTES + length]).expect("JSON"),
+            farewell
+        );
+    }
+}

@@ -1,0 +1,90 @@
+//! The question that every kind of parameter comes to: its name, where it is asked, and under what condition.
+
+use super::super::Trial;
+use crate::connection::unexpected;
+use crate::error::TrialError;
+use crate::place::place;
+use ferrotune_tuner::space::{Distribution, Value};
+use ferrotune_tuner::wire::{Reply, Request};
+use std::panic::Location;
+
+/// A parameter of which only the range is missing.
+#[derive(Clone, Debug)]
+pub(super) struct Question<'a> {
+    trial: &'a Trial,
+    pub(super) name: String,
+    /// Where the objective asks.
+    location: &'static Location<'static>,
+    /// Parents, each with a value that it must have.
+    conditions: Vec<(String, Value)>,
+}
+
+/// What an objective has asked for.
+#[derive(Debug)]
+pub(in crate::trial) struct Asked {
+    distribution: Distribution,
+    /// `None` where a condition kept it from being asked for.
+    value: Option<Value>,
+}
+
+impl<'a> Question<'a> {
+    /// Asked where the caller is.
+    #[track_caller]
+    pub(super) fn here(trial: &'a Trial, name: &str) -> Question<'a> {
+        Question { trial, name: name.to_owned(), location: Location::caller(), conditions: Vec::new() }
+    }
+
+    pub(super) fn when(&mut self, parent: &str, value: Value) {
+        self.conditions.push((parent.to_owned(), value));
+    }
+
+    /// The value in this trial: the supervisor's, or the default where a condition does not hold.
+    pub(super) fn ask(&self, distribution: &Distribution, default: Option<Value>) -> Result<Value, TrialError> {
+        let is_wanted = self.is_wanted()?;
+        let value = if is_wanted { self.suggested(distribution, default)? } else { self.idle(distribution, default)? };
+        let asked = Asked { distribution: distribution.clone(), value: is_wanted.then(|| value.clone()) };
+        self.trial.asked.borrow_mut().insert(self.name.clone(), asked);
+        Ok(value)
+    }
+
+    fn suggested(&self, distribution: &Distribution, default: Option<Value>) -> Result<Value, TrialError> {
+        let (name, place) = (self.name.clone(), place(self.location));
+        match self.trial.ask(&Request::Suggest { name, distribution: distribution.clone(), default, place })? {
+            Reply::Value { value } => Ok(value),
+            reply => Err(unexpected(&reply)),
+        }
+    }
+
+    /// The value of a parameter that this trial does not have.
+    fn idle(&self, distribution: &Distribution, default: Option<Value>) -> Result<Value, TrialError> {
+        let refused = |reason: String| TrialError::Refused { reason: format!("{}: {reason}", place(self.location)) };
+        distribution.validate(&self.name).map_err(|error| refused(error.to_string()))?;
+        Ok(default.unwrap_or_else(|| match distribution {
+            Distribution::Int { low, .. } => Value::Int(*low),
+            Distribution::Float { low, .. } => Value::Float(*low),
+            // A valid choice has at least one.
+            Distribution::Choice { values, .. } => values[0].clone(),
+        }))
+    }
+
+    /// Whether every parent has one of the values that were named for it.
+    fn is_wanted(&self) -> Result<bool, TrialError> {
+        let asked = self.trial.asked.borrow();
+        for (parent, value) in &self.conditions {
+            let (name, parent) = (self.name.clone(), parent.clone());
+            let known = match asked.get(&parent) {
+                Some(known) if known.distribution.contains(value) => known,
+                Some(known) => {
+                    let (value, distribution) = (value.to_string(), known.distribution.to_string());
+                    return Err(TrialError::Condition { name, parent, value, distribution });
+                }
+                None => return Err(TrialError::Parent { name, parent }),
+            };
+            let mut wanted = self.conditions.iter().filter(|(other, _)| *other == parent).map(|(_, value)| value);
+            if !wanted.any(|wanted| known.value.as_ref() == Some(wanted)) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}

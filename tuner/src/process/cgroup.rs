@@ -1,0 +1,252 @@
+//! A memory cgroup of its own for each trial, where this process may make one: the system then holds the trial to its
+//! limit, file pages and all its processes included, and tells for certain what it has ended for want of memory. Where
+//! it may not, as in most containers, the other limits do.
+
+use super::strays;
+use rustix::process::Pid;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Begins the name of a trial's cgroup; the supervisor's process id follows.
+const PREFIX: &str = "ferrotune-";
+
+/// How long the processes of a cgroup may take to leave it once they are killed.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The two ways in which Linux shows memory cgroups, and what they call things.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Version {
+    /// `memory` as a hierarchy of its own.
+    One,
+    /// All controllers in one hierarchy.
+    Two,
+}
+
+impl Version {
+    fn limit(self) -> &'static str {
+        match self {
+            Version::One => "memory.limit_in_bytes",
+            Version::Two => "memory.max",
+        }
+    }
+
+    /// The file with a line `oom_kill COUNT`.
+    fn kills(self) -> &'static str {
+        match self {
+            Version::One => "memory.oom_control",
+            Version::Two => "memory.events",
+        }
+    }
+}
+
+/// The cgroup in which those of the trials are made: the one that this process is in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrialCgroups {
+    parent: PathBuf,
+    version: Version,
+}
+
+impl TrialCgroups {
+    /// Finds out, by making one and removing it again, whether this process may make cgroups with a limit on memory.
+    /// What supervisors that are dead have left of theirs is removed.
+    pub fn find() -> Option<TrialCgroups> {
+        let own = fs::read_to_string("/proc/self/cgroup").ok()?;
+        let found =
+            candidates(&own, Path::new("/sys/fs/cgroup")).into_iter().find(|cgroups| match cgroups.probe() {
+                Ok(()) => true,
+                Err(error) => {
+                    tracing::debug!(folder = %cgroups.parent.display(), %error, "no cgroups for the trials here");
+                    false
+                }
+            })?;
+        found.remove_abandoned();
+        Some(found)
+    }
+
+    /// A cgroup for one trial, whose processes may together use `limit_bytes`.
+    ///
+    /// # Errors
+    /// Where the system refuses it.
+    pub(super) fn make(&self, trial: u64, limit_bytes: u64) -> io::Result<Cgroup> {
+        self.named(&trial.to_string(), limit_bytes)
+    }
+
+    fn named(&self, name: &str, limit_bytes: u64) -> io::Result<Cgroup> {
+        let folder = self.parent.join(format!("{PREFIX}{}-{name}", std::process::id()));
+        match fs::create_dir(&folder) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        let cgroup = Cgroup { folder, version: self.version };
+        cgroup.limit(limit_bytes)?;
+        Ok(cgroup)
+    }
+
+    fn probe(&self) -> io::Result<()> {
+        if self.version == Version::Two && !has_memory(&self.parent) {
+            fs::write(self.parent.join("cgroup.subtree_control"), "+memory")?;
+        }
+        self.named("probe", 1 << 30)?.remove()
+    }
+
+    /// A cgroup whose supervisor is dead has at most processes in it that are being killed.
+    fn remove_abandoned(&self) {
+        let entries = fs::read_dir(&self.parent).into_iter().flatten().flatten();
+        for folder in entries.map(|entry| entry.path()) {
+            let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            let owner = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next()?.parse().ok());
+            if owner.and_then(Pid::from_raw).is_some_and(strays::is_dead)
+                && let Err(error) = (Cgroup { folder, version: self.version }).remove()
+            {
+                tracing::debug!(%error, "the cgroup of an earlier trial stays");
+            }
+        }
+    }
+}
+
+/// Where this process is, by `/proc/self/cgroup`, in the hierarchies under `root` that can limit memory.
+fn candidates(own: &str, root: &Path) -> Vec<TrialCgroups> {
+    let place = |line: &str| {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (controllers, path) = (parts.next()?, parts.next()?.trim_start_matches('/'));
+        match controllers {
+            "" => Some(TrialCgroups { parent: root.join(path), version: Version::Two }),
+            list if list.split(',').any(|controller| controller == "memory") => {
+                Some(TrialCgroups { parent: root.join("memory").join(path), version: Version::One })
+            }
+            _ => None,
+        }
+    };
+    own.lines().filter_map(place).collect()
+}
+
+/// Whether cgroups below this one have the memory controller.
+fn has_memory(folder: &Path) -> bool {
+    let controllers = fs::read_to_string(folder.join("cgroup.subtree_control")).unwrap_or_default();
+    controllers.split_whitespace().any(|controller| controller == "memory")
+}
+
+/// The cgroup of one trial.
+#[derive(Debug)]
+pub(super) struct Cgroup {
+    folder: PathBuf,
+    version: Version,
+}
+
+impl Cgroup {
+    fn limit(&self, limit_bytes: u64) -> io::Result<()> {
+        fs::write(self.folder.join(self.version.limit()), limit_bytes.to_string())?;
+        if self.version == Version::Two {
+            // One process less may leave a trial that waits for it for ever.
+            fs::write(self.folder.join("memory.oom.group"), "1")?;
+            // A machine without swap has no such file.
+            if let Err(error) = fs::write(self.folder.join("memory.swap.max"), "0") {
+                tracing::trace!(%error, "the trial's swap is not limited");
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a process in, with all that it starts from now on. One that has left already is no error.
+    pub(super) fn take(&self, pid: u32) -> io::Result<()> {
+        match fs::write(self.folder.join("cgroup.procs"), pid.to_string()) {
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(()),
+            result => result,
+        }
+    }
+
+    /// Kills every process that is in it, wherever in the tree of processes that is.
+    pub(super) fn kill(&self) {
+        // Versions of Linux before 5.14 have no such file, nor has version 1.
+        if fs::write(self.folder.join("cgroup.kill"), "1").is_ok() {
+            return;
+        }
+        let inside = fs::read_to_string(self.folder.join("cgroup.procs")).unwrap_or_default();
+        let pids: Vec<Pid> = inside.lines().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect();
+        strays::kill_all(&pids);
+    }
+
+    /// Whether the system has killed a process in it for going over its limit.
+    pub(super) fn was_over(&self) -> bool {
+        let kills = fs::read_to_string(self.folder.join(self.version.kills())).unwrap_or_default();
+        super::memory::field(&kills, "oom_kill").is_some_and(|count| count > 0)
+    }
+
+    /// Removes it, once the processes in it have left.
+    ///
+    /// # Errors
+    /// Where they do not leave, or the system refuses.
+    pub(super) fn remove(&self) -> io::Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match fs::remove_dir(&self.folder) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::ResourceBusy && Instant::now() < deadline => {
+                    self.kill();
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                result => return result,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type TestResult = Result<(), Box<dyn std::error::Error + Send + Sync>>;
+
+    #[test]
+    fn own_cgroup_is_found_in_either_hierarchy() {
+        let root = Path::new("/sys/fs/cgroup");
+        let parents = |own: &str| {
+            let found = candidates(own, root).into_iter();
+            found.map(|cgroups| (cgroups.parent.display().to_string(), cgroups.version)).collect::<Vec<_>>()
+        };
+        assert_eq!(parents("0::/user.slice/a\n"), [("/sys/fs/cgroup/user.slice/a".to_owned(), Version::Two)]);
+        assert_eq!(
+            parents("8:pids:/x\n4:cpu,memory:/docker/1\n1:name=systemd:/\n"),
+            [("/sys/fs/cgroup/memory/docker/1".to_owned(), Version::One)]
+        );
+        assert_eq!(parents("nonsense\n"), []);
+    }
+
+    #[test]
+    fn limits_of_the_second_version_are_its_files() -> TestResult {
+        let parent = tempfile::tempdir()?;
+        let cgroups = TrialCgroups { parent: parent.path().to_owned(), version: Version::Two };
+        let cgroup = cgroups.make(7, 1000)?;
+        cgroup.take(42)?;
+        let read = |name: &str| fs::read_to_string(cgroup.folder.join(name));
+        assert_eq!((read("memory.max")?, read("memory.oom.group")?), ("1000".to_owned(), "1".to_owned()));
+        assert_eq!((read("memory.swap.max")?, read("cgroup.procs")?), ("0".to_owned(), "42".to_owned()));
+        assert!(!cgroup.was_over());
+        fs::write(cgroup.folder.join("memory.events"), "low 0\noom 1\noom_kill 1\n")?;
+        assert!(cgroup.was_over());
+        Ok(())
+    }
+
+    /// Only where this process may make cgroups; `TrialCgroups::find` says whether it may.
+    #[test]
+    fn process_over_the_limit_is_killed_and_known() -> TestResult {
+        let Some(cgroups) = TrialCgroups::find() else { return Ok(()) };
+        let cgroup = cgroups.named("test", 32 << 20)?;
+        let mut child = std::process::Command::new("sh")
+            .args(["-c", "read go; head -c 200000000 /dev/zero | tail -c 200000000 | wc -c"])
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::null())
+            .spawn()?;
+        cgroup.take(child.id())?;
+        assert!(!cgroup.was_over());
+        drop(child.stdin.take());
+        child.wait()?;
+        assert!(cgroup.was_over());
+        let folder = cgroup.folder.clone();
+        cgroup.remove()?;
+        assert!(!folder.exists());
+        Ok(())
+    }
+}

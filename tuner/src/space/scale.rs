@@ -1,0 +1,87 @@
+//! On which scale the numbers of a range are spread evenly. Knows nothing of lattices.
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// The scale on which a range is uniform.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scale {
+    /// As the numbers are.
+    #[default]
+    Linear,
+    /// Their logarithms: as many between 0.001 and 0.01 as between 0.01 and 0.1.
+    Log,
+    /// The logarithms seen from the upper end, as Keras Tuner's `reverse_log`: of 0.9 to 0.999, more near 0.999. The
+    /// mirror image of [`Scale::Log`] in the middle of the range.
+    ReverseLog,
+}
+
+impl Scale {
+    /// `value` on this scale, which rises with it. Of `range` only the sum of its ends counts.
+    pub(crate) fn warp(self, (low, high): (f64, f64), value: f64) -> f64 {
+        match self {
+            Scale::Linear => value,
+            Scale::Log => value.ln(),
+            Scale::ReverseLog => -mirror((low, high), value).ln(),
+        }
+    }
+
+    /// The reverse of [`Scale::warp`].
+    pub(crate) fn unwarp(self, (low, high): (f64, f64), warped: f64) -> f64 {
+        match self {
+            Scale::Linear => warped,
+            Scale::Log => warped.exp(),
+            Scale::ReverseLog => mirror((low, high), (-warped).exp()),
+        }
+    }
+
+    /// The ends of a range on this scale.
+    pub(crate) fn ends(self, (low, high): (f64, f64)) -> (f64, f64) {
+        (self.warp((low, high), low), self.warp((low, high), high))
+    }
+
+    /// How an objective asks for it.
+    pub(crate) fn method(self) -> &'static str {
+        match self {
+            Scale::Linear => "",
+            Scale::Log => ".log()",
+            Scale::ReverseLog => ".reverse_log()",
+        }
+    }
+}
+
+/// `value` as far from the upper end as it was from the lower one. Both ends are positive, so that nothing overflows.
+fn mirror((low, high): (f64, f64), value: f64) -> f64 {
+    low + (high - value)
+}
+
+/// As studies write it: `false` and `true` are what it was before there were three of them.
+impl Serialize for Scale {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Scale::Linear => serializer.serialize_bool(false),
+            Scale::Log => serializer.serialize_bool(true),
+            Scale::ReverseLog => serializer.serialize_str("reverse"),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Scale {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Scale, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Stored {
+            IsLog(bool),
+            Named(Name),
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "lowercase")]
+        enum Name {
+            Reverse,
+        }
+        Ok(match Stored::deserialize(deserializer)? {
+            Stored::IsLog(false) => Scale::Linear,
+            Stored::IsLog(true) => Scale::Log,
+            Stored::Named(Name::Reverse) => Scale::ReverseLog,
+        })
+    }
+}
