@@ -8,6 +8,7 @@ mod error;
 mod estimate;
 mod events;
 mod files;
+mod inheritance;
 mod mirror;
 mod outcome;
 mod session;
@@ -16,6 +17,7 @@ pub use error::SupervisorError;
 pub use events::last_status;
 pub use files::spec_of;
 
+use crate::given::Values;
 use crate::journal::Journal;
 use crate::oracle::{self, Next, Oracle};
 use crate::process::{self, Budget, ProcessError, SharedMemory, Signals, TrialCgroups};
@@ -160,6 +162,7 @@ impl<'a> Search<'a> {
         process::remove_orphans();
         let files = Files::install(&spec, &folder)?;
         let mirror = mirror.map(|mirror| Mirror::start(&folder, &mirror)).transpose()?;
+        let enqueued = spec.given.enqueued;
         let spec = StudySpec { supervision: spec.supervision, ..journal.spec().clone() };
         let concurrency = spec.supervision.concurrency.max(1);
         let budget = Budget::choose(spec.memory_budget_bytes, concurrency)?;
@@ -198,9 +201,24 @@ impl<'a> Search<'a> {
             failures: 0,
             has_succeeded: false,
         };
+        search.enqueue(&enqueued)?;
         search.remove_losers()?;
         search.mirror_journal();
         Ok(search)
+    }
+
+    /// Puts trials with these values at the head of the search, but for those that the study has had already.
+    fn enqueue(&mut self, enqueued: &[Values]) -> Result<(), SupervisorError> {
+        for preset in enqueued {
+            if self.trials.iter().any(|trial| trial.preset == *preset) {
+                continue;
+            }
+            let number = self.trials.len() as u64;
+            self.journal.trial_enqueued(number, preset)?;
+            self.trials.push(TrialRecord { preset: preset.clone(), ..TrialRecord::new(number) });
+            self.unfinished.push_back(number);
+        }
+        Ok(())
     }
 
     fn run(&mut self) -> Result<Finish, SupervisorError> {
@@ -228,7 +246,7 @@ impl<'a> Search<'a> {
 
     /// The trial that is to run next; none while one that runs has to end first, and none when the search is over.
     fn next_trial(&mut self, sessions: &[Session]) -> Result<Option<u64>, SupervisorError> {
-        let runs = |number: u64| sessions.iter().any(|session| session.number == number);
+        let running: Vec<u64> = sessions.iter().map(|session| session.number).collect();
         loop {
             let ended = self.trials.iter().filter(|trial| trial.ending.is_some()).count() as u64;
             if ended >= self.spec.max_trials {
@@ -249,15 +267,14 @@ impl<'a> Search<'a> {
                     false => return Ok(Some(number)),
                 }
             }
-            match self.oracle.next(&self.trials) {
+            match self.oracle.next(&self.trials, &running) {
                 Next::New if (self.trials.len() as u64) < self.spec.max_trials => {
                     let number = self.trials.len() as u64;
                     self.journal.trial_started(number)?;
                     self.trials.push(TrialRecord::new(number));
                     return Ok(Some(number));
                 }
-                // The oracle sees no processes: it may name a trial whose worker has yet to leave.
-                Next::Continue { trial } | Next::Prune { trial } if runs(trial) => return Ok(None),
+                Next::Wait => return Ok(None),
                 Next::Continue { trial } => return Ok(Some(trial)),
                 Next::Prune { trial } => self.prune(trial)?,
                 Next::New => {

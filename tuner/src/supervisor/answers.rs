@@ -3,7 +3,7 @@
 use super::outcome::{Answer, Outcome, answered, pruned_values};
 use super::session::Session;
 use super::{Search, SupervisorError, estimate};
-use crate::record::{Ending, Parameter};
+use crate::record::{Ending, Parameter, mean};
 use crate::space::{Distribution, Value};
 use crate::wire::{Assignment, Reply, Request, Verdict};
 use std::collections::BTreeMap;
@@ -76,9 +76,14 @@ impl Search<'_> {
             true => Outcome::Ended { ending: Ending::Pruned, values: pruned_values(record, &self.spec) },
             false => answered(answer, session.told_to_stop, session.epochs, record, &self.spec),
         };
+        let outcome = self.count_execution(session.number, outcome);
         let record = self.record_mut(session.number);
         match &outcome {
             Outcome::Interrupted => {}
+            Outcome::Executed => {
+                let record = record.clone();
+                self.journal.executed(&record)?;
+            }
             Outcome::Paused { at } => {
                 record.paused_at = Some(*at);
                 let record = record.clone();
@@ -94,14 +99,35 @@ impl Search<'_> {
         Ok(Reply::Done)
     }
 
+    /// What an execution's end means for its trial: another one follows, or their means are the trial's values.
+    fn count_execution(&mut self, number: u64, outcome: Outcome) -> Outcome {
+        let wanted = self.spec.executions;
+        let record = self.record_mut(number);
+        match outcome {
+            Outcome::Ended { ending: Ending::Finished, values } if wanted > 1 || !record.executions.is_empty() => {
+                record.executions.push(values);
+                if record.executions.len() as u64 >= wanted {
+                    return Outcome::Ended { ending: Ending::Finished, values: mean(&record.executions) };
+                }
+                // The next one begins afresh.
+                record.metrics.clear();
+                record.checkpoint = None;
+                Outcome::Executed
+            }
+            outcome => outcome,
+        }
+    }
+
     fn assignment(&self, session: &Session) -> Assignment {
         let record = self.record(session.number);
+        let execution = record.executions.len() as u64;
         Assignment {
             trial: session.number,
             folder: session.folder.clone(),
             device: self.spec.device.clone(),
             checkpoint: record.checkpoint.clone(),
-            seed: trial_seed(self.spec.seed.unwrap_or_default(), session.number),
+            seed: execution_seed(self.spec.seed.unwrap_or_default(), session.number, execution),
+            execution,
             reported: record.metrics.clone(),
             objectives: self.spec.objectives.clone(),
             objective: self.spec.objective().clone(),
@@ -118,9 +144,14 @@ impl Search<'_> {
         if let Some(known) = self.record(number).parameters.get(&name) {
             return Ok(Ok(known.value.clone()));
         }
-        let value = match default {
-            Some(default) if number == 0 => default,
-            _ => self.oracle.suggest(number, &name, &distribution, &self.trials),
+        let preset = &self.record(number).preset;
+        let value = match self.spec.given.value(preset, &name, &distribution, default.as_ref()) {
+            Err(reason) => return Ok(Err(reason)),
+            Ok(Some(given)) => given,
+            Ok(None) => match default {
+                Some(default) if number == 0 => default,
+                _ => self.oracle.suggest(number, &name, &distribution, &self.trials),
+            },
         };
         let parameter = Parameter { distribution, value: value.clone() };
         self.journal.asked_at(&name, &place)?;
@@ -225,6 +256,12 @@ impl Search<'_> {
         };
         Ok(Reply::Verdict { verdict })
     }
+}
+
+/// A seed of an execution's own; that of the first is the trial's.
+fn execution_seed(study_seed: u64, number: u64, execution: u64) -> u64 {
+    let seed = trial_seed(study_seed, number);
+    execution.checked_sub(1).map_or(seed, |later| trial_seed(seed, later))
 }
 
 /// A seed of the trial's own: one step of SplitMix64 (Steele et al. 2014) from the study's seed and the number.

@@ -26,6 +26,11 @@ impl Search<'_> {
                 let record = record.clone();
                 self.journal.trial_paused(&record)?;
             }
+            Outcome::Executed => {
+                let record = record.clone();
+                self.journal.trial_paused(&record)?;
+                self.unfinished.push_front(number);
+            }
             // Its end is in the journal since the objective told it; what its worker used is not.
             Outcome::Ended { .. } if ended.is_journaled => {
                 let record = record.clone();
@@ -83,7 +88,7 @@ impl Search<'_> {
     ) -> Result<(), SupervisorError> {
         let failure = match outcome {
             Outcome::Interrupted => return Ok(()),
-            Outcome::Paused { .. } => None,
+            Outcome::Paused { .. } | Outcome::Executed => None,
             Outcome::Ended { ending, .. } => {
                 Some(ending).filter(|ending| !matches!(ending, Ending::Finished | Ending::Pruned))
             }
