@@ -2,7 +2,7 @@
 //! Contains nothing and watches no memory: what a trial does to its process, it does to the search.
 
 use super::failures::Failures;
-use super::ledger::{Ledger, Question, Told};
+use super::ledger::{self, Ledger, Question, Told};
 use super::outcome::{Answer, Outcome, pruned_values};
 use super::{SupervisorError, files};
 use crate::journal::Journal;
@@ -54,7 +54,8 @@ impl Local {
     pub fn open(spec: &StudySpec) -> Result<Local, SupervisorError> {
         oracle::create(spec)?;
         let folder = spec.directory.join(&spec.project);
-        let (journal, trials) = Journal::open(&folder, &files::stored(spec))?;
+        let (mut journal, mut trials) = Journal::open(&folder, &files::stored(spec))?;
+        ledger::enqueue(&mut journal, &mut trials, &spec.given.enqueued)?;
         let spec = journal.spec().clone();
         let oracle = oracle::create(&spec)?;
         let unfinished = trials.iter().filter(|trial| trial.ending.is_none() && trial.paused_at.is_none());
@@ -93,6 +94,11 @@ impl Local {
         if number == self.trials.len() as u64 {
             self.trials.push(TrialRecord::new(number));
         }
+        let folder = self.trial_folder(number);
+        let (spec, journal, oracle, trials) = (&self.spec, &mut self.journal, &mut *self.oracle, &mut self.trials);
+        let mut ledger = Ledger { spec, journal, oracle, trials };
+        ledger.provide_checkpoints(number, &folder)?;
+        ledger.begin_enqueued(number)?;
         let running = Running { began: Instant::now(), told: Told::default(), outcome: None, returned: false };
         self.running.insert(number, running);
         Ok(Ok(number))
@@ -112,14 +118,13 @@ impl Local {
             if let Some(number) = self.unfinished.pop_front() {
                 return Ok(Ok(number));
             }
-            match self.oracle.next(&self.trials) {
+            let running: Vec<u64> = self.running.keys().copied().collect();
+            match self.oracle.next(&self.trials, &running) {
                 Next::New if (self.trials.len() as u64) < self.spec.max_trials => {
                     return Ok(Ok(self.trials.len() as u64));
                 }
-                // It has been asked for and not told yet, and nothing else is to be begun before.
-                Next::Continue { trial } | Next::Prune { trial } if self.running.contains_key(&trial) => {
-                    return Ok(Err(Finish::MaxTrials));
-                }
+                // What has been asked for is to be told first.
+                Next::Wait => return Ok(Err(Finish::MaxTrials)),
                 Next::Continue { trial } => return Ok(Ok(trial)),
                 Next::Prune { trial } => self.prune(trial)?,
                 Next::New => return Ok(Err(Finish::MaxTrials)),
@@ -136,9 +141,14 @@ impl Local {
         Ok(())
     }
 
+    fn trial_folder(&self, number: u64) -> PathBuf {
+        self.folder.join("trials").join(number.to_string())
+    }
+
     /// Answers a request of the trial `number`, which runs.
     pub fn answer(&mut self, number: u64, request: Request) -> Result<Reply, SupervisorError> {
         let refused = |reason| Ok(Reply::Refused { reason });
+        let folder = self.trial_folder(number);
         let is_stopping = self.is_stopping;
         let Some(running) = self.running.get_mut(&number).filter(|running| running.outcome.is_none()) else {
             return refused(format!("trial {number} has ended already; ask for another"));
@@ -147,7 +157,6 @@ impl Local {
         let mut ledger = Ledger { spec, journal, oracle, trials };
         let answer = match request {
             Request::Hello => {
-                let folder = self.folder.join("trials").join(number.to_string());
                 return Ok(Reply::Assignment(ledger.assignment(number, &folder)));
             }
             Request::Suggest { name, distribution, default, place } => {
@@ -202,6 +211,9 @@ impl Local {
         let record = &self.trials[number as usize];
         if let Some(Running { outcome: Some(outcome), returned, .. }) = self.running.remove(&number) {
             self.ended += u64::from(record.ending.is_some());
+            if outcome == Outcome::Executed {
+                self.unfinished.push_front(number);
+            }
             self.failures.judge(&self.spec, record, &outcome, returned || !record.metrics.is_empty())?;
         }
         Ok(record)
