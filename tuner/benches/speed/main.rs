@@ -129,6 +129,6 @@ fn median(mut times: Vec<f64>) -> f64 {
 }
 
 fn spec(oracle: &str, max_trials: u64) -> StudySpec {
-    let spec = StudySpec::new("speed", vec![Objective::new("loss", Direction::Min)]);
-    StudySpec { oracle: oracle.to_owned(), max_trials, seed: Some(1), ..spec }
+    let objectives = vec![Objective::new("loss", Direction::Min)];
+    StudySpec { oracle: oracle.to_owned(), max_trials, seed: Some(1), ..StudySpec::new("speed", objectives) }
 }
