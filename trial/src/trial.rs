@@ -75,9 +75,14 @@ impl Trial {
         self.assignment.trial
     }
 
-    /// A seed of the trial's own, the same whenever it is resumed.
+    /// A seed of the trial's own, the same whenever it is resumed, and another one for each of its executions.
     pub fn seed(&self) -> u64 {
         self.assignment.seed
+    }
+
+    /// Which execution of the trial this is, counted from 0: with `--executions N` each trial runs N times.
+    pub fn execution(&self) -> u64 {
+        self.assignment.execution
     }
 
     /// The trial's own folder, which a trial without a worker of its own has from its first checkpoint on. What is

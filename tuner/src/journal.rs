@@ -11,6 +11,7 @@ pub use error::JournalError;
 pub use lock::{Holder, holder_of};
 
 use crate::folder;
+use crate::given::{Given, Values};
 use crate::oracle::draw_seed;
 use crate::record::{Parameter, TrialRecord};
 use crate::wire::{Objective, StudySpec, Supervision};
@@ -143,6 +144,37 @@ impl Journal {
         self.append(&[Fact::TrialStarted])?;
         self.trials += 1;
         Ok(())
+    }
+
+    /// A trial with these values waits to begin; Optuna has such trials, too, and would begin it.
+    pub fn trial_enqueued(&mut self, number: u64, preset: &Values) -> Result<(), JournalError> {
+        if number != self.trials {
+            return Err(JournalError::UnknownTrial { number, trials: self.trials });
+        }
+        self.append(&[Fact::TrialEnqueued { preset }])?;
+        self.trials += 1;
+        Ok(())
+    }
+
+    /// A trial that waited begins.
+    pub fn enqueued_trial_started(&mut self, number: u64) -> Result<(), JournalError> {
+        self.check_trial(number)?;
+        self.append(&[Fact::EnqueuedTrialStarted { number }])
+    }
+
+    /// A trial begins as a copy of `parent`, whose checkpoint `file` it has now, too, if there is one.
+    pub fn inherited(&mut self, number: u64, parent: u64, file: Option<&str>) -> Result<(), JournalError> {
+        self.check_trial(number)?;
+        let inheritance = facts::Inheritance { parent, file: file.map(str::to_owned) };
+        self.append(&[facts::attribute(number, facts::INHERITANCE, &inheritance)])
+    }
+
+    /// An execution of a trial is over and another one follows: writes the values of the last one. The trial's reports
+    /// and its checkpoint do not count any more.
+    pub fn executed(&mut self, record: &TrialRecord) -> Result<(), JournalError> {
+        self.check_trial(record.number)?;
+        let values = record.executions.last();
+        self.append(&[facts::attribute(record.number, facts::EXECUTED, &values)])
     }
 
     /// A parameter's value is chosen.
@@ -322,9 +354,10 @@ impl Journal {
 /// The spec with the seed that the search uses.
 fn seeded(spec: &StudySpec, earlier: Option<&StudySpec>) -> StudySpec {
     let seed = spec.seed.or_else(|| earlier.and_then(|earlier| earlier.seed)).unwrap_or_else(draw_seed);
-    // Kept as false: both are deeds of the call that asks for them, no properties of the study.
+    // Not kept: all three are deeds of the call that asks for them, no properties of the study.
     let supervision = Supervision { background: false, ..spec.supervision.clone() };
-    StudySpec { seed: Some(seed), overwrite: false, supervision, ..spec.clone() }
+    let given = Given { enqueued: Vec::new(), ..spec.given.clone() };
+    StudySpec { seed: Some(seed), overwrite: false, supervision, given, ..spec.clone() }
 }
 
 fn objectives_text(objectives: &[Objective]) -> String {

@@ -9,6 +9,7 @@ mod estimate;
 mod events;
 mod failures;
 mod files;
+mod inheritance;
 mod ledger;
 mod local;
 mod mirror;
@@ -186,6 +187,7 @@ impl<'a> Search<'a> {
         process::remove_orphans();
         let files = Files::install(&spec, &folder)?;
         let mirror = mirror.map(|mirror| Mirror::start(&folder, &mirror)).transpose()?;
+        let enqueued = spec.given.enqueued;
         let spec = StudySpec { supervision: spec.supervision, ..journal.spec().clone() };
         let concurrency = spec.supervision.concurrency.max(1);
         let budget = Budget::choose(spec.memory_budget_bytes, concurrency)?;
@@ -223,6 +225,8 @@ impl<'a> Search<'a> {
             interrupts: 0,
             failures: Failures::default(),
         };
+        let enqueued = search.ledger().enqueue(&enqueued)?;
+        search.unfinished.extend(enqueued);
         search.remove_losers()?;
         search.mirror_journal();
         Ok(search)
@@ -253,7 +257,7 @@ impl<'a> Search<'a> {
 
     /// The trial that is to run next; none while one that runs has to end first, and none when the search is over.
     fn next_trial(&mut self, sessions: &[Session]) -> Result<Option<u64>, SupervisorError> {
-        let runs = |number: u64| sessions.iter().any(|session| session.number == number);
+        let running: Vec<u64> = sessions.iter().map(|session| session.number).collect();
         loop {
             let ended = self.trials.iter().filter(|trial| trial.ending.is_some()).count() as u64;
             if ended >= self.spec.max_trials {
@@ -274,15 +278,14 @@ impl<'a> Search<'a> {
                     false => return Ok(Some(number)),
                 }
             }
-            match self.oracle.next(&self.trials) {
+            match self.oracle.next(&self.trials, &running) {
                 Next::New if (self.trials.len() as u64) < self.spec.max_trials => {
                     let number = self.trials.len() as u64;
                     self.journal.trial_started(number)?;
                     self.trials.push(TrialRecord::new(number));
                     return Ok(Some(number));
                 }
-                // The oracle sees no processes: it may name a trial whose worker has yet to leave.
-                Next::Continue { trial } | Next::Prune { trial } if runs(trial) => return Ok(None),
+                Next::Wait => return Ok(None),
                 Next::Continue { trial } => return Ok(Some(trial)),
                 Next::Prune { trial } => self.prune(trial)?,
                 Next::New => {

@@ -46,7 +46,7 @@ fn ask(oracle: &str, trials: &str) -> Result<(), Box<dyn Error>> {
     let mut times = Vec::new();
     while times.len() < REPEATS {
         let started = Instant::now();
-        if oracle.next(&records) != Next::New {
+        if oracle.next(&records, &[]) != Next::New {
             return Err("the oracle has nothing more to try".into());
         }
         let mut record = TrialRecord::new(records.len() as u64);

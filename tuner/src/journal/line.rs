@@ -49,11 +49,12 @@ pub(super) struct Line<'a> {
     #[serde(borrow)]
     pub(super) study_name: Option<Text<'a>>,
     pub(super) directions: Option<Vec<Value>>,
-    /// With the next three, a whole trial in one line, as Optuna's `add_trial` writes it.
+    /// With the next four, a whole trial in one line, as Optuna's `add_trial` writes it.
     pub(super) value: Option<Value>,
     pub(super) params: Option<BTreeMap<String, Value>>,
     pub(super) distributions: Option<BTreeMap<String, String>>,
     pub(super) intermediate_values: Option<BTreeMap<String, Value>>,
+    pub(super) system_attrs: Option<BTreeMap<String, Value>>,
 }
 
 /// A text of a line.

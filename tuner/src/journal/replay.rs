@@ -160,6 +160,11 @@ impl Replay {
             let step = step.parse().map_err(|_| format!("its step {step} is no number"))?;
             self.unnamed.push((trial_number, step, value.as_f64()));
         }
+        if let Some(Value::Object(preset)) = line.system_attrs.as_ref().and_then(|known| known.get(facts::PRESET)) {
+            // A value of a type that no parameter of ours has is left to the oracle.
+            let values = preset.iter().filter_map(|(name, value)| Some((name.clone(), plain(value)?)));
+            self.trial(trial_number)?.preset = values.collect();
+        }
         match line.state {
             Some(state) => {
                 let value = line.value.as_ref().and_then(Value::as_f64);
@@ -245,6 +250,16 @@ impl Replay {
                 record.checkpoint = decoded::<Option<Checkpoint>>(value)?.map(|checkpoint| checkpoint.file);
                 record.unended_workers = record.unended_workers.min(1);
             }
+            facts::INHERITANCE => {
+                let inheritance: facts::Inheritance = decoded(value)?;
+                (record.parent, record.checkpoint) = (Some(inheritance.parent), inheritance.file);
+            }
+            facts::EXECUTED => {
+                record.executions.push(decoded(value)?);
+                record.metrics.clear();
+                record.checkpoint = None;
+            }
+            facts::EXECUTIONS => record.executions = decoded(value)?,
             facts::RETRIED => record.retried = decoded(value)?,
             facts::UNENDED_WORKERS => record.unended_workers = decoded(value)?,
             facts::MEMORY => record.memory = Some(decoded(value)?),
@@ -280,6 +295,16 @@ impl Replay {
 
 fn number(number: Option<u64>, key: &str) -> Result<u64, Refusal> {
     number.ok_or_else(|| Refusal::Damaged(format!("it has no number `{key}`")))
+}
+
+/// A value that Optuna keeps as it is.
+fn plain(value: &Value) -> Option<Setting> {
+    match value {
+        Value::Bool(value) => Some(Setting::Bool(*value)),
+        Value::Number(number) => number.as_i64().map(Setting::Int).or_else(|| number.as_f64().map(Setting::Float)),
+        Value::String(text) => Some(Setting::Text(text.clone())),
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
+    }
 }
 
 /// A trial's values; none where one of them is no number.

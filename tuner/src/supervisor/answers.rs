@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 impl Search<'_> {
-    fn ledger(&mut self) -> Ledger<'_> {
+    pub(super) fn ledger(&mut self) -> Ledger<'_> {
         let (spec, journal, oracle, trials) = (&self.spec, &mut self.journal, &mut *self.oracle, &mut self.trials);
         Ledger { spec, journal, oracle, trials }
     }

@@ -24,6 +24,11 @@ impl Search<'_> {
                 let record = record.clone();
                 self.journal.trial_paused(&record)?;
             }
+            Outcome::Executed => {
+                let record = record.clone();
+                self.journal.trial_paused(&record)?;
+                self.unfinished.push_front(number);
+            }
             // Its end is in the journal since the objective told it; what its worker used is not.
             Outcome::Ended { .. } if ended.is_journaled => {
                 let record = record.clone();

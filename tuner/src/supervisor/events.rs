@@ -130,6 +130,7 @@ impl Search<'_> {
             max_trials: self.spec.max_trials,
             best: if several { None } else { best.first().copied().cloned() },
             front: several.then(|| front(&best, &self.spec)),
+            unasked: if done > 0 { self.unasked() } else { Vec::new() },
             infeasible: ranking::infeasible(&self.trials, &self.spec) as u64,
             running: sessions.iter().map(|session| self.running(session)).collect(),
             stopping: self.stop.is_some(),
@@ -137,6 +138,12 @@ impl Search<'_> {
             eta_s,
             supervisor_bytes: own_resident_bytes(),
         }
+    }
+
+    /// Parameters that the user has decided something about and no trial has asked for: misspelt, perhaps.
+    fn unasked(&self) -> Vec<String> {
+        let is_asked = |name: &&str| self.trials.iter().any(|trial| trial.parameters.contains_key(*name));
+        self.spec.given.names().filter(|name| !is_asked(name)).map(str::to_owned).collect()
     }
 
     fn running(&self, session: &Session) -> Running {
@@ -147,6 +154,7 @@ impl Search<'_> {
             parameters: parameters.collect(),
             step: record.last_step(),
             epochs: record.epochs,
+            execution: record.executions.len() as u64,
             memory_bytes: session.held.memory_bytes,
         }
     }

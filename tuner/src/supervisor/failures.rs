@@ -28,7 +28,7 @@ impl Failures {
     ) -> Result<(), SupervisorError> {
         let failure = match outcome {
             Outcome::Interrupted => return Ok(()),
-            Outcome::Paused { .. } => None,
+            Outcome::Paused { .. } | Outcome::Executed => None,
             Outcome::Ended { ending, .. } => {
                 Some(ending).filter(|ending| !matches!(ending, Ending::Finished | Ending::Pruned))
             }

@@ -78,9 +78,7 @@ impl Files {
         for source in &spec.supervision.libraries {
             folder::create_and_sync(&libraries).map_err(file_error("create", &libraries))?;
             let target = libraries.join(source.file_name().unwrap_or_default());
-            if !is_same_file(source, &target) {
-                link(source, &target).map_err(file_error("keep a copy of", source))?;
-            }
+            link(source, &target).map_err(file_error("keep a copy of", source))?;
         }
         let libraries = (!spec.supervision.libraries.is_empty()).then_some(libraries);
         Ok(Files { library, shared, libraries })
@@ -95,8 +93,12 @@ fn install(source: &Path, target: &Path, what: &'static str) -> Result<(), Super
     folder::install(source, target).map_err(file_error("write", target))
 }
 
-/// Libraries are never changed where they are, so a second name is as good as a copy and costs nothing.
-fn link(source: &Path, target: &Path) -> io::Result<()> {
+/// Neither libraries nor checkpoints are ever changed where they are, so a second name is as good as a copy and costs nothing.
+pub(super) fn link(source: &Path, target: &Path) -> io::Result<()> {
+    // One name of a file put over another one of it does nothing, and would leave both.
+    if is_same_file(source, target) {
+        return Ok(());
+    }
     let partial = target.with_extension("link");
     match fs::remove_file(&partial) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -144,7 +146,7 @@ fn losers(trials: &[TrialRecord], spec: &StudySpec) -> Vec<u64> {
     ended.into_iter().filter(|number| !kept.contains(number)).collect()
 }
 
-fn remove_checkpoints(folder: &Path) -> io::Result<()> {
+pub(super) fn remove_checkpoints(folder: &Path) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         if entry.file_name().to_str().is_some_and(|name| checkpoint_generation(name).is_some()) {

@@ -3,9 +3,10 @@
 
 use super::SupervisorError;
 use super::outcome::{Answer, Outcome, answered, pruned_values};
+use crate::given::Values;
 use crate::journal::Journal;
 use crate::oracle::Oracle;
-use crate::record::{Ending, Parameter, TrialRecord};
+use crate::record::{Ending, Parameter, TrialRecord, mean};
 use crate::space::{Distribution, Value};
 use crate::wire::{Assignment, StudySpec, Verdict};
 use std::collections::BTreeMap;
@@ -16,7 +17,7 @@ pub(super) struct Ledger<'a> {
     pub(super) spec: &'a StudySpec,
     pub(super) journal: &'a mut Journal,
     pub(super) oracle: &'a mut dyn Oracle,
-    pub(super) trials: &'a mut [TrialRecord],
+    pub(super) trials: &'a mut Vec<TrialRecord>,
 }
 
 /// A parameter as an objective asks for it.
@@ -52,12 +53,14 @@ impl Ledger<'_> {
     /// What the objective of a trial needs to know before it begins.
     pub(super) fn assignment(&self, number: u64, folder: &Path) -> Assignment {
         let record = self.record(number);
+        let execution = record.executions.len() as u64;
         Assignment {
             trial: number,
             folder: folder.to_path_buf(),
             device: self.spec.device.clone(),
             checkpoint: record.checkpoint.clone(),
-            seed: trial_seed(self.spec.seed.unwrap_or_default(), number),
+            seed: execution_seed(self.spec.seed.unwrap_or_default(), number, execution),
+            execution,
             reported: record.metrics.clone(),
             objectives: self.spec.objectives.clone(),
             objective: self.spec.objective().clone(),
@@ -78,9 +81,14 @@ impl Ledger<'_> {
         if let Some(known) = self.record(number).parameters.get(&name) {
             return Ok(Ok(known.value.clone()));
         }
-        let value = match default {
-            Some(default) if number == 0 => default,
-            _ => self.oracle.suggest(number, &name, &distribution, self.trials),
+        let preset = &self.record(number).preset;
+        let value = match self.spec.given.value(preset, &name, &distribution, default.as_ref()) {
+            Err(reason) => return Ok(Err(reason)),
+            Ok(Some(given)) => given,
+            Ok(None) => match default {
+                Some(default) if number == 0 => default,
+                _ => self.oracle.suggest(number, &name, &distribution, self.trials),
+            },
         };
         let parameter = Parameter { distribution, value: value.clone() };
         self.journal.asked_at(&name, &place)?;
@@ -181,8 +189,13 @@ impl Ledger<'_> {
             true => Outcome::Ended { ending: Ending::Pruned, values: pruned_values(record, self.spec) },
             false => answered(answer, told.to_stop, told.epochs, record, self.spec),
         };
+        let outcome = self.count_execution(number, outcome);
         match &outcome {
             Outcome::Interrupted => {}
+            Outcome::Executed => {
+                let record = self.record(number).clone();
+                self.journal.executed(&record)?;
+            }
             Outcome::Paused { at } => {
                 self.record_mut(number).paused_at = Some(*at);
                 let record = self.record(number).clone();
@@ -198,13 +211,63 @@ impl Ledger<'_> {
         Ok(outcome)
     }
 
-    fn record(&self, number: u64) -> &TrialRecord {
+    /// What an execution's end means for its trial: another one follows, or their means are the trial's values.
+    fn count_execution(&mut self, number: u64, outcome: Outcome) -> Outcome {
+        let wanted = self.spec.executions;
+        let record = self.record_mut(number);
+        match outcome {
+            Outcome::Ended { ending: Ending::Finished, values } if wanted > 1 || !record.executions.is_empty() => {
+                record.executions.push(values);
+                if record.executions.len() as u64 >= wanted {
+                    return Outcome::Ended { ending: Ending::Finished, values: mean(&record.executions) };
+                }
+                // The next one begins afresh.
+                record.metrics.clear();
+                record.checkpoint = None;
+                Outcome::Executed
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Puts trials with these values at the head of the search, but for those that the study has had already; gives
+    /// their numbers.
+    pub(super) fn enqueue(&mut self, enqueued: &[Values]) -> Result<Vec<u64>, SupervisorError> {
+        let mut numbers = Vec::new();
+        for preset in enqueued {
+            if self.trials.iter().any(|trial| trial.preset == *preset) {
+                continue;
+            }
+            let number = self.trials.len() as u64;
+            self.journal.trial_enqueued(number, preset)?;
+            self.trials.push(TrialRecord { preset: preset.clone(), ..TrialRecord::new(number) });
+            numbers.push(number);
+        }
+        Ok(numbers)
+    }
+
+    /// Says that a trial begins that was enqueued, if it is one.
+    pub(super) fn begin_enqueued(&mut self, number: u64) -> Result<(), SupervisorError> {
+        let record = self.record(number);
+        if !record.preset.is_empty() && record.parameters.is_empty() {
+            self.journal.enqueued_trial_started(number)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn record(&self, number: u64) -> &TrialRecord {
         &self.trials[number as usize]
     }
 
-    fn record_mut(&mut self, number: u64) -> &mut TrialRecord {
+    pub(super) fn record_mut(&mut self, number: u64) -> &mut TrialRecord {
         &mut self.trials[number as usize]
     }
+}
+
+/// A seed of an execution's own; that of the first is the trial's.
+fn execution_seed(study_seed: u64, number: u64, execution: u64) -> u64 {
+    let seed = trial_seed(study_seed, number);
+    execution.checked_sub(1).map_or(seed, |later| trial_seed(seed, later))
 }
 
 /// A seed of the trial's own: one step of SplitMix64 (Steele et al. 2014) from the study's seed and the number.

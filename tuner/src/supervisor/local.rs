@@ -50,11 +50,11 @@ struct Running {
 }
 
 impl Local {
-    /// Opens the study of `spec` or begins it. Fails as [`Journal::open`] and [`oracle::create`] do.
-    pub fn open(spec: &StudySpec) -> Result<Local, SupervisorError> {
-        oracle::create(spec)?;
-        let folder = spec.directory.join(&spec.project);
-        let (journal, trials) = Journal::open(&folder, &files::stored(spec))?;
+    /// Opens the study that is asked for, or begins it. Fails as [`Journal::open`] and [`oracle::create`] do.
+    pub fn open(asked: &StudySpec) -> Result<Local, SupervisorError> {
+        oracle::create(asked)?;
+        let folder = asked.directory.join(&asked.project);
+        let (journal, trials) = Journal::open(&folder, &files::stored(asked))?;
         let spec = journal.spec().clone();
         let oracle = oracle::create(&spec)?;
         let unfinished = trials.iter().filter(|trial| trial.ending.is_none() && trial.paused_at.is_none());
@@ -62,7 +62,16 @@ impl Local {
         let ended = trials.iter().filter(|trial| trial.ending.is_some()).count() as u64;
         let (running, failures, started) = (BTreeMap::new(), Failures::default(), Instant::now());
         let is_stopping = false;
-        Ok(Local { spec, folder, journal, oracle, trials, unfinished, running, ended, failures, started, is_stopping })
+        let mut local =
+            Local { spec, folder, journal, oracle, trials, unfinished, running, ended, failures, started, is_stopping };
+        let enqueued = local.ledger().enqueue(&asked.given.enqueued)?;
+        local.unfinished.extend(enqueued);
+        Ok(local)
+    }
+
+    fn ledger(&mut self) -> Ledger<'_> {
+        let (spec, journal, oracle, trials) = (&self.spec, &mut self.journal, &mut *self.oracle, &mut self.trials);
+        Ledger { spec, journal, oracle, trials }
     }
 
     /// The study's folder.
@@ -93,6 +102,9 @@ impl Local {
         if number == self.trials.len() as u64 {
             self.trials.push(TrialRecord::new(number));
         }
+        let study = self.folder.clone();
+        self.ledger().begin_enqueued(number)?;
+        self.ledger().provide_checkpoints(number, &study)?;
         let running = Running { began: Instant::now(), told: Told::default(), outcome: None, returned: false };
         self.running.insert(number, running);
         Ok(Ok(number))
@@ -112,17 +124,15 @@ impl Local {
             if let Some(number) = self.unfinished.pop_front() {
                 return Ok(Ok(number));
             }
-            match self.oracle.next(&self.trials) {
+            let running: Vec<u64> = self.running.keys().copied().collect();
+            match self.oracle.next(&self.trials, &running) {
                 Next::New if (self.trials.len() as u64) < self.spec.max_trials => {
                     return Ok(Ok(self.trials.len() as u64));
                 }
-                // It has been asked for and not told yet, and nothing else is to be begun before.
-                Next::Continue { trial } | Next::Prune { trial } if self.running.contains_key(&trial) => {
-                    return Ok(Err(Finish::MaxTrials));
-                }
                 Next::Continue { trial } => return Ok(Ok(trial)),
                 Next::Prune { trial } => self.prune(trial)?,
-                Next::New => return Ok(Err(Finish::MaxTrials)),
+                // What has been asked for and not told yet has to come first.
+                Next::New | Next::Wait => return Ok(Err(Finish::MaxTrials)),
                 Next::Exhausted => return Ok(Err(Finish::Exhausted)),
             }
         }
@@ -186,7 +196,7 @@ impl Local {
             Request::Fail { ending } => Answer::Broke(ending),
         };
         let told = running.told;
-        ledger.trials[number as usize].seconds += running.began.elapsed().as_secs_f64();
+        ledger.record_mut(number).seconds += running.began.elapsed().as_secs_f64();
         running.outcome = Some(ledger.settle(number, answer, told)?);
         Ok(Reply::Done)
     }
@@ -202,6 +212,9 @@ impl Local {
         let record = &self.trials[number as usize];
         if let Some(Running { outcome: Some(outcome), returned, .. }) = self.running.remove(&number) {
             self.ended += u64::from(record.ending.is_some());
+            if outcome == Outcome::Executed {
+                self.unfinished.push_front(number);
+            }
             self.failures.judge(&self.spec, record, &outcome, returned || !record.metrics.is_empty())?;
         }
         Ok(record)

@@ -62,11 +62,17 @@ impl Search<'_> {
     pub(super) fn begin(&mut self, number: u64) -> Result<Session, SupervisorError> {
         let folder = self.folder.join("trials").join(number.to_string());
         folder::create_and_sync(&folder).map_err(file_error("create", &folder))?;
+        let study = self.folder.clone();
+        let inherited = self.ledger().provide_checkpoints(number, &study)?;
+        if let (Some(mirror), Some(file)) = (&self.mirror, inherited) {
+            mirror.checkpoint(number, &file);
+        }
         let record = self.record_mut(number);
         let continued_from = record.paused_at.map(|_| record.epochs_done());
         record.unended_workers += 1;
         let unended = record.unended_workers;
         // The record keeps `paused_at`, from which the oracle tells how far the trial may train now.
+        self.ledger().begin_enqueued(number)?;
         self.journal.worker_started(number, unended)?;
         let machine = Machine::now(&self.spec.device)?;
         let limit_bytes = self.allocation_limit_bytes()?;
