@@ -1,7 +1,7 @@
 //! The description of a search, option by option. What it refuses, it refuses when the study is built.
 
 use crate::processes::is_in_objective;
-use crate::{Callback, Objective, Place, Study, StudyError};
+use crate::{Callback, Objective, Place, Study, StudyError, Value};
 use ferrotune_tuner::oracle;
 use ferrotune_tuner::process::Role;
 use ferrotune_tuner::wire::{Constraint, Direction, StudySpec};
@@ -79,6 +79,32 @@ impl StudyBuilder {
     /// How many trials there are to be in all, with those of earlier runs.
     pub fn max_trials(mut self, trials: u64) -> Self {
         self.spec.max_trials = trials;
+        self
+    }
+
+    /// How often each trial runs, each time with another seed; its values are the means.
+    pub fn executions(mut self, executions: u64) -> Self {
+        self.spec.executions = executions;
+        self
+    }
+
+    /// The value that a parameter has in all trials.
+    pub fn fix(mut self, name: impl Into<String>, value: Value) -> Self {
+        self.spec.given.fixed.insert(name.into(), value);
+        self
+    }
+
+    /// The parameters to tune: any other keeps its default, or else its lowest or first value.
+    pub fn tune_only<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
+        self.spec.given.tune_only.extend(names.into_iter().map(Into::into));
+        self
+    }
+
+    /// A trial to begin with, of which these values are known: `.enqueue([("lr", Value::Float(0.01))])`. The oracle adds
+    /// the others. One that the study has had in its queue already is not put there again.
+    pub fn enqueue<N: Into<String>>(mut self, values: impl IntoIterator<Item = (N, Value)>) -> Self {
+        let values = values.into_iter().map(|(name, value)| (name.into(), value)).collect();
+        self.spec.given.enqueued.push(values);
         self
     }
 

@@ -36,7 +36,7 @@ pub trait Callback: Debug {
         Control::Continue
     }
 
-    /// A trial begins, or goes on.
+    /// A trial begins, goes on, or runs once more.
     fn on_trial_begin(&mut self, _trial: u64) -> Control {
         Control::Continue
     }

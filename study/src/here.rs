@@ -100,7 +100,7 @@ impl Here {
     fn run<R: ObjectiveValue>(
         &mut self,
         objective: &mut impl FnMut(&Trial) -> Result<R>,
-    ) -> std::result::Result<Finish, StudyError> {
+    ) -> Result<Finish, StudyError> {
         loop {
             let begun = self.0.borrow_mut().begin(Writing::EachTrial)?;
             let number = match begun {

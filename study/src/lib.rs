@@ -33,10 +33,11 @@ pub use callback::{Callback, Control};
 pub use error::StudyError;
 pub use ferrotune_trial::{ObjectiveValue, Result, Trial};
 pub use ferrotune_tuner::record::{Ending, State, TrialRecord};
+pub use ferrotune_tuner::space::Value;
 pub use ferrotune_tuner::wire::{Direction, Finish, Objective};
 
+use ferrotune_tuner::analysis::ranking::best;
 use ferrotune_tuner::journal::Journal;
-use ferrotune_tuner::record::study_best;
 use ferrotune_tuner::wire::StudySpec;
 use here::Here;
 use std::path::PathBuf;
@@ -93,7 +94,7 @@ impl Study {
     pub fn optimize<R: ObjectiveValue>(
         &mut self,
         mut objective: impl FnMut(&Trial) -> Result<R>,
-    ) -> std::result::Result<Finish, StudyError> {
+    ) -> Result<Finish, StudyError> {
         match &mut self.place {
             Place::Processes => {
                 // `overwrite` is a deed of one call: the next one goes on.
@@ -128,24 +129,24 @@ impl Study {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn ask(&mut self) -> std::result::Result<Trial, StudyError> {
+    pub fn ask(&mut self) -> Result<Trial, StudyError> {
         self.here()?.ask()
     }
 
     /// Ends a trial that [`Study::ask`] began, with what its objective would have returned; gives what is on disk of it.
     ///
     /// A trial without any finite value ends as failed.
-    pub fn tell(&mut self, trial: Trial, values: impl ObjectiveValue) -> std::result::Result<TrialRecord, StudyError> {
+    pub fn tell(&mut self, trial: Trial, values: impl ObjectiveValue) -> Result<TrialRecord, StudyError> {
         self.here()?.tell(&trial, values.values())
     }
 
     /// Ends a trial that [`Study::ask`] began and that came to nothing.
-    pub fn tell_failed(&mut self, trial: Trial, reason: &str) -> std::result::Result<TrialRecord, StudyError> {
+    pub fn tell_failed(&mut self, trial: Trial, reason: &str) -> Result<TrialRecord, StudyError> {
         self.here()?.tell_failed(&trial, reason)
     }
 
     /// All trials so far, by their numbers; none where the study has not begun.
-    pub fn trials(&self) -> std::result::Result<Vec<TrialRecord>, StudyError> {
+    pub fn trials(&self) -> Result<Vec<TrialRecord>, StudyError> {
         if let Place::Here(Some(here)) = &self.place {
             return Ok(here.trials());
         }
@@ -155,9 +156,16 @@ impl Study {
         }
     }
 
-    /// The finished trial with the best value of the first objective; none where no trial has finished.
-    pub fn best_trial(&self) -> std::result::Result<Option<TrialRecord>, StudyError> {
-        Ok(study_best(&self.trials()?, self.spec.objective().direction).cloned())
+    /// The finished trial with the best value, of those that keep the constraints; none where there is none. Of several
+    /// objectives it is the first of [`Study::best_trials`].
+    pub fn best_trial(&self) -> Result<Option<TrialRecord>, StudyError> {
+        Ok(self.best_trials()?.into_iter().next())
+    }
+
+    /// The finished trials that no other one beats in every objective, of those that keep the constraints: where there
+    /// is one objective, the best trial alone.
+    pub fn best_trials(&self) -> Result<Vec<TrialRecord>, StudyError> {
+        Ok(best(&self.trials()?, &self.spec).into_iter().cloned().collect())
     }
 
     /// The study's folder, with its journal and its trials' checkpoints.
@@ -166,7 +174,7 @@ impl Study {
     }
 
     /// The study, open in this process.
-    fn here(&mut self) -> std::result::Result<&mut Here, StudyError> {
+    fn here(&mut self) -> Result<&mut Here, StudyError> {
         let Place::Here(here) = &mut self.place else { return Err(StudyError::NotHere) };
         if here.is_none() {
             *here = Some(Here::open(&self.spec, std::mem::take(&mut self.callbacks))?);

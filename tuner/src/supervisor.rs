@@ -225,7 +225,7 @@ impl<'a> Search<'a> {
             interrupts: 0,
             failures: Failures::default(),
         };
-        let enqueued = ledger::enqueue(&mut search.journal, &mut search.trials, &enqueued)?;
+        let enqueued = search.ledger().enqueue(&enqueued)?;
         search.unfinished.extend(enqueued);
         search.remove_losers()?;
         search.mirror_journal();

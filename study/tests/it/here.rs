@@ -1,6 +1,8 @@
 //! Searches in the test's own process.
 
-use ferrotune_study::{Callback, Control, Direction, Ending, Finish, State, Study, StudyBuilder, Trial, TrialRecord};
+use ferrotune_study::{
+    Callback, Control, Direction, Ending, Finish, State, Study, StudyBuilder, Trial, TrialRecord, Value,
+};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -169,6 +171,52 @@ fn asked_trials_are_told_in_any_order_and_lost_ones_are_taken_up_again() {
     );
     study.tell(third, f64::NAN).unwrap();
     assert_eq!(study.best_trial().unwrap().map(|trial| trial.number), Some(1));
+}
+
+#[test]
+fn known_values_executions_and_trade_offs_are_those_of_every_search() {
+    let folder = tempfile::tempdir().unwrap();
+    let known = builder(folder.path()).objective("size", Direction::Min).oracle("nsga2").executions(2).max_trials(6);
+    let known = known.fix("power", Value::Text("two".to_owned())).enqueue([("x", Value::Float(0.5))]);
+    let mut study = known.build().unwrap();
+    let seeds = RefCell::new(Vec::new());
+    let finish = study.optimize(|trial| {
+        seeds.borrow_mut().push(trial.seed());
+        Ok((parabola(trial)? + trial.execution() as f64, 3.0))
+    });
+    assert_eq!(finish.unwrap(), Finish::MaxTrials);
+    seeds.borrow_mut().sort_unstable();
+    seeds.borrow_mut().dedup();
+    assert_eq!(seeds.borrow().len(), 12);
+    let trials = study.trials().unwrap();
+    assert_eq!(trials[0].values, [0.75, 3.0]);
+    assert!(trials.iter().all(|trial| trial.parameters["power"].value == Value::Text("two".to_owned())));
+    assert_eq!(study.best_trials().unwrap().len(), 1);
+}
+
+#[test]
+fn copies_of_a_population_begin_where_their_originals_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut study = builder(folder.path()).oracle("pbt").max_trials(16).build().unwrap();
+    let mut inherited = 0;
+    study
+        .optimize(|trial| {
+            let (rate, mut seen) = (trial.float("rate", 0.0..=1.0).get()?, 0_usize);
+            trial.restore((&mut seen,))?;
+            for epoch in trial.epochs(8) {
+                assert_eq!(epoch, seen);
+                seen += 1;
+                trial.report(epoch, [("loss", 1.0 - rate * seen as f64 / 8.0)])?;
+                trial.checkpoint((&seen,))?;
+            }
+            trial.best("loss")
+        })
+        .unwrap();
+    for trial in study.trials().unwrap().iter().filter(|trial| trial.parent.is_some()) {
+        inherited += 1;
+        assert!(trial.metrics.keys().next() > Some(&0), "{trial:?}");
+    }
+    assert!(inherited > 0);
 }
 
 #[test]

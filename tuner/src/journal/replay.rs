@@ -160,8 +160,7 @@ impl Replay {
             let step = step.parse().map_err(|_| format!("its step {step} is no number"))?;
             self.unnamed.push((trial_number, step, value.as_f64()));
         }
-        let preset = line.system_attrs.as_ref().and_then(|attributes| attributes.get(facts::PRESET)?.as_object());
-        if let Some(preset) = preset {
+        if let Some(Value::Object(preset)) = line.system_attrs.as_ref().and_then(|known| known.get(facts::PRESET)) {
             // A value of a type that no parameter of ours has is left to the oracle.
             let values = preset.iter().filter_map(|(name, value)| Some((name.clone(), plain(value)?)));
             self.trial(trial_number)?.preset = values.collect();

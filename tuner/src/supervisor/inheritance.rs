@@ -12,18 +12,13 @@ use std::io;
 use std::path::Path;
 
 impl Ledger<'_> {
-    /// Gives a trial what it is to begin with, in the trial's folder, which lies beside those of the others; gives the
-    /// name of the checkpoint that it has got.
-    pub(super) fn provide_checkpoints(
-        &mut self,
-        number: u64,
-        folder: &Path,
-    ) -> Result<Option<String>, SupervisorError> {
+    /// Gives a trial what it is to begin with, in its folder; gives the checkpoint that it has of another trial, if it
+    /// has got one.
+    pub(super) fn provide_checkpoints(&mut self, number: u64, study: &Path) -> Result<Option<String>, SupervisorError> {
+        let folder = study.join("trials").join(number.to_string());
         let record = self.record(number);
-        if !record.executions.is_empty() && record.checkpoint.is_none() {
-            if folder.is_dir() {
-                remove_checkpoints(folder).map_err(file_error("remove checkpoints in", folder))?;
-            }
+        if !record.executions.is_empty() && record.checkpoint.is_none() && folder.is_dir() {
+            remove_checkpoints(&folder).map_err(file_error("remove checkpoints in", &folder))?;
             return Ok(None);
         }
         let has_begun = record.unended_workers > 0 || !record.parameters.is_empty() || !record.metrics.is_empty();
@@ -31,7 +26,7 @@ impl Ledger<'_> {
             return Ok(None);
         }
         match self.oracle.parent(number, self.trials) {
-            Some(parent) => self.inherit(number, parent, folder),
+            Some(parent) => self.inherit(number, parent, study),
             None => Ok(None),
         }
     }
@@ -39,12 +34,13 @@ impl Ledger<'_> {
     /// Lets a trial begin with the last checkpoint of another one. Where that has none, it begins afresh.
     ///
     /// The files are there before the journal says so: a crash in between repeats this and changes nothing.
-    fn inherit(&mut self, number: u64, parent: u64, folder: &Path) -> Result<Option<String>, SupervisorError> {
+    fn inherit(&mut self, number: u64, parent: u64, study: &Path) -> Result<Option<String>, SupervisorError> {
         let file = self.record(parent).checkpoint.clone();
         if let Some(last) = file.as_deref().and_then(checkpoint_generation) {
-            folder::create_and_sync(folder).map_err(file_error("create", folder))?;
-            let source = folder.with_file_name(parent.to_string());
-            adopt(&source, folder, last).map_err(file_error("copy the parent's checkpoints to", folder))?;
+            let folder_of = |trial: u64| study.join("trials").join(trial.to_string());
+            let (source, target) = (folder_of(parent), folder_of(number));
+            let adopted = folder::create_and_sync(&target).and_then(|()| adopt(&source, &target, last));
+            adopted.map_err(file_error("copy the parent's checkpoints to", &target))?;
         }
         self.journal.inherited(number, parent, file.as_deref())?;
         let record = self.record_mut(number);

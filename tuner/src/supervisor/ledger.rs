@@ -17,7 +17,7 @@ pub(super) struct Ledger<'a> {
     pub(super) spec: &'a StudySpec,
     pub(super) journal: &'a mut Journal,
     pub(super) oracle: &'a mut dyn Oracle,
-    pub(super) trials: &'a mut [TrialRecord],
+    pub(super) trials: &'a mut Vec<TrialRecord>,
 }
 
 /// A parameter as an objective asks for it.
@@ -49,36 +49,7 @@ impl Told {
     }
 }
 
-/// Puts trials with these values at the end of the records, but for those that the study has had already; gives their
-/// numbers.
-pub(super) fn enqueue(
-    journal: &mut Journal,
-    trials: &mut Vec<TrialRecord>,
-    enqueued: &[Values],
-) -> Result<Vec<u64>, SupervisorError> {
-    let mut numbers = Vec::new();
-    for preset in enqueued {
-        if trials.iter().any(|trial| trial.preset == *preset) {
-            continue;
-        }
-        let number = trials.len() as u64;
-        journal.trial_enqueued(number, preset)?;
-        trials.push(TrialRecord { preset: preset.clone(), ..TrialRecord::new(number) });
-        numbers.push(number);
-    }
-    Ok(numbers)
-}
-
 impl Ledger<'_> {
-    /// Takes down that a trial which waited for its turn begins.
-    pub(super) fn begin_enqueued(&mut self, number: u64) -> Result<(), SupervisorError> {
-        let record = self.record(number);
-        if !record.preset.is_empty() && record.parameters.is_empty() {
-            self.journal.enqueued_trial_started(number)?;
-        }
-        Ok(())
-    }
-
     /// What the objective of a trial needs to know before it begins.
     pub(super) fn assignment(&self, number: u64, folder: &Path) -> Assignment {
         let record = self.record(number);
@@ -257,6 +228,31 @@ impl Ledger<'_> {
             }
             outcome => outcome,
         }
+    }
+
+    /// Puts trials with these values at the head of the search, but for those that the study has had already; gives
+    /// their numbers.
+    pub(super) fn enqueue(&mut self, enqueued: &[Values]) -> Result<Vec<u64>, SupervisorError> {
+        let mut numbers = Vec::new();
+        for preset in enqueued {
+            if self.trials.iter().any(|trial| trial.preset == *preset) {
+                continue;
+            }
+            let number = self.trials.len() as u64;
+            self.journal.trial_enqueued(number, preset)?;
+            self.trials.push(TrialRecord { preset: preset.clone(), ..TrialRecord::new(number) });
+            numbers.push(number);
+        }
+        Ok(numbers)
+    }
+
+    /// Says that a trial begins that was enqueued, if it is one.
+    pub(super) fn begin_enqueued(&mut self, number: u64) -> Result<(), SupervisorError> {
+        let record = self.record(number);
+        if !record.preset.is_empty() && record.parameters.is_empty() {
+            self.journal.enqueued_trial_started(number)?;
+        }
+        Ok(())
     }
 
     pub(super) fn record(&self, number: u64) -> &TrialRecord {

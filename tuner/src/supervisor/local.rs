@@ -2,7 +2,7 @@
 //! Contains nothing and watches no memory: what a trial does to its process, it does to the search.
 
 use super::failures::Failures;
-use super::ledger::{self, Ledger, Question, Told};
+use super::ledger::{Ledger, Question, Told};
 use super::outcome::{Answer, Outcome, pruned_values};
 use super::{SupervisorError, files};
 use crate::journal::Journal;
@@ -50,12 +50,11 @@ struct Running {
 }
 
 impl Local {
-    /// Opens the study of `spec` or begins it. Fails as [`Journal::open`] and [`oracle::create`] do.
-    pub fn open(spec: &StudySpec) -> Result<Local, SupervisorError> {
-        oracle::create(spec)?;
-        let folder = spec.directory.join(&spec.project);
-        let (mut journal, mut trials) = Journal::open(&folder, &files::stored(spec))?;
-        ledger::enqueue(&mut journal, &mut trials, &spec.given.enqueued)?;
+    /// Opens the study that is asked for, or begins it. Fails as [`Journal::open`] and [`oracle::create`] do.
+    pub fn open(asked: &StudySpec) -> Result<Local, SupervisorError> {
+        oracle::create(asked)?;
+        let folder = asked.directory.join(&asked.project);
+        let (journal, trials) = Journal::open(&folder, &files::stored(asked))?;
         let spec = journal.spec().clone();
         let oracle = oracle::create(&spec)?;
         let unfinished = trials.iter().filter(|trial| trial.ending.is_none() && trial.paused_at.is_none());
@@ -63,7 +62,16 @@ impl Local {
         let ended = trials.iter().filter(|trial| trial.ending.is_some()).count() as u64;
         let (running, failures, started) = (BTreeMap::new(), Failures::default(), Instant::now());
         let is_stopping = false;
-        Ok(Local { spec, folder, journal, oracle, trials, unfinished, running, ended, failures, started, is_stopping })
+        let mut local =
+            Local { spec, folder, journal, oracle, trials, unfinished, running, ended, failures, started, is_stopping };
+        let enqueued = local.ledger().enqueue(&asked.given.enqueued)?;
+        local.unfinished.extend(enqueued);
+        Ok(local)
+    }
+
+    fn ledger(&mut self) -> Ledger<'_> {
+        let (spec, journal, oracle, trials) = (&self.spec, &mut self.journal, &mut *self.oracle, &mut self.trials);
+        Ledger { spec, journal, oracle, trials }
     }
 
     /// The study's folder.
@@ -94,11 +102,9 @@ impl Local {
         if number == self.trials.len() as u64 {
             self.trials.push(TrialRecord::new(number));
         }
-        let folder = self.trial_folder(number);
-        let (spec, journal, oracle, trials) = (&self.spec, &mut self.journal, &mut *self.oracle, &mut self.trials);
-        let mut ledger = Ledger { spec, journal, oracle, trials };
-        ledger.provide_checkpoints(number, &folder)?;
-        ledger.begin_enqueued(number)?;
+        let study = self.folder.clone();
+        self.ledger().begin_enqueued(number)?;
+        self.ledger().provide_checkpoints(number, &study)?;
         let running = Running { began: Instant::now(), told: Told::default(), outcome: None, returned: false };
         self.running.insert(number, running);
         Ok(Ok(number))
@@ -123,11 +129,10 @@ impl Local {
                 Next::New if (self.trials.len() as u64) < self.spec.max_trials => {
                     return Ok(Ok(self.trials.len() as u64));
                 }
-                // What has been asked for is to be told first.
-                Next::Wait => return Ok(Err(Finish::MaxTrials)),
                 Next::Continue { trial } => return Ok(Ok(trial)),
                 Next::Prune { trial } => self.prune(trial)?,
-                Next::New => return Ok(Err(Finish::MaxTrials)),
+                // What has been asked for and not told yet has to come first.
+                Next::New | Next::Wait => return Ok(Err(Finish::MaxTrials)),
                 Next::Exhausted => return Ok(Err(Finish::Exhausted)),
             }
         }
@@ -141,14 +146,9 @@ impl Local {
         Ok(())
     }
 
-    fn trial_folder(&self, number: u64) -> PathBuf {
-        self.folder.join("trials").join(number.to_string())
-    }
-
     /// Answers a request of the trial `number`, which runs.
     pub fn answer(&mut self, number: u64, request: Request) -> Result<Reply, SupervisorError> {
         let refused = |reason| Ok(Reply::Refused { reason });
-        let folder = self.trial_folder(number);
         let is_stopping = self.is_stopping;
         let Some(running) = self.running.get_mut(&number).filter(|running| running.outcome.is_none()) else {
             return refused(format!("trial {number} has ended already; ask for another"));
@@ -157,6 +157,7 @@ impl Local {
         let mut ledger = Ledger { spec, journal, oracle, trials };
         let answer = match request {
             Request::Hello => {
+                let folder = self.folder.join("trials").join(number.to_string());
                 return Ok(Reply::Assignment(ledger.assignment(number, &folder)));
             }
             Request::Suggest { name, distribution, default, place } => {
@@ -195,7 +196,7 @@ impl Local {
             Request::Fail { ending } => Answer::Broke(ending),
         };
         let told = running.told;
-        ledger.trials[number as usize].seconds += running.began.elapsed().as_secs_f64();
+        ledger.record_mut(number).seconds += running.began.elapsed().as_secs_f64();
         running.outcome = Some(ledger.settle(number, answer, told)?);
         Ok(Reply::Done)
     }

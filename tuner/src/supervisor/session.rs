@@ -62,9 +62,10 @@ impl Search<'_> {
     pub(super) fn begin(&mut self, number: u64) -> Result<Session, SupervisorError> {
         let folder = self.folder.join("trials").join(number.to_string());
         folder::create_and_sync(&folder).map_err(file_error("create", &folder))?;
-        let inherited = self.ledger().provide_checkpoints(number, &folder)?;
-        if let (Some(mirror), Some(file)) = (&self.mirror, &inherited) {
-            mirror.checkpoint(number, file);
+        let study = self.folder.clone();
+        let inherited = self.ledger().provide_checkpoints(number, &study)?;
+        if let (Some(mirror), Some(file)) = (&self.mirror, inherited) {
+            mirror.checkpoint(number, &file);
         }
         let record = self.record_mut(number);
         let continued_from = record.paused_at.map(|_| record.epochs_done());
