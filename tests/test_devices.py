@@ -5,9 +5,12 @@ Two plugins are used: one of our own that runs on XLA:CPU through jaxlib (`tests
 PyPI, which compiles on any machine. Where that wheel cannot be had, its tests are skipped.
 """
 
+import concurrent.futures
+import json
 import os
 import pathlib
 import re
+import struct
 import subprocess
 import sys
 import zipfile
@@ -20,6 +23,7 @@ TESTS = pathlib.Path(__file__).parent
 TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", TESTS.parent / "target"))
 PLUGIN = TARGET / "release/deps/libferrotune_pjrt_plugin.so"
 CONTRACT = TARGET / "release/examples/contract"
+THROUGHPUT = TARGET / "release/examples/throughput"
 HELPER = {"FERROTUNE_PJRT_PYTHON": sys.executable, "FERROTUNE_PJRT_HELPER": str(TESTS / "xla_cpu_helper.py")}
 DOWNLOAD_TIMEOUT_S = 150
 # The first that compiled for v6e on a machine without a TPU, and whatever is newest when the tests are first run.
@@ -112,13 +116,68 @@ def test_the_self_test_gives_a_report_to_paste(devices):
     assert lines[1].startswith("  devices   2 × XLA:CPU with 16 GiB each (PJRT 0.69, StableHLO 1.10.10; jaxlib ")
     assert re.fullmatch(r"  matmul    f32 256×256: right, off by \S+; compiled in .* s, a run takes .* ms", lines[2])
     assert re.fullmatch(r"  training  20 steps, loss 0.34\d+ → 0.05\d+: right, off by \S+; .*", lines[3])
-    assert lines[4:] == ["passed"]
+    assert re.fullmatch(r"  candle    the same 20 steps on the CPU: right, off by \S+", lines[4])
+    assert lines[5:] == ["passed"]
 
 
-def test_there_is_no_self_test_without_a_device(devices):
+def test_without_a_plugin_the_self_test_is_of_what_candle_computes_on(devices):
     skip_with_a_tpu(devices)
-    assert "no TPU is attached" in devices.fails("%tpu_connect --selftest").error
+    lines = devices.ok("%tpu_connect --selftest").display.splitlines()
+    assert re.fullmatch(r"ferrotune \S+ self-test on (cpu|cuda:0)", lines[0])
+    assert re.fullmatch(r"  matmul    f32 256×256: right, off by \S+; a run takes .* ms", lines[2])
+    assert re.fullmatch(r"  training  20 steps, loss 0.34\d+ → 0.05\d+: right, off by \S+; .*", lines[3])
+    assert lines[-1] == "passed"
     assert "/nowhere.so" in devices.fails("%tpu_connect --selftest --plugin /nowhere.so").error
+
+
+def test_the_speed_of_a_plugin_is_measured():
+    ran = subprocess.run([THROUGHPUT, PLUGIN, "1", "100"], env=os.environ | HELPER, capture_output=True, text=True, timeout=120)
+    lines = ran.stdout.splitlines()
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert lines[0].startswith("device    XLA:CPU (PJRT 0.69; ")
+    assert re.fullmatch(r"matmul    bf16 (\d+)×\1: [\d.]+ ms, [\d.]+ TFLOP/s, \d+ % of 1", lines[1]), lines[1]
+    assert re.fullmatch(r"memory    \d+ MiB read and written: [\d.]+ ms, [\d.]+ GB/s, \d+ % of 100", lines[2]), lines[2]
+    assert re.fullmatch(r"transfer  64 MiB: [\d.]+ GB/s to the device, [\d.]+ GB/s back", lines[3]), lines[3]
+
+
+def test_a_device_that_was_open_is_refused_to_a_copy_of_its_process(tmp_path, monkeypatch):
+    for name, value in HELPER.items():
+        monkeypatch.setenv(name, value)
+    session = Session(tmp_path)
+    try:
+        session.ok("use ferrotune::devices::pjrt::{Client, Plugin}; let kept = 7;")
+        session.ok("%checkpoint closed")
+        opening = f"let client: Client = Plugin::load({quoted(PLUGIN)}.as_ref())?.client(&[])?;"
+        session.ok(opening)
+        assert session.ok("client.devices()?.len()").result == "2"
+        assert "SIGABRT" in session.fails("std::process::abort();").error
+        # Variables came along; the plugin's threads and its connection did not.
+        refusal = r"this process forked from process \d+, which had opened an accelerator"
+        assert re.search(refusal, session.fails("client.devices()?;").error)
+        assert re.search(refusal, session.fails(opening.replace("client:", "again:")).error)
+        assert session.ok("kept").result == "7"
+        # A snapshot from before it was open can open it.
+        session.ok("%restore closed")
+        assert session.ok("kept").result == "7"
+        session.ok(opening)
+        assert session.ok("client.devices()?.len()").result == "2"
+    finally:
+        session.close()
+
+
+def test_cuda_without_its_compiler_is_one_line_that_names_the_cure(tmp_path):
+    program = TARGET / "release/ferrotune"
+    path = [folder for folder in os.environ["PATH"].split(":") if not (pathlib.Path(folder) / "nvcc").exists()]
+    if pathlib.Path("/usr/local/cuda/bin/nvcc").exists():
+        pytest.skip("this machine has the CUDA toolkit")
+    environment = {name: value for name, value in os.environ.items() if name not in ("CUDA_HOME", "NVCC")}
+    environment |= {"PATH": ":".join(path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    command = [program, "install", "--cuda", "--prefix", tmp_path]
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert ran.returncode == 1
+    (line,) = ran.stderr.splitlines()
+    assert line.startswith("ferrotune: nvcc is not found") and "https://developer.nvidia.com" in line
+    assert not (tmp_path / "share").exists()
 
 
 @pytest.mark.parametrize("place", ["load", "initialize", "client"])
@@ -157,7 +216,7 @@ def test_without_libtpu_the_check_says_how_to_get_it(devices):
 TRAIN = """
 use candle_core::{DType, Device, Tensor, Var};
 use candle_nn::{Optimizer, SGD};
-use ferrotune::strategy::{self, Replica, Strategy};
+use ferrotune::strategy::{self, Precision, Replica, Strategy};
 
 fn train(replica: &Replica<'_>) -> ferrotune::Result<Vec<f32>> {
     let device = strategy::device(replica)?;
@@ -167,30 +226,122 @@ fn train(replica: &Replica<'_>) -> ferrotune::Result<Vec<f32>> {
     let y = Tensor::from_vec(wave(32, 1.3), (32, 1), &device)?.narrow(0, replica.index() * share, share)?;
     let w1 = Var::from_tensor(&Tensor::from_vec(wave(6 * 8, 2.1), (6, 8), &device)?)?;
     let w2 = Var::from_tensor(&Tensor::from_vec(wave(8, 2.9), (8, 1), &device)?)?;
+    let bias = Var::zeros(1, DType::F64, &device)?;
     let unused = Var::zeros(3, DType::F32, &device)?;
-    let vars = [w1.clone(), w2.clone(), unused];
+    let vars = [w1.clone(), bias.clone(), w2.clone(), unused];
     let mut optimizer = SGD::new(vars.to_vec(), 0.05)?;
+    let cast = |tensor: &Tensor| strategy::cast(replica, tensor);
     for _ in 0..50 {
-        let loss = x.matmul(&w1)?.tanh()?.matmul(&w2)?.sub(&y)?.sqr()?.mean_all()?;
-        let mut gradients = loss.backward()?;
+        let made = cast(&x)?.matmul(&cast(&w1)?)?.tanh()?.matmul(&cast(&w2)?)?;
+        let made = made.to_dtype(DType::F32)?.broadcast_add(&bias.to_dtype(DType::F32)?)?;
+        let mut gradients = made.sub(&y)?.sqr()?.mean_all()?.backward()?;
         strategy::average(replica, &mut gradients, &vars)?;
         optimizer.step(&gradients)?;
     }
-    Ok(Tensor::cat(&[w1.flatten_all()?, w2.flatten_all()?], 0)?.to_vec1()?)
+    let bias = bias.to_dtype(DType::F32)?;
+    Ok(Tensor::cat(&[w1.flatten_all()?, w2.flatten_all()?, bias], 0)?.to_vec1()?)
 }
-"""
-COMPARE = """
-let one = Strategy::on("cpu").scope(train).swap_remove(0)?;
-let two = Strategy::mirrored(["cpu", "cpu"])?.scope(train).into_iter().collect::<Result<Vec<_>, _>>()?;
-let worst = one.iter().zip(&two[0]).map(|(a, b)| (a - b).abs()).fold(0f32, f32::max);
-println!("{} {} {worst:e}", two[0] == two[1], one.len());
+fn alike(strategy: &Strategy) -> ferrotune::Result<Vec<f32>> {
+    let mut all = strategy.scope(train).into_iter().collect::<ferrotune::Result<Vec<_>>>()?;
+    assert!(all.iter().all(|weights| weights == &all[0]));
+    Ok(all.swap_remove(0))
+}
+fn furthest(a: &[f32], b: &[f32]) -> f32 { a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0., f32::max) }
 """
 
 
-def test_two_replicas_train_as_one_on_the_global_batch(devices):
+@pytest.fixture(scope="module")
+def strategies(devices):
     devices.ok(TRAIN)
-    same, length, worst = devices.ok(COMPARE).stdout.split()
-    assert (same, length) == ("true", "56") and float(worst) < 1e-6, worst
+    return devices
+
+
+def test_two_replicas_train_as_one_on_the_global_batch(strategies):
+    compare = """
+let one = alike(&Strategy::on("cpu"))?;
+let two = alike(&Strategy::mirrored(["cpu", "cpu"])?)?;
+println!("{} {:e}", one.len(), furthest(&one, &two));
+"""
+    length, worst = strategies.ok(compare).stdout.split()
+    assert length == "57" and float(worst) < 1e-6, worst
+
+
+def test_precision_decides_what_is_computed_with(strategies):
+    compare = """
+let single = alike(&Strategy::on("cpu"))?;
+let bf16 = alike(&Strategy::mirrored(["cpu", "cpu"])?.with_precision(Precision::Bf16))?;
+println!("{:e}", furthest(&single, &bf16));
+"""
+    # bf16 has eight bits, and the variables stay in single precision.
+    assert 1e-4 < float(strategies.ok(compare).stdout) < 0.05
+
+
+WORKER = """
+let strategy = Strategy::on("cpu").across(ferrotune::strategy::Cluster::from_environment()?.with_timeouts(60, 60));
+println!("{:?}", alike(&strategy)?.iter().map(|weight| weight.to_bits()).collect::<Vec<_>>());
+"""
+
+
+def test_two_notebooks_train_as_one_on_the_global_batch(strategies, tmp_path):
+    # An address of its own for each run: nobody else listens there, and no connection comes from there.
+    pid = os.getpid()
+    addresses = [f"127.{2 + (pid >> 16)}.{pid >> 8 & 255}.{pid & 255}:{port}" for port in (4000, 4001)]
+    other = Session(tmp_path)
+    try:
+        for index, session in enumerate((strategies, other)):
+            config = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
+            set_variable(session, "TF_CONFIG", json.dumps(config))
+        other.ok(TRAIN)
+        with concurrent.futures.ThreadPoolExecutor() as threads:
+            first, second = threads.map(lambda session: session.ok(WORKER).stdout, (strategies, other))
+        assert first == second, "not the same bit for bit"
+        one = 'println!("{:?}", alike(&Strategy::on("cpu"))?);'
+        weights = struct.unpack("57f", struct.pack("57I", *json.loads(first)))
+        alone = json.loads(strategies.ok(one).stdout)
+        assert max(abs(a - b) for a, b in zip(weights, alone)) < 1e-6
+    finally:
+        other.close()
+
+
+def test_the_current_strategy_is_the_connected_device(strategies):
+    strategies.ok("%tpu_connect")
+    assert strategies.ok("strategy::current() == Strategy::on(ferrotune::device::name())").result == "true"
+    skip_with_a_tpu(strategies)
+    assert "no TPU is attached" in strategies.fails("strategy::tpu()?;").error
+
+
+REPLICAS = """%%tune --objective loss:min --max-trials 2 --seed 1 --project replicas
+|trial| {
+    let rate = trial.float("rate", 0.1..=0.4).get()?;
+    let device = trial.device()?;
+    assert_eq!(trial.strategy(), Strategy::on("cpu"));
+    let weights: Vec<Var> = pair.devices().iter().map(|_| Var::zeros(1, DType::F32, &device)).collect::<Result<_, _>>()?;
+    for epoch in trial.epochs(3) {
+        let step = |replica: &Replica<'_>| -> ferrotune::Result<f32> {
+            let weight = &weights[replica.index()];
+            let target = Tensor::new(&[replica.index() as f32], &strategy::device(replica)?)?;
+            let mut gradients = weight.sub(&target)?.sqr()?.sum_all()?.backward()?;
+            strategy::average(replica, &mut gradients, std::slice::from_ref(weight))?;
+            SGD::new(vec![weight.clone()], rate)?.step(&gradients)?;
+            Ok(weight.to_vec1::<f32>()?[0])
+        };
+        let now = pair.scope(step).into_iter().collect::<ferrotune::Result<Vec<f32>>>()?;
+        assert_eq!(now[0], now[1]);
+        trial.report(epoch, [("loss", (0.5 - now[0]).abs())])?;
+    }
+    trial.best("loss")
+}"""
+
+
+def test_a_trial_trains_on_two_replicas_of_a_strategy_from_the_notebook(strategies):
+    strategies.ok('let pair = Strategy::mirrored(["cpu", "cpu"])?;')
+    outcome = strategies.ok(REPLICAS)
+    assert outcome.display.startswith("replicas: 2/2 trials"), outcome.display
+    loss, rate = map(float, re.search(r"best: loss = (\S+) in trial \d \(rate=(\S+)\)", outcome.display).groups())
+    rows = strategies.ok("%trials --project replicas").display
+    assert "failed" not in rows and rows.count("finished") == 2, rows
+    # Gradients of both halves pull to their middle, by 2 × rate of the way each step.
+    assert abs(loss - 0.5 * (1 - 2 * rate) ** 3) < 1e-3, outcome.display
 
 
 @pytest.fixture(scope="module", params=LIBTPUS)

@@ -1,6 +1,7 @@
 //! The folder by which Jupyter finds this kernel: writing it and removing it. Nothing outside of `kernels/ferrotune` is
 //! touched, and no Jupyter program is called.
 
+use crate::prelude::Accelerator;
 use std::fs::{self, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -45,14 +46,19 @@ pub(crate) enum KernelspecError {
 }
 
 /// Writes the kernelspec that starts `program` and returns its folder. An older one is replaced file by file.
-pub(crate) fn install(target: &Target, program: &Path) -> Result<PathBuf, KernelspecError> {
+pub(crate) fn install(target: &Target, program: &Path, accelerator: Accelerator) -> Result<PathBuf, KernelspecError> {
     let program =
         std::path::absolute(program).map_err(|source| KernelspecError::Write { path: program.to_owned(), source })?;
     let Some(program) = program.to_str() else {
         return Err(KernelspecError::ProgramPath { path: program });
     };
+    let options: &[&str] = match accelerator {
+        Accelerator::None => &[],
+        Accelerator::Cuda => &["--cuda"],
+    };
+    let argv = [&[program, "kernel"], options, &["--connection-file", "{connection_file}"]].concat();
     let kernel = json!({
-        "argv": [program, "kernel", "--connection-file", "{connection_file}"],
+        "argv": argv,
         "display_name": DISPLAY_NAME,
         "language": "rust",
         "interrupt_mode": "message",
@@ -134,7 +140,7 @@ mod tests {
     fn installed_kernelspec_has_what_jupyter_reads() {
         let prefix = tempfile::tempdir().unwrap();
         let target = Target::Prefix(prefix.path().to_owned());
-        let path = install(&target, Path::new("/opt/ferrotune")).unwrap();
+        let path = install(&target, Path::new("/opt/ferrotune"), Accelerator::None).unwrap();
         assert_eq!(path, prefix.path().join("share/jupyter/kernels/ferrotune"));
         let kernel: Value = serde_json::from_slice(&fs::read(path.join("kernel.json")).unwrap()).unwrap();
         assert_eq!(
@@ -160,9 +166,10 @@ mod tests {
         let target = Target::Prefix(prefix.path().to_owned());
         let neighbour = prefix.path().join("share/jupyter/kernels/python3");
         fs::create_dir_all(&neighbour).unwrap();
-        install(&target, Path::new("/opt/old")).unwrap();
-        let path = install(&target, Path::new("/opt/new")).unwrap();
-        assert!(fs::read_to_string(path.join("kernel.json")).unwrap().contains("/opt/new"));
+        install(&target, Path::new("/opt/old"), Accelerator::None).unwrap();
+        let path = install(&target, Path::new("/opt/new"), Accelerator::Cuda).unwrap();
+        let kernel: Value = serde_json::from_slice(&fs::read(path.join("kernel.json")).unwrap()).unwrap();
+        assert_eq!(kernel["argv"], json!(["/opt/new", "kernel", "--cuda", "--connection-file", "{connection_file}"]));
         assert_eq!(uninstall(&target).unwrap(), path);
         assert!(!path.exists() && neighbour.exists());
         assert!(matches!(uninstall(&target), Err(KernelspecError::NotInstalled { .. })));
@@ -178,7 +185,7 @@ mod tests {
     fn folder_that_cannot_be_written_is_named() {
         let prefix = tempfile::NamedTempFile::new().unwrap();
         let target = Target::Prefix(prefix.path().to_owned());
-        let error = install(&target, Path::new("/opt/ferrotune")).unwrap_err().to_string();
+        let error = install(&target, Path::new("/opt/ferrotune"), Accelerator::None).unwrap_err().to_string();
         assert!(error.contains("share/jupyter/kernels/ferrotune cannot be written"), "{error}");
     }
 }

@@ -17,6 +17,7 @@ mod wire;
 
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
+use prelude::Accelerator;
 use runtime::Runtime;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -34,7 +35,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Action {
     /// Install the kernel for Jupyter, and build what cells are linked with.
-    Install(Target),
+    Install(Install),
     /// Remove the kernel from Jupyter.
     Uninstall(Target),
     /// Go on with a study, without any notebook.
@@ -45,6 +46,9 @@ enum Action {
         /// The file in which Jupyter says where to listen.
         #[arg(long)]
         connection_file: PathBuf,
+        /// With candle on CUDA devices.
+        #[arg(long)]
+        cuda: bool,
     },
     /// Supervise the processes of cells.
     #[command(hide = true)]
@@ -67,6 +71,15 @@ enum Action {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
+}
+
+#[derive(Args)]
+struct Install {
+    #[command(flatten)]
+    target: Target,
+    /// Build candle for NVIDIA's cards, too. Needs the CUDA toolkit.
+    #[arg(long)]
+    cuda: bool,
 }
 
 #[derive(Args)]
@@ -113,10 +126,12 @@ fn main() -> ExitCode {
 
 fn run(arguments: &[OsString]) -> Result<ExitCode> {
     match Arguments::parse().command {
-        Action::Install(target) => install(target).map(|()| ExitCode::SUCCESS),
+        Action::Install(request) => install(request).map(|()| ExitCode::SUCCESS),
         Action::Uninstall(target) => uninstall(target).map(|()| ExitCode::SUCCESS),
         Action::Resume(arguments) => resume::run(&arguments),
-        Action::Kernel { connection_file } => kernel(&connection_file, arguments).map(|()| ExitCode::SUCCESS),
+        Action::Kernel { connection_file, cuda } => {
+            kernel(&connection_file, arguments, accelerator(cuda)).map(|()| ExitCode::SUCCESS)
+        }
         Action::CellSupervisor { prelude } => supervisor::run(&prelude),
         Action::CellRelay => supervisor::run_relay(),
         Action::CellProcess { prelude } => supervisor::run_cells(&prelude).map(|()| ExitCode::SUCCESS),
@@ -126,10 +141,15 @@ fn run(arguments: &[OsString]) -> Result<ExitCode> {
     }
 }
 
-fn install(target: Target) -> Result<()> {
+fn accelerator(cuda: bool) -> Accelerator {
+    if cuda { Accelerator::Cuda } else { Accelerator::None }
+}
+
+fn install(Install { target, cuda }: Install) -> Result<()> {
     let toolchain = toolchain::Toolchain::find()?;
-    let prelude = prelude::Prelude::ensure(&toolchain, &mut |line| eprintln!("{line}"))?;
-    let folder = kernelspec::install(&target.place(), &std::env::current_exe()?)?;
+    let accelerator = accelerator(cuda);
+    let prelude = prelude::Prelude::ensure(&toolchain, accelerator, &mut |line| eprintln!("{line}"))?;
+    let folder = kernelspec::install(&target.place(), &std::env::current_exe()?, accelerator)?;
     eprintln!("installed the kernel in {}; cells are linked with {}", folder.display(), prelude.folder().display());
     Ok(())
 }
@@ -140,10 +160,10 @@ fn uninstall(target: Target) -> Result<()> {
     Ok(())
 }
 
-fn kernel(connection_file: &Path, arguments: &[OsString]) -> Result<()> {
-    let runtime = match Runtime::current()? {
+fn kernel(connection_file: &Path, arguments: &[OsString], accelerator: Accelerator) -> Result<()> {
+    let runtime = match Runtime::current(accelerator)? {
         Some(runtime) => runtime,
-        None => match Runtime::enter(arguments)? {},
+        None => match Runtime::enter(arguments, accelerator)? {},
     };
     let folder = runtime.clone();
     let result = serve(connection_file, runtime);

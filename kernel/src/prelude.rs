@@ -1,10 +1,12 @@
-//! The prelude on disk: built once for a toolchain and a version of Ferrotune, then shared by every kernel.
+//! The prelude on disk: built once for a toolchain, a version of Ferrotune and an accelerator, then shared by every
+//! kernel.
 //!
 //! A folder of the user's cache is either whole or absent: it is built beside its place and renamed into it, under a
 //! lock, so that two kernels that start at once build it once.
 
 mod analysis;
 mod build;
+mod cuda;
 
 use crate::toolchain::Toolchain;
 use anyhow::{Context, Result};
@@ -22,6 +24,13 @@ pub(crate) const CRATES: [&str; 3] = ["candle_core", "candle_nn", "ferrotune"];
 
 /// Counts the ways in which a prelude's folder has been laid out; a change makes a new folder.
 const LAYOUT: u8 = 1;
+
+/// What candle can compute on in a prelude, beside the CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Accelerator {
+    None,
+    Cuda,
+}
 
 /// A prelude that is ready to be linked.
 #[derive(Clone, Debug)]
@@ -41,8 +50,12 @@ impl Prelude {
     /// Opens the prelude for this toolchain, and builds it first where it is missing.
     ///
     /// `progress` is told each crate that is being compiled.
-    pub(crate) fn ensure(toolchain: &Toolchain, progress: &mut dyn FnMut(&str)) -> Result<Self> {
-        let folder = Self::place(toolchain)?;
+    pub(crate) fn ensure(
+        toolchain: &Toolchain,
+        accelerator: Accelerator,
+        progress: &mut dyn FnMut(&str),
+    ) -> Result<Self> {
+        let folder = Self::place(toolchain, accelerator)?;
         if let Some(prelude) = Self::open(&folder)? {
             return Ok(prelude);
         }
@@ -55,13 +68,17 @@ impl Prelude {
         if let Some(prelude) = Self::open(&folder)? {
             return Ok(prelude);
         }
-        build::build(toolchain, &folder, progress)?;
+        build::build(toolchain, accelerator, &folder, progress)?;
         Self::open(&folder)?.context("the prelude was built but is not there")
     }
 
     /// Where the prelude for this toolchain is, or will be.
-    pub(crate) fn place(toolchain: &Toolchain) -> Result<PathBuf> {
-        Ok(cache_folder()?.join(format!("prelude-{}", key(toolchain))))
+    pub(crate) fn place(toolchain: &Toolchain, accelerator: Accelerator) -> Result<PathBuf> {
+        let name = match accelerator {
+            Accelerator::None => "prelude",
+            Accelerator::Cuda => "prelude-cuda",
+        };
+        Ok(cache_folder()?.join(format!("{name}-{}", key(toolchain))))
     }
 
     /// Opens the prelude in a folder, if it is whole.

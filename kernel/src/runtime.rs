@@ -4,7 +4,7 @@
 //! kernel prepares it and then replaces itself by the same program.
 
 use crate::compile;
-use crate::prelude::Prelude;
+use crate::prelude::{Accelerator, Prelude};
 use crate::toolchain::Toolchain;
 use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
@@ -48,24 +48,25 @@ fn link(folder: &Path) -> PathBuf {
 pub(crate) struct Runtime {
     folder: PathBuf,
     prelude: PathBuf,
+    accelerator: Accelerator,
     /// Locked as long as the kernel lives.
     _lock: Arc<File>,
 }
 
 impl Runtime {
     /// The environment that [`Runtime::enter`] has prepared, if this process has it.
-    pub(crate) fn current() -> Result<Option<Self>> {
+    pub(crate) fn current(accelerator: Accelerator) -> Result<Option<Self>> {
         let variable = |name| std::env::var_os(name).map(PathBuf::from);
         let (Some(folder), Some(prelude)) = (variable(RUNTIME_VARIABLE), variable(compile::PRELUDE_VARIABLE)) else {
             return Ok(None);
         };
         let lock = File::create(folder.join(LOCK)).with_context(|| format!("cannot write in {}", folder.display()))?;
         lock.lock()?;
-        Ok(Some(Self { folder, prelude, _lock: Arc::new(lock) }))
+        Ok(Some(Self { folder, prelude, accelerator, _lock: Arc::new(lock) }))
     }
 
     /// Prepares the environment and starts this program again in it. Returns only if that fails.
-    pub(crate) fn enter(arguments: &[OsString]) -> Result<std::convert::Infallible> {
+    pub(crate) fn enter(arguments: &[OsString], accelerator: Accelerator) -> Result<std::convert::Infallible> {
         let toolchain = Toolchain::find()?;
         let program = std::env::current_exe()?;
         let parent = parent();
@@ -84,7 +85,7 @@ impl Runtime {
         }
         let path = std::env::var_os("PATH").unwrap_or_default();
         let search = std::env::join_paths(std::iter::once(stand_ins).chain(std::env::split_paths(&path)))?;
-        let prelude = Prelude::place(&toolchain)?;
+        let prelude = Prelude::place(&toolchain, accelerator)?;
         let error = Command::new(&program)
             .args(arguments)
             .env("PATH", search)
@@ -114,7 +115,7 @@ impl Runtime {
     pub(crate) fn prelude(&self, progress: &mut dyn FnMut(&str)) -> Result<Prelude> {
         match Prelude::open(&self.prelude)? {
             Some(prelude) => Ok(prelude),
-            None => Prelude::ensure(&Toolchain::find()?, progress),
+            None => Prelude::ensure(&Toolchain::find()?, self.accelerator, progress),
         }
     }
 

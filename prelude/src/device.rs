@@ -139,7 +139,8 @@ fn test_plugin(plugin: &Path) -> ferrotune_trial::Result<SelfTest> {
 
 fn test_candle() -> ferrotune_trial::Result<SelfTest> {
     let name = name();
-    let mut test = selftest::run(&name, "computed by candle", &mut Candle { device: current()? })?;
+    let mut test =
+        selftest::run(&name, &format!("{name}, as candle computes on it"), &mut Candle { device: current()? })?;
     if name != "cpu" {
         test.compare_with_candle(&candle_losses()?);
     }

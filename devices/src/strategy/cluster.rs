@@ -11,6 +11,8 @@ const VARIABLE: &str = "TF_CONFIG";
 const CONNECT_TIMEOUT_S: u64 = 120;
 /// A step of a large model may take minutes, and the first one compiles.
 const STEP_TIMEOUT_S: u64 = 600;
+/// A year; what is longer is as good as for ever.
+const LONGEST_TIMEOUT_S: u64 = 365 * 24 * 3600;
 
 /// Processes, on one host or several, and this process' place among them.
 ///
@@ -115,6 +117,8 @@ impl Cluster {
     /// With other limits in seconds: for all workers to be there, and for all to come to a step. They are 120 and 600.
     #[must_use]
     pub fn with_timeouts(self, connect_timeout_s: u64, step_timeout_s: u64) -> Cluster {
+        let [connect_timeout_s, step_timeout_s] =
+            [connect_timeout_s, step_timeout_s].map(|seconds| seconds.min(LONGEST_TIMEOUT_S));
         Cluster { connect_timeout_s, step_timeout_s, ..self }
     }
 

@@ -132,9 +132,8 @@ fn poll_entry(link: &Link) -> PollFd<'_> {
 }
 
 fn timespec(duration: Duration) -> Timespec {
-    // Limits are whole seconds that somebody chose; what is beyond the type is for ever.
-    let tv_sec = i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
-    Timespec { tv_sec, tv_nsec: duration.subsec_nanos().into() }
+    // No limit is longer than a year.
+    Timespec { tv_sec: duration.as_secs().cast_signed(), tv_nsec: duration.subsec_nanos().into() }
 }
 
 /// The values that a worker owns, of `length`: as many as the others, or one more.

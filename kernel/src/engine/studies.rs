@@ -37,7 +37,9 @@ fn trial(folder: &Path, number: u64) -> Result<Bundle> {
     };
     let mut lines = vec![format!("trial {number} of {}: {}", study.spec.project, ending(trial))];
     let values = study.spec.objectives.iter().zip(&trial.values);
-    lines.extend(values.map(|(objective, value)| format!("{} = {}", objective.metric, ferrotune_results::number(*value))));
+    lines.extend(
+        values.map(|(objective, value)| format!("{} = {}", objective.metric, ferrotune_results::number(*value))),
+    );
     lines.extend(trial.parameters.iter().map(|(name, parameter)| format!("  {name} = {}", parameter.value)));
     lines.push(format!("{:.1} s, peak memory {}", trial.seconds, escape::bytes(trial.peak_bytes)));
     lines.extend(trial.memory.as_ref().map(memory_line));

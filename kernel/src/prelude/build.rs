@@ -1,6 +1,7 @@
 //! Builds the prelude: unpacks its sources, runs cargo, and keeps what cells need to be compiled against.
 
-use super::{CRATES, Contents, SOURCES, analysis, beside};
+use super::cuda::Toolkit;
+use super::{Accelerator, CRATES, Contents, SOURCES, analysis, beside};
 use crate::toolchain::Toolchain;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -15,17 +16,27 @@ use std::process::{ChildStderr, Command, Stdio};
 const TARGET_VARIABLE: &str = "FERROTUNE_PRELUDE_TARGET";
 
 /// Builds the prelude into `folder`, which appears whole or not at all.
-pub(super) fn build(toolchain: &Toolchain, folder: &Path, progress: &mut dyn FnMut(&str)) -> Result<()> {
+pub(super) fn build(
+    toolchain: &Toolchain,
+    accelerator: Accelerator,
+    folder: &Path,
+    progress: &mut dyn FnMut(&str),
+) -> Result<()> {
     let building = beside(folder, "building");
     if building.exists() {
         fs::remove_dir_all(&building)?; // what a build that was killed has left; we hold the lock
     }
-    toolchain.standard_library_sources()?; // said now rather than after minutes of building
+    // What is missing is said now rather than after minutes of building.
+    toolchain.standard_library_sources()?;
+    let cuda = match accelerator {
+        Accelerator::None => None,
+        Accelerator::Cuda => Some(Toolkit::find()?),
+    };
     let source = building.join("source");
     unpack(&source)?;
     let kept = std::env::var_os(TARGET_VARIABLE).map(PathBuf::from);
     let target = kept.clone().unwrap_or_else(|| building.join("target"));
-    let artifacts = run_cargo(toolchain, &source, &target, progress)?;
+    let artifacts = run_cargo(cargo(toolchain, cuda.as_ref(), &source, &target)?, progress)?;
     let library = building.join("library");
     fs::create_dir_all(&library)?;
     let externs = keep_libraries(&artifacts, &target, &library)?;
@@ -66,25 +77,31 @@ fn workspace_of_prelude(manifest: &str) -> Result<String> {
     Ok(manifest.to_string())
 }
 
-/// Runs cargo and gives the library files that it made, by crate name.
-fn run_cargo(
-    toolchain: &Toolchain,
-    source: &Path,
-    target: &Path,
-    progress: &mut dyn FnMut(&str),
-) -> Result<BTreeMap<String, Vec<PathBuf>>> {
-    let mut child = Command::new(&toolchain.cargo)
+/// The call of cargo that builds the prelude.
+fn cargo(toolchain: &Toolchain, cuda: Option<&Toolkit>, source: &Path, target: &Path) -> Result<Command> {
+    let mut command = Command::new(&toolchain.cargo);
+    command
         .args(["build", "--release", "--package", "ferrotune-prelude", "--message-format=json-render-diagnostics"])
         .args(["--target", &toolchain.host, "--target-dir"])
         .arg(target)
         .current_dir(source)
         .env("CARGO_ENCODED_RUSTFLAGS", flags(toolchain)?)
-        .env("RUSTC", &toolchain.rustc)
+        .env("RUSTC", &toolchain.rustc);
+    if let Some(toolkit) = cuda {
+        command.args(["--features", "cuda"]);
+        toolkit.lend(&mut command)?;
+    }
+    Ok(command)
+}
+
+/// Runs cargo and gives the library files that it made, by crate name.
+fn run_cargo(mut cargo: Command, progress: &mut dyn FnMut(&str)) -> Result<BTreeMap<String, Vec<PathBuf>>> {
+    let mut child = cargo
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .with_context(|| format!("cannot run {}", toolchain.cargo.display()))?;
+        .with_context(|| format!("cannot run {}", cargo.get_program().display()))?;
     let mut stdout = child.stdout.take().context("stdout is piped")?;
     let stderr = child.stderr.take().context("stderr is piped")?;
     let messages = std::thread::spawn(move || {

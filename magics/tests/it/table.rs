@@ -61,7 +61,7 @@ fn lsmagic_lists_every_form() {
 #[test]
 fn help_shows_usage_options_and_an_example() {
     expect![[r#"
-        %tune status|wait|stop [--project NAME] [--directory FOLDER], or on the first line of a cell %%tune --objective NAME:max|min,… [--constraint NAME<=NUMBER,…] [--oracle NAME] [--pruner RULE] [--terminator RULE] [--max-trials N] [--seed N] [--project NAME] [--directory FOLDER] [--timeout TIME] [--trial-timeout TIME] [--memory SIZE] [--concurrency N] [--threads N] [--retries N] [--max-consecutive-failures N] [--keep-best N] [--mirror FOLDER] [--background] [--overwrite], and a closure |trial| { … } below
+        %tune status|wait|stop [--project NAME] [--directory FOLDER], or on the first line of a cell %%tune --objective NAME:max|min,… [--constraint NAME<=NUMBER,…] [--oracle NAME] [--pruner RULE] [--terminator RULE] [--max-trials N] [--executions N] [--fix NAME=VALUE,…] [--enqueue NAME=VALUE,…;…] [--tune-only NAME,…] [--seed N] [--project NAME] [--directory FOLDER] [--timeout TIME] [--trial-timeout TIME] [--memory SIZE] [--concurrency N] [--threads N] [--retries N] [--max-consecutive-failures N] [--keep-best N] [--mirror FOLDER] [--background] [--overwrite], and a closure |trial| { … } below
 
         search for the parameters with which a closure does best
 
@@ -95,6 +95,10 @@ fn help_shows_usage_options_and_an_example() {
           --pruner RULE                 give up trials that do badly: median, percentile, wilcoxon, patience or threshold
           --terminator RULE             end the search when no more is to be expected: stagnation or regret
           --max-trials N                how many trials to run (default: 10)
+          --executions N                run each trial so often, with other seeds; its value is the mean (default: 1)
+          --fix NAME=VALUE,…            give parameters these values in every trial
+          --enqueue NAME=VALUE,…;…      try these values first, a trial for each part between semicolons
+          --tune-only NAME,…            tune these parameters; any other keeps its default, or its lowest value
           --seed N                      draw the same parameters on every run
           --project NAME                the study's name (default: untitled_project)
           --directory FOLDER            the folder that holds the study (default: studies)
@@ -140,7 +144,7 @@ fn completion_offers_magics_and_their_options() {
         %%t: %%time %%tune
         %x: 
         %%tune --m: --max-trials --memory --max-consecutive-failures --mirror
-        %%tune --seed 1 --: --objective --constraint --oracle --pruner --terminator --max-trials --project --directory --timeout --trial-timeout --memory --concurrency --threads --retries --max-consecutive-failures --keep-best --mirror --background --overwrite
+        %%tune --seed 1 --: --objective --constraint --oracle --pruner --terminator --max-trials --executions --fix --enqueue --tune-only --project --directory --timeout --trial-timeout --memory --concurrency --threads --retries --max-consecutive-failures --keep-best --mirror --background --overwrite
         %best 3 --p: --project
         %time x -: 
         %%tune --seed: --seed"#]].assert_eq(&text.join("\n"));

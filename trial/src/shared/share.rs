@@ -4,6 +4,7 @@
 
 use super::{Pack, ShareError, Shared};
 use candle_core::{Device, Tensor};
+use ferrotune_devices::Strategy;
 use std::any::type_name;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -70,6 +71,20 @@ impl Share for Tensor {
 
     fn unpack(name: &str, shared: &Shared) -> Result<Tensor, ShareError> {
         shared.tensor(name)
+    }
+}
+
+/// A description of devices, which the trial opens anew.
+impl Share for Strategy {
+    fn pack(&self, name: &str, pack: &mut Pack) -> Result<(), ShareError> {
+        let text = serde_json::to_string(self).map_err(|error| kind::<Self>(name, error.to_string()))?;
+        pack.text(name, text);
+        Ok(())
+    }
+
+    fn unpack(name: &str, shared: &Shared) -> Result<Strategy, ShareError> {
+        let text = shared.text(name)?;
+        serde_json::from_str(text).map_err(|error| kind::<Self>(name, format!("the text '{text}' ({error})")))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::harness::{run, spec};
 use candle_core::{DType, Device, Tensor};
+use ferrotune_devices::{Precision, Strategy};
 use ferrotune_trial::{Pack, Share, ShareError, Shared, share_fields};
 use ferrotune_tuner::wire::Finish;
 use std::collections::HashMap;
@@ -43,6 +44,8 @@ fn plain_values_come_back_as_they_were() {
     assert_eq!(round_trip(&vec![true, false]), [true, false]);
     let map = HashMap::from([("a".to_owned(), 1_u32), ("b".to_owned(), 2)]);
     assert_eq!(round_trip(&map), map);
+    let strategy = Strategy::mirrored(["cuda:0", "cuda:1"]).unwrap().with_precision(Precision::Bf16);
+    assert_eq!(round_trip(&strategy), strategy);
     let settings = Settings { name: "mlp".to_owned(), rates: vec![0.1, 0.2], sizes: (3, [4, 5]) };
     assert_eq!(round_trip(&settings), settings);
 }

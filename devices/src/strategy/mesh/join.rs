@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 
 /// How long a host may take to answer a call, and a caller to say who it is.
 const CALL_TIME: Duration = Duration::from_secs(2);
+/// Who is called may be calling others at that moment, and a caller that gives up is taken for one that has come.
+const ANSWER_TIME: Duration = Duration::from_secs(20);
 /// Between calls to one that is not there yet.
 const PAUSE: Duration = Duration::from_millis(50);
 /// A greeting is a list of addresses.
@@ -97,7 +99,7 @@ impl Gathering<'_> {
         }
         let called = connect(&self.cluster.workers()[worker]).and_then(|mut stream| {
             say(&mut stream, &self.greeting)?;
-            hear(&mut stream).map(|greeting| (greeting, stream))
+            hear(&mut stream, ANSWER_TIME).map(|greeting| (greeting, stream))
         });
         match called {
             Ok((greeting, stream)) => {
@@ -122,10 +124,11 @@ impl Gathering<'_> {
                 Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => continue,
                 Err(error) => return Err(self.deaf(&error)),
             };
-            let greeted = stream.set_nonblocking(false).and_then(|()| hear(&mut stream)).and_then(|greeting| {
-                // Also to one that does not belong here, so that it can say why.
-                say(&mut stream, &self.greeting).map(|()| greeting)
-            });
+            let greeted =
+                stream.set_nonblocking(false).and_then(|()| hear(&mut stream, CALL_TIME)).and_then(|greeting| {
+                    // Also to one that does not belong here, so that it can say why.
+                    say(&mut stream, &self.greeting).map(|()| greeting)
+                });
             let Ok(greeting) = greeted else { continue };
             // Only those behind us call.
             if !(self.cluster.index() + 1..self.links.len()).contains(&greeting.index) {
@@ -184,8 +187,8 @@ fn say(stream: &mut TcpStream, greeting: &Greeting) -> io::Result<()> {
     stream.write_all(&text)
 }
 
-fn hear(stream: &mut TcpStream) -> io::Result<Greeting> {
-    stream.set_read_timeout(Some(CALL_TIME))?;
+fn hear(stream: &mut TcpStream, limit: Duration) -> io::Result<Greeting> {
+    stream.set_read_timeout(Some(limit))?;
     let mut length = [0; 4];
     stream.read_exact(&mut length)?;
     let length = u32::from_le_bytes(length);
