@@ -124,7 +124,7 @@ impl<'a> Arguments<'a> {
         let place = positional_names(magic).position(|known| known == name);
         let given = place.and_then(|place| self.positional.get(place)).cloned();
         let (magic, usage) = (self.invocation.typed(), magic.usage);
-        given.ok_or_else(|| MagicError::MissingOption { line: *line, magic, option: name, value: what, usage })
+        given.ok_or(MagicError::MissingOption { line: *line, magic, option: name, value: what, usage })
     }
 
     /// The name of a study, which is a folder's name.
