@@ -93,7 +93,7 @@ fn two(builder: impl Fn() -> StudyBuilder) -> Result<()> {
 }
 
 fn threads(builder: impl Fn() -> StudyBuilder) -> Result<()> {
-    let sleeper = std::thread::spawn(|| std::thread::park());
+    let sleeper = std::thread::spawn(std::thread::park);
     let refused = builder().project("threads").build()?.optimize(quick);
     say(&refused.err().map(|error| error.to_string()).unwrap_or_default())?;
     sleeper.thread().unpark();

@@ -11,7 +11,7 @@
 //! fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
 //!     let mut study = Study::builder().project("parabola").objective("loss", Direction::Min).max_trials(30).build()?;
 //!     study.optimize(|trial| {
-//!         let x = trial.float("x", -10.0..=10.0).get()?;
+//!         let x: f64 = trial.float("x", -10.0..=10.0).get()?;
 //!         Ok((x - 2.0).powi(2))
 //!     })?;
 //!     println!("{:?}", study.best_trial()?);
@@ -123,7 +123,7 @@ impl Study {
     /// let mut study = builder.max_trials(50).in_process().build()?;
     /// for _ in 0..50 {
     ///     let trial = study.ask()?;
-    ///     let x = trial.float("x", -10.0..=10.0).get()?;
+    ///     let x: f64 = trial.float("x", -10.0..=10.0).get()?;
     ///     study.tell(trial, (x - 2.0).powi(2))?;
     /// }
     /// # Ok(())
