@@ -2,9 +2,9 @@
 
 use ferrotune_display::{Bundle, escape};
 
-/// The bundle with a paragraph below it.
+/// The bundle with a paragraph of one or more lines below it.
 pub fn with_note(bundle: &Bundle, note: &str) -> Bundle {
-    below(bundle, note, &format!("<p>{}</p>", escape::html(note)))
+    below(bundle, note, &format!("<p>{}</p>", escape::html(note).replace('\n', "<br>")))
 }
 
 /// The bundle with source code below it.

@@ -32,7 +32,10 @@ fn json_has_every_metric_of_every_step() -> Result<(), ResultsError> {
 
 #[test]
 fn page_needs_no_network_and_escapes_what_trials_said() -> Result<(), ResultsError> {
-    let page = String::from_utf8(Format::Html.bytes(&study(20))?).expect("text");
+    let mut study = study(20);
+    study.spec.oracle = "<i>auto".to_owned();
+    let page = String::from_utf8(Format::Html.bytes(&study)?).expect("text");
+    assert!(page.contains("&lt;i&gt;auto") && !page.contains("<i>"));
     assert_eq!(page.matches("<svg ").count(), 8);
     assert!(page.contains("boom &lt;b&gt;") && !page.contains("boom <b>"));
     let addresses: Vec<&str> = page.match_indices("http").map(|(at, _)| &page[at..at + 26]).collect();
