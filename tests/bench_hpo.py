@@ -1,10 +1,14 @@
 """Optuna's samplers on the problems of `cargo xtask bench hpo`: one line of CSV for each finished search.
 
 The problems are those of tuner/benches/hpo/problems.rs, all minimised and without noise. Refuses nothing; what to run
-is said by the arguments: sampler, first seed, number of seeds, problems.
+is said by the arguments: sampler, first seed, number of seeds, problems. One more, `digits`, trains a model with the
+program that FERROTUNE_DIGITS names (`cargo xtask bench digits`).
 """
 
+import json
 import math
+import os
+import subprocess
 import sys
 import time
 import warnings
@@ -111,6 +115,34 @@ def models(trial):
     return 0.06 + 0.1 * (trees - 2.5) ** 2 + 0.0015 * (depth - 14) ** 2 + 0.5 * (features - 0.35) ** 2
 
 
+class Digits:
+    """Real training, by the program that our oracles search with, too; one process of it for each search."""
+
+    def __init__(self, seed):
+        command = [os.environ["FERROTUNE_DIGITS"], "train", str(seed)]
+        self.trainer = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def __call__(self, trial):
+        setting = {
+            "units": trial.suggest_int("units", 8, 128, log=True),
+            "layers": trial.suggest_int("layers", 1, 3),
+            "lr": trial.suggest_float("lr", 1e-4, 1.0, log=True),
+            "batch": trial.suggest_categorical("batch", [16, 32, 64, 128]),
+        }
+        if trial.suggest_categorical("optimizer", ["adamw", "sgd"]) == "adamw":
+            setting["decay"] = trial.suggest_float("decay", 1e-4, 1.0, log=True)
+        print(json.dumps(setting), file=self.trainer.stdin, flush=True)
+        return float(self.trainer.stdout.readline())
+
+
+def digits(sampler, seed):
+    """A search of the digits; its lines have the best loss after 10, 20 and 40 trials."""
+    study = optuna.create_study(sampler=SAMPLERS[sampler](seed))
+    study.optimize(Digits(seed), n_trials=40)
+    values = [trial.value for trial in study.trials]
+    print(f"{sampler},digits,{seed},{','.join(repr(min(values[:count])) for count in (10, 20, 40))}", flush=True)
+
+
 def box(function, bounds):
     def objective(trial):
         return function([trial.suggest_float(f"x{i + 1}", *bound) for i, bound in enumerate(bounds)])
@@ -156,7 +188,7 @@ def main():
     sampler, first, count, *problems = sys.argv[1:]
     for seed in range(int(first), int(first) + int(count)):
         for problem in problems or PROBLEMS:
-            search(sampler, problem, seed)
+            digits(sampler, seed) if problem == "digits" else search(sampler, problem, seed)
 
 
 if __name__ == "__main__":

@@ -103,6 +103,51 @@ def test_every_line_is_strict_json_with_a_checksum(journal):
         assert entry["worker_id"].startswith("ferrotune-") and "crc" in entry, line
 
 
+TRADE = """%%tune --objective score:max,size:min:last --constraint "latency<=0.6" --enqueue "x=0.25; x=0.75" --oracle nsga2 \
+--max-trials 6 --seed 3 --project trade
+|trial| {
+    let x: f64 = trial.float("x", 0.0..=1.0).get()?;
+    trial.report(0, [("latency", x), ("size", 9.0)])?;
+    trial.report(1, [("size", x * x)])?;
+    Ok((x, trial.best("size")?))
+}"""
+
+
+def test_optuna_sees_trade_offs_constraints_and_enqueued_trials(kernel):
+    outcome = kernel.ok(TRADE)
+    journal = study(kernel, "trade") / "journal.log"
+    loaded = optuna.load_study(study_name="trade", storage=JournalStorage(JournalFileBackend(str(journal))))
+    assert [direction.name for direction in loaded.directions] == ["MAXIMIZE", "MINIMIZE"]
+    assert loaded.metric_names == ["score", "size"]
+    assert [trial.params["x"] for trial in loaded.trials[:2]] == [0.25, 0.75]
+    assert loaded.trials[0].system_attrs["fixed_params"] == {"x": 0.25}
+    for trial in loaded.trials:
+        x = trial.params["x"]
+        assert trial.state == TrialState.COMPLETE and trial.values == [x, x * x]
+        assert trial.system_attrs["constraints"] == [pytest.approx(x - 0.6)]
+    # What keeps the constraint is a trade-off.
+    kept = [trial.number for trial in loaded.trials if trial.params["x"] <= 0.6]
+    assert 0 < len(kept) < 6
+    assert sorted(trial.number for trial in loaded.best_trials) == kept
+    assert f"best trade-offs: {len(kept)} trial" in outcome.display, outcome.display
+    assert f", {6 - len(kept)} that break a constraint" in outcome.display, outcome.display
+    assert {row["trial"] for row in table(kernel.ok(f"%best {len(kept)} --project trade").display)} == set(map(str, kept))
+
+
+def test_trials_that_optuna_enqueues_are_run(kernel):
+    kernel.ok("""%%tune --objective loss:min --max-trials 1 --seed 3 --project queue
+|trial| {
+    let x: f64 = trial.float("x", 0.0..=1.0).get()?;
+    Ok(x)
+}""")
+    journal = study(kernel, "queue") / "journal.log"
+    optuna.load_study(study_name="queue", storage=JournalStorage(JournalFileBackend(str(journal)))).enqueue_trial({"x": 0.125})
+    kernel.ok("%resume queue --max-trials 3")
+    loaded = optuna.load_study(study_name="queue", storage=JournalStorage(JournalFileBackend(str(journal))))
+    assert [trial.state for trial in loaded.trials] == [TrialState.COMPLETE] * 3
+    assert loaded.trials[1].value == 0.125 and loaded.trials[1].datetime_start is not None
+
+
 def test_optuna_goes_on_with_a_copy(journal, tmp_path):
     before = journal.read_bytes()
     copy = tmp_path / "journal.log"

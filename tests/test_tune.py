@@ -50,6 +50,19 @@ def test_search_finds_the_best_trial_and_shows_its_progress(kernel):
     assert float(best["loss"]) == min(float(row["loss"]) for row in rows)
 
 
+def test_several_executions_have_a_mean_and_a_spread_and_fixed_values_stay(kernel):
+    body = 'let n: i64 = trial.int("n", 1..=9).get()?; Ok(n as f64 + trial.execution() as f64)'
+    options = "--objective loss:min --max-trials 2 --seed 1 --executions 3 --fix n=4 --tune-only x"
+    outcome = kernel.ok(tune(body, options, "executions"))
+    assert "best: loss = 5 ± 1 in trial " in outcome.display, outcome.display
+    assert [(row["loss"], row["n"]) for row in trials(kernel, "executions")] == [("5", "4")] * 2
+    for option, words in [("--oracle asha --executions 2", "--executions 2 runs whole trainings"), ("--oracle pbt", "compares")]:
+        more = ",size:min" if words == "compares" else ""
+        outcome = kernel.fails(tune("Ok(x)", f"--objective loss:min{more} {option}", "refused"))
+        assert words in outcome.error, outcome.error
+    assert not study(kernel, "refused").exists()
+
+
 def test_same_seed_draws_the_same_parameters(kernel):
     values = []
     for project in ("seed-a", "seed-b"):

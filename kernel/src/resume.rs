@@ -3,8 +3,9 @@
 
 use anyhow::Result;
 use clap::Args;
+use ferrotune_tuner::process::OWN_PROGRAM;
 use ferrotune_tuner::record::TrialRecord;
-use ferrotune_tuner::supervisor::{spec_of, supervise};
+use ferrotune_tuner::supervisor::{Workers, spec_of, supervise};
 use ferrotune_tuner::wire::{Event, Finish, Objective};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -40,7 +41,7 @@ pub(crate) fn run(arguments: &Resume) -> Result<ExitCode> {
         spec.supervision.mirror = Some(std::path::absolute(mirror)?);
     }
     let mut printer = Printer { objectives: spec.objectives.clone(), line: Vec::new() };
-    let finish = supervise(spec, Path::new("/proc/self/exe"), &mut printer)?;
+    let finish = supervise(spec, Workers::Program(Path::new(OWN_PROGRAM)), &mut printer)?;
     Ok(if finish == Finish::Interrupted { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
@@ -78,7 +79,9 @@ impl Printer {
             Event::TrialEnded { record } => self.trial(record),
             Event::Finished { reason } => Self::finish(reason).to_owned(),
             // An error is told by whoever called.
-            Event::Error { .. } | Event::TrialStarted { .. } | Event::Progress(_) => return Ok(()),
+            Event::Error { .. } | Event::TrialStarted { .. } | Event::Reported { .. } | Event::Progress(_) => {
+                return Ok(());
+            }
         };
         writeln!(io::stderr(), "{text}")
     }

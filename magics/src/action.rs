@@ -159,6 +159,15 @@ pub struct Constraint {
     pub bound: f64,
 }
 
+/// A parameter and a value for it, as they were typed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// The parameter's name.
+    pub name: String,
+    /// The value; the tuner knows whether the parameter can have it.
+    pub value: String,
+}
+
 /// Search for the parameters with which an objective does best.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tune {
@@ -174,6 +183,14 @@ pub struct Tune {
     pub constraints: Vec<Constraint>,
     /// How many trials to run, at least 1.
     pub max_trials: u64,
+    /// How often each trial runs, at least 1.
+    pub executions: u64,
+    /// Values that parameters have in every trial.
+    pub fixed: Vec<Setting>,
+    /// Values of trials to try first.
+    pub enqueued: Vec<Vec<Setting>>,
+    /// The parameters to tune; empty for all of them.
+    pub tune_only: Vec<String>,
     /// Seed of the search; none means that one is drawn.
     pub seed: Option<u64>,
     /// The study's name, a single folder name.

@@ -1,6 +1,5 @@
 //! The words behind a magic's name, read against the options that the table gives the magic.
 
-use crate::action::{Constraint, Direction, Objective, Summary};
 use crate::error::MagicError;
 use crate::quantity;
 use crate::table::{Magic, nearest};
@@ -177,18 +176,16 @@ impl<'a> Arguments<'a> {
         self.positional.as_deref()
     }
 
-    /// Metrics with their directions, `NAME:max|min[:last|mean]`, with commas between them.
-    pub(crate) fn objectives(&self, option: &'static str) -> Result<Vec<Objective>, MagicError> {
-        let value = self.required(option)?;
-        let objectives = value.split(',').map(|part| objective(option, part.trim()));
-        objectives.collect::<Result<_, _>>().map_err(|problem| self.invocation.bad_value(option, &value, problem))
-    }
-
-    /// Bounds of metrics, `NAME<=NUMBER` or `NAME>=NUMBER`, with commas between them.
-    pub(crate) fn constraints(&self, option: &'static str) -> Result<Vec<Constraint>, MagicError> {
+    /// What `read` makes of each part of a value with `separator` between the parts; empty where the option is not given.
+    pub(crate) fn list<T>(
+        &self,
+        option: &'static str,
+        separator: char,
+        read: impl Fn(&str) -> Result<T, String>,
+    ) -> Result<Vec<T>, MagicError> {
         let Some(value) = self.text(option)? else { return Ok(Vec::new()) };
-        let constraints = value.split(',').map(|part| constraint(option, part.trim()));
-        constraints.collect::<Result<_, _>>().map_err(|problem| self.invocation.bad_value(option, &value, problem))
+        let parts: Result<_, _> = value.split(separator).map(|part| read(part.trim())).collect();
+        parts.map_err(|problem| self.invocation.bad_value(option, &value, problem))
     }
 
     fn whole(&self, argument: &'static str, value: &str) -> Result<u64, MagicError> {
@@ -210,45 +207,6 @@ impl<'a> Arguments<'a> {
             return Ok(None);
         };
         convert(&value).map(Some).map_err(|problem| self.invocation.bad_value(option, &value, problem))
-    }
-}
-
-fn objective(option: &str, text: &str) -> Result<Objective, String> {
-    let (name, summary) = match text.rsplit_once(':') {
-        Some((name, "best")) => (name, Summary::Best),
-        Some((name, "last")) => (name, Summary::Last),
-        Some((name, "mean")) => (name, Summary::Mean),
-        _ => (text, Summary::Best),
-    };
-    let Some((metric, direction)) = name.rsplit_once(':') else {
-        let name = if name.is_empty() { "val_accuracy" } else { name };
-        return Err(format!("the direction is missing; write {option} {name}:max or {option} {name}:min"));
-    };
-    if metric.trim().is_empty() {
-        return Err(format!("the metric's name is missing, as in {option} val_accuracy:max"));
-    }
-    let direction = match direction {
-        "min" => Direction::Min,
-        "max" => Direction::Max,
-        _ if metric.ends_with(":min") || metric.ends_with(":max") => {
-            return Err(format!("{direction} is none of best, last and mean, as in {option} {metric}:last"));
-        }
-        _ => return Err(format!("the direction is min or max, as in {option} {metric}:max")),
-    };
-    Ok(Objective { metric: metric.to_owned(), direction, summary })
-}
-
-fn constraint(option: &str, text: &str) -> Result<Constraint, String> {
-    let at_most = text.split_once("<=").map(|parts| (parts, Direction::Min));
-    let bound = at_most.or_else(|| text.split_once(">=").map(|parts| (parts, Direction::Max)));
-    let Some(((metric, bound), direction)) = bound.filter(|((metric, _), _)| !metric.trim().is_empty()) else {
-        return Err(format!("a constraint is a metric and its bound, as in {option} \"latency<=10\""));
-    };
-    match bound.trim().parse() {
-        Ok(number) if f64::is_finite(number) => {
-            Ok(Constraint { metric: metric.trim().to_owned(), direction, bound: number })
-        }
-        _ => Err(format!("the bound {:?} is not a number", bound.trim())),
     }
 }
 

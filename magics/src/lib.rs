@@ -20,13 +20,14 @@ mod action;
 mod arguments;
 mod cell;
 mod error;
+mod lists;
 mod quantity;
 mod scan;
 mod table;
 
 pub use action::{
-    Action, Best, Constraint, Direction, Memory, Objective, Resume, Search, SearchVerb, SelfTest, Step, Summary, Time,
-    TpuCheck, TpuConnect, Trials, Tune,
+    Action, Best, Constraint, Direction, Memory, Objective, Resume, Search, SearchVerb, SelfTest, Setting, Step,
+    Summary, Time, TpuCheck, TpuConnect, Trials, Tune,
 };
 pub use cell::parse;
 pub use error::MagicError;

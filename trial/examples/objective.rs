@@ -101,6 +101,8 @@ fn play(scenario: &str, trial: &Trial, shared: &Shared) -> Result<Option<f64>> {
             }
             Ok(Some(x))
         }
+        "population" => population(trial),
+        "executions" => execution(trial),
         "empty" => Ok(Some(1.0)),
         "misnamed" => {
             quick_parameter(trial)?;
@@ -222,6 +224,44 @@ fn train(trial: &Trial, work: Duration) -> Result<Option<f64>> {
         trial.checkpoint(&vars)?;
     }
     trial.best("val_accuracy").map(Some)
+}
+
+/// Trains a model that knows how many epochs it has seen, and in which trial it began.
+fn population(trial: &Trial) -> Result<Option<f64>> {
+    let x = quick_parameter(trial)?;
+    let vars = VarMap::new();
+    let count = vars.get(1, "count", candle_nn::Init::Const(0.0), DType::F32, &Device::Cpu)?;
+    let origin = candle_nn::Init::Const(trial.number() as f64);
+    let origin = vars.get(1, "origin", origin, DType::F32, &Device::Cpu)?;
+    trial.restore(&vars)?;
+    let value_of = |var: &Tensor| Ok::<_, candle_core::Error>(f64::from(var.to_vec1::<f32>()?[0]));
+    for epoch in trial.epochs(20) {
+        if value_of(&count)? as usize != epoch {
+            return Err(format!("the model has seen {} epochs at epoch {epoch}", value_of(&count)?).into());
+        }
+        let step = Tensor::new(&[epoch as f32 + 1.0], &Device::Cpu)?;
+        vars.data().lock().map_err(|_| "poisoned")?["count"].set(&step)?;
+        trial.report(epoch, [("val_accuracy", x + epoch as f64), ("origin", value_of(&origin)?)])?;
+        trial.checkpoint(&vars)?;
+    }
+    trial.best("val_accuracy").map(Some)
+}
+
+/// Fails where it finds what another execution has left.
+fn execution(trial: &Trial) -> Result<Option<f64>> {
+    let x = quick_parameter(trial)?;
+    let mut begun_by: u64 = trial.execution();
+    trial.restore(&mut begun_by)?;
+    if begun_by != trial.execution() {
+        return Err(format!("execution {} goes on from {begun_by}", trial.execution()).into());
+    }
+    for epoch in trial.epochs(5) {
+        std::thread::sleep(Duration::from_millis(40));
+        let seed = (trial.seed() % 1_000_000) as f64;
+        trial.report(epoch, [("val_accuracy", x + trial.execution() as f64), ("seed", seed)])?;
+        trial.checkpoint(&begun_by)?;
+    }
+    Ok(None)
 }
 
 fn count_of(vars: &VarMap) -> Result<f32> {

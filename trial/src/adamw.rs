@@ -40,8 +40,14 @@ impl Optimizer for AdamW {
     type Config = ParamsAdamW;
 
     fn new(vars: Vec<Var>, params: ParamsAdamW) -> Result<AdamW> {
-        let vars = vars.into_iter().filter(|var| var.dtype().is_float());
-        let vars = vars.map(|var| Ok(Moments { first: var.zeros_like()?, second: var.zeros_like()?, var }));
+        let mut vars: Vec<Var> = vars.into_iter().filter(|var| var.dtype().is_float()).collect();
+        // A `VarMap` gives them in another order in each process, and the moments that are restored must find theirs.
+        // candle numbers tensors as they are made, and shows the number in no other way.
+        vars.sort_by_cached_key(|var| {
+            let id = format!("{:?}", var.id());
+            (id.len(), id)
+        });
+        let vars = vars.into_iter().map(|var| Ok(Moments { first: var.zeros_like()?, second: var.zeros_like()?, var }));
         Ok(AdamW { vars: vars.collect::<Result<_>>()?, steps: 0, params })
     }
 
@@ -118,6 +124,19 @@ fn second_name(name: &str, index: usize) -> String {
 mod tests {
     use super::*;
     use candle_core::Device;
+
+    #[test]
+    fn moments_find_their_variables_in_whatever_order_these_are_given() -> crate::Result<()> {
+        let var = |length: usize| Var::zeros(length, candle_core::DType::F32, &Device::Cpu);
+        let vars: Vec<Var> = (1..20).map(var).collect::<Result<_>>()?;
+        let reversed = vars.iter().rev().cloned().collect();
+        let mut pack = Pack::new();
+        (&AdamW::new(vars, ParamsAdamW::default())?).save("", &mut pack)?;
+        let file = std::fs::File::from(pack.into_memfd()?);
+        let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
+        let mut again = AdamW::new(reversed, ParamsAdamW::default())?;
+        Ok((&mut again).restore("", &Shared::open(path.as_ref())?)?)
+    }
 
     #[test]
     fn each_step_is_that_of_candle() -> Result<()> {

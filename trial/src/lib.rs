@@ -28,9 +28,10 @@ pub mod shared;
 pub mod trial;
 
 pub use adamw::AdamW;
+pub use connection::Desk;
 pub use device::open_device;
 pub use error::{Result, TrialError};
 pub use place::in_cell;
-pub use runtime::{ObjectiveValue, run_objective};
+pub use runtime::{ObjectiveValue, run_here, run_objective};
 pub use shared::{Pack, Share, ShareError, Shared};
 pub use trial::{Restore, Save, Trial};

@@ -1,6 +1,6 @@
 //! Runs an objective inside a worker, and tells the supervisor what came of it. Catches panics; never exits itself.
 
-use crate::connection::Connection;
+use crate::connection::{Connection, Desk};
 use crate::error::{Result, TrialError};
 use crate::place::line_of_cell;
 use crate::shared::Shared;
@@ -11,7 +11,7 @@ use std::error::Error;
 use std::io::Write as _;
 use std::panic::{self, AssertUnwindSafe, PanicHookInfo};
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{Mutex, Once};
 
 /// A reason is one line; what is beyond this is not read by anyone.
 const LONGEST_REASON_CHARS: usize = 2000;
@@ -91,7 +91,7 @@ tuples! {
 /// entry point that the worker calls.
 pub fn run_objective<R: ObjectiveValue>(body: impl FnOnce(&Trial, &Shared) -> Result<R>) -> i32 {
     record_panics();
-    let result = Connection::from_stdin().and_then(|connection| run_over(connection, body));
+    let result = Connection::from_stdin().and_then(|connection| run_over(Box::new(connection), body));
     // The process is left without running the destructors that would do this.
     let flushed = std::io::stdout().flush().map_err(|source| TrialError::Connection { source });
     match result.and_then(|status| flushed.map(|()| status)) {
@@ -103,20 +103,33 @@ pub fn run_objective<R: ObjectiveValue>(body: impl FnOnce(&Trial, &Shared) -> Re
     }
 }
 
+/// Runs `body` as the objective of a trial in this very process, and tells `desk` what came of it.
+///
+/// A panic is caught; whatever else ends a process ends this one. Fails only where the desk cannot be told.
+#[doc(hidden)]
+pub fn run_here<R: ObjectiveValue>(
+    desk: Box<dyn Desk>,
+    body: impl FnOnce(&Trial) -> Result<R>,
+) -> Result<(), TrialError> {
+    static RECORDS: Once = Once::new();
+    RECORDS.call_once(record_panics);
+    run_over(desk, |trial, _| body(trial)).map(drop)
+}
+
 fn run_over<R: ObjectiveValue>(
-    mut connection: Connection,
+    mut desk: Box<dyn Desk>,
     body: impl FnOnce(&Trial, &Shared) -> Result<R>,
 ) -> Result<i32, TrialError> {
-    let request = match connection.hello() {
+    let request = match desk.hello() {
         Ok(assignment) => {
-            let trial = Trial::new(connection, assignment);
+            let trial = Trial::new(desk, assignment);
             let request = outcome(&trial, body);
             trial.tell(&request)?;
             request
         }
         Err(error) => {
             let request = failed(&error);
-            connection.tell(&request)?;
+            desk.tell(&request)?;
             request
         }
     };

@@ -9,7 +9,7 @@ pub use state::{Restore, Save};
 
 pub use parameters::{ChoiceParameter, Choosable, FloatParameter, IntParameter, Integer, Plain, Real};
 
-use crate::connection::{Connection, unexpected};
+use crate::connection::{Desk, unexpected};
 use crate::device::open_device;
 use crate::error::{Result, TrialError};
 use candle_core::Device;
@@ -24,7 +24,7 @@ use std::path::Path;
 /// One trial: asks the supervisor for hyper-parameters, and tells it what comes of them.
 #[derive(Debug)]
 pub struct Trial {
-    connection: RefCell<Connection>,
+    desk: RefCell<Box<dyn Desk>>,
     assignment: Assignment,
     /// What was reported, by earlier workers of this trial too.
     record: RefCell<TrialRecord>,
@@ -44,11 +44,20 @@ pub struct Trial {
 }
 
 impl Trial {
-    pub(crate) fn new(connection: Connection, assignment: Assignment) -> Trial {
+    /// The trial whose requests `desk` answers. For programs that run objectives themselves.
+    ///
+    /// Fails where the desk does not know what is to be run.
+    #[doc(hidden)]
+    pub fn at(mut desk: Box<dyn Desk>) -> Result<Trial, TrialError> {
+        let assignment = desk.hello()?;
+        Ok(Trial::new(desk, assignment))
+    }
+
+    pub(crate) fn new(desk: Box<dyn Desk>, assignment: Assignment) -> Trial {
         let mut record = TrialRecord::new(assignment.trial);
         record.metrics = assignment.reported.clone();
         Trial {
-            connection: RefCell::new(connection),
+            desk: RefCell::new(desk),
             assignment,
             record: RefCell::new(record),
             step: Cell::new(None),
@@ -66,12 +75,18 @@ impl Trial {
         self.assignment.trial
     }
 
-    /// A seed of the trial's own, the same whenever it is resumed.
+    /// A seed of the trial's own, the same whenever it is resumed, and another one for each of its executions.
     pub fn seed(&self) -> u64 {
         self.assignment.seed
     }
 
-    /// The trial's own folder. What is written there stays with the study.
+    /// Which execution of the trial this is, counted from 0: with `--executions N` each trial runs N times.
+    pub fn execution(&self) -> u64 {
+        self.assignment.execution
+    }
+
+    /// The trial's own folder, which a trial without a worker of its own has from its first checkpoint on. What is
+    /// written there stays with the study.
     pub fn folder(&self) -> &Path {
         &self.assignment.folder
     }
@@ -179,11 +194,11 @@ impl Trial {
     }
 
     pub(crate) fn tell(&self, request: &Request) -> Result<(), TrialError> {
-        self.connection.borrow_mut().tell(request)
+        self.desk.borrow_mut().tell(request)
     }
 
     fn ask(&self, request: &Request) -> Result<Reply, TrialError> {
-        self.connection.borrow_mut().ask(request)
+        self.desk.borrow_mut().ask(request)
     }
 
     fn refuse(&self, error: TrialError) {

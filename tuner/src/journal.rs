@@ -11,6 +11,7 @@ pub use error::JournalError;
 pub use lock::{Holder, holder_of};
 
 use crate::folder;
+use crate::given::{Given, Values};
 use crate::oracle::draw_seed;
 use crate::record::{Parameter, TrialRecord};
 use crate::wire::{Objective, StudySpec, Supervision};
@@ -21,9 +22,13 @@ use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// Version of our own facts in the journal (Optuna's format has none).
 const VERSION: u64 = 2;
+
+/// For how long lines that were held back may be in the file before they are on disk.
+const MOST_UNSYNCED: Duration = Duration::from_millis(10);
 
 /// Name of the journal in a study's folder.
 const FILE: &str = "journal.log";
@@ -49,6 +54,12 @@ pub struct Journal {
     worker_id: String,
     /// Where each parameter was asked for last.
     places: BTreeMap<String, String>,
+    /// Whole lines that are not in the file yet.
+    held: String,
+    is_holding: bool,
+    /// Whether all lines of the file are on disk.
+    is_synced: bool,
+    synced_at: Instant,
     /// Held, and given up by the system when it is closed, however this process ends.
     _lock: StudyLock,
 }
@@ -82,6 +93,10 @@ impl Journal {
             length: replay.length,
             trials: replay.trials.len() as u64,
             worker_id: worker_id(),
+            held: String::new(),
+            is_holding: false,
+            is_synced: true,
+            synced_at: Instant::now(),
             places: std::mem::take(&mut replay.places),
             path,
             file,
@@ -129,6 +144,37 @@ impl Journal {
         self.append(&[Fact::TrialStarted])?;
         self.trials += 1;
         Ok(())
+    }
+
+    /// A trial with these values waits to begin; Optuna has such trials, too, and would begin it.
+    pub fn trial_enqueued(&mut self, number: u64, preset: &Values) -> Result<(), JournalError> {
+        if number != self.trials {
+            return Err(JournalError::UnknownTrial { number, trials: self.trials });
+        }
+        self.append(&[Fact::TrialEnqueued { preset }])?;
+        self.trials += 1;
+        Ok(())
+    }
+
+    /// A trial that waited begins.
+    pub fn enqueued_trial_started(&mut self, number: u64) -> Result<(), JournalError> {
+        self.check_trial(number)?;
+        self.append(&[Fact::EnqueuedTrialStarted { number }])
+    }
+
+    /// A trial begins as a copy of `parent`, whose checkpoint `file` it has now, too, if there is one.
+    pub fn inherited(&mut self, number: u64, parent: u64, file: Option<&str>) -> Result<(), JournalError> {
+        self.check_trial(number)?;
+        let inheritance = facts::Inheritance { parent, file: file.map(str::to_owned) };
+        self.append(&[facts::attribute(number, facts::INHERITANCE, &inheritance)])
+    }
+
+    /// An execution of a trial is over and another one follows: writes the values of the last one. The trial's reports
+    /// and its checkpoint do not count any more.
+    pub fn executed(&mut self, record: &TrialRecord) -> Result<(), JournalError> {
+        self.check_trial(record.number)?;
+        let values = record.executions.last();
+        self.append(&[facts::attribute(record.number, facts::EXECUTED, &values)])
     }
 
     /// A parameter's value is chosen.
@@ -238,15 +284,55 @@ impl Journal {
         if facts.is_empty() { Ok(()) } else { self.append(&facts) }
     }
 
-    /// One write and one fdatasync. What a failed write leaves is cut off again.
-    fn append(&mut self, facts: &[Fact<'_>]) -> Result<(), JournalError> {
-        let text: String = facts.iter().map(|fact| line::encode(&fact.to_json(&self.worker_id))).collect();
-        if let Err(source) = self.file.write_all(text.as_bytes()).and_then(|()| self.file.sync_data()) {
+    /// Holds back what is told from now on, so that the facts of a short trial cost one write.
+    pub(crate) fn hold(&mut self) {
+        self.is_holding = true;
+    }
+
+    /// Writes what was held back, and holds back nothing more. It survives the process then, and the machine once it is
+    /// synced, which a long series of short trials pays for once in a while.
+    pub(crate) fn release(&mut self) -> Result<(), JournalError> {
+        self.is_holding = false;
+        self.write_held()?;
+        if self.synced_at.elapsed() < MOST_UNSYNCED { Ok(()) } else { self.sync() }
+    }
+
+    /// Puts all that was told on disk.
+    pub(crate) fn sync(&mut self) -> Result<(), JournalError> {
+        self.write_held()?;
+        if !self.is_synced {
+            self.file.sync_data().map_err(|source| self.io(source))?;
+            (self.is_synced, self.synced_at) = (true, Instant::now());
+        }
+        Ok(())
+    }
+
+    fn write_held(&mut self) -> Result<(), JournalError> {
+        if self.held.is_empty() {
+            return Ok(());
+        }
+        let text = std::mem::take(&mut self.held);
+        if let Err(source) = self.file.write_all(text.as_bytes()) {
             self.cut_tail()?;
             return Err(self.io(source));
         }
         self.length += text.len() as u64;
+        self.is_synced = false;
         Ok(())
+    }
+
+    /// One write and one fdatasync, if nothing is to be held back. What a failed one leaves is cut off again.
+    fn append(&mut self, facts: &[Fact<'_>]) -> Result<(), JournalError> {
+        self.held.extend(facts.iter().map(|fact| line::encode(&fact.to_json(&self.worker_id))));
+        if self.is_holding {
+            return Ok(());
+        }
+        let before = self.length;
+        self.sync().or_else(|error| {
+            self.length = before;
+            self.cut_tail()?;
+            Err(error)
+        })
     }
 
     /// Cuts off what follows the last whole line.
@@ -268,9 +354,10 @@ impl Journal {
 /// The spec with the seed that the search uses.
 fn seeded(spec: &StudySpec, earlier: Option<&StudySpec>) -> StudySpec {
     let seed = spec.seed.or_else(|| earlier.and_then(|earlier| earlier.seed)).unwrap_or_else(draw_seed);
-    // Kept as false: both are deeds of the call that asks for them, no properties of the study.
+    // Not kept: all three are deeds of the call that asks for them, no properties of the study.
     let supervision = Supervision { background: false, ..spec.supervision.clone() };
-    StudySpec { seed: Some(seed), overwrite: false, supervision, ..spec.clone() }
+    let given = Given { enqueued: Vec::new(), ..spec.given.clone() };
+    StudySpec { seed: Some(seed), overwrite: false, supervision, given, ..spec.clone() }
 }
 
 fn objectives_text(objectives: &[Objective]) -> String {

@@ -8,6 +8,7 @@
 pub mod analysis;
 #[cfg(feature = "supervisor")]
 mod folder;
+pub mod given;
 #[cfg(feature = "supervisor")]
 pub mod importance;
 #[cfg(feature = "supervisor")]

@@ -47,11 +47,11 @@ use whole::WholeTrials;
 /// Every answer is a function of the records, the study's settings and its seed, so that a resumed search goes on as
 /// an uninterrupted one would have.
 pub trait Oracle {
-    /// What to do next, given all records so far (by number).
+    /// What to do next, given all records so far (by number) and the numbers of the trials whose workers run.
     ///
-    /// A trial without an ending counts as waiting, for records do not tell whether a worker runs: whoever runs
-    /// several workers asks about a trial that [`Next::Continue`] names only once its worker has ended.
-    fn next(&mut self, trials: &[TrialRecord]) -> Next;
+    /// Any other trial without an ending waits. The answer names no trial that runs; where there is nothing to do
+    /// beside those, it is [`Next::Wait`].
+    fn next(&mut self, trials: &[TrialRecord], running: &[u64]) -> Next;
 
     /// Value for a parameter that `trial` asks for the first time; the distribution must be valid.
     ///
@@ -98,6 +98,8 @@ pub enum Next {
         /// Its number.
         trial: u64,
     },
+    /// Nothing, until one of the trials that run has ended.
+    Wait,
     /// There is nothing more to try.
     Exhausted,
 }
@@ -137,6 +139,16 @@ pub enum OracleError {
         objectives: String,
         /// What to do.
         cure: &'static str,
+    },
+    /// Whole trainings, several for each trial, by an oracle that stops trainings on their way.
+    #[error(
+        "--executions {executions} runs whole trainings, but --oracle {oracle} stops them on their way to compare them; use auto, gp, tpe or random, or leave --executions out"
+    )]
+    SeveralExecutions {
+        /// How often each trial is to run.
+        executions: u64,
+        /// The oracle.
+        oracle: String,
     },
     /// A search of no trials.
     #[error("--max-trials is 0; give at least 1")]
@@ -185,6 +197,9 @@ pub fn create(spec: &StudySpec) -> Result<Box<dyn Oracle>, OracleError> {
         return Err(OracleError::Unknown { name: spec.oracle.clone(), nearest: nearest(&spec.oracle) });
     };
     let oracle = make(settings.clone());
+    if spec.executions > 1 && oracle.pauses() {
+        return Err(OracleError::SeveralExecutions { executions: spec.executions, oracle: spec.oracle.clone() });
+    }
     if let [_, _, ..] = spec.objectives.as_slice() {
         refuse_comparisons(spec, oracle.pauses())?;
     }
@@ -229,7 +244,17 @@ fn nearest(name: &str) -> Option<&'static str> {
     best.filter(|known| similarity(known) >= 0.4)
 }
 
-/// The first trial without an ending: it was interrupted, or a worker still runs it.
-fn first_unfinished(trials: &[TrialRecord]) -> Option<u64> {
-    trials.iter().find(|trial| trial.ending.is_none()).map(|trial| trial.number)
+/// Trials without an ending that no worker runs.
+fn idle<'a>(trials: &'a [TrialRecord], running: &'a [u64]) -> impl Iterator<Item = &'a TrialRecord> {
+    trials.iter().filter(|trial| trial.ending.is_none() && !running.contains(&trial.number))
+}
+
+/// What is left to do once no trial begins any more: the first one that was interrupted goes on.
+fn wind_up(trials: &[TrialRecord], running: &[u64]) -> Next {
+    idle(trials, running).next().map_or_else(|| nothing_beside(running), |trial| Next::Continue { trial: trial.number })
+}
+
+/// There is nothing to do but what runs already.
+fn nothing_beside(running: &[u64]) -> Next {
+    if running.is_empty() { Next::Exhausted } else { Next::Wait }
 }

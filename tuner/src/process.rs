@@ -9,6 +9,7 @@ mod leftovers;
 mod memory;
 mod output;
 mod reserve;
+mod role;
 mod signals;
 mod strays;
 mod worker;
@@ -20,6 +21,7 @@ pub use memory::{
     tree_bytes,
 };
 pub use reserve::take_reserve;
+pub use role::{ROLE_VARIABLE, Role};
 pub use signals::Signals;
 pub use worker::{set_up_worker, worker_main};
 
@@ -39,6 +41,9 @@ use std::time::{Duration, Instant};
 
 /// The variable that carries `STUDY/TRIAL/SUPERVISOR-PID` into a worker and whatever it starts.
 pub const TRIAL_VARIABLE: &str = "FERROTUNE_TRIAL";
+
+/// By this name a program is found also where its file has been replaced since.
+pub const OWN_PROGRAM: &str = "/proc/self/exe";
 
 /// A request longer than this is no request of ours.
 const LONGEST_REQUEST_BYTES: usize = 64 << 20;
@@ -85,15 +90,31 @@ impl ProcessError {
     }
 }
 
+/// How a worker comes to its objective.
+#[derive(Clone, Copy, Debug)]
+pub enum Entry<'a> {
+    /// A program is run as `PROGRAM worker --library LIBRARY --symbol SYMBOL`.
+    Library {
+        /// The program.
+        program: &'a Path,
+        /// The shared object that holds the objective.
+        library: &'a Path,
+        /// The objective's entry point.
+        symbol: &'a str,
+    },
+    /// The supervisor's own program is run again, as it was itself. Its `main` finds in [`ROLE_VARIABLE`] that it is a
+    /// worker, and for which study.
+    Main {
+        /// The study's folder, as the program names it.
+        study: &'a Path,
+    },
+}
+
 /// What a worker is started with.
 #[derive(Debug)]
 pub struct Launch<'a> {
-    /// The program, run as `PROGRAM worker --library LIBRARY --symbol SYMBOL`.
-    pub program: &'a Path,
-    /// The shared object that holds the objective.
-    pub library: &'a Path,
-    /// The objective's entry point.
-    pub symbol: &'a str,
+    /// How it comes to its objective.
+    pub entry: Entry<'a>,
     /// The study's name.
     pub study: &'a str,
     /// The trial's number.
@@ -211,8 +232,7 @@ impl Worker {
         let (output, stdout) = Output::open(launch.folder.join("output.log"))?;
         let stderr = stdout.try_clone().map_err(ProcessError::system("open the worker's output"))?;
         let own_pid = std::process::id();
-        let mut command = Command::new(launch.program);
-        command.arg("worker").arg("--library").arg(launch.library).args(["--symbol", launch.symbol]);
+        let (program, mut command) = command(launch.entry);
         command.stdin(OwnedFd::from(workers_end)).stdout(stdout).stderr(stderr).process_group(0);
         command.env(TRIAL_VARIABLE, format!("{}/{}/{own_pid}", launch.study, launch.number));
         // candle's own pool stays off, which is faster; and an allocation that fails while a backtrace is being
@@ -231,8 +251,7 @@ impl Worker {
             None => command.env_remove(SHARED_VARIABLE),
         };
         let started = Instant::now();
-        let child =
-            command.spawn().map_err(|source| ProcessError::Start { program: launch.program.to_path_buf(), source })?;
+        let child = command.spawn().map_err(|source| ProcessError::Start { program, source })?;
         let pidfd = rustix::process::pidfd_open(pid_of(&child), PidfdFlags::empty())
             .map_err(ProcessError::system("watch the worker"))?;
         let (inbox, outbox) = (Vec::new(), Vec::new());
@@ -405,6 +424,25 @@ impl Drop for Worker {
             && let Err(error) = self.reap()
         {
             tracing::warn!(pid = self.child.id(), %error, "a worker could not be reaped");
+        }
+    }
+}
+
+/// The program of a worker, and its arguments.
+fn command(entry: Entry<'_>) -> (PathBuf, Command) {
+    match entry {
+        Entry::Library { program, library, symbol } => {
+            let mut command = Command::new(program);
+            command.arg("worker").arg("--library").arg(library).args(["--symbol", symbol]);
+            (program.to_path_buf(), command)
+        }
+        Entry::Main { study } => {
+            let mut arguments = std::env::args_os();
+            let mut command = Command::new(OWN_PROGRAM);
+            // Some programs look at their own name.
+            command.arg0(arguments.next().unwrap_or_default()).args(arguments);
+            command.env(ROLE_VARIABLE, Role::Worker { study: study.to_path_buf() }.to_variable());
+            (PathBuf::from(OWN_PROGRAM), command)
         }
     }
 }

@@ -1,5 +1,6 @@
 //! A trial and a study as facts: what was tried, what came of it, how it ended. No storage, no processes.
 
+use crate::given::Values;
 use crate::space::{Distribution, Value};
 use crate::wire::{Constraint, Direction, Objective, Summary};
 use serde::de::Error as _;
@@ -93,6 +94,16 @@ pub struct TrialRecord {
     pub retried: Vec<Ending>,
     /// Workers of it in a row that began and whose end no supervisor has seen, since its last checkpoint.
     pub unended_workers: u64,
+    /// The trial whose last checkpoint it began with.
+    #[serde(default)]
+    pub parent: Option<u64>,
+    /// The values of each finished execution, where it runs several times; its reports and its checkpoint are those of the
+    /// last one.
+    #[serde(default)]
+    pub executions: Vec<Vec<f64>>,
+    /// The values that it was enqueued with; it asks for the parameters all the same.
+    #[serde(default)]
+    pub preset: Values,
     /// What its last worker took of the machine's memory, and left behind.
     pub memory: Option<MemoryCheck>,
 }
@@ -151,6 +162,20 @@ impl TrialRecord {
     /// The value of the first objective.
     pub fn value(&self) -> Option<f64> {
         self.values.first().copied()
+    }
+
+    /// The standard deviation of each objective's value over the executions; empty for fewer than two.
+    pub fn spreads(&self) -> Vec<f64> {
+        let count = self.executions.len() as f64;
+        let spread = |index: usize, mean: f64| {
+            let squares =
+                self.executions.iter().filter_map(|values| values.get(index)).map(|value| (value - mean).powi(2));
+            (squares.sum::<f64>() / (count - 1.0)).sqrt()
+        };
+        if self.executions.len() < 2 {
+            return Vec::new();
+        }
+        mean(&self.executions).into_iter().enumerate().map(|(index, mean)| spread(index, mean)).collect()
     }
 
     /// What the reports of all steps come to for an objective.
@@ -250,6 +275,13 @@ impl Direction {
     fn better(self, first: f64, second: f64) -> f64 {
         if self.prefers(second, first) { second } else { first }
     }
+}
+
+/// The mean of several executions' values, one for each objective.
+pub fn mean(executions: &[Vec<f64>]) -> Vec<f64> {
+    let objectives = executions.iter().map(Vec::len).min().unwrap_or_default();
+    let sum = |index| executions.iter().map(|values| values[index]).sum::<f64>();
+    (0..objectives).map(|index| sum(index) / executions.len() as f64).collect()
 }
 
 /// The finished trial with the best finite value of the first objective; the earlier one of equals.

@@ -7,7 +7,11 @@ mod conclusion;
 mod error;
 mod estimate;
 mod events;
+mod failures;
 mod files;
+mod inheritance;
+mod ledger;
+mod local;
 mod mirror;
 mod outcome;
 mod session;
@@ -15,22 +19,24 @@ mod session;
 pub use error::SupervisorError;
 pub use events::last_status;
 pub use files::spec_of;
+pub use local::{Local, Writing};
 
 use crate::journal::Journal;
 use crate::oracle::{self, Next, Oracle};
-use crate::process::{self, Budget, ProcessError, SharedMemory, Signals, TrialCgroups};
+use crate::process::{self, Budget, OWN_PROGRAM, ProcessError, SharedMemory, Signals, TrialCgroups};
 use crate::record::TrialRecord;
 use crate::wire::{Event, Finish, StudySpec};
 use backlog::Backlog;
 use error::file_error;
 use events::Watcher;
+use failures::Failures;
 use files::Files;
 use mirror::Mirror;
 use session::Session;
 use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -51,25 +57,49 @@ pub fn main(spec_path: &Path) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let finish = read_spec(spec_path).and_then(|(spec, program)| supervise(spec, &program, &mut events));
-    let Err(error) = finish else { return ExitCode::SUCCESS };
+    supervise_file(spec_path, Workers::Program(Path::new(OWN_PROGRAM)), &mut events)
+}
+
+/// The same in a program that has the objective in it: the search `spec_path` with [`Event`]s to `watcher`, and the
+/// program itself as its trials' worker.
+pub fn main_of_program(spec_path: &Path, watcher: OwnedFd) -> ExitCode {
+    match Backlog::new(File::from(watcher)) {
+        Ok(mut events) => supervise_file(spec_path, Workers::Itself, &mut events),
+        Err(error) => {
+            tracing::error!(%error, "the search's events cannot be written");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn supervise_file(spec_path: &Path, workers: Workers<'_>, events: &mut dyn Write) -> ExitCode {
+    let Err(error) = read_spec(spec_path).and_then(|spec| supervise(spec, workers, events)) else {
+        return ExitCode::SUCCESS;
+    };
     let message = error.to_string();
-    Watcher::new(&mut events).send(&Event::Error { message });
+    Watcher::new(events).send(&Event::Error { message });
     ExitCode::FAILURE
 }
 
-fn read_spec(path: &Path) -> Result<(StudySpec, PathBuf), SupervisorError> {
-    // By this name the program is found also where its file has been replaced since.
-    let program = PathBuf::from("/proc/self/exe");
-    let read = || Ok((serde_json::from_slice(&fs::read(path)?)?, program));
+fn read_spec(path: &Path) -> Result<StudySpec, SupervisorError> {
+    let read = || Ok(serde_json::from_slice(&fs::read(path)?)?);
     read().map_err(|source| SupervisorError::Spec { path: path.to_path_buf(), source })
 }
 
-/// Runs or continues the search `spec` with workers started from `program`, until it is over or a signal stops it.
+/// What the trials' workers are.
+#[derive(Clone, Copy, Debug)]
+pub enum Workers<'a> {
+    /// This program, run as `PROGRAM worker …`: it loads the library that the search names.
+    Program(&'a Path),
+    /// The supervisor's own program, run as it was itself: it has the objective in it.
+    Itself,
+}
+
+/// Runs or continues the search `spec` with these workers, until it is over or a signal stops it.
 ///
 /// The last event is [`Event::Finished`], unless an error is returned. The process must belong to this call alone:
 /// every child that is found after a trial is killed.
-pub fn supervise(spec: StudySpec, program: &Path, events: &mut dyn Write) -> Result<Finish, SupervisorError> {
+pub fn supervise(spec: StudySpec, workers: Workers<'_>, events: &mut dyn Write) -> Result<Finish, SupervisorError> {
     // Checks the settings before a study is opened, or overwritten.
     oracle::create(&spec)?;
     if spec.supervision.background
@@ -83,7 +113,7 @@ pub fn supervise(spec: StudySpec, program: &Path, events: &mut dyn Write) -> Res
         .map_err(|errno| ProcessError::System { what: "become the reaper of the trials", source: errno.into() })?;
     let niceness = process::go_first()?;
     process::take_reserve();
-    let mut search = Search::open(spec, program, niceness, signals, events)?;
+    let mut search = Search::open(spec, workers, niceness, signals, events)?;
     let reason = search.run();
     // Where the search broke off, what its trials have started is still there.
     process::remove_strays()?;
@@ -96,7 +126,7 @@ pub fn supervise(spec: StudySpec, program: &Path, events: &mut dyn Write) -> Res
 struct Search<'a> {
     /// As the journal has it: with the seed filled in.
     spec: StudySpec,
-    program: &'a Path,
+    workers: Workers<'a>,
     /// The study's folder, absolute.
     folder: PathBuf,
     files: Files,
@@ -132,16 +162,13 @@ struct Search<'a> {
     longest_step: Duration,
     /// Requests to stop received so far.
     interrupts: usize,
-    /// Failures in a row.
-    failures: u64,
-    /// Whether a trial of this search has come to something.
-    has_succeeded: bool,
+    failures: Failures,
 }
 
 impl<'a> Search<'a> {
     fn open(
         spec: StudySpec,
-        program: &'a Path,
+        workers: Workers<'a>,
         niceness: i32,
         signals: Signals,
         events: &'a mut dyn Write,
@@ -160,6 +187,7 @@ impl<'a> Search<'a> {
         process::remove_orphans();
         let files = Files::install(&spec, &folder)?;
         let mirror = mirror.map(|mirror| Mirror::start(&folder, &mirror)).transpose()?;
+        let enqueued = spec.given.enqueued;
         let spec = StudySpec { supervision: spec.supervision, ..journal.spec().clone() };
         let concurrency = spec.supervision.concurrency.max(1);
         let budget = Budget::choose(spec.memory_budget_bytes, concurrency)?;
@@ -172,7 +200,7 @@ impl<'a> Search<'a> {
         watcher.send(&Event::Opened { folder: folder.clone(), earlier_trials: trials.len() as u64 });
         let mut search = Search {
             spec,
-            program,
+            workers,
             folder,
             files,
             mirror,
@@ -195,9 +223,10 @@ impl<'a> Search<'a> {
             ticks: 0,
             longest_step: Duration::ZERO,
             interrupts: 0,
-            failures: 0,
-            has_succeeded: false,
+            failures: Failures::default(),
         };
+        let enqueued = search.ledger().enqueue(&enqueued)?;
+        search.unfinished.extend(enqueued);
         search.remove_losers()?;
         search.mirror_journal();
         Ok(search)
@@ -228,7 +257,7 @@ impl<'a> Search<'a> {
 
     /// The trial that is to run next; none while one that runs has to end first, and none when the search is over.
     fn next_trial(&mut self, sessions: &[Session]) -> Result<Option<u64>, SupervisorError> {
-        let runs = |number: u64| sessions.iter().any(|session| session.number == number);
+        let running: Vec<u64> = sessions.iter().map(|session| session.number).collect();
         loop {
             let ended = self.trials.iter().filter(|trial| trial.ending.is_some()).count() as u64;
             if ended >= self.spec.max_trials {
@@ -249,15 +278,14 @@ impl<'a> Search<'a> {
                     false => return Ok(Some(number)),
                 }
             }
-            match self.oracle.next(&self.trials) {
+            match self.oracle.next(&self.trials, &running) {
                 Next::New if (self.trials.len() as u64) < self.spec.max_trials => {
                     let number = self.trials.len() as u64;
                     self.journal.trial_started(number)?;
                     self.trials.push(TrialRecord::new(number));
                     return Ok(Some(number));
                 }
-                // The oracle sees no processes: it may name a trial whose worker has yet to leave.
-                Next::Continue { trial } | Next::Prune { trial } if runs(trial) => return Ok(None),
+                Next::Wait => return Ok(None),
                 Next::Continue { trial } => return Ok(Some(trial)),
                 Next::Prune { trial } => self.prune(trial)?,
                 Next::New => {

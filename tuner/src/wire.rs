@@ -3,6 +3,7 @@
 //! One JSON object a line. A worker talks over its standard input, which is a connected Unix socket; it sends a
 //! [`Request`] and waits for one [`Reply`]. The supervisor writes [`Event`]s to its standard output.
 
+use crate::given::Given;
 use crate::record::{Ending, TrialRecord, metrics_by_step};
 use crate::space::{Distribution, Value};
 use serde::de::Error as _;
@@ -119,8 +120,11 @@ pub struct Assignment {
     pub device: String,
     /// Name of the checkpoint to resume from, if one is there.
     pub checkpoint: Option<String>,
-    /// A seed of the trial's own, derived from the study's.
+    /// A seed of the trial's own, and of the execution's, derived from the study's.
     pub seed: u64,
+    /// Which execution of the trial this is, counted from 0.
+    #[serde(default)]
+    pub execution: u64,
     /// The metrics that earlier workers of this trial have reported, by step.
     #[serde(deserialize_with = "metrics_by_step")]
     pub reported: BTreeMap<u64, BTreeMap<String, Option<f64>>>,
@@ -217,6 +221,12 @@ pub struct StudySpec {
     /// When the search is ended before `max_trials`, as the module `terminator` reads it: `stagnation:trials=30`, …
     #[serde(default)]
     pub terminator: Option<String>,
+    /// What the user has decided about parameters beforehand.
+    #[serde(default)]
+    pub given: Given,
+    /// How often each trial runs, each time with another seed; its values are the means. At least 1.
+    #[serde(default = "once")]
+    pub executions: u64,
     /// Stop after this many trials.
     pub max_trials: u64,
     /// Seed of the oracle and, through it, of the trials.
@@ -254,6 +264,8 @@ impl StudySpec {
             oracle: "auto".to_owned(),
             pruner: None,
             terminator: None,
+            given: Given::default(),
+            executions: 1,
             max_trials: 10,
             seed: None,
             timeout_s: None,
@@ -272,6 +284,10 @@ impl StudySpec {
     pub fn objective(&self) -> &Objective {
         &self.objectives[0]
     }
+}
+
+fn once() -> u64 {
+    1
 }
 
 fn one_or_several<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
@@ -349,6 +365,15 @@ pub enum Event {
         /// The worker's process id.
         pid: u32,
     },
+    /// A trial has reported, and the report is on disk.
+    Reported {
+        /// The trial's number.
+        trial: u64,
+        /// The step.
+        step: u64,
+        /// Its metrics; null for a value that is not finite.
+        metrics: BTreeMap<String, Option<f64>>,
+    },
     /// Where the search stands; sent at most five times a second, and after each trial.
     Progress(Progress),
     /// A trial has ended and its record is on disk.
@@ -398,6 +423,9 @@ pub struct Progress {
     /// The trade-offs so far, where there are several objectives.
     #[serde(default)]
     pub front: Option<Front>,
+    /// Parameters that the user has decided something about, and that no trial so far has asked for.
+    #[serde(default)]
+    pub unasked: Vec<String>,
     /// Of the finished trials, those that break a constraint.
     #[serde(default)]
     pub infeasible: u64,
@@ -445,6 +473,9 @@ pub struct Running {
     pub step: Option<u64>,
     /// Epochs of a whole training, if the objective said.
     pub epochs: Option<u64>,
+    /// Which execution of the trial it is, counted from 0.
+    #[serde(default)]
+    pub execution: u64,
     /// Its own memory (resident less shared) in bytes, over its process tree.
     pub memory_bytes: u64,
 }

@@ -1,7 +1,8 @@
 //! `cargo xtask bench`: this kernel and evcxr_jupyter, run in turn, on this machine; writes `docs/benchmarks.md`.
 //! `cargo xtask bench hpo` compares the oracles with Optuna instead, and `cargo xtask bench keras` a search with Keras
-//! Tuner's.
+//! Tuner's. `cargo xtask bench digits` has them train, and Optuna.
 
+mod digits;
 mod hpo;
 
 use crate::environment::{Environment, build_program, cargo};
@@ -18,7 +19,8 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         None => kernels(root),
         Some((what, rest)) if what == "hpo" => hpo::run(root, rest),
         Some((what, [])) if what == "keras" => keras(root),
-        Some((what, _)) => bail!("there is no bench `{what}`; give hpo or keras, or nothing for the kernels"),
+        Some((what, [])) if what == "digits" => digits::run(root),
+        Some((what, _)) => bail!("there is no bench `{what}`; give hpo, digits or keras, or nothing for the kernels"),
     }
 }
 

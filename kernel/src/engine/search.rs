@@ -1,17 +1,18 @@
 //! A search beside the notebook: starts its supervisor, follows what it tells, and shows where it stands.
 
-use crate::engine::link::TuneRequest;
+mod spec;
+
+pub(super) use spec::{resumed, spec};
+
 use crate::engine::report;
 use crate::engine::studies;
 use crate::execution::{Failure, Output};
 use crate::runtime::OWN_PROGRAM;
 use anyhow::{Context, Result, bail};
 use ferrotune_display::{Bundle, escape};
-use ferrotune_magics::{Constraint, Direction, Objective, Resume, Summary, Tune};
 use ferrotune_tuner::record::TrialRecord;
 use ferrotune_tuner::wire::{self, Event, Finish, Progress, StudySpec};
 use rustix::process::{Pid, Signal};
-use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Lines};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -110,7 +111,10 @@ impl Search {
                 }
                 Event::Finished { reason } => finish = Some(reason),
                 Event::Error { message } => trouble = Some(message),
-                Event::Opened { .. } | Event::TrialStarted { .. } | Event::TrialEnded { .. } => {}
+                Event::Opened { .. }
+                | Event::TrialStarted { .. }
+                | Event::Reported { .. }
+                | Event::TrialEnded { .. } => {}
             }
         }
         let status = self.child.as_mut().map(Child::wait).transpose().map_err(|error| failure(error.into()))?;
@@ -155,82 +159,6 @@ fn next_event(events: &mut Lines<BufReader<ChildStdout>>) -> Result<Option<Event
     Ok(Some(serde_json::from_str(&line).with_context(|| format!("the search's supervisor said {line:?}"))?))
 }
 
-/// The search that a `%%tune` cell describes, once the cell has handed over its objective.
-pub(super) fn spec(tune: &Tune, request: TuneRequest) -> Result<StudySpec> {
-    let constraint = |constraint: &Constraint| wire::Constraint {
-        metric: constraint.metric.clone(),
-        direction: direction(constraint.direction),
-        bound: constraint.bound,
-    };
-    Ok(StudySpec {
-        project: tune.project.clone(),
-        directory: std::path::absolute(&tune.directory)?,
-        objectives: tune.objectives.iter().map(objective).collect(),
-        constraints: tune.constraints.iter().map(constraint).collect(),
-        oracle: tune.oracle.clone(),
-        pruner: tune.pruner.clone(),
-        terminator: tune.terminator.clone(),
-        max_trials: tune.max_trials,
-        seed: tune.seed,
-        timeout_s: tune.timeout_s,
-        trial_timeout_s: tune.trial_timeout_s,
-        memory_budget_bytes: tune.memory_bytes,
-        overwrite: tune.overwrite,
-        library: PathBuf::from(request.library),
-        symbol: request.symbol,
-        shared: request.shared_fd.map(|fd| PathBuf::from(format!("/proc/{}/fd/{fd}", request.pid))),
-        device: request.device,
-        supervision: wire::Supervision {
-            concurrency: tune.concurrency,
-            threads: tune.threads,
-            retries: tune.retries,
-            max_consecutive_failures: tune.max_consecutive_failures,
-            keep_best: tune.keep_best,
-            mirror: tune.mirror.as_ref().map(std::path::absolute).transpose()?,
-            background: tune.background,
-            libraries: libraries_of(request.pid)?,
-        },
-    })
-}
-
-fn objective(objective: &Objective) -> wire::Objective {
-    let summary = match objective.summary {
-        Summary::Best => wire::Summary::Best,
-        Summary::Last => wire::Summary::Last,
-        Summary::Mean => wire::Summary::Mean,
-    };
-    wire::Objective { metric: objective.metric.clone(), direction: direction(objective.direction), summary }
-}
-
-fn direction(direction: Direction) -> wire::Direction {
-    match direction {
-        Direction::Min => wire::Direction::Min,
-        Direction::Max => wire::Direction::Max,
-    }
-}
-
-/// The search that `%resume` goes on with.
-pub(super) fn resumed(study: &Path, resume: &Resume) -> Result<StudySpec> {
-    let mut spec = ferrotune_tuner::supervisor::spec_of(study)?;
-    spec.max_trials = resume.max_trials.unwrap_or(spec.max_trials);
-    spec.timeout_s = resume.timeout_s.or(spec.timeout_s);
-    spec.supervision.background = resume.background;
-    Ok(spec)
-}
-
-/// What the objective is linked with beyond the system's own: the prelude and Rust's standard library, as the process of
-/// the cells has them. On another machine, or after an update, the study needs its own.
-fn libraries_of(pid: u32) -> Result<Vec<PathBuf>> {
-    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).context("cannot see the cells' libraries")?;
-    let paths = maps.lines().filter_map(|line| Some(&line[line.find('/')?..]));
-    let ours = |path: &&str| {
-        let name = path.rsplit('/').next().unwrap_or_default();
-        name == "libferrotune.so" || name.starts_with("libstd-") && name.ends_with(".so")
-    };
-    let libraries: BTreeSet<PathBuf> = paths.filter(ours).map(PathBuf::from).collect();
-    Ok(libraries.into_iter().collect())
-}
-
 pub(super) fn display(bundle: Bundle, display_id: &str, update: bool) -> Output {
     Output::Display { data: bundle.data, metadata: bundle.metadata, display_id: Some(display_id.to_owned()), update }
 }
@@ -252,8 +180,14 @@ pub(super) fn lines(progress: &Progress, spec: &StudySpec, finish: Option<&Finis
         lines.push(format!("best: {}", trial_line(best, spec)));
     }
     lines.extend(progress.front.as_ref().filter(|front| front.trials > 0).map(|front| front_line(front, spec)));
+    if !progress.unasked.is_empty() {
+        lines.push(format!(
+            "no trial has asked for {} so far, which --fix or --tune-only names",
+            progress.unasked.join(", ")
+        ));
+    }
     if finish.is_none() {
-        lines.extend(progress.running.iter().map(running_line));
+        lines.extend(progress.running.iter().map(|running| running_line(running, spec)));
     }
     lines
 }
@@ -292,7 +226,8 @@ fn headline(progress: &Progress, spec: &StudySpec, finish: Option<&Finish>) -> S
 }
 
 fn trial_line(trial: &TrialRecord, spec: &StudySpec) -> String {
-    let value = trial.value().map_or_else(|| "none".to_owned(), studies::number);
+    let mut value = trial.value().map_or_else(|| "none".to_owned(), studies::number);
+    value.extend(trial.spreads().first().map(|spread| format!(" ± {}", studies::number(*spread))));
     let parameters = trial.parameters.iter().map(|(name, parameter)| format!("{name}={}", parameter.value));
     let parameters: Vec<_> = parameters.collect();
     format!("{} = {value} in trial {} ({})", spec.objective().metric, trial.number, parameters.join(", "))
@@ -307,15 +242,19 @@ fn front_line(front: &wire::Front, spec: &StudySpec) -> String {
     format!("best trade-offs: {} {trials}, {}", front.trials, ranges.collect::<Vec<_>>().join(", "))
 }
 
-fn running_line(running: &wire::Running) -> String {
+fn running_line(running: &wire::Running, spec: &StudySpec) -> String {
     let parameters: Vec<_> = running.parameters.iter().map(|(name, value)| format!("{name}={value}")).collect();
     let step = match (running.step, running.epochs) {
         (Some(step), Some(epochs)) => format!(", epoch {}/{epochs}", step + 1),
         (Some(step), None) => format!(", step {}", step + 1),
         (None, _) => String::new(),
     };
+    let execution = match spec.executions {
+        1 => String::new(),
+        executions => format!(", execution {}/{executions}", running.execution + 1),
+    };
     let memory = escape::bytes(running.memory_bytes);
-    format!("trial {}{step}, {memory} ({})", running.trial, parameters.join(", "))
+    format!("trial {}{execution}{step}, {memory} ({})", running.trial, parameters.join(", "))
 }
 
 /// Seconds for people: `8.4 s`, `3 min 20 s`, `2 h 5 min`.

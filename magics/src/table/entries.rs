@@ -6,6 +6,7 @@ use crate::action::{Action, Best, Resume, Search, SearchVerb, SelfTest, Time, Tp
 use crate::arguments::{Arguments, Invocation};
 use crate::cell::refuse_magics_inside;
 use crate::error::MagicError;
+use crate::lists;
 use crate::scan::Scanner;
 
 /// Every magic, by name.
@@ -275,7 +276,8 @@ static TABLE: &[Magic] = &[
         kind: Kind::Both,
         forms: &["%tune", "%%tune"],
         usage: "%tune status|wait|stop [--project NAME] [--directory FOLDER], or on the first line of a cell \
-                %%tune --objective NAME:max|min,… [--constraint NAME<=NUMBER,…] [--oracle NAME] [--pruner RULE] [--terminator RULE] [--max-trials N] [--seed N] [--project NAME] \
+                %%tune --objective NAME:max|min,… [--constraint NAME<=NUMBER,…] [--oracle NAME] [--pruner RULE] [--terminator RULE] [--max-trials N] [--executions N] \
+                [--fix NAME=VALUE,…] [--enqueue NAME=VALUE,…;…] [--tune-only NAME,…] [--seed N] [--project NAME] \
                 [--directory FOLDER] [--timeout TIME] [--trial-timeout TIME] [--memory SIZE] [--concurrency N] \
                 [--threads N] [--retries N] [--max-consecutive-failures N] [--keep-best N] [--mirror FOLDER] \
                 [--background] [--overwrite], and a closure |trial| { … } below",
@@ -347,6 +349,30 @@ const TUNE: &[MagicOption] = &[
         summary: "end the search when no more is to be expected: stagnation or regret",
     },
     MagicOption { name: "--max-trials", value: Some("N"), default: Some("10"), summary: "how many trials to run" },
+    MagicOption {
+        name: "--executions",
+        value: Some("N"),
+        default: Some("1"),
+        summary: "run each trial so often, with other seeds; its value is the mean",
+    },
+    MagicOption {
+        name: "--fix",
+        value: Some("NAME=VALUE,…"),
+        default: None,
+        summary: "give parameters these values in every trial",
+    },
+    MagicOption {
+        name: "--enqueue",
+        value: Some("NAME=VALUE,…;…"),
+        default: None,
+        summary: "try these values first, a trial for each part between semicolons",
+    },
+    MagicOption {
+        name: "--tune-only",
+        value: Some("NAME,…"),
+        default: None,
+        summary: "tune these parameters; any other keeps its default, or its lowest value",
+    },
     MagicOption { name: "--seed", value: Some("N"), default: None, summary: "draw the same parameters on every run" },
     MagicOption {
         name: "--project",
@@ -517,13 +543,20 @@ fn tune(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
         return Err(MagicError::Unexpected { line, argument, usage: invocation.magic.usage });
     }
     let required = |option| arguments.required(option);
+    // That it is there comes before what it says.
+    required("--objective")?;
+    let objectives = arguments.list("--objective", ',', lists::objective)?;
     let project = arguments.project("--project")?.unwrap_or_default();
     let tune = Tune {
         oracle: required("--oracle")?,
         pruner: arguments.text("--pruner")?,
         terminator: arguments.text("--terminator")?,
-        objectives: arguments.objectives("--objective")?,
-        constraints: arguments.constraints("--constraint")?,
+        objectives,
+        constraints: arguments.list("--constraint", ',', lists::constraint)?,
+        executions: arguments.count("--executions")?.unwrap_or(1),
+        fixed: arguments.list("--fix", ',', lists::setting)?,
+        enqueued: arguments.list("--enqueue", ';', lists::settings)?,
+        tune_only: arguments.list("--tune-only", ',', lists::name)?,
         max_trials: arguments.count("--max-trials")?.unwrap_or(1),
         seed: arguments.number("--seed")?,
         project,

@@ -1,7 +1,7 @@
 //! Cells that are right.
 
 use expect_test::{Expect, expect};
-use ferrotune_magics::{Action, Constraint, Direction, Objective, Step, Summary, Time, Tune, parse};
+use ferrotune_magics::{Action, Constraint, Direction, Objective, Setting, Step, Summary, Time, Tune, parse};
 
 /// One line a step: `first_line code` or the action.
 fn check(cell: &str, expected: Expect) {
@@ -200,6 +200,16 @@ fn tune_takes_several_objectives_and_constraints() {
 }
 
 #[test]
+fn tune_takes_values_that_are_decided_beforehand() {
+    let setting = |name: &str, value: &str| Setting { name: name.into(), value: value.into() };
+    let options = "--objective a:max --executions 3 --fix 'units=64, opt=a=b' --enqueue \"lr=0.01,units=32; lr = 1e-3\" --tune-only lr,units";
+    let tune = tune(&format!("%%tune {options}\n|trial| {{}}"));
+    assert_eq!((tune.executions, tune.tune_only), (3, vec!["lr".to_owned(), "units".to_owned()]));
+    assert_eq!(tune.fixed, [setting("units", "64"), setting("opt", "a=b")]);
+    assert_eq!(tune.enqueued, [vec![setting("lr", "0.01"), setting("units", "32")], vec![setting("lr", "1e-3")]]);
+}
+
+#[test]
 fn tune_has_the_defaults_of_its_table() {
     let expected = Tune {
         oracle: "auto".into(),
@@ -208,6 +218,10 @@ fn tune_has_the_defaults_of_its_table() {
         objectives: vec![objective("val_accuracy", Direction::Max)],
         constraints: Vec::new(),
         max_trials: 10,
+        executions: 1,
+        fixed: Vec::new(),
+        enqueued: Vec::new(),
+        tune_only: Vec::new(),
         seed: None,
         project: "untitled_project".into(),
         directory: "studies".into(),
@@ -237,6 +251,10 @@ fn tune_takes_every_option_in_both_spellings() {
         objectives: vec![objective("loss", Direction::Min)],
         constraints: Vec::new(),
         max_trials: 30,
+        executions: 1,
+        fixed: Vec::new(),
+        enqueued: Vec::new(),
+        tune_only: Vec::new(),
         seed: Some(7),
         project: "my digits".into(),
         directory: "/tmp/my studies".into(),

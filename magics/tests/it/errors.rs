@@ -148,6 +148,10 @@ fn a_bad_objective_shows_both_directions() {
             "%%tune --objective a:max --constraint size\n|trial| {}",
             "%%tune --objective a:max --constraint size<=ten\n|trial| {}",
             "%%tune --objective a:max --constraint <=3\n|trial| {}",
+            "%%tune --objective a:max --fix lr\n|trial| {}",
+            "%%tune --objective a:max --enqueue lr=1;\n|trial| {}",
+            "%%tune --objective a:max --tune-only lr,,b\n|trial| {}",
+            "%%tune --objective a:max --executions 0\n|trial| {}",
         ],
         expect![[r#"
             1: %%tune needs --objective NAME:max|min,…; usage: USAGE
@@ -164,7 +168,11 @@ fn a_bad_objective_shows_both_directions() {
             1: --objective is given twice; write all of it once, with commas between; usage: USAGE
             1: --constraint size: a constraint is a metric and its bound, as in --constraint "latency<=10"; usage: USAGE
             1: --constraint size<=ten: the bound "ten" is not a number; usage: USAGE
-            1: --constraint <=3: a constraint is a metric and its bound, as in --constraint "latency<=10"; usage: USAGE"#]],
+            1: --constraint <=3: a constraint is a metric and its bound, as in --constraint "latency<=10"; usage: USAGE
+            1: --fix lr: "lr" is not a parameter and its value, as in lr=0.01; usage: USAGE
+            1: --enqueue lr=1;: "" is not a parameter and its value, as in lr=0.01; usage: USAGE
+            1: --tune-only lr,,b: a name is missing between the commas; usage: USAGE
+            1: --executions 0: give at least 1; usage: USAGE"#]],
     );
 }
 

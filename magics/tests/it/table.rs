@@ -33,6 +33,7 @@ fn lsmagic_lists_every_form() {
           %checkpoints  list the states that can be gone back to
           %device       show the device in use
           %devices      list the CPU, the CUDA devices and the TPU of this machine
+          %gc           give memory that cells have freed back to the machine, and say how much that was
           %lsmagic      list the magics
           %memory       show who holds how much memory, or limit what a cell may hold
           %restore      bring back the variables of a checkpoint
@@ -56,7 +57,7 @@ fn lsmagic_lists_every_form() {
 #[test]
 fn help_shows_usage_options_and_an_example() {
     expect![[r#"
-        %tune status|wait|stop [--project NAME] [--directory FOLDER], or on the first line of a cell %%tune --objective NAME:max|min,… [--constraint NAME<=NUMBER,…] [--oracle NAME] [--pruner RULE] [--terminator RULE] [--max-trials N] [--seed N] [--project NAME] [--directory FOLDER] [--timeout TIME] [--trial-timeout TIME] [--memory SIZE] [--concurrency N] [--threads N] [--retries N] [--max-consecutive-failures N] [--keep-best N] [--mirror FOLDER] [--background] [--overwrite], and a closure |trial| { … } below
+        %tune status|wait|stop [--project NAME] [--directory FOLDER], or on the first line of a cell %%tune --objective NAME:max|min,… [--constraint NAME<=NUMBER,…] [--oracle NAME] [--pruner RULE] [--terminator RULE] [--max-trials N] [--executions N] [--fix NAME=VALUE,…] [--enqueue NAME=VALUE,…;…] [--tune-only NAME,…] [--seed N] [--project NAME] [--directory FOLDER] [--timeout TIME] [--trial-timeout TIME] [--memory SIZE] [--concurrency N] [--threads N] [--retries N] [--max-consecutive-failures N] [--keep-best N] [--mirror FOLDER] [--background] [--overwrite], and a closure |trial| { … } below
 
         search for the parameters with which a closure does best
 
@@ -90,6 +91,10 @@ fn help_shows_usage_options_and_an_example() {
           --pruner RULE                 give up trials that do badly: median, percentile, wilcoxon, patience or threshold
           --terminator RULE             end the search when no more is to be expected: stagnation or regret
           --max-trials N                how many trials to run (default: 10)
+          --executions N                run each trial so often, with other seeds; its value is the mean (default: 1)
+          --fix NAME=VALUE,…            give parameters these values in every trial
+          --enqueue NAME=VALUE,…;…      try these values first, a trial for each part between semicolons
+          --tune-only NAME,…            tune these parameters; any other keeps its default, or its lowest value
           --seed N                      draw the same parameters on every run
           --project NAME                the study's name (default: untitled_project)
           --directory FOLDER            the folder that holds the study (default: studies)
@@ -127,7 +132,7 @@ fn completion_offers_magics_and_their_options() {
     ];
     let text: Vec<String> = rows.iter().map(|row| format!("{row}: {}", complete(row).join(" "))).collect();
     expect![[r#"
-        %: %%time %%tune %best %checkpoint %checkpoints %device %devices %lsmagic %memory %restore %resume %time %tpu_check %tpu_connect %trials %tune %undo
+        %: %%time %%tune %best %checkpoint %checkpoints %device %devices %gc %lsmagic %memory %restore %resume %time %tpu_check %tpu_connect %trials %tune %undo
         %%: %%time %%tune
         %t: %time %tpu_check %tpu_connect %trials %tune
         %tu: %tune
@@ -135,7 +140,7 @@ fn completion_offers_magics_and_their_options() {
         %%t: %%time %%tune
         %x: 
         %%tune --m: --max-trials --memory --max-consecutive-failures --mirror
-        %%tune --seed 1 --: --objective --constraint --oracle --pruner --terminator --max-trials --project --directory --timeout --trial-timeout --memory --concurrency --threads --retries --max-consecutive-failures --keep-best --mirror --background --overwrite
+        %%tune --seed 1 --: --objective --constraint --oracle --pruner --terminator --max-trials --executions --fix --enqueue --tune-only --project --directory --timeout --trial-timeout --memory --concurrency --threads --retries --max-consecutive-failures --keep-best --mirror --background --overwrite
         %best 3 --p: --project
         %time x -: 
         %%tune --seed: --seed"#]].assert_eq(&text.join("\n"));

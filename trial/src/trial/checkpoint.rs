@@ -39,6 +39,8 @@ impl Trial {
     pub fn checkpoint(&self, state: impl Save) -> Result<()> {
         let step = self.step.get().ok_or(TrialError::NoStep)?;
         let folder = self.folder();
+        // Only a worker's folder is there from the start.
+        fs::create_dir_all(folder).map_err(|source| failure("make the folder of", folder, source.into()))?;
         let generations = generations(folder).map_err(|source| failure("look for", folder, source.into()))?;
         let number = generations.last().map_or(0, |last| last + 1);
         let file = checkpoint_file(number);

@@ -2,8 +2,10 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod faults;
+mod given;
 mod harness;
 mod objectives;
+mod repeats;
 mod resume;
 mod rules;
 mod search;

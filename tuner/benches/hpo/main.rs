@@ -48,7 +48,7 @@ fn search(name: &str, (problem, objective): &Problem, seed: u64) {
     let mut seconds = 0.0;
     loop {
         let started = Instant::now();
-        let next = oracle.next(&records);
+        let next = oracle.next(&records, &[]);
         seconds += started.elapsed().as_secs_f64();
         if next != Next::New {
             break;

@@ -8,7 +8,7 @@ use ferrotune_tuner::journal::Journal;
 use ferrotune_tuner::oracle::{Next, create};
 use ferrotune_tuner::record::{Ending, Parameter, TrialRecord};
 use ferrotune_tuner::space::{Distribution, Scale, Value};
-use ferrotune_tuner::wire::{Direction, Objective, StudySpec, Supervision};
+use ferrotune_tuner::wire::{Direction, Objective, StudySpec};
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::Path;
@@ -46,7 +46,7 @@ fn ask(oracle: &str, trials: &str) -> Result<(), Box<dyn Error>> {
     let mut times = Vec::new();
     while times.len() < REPEATS {
         let started = Instant::now();
-        if oracle.next(&records) != Next::New {
+        if oracle.next(&records, &[]) != Next::New {
             return Err("the oracle has nothing more to try".into());
         }
         let mut record = TrialRecord::new(records.len() as u64);
@@ -129,24 +129,6 @@ fn median(mut times: Vec<f64>) -> f64 {
 }
 
 fn spec(oracle: &str, max_trials: u64) -> StudySpec {
-    StudySpec {
-        project: "speed".to_owned(),
-        directory: ".".into(),
-        objectives: vec![Objective::new("loss", Direction::Min)],
-        constraints: Vec::new(),
-        oracle: oracle.to_owned(),
-        pruner: None,
-        terminator: None,
-        max_trials,
-        seed: Some(1),
-        timeout_s: None,
-        trial_timeout_s: None,
-        memory_budget_bytes: None,
-        overwrite: false,
-        library: "objective.so".into(),
-        symbol: "objective".to_owned(),
-        shared: None,
-        device: "cpu".to_owned(),
-        supervision: Supervision::default(),
-    }
+    let objectives = vec![Objective::new("loss", Direction::Min)];
+    StudySpec { oracle: oracle.to_owned(), max_trials, seed: Some(1), ..StudySpec::new("speed", objectives) }
 }

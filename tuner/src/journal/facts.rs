@@ -1,6 +1,7 @@
 //! What a journal line says, in Optuna's op codes; our own facts are user attributes whose names begin `ferrotune:`.
 //! Does not read: see `replay`.
 
+use crate::given::Values;
 use crate::record::{Ending, Parameter, TrialRecord};
 use crate::space::{Distribution, Value as Setting};
 use crate::wire::{Constraint, Direction, Objective, StudySpec};
@@ -19,9 +20,11 @@ pub(super) const TRIAL_USER_ATTRIBUTE: u64 = 8;
 pub(super) const TRIAL_SYSTEM_ATTRIBUTE: u64 = 9;
 
 /// Optuna's `TrialState`.
+const RUNNING: u64 = 0;
 pub(super) const COMPLETE: u64 = 1;
 pub(super) const PRUNED: u64 = 2;
 pub(super) const FAIL: u64 = 3;
+const WAITING: u64 = 4;
 
 /// Attributes of a study.
 pub(super) const VERSION: &str = "ferrotune:journal";
@@ -38,11 +41,17 @@ pub(super) const SECONDS: &str = "ferrotune:seconds";
 pub(super) const RETRIED: &str = "ferrotune:retried";
 pub(super) const UNENDED_WORKERS: &str = "ferrotune:unended_workers";
 pub(super) const MEMORY: &str = "ferrotune:memory";
+pub(super) const INHERITANCE: &str = "ferrotune:parent";
+/// The values of an execution that another one follows; and those of all, once the trial has ended.
+pub(super) const EXECUTED: &str = "ferrotune:executed";
+pub(super) const EXECUTIONS: &str = "ferrotune:executions";
 pub(super) const ENDING: &str = "ferrotune:ending";
 /// Followed by the step.
 pub(super) const METRICS: &str = "ferrotune:metrics:";
 
 /// Optuna's own: how far a trial is beyond each constraint, at most 0 where it keeps to it; and what the values are of.
+/// And the values of a trial that was enqueued.
+pub(super) const PRESET: &str = "fixed_params";
 const CONSTRAINTS: &str = "constraints";
 const METRIC_NAMES: &str = "study:metric_names";
 
@@ -59,6 +68,15 @@ pub(super) struct Checkpoint {
     pub(super) file: String,
 }
 
+/// The attribute of a trial that began with another one's checkpoint.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Inheritance {
+    /// The other trial.
+    pub(super) parent: u64,
+    /// The checkpoint's name in the trial's folder, if the other one had any.
+    pub(super) file: Option<String>,
+}
+
 /// A trial whose checkpoint is not kept any more.
 pub(super) fn without_checkpoint(number: u64) -> Fact<'static> {
     attribute(number, CHECKPOINT, &None::<Checkpoint>)
@@ -70,6 +88,8 @@ pub(super) enum Fact<'a> {
     StudyAttribute { name: &'a str, value: Value },
     StudySystemAttribute { name: &'static str, value: Value },
     TrialStarted,
+    TrialEnqueued { preset: &'a Values },
+    EnqueuedTrialStarted { number: u64 },
     Parameter { number: u64, name: &'a str, internal: Value, distribution: &'a Distribution },
     Intermediate { number: u64, step: u64, value: f64 },
     Attribute { number: u64, name: String, value: Value },
@@ -92,6 +112,17 @@ impl Fact<'_> {
                 (STUDY_SYSTEM_ATTRIBUTE, json!({"study_id": 0, "system_attr": {*name: value}}))
             }
             Fact::TrialStarted => (CREATE_TRIAL, json!({"study_id": 0, "datetime_start": now()})),
+            Fact::TrialEnqueued { preset } => {
+                let attributes = json!({PRESET: plain_json(preset)});
+                let object = json!({
+                    "study_id": 0, "state": WAITING, "system_attrs": attributes, "datetime_start": null,
+                });
+                (CREATE_TRIAL, object)
+            }
+            Fact::EnqueuedTrialStarted { number } => {
+                let object = json!({"trial_id": number, "state": RUNNING, "values": null, "datetime_start": now()});
+                (TRIAL_STATE, object)
+            }
             Fact::Parameter { number, name, internal, distribution } => {
                 let stored = distribution.to_optuna();
                 let mut object = json!({"trial_id": number, "param_name": name, "param_value_internal": internal});
@@ -206,6 +237,9 @@ pub(super) fn ended(record: &TrialRecord, ending: &Ending, spec: &StudySpec) -> 
         _ => (FAIL, Vec::new()),
     };
     let mut facts = vec![attribute(number, ENDING, ending)];
+    if !record.executions.is_empty() {
+        facts.push(attribute(number, EXECUTIONS, &record.executions));
+    }
     if state != FAIL && !spec.constraints.is_empty() {
         // JSON has no infinity, which a metric that was never reported comes to.
         let excess = |constraint: &Constraint| constraint.excess(record, &spec.objectives).clamp(f64::MIN, f64::MAX);

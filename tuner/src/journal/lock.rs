@@ -14,7 +14,7 @@ const FILE: &str = "lock";
 /// A study's lock, held until it is dropped.
 #[derive(Debug)]
 pub(super) struct StudyLock {
-    _file: File,
+    file: File,
 }
 
 impl StudyLock {
@@ -35,7 +35,16 @@ impl StudyLock {
         let text = format!("process {} on {}\n", std::process::id(), host());
         let named = file.set_len(0).and_then(|()| file.write_all(text.as_bytes()));
         named.map_err(|source| JournalError::Io { path, source })?;
-        Ok(StudyLock { _file: file })
+        Ok(StudyLock { file })
+    }
+}
+
+impl Drop for StudyLock {
+    fn drop(&mut self) {
+        // A child that another thread is just starting has the file open, too, until it has become another program.
+        if let Err(errno) = flock(&self.file, FlockOperation::Unlock) {
+            tracing::warn!(%errno, "the study stays locked until this process ends");
+        }
     }
 }
 

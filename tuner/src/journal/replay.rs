@@ -1,12 +1,16 @@
 //! Reads a journal back into records. Accepts lines of Optuna's own; stops at what it does not understand.
 
 use super::facts::{self, Checkpoint};
-use super::{JournalError, VERSION, line};
+use super::line::{self, Line, Text};
+use super::{JournalError, VERSION};
 use crate::record::{Ending, Parameter, TrialRecord};
 use crate::space::{Distribution, Value as Setting};
 use crate::wire::{Direction, Objective, StudySpec};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::io::{BufRead as _, BufReader};
 use std::iter::repeat;
 use std::path::Path;
 
@@ -22,6 +26,8 @@ pub(super) struct Replay {
     pub(super) trials: Vec<TrialRecord>,
     /// Where each parameter was asked for last.
     pub(super) places: BTreeMap<String, String>,
+    /// Distributions, by Optuna's text of them.
+    distributions: HashMap<String, Distribution>,
     /// Endings told, by trial, whose state line has not come.
     endings: BTreeMap<u64, Ending>,
     /// Objective's values that came before the study's spec, which names the metric. Optuna writes such journals.
@@ -46,24 +52,28 @@ impl Replay {
     /// Reads the journal at `path`. A last line that has no end, or is damaged, was torn by a crash: it does not
     /// count. Fails on a damaged line before that.
     pub(super) fn of(path: &Path, study: &str) -> Result<Replay, JournalError> {
-        let bytes = std::fs::read(path).map_err(|source| JournalError::Io { path: path.to_owned(), source })?;
+        let failed = |source| JournalError::Io { path: path.to_owned(), source };
+        let mut file = BufReader::with_capacity(1 << 20, File::open(path).map_err(failed)?);
         let mut replay = Replay::default();
-        let mut rest = bytes.as_slice();
-        let mut number = 0;
-        while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+        let (mut bytes, mut number) = (Vec::new(), 0);
+        loop {
+            bytes.clear();
+            file.read_until(b'\n', &mut bytes).map_err(failed)?;
+            let Some((b'\n', text)) = bytes.split_last() else { break };
             number += 1;
             let corrupt = |reason| JournalError::Corrupt { path: path.to_owned(), line: number, reason };
-            let object = match line::decode(&rest[..end]) {
+            let object = match line::decode(text) {
                 Ok(object) => object,
-                Err(_) if end + 1 == rest.len() => break,
-                Err(reason) => return Err(corrupt(reason)),
+                Err(reason) => match file.fill_buf().map_err(failed)?.is_empty() {
+                    true => break,
+                    false => return Err(corrupt(reason)),
+                },
             };
             replay.apply(&object).map_err(|refusal| match refusal {
                 Refusal::Newer(found) => JournalError::NewerVersion { study: study.to_owned(), found },
                 Refusal::Damaged(reason) => corrupt(reason),
             })?;
-            rest = &rest[end + 1..];
-            replay.length += end as u64 + 1;
+            replay.length += bytes.len() as u64;
         }
         replay.name_values();
         Ok(replay)
@@ -86,8 +96,8 @@ impl Replay {
         Some(super::objectives_text(&known))
     }
 
-    fn apply(&mut self, line: &Value) -> Result<(), Refusal> {
-        match number(line, "op_code")? {
+    fn apply(&mut self, line: &Line<'_>) -> Result<(), Refusal> {
+        match number(line.op_code, "op_code")? {
             facts::CREATE_STUDY => self.create_study(line),
             facts::STUDY_USER_ATTRIBUTE => self.study_attribute(line),
             facts::STUDY_SYSTEM_ATTRIBUTE | facts::TRIAL_SYSTEM_ATTRIBUTE => Ok(()),
@@ -100,15 +110,15 @@ impl Replay {
         }
     }
 
-    fn create_study(&mut self, line: &Value) -> Result<(), Refusal> {
-        let name = text(line, "study_name")?;
+    fn create_study(&mut self, line: &Line<'_>) -> Result<(), Refusal> {
+        let name = text(&line.study_name, "study_name")?;
         if self.created && self.name != name {
             return Err(Refusal::Damaged(format!("it begins a second study, {name}")));
         }
         let known = [Direction::Min, Direction::Max];
         let direction =
             |code: &Value| known.into_iter().find(|known| code.as_u64() == Some(facts::direction_code(*known)));
-        let directions = line["directions"].as_array().map(|codes| codes.iter().map(direction).collect());
+        let directions = line.directions.as_ref().map(|codes| codes.iter().map(direction).collect());
         let directions: Option<Option<Vec<Direction>>> = directions;
         let directions = directions.flatten().filter(|directions| !directions.is_empty());
         self.directions = directions.ok_or_else(|| "its study has no directions, min or max".to_owned())?;
@@ -117,7 +127,7 @@ impl Replay {
         Ok(())
     }
 
-    fn study_attribute(&mut self, line: &Value) -> Result<(), Refusal> {
+    fn study_attribute(&mut self, line: &Line<'_>) -> Result<(), Refusal> {
         let (name, value) = attribute(line)?;
         match name {
             facts::VERSION => {
@@ -137,44 +147,46 @@ impl Replay {
         Ok(())
     }
 
-    fn create_trial(&mut self, line: &Value) -> Result<(), Refusal> {
+    fn create_trial(&mut self, line: &Line<'_>) -> Result<(), Refusal> {
         let trial_number = self.trials.len() as u64;
         self.trials.push(TrialRecord::new(trial_number));
         // Optuna's `add_trial` writes a whole trial in one line.
-        if let Some(parameters) = line["params"].as_object() {
-            for (name, internal) in parameters {
-                let distribution = text(&line["distributions"], name)?;
-                self.set_parameter(trial_number, name, internal, distribution)?;
-            }
+        for (name, internal) in line.params.iter().flatten() {
+            let distribution = line.distributions.as_ref().and_then(|distributions| distributions.get(name));
+            let distribution = distribution.ok_or_else(|| format!("its parameter {name} has no distribution"))?;
+            self.set_parameter(trial_number, name, internal, distribution)?;
         }
-        if let Some(values) = line["intermediate_values"].as_object() {
-            for (step, value) in values {
-                let step = step.parse().map_err(|_| format!("its step {step} is no number"))?;
-                self.unnamed.push((trial_number, step, value.as_f64()));
-            }
+        for (step, value) in line.intermediate_values.iter().flatten() {
+            let step = step.parse().map_err(|_| format!("its step {step} is no number"))?;
+            self.unnamed.push((trial_number, step, value.as_f64()));
         }
-        match line.get("state").and_then(Value::as_u64) {
+        if let Some(Value::Object(preset)) = line.system_attrs.as_ref().and_then(|known| known.get(facts::PRESET)) {
+            // A value of a type that no parameter of ours has is left to the oracle.
+            let values = preset.iter().filter_map(|(name, value)| Some((name.clone(), plain(value)?)));
+            self.trial(trial_number)?.preset = values.collect();
+        }
+        match line.state {
             Some(state) => {
-                let value = line["value"].as_f64();
+                let value = line.value.as_ref().and_then(Value::as_f64);
                 self.set_state(trial_number, state, value.map_or_else(|| values(line), |value| vec![value]))
             }
             None => Ok(()),
         }
     }
 
-    fn parameter(&mut self, line: &Value) -> Result<(), Refusal> {
-        let trial = number(line, "trial_id")?;
-        let (name, distribution) = (text(line, "param_name")?, text(line, "distribution")?);
-        self.set_parameter(trial, name, &line["param_value_internal"], distribution)?;
-        let parameter = self.trial(trial)?.parameters.get_mut(name);
-        if let (Some(range), Some(parameter)) = (line.get(facts::RANGE), parameter) {
-            parameter.distribution = decoded(range)?;
+    fn parameter(&mut self, line: &Line<'_>) -> Result<(), Refusal> {
+        let trial = number(line.trial_id, "trial_id")?;
+        let (name, stored) = (text(&line.param_name, "param_name")?, text(&line.distribution, "distribution")?);
+        let internal = line.param_value_internal.as_ref().unwrap_or(&Value::Null);
+        self.set_parameter(trial, name, internal, stored)?;
+        if let (Some(range), Some(parameter)) = (&line.range, self.trial(trial)?.parameters.get_mut(name)) {
+            parameter.distribution = range.clone();
         }
         Ok(())
     }
 
     fn set_parameter(&mut self, trial: u64, name: &str, internal: &Value, stored: &str) -> Result<(), Refusal> {
-        let distribution = Distribution::from_optuna(stored).map_err(|error| error.to_string())?;
+        let distribution = self.distribution(stored)?;
         let whole = internal.as_i64().filter(|_| matches!(distribution, Distribution::Int { .. }));
         let value = whole.map(Setting::Int).or_else(|| distribution.from_internal(internal.as_f64()?));
         let value = value.ok_or_else(|| format!("its parameter {name} has no value"))?;
@@ -182,8 +194,18 @@ impl Replay {
         Ok(())
     }
 
-    fn state(&mut self, line: &Value) -> Result<(), Refusal> {
-        self.set_state(number(line, "trial_id")?, number(line, "state")?, values(line))
+    /// A distribution of which a journal has a few, each in thousands of lines.
+    fn distribution(&mut self, stored: &str) -> Result<Distribution, Refusal> {
+        if let Some(known) = self.distributions.get(stored) {
+            return Ok(known.clone());
+        }
+        let distribution = Distribution::from_optuna(stored).map_err(|error| error.to_string())?;
+        self.distributions.insert(stored.to_owned(), distribution.clone());
+        Ok(distribution)
+    }
+
+    fn state(&mut self, line: &Line<'_>) -> Result<(), Refusal> {
+        self.set_state(number(line.trial_id, "trial_id")?, number(line.state, "state")?, values(line))
     }
 
     fn set_state(&mut self, trial: u64, state: u64, values: Vec<f64>) -> Result<(), Refusal> {
@@ -200,22 +222,22 @@ impl Replay {
         Ok(())
     }
 
-    fn intermediate(&mut self, line: &Value) -> Result<(), Refusal> {
-        let (trial, step) = (number(line, "trial_id")?, number(line, "step")?);
-        let value = line["intermediate_value"].as_f64();
-        self.trial(trial)?;
-        match &self.spec {
-            Some(spec) => {
-                let metric = spec.objective().metric.clone();
-                self.trial(trial)?.metrics.entry(step).or_default().insert(metric, value);
+    fn intermediate(&mut self, line: &Line<'_>) -> Result<(), Refusal> {
+        let (trial, step) = (number(line.trial_id, "trial_id")?, number(line.step, "step")?);
+        let value = line.intermediate_value.as_ref().and_then(Value::as_f64);
+        let metric = self.spec.as_ref().map(|spec| spec.objective().metric.clone());
+        let record = self.trial(trial)?;
+        match metric {
+            Some(metric) => {
+                record.metrics.entry(step).or_default().insert(metric, value);
             }
             None => self.unnamed.push((trial, step, value)),
         }
         Ok(())
     }
 
-    fn trial_attribute(&mut self, line: &Value) -> Result<(), Refusal> {
-        let trial = number(line, "trial_id")?;
+    fn trial_attribute(&mut self, line: &Line<'_>) -> Result<(), Refusal> {
+        let trial = number(line.trial_id, "trial_id")?;
         let (name, value) = attribute(line)?;
         if name == facts::ENDING {
             self.endings.insert(trial, decoded(value)?);
@@ -228,6 +250,16 @@ impl Replay {
                 record.checkpoint = decoded::<Option<Checkpoint>>(value)?.map(|checkpoint| checkpoint.file);
                 record.unended_workers = record.unended_workers.min(1);
             }
+            facts::INHERITANCE => {
+                let inheritance: facts::Inheritance = decoded(value)?;
+                (record.parent, record.checkpoint) = (Some(inheritance.parent), inheritance.file);
+            }
+            facts::EXECUTED => {
+                record.executions.push(decoded(value)?);
+                record.metrics.clear();
+                record.checkpoint = None;
+            }
+            facts::EXECUTIONS => record.executions = decoded(value)?,
             facts::RETRIED => record.retried = decoded(value)?,
             facts::UNENDED_WORKERS => record.unended_workers = decoded(value)?,
             facts::MEMORY => record.memory = Some(decoded(value)?),
@@ -261,27 +293,36 @@ impl Replay {
     }
 }
 
-fn number(line: &Value, key: &str) -> Result<u64, Refusal> {
-    line[key].as_u64().ok_or_else(|| Refusal::Damaged(format!("it has no number `{key}`")))
+fn number(number: Option<u64>, key: &str) -> Result<u64, Refusal> {
+    number.ok_or_else(|| Refusal::Damaged(format!("it has no number `{key}`")))
+}
+
+/// A value that Optuna keeps as it is.
+fn plain(value: &Value) -> Option<Setting> {
+    match value {
+        Value::Bool(value) => Some(Setting::Bool(*value)),
+        Value::Number(number) => number.as_i64().map(Setting::Int).or_else(|| number.as_f64().map(Setting::Float)),
+        Value::String(text) => Some(Setting::Text(text.clone())),
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
+    }
 }
 
 /// A trial's values; none where one of them is no number.
-fn values(line: &Value) -> Vec<f64> {
-    let values = line["values"].as_array().map(|values| values.iter().map(Value::as_f64).collect());
+fn values(line: &Line<'_>) -> Vec<f64> {
+    let values = line.values.as_ref().map(|values| values.iter().map(Value::as_f64).collect());
     let values: Option<Option<Vec<f64>>> = values;
     values.flatten().unwrap_or_default()
 }
 
-fn text<'a>(line: &'a Value, key: &str) -> Result<&'a str, Refusal> {
-    line[key].as_str().ok_or_else(|| Refusal::Damaged(format!("it has no text `{key}`")))
+fn text<'a>(text: &'a Option<Text<'_>>, key: &str) -> Result<&'a str, Refusal> {
+    text.as_ref().map(|text| text.0.as_ref()).ok_or_else(|| Refusal::Damaged(format!("it has no text `{key}`")))
 }
 
-/// The one attribute that a line sets.
-fn attribute(line: &Value) -> Result<(&str, &Value), Refusal> {
-    let pair = line["user_attr"].as_object().and_then(|attributes| attributes.iter().next());
-    pair.map(|(name, value)| (name.as_str(), value)).ok_or_else(|| Refusal::Damaged("it has no attribute".to_owned()))
+fn attribute<'a>(line: &'a Line<'_>) -> Result<(&'a str, &'a Value), Refusal> {
+    let pair = line.user_attr.as_ref().map(|attribute| (attribute.name.0.as_ref(), &attribute.value));
+    pair.ok_or_else(|| Refusal::Damaged("it has no attribute".to_owned()))
 }
 
-fn decoded<T: serde::de::DeserializeOwned>(value: &Value) -> Result<T, Refusal> {
-    serde_json::from_value(value.clone()).map_err(|error| Refusal::Damaged(error.to_string()))
+fn decoded<T: DeserializeOwned>(value: &Value) -> Result<T, Refusal> {
+    T::deserialize(value).map_err(|error| Refusal::Damaged(error.to_string()))
 }

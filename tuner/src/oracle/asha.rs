@@ -5,7 +5,7 @@
 use super::hyperband::{self, ETA};
 use super::sampler::{Sampler, Suggestions};
 use super::settings::{Settings, loss};
-use super::{Next, Oracle, first_unfinished};
+use super::{Next, Oracle, idle, wind_up};
 use crate::record::{Ending, TrialRecord};
 use crate::space::{Distribution, Value};
 use crate::wire::Objective;
@@ -34,17 +34,16 @@ impl Asha {
 }
 
 impl Oracle for Asha {
-    fn next(&mut self, trials: &[TrialRecord]) -> Next {
+    fn next(&mut self, trials: &[TrialRecord], running: &[u64]) -> Next {
         let may_start = (trials.len() as u64) < self.max_trials;
         let Some(resource) = hyperband::resource(trials, self.total) else {
-            let interrupted = || first_unfinished(trials).map_or(Next::Exhausted, |trial| Next::Continue { trial });
-            return if may_start { Next::New } else { interrupted() };
+            return if may_start { Next::New } else { wind_up(trials, running) };
         };
         let ladder = self.ladder(resource, trials);
-        match ladder.next_promoted() {
+        match ladder.next_promoted(running) {
             Some(trial) => Next::Continue { trial },
             None if may_start => Next::New,
-            None => ladder.wind_up(),
+            None => ladder.wind_up(running),
         }
     }
 
@@ -75,19 +74,23 @@ struct Ladder<'a> {
 
 impl<'a> Ladder<'a> {
     /// A trial that waits at a rung and is among its best, on the highest rung that has one.
-    fn next_promoted(&self) -> Option<u64> {
-        let waiting = |rung| self.best(rung).into_iter().find(|trial| self.waits_at(trial, rung));
+    fn next_promoted(&self, running: &[u64]) -> Option<u64> {
+        let is_free = |trial: &&TrialRecord, rung| self.waits_at(trial, rung) && !running.contains(&trial.number);
+        let waiting = |rung| self.best(rung).into_iter().find(|trial| is_free(trial, rung));
         (0..self.stops.len() - 1).rev().find_map(waiting).map(|trial| trial.number)
     }
 
     /// What is left to do when no trial will begin any more and none is promoted.
     ///
-    /// Those short of their rung come first, for they may still change who is best. If then no trial has trained to
+    /// Those short of their rung come first, for they may still change who is best, and so may those that run. If then no trial has trained to
     /// the end, the best of those that have come farthest does.
-    fn wind_up(&self) -> Next {
-        let open = || self.trials.iter().filter(|trial| trial.ending.is_none());
+    fn wind_up(&self, running: &[u64]) -> Next {
+        let open = || idle(self.trials, running);
         if let Some(trial) = open().find(|trial| self.is_short(trial)) {
             return Next::Continue { trial: trial.number };
+        }
+        if !running.is_empty() {
+            return Next::Wait;
         }
         if !self.trials.iter().any(|trial| trial.ending == Some(Ending::Finished)) {
             let farthest = open().max_by(|a, b| {

@@ -79,8 +79,8 @@ impl Bohb {
 }
 
 impl Oracle for Bohb {
-    fn next(&mut self, trials: &[TrialRecord]) -> Next {
-        self.hyperband.next(trials)
+    fn next(&mut self, trials: &[TrialRecord], running: &[u64]) -> Next {
+        self.hyperband.next(trials, running)
     }
 
     fn suggest(&mut self, trial: u64, name: &str, distribution: &Distribution, trials: &[TrialRecord]) -> Value {

@@ -99,7 +99,9 @@ impl History {
         }
         self.asked = asking;
         self.seen.resize(trials.len(), None);
+        let known = self.rows.len();
         self.rows.retain(|row| row.outcome != Outcome::Open);
+        let had_open = self.rows.len() < known;
         let (mut fresh, mut is_changed) = (Vec::new(), false);
         for (trial, seen) in trials.iter().zip(&mut self.seen) {
             let is_counted = trial.ending.is_some() || trial.number < asking;
@@ -109,6 +111,9 @@ impl History {
             *seen = Fingerprint::of(trial);
             is_changed |= self.space.include(trial);
             fresh.push(trial);
+        }
+        if fresh.is_empty() && !had_open {
+            return;
         }
         if is_changed {
             for row in &mut self.rows {

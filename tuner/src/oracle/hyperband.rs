@@ -3,7 +3,7 @@
 
 use super::sampler::{Sampler, Suggestions};
 use super::settings::{Settings, loss};
-use super::{Next, Oracle, first_unfinished};
+use super::{Next, Oracle, idle, nothing_beside, wind_up};
 use crate::record::{Ending, TrialRecord};
 use crate::space::{Distribution, Value};
 use crate::wire::Objective;
@@ -80,33 +80,26 @@ impl Hyperband {
     /// The first open trial that is short of the epochs it may train, or has trained them all and not said its value.
     ///
     /// One that waits at a rung's end for others is none of them: it would come back from its worker as it went.
-    fn first_interrupted(&self, resource: u64, trials: &[TrialRecord]) -> Option<u64> {
+    fn first_interrupted(&self, resource: u64, trials: &[TrialRecord], running: &[u64]) -> Option<u64> {
         let interrupted = |trial: &&TrialRecord| {
             let total = trial.epochs.unwrap_or(resource);
             let stop = self.stop_of(trial.number, total, resource, trials);
             trial.epochs_done() < stop || stop >= total
         };
-        let mut open = trials.iter().filter(|trial| trial.ending.is_none());
-        open.find(interrupted).map(|trial| trial.number)
+        idle(trials, running).find(interrupted).map(|trial| trial.number)
     }
 }
 
 impl Oracle for Hyperband {
-    fn next(&mut self, trials: &[TrialRecord]) -> Next {
+    fn next(&mut self, trials: &[TrialRecord], running: &[u64]) -> Next {
         let may_start = (trials.len() as u64) < self.max_trials;
-        let interrupted = if let Some(resource) = resource(trials, self.total) {
-            for bracket in self.brackets(resource, trials, self.max_trials) {
-                if let Some(next) = bracket.next(may_start) {
-                    return next;
-                }
-            }
-            self.first_interrupted(resource, trials)
-        } else if may_start {
-            return Next::New;
-        } else {
-            first_unfinished(trials)
+        let Some(resource) = resource(trials, self.total) else {
+            return if may_start { Next::New } else { wind_up(trials, running) };
         };
-        interrupted.map_or(Next::Exhausted, |trial| Next::Continue { trial })
+        let mut brackets = self.brackets(resource, trials, self.max_trials);
+        let next = brackets.find_map(|bracket| bracket.next(may_start, running));
+        let interrupted = || self.first_interrupted(resource, trials, running).map(|trial| Next::Continue { trial });
+        next.or_else(interrupted).unwrap_or_else(|| nothing_beside(running))
     }
 
     fn suggest(&mut self, trial: u64, name: &str, distribution: &Distribution, trials: &[TrialRecord]) -> Value {
@@ -185,8 +178,9 @@ impl<'a> Bracket<'a> {
         (self.first..self.first + self.size).contains(&trial)
     }
 
-    /// What this bracket wants done; nothing if it is finished, or waits for trials that run.
-    fn next(&self, may_start: bool) -> Option<Next> {
+    /// What this bracket wants done; nothing if it is finished, or waits for trials that run: another bracket may begin
+    /// meanwhile.
+    fn next(&self, may_start: bool, running: &[u64]) -> Option<Next> {
         let last = self.stops.len() - 1;
         for (index, rung) in self.history().into_iter().enumerate() {
             if !rung.complete {
@@ -196,8 +190,11 @@ impl<'a> Bracket<'a> {
             if index == last {
                 return None;
             }
-            let waits =
-                |trial: &&&TrialRecord| trial.ending.is_none() && trial.epochs_done() <= self.stop(trial, index);
+            let waits = |trial: &&&TrialRecord| {
+                trial.ending.is_none()
+                    && !running.contains(&trial.number)
+                    && trial.epochs_done() <= self.stop(trial, index)
+            };
             let dropped = |trial: &&&TrialRecord| !rung.promoted.iter().any(|other| other.number == trial.number);
             if let Some(loser) = rung.members.iter().filter(waits).find(dropped) {
                 return Some(Next::Prune { trial: loser.number });

@@ -8,7 +8,7 @@ use super::qmc::Qmc;
 use super::random::{self, generator};
 use super::sampler::Suggestions;
 use super::settings::{Settings, loss};
-use super::{Next, Oracle, first_unfinished, hyperband};
+use super::{Next, Oracle, hyperband, wind_up};
 use crate::record::{Ending, TrialRecord};
 use crate::space::{Distribution, Scale, Value};
 use rand::RngExt;
@@ -44,11 +44,11 @@ impl Pbt {
     }
 
     /// What has become of every population so far.
-    fn lineage(&self, resource: u64, trials: &[TrialRecord]) -> Lineage {
+    fn lineage(&self, resource: u64, trials: &[TrialRecord], running: &[u64]) -> Lineage {
         let mut lineage = Lineage::default();
         let limit = self.settings.max_trials.max(trials.len() as u64);
         while lineage.next.is_none() && lineage.begun < limit {
-            self.follow(&mut lineage, resource, limit, trials);
+            self.follow(&mut lineage, resource, limit, (trials, running));
         }
         lineage
     }
@@ -56,7 +56,7 @@ impl Pbt {
     /// Follows the next population from its first trial to its last, or to what is to be done now.
     ///
     /// The order matters: those that give way are pruned, copies begin, and only then do the originals go on.
-    fn follow(&self, lineage: &mut Lineage, resource: u64, limit: u64, trials: &[TrialRecord]) {
+    fn follow(&self, lineage: &mut Lineage, resource: u64, limit: u64, (trials, running): (&[TrialRecord], &[u64])) {
         let mut members = lineage.begin(POPULATION, limit);
         let generations = GENERATIONS.min(resource);
         for generation in 1..=generations {
@@ -68,8 +68,15 @@ impl Pbt {
                 return;
             }
             let mut records: Vec<&TrialRecord> = members.iter().map(|member| &trials[*member as usize]).collect();
-            if let Some(short) = records.iter().find(|trial| trial.ending.is_none() && !has_arrived(trial, stop)) {
+            let runs = |trial: &&&TrialRecord| running.contains(&trial.number);
+            let is_short = |trial: &&&TrialRecord| trial.ending.is_none() && !has_arrived(trial, stop);
+            if let Some(short) = records.iter().filter(is_short).find(|trial| !runs(trial)) {
                 lineage.next = Some(Next::Continue { trial: short.number });
+                return;
+            }
+            // One that has arrived may still write the checkpoint that its copies are to have.
+            if records.iter().any(|trial| runs(&trial)) {
+                lineage.next = Some(Next::Wait);
                 return;
             }
             if generation == generations {
@@ -127,12 +134,11 @@ impl Pbt {
 }
 
 impl Oracle for Pbt {
-    fn next(&mut self, trials: &[TrialRecord]) -> Next {
-        let unfinished = || first_unfinished(trials).map_or(Next::Exhausted, |trial| Next::Continue { trial });
+    fn next(&mut self, trials: &[TrialRecord], running: &[u64]) -> Next {
         match hyperband::resource(trials, self.total) {
-            Some(resource) => self.lineage(resource, trials).next.unwrap_or_else(unfinished),
+            Some(resource) => self.lineage(resource, trials, running).next.unwrap_or_else(|| wind_up(trials, running)),
             None if (trials.len() as u64) < self.settings.max_trials => Next::New,
-            None => unfinished(),
+            None => wind_up(trials, running),
         }
     }
 
@@ -145,7 +151,7 @@ impl Oracle for Pbt {
     fn epochs(&mut self, trial: u64, total: u64, trials: &[TrialRecord]) -> u64 {
         let resource = hyperband::resource(trials, self.total).unwrap_or(total.max(1));
         self.total.get_or_insert(resource);
-        self.lineage(resource, trials).stops.get(&trial).map_or(total, |stop| total.min(*stop))
+        self.lineage(resource, trials, &[]).stops.get(&trial).map_or(total, |stop| total.min(*stop))
     }
 
     fn pauses(&self) -> bool {
@@ -154,7 +160,7 @@ impl Oracle for Pbt {
 
     fn parent(&mut self, trial: u64, trials: &[TrialRecord]) -> Option<u64> {
         let resource = hyperband::resource(trials, self.total)?;
-        self.lineage(resource, trials).parents.get(&trial).copied()
+        self.lineage(resource, trials, &[]).parents.get(&trial).copied()
     }
 }
 

@@ -4,7 +4,7 @@
 use super::gp;
 use super::history::{History, Outcome, Proposed};
 use super::settings::Settings;
-use super::{Next, Oracle, OracleError, first_unfinished};
+use super::{Next, Oracle, OracleError, idle, wind_up};
 use crate::pruner::Pruner;
 use crate::record::TrialRecord;
 use crate::space::{Distribution, Value};
@@ -64,14 +64,12 @@ impl Stopping {
 }
 
 impl Oracle for Stopping {
-    fn next(&mut self, trials: &[TrialRecord]) -> Next {
-        match self.oracle.next(trials) {
+    fn next(&mut self, trials: &[TrialRecord], running: &[u64]) -> Next {
+        match self.oracle.next(trials, running) {
             Next::New if self.is_over(trials) => {
                 // Those that wait for others to begin wait in vain; any other is to be finished.
-                let waiting = trials.iter().find(|trial| trial.ending.is_none() && trial.paused_at.is_some());
-                let unfinished = || first_unfinished(trials).map(|trial| Next::Continue { trial });
-                let prune = waiting.map(|trial| Next::Prune { trial: trial.number });
-                prune.or_else(unfinished).unwrap_or(Next::Exhausted)
+                let waiting = idle(trials, running).find(|trial| trial.paused_at.is_some());
+                waiting.map_or_else(|| wind_up(trials, running), |trial| Next::Prune { trial: trial.number })
             }
             next => next,
         }

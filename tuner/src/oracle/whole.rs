@@ -2,7 +2,7 @@
 
 use super::sampler::{Sampler, Suggestions};
 use super::settings::Settings;
-use super::{Next, Oracle, first_unfinished};
+use super::{Next, Oracle, wind_up};
 use crate::record::TrialRecord;
 use crate::space::{Distribution, Value};
 
@@ -20,11 +20,11 @@ impl WholeTrials {
 }
 
 impl Oracle for WholeTrials {
-    fn next(&mut self, trials: &[TrialRecord]) -> Next {
+    fn next(&mut self, trials: &[TrialRecord], running: &[u64]) -> Next {
         if (trials.len() as u64) < self.max_trials && !self.suggestions.is_exhausted(trials) {
             return Next::New;
         }
-        first_unfinished(trials).map_or(Next::Exhausted, |trial| Next::Continue { trial })
+        wind_up(trials, running)
     }
 
     fn suggest(&mut self, trial: u64, name: &str, distribution: &Distribution, trials: &[TrialRecord]) -> Value {

@@ -6,8 +6,6 @@ use super::{Search, SupervisorError};
 use crate::record::Ending;
 use crate::wire::Event;
 
-/// After so many failures in a row, with no success before them, the objective itself must be wrong.
-const HOPELESS_FAILURES: u64 = 3;
 /// A trial that begins and does not end so often, without a checkpoint, is what ends its supervisor.
 const MOST_UNENDED_WORKERS: u64 = 5;
 
@@ -25,6 +23,11 @@ impl Search<'_> {
                 record.paused_at = Some(*at);
                 let record = record.clone();
                 self.journal.trial_paused(&record)?;
+            }
+            Outcome::Executed => {
+                let record = record.clone();
+                self.journal.trial_paused(&record)?;
+                self.unfinished.push_front(number);
             }
             // Its end is in the journal since the objective told it; what its worker used is not.
             Outcome::Ended { .. } if ended.is_journaled => {
@@ -71,59 +74,8 @@ impl Search<'_> {
         {
             return Err(SupervisorError::Stuck { number, epochs: before });
         }
-        self.judge_the_objective(number, &ended.outcome, ended.reports_were_due)
-    }
-
-    /// Ends the search where the objective itself is at fault, rather than its parameters.
-    fn judge_the_objective(
-        &mut self,
-        number: u64,
-        outcome: &Outcome,
-        reports_were_due: bool,
-    ) -> Result<(), SupervisorError> {
-        let failure = match outcome {
-            Outcome::Interrupted => return Ok(()),
-            Outcome::Paused { .. } => None,
-            Outcome::Ended { ending, .. } => {
-                Some(ending).filter(|ending| !matches!(ending, Ending::Finished | Ending::Pruned))
-            }
-        };
-        let record = self.record(number);
-        if number == 0 && failure.is_none() && record.parameters.is_empty() {
-            return Err(SupervisorError::EmptySpace);
-        }
-        if number == 0
-            && let Some(ending) = failure
-            && let Some(reason) = self.unreported(ending, reports_were_due)
-        {
-            return Err(SupervisorError::NeverReported { reason });
-        }
-        let Some(ending) = failure.cloned() else {
-            (self.failures, self.has_succeeded) = (0, true);
-            return Ok(());
-        };
-        // Memory, time and signals may be chance, or the parameters' fault; errors of the objective are its own.
-        let is_its_own = matches!(ending, Ending::Failed { .. } | Ending::Panicked { .. });
-        let most = self.spec.supervision.max_consecutive_failures;
-        self.failures += u64::from(is_its_own || most.is_some());
-        let count = self.failures;
-        match most {
-            Some(most) if count >= most => Err(SupervisorError::FailuresInARow { count, ending }),
-            None if count == HOPELESS_FAILURES && !self.has_succeeded => {
-                Err(SupervisorError::Hopeless { count, ending })
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Why the first trial, which failed so, has no value, if that is because it never reported an objective.
-    fn unreported(&self, ending: &Ending, reports_were_due: bool) -> Option<String> {
-        let complaint = |objective| outcome::never_reported(self.record(0), objective);
-        let is_the_reason = |text: &String| matches!(ending, Ending::Failed { reason } if reason == text);
-        match self.spec.objectives.as_slice() {
-            [objective] if reports_were_due => complaint(objective),
-            objectives => objectives.iter().filter_map(complaint).find(is_the_reason),
-        }
+        let record = &self.trials[number as usize];
+        self.failures.judge(&self.spec, record, &ended.outcome, ended.reports_were_due)
     }
 
     pub(super) fn prune(&mut self, number: u64) -> Result<(), SupervisorError> {

@@ -28,6 +28,12 @@ pub enum SupervisorError {
         /// The system's reason.
         source: io::Error,
     },
+    /// The study's objective is not in its folder.
+    #[error("the objective of the study {study} is in the program that began it; run that program again to go on")]
+    OwnProgram {
+        /// The study's folder.
+        study: PathBuf,
+    },
     /// The oracle refuses the search.
     #[error(transparent)]
     Oracle(#[from] OracleError),

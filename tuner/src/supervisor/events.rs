@@ -58,7 +58,9 @@ impl<'a> Watcher<'a> {
             Event::Progress(progress) => self.status.progress = progress.clone(),
             Event::Finished { reason } => self.status.finish = Some(reason.clone()),
             Event::Error { message } => self.status.error = Some(message.clone()),
-            Event::Opened { .. } | Event::TrialStarted { .. } | Event::TrialEnded { .. } => return,
+            Event::Opened { .. } | Event::TrialStarted { .. } | Event::Reported { .. } | Event::TrialEnded { .. } => {
+                return;
+            }
         }
         let Some(path) = &self.status_path else { return };
         let partial = path.with_extension("partial");
@@ -128,6 +130,7 @@ impl Search<'_> {
             max_trials: self.spec.max_trials,
             best: if several { None } else { best.first().copied().cloned() },
             front: several.then(|| front(&best, &self.spec)),
+            unasked: if done > 0 { self.unasked() } else { Vec::new() },
             infeasible: ranking::infeasible(&self.trials, &self.spec) as u64,
             running: sessions.iter().map(|session| self.running(session)).collect(),
             stopping: self.stop.is_some(),
@@ -135,6 +138,12 @@ impl Search<'_> {
             eta_s,
             supervisor_bytes: own_resident_bytes(),
         }
+    }
+
+    /// Parameters that the user has decided something about and no trial has asked for: misspelt, perhaps.
+    fn unasked(&self) -> Vec<String> {
+        let is_asked = |name: &&str| self.trials.iter().any(|trial| trial.parameters.contains_key(*name));
+        self.spec.given.names().filter(|name| !is_asked(name)).map(str::to_owned).collect()
     }
 
     fn running(&self, session: &Session) -> Running {
@@ -145,6 +154,7 @@ impl Search<'_> {
             parameters: parameters.collect(),
             step: record.last_step(),
             epochs: record.epochs,
+            execution: record.executions.len() as u64,
             memory_bytes: session.held.memory_bytes,
         }
     }

@@ -22,7 +22,9 @@ const LIBRARIES: &str = "libraries";
 /// The spec as the study keeps it: its files by their names in the study's folder.
 pub(super) fn stored(spec: &StudySpec) -> StudySpec {
     let mut stored = spec.clone();
-    stored.library = PathBuf::from(LIBRARY);
+    if !spec.library.as_os_str().is_empty() {
+        stored.library = PathBuf::from(LIBRARY);
+    }
     stored.shared = spec.shared.as_ref().map(|_| PathBuf::from(SHARED));
     for library in &mut stored.supervision.libraries {
         *library = library.file_name().map(PathBuf::from).unwrap_or_default();
@@ -35,6 +37,9 @@ pub(super) fn stored(spec: &StudySpec) -> StudySpec {
 pub fn spec_of(study: &Path) -> Result<StudySpec, SupervisorError> {
     let study = &fs::canonicalize(study).map_err(file_error("find the study", study))?;
     let mut spec = Journal::read(study)?.spec;
+    if spec.library.as_os_str().is_empty() {
+        return Err(SupervisorError::OwnProgram { study: study.clone() });
+    }
     spec.directory = study.parent().unwrap_or(study).to_path_buf();
     spec.project = study.file_name().unwrap_or_default().to_string_lossy().into_owned();
     spec.library = study.join(LIBRARY);
@@ -57,7 +62,10 @@ impl Files {
     /// Puts what `spec` names into the study's folder, where it is not there already.
     pub(super) fn install(spec: &StudySpec, study: &Path) -> Result<Files, SupervisorError> {
         let library = study.join(LIBRARY);
-        install(&spec.library, &library, "read the objective")?;
+        // A program that has its objective in it needs no library.
+        if !spec.library.as_os_str().is_empty() {
+            install(&spec.library, &library, "read the objective")?;
+        }
         let shared = study.join(SHARED);
         let shared = match &spec.shared {
             Some(source) => {
@@ -70,9 +78,7 @@ impl Files {
         for source in &spec.supervision.libraries {
             folder::create_and_sync(&libraries).map_err(file_error("create", &libraries))?;
             let target = libraries.join(source.file_name().unwrap_or_default());
-            if !is_same_file(source, &target) {
-                link(source, &target).map_err(file_error("keep a copy of", source))?;
-            }
+            link(source, &target).map_err(file_error("keep a copy of", source))?;
         }
         let libraries = (!spec.supervision.libraries.is_empty()).then_some(libraries);
         Ok(Files { library, shared, libraries })
@@ -87,8 +93,12 @@ fn install(source: &Path, target: &Path, what: &'static str) -> Result<(), Super
     folder::install(source, target).map_err(file_error("write", target))
 }
 
-/// Libraries are never changed where they are, so a second name is as good as a copy and costs nothing.
-fn link(source: &Path, target: &Path) -> io::Result<()> {
+/// Neither libraries nor checkpoints are ever changed where they are, so a second name is as good as a copy and costs nothing.
+pub(super) fn link(source: &Path, target: &Path) -> io::Result<()> {
+    // One name of a file put over another one of it does nothing, and would leave both.
+    if is_same_file(source, target) {
+        return Ok(());
+    }
     let partial = target.with_extension("link");
     match fs::remove_file(&partial) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -136,7 +146,7 @@ fn losers(trials: &[TrialRecord], spec: &StudySpec) -> Vec<u64> {
     ended.into_iter().filter(|number| !kept.contains(number)).collect()
 }
 
-fn remove_checkpoints(folder: &Path) -> io::Result<()> {
+pub(super) fn remove_checkpoints(folder: &Path) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         if entry.file_name().to_str().is_some_and(|name| checkpoint_generation(name).is_some()) {

@@ -15,6 +15,8 @@ pub(super) enum Outcome {
         /// That epoch, exclusive.
         at: u64,
     },
+    /// It has a value, and runs once more.
+    Executed,
     /// The search was stopped; the trial goes on another time.
     Interrupted,
 }
@@ -24,7 +26,7 @@ impl Outcome {
     pub(super) fn ending(&self) -> Option<&Ending> {
         match self {
             Outcome::Ended { ending, .. } => Some(ending),
-            Outcome::Paused { .. } | Outcome::Interrupted => None,
+            Outcome::Paused { .. } | Outcome::Executed | Outcome::Interrupted => None,
         }
     }
 }

@@ -1,14 +1,15 @@
 //! One worker's life: started, answered, watched against its limits, and taken leave of.
 
 use super::error::file_error;
+use super::ledger::Told;
 use super::outcome::{self, Outcome};
-use super::{GRACE, Search, SupervisorError};
+use super::{GRACE, Search, SupervisorError, Workers};
 use crate::folder;
-use crate::process::{Exit, Held, Launch, MOST_TASKS, Machine, SharedMemory, Shortage, Worker};
+use crate::process::{Entry, Exit, Held, Launch, MOST_TASKS, Machine, SharedMemory, Shortage, Worker};
 use crate::record::{Ending, MemoryCheck};
 use crate::wire::{Event, Finish};
 use std::os::fd::AsFd as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Its number on every Linux.
@@ -22,19 +23,15 @@ pub(super) struct Session {
     pub(super) number: u64,
     pub(super) worker: Worker,
     pub(super) folder: PathBuf,
-    /// The epoch, exclusive, up to which it may train, and the epochs of a whole training.
-    pub(super) epochs: Option<(u64, u64)>,
+    pub(super) told: Told,
     /// What the objective's own word has come to; in the journal, unless the trial is to go on another time.
     pub(super) outcome: Option<Outcome>,
     /// Whether that word was that it returned.
     pub(super) returned: bool,
-    pub(super) told_to_stop: bool,
     /// When it last came to the end of a step, or began.
     pub(super) last_step: Instant,
     /// Epochs that it had been through, where it had waited for more.
     continued_from: Option<u64>,
-    /// Whether the oracle has given up on the trial.
-    pub(super) told_to_prune: bool,
     killed: Option<Ending>,
     /// The machine before it began.
     machine: Machine,
@@ -65,18 +62,23 @@ impl Search<'_> {
     pub(super) fn begin(&mut self, number: u64) -> Result<Session, SupervisorError> {
         let folder = self.folder.join("trials").join(number.to_string());
         folder::create_and_sync(&folder).map_err(file_error("create", &folder))?;
+        let study = self.folder.clone();
+        let inherited = self.ledger().provide_checkpoints(number, &study)?;
+        if let (Some(mirror), Some(file)) = (&self.mirror, inherited) {
+            mirror.checkpoint(number, &file);
+        }
         let record = self.record_mut(number);
         let continued_from = record.paused_at.map(|_| record.epochs_done());
         record.unended_workers += 1;
         let unended = record.unended_workers;
         // The record keeps `paused_at`, from which the oracle tells how far the trial may train now.
+        self.ledger().begin_enqueued(number)?;
         self.journal.worker_started(number, unended)?;
         let machine = Machine::now(&self.spec.device)?;
         let limit_bytes = self.allocation_limit_bytes()?;
+        let study = self.spec.directory.join(&self.spec.project);
         let worker = Worker::start(&Launch {
-            program: self.program,
-            library: &self.files.library,
-            symbol: &self.spec.symbol,
+            entry: self.entry(&study),
             study: &self.spec.project,
             number,
             folder: &folder,
@@ -100,19 +102,26 @@ impl Search<'_> {
             number,
             worker,
             folder,
-            epochs: None,
+            told: Told::default(),
             outcome: None,
             returned: false,
-            told_to_stop: false,
             last_step: now,
             continued_from,
-            told_to_prune: false,
             killed: None,
             machine,
             held: Held::default(),
             peak_bytes: 0,
             deadline,
         })
+    }
+
+    fn entry<'a>(&'a self, study: &'a Path) -> Entry<'a> {
+        match self.workers {
+            Workers::Program(program) => {
+                Entry::Library { program, library: &self.files.library, symbol: &self.spec.symbol }
+            }
+            Workers::Itself => Entry::Main { study },
+        }
     }
 
     /// What the system itself lets a trial have: the net under the watch.

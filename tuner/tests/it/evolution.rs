@@ -94,7 +94,7 @@ fn straggler_holds_up_no_generation() {
 fn trade_offs(spec: &StudySpec, objective: fn(&mut Ask<'_>) -> [f64; 3]) -> Vec<TrialRecord> {
     let mut oracle = create(spec).expect("a valid search");
     let mut trials: Vec<TrialRecord> = Vec::new();
-    while oracle.next(&trials) == Next::New {
+    while oracle.next(&trials, &[]) == Next::New {
         let number = trials.len() as u64;
         trials.push(TrialRecord::new(number));
         let [first, second, excess] = objective(&mut |name, distribution| {

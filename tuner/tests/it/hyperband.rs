@@ -33,7 +33,7 @@ pub(crate) fn search(spec: &StudySpec, total: u64, training: &Training) -> (Vec<
     let (mut trials, mut decisions): (Vec<TrialRecord>, Vec<Next>) = (Vec::new(), Vec::new());
     loop {
         let mut oracle = create(spec).expect("a valid search");
-        let next = oracle.next(&trials);
+        let next = oracle.next(&trials, &[]);
         decisions.push(next);
         let number = match next {
             Next::New => {
@@ -45,7 +45,7 @@ pub(crate) fn search(spec: &StudySpec, total: u64, training: &Training) -> (Vec<
                 trials[trial as usize].ending = Some(Ending::Pruned);
                 continue;
             }
-            Next::Exhausted => return (trials, decisions),
+            Next::Wait | Next::Exhausted => return (trials, decisions),
         };
         assert_eq!(trials[number].ending, None);
         let stop = oracle.epochs(number as u64, total, &trials);
@@ -171,7 +171,7 @@ fn brackets_begin_anew_when_all_have_run() {
 fn a_longer_search_goes_on_where_a_shorter_one_ended() {
     let (mut trials, _) = search(&hyperband(12), 9, &steady);
     let mut oracle = create(&hyperband(20)).expect("a valid search");
-    assert_eq!(oracle.next(&trials), Next::New);
+    assert_eq!(oracle.next(&trials, &[]), Next::New);
     trials.push(TrialRecord::new(12));
     // Trial 12 is the fourth of the second bracket, which begins with 3 epochs.
     assert_eq!(oracle.epochs(12, 9, &trials), 3);
@@ -181,11 +181,11 @@ fn a_longer_search_goes_on_where_a_shorter_one_ended() {
 fn an_objective_without_epochs_is_searched_at_random() {
     let mut oracle = create(&hyperband(20)).expect("a valid search");
     let mut trials = Vec::new();
-    while oracle.next(&trials) == Next::New {
+    while oracle.next(&trials, &[]) == Next::New {
         let number = trials.len() as u64;
         trials.push(TrialRecord { ending: Some(Ending::Finished), values: vec![1.0], ..TrialRecord::new(number) });
     }
-    assert_eq!((trials.len(), oracle.next(&trials)), (20, Next::Exhausted));
+    assert_eq!((trials.len(), oracle.next(&trials, &[])), (20, Next::Exhausted));
 }
 
 #[test]
@@ -208,7 +208,7 @@ fn a_trial_interrupted_between_rungs_may_train_to_the_same_rung() {
     record.metrics.retain(|step, _| *step < 5);
     (record.ending, record.values, record.paused_at) = (None, Vec::new(), Some(3));
     let mut oracle = create(&hyperband(9)).expect("a valid search");
-    assert_eq!(oracle.next(&trials), Next::Continue { trial: winner as u64 });
+    assert_eq!(oracle.next(&trials, &[]), Next::Continue { trial: winner as u64 });
     assert_eq!(oracle.epochs(winner as u64, 9, &trials), 9);
 }
 
@@ -216,7 +216,7 @@ fn a_trial_interrupted_between_rungs_may_train_to_the_same_rung() {
 fn enormous_trainings_are_planned_without_overflow() {
     let mut oracle = create(&hyperband(u64::MAX)).expect("a valid search");
     assert!(oracle.epochs(0, u64::MAX, &[]) > 0);
-    assert_eq!(oracle.next(&[]), Next::New);
+    assert_eq!(oracle.next(&[], &[]), Next::New);
     assert_eq!(create(&hyperband(3)).expect("a valid search").epochs(0, 0, &[]), 0);
 }
 
@@ -232,7 +232,8 @@ fn killed_search(
     let (mut trials, mut unfinished, mut workers) = (Vec::<TrialRecord>::new(), Vec::new(), 0);
     let mut oracle = create(spec).expect("a valid search");
     loop {
-        let number = match unfinished.pop().map_or_else(|| oracle.next(&trials), |trial| Next::Continue { trial }) {
+        let number = match unfinished.pop().map_or_else(|| oracle.next(&trials, &[]), |trial| Next::Continue { trial })
+        {
             Next::New => {
                 trials.push(TrialRecord::new(trials.len() as u64));
                 trials.len() - 1
@@ -242,7 +243,7 @@ fn killed_search(
                 trials[trial as usize].ending = Some(Ending::Pruned);
                 continue;
             }
-            Next::Exhausted => return (trials, workers),
+            Next::Wait | Next::Exhausted => return (trials, workers),
         };
         workers += 1;
         assert!(workers < 1000, "killed in worker {kill_at} after {epochs} epochs: trial {number} for ever");
@@ -298,7 +299,7 @@ fn a_trial_that_waits_at_a_rung_is_not_continued_in_place_of_an_interrupted_one(
     trials[4].metrics.clear();
     trials[4].paused_at = None;
     let mut oracle = create(&hyperband(8)).expect("a valid search");
-    assert_eq!(oracle.next(&trials), Next::Continue { trial: 4 });
+    assert_eq!(oracle.next(&trials, &[]), Next::Continue { trial: 4 });
 }
 
 #[test]

@@ -55,6 +55,9 @@ fn whole_trial(number: u64, ending: Ending, value: Option<f64>) -> TrialRecord {
         paused_at: None,
         retried: vec![Ending::Signalled { signal: 11 }],
         unended_workers: 0,
+        parent: None,
+        executions: Vec::new(),
+        preset: BTreeMap::new(),
         memory: Some(MemoryCheck { before_bytes: 9, after_bytes: 8, supervisor_bytes: 3, left: vec!["it".to_owned()] }),
     }
 }

@@ -11,6 +11,7 @@ mod oracle;
 mod pruner;
 mod record;
 mod schedules;
+mod side_by_side;
 mod simulation;
 mod space;
 

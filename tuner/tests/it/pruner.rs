@@ -211,6 +211,6 @@ fn search_ends_when_a_model_sees_nothing_left_to_gain() {
     let best = search.trials.iter().filter_map(TrialRecord::value).fold(f64::NEG_INFINITY, f64::max);
     assert!((20..150).contains(&search.trials.len()) && best > -0.01, "{} {best}", search.trials.len());
     // A new oracle says the same of the same records.
-    assert_eq!(create(&spec).unwrap().next(&search.trials), Next::Exhausted);
-    assert_eq!(create(&spec).unwrap().next(&search.trials[..search.trials.len() - 5]), Next::New);
+    assert_eq!(create(&spec).unwrap().next(&search.trials, &[]), Next::Exhausted);
+    assert_eq!(create(&spec).unwrap().next(&search.trials[..search.trials.len() - 5], &[]), Next::New);
 }

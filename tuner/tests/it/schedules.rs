@@ -69,7 +69,7 @@ fn asha_goes_on_with_a_trial_that_was_interrupted_between_rungs() {
     record.metrics.retain(|step, _| *step < 5);
     (record.ending, record.values, record.paused_at) = (None, Vec::new(), Some(3));
     let mut oracle = create(&of("asha", 9)).expect("a valid search");
-    assert_eq!(oracle.next(&trials), Next::Continue { trial: winner as u64 });
+    assert_eq!(oracle.next(&trials, &[]), Next::Continue { trial: winner as u64 });
     assert_eq!(oracle.epochs(winner as u64, 9, &trials), 9);
 }
 
@@ -81,7 +81,7 @@ fn population(max_trials: u64, total: u64) -> Vec<TrialRecord> {
     for _ in 0..10_000 {
         // Every question goes to a new oracle, as after a restart.
         let ask = || create(&of("pbt", max_trials)).expect("a valid search");
-        let number = match ask().next(&trials) {
+        let number = match ask().next(&trials, &[]) {
             Next::New => {
                 let number = trials.len() as u64;
                 let mut record = TrialRecord::new(number);
@@ -98,7 +98,7 @@ fn population(max_trials: u64, total: u64) -> Vec<TrialRecord> {
                 trials[trial as usize].ending = Some(Ending::Pruned);
                 continue;
             }
-            Next::Exhausted => return trials,
+            Next::Wait | Next::Exhausted => return trials,
         };
         let parent = ask().parent(number as u64, &trials).filter(|_| trials[number].metrics.is_empty());
         let (start, mut accuracy) = match parent {
@@ -182,7 +182,7 @@ fn learned(spec: &StudySpec, total: u64) -> Vec<TrialRecord> {
     let mut oracle = create(spec).expect("a valid search");
     let mut trials: Vec<TrialRecord> = Vec::new();
     loop {
-        let number = match oracle.next(&trials) {
+        let number = match oracle.next(&trials, &[]) {
             Next::New => {
                 let number = trials.len();
                 trials.push(TrialRecord::new(number as u64));
@@ -202,7 +202,7 @@ fn learned(spec: &StudySpec, total: u64) -> Vec<TrialRecord> {
                 trials[trial as usize].ending = Some(Ending::Pruned);
                 continue;
             }
-            Next::Exhausted => return trials,
+            Next::Wait | Next::Exhausted => return trials,
         };
         let stop = oracle.epochs(number as u64, total, &trials);
         let record = &mut trials[number];

@@ -38,7 +38,7 @@ impl Search {
     }
 
     pub(crate) fn next(&self) -> Next {
-        self.oracle.borrow_mut().next(&self.trials)
+        self.oracle.borrow_mut().next(&self.trials, &[])
     }
 
     /// The search with a new oracle, as after a restart.

@@ -42,7 +42,7 @@ pub(super) fn run(root: &Path, arguments: &[String]) -> Result<()> {
             step::output(bench.arg(seeds.optunas.to_string()))
         })?;
     }
-    let page = page(&Results::read(&lines)?, &seeds)?;
+    let page = page(&Results::read(&lines, COUNTED.len() + 1)?, &seeds)?;
     std::fs::write(root.join("docs/benchmarks-hpo.md"), page).context("cannot write docs/benchmarks-hpo.md")
 }
 
@@ -61,7 +61,7 @@ fn parse(arguments: &[String]) -> Result<Seeds> {
 }
 
 /// What all searches found.
-struct Results {
+pub(super) struct Results {
     /// In the order of their first search.
     problems: Vec<String>,
     /// By sampler and problem: for each search the best values after [`COUNTED`] trials, and milliseconds a trial.
@@ -69,14 +69,15 @@ struct Results {
 }
 
 impl Results {
-    fn read(lines: &str) -> Result<Results> {
+    /// From lines of CSV: sampler, problem, seed, and so many numbers.
+    pub(super) fn read(lines: &str, count: usize) -> Result<Results> {
         let mut results = Results { problems: Vec::new(), searches: BTreeMap::new() };
         for line in lines.lines() {
             let fields: Vec<&str> = line.split(',').collect();
             let [sampler, problem, _seed, numbers @ ..] = fields.as_slice() else { bail!("unexpected line: {line}") };
             let numbers: Result<Vec<f64>, _> = numbers.iter().map(|number| number.parse()).collect();
             let numbers = numbers.with_context(|| format!("unexpected line: {line}"))?;
-            if numbers.len() != COUNTED.len() + 1 {
+            if numbers.len() != count {
                 bail!("unexpected line: {line}");
             }
             if !results.problems.iter().any(|known| known == problem) {
@@ -88,12 +89,17 @@ impl Results {
     }
 
     /// Median over the searches of one number of each; `None` where there were no searches.
-    fn median(&self, sampler: &str, problem: &str, number: usize) -> Option<f64> {
-        let searches = self.searches.get(&(sampler.to_owned(), problem.to_owned()))?;
-        let mut values: Vec<f64> = searches.iter().map(|search| search[number]).collect();
+    pub(super) fn median(&self, sampler: &str, problem: &str, number: usize) -> Option<f64> {
+        let mut values = self.numbers(sampler, problem, number);
         values.sort_by(f64::total_cmp);
-        let (low, high) = (values[(values.len() - 1) / 2], values[values.len() / 2]);
-        Some(f64::midpoint(low, high))
+        let low = *values.get(values.len().checked_sub(1)? / 2)?;
+        Some(f64::midpoint(low, values[values.len() / 2]))
+    }
+
+    /// One number of each search, in the order of the seeds.
+    pub(super) fn numbers(&self, sampler: &str, problem: &str, number: usize) -> Vec<f64> {
+        let searches = self.searches.get(&(sampler.to_owned(), problem.to_owned()));
+        searches.into_iter().flatten().map(|search| search[number]).collect()
     }
 }
 
@@ -137,10 +143,10 @@ mod tests {
     #[test]
     fn medians_are_of_all_seeds_and_numbers_are_short() {
         let lines = "auto,a,0,9,8,7,1\nauto,a,1,9,8,5,1\nauto,a,2,9,8,6,1\n";
-        let results = Results::read(lines).unwrap();
+        let results = Results::read(lines, 4).unwrap();
         assert_eq!(results.median("auto", "a", 2), Some(6.0));
         assert_eq!(results.median("tpe", "a", 2), None);
-        assert!(Results::read("auto,a,0,9").is_err());
+        assert!(Results::read("auto,a,0,9", 4).is_err());
         assert_eq!([0.397_887, -3.3223, 1234.5, 2e-9, 0.0].map(short), ["0.398", "-3.322", "1234", "2.0e-9", "0.000"]);
     }
 

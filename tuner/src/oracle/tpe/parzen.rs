@@ -55,6 +55,9 @@ struct Column {
     centres: Vec<f64>,
     /// The logarithm of each kernel's normalisation; 0 where there is no coordinate.
     log_scales: Vec<f64>,
+    /// Where a kernel's probabilities begin and end in the unit interval; empty on a choice, and where there are so many
+    /// kernels that their normalisation is interpolated.
+    ends: Vec<(f64, f64)>,
 }
 
 impl<'a> Parzen<'a> {
@@ -77,8 +80,18 @@ impl<'a> Parzen<'a> {
         let axes: Vec<Axis> = space.dimensions.iter().enumerate().map(axis).collect();
         let column = |(index, axis): (usize, &Axis)| {
             let centres: Vec<f64> = points.iter().map(|point| point[index]).collect();
-            let log_scales = centres.iter().map(|centre| axis.log_scale(*centre)).collect();
-            Column { centres, log_scales }
+            match axis {
+                Axis::Number { deviation, log_scale, .. } if log_scale.is_empty() => {
+                    let ends: Vec<(f64, f64)> = centres.iter().map(|centre| ends(*centre, *deviation)).collect();
+                    let scale =
+                        |ends: &(f64, f64)| if ends.0.is_nan() { 0.0 } else { exact_log_scale(*ends, *deviation) };
+                    Column { log_scales: ends.iter().map(scale).collect(), centres, ends }
+                }
+                _ => {
+                    let log_scales = centres.iter().map(|centre| axis.log_scale(*centre)).collect();
+                    Column { centres, log_scales, ends: Vec::new() }
+                }
+            }
         };
         let columns = axes.iter().enumerate().map(column).collect();
         Parzen { axes, points, columns }
@@ -86,13 +99,12 @@ impl<'a> Parzen<'a> {
 
     /// Draws a point: a kernel first, and then from it.
     pub(super) fn sample(&self, rng: &mut Pcg64) -> Vec<f64> {
-        let kernel = self.points.get(rng.random_range(0..=self.points.len()));
-        let draw = |(index, axis): (usize, &Axis)| match kernel.map(|point| point[index]).filter(|unit| !unit.is_nan())
-        {
-            Some(centre) => axis.sample(centre, rng),
-            None => axis.snap(rng.random()),
+        let kernel = rng.random_range(0..=self.points.len());
+        let draw = |(axis, column): (&Axis, &Column)| match column.centres.get(kernel) {
+            Some(centre) if !centre.is_nan() => axis.sample(*centre, column.ends.get(kernel).copied(), rng),
+            _ => axis.snap(rng.random()),
         };
-        self.axes.iter().enumerate().map(draw).collect()
+        self.axes.iter().zip(&self.columns).map(draw).collect()
     }
 
     /// Logarithm of the density over the active axes, at a point of theirs.
@@ -127,16 +139,25 @@ fn number(bandwidth: f64, cells: Option<f64>, kernels: f64) -> Axis {
     // A kernel narrower than a cell would tell neighbours on a lattice apart that are all but the same.
     let deviation = cells.map_or(bandwidth, |cells| bandwidth.max(0.5 / cells));
     let log_scale = match kernels > KNOTS as f64 {
-        true => (0..=KNOTS).map(|knot| exact_log_scale(knot as f64 / KNOTS as f64, deviation)).collect(),
+        true => {
+            // What a kernel has below 0 is what one as far from the other end has above 1.
+            let below: Vec<f64> =
+                (0..=KNOTS).map(|knot| normal::cumulative(-(knot as f64) / KNOTS as f64 / deviation)).collect();
+            (0..=KNOTS).map(|knot| exact_log_scale((below[knot], 1.0 - below[KNOTS - knot]), deviation)).collect()
+        }
         false => Vec::new(),
     };
     Axis::Number { deviation, log_scale, cells }
 }
 
+/// The probabilities of a normal kernel up to the ends of the unit interval.
+fn ends(centre: f64, deviation: f64) -> (f64, f64) {
+    (normal::cumulative(-centre / deviation), normal::cumulative((1.0 - centre) / deviation))
+}
+
 /// Minus the logarithm of a normal kernel's integral over the unit interval, without its height at the centre.
-fn exact_log_scale(centre: f64, deviation: f64) -> f64 {
-    let inside = normal::between(-centre / deviation, (1.0 - centre) / deviation);
-    -(deviation * (2.0 * std::f64::consts::PI).sqrt() * inside).ln()
+fn exact_log_scale((low, high): (f64, f64), deviation: f64) -> f64 {
+    -(deviation * (2.0 * std::f64::consts::PI).sqrt() * (high - low)).ln()
 }
 
 /// A kernel gives its own value the weight of one observation and every value that of a share of one.
@@ -147,13 +168,10 @@ fn choice(cells: f64, kernels: f64) -> Axis {
 }
 
 impl Axis {
-    /// Logarithm of the normalisation of a kernel at `centre`.
+    /// Logarithm of the normalisation of a kernel at `centre`, where it is interpolated.
     fn log_scale(&self, centre: f64) -> f64 {
         match self {
-            Axis::Number { deviation, log_scale, .. } if !centre.is_nan() => {
-                if log_scale.is_empty() {
-                    return exact_log_scale(centre, *deviation);
-                }
+            Axis::Number { log_scale, .. } if !centre.is_nan() => {
                 let place = centre.clamp(0.0, 1.0) * KNOTS as f64;
                 let knot = (place as usize).min(KNOTS - 1);
                 log_scale[knot] + (place - knot as f64) * (log_scale[knot + 1] - log_scale[knot])
@@ -182,11 +200,11 @@ impl Axis {
         }
     }
 
-    fn sample(&self, centre: f64, rng: &mut Pcg64) -> f64 {
+    /// A value from the kernel at `centre`, of which the `ends` may be known.
+    fn sample(&self, centre: f64, known: Option<(f64, f64)>, rng: &mut Pcg64) -> f64 {
         match self {
             Axis::Number { deviation, .. } => {
-                let (low, high) =
-                    (normal::cumulative(-centre / deviation), normal::cumulative((1.0 - centre) / deviation));
+                let (low, high) = known.unwrap_or_else(|| ends(centre, *deviation));
                 let place = low + rng.random::<f64>() * (high - low);
                 self.snap((centre + deviation * normal::quantile(place)).clamp(0.0, 1.0))
             }

@@ -1,0 +1,62 @@
+//! What a program wants to hear of a search while it runs. Nothing here changes what a trial does: pruners end trials.
+
+use crate::{Finish, TrialRecord};
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::path::Path;
+
+/// Whether the search goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Control {
+    /// It does.
+    Continue,
+    /// It ends: running trials stop at their next report, with a checkpoint, and go on another time.
+    Stop,
+}
+
+/// Hears of a search, in the process and the thread that called [`optimize`](crate::Study::optimize). What it is told
+/// is on disk by then.
+///
+/// ```
+/// use ferrotune_study::{Callback, Control, TrialRecord};
+///
+/// /// Ends the search once a trial is good enough.
+/// #[derive(Debug)]
+/// struct GoodEnough(f64);
+///
+/// impl Callback for GoodEnough {
+///     fn on_trial_end(&mut self, trial: &TrialRecord) -> Control {
+///         if trial.value().is_some_and(|loss| loss < self.0) { Control::Stop } else { Control::Continue }
+///     }
+/// }
+/// ```
+pub trait Callback: Debug {
+    /// The study is open, with so many trials from before.
+    fn on_search_begin(&mut self, _folder: &Path, _earlier_trials: u64) -> Control {
+        Control::Continue
+    }
+
+    /// A trial begins, goes on, or runs once more.
+    fn on_trial_begin(&mut self, _trial: u64) -> Control {
+        Control::Continue
+    }
+
+    /// A trial has reported metrics of a step (an epoch, by habit); `None` is a value that was not finite.
+    fn on_report(&mut self, _trial: u64, _step: u64, _metrics: &BTreeMap<String, Option<f64>>) -> Control {
+        Control::Continue
+    }
+
+    /// A trial has ended.
+    fn on_trial_end(&mut self, _trial: &TrialRecord) -> Control {
+        Control::Continue
+    }
+
+    /// The search is over.
+    fn on_search_end(&mut self, _finish: &Finish) {}
+}
+
+/// Tells all of them; whether one of them wants the search to end.
+pub(crate) fn tell(callbacks: &mut [Box<dyn Callback>], event: impl Fn(&mut dyn Callback) -> Control) -> Control {
+    let answers: Vec<Control> = callbacks.iter_mut().map(|callback| event(callback.as_mut())).collect();
+    if answers.contains(&Control::Stop) { Control::Stop } else { Control::Continue }
+}

@@ -1,0 +1,144 @@
+//! A search with a process for each trial: the program started again as its supervisor, and listened to. Trains nothing.
+
+use crate::callback::tell;
+use crate::{Callback, Control, Finish, StudyError};
+use ferrotune_tuner::process::{OWN_PROGRAM, ROLE_VARIABLE, Role, set_up_worker};
+use ferrotune_tuner::supervisor::main_of_program;
+use ferrotune_tuner::wire::{Event, StudySpec};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs::File;
+use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Supervises the search `spec` in this process, and leaves it.
+pub(crate) fn supervise(spec: &Path) -> ! {
+    let watcher = io::stdin().as_fd().try_clone_to_owned().and_then(|watcher| {
+        rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
+        Ok(watcher)
+    });
+    let status = match watcher {
+        // What was started before this in the program's `main` would hear the signals that are meant for the search.
+        Ok(watcher) if threads() > 1 => refuse(watcher),
+        Ok(watcher) => main_of_program(spec, watcher),
+        Err(error) => {
+            eprintln!("ferrotune: the search has nobody to report to: {error}");
+            ExitCode::FAILURE
+        }
+    };
+    std::process::exit(i32::from(status != ExitCode::SUCCESS))
+}
+
+/// Whether this process has come to a trial's objective.
+static IN_OBJECTIVE: AtomicBool = AtomicBool::new(false);
+
+/// Says that what follows is a trial's objective.
+pub(crate) fn enter_objective() {
+    IN_OBJECTIVE.store(true, Ordering::Relaxed);
+}
+
+/// Whether this is a trial's objective, rather than what a program does on its way to it.
+pub(crate) fn is_in_objective() -> bool {
+    IN_OBJECTIVE.load(Ordering::Relaxed)
+}
+
+/// Makes this process a worker, which dies with its supervisor.
+pub(crate) fn become_worker() {
+    if let Err(reason) = set_up_worker() {
+        eprintln!("ferrotune: {reason}");
+        std::process::exit(1);
+    }
+}
+
+fn threads() -> usize {
+    std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count)
+}
+
+fn refuse(watcher: OwnedFd) -> ExitCode {
+    let message = "the program has started threads before Study::builder(); call that first in `main`".to_owned();
+    let line = serde_json::to_vec(&Event::Error { message }).map_err(io::Error::from);
+    let told = line.and_then(|mut line| {
+        line.push(b'\n');
+        File::from(watcher).write_all(&line)
+    });
+    if let Err(error) = told {
+        eprintln!("ferrotune: nobody hears that the program has started threads before Study::builder(): {error}");
+    }
+    ExitCode::FAILURE
+}
+
+/// Has the program supervise `spec` in another process, and tells the callbacks what happens there.
+pub(crate) fn search(spec: &StudySpec, callbacks: &mut [Box<dyn Callback>]) -> Result<Finish, StudyError> {
+    let interrupted = Arc::new(AtomicBool::new(false));
+    // Ctrl-C is for the supervisor, which hears it too: this process stays to tell what came of it.
+    let handler = signal_hook::flag::register(signal_hook::consts::SIGINT, interrupted)
+        .map_err(StudyError::process("cannot wait for an interrupt"))?;
+    let found = listen(spec, callbacks);
+    signal_hook::low_level::unregister(handler);
+    let finish = found?;
+    callbacks.iter_mut().for_each(|callback| callback.on_search_end(&finish));
+    Ok(finish)
+}
+
+fn listen(spec: &StudySpec, callbacks: &mut [Box<dyn Callback>]) -> Result<Finish, StudyError> {
+    let mut file = tempfile::NamedTempFile::new().map_err(StudyError::process("cannot write the search down"))?;
+    let text = serde_json::to_vec(spec).map_err(io::Error::from);
+    text.and_then(|text| file.write_all(&text)).map_err(StudyError::process("cannot write the search down"))?;
+    let (mut supervisor, events) = start(file.path())?;
+    let heard = hear(events, supervisor.id(), callbacks);
+    // It leaves once it has nobody to tell, or nothing more.
+    supervisor.wait().map_err(StudyError::process("cannot wait for the search's supervisor"))?;
+    heard
+}
+
+fn start(spec: &Path) -> Result<(Child, UnixStream), StudyError> {
+    let failed = "cannot start the search's supervisor";
+    let (events, supervisors_end) = UnixStream::pair().map_err(StudyError::process(failed))?;
+    let mut arguments = std::env::args_os();
+    let mut command = Command::new(OWN_PROGRAM);
+    command.arg0(arguments.next().unwrap_or_default()).args(arguments);
+    command.env(ROLE_VARIABLE, Role::Supervisor { spec: spec.to_path_buf() }.to_variable());
+    // What `main` prints on its way to the study has been printed once.
+    command.stdin(OwnedFd::from(supervisors_end)).stdout(Stdio::null());
+    let supervisor = command.spawn().map_err(StudyError::process(failed))?;
+    Ok((supervisor, events))
+}
+
+fn hear(events: UnixStream, supervisor: u32, callbacks: &mut [Box<dyn Callback>]) -> Result<Finish, StudyError> {
+    let broken = StudyError::process;
+    let mut is_stopping = false;
+    for line in BufReader::new(events).lines() {
+        let line = line.map_err(broken("cannot hear the search's supervisor"))?;
+        let event = serde_json::from_str(&line).map_err(io::Error::from);
+        let control = match event.map_err(broken("cannot understand the search's supervisor"))? {
+            Event::Opened { folder, earlier_trials } => {
+                tell(callbacks, |callback| callback.on_search_begin(&folder, earlier_trials))
+            }
+            Event::TrialStarted { trial, .. } => tell(callbacks, |callback| callback.on_trial_begin(trial)),
+            Event::Reported { trial, step, metrics } => {
+                tell(callbacks, |callback| callback.on_report(trial, step, &metrics))
+            }
+            Event::TrialEnded { record } => tell(callbacks, |callback| callback.on_trial_end(&record)),
+            Event::Progress(_) => Control::Continue,
+            Event::Finished { reason } => return Ok(reason),
+            Event::Error { message } => return Err(StudyError::Supervisor { message }),
+        };
+        if control == Control::Stop && !is_stopping {
+            interrupt(supervisor)?;
+            is_stopping = true;
+        }
+    }
+    Err(broken("the search's supervisor ended without a word")(io::ErrorKind::UnexpectedEof.into()))
+}
+
+/// Has the supervisor stop after the steps that its trials are in. Said twice it would stop at once.
+fn interrupt(supervisor: u32) -> Result<(), StudyError> {
+    let pid = i32::try_from(supervisor).ok().and_then(Pid::from_raw);
+    let told = pid.map_or(Ok(()), |pid| kill_process(pid, Signal::INT));
+    told.map_err(|errno| StudyError::process("cannot stop the search")(errno.into()))
+}

@@ -1,0 +1,88 @@
+//! What a trial begins with: the checkpoints of the trial that it is a copy of, as population-based training wants it,
+//! or nothing at all, where an earlier execution has left some. Reads no checkpoint.
+
+use super::SupervisorError;
+use super::error::file_error;
+use super::files::{link, remove_checkpoints};
+use super::ledger::Ledger;
+use crate::folder;
+use crate::wire::checkpoint_generation;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+impl Ledger<'_> {
+    /// Gives a trial what it is to begin with, in its folder; gives the checkpoint that it has of another trial, if it
+    /// has got one.
+    pub(super) fn provide_checkpoints(&mut self, number: u64, study: &Path) -> Result<Option<String>, SupervisorError> {
+        let folder = study.join("trials").join(number.to_string());
+        let record = self.record(number);
+        if !record.executions.is_empty() && record.checkpoint.is_none() && folder.is_dir() {
+            remove_checkpoints(&folder).map_err(file_error("remove checkpoints in", &folder))?;
+            return Ok(None);
+        }
+        let has_begun = record.unended_workers > 0 || !record.parameters.is_empty() || !record.metrics.is_empty();
+        if has_begun || record.parent.is_some() {
+            return Ok(None);
+        }
+        match self.oracle.parent(number, self.trials) {
+            Some(parent) => self.inherit(number, parent, study),
+            None => Ok(None),
+        }
+    }
+
+    /// Lets a trial begin with the last checkpoint of another one. Where that has none, it begins afresh.
+    ///
+    /// The files are there before the journal says so: a crash in between repeats this and changes nothing.
+    fn inherit(&mut self, number: u64, parent: u64, study: &Path) -> Result<Option<String>, SupervisorError> {
+        let file = self.record(parent).checkpoint.clone();
+        if let Some(last) = file.as_deref().and_then(checkpoint_generation) {
+            let folder_of = |trial: u64| study.join("trials").join(trial.to_string());
+            let (source, target) = (folder_of(parent), folder_of(number));
+            let adopted = folder::create_and_sync(&target).and_then(|()| adopt(&source, &target, last));
+            adopted.map_err(file_error("copy the parent's checkpoints to", &target))?;
+        }
+        self.journal.inherited(number, parent, file.as_deref())?;
+        let record = self.record_mut(number);
+        (record.parent, record.checkpoint) = (Some(parent), file.clone());
+        Ok(file)
+    }
+}
+
+/// Gives `target` the checkpoints in `source` up to the generation `last`: where that is damaged, the one before it is
+/// wanted.
+fn adopt(source: &Path, target: &Path, last: u64) -> io::Result<()> {
+    for entry in fs::read_dir(source)? {
+        let name = entry?.file_name();
+        if name.to_str().and_then(checkpoint_generation).is_some_and(|generation| generation <= last) {
+            link(&source.join(&name), &target.join(&name))?;
+        }
+    }
+    folder::sync(target)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checkpoints_are_adopted_up_to_the_last_and_as_often_as_asked() -> io::Result<()> {
+        let directory = tempfile::tempdir()?;
+        let (parent, child) = (directory.path().join("3"), directory.path().join("12"));
+        [&parent, &child].into_iter().try_for_each(fs::create_dir)?;
+        let names = [2, 4, 5].map(|generation| format!("checkpoint-{generation:06}.safetensors"));
+        names.iter().try_for_each(|name| fs::write(parent.join(name), name))?;
+        fs::write(parent.join("output.log"), "not for others")?;
+        for _ in 0..2 {
+            adopt(&parent, &child, 4)?;
+        }
+        let entries: Vec<fs::DirEntry> = fs::read_dir(&child)?.collect::<Result<_, _>>()?;
+        let mut found: Vec<_> = entries.iter().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+        found.sort();
+        assert_eq!(found, names[..2]);
+        // What the parent writes, or removes, later is its own.
+        fs::remove_file(parent.join(&names[1]))?;
+        assert_eq!(fs::read_to_string(child.join(&names[1]))?, names[1]);
+        Ok(())
+    }
+}
