@@ -13,8 +13,6 @@ use std::time::{Duration, Instant};
 
 /// How long a host may take to answer a call, and a caller to say who it is.
 const CALL_TIME: Duration = Duration::from_secs(2);
-/// Who is called may be calling others at that moment, and a caller that gives up is taken for one that has come.
-const ANSWER_TIME: Duration = Duration::from_secs(20);
 /// Between calls to one that is not there yet.
 const PAUSE: Duration = Duration::from_millis(50);
 /// A greeting is a list of addresses.
@@ -40,6 +38,7 @@ pub(super) fn join(cluster: &Cluster, replicas: usize) -> Result<Vec<Link>, Stra
     let mut gathering = Gathering {
         cluster,
         greeting,
+        deadline: Instant::now() + cluster.connect_timeout(),
         links: cluster.workers().iter().map(|_| None).collect(),
         heard: vec!["nothing was heard of it".to_owned(); cluster.workers().len()],
     };
@@ -57,6 +56,7 @@ pub(super) fn join(cluster: &Cluster, replicas: usize) -> Result<Vec<Link>, Stra
 struct Gathering<'a> {
     cluster: &'a Cluster,
     greeting: Greeting,
+    deadline: Instant,
     links: Vec<Option<Link>>,
     /// Of each worker, what was heard last.
     heard: Vec<String>,
@@ -65,12 +65,11 @@ struct Gathering<'a> {
 impl Gathering<'_> {
     /// Until all are there.
     fn gather(&mut self, listener: &TcpListener) -> Result<(), StrategyError> {
-        let deadline = Instant::now() + self.cluster.connect_timeout();
         loop {
             self.answer_all(listener)?;
             (0..self.cluster.index()).try_for_each(|worker| self.call(worker))?;
             let Some(worker) = self.missing() else { return Ok(()) };
-            if Instant::now() >= deadline {
+            if self.left().is_zero() {
                 let (seconds, reason) = (self.cluster.connect_timeout().as_secs(), self.heard[worker].clone());
                 return Err(StrategyError::Missing { worker, address: self.cluster.address(worker), seconds, reason });
             }
@@ -81,6 +80,10 @@ impl Gathering<'_> {
                 return Err(self.deaf(&errno.into()));
             }
         }
+    }
+
+    fn left(&self) -> Duration {
+        self.deadline.saturating_duration_since(Instant::now())
     }
 
     fn deaf(&self, error: &io::Error) -> StrategyError {
@@ -99,7 +102,8 @@ impl Gathering<'_> {
         }
         let called = connect(&self.cluster.workers()[worker]).and_then(|mut stream| {
             say(&mut stream, &self.greeting)?;
-            hear(&mut stream, ANSWER_TIME).map(|greeting| (greeting, stream))
+            // It may be calling others at this moment, and takes a caller that gives up for one that has come.
+            hear(&mut stream, self.left().max(CALL_TIME)).map(|greeting| (greeting, stream))
         });
         match called {
             Ok((greeting, stream)) => {
