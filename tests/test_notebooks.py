@@ -23,8 +23,7 @@ def test_notebook_runs_to_its_end_without_a_word_of_error(path, transport, tmp_p
     for output in outputs(notebook):
         assert output.output_type != "error", output
         assert output.get("name") != "stderr", output.text
-    if path.stem == "01_quickstart":
-        check_quickstart(notebook, folder)
+    CHECKS[path.stem](notebook, folder)
 
 
 def check_quickstart(notebook, folder):
@@ -44,5 +43,35 @@ def check_quickstart(notebook, folder):
     assert (folder / "digits.safetensors").is_file()
 
 
-def test_there_is_a_quickstart():
-    assert "01_quickstart" in [path.stem for path in PATHS]
+def check_search(notebook, folder):
+    for project in ("by-chance", "by-tpe", "by-auto", "by-hyperband"):
+        assert (folder / "studies" / project / "journal.log").is_file()
+    (space,) = notebook_run.cell_of(notebook, "%space").outputs
+    (decay,) = [row for row in space.data["text/plain"].splitlines() if row.startswith("decay")]
+    assert "optimizer" in decay, decay
+    for kind in ("history", "intermediate", "importance", "slice"):
+        (plot,) = notebook_run.cell_of(notebook, f"%plot {kind}").outputs
+        assert {"application/vnd.vegalite.v5+json", "image/svg+xml", "text/plain"} <= set(plot.data)
+    assert len((folder / "by-auto.csv").read_text().splitlines()) == 1 + 24
+
+
+def check_many_objectives(notebook, folder):
+    (best,) = notebook_run.cell_of(notebook, "%best").outputs
+    header, *rows = best.data["text/plain"].split("\n\n")[0].splitlines()
+    assert header.split()[:3] == ["trial", "val_accuracy", "weights"], header
+    front = sorted((float(row.split()[2]), float(row.split()[1])) for row in rows)
+    assert len(front) >= 2
+    # Who is larger is better, or it would not be there.
+    assert [accuracy for _, accuracy in front] == sorted(accuracy for _, accuracy in front)
+    assert all(size <= 20000 for size, _ in front)
+
+
+CHECKS = {
+    "01_quickstart": check_quickstart,
+    "02_search": check_search,
+    "03_many_objectives": check_many_objectives,
+}
+
+
+def test_every_notebook_has_its_checks():
+    assert [path.stem for path in PATHS] == sorted(CHECKS)
