@@ -23,8 +23,8 @@ def study(kernel, project):
 
 
 def table(text):
-    """Rows of a table of %trials or %best, by column name."""
-    header, *rows = text.splitlines()
+    """Rows of a table of %trials or %best, by column name; what stands below it is left out."""
+    header, *rows = text.split("\n\n")[0].splitlines()
     names = list(re.finditer(r"\S+(?: \S+)*", header))
     ends = [name.start() for name in names[1:]] + [None]
     return [{name[0]: row[name.start() : end].strip() for name, end in zip(names, ends)} for row in rows]

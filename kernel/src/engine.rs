@@ -22,7 +22,7 @@ use anyhow::{Context, Result};
 use evcxr::{CommandContext, Error, EvalCallbacks, EvalContext, EvalContextOutputs, EvalOutputs};
 use ferrotune_display::Bundle;
 use ferrotune_display::frame::{Answer, Ending, Request};
-use ferrotune_magics::{Action, Step, Time, Tune};
+use ferrotune_magics::{Action, Step, Study, Time, Tune};
 use history::History;
 use link::{Facts, Link};
 use objective::Objective;
@@ -345,17 +345,26 @@ impl Engine {
                 Ok(())
             }
             Action::Trials(request) => {
-                let folder = self.study_folder(request.project.as_deref(), request.directory.as_deref())?;
-                let bundle = match request.id {
-                    Some(number) => studies::trial(&folder, number),
-                    None => studies::trials(&folder),
-                };
-                self.show(bundle)
+                let folder = self.folder_of(&request.study)?;
+                self.show(studies::trials(&folder, &request))
             }
             Action::Best(request) => {
-                let folder = self.study_folder(request.project.as_deref(), request.directory.as_deref())?;
-                self.show(studies::best(&folder, request.count))
+                let folder = self.folder_of(&request.study)?;
+                self.show(studies::best(&folder, &request))
             }
+            Action::Space(study) => {
+                let folder = self.folder_of(&study)?;
+                self.show(studies::space(&folder))
+            }
+            Action::Plot(request) => {
+                let folder = self.folder_of(&request.study)?;
+                self.show(studies::plot(&folder, &request))
+            }
+            Action::Export(request) => {
+                let folder = self.folder_of(&request.study)?;
+                self.show(studies::export(&folder, &request))
+            }
+            Action::Studies { directory } => self.show(studies::overview(&self.directory(directory.as_deref()))),
             Action::Undo { count } => self.undo(count),
             Action::Checkpoint { name } => self.checkpoint(&name),
             Action::Restore { name } => self.restore_checkpoint(&name),
@@ -454,11 +463,19 @@ impl Engine {
     }
 
     /// The folder of the named study, or of the last one.
+    /// The folder of studies that is meant: the one that is named, else that of the last study.
+    fn directory(&self, named: Option<&str>) -> PathBuf {
+        let last = self.last_study.as_deref().and_then(Path::parent);
+        named.map(Path::new).or(last).unwrap_or(Path::new(DEFAULT_DIRECTORY)).to_path_buf()
+    }
+
+    fn folder_of(&self, study: &Study) -> Result<PathBuf, Failure> {
+        self.study_folder(study.project.as_deref(), study.directory.as_deref())
+    }
+
     fn study_folder(&self, project: Option<&str>, directory: Option<&str>) -> Result<PathBuf, Failure> {
-        let last_directory = self.last_study.as_deref().and_then(Path::parent);
-        let directory = directory.map(Path::new).or(last_directory).unwrap_or(Path::new(DEFAULT_DIRECTORY));
         match (project, &self.last_study) {
-            (Some(project), _) => Ok(directory.join(project)),
+            (Some(project), _) => Ok(self.directory(directory).join(project)),
             (None, Some(last)) => Ok(last.clone()),
             (None, None) => {
                 Err(report::failure("MagicError", "no search has run in this notebook; name one with --project"))

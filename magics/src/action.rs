@@ -2,6 +2,10 @@
 //!
 //! Values that only the tuner can judge, such as an oracle's name, are passed on as they are.
 
+mod results;
+
+pub use results::{Best, Export, Plot, Study, Trials};
+
 /// One part of a cell; the parts run in order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
@@ -42,6 +46,17 @@ pub enum Action {
     Trials(Trials),
     /// `%best`
     Best(Best),
+    /// `%space`
+    Space(Study),
+    /// `%plot`
+    Plot(Plot),
+    /// `%export`
+    Export(Export),
+    /// `%studies`: list the studies of a folder.
+    Studies {
+        /// The folder; none means where the last study was, or [`Tune`]'s default.
+        directory: Option<String>,
+    },
     /// `%undo`: back to the state before the last cells.
     Undo {
         /// How many cells, at least 1.
@@ -256,28 +271,6 @@ pub enum SearchVerb {
 pub struct Search {
     /// What to do.
     pub verb: SearchVerb,
-    /// The study; none means the notebook's last one.
-    pub project: Option<String>,
-    /// The folder that holds the study's folder; none means where the last study was, or [`Tune`]'s default.
-    pub directory: Option<String>,
-}
-
-/// List the trials of a study, or show one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trials {
-    /// The study; none means the notebook's last one.
-    pub project: Option<String>,
-    /// The folder that holds the study's folder; none means where the last study was, or [`Tune`]'s default.
-    pub directory: Option<String>,
-    /// The one trial to show in full.
-    pub id: Option<u64>,
-}
-
-/// Show the best trials of a study.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Best {
-    /// How many, at least 1.
-    pub count: u64,
     /// The study; none means the notebook's last one.
     pub project: Option<String>,
     /// The folder that holds the study's folder; none means where the last study was, or [`Tune`]'s default.

@@ -34,24 +34,24 @@ impl Invocation<'_> {
     }
 }
 
-/// A magic's options and its one argument, with the table's defaults filled in.
+/// A magic's options and its other arguments, with the table's defaults filled in.
 pub(crate) struct Arguments<'a> {
     invocation: &'a Invocation<'a>,
     given: Vec<(&'static str, String)>,
-    positional: Option<String>,
+    positional: Vec<String>,
 }
 
 impl<'a> Arguments<'a> {
     pub(crate) fn read(invocation: &'a Invocation<'a>) -> Result<Arguments<'a>, MagicError> {
-        let mut arguments = Arguments { invocation, given: Vec::new(), positional: None };
+        let mut arguments = Arguments { invocation, given: Vec::new(), positional: Vec::new() };
         let (line, usage) = (invocation.line, invocation.magic.usage);
         let mut words = words(invocation)?.into_iter().peekable();
         while let Some(word) = words.next() {
             if !word.is_option() {
-                if invocation.magic.positional.is_none() || arguments.positional.is_some() {
+                if arguments.positional.len() == positional_names(invocation.magic).count() {
                     return Err(MagicError::Unexpected { line, argument: word.text, usage });
                 }
-                arguments.positional = Some(word.text);
+                arguments.positional.push(word.text);
                 continue;
             }
             let (name, inline) = match word.text.split_once('=') {
@@ -87,7 +87,7 @@ impl<'a> Arguments<'a> {
     }
 
     /// Whether the option is given, whatever the table's default is.
-    pub(crate) fn flag(&self, option: &'static str) -> bool {
+    pub(crate) fn flag(&self, option: &str) -> bool {
         self.given.iter().any(|(name, _)| *name == option)
     }
 
@@ -118,13 +118,13 @@ impl<'a> Arguments<'a> {
         self.text(option)?.ok_or_else(missing)
     }
 
-    /// The one argument, which must be given.
-    pub(crate) fn required_positional(&self, what: &'static str) -> Result<String, MagicError> {
+    /// The argument of this name in the table, which must be given.
+    pub(crate) fn required_positional(&self, name: &'static str, what: &'static str) -> Result<String, MagicError> {
         let Invocation { magic, line, .. } = self.invocation;
-        let option = magic.positional.unwrap_or_default();
+        let place = positional_names(magic).position(|known| known == name);
+        let given = place.and_then(|place| self.positional.get(place)).cloned();
         let (magic, usage) = (self.invocation.typed(), magic.usage);
-        let missing = || MagicError::MissingOption { line: *line, magic, option, value: what, usage };
-        self.positional.clone().ok_or_else(missing)
+        given.ok_or(MagicError::MissingOption { line: *line, magic, option: name, value: what, usage })
     }
 
     /// The name of a study, which is a folder's name.
@@ -134,7 +134,7 @@ impl<'a> Arguments<'a> {
 
     /// The one argument, the name of a study.
     pub(crate) fn project_argument(&self, name: &'static str) -> Result<Option<String>, MagicError> {
-        self.checked_project(name, self.positional.clone())
+        self.checked_project(name, self.positional.first().cloned())
     }
 
     fn checked_project(&self, option: &'static str, project: Option<String>) -> Result<Option<String>, MagicError> {
@@ -169,11 +169,11 @@ impl<'a> Arguments<'a> {
 
     /// The one argument, a whole number that the table calls `name`.
     pub(crate) fn positional_number(&self, name: &'static str) -> Result<Option<u64>, MagicError> {
-        self.positional.as_deref().map(|value| self.whole(name, value)).transpose()
+        self.positional().map(|value| self.whole(name, value)).transpose()
     }
 
     pub(crate) fn positional(&self) -> Option<&str> {
-        self.positional.as_deref()
+        self.positional.first().map(String::as_str)
     }
 
     /// What `read` makes of each part of a value with `separator` between the parts; empty where the option is not given.
@@ -208,6 +208,11 @@ impl<'a> Arguments<'a> {
         };
         convert(&value).map(Some).map_err(|problem| self.invocation.bad_value(option, &value, problem))
     }
+}
+
+/// What a magic's arguments without a name are called, in their order.
+fn positional_names(magic: &Magic) -> impl Iterator<Item = &'static str> {
+    magic.positional.unwrap_or_default().split_whitespace()
 }
 
 struct Word {

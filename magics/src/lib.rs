@@ -26,8 +26,8 @@ mod scan;
 mod table;
 
 pub use action::{
-    Action, Best, Constraint, Direction, Memory, Objective, Resume, Search, SearchVerb, SelfTest, Setting, Step,
-    Summary, Time, TpuCheck, TpuConnect, Trials, Tune,
+    Action, Best, Constraint, Direction, Export, Memory, Objective, Plot, Resume, Search, SearchVerb, SelfTest,
+    Setting, Step, Study, Summary, Time, TpuCheck, TpuConnect, Trials, Tune,
 };
 pub use cell::parse;
 pub use error::MagicError;

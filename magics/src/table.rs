@@ -2,6 +2,7 @@
 
 mod entries;
 mod memory;
+mod results;
 
 use crate::action::Action;
 use crate::arguments::Invocation;
@@ -35,7 +36,7 @@ pub struct Magic {
     pub summary: &'static str,
     /// Several lines, with an example. [`help`] puts usage and options around it.
     pub help: &'static str,
-    /// What the one argument without a name is called, if there is one.
+    /// What the arguments without a name are called, with blanks between them, if there are any.
     pub positional: Option<&'static str>,
     /// What may be given by name.
     pub options: &'static [MagicOption],

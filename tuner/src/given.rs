@@ -23,7 +23,7 @@ pub struct Given {
 
 impl Given {
     /// The value that is decided for a parameter of a trial that was enqueued with the values `preset`; `None` leaves it
-    /// to the oracle. Fails with the reason where the parameter cannot have the value.
+    /// to the oracle. The distribution must be valid. Fails with the reason where the parameter cannot have the value.
     pub fn value(
         &self,
         preset: &Values,
@@ -38,7 +38,7 @@ impl Given {
             return fitted(value, distribution).map(Some).ok_or_else(misfit);
         }
         let is_tuned = self.tune_only.is_empty() || self.tune_only.iter().any(|tuned| tuned == name);
-        Ok((!is_tuned).then(|| default.cloned().unwrap_or_else(|| lowest(distribution))))
+        Ok((!is_tuned).then(|| default.cloned().unwrap_or_else(|| distribution.first())))
     }
 
     /// The names that it names, of parameters that no one may ever ask for.
@@ -69,14 +69,6 @@ fn fitted(value: &Value, distribution: &Distribution) -> Option<Value> {
         _ => value.clone(),
     };
     distribution.contains(&fitted).then_some(fitted)
-}
-
-fn lowest(distribution: &Distribution) -> Value {
-    match distribution {
-        Distribution::Int { low, .. } => Value::Int(*low),
-        Distribution::Float { low, .. } => Value::Float(*low),
-        Distribution::Choice { values, .. } => values.first().cloned().unwrap_or(Value::Bool(false)),
-    }
 }
 
 #[cfg(test)]

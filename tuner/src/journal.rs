@@ -14,7 +14,9 @@ use crate::folder;
 use crate::given::{Given, Values};
 use crate::oracle::draw_seed;
 use crate::record::{Parameter, TrialRecord};
+use crate::space::Value;
 use crate::wire::{Objective, StudySpec, Supervision};
+use chrono::{DateTime, Utc};
 use facts::Fact;
 use lock::StudyLock;
 use replay::Replay;
@@ -40,6 +42,19 @@ pub struct Study {
     pub spec: StudySpec,
     /// Its trials, by number.
     pub trials: Vec<TrialRecord>,
+    /// When they ran, by number.
+    pub times: Vec<Times>,
+    /// The defaults that the objective gives its parameters, by name.
+    pub defaults: BTreeMap<String, Value>,
+}
+
+/// When a trial ran, by the clock of the machine that wrote the journal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Times {
+    /// When its first worker began.
+    pub started: Option<DateTime<Utc>>,
+    /// When its end was known.
+    pub ended: Option<DateTime<Utc>>,
 }
 
 /// A study that is open for writing, and closed to every other writer.
@@ -54,6 +69,8 @@ pub struct Journal {
     worker_id: String,
     /// Where each parameter was asked for last.
     places: BTreeMap<String, String>,
+    /// The defaults of parameters, as they were given last.
+    defaults: BTreeMap<String, Value>,
     /// Whole lines that are not in the file yet.
     held: String,
     is_holding: bool,
@@ -98,6 +115,7 @@ impl Journal {
             is_synced: true,
             synced_at: Instant::now(),
             places: std::mem::take(&mut replay.places),
+            defaults: std::mem::take(&mut replay.defaults),
             path,
             file,
             _lock: study_lock,
@@ -117,7 +135,12 @@ impl Journal {
         }
         let name = folder.file_name().unwrap_or(folder.as_os_str()).to_string_lossy();
         let replay = Replay::of(&path, &name)?;
-        Ok(Study { spec: replay.spec.ok_or_else(missing)?, trials: replay.trials })
+        Ok(Study {
+            spec: replay.spec.ok_or_else(missing)?,
+            trials: replay.trials,
+            times: replay.times,
+            defaults: replay.defaults,
+        })
     }
 
     /// Whether the file at `path` can be read as a journal with a study in it. Fails with what is wrong with it.
@@ -194,6 +217,16 @@ impl Journal {
         }
         self.append(&[facts::study_attribute(&format!("{}{name}", facts::PLACE), &place)])?;
         self.places.insert(name.to_owned(), place.to_owned());
+        Ok(())
+    }
+
+    /// The objective gives a parameter a default that it did not have before.
+    pub fn defaults_to(&mut self, name: &str, default: &Value) -> Result<(), JournalError> {
+        if self.defaults.get(name) == Some(default) {
+            return Ok(());
+        }
+        self.append(&[facts::study_attribute(&format!("{}{name}", facts::DEFAULT), default)])?;
+        self.defaults.insert(name.to_owned(), default.clone());
         Ok(())
     }
 

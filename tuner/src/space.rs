@@ -110,6 +110,15 @@ impl Distribution {
         }
     }
 
+    /// Its lowest value, or the first of its list. The distribution must be valid (see [`Distribution::validate`]).
+    pub fn first(&self) -> Value {
+        match self {
+            Distribution::Int { low, .. } => Value::Int(*low),
+            Distribution::Float { low, .. } => Value::Float(*low),
+            Distribution::Choice { values, .. } => values[0].clone(),
+        }
+    }
+
     /// Whether some of its values are nearer to each other than others: numbers and ordered choices.
     pub fn has_order(&self) -> bool {
         !matches!(self, Distribution::Choice { is_ordered: false, .. })

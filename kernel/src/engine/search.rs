@@ -5,11 +5,11 @@ mod spec;
 pub(super) use spec::{resumed, spec};
 
 use crate::engine::report;
-use crate::engine::studies;
 use crate::execution::{Failure, Output};
 use crate::runtime::OWN_PROGRAM;
 use anyhow::{Context, Result, bail};
 use ferrotune_display::{Bundle, escape};
+use ferrotune_results::number;
 use ferrotune_tuner::record::TrialRecord;
 use ferrotune_tuner::wire::{self, Event, Finish, Progress, StudySpec};
 use rustix::process::{Pid, Signal};
@@ -226,8 +226,8 @@ fn headline(progress: &Progress, spec: &StudySpec, finish: Option<&Finish>) -> S
 }
 
 fn trial_line(trial: &TrialRecord, spec: &StudySpec) -> String {
-    let mut value = trial.value().map_or_else(|| "none".to_owned(), studies::number);
-    value.extend(trial.spreads().first().map(|spread| format!(" ± {}", studies::number(*spread))));
+    let mut value = trial.value().map_or_else(|| "none".to_owned(), number);
+    value.extend(trial.spreads().first().map(|spread| format!(" ± {}", number(*spread))));
     let parameters = trial.parameters.iter().map(|(name, parameter)| format!("{name}={}", parameter.value));
     let parameters: Vec<_> = parameters.collect();
     format!("{} = {value} in trial {} ({})", spec.objective().metric, trial.number, parameters.join(", "))
@@ -235,9 +235,11 @@ fn trial_line(trial: &TrialRecord, spec: &StudySpec) -> String {
 
 /// The trade-offs so far: how many, and from the best to the worst value of each objective among them.
 fn front_line(front: &wire::Front, spec: &StudySpec) -> String {
-    let ranges = spec.objectives.iter().zip(&front.ranges).map(|(objective, (best, worst))| {
-        format!("{} {} to {}", objective.metric, studies::number(*best), studies::number(*worst))
-    });
+    let ranges = spec
+        .objectives
+        .iter()
+        .zip(&front.ranges)
+        .map(|(objective, (best, worst))| format!("{} {} to {}", objective.metric, number(*best), number(*worst)));
     let trials = if front.trials == 1 { "trial" } else { "trials" };
     format!("best trade-offs: {} {trials}, {}", front.trials, ranges.collect::<Vec<_>>().join(", "))
 }

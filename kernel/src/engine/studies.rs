@@ -1,29 +1,45 @@
-//! `%trials` and `%best`: studies on disk, as tables.
+//! The magics that show a study: they read its journal, and `ferrotune_results` makes of it what is shown or written.
 
-use anyhow::{Result, bail};
-use ferrotune_display::{Bundle, escape, table};
-use ferrotune_tuner::analysis::ranking;
-use ferrotune_tuner::journal::{Journal, Study};
+mod export;
+mod weights;
+
+use anyhow::{Context, Result, bail};
+use chrono::{DateTime, Local};
+use ferrotune_display::{Bundle, escape};
+use ferrotune_magics::{Best, Export, Plot, Trials};
+use ferrotune_results::listing::Listing;
+use ferrotune_results::overview::Entry;
+use ferrotune_results::plot::{self, Focus};
+use ferrotune_results::tensorboard;
+use ferrotune_tuner::journal::{Journal, holder_of};
 use ferrotune_tuner::record::{MemoryCheck, TrialRecord};
-use std::collections::BTreeSet;
 use std::path::Path;
 
-/// All trials of a study.
-pub(super) fn trials(folder: &Path) -> Result<Bundle> {
-    let study = Journal::read(folder)?;
-    let trials: Vec<&TrialRecord> = study.trials.iter().collect();
-    Ok(listed(&study, &trials))
+/// The trials of a study, or one of them.
+pub(super) fn trials(folder: &Path, request: &Trials) -> Result<Bundle> {
+    if let Some(number) = request.id {
+        return trial(folder, number);
+    }
+    let listing = Listing {
+        sort: request.sort.as_deref(),
+        filter: request.filter.as_deref(),
+        columns: request.columns.as_deref(),
+        limit: request.limit.map(whole),
+    };
+    Ok(listing.table(&Journal::read(folder)?)?)
 }
 
 /// One trial in full.
-pub(super) fn trial(folder: &Path, number: u64) -> Result<Bundle> {
+fn trial(folder: &Path, number: u64) -> Result<Bundle> {
     let study = Journal::read(folder)?;
     let Some(trial) = study.trials.iter().find(|trial| trial.number == number) else {
         bail!("study {} has no trial {number}; it has {}", study.spec.project, study.trials.len());
     };
     let mut lines = vec![format!("trial {number} of {}: {}", study.spec.project, ending(trial))];
     let values = study.spec.objectives.iter().zip(&trial.values);
-    lines.extend(values.map(|(objective, value)| format!("{} = {}", objective.metric, self::number(*value))));
+    lines.extend(
+        values.map(|(objective, value)| format!("{} = {}", objective.metric, ferrotune_results::number(*value))),
+    );
     lines.extend(trial.parameters.iter().map(|(name, parameter)| format!("  {name} = {}", parameter.value)));
     lines.push(format!("{:.1} s, peak memory {}", trial.seconds, escape::bytes(trial.peak_bytes)));
     lines.extend(trial.memory.as_ref().map(memory_line));
@@ -31,11 +47,11 @@ pub(super) fn trial(folder: &Path, number: u64) -> Result<Bundle> {
         let endings: Vec<String> = trial.retried.iter().map(ToString::to_string).collect();
         lines.push(format!("tried again after: {}", endings.join("; ")));
     }
-    lines.extend(trial.checkpoint.as_ref().map(|file| format!("checkpoint: trials/{number}/{file}")));
+    lines.extend(weights::of(folder, &study, trial).map(|path| format!("weights: {}", path.display())));
     for (step, metrics) in &trial.metrics {
-        let metrics = metrics
-            .iter()
-            .map(|(name, value)| format!("{name}={}", value.map_or_else(|| "none".to_owned(), self::number)));
+        let metrics = metrics.iter().map(|(name, value)| {
+            format!("{name}={}", value.map_or_else(|| "none".to_owned(), ferrotune_results::number))
+        });
         lines.push(format!("  step {step}: {}", metrics.collect::<Vec<_>>().join(", ")));
     }
     let output = folder.join("trials").join(number.to_string()).join("output.log");
@@ -57,61 +73,78 @@ fn memory_line(memory: &MemoryCheck) -> String {
     format!("memory available: {before} before it, {after} after it; left behind: {left}")
 }
 
-/// The best trials of a study, best first.
-pub(super) fn best(folder: &Path, count: u64) -> Result<Bundle> {
-    let study = Journal::read(folder)?;
-    let trials = ranking::ranked(&study.trials, &study.spec, usize::try_from(count).unwrap_or(usize::MAX));
-    if trials.is_empty() {
-        bail!("study {} has no finished trial yet; %trials shows what became of the others", study.spec.project);
-    }
-    Ok(listed(&study, &trials))
-}
-
-/// A metric for people: at most six significant digits.
-pub(super) fn number(value: f64) -> String {
-    let rounded: f64 = format!("{value:.5e}").parse().unwrap_or(value);
-    if rounded != 0.0 && !(1e-4..1e7).contains(&rounded.abs()) { format!("{rounded:e}") } else { rounded.to_string() }
-}
-
 fn ending(trial: &TrialRecord) -> String {
-    match &trial.ending {
-        Some(ending) => ending.to_string(),
-        None => "unfinished".to_owned(),
+    trial.ending.as_ref().map_or_else(|| "unfinished".to_owned(), ToString::to_string)
+}
+
+/// The best trials of a study, best first.
+pub(super) fn best(folder: &Path, request: &Best) -> Result<Bundle> {
+    let study = Journal::read(folder)?;
+    let weights = |trial: &TrialRecord| weights::of(folder, &study, trial);
+    Ok(ferrotune_results::best::best(&study, request.count.map(whole), weights)?)
+}
+
+/// The search space of a study.
+pub(super) fn space(folder: &Path) -> Result<Bundle> {
+    Ok(ferrotune_results::space::space(&Journal::read(folder)?)?)
+}
+
+/// One plot of a study.
+pub(super) fn plot(folder: &Path, request: &Plot) -> Result<Bundle> {
+    let kind = plot::Plot::named(&request.kind)?;
+    let focus = Focus { parameters: request.parameters.as_deref(), objective: request.objective.as_deref() };
+    Ok(kind.of(&Journal::read(folder)?, focus)?.bundle())
+}
+
+/// Writes a study to a file, and says so.
+pub(super) fn export(folder: &Path, request: &Export) -> Result<Bundle> {
+    let study = Journal::read(folder)?;
+    let target = Path::new(&request.target);
+    let trials = study.trials.len();
+    if request.format == "tensorboard" {
+        export::event_files(target, &tensorboard::files(&study))?;
+        let text = format!("wrote {trials} trials to {0}; see them with `tensorboard --logdir {0}`", target.display());
+        return Ok(Bundle::text(text));
     }
+    let bytes = ferrotune_results::export::Format::named(&request.format)?.bytes(&study)?;
+    export::whole(target, &bytes)?;
+    let size = escape::bytes(bytes.len() as u64);
+    Ok(Bundle::text(format!("wrote {trials} trials to {}, {size}", target.display())))
 }
 
-fn listed(study: &Study, trials: &[&TrialRecord]) -> Bundle {
-    let names: BTreeSet<&str> = trials.iter().flat_map(|trial| trial.parameters.keys()).map(String::as_str).collect();
-    let mut header = vec!["trial"];
-    header.extend(study.spec.objectives.iter().map(|objective| objective.metric.as_str()));
-    header.extend(&names);
-    header.extend(["seconds", "peak memory", "ending"]);
-    let rows: Vec<Vec<String>> = trials.iter().map(|trial| row(trial, study.spec.objectives.len(), &names)).collect();
-    table(&header, &rows)
-}
-
-fn row(trial: &TrialRecord, objectives: usize, names: &BTreeSet<&str>) -> Vec<String> {
-    let mut row = vec![trial.number.to_string()];
-    row.extend((0..objectives).map(|index| trial.values.get(index).map_or_else(String::new, |value| number(*value))));
-    row.extend(
-        names
-            .iter()
-            .map(|name| trial.parameters.get(*name).map_or_else(String::new, |parameter| parameter.value.to_string())),
-    );
-    row.extend([format!("{:.1}", trial.seconds), escape::bytes(trial.peak_bytes), ending(trial)]);
-    row
-}
-
-#[cfg(test)]
-mod tests {
-    use super::number;
-
-    #[test]
-    fn numbers_are_short_and_keep_their_size() {
-        for (value, text) in
-            [(0.972_222_222, "0.972222"), (1e-9, "1e-9"), (0.0, "0"), (-12345.678, "-12345.7"), (3.0, "3")]
-        {
-            assert_eq!(number(value), text);
+/// All studies in a folder, and what there is that cannot be read.
+pub(super) fn overview(directory: &Path) -> Result<Bundle> {
+    let listed = std::fs::read_dir(directory).with_context(|| {
+        format!("cannot read the folder {}; name another one with --directory", directory.display())
+    })?;
+    let mut folders = Vec::new();
+    for entry in listed {
+        let path = entry?.path();
+        if path.join("journal.log").is_file() {
+            folders.push(path);
         }
     }
+    folders.sort();
+    if folders.is_empty() {
+        bail!("there is no study in {}; name another folder with --directory", directory.display());
+    }
+    let (read, failed): (Vec<_>, Vec<_>) = folders.iter().map(|folder| entry(folder)).partition(Result::is_ok);
+    let bundle = ferrotune_results::overview::overview(&read.into_iter().flatten().collect::<Vec<_>>());
+    let failed: Vec<String> = failed.into_iter().filter_map(Result::err).map(|error| format!("{error:#}")).collect();
+    Ok(if failed.is_empty() { bundle } else { ferrotune_results::with_note(&bundle, &failed.join("\n")) })
+}
+
+fn entry(folder: &Path) -> Result<Entry> {
+    let study = Journal::read(folder)?;
+    let changed = std::fs::metadata(folder.join("journal.log"))?.modified()?;
+    Ok(Entry {
+        name: folder.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+        study,
+        runner: holder_of(folder)?.map(|holder| format!("process {} on {}", holder.pid, holder.host)),
+        changed: Some(DateTime::<Local>::from(changed)),
+    })
+}
+
+fn whole(count: u64) -> usize {
+    usize::try_from(count).unwrap_or(usize::MAX)
 }

@@ -1,8 +1,8 @@
 //! The magics themselves, and how each one's arguments become an [`Action`].
 
 use super::memory::{checkpoint, checkpoints, gc, memory, restore, undo};
-use super::{Kind, Magic, MagicOption, find, nearest};
-use crate::action::{Action, Best, Resume, Search, SearchVerb, SelfTest, Time, TpuCheck, TpuConnect, Trials, Tune};
+use super::{Kind, Magic, MagicOption, find, nearest, results};
+use crate::action::{Action, Resume, Search, SearchVerb, SelfTest, Time, TpuCheck, TpuConnect, Tune};
 use crate::arguments::{Arguments, Invocation};
 use crate::cell::refuse_magics_inside;
 use crate::error::MagicError;
@@ -14,13 +14,13 @@ pub fn table() -> &'static [Magic] {
     TABLE
 }
 
-const PROJECT: MagicOption = MagicOption {
+pub(super) const PROJECT: MagicOption = MagicOption {
     name: "--project",
     value: Some("NAME"),
     default: None,
     summary: "the study; without it the notebook's last one",
 };
-const DIRECTORY: MagicOption = MagicOption {
+pub(super) const DIRECTORY: MagicOption = MagicOption {
     name: "--directory",
     value: Some("FOLDER"),
     default: None,
@@ -35,19 +35,7 @@ const BACKGROUND: MagicOption = MagicOption {
 };
 
 static TABLE: &[Magic] = &[
-    Magic {
-        name: "best",
-        kind: Kind::Line,
-        forms: &["%best"],
-        usage: "%best [COUNT] [--project NAME] [--directory FOLDER]",
-        summary: "show the best trials of a study",
-        help: "COUNT trials, one if it is left out, best first, with their parameters, value and checkpoint.\n\
-               \n\
-               Example\n  %best 3 --project digits",
-        positional: Some("COUNT"),
-        options: &[PROJECT, DIRECTORY],
-        build: best,
-    },
+    results::BEST,
     Magic {
         name: "checkpoint",
         kind: Kind::Line,
@@ -99,6 +87,7 @@ static TABLE: &[Magic] = &[
         options: &[],
         build: devices,
     },
+    results::EXPORT,
     Magic {
         name: "gc",
         kind: Kind::Line,
@@ -141,6 +130,7 @@ static TABLE: &[Magic] = &[
         options: &[],
         build: memory,
     },
+    results::PLOT,
     Magic {
         name: "restore",
         kind: Kind::Line,
@@ -185,6 +175,8 @@ static TABLE: &[Magic] = &[
         ],
         build: resume,
     },
+    results::SPACE,
+    results::STUDIES,
     Magic {
         name: "time",
         kind: Kind::Both,
@@ -258,19 +250,7 @@ static TABLE: &[Magic] = &[
         ],
         build: tpu_connect,
     },
-    Magic {
-        name: "trials",
-        kind: Kind::Line,
-        forms: &["%trials"],
-        usage: "%trials [ID] [--project NAME] [--directory FOLDER]",
-        summary: "list the trials of a study, or show one",
-        help: "With an ID, that trial in full: parameters, metrics by step, how it ended and the end of its output.\n\
-               \n\
-               Example\n  %trials 7 --project digits",
-        positional: Some("ID"),
-        options: &[PROJECT, DIRECTORY],
-        build: trials,
-    },
+    results::TRIALS,
     Magic {
         name: "tune",
         kind: Kind::Both,
@@ -434,19 +414,6 @@ const TUNE: &[MagicOption] = &[
     },
 ];
 
-fn best(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
-    let arguments = Arguments::read(invocation)?;
-    let count = arguments.positional_number("COUNT")?.unwrap_or(1);
-    if count == 0 {
-        return Err(invocation.bad_value("COUNT", "0", "give at least 1"));
-    }
-    Ok(Action::Best(Best {
-        count,
-        project: arguments.project("--project")?,
-        directory: arguments.text("--directory")?,
-    }))
-}
-
 fn device(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
     Arguments::read(invocation)?;
     Ok(Action::Device)
@@ -509,7 +476,7 @@ fn time_line(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
 fn tpu_check(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
     let arguments = Arguments::read(invocation)?;
     let tpu = arguments.required("--tpu")?;
-    Ok(Action::TpuCheck(TpuCheck { tpu, file: arguments.required_positional("with a StableHLO module")? }))
+    Ok(Action::TpuCheck(TpuCheck { tpu, file: arguments.required_positional("FILE", "with a StableHLO module")? }))
 }
 
 fn tpu_connect(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
@@ -522,15 +489,6 @@ fn tpu_connect(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
     };
     let (tpu, require) = (arguments.text("--tpu")?, arguments.flag("--require"));
     Ok(Action::TpuConnect(TpuConnect { tpu, require, self_test }))
-}
-
-fn trials(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
-    let arguments = Arguments::read(invocation)?;
-    Ok(Action::Trials(Trials {
-        project: arguments.project("--project")?,
-        directory: arguments.text("--directory")?,
-        id: arguments.positional_number("ID")?,
-    }))
 }
 
 fn tune(invocation: &Invocation<'_>) -> Result<Action, MagicError> {

@@ -55,9 +55,9 @@ fn windows_line_endings_work() {
     check(
         "%device\r\nlet a = 1;\r\n%best 3\r\n",
         expect![[r#"
-        Device
-        2 "let a = 1;\r\n"
-        Best(Best { count: 3, project: None, directory: None })"#]],
+            Device
+            2 "let a = 1;\r\n"
+            Best(Best { study: Study { project: None, directory: None }, count: Some(3) })"#]],
     );
     assert_eq!(tune("%%tune --objective a:max\r\n|trial| { 1.0 }\r\n").body, "|trial| { 1.0 }\r\n");
 }
@@ -140,16 +140,43 @@ fn device_magics_take_their_options() {
 
 #[test]
 fn study_magics_take_their_options() {
-    check("%trials", expect!["Trials(Trials { project: None, directory: None, id: None })"]);
+    check(
+        "%trials",
+        expect![
+            "Trials(Trials { study: Study { project: None, directory: None }, id: None, sort: None, filter: None, columns: None, limit: Some(200) })"
+        ],
+    );
     check(
         "%trials 7 --project digits --directory='my studies'",
-        expect![[r#"Trials(Trials { project: Some("digits"), directory: Some("my studies"), id: Some(7) })"#]],
+        expect![[
+            r#"Trials(Trials { study: Study { project: Some("digits"), directory: Some("my studies") }, id: Some(7), sort: None, filter: None, columns: None, limit: Some(200) })"#
+        ]],
     );
-    check("%best", expect!["Best(Best { count: 1, project: None, directory: None })"]);
+    check("%best", expect!["Best(Best { study: Study { project: None, directory: None }, count: None })"]);
     check(
         "%best --project=digits 3",
-        expect![[r#"Best(Best { count: 3, project: Some("digits"), directory: None })"#]],
+        expect![[r#"Best(Best { study: Study { project: Some("digits"), directory: None }, count: Some(3) })"#]],
     );
+    check(
+        "%trials --where 'lr<0.01 and state=failed' --sort loss:desc --columns trial,lr --limit 5",
+        expect![[
+            r#"Trials(Trials { study: Study { project: None, directory: None }, id: None, sort: Some("loss:desc"), filter: Some("lr<0.01 and state=failed"), columns: Some("trial,lr"), limit: Some(5) })"#
+        ]],
+    );
+    check("%space digits", expect![[r#"Space(Study { project: Some("digits"), directory: None })"#]]);
+    check(
+        "%plot contour --params lr,units --objective loss",
+        expect![[
+            r#"Plot(Plot { study: Study { project: None, directory: None }, kind: "contour", parameters: Some("lr,units"), objective: Some("loss") })"#
+        ]],
+    );
+    check(
+        "%export csv 'my file.csv' --project digits",
+        expect![[
+            r#"Export(Export { study: Study { project: Some("digits"), directory: None }, format: "csv", target: "my file.csv" })"#
+        ]],
+    );
+    check("%studies --directory runs", expect![[r#"Studies { directory: Some("runs") }"#]]);
 }
 
 #[test]

@@ -117,7 +117,7 @@ fn arguments_that_a_magic_has_no_place_for_are_refused() {
         expect![[r#"
             1: unexpected argument cpu; usage: %device
             1: unexpected argument ;; usage: %device
-            1: unexpected argument 2; usage: %trials [ID] [--project NAME] [--directory FOLDER]
+            1: unexpected argument 2; usage: %trials [ID] [--sort COLUMN] [--where CONDITION] [--columns NAMES] [--limit N] [--project NAME] [--directory FOLDER]
             1: unexpected argument x; usage: %time STATEMENT, or %%time on the first line of a cell
             1: unexpected argument x; usage: %time STATEMENT, or %%time on the first line of a cell
             1: unknown option --requires; did you mean --require? usage: %tpu_connect [--tpu NAME|local] [--require] [--selftest] [--plugin FILE]
@@ -257,8 +257,8 @@ fn counts_and_ids_are_whole_numbers() {
     check(
         &["%best 0", "%best many", "%trials first"],
         expect![[r#"
-        1: COUNT 0: give at least 1; usage: %best [COUNT] [--project NAME] [--directory FOLDER]
-        1: COUNT many: not a whole number; usage: %best [COUNT] [--project NAME] [--directory FOLDER]
-        1: ID first: not a whole number; usage: %trials [ID] [--project NAME] [--directory FOLDER]"#]],
+            1: COUNT 0: give at least 1; usage: %best [COUNT] [--project NAME] [--directory FOLDER]
+            1: COUNT many: not a whole number; usage: %best [COUNT] [--project NAME] [--directory FOLDER]
+            1: ID first: not a whole number; usage: %trials [ID] [--sort COLUMN] [--where CONDITION] [--columns NAMES] [--limit N] [--project NAME] [--directory FOLDER]"#]],
     );
 }

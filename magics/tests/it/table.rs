@@ -28,16 +28,20 @@ fn every_entry_is_coherent() {
 fn lsmagic_lists_every_form() {
     expect![[r#"
         Line magics
-          %best         show the best trials of a study
+          %best         show the best trials of a study, and how to use them
           %checkpoint   keep the variables as they are now
           %checkpoints  list the states that can be gone back to
           %device       show the device in use
           %devices      list the CPU, the CUDA devices and the TPU of this machine
+          %export       write a study to a file that other programs read
           %gc           give memory that cells have freed back to the machine, and say how much that was
           %lsmagic      list the magics
           %memory       show who holds how much memory, or limit what a cell may hold
+          %plot         draw what a search has found
           %restore      bring back the variables of a checkpoint
           %resume       go on with a study that was stopped, as it was begun
+          %space        show the search space of a study, as its trials have shown it
+          %studies      list the studies of a folder
           %time         run a statement or a cell and say how long it took
           %tpu_check    compile a program for a TPU that need not be there, and say whether it fits
           %tpu_connect  pick a TPU, else CUDA, else the CPU, and say why
@@ -132,7 +136,7 @@ fn completion_offers_magics_and_their_options() {
     ];
     let text: Vec<String> = rows.iter().map(|row| format!("{row}: {}", complete(row).join(" "))).collect();
     expect![[r#"
-        %: %%time %%tune %best %checkpoint %checkpoints %device %devices %gc %lsmagic %memory %restore %resume %time %tpu_check %tpu_connect %trials %tune %undo
+        %: %%time %%tune %best %checkpoint %checkpoints %device %devices %export %gc %lsmagic %memory %plot %restore %resume %space %studies %time %tpu_check %tpu_connect %trials %tune %undo
         %%: %%time %%tune
         %t: %time %tpu_check %tpu_connect %trials %tune
         %tu: %tune

@@ -31,6 +31,8 @@ pub(super) const VERSION: &str = "ferrotune:journal";
 pub(super) const SPEC: &str = "ferrotune:spec";
 /// Followed by a parameter's name: where the objective asks for it.
 pub(super) const PLACE: &str = "ferrotune:place:";
+/// Followed by a parameter's name: the value that the first trial is to have.
+pub(super) const DEFAULT: &str = "ferrotune:default:";
 
 /// Attributes of a trial.
 pub(super) const EPOCHS: &str = "ferrotune:epochs";

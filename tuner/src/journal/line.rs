@@ -47,6 +47,10 @@ pub(super) struct Line<'a> {
     pub(super) state: Option<u64>,
     pub(super) values: Option<Vec<Value>>,
     #[serde(borrow)]
+    pub(super) datetime_start: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) datetime_complete: Option<Text<'a>>,
+    #[serde(borrow)]
     pub(super) study_name: Option<Text<'a>>,
     pub(super) directions: Option<Vec<Value>>,
     /// With the next four, a whole trial in one line, as Optuna's `add_trial` writes it.

@@ -2,10 +2,11 @@
 
 use super::facts::{self, Checkpoint};
 use super::line::{self, Line, Text};
-use super::{JournalError, VERSION};
+use super::{JournalError, Times, VERSION};
 use crate::record::{Ending, Parameter, TrialRecord};
 use crate::space::{Distribution, Value as Setting};
 use crate::wire::{Direction, Objective, StudySpec};
+use chrono::{DateTime, Local, NaiveDateTime, Utc};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
@@ -26,6 +27,10 @@ pub(super) struct Replay {
     pub(super) trials: Vec<TrialRecord>,
     /// Where each parameter was asked for last.
     pub(super) places: BTreeMap<String, String>,
+    /// The defaults of parameters, as they were given last.
+    pub(super) defaults: BTreeMap<String, Setting>,
+    /// By number, as the trials.
+    pub(super) times: Vec<Times>,
     /// Distributions, by Optuna's text of them.
     distributions: HashMap<String, Distribution>,
     /// Endings told, by trial, whose state line has not come.
@@ -141,6 +146,8 @@ impl Replay {
             _ => {
                 if let Some(parameter) = name.strip_prefix(facts::PLACE) {
                     self.places.insert(parameter.to_owned(), decoded(value)?);
+                } else if let Some(parameter) = name.strip_prefix(facts::DEFAULT) {
+                    self.defaults.insert(parameter.to_owned(), decoded(value)?);
                 }
             }
         }
@@ -150,6 +157,7 @@ impl Replay {
     fn create_trial(&mut self, line: &Line<'_>) -> Result<(), Refusal> {
         let trial_number = self.trials.len() as u64;
         self.trials.push(TrialRecord::new(trial_number));
+        self.times.push(Times::default().told_by(line));
         // Optuna's `add_trial` writes a whole trial in one line.
         for (name, internal) in line.params.iter().flatten() {
             let distribution = line.distributions.as_ref().and_then(|distributions| distributions.get(name));
@@ -205,7 +213,12 @@ impl Replay {
     }
 
     fn state(&mut self, line: &Line<'_>) -> Result<(), Refusal> {
-        self.set_state(number(line.trial_id, "trial_id")?, number(line.state, "state")?, values(line))
+        let trial = number(line.trial_id, "trial_id")?;
+        self.set_state(trial, number(line.state, "state")?, values(line))?;
+        // The trial exists, or its state could not have been set.
+        let times = &mut self.times[trial as usize];
+        *times = times.told_by(line);
+        Ok(())
     }
 
     fn set_state(&mut self, trial: u64, state: u64, values: Vec<f64>) -> Result<(), Refusal> {
@@ -289,6 +302,22 @@ impl Replay {
             // Only trials that exist were noted.
             let metrics = &mut self.trials[trial as usize].metrics;
             metrics.entry(step).or_default().entry(spec.objective().metric.clone()).or_insert(value);
+        }
+    }
+}
+
+impl Times {
+    /// With what a line says of them. Optuna may give the time of day without a zone.
+    fn told_by(self, line: &Line<'_>) -> Times {
+        let time = |text: &Option<Text<'_>>| {
+            let text = text.as_ref()?.0.as_ref();
+            let zoned = DateTime::parse_from_rfc3339(text).map(|time| time.with_timezone(&Utc));
+            let local = || text.parse::<NaiveDateTime>().ok()?.and_local_timezone(Local).earliest();
+            zoned.ok().or_else(|| local().map(|time| time.with_timezone(&Utc)))
+        };
+        Times {
+            started: time(&line.datetime_start).or(self.started),
+            ended: time(&line.datetime_complete).or(self.ended),
         }
     }
 }

@@ -81,6 +81,9 @@ impl Ledger<'_> {
         if let Some(known) = self.record(number).parameters.get(&name) {
             return Ok(Ok(known.value.clone()));
         }
+        if let Some(default) = &default {
+            self.journal.defaults_to(&name, default)?;
+        }
         let preset = &self.record(number).preset;
         let value = match self.spec.given.value(preset, &name, &distribution, default.as_ref()) {
             Err(reason) => return Ok(Err(reason)),

@@ -2,7 +2,7 @@
 
 use crate::spec;
 use expect_test::expect;
-use ferrotune_tuner::journal::{Journal, JournalError};
+use ferrotune_tuner::journal::{Journal, JournalError, Times};
 use ferrotune_tuner::record::{Ending, MemoryCheck, Parameter, TrialRecord};
 use ferrotune_tuner::space::{Distribution, Scale, Value};
 use ferrotune_tuner::wire::{Direction, Objective, StudySpec};
@@ -115,6 +115,48 @@ fn every_fact_comes_back() {
     assert_eq!((study.spec, study.trials), (spec("random"), written.clone()));
     drop(journal);
     assert_eq!(open(folder.path()).expect("reopened").1, written);
+}
+
+#[test]
+fn times_are_those_of_the_lines_also_without_a_zone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let before = chrono::Utc::now();
+    let (mut journal, _) = open(folder.path()).expect("a new study");
+    write(&mut journal, &whole_trial(0, Ending::Finished, Some(0.5)));
+    journal.trial_started(1).expect("started");
+    drop(journal);
+    let times = Journal::read(folder.path()).expect("a study").times;
+    let [Times { started: Some(started), ended: Some(ended) }, Times { started: Some(_), ended: None }] = times[..]
+    else {
+        panic!("{times:?}");
+    };
+    // Journals have microseconds.
+    assert!(before - chrono::TimeDelta::microseconds(1) <= started && started <= ended, "{before} {started} {ended}");
+    let path = folder.path().join("journal.log");
+    let mut lines = std::fs::read_to_string(&path).expect("a journal");
+    lines.push_str(
+        "{\"op_code\":4,\"worker_id\":\"30db-1\",\"study_id\":0,\"datetime_start\":\"2026-11-20T09:55:23.467692\"}\n",
+    );
+    std::fs::write(&path, lines).expect("written");
+    let local = Journal::read(folder.path()).expect("a study").times[2].started.expect("a time");
+    assert_eq!(local.with_timezone(&chrono::Local).naive_local().to_string(), "2026-11-20 09:55:23.467692");
+}
+
+#[test]
+fn defaults_come_back_as_they_were_given_last() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (mut journal, _) = open(folder.path()).expect("a new study");
+    for default in [Value::Int(3), Value::Int(4), Value::Int(4)] {
+        journal.defaults_to("units", &default).expect("told");
+    }
+    drop(journal);
+    let (mut journal, _) = open(folder.path()).expect("reopened");
+    let length = || std::fs::metadata(folder.path().join("journal.log")).expect("a journal").len();
+    let before = length();
+    journal.defaults_to("units", &Value::Int(4)).expect("known");
+    assert_eq!(length(), before);
+    let defaults = Journal::read(folder.path()).expect("a study").defaults;
+    assert_eq!(defaults, BTreeMap::from([("units".to_owned(), Value::Int(4))]));
 }
 
 #[test]

@@ -59,12 +59,7 @@ impl<'a> Question<'a> {
     fn idle(&self, distribution: &Distribution, default: Option<Value>) -> Result<Value, TrialError> {
         let refused = |reason: String| TrialError::Refused { reason: format!("{}: {reason}", place(self.location)) };
         distribution.validate(&self.name).map_err(|error| refused(error.to_string()))?;
-        Ok(default.unwrap_or_else(|| match distribution {
-            Distribution::Int { low, .. } => Value::Int(*low),
-            Distribution::Float { low, .. } => Value::Float(*low),
-            // A valid choice has at least one.
-            Distribution::Choice { values, .. } => values[0].clone(),
-        }))
+        Ok(default.unwrap_or_else(|| distribution.first()))
     }
 
     /// Whether every parent has one of the values that were named for it.

@@ -1,0 +1,48 @@
+//! Files that are there whole or not at all, and on disk when the call returns.
+
+use anyhow::{Context, Result};
+use ferrotune_results::tensorboard::EventFile;
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+/// Writes a file in the place of an earlier one.
+pub(super) fn whole(target: &Path, bytes: &[u8]) -> Result<()> {
+    let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let written = || {
+        // As any program would create it; the user's mask takes its share.
+        let mode = Permissions::from_mode(0o666);
+        let mut partial = tempfile::Builder::new().permissions(mode).tempfile_in(folder)?;
+        partial.write_all(bytes)?;
+        partial.as_file().sync_all()?;
+        partial.persist(target)?;
+        File::open(folder)?.sync_all()
+    };
+    written().with_context(|| format!("cannot write {}; is there such a folder?", target.display()))
+}
+
+/// Writes TensorBoard's files. One that has grown is appended to, so that a TensorBoard that reads it goes on.
+pub(super) fn event_files(target: &Path, files: &[EventFile]) -> Result<()> {
+    for EventFile { path, bytes } in files {
+        let path = target.join(path);
+        let folder = path.parent().unwrap_or(target);
+        fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+        let earlier = match fs::read(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            read => Some(read.with_context(|| format!("cannot read {}", path.display()))?),
+        };
+        match earlier.and_then(|earlier| bytes.strip_prefix(earlier.as_slice())) {
+            Some([]) => {}
+            Some(rest) => append(&path, rest).with_context(|| format!("cannot write {}", path.display()))?,
+            None => whole(&path, bytes)?,
+        }
+    }
+    Ok(())
+}
+
+fn append(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let mut file = OpenOptions::new().append(true).open(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}

@@ -1,0 +1,60 @@
+//! What the magics ask for that show what a search has found.
+
+/// Which study is meant.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Study {
+    /// Its name; none means the notebook's last one.
+    pub project: Option<String>,
+    /// The folder that holds the study's folder; none means where the last study was, or that of `%%tune`'s default.
+    pub directory: Option<String>,
+}
+
+/// List the trials of a study, or show one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trials {
+    /// The study.
+    pub study: Study,
+    /// The one trial to show in full.
+    pub id: Option<u64>,
+    /// The column to sort by, perhaps with `:desc` behind it.
+    pub sort: Option<String>,
+    /// What the trials must be like.
+    pub filter: Option<String>,
+    /// The columns to show.
+    pub columns: Option<String>,
+    /// Most rows, at least 1.
+    pub limit: Option<u64>,
+}
+
+/// Show the best trials of a study.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Best {
+    /// The study.
+    pub study: Study,
+    /// How many, at least 1; none means one, or all of several objectives that no other trial beats.
+    pub count: Option<u64>,
+}
+
+/// Draw a study.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plot {
+    /// The study.
+    pub study: Study,
+    /// Which plot; whoever draws them knows which exist.
+    pub kind: String,
+    /// The parameters to show.
+    pub parameters: Option<String>,
+    /// The objective by its metric.
+    pub objective: Option<String>,
+}
+
+/// Write a study to a file that other programs read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Export {
+    /// The study.
+    pub study: Study,
+    /// Which format; whoever writes them knows which exist.
+    pub format: String,
+    /// The file, or for TensorBoard the folder.
+    pub target: String,
+}

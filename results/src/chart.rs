@@ -1,0 +1,166 @@
+//! A chart as data, and its three forms: Vega-Lite for front ends that draw it, SVG for those that show pictures, text
+//! for terminals. All forms are made of the same numbers; none of them needs a network.
+
+mod colours;
+mod scale;
+mod svg;
+mod text;
+mod vega;
+
+pub use scale::Scale;
+pub(crate) use scale::extent;
+
+use ferrotune_display::Bundle;
+
+/// The MIME type of Vega-Lite 5, which JupyterLab and VS Code draw.
+const VEGA_LITE: &str = "application/vnd.vegalite.v5+json";
+/// Panels beside each other.
+const PANELS_A_ROW: usize = 3;
+
+/// One chart: panels that share title, legend and shades.
+#[derive(Clone, Debug, Default)]
+pub struct Chart {
+    /// What it shows.
+    pub title: String,
+    /// One plot each.
+    pub panels: Vec<Panel>,
+    /// The scale of marks that are coloured by a number.
+    pub shades: Option<Shades>,
+    /// What should be said about it, such as what was left out.
+    pub note: Option<String>,
+}
+
+/// One plot with its axes.
+#[derive(Clone, Debug)]
+pub struct Panel {
+    /// The horizontal axis.
+    pub x: Axis,
+    /// The vertical axis, from bottom to top.
+    pub y: Axis,
+    /// What is drawn, the first at the bottom.
+    pub layers: Vec<Layer>,
+}
+
+/// An axis.
+#[derive(Clone, Debug)]
+pub struct Axis {
+    /// What it measures, with its unit.
+    pub title: String,
+    /// From which value to which, and how.
+    pub scale: Scale,
+}
+
+/// Marks of one kind that belong together.
+#[derive(Clone, Debug)]
+pub struct Layer {
+    /// Its name in the legend; an empty one is left out.
+    pub name: String,
+    /// Its colour.
+    pub colour: Colour,
+    /// The marks.
+    pub marks: Marks,
+}
+
+/// How a layer is coloured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Colour {
+    /// One of the colours that are told apart best, by number.
+    Series(usize),
+    /// Each mark by its own shade.
+    Shade,
+}
+
+/// What a layer draws. On an axis of names a coordinate is the name's position in the list.
+#[derive(Clone, Debug)]
+pub enum Marks {
+    /// Points.
+    Points(Vec<Point>),
+    /// The labels of points instead of the points.
+    Labels(Vec<Point>),
+    /// Lines through points.
+    Lines(Vec<Line>),
+    /// Horizontal bars, one or more to a row.
+    Bars(Vec<Bar>),
+    /// Rectangles side by side, of which each is one value of a function.
+    Cells(Vec<Cell>),
+}
+
+/// A point.
+#[derive(Clone, Debug)]
+pub struct Point {
+    /// Horizontal coordinate.
+    pub x: f64,
+    /// Vertical coordinate.
+    pub y: f64,
+    /// What colours it, where the layer goes by shades.
+    pub shade: f64,
+    /// What it is, for who points at it.
+    pub label: String,
+}
+
+/// A line.
+#[derive(Clone, Debug)]
+pub struct Line {
+    /// Its corners.
+    pub points: Vec<(f64, f64)>,
+    /// What colours it, where the layer goes by shades.
+    pub shade: f64,
+    /// What it is.
+    pub label: String,
+}
+
+/// A horizontal bar.
+#[derive(Clone, Debug)]
+pub struct Bar {
+    /// Where it begins.
+    pub from: f64,
+    /// Where it ends.
+    pub to: f64,
+    /// The row, a position on the vertical axis.
+    pub row: usize,
+    /// What it is.
+    pub label: String,
+}
+
+/// A rectangle.
+#[derive(Clone, Debug)]
+pub struct Cell {
+    /// From where to where, horizontally.
+    pub x: (f64, f64),
+    /// From where to where, vertically.
+    pub y: (f64, f64),
+    /// The value.
+    pub shade: f64,
+}
+
+/// The scale of shades: dark is low, bright is high.
+#[derive(Clone, Debug)]
+pub struct Shades {
+    /// What they measure.
+    pub title: String,
+    /// The lowest value.
+    pub low: f64,
+    /// The highest value.
+    pub high: f64,
+}
+
+impl Chart {
+    /// The chart in every form, for a notebook.
+    pub fn bundle(&self) -> Bundle {
+        Bundle::text(self.text()).with("image/svg+xml", self.svg()).with(VEGA_LITE, self.vega())
+    }
+}
+
+impl Axis {
+    /// An axis.
+    pub fn new(title: impl Into<String>, scale: Scale) -> Axis {
+        Axis { title: title.into(), scale }
+    }
+}
+
+impl Shades {
+    /// Where a value lies between the lowest and the highest, from 0 to 1.
+    pub(crate) fn position(&self, value: f64) -> f64 {
+        if self.high > self.low { ((value - self.low) / (self.high - self.low)).clamp(0.0, 1.0) } else { 0.5 }
+    }
+}

@@ -1,0 +1,135 @@
+//! What can be asked of a trial by name: its numbers, parameters, metrics, and how it went.
+
+use crate::values::{ending, metric_names, parameter_names, state_name};
+use crate::{ResultsError, number};
+use chrono::{DateTime, Utc};
+use ferrotune_display::escape;
+use ferrotune_tuner::journal::{Study, Times};
+use ferrotune_tuner::record::TrialRecord;
+use ferrotune_tuner::space::Value;
+
+/// A column of the table of trials.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Column {
+    /// Its value for an objective.
+    Objective(usize),
+    Parameter(String),
+    /// The last value of another metric.
+    Metric(String),
+    Trial,
+    State,
+    Seconds,
+    PeakMemory,
+    Epochs,
+    Started,
+    Ended,
+    Ending,
+}
+
+/// The columns that every study has, by name.
+const FIXED: [(&str, Column); 8] = [
+    ("trial", Column::Trial),
+    ("state", Column::State),
+    ("seconds", Column::Seconds),
+    ("peak memory", Column::PeakMemory),
+    ("epochs", Column::Epochs),
+    ("started", Column::Started),
+    ("ended", Column::Ended),
+    ("ending", Column::Ending),
+];
+
+/// What a trial has in a column. A cell without text is empty.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Cell {
+    pub(crate) text: String,
+    pub(crate) number: Option<f64>,
+}
+
+impl Column {
+    /// The column of this name: an objective, a parameter or a metric of the study before what all studies have.
+    pub(crate) fn named(study: &Study, name: &str) -> Result<Column, ResultsError> {
+        let parameters = parameter_names(&study.trials);
+        if let Some(index) = study.spec.objectives.iter().position(|objective| objective.metric == name) {
+            return Ok(Column::Objective(index));
+        }
+        if parameters.contains(name) {
+            return Ok(Column::Parameter(name.to_owned()));
+        }
+        if metric_names(study).contains(name) {
+            return Ok(Column::Metric(name.to_owned()));
+        }
+        let fixed = FIXED.iter().find(|(known, _)| *known == name).map(|(_, column)| column.clone());
+        fixed.ok_or_else(|| {
+            let objectives = study.spec.objectives.iter().map(|objective| objective.metric.as_str());
+            let known = FIXED.iter().map(|(known, _)| *known);
+            let columns: Vec<&str> = objectives.chain(parameters).chain(known).collect();
+            ResultsError::UnknownColumn { name: name.to_owned(), columns: columns.join(", ") }
+        })
+    }
+
+    /// The columns that a table of these trials has.
+    pub(crate) fn usual<'a>(study: &Study, trials: impl IntoIterator<Item = &'a TrialRecord>) -> Vec<Column> {
+        let mut columns = vec![Column::Trial];
+        columns.extend((0..study.spec.objectives.len()).map(Column::Objective));
+        columns.extend(parameter_names(trials).into_iter().map(|name| Column::Parameter(name.to_owned())));
+        columns.extend([Column::Seconds, Column::PeakMemory, Column::Ending]);
+        columns
+    }
+
+    pub(crate) fn name<'a>(&'a self, study: &'a Study) -> &'a str {
+        match self {
+            Column::Objective(index) => &study.spec.objectives[*index].metric,
+            Column::Parameter(name) | Column::Metric(name) => name,
+            fixed => FIXED.iter().find(|(_, column)| column == fixed).map_or("", |(name, _)| name),
+        }
+    }
+
+    /// What the trial has here.
+    pub(crate) fn cell(&self, study: &Study, trial: &TrialRecord) -> Cell {
+        match self {
+            Column::Objective(index) => Cell::number(trial.values.get(*index).copied()),
+            Column::Parameter(name) => trial.parameters.get(name).map_or_else(Cell::default, |parameter| Cell {
+                text: parameter.value.to_string(),
+                number: numeric(&parameter.value),
+            }),
+            Column::Metric(name) => Cell::number(trial.last_reported(name)),
+            Column::Trial => Cell { text: trial.number.to_string(), number: Some(trial.number as f64) },
+            Column::State => Cell::text(state_name(trial.state()).to_owned()),
+            Column::Seconds => Cell { text: format!("{:.1}", trial.seconds), number: Some(trial.seconds) },
+            Column::PeakMemory => Cell { text: escape::bytes(trial.peak_bytes), number: Some(trial.peak_bytes as f64) },
+            Column::Epochs => Cell::number(Some(trial.epochs_done() as f64)),
+            Column::Started => Cell::time(times(study, trial).started),
+            Column::Ended => Cell::time(times(study, trial).ended),
+            Column::Ending => Cell::text(ending(trial)),
+        }
+    }
+}
+
+impl Cell {
+    fn text(text: String) -> Cell {
+        Cell { text, number: None }
+    }
+
+    fn number(value: Option<f64>) -> Cell {
+        Cell { text: value.map_or_else(String::new, number), number: value }
+    }
+
+    fn time(time: Option<DateTime<Utc>>) -> Cell {
+        let text = time.map_or_else(String::new, |time| time.format("%Y-%m-%d %H:%M:%S").to_string());
+        Cell { text, number: time.map(|time| time.timestamp_micros() as f64 / 1e6) }
+    }
+}
+
+/// When the trial ran.
+pub(crate) fn times(study: &Study, trial: &TrialRecord) -> Times {
+    usize::try_from(trial.number).ok().and_then(|index| study.times.get(index)).copied().unwrap_or_default()
+}
+
+/// A parameter's value as a number, if it is one.
+pub(crate) fn numeric(value: &Value) -> Option<f64> {
+    match value {
+        Value::Int(value) => Some(*value as f64),
+        Value::Float(value) => Some(*value),
+        Value::Bool(_) | Value::Text(_) => None,
+    }
+}

@@ -1,0 +1,54 @@
+//! `%export`: a study as a file that other programs read. Gives bytes; where they go is the caller's.
+
+mod csv;
+mod fields;
+mod html;
+mod json;
+mod parquet;
+
+use crate::ResultsError;
+use ferrotune_tuner::journal::Study;
+
+/// A kind of file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// A row for each trial, by [RFC 4180](https://www.rfc-editor.org/rfc/rfc4180).
+    Csv,
+    /// Everything that is known, every reported metric included.
+    Json,
+    /// The columns of [`Format::Csv`], with types.
+    Parquet,
+    /// A page that needs nothing beside it: the table of trials and the plots.
+    Html,
+}
+
+impl Format {
+    /// All formats, by name.
+    const ALL: [(&str, Format); 4] =
+        [("csv", Format::Csv), ("json", Format::Json), ("parquet", Format::Parquet), ("html", Format::Html)];
+
+    /// The format of this name.
+    ///
+    /// ```
+    /// use ferrotune_results::export::Format;
+    /// assert_eq!(Format::named("csv")?, Format::Csv);
+    /// # Ok::<(), ferrotune_results::ResultsError>(())
+    /// ```
+    pub fn named(name: &str) -> Result<Format, ResultsError> {
+        let known = Format::ALL.iter().find(|(known, _)| *known == name).map(|(_, format)| *format);
+        known.ok_or_else(|| ResultsError::UnknownFormat {
+            name: name.to_owned(),
+            formats: format!("{}, tensorboard", Format::ALL.map(|(known, _)| known).join(", ")),
+        })
+    }
+
+    /// The study as such a file. Fails where Parquet refuses it.
+    pub fn bytes(self, study: &Study) -> Result<Vec<u8>, ResultsError> {
+        match self {
+            Format::Csv => Ok(csv::text(study).into_bytes()),
+            Format::Json => Ok(json::text(study).into_bytes()),
+            Format::Parquet => parquet::bytes(study),
+            Format::Html => Ok(html::page(study).into_bytes()),
+        }
+    }
+}

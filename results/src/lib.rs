@@ -1,0 +1,24 @@
+//! What a search has found, for people and for other programs: tables, charts, files.
+//!
+//! Pure functions of a [`Study`](ferrotune_tuner::journal::Study), usable by the kernel's magics and by any program that
+//! reads a journal. Refuses to read or write anything: folders, files and notebooks are the caller's.
+
+pub mod best;
+mod bundle;
+pub mod chart;
+mod columns;
+mod error;
+pub mod export;
+pub mod listing;
+mod number;
+pub mod overview;
+pub mod plot;
+mod snippet;
+pub mod space;
+pub mod tensorboard;
+mod values;
+
+pub use bundle::with_note;
+pub use error::ResultsError;
+pub use number::number;
+pub use snippet::snippet;

@@ -1,0 +1,103 @@
+//! `%trials`: which trials, in which order, with which columns. Says so where it leaves some out.
+
+mod condition;
+
+use crate::ResultsError;
+use crate::bundle::with_note;
+use crate::columns::{Cell, Column};
+use condition::Condition;
+use ferrotune_display::{Bundle, table};
+use ferrotune_tuner::journal::Study;
+use ferrotune_tuner::record::TrialRecord;
+use std::cmp::Ordering;
+
+/// What to list of a study.
+///
+/// ```no_run
+/// # fn show(study: &ferrotune_tuner::journal::Study) -> Result<(), ferrotune_results::ResultsError> {
+/// use ferrotune_results::listing::Listing;
+/// let listing = Listing { sort: Some("loss"), filter: Some("state=finished and lr<0.01"), ..Listing::default() };
+/// println!("{}", listing.table(study)?.data["text/plain"]);
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Listing<'a> {
+    /// Column to sort by, as `COLUMN`, `COLUMN:asc` or `COLUMN:desc`; without it by number.
+    pub sort: Option<&'a str>,
+    /// What the trials must be like: `COLUMN>VALUE` and so on, several of them joined by ` and `.
+    pub filter: Option<&'a str>,
+    /// Columns to show, with commas between them; without it the usual ones.
+    pub columns: Option<&'a str>,
+    /// Most rows to show; without it all are shown.
+    pub limit: Option<usize>,
+}
+
+impl Listing<'_> {
+    /// The table of the trials. Fails where a column is unknown, or a condition or an order cannot be read.
+    pub fn table(&self, study: &Study) -> Result<Bundle, ResultsError> {
+        let chosen = self.trials(study)?;
+        let shown = &chosen[..chosen.len().min(self.limit.unwrap_or(usize::MAX))];
+        let columns = match self.columns {
+            Some(names) => {
+                names.split(',').map(|name| Column::named(study, name.trim())).collect::<Result<Vec<_>, _>>()?
+            }
+            None => Column::usual(study, shown.iter().copied()),
+        };
+        let table = tabulated(study, &columns, shown);
+        let (shown, chosen, all) = (shown.len(), chosen.len(), study.trials.len());
+        Ok(if shown < chosen {
+            let of = if chosen < all { " that fit the condition" } else { "" };
+            let cure = format!("--limit {chosen} shows all, --sort and --where choose");
+            with_note(&table, &format!("{shown} of {chosen} trials{of} are shown; {cure}"))
+        } else if chosen < all {
+            with_note(&table, &format!("{chosen} of {all} trials fit the condition"))
+        } else {
+            table
+        })
+    }
+
+    /// The trials that fit, in order.
+    fn trials<'s>(&self, study: &'s Study) -> Result<Vec<&'s TrialRecord>, ResultsError> {
+        let conditions = self.filter.map_or(Ok(Vec::new()), |filter| Condition::read_all(study, filter))?;
+        let fits = |trial: &&TrialRecord| conditions.iter().all(|condition| condition.holds(study, trial));
+        let mut trials: Vec<&TrialRecord> = study.trials.iter().filter(fits).collect();
+        if let Some(sort) = self.sort {
+            let (column, descending) = order(study, sort)?;
+            let mut keyed: Vec<(Cell, &TrialRecord)> =
+                trials.into_iter().map(|trial| (column.cell(study, trial), trial)).collect();
+            keyed.sort_by(|(one, _), (other, _)| compare(one, other, descending));
+            trials = keyed.into_iter().map(|(_, trial)| trial).collect();
+        }
+        Ok(trials)
+    }
+}
+
+/// A table of trials with these columns.
+pub(crate) fn tabulated(study: &Study, columns: &[Column], trials: &[&TrialRecord]) -> Bundle {
+    let header: Vec<&str> = columns.iter().map(|column| column.name(study)).collect();
+    let row = |trial: &&TrialRecord| columns.iter().map(|column| column.cell(study, trial).text).collect();
+    table(&header, &trials.iter().map(row).collect::<Vec<_>>())
+}
+
+/// The column to sort by, and whether the largest comes first.
+fn order(study: &Study, sort: &str) -> Result<(Column, bool), ResultsError> {
+    match sort.rsplit_once(':') {
+        None => Ok((Column::named(study, sort)?, false)),
+        Some((name, "asc")) => Ok((Column::named(study, name)?, false)),
+        Some((name, "desc")) => Ok((Column::named(study, name)?, true)),
+        Some((_, order)) => Err(ResultsError::Order { order: order.to_owned() }),
+    }
+}
+
+/// Numbers before texts, and cells without anything last, whichever way it goes.
+fn compare(one: &Cell, other: &Cell, descending: bool) -> Ordering {
+    let is_empty = |cell: &Cell| cell.text.is_empty();
+    let by_value = match (one.number, other.number) {
+        (Some(one), Some(other)) => one.total_cmp(&other),
+        (Some(_), None) => Ordering::Less,
+        (None, Some(_)) => Ordering::Greater,
+        (None, None) => one.text.cmp(&other.text),
+    };
+    let by_value = if descending { by_value.reverse() } else { by_value };
+    is_empty(one).cmp(&is_empty(other)).then(by_value)
+}

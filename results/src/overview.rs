@@ -1,0 +1,67 @@
+//! `%studies`: what studies there are, and how they stand.
+
+use crate::number;
+use crate::values::{finished_value, winners};
+use chrono::{DateTime, Local};
+use ferrotune_display::{Bundle, table};
+use ferrotune_tuner::journal::Study;
+use ferrotune_tuner::record::State;
+
+/// A study, and what is known of it beside its journal.
+#[derive(Debug)]
+pub struct Entry {
+    /// The name of its folder.
+    pub name: String,
+    /// The study.
+    pub study: Study,
+    /// Who runs a search of it.
+    pub runner: Option<String>,
+    /// When its journal was written last.
+    pub changed: Option<DateTime<Local>>,
+}
+
+/// The table of the studies.
+pub fn overview(entries: &[Entry]) -> Bundle {
+    let header = [
+        "study",
+        "objective",
+        "oracle",
+        "trials",
+        "finished",
+        "pruned",
+        "failed",
+        "running",
+        "best",
+        "search",
+        "last change",
+    ];
+    table(&header, &entries.iter().map(row).collect::<Vec<_>>())
+}
+
+fn row(entry: &Entry) -> Vec<String> {
+    let study = &entry.study;
+    let count = |state: State| study.trials.iter().filter(|trial| trial.state() == state).count().to_string();
+    vec![
+        entry.name.clone(),
+        study.spec.objectives.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+        study.spec.oracle.clone(),
+        format!("{}/{}", study.trials.len(), study.spec.max_trials),
+        count(State::Finished),
+        count(State::Pruned),
+        count(State::Failed),
+        count(State::Running),
+        best(study),
+        entry.runner.clone().unwrap_or_else(|| "none".to_owned()),
+        entry.changed.map_or_else(String::new, |time| time.format("%Y-%m-%d %H:%M:%S").to_string()),
+    ]
+}
+
+/// The best value; of several objectives, how many trials no other one beats.
+fn best(study: &Study) -> String {
+    let winners = winners(study);
+    match winners.first() {
+        Some(_) if study.spec.objectives.len() > 1 => format!("{} trade-offs", winners.len()),
+        Some(trial) => finished_value(trial, 0).map_or_else(String::new, number),
+        None => String::new(),
+    }
+}

@@ -1,0 +1,156 @@
+//! `%plot`: what Optuna's plots of the same names show. Each is a [`Chart`], and knows nothing of how that is drawn.
+
+mod contour;
+mod edf;
+mod history;
+mod importance;
+mod intermediate;
+mod parallel;
+mod parameter;
+mod pareto;
+mod slice;
+mod timeline;
+
+use crate::ResultsError;
+use crate::chart::Chart;
+use crate::values::objective_index;
+use ferrotune_tuner::importance::{Importance, importance as ped_anova};
+use ferrotune_tuner::journal::Study;
+use ferrotune_tuner::record::TrialRecord;
+
+/// Parameters of which a plot shows the most important ones, unless it is told which.
+const MOST_PARAMETERS: usize = 9;
+/// Marks that front ends still draw at once, and that fit into one message.
+const MOST_MARKS: usize = 2_000;
+
+/// What to plot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plot {
+    /// Each trial's value, and the best so far.
+    History,
+    /// A line through all parameters for each trial.
+    Parallel,
+    /// The value over each parameter.
+    Slice,
+    /// The value over pairs of parameters.
+    Contour,
+    /// How much each parameter matters.
+    Importance,
+    /// What trials report, step by step.
+    Intermediate,
+    /// One objective against another.
+    Pareto,
+    /// The share of trials up to each value.
+    Edf,
+    /// When each trial ran.
+    Timeline,
+}
+
+/// Of which objective and parameters.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Focus<'a> {
+    /// Names of parameters, with commas between them; without it the most important ones.
+    pub parameters: Option<&'a str>,
+    /// The objective by its metric, and for [`Plot::Intermediate`] any metric; without it the first objective.
+    pub objective: Option<&'a str>,
+}
+
+impl Plot {
+    /// All plots, by name.
+    const ALL: [(&str, Plot); 9] = [
+        ("history", Plot::History),
+        ("parallel", Plot::Parallel),
+        ("slice", Plot::Slice),
+        ("contour", Plot::Contour),
+        ("importance", Plot::Importance),
+        ("intermediate", Plot::Intermediate),
+        ("pareto", Plot::Pareto),
+        ("edf", Plot::Edf),
+        ("timeline", Plot::Timeline),
+    ];
+
+    /// The plot of this name.
+    ///
+    /// ```
+    /// use ferrotune_results::plot::Plot;
+    /// assert_eq!(Plot::named("edf")?, Plot::Edf);
+    /// assert!(Plot::named("pie").is_err());
+    /// # Ok::<(), ferrotune_results::ResultsError>(())
+    /// ```
+    pub fn named(name: &str) -> Result<Plot, ResultsError> {
+        let known = Plot::ALL.iter().find(|(known, _)| *known == name).map(|(_, plot)| *plot);
+        known.ok_or_else(|| ResultsError::UnknownPlot {
+            name: name.to_owned(),
+            plots: Plot::ALL.map(|(known, _)| known).join(", "),
+        })
+    }
+
+    /// Every plot that the study has enough for.
+    pub fn all_of(study: &Study) -> Vec<Chart> {
+        Plot::ALL.iter().filter_map(|(_, plot)| plot.of(study, Focus::default()).ok()).collect()
+    }
+
+    /// Plots the study. Fails where a parameter or an objective is unknown, or where the study has too little to show.
+    pub fn of(self, study: &Study, focus: Focus<'_>) -> Result<Chart, ResultsError> {
+        let objective = || objective_index(study, focus.objective);
+        match self {
+            Plot::History => history::chart(study, objective()?),
+            Plot::Parallel => parallel::chart(study, objective()?, focus.parameters),
+            Plot::Slice => slice::chart(study, objective()?, focus.parameters),
+            Plot::Contour => contour::chart(study, objective()?, focus.parameters),
+            Plot::Importance => importance::chart(study, objective()?, focus.parameters),
+            Plot::Intermediate => intermediate::chart(study, focus.objective),
+            Plot::Pareto => pareto::chart(study),
+            Plot::Edf => edf::chart(study, objective()?),
+            Plot::Timeline => timeline::chart(study),
+        }
+    }
+}
+
+/// How much each parameter matters for an objective, the most important first.
+fn importances(study: &Study, objective: usize) -> Vec<Importance> {
+    let direction = study.spec.objectives[objective].direction;
+    ped_anova(&study.trials, |trial| crate::values::finished_value(trial, objective).map(|value| direction.loss(value)))
+}
+
+/// The metric of an objective.
+fn metric(study: &Study, objective: usize) -> &str {
+    &study.spec.objectives[objective].metric
+}
+
+/// A title that names what is shown and of which study.
+fn title(study: &Study, what: &str) -> String {
+    format!("{what}: {}", study.spec.project)
+}
+
+/// What a mark says of its trial.
+fn label(trial: &TrialRecord, metric: &str, value: f64) -> String {
+    let parameters = trial.parameters.iter().map(|(name, parameter)| format!("{name}={}", parameter.value));
+    let parameters: Vec<String> = parameters.collect();
+    format!("trial {}: {metric} = {} ({})", trial.number, crate::number(value), parameters.join(", "))
+}
+
+/// At most `most` of the items, evenly spread, the last one among them; and what to say where some are left out.
+fn thinned<T>(items: Vec<T>, most: usize) -> (Vec<T>, Option<String>) {
+    let all = items.len();
+    if all <= most {
+        return (items, None);
+    }
+    let is_kept = |index: usize| (index + 1) * most / all > index * most / all;
+    let kept: Vec<T> =
+        items.into_iter().enumerate().filter(|(index, _)| is_kept(*index)).map(|(_, item)| item).collect();
+    let note = format!("{} of {all} trials are drawn", kept.len());
+    (kept, Some(note))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::thinned;
+
+    #[test]
+    fn what_is_left_out_is_spread_evenly_and_told() {
+        let (kept, note) = thinned((0..10).collect(), 4);
+        assert_eq!((kept, note.as_deref()), (vec![2, 4, 7, 9], Some("4 of 10 trials are drawn")));
+        assert_eq!(thinned(vec![1, 2], 2), (vec![1, 2], None));
+    }
+}

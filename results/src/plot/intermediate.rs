@@ -1,0 +1,41 @@
+//! What trials report, step by step, pruned and running ones too, later trials brighter.
+
+use super::{metric, thinned, title};
+use crate::ResultsError;
+use crate::chart::{Axis, Chart, Colour, Layer, Line, Marks, Panel, Point, Scale, Shades};
+use ferrotune_tuner::journal::Study;
+use ferrotune_tuner::record::TrialRecord;
+
+/// More lines than that are a cloud.
+const MOST_LINES: usize = 200;
+/// Corners of a line; a longer one is thinned.
+const MOST_CORNERS: usize = 100;
+
+pub(super) fn chart(study: &Study, named: Option<&str>) -> Result<Chart, ResultsError> {
+    let name = named.unwrap_or_else(|| metric(study, 0));
+    let lines: Vec<Line> = study.trials.iter().filter_map(|trial| line(trial, name)).collect();
+    if lines.is_empty() {
+        return Err(ResultsError::NeverReported { study: study.spec.project.clone(), name: name.to_owned() });
+    }
+    let (lines, note) = thinned(lines, MOST_LINES);
+    let corners = || lines.iter().flat_map(|line| &line.points);
+    let x = Axis::new("step", Scale::around(corners().map(|(step, _)| *step)));
+    let y = Axis::new(name, Scale::around(corners().map(|(_, value)| *value)));
+    let last = lines.last().map_or(0.0, |line| line.shade);
+    // A single report is no line.
+    let (single, lines): (Vec<Line>, Vec<Line>) = lines.into_iter().partition(|line| line.points.len() == 1);
+    let point = |line: Line| Point { x: line.points[0].0, y: line.points[0].1, shade: line.shade, label: line.label };
+    let layers = [Marks::Lines(lines), Marks::Points(single.into_iter().map(point).collect())];
+    let layers = layers.map(|marks| Layer { name: String::new(), colour: Colour::Shade, marks }).into();
+    let shades = Some(Shades { title: "trial".to_owned(), low: 0.0, high: last });
+    Ok(Chart { title: title(study, "intermediate"), panels: vec![Panel { x, y, layers }], shades, note })
+}
+
+fn line(trial: &TrialRecord, metric: &str) -> Option<Line> {
+    let corner = |(step, metrics): (&u64, &std::collections::BTreeMap<String, Option<f64>>)| {
+        Some((*step as f64, metrics.get(metric).copied().flatten()?))
+    };
+    let (points, _) = thinned(trial.metrics.iter().filter_map(corner).collect(), MOST_CORNERS);
+    let label = || format!("trial {} ({})", trial.number, crate::values::ending(trial));
+    (!points.is_empty()).then(|| Line { points, shade: trial.number as f64, label: label() })
+}

@@ -1,0 +1,84 @@
+//! A parameter as an axis: numbers on their own scale, choices as names.
+
+use super::{MOST_PARAMETERS, importances};
+use crate::ResultsError;
+use crate::chart::{Axis, Scale};
+use crate::columns::numeric;
+use crate::values::parameter_names;
+use ferrotune_tuner::journal::Study;
+use ferrotune_tuner::record::TrialRecord;
+use ferrotune_tuner::space::{self, Distribution, Value};
+
+/// The axis of one parameter.
+pub(super) struct ParameterAxis {
+    pub(super) name: String,
+    pub(super) axis: Axis,
+    /// The values that have names on the axis; none where it has numbers.
+    choices: Vec<Value>,
+}
+
+impl ParameterAxis {
+    /// The axis on which all of these trials have their place.
+    pub(super) fn of(name: &str, trials: &[(&TrialRecord, f64)]) -> ParameterAxis {
+        let parameters: Vec<_> = trials.iter().filter_map(|(trial, _)| trial.parameters.get(name)).collect();
+        let numbers: Option<Vec<f64>> = parameters.iter().map(|parameter| numeric(&parameter.value)).collect();
+        let mut choices: Vec<Value> = Vec::new();
+        let scale = match numbers {
+            Some(numbers) => {
+                let is_log = |distribution: &Distribution| match distribution {
+                    Distribution::Int { scale, .. } | Distribution::Float { scale, .. } => *scale == space::Scale::Log,
+                    Distribution::Choice { .. } => false,
+                };
+                let log = parameters.iter().any(|parameter| is_log(&parameter.distribution));
+                if log { Scale::around_log(numbers) } else { Scale::around(numbers) }
+            }
+            None => {
+                for parameter in &parameters {
+                    let listed = match &parameter.distribution {
+                        Distribution::Choice { values, .. } => values.as_slice(),
+                        _ => &[],
+                    };
+                    for value in listed.iter().chain([&parameter.value]) {
+                        if !choices.contains(value) {
+                            choices.push(value.clone());
+                        }
+                    }
+                }
+                Scale::Names(choices.iter().map(ToString::to_string).collect())
+            }
+        };
+        ParameterAxis { name: name.to_owned(), axis: Axis::new(name, scale), choices }
+    }
+
+    /// Where a trial stands on it; `None` if it did not ask for the parameter.
+    pub(super) fn coordinate(&self, trial: &TrialRecord) -> Option<f64> {
+        let value = &trial.parameters.get(&self.name)?.value;
+        let position = || self.choices.iter().position(|choice| choice == value).map(|index| index as f64);
+        if self.choices.is_empty() { numeric(value) } else { position() }
+    }
+}
+
+/// The parameters to show: those that are named, else the most important ones. Fails where a name is unknown, or where
+/// there are fewer than `fewest`.
+pub(super) fn chosen(
+    study: &Study,
+    objective: usize,
+    named: Option<&str>,
+    (fewest, most): (usize, usize),
+) -> Result<Vec<String>, ResultsError> {
+    let known = parameter_names(&study.trials);
+    let project = || study.spec.project.clone();
+    let names: Vec<String> = match named {
+        Some(named) => named.split(',').map(|name| name.trim().to_owned()).collect(),
+        None => importances(study, objective).into_iter().map(|one| one.name).take(most.min(MOST_PARAMETERS)).collect(),
+    };
+    if let Some(name) = names.iter().find(|name| !known.contains(name.as_str())) {
+        let parameters = known.into_iter().collect::<Vec<_>>().join(", ");
+        return Err(ResultsError::UnknownParameter { study: project(), name: name.clone(), parameters });
+    }
+    if names.len() < fewest {
+        let need = if fewest > 1 { "two parameters" } else { "a parameter" };
+        return Err(ResultsError::TooLittle { study: project(), need });
+    }
+    Ok(names)
+}

@@ -1,0 +1,111 @@
+//! The Rust that makes a trial's parameters variables again, and loads its weights.
+
+use ferrotune_tuner::record::TrialRecord;
+use ferrotune_tuner::space::Value;
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// Words that are no names in Rust, not even with `r#` before them.
+const NEVER_NAMES: [&str; 4] = ["self", "Self", "super", "crate"];
+/// Words that are names in Rust only with `r#` before them.
+const KEYWORDS: [&str; 48] = [
+    "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "do", "dyn", "else", "enum",
+    "extern", "false", "final", "fn", "for", "gen", "if", "impl", "in", "let", "loop", "macro", "match", "mod", "move",
+    "mut", "override", "priv", "pub", "ref", "return", "static", "struct", "trait", "true", "try", "type", "typeof",
+    "unsafe", "unsized", "use", "virtual", "where", "while", "yield",
+];
+
+/// A `let` for every parameter of the trial, one for its weights, and how a model takes these.
+pub fn snippet(trial: &TrialRecord, weights: Option<&Path>) -> String {
+    let mut taken = BTreeSet::new();
+    let mut lines: Vec<String> = trial
+        .parameters
+        .iter()
+        .map(|(name, parameter)| binding(&unique(identifier(name), &mut taken), &parameter.value))
+        .collect();
+    if let Some(weights) = weights {
+        let path = weights.display().to_string();
+        lines.push(format!("let weights = candle_core::safetensors::load({path:?}, &candle_core::Device::Cpu)?;"));
+        lines.push("// for a model that is built from a VarBuilder:".to_owned());
+        lines.push("//   VarBuilder::from_tensors(weights, DType::F32, &Device::Cpu)".to_owned());
+        lines.push("// for one whose variables are in a VarMap, once it is built:".to_owned());
+        lines.push(format!("//   vars.load({path:?})?;"));
+    }
+    lines.join("\n")
+}
+
+fn binding(name: &str, value: &Value) -> String {
+    match value {
+        Value::Bool(value) => format!("let {name}: bool = {value};"),
+        Value::Int(value) if *value < 0 => format!("let {name}: i64 = {value};"),
+        Value::Int(value) => format!("let {name}: usize = {value};"),
+        Value::Float(value) => format!("let {name}: f64 = {value:?};"),
+        Value::Text(value) => format!("let {name} = String::from({value:?});"),
+    }
+}
+
+/// The parameter's name as one that Rust takes.
+fn identifier(name: &str) -> String {
+    let mut plain: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+    if plain.starts_with(|c: char| c.is_ascii_digit()) || plain.is_empty() || plain == "_" {
+        plain.insert(0, '_');
+    }
+    if NEVER_NAMES.contains(&plain.as_str()) {
+        return format!("{plain}_");
+    }
+    if KEYWORDS.contains(&plain.as_str()) { format!("r#{plain}") } else { plain }
+}
+
+/// The name, with underscores behind it until it is none that is there already.
+fn unique(mut name: String, taken: &mut BTreeSet<String>) -> String {
+    while !taken.insert(name.clone()) {
+        name.push('_');
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use expect_test::expect;
+    use ferrotune_tuner::record::Parameter;
+    use ferrotune_tuner::space::Distribution;
+
+    #[test]
+    fn every_value_and_every_name_becomes_rust() {
+        let values = [
+            ("units", Value::Int(64)),
+            ("shift", Value::Int(-3)),
+            ("lr", Value::Float(1e-3)),
+            ("whole", Value::Float(2.0)),
+            ("type", Value::Text("a \"b\"".into())),
+            ("layer/1", Value::Bool(true)),
+            ("layer.1", Value::Bool(false)),
+            ("2nd", Value::Int(1)),
+            ("_", Value::Int(2)),
+            ("self", Value::Int(0)),
+        ];
+        let distribution = Distribution::Choice { values: vec![Value::Int(1)], is_ordered: false };
+        let parameter = |value| Parameter { distribution: distribution.clone(), value };
+        let parameters = values.into_iter().map(|(name, value)| (name.to_owned(), parameter(value))).collect();
+        let trial = TrialRecord { parameters, ..TrialRecord::new(0) };
+        expect![[r#"
+            let _2nd: usize = 1;
+            let __: usize = 2;
+            let layer_1: bool = false;
+            let layer_1_: bool = true;
+            let lr: f64 = 0.001;
+            let self_: usize = 0;
+            let shift: i64 = -3;
+            let r#type = String::from("a \"b\"");
+            let units: usize = 64;
+            let whole: f64 = 2.0;
+            let weights = candle_core::safetensors::load("a/b.safetensors", &candle_core::Device::Cpu)?;
+            // for a model that is built from a VarBuilder:
+            //   VarBuilder::from_tensors(weights, DType::F32, &Device::Cpu)
+            // for one whose variables are in a VarMap, once it is built:
+            //   vars.load("a/b.safetensors")?;
+        "#]]
+        .assert_eq(&format!("{}\n", snippet(&trial, Some(Path::new("a/b.safetensors")))));
+    }
+}

@@ -1,0 +1,59 @@
+//! A study as TensorBoard reads it: a run for each trial with its metrics as scalars, and the HParams plugin's table.
+//!
+//! The files of a study that goes on begin, as a rule, with what they held before, so that the caller can append the rest
+//! and a TensorBoard that is open shows it.
+
+mod events;
+mod hparams;
+mod message;
+mod record;
+
+use crate::columns::times;
+use ferrotune_tuner::journal::Study;
+use ferrotune_tuner::record::TrialRecord;
+
+/// One file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventFile {
+    /// Its path below the folder that TensorBoard is given.
+    pub path: String,
+    /// What is in it.
+    pub bytes: Vec<u8>,
+}
+
+/// All files of a study: the experiment, and one folder for each trial that has begun.
+///
+/// The journal does not tell when a metric was reported: every scalar has the time at which its trial began.
+pub fn files(study: &Study) -> Vec<EventFile> {
+    let begun = study.times.iter().filter_map(|times| times.started).min();
+    let begun = begun.map_or(0, |time| time.timestamp());
+    let mut files = vec![file(String::new(), begun, &[events::summary(begun as f64, 0, &hparams::experiment(study))])];
+    files.extend(study.trials.iter().map(|trial| of_trial(study, trial)));
+    files
+}
+
+fn of_trial(study: &Study, trial: &TrialRecord) -> EventFile {
+    let times = times(study, trial);
+    let seconds = |time: chrono::DateTime<chrono::Utc>| time.timestamp_micros() as f64 / 1e6;
+    let started = times.started.map_or(0.0, seconds);
+    let mut all = vec![events::summary(started, 0, &hparams::session_start(trial, started))];
+    for (step, metrics) in &trial.metrics {
+        let scalars = metrics.iter().filter_map(|(name, value)| Some((name.as_str(), (*value)?)));
+        all.extend(scalars.map(|(name, value)| events::summary(started, *step, &events::scalar(name, value))));
+    }
+    let last = trial.last_step().unwrap_or(0);
+    for (index, objective) in study.spec.objectives.iter().enumerate() {
+        let value = trial.values.get(index).copied().filter(|_| trial.ending.is_some());
+        let tag = hparams::objective_tag(&objective.metric);
+        all.extend(value.map(|value| events::summary(started, last, &events::scalar(&tag, value))));
+    }
+    let ended = times.ended.map_or(started + trial.seconds, seconds);
+    all.extend(hparams::session_end(trial, ended).map(|end| events::summary(ended, last, &end)));
+    file(format!("trial-{:04}/", trial.number), started as i64, &all)
+}
+
+fn file(folder: String, begun: i64, events: &[Vec<u8>]) -> EventFile {
+    let mut bytes = record::framed(&events::version(begun as f64));
+    bytes.extend(events.iter().flat_map(|event| record::framed(event)));
+    EventFile { path: format!("{folder}events.out.tfevents.{begun}.ferrotune"), bytes }
+}

@@ -1,0 +1,136 @@
+//! Charts in their three forms.
+
+use crate::study::{study, two_objectives};
+use expect_test::expect;
+use ferrotune_results::ResultsError;
+use ferrotune_results::plot::{Focus, Plot};
+use ferrotune_tuner::journal::Study;
+
+fn text(study: &Study, plot: &str) -> Result<String, ResultsError> {
+    Ok(Plot::named(plot)?.of(study, Focus::default())?.text() + "\n")
+}
+
+#[test]
+fn history_shows_values_and_the_best_so_far() -> Result<(), ResultsError> {
+    expect![[r#"
+        history: digits
+             ┌accuracy
+             │                                 ─────────────────────────────
+             │                 ────────────────│               •
+             │        ─────────│                                           •
+             │        │
+         0.9 │  ──────│
+             │     •
+             │                     •                    •               •
+             │                              •        •
+             │
+        0.85 │                           •        •
+             │
+             │
+             │
+             │
+             │
+         0.8 │                                                    •
+             └────────────────────────────────────────────────────────────────
+                0              5              10              15
+              trial  • trials  ─ best so far
+    "#]]
+    .assert_eq(&text(&study(20), "history")?);
+    Ok(())
+}
+
+#[test]
+fn parallel_is_a_strip_for_each_axis() -> Result<(), ResultsError> {
+    expect![[r#"
+        parallel: digits
+        accuracy      0.798 o·························oo·····o···ooo··o··o········o·oo··oo·● 0.932
+              lr   0.000133 o·····o······o··o······o·o····o····●····o·o····o····o·o··o·o···o 0.0816
+            drop        0.1 o···············o··············o················o··············o 0.5
+           units         16 o········o········o········o········●········o········o········o 128
+            kind      plain ················●·······························o··············· wide
+                            ● trial 10: accuracy = 0.931511 (kind=plain, lr=0.004667, units=80)
+    "#]]
+    .assert_eq(&text(&study(20), "parallel")?);
+    Ok(())
+}
+
+#[test]
+fn importance_and_timeline_are_bars() -> Result<(), ResultsError> {
+    expect![[r#"
+        importance: digits
+           lr │█████████████████████████████████████████████████████████████ 0.578
+         drop │████████████████████████████████ 0.296
+        units │██████████████ 0.126
+         kind │█ 0.000
+               share of the importance for accuracy
+
+        timeline: digits
+        0 │████████ trial 0: finished, 6.5 s
+        1 │          ███████████ trial 1: finished, 9.1 s
+        2 │                    ██████████████ trial 2: finished, 11.6 s
+        3 │                              ████████ trial 3: finished, 6.1 s
+        4 │                                        ▒▒▒▒▒▒▒▒▒▒▒ trial 4: pruned, 8.7 s
+        5 │                                                   █████████████ trial 5: finished, 11.2 s
+           seconds since the first trial
+    "#]]
+    .assert_eq(&(text(&study(20), "importance")? + "\n" + &text(&study(6), "timeline")?));
+    Ok(())
+}
+
+#[test]
+fn every_plot_has_all_forms_and_fits_into_a_message() -> Result<(), ResultsError> {
+    // jupyter_server drops what is beyond a megabyte a second.
+    const MOST_BYTES: usize = 1_000_000;
+    for study in [two_objectives(40), two_objectives(10_000)] {
+        let charts = Plot::all_of(&study);
+        assert_eq!(charts.len(), 9);
+        for chart in charts {
+            let bundle = chart.bundle();
+            let svg = bundle.data["image/svg+xml"].as_str().expect("SVG");
+            assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>") && !svg.contains("NaN"), "{}", chart.title);
+            assert!(!svg.contains("<b>"), "what a trial said is markup in {}", chart.title);
+            let vega = bundle.data["application/vnd.vegalite.v5+json"].to_string();
+            let bytes = svg.len() + vega.len() + bundle.data["text/plain"].as_str().map_or(0, str::len);
+            assert!(bytes < MOST_BYTES, "{} has {bytes} bytes", chart.title);
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn plots_of_one_trial_and_of_equal_values_have_axes() -> Result<(), ResultsError> {
+    let mut equal = study(6);
+    equal.trials.iter_mut().for_each(|trial| trial.values.fill(0.5));
+    for study in [study(1), equal] {
+        for chart in Plot::all_of(&study) {
+            let svg = chart.svg();
+            assert!(!svg.contains("NaN") && !svg.contains("inf"), "{}: {svg}", chart.title);
+            assert!(!chart.text().is_empty() && !chart.vega().to_string().contains("null,null"), "{}", chart.title);
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn mistakes_name_the_cure() {
+    let few = study(3);
+    let error = |plot: Plot, focus: Focus<'_>| plot.of(&few, focus).map(drop).expect_err("a mistake").to_string();
+    let errors = [
+        Plot::named("pie").map(drop).expect_err("no pie").to_string(),
+        error(Plot::Slice, Focus { parameters: Some("lr,rate"), ..Focus::default() }),
+        error(Plot::Contour, Focus { parameters: Some("lr"), ..Focus::default() }),
+        error(Plot::History, Focus { objective: Some("loss"), ..Focus::default() }),
+        error(Plot::Intermediate, Focus { objective: Some("f1"), ..Focus::default() }),
+        error(Plot::Pareto, Focus::default()),
+        Plot::Edf.of(&study(0), Focus::default()).map(drop).expect_err("no trial").to_string(),
+    ];
+    expect![[r#"
+        there is no plot pie; choose from history, parallel, slice, contour, importance, intermediate, pareto, edf, timeline
+        study digits has no parameter rate; choose from drop, kind, lr, units
+        study digits has too little for this plot: it needs two parameters
+        study digits has no objective loss; choose from accuracy
+        no trial of digits has reported f1; an objective reports by trial.report(step, [("f1", value)])
+        study digits has too little for this plot: it needs two objectives; %plot history shows the one
+        study digits has no finished trial yet; %trials shows what became of the others
+    "#]].assert_eq(&(errors.join("\n") + "\n"));
+}

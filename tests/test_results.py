@@ -1,0 +1,324 @@
+"""What a search has found, shown and written: each form is read by the program that it is for, and says what Optuna does."""
+
+import csv
+import json
+import re
+import shutil
+import threading
+import urllib.request
+from wsgiref.simple_server import WSGIRequestHandler, make_server
+
+import altair
+import duckdb
+import optuna
+import optuna_dashboard
+import pytest
+from optuna.importance import PedAnovaImportanceEvaluator
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
+from tensorboard import context
+from tensorboard.backend.event_processing import data_provider, plugin_event_multiplexer
+from tensorboard.plugins import base_plugin
+from tensorboard.plugins.hparams import api_pb2, backend_context, get_experiment, list_session_groups
+
+from test_tune import study, table
+
+TRIALS = 24
+PANICS = 5
+# The best report is that of the middle epoch, and the bias of the layer tells the epoch.
+SEARCH = f"""%%tune --objective accuracy:max --oracle random --max-trials {TRIALS} --seed 3 --project shown
+|trial| {{
+    let lr: f64 = trial.float("lr", 1e-4..=1e-1).log().get()?;
+    let units: usize = trial.int("units", 4..=16).step(4).default(8).get()?;
+    let kind = trial.choice("kind", ["plain", "wide"]).get()?;
+    let shift: f64 = if kind == "wide" {{ trial.float("shift", 0.0..=0.5).get()? }} else {{ 0.0 }};
+    if trial.number() == {PANICS} {{
+        panic!("<b>boom</b>");
+    }}
+    let vars = candle_nn::VarMap::new();
+    let builder = candle_nn::VarBuilder::from_varmap(&vars, candle_core::DType::F32, &candle_core::Device::Cpu);
+    let _layer = candle_nn::linear(2, units, builder.pp("layer"))?;
+    let best = 1.0 - (lr.log10() + 2.5).powi(2) / 10.0 - (units as f64 - 12.0).abs() / 100.0 - shift / 10.0;
+    for epoch in trial.epochs(3) {{
+        let accuracy = best * [0.8, 1.0, 0.9][epoch as usize];
+        let bias = candle_core::Tensor::full(epoch as f32, units, &candle_core::Device::Cpu)?;
+        vars.data().lock().unwrap()["layer.bias"].set(&bias)?;
+        trial.report(epoch, [("accuracy", accuracy), ("loss", 1.0 - accuracy)])?;
+        trial.checkpoint(&vars)?;
+    }}
+    trial.best("accuracy")
+}}"""
+PLOTS = ["history", "parallel", "slice", "contour", "importance", "intermediate", "edf", "timeline"]
+
+
+@pytest.fixture(scope="module")
+def shown(kernel):
+    """The study, as Optuna loads it."""
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    kernel.ok(SEARCH)
+    return load(study(kernel, "shown") / "journal.log", "shown")
+
+
+def load(journal, name):
+    return optuna.load_study(study_name=name, storage=JournalStorage(JournalFileBackend(str(journal))))
+
+
+def bundle(kernel, code):
+    """All forms of what a cell shows."""
+    shown = []
+
+    def take(message):
+        if message["msg_type"] == "display_data":
+            shown.append(message["content"]["data"])
+
+    outcome = kernel.run(code, watch=take)
+    assert outcome.error is None, outcome.traceback
+    (data,) = shown
+    return data
+
+
+def complete(loaded):
+    return [trial for trial in loaded.trials if trial.value is not None]
+
+
+# Tables
+
+
+def test_trials_are_sorted_and_chosen(kernel, shown):
+    rows = table(kernel.ok('%trials --where "state=finished and lr<0.01" --sort accuracy:desc --columns trial,accuracy').display)
+    expected = sorted((trial for trial in complete(shown) if trial.params["lr"] < 0.01), key=lambda trial: -trial.value)
+    assert [row["trial"] for row in rows] == [str(trial.number) for trial in expected]
+    assert [float(row["accuracy"]) for row in rows] == pytest.approx([trial.value for trial in expected], rel=1e-4)
+    text = kernel.ok("%trials --limit 3").display
+    assert len(table(text)) == 3 and f"3 of {TRIALS} trials are shown" in text
+    (failed,) = table(kernel.ok("%trials --where state=failed").display)
+    assert failed["trial"] == str(PANICS)
+    # What a trial said is text wherever it is shown.
+    assert "<b>" not in bundle(kernel, "%trials")["text/html"]
+
+
+def test_snippet_of_the_best_trial_loads_its_weights(kernel, shown):
+    best = shown.best_trial
+    text = kernel.ok("%best").display
+    (row,) = table(text)
+    assert row["trial"] == str(best.number)
+    snippet = text.split(f"// trial {best.number} of shown\n")[1]
+    kernel.ok(snippet)
+    assert kernel.ok("units").result == str(best.params["units"])
+    assert kernel.ok("lr").result == repr(best.params["lr"])
+    assert kernel.ok("kind").result == f'"{best.params["kind"]}"'
+    # Of the epoch whose report is the trial's value, which is not the last one.
+    ones = str([1.0] * best.params["units"])
+    assert kernel.ok('weights["layer.bias"].to_vec1::<f32>()?').result == ones
+    (line,) = re.findall(r"vars\.load\(.*\)\?;", snippet)
+    loaded = f"""{{
+        let mut vars = candle_nn::VarMap::new();
+        let builder = candle_nn::VarBuilder::from_varmap(&vars, candle_core::DType::F32, &candle_core::Device::Cpu);
+        let layer = candle_nn::linear(2, units, builder.pp("layer"))?;
+        {line}
+        layer.bias().unwrap().to_vec1::<f32>()?
+    }}"""
+    assert kernel.ok(loaded).result == ones
+    # Trials that did not win keep none.
+    worst = min(complete(shown), key=lambda trial: trial.value)
+    assert "weights" not in kernel.ok(f"%trials {worst.number}").display
+    assert "weights: /" in kernel.ok(f"%trials {best.number}").display
+
+
+def test_space_is_what_the_trials_asked_for(kernel, shown):
+    rows = {row["parameter"]: row for row in table(kernel.ok("%space shown").display)}
+    assert set(rows) == {"kind", "lr", "shift", "units"}
+    assert (rows["lr"]["kind"], rows["lr"]["range"], rows["lr"]["scale"]) == ("float", "0.0001..=0.1", "log")
+    assert (rows["units"]["scale"], rows["units"]["default"], rows["lr"]["default"]) == ("step 4", "8", "")
+    assert shown.trials[0].params["units"] == 8
+    assert rows["shift"]["asked for"] == "if kind is wide" and rows["kind"]["asked for"] == "always"
+    asked = sum("shift" in trial.params for trial in shown.trials)
+    assert rows["shift"]["trials"] == str(asked)
+
+
+def test_studies_lists_what_is_in_the_folder(kernel, shown):
+    (kernel.folder / "studies" / "broken").mkdir(exist_ok=True)
+    (kernel.folder / "studies" / "broken" / "journal.log").write_text("{\n{\n")
+    text = kernel.ok("%studies").display
+    shutil.rmtree(kernel.folder / "studies" / "broken")
+    (row,) = table(text)
+    assert (row["study"], row["objective"], row["oracle"]) == ("shown", "accuracy:max", "random")
+    assert (row["trials"], row["finished"], row["failed"], row["search"]) == (f"{TRIALS}/{TRIALS}", str(TRIALS - 1), "1", "none")
+    assert float(row["best"]) == pytest.approx(shown.best_value, rel=1e-4)
+    assert "broken" in text
+
+
+# Plots
+
+
+@pytest.mark.parametrize("plot", PLOTS)
+def test_plot_has_a_form_for_every_front_end(kernel, shown, plot):
+    forms = bundle(kernel, f"%plot {plot}")
+    altair.Chart.from_dict(forms["application/vnd.vegalite.v5+json"], validate=True)
+    assert forms["image/svg+xml"].startswith("<svg ") and "<b>" not in forms["image/svg+xml"]
+    assert forms["text/plain"].startswith(f"{plot}: shown\n")
+
+
+def values(forms, layer=0):
+    return forms["application/vnd.vegalite.v5+json"]["layer"][layer]["data"]["values"]
+
+
+def test_plots_show_the_numbers_of_optuna(kernel, shown):
+    points = values(bundle(kernel, "%plot history"))
+    assert {point["x"]: point["y"] for point in points} == {trial.number: trial.value for trial in complete(shown)}
+    bars = {bar["y"]: bar["x2"] for bar in values(bundle(kernel, "%plot importance"))}
+    expected = optuna.importance.get_param_importances(shown, evaluator=PedAnovaImportanceEvaluator())
+    assert bars == pytest.approx(expected, abs=1e-9)
+    corners = values(bundle(kernel, "%plot intermediate"))
+    reported = {(trial.number, step): value for trial in shown.trials for step, value in trial.intermediate_values.items()}
+    assert {(corner["shade"], corner["x"]): corner["y"] for corner in corners} == reported
+    points = values(bundle(kernel, "%plot contour --params lr,units"), layer=1)
+    assert {(point["x"], point["y"]) for point in points} == {(trial.params["lr"], trial.params["units"]) for trial in complete(shown)}
+
+
+def test_optuna_draws_our_journal(shown):
+    from optuna import visualization
+
+    for draw in [
+        visualization.plot_optimization_history,
+        visualization.plot_parallel_coordinate,
+        visualization.plot_slice,
+        visualization.plot_contour,
+        visualization.plot_intermediate_values,
+        visualization.plot_edf,
+        visualization.plot_timeline,
+    ]:
+        assert draw(shown).data, draw
+
+
+def test_dashboard_serves_our_journal(kernel, shown, tmp_path):
+    class Quiet(WSGIRequestHandler):
+        def log_message(self, *_):
+            pass
+
+    journal = shutil.copy(study(kernel, "shown") / "journal.log", tmp_path)
+    app = optuna_dashboard.wsgi(JournalStorage(JournalFileBackend(str(journal))))
+    with make_server("127.0.0.1", 0, app, handler_class=Quiet) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            address = f"http://127.0.0.1:{server.server_port}/api/studies"
+            summaries = json.load(urllib.request.urlopen(address))["study_summaries"]
+            assert [summary["study_name"] for summary in summaries] == ["shown"]
+            detail = json.load(urllib.request.urlopen(f"{address}/{summaries[0]['study_id']}?after=0"))
+        finally:
+            server.shutdown()
+            thread.join()
+    rows = table(kernel.ok("%trials").display)
+    assert len(detail["trials"]) == len(rows) == TRIALS
+    for row, trial in zip(rows, detail["trials"]):
+        assert row["trial"] == str(trial["number"])
+        parameters = {parameter["name"]: parameter["param_external_value"] for parameter in trial["params"]}
+        assert row["kind"] == parameters["kind"].strip("'\"") and row["units"] == parameters["units"]
+        if trial["number"] != PANICS:
+            assert float(row["accuracy"]) == pytest.approx(float(trial["values"][0]), rel=1e-4)
+
+
+# Files
+
+
+def test_tables_are_read_by_other_programs(kernel, shown):
+    assert f"wrote {TRIALS} trials to shown.csv" in kernel.ok("%export csv shown.csv").display
+    kernel.ok("%export parquet shown.parquet")
+    kernel.ok("%export json shown.json")
+    with open(kernel.folder / "shown.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    path = kernel.folder / "shown.parquet"
+    columns = "number, state, values_accuracy, params_lr, params_units, params_kind, params_shift"
+    stored = duckdb.sql(f"select {columns} from '{path}' order by number").fetchall()
+    document = json.loads((kernel.folder / "shown.json").read_text())
+    assert len(rows) == len(stored) == len(document["trials"]) == TRIALS
+    for trial, row, record, entry in zip(shown.trials, rows, stored, document["trials"]):
+        assert float(row["params_lr"]) == record[3] == entry["parameters"]["lr"] == trial.params["lr"]
+        assert int(row["params_units"]) == record[4] == trial.params["units"]
+        assert row["params_kind"] == record[5] == trial.params["kind"]
+        assert (row["params_shift"] or None) == (record[6] and str(record[6])) and record[6] == trial.params.get("shift")
+        assert record[2] == trial.value == entry["values"].get("accuracy")
+        if trial.value is not None:
+            assert float(row["values_accuracy"]) == trial.value
+    assert stored[PANICS][1] == "failed" and "boom" in rows[PANICS]["ending"]
+    # Nothing is left beside what was asked for, and the files are as readable as any.
+    assert sorted(path.name for path in kernel.folder.iterdir() if path.is_file()) == ["shown.csv", "shown.json", "shown.parquet"]
+
+
+def test_page_has_table_and_plots(kernel, shown):
+    kernel.ok("%export html shown.html")
+    page = (kernel.folder / "shown.html").read_text()
+    (kernel.folder / "shown.html").unlink()
+    assert page.count("<svg ") == len(PLOTS) and page.count("<tr>") == TRIALS + 1
+    assert "&lt;b&gt;boom&lt;/b&gt;" in page
+
+
+def read_tensorboard(folder):
+    """What TensorBoard's HParams page asks its server for."""
+    runs = plugin_event_multiplexer.EventMultiplexer()
+    runs.AddRunsFromDirectory(str(folder))
+    runs.Reload()
+    provider = data_provider.MultiplexerDataProvider(runs, str(folder))
+    backend = backend_context.Context(base_plugin.TBContext(logdir=str(folder), multiplexer=runs, data_provider=provider))
+    request = context.RequestContext()
+    experiment = get_experiment.Handler(request, backend, "it", api_pb2.GetExperimentRequest()).run()
+    wanted = api_pb2.ListSessionGroupsRequest(
+        start_index=0,
+        slice_size=2 * TRIALS,
+        allowed_statuses=[api_pb2.STATUS_SUCCESS, api_pb2.STATUS_FAILURE, api_pb2.STATUS_RUNNING],
+        col_params=[api_pb2.ColParams(metric=metric.name) for metric in experiment.metric_infos],
+        include_metrics=True,
+    )
+    groups = list_session_groups.Handler(request, backend, "it", wanted).run().session_groups
+    return runs, experiment, {int(group.name): group for group in groups}
+
+
+def test_tensorboard_reads_scalars_and_parameters(kernel, shown):
+    kernel.ok("%export tensorboard runs")
+    runs, experiment, groups = read_tensorboard(kernel.folder / "runs")
+    assert {info.name for info in experiment.hparam_infos} == {"kind", "lr", "shift", "units"}
+    assert [info.display_name for info in experiment.metric_infos] == ["accuracy"]
+    assert sorted(groups) == [trial.number for trial in shown.trials]
+    for trial in shown.trials:
+        group = groups[trial.number]
+        parameters = {name: getattr(value, value.WhichOneof("kind")) for name, value in group.hparams.items()}
+        assert parameters == trial.params
+        (session,) = group.sessions
+        failed = trial.number == PANICS
+        assert session.status == (api_pb2.STATUS_FAILURE if failed else api_pb2.STATUS_SUCCESS)
+        if not failed:
+            assert group.metric_values[0].value == pytest.approx(trial.value, rel=1e-6)
+            scalars = runs.GetAccumulator(session.name).Tensors("accuracy")
+            assert {event.step: event.tensor_proto.float_val[0] for event in scalars} == pytest.approx(trial.intermediate_values, rel=1e-6)
+
+
+def test_event_files_are_appended_to(kernel, shown):
+    kernel.ok("%export tensorboard grown")
+    (path,) = (kernel.folder / "grown" / "trial-0000").iterdir()
+    whole, inode = path.read_bytes(), path.stat().st_ino
+    # As an export made while the trial still ran would have left it.
+    path.write_bytes(whole[: len(whole) // 2])
+    kernel.ok("%export tensorboard grown")
+    assert path.read_bytes() == whole and path.stat().st_ino == inode
+
+
+# Mistakes
+
+
+@pytest.mark.parametrize(
+    "code, error",
+    [
+        ("%plot pie", "there is no plot pie; choose from history, "),
+        ("%plot pareto", "it needs two objectives"),
+        ("%plot slice --params rate", "has no parameter rate; choose from kind, lr, shift, units"),
+        ("%export xls a.xls", "there is no format xls; choose from csv, "),
+        ("%export csv", "%export needs FILE to write to"),
+        ("%export csv nowhere/a.csv", "cannot write nowhere/a.csv"),
+        ("%trials --sort accurcy", "there is no column accurcy; choose from accuracy, "),
+        ("%trials 3 --sort lr", "leave it out to sort and choose"),
+        ("%studies --directory nowhere", "cannot read the folder nowhere"),
+    ],
+)
+def test_mistake_is_one_line_with_the_cure(kernel, shown, code, error):
+    assert error in kernel.fails(code).error
