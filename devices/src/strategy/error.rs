@@ -80,14 +80,12 @@ pub enum StrategyError {
         /// How it was lost.
         reason: String,
     },
-    /// Another worker does not come to a step.
-    #[error("worker {worker} ({address}) has not come to this step within {seconds} s; does it hang?")]
+    /// Other workers do not come to a step. One of them hangs; the others may be waiting for it.
+    #[error("not come to this step within {seconds} s: {workers}; does one of them hang?")]
     Silent {
-        /// The other worker.
-        worker: usize,
-        /// Its address.
-        address: String,
-        /// The time that it had.
+        /// Who is missing, with addresses.
+        workers: String,
+        /// The time that they had.
         seconds: u64,
     },
 }

@@ -38,17 +38,6 @@ enum Phase {
     Gather = 1,
 }
 
-impl Phase {
-    /// In the first half only those that hang are missing. In the second half others may be, who still wait for them in
-    /// the first; they say so before their turn to be blamed.
-    fn grace(self) -> Duration {
-        match self {
-            Phase::Scatter => Duration::ZERO,
-            Phase::Gather => Duration::from_secs(5),
-        }
-    }
-}
-
 impl Mesh {
     /// Waits for all workers, of which each has `replicas` replicas.
     pub(super) fn join(cluster: &Cluster, replicas: usize) -> Result<Mesh, StrategyError> {
@@ -96,7 +85,7 @@ impl Mesh {
         for link in &mut self.links {
             link.begin(head, &outgoing(link.worker), expected(link.worker) * element_bytes);
         }
-        let deadline = Instant::now() + self.cluster.step_timeout() + phase.grace();
+        let deadline = Instant::now() + self.cluster.step_timeout();
         loop {
             for link in &mut self.links {
                 link.go_on()?;
@@ -119,12 +108,13 @@ impl Mesh {
         }
     }
 
-    /// The first of those that have not sent what they must, or have not taken what they get.
+    /// All that have not sent what they must, or have not taken what they get: one that hangs is always among them, and
+    /// those that wait for it may be.
     fn silent(&self) -> StrategyError {
-        let awaited = self.links.iter().find(|link| !link.is_done());
-        let worker = awaited.map_or(self.cluster.index(), |link| link.worker);
-        let seconds = self.cluster.step_timeout().as_secs();
-        StrategyError::Silent { worker, address: self.cluster.address(worker), seconds }
+        let missing = self.links.iter().filter(|link| !link.is_done()).map(|link| link.worker);
+        let named = missing.map(|worker| format!("worker {worker} ({})", self.cluster.address(worker)));
+        let workers = named.collect::<Vec<_>>().join(", ");
+        StrategyError::Silent { workers, seconds: self.cluster.step_timeout().as_secs() }
     }
 }
 

@@ -85,9 +85,6 @@ impl Farewell {
     pub(super) fn of(error: &StrategyError, own: usize) -> Farewell {
         let (culprit, reason) = match error {
             StrategyError::Gone { worker, reason, .. } => (*worker, reason.clone()),
-            StrategyError::Silent { worker, seconds, .. } => {
-                (*worker, format!("it had not come to a step within {seconds} s"))
-            }
             StrategyError::Missing { worker, seconds, .. } => (*worker, format!("it did not come within {seconds} s")),
             other => (own, other.to_string()),
         };
