@@ -79,7 +79,11 @@ impl Printer {
             Event::TrialEnded { record } => self.trial(record),
             Event::Finished { reason } => Self::finish(reason).to_owned(),
             // An error is told by whoever called.
-            Event::Error { .. } | Event::TrialStarted { .. } | Event::Reported { .. } | Event::Progress(_) => {
+            Event::Error { .. }
+            | Event::TrialStarted { .. }
+            | Event::Executed { .. }
+            | Event::Reported { .. }
+            | Event::Progress(_) => {
                 return Ok(());
             }
         };

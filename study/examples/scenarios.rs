@@ -57,6 +57,14 @@ impl Callback for Teller {
         heard(&format!("begin {trial}"))
     }
 
+    fn on_execution_begin(&mut self, trial: u64, execution: u64) -> Control {
+        heard(&format!("execution {execution} of {trial}"))
+    }
+
+    fn on_execution_end(&mut self, trial: u64, execution: u64, values: &[f64]) -> Control {
+        heard(&format!("execution {execution} of {trial} has {} value", values.len()))
+    }
+
     fn on_report(&mut self, trial: u64, step: u64, metrics: &BTreeMap<String, Option<f64>>) -> Control {
         heard(&format!("report {trial} {step} {:?}", metrics.keys().collect::<Vec<_>>()))
     }

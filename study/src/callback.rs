@@ -1,6 +1,6 @@
 //! What a program wants to hear of a search while it runs. Nothing here changes what a trial does: pruners end trials.
 
-use crate::{Finish, TrialRecord};
+use crate::{Ending, Finish, TrialRecord};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::path::Path;
@@ -12,6 +12,13 @@ pub enum Control {
     Continue,
     /// It ends: running trials stop at their next report, with a checkpoint, and go on another time.
     Stop,
+}
+
+impl Control {
+    /// Goes on where both do.
+    fn and(self, other: Control) -> Control {
+        if self == Control::Stop { self } else { other }
+    }
 }
 
 /// Hears of a search, in the process and the thread that called [`optimize`](crate::Study::optimize). What it is told
@@ -36,8 +43,18 @@ pub trait Callback: Debug {
         Control::Continue
     }
 
-    /// A trial begins, goes on, or runs once more.
+    /// A trial begins, or goes on.
     fn on_trial_begin(&mut self, _trial: u64) -> Control {
+        Control::Continue
+    }
+
+    /// An execution of a trial begins, or goes on: the first follows [`Callback::on_trial_begin`].
+    fn on_execution_begin(&mut self, _trial: u64, _execution: u64) -> Control {
+        Control::Continue
+    }
+
+    /// An execution of a trial has come to a value for each objective.
+    fn on_execution_end(&mut self, _trial: u64, _execution: u64, _values: &[f64]) -> Control {
         Control::Continue
     }
 
@@ -53,6 +70,28 @@ pub trait Callback: Debug {
 
     /// The search is over.
     fn on_search_end(&mut self, _finish: &Finish) {}
+}
+
+/// Tells all of them that an execution of a trial begins.
+pub(crate) fn began(callbacks: &mut [Box<dyn Callback>], trial: u64, execution: u64) -> Control {
+    let is_first = execution == 0;
+    let of_trial =
+        if is_first { tell(callbacks, |callback| callback.on_trial_begin(trial)) } else { Control::Continue };
+    of_trial.and(tell(callbacks, |callback| callback.on_execution_begin(trial, execution)))
+}
+
+/// Tells all of them that a trial has ended, and with it its last execution.
+pub(crate) fn ended(callbacks: &mut [Box<dyn Callback>], record: &TrialRecord) -> Control {
+    let (trial, executions) = (record.number, &record.executions);
+    let last = executions.len().saturating_sub(1) as u64;
+    let of_execution = match record.ending {
+        Some(Ending::Finished) => {
+            let values = executions.last().unwrap_or(&record.values);
+            tell(callbacks, |callback| callback.on_execution_end(trial, last, values))
+        }
+        _ => Control::Continue,
+    };
+    of_execution.and(tell(callbacks, |callback| callback.on_trial_end(record)))
 }
 
 /// Tells all of them; whether one of them wants the search to end.

@@ -1,6 +1,6 @@
 //! A search in the program's own process: what its trials ask is answered by a call. No processes.
 
-use crate::callback::tell;
+use crate::callback::{began, ended, tell};
 use crate::{Callback, Control, Ending, Finish, ObjectiveValue, Result, StudyError, Trial, TrialRecord};
 use ferrotune_trial::Desk;
 use ferrotune_tuner::supervisor::{Local, SupervisorError, Writing};
@@ -47,7 +47,12 @@ impl Desk for Own {
 impl Search {
     /// Tells the callbacks, and stops where one of them wants to.
     fn announce(&mut self, event: impl Fn(&mut dyn Callback) -> Control) {
-        if tell(&mut self.callbacks, event) == Control::Stop {
+        let control = tell(&mut self.callbacks, event);
+        self.heed(control);
+    }
+
+    fn heed(&mut self, control: Control) {
+        if control == Control::Stop {
             self.local.stop();
         }
     }
@@ -56,7 +61,9 @@ impl Search {
     fn begin(&mut self, writing: Writing) -> Result<Result<u64, Finish>, SupervisorError> {
         let begun = self.local.begin(writing)?;
         if let Ok(number) = &begun {
-            self.announce(|callback| callback.on_trial_begin(*number));
+            let execution = self.local.trials()[*number as usize].executions.len() as u64;
+            let control = began(&mut self.callbacks, *number, execution);
+            self.heed(control);
         }
         Ok(begun)
     }
@@ -66,10 +73,17 @@ impl Search {
         if let Some(failure) = self.failure.take() {
             return Err(failure.into());
         }
+        let executions = self.local.trials()[number as usize].executions.len();
         let record = self.local.conclude(number)?.clone();
-        if record.ending.is_some() && !self.callbacks.is_empty() {
-            self.local.sync()?;
-            self.announce(|callback| callback.on_trial_end(&record));
+        if self.callbacks.is_empty() {
+            return Ok(record);
+        }
+        self.local.sync()?;
+        if record.ending.is_some() {
+            let control = ended(&mut self.callbacks, &record);
+            self.heed(control);
+        } else if let (Some(values), Some(last)) = (record.executions.last(), executions.checked_sub(1)) {
+            self.announce(|callback| callback.on_execution_end(number, last as u64, values));
         }
         Ok(record)
     }

@@ -1,6 +1,6 @@
 //! A search with a process for each trial: the program started again as its supervisor, and listened to. Trains nothing.
 
-use crate::callback::tell;
+use crate::callback::{began, ended, tell};
 use crate::{Callback, Control, Finish, StudyError};
 use ferrotune_tuner::process::{OWN_PROGRAM, ROLE_VARIABLE, Role, set_up_worker};
 use ferrotune_tuner::supervisor::main_of_program;
@@ -119,11 +119,14 @@ fn hear(events: UnixStream, supervisor: u32, callbacks: &mut [Box<dyn Callback>]
             Event::Opened { folder, earlier_trials } => {
                 tell(callbacks, |callback| callback.on_search_begin(&folder, earlier_trials))
             }
-            Event::TrialStarted { trial, .. } => tell(callbacks, |callback| callback.on_trial_begin(trial)),
+            Event::TrialStarted { trial, execution, .. } => began(callbacks, trial, execution),
+            Event::Executed { trial, execution, values } => {
+                tell(callbacks, |callback| callback.on_execution_end(trial, execution, &values))
+            }
             Event::Reported { trial, step, metrics } => {
                 tell(callbacks, |callback| callback.on_report(trial, step, &metrics))
             }
-            Event::TrialEnded { record } => tell(callbacks, |callback| callback.on_trial_end(&record)),
+            Event::TrialEnded { record } => ended(callbacks, &record),
             Event::Progress(_) => Control::Continue,
             Event::Finished { reason } => return Ok(reason),
             Event::Error { message } => return Err(StudyError::Supervisor { message }),

@@ -362,8 +362,20 @@ pub enum Event {
     TrialStarted {
         /// The trial's number.
         trial: u64,
+        /// Which of its executions this is, counted from 0.
+        #[serde(default)]
+        execution: u64,
         /// The worker's process id.
         pid: u32,
+    },
+    /// An execution of a trial is over, and another one follows.
+    Executed {
+        /// The trial's number.
+        trial: u64,
+        /// Which execution, counted from 0.
+        execution: u64,
+        /// Its values, one for each objective.
+        values: Vec<f64>,
     },
     /// A trial has reported, and the report is on disk.
     Reported {

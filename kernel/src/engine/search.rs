@@ -113,6 +113,7 @@ impl Search {
                 Event::Error { message } => trouble = Some(message),
                 Event::Opened { .. }
                 | Event::TrialStarted { .. }
+                | Event::Executed { .. }
                 | Event::Reported { .. }
                 | Event::TrialEnded { .. } => {}
             }

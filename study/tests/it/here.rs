@@ -107,6 +107,7 @@ struct Counts {
     reported: u64,
     ended: u64,
     over: Option<Finish>,
+    executions: Vec<(u64, Option<usize>)>,
 }
 
 #[derive(Debug)]
@@ -115,6 +116,16 @@ struct Counter(Rc<RefCell<Counts>>);
 impl Callback for Counter {
     fn on_trial_begin(&mut self, _trial: u64) -> Control {
         self.0.borrow_mut().begun += 1;
+        Control::Continue
+    }
+
+    fn on_execution_begin(&mut self, _trial: u64, execution: u64) -> Control {
+        self.0.borrow_mut().executions.push((execution, None));
+        Control::Continue
+    }
+
+    fn on_execution_end(&mut self, _trial: u64, execution: u64, values: &[f64]) -> Control {
+        self.0.borrow_mut().executions.push((execution, Some(values.len())));
         Control::Continue
     }
 
@@ -147,6 +158,19 @@ fn callback_ends_the_search_early() {
     let counts = counts.borrow();
     assert_eq!((counts.begun, counts.reported, counts.ended), (5, 5, 5));
     assert_eq!(counts.over, Some(Finish::Interrupted));
+    assert_eq!(counts.executions[..2], [(0, None), (0, Some(1))]);
+}
+
+#[test]
+fn callback_hears_of_each_execution() {
+    let folder = tempfile::tempdir().unwrap();
+    let counts = Rc::new(RefCell::new(Counts::default()));
+    let builder = builder(folder.path()).max_trials(2).executions(2).callback(Counter(Rc::clone(&counts)));
+    builder.build().unwrap().optimize(parabola).unwrap();
+    let counts = counts.borrow();
+    assert_eq!((counts.begun, counts.ended), (2, 2));
+    let one_trial = [(0, None), (0, Some(1)), (1, None), (1, Some(1))];
+    assert_eq!(counts.executions, [one_trial, one_trial].concat());
 }
 
 #[test]

@@ -46,7 +46,9 @@ fn callbacks_hear_everything_in_order_and_can_end_the_search() {
     let mut expected = vec!["search true 0".to_owned()];
     for trial in 0..4 {
         expected.push(format!("begin {trial}"));
+        expected.push(format!("execution 0 of {trial}"));
         expected.push(format!("report {trial} 0 [\"loss\"]"));
+        expected.push(format!("execution 0 of {trial} has 1 value"));
         expected.push(format!("end {trial}"));
     }
     let lines: Vec<&str> = said.lines().collect();

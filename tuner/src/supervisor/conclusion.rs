@@ -28,6 +28,9 @@ impl Search<'_> {
                 let record = record.clone();
                 self.journal.trial_paused(&record)?;
                 self.unfinished.push_front(number);
+                let execution = record.executions.len().saturating_sub(1) as u64;
+                let values = record.executions.last().cloned().unwrap_or_default();
+                self.watcher.send(&Event::Executed { trial: number, execution, values });
             }
             // Its end is in the journal since the objective told it; what its worker used is not.
             Outcome::Ended { .. } if ended.is_journaled => {

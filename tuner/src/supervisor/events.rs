@@ -58,9 +58,11 @@ impl<'a> Watcher<'a> {
             Event::Progress(progress) => self.status.progress = progress.clone(),
             Event::Finished { reason } => self.status.finish = Some(reason.clone()),
             Event::Error { message } => self.status.error = Some(message.clone()),
-            Event::Opened { .. } | Event::TrialStarted { .. } | Event::Reported { .. } | Event::TrialEnded { .. } => {
-                return;
-            }
+            Event::Opened { .. }
+            | Event::TrialStarted { .. }
+            | Event::Executed { .. }
+            | Event::Reported { .. }
+            | Event::TrialEnded { .. } => return,
         }
         let Some(path) = &self.status_path else { return };
         let partial = path.with_extension("partial");

@@ -90,7 +90,8 @@ impl Search<'_> {
             allocation_limit_bytes: Some(limit_bytes).filter(|_| self.spec.device.starts_with("cpu")),
             cgroups: self.cgroups.as_ref().map(|cgroups| (cgroups, limit_bytes)),
         })?;
-        self.watcher.send(&Event::TrialStarted { trial: number, pid: worker.pid() });
+        let execution = self.record(number).executions.len() as u64;
+        self.watcher.send(&Event::TrialStarted { trial: number, execution, pid: worker.pid() });
         let now = Instant::now();
         let deadline = self.spec.trial_timeout_s.map(|limit| {
             let left = (limit - self.record(number).seconds).max(0.0);
