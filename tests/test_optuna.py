@@ -148,6 +148,21 @@ def test_trials_that_optuna_enqueues_are_run(kernel):
     assert loaded.trials[1].value == 0.125 and loaded.trials[1].datetime_start is not None
 
 
+def test_optuna_loads_running_and_torn_studies(journal, tmp_path):
+    """Each beginning of a journal is one of a study that runs, and one that ends within a line is torn."""
+    whole = journal.read_bytes()
+    lines = whole.splitlines(keepends=True)
+    copy, seen = tmp_path / "journal.log", set()
+    for count in range(1, len(lines), 5):
+        begun = sum(json.loads(line)["op_code"] == 4 for line in lines[:count])
+        for torn in (b"", lines[count][: len(lines[count]) // 2]):
+            copy.write_bytes(b"".join(lines[:count]) + torn)
+            trials = load(copy).trials
+            assert len(trials) == begun
+            seen |= {trial.state for trial in trials}
+    assert seen == {TrialState.RUNNING, TrialState.COMPLETE, TrialState.FAIL}
+
+
 def test_optuna_goes_on_with_a_copy(journal, tmp_path):
     before = journal.read_bytes()
     copy = tmp_path / "journal.log"

@@ -212,7 +212,9 @@ def test_memory_is_flat_over_many_trials(kernel, oracle):
     search(10 + TRIALS)
     for name, pid in processes.items():
         resident, files = before[name]
-        assert abs(resident_bytes(pid) / resident - 1) <= FLAT, (name, resident, resident_bytes(pid))
+        # The process of the cells is so small that a few pages of its allocator are one in a hundred.
+        allowed = max(FLAT * resident, 128 << 10)
+        assert abs(resident_bytes(pid) - resident) <= allowed, (name, resident, resident_bytes(pid))
         assert descriptors(pid) == files, name
     journal = (study(kernel, project) / "journal.log").read_text().splitlines()
     facts = [json.loads(line).get("user_attr", {}).get("ferrotune:memory") for line in journal]
