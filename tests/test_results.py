@@ -301,6 +301,10 @@ def test_event_files_are_appended_to(kernel, shown):
     path.write_bytes(whole[: len(whole) // 2])
     kernel.ok("%export tensorboard grown")
     assert path.read_bytes() == whole and path.stat().st_ino == inode
+    # Another search's events beside it would be shown with this one's parameters.
+    (events,) = (kernel.folder / "grown").glob("events.*")
+    events.rename(events.with_name("events.out.tfevents.1.ferrotune"))
+    assert "has the events of another search" in kernel.fails("%export tensorboard grown").error
 
 
 # Mistakes
@@ -318,6 +322,7 @@ def test_event_files_are_appended_to(kernel, shown):
         ("%trials --sort accurcy", "there is no column accurcy; choose from accuracy, "),
         ("%trials 3 --sort lr", "leave it out to sort and choose"),
         ("%studies --directory nowhere", "cannot read the folder nowhere"),
+        ("%plot history --directory studies", "--directory alone names no study; name one with --project"),
     ],
 )
 def test_mistake_is_one_line_with_the_cure(kernel, shown, code, error):

@@ -462,7 +462,6 @@ impl Engine {
         format!("ferrotune-search-{}-{}", std::process::id(), self.searches)
     }
 
-    /// The folder of the named study, or of the last one.
     /// The folder of studies that is meant: the one that is named, else that of the last study.
     fn directory(&self, named: Option<&str>) -> PathBuf {
         let last = self.last_study.as_deref().and_then(Path::parent);
@@ -473,9 +472,14 @@ impl Engine {
         self.study_folder(study.project.as_deref(), study.directory.as_deref())
     }
 
+    /// The folder of the named study, or of the last one.
     fn study_folder(&self, project: Option<&str>, directory: Option<&str>) -> Result<PathBuf, Failure> {
         match (project, &self.last_study) {
             (Some(project), _) => Ok(self.directory(directory).join(project)),
+            (None, _) if directory.is_some() => Err(report::failure(
+                "MagicError",
+                "--directory alone names no study; name one with --project, %studies lists those of a folder",
+            )),
             (None, Some(last)) => Ok(last.clone()),
             (None, None) => {
                 Err(report::failure("MagicError", "no search has run in this notebook; name one with --project"))

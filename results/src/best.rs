@@ -44,5 +44,7 @@ pub fn best(
 
 /// The snippet of a trial, with a line above it that says what it is.
 fn described(study: &Study, trial: &TrialRecord, weights: Option<&Path>) -> String {
-    format!("// trial {} of {}\n{}", trial.number, study.spec.project, snippet(trial, weights))
+    // A newline in the name would end the comment.
+    let name = study.spec.project.escape_debug();
+    format!("// trial {} of {name}\n{}", trial.number, snippet(trial, weights))
 }

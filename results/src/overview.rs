@@ -1,9 +1,10 @@
 //! `%studies`: what studies there are, and how they stand.
 
 use crate::number;
-use crate::values::{finished_value, winners};
+use crate::values::finished_value;
 use chrono::{DateTime, Local};
 use ferrotune_display::{Bundle, table};
+use ferrotune_tuner::analysis::ranking;
 use ferrotune_tuner::journal::Study;
 use ferrotune_tuner::record::State;
 
@@ -58,9 +59,9 @@ fn row(entry: &Entry) -> Vec<String> {
 
 /// The best value; of several objectives, how many trials no other one beats.
 fn best(study: &Study) -> String {
-    let winners = winners(study);
+    let winners = ranking::best(&study.trials, &study.spec);
     match winners.first() {
-        Some(_) if study.spec.objectives.len() > 1 => format!("{} trade-offs", winners.len()),
+        _ if study.spec.objectives.len() > 1 => format!("{} trade-offs", winners.len()),
         Some(trial) => finished_value(trial, 0).map_or_else(String::new, number),
         None => String::new(),
     }

@@ -126,7 +126,11 @@ fn title(study: &Study, what: &str) -> String {
 /// What a mark says of its trial.
 fn label(trial: &TrialRecord, metric: &str, value: f64) -> String {
     let parameters = trial.parameters.iter().map(|(name, parameter)| format!("{name}={}", parameter.value));
-    let parameters: Vec<String> = parameters.collect();
+    let mut parameters: Vec<String> = parameters.collect();
+    if parameters.len() > MOST_PARAMETERS {
+        parameters.truncate(MOST_PARAMETERS);
+        parameters.push("…".to_owned());
+    }
     format!("trial {}: {metric} = {} ({})", trial.number, crate::number(value), parameters.join(", "))
 }
 

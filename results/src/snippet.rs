@@ -25,9 +25,10 @@ pub fn snippet(trial: &TrialRecord, weights: Option<&Path>) -> String {
         .collect();
     if let Some(weights) = weights {
         let path = weights.display().to_string();
-        lines.push(format!("let weights = candle_core::safetensors::load({path:?}, &candle_core::Device::Cpu)?;"));
+        let name = unique("weights".to_owned(), &mut taken);
+        lines.push(format!("let {name} = candle_core::safetensors::load({path:?}, &candle_core::Device::Cpu)?;"));
         lines.push("// for a model that is built from a VarBuilder:".to_owned());
-        lines.push("//   VarBuilder::from_tensors(weights, DType::F32, &Device::Cpu)".to_owned());
+        lines.push(format!("//   VarBuilder::from_tensors({name}, DType::F32, &Device::Cpu)"));
         lines.push("// for one whose variables are in a VarMap, once it is built:".to_owned());
         lines.push(format!("//   vars.load({path:?})?;"));
     }
@@ -83,6 +84,7 @@ mod tests {
             ("layer.1", Value::Bool(false)),
             ("2nd", Value::Int(1)),
             ("_", Value::Int(2)),
+            ("weights", Value::Text("uniform".into())),
             ("self", Value::Int(0)),
         ];
         let distribution = Distribution::Choice { values: vec![Value::Int(1)], is_ordered: false };
@@ -99,10 +101,11 @@ mod tests {
             let shift: i64 = -3;
             let r#type = String::from("a \"b\"");
             let units: usize = 64;
+            let weights = String::from("uniform");
             let whole: f64 = 2.0;
-            let weights = candle_core::safetensors::load("a/b.safetensors", &candle_core::Device::Cpu)?;
+            let weights_ = candle_core::safetensors::load("a/b.safetensors", &candle_core::Device::Cpu)?;
             // for a model that is built from a VarBuilder:
-            //   VarBuilder::from_tensors(weights, DType::F32, &Device::Cpu)
+            //   VarBuilder::from_tensors(weights_, DType::F32, &Device::Cpu)
             // for one whose variables are in a VarMap, once it is built:
             //   vars.load("a/b.safetensors")?;
         "#]]

@@ -28,7 +28,9 @@ pub fn files(study: &Study) -> Vec<EventFile> {
     let begun = study.times.iter().filter_map(|times| times.started).min();
     let begun = begun.map_or(0, |time| time.timestamp());
     let mut files = vec![file(String::new(), begun, &[events::summary(begun as f64, 0, &hparams::experiment(study))])];
-    files.extend(study.trials.iter().map(|trial| of_trial(study, trial)));
+    // One that waits for its turn has no parameters yet, and TensorBoard would keep it so.
+    let has_begun = |trial: &&TrialRecord| times(study, trial).started.is_some();
+    files.extend(study.trials.iter().filter(has_begun).map(|trial| of_trial(study, trial)));
     files
 }
 

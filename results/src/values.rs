@@ -66,3 +66,8 @@ pub(crate) fn state_name(state: State) -> &'static str {
 pub(crate) fn ending(trial: &TrialRecord) -> String {
     trial.ending.as_ref().map_or_else(|| "unfinished".to_owned(), ToString::to_string)
 }
+
+/// Whether the trial may be called the best at all.
+pub(crate) fn keeps_constraints(study: &Study, trial: &TrialRecord) -> bool {
+    trial.violation(&study.spec.objectives, &study.spec.constraints) <= 0.0
+}

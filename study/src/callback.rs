@@ -43,7 +43,7 @@ pub trait Callback: Debug {
         Control::Continue
     }
 
-    /// A trial begins, or goes on.
+    /// A trial begins, or goes on with its first execution.
     fn on_trial_begin(&mut self, _trial: u64) -> Control {
         Control::Continue
     }

@@ -6,6 +6,7 @@ use ferrotune_trial::Desk;
 use ferrotune_tuner::supervisor::{Local, SupervisorError, Writing};
 use ferrotune_tuner::wire::{Reply, Request, StudySpec};
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::io;
 use std::rc::Rc;
 
@@ -18,6 +19,8 @@ pub(crate) struct Here(Rc<RefCell<Search>>);
 struct Search {
     local: Local,
     callbacks: Vec<Box<dyn Callback>>,
+    /// Executions that trials which run had when they began, by number.
+    executions: BTreeMap<u64, usize>,
     /// Why a trial was not answered: its objective sees no more than that it was not.
     failure: Option<SupervisorError>,
 }
@@ -62,6 +65,7 @@ impl Search {
         let begun = self.local.begin(writing)?;
         if let Ok(number) = &begun {
             let execution = self.local.trials()[*number as usize].executions.len() as u64;
+            self.executions.insert(*number, execution as usize);
             let control = began(&mut self.callbacks, *number, execution);
             self.heed(control);
         }
@@ -73,7 +77,7 @@ impl Search {
         if let Some(failure) = self.failure.take() {
             return Err(failure.into());
         }
-        let executions = self.local.trials()[number as usize].executions.len();
+        let before = self.executions.remove(&number).unwrap_or_default();
         let record = self.local.conclude(number)?.clone();
         if self.callbacks.is_empty() {
             return Ok(record);
@@ -82,8 +86,8 @@ impl Search {
         if record.ending.is_some() {
             let control = ended(&mut self.callbacks, &record);
             self.heed(control);
-        } else if let (Some(values), Some(last)) = (record.executions.last(), executions.checked_sub(1)) {
-            self.announce(|callback| callback.on_execution_end(number, last as u64, values));
+        } else if let Some(values) = record.executions.get(before) {
+            self.announce(|callback| callback.on_execution_end(number, before as u64, values));
         }
         Ok(record)
     }
@@ -92,7 +96,7 @@ impl Search {
 impl Here {
     pub(crate) fn open(spec: &StudySpec, callbacks: Vec<Box<dyn Callback>>) -> Result<Here, StudyError> {
         let local = Local::open(spec)?;
-        let mut search = Search { local, callbacks, failure: None };
+        let mut search = Search { local, callbacks, executions: BTreeMap::new(), failure: None };
         let (folder, earlier) = (search.local.folder().to_path_buf(), search.local.trials().len() as u64);
         search.announce(|callback| callback.on_search_begin(&folder, earlier));
         Ok(Here(Rc::new(RefCell::new(search))))
@@ -103,6 +107,7 @@ impl Here {
         &mut self,
         mut objective: impl FnMut(&Trial) -> Result<R>,
     ) -> Result<Finish, StudyError> {
+        self.0.borrow_mut().local.go_on();
         let ended = self.run(&mut objective);
         let mut search = self.0.borrow_mut();
         search.local.sync()?;

@@ -130,7 +130,8 @@ impl Study {
     /// # }
     /// ```
     pub fn ask(&mut self) -> Result<Trial, StudyError> {
-        self.here()?.ask()
+        // In a trial of a later search in the program, this one has had all its trials.
+        if matches!(self.place, Place::Worker { .. }) { Err(StudyError::Over) } else { self.here()?.ask() }
     }
 
     /// Ends a trial that [`Study::ask`] began, with what its objective would have returned; gives what is on disk of it.

@@ -1,7 +1,7 @@
 //! A search with a process for each trial: the program started again as its supervisor, and listened to. Trains nothing.
 
 use crate::callback::{began, ended, tell};
-use crate::{Callback, Control, Finish, StudyError};
+use crate::{Callback, Control, Ending, Finish, StudyError};
 use ferrotune_tuner::process::{OWN_PROGRAM, ROLE_VARIABLE, Role, set_up_worker};
 use ferrotune_tuner::supervisor::main_of_program;
 use ferrotune_tuner::wire::{Event, StudySpec};
@@ -13,8 +13,8 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Supervises the search `spec` in this process, and leaves it.
 pub(crate) fn supervise(spec: &Path) -> ! {
@@ -74,15 +74,26 @@ fn refuse(watcher: OwnedFd) -> ExitCode {
 
 /// Has the program supervise `spec` in another process, and tells the callbacks what happens there.
 pub(crate) fn search(spec: &StudySpec, callbacks: &mut [Box<dyn Callback>]) -> Result<Finish, StudyError> {
-    let interrupted = Arc::new(AtomicBool::new(false));
     // Ctrl-C is for the supervisor, which hears it too: this process stays to tell what came of it.
-    let handler = signal_hook::flag::register(signal_hook::consts::SIGINT, interrupted)
-        .map_err(StudyError::process("cannot wait for an interrupt"))?;
+    let idle = idle().map_err(StudyError::process("cannot wait for an interrupt"))?;
+    idle.store(false, Ordering::Relaxed);
     let found = listen(spec, callbacks);
-    signal_hook::low_level::unregister(handler);
+    idle.store(true, Ordering::Relaxed);
     let finish = found?;
     callbacks.iter_mut().for_each(|callback| callback.on_search_end(&finish));
     Ok(finish)
+}
+
+/// Whether no search runs, so that an interrupt ends the program as it did before the first one.
+fn idle() -> io::Result<Arc<AtomicBool>> {
+    static IDLE: Mutex<Option<Arc<AtomicBool>>> = Mutex::new(None);
+    let mut known = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(idle) = &*known {
+        return Ok(Arc::clone(idle));
+    }
+    let idle = Arc::new(AtomicBool::new(true));
+    signal_hook::flag::register_conditional_default(signal_hook::consts::SIGINT, Arc::clone(&idle))?;
+    Ok(Arc::clone(known.insert(idle)))
 }
 
 fn listen(spec: &StudySpec, callbacks: &mut [Box<dyn Callback>]) -> Result<Finish, StudyError> {
@@ -126,6 +137,8 @@ fn hear(events: UnixStream, supervisor: u32, callbacks: &mut [Box<dyn Callback>]
             Event::Reported { trial, step, metrics } => {
                 tell(callbacks, |callback| callback.on_report(trial, step, &metrics))
             }
+            // It goes on another time, and its end is on no disk.
+            Event::TrialEnded { record } if record.ending == Some(Ending::Cancelled) => Control::Continue,
             Event::TrialEnded { record } => ended(callbacks, &record),
             Event::Progress(_) => Control::Continue,
             Event::Finished { reason } => return Ok(reason),

@@ -50,7 +50,8 @@ impl Given {
 /// A value as people write it: `true`, `64`, `1e-3`, or else a text.
 pub fn parse_value(text: &str) -> Value {
     let boolean = text.parse().map(Value::Bool).ok();
-    let number = || text.parse().map(Value::Int).ok().or_else(|| text.parse().map(Value::Float).ok());
+    let real = || text.parse().ok().filter(|value: &f64| value.is_finite()).map(Value::Float);
+    let number = || text.parse().map(Value::Int).ok().or_else(real);
     boolean.or_else(number).unwrap_or_else(|| Value::Text(text.to_owned()))
 }
 
@@ -89,7 +90,7 @@ mod tests {
     #[test]
     fn texts_are_read_as_the_value_that_they_look_like() {
         let text = |text: &str| Value::Text(text.to_owned());
-        let read = ["true", "64", "-3", "1e-3", "adam", "0x1", ""].map(parse_value);
+        let read = ["true", "64", "-3", "1e-3", "adam", "0x1", "inf", ""].map(parse_value);
         let meant = [
             Value::Bool(true),
             Value::Int(64),
@@ -97,6 +98,7 @@ mod tests {
             Value::Float(1e-3),
             text("adam"),
             text("0x1"),
+            text("inf"),
             text(""),
         ];
         assert_eq!(read, meant);

@@ -76,6 +76,8 @@ pub struct Journal {
     is_holding: bool,
     /// Whether all lines of the file are on disk.
     is_synced: bool,
+    /// Whether facts that were held back have been lost.
+    is_behind: bool,
     synced_at: Instant,
     /// Held, and given up by the system when it is closed, however this process ends.
     _lock: StudyLock,
@@ -113,6 +115,7 @@ impl Journal {
             held: String::new(),
             is_holding: false,
             is_synced: true,
+            is_behind: false,
             synced_at: Instant::now(),
             places: std::mem::take(&mut replay.places),
             defaults: std::mem::take(&mut replay.defaults),
@@ -332,6 +335,7 @@ impl Journal {
 
     /// Puts all that was told on disk.
     pub(crate) fn sync(&mut self) -> Result<(), JournalError> {
+        self.check_is_whole()?;
         self.write_held()?;
         if !self.is_synced {
             self.file.sync_data().map_err(|source| self.io(source))?;
@@ -340,12 +344,18 @@ impl Journal {
         Ok(())
     }
 
+    /// After facts were lost that had been taken down, what follows would speak of trials that the file has not got.
+    fn check_is_whole(&self) -> Result<(), JournalError> {
+        if self.is_behind { Err(JournalError::Behind { path: self.path.clone() }) } else { Ok(()) }
+    }
+
     fn write_held(&mut self) -> Result<(), JournalError> {
         if self.held.is_empty() {
             return Ok(());
         }
         let text = std::mem::take(&mut self.held);
         if let Err(source) = self.file.write_all(text.as_bytes()) {
+            self.is_behind = true;
             self.cut_tail()?;
             return Err(self.io(source));
         }
@@ -356,12 +366,15 @@ impl Journal {
 
     /// One write and one fdatasync, if nothing is to be held back. What a failed one leaves is cut off again.
     fn append(&mut self, facts: &[Fact<'_>]) -> Result<(), JournalError> {
+        self.check_is_whole()?;
         self.held.extend(facts.iter().map(|fact| line::encode(&fact.to_json(&self.worker_id))));
         if self.is_holding {
             return Ok(());
         }
         let before = self.length;
         self.sync().or_else(|error| {
+            // Whoever told this hears that it is not there.
+            self.is_behind = false;
             self.length = before;
             self.cut_tail()?;
             Err(error)

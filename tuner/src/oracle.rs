@@ -150,6 +150,12 @@ pub enum OracleError {
         /// The oracle.
         oracle: String,
     },
+    /// A number that JSON has no form for.
+    #[error("{what} is not a finite number; give one that is")]
+    NotFinite {
+        /// What it is for.
+        what: String,
+    },
     /// A search of no trials.
     #[error("--max-trials is 0; give at least 1")]
     NoTrials,

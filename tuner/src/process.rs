@@ -263,7 +263,10 @@ impl Worker {
         worker.limit(launch).map_err(ProcessError::system("limit the worker"))?;
         worker.cgroup = launch.cgroups.and_then(|(cgroups, limit_bytes)| {
             let cgroup = cgroups.make(launch.number, limit_bytes);
-            let taken = cgroup.and_then(|cgroup| cgroup.take(worker.pid()).map(|()| cgroup));
+            let taken = cgroup.and_then(|cgroup| match cgroup.take(worker.pid()) {
+                Ok(()) => Ok(cgroup),
+                Err(error) => cgroup.remove().and(Err(error)),
+            });
             // The other limits hold without it.
             taken.inspect_err(|error| tracing::warn!(trial = launch.number, %error, "the trial has no cgroup")).ok()
         });

@@ -204,5 +204,5 @@ fn ends(layers: &[Layer], index: usize) -> (&str, &str) {
         _ => None,
     });
     let mut here = labels.into_iter().flatten().filter(|point| is_at(point.x, index)).map(|point| point.label.as_str());
-    (here.next().unwrap_or(""), here.next().unwrap_or(""))
+    (here.next().unwrap_or(""), here.next_back().unwrap_or(""))
 }

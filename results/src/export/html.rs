@@ -4,7 +4,7 @@
 use crate::columns::Column;
 use crate::listing::Listing;
 use crate::plot::Plot;
-use crate::values::{state_name, winners};
+use crate::values::{keeps_constraints, state_name, winners};
 use ferrotune_display::escape;
 use ferrotune_tuner::journal::Study;
 use ferrotune_tuner::record::State;
@@ -63,5 +63,6 @@ fn best(study: &Study) -> String {
     let values: Vec<String> =
         values.map(|column| format!("{} = {}", column.name(study), column.cell(study, best).text)).collect();
     let (number, values) = (best.number, escape::html(&values.join(", ")));
-    format!("<h2>Best: trial {number}, {values}</h2><pre>{}</pre>", escape::html(&crate::snippet(best, None)))
+    let note = if keeps_constraints(study, best) { "" } else { " (it breaks a constraint, and no trial breaks none)" };
+    format!("<h2>Best: trial {number}, {values}{note}</h2><pre>{}</pre>", escape::html(&crate::snippet(best, None)))
 }

@@ -1,4 +1,4 @@
-//! JSON: the study, and of every trial all that its record has.
+//! JSON: the study, and of every trial what it tried, what it reported and what came of it.
 
 use crate::columns::times;
 use crate::values::state_name;
@@ -23,7 +23,7 @@ pub(super) fn text(study: &Study) -> String {
     let document = json!({
         "study": {
             "name": spec.project, "objectives": objectives, "oracle": spec.oracle, "seed": spec.seed,
-            "max_trials": spec.max_trials,
+            "max_trials": spec.max_trials, "constraints": spec.constraints,
         },
         "trials": trials,
     });
@@ -44,6 +44,7 @@ fn trial_json(study: &Study, trial: &TrialRecord) -> Value {
         "number": trial.number, "state": state_name(trial.state()), "values": values, "parameters": parameters,
         "metrics": metrics, "started": times.started.map(iso), "ended": times.ended.map(iso),
         "seconds": trial.seconds, "peak_bytes": trial.peak_bytes, "epochs": trial.epochs_done(),
-        "ending": crate::values::ending(trial), "checkpoint": trial.checkpoint,
+        "ending": crate::values::ending(trial), "checkpoint": trial.checkpoint, "executions": trial.executions,
+        "retried": trial.retried.len(), "parent": trial.parent, "memory": trial.memory,
     })
 }

@@ -19,13 +19,15 @@ const MOST_TRIALS: usize = 500;
 pub(super) fn chart(study: &Study, objective: usize, named: Option<&str>) -> Result<Chart, ResultsError> {
     let finished = finished(study, objective)?;
     let mut names = chosen(study, objective, named, (2, 2))?;
-    names.truncate(MOST);
+    let left_out = names.split_off(names.len().min(MOST));
     let metric = metric(study, objective);
     let axes: Vec<ParameterAxis> = names.iter().map(|name| ParameterAxis::of(name, &finished)).collect();
     let (low, high) = extent(finished.iter().map(|(_, value)| *value));
     let (drawn, note) = thinned(finished, MOST_TRIALS.min(MOST_MARKS / (axes.len() - 1)));
     let pairs = (0..axes.len()).flat_map(|x| (x + 1..axes.len()).map(move |y| (x, y)));
     let panels = pairs.map(|(x, y)| panel(&axes[x], &axes[y], &drawn, metric)).collect();
+    let of_names = (!left_out.is_empty()).then(|| format!("without {}: {MOST} parameters fit", left_out.join(", ")));
+    let note = [note, of_names].into_iter().flatten().reduce(|one, other| format!("{one}; {other}"));
     let shades = Some(Shades { title: metric.to_owned(), low, high });
     Ok(Chart { title: title(study, "contour"), panels, shades, note })
 }

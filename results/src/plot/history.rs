@@ -3,7 +3,7 @@
 use super::{MOST_MARKS, label, metric, thinned, title};
 use crate::ResultsError;
 use crate::chart::{Axis, Chart, Colour, Layer, Line, Marks, Panel, Point, Scale};
-use crate::values::finished;
+use crate::values::{finished, keeps_constraints};
 use ferrotune_tuner::journal::Study;
 
 pub(super) fn chart(study: &Study, objective: usize) -> Result<Chart, ResultsError> {
@@ -11,7 +11,7 @@ pub(super) fn chart(study: &Study, objective: usize) -> Result<Chart, ResultsErr
     let finished = finished(study, objective)?;
     let last = finished.last().map_or(0.0, |(trial, _)| trial.number as f64);
     let mut best: Vec<(f64, f64)> = Vec::new();
-    for (trial, value) in &finished {
+    for (trial, value) in finished.iter().filter(|(trial, _)| keeps_constraints(study, trial)) {
         let number = trial.number as f64;
         match best.last() {
             Some((_, so_far)) if !direction.prefers(*value, *so_far) => {}

@@ -10,14 +10,22 @@ use ferrotune_tuner::record::TrialRecord;
 const MOST_LINES: usize = 200;
 /// Corners of a line; a longer one is thinned.
 const MOST_CORNERS: usize = 100;
+/// Corners of all lines, so that the plot fits into a message.
+const MOST_CORNERS_IN_ALL: usize = 6_000;
 
 pub(super) fn chart(study: &Study, named: Option<&str>) -> Result<Chart, ResultsError> {
     let name = named.unwrap_or_else(|| metric(study, 0));
-    let lines: Vec<Line> = study.trials.iter().filter_map(|trial| line(trial, name)).collect();
+    let reported = study.trials.iter().filter(|trial| trial.metrics.values().any(|step| step.contains_key(name)));
+    let most = (MOST_CORNERS_IN_ALL / reported.count().clamp(1, MOST_LINES)).min(MOST_CORNERS);
+    let lines: Vec<(Line, bool)> = study.trials.iter().filter_map(|trial| line(trial, name, most)).collect();
     if lines.is_empty() {
         return Err(ResultsError::NeverReported { study: study.spec.project.clone(), name: name.to_owned() });
     }
     let (lines, note) = thinned(lines, MOST_LINES);
+    let is_thinned = lines.iter().any(|(_, is_thinned)| *is_thinned);
+    let of_steps = is_thinned.then(|| format!("of long trainings {most} steps are drawn"));
+    let note = [note, of_steps].into_iter().flatten().reduce(|one, other| format!("{one}; {other}"));
+    let lines: Vec<Line> = lines.into_iter().map(|(line, _)| line).collect();
     let corners = || lines.iter().flat_map(|line| &line.points);
     let x = Axis::new("step", Scale::around(corners().map(|(step, _)| *step)));
     let y = Axis::new(name, Scale::around(corners().map(|(_, value)| *value)));
@@ -31,11 +39,12 @@ pub(super) fn chart(study: &Study, named: Option<&str>) -> Result<Chart, Results
     Ok(Chart { title: title(study, "intermediate"), panels: vec![Panel { x, y, layers }], shades, note })
 }
 
-fn line(trial: &TrialRecord, metric: &str) -> Option<Line> {
+/// The line of a trial, and whether some of its steps are left out.
+fn line(trial: &TrialRecord, metric: &str, most: usize) -> Option<(Line, bool)> {
     let corner = |(step, metrics): (&u64, &std::collections::BTreeMap<String, Option<f64>>)| {
         Some((*step as f64, metrics.get(metric).copied().flatten()?))
     };
-    let (points, _) = thinned(trial.metrics.iter().filter_map(corner).collect(), MOST_CORNERS);
+    let (points, left_out) = thinned(trial.metrics.iter().filter_map(corner).collect(), most);
     let label = || format!("trial {} ({})", trial.number, crate::values::ending(trial));
-    (!points.is_empty()).then(|| Line { points, shade: trial.number as f64, label: label() })
+    (!points.is_empty()).then(|| (Line { points, shade: trial.number as f64, label: label() }, left_out.is_some()))
 }

@@ -5,7 +5,7 @@ use super::{MOST_PARAMETERS, label, metric, thinned, title};
 use crate::ResultsError;
 use crate::chart::{Axis, Chart, Colour, Layer, Line, Marks, Panel, Point, Scale, Shades, extent};
 use crate::number::significant;
-use crate::values::finished;
+use crate::values::{finished, keeps_constraints};
 use ferrotune_tuner::journal::Study;
 
 /// More lines than that are a cloud.
@@ -21,8 +21,12 @@ pub(super) fn chart(study: &Study, objective: usize, named: Option<&str>) -> Res
     }
     let values = || finished.iter().map(|(_, value)| *value);
     let ((low, high), value_scale) = (extent(values()), Scale::around(values()).exactly(values()));
-    // The best ones are drawn last, on top of the others.
-    finished.sort_by(|one, other| direction.loss(other.1).total_cmp(&direction.loss(one.1)));
+    // The best ones are drawn last, on top of the others, and those that break a constraint first.
+    finished.sort_by(|one, other| {
+        let keeps = |trial| keeps_constraints(study, trial);
+        let by_loss = direction.loss(other.1).total_cmp(&direction.loss(one.1));
+        keeps(one.0).cmp(&keeps(other.0)).then(by_loss)
+    });
     let (drawn, note) = thinned(finished, MOST_LINES);
     let line = |(trial, value): &(&_, f64)| {
         let parameters = axes

@@ -3,7 +3,8 @@
 use super::{MOST_MARKS, label, metric, thinned, title};
 use crate::ResultsError;
 use crate::chart::{Axis, Chart, Colour, Layer, Marks, Panel, Point, Scale};
-use crate::values::{finished, finished_value, winners};
+use crate::values::{finished, finished_value};
+use ferrotune_tuner::analysis::ranking;
 use ferrotune_tuner::journal::Study;
 use ferrotune_tuner::record::TrialRecord;
 use std::collections::BTreeSet;
@@ -14,7 +15,8 @@ pub(super) fn chart(study: &Study) -> Result<Chart, ResultsError> {
         let need = "two objectives; %plot history shows the one";
         return Err(ResultsError::TooLittle { study: study.spec.project.clone(), need });
     }
-    let winning: BTreeSet<u64> = winners(study).into_iter().map(|trial| trial.number).collect();
+    let winning: BTreeSet<u64> =
+        ranking::best(&study.trials, &study.spec).into_iter().map(|trial| trial.number).collect();
     let (won, lost): (Vec<_>, Vec<_>) =
         finished(study, 0)?.into_iter().map(|(trial, _)| trial).partition(|trial| winning.contains(&trial.number));
     let (lost, note) = thinned(lost, MOST_MARKS);

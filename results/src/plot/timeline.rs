@@ -26,6 +26,7 @@ pub(super) fn chart(study: &Study) -> Result<Chart, ResultsError> {
     let all = ran.len();
     let left_out = all.saturating_sub(MOST_ROWS);
     ran.drain(..left_out);
+    let first = if left_out == 0 { "the first trial".to_owned() } else { format!("trial {}", ran[0].0.number) };
     let start = ran.iter().map(|(_, from, _)| *from).fold(f64::INFINITY, f64::min);
     let length = ran.iter().map(|(_, _, to)| to - start).fold(0.0, f64::max);
     let (unit, seconds) = UNITS.into_iter().find(|(_, seconds)| length >= 2.0 * seconds).unwrap_or(UNITS[2]);
@@ -42,10 +43,7 @@ pub(super) fn chart(study: &Study) -> Result<Chart, ResultsError> {
     });
     let layers = layers.collect();
     let names = ran.iter().map(|(trial, ..)| trial.number.to_string()).collect();
-    let x = Axis::new(
-        format!("{unit} since the first trial"),
-        Scale::Linear { low: 0.0, high: (length / seconds).max(1e-3) },
-    );
+    let x = Axis::new(format!("{unit} since {first}"), Scale::Linear { low: 0.0, high: (length / seconds).max(1e-3) });
     let y = Axis::new("trial", Scale::Names(names));
     let note = (left_out > 0).then(|| format!("the last {MOST_ROWS} of {all} trials are drawn"));
     Ok(Chart { title: title(study, "timeline"), panels: vec![Panel { x, y, layers }], shades: None, note })

@@ -268,3 +268,39 @@ fn searches_that_cannot_be_are_refused_when_they_are_built() {
     assert!(apart.ask().unwrap_err().to_string().ends_with("build the study with .in_process()"));
     assert_eq!(apart.trials().unwrap(), []);
 }
+
+#[test]
+fn search_that_a_callback_stopped_goes_on_when_it_is_run_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let counts = Rc::new(RefCell::new(Counts::default()));
+    let mut study = builder(folder.path()).max_trials(9).callback(Counter(Rc::clone(&counts))).build().unwrap();
+    assert_eq!(study.optimize(parabola).unwrap(), Finish::Interrupted);
+    assert_eq!(study.optimize(parabola).unwrap(), Finish::MaxTrials);
+    assert_eq!(study.trials().unwrap().len(), 9);
+}
+
+#[test]
+fn told_failures_are_the_programs_own_affair() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut study = builder(folder.path()).max_trials(9).build().unwrap();
+    for _ in 0..4 {
+        let trial = study.ask().unwrap();
+        parabola(&trial).unwrap();
+        let record = study.tell(trial, f64::NAN).unwrap();
+        assert_eq!(record.state(), State::Failed);
+    }
+}
+
+#[test]
+fn numbers_that_no_journal_can_hold_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let refusal = |builder: StudyBuilder| builder.build().unwrap_err().to_string();
+    assert_eq!(
+        refusal(builder(folder.path()).constraint("latency", Direction::Min, f64::INFINITY)),
+        "the bound of `latency` is not a finite number; give one that is"
+    );
+    assert_eq!(
+        refusal(builder(folder.path()).fix("x", Value::Float(f64::NAN))),
+        "the value given for `x` is not a finite number; give one that is"
+    );
+}

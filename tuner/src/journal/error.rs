@@ -22,6 +22,12 @@ pub enum JournalError {
         /// Why.
         source: std::io::Error,
     },
+    /// A write has failed after which the file has less than was taken down.
+    #[error("study file {} lacks what was told before a write failed; open the study again", path.display())]
+    Behind {
+        /// The file.
+        path: PathBuf,
+    },
     /// Another process writes this study.
     #[error("study {study} is in use by {holder}; wait until that search ends, or use another --project")]
     Locked {

@@ -35,6 +35,8 @@ pub(super) struct Replay {
     distributions: HashMap<String, Distribution>,
     /// Endings told, by trial, whose state line has not come.
     endings: BTreeMap<u64, Ending>,
+    /// Values of the executions of trials whose state line has not come.
+    executions: BTreeMap<u64, Vec<Vec<f64>>>,
     /// Objective's values that came before the study's spec, which names the metric. Optuna writes such journals.
     unnamed: Vec<(u64, u64, Option<f64>)>,
     /// Bytes of whole lines.
@@ -223,6 +225,7 @@ impl Replay {
 
     fn set_state(&mut self, trial: u64, state: u64, values: Vec<f64>) -> Result<(), Refusal> {
         let told = self.endings.remove(&trial);
+        let executions = self.executions.remove(&trial);
         let record = self.trial(trial)?;
         let ending = match state {
             facts::COMPLETE => Some(Ending::Finished),
@@ -232,6 +235,9 @@ impl Replay {
         };
         record.ending = ending.map(|ending| told.unwrap_or(ending));
         record.values = values;
+        if let Some(executions) = executions.filter(|_| record.ending.is_some()) {
+            record.executions = executions;
+        }
         Ok(())
     }
 
@@ -256,6 +262,11 @@ impl Replay {
             self.endings.insert(trial, decoded(value)?);
             return Ok(());
         }
+        // Written with the end, which may be torn: until that is there the last execution is still to come.
+        if name == facts::EXECUTIONS {
+            self.executions.insert(trial, decoded(value)?);
+            return Ok(());
+        }
         let record = self.trial(trial)?;
         match name {
             facts::EPOCHS => record.epochs = decoded(value)?,
@@ -272,7 +283,6 @@ impl Replay {
                 record.metrics.clear();
                 record.checkpoint = None;
             }
-            facts::EXECUTIONS => record.executions = decoded(value)?,
             facts::RETRIED => record.retried = decoded(value)?,
             facts::UNENDED_WORKERS => record.unended_workers = decoded(value)?,
             facts::MEMORY => record.memory = Some(decoded(value)?),

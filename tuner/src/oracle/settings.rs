@@ -3,6 +3,7 @@
 use super::OracleError;
 use super::history::Outcome;
 use crate::record::{Ending, TrialRecord};
+use crate::space::Value;
 use crate::wire::{Constraint, Objective, StudySpec};
 
 /// The settings of a search that its oracle works by.
@@ -31,6 +32,7 @@ impl Settings {
             }
         }
         check_objectives(spec)?;
+        check_numbers(spec)?;
         let seed = spec.seed.unwrap_or_else(super::draw_seed);
         let (objectives, constraints) = (spec.objectives.clone(), spec.constraints.clone());
         Ok(Settings { seed, max_trials: spec.max_trials, objectives, constraints })
@@ -81,6 +83,19 @@ fn check_objectives(spec: &StudySpec) -> Result<(), OracleError> {
         rest = others;
     }
     Ok(())
+}
+
+/// Refuses numbers that no journal can hold.
+fn check_numbers(spec: &StudySpec) -> Result<(), OracleError> {
+    let given = spec.given.fixed.iter().chain(spec.given.enqueued.iter().flatten());
+    let mut given = given.filter(|(_, value)| matches!(value, Value::Float(value) if !value.is_finite()));
+    if let Some((name, _)) = given.next() {
+        return Err(OracleError::NotFinite { what: format!("the value given for `{name}`") });
+    }
+    match spec.constraints.iter().find(|constraint| !constraint.bound.is_finite()) {
+        Some(constraint) => Err(OracleError::NotFinite { what: format!("the bound of `{}`", constraint.metric) }),
+        None => Ok(()),
+    }
 }
 
 /// The objective's value with the sign that makes small good.

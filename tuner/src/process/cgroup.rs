@@ -80,8 +80,10 @@ impl TrialCgroups {
             _ => {}
         }
         let cgroup = Cgroup { folder, version: self.version };
-        cgroup.limit(limit_bytes)?;
-        Ok(cgroup)
+        match cgroup.limit(limit_bytes) {
+            Ok(()) => Ok(cgroup),
+            Err(error) => cgroup.remove().and(Err(error)),
+        }
     }
 
     fn probe(&self) -> io::Result<()> {

@@ -28,19 +28,19 @@ pub struct Machine {
     pub available_bytes: u64,
     /// Processes that the system has killed for want of memory since it was started.
     pub oom_kills: u64,
-    /// The device of the trials.
-    device: String,
+    /// The device of the trials, if it is looked at.
+    device: Option<String>,
     /// What is taken of its memory, in bytes; none where it has none of its own, or nobody tells.
     device_bytes: Option<u64>,
 }
 
 impl Machine {
-    /// The machine as it is now, with the device of this name (`cpu`, `cuda:0`, …).
+    /// The machine as it is now, with the device of this name (`cpu`, `cuda:0`, …), which may take its driver a second.
     ///
     /// # Errors
     /// Where /proc is not readable.
-    pub fn now(device: &str) -> Result<Machine, ProcessError> {
-        let (device, device_bytes) = (device.to_owned(), cuda::used_bytes(device));
+    pub fn now(device: Option<&str>) -> Result<Machine, ProcessError> {
+        let (device, device_bytes) = (device.map(str::to_owned), device.and_then(cuda::used_bytes));
         Ok(Machine { available_bytes: available()?, oom_kills: oom_kills(), device, device_bytes })
     }
 
@@ -81,15 +81,15 @@ impl Machine {
 
     /// A process that is gone may leave its device's memory to the driver for some time yet.
     fn wait_for_device(&self) -> Option<String> {
-        let before = self.device_bytes?;
+        let (device, before) = (self.device.as_ref()?, self.device_bytes?);
         let deadline = Instant::now() + DEVICE_PATIENCE;
         loop {
-            let missing = cuda::used_bytes(&self.device)?.saturating_sub(before);
+            let missing = cuda::used_bytes(device)?.saturating_sub(before);
             if missing <= TOLERATED_BYTES {
                 return None;
             }
             if Instant::now() >= deadline {
-                return Some(format!("{} of {}, not given back by its driver", Bytes(missing), self.device));
+                return Some(format!("{} of {}, not given back by its driver", Bytes(missing), device));
             }
             std::thread::sleep(Duration::from_millis(100));
         }

@@ -28,6 +28,10 @@ impl Search<'_> {
                 let record = record.clone();
                 self.journal.trial_paused(&record)?;
                 self.unfinished.push_front(number);
+                if let Some(mirror) = &self.mirror {
+                    // The next one counts its checkpoints from the first again.
+                    mirror.forget(number);
+                }
                 let execution = record.executions.len().saturating_sub(1) as u64;
                 let values = record.executions.last().cloned().unwrap_or_default();
                 self.watcher.send(&Event::Executed { trial: number, execution, values });

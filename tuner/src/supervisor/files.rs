@@ -147,7 +147,12 @@ fn losers(trials: &[TrialRecord], spec: &StudySpec) -> Vec<u64> {
 }
 
 pub(super) fn remove_checkpoints(folder: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(folder)? {
+    let entries = match fs::read_dir(folder) {
+        // A study that came back from its mirror may lack what it could not copy.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    for entry in entries {
         let entry = entry?;
         if entry.file_name().to_str().is_some_and(|name| checkpoint_generation(name).is_some()) {
             fs::remove_file(entry.path())?;

@@ -35,9 +35,10 @@ impl Ledger<'_> {
     ///
     /// The files are there before the journal says so: a crash in between repeats this and changes nothing.
     fn inherit(&mut self, number: u64, parent: u64, study: &Path) -> Result<Option<String>, SupervisorError> {
-        let file = self.record(parent).checkpoint.clone();
+        let folder_of = |trial: u64| study.join("trials").join(trial.to_string());
+        // One that came back from a mirror may name a checkpoint that it has not got.
+        let file = self.record(parent).checkpoint.clone().filter(|file| folder_of(parent).join(file).is_file());
         if let Some(last) = file.as_deref().and_then(checkpoint_generation) {
-            let folder_of = |trial: u64| study.join("trials").join(trial.to_string());
             let (source, target) = (folder_of(parent), folder_of(number));
             let adopted = folder::create_and_sync(&target).and_then(|()| adopt(&source, &target, last));
             adopted.map_err(file_error("copy the parent's checkpoints to", &target))?;

@@ -47,6 +47,8 @@ struct Running {
     told: Told,
     outcome: Option<Outcome>,
     returned: bool,
+    /// One whose facts are written as they come is asked for and told by a program that knows its own failures.
+    writing: Writing,
 }
 
 impl Local {
@@ -84,6 +86,11 @@ impl Local {
         &self.trials
     }
 
+    /// Takes the search up again, after a stop or at the end of its time.
+    pub fn go_on(&mut self) {
+        (self.is_stopping, self.started) = (false, Instant::now());
+    }
+
     /// Has running trials stop at their next report, and begins no other.
     pub fn stop(&mut self) {
         self.is_stopping = true;
@@ -105,7 +112,8 @@ impl Local {
         let study = self.folder.clone();
         self.ledger().begin_enqueued(number)?;
         self.ledger().provide_checkpoints(number, &study)?;
-        let running = Running { began: Instant::now(), told: Told::default(), outcome: None, returned: false };
+        let (began, told, outcome, returned) = (Instant::now(), Told::default(), None, false);
+        let running = Running { began, told, outcome, returned, writing };
         self.running.insert(number, running);
         Ok(Ok(number))
     }
@@ -210,12 +218,17 @@ impl Local {
     pub fn conclude(&mut self, number: u64) -> Result<&TrialRecord, SupervisorError> {
         self.journal.release()?;
         let record = &self.trials[number as usize];
-        if let Some(Running { outcome: Some(outcome), returned, .. }) = self.running.remove(&number) {
+        if let Some(Running { outcome: Some(outcome), returned, writing, .. }) = self.running.remove(&number) {
             self.ended += u64::from(record.ending.is_some());
-            if outcome == Outcome::Executed {
-                self.unfinished.push_front(number);
+            match outcome {
+                Outcome::Executed => self.unfinished.push_front(number),
+                Outcome::Interrupted => self.unfinished.push_back(number),
+                Outcome::Paused { .. } | Outcome::Ended { .. } => {}
             }
-            self.failures.judge(&self.spec, record, &outcome, returned || !record.metrics.is_empty())?;
+            if writing == Writing::EachTrial {
+                let reports_were_due = !returned && !record.metrics.is_empty();
+                self.failures.judge(&self.spec, record, &outcome, reports_were_due)?;
+            }
         }
         Ok(record)
     }

@@ -74,7 +74,9 @@ impl Search<'_> {
         // The record keeps `paused_at`, from which the oracle tells how far the trial may train now.
         self.ledger().begin_enqueued(number)?;
         self.journal.worker_started(number, unended)?;
-        let machine = Machine::now(&self.spec.device)?;
+        // What a device has left says something about a trial only where that runs alone.
+        let runs_alone = self.spec.supervision.concurrency <= 1;
+        let machine = Machine::now(Some(self.spec.device.as_str()).filter(|_| runs_alone))?;
         let limit_bytes = self.allocation_limit_bytes()?;
         let study = self.spec.directory.join(&self.spec.project);
         let worker = Worker::start(&Launch {

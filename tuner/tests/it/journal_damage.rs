@@ -140,3 +140,25 @@ fn a_minimised_study_of_optuna_is_not_maximised() {
     expect!["study digits optimises accuracy:min, not accuracy:max; use another --project or --overwrite"]
         .assert_eq(&refusal(folder.path(), &spec("random")));
 }
+
+#[test]
+fn executions_count_with_the_end_that_was_written_with_them() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (mut journal, _) = open(folder.path()).expect("a new study");
+    let mut record = TrialRecord { executions: vec![vec![0.25]], ..TrialRecord::new(0) };
+    journal.trial_started(0).expect("begun");
+    journal.executed(&record).expect("written");
+    record.executions.push(vec![0.75]);
+    (record.values, record.ending) = (vec![0.5], Some(Ending::Finished));
+    journal.trial_ended(&record).expect("written");
+    drop(journal);
+    let path = folder.path().join("journal.log");
+    let bytes = std::fs::read(&path).expect("a journal");
+    for length in bytes.len() - 900..=bytes.len() {
+        std::fs::write(&path, &bytes[..length]).expect("torn");
+        let trial = Journal::read(folder.path()).expect("a study").trials.remove(0);
+        // An end that is torn off leaves the last execution to be run again.
+        let expected = if trial.ending.is_some() { record.executions.clone() } else { vec![vec![0.25]] };
+        assert_eq!(trial.executions, expected, "cut at {length}");
+    }
+}

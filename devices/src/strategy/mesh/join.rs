@@ -7,7 +7,7 @@ use super::timespec;
 use rustix::event::{PollFd, PollFlags, poll};
 use serde::{Deserialize, Serialize};
 use std::io::{self, ErrorKind, Read as _, Write as _};
-use std::net::{TcpListener, TcpStream, ToSocketAddrs as _};
+use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs as _};
 use std::os::fd::AsFd as _;
 use std::time::{Duration, Instant};
 
@@ -43,6 +43,11 @@ pub(super) fn join(cluster: &Cluster, replicas: usize) -> Result<Vec<Link>, Stra
         heard: vec!["nothing was heard of it".to_owned(); cluster.workers().len()],
     };
     let listener = TcpListener::bind(&cluster.workers()[own]).map_err(|error| gathering.deaf(&error))?;
+    if is_hidden(&cluster.workers()[own], &listener) {
+        let reason =
+            "this host's name leads to its loopback address, which others cannot reach; give its network address";
+        return Err(gathering.deaf(&io::Error::other(reason)));
+    }
     listener.set_nonblocking(true).map_err(|error| gathering.deaf(&error))?;
     let gathered = gathering.gather(&listener);
     let mut links: Vec<Link> = gathering.links.into_iter().flatten().collect();
@@ -51,6 +56,13 @@ pub(super) fn join(cluster: &Cluster, replicas: usize) -> Result<Vec<Link>, Stra
         links.iter_mut().for_each(|link| link.part(&farewell));
     }
     gathered.map(|()| links)
+}
+
+/// Whether a worker that is named by its host listens where only that host can hear: many systems have their own name
+/// lead to 127.0.1.1.
+fn is_hidden(address: &str, listener: &TcpListener) -> bool {
+    let is_meant = address.parse::<SocketAddr>().is_ok() || address.starts_with("localhost:");
+    !is_meant && listener.local_addr().is_ok_and(|at| at.ip().is_loopback())
 }
 
 struct Gathering<'a> {

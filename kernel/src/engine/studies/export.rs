@@ -1,6 +1,6 @@
 //! Files that are there whole or not at all, and on disk when the call returns.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use ferrotune_results::tensorboard::EventFile;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{ErrorKind, Write};
@@ -23,7 +23,10 @@ pub(super) fn whole(target: &Path, bytes: &[u8]) -> Result<()> {
 }
 
 /// Writes TensorBoard's files. One that has grown is appended to, so that a TensorBoard that reads it goes on.
+///
+/// Fails where the folder has the events of another search: TensorBoard would show one's parameters for the other's.
 pub(super) fn event_files(target: &Path, files: &[EventFile]) -> Result<()> {
+    refuse_others(target, files)?;
     for EventFile { path, bytes } in files {
         let path = target.join(path);
         let folder = path.parent().unwrap_or(target);
@@ -36,6 +39,20 @@ pub(super) fn event_files(target: &Path, files: &[EventFile]) -> Result<()> {
             Some([]) => {}
             Some(rest) => append(&path, rest).with_context(|| format!("cannot write {}", path.display()))?,
             None => whole(&path, bytes)?,
+        }
+    }
+    Ok(())
+}
+
+fn refuse_others(target: &Path, files: &[EventFile]) -> Result<()> {
+    let entries = match fs::read_dir(target) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        entries => entries.with_context(|| format!("cannot read {}", target.display()))?,
+    };
+    for entry in entries {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        if name.starts_with("events.out.tfevents.") && files.iter().all(|file| file.path != name) {
+            bail!("{} has the events of another search; name another folder, or remove it", target.display());
         }
     }
     Ok(())
