@@ -18,7 +18,7 @@ import time as clock
 import numpy
 
 from bench import machine, say
-from session import Session
+from session import Session, resident_bytes
 
 TRIALS, EPOCHS, BATCH, EXAMPLES, TRAINING = 50, 5, 64, 5120, 4096
 SETTLED = 5
@@ -66,12 +66,11 @@ def make_data(folder):
 
 
 def resident(pid):
-    """Resident memory of a process, less what it shares, in bytes; 0 for one that has left."""
+    """As `resident_bytes`, and 0 for a process that has left."""
     try:
-        pages, shared = pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1:3]
+        return resident_bytes(pid)
     except OSError:
         return 0
-    return (int(pages) - int(shared)) * os.sysconf("SC_PAGE_SIZE")
 
 
 def tree(pid):

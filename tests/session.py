@@ -1,6 +1,7 @@
 """A kernel and a client that runs cells in it, one after the other, and gives back all that each one says."""
 
 import dataclasses
+import os
 import pathlib
 import re
 import time
@@ -43,6 +44,12 @@ class Outcome:
     def display(self):
         """The last thing shown, as text."""
         return self.displays[-1] if self.displays else None
+
+
+def resident_bytes(pid):
+    """Resident memory of a process, less what it shares."""
+    resident, shared = pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1:3]
+    return (int(resident) - int(shared)) * os.sysconf("SC_PAGE_SIZE")
 
 
 class Session:

@@ -8,6 +8,7 @@ import subprocess
 
 import pytest
 
+from session import resident_bytes
 from test_tune import study, table, tune
 
 # What the objective does in each trial, and how its ending begins. Trial 0 is well, and so is the last one: the search
@@ -184,11 +185,6 @@ def test_overshoot_of_the_budget_is_small(torture, kernel):
 
 def test_kernel_goes_on(torture, kernel):
     assert kernel.ok("6 * 7").result == "42"
-
-
-def resident_bytes(pid):
-    resident, shared = pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1:3]
-    return (int(resident) - int(shared)) * os.sysconf("SC_PAGE_SIZE")
 
 
 def descriptors(pid):

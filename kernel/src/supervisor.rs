@@ -546,12 +546,13 @@ impl Supervisor {
                 }
             }
             Request::Report => {
+                let (snapshots, held_bytes) = self.kept.report(self.cells.pid);
                 let report = Report {
                     supervisor_pid: std::process::id(),
                     cells_pid: self.cells.number(),
-                    held_bytes: self.kept.held_bytes(self.cells.pid),
+                    held_bytes,
                     limit_bytes: self.watch.limit_bytes(),
-                    snapshots: self.kept.report(),
+                    snapshots,
                 };
                 return Ok(Reply::Report { report });
             }

@@ -147,6 +147,11 @@ fn thinned<T>(items: Vec<T>, most: usize) -> (Vec<T>, Option<String>) {
     (kept, Some(note))
 }
 
+/// What two notes say, in one.
+fn joined(one: Option<String>, other: Option<String>) -> Option<String> {
+    [one, other].into_iter().flatten().reduce(|one, other| format!("{one}; {other}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::thinned;

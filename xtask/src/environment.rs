@@ -37,9 +37,7 @@ impl Environment {
         let stamp = folder.join("requirements.stamp");
         if !fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
             make_virtual_environment(&python, &folder)?;
-            let mut pip = Command::new(&inside);
-            pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"]);
-            run(pip.arg(&requirements)).context("the notebook tools cannot be installed from PyPI")?;
+            install(&inside, &requirements)?;
             fs::write(&stamp, wanted)?;
         }
         Ok(Self { root: root.to_owned(), python: inside })
@@ -61,8 +59,7 @@ impl Environment {
 
     /// Adds to `target/venv` what a file of requirements lists.
     pub(crate) fn add(&self, requirements: &str) -> Result<()> {
-        let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"];
-        run(self.python().args(pip).arg(requirements)).with_context(|| format!("{requirements} cannot be installed"))
+        install(&self.python, &self.root.join(requirements))
     }
 
     /// Points every folder that is the user's by default into `target/`.
@@ -82,6 +79,13 @@ impl Environment {
         outside_cargo(&mut command);
         command
     }
+}
+
+/// Installs what a file of requirements lists, with the user's settings of pip.
+fn install(python: &Path, requirements: &Path) -> Result<()> {
+    let mut pip = Command::new(python);
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"]);
+    run(pip.arg(requirements)).with_context(|| format!("{} cannot be installed from PyPI", requirements.display()))
 }
 
 /// Takes away what rustup and cargo set for this program. A user's kernel starts without it, and a library that is found

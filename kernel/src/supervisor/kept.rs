@@ -201,9 +201,8 @@ impl Kept {
         loop {
             self.measure();
             let own = Memory::of(cells);
-            let shares: u64 = self.sleepers().map(|sleeper| sleeper.memory.share).sum();
             // What is left of all shares, once the process itself has had what it sees.
-            let extra = (shares + own.share).saturating_sub(own.anonymous);
+            let extra = (self.share() + own.share).saturating_sub(own.anonymous);
             if extra <= budget_bytes || !self.drop_oldest() {
                 return;
             }
@@ -216,21 +215,22 @@ impl Kept {
         }
     }
 
-    /// What `cells` and all copies hold in the machine's memory, each page counted once, in bytes.
-    pub(super) fn held_bytes(&mut self, cells: Pid) -> u64 {
-        self.measure();
-        self.sleepers().map(|sleeper| sleeper.memory.share).sum::<u64>() + Memory::of(cells).share
+    /// The shares of all copies as they were measured last, in bytes.
+    fn share(&mut self) -> u64 {
+        self.sleepers().map(|sleeper| sleeper.memory.share).sum()
     }
 
-    /// What is kept, oldest first.
-    pub(super) fn report(&mut self) -> Vec<SnapshotReport> {
+    /// What is kept, oldest first; and what all that and `cells` hold in the machine's memory, each page counted once, in
+    /// bytes.
+    pub(super) fn report(&mut self, cells: Pid) -> (Vec<SnapshotReport>, u64) {
         self.measure();
+        let held_bytes = self.share() + Memory::of(cells).share;
         let named = self.named.iter().map(|(name, sleeper)| sleeper.report(Place::Named { name: name.clone() }));
         let before = self.before.iter().map(|(cell, sleeper)| sleeper.report(Place::Before { cell: *cell }));
         let now = self.now.iter().map(|sleeper| sleeper.report(Place::Now));
         let mut reports: Vec<_> = named.chain(before).chain(now).collect();
         reports.sort_by(|one, other| other.age_s.total_cmp(&one.age_s));
-        reports
+        (reports, held_bytes)
     }
 }
 

@@ -2,7 +2,7 @@
 //! invents no value beyond theirs.
 
 use super::parameter::{ParameterAxis, chosen};
-use super::{MOST_MARKS, label, metric, thinned, title};
+use super::{MOST_MARKS, joined, label, metric, thinned, title};
 use crate::ResultsError;
 use crate::chart::{Cell, Chart, Colour, Layer, Marks, Panel, Point, Scale, Shades, extent};
 use crate::values::finished;
@@ -27,7 +27,7 @@ pub(super) fn chart(study: &Study, objective: usize, named: Option<&str>) -> Res
     let pairs = (0..axes.len()).flat_map(|x| (x + 1..axes.len()).map(move |y| (x, y)));
     let panels = pairs.map(|(x, y)| panel(&axes[x], &axes[y], &drawn, metric)).collect();
     let of_names = (!left_out.is_empty()).then(|| format!("without {}: {MOST} parameters fit", left_out.join(", ")));
-    let note = [note, of_names].into_iter().flatten().reduce(|one, other| format!("{one}; {other}"));
+    let note = joined(note, of_names);
     let shades = Some(Shades { title: metric.to_owned(), low, high });
     Ok(Chart { title: title(study, "contour"), panels, shades, note })
 }

@@ -1,6 +1,6 @@
 //! What trials report, step by step, pruned and running ones too, later trials brighter.
 
-use super::{metric, thinned, title};
+use super::{joined, metric, thinned, title};
 use crate::ResultsError;
 use crate::chart::{Axis, Chart, Colour, Layer, Line, Marks, Panel, Point, Scale, Shades};
 use ferrotune_tuner::journal::Study;
@@ -24,7 +24,7 @@ pub(super) fn chart(study: &Study, named: Option<&str>) -> Result<Chart, Results
     let (lines, note) = thinned(lines, MOST_LINES);
     let is_thinned = lines.iter().any(|(_, is_thinned)| *is_thinned);
     let of_steps = is_thinned.then(|| format!("of long trainings {most} steps are drawn"));
-    let note = [note, of_steps].into_iter().flatten().reduce(|one, other| format!("{one}; {other}"));
+    let note = joined(note, of_steps);
     let lines: Vec<Line> = lines.into_iter().map(|(line, _)| line).collect();
     let corners = || lines.iter().flat_map(|line| &line.points);
     let x = Axis::new("step", Scale::around(corners().map(|(step, _)| *step)));

@@ -9,6 +9,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+/// Where Linux shows cgroups.
+const ROOT: &str = "/sys/fs/cgroup";
+
 /// Begins the name of a trial's cgroup; the supervisor's process id follows.
 const PREFIX: &str = "ferrotune-";
 
@@ -53,14 +56,13 @@ impl TrialCgroups {
     /// What supervisors that are dead have left of theirs is removed.
     pub fn find() -> Option<TrialCgroups> {
         let own = fs::read_to_string("/proc/self/cgroup").ok()?;
-        let found =
-            candidates(&own, Path::new("/sys/fs/cgroup")).into_iter().find(|cgroups| match cgroups.probe() {
-                Ok(()) => true,
-                Err(error) => {
-                    tracing::debug!(folder = %cgroups.parent.display(), %error, "no cgroups for the trials here");
-                    false
-                }
-            })?;
+        let found = candidates(&own, Path::new(ROOT)).into_iter().find(|cgroups| match cgroups.probe() {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::debug!(folder = %cgroups.parent.display(), %error, "no cgroups for the trials here");
+                false
+            }
+        })?;
         found.remove_abandoned();
         Some(found)
     }
@@ -110,18 +112,36 @@ impl TrialCgroups {
 
 /// Where this process is, by `/proc/self/cgroup`, in the hierarchies under `root` that can limit memory.
 fn candidates(own: &str, root: &Path) -> Vec<TrialCgroups> {
-    let place = |line: &str| {
+    let candidate = |(version, hierarchy, path): (Version, &str, &str)| TrialCgroups {
+        parent: root.join(hierarchy).join(path),
+        version,
+    };
+    places(own).map(candidate).collect()
+}
+
+/// The memory cgroup of this process and those above it, innermost first.
+pub(super) fn own_and_above() -> Vec<PathBuf> {
+    // A system without the file has no cgroups.
+    let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let folders = |(_, hierarchy, path): (Version, &str, &str)| {
+        let hierarchy = Path::new(ROOT).join(hierarchy);
+        Path::new(path).ancestors().map(|path| hierarchy.join(path)).collect::<Vec<_>>()
+    };
+    places(&own).flat_map(folders).collect()
+}
+
+/// The places that `/proc/self/cgroup` names in hierarchies that can limit memory: the hierarchy's folder and the path
+/// in it, both without a slash before them.
+fn places(own: &str) -> impl Iterator<Item = (Version, &str, &str)> {
+    own.lines().filter_map(|line| {
         let mut parts = line.splitn(3, ':').skip(1);
         let (controllers, path) = (parts.next()?, parts.next()?.trim_start_matches('/'));
         match controllers {
-            "" => Some(TrialCgroups { parent: root.join(path), version: Version::Two }),
-            list if list.split(',').any(|controller| controller == "memory") => {
-                Some(TrialCgroups { parent: root.join("memory").join(path), version: Version::One })
-            }
+            "" => Some((Version::Two, "", path)),
+            list if list.split(',').any(|controller| controller == "memory") => Some((Version::One, "memory", path)),
             _ => None,
         }
-    };
-    own.lines().filter_map(place).collect()
+    })
 }
 
 /// Whether cgroups below this one have the memory controller.

@@ -1,12 +1,12 @@
 //! Memory of a worker's process tree and of the machine, from /proc and the cgroup. Reads only what is cheap enough
 //! for every 10 ms.
 
-use super::ProcessError;
 use super::strays::{children_of, number};
+use super::{ProcessError, cgroup};
 use rustix::process::Pid;
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 const GIB: u64 = 1 << 30;
 /// The machine's free memory at which a trial must go, lest the kernel choose what does.
@@ -140,7 +140,7 @@ pub fn private_bytes(pid: u32) -> Option<u64> {
 pub fn available_bytes() -> io::Result<u64> {
     let meminfo = fs::read_to_string("/proc/meminfo")?;
     let machine = field(&meminfo, "MemAvailable:").ok_or(io::ErrorKind::InvalidData)? * 1024;
-    Ok(cgroup_folders().iter().filter_map(|folder| cgroup_available(folder)).fold(machine, u64::min))
+    Ok(cgroup::own_and_above().iter().filter_map(|folder| cgroup_available(folder)).fold(machine, u64::min))
 }
 
 /// The most that all processes together may hold, and who says so.
@@ -159,33 +159,11 @@ pub struct MemoryLimit {
 pub fn memory_limit() -> io::Result<MemoryLimit> {
     let meminfo = fs::read_to_string("/proc/meminfo")?;
     let machine = field(&meminfo, "MemTotal:").ok_or(io::ErrorKind::InvalidData)? * 1024;
-    let container = cgroup_folders().iter().filter_map(|folder| cgroup_limit(folder)).min();
+    let container = cgroup::own_and_above().iter().filter_map(|folder| cgroup_limit(folder)).min();
     Ok(match container.filter(|bytes| *bytes < machine) {
         Some(bytes) => MemoryLimit { bytes, holder: "the container" },
         None => MemoryLimit { bytes: machine, holder: "the machine" },
     })
-}
-
-/// The folders of this process' memory cgroup and of those above it, version 2 or 1.
-fn cgroup_folders() -> Vec<PathBuf> {
-    let Ok(own) = fs::read_to_string("/proc/self/cgroup") else {
-        return Vec::new();
-    };
-    let mut folders = Vec::new();
-    for line in own.lines() {
-        let mut parts = line.splitn(3, ':');
-        let (Some(_), Some(controllers), Some(path)) = (parts.next(), parts.next(), parts.next()) else {
-            continue;
-        };
-        let root = match controllers {
-            "" => "/sys/fs/cgroup",
-            list if list.split(',').any(|controller| controller == "memory") => "/sys/fs/cgroup/memory",
-            _ => continue,
-        };
-        let path = Path::new(path.trim_start_matches('/'));
-        folders.extend(path.ancestors().map(|folder| Path::new(root).join(folder)));
-    }
-    folders
 }
 
 /// What a cgroup's limit leaves, counting file pages that can be dropped; `None` without a limit.
