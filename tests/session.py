@@ -9,6 +9,8 @@ import time
 from jupyter_client.manager import KernelManager
 
 KERNEL = "ferrotune"
+# Where cargo puts what it builds.
+TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", pathlib.Path(__file__).parent.parent / "target"))
 START_TIMEOUT_S = 120
 CELL_TIMEOUT_S = 300
 

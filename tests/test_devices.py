@@ -17,10 +17,9 @@ import zipfile
 
 import pytest
 
-from session import Session
+from session import TARGET, Session
 
 TESTS = pathlib.Path(__file__).parent
-TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", TESTS.parent / "target"))
 PLUGIN = TARGET / "release/deps/libferrotune_pjrt_plugin.so"
 CONTRACT = TARGET / "release/examples/contract"
 THROUGHPUT = TARGET / "release/examples/throughput"

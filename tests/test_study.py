@@ -1,7 +1,5 @@
 """A study that Optuna began is continued by a Rust program, and by Optuna again. Needs no kernel."""
 
-import os
-import pathlib
 import subprocess
 
 import optuna
@@ -10,8 +8,8 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
-TESTS = pathlib.Path(__file__).parent
-TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", TESTS.parent / "target"))
+from session import TARGET
+
 PROGRAM = TARGET / "release/examples/scenarios"
 
 

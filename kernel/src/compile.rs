@@ -7,7 +7,7 @@
 mod definitions;
 mod dependencies;
 mod manifest;
-mod progress;
+pub(crate) mod progress;
 mod source;
 mod stoppable;
 

@@ -20,6 +20,7 @@ use clap::{Args, Parser, Subcommand};
 use prelude::Accelerator;
 use runtime::Runtime;
 use std::ffi::OsString;
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
@@ -148,7 +149,16 @@ fn accelerator(cuda: bool) -> Accelerator {
 fn install(Install { target, cuda }: Install) -> Result<()> {
     let toolchain = toolchain::Toolchain::find()?;
     let accelerator = accelerator(cuda);
-    let prelude = prelude::Prelude::ensure(&toolchain, accelerator, &mut |line| eprintln!("{line}"))?;
+    let is_terminal = std::io::stderr().is_terminal();
+    let mut has_shown = false;
+    let prelude = prelude::Prelude::ensure(&toolchain, accelerator, &mut |line| {
+        has_shown = true;
+        // One line that changes, or a line for each change where they are kept.
+        if is_terminal { eprint!("\r\x1b[2K{line}") } else { eprintln!("{line}") }
+    })?;
+    if has_shown && is_terminal {
+        eprintln!();
+    }
     let folder = kernelspec::install(&target.place(), &std::env::current_exe()?, accelerator)?;
     eprintln!("installed the kernel in {}; cells are linked with {}", folder.display(), prelude.folder().display());
     Ok(())

@@ -25,7 +25,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
 }
 
 fn keras(root: &Path) -> Result<()> {
-    let environment = step::step("tools", || Environment::prepare(root))?;
+    let environment = step::step("tools", || Environment::prepare_for_tests(root))?;
     step::step("Keras Tuner", || environment.add("tests/requirements-keras.txt"))?;
     step::step("build", || build_program(root))?;
     step::step("install into target/jupyter", || environment.install_kernel())?;
@@ -35,7 +35,7 @@ fn keras(root: &Path) -> Result<()> {
 }
 
 fn kernels(root: &Path) -> Result<()> {
-    let environment = step::step("tools", || Environment::prepare(root))?;
+    let environment = step::step("tools", || Environment::prepare_for_tests(root))?;
     step::step("build", || build_program(root))?;
     step::step("install into target/jupyter", || environment.install_kernel())?;
     step::step("install evcxr_jupyter into target/evcxr", || {

@@ -6,10 +6,10 @@ use anyhow::Result;
 use std::path::Path;
 
 pub(crate) fn run(root: &Path) -> Result<()> {
-    let environment = step::step("tools", || Environment::prepare(root))?;
-    step::step("build", || build_program(root))?;
-    step::step("install into target/jupyter", || environment.install_kernel())?;
-    step::step("run notebooks/01_quickstart.ipynb", || {
+    let environment = step::step("1 of 4: Python packages that run notebooks", || Environment::prepare(root))?;
+    step::step("2 of 4: build the kernel, the longest step", || build_program(root))?;
+    step::step("3 of 4: build what cells are linked with, candle among it", || environment.install_kernel())?;
+    step::step("4 of 4: run notebooks/01_quickstart.ipynb", || {
         let mut python = environment.python();
         python.arg("tests/run_notebook.py").arg("notebooks/01_quickstart.ipynb");
         step::run(python.args(["--output", "target/demo"]))

@@ -26,21 +26,25 @@ pub(crate) struct Environment {
 }
 
 impl Environment {
-    /// Finds the tools, and installs what `tests/requirements.txt` lists into `target/venv` if that has changed.
+    /// Finds the tools, and makes `target/venv` with what runs notebooks in it.
     pub(crate) fn prepare(root: &Path) -> Result<Self> {
         find_linker()?;
+        find_standard_library_sources(root)?;
         let python = find_python()?;
         let folder = root.join("target/venv");
-        let inside = folder.join("bin/python");
-        let requirements = root.join("tests/requirements.txt");
-        let wanted = format!("{}{python} of {}\n", fs::read_to_string(&requirements)?, root.display());
-        let stamp = folder.join("requirements.stamp");
-        if !fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
-            make_virtual_environment(&python, &folder)?;
-            install(&inside, &requirements)?;
-            fs::write(&stamp, wanted)?;
-        }
-        Ok(Self { root: root.to_owned(), python: inside })
+        stamped(&folder.join("made.stamp"), &format!("{python} of {}\n", root.display()), || {
+            make_virtual_environment(&python, &folder)
+        })?;
+        let environment = Self { root: root.to_owned(), python: folder.join("bin/python") };
+        environment.add("tests/requirements-notebooks.txt")?;
+        Ok(environment)
+    }
+
+    /// [`Environment::prepare`], with what the tests need beside.
+    pub(crate) fn prepare_for_tests(root: &Path) -> Result<Self> {
+        let environment = Self::prepare(root)?;
+        environment.add("tests/requirements.txt")?;
+        Ok(environment)
     }
 
     /// Installs the kernel that was built, and builds the prelude if it is not there yet.
@@ -57,9 +61,12 @@ impl Environment {
         python
     }
 
-    /// Adds to `target/venv` what a file of requirements lists.
+    /// Installs what a file of requirements lists into `target/venv`, unless that has been done.
     pub(crate) fn add(&self, requirements: &str) -> Result<()> {
-        install(&self.python, &self.root.join(requirements))
+        let file = self.root.join(requirements);
+        let name = file.file_name().with_context(|| format!("{requirements} names no file"))?;
+        let stamp = self.root.join("target/venv").join(name).with_extension("stamp");
+        stamped(&stamp, &fs::read_to_string(&file)?, || install(&self.python, &file))
     }
 
     /// Points every folder that is the user's by default into `target/`.
@@ -79,6 +86,15 @@ impl Environment {
         outside_cargo(&mut command);
         command
     }
+}
+
+/// Does the work unless `stamp` says that it was done for the same text, and leaves the text there.
+fn stamped(stamp: &Path, text: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
+    if fs::read_to_string(stamp).is_ok_and(|done| done == text) {
+        return Ok(());
+    }
+    work()?;
+    fs::write(stamp, text).with_context(|| format!("cannot write {}", stamp.display()))
 }
 
 /// Installs what a file of requirements lists, with the user's settings of pip.
@@ -136,6 +152,16 @@ fn find_linker() -> Result<()> {
         bail!("cc, the linker, not found; install gcc (Debian and Ubuntu: apt-get install build-essential)");
     }
     Ok(())
+}
+
+/// The kernel learns the types of variables from these sources. They are looked for before minutes of building.
+fn find_standard_library_sources(root: &Path) -> Result<()> {
+    let sysroot = output(outside_cargo(Command::new("rustc").args(["--print", "sysroot"]).current_dir(root)))?;
+    let is_there = || Path::new(sysroot.trim()).join("lib/rustlib/src/rust/library/std/src/lib.rs").is_file();
+    if is_there() || runs(Command::new("rustup").args(["component", "add", "rust-src"]).current_dir(root)) && is_there() {
+        return Ok(());
+    }
+    bail!("the standard library's sources are not installed; install them (rustup component add rust-src)")
 }
 
 /// A minimal toolchain has neither of what checks the style.

@@ -13,6 +13,7 @@ mod torture;
 use anyhow::Result;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Instant;
 
 /// Something that `cargo xtask` can do.
 struct Task {
@@ -47,8 +48,13 @@ fn main() -> ExitCode {
         }
         return ExitCode::from(2);
     };
+    let started = Instant::now();
     match (task.run)(&root()) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => {
+            let seconds = started.elapsed().as_secs();
+            eprintln!("xtask {name}: done in {} min {} s", seconds / 60, seconds % 60);
+            ExitCode::SUCCESS
+        }
         Err(error) => {
             eprintln!("xtask {name}: {error:#}");
             ExitCode::FAILURE

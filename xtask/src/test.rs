@@ -10,7 +10,7 @@ use std::path::Path;
 pub(crate) fn run(root: &Path) -> Result<()> {
     let environment = step::step("tools", || {
         find_style_tools(root)?;
-        Environment::prepare(root)
+        Environment::prepare_for_tests(root)
     })?;
     step::step("fmt", || step::run(cargo(root).args(["fmt", "--all", "--check"])))?;
     step::step("tidy", || tidy::run(root))?;

@@ -14,7 +14,7 @@ const KERNEL_ROUNDS: &str = "40";
 const TRIALS: &str = "200";
 
 pub(crate) fn run(root: &Path) -> Result<()> {
-    let environment = step::step("tools", || Environment::prepare(root))?;
+    let environment = step::step("tools", || Environment::prepare_for_tests(root))?;
     step::step("kills at random instants", || {
         let mut tests = cargo(root);
         // Not `--test it`: the example that is supervisor and worker is built with all tests only.

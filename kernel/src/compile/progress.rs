@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 /// What cargo is told, so that it writes how far it is even where no one looks at a terminal.
-pub(super) const ENVIRONMENT: [(&str, &str); 3] =
+pub(crate) const ENVIRONMENT: [(&str, &str); 3] =
     [("CARGO_TERM_PROGRESS_WHEN", "always"), ("CARGO_TERM_PROGRESS_WIDTH", "80"), ("CARGO_TERM_COLOR", "never")];
 
 /// Beginnings of the lines that say what cargo does.
@@ -11,7 +11,7 @@ const STEPS: [&str; 5] = ["Blocking", "Compiling", "Downloaded", "Downloading", 
 
 /// What is known of a build.
 #[derive(Debug)]
-pub(super) struct Progress {
+pub(crate) struct Progress {
     /// The package that stands for the user's `:dep` lines, and is no crate of theirs.
     package: &'static str,
     started: Instant,
@@ -26,13 +26,13 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    pub(super) fn of(package: &'static str) -> Self {
+    pub(crate) fn of(package: &'static str) -> Self {
         let (bytes, step, words) = Default::default();
         Self { package, started: Instant::now(), bytes, step, count: None, compiled: 0, words }
     }
 
     /// Takes more of what cargo writes, and gives the line to show if it is another one.
-    pub(super) fn take(&mut self, bytes: &[u8]) -> Option<String> {
+    pub(crate) fn take(&mut self, bytes: &[u8]) -> Option<String> {
         self.bytes.extend_from_slice(bytes);
         let before = self.line();
         while let Some(end) = self.bytes.iter().position(|byte| matches!(byte, b'\n' | b'\r')) {
@@ -44,7 +44,7 @@ impl Progress {
     }
 
     /// What has been done, in one line.
-    pub(super) fn summary(&self) -> String {
+    pub(crate) fn summary(&self) -> String {
         let seconds = self.started.elapsed().as_secs_f64();
         match self.compiled {
             0 => format!("Downloaded what was missing in {seconds:.1} s"),
@@ -54,12 +54,12 @@ impl Progress {
     }
 
     /// Where a build was when it ended too early.
-    pub(super) fn unfinished(&self) -> String {
+    pub(crate) fn unfinished(&self) -> String {
         format!("{}: not finished", self.line())
     }
 
     /// What cargo said beside.
-    pub(super) fn words(&self) -> &str {
+    pub(crate) fn words(&self) -> &str {
         self.words.trim_end()
     }
 

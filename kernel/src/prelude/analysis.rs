@@ -9,7 +9,7 @@ use super::CRATES;
 use crate::toolchain::Toolchain;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -27,9 +27,14 @@ struct Package {
     dependencies: Vec<(String, Option<String>)>,
 }
 
-/// Writes the copy to `folder`.
-pub(super) fn write(toolchain: &Toolchain, workspace: &Path, folder: &Path) -> Result<()> {
-    let packages = packages(toolchain, workspace)?;
+/// Whether cells name types of this library.
+pub(super) fn is_wanted(library: &str) -> bool {
+    library.starts_with("ferrotune") || library == "candle_core" || library == "candle_nn"
+}
+
+/// Writes the copy to `folder`, of the packages with these manifests.
+pub(super) fn write(toolchain: &Toolchain, manifests: &BTreeSet<PathBuf>, folder: &Path) -> Result<()> {
+    let packages = packages(toolchain, manifests)?;
     for package in packages.values() {
         let target = folder.join(&package.name);
         copy_sources(&package.sources, &target.join("src"))?;
@@ -41,26 +46,33 @@ pub(super) fn write(toolchain: &Toolchain, workspace: &Path, folder: &Path) -> R
     standard_library::write(toolchain, &folder.join("standard-library"))
 }
 
-/// Our own packages and candle's, by package name.
-fn packages(toolchain: &Toolchain, workspace: &Path) -> Result<BTreeMap<String, Package>> {
-    let output = Command::new(&toolchain.cargo)
-        .args(["metadata", "--format-version=1", "--offline"])
-        .current_dir(workspace)
-        .output()
-        .with_context(|| format!("cannot run {}", toolchain.cargo.display()))?;
-    if !output.status.success() {
-        bail!("cargo metadata failed: {}", String::from_utf8_lossy(&output.stderr).trim());
+/// Our own packages and candle's, by package name. `manifests` are those of all packages that cargo has compiled.
+///
+/// Cargo describes each package alone. For a description of the whole dependency tree, it wants to download packages
+/// that no build on this system uses: those of other systems, and those of tests.
+fn packages(toolchain: &Toolchain, manifests: &BTreeSet<PathBuf>) -> Result<BTreeMap<String, Package>> {
+    let mut packages = BTreeMap::new();
+    for manifest in manifests {
+        let output = Command::new(&toolchain.cargo)
+            .args(["metadata", "--format-version=1", "--no-deps", "--offline", "--manifest-path"])
+            .arg(manifest)
+            .output()
+            .with_context(|| format!("cannot run {}", toolchain.cargo.display()))?;
+        if !output.status.success() {
+            let error = String::from_utf8_lossy(&output.stderr);
+            bail!("cargo metadata failed for {}: {}", manifest.display(), error.trim());
+        }
+        let metadata: Value = serde_json::from_slice(&output.stdout)?;
+        let descriptions = metadata["packages"].as_array().context("cargo metadata lists no packages")?;
+        // A workspace describes all its members.
+        let own = descriptions.iter().find(|package| package["manifest_path"].as_str().map(Path::new) == Some(manifest));
+        packages.extend(own.and_then(package));
     }
-    let metadata: Value = serde_json::from_slice(&output.stdout)?;
-    let packages = metadata["packages"].as_array().context("cargo metadata lists no packages")?;
-    Ok(packages.iter().filter_map(package).collect())
+    Ok(packages)
 }
 
 fn package(description: &Value) -> Option<(String, Package)> {
     let package_name = description["name"].as_str()?;
-    if !(package_name.starts_with("ferrotune-") || package_name == "candle-core" || package_name == "candle-nn") {
-        return None;
-    }
     let target = description["targets"].as_array()?.iter().find(|target| {
         target["kind"].as_array().is_some_and(|kinds| kinds.iter().any(|kind| kind == "lib" || kind == "dylib"))
     })?;

@@ -2,18 +2,22 @@
 
 use super::cuda::Toolkit;
 use super::{Accelerator, CRATES, Contents, SOURCES, analysis, beside};
+use crate::compile::progress::{self, Progress};
 use crate::toolchain::Toolchain;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStderr, Command, Stdio};
 
 /// Environment variable with a folder for cargo's intermediate files. They are kept there, so that whoever works on
 /// the prelude does not wait for candle each time; without it they are deleted.
 const TARGET_VARIABLE: &str = "FERROTUNE_PRELUDE_TARGET";
+
+/// The package that becomes the prelude, of which all others are dependencies.
+const PACKAGE: &str = "ferrotune-prelude";
 
 /// Builds the prelude into `folder`, which appears whole or not at all.
 pub(super) fn build(
@@ -26,6 +30,9 @@ pub(super) fn build(
     if building.exists() {
         fs::remove_dir_all(&building)?; // what a build that was killed has left; we hold the lock
     }
+    // Not in `building`: what is compiled stays compiled when a later step fails, and the next build goes on from there.
+    let kept = std::env::var_os(TARGET_VARIABLE).map(PathBuf::from);
+    let target = kept.clone().unwrap_or_else(|| beside(folder, "target"));
     // What is missing is said now rather than after minutes of building.
     toolchain.standard_library_sources()?;
     let cuda = match accelerator {
@@ -34,23 +41,24 @@ pub(super) fn build(
     };
     let source = building.join("source");
     unpack(&source)?;
-    let kept = std::env::var_os(TARGET_VARIABLE).map(PathBuf::from);
-    let target = kept.clone().unwrap_or_else(|| building.join("target"));
     let artifacts = run_cargo(cargo(toolchain, cuda.as_ref(), &source, &target)?, progress)?;
     let library = building.join("library");
     fs::create_dir_all(&library)?;
     let externs = keep_libraries(&artifacts, &target, &library)?;
-    analysis::write(toolchain, &source, &building.join("analysis"))?;
-    if kept.is_none() {
-        fs::remove_dir_all(&target)?;
-    }
+    let manifests = artifacts.iter().filter(|artifact| analysis::is_wanted(&artifact.library));
+    let manifests = manifests.map(|artifact| artifact.manifest.clone()).collect();
+    analysis::write(toolchain, &manifests, &building.join("analysis"))?;
     let ready = serde_json::to_vec_pretty(&Contents { externs })?;
     fs::write(building.join("ready.json"), ready)?;
     rustix::fs::sync();
     if folder.exists() {
         fs::remove_dir_all(folder)?; // without ready.json: never whole
     }
-    fs::rename(&building, folder).with_context(|| format!("cannot move the prelude to {}", folder.display()))
+    fs::rename(&building, folder).with_context(|| format!("cannot move the prelude to {}", folder.display()))?;
+    if kept.is_none() {
+        fs::remove_dir_all(&target).with_context(|| format!("cannot remove {}", target.display()))?;
+    }
+    Ok(())
 }
 
 fn unpack(source: &Path) -> Result<()> {
@@ -81,12 +89,13 @@ fn workspace_of_prelude(manifest: &str) -> Result<String> {
 fn cargo(toolchain: &Toolchain, cuda: Option<&Toolkit>, source: &Path, target: &Path) -> Result<Command> {
     let mut command = Command::new(&toolchain.cargo);
     command
-        .args(["build", "--release", "--package", "ferrotune-prelude", "--message-format=json-render-diagnostics"])
+        .args(["build", "--release", "--package", PACKAGE, "--message-format=json-render-diagnostics"])
         .args(["--target", &toolchain.host, "--target-dir"])
         .arg(target)
         .current_dir(source)
         .env("CARGO_ENCODED_RUSTFLAGS", flags(toolchain)?)
-        .env("RUSTC", &toolchain.rustc);
+        .env("RUSTC", &toolchain.rustc)
+        .envs(progress::ENVIRONMENT);
     if let Some(toolkit) = cuda {
         command.args(["--features", "cuda"]);
         toolkit.lend(&mut command)?;
@@ -94,8 +103,17 @@ fn cargo(toolchain: &Toolchain, cuda: Option<&Toolkit>, source: &Path, target: &
     Ok(command)
 }
 
-/// Runs cargo and gives the library files that it made, by crate name.
-fn run_cargo(mut cargo: Command, progress: &mut dyn FnMut(&str)) -> Result<BTreeMap<String, Vec<PathBuf>>> {
+/// A target of a package that cargo has compiled.
+struct Artifact {
+    /// Name of the library, or of the build script.
+    library: String,
+    /// The package's `Cargo.toml`.
+    manifest: PathBuf,
+    files: Vec<PathBuf>,
+}
+
+/// Runs cargo and gives what it has compiled.
+fn run_cargo(mut cargo: Command, progress: &mut dyn FnMut(&str)) -> Result<Vec<Artifact>> {
     let mut child = cargo
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -113,7 +131,7 @@ fn run_cargo(mut cargo: Command, progress: &mut dyn FnMut(&str)) -> Result<BTree
     if !child.wait()?.success() {
         bail!("{}", explain(&errors));
     }
-    Ok(libraries(&messages))
+    Ok(artifacts(&messages))
 }
 
 /// One standard library in the process, shared with the cells, and found where the toolchain has it.
@@ -122,19 +140,19 @@ fn flags(toolchain: &Toolchain) -> Result<String> {
     Ok(format!("-Cprefer-dynamic\x1f-Clink-arg=-Wl,-rpath,{folder}"))
 }
 
-/// Passes on which crate is compiled, and keeps all lines.
-fn follow(stderr: ChildStderr, progress: &mut dyn FnMut(&str)) -> Result<String> {
-    let mut lines = String::new();
-    for line in BufReader::new(stderr).lines() {
-        let line = line?;
-        let text = line.trim();
-        if text.starts_with("Compiling") || text.starts_with("Downloading") || text.starts_with("Downloaded") {
-            progress(text);
+/// Passes on how far cargo is, and gives what it said beside.
+fn follow(mut stderr: ChildStderr, progress: &mut dyn FnMut(&str)) -> Result<String> {
+    let mut known = Progress::of(PACKAGE);
+    let mut bytes = [0; 4096];
+    loop {
+        let count = stderr.read(&mut bytes)?;
+        if count == 0 {
+            return Ok(known.words().to_owned());
         }
-        lines.push_str(&line);
-        lines.push('\n');
+        if let Some(line) = known.take(&bytes[..count]) {
+            progress(&line);
+        }
     }
-    Ok(lines)
 }
 
 fn explain(errors: &str) -> String {
@@ -148,26 +166,28 @@ fn explain(errors: &str) -> String {
     format!("the prelude could not be built: {cure}\n{}", errors.trim())
 }
 
-fn libraries(messages: &str) -> BTreeMap<String, Vec<PathBuf>> {
-    let mut libraries: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
-    for message in messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
-        if message["reason"] != "compiler-artifact" {
-            continue;
-        }
-        let files = message["filenames"].as_array().into_iter().flatten().filter_map(Value::as_str).map(PathBuf::from);
-        libraries.entry(message["target"]["name"].as_str().unwrap_or_default().to_owned()).or_default().extend(files);
-    }
-    libraries
+fn artifacts(messages: &str) -> Vec<Artifact> {
+    let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    messages.filter(|message| message["reason"] == "compiler-artifact").filter_map(|message| artifact(&message)).collect()
+}
+
+fn artifact(message: &Value) -> Option<Artifact> {
+    let files = message["filenames"].as_array().into_iter().flatten().filter_map(Value::as_str).map(PathBuf::from);
+    Some(Artifact {
+        library: message["target"]["name"].as_str()?.to_owned(),
+        manifest: PathBuf::from(message["manifest_path"].as_str()?),
+        files: files.collect(),
+    })
 }
 
 /// Copies the dylib and the metadata of the crates in it; their code is in the dylib.
 fn keep_libraries(
-    artifacts: &BTreeMap<String, Vec<PathBuf>>,
+    artifacts: &[Artifact],
     target: &Path,
     library: &Path,
 ) -> Result<BTreeMap<String, String>> {
     let mut externs = BTreeMap::new();
-    for (name, files) in artifacts {
+    for Artifact { library: name, files, .. } in artifacts {
         for file in files.iter().filter(|file| file.starts_with(target)) {
             let extension = file.extension().and_then(|extension| extension.to_str());
             let wanted = match extension {

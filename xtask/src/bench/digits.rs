@@ -16,7 +16,7 @@ const SEEDS: &str = "20";
 
 /// Runs all searches, some ten minutes of training.
 pub(super) fn run(root: &Path) -> Result<()> {
-    let environment = step::step("tools", || Environment::prepare(root))?;
+    let environment = step::step("tools", || Environment::prepare_for_tests(root))?;
     let bench = ["bench", "--quiet", "--locked", "--package", "ferrotune-study", "--bench", "digits"];
     let mut lines = String::new();
     for oracle in ORACLES {

@@ -24,7 +24,7 @@ struct Seeds {
 /// Gaussian process takes hours for 20.
 pub(super) fn run(root: &Path, arguments: &[String]) -> Result<()> {
     let seeds = parse(arguments)?;
-    let environment = step::step("tools", || Environment::prepare(root))?;
+    let environment = step::step("tools", || Environment::prepare_for_tests(root))?;
     step::step("Optuna's samplers", || environment.add("tests/requirements-hpo.txt"))?;
     let mut lines = String::new();
     for oracle in ORACLES {
