@@ -1,0 +1,231 @@
+"""Everything at once that a machine and its users can do to a search: foreign files in /dev/shm and beside the mirror,
+Optuna's trials in its journal, read errors on checkpoints, a full disk, kills. Nothing that is not the search's is
+touched, and nothing that it has said is lost.
+
+The objective writes what it was told into files outside the study. They are the model of what the study must hold.
+"""
+
+import hashlib
+import json
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import optuna
+import pytest
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
+
+from session import Session
+from test_resume import facts, program, supervisor_of, wait_for
+from test_tune import is_alive, tune
+
+# Kills of the supervisor or of one of its workers, each at a random instant.
+ROUNDS = int(os.environ.get("FERROTUNE_STORM_ROUNDS", "4"))
+TRIALS = 8
+EPOCHS = 6
+ENQUEUED = [0.125, 0.375, 0.625]
+# Input and output error.
+EIO = 5
+DISK_BYTES = 48 << 20
+PLUGIN = pathlib.Path(__file__).parent / "faulty_files.c"
+
+# Each line of the trial's file is written after the call that it is about has returned.
+BODY = """let told = format!("{TOLD}/{}", trial.number());
+    let tell = |line: String| -> std::io::Result<()> {
+        use std::io::Write;
+        writeln!(std::fs::OpenOptions::new().create(true).append(true).open(&told)?, "{line}")
+    };
+    let vars = candle_nn::VarMap::new();
+    let start = candle_nn::Init::Const(0.0);
+    vars.get(1 << 16, "weights", start, candle_core::DType::F32, &candle_core::Device::Cpu)?;
+    let mut seen: Vec<u64> = Vec::new();
+    trial.restore((&vars, &mut seen))?;
+    tell(format!("begins {} {x}", seen.len()))?;
+    for epoch in trial.epochs(EPOCHS) {
+        if seen.len() != epoch { return Err(format!("{} epochs seen at epoch {epoch}", seen.len()).into()); }
+        seen.push(epoch as u64);
+        std::thread::sleep(std::time::Duration::from_millis(60));
+        trial.report(epoch, [("loss", x + 1.0 / (epoch + 1) as f64)])?;
+        tell(format!("reported {epoch} {}", x + 1.0 / (epoch + 1) as f64))?;
+        trial.checkpoint((&vars, &seen))?;
+        tell(format!("kept {}", epoch + 1))?;
+    }
+    trial.best("loss")"""
+
+
+class Foreign:
+    """Files that are not the search's: made while it runs, and looked at when it has ended."""
+
+    def __init__(self, drive):
+        self.files = {}
+        self.ended = threading.Event()
+        chapters = ["thesis/chapter-1.tex", "thesis/figures/plot.svg", "notes.txt", "other-study/journal.log"]
+        for name in chapters:
+            (drive / name).parent.mkdir(parents=True, exist_ok=True)
+            self.write(drive / name)
+        self.thread = threading.Thread(target=self.run)
+        self.thread.start()
+
+    def write(self, path):
+        path.write_bytes(random.randbytes(2000))
+        self.files[path] = hashlib.sha256(path.read_bytes()).digest()
+
+    def run(self):
+        number = 0
+        while not self.ended.wait(0.02):
+            number += 1
+            self.write(pathlib.Path(f"/dev/shm/foreign-{os.getpid()}-{number}"))
+
+    def end(self):
+        """Stops, and gives the files that are gone or were changed."""
+        self.ended.set()
+        self.thread.join()
+        digests = {path: hashlib.sha256(path.read_bytes()).digest() if path.exists() else None for path in self.files}
+        for path in self.files:
+            if path.parent == pathlib.Path("/dev/shm"):
+                path.unlink(missing_ok=True)
+        return [path for path, digest in self.files.items() if digests[path] != digest]
+
+
+@pytest.fixture
+def disk(tmp_path):
+    """A small disk; a folder of the large one where this user may not mount, which is never full then."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    size = f"size={DISK_BYTES}"
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", size, "tmpfs", folder], capture_output=True).returncode == 0
+    yield folder, mounted
+    if mounted:
+        subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+@pytest.fixture
+def faulty(tmp_path, monkeypatch):
+    """Every twentieth read of a checkpoint fails, in all processes that the test starts."""
+    library = tmp_path / "faulty_files.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, PLUGIN, "-ldl"], check=True)
+    faults = {"PATH": "/checkpoint-", "CALLS": "open,read,mmap", "ERRNO": str(EIO), "EVERY": "20"}
+    for name, value in faults.items():
+        monkeypatch.setenv(f"FAULTY_{name}", value)
+    monkeypatch.setenv("LD_PRELOAD", str(library))
+
+
+def storage(folder):
+    return JournalStorage(JournalFileBackend(str(folder / "journal.log")))
+
+
+def resume(folder):
+    """`ferrotune resume`, as a process of its own."""
+    command = [program(), "resume", str(folder), "--max-trials", str(TRIALS)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def workers(folder):
+    """Processes that run a trial of the study."""
+    found = []
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            if f"FERROTUNE_TRIAL={folder.name}/".encode() in (process / "environ").read_bytes():
+                found.append(int(process.name))
+        except OSError:
+            pass  # It has left.
+    return found
+
+
+def kill(pids):
+    for pid in pids:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass  # It has left.
+
+
+def check_told(told, folder):
+    """All that a trial was told is in the study, and no trial went back behind a checkpoint that it was told of."""
+    reports = {}
+    for line in (folder / "journal.log").read_text().splitlines():
+        line = json.loads(line)
+        if line["op_code"] == 7:
+            reports.setdefault(line["trial_id"], {})[line["step"]] = line["intermediate_value"]
+    for file in told.iterdir():
+        number, kept, drawn = int(file.name), 0, set()
+        for line in file.read_text().splitlines():
+            match line.split():
+                case ["begins", epochs, x]:
+                    assert int(epochs) >= kept, (number, file.read_text())
+                    drawn.add(x)
+                case ["reported", step, value]:
+                    assert reports[number][int(step)] == float(value), (number, line)
+                case ["kept", epochs]:
+                    kept = int(epochs)
+        assert len(drawn) == 1, f"trial {number} had more than one x: {drawn}"
+
+
+def test_nothing_is_lost_or_touched_when_everything_happens_at_once(tmp_path, disk, faulty):
+    (disk, is_small), drive, told = disk, tmp_path / "drive", tmp_path / "told"
+    told.mkdir()
+    drive.mkdir()
+    foreign = Foreign(drive)
+    folder = disk / "storm"
+    body = BODY.replace("{TOLD}", str(told)).replace("EPOCHS", str(EPOCHS))
+    options = f"--objective loss:min --max-trials {TRIALS} --seed 4 --concurrency 2 --retries 20 --keep-best 100"
+    places = f"--background --directory {disk} --mirror {drive} --max-consecutive-failures 100"
+    session = Session(tmp_path)
+    try:
+        session.ok(tune(body, options, "storm", places))
+        wait_for(lambda: any(told.iterdir()), "trial that was told something")
+        study = optuna.load_study(study_name=None, storage=storage(folder))
+        for x in ENQUEUED:
+            study.enqueue_trial({"x": x}, user_attrs={"enqueued": x})
+        for round in range(ROUNDS):
+            time.sleep(random.uniform(0.2, 1.0))
+            filler = disk / "filler"
+            if is_small and round % 2 == 1:
+                fill(filler)
+                time.sleep(0.3)
+            supervisor = supervisor_of(folder)
+            kill([supervisor] if round % 2 == 0 else random.sample(workers(folder), k=len(workers(folder)) // 2))
+            filler.unlink(missing_ok=True)
+            wait_for(lambda: not is_alive(supervisor) or workers(folder), "supervisor's end")
+            if not is_alive(supervisor):
+                running = resume(folder)
+                wait_for(lambda: running.poll() is not None or supervisor_of(folder) == running.pid, "search")
+        wait_for(lambda: not is_alive(supervisor_of(folder)), "end of the search", seconds=120)
+        for attempt in range(10):
+            last = resume(folder)
+            words, _ = last.communicate(timeout=120)
+            if last.returncode == 0:
+                break
+        assert last.returncode == 0, words
+    finally:
+        touched = foreign.end()
+        kill([supervisor_of(folder)] if (folder / "lock").exists() else [])
+        session.close()
+    assert touched == []
+    check_told(told, folder)
+    study = optuna.load_study(study_name=None, storage=storage(folder))
+    for x in ENQUEUED:
+        trials = [trial for trial in study.trials if trial.user_attrs.get("enqueued") == x]
+        assert [trial.params.get("x") for trial in trials] == [x], trials
+    assert workers(folder) == []
+
+
+def fill(path):
+    """Takes all that a disk has left."""
+    with path.open("wb") as file:
+        try:
+            while True:
+                file.write(bytes(1 << 16))
+                file.flush()
+        except OSError:
+            pass  # It is full.
+
+
+if __name__ == "__main__":
+    sys.exit(pytest.main([__file__]))
