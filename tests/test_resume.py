@@ -149,13 +149,59 @@ def test_killed_search_is_resumed_elsewhere_without_a_notebook(begun, tmp_path):
     # A machine that has neither the prelude nor Rust.
     environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
     command = [program(), "resume", str(elsewhere), "--max-trials", "3"]
+    before = (elsewhere / "journal.log").read_bytes()
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1 and "neither compiled nor trusted" in done.stderr, done.stderr
+    assert (elsewhere / "journal.log").read_bytes() == before
+    done = subprocess.run([*command, "--trust"], env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert "continuing" in done.stderr and done.stderr.rstrip().endswith("done"), done.stderr
     check_whole(elsewhere)
-    # It ran with the libraries that it brought along.
+    # It ran with the libraries that it brought along, and with no others: the bytes that were trusted, in memory.
     maps = (elsewhere / "trials/2/maps").read_text()
-    assert f"{elsewhere}/libraries/libferrotune.so" in maps and f"{elsewhere}/libraries/libstd-" in maps, maps
+    libraries = {name for name in ["libferrotune.so", "libstd-", "objective.so"] if f"/memfd:{name}" in maps}
+    assert len(libraries) == 3 and maps.count("libstd-") == maps.count("/memfd:libstd-"), maps
+    # Asked once.
+    command[-1] = "4"
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
+def test_study_from_somebody_else_is_resumed_only_when_it_is_trusted(start, tmp_path):
+    kernel = start()
+    code = """%%tune --objective loss:min --max-trials 1 --seed 3 --project PROJECT
+|trial| {
+    let x: f64 = trial.float("x", 0.0..=1.0).get()?;
+    Ok(x + OFFSET)
+}"""
+    kernel.ok(code.replace("PROJECT", "mine").replace("OFFSET", "1.0"))
+    kernel.ok(code.replace("PROJECT", "theirs").replace("OFFSET", "2.0"))
+    mine, theirs = study(kernel, "mine"), study(kernel, "theirs")
+    # This user has compiled both.
+    (mine / "objective.so").write_bytes((theirs / "objective.so").read_bytes())
+    assert "2/2 trials" in kernel.ok("%resume mine --max-trials 2").display
+    objective = bytearray((mine / "objective.so").read_bytes())
+    objective[-1] ^= 1
+    (mine / "objective.so").write_bytes(objective)
+    refused = kernel.fails("%resume mine --max-trials 3").error
+    assert refused.startswith("TuneError: the study ") and "neither compiled nor trusted" in refused, refused
+    assert "3/3 trials" in kernel.ok("%resume mine --max-trials 3 --trust").display
+    assert "4/4 trials" in kernel.ok("%resume mine --max-trials 4").display
+    # A cell runs its own objective, whatever came with the folder.
+    objective[-1] ^= 2
+    (theirs / "objective.so").write_bytes(objective)
+    kernel.ok(code.replace("PROJECT", "theirs").replace("OFFSET", "3.0").replace("--max-trials 1", "--max-trials 2"))
+    assert "3/3 trials" in kernel.ok("%resume theirs --max-trials 3").display
+    # What a folder leads to is not shown either.
+    (tmp_path / "secret").write_text("of the user")
+    output = theirs / "trials/0/output.log"
+    output.unlink(missing_ok=True)
+    output.symlink_to(tmp_path / "secret")
+    shown = kernel.ok("%trials 0").display
+    assert "output.log is a symbolic link" in shown and "of the user" not in shown, shown
+    (theirs / "status.json").unlink()
+    (theirs / "status.json").symlink_to(tmp_path / "secret")
+    assert "status.json is a symbolic link" in kernel.fails("%trials").error
 
 
 def program():

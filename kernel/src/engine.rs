@@ -23,6 +23,7 @@ use evcxr::{CommandContext, Error, EvalCallbacks, EvalContext, EvalContextOutput
 use ferrotune_display::Bundle;
 use ferrotune_display::frame::{Answer, Ending, Request};
 use ferrotune_magics::{Action, Step, Study, Time, Tune};
+use ferrotune_tuner::supervisor::Origin;
 use history::History;
 use link::{Facts, Link};
 use objective::Objective;
@@ -331,8 +332,9 @@ impl Engine {
             Action::Tune(tune) => self.tune(&tune),
             Action::Resume(request) => {
                 let folder = self.study_folder(request.project.as_deref(), request.directory.as_deref())?;
+                let origin = if request.trust { Origin::User } else { Origin::Study };
                 let search = search::resumed(&folder, &request)
-                    .and_then(|spec| Search::start(spec, &self.runtime_folder))
+                    .and_then(|spec| Search::start(spec, origin, &self.runtime_folder))
                     .map_err(|error| report::failure("TuneError", format!("{error:#}")))?;
                 self.follow(search)
             }
@@ -424,7 +426,8 @@ impl Engine {
         let (sender, searches) = mpsc::channel();
         let (description, runtime_folder) = (tune.clone(), self.runtime_folder.clone());
         self.link.set_tuner(Some(Box::new(move |request| {
-            match search::spec(&description, request).and_then(|spec| Search::start(spec, &runtime_folder)) {
+            let spec = search::spec(&description, request);
+            match spec.and_then(|spec| Search::start(spec, Origin::User, &runtime_folder)) {
                 Ok(search) => match sender.send(search) {
                     Ok(()) => Answer::Done,
                     Err(_) => Answer::Refused { reason: "the kernel is ending".to_owned() },

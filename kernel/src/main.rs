@@ -17,6 +17,7 @@ mod wire;
 
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
+use ferrotune_tuner::supervisor::Origin;
 use prelude::Accelerator;
 use runtime::Runtime;
 use std::ffi::OsString;
@@ -62,7 +63,12 @@ enum Action {
     CellProcess { prelude: PathBuf },
     /// Supervise a search.
     #[command(hide = true)]
-    Supervise { study: PathBuf },
+    Supervise {
+        study: PathBuf,
+        /// The user stands for the search's code and its mirror.
+        #[arg(long)]
+        trust: bool,
+    },
     /// Try a PJRT plugin, which may end this process.
     #[command(hide = true)]
     Probe,
@@ -136,7 +142,10 @@ fn run(arguments: &[OsString]) -> Result<ExitCode> {
         Action::CellSupervisor { prelude } => supervisor::run(&prelude),
         Action::CellRelay => supervisor::run_relay(),
         Action::CellProcess { prelude } => supervisor::run_cells(&prelude).map(|()| ExitCode::SUCCESS),
-        Action::Supervise { study } => Ok(ferrotune_tuner::supervisor::main(&study)),
+        Action::Supervise { study, trust } => {
+            let origin = if trust { Origin::User } else { Origin::Study };
+            Ok(ferrotune_tuner::supervisor::main(&study, &resume::trust(origin)))
+        }
         Action::Probe => Ok(ferrotune_devices::probe::child::main()),
         Action::Worker { arguments } => ferrotune_tuner::process::worker_main(arguments),
     }

@@ -1,11 +1,12 @@
 //! `ferrotune resume FOLDER`: goes on with a study in this very process, which becomes its supervisor. Needs no kernel,
-//! no toolchain and no prelude: the study's folder has what its trials need.
+//! no toolchain and no prelude: the study's folder has what its trials need. Runs no code from it that this user has not
+//! compiled or trusted.
 
 use anyhow::Result;
 use clap::Args;
 use ferrotune_tuner::process::OWN_PROGRAM;
 use ferrotune_tuner::record::TrialRecord;
-use ferrotune_tuner::supervisor::{Workers, spec_of, supervise};
+use ferrotune_tuner::supervisor::{Origin, Trust, Workers, spec_of, supervise};
 use ferrotune_tuner::wire::{Event, Finish, Objective};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -25,6 +26,9 @@ pub(crate) struct Resume {
     /// Another folder for the second copy of the study.
     #[arg(long, value_name = "FOLDER")]
     mirror: Option<PathBuf>,
+    /// Run the code in the folder although this user did not compile it: it can do whatever you can. Asked once.
+    #[arg(long)]
+    trust: bool,
     /// Go on without a terminal: a hangup does not stop the search.
     #[arg(long)]
     background: bool,
@@ -37,12 +41,20 @@ pub(crate) fn run(arguments: &Resume) -> Result<ExitCode> {
     spec.max_trials = arguments.max_trials.unwrap_or(spec.max_trials);
     spec.timeout_s = arguments.timeout.or(spec.timeout_s);
     spec.supervision.background = arguments.background;
+    let mut trust = trust(if arguments.trust { Origin::User } else { Origin::Study });
     if let Some(mirror) = &arguments.mirror {
         spec.supervision.mirror = Some(std::path::absolute(mirror)?);
+        trust.mirror = Origin::User;
     }
     let mut printer = Printer { objectives: spec.objectives.clone(), line: Vec::new() };
-    let finish = supervise(spec, Workers::Program(Path::new(OWN_PROGRAM)), &mut printer)?;
+    let workers = Workers::Program { program: Path::new(OWN_PROGRAM), trust: &trust };
+    let finish = supervise(spec, workers, &mut printer)?;
     Ok(if finish == Finish::Interrupted { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// What this user has trusted so far, for a search of this origin.
+pub(crate) fn trust(origin: Origin) -> Trust {
+    Trust { known: dirs::data_dir().map(|data| data.join("ferrotune/trusted")), code: origin, mirror: origin }
 }
 
 /// Turns the search's events, a line of JSON each, into lines for people.

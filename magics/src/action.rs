@@ -251,6 +251,8 @@ pub struct Resume {
     pub max_trials: Option<u64>,
     /// Seconds after which the search ends; none means as before.
     pub timeout_s: Option<f64>,
+    /// Run code in the study's folder that this user has not compiled.
+    pub trust: bool,
     /// Give the notebook back while the search runs.
     pub background: bool,
 }

@@ -1,22 +1,28 @@
 //! A stand-in for the `ferrotune` program in the tests of trial supervision: `objective supervise SPEC` runs a search,
 //! and `objective worker … --symbol SCENARIO` is its worker, which plays the scenario of that name instead of loading
-//! a library. Never used outside tests.
+//! a library; in the scenario `library` it loads it. Never used outside tests.
 
 use candle_core::{DType, Device, Tensor};
 use candle_nn::VarMap;
 use ferrotune_trial::{Result, Share, Shared, Trial, run_objective};
 use ferrotune_tuner::process::{set_up_worker, worker_main};
+use ferrotune_tuner::supervisor::{Origin, Trust};
 use rustix::process::{Signal, getpid, kill_process};
 use std::ffi::OsString;
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().skip(1).collect();
     match args.first().and_then(|arg| arg.to_str()) {
-        Some("supervise") => ferrotune_tuner::supervisor::main(Path::new(&args[1])),
+        Some("supervise") => {
+            // A folder of what is known may follow, and then who the code comes from.
+            let origin = if args.get(3).is_some_and(|from| from == "study") { Origin::Study } else { Origin::User };
+            let trust = Trust { known: args.get(2).map(PathBuf::from), code: origin, mirror: origin };
+            ferrotune_tuner::supervisor::main(Path::new(&args[1]), &trust)
+        }
         Some("worker") => {
             let scenario = args.last().and_then(|arg| arg.to_str()).unwrap_or_default().to_owned();
             if scenario == "library" {
@@ -101,6 +107,7 @@ fn play(scenario: &str, trial: &Trial, shared: &Shared) -> Result<Option<f64>> {
             }
             Ok(Some(x))
         }
+        "decimals" => decimals(trial),
         "population" => population(trial),
         "executions" => execution(trial),
         "empty" => Ok(Some(1.0)),
@@ -148,6 +155,23 @@ fn trade_off(trial: &Trial) -> Result<(Option<f64>, Option<f64>)> {
 
 fn quick_parameter(trial: &Trial) -> Result<f64> {
     trial.float("x", 0.0..=1.0).get()
+}
+
+/// Ranges in single precision, and bounds that sums have put beside their decimals.
+fn decimals(trial: &Trial) -> Result<Option<f64>> {
+    let rate: f32 = trial.float("rate", 0.1..=0.5).step(0.1).default(0.3).get()?;
+    let tenth = 0.1;
+    let summed: f64 = trial.float("summed", tenth + tenth + tenth..=0.9).step(tenth).get()?;
+    let shift: f32 = trial.float("shift", -0.6..=0.6).step(0.2).get()?;
+    let lr: f32 = trial.float("lr", 1e-4..=1e-1).log().get()?;
+    let share: f32 = trial.choice("share", [0.1, 0.7]).get()?;
+    // A condition on what was asked for in the other precision.
+    let near: i64 = trial.int("near", 1..=9).when("rate", tenth + tenth + tenth).get()?;
+    let points = [0.1_f32, 0.2, 0.3, 0.4, 0.5];
+    if !points.contains(&rate) || !(1e-4..=1e-1).contains(&lr) || ![0.1, 0.7].contains(&share) || shift.abs() > 0.6 {
+        return Err(format!("{rate} {lr} {share} {shift} are not the values of their ranges").into());
+    }
+    Ok(Some(f64::from(rate) + summed + near as f64))
 }
 
 fn quick(trial: &Trial) -> Result<Option<f64>> {

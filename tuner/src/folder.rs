@@ -1,8 +1,80 @@
 //! Folders that are on disk once they are made: a name survives a power cut only if the folder that holds it was synced.
+//! And folders that may come from anyone: a name in a study's folder must not lead out of it.
 
-use std::fs::{self, File};
+use std::ffi::OsStr;
+use std::fs::{self, File, FileType};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// What a study's folder, or a mirror, must not have in it.
+#[derive(Debug, thiserror::Error)]
+pub enum FolderError {
+    /// A symbolic link: what is written, read or removed under its name may be any file of the user's.
+    #[error("{} is a symbolic link, which a study must not have: it leads out of the folder; put what it names there itself", path.display())]
+    Link {
+        /// The link.
+        path: PathBuf,
+    },
+    /// A pipe, a socket or a device.
+    #[error("{} is neither a file nor a folder; remove it", path.display())]
+    Special {
+        /// What it is.
+        path: PathBuf,
+    },
+    /// The folder cannot be looked into.
+    #[error("cannot look at {}: {source}", path.display())]
+    Unreadable {
+        /// The folder, or the name in it.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+}
+
+impl From<FolderError> for io::Error {
+    fn from(error: FolderError) -> io::Error {
+        io::Error::new(io::ErrorKind::InvalidInput, error)
+    }
+}
+
+/// Refuses a folder in which a name leads elsewhere. The names inside its folders are not looked at, and a folder that is
+/// not there has none.
+pub(crate) fn refuse_links(folder: &Path) -> Result<(), FolderError> {
+    refuse_links_of(folder, |_| true)
+}
+
+/// The same for those names that are `ours`; what users put beside them is their affair.
+pub(crate) fn refuse_links_of(folder: &Path, ours: impl Fn(&OsStr) -> bool) -> Result<(), FolderError> {
+    let unreadable = |source| FolderError::Unreadable { path: folder.to_owned(), source };
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries.map_err(unreadable)?,
+    };
+    for entry in entries {
+        let entry = entry.map_err(unreadable)?;
+        if ours(&entry.file_name()) {
+            refuse(&entry.path(), entry.file_type().map_err(unreadable)?)?;
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a path whose last name leads elsewhere. What is not there does not.
+pub(crate) fn refuse_link(path: &Path) -> Result<(), FolderError> {
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(source) => Err(FolderError::Unreadable { path: path.to_owned(), source }),
+        Ok(found) => refuse(path, found.file_type()),
+    }
+}
+
+fn refuse(path: &Path, kind: FileType) -> Result<(), FolderError> {
+    match kind {
+        kind if kind.is_symlink() => Err(FolderError::Link { path: path.to_owned() }),
+        kind if kind.is_file() || kind.is_dir() => Ok(()),
+        _ => Err(FolderError::Special { path: path.to_owned() }),
+    }
+}
 
 /// Makes a folder and those above it that are missing, and syncs the parent of every one that it made.
 pub(crate) fn create_and_sync(folder: &Path) -> io::Result<()> {
@@ -57,6 +129,29 @@ mod tests {
         fs::write(deep.join("output.log"), "kept")?;
         create_and_sync(&deep)?;
         assert_eq!(fs::read_to_string(deep.join("output.log"))?, "kept");
+        Ok(())
+    }
+
+    #[test]
+    fn names_that_lead_elsewhere_are_refused_and_named() -> TestResult {
+        let directory = tempfile::tempdir()?;
+        let (study, outside) = (directory.path().join("digits"), directory.path().join("outside"));
+        refuse_links(&study)?;
+        fs::create_dir_all(study.join("trials/0"))?;
+        fs::write(study.join("journal.log"), "")?;
+        refuse_links(&study)?;
+        for target in [outside.as_path(), Path::new("journal.log"), Path::new("trials")] {
+            let link = study.join("lock");
+            std::os::unix::fs::symlink(target, &link)?;
+            let error = refuse_links(&study).err().ok_or("it passed")?.to_string();
+            assert!(error.starts_with(&format!("{} is a symbolic link", link.display())), "{error}");
+            assert!(refuse_link(&link).is_err());
+            refuse_links_of(&study, |name| name != "lock")?;
+            fs::remove_file(link)?;
+        }
+        let _socket = std::os::unix::net::UnixListener::bind(study.join("objective.so"))?;
+        assert!(matches!(refuse_links(&study), Err(FolderError::Special { .. })));
+        assert!(matches!(refuse_links(&study.join("journal.log")), Err(FolderError::Unreadable { .. })));
         Ok(())
     }
 

@@ -69,7 +69,8 @@ fn fitted(value: &Value, distribution: &Distribution) -> Option<Value> {
         }
         _ => value.clone(),
     };
-    distribution.contains(&fitted).then_some(fitted)
+    // A sum of decimals is the lattice point that it is meant to be.
+    distribution.contains(&fitted).then(|| distribution.clamp_to_lattice(&fitted)).flatten()
 }
 
 #[cfg(test)]

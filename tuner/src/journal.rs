@@ -88,11 +88,13 @@ impl Journal {
     ///
     /// A torn last line is cut off. With `spec.overwrite` an earlier study is deleted first. Trials that a dead
     /// supervisor left come back without an ending. Fails if the folder cannot be written, if another process has
-    /// the study open, if the journal is damaged or of a newer version, or if its objective is another one.
+    /// the study open, if the journal is damaged or of a newer version, if its objective is another one, or if a name in
+    /// the folder leads out of it.
     pub fn open(folder: &Path, spec: &StudySpec) -> Result<(Journal, Vec<TrialRecord>), JournalError> {
         if spec.overwrite && holds_no_study(folder) {
             return Err(JournalError::NotAStudy { folder: folder.to_owned() });
         }
+        folder::refuse_links(folder)?;
         let not_writable = |source| JournalError::NotWritable { folder: folder.to_owned(), source };
         folder::create_and_sync(folder).map_err(not_writable)?;
         let study_lock = StudyLock::take(folder, &spec.project)?;
@@ -128,9 +130,10 @@ impl Journal {
         Ok((journal, replay.trials))
     }
 
-    /// Reads the study in `folder` without a lock, also while a search writes it. Fails if there is none, or if it
-    /// is damaged or of a newer version.
+    /// Reads the study in `folder` without a lock, also while a search writes it. Fails if there is none, if it is
+    /// damaged or of a newer version, or if a name in the folder leads out of it.
     pub fn read(folder: &Path) -> Result<Study, JournalError> {
+        folder::refuse_links(folder)?;
         let missing = || JournalError::Missing { folder: folder.to_owned() };
         let path = folder.join(FILE);
         if !path.is_file() {

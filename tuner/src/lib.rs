@@ -7,7 +7,7 @@
 #[cfg(feature = "supervisor")]
 pub mod analysis;
 #[cfg(feature = "supervisor")]
-mod folder;
+pub mod folder;
 pub mod given;
 #[cfg(feature = "supervisor")]
 pub mod importance;

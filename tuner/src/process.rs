@@ -31,6 +31,7 @@ use output::Output;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal};
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -93,12 +94,14 @@ impl ProcessError {
 /// How a worker comes to its objective.
 #[derive(Clone, Copy, Debug)]
 pub enum Entry<'a> {
-    /// A program is run as `PROGRAM worker --library LIBRARY --symbol SYMBOL`.
+    /// A program is run as `PROGRAM worker --linked NAME=LIBRARY … --library LIBRARY --symbol SYMBOL`.
     Library {
         /// The program.
         program: &'a Path,
         /// The shared object that holds the objective.
-        library: &'a Path,
+        library: &'a Library,
+        /// What that is linked with beyond the system's own, in the order in which it is to be loaded.
+        linked: &'a [Library],
         /// The objective's entry point.
         symbol: &'a str,
     },
@@ -108,6 +111,22 @@ pub enum Entry<'a> {
         /// The study's folder, as the program names it.
         study: &'a Path,
     },
+}
+
+/// A shared object, which this process holds open for its workers.
+#[derive(Debug)]
+pub struct Library {
+    /// The name under which others are linked with it.
+    pub name: OsString,
+    /// Its bytes.
+    pub file: File,
+}
+
+impl Library {
+    /// Where a worker finds it.
+    fn path(&self) -> String {
+        format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())
+    }
 }
 
 /// What a worker is started with.
@@ -123,8 +142,6 @@ pub struct Launch<'a> {
     pub folder: &'a Path,
     /// The captured variables.
     pub shared: Option<BorrowedFd<'a>>,
-    /// Where the system looks first for the libraries that the objective needs.
-    pub libraries: Option<&'a Path>,
     /// Threads that it computes with.
     pub threads: u64,
     /// Its niceness, as [`go_first`] has found it.
@@ -243,9 +260,6 @@ impl Worker {
         leftovers::make_temporary(&temporary)
             .map_err(|source| ProcessError::Write { path: temporary.clone(), source })?;
         command.env("TMPDIR", &temporary);
-        if let Some(folder) = launch.libraries {
-            command.env("LD_LIBRARY_PATH", library_path(folder));
-        }
         match launch.shared {
             Some(shared) => command.env(SHARED_VARIABLE, format!("/proc/{own_pid}/fd/{}", shared.as_raw_fd())),
             None => command.env_remove(SHARED_VARIABLE),
@@ -434,9 +448,16 @@ impl Drop for Worker {
 /// The program of a worker, and its arguments.
 fn command(entry: Entry<'_>) -> (PathBuf, Command) {
     match entry {
-        Entry::Library { program, library, symbol } => {
+        Entry::Library { program, library, linked, symbol } => {
             let mut command = Command::new(program);
-            command.arg("worker").arg("--library").arg(library).args(["--symbol", symbol]);
+            command.arg("worker");
+            for library in linked {
+                let mut named = library.name.clone();
+                named.push("=");
+                named.push(library.path());
+                command.arg("--linked").arg(named);
+            }
+            command.arg("--library").arg(library.path()).args(["--symbol", symbol]);
             (program.to_path_buf(), command)
         }
         Entry::Main { study } => {
@@ -448,16 +469,6 @@ fn command(entry: Entry<'_>) -> (PathBuf, Command) {
             (PathBuf::from(OWN_PROGRAM), command)
         }
     }
-}
-
-/// The folder before those that this process was given.
-fn library_path(folder: &Path) -> OsString {
-    let mut path = folder.as_os_str().to_owned();
-    if let Some(given) = std::env::var_os("LD_LIBRARY_PATH").filter(|given| !given.is_empty()) {
-        path.push(":");
-        path.push(given);
-    }
-    path
 }
 
 fn pid_of(child: &Child) -> Pid {

@@ -17,6 +17,9 @@ pub use validity::SpaceError;
 
 use serde::{Deserialize, Serialize};
 
+/// How far a value may be from a lattice point that it stands for, in steps. Single precision is off by 6e-8 of a value.
+const NEAR: f64 = 1e-6;
+
 /// A hyper-parameter's value, as the objective sees it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
@@ -78,12 +81,11 @@ impl Distribution {
                     && *value <= self.top_int()
                     && (i128::from(*value) - i128::from(*low)) % i128::from((*step).max(1)) == 0
             }
-            (Distribution::Float { low, high, step, .. }, Value::Float(value)) => {
-                let inside = low <= value && value <= high;
-                // Decimal steps such as 0.1 have no exact binary form: a neighbourhood of the lattice point counts.
-                let on_lattice =
-                    step.is_none_or(|step| (nearest_point(*low, *high, step, *value) - value).abs() <= 1e-9 * step);
-                inside && on_lattice
+            (Distribution::Float { low, high, step: None, .. }, Value::Float(value)) => low <= value && value <= high,
+            // Decimals such as 0.1 have no exact binary form, and sums of them, or single precision, miss the lattice point
+            // by a little: its neighbourhood counts, at the ends of the range, too.
+            (Distribution::Float { low, high, step: Some(step), .. }, Value::Float(value)) => {
+                (nearest_point(*low, *high, *step, *value) - value).abs() <= NEAR * step
             }
             (Distribution::Choice { values, .. }, value) => values.contains(value),
             _ => false,
@@ -107,6 +109,24 @@ impl Distribution {
             }
             (Distribution::Choice { values, .. }, value) => values.contains(value).then(|| value.clone()),
             _ => None,
+        }
+    }
+
+    /// Whether both are the same range to an objective that reads single precision. Studies of earlier versions have
+    /// bounds of such objectives with the digits that double precision adds, as 0.10000000149011612 for 0.1.
+    #[cfg(feature = "supervisor")]
+    pub(crate) fn is_alike(&self, other: &Distribution) -> bool {
+        match (self, other) {
+            (
+                Distribution::Float { low, high, step, scale },
+                Distribution::Float { low: other_low, high: other_high, step: other_step, scale: other_scale },
+            ) => {
+                let single = |low: &f64, high: &f64, step: &Option<f64>| {
+                    (*low as f32, *high as f32, step.map(|step| step as f32))
+                };
+                scale == other_scale && single(low, high, step) == single(other_low, other_high, other_step)
+            }
+            _ => self == other,
         }
     }
 
@@ -149,14 +169,15 @@ fn last_index(low: f64, high: f64, step: f64) -> f64 {
     ((high - low) / step + 1e-8).floor().max(0.0)
 }
 
-/// Point number `index` of the lattice, with the decimals of its parameters: 0.3 rather than 0.30000000000000004.
+/// Point number `index` of the lattice, with the decimals of its bounds: 0.3 rather than 0.30000000000000004.
 fn point(low: f64, step: f64, index: f64) -> f64 {
     let raw = low + step * index;
     let decimals = decimals(low).max(decimals(step));
     if decimals > 15 {
         return raw;
     }
-    format!("{raw:.decimals$}").parse().unwrap_or(raw)
+    // A zero that rounding came to from below has a sign, which is nobody's.
+    format!("{raw:.decimals$}").parse().unwrap_or(raw) + 0.0
 }
 
 /// The lattice point next to `value`, from `low` to `high`.

@@ -3,6 +3,7 @@
 
 mod answers;
 mod backlog;
+mod code;
 mod conclusion;
 mod error;
 mod estimate;
@@ -15,11 +16,13 @@ mod local;
 mod mirror;
 mod outcome;
 mod session;
+mod trust;
 
 pub use error::SupervisorError;
 pub use events::last_status;
-pub use files::spec_of;
+pub use files::{output_of, spec_of};
 pub use local::{Local, Writing};
+pub use trust::{Origin, Trust};
 
 use crate::journal::Journal;
 use crate::oracle::{self, Next, Oracle};
@@ -27,6 +30,7 @@ use crate::process::{self, Budget, OWN_PROGRAM, ProcessError, SharedMemory, Sign
 use crate::record::TrialRecord;
 use crate::wire::{Event, Finish, StudySpec};
 use backlog::Backlog;
+use code::Code;
 use error::file_error;
 use events::Watcher;
 use failures::Failures;
@@ -46,8 +50,8 @@ const GRACE: Duration = Duration::from_secs(2);
 /// How often running workers are looked at.
 const TICK: Duration = Duration::from_millis(10);
 
-/// The hidden subcommand `supervise SPEC.json`: runs the search with [`Event`]s on standard output.
-pub fn main(spec_path: &Path) -> ExitCode {
+/// The hidden subcommand `supervise SPEC.json`: runs the search with [`Event`]s on standard output, as far as `trust` goes.
+pub fn main(spec_path: &Path, trust: &Trust) -> ExitCode {
     // Past Rust's own buffer, which does not know what to do with half a line that was not taken.
     let stdout = io::stdout().as_fd().try_clone_to_owned().map(File::from);
     let mut events = match stdout.and_then(Backlog::new) {
@@ -57,7 +61,7 @@ pub fn main(spec_path: &Path) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    supervise_file(spec_path, Workers::Program(Path::new(OWN_PROGRAM)), &mut events)
+    supervise_file(spec_path, Workers::Program { program: Path::new(OWN_PROGRAM), trust }, &mut events)
 }
 
 /// The same in a program that has the objective in it: the search `spec_path` with [`Event`]s to `watcher`, and the
@@ -89,15 +93,21 @@ fn read_spec(path: &Path) -> Result<StudySpec, SupervisorError> {
 /// What the trials' workers are.
 #[derive(Clone, Copy, Debug)]
 pub enum Workers<'a> {
-    /// This program, run as `PROGRAM worker …`: it loads the library that the search names.
-    Program(&'a Path),
+    /// This program, run as `PROGRAM worker …`: it loads the library that the search names, if that may be run.
+    Program {
+        /// The program.
+        program: &'a Path,
+        /// Whether the study's folder may have a say in what is run.
+        trust: &'a Trust,
+    },
     /// The supervisor's own program, run as it was itself: it has the objective in it.
     Itself,
 }
 
 /// Runs or continues the search `spec` with these workers, until it is over or a signal stops it.
 ///
-/// The last event is [`Event::Finished`], unless an error is returned. The process must belong to this call alone:
+/// Code that comes from the study's folder is run only where the user has stood for it: see [`Trust`]. Nothing is changed
+/// before that. The last event is [`Event::Finished`], unless an error is returned. The process must belong to this call alone:
 /// every child that is found after a trial is killed.
 pub fn supervise(spec: StudySpec, workers: Workers<'_>, events: &mut dyn Write) -> Result<Finish, SupervisorError> {
     // Checks the settings before a study is opened, or overwritten.
@@ -122,6 +132,15 @@ pub fn supervise(spec: StudySpec, workers: Workers<'_>, events: &mut dyn Write) 
     Ok(reason)
 }
 
+/// The code that is to be run, and may be.
+fn admitted(spec: &StudySpec, workers: Workers<'_>, study: &Path) -> Result<Option<Code>, SupervisorError> {
+    let Workers::Program { trust, .. } = workers else { return Ok(None) };
+    let code = Code::read(spec)?;
+    trust.admit_code(&code.facts, study)?;
+    spec.supervision.mirror.as_ref().map_or(Ok(()), |mirror| trust.admit_mirror(mirror, study))?;
+    Ok(Some(code))
+}
+
 /// A search that runs.
 struct Search<'a> {
     /// As the journal has it: with the seed filled in.
@@ -129,6 +148,8 @@ struct Search<'a> {
     workers: Workers<'a>,
     /// The study's folder, absolute.
     folder: PathBuf,
+    /// `None` where the program has its objective in it.
+    code: Option<Code>,
     files: Files,
     mirror: Option<Mirror>,
     /// The shared memory that was there when no trial ran.
@@ -174,6 +195,7 @@ impl<'a> Search<'a> {
         events: &'a mut dyn Write,
     ) -> Result<Search<'a>, SupervisorError> {
         let folder = spec.directory.join(&spec.project);
+        let code = admitted(&spec, workers, &folder)?;
         let mirror = spec.supervision.mirror.as_ref().map(|mirror| mirror.join(&spec.project));
         if let Some(mirror) = mirror.as_ref().filter(|_| !spec.overwrite) {
             mirror::restore(mirror, &folder)?;
@@ -202,6 +224,7 @@ impl<'a> Search<'a> {
             spec,
             workers,
             folder,
+            code,
             files,
             mirror,
             shared_memory: SharedMemory::now(),

@@ -11,6 +11,7 @@ use anyhow::{Context, Result, bail};
 use ferrotune_display::{Bundle, escape};
 use ferrotune_results::number;
 use ferrotune_tuner::record::TrialRecord;
+use ferrotune_tuner::supervisor::Origin;
 use ferrotune_tuner::wire::{self, Event, Finish, Progress, StudySpec};
 use rustix::process::{Pid, Signal};
 use std::io::{BufRead, BufReader, Lines};
@@ -30,12 +31,16 @@ pub(super) struct Search {
 }
 
 impl Search {
-    /// Starts the supervisor and waits until it holds all that it needs from the cell.
-    pub(super) fn start(spec: StudySpec, runtime: &Path) -> Result<Self> {
+    /// Starts the supervisor and waits until it holds all that it needs from the cell. What comes from the study's folder
+    /// runs only if the user has stood for it.
+    pub(super) fn start(spec: StudySpec, origin: Origin, runtime: &Path) -> Result<Self> {
         let path = runtime.join("study.json");
         std::fs::write(&path, serde_json::to_vec(&spec)?)?;
         let mut command = Command::new(OWN_PROGRAM);
         command.arg("supervise").arg(&path).stdin(Stdio::null()).stdout(Stdio::piped());
+        if origin == Origin::User {
+            command.arg("--trust");
+        }
         if spec.supervision.background {
             // It makes a session of its own, and outlives whoever reads this kernel's words.
             command.stderr(Stdio::null());

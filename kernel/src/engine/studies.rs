@@ -13,6 +13,7 @@ use ferrotune_results::plot::{self, Focus};
 use ferrotune_results::tensorboard;
 use ferrotune_tuner::journal::{Journal, holder_of};
 use ferrotune_tuner::record::{MemoryCheck, TrialRecord};
+use ferrotune_tuner::supervisor::output_of;
 use std::path::Path;
 
 /// The trials of a study, or one of them.
@@ -54,13 +55,11 @@ fn trial(folder: &Path, number: u64) -> Result<Bundle> {
         });
         lines.push(format!("  step {step}: {}", metrics.collect::<Vec<_>>().join(", ")));
     }
-    let output = folder.join("trials").join(number.to_string()).join("output.log");
-    match std::fs::read(&output) {
+    match output_of(folder, number) {
         Ok(bytes) if !bytes.is_empty() => {
             lines.push(format!("output:\n{}", String::from_utf8_lossy(&bytes).trim_end()))
         }
         Ok(_) => {}
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
         Err(error) => lines.push(format!("its output cannot be read: {error}")),
     }
     Ok(Bundle::text(lines.join("\n")))

@@ -149,11 +149,13 @@ static TABLE: &[Magic] = &[
         name: "resume",
         kind: Kind::Line,
         forms: &["%resume"],
-        usage: "%resume [NAME] [--max-trials N] [--timeout TIME] [--background] [--directory FOLDER]",
+        usage: "%resume [NAME] [--max-trials N] [--timeout TIME] [--trust] [--background] [--directory FOLDER]",
         summary: "go on with a study that was stopped, as it was begun",
         help: "The study's folder has all that its trials need: the objective, the variables that it captured, and what\n\
                it was linked with. The cell that began it need not be run again, nor any other. Trials that ran when\n\
                it stopped go on from their last checkpoints. `ferrotune resume FOLDER` does the same without a notebook.\n\
+               A folder from somebody else has their code, which can do whatever you can: it runs only with --trust,\n\
+               which is remembered for that code.\n\
                \n\
                Example\n  %resume digits --max-trials 50",
         positional: Some("NAME"),
@@ -169,6 +171,12 @@ static TABLE: &[Magic] = &[
                 value: Some("TIME"),
                 default: None,
                 summary: "end the search after this time",
+            },
+            MagicOption {
+                name: "--trust",
+                value: None,
+                default: None,
+                summary: "run the study's code although this user did not compile it",
             },
             BACKGROUND,
             DIRECTORY,
@@ -442,6 +450,7 @@ fn resume(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
         directory: arguments.text("--directory")?,
         max_trials: arguments.count("--max-trials")?,
         timeout_s: arguments.seconds("--timeout")?,
+        trust: arguments.flag("--trust"),
         background: arguments.flag("--background"),
     }))
 }

@@ -51,6 +51,16 @@ fn line_magics_and_rust_mix_and_keep_their_lines() {
 }
 
 #[test]
+fn a_study_is_trusted_only_where_the_line_says_so() {
+    check(
+        "%resume digits\n%resume digits --trust",
+        expect![[r#"
+            Resume(Resume { project: Some("digits"), directory: None, max_trials: None, timeout_s: None, trust: false, background: false })
+            Resume(Resume { project: Some("digits"), directory: None, max_trials: None, timeout_s: None, trust: true, background: false })"#]],
+    );
+}
+
+#[test]
 fn windows_line_endings_work() {
     check(
         "%device\r\nlet a = 1;\r\n%best 3\r\n",

@@ -8,6 +8,7 @@
 mod kinds;
 mod question;
 
+use kinds::decimal;
 pub use kinds::{Choosable, Integer, Plain, Real};
 pub(super) use question::Asked;
 
@@ -187,10 +188,11 @@ impl<T: Real> FloatParameter<'_, T> {
     ///
     /// Fails where the range is empty or impossible, or differs from an earlier one of the same name.
     pub fn get(self) -> Result<T> {
-        let step = self.step.map(Into::into);
-        let distribution =
-            Distribution::Float { low: self.low.into(), high: self.high.into(), step, scale: self.scale };
-        let default = self.default.map(|value| Value::Float(value.into()));
+        let step = self.step.map(Real::to_f64);
+        let bound = |bound: T| if step.is_some() { decimal(bound.to_f64()) } else { bound.to_f64() };
+        let (low, high) = (bound(self.low), bound(self.high));
+        let distribution = Distribution::Float { low, high, step: step.map(decimal), scale: self.scale };
+        let default = self.default.map(|value| Value::Float(value.to_f64()));
         match self.question.ask(&distribution, default)? {
             Value::Float(value) => Ok(T::from_f64(value)),
             value => Err(mismatch(self.question.name, &value)),

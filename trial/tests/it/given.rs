@@ -2,7 +2,9 @@
 
 use crate::harness::{on_disk, run, spec};
 use ferrotune_tuner::given::{Values, parse_value};
-use ferrotune_tuner::space::Value;
+use ferrotune_tuner::journal::Journal;
+use ferrotune_tuner::record::{Parameter, State};
+use ferrotune_tuner::space::{Distribution, Scale, Value};
 use ferrotune_tuner::wire::{Event, Finish, StudySpec};
 
 fn values(pairs: &[(&str, &str)]) -> Values {
@@ -63,4 +65,46 @@ fn what_is_not_to_be_tuned_is_not_and_names_that_nobody_asks_for_are_told() {
         ending.ends_with("--fix gives `x` the value 7, but it is a float 0.0..=1.0; give one of these"),
         "{ending}"
     );
+}
+
+#[test]
+fn decimals_are_the_same_in_single_and_double_precision() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut spec = spec(directory.path(), "decimals", 5);
+    spec.given.fixed = values(&[("lr", "0.1"), ("summed", "0.3")]);
+    // As a sum of doubles makes it, as a decimal, and as older studies have it.
+    spec.given.enqueued = ["0.30000000000000004", "0.5", "0.30000000447034836"]
+        .map(|rate| values(&[("rate", rate), ("shift", "0"), ("share", "0.7"), ("near", "3")]))
+        .to_vec();
+    spec.given.enqueued[1].remove("near");
+    assert_eq!(run(&spec).last(), Ok(Finish::MaxTrials));
+    let record = on_disk(&spec);
+    assert!(record.iter().all(|trial| trial.state() == State::Finished), "{record:?}");
+    let of = |name| (0..5).map(|trial| value(&spec, trial, name)).collect::<Vec<_>>();
+    assert_eq!(of("rate")[..3], [0.3, 0.5, 0.3].map(Value::Float));
+    assert_eq!(of("summed"), [0.3; 5].map(Value::Float));
+    assert_eq!(of("lr"), [0.1; 5].map(Value::Float));
+    assert_eq!(of("share")[..3], [0.7; 3].map(Value::Float));
+    assert_eq!(record[0].parameters["near"].value, Value::Int(3));
+    assert!(!record[1].parameters.contains_key("near"));
+    for trial in &record[3..] {
+        let Value::Float(shift) = trial.parameters["shift"].value else { panic!("{trial:?}") };
+        assert!([-0.6, -0.4, -0.2, 0.0, 0.2, 0.4, 0.6].contains(&shift), "{shift}");
+    }
+}
+
+#[test]
+fn trial_of_an_earlier_version_in_single_precision_goes_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let spec = spec(directory.path(), "decimals", 1);
+    let (low, step) = (f64::from(0.1_f32), Some(f64::from(0.1_f32)));
+    let range = Distribution::Float { low, high: 0.5, step, scale: Scale::Linear };
+    let earlier = Parameter { distribution: range, value: Value::Float(0.300_000_004_470_348_36) };
+    let (mut journal, _) = Journal::open(&directory.path().join("decimals"), &spec).unwrap();
+    journal.trial_started(0).unwrap();
+    journal.parameter(0, "rate", &earlier).unwrap();
+    drop(journal);
+    assert_eq!(run(&spec).last(), Ok(Finish::MaxTrials));
+    let record = &on_disk(&spec)[0];
+    assert_eq!((record.state(), &record.parameters["rate"]), (State::Finished, &earlier), "{record:?}");
 }

@@ -4,6 +4,7 @@ use ferrotune_tuner::journal::Journal;
 use ferrotune_tuner::record::TrialRecord;
 use ferrotune_tuner::wire::{Direction, Event, Finish, Objective, Progress, StudySpec};
 use rustix::process::{Pid, Signal, kill_process};
+use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
@@ -37,11 +38,16 @@ pub(crate) struct Supervisor {
 
 impl Supervisor {
     pub(crate) fn start(spec: &StudySpec) -> Supervisor {
+        Supervisor::start_with(spec, &[])
+    }
+
+    /// Starts one with more arguments: the folder of what the user trusts, and who the search comes from.
+    pub(crate) fn start_with(spec: &StudySpec, trust: &[&OsStr]) -> Supervisor {
         let path = spec.directory.join(format!("{}.spec.json", spec.project));
         std::fs::create_dir_all(&spec.directory).unwrap();
         std::fs::write(&path, serde_json::to_vec(spec).unwrap()).unwrap();
         let mut command = Command::new(program());
-        command.arg("supervise").arg(path).stdin(Stdio::null()).stdout(Stdio::piped());
+        command.arg("supervise").arg(path).args(trust).stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let events = BufReader::new(child.stdout.take().unwrap());
         Supervisor { child, events, seen: Vec::new() }

@@ -12,3 +12,4 @@ mod search;
 mod shared;
 mod supervision;
 mod torture;
+mod trust;

@@ -1,6 +1,7 @@
 //! What keeps a study from being opened, read or written, and what to do about it.
 
 use super::{FILE, VERSION};
+use crate::folder::FolderError;
 use std::path::PathBuf;
 
 /// What kept a study from being opened, read or written.
@@ -14,6 +15,9 @@ pub enum JournalError {
         /// Why.
         source: std::io::Error,
     },
+    /// Something in the study's folder leads out of it.
+    #[error(transparent)]
+    Folder(#[from] FolderError),
     /// Reading or writing failed.
     #[error("study file {}: {source}; what is on disk stays valid, so free space or repair access and run it again", path.display())]
     Io {

@@ -4,6 +4,7 @@
 use super::{TRIAL_VARIABLE, signals};
 use crate::record::Ending;
 use crate::wire::Request;
+use libloading::Library;
 use rustix::process::{Pid, Resource, Rlimit, Signal};
 use std::error::Error as _;
 use std::ffi::OsString;
@@ -11,20 +12,20 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+
+/// What errors call the library with the objective.
+const OBJECTIVE: &str = "objective.so";
 
 /// The exit status of a worker that never reached its objective.
 const NOT_STARTED: i32 = 125;
 
 /// Runs the objective `--symbol NAME` of `--library FILE` and leaves the process with its result, without running any
-/// destructor of the user's code.
+/// destructor of the user's code. What it is linked with is loaded before, as `--linked NAME=FILE` says: the system finds
+/// it by the name that the library itself has, and looks for no other file.
 ///
 /// `args` are the arguments after `worker`. Call it before anything else: no thread may be running.
 pub fn worker_main(args: impl IntoIterator<Item = OsString>) -> ! {
-    let status = set_up_worker().and_then(|()| {
-        let (library, symbol) = parse(args)?;
-        call_objective(&library, &symbol)
-    });
+    let status = set_up_worker().and_then(|()| call_objective(&parse(args)?));
     let status = status.unwrap_or_else(|reason| {
         report_failure(reason);
         NOT_STARTED
@@ -58,34 +59,54 @@ pub fn set_up_worker() -> Result<(), String> {
     Ok(())
 }
 
-fn parse(args: impl IntoIterator<Item = OsString>) -> Result<(PathBuf, String), String> {
-    const USAGE: &str = "usage: ferrotune worker --library FILE --symbol NAME";
-    let (mut library, mut symbol) = (None, None);
+/// What is to be loaded, and called.
+struct Objective {
+    /// Names and files.
+    linked: Vec<(String, String)>,
+    library: String,
+    symbol: String,
+}
+
+fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Objective, String> {
+    const USAGE: &str = "usage: ferrotune worker [--linked NAME=FILE]… --library FILE --symbol NAME";
+    let (mut linked, mut library, mut symbol) = (Vec::new(), None, None);
     let mut args = args.into_iter();
     while let Some(name) = args.next() {
-        let value = args.next().ok_or(USAGE)?;
+        let value = args.next().and_then(|value| value.into_string().ok()).ok_or(USAGE)?;
         match name.to_str() {
-            Some("--library") => library = Some(PathBuf::from(value)),
-            Some("--symbol") => symbol = value.into_string().ok(),
+            Some("--linked") => {
+                let (name, file) = value.rsplit_once('=').ok_or(USAGE)?;
+                linked.push((name.to_owned(), file.to_owned()));
+            }
+            Some("--library") => library = Some(value),
+            Some("--symbol") => symbol = Some(value),
             _ => return Err(USAGE.to_owned()),
         }
     }
-    library.zip(symbol).ok_or_else(|| USAGE.to_owned())
+    let (library, symbol) = library.zip(symbol).ok_or(USAGE)?;
+    Ok(Objective { linked, library, symbol })
 }
 
-fn call_objective(library: &Path, symbol: &str) -> Result<i32, String> {
-    // SAFETY: loading runs the initialisers of a library that the kernel compiled from the user's cell; they are as
-    // trusted as the cell itself.
-    let loaded = unsafe { libloading::Library::new(library) };
-    let loaded = loaded.map_err(|error| format!("cannot load the objective: {}", detail(&error)))?;
+fn call_objective(Objective { linked, library, symbol }: &Objective) -> Result<i32, String> {
+    for (name, file) in linked {
+        // Its code and its thread-local destructors must stay for as long as the process does.
+        std::mem::forget(load(name, file)?);
+    }
+    let loaded = load(OBJECTIVE, library)?;
     // SAFETY: the kernel exports the entry point with this signature.
-    let entry = unsafe { loaded.get::<unsafe extern "C" fn() -> i32>(symbol) };
-    let entry =
-        *entry.map_err(|error| format!("no entry point {symbol} in {}: {}", library.display(), detail(&error)))?;
-    // Its code and its thread-local destructors must stay for as long as the process does.
+    let entry = unsafe { loaded.get::<unsafe extern "C" fn() -> i32>(symbol.as_str()) };
+    let entry = *entry.map_err(|error| format!("no entry point {symbol} in {OBJECTIVE}: {}", detail(&error)))?;
     std::mem::forget(loaded);
     // SAFETY: the signature is the one above, and the library stays loaded.
     Ok(unsafe { entry() })
+}
+
+/// Loads a library from a file that has no name of its own.
+fn load(name: &str, file: &str) -> Result<Library, String> {
+    // SAFETY: loading runs the initialisers of a library that the user's own kernel has compiled, or that the user trusts:
+    // the supervisor hands over no other.
+    let loaded = unsafe { Library::new(file) };
+    loaded.map_err(|error| format!("cannot load the objective: {}", detail(&error).replace(file, name)))
 }
 
 /// The dynamic linker's own words, which libloading keeps as the source of its error.

@@ -1,5 +1,6 @@
 //! What keeps a search from beginning or going on. A trial that fails is none of it: that is an ending.
 
+use crate::folder::FolderError;
 use crate::journal::JournalError;
 use crate::oracle::OracleError;
 use crate::process::ProcessError;
@@ -33,6 +34,38 @@ pub enum SupervisorError {
     OwnProgram {
         /// The study's folder.
         study: PathBuf,
+    },
+    /// Something in the study's folder leads out of it.
+    #[error(transparent)]
+    Folder(#[from] FolderError),
+    /// The study comes from somebody else, or from a machine or a version that kept no account of what it compiled.
+    #[error(
+        "the study {} has code that this user has neither compiled nor trusted, and code can do whatever you can; if you know where it is from, go on with --trust, which is asked once for the same code",
+        study.display()
+    )]
+    UnknownCode {
+        /// The study's folder.
+        study: PathBuf,
+    },
+    /// The same of the folder to which it is copied.
+    #[error(
+        "the study {} wants to be copied to {}, which this user has never given to --mirror; give --mirror, or go on with --trust",
+        study.display(),
+        mirror.display()
+    )]
+    UnknownMirror {
+        /// The study's folder.
+        study: PathBuf,
+        /// Where it wants to be copied.
+        mirror: PathBuf,
+    },
+    /// A name in the journal that is none of a file in the study's folder.
+    #[error("the journal of the study {} names the library {}, which is no file's name; run the study's %%tune cell again", study.display(), library.display())]
+    StrayLibrary {
+        /// The study's folder.
+        study: PathBuf,
+        /// The library.
+        library: PathBuf,
     },
     /// The oracle refuses the search.
     #[error(transparent)]

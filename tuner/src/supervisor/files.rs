@@ -4,10 +4,11 @@
 use super::error::file_error;
 use super::{Search, SupervisorError};
 use crate::analysis::ranking;
-use crate::folder;
+use crate::folder::{self, FolderError};
+use crate::given::Given;
 use crate::journal::Journal;
 use crate::record::TrialRecord;
-use crate::wire::{StudySpec, checkpoint_generation};
+use crate::wire::{StudySpec, Supervision, checkpoint_generation};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -32,34 +33,55 @@ pub(super) fn stored(spec: &StudySpec) -> StudySpec {
     stored
 }
 
-/// The spec of the study in a folder, to go on with it wherever that folder is now. Fails where there is none, or where
-/// it cannot be read.
+/// The spec of the study in a folder, to go on with it wherever that folder is now. Fails where there is none, where it
+/// cannot be read, and where something in it leads out of the folder, which may come from anyone.
 pub fn spec_of(study: &Path) -> Result<StudySpec, SupervisorError> {
     let study = &fs::canonicalize(study).map_err(file_error("find the study", study))?;
-    let mut spec = Journal::read(study)?.spec;
+    let spec = Journal::read(study)?.spec;
     if spec.library.as_os_str().is_empty() {
         return Err(SupervisorError::OwnProgram { study: study.clone() });
     }
-    spec.directory = study.parent().unwrap_or(study).to_path_buf();
-    spec.project = study.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    spec.library = study.join(LIBRARY);
-    spec.shared = spec.shared.map(|_| study.join(SHARED));
-    for library in &mut spec.supervision.libraries {
-        *library = study.join(LIBRARIES).join(&*library);
+    folder::refuse_links(&study.join(LIBRARIES))?;
+    let mut libraries = Vec::new();
+    for library in spec.supervision.libraries {
+        if library.file_name() != Some(library.as_os_str()) {
+            return Err(SupervisorError::StrayLibrary { study: study.clone(), library });
+        }
+        libraries.push(study.join(LIBRARIES).join(library));
     }
-    Ok(spec)
+    Ok(StudySpec {
+        directory: study.parent().unwrap_or(study).to_path_buf(),
+        project: study.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+        library: study.join(LIBRARY),
+        shared: spec.shared.map(|_| study.join(SHARED)),
+        // Deeds of a call, which no study of ours has in its journal: they are not for others to ask for.
+        overwrite: false,
+        given: Given { enqueued: Vec::new(), ..spec.given },
+        supervision: Supervision { libraries, background: false, ..spec.supervision },
+        ..spec
+    })
 }
 
-/// The files of a study that its workers are given.
+/// What a trial of the study in a folder has printed last; empty if nothing is kept.
+pub fn output_of(study: &Path, number: u64) -> Result<Vec<u8>, SupervisorError> {
+    let folder = study.join("trials").join(number.to_string());
+    refuse_links_of_trial(&folder)?;
+    let path = folder.join("output.log");
+    match fs::read(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        output => output.map_err(file_error("read", &path)),
+    }
+}
+
+/// The data of a study that its workers are given.
 #[derive(Debug)]
 pub(super) struct Files {
-    pub(super) library: PathBuf,
     pub(super) shared: Option<File>,
-    pub(super) libraries: Option<PathBuf>,
 }
 
 impl Files {
-    /// Puts what `spec` names into the study's folder, where it is not there already.
+    /// Puts what `spec` names into the study's folder, where it is not there already. Its code is kept there for another
+    /// time; workers load it from memory.
     pub(super) fn install(spec: &StudySpec, study: &Path) -> Result<Files, SupervisorError> {
         let library = study.join(LIBRARY);
         // A program that has its objective in it needs no library.
@@ -80,8 +102,7 @@ impl Files {
             let target = libraries.join(source.file_name().unwrap_or_default());
             link(source, &target).map_err(file_error("keep a copy of", source))?;
         }
-        let libraries = (!spec.supervision.libraries.is_empty()).then_some(libraries);
-        Ok(Files { library, shared, libraries })
+        Ok(Files { shared })
     }
 }
 
@@ -118,11 +139,22 @@ fn is_same_file(source: &Path, target: &Path) -> bool {
         || matches!((facts(source), facts(target)), (Ok(source), Ok(target)) if source == target)
 }
 
+/// Refuses a trial's folder that leads elsewhere, and names of ours in it that do. What the objective itself has put there
+/// is its own affair.
+pub(super) fn refuse_links_of_trial(folder: &Path) -> Result<(), FolderError> {
+    folder::refuse_link(folder)?;
+    folder::refuse_links_of(folder, |name| {
+        let name = name.to_string_lossy();
+        name == "output.log" || name == "tmp" || name.starts_with("checkpoint-")
+    })
+}
+
 impl Search<'_> {
     /// Removes the checkpoints of trials that have ended and are not among the best.
     pub(super) fn remove_losers(&mut self) -> Result<(), SupervisorError> {
         for number in losers(&self.trials, &self.spec) {
             let folder = self.folder.join("trials").join(number.to_string());
+            folder::refuse_link(&folder)?;
             remove_checkpoints(&folder).map_err(file_error("remove checkpoints in", &folder))?;
             self.journal.checkpoint_removed(number)?;
             if let Some(mirror) = &self.mirror {

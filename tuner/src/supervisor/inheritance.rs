@@ -3,7 +3,7 @@
 
 use super::SupervisorError;
 use super::error::file_error;
-use super::files::{link, remove_checkpoints};
+use super::files::{link, refuse_links_of_trial, remove_checkpoints};
 use super::ledger::Ledger;
 use crate::folder;
 use crate::wire::checkpoint_generation;
@@ -40,6 +40,7 @@ impl Ledger<'_> {
         let file = self.record(parent).checkpoint.clone().filter(|file| folder_of(parent).join(file).is_file());
         if let Some(last) = file.as_deref().and_then(checkpoint_generation) {
             let (source, target) = (folder_of(parent), folder_of(number));
+            refuse_links_of_trial(&source)?;
             let adopted = folder::create_and_sync(&target).and_then(|()| adopt(&source, &target, last));
             adopted.map_err(file_error("copy the parent's checkpoints to", &target))?;
         }

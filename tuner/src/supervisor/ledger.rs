@@ -78,6 +78,7 @@ impl Ledger<'_> {
             return Ok(Err(if place.is_empty() { reason } else { format!("{place}: {reason}") }));
         }
         let Question { name, distribution, default, place } = question;
+        let default = default.and_then(|default| distribution.clamp_to_lattice(&default));
         if let Some(known) = self.record(number).parameters.get(&name) {
             return Ok(Ok(known.value.clone()));
         }
@@ -112,7 +113,7 @@ impl Ledger<'_> {
         let place = || self.journal.place_of(name).map_or_else(String::new, |place| format!(" at {place}"));
         if let Some(known) = self.record(number).parameters.get(name) {
             let before = &known.distribution;
-            return (before != distribution).then(|| {
+            return (!before.is_alike(distribution)).then(|| {
                 let place = place();
                 format!(
                     "trial {number} asks for `{name}` as {distribution} after {before}{place}; give every parameter one range"

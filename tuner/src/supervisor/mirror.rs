@@ -1,6 +1,7 @@
 //! `--mirror FOLDER`: a second copy of the study on a disk that outlives this machine, such as Google Drive. Written by a
 //! thread of its own, for such disks are slow; files get new names and are never changed or renamed there, since they
-//! may be synced while they are written. Brings a study back whose own folder is gone.
+//! may be synced while they are written. Brings a study back whose own folder is gone. Like a study's folder a mirror may
+//! come from anyone: no name in it may lead out of it.
 
 use super::SupervisorError;
 use super::error::file_error;
@@ -42,6 +43,7 @@ impl Mirror {
     /// Begins to copy the study in `study` to `mirror`: first all that does not change, then what is ordered.
     pub(super) fn start(study: &Path, mirror: &Path) -> Result<Mirror, SupervisorError> {
         folder::create_and_sync(mirror).map_err(file_error("create the mirror", mirror))?;
+        folder::refuse_links(mirror)?;
         let (orders, received) = mpsc::channel();
         let copier = Copier { study: study.to_path_buf(), mirror: mirror.to_path_buf() };
         let thread = std::thread::Builder::new().name("mirror".to_owned()).spawn(move || copier.run(&received));
@@ -130,13 +132,15 @@ impl Copier {
         let source = self.study.join(TRIALS).join(trial.to_string()).join(file);
         let target = self.mirror.join(TRIALS).join(trial.to_string());
         fs::create_dir_all(&target)?;
+        folder::refuse_link(&target)?;
         copy_all(&source, &target.join(format!("{}.{}", file, unique())))?;
         keep_last(&target, |_| true)
     }
 }
 
-/// Copies a file, or the files in a folder; what is not there need not be copied.
+/// Copies a file, or the files in a folder; what is not there need not be copied, and what leads elsewhere must not be.
 fn copy_all(source: &Path, target: &Path) -> io::Result<()> {
+    folder::refuse_link(source)?;
     let mut from = match File::open(source) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         opened => opened?,
@@ -199,6 +203,7 @@ pub(super) fn restore(mirror: &Path, study: &Path) -> Result<(), SupervisorError
 }
 
 fn restore_files(mirror: &Path, study: &Path) -> io::Result<()> {
+    folder::refuse_links(mirror)?;
     let journals = names(mirror, |name| name.starts_with("journal-"))?;
     // Where a copy was cut off, the one before it is whole.
     let Some(journal) = journals.iter().rev().find(|name| is_journal(&mirror.join(name))) else { return Ok(()) };
@@ -211,7 +216,8 @@ fn restore_files(mirror: &Path, study: &Path) -> io::Result<()> {
         }
     }
     let trials = mirror.join(TRIALS);
-    for trial in if trials.exists() { names(&trials, |_| true)? } else { Vec::new() } {
+    let is_trial = |name: &str| name.parse::<u64>().is_ok();
+    for trial in if trials.exists() { names(&trials, is_trial)? } else { Vec::new() } {
         restore_checkpoints(&trials.join(&trial), &study.join(TRIALS).join(&trial))?;
     }
     // Last, for with it the study is there.
@@ -220,6 +226,8 @@ fn restore_files(mirror: &Path, study: &Path) -> io::Result<()> {
 
 /// The largest copy of each generation: a smaller one was cut off.
 fn restore_checkpoints(from: &Path, to: &Path) -> io::Result<()> {
+    folder::refuse_link(from)?;
+    folder::refuse_links(from)?;
     let mut copies: BTreeMap<u64, (u64, PathBuf)> = BTreeMap::new();
     for name in names(from, |_| true)? {
         let Some(generation) = name.rsplit_once('.').and_then(|(file, _)| checkpoint_generation(file)) else {
@@ -289,6 +297,43 @@ mod tests {
         fs::write(study.join("objective.so"), "another")?;
         restore(&mirror_folder, &study)?;
         assert_eq!(fs::read_to_string(study.join("objective.so"))?, "another");
+        Ok(())
+    }
+
+    #[test]
+    fn mirror_that_leads_elsewhere_gives_nothing_and_takes_nothing() -> TestResult {
+        let directory = tempfile::tempdir()?;
+        let (study, drive) = (directory.path().join("it"), directory.path().join("drive/it"));
+        let outside = directory.path().join("thesis");
+        fs::create_dir(&outside)?;
+        ["1", "2", "3"].into_iter().try_for_each(|chapter| fs::write(outside.join(chapter), "a chapter"))?;
+        let (mut journal, _) = Journal::open(&study, &spec(directory.path()))?;
+        journal.trial_started(0)?;
+        fs::write(study.join("objective.so"), "an objective")?;
+        fs::create_dir_all(study.join("trials/0"))?;
+        fs::write(study.join("trials/0").join(checkpoint_file(0)), "weights")?;
+        // Each trial has a folder there, of which only the last two files are kept.
+        fs::create_dir_all(drive.join("trials"))?;
+        std::os::unix::fs::symlink(&outside, drive.join("trials/0"))?;
+        let mirror = Mirror::start(&study, &drive)?;
+        mirror.checkpoint(0, &checkpoint_file(0));
+        mirror.journal();
+        drop(mirror);
+        assert_eq!(names(&outside, |_| true)?, ["1", "2", "3"]);
+        drop(journal);
+        fs::remove_dir_all(&study)?;
+        let error = restore(&drive, &study).err().ok_or("it came back")?.to_string();
+        assert!(error.contains("trials/0 is a symbolic link") && !study.join(JOURNAL).exists(), "{error}");
+        // Nor does a file of the user's come into the study in the place of its objective.
+        fs::remove_file(drive.join("trials/0"))?;
+        let start = names(&drive, |name| name.starts_with("start-"))?.pop().ok_or("no start")?;
+        let objective = drive.join(start).join("objective.so");
+        fs::remove_file(&objective)?;
+        std::os::unix::fs::symlink(outside.join("1"), &objective)?;
+        let error = restore(&drive, &study).err().ok_or("it came back")?.to_string();
+        assert!(error.contains("objective.so is a symbolic link"), "{error}");
+        std::os::unix::fs::symlink(&outside, drive.join("other"))?;
+        assert!(Mirror::start(&study, &drive).is_err());
         Ok(())
     }
 

@@ -1,6 +1,8 @@
 //! One worker's life: started, answered, watched against its limits, and taken leave of.
 
+use super::code::Code;
 use super::error::file_error;
+use super::files::refuse_links_of_trial;
 use super::ledger::Told;
 use super::outcome::{self, Outcome};
 use super::{GRACE, Search, SupervisorError, Workers};
@@ -62,6 +64,7 @@ impl Search<'_> {
     pub(super) fn begin(&mut self, number: u64) -> Result<Session, SupervisorError> {
         let folder = self.folder.join("trials").join(number.to_string());
         folder::create_and_sync(&folder).map_err(file_error("create", &folder))?;
+        refuse_links_of_trial(&folder)?;
         let study = self.folder.clone();
         let inherited = self.ledger().provide_checkpoints(number, &study)?;
         if let (Some(mirror), Some(file)) = (&self.mirror, inherited) {
@@ -85,7 +88,6 @@ impl Search<'_> {
             number,
             folder: &folder,
             shared: self.files.shared.as_ref().map(|file| file.as_fd()),
-            libraries: self.files.libraries.as_deref(),
             threads: self.threads,
             niceness: self.niceness,
             // Device libraries reserve far more than they use.
@@ -119,11 +121,11 @@ impl Search<'_> {
     }
 
     fn entry<'a>(&'a self, study: &'a Path) -> Entry<'a> {
-        match self.workers {
-            Workers::Program(program) => {
-                Entry::Library { program, library: &self.files.library, symbol: &self.spec.symbol }
+        match (self.workers, &self.code) {
+            (Workers::Program { program, .. }, Some(Code { objective, linked, .. })) => {
+                Entry::Library { program, library: objective, linked, symbol: &self.spec.symbol }
             }
-            Workers::Itself => Entry::Main { study },
+            _ => Entry::Main { study },
         }
     }
 

@@ -309,3 +309,46 @@ fn floats_are_shown_with_four_digits_and_keep_sign_and_exponent() {
     }
     assert_eq!(format!("{:>6}|{}", Value::Int(-3), Value::Bool(true)), "    -3|true");
 }
+
+#[test]
+fn sums_of_decimals_are_the_points_that_they_are_meant_to_be() {
+    let sum = 0.1 + 0.1 + 0.1;
+    for (range, value, point) in [
+        (float(0.1, 0.5, Some(0.1)), sum, 0.3),
+        // Beyond the upper end by the last bit, and below the lower one.
+        (float(0.1, 0.3, Some(0.1)), sum, 0.3),
+        (float(0.3, 0.9, Some(0.1)), 0.3 - 1e-17, 0.3),
+        (float(-0.5, 0.5, Some(0.1)), -0.1 - 0.2, -0.3),
+        (float(-0.6, 0.6, Some(0.2)), -0.6 + 0.2 + 0.2 + 0.2, 0.0),
+        // As studies of earlier versions have it whose objectives read single precision.
+        (float(f64::from(0.1_f32), 0.5, Some(f64::from(0.1_f32))), 0.3, f64::from(0.1_f32) * 3.0),
+        (float(0.1, 0.5, Some(0.1)), 0.300_000_004_470_348_36, 0.3),
+        // What Optuna makes of low + step * 2.
+        (float(0.1, 0.5, Some(0.1)), 0.1 + 0.1 * 2.0, 0.3),
+    ] {
+        assert!(range.contains(&Value::Float(value)), "{value} of {range:?}");
+        let Some(Value::Float(nearest)) = range.clamp_to_lattice(&Value::Float(value)) else { panic!("{range:?}") };
+        assert!(
+            (nearest - point).abs() < 1e-15 && nearest.is_sign_negative() == (point < 0.0),
+            "{nearest} of {range:?}"
+        );
+    }
+    for (range, value) in [
+        (float(0.1, 0.5, Some(0.1)), 0.31),
+        (float(0.1, 0.5, Some(0.1)), 0.6),
+        (float(0.1, 0.5, Some(0.1)), 0.0),
+        (float(0.1, 0.5, None), 0.5 + 1e-12),
+    ] {
+        assert!(!range.contains(&Value::Float(value)), "{value} of {range:?}");
+    }
+}
+
+#[test]
+fn no_point_of_a_lattice_around_zero_is_minus_zero() {
+    for (low, step) in [(-0.6, 0.2), (-0.9, 0.3), (-0.33, 0.03)] {
+        for value in float(low, -low, Some(step)).levels(100).expect("a lattice") {
+            let Value::Float(value) = float(low, -low, Some(step)).from_unit(value) else { panic!("no float") };
+            assert!(value != 0.0 || value.is_sign_positive(), "{value} of {low} and {step}");
+        }
+    }
+}

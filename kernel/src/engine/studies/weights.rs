@@ -15,7 +15,8 @@ const LONGEST_HEADER_BYTES: u64 = 100 << 20;
 
 /// The last checkpoint of a step at which the trial reported its value, else its last one; `None` if none is kept.
 pub(super) fn of(study_folder: &Path, study: &Study, trial: &TrialRecord) -> Option<PathBuf> {
-    let last = trial.checkpoint.as_deref()?;
+    // A journal may come from anyone, and may call any file a checkpoint.
+    let last = trial.checkpoint.as_deref().filter(|last| checkpoint_generation(last).is_some())?;
     let folder = study_folder.join("trials").join(trial.number.to_string());
     let folder = std::path::absolute(&folder).unwrap_or(folder);
     let has_value = |step: u64| {

@@ -14,18 +14,30 @@ pub trait Integer: Copy + fmt::Debug + fmt::Display + TryInto<i64> + TryFrom<i64
     message = "`{Self}` is not a real-number type that trial.float takes",
     note = "write the bounds with a point, e.g. `0.0..=1.0`, or use trial.int"
 )]
-pub trait Real: Copy + fmt::Debug + Into<f64> {
+pub trait Real: Copy + fmt::Debug {
     /// The nearest value of this type.
     fn from_f64(value: f64) -> Self;
+
+    /// The number that is written as this one is: 0.1 for the `f32` 0.1, which lies at 0.10000000149011612. Studies have
+    /// the decimals that people write, whatever type reads them.
+    fn to_f64(self) -> f64;
 }
 
 impl Real for f64 {
+    fn to_f64(self) -> f64 {
+        self
+    }
+
     fn from_f64(value: f64) -> f64 {
         value
     }
 }
 
 impl Real for f32 {
+    fn to_f64(self) -> f64 {
+        self.to_string().parse().unwrap_or(f64::from(self))
+    }
+
     fn from_f64(value: f64) -> f32 {
         value as f32
     }
@@ -117,7 +129,7 @@ macro_rules! reals {
     ($($kind:ty),*) => {$(
         impl Choosable for $kind {
             fn to_value(&self) -> Value {
-                Value::Float((*self).into())
+                Value::Float(self.to_f64())
             }
         }
 
@@ -135,3 +147,51 @@ macro_rules! reals {
 strings!(&str, String);
 integers!(i8, i16, i32, i64, isize, u8, u16, u32, u64, usize);
 reals!(f32, f64);
+
+/// A bound of a lattice without what a sum of decimals has added to it: 0.3 for 0.1 + 0.2, which is 0.30000000000000004.
+/// Any other number stays as it is.
+pub(super) fn decimal(number: f64) -> f64 {
+    let rounded = format!("{number:.14e}");
+    let digits = rounded.split('e').next().unwrap_or_default().trim_end_matches('0').len();
+    // Of 15 digits the last three are zeros: no third, and no square root.
+    if digits <= "-1.23456789012".len() { rounded.parse().unwrap_or(number) } else { number }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn single_precision_is_the_decimal_that_it_is_written_as_and_comes_back() {
+        for (single, double) in
+            [(0.1_f32, 0.1), (0.3, 0.3), (-0.7, -0.7), (1e-4, 1e-4), (1e-40, 1e-40), (16_777_216.0, 16_777_216.0)]
+        {
+            assert_eq!(single.to_f64(), double);
+        }
+        assert!(f32::NAN.to_f64().is_nan() && f32::INFINITY.to_f64() == f64::INFINITY);
+        let mut bits = 1_u32;
+        for _ in 0..200_000 {
+            bits = bits.wrapping_mul(0x9e37_79b1).wrapping_add(0x7f4a_7c15);
+            let number = f32::from_bits(bits);
+            assert!(number.is_nan() || f32::from_f64(number.to_f64()) == number, "{number:e}");
+        }
+    }
+
+    #[test]
+    fn sums_of_decimals_lose_their_last_digits_and_other_numbers_none() {
+        for (number, expected) in [
+            (0.1 + 0.2, 0.3),
+            (0.7 + 0.1, 0.8),
+            (-0.1 - 0.2, -0.3),
+            (1e-7 + 2e-7, 3e-7),
+            (0.0, 0.0),
+            (1.0 / 3.0, 1.0 / 3.0),
+            (2.0_f64.sqrt(), 2.0_f64.sqrt()),
+            (f64::from(0.1_f32), f64::from(0.1_f32)),
+            (f64::MAX, f64::MAX),
+            (f64::NEG_INFINITY, f64::NEG_INFINITY),
+        ] {
+            assert_eq!(decimal(number), expected);
+        }
+    }
+}

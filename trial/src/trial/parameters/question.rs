@@ -76,7 +76,9 @@ impl<'a> Question<'a> {
                 None => return Err(TrialError::Parent { name, parent }),
             };
             let mut wanted = self.conditions.iter().filter(|(other, _)| *other == parent).map(|(_, value)| value);
-            if !wanted.any(|wanted| known.value.as_ref() == Some(wanted)) {
+            // A sum of decimals stands for the lattice point next to it.
+            let is_known = |wanted: &Value| known.distribution.clamp_to_lattice(wanted) == known.value;
+            if known.value.is_none() || !wanted.any(is_known) {
                 return Ok(false);
             }
         }

@@ -1,0 +1,141 @@
+//! The code that a search runs: the objective's library and those that it is linked with. Read once, into sealed memory
+//! files, from which the workers load it: the bytes that were hashed are those that run, whatever becomes of the study's
+//! folder meanwhile. Decides nothing about trust.
+
+use super::SupervisorError;
+use super::error::file_error;
+use super::trust::hexadecimal;
+use crate::process::Library;
+use crate::wire::StudySpec;
+use rustix::fs::{MemfdFlags, SealFlags};
+use sha2::{Digest as _, Sha256};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+use std::path::Path;
+
+/// More than any objective and prelude have; what is larger is not read into memory.
+const LARGEST_BYTES: u64 = 2 << 30;
+
+/// How much is read and hashed at once.
+const CHUNK_BYTES: usize = 1 << 18;
+
+/// The libraries of a search, in memory.
+#[derive(Debug)]
+pub(super) struct Code {
+    pub(super) objective: Library,
+    /// What the objective is linked with, in the order in which it can be loaded.
+    pub(super) linked: Vec<Library>,
+    /// What tells this code from any other: the entry point, and names and hashes of the libraries.
+    pub(super) facts: String,
+}
+
+impl Code {
+    /// Reads what `spec` names.
+    pub(super) fn read(spec: &StudySpec) -> Result<Code, SupervisorError> {
+        let (objective, hash) = sealed(&spec.library, OsStr::new("objective.so"))
+            .map_err(file_error("read the objective", &spec.library))?;
+        let mut facts = format!("ferrotune code 1\nentry {:?}\nobjective {hash}\n", spec.symbol);
+        let mut sources: Vec<&Path> = spec.supervision.libraries.iter().map(AsRef::as_ref).collect();
+        // The prelude needs Rust's standard library, which must be there before it: otherwise the system looks for one.
+        sources.sort_by_key(|source| (!is_standard(source), source.file_name()));
+        let mut linked = Vec::new();
+        for source in sources {
+            let name = source.file_name().unwrap_or_default();
+            let (library, hash) = sealed(source, name).map_err(file_error("read the library", source))?;
+            facts.push_str(&format!("linked {name:?} {hash}\n"));
+            linked.push(library);
+        }
+        Ok(Code { objective, linked, facts })
+    }
+}
+
+fn is_standard(library: &Path) -> bool {
+    library.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"libstd-"))
+}
+
+/// A file's bytes in memory, where nobody can change them, and their hash.
+fn sealed(source: &Path, name: &OsStr) -> io::Result<(Library, String)> {
+    let mut from = File::open(source)?;
+    let mut to =
+        File::from(rustix::fs::memfd_create(name.as_encoded_bytes(), MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?);
+    let (mut hasher, mut chunk, mut bytes) = (Sha256::new(), vec![0; CHUNK_BYTES], 0);
+    loop {
+        let length = match from.read(&mut chunk) {
+            Ok(0) => break,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            read => read?,
+        };
+        bytes += length as u64;
+        if bytes > LARGEST_BYTES {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        hasher.update(&chunk[..length]);
+        to.write_all(&chunk[..length])?;
+    }
+    rustix::fs::fcntl_add_seals(&to, SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL)?;
+    Ok((Library { name: name.to_owned(), file: to }, hexadecimal(&hasher.finalize())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{Direction, Objective, Supervision};
+    use std::fs;
+    use std::os::fd::AsRawFd as _;
+    use std::path::PathBuf;
+
+    type TestResult = Result<(), Box<dyn std::error::Error + Send + Sync>>;
+
+    fn spec(folder: &Path) -> StudySpec {
+        let libraries = ["libferrotune.so", "libstd-1.so"].map(|name| folder.join(name)).to_vec();
+        let supervision = Supervision { libraries, ..Supervision::default() };
+        let (library, symbol) = (folder.join("any name"), "ferrotune_objective".to_owned());
+        StudySpec { library, symbol, supervision, ..StudySpec::new("it", vec![Objective::new("loss", Direction::Min)]) }
+    }
+
+    fn write(folder: &Path) -> io::Result<()> {
+        fs::write(folder.join("any name"), "objective")?;
+        fs::write(folder.join("libferrotune.so"), vec![7; 3 * CHUNK_BYTES + 1])?;
+        fs::write(folder.join("libstd-1.so"), "")
+    }
+
+    #[test]
+    fn what_was_hashed_is_what_can_be_loaded_whatever_becomes_of_the_files() -> TestResult {
+        let folder = tempfile::tempdir()?;
+        write(folder.path())?;
+        let code = Code::read(&spec(folder.path()))?;
+        fs::write(folder.path().join("any name"), "something else")?;
+        fs::write(folder.path().join("libferrotune.so"), "something else")?;
+        let path = |library: &Library| PathBuf::from(format!("/proc/self/fd/{}", library.file.as_raw_fd()));
+        assert_eq!(fs::read(path(&code.objective))?, b"objective");
+        assert_eq!(code.linked[0].name, "libstd-1.so", "what the other one needs comes first");
+        assert_eq!(fs::read(path(&code.linked[1]))?, vec![7; 3 * CHUNK_BYTES + 1]);
+        assert!(fs::write(path(&code.objective), "x").is_err());
+        Ok(())
+    }
+
+    #[test]
+    fn code_is_the_same_only_with_the_same_bytes_names_and_entry_point() -> TestResult {
+        let folder = tempfile::tempdir()?;
+        let facts = |spec: &StudySpec| Code::read(spec).map(|code| code.facts);
+        write(folder.path())?;
+        let original = spec(folder.path());
+        let known = facts(&original)?;
+        let mut reversed = original.clone();
+        reversed.supervision.libraries.reverse();
+        assert_eq!(facts(&reversed)?, known);
+        let entry = StudySpec { symbol: "abort".to_owned(), ..original.clone() };
+        assert_ne!(facts(&entry)?, known);
+        let mut fewer = original.clone();
+        fewer.supervision.libraries.pop();
+        assert_ne!(facts(&fewer)?, known);
+        for name in ["any name", "libferrotune.so", "libstd-1.so"] {
+            fs::write(folder.path().join(name), "another")?;
+            assert_ne!(facts(&original)?, known, "{name}");
+            write(folder.path())?;
+        }
+        assert_eq!(facts(&original)?, known);
+        Ok(())
+    }
+}
