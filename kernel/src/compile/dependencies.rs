@@ -20,6 +20,9 @@ use std::process::{Command, ExitCode, Stdio};
 /// The package that has the user's dependencies.
 const PACKAGE: &str = "cell-dependencies";
 
+/// How far they are optimised. Another level would be another build, of which the variables' types are not.
+const OPT_LEVEL: u8 = 2;
+
 /// What rustc has to be told about the user's dependencies.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Dependencies {
@@ -72,16 +75,14 @@ pub(super) fn try_out(arguments: &[OsString], kernel: &mut Kernel) -> Result<Exi
 }
 
 fn hash(manifest: &Manifest) -> String {
-    let text = format!("{}\n{}", manifest.opt_level, manifest.dependencies.join("\n"));
-    prelude::short_hash(Sha256::new().chain_update(text))
+    prelude::short_hash(Sha256::new().chain_update(manifest.dependencies.join("\n")))
 }
 
 fn build(manifest: &Manifest, folder: &Path, offline: bool, kernel: &mut Kernel) -> Result<Dependencies> {
     fs::create_dir_all(folder.join("src"))?;
     fs::write(folder.join("src/lib.rs"), "")?;
     let text = format!(
-        "[package]\nname = \"{PACKAGE}\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n[workspace]\n\n[profile.dev]\nopt-level = {}\ndebug = false\n\n[dependencies]\n{}\n",
-        manifest.opt_level,
+        "[package]\nname = \"{PACKAGE}\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n[workspace]\n\n[profile.dev]\nopt-level = {OPT_LEVEL}\ndebug = false\n\n[dependencies]\n{}\n",
         manifest.dependencies.join("\n")
     );
     fs::write(folder.join("Cargo.toml"), text)?;
