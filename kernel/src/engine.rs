@@ -541,7 +541,8 @@ impl Engine {
     fn forget_variables(&mut self, names: &[String]) -> Result<(), Error> {
         self.link.request(Request::Skip);
         // evcxr forgets what has been moved, and what can be copied is not moved.
-        let moves: String = names.iter().map(|name| format!("let {name} = String::new(); drop({name});\n")).collect();
+        let moved = |name| format!("let {name} = ::std::string::String::new(); ::std::mem::drop({name});\n");
+        let moves: String = names.iter().map(moved).collect();
         let result = self.evaluate_once(&moves);
         self.link.begin(None);
         self.tell_dropped(names);
