@@ -146,6 +146,27 @@ def test_thread_that_crashes_between_cells_costs_no_variable(kernel):
     assert kernel.ok("number").result == "8"
 
 
+def test_lock_of_a_thread_that_is_gone_is_told_and_can_be_interrupted(kernel):
+    kernel.ok(
+        "use std::sync::{Arc, Mutex};\nlet guarded = Arc::new(Mutex::new(3));\n"
+        "{ let guarded = Arc::clone(&guarded); let (sender, receiver) = std::sync::mpsc::channel();\n"
+        'std::thread::Builder::new().name("holder".into()).spawn(move || { let _held = guarded.lock(); '
+        "let _ = sender.send(()); loop { std::thread::park() } })?; receiver.recv()?; }"
+    )
+    outcome = kernel.fails("std::process::abort();")
+    assert "these threads of earlier cells are gone: holder; a lock that one of them held stays locked" in outcome.error
+    interrupted = []
+
+    def interrupt(message):
+        if message["msg_type"] == "stream" and not interrupted:
+            interrupted.append(True)
+            kernel.manager.interrupt_kernel()
+
+    outcome = kernel.run('println!("waits"); drop(guarded.lock());', watch=interrupt)
+    assert outcome.error.startswith("Interrupted: the cell did not stop when it was asked to, and was ended")
+    assert kernel.ok("let guarded = Arc::new(Mutex::new(4)); *guarded.lock().unwrap()").result == "4"
+
+
 def test_output_without_a_line_end_comes_while_the_cell_runs(kernel):
     seen = []
     kernel.run(

@@ -1,5 +1,6 @@
 """Crates added with `:dep`: how far their build is, and what an interrupt leaves. All lie in a temporary folder."""
 
+import fcntl
 import pathlib
 import threading
 import time
@@ -131,6 +132,56 @@ def test_crate_that_changed_costs_the_variables_that_it_is_part_of(start, tmp_pa
     assert "the variable own was dropped" in outcome.stderr
     assert "the variable shape was dropped" in outcome.stderr
     assert kernel.ok("kept[0]").result == "1.5"
+
+
+def test_crate_goes_back_with_the_cell_that_added_it(start, tmp_path):
+    kernel = start()
+    root = crate(tmp_path, "shape", "#[derive(Debug)] pub struct Shape { pub size: u64 }")
+    dependency = f':dep shape = {{ path = "{root}" }}\n'
+    for _ in range(2):
+        kernel.ok(dependency + "let shape = shape::Shape { size: 8 };")
+        assert kernel.ok(":show_deps").display == f'shape = {{ path = "{root}" }}'
+        assert kernel.ok("shape").result == "Shape { size: 8 }"
+        kernel.ok("%undo 2")
+        assert kernel.ok(":show_deps").display.startswith("no crate has been added; ")
+        assert "cannot find value `shape`" in kernel.fails("shape").error
+        assert "cannot find" in kernel.fails("shape::Shape { size: 8 }").error
+    assert kernel.ok(dependency + "shape::Shape { size: 9 }").result == "Shape { size: 9 }"
+
+
+def test_how_far_cells_are_optimised_costs_no_variable_of_a_crate(start, tmp_path):
+    kernel = start()
+    root = crate(tmp_path, "shape", "pub struct Shape { pub size: u64 }")
+    kernel.ok(f':dep shape = {{ path = "{root}" }}\nlet shape = shape::Shape {{ size: 8 }};')
+    kernel.ok(":opt 0")
+    outcome = kernel.ok("shape.size")
+    assert (outcome.result, outcome.stderr) == ("8", "")
+
+
+def test_wait_for_another_cargo_is_shown_and_can_be_interrupted(start, tmp_path, monkeypatch):
+    home = tmp_path / "cargo"
+    home.mkdir()
+    monkeypatch.setenv("CARGO_HOME", str(home))
+    kernel = start()
+    kernel.ok("let kept = 7; let undone = 8;")
+    kernel.ok("drop(undone);")
+    kernel.ok("%undo")
+    root = crate(tmp_path, "waits", "pub fn value() -> u64 { 1 }")
+    cell = f':dep waits = {{ path = "{root}" }}\nwaits::value() + kept'
+    interrupted = []
+
+    def interrupt(message):
+        shown = message["content"].get("data", {}).get("text/plain", "")
+        if shown.startswith("Blocking waiting for file lock on package cache") and not interrupted:
+            interrupted.append(time.monotonic())
+            kernel.manager.interrupt_kernel()
+
+    with open(home / ".package-cache", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        outcome = kernel.run(cell, watch=interrupt)
+    assert interrupted and time.monotonic() - interrupted[0] < 20
+    assert outcome.error == "Interrupted: the cell was stopped before it ran; no variable has changed"
+    assert kernel.ok(cell).result == "8"
 
 
 def build_scripts(root):

@@ -88,9 +88,11 @@ fn cargo(arguments: &[OsString]) -> Result<ExitCode> {
             "build" => return with_kernel(|kernel| compile(offline, Emit::Library, kernel)),
             "check" => return with_kernel(|kernel| compile(offline, Emit::Nothing, kernel)),
             "metadata" if manifest::asks_for_prelude_crate(Path::new("Cargo.toml"))? => return Ok(ExitCode::SUCCESS),
-            "metadata" => return with_kernel(|kernel| dependencies::try_out(arguments, kernel)),
             _ => {}
         }
+    }
+    if verb == "metadata" && crate::runtime::kernel_link().is_some() {
+        return with_kernel(|kernel| dependencies::metadata(arguments, kernel));
     }
     let cargo = std::env::var_os(CARGO_VARIABLE).context("FERROTUNE_CARGO is not set")?;
     bail!("{}", Command::new(cargo).args(arguments).exec())

@@ -3,6 +3,7 @@
 //! It owns evcxr's context. Knows nothing of sockets; what a cell gives goes out as [`Output`]s.
 
 mod captures;
+mod commands;
 mod devices;
 mod history;
 mod link;
@@ -19,9 +20,10 @@ use crate::prelude::{self, Prelude};
 use crate::runtime::{OWN_PROGRAM, Runtime};
 use crate::supervisor;
 use anyhow::{Context, Result};
+use commands::{Call, Duty};
 use evcxr::{CommandContext, Error, EvalCallbacks, EvalContext, EvalContextOutputs, EvalOutputs};
-use ferrotune_display::Bundle;
 use ferrotune_display::frame::{Answer, Ending, Request};
+use ferrotune_display::{Bundle, table};
 use ferrotune_magics::{Action, Step, Study, Time, Tune};
 use ferrotune_tuner::supervisor::Origin;
 use history::History;
@@ -238,6 +240,10 @@ impl Engine {
         tracing::debug!("evcxr is ready after {:?}", started.elapsed());
         forward(outputs, &link)?;
         let mut state = context.state();
+        // A settings file of evcxr's may have chosen otherwise, and no cell would work.
+        state.set_allow_static_linking(true);
+        state.set_preserve_vars_on_panic(true);
+        state.set_sccache(false).map_err(plain)?;
         for name in prelude::CRATES {
             let (package, value) = prelude.analysis_dependency(name);
             state.add_dep(&package, &value).map_err(plain)?;
@@ -393,15 +399,45 @@ impl Engine {
         Ok(())
     }
 
-    /// Runs Rust as the user wrote it, beginning at a line of the cell.
+    /// Runs Rust as the user wrote it, beginning at a line of the cell, after the commands above it.
     fn run_user_code(&mut self, cell: &str, source: &str, first_line: usize) -> Result<EvalOutputs, Failure> {
-        if source.lines().any(|line| line.trim() == ":quit") {
-            return Err(report::failure("Error", ":quit does not end a kernel; shut it down in the front end"));
+        let calls = commands::calls(source).map_err(|text| report::failure("CommandError", text))?;
+        let mut lines: Vec<&str> = source.split('\n').collect();
+        for call in &calls {
+            let own = commands::crate_of_every_cell(&call.argument).filter(|_| call.name == ":dep");
+            match (call.duty, own) {
+                (_, Some(name)) => {
+                    let text = format!("{name} is part of every cell; the :dep line is not needed, and was left out\n");
+                    self.link.emit(Output::Stream(Stream::Stderr, text));
+                }
+                (Duty::Evcxr, None) => continue,
+                _ => {
+                    // evcxr's own commands above it are carried out first.
+                    self.evaluate_lines(cell, &lines[..call.line], first_line)?;
+                    lines[..call.line].fill("");
+                    self.carry_out(call)?;
+                }
+            }
+            lines[call.line] = "";
         }
-        let source = self.without_prelude_dependencies(source);
-        let padded = format!("{}{source}", "\n".repeat(first_line.saturating_sub(1)));
+        self.evaluate_lines(cell, &lines, first_line)
+    }
+
+    fn evaluate_lines(&mut self, cell: &str, lines: &[&str], first_line: usize) -> Result<EvalOutputs, Failure> {
+        let padded = format!("{}{}", "\n".repeat(first_line.saturating_sub(1)), lines.join("\n"));
         let result = self.evaluate(&padded);
         self.conclude(cell, result, |errors| report::compilation(errors, |_| true))
+    }
+
+    /// Carries out a command that is not left to evcxr.
+    fn carry_out(&mut self, call: &Call) -> Result<(), Failure> {
+        match call.duty {
+            Duty::Clear => self.clear(),
+            Duty::Restart => self.restart(),
+            Duty::Help => self.show(Ok(table(&["command", "what it does"], &commands::help()))),
+            Duty::ShowDependencies => self.show(Ok(Bundle::text(self.history.now.dependencies_text()))),
+            Duty::Evcxr | Duty::Refused(_) => Ok(()),
+        }
     }
 
     fn run_generated(&mut self, source: &str) -> Result<(), Failure> {
@@ -508,37 +544,32 @@ impl Engine {
     fn forget_variables(&mut self, names: &[String]) -> Result<(), Error> {
         self.link.request(Request::Skip);
         // evcxr forgets what has been moved, and what can be copied is not moved.
-        let moves: String = names.iter().map(|name| format!("let {name} = String::new(); drop({name});\n")).collect();
+        let moved = |name| format!("let {name} = ::std::string::String::new(); ::std::mem::drop({name});\n");
+        let moves: String = names.iter().map(moved).collect();
         let result = self.evaluate_once(&moves);
-        self.link.begin_own();
+        self.link.begin(None);
+        self.tell_dropped(names);
+        result.map(drop)
+    }
+
+    fn tell_dropped(&self, names: &[String]) {
         for name in names {
             let text = format!(
                 "the variable {name} was dropped: its type has been defined anew since it was made, or its value is gone\n"
             );
             self.link.emit(Output::Stream(Stream::Stderr, text));
         }
-        result.map(drop)
     }
 
     fn evaluate_once(&mut self, source: &str) -> Result<EvalOutputs, Error> {
         let result = self.context.execute_with_callbacks(source, &mut EvalCallbacks::default());
         match &result {
-            Ok(outputs) => {
-                self.history.depend(source);
-                // A cell of comments or commands alone runs nothing, and the last source is another cell's.
-                let ran = outputs.phases.iter().any(|phase| phase.name == "Execution");
-                let has = |command| source.lines().any(|line| line.trim() == command);
-                let (clears, restarts) = (has(":clear"), has(":restart"));
-                let mut picture = match ran {
-                    true => self.picture(),
-                    false if clears => Picture::default(),
-                    false => self.history.now.clone(),
-                };
-                if restarts && !ran {
-                    picture.lose_variables();
-                }
-                self.history.ran(self.cell.filter(|_| ran || clears || restarts), picture);
+            // A cell of comments or commands alone runs nothing, and the last source is another cell's.
+            Ok(outputs) if outputs.phases.iter().any(|phase| phase.name == "Execution") => {
+                let picture = self.picture();
+                self.history.ran(self.cell, picture);
             }
+            Ok(_) => {}
             Err(Error::SubprocessTerminated(_)) => self.history.now.lose_variables(),
             Err(_) => {}
         }
@@ -546,8 +577,19 @@ impl Engine {
     }
 
     /// What evcxr knows now.
-    fn picture(&self) -> Picture {
-        Picture::new(self.context.last_source().unwrap_or_default(), self.variables())
+    fn picture(&mut self) -> Picture {
+        let source = self.context.last_source().unwrap_or_default();
+        Picture::new(source, self.variables(), self.dependencies())
+    }
+
+    /// The crates that the user has added, as `:dep` takes them.
+    fn dependencies(&mut self) -> Vec<String> {
+        let outputs = self.context.execute(":show_deps").unwrap_or_else(|error| {
+            tracing::error!("evcxr does not list the crates of the notebook: {error}");
+            EvalOutputs::default()
+        });
+        let lines = outputs.get("text/plain").unwrap_or_default().lines();
+        lines.filter(|line| commands::crate_of_every_cell(line).is_none()).map(str::to_owned).collect()
     }
 
     /// Names and types of the variables.
@@ -565,7 +607,7 @@ impl Engine {
             .map_err(|error| engine_error(format!("{error:#}")))?;
         self.ask(Request::Limit { bytes: self.limit })?;
         self.history.lose_variables();
-        self.evaluate(":restart").map_err(|error| engine_error(error.to_string()))?;
+        self.redeclare(self.history.now.clone())?;
         let text =
             format!("the supervisor of the cells ended ({status}); it was started again, and the variables are lost");
         Err(engine_error(text))
@@ -637,31 +679,6 @@ impl Engine {
         self.link.emit(Output::Result { data, metadata: Map::new() });
     }
 
-    /// Leaves out `:dep` lines for crates that every cell has.
-    fn without_prelude_dependencies(&self, source: &str) -> String {
-        let ours = |line: &str| {
-            let rest = line.trim_start().strip_prefix(":dep ")?;
-            let name = rest
-                .trim_start()
-                .split(|c: char| !(c.is_alphanumeric() || c == '-' || c == '_'))
-                .next()?
-                .replace('-', "_");
-            prelude::CRATES.contains(&name.as_str()).then_some(name)
-        };
-        let mut kept = Vec::new();
-        for line in source.split('\n') {
-            match ours(line) {
-                Some(name) => {
-                    let text = format!("{name} is part of every cell; the :dep line is not needed, and was left out\n");
-                    self.link.emit(Output::Stream(Stream::Stderr, text));
-                    kept.push("");
-                }
-                None => kept.push(line),
-            }
-        }
-        kept.join("\n")
-    }
-
     fn complete(&mut self, code: &str, cursor: usize) -> Completions {
         let line_start = code[..cursor].rfind('\n').map_or(0, |newline| newline + 1);
         let typed = &code[line_start..cursor];
@@ -670,7 +687,12 @@ impl Engine {
             let matches = matches.map(|name| Completion { text: name.to_owned(), kind: "magic".to_owned() }).collect();
             return Completions { start: line_start, end: cursor, matches };
         }
-        match self.context.completions(code, cursor) {
+        if let Some((start, names)) = commands::complete(code, cursor) {
+            let matches = names.into_iter();
+            let matches = matches.map(|name| Completion { text: name.to_owned(), kind: "magic".to_owned() }).collect();
+            return Completions { start, end: cursor, matches };
+        }
+        match self.context.completions(&commands::blanked(code), cursor) {
             Ok(completions) => Completions {
                 start: completions.start_offset,
                 end: completions.end_offset,
@@ -701,7 +723,7 @@ impl Engine {
         let end = code[cursor..]
             .find(|c: char| !(c.is_alphanumeric() || c == '_'))
             .map_or(code.len(), |length| cursor + length);
-        match self.context.hover_at(code, end) {
+        match self.context.hover_at(&commands::blanked(code), end) {
             Ok((text, _)) if text == "No documentation found" => Map::new(),
             Ok((text, html)) => Bundle::text(text).with("text/html", html).data,
             Err(error) => {

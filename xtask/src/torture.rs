@@ -1,15 +1,18 @@
 //! `cargo xtask torture`: the long form of the fault injection that the tests do briefly: hundreds of kills at random
-//! instants, and every way in which a trial can go wrong.
+//! instants, and every way in which a trial can go wrong, and long walks through notebooks.
 
 use crate::environment::{Environment, build_program, cargo};
 use crate::step;
 use anyhow::Result;
 use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Rounds of kills, each of a supervisor and half of them of its workers too.
 const ROUNDS: &str = "200";
 /// Rounds of kills of a kernel, which take some seconds each.
 const KERNEL_ROUNDS: &str = "40";
+/// Walks through a notebook, and cells of each.
+const WALKS: (&str, &str) = ("20", "150");
 /// Trials after which memory must be what it was.
 const TRIALS: &str = "200";
 
@@ -23,6 +26,13 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     })?;
     step::step("build", || build_program(root))?;
     step::step("install into target/jupyter", || environment.install_kernel())?;
+    step::step("walks through notebooks", || {
+        let mut python = environment.python();
+        let seed = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs().to_string();
+        python.env("FERROTUNE_WALK_SEED", seed);
+        python.env("FERROTUNE_WALKS", WALKS.0).env("FERROTUNE_WALK_STEPS", WALKS.1);
+        step::run(python.args(["-m", "pytest", "tests/test_walks.py"]))
+    })?;
     step::step("faults and resumptions", || {
         let mut python = environment.python();
         python.env("FERROTUNE_TORTURE_ROUNDS", KERNEL_ROUNDS).env("FERROTUNE_TORTURE_TRIALS", TRIALS);

@@ -4,7 +4,7 @@
 
 use super::manifest::{Manifest, is_of_prelude};
 use super::progress::{ENVIRONMENT, Progress};
-use super::stoppable::{Kernel, run};
+use super::stoppable::{Ended, Kernel, run};
 use super::{CARGO_VARIABLE, EVCXR_VARIABLE, PATH_VARIABLE, RUSTC_VARIABLE};
 use crate::prelude;
 use anyhow::{Context, Result, bail};
@@ -16,9 +16,13 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
+use std::time::Instant;
 
 /// The package that has the user's dependencies.
 const PACKAGE: &str = "cell-dependencies";
+
+/// How far they are optimised. Another level would be another build, of which the variables' types are not.
+const OPT_LEVEL: u8 = 2;
 
 /// What rustc has to be told about the user's dependencies.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -52,36 +56,44 @@ impl Dependencies {
     }
 }
 
-/// `cargo metadata` of a dependency that evcxr tries out: this is where crates are downloaded.
-pub(super) fn try_out(arguments: &[OsString], kernel: &mut Kernel) -> Result<ExitCode> {
+/// `cargo metadata` of what evcxr tries out, and of what rust-analyzer is to know: this is where crates are downloaded.
+pub(super) fn metadata(arguments: &[OsString], kernel: &mut Kernel) -> Result<ExitCode> {
     let cargo = std::env::var_os(CARGO_VARIABLE).context("FERROTUNE_CARGO is not set")?;
-    let mut progress = Progress::of(PACKAGE);
-    let mut errors = Vec::new();
-    let ended = run(Command::new(cargo).args(arguments).stderr(Stdio::piped()), kernel, |bytes, kernel| {
-        errors.extend_from_slice(bytes);
-        match progress.take(bytes).filter(|line| line.starts_with("Download")) {
-            Some(line) => kernel.show(line),
-            None => Ok(()),
-        }
-    })?;
-    if kernel.has_shown() {
-        kernel.show(progress.summary())?;
-    }
+    let (ended, errors) = download(Command::new(cargo).args(arguments), kernel)?;
     std::io::stderr().write_all(&errors)?;
     Ok(if ended.status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+/// Runs a cargo that may download crates, or wait for another cargo that does, and says so. Gives its errors, too.
+fn download(command: &mut Command, kernel: &mut Kernel) -> Result<(Ended, Vec<u8>)> {
+    let mut progress = Progress::of(PACKAGE);
+    let mut errors = Vec::new();
+    let started = Instant::now();
+    let mut shown: Option<String> = None;
+    let ended = run(command.stderr(Stdio::piped()), kernel, |bytes, kernel| {
+        errors.extend_from_slice(bytes);
+        match progress.take(bytes).filter(|line| line.starts_with("Download") || line.starts_with("Blocking")) {
+            Some(line) => kernel.show(shown.insert(line).clone()),
+            None => Ok(()),
+        }
+    })?;
+    match shown.is_some_and(|line| line.starts_with("Blocking")) {
+        true => kernel.show(format!("Waited {:.1} s for another cargo", started.elapsed().as_secs_f64()))?,
+        false if kernel.has_shown() => kernel.show(progress.summary())?,
+        false => {}
+    }
+    Ok((ended, errors))
+}
+
 fn hash(manifest: &Manifest) -> String {
-    let text = format!("{}\n{}", manifest.opt_level, manifest.dependencies.join("\n"));
-    prelude::short_hash(Sha256::new().chain_update(text))
+    prelude::short_hash(Sha256::new().chain_update(manifest.dependencies.join("\n")))
 }
 
 fn build(manifest: &Manifest, folder: &Path, offline: bool, kernel: &mut Kernel) -> Result<Dependencies> {
     fs::create_dir_all(folder.join("src"))?;
     fs::write(folder.join("src/lib.rs"), "")?;
     let text = format!(
-        "[package]\nname = \"{PACKAGE}\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n[workspace]\n\n[profile.dev]\nopt-level = {}\ndebug = false\n\n[dependencies]\n{}\n",
-        manifest.opt_level,
+        "[package]\nname = \"{PACKAGE}\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n[workspace]\n\n[profile.dev]\nopt-level = {OPT_LEVEL}\ndebug = false\n\n[dependencies]\n{}\n",
         manifest.dependencies.join("\n")
     );
     fs::write(folder.join("Cargo.toml"), text)?;
@@ -111,12 +123,7 @@ fn cargo(folder: &Path, offline: bool) -> Result<Command> {
 /// Package ids of the direct dependencies, with the names under which cells use them.
 fn direct_dependencies(folder: &Path, offline: bool, kernel: &mut Kernel) -> Result<Vec<(String, String)>> {
     let mut command = cargo(folder, offline)?;
-    command.args(["metadata", "--format-version=1"]).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut errors = Vec::new();
-    let ended = run(&mut command, kernel, |bytes, _| {
-        errors.extend_from_slice(bytes);
-        Ok(())
-    })?;
+    let (ended, errors) = download(command.args(["metadata", "--format-version=1"]).stdout(Stdio::piped()), kernel)?;
     if !ended.status.success() {
         bail!("{}", String::from_utf8_lossy(&errors).trim());
     }

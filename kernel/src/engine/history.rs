@@ -18,8 +18,6 @@ pub(super) struct History {
     /// Before each cell that ran, oldest first. The supervisor keeps the variables of the last ones only.
     before: Vec<(u64, Picture)>,
     named: Vec<(String, Picture)>,
-    /// `:dep` lines: a library that has been loaded stays.
-    dependencies: Vec<String>,
 }
 
 impl History {
@@ -42,15 +40,6 @@ impl History {
         self.before.clear();
         self.named.clear();
     }
-
-    pub(super) fn depend(&mut self, source: &str) {
-        let lines = source.lines().map(str::trim).filter(|line| line.starts_with(":dep "));
-        for line in lines {
-            if !self.dependencies.iter().any(|known| known == line) {
-                self.dependencies.push(line.to_owned());
-            }
-        }
-    }
 }
 
 impl Engine {
@@ -69,8 +58,10 @@ impl Engine {
             return Err(report::failure("MagicError", text));
         };
         let (cell, picture) = (*cell, picture.clone());
-        self.go_back(Place::Before { cell }, &picture)?;
+        self.go_back(Place::Before { cell }, picture)?;
         self.history.before.retain(|(number, _)| *number < cell);
+        // What this cell runs after the magic can be undone.
+        self.link.begin(self.cell);
         let cells = if count == 1 { "the last cell".to_owned() } else { format!("the last {count} cells") };
         self.show(Ok(Bundle::text(format!("undone: {cells}; {}", variables(&self.history.now)))))
     }
@@ -92,7 +83,7 @@ impl Engine {
         };
         let picture = picture.clone();
         let left = self.history.now.clone();
-        self.go_back(Place::Named { name: name.to_owned() }, &picture)?;
+        self.go_back(Place::Named { name: name.to_owned() }, picture)?;
         let last = self.history.before.last().map(|(cell, _)| *cell);
         self.history.before.extend(self.cell.filter(|cell| last != Some(*cell)).map(|cell| (cell, left)));
         self.show(Ok(Bundle::text(format!("restored {name}; {}", variables(&self.history.now)))))
@@ -124,38 +115,64 @@ impl Engine {
         Some(vec![state, age, private, share, fork])
     }
 
+    /// `:clear`: another process without variables, and an evcxr that knows nothing.
+    pub(super) fn clear(&mut self) -> Result<(), Failure> {
+        self.start_anew(Picture::default())
+    }
+
+    /// `:restart`: another process without variables; the definitions stay.
+    pub(super) fn restart(&mut self) -> Result<(), Failure> {
+        let mut picture = self.history.now.clone();
+        picture.lose_variables();
+        self.start_anew(picture)
+    }
+
+    fn start_anew(&mut self, picture: Picture) -> Result<(), Failure> {
+        let left = self.history.now.clone();
+        self.redeclare(picture)?;
+        let now = std::mem::replace(&mut self.history.now, left);
+        self.history.ran(self.cell, now);
+        Ok(())
+    }
+
     /// Brings variables and evcxr back to an earlier state.
-    fn go_back(&mut self, to: Place, picture: &Picture) -> Result<(), Failure> {
+    fn go_back(&mut self, to: Place, picture: Picture) -> Result<(), Failure> {
         picture.cell().map_err(|error| report::failure("MagicError", format!("{error:#}")))?;
         let reply = self.ask(Request::Return { to })?;
-        self.link.begin_own();
+        self.link.begin(None);
         if reply == Reply::Lost {
             self.history.lose_variables();
-            self.evaluate_own(":restart")?;
+            self.redeclare(self.history.now.clone())?;
             return Err(report::failure(
                 "EngineError",
                 "the snapshot did not wake in time, and the variables are lost",
             ));
         }
+        self.redeclare(picture)
+    }
+
+    /// Gives evcxr another idea of the notebook.
+    pub(super) fn redeclare(&mut self, picture: Picture) -> Result<(), Failure> {
         let own = self.cell.take();
         // An interrupt now would leave evcxr without an idea of the notebook.
         self.link.engine_starts();
-        let declared = self.declare(picture.clone());
+        let declared = self.declare(picture);
         self.link.engine_runs();
         self.cell = own;
         self.history.now = declared?;
         Ok(())
     }
 
-    /// Gives evcxr another idea of the notebook, without the variables whose types had been defined anew by then.
+    /// evcxr forgets everything and learns the picture, without the variables whose types had been defined anew by then.
     fn declare(&mut self, mut picture: Picture) -> Result<Picture, Failure> {
         self.evaluate_own(":clear")?;
         let dependencies = prelude::CRATES.iter().map(|name| {
             let (package, value) = self.prelude.analysis_dependency(name);
-            format!(":dep {package} = {value}")
+            format!("{package} = {value}")
         });
-        let dependencies: Vec<String> = dependencies.chain(self.history.dependencies.iter().cloned()).collect();
-        self.evaluate_own(&format!("{}\n{FIRST_CELL}", dependencies.join("\n")))?;
+        let dependencies = dependencies.chain(picture.dependencies().iter().cloned());
+        let dependencies: String = dependencies.map(|dependency| format!(":dep {dependency}\n")).collect();
+        self.evaluate_own(&format!("{dependencies}{FIRST_CELL}"))?;
         loop {
             let cell = picture.cell().map_err(|error| report::failure("MagicError", format!("{error:#}")))?;
             let result = self.evaluate_once(&cell);
@@ -165,6 +182,7 @@ impl Engine {
                 return Ok(picture);
             }
             picture.forget(&changed);
+            self.tell_dropped(&changed);
         }
     }
 

@@ -119,9 +119,9 @@ impl Link {
         self.order(&Order::Begin { cell });
     }
 
-    /// What runs next is no cell of the user's, and cannot be undone.
-    pub(super) fn begin_own(&self) {
-        self.order(&Order::Begin { cell: None });
+    /// What runs next can be undone under this number, or not at all.
+    pub(super) fn begin(&self, cell: Option<u64>) {
+        self.order(&Order::Begin { cell });
     }
 
     /// The supervisor has ended, or is about to.
@@ -202,7 +202,10 @@ impl Link {
         let compilers = {
             let mut state = self.lock();
             state.facts.interrupted = true;
-            if state.engine_runs { state.compilers.clone() } else { Vec::new() }
+            if !state.engine_runs {
+                return; // what runs is the engine's own, and the notebook needs it whole
+            }
+            state.compilers.clone()
         };
         for (_, peer) in &compilers {
             write(peer, &Order::Interrupt);

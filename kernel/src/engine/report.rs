@@ -37,7 +37,11 @@ pub(super) fn taken_over_between_cells(ending: &Ending, threads: &[String]) -> S
 fn gone(threads: &[String]) -> String {
     match threads {
         [] => String::new(),
-        threads => format!(", but these threads of earlier cells are gone: {}", threads.join(", ")),
+        threads => format!(
+            ", but these threads of earlier cells are gone: {}; a lock that one of them held stays locked, and a cell that \
+             takes it waits until you interrupt it",
+            threads.join(", ")
+        ),
     }
 }
 
@@ -134,6 +138,15 @@ pub(super) fn cell_line(cell: &str, generated: &str, location: &str) -> Option<u
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn threads_that_are_gone_are_named_with_the_locks_that_they_leave() {
+        let ending = Ending::Exited { code: 3 };
+        let expected = "the process of the cells exited with 3; every variable is as it was before the cell, but these \
+                        threads of earlier cells are gone: one, two; a lock that one of them held stays locked, and a cell \
+                        that takes it waits until you interrupt it";
+        assert_eq!(taken_over(&ending, &["one".to_owned(), "two".to_owned()]).evalue, expected);
+    }
 
     #[test]
     fn a_panic_is_placed_in_the_cell_only_where_its_line_is_unique() {

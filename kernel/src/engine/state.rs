@@ -14,6 +14,12 @@ const BELOW_ITEMS: &str = "struct EvcxrUserCodeError {}";
 /// First line of the source.
 const ABOVE_ITEMS: &str = "#![allow(unused_imports, unused_mut, dead_code)]";
 
+/// How the lines begin that must stay first.
+const ATTRIBUTE: &str = "#![";
+
+/// The first item without a name that every notebook has: evcxr writes those with a name above it.
+const FIRST_UNNAMED: &str = "use ferrotune::cell::Show as _;";
+
 /// What evcxr knew after a cell.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Picture {
@@ -21,11 +27,25 @@ pub(super) struct Picture {
     source: String,
     /// Names and types.
     variables: Vec<(String, String)>,
+    /// The crates that the user has added, as `:dep` takes them.
+    dependencies: Vec<String>,
 }
 
 impl Picture {
-    pub(super) fn new(source: String, variables: Vec<(String, String)>) -> Self {
-        Self { source, variables }
+    pub(super) fn new(source: String, variables: Vec<(String, String)>, dependencies: Vec<String>) -> Self {
+        Self { source, variables, dependencies }
+    }
+
+    pub(super) fn dependencies(&self) -> &[String] {
+        &self.dependencies
+    }
+
+    /// The crates that the user has added, a line each.
+    pub(super) fn dependencies_text(&self) -> String {
+        match self.dependencies.as_slice() {
+            [] => "no crate has been added; :dep NAME = \"VERSION\" adds one".to_owned(),
+            dependencies => dependencies.join("\n"),
+        }
     }
 
     /// The variables are gone; the items are still known.
@@ -47,10 +67,7 @@ impl Picture {
     /// A cell that gives evcxr this picture, run in a process that has the variables: it takes each one out of the store
     /// as a variable of its own.
     pub(super) fn cell(&self) -> Result<String> {
-        let lines: Vec<&str> = self.source.lines().collect();
-        let end = (0..lines.len()).find(|at| is_below_items(&lines[*at..])).unwrap_or(lines.len());
-        let items = lines[..end].iter().copied();
-        let mut cell: String = items.filter(|line| line.trim() != ABOVE_ITEMS).flat_map(|line| [line, "\n"]).collect();
+        let mut cell = self.items();
         let mutable = if self.source.is_empty() { HashMap::new() } else { mutability(&self.source)? };
         // In evcxr's own words, for which the compiler's stand-in looks. One that is of another type by now is dropped.
         cell += "{\nlet mut vars_ok = true;\n";
@@ -65,6 +82,20 @@ impl Picture {
             );
         }
         Ok(cell)
+    }
+
+    /// The items, those without a name first: after an item with a name evcxr would take them for a part of it, and forget
+    /// them when that one is defined anew.
+    fn items(&self) -> String {
+        let lines: Vec<&str> = self.source.lines().collect();
+        let end = (0..lines.len()).find(|at| is_below_items(&lines[*at..])).unwrap_or(lines.len());
+        let attributes = lines[..end].iter().take_while(|line| line.starts_with(ATTRIBUTE)).count();
+        let (attributes, items) = lines[..end].split_at(attributes);
+        let first_unnamed = items.iter().position(|line| line.trim() == FIRST_UNNAMED);
+        let (named, unnamed) = items.split_at(first_unnamed.unwrap_or(items.len()));
+        let attributes = attributes.iter().filter(|line| line.trim() != ABOVE_ITEMS);
+        let unnamed = unnamed.iter().filter(|line| line.trim() != FIRST_UNNAMED);
+        attributes.chain(unnamed).chain(named).flat_map(|line| [*line, "\n"]).collect()
     }
 }
 
@@ -145,8 +176,11 @@ mod tests {
     use super::*;
 
     const SOURCE: &str = r#"#![allow(unused_imports, unused_mut, dead_code)]
-use std::fmt::Debug;
+#![feature(test)]
 struct P { x: f64 }
+use ferrotune::cell::Show as _;
+use std::ops::*;
+impl P { fn x(&self) -> f64 { self.x } }
             struct EvcxrUserCodeError {}
             impl<T: std::fmt::Debug> From<T> for EvcxrUserCodeError { fn from(error: T) -> Self { EvcxrUserCodeError {} } }
 #[unsafe(no_mangle)]
@@ -170,8 +204,9 @@ evcxr_variable_store
     fn a_picture_becomes_a_cell_with_items_and_variables() {
         let variables = [("a", "i32"), ("c", "i32"), ("d", "i32"), ("b", "i32")];
         let variables = variables.map(|(name, type_name)| (name.to_owned(), type_name.to_owned())).to_vec();
-        let cell = Picture::new(SOURCE.to_owned(), variables).cell().unwrap();
-        let expected = "use std::fmt::Debug;\nstruct P { x: f64 }\n{\nlet mut vars_ok = true;\n\
+        let cell = Picture::new(SOURCE.to_owned(), variables, Vec::new()).cell().unwrap();
+        let expected = "#![feature(test)]\nuse std::ops::*;\nimpl P { fn x(&self) -> f64 { self.x } }\n\
+            struct P { x: f64 }\n{\nlet mut vars_ok = true;\n\
             vars_ok &= evcxr_variable_store.check_variable::<i32>(stringify!(a));\n\
             vars_ok &= evcxr_variable_store.check_variable::<i32>(stringify!(c));\n\
             vars_ok &= evcxr_variable_store.check_variable::<i32>(stringify!(d));\n\

@@ -1,0 +1,352 @@
+"""Random walks through a notebook: what it says and holds after each cell is what a model of docs/cells.md says.
+
+A walk that fails prints its seed and its cells. `FERROTUNE_WALK_SEED`, `FERROTUNE_WALKS` and `FERROTUNE_WALK_STEPS` choose
+others: `cargo xtask torture` walks far, with another seed each time.
+"""
+
+import copy
+import dataclasses
+import os
+import random
+
+import pytest
+
+from session import Session
+from test_dependencies import crate
+
+SEED = int(os.environ.get("FERROTUNE_WALK_SEED", "1"))
+WALKS = int(os.environ.get("FERROTUNE_WALKS", "1"))
+STEPS = int(os.environ.get("FERROTUNE_WALK_STEPS", "25"))
+
+# How many cells can be undone.
+UNDO_CELLS = 5
+
+NAMES = ["a", "b", "c", "d", "e"]
+TYPES = ["P", "Q"]
+CHECKPOINTS = ["here", "there"]
+
+
+@dataclasses.dataclass
+class Variable:
+    """A variable's kind (`number`, `text`, `list`, `Shape` or one of TYPES), its content, and its type's definition."""
+
+    kind: str
+    content: object
+    definition: int = 0
+
+
+@dataclasses.dataclass
+class State:
+    """What a notebook holds."""
+
+    variables: dict = dataclasses.field(default_factory=dict)
+    # Number of the field of each type that is defined.
+    types: dict = dataclasses.field(default_factory=dict)
+    # Types with a method that a cell of its own has added.
+    methods: set = dataclasses.field(default_factory=set)
+    functions: dict = dataclasses.field(default_factory=dict)
+    has_crate: bool = False
+
+
+class Walk:
+    """A kernel and its model, side by side."""
+
+    def __init__(self, seed, folder):
+        self.random = random.Random(seed)
+        self.folder = folder
+        self.kernel = Session(folder)
+        self.state = State()
+        self.before = []
+        self.named = {}
+        self.cells = []
+        self.count = 0
+        self.version = 0
+        self.write_crate()
+
+    # What is to be expected.
+
+    def definition(self, kind):
+        """Which definition of a kind's type holds now."""
+        return {"Shape": self.version, **self.state.types}.get(kind, 0)
+
+    def stale(self):
+        """Variables whose types have been defined anew, or whose crate has changed."""
+        return {name for name, it in self.state.variables.items() if it.definition != self.definition(it.kind)}
+
+    def live(self, *kinds):
+        """Names of variables that a cell may use, of some kinds or of all."""
+        stale = self.stale()
+        known = self.state.variables.items()
+        return [name for name, it in known if name not in stale and (not kinds or it.kind in kinds)]
+
+    def can_be_undone(self):
+        """A cell begins of which the state before it is kept."""
+        self.before = [*self.before, copy.deepcopy(self.state)][-UNDO_CELLS:]
+
+    def lose_stale(self):
+        """Drops them, and gives the sorted names."""
+        stale = self.stale()
+        for name in stale:
+            del self.state.variables[name]
+        return sorted(stale)
+
+    def look(self):
+        """An expression that tells all that the notebook holds, and its value."""
+        parts = {}
+        for name, it in sorted(self.state.variables.items()):
+            match it.kind:
+                case "number" | "text":
+                    parts[f'format!("{name}={{}}", {name})'] = f"{name}={it.content}"
+                case "list":
+                    parts[f'format!("{name}={{:?}}", {name})'] = f"{name}={it.content}"
+                case "Shape":
+                    parts[f'format!("{name}={{}}", {name}.size)'] = f"{name}={it.content}"
+                case kind:
+                    parts[f'format!("{name}={{}}", {name}.f{it.definition})'] = f"{name}={it.content}"
+                    if kind in self.state.methods:
+                        parts[f'format!("{name}.tag={{}}", {name}.tag())'] = f"{name}.tag={kind}"
+        for name, value in sorted(self.state.functions.items()):
+            parts[f'format!("{name}={{}}", {name}())'] = f"{name}={value}"
+        if self.state.has_crate:
+            parts['format!("shape={}", shape::version())'] = f"shape={self.version}"
+        return f"[{', '.join(['String::new()', *parts])}].join(\" \")", '"' + "".join(f" {it}" for it in parts.values()) + '"'
+
+    # Single steps.
+
+    def run(self, cell, error=None, dropped=(), result=None, shown=None):
+        """Runs a cell, and holds what it says against what is expected."""
+        self.cells.append(cell)
+        outcome = self.kernel.run(cell)
+        said = sorted(line.split()[2] for line in outcome.stderr.splitlines() if line.startswith("the variable "))
+        actual = (outcome.error if error is None or outcome.error is None else outcome.error[: len(error)], said)
+        assert actual == (error, list(dropped)), (outcome, error, dropped)
+        if result is not None:
+            assert outcome.result == result, outcome
+        if shown is not None:
+            assert outcome.display == shown, outcome
+
+    def execute(self, statements, change):
+        """Runs statements, which do to the model what `change` does, and looks at all that there is."""
+        self.can_be_undone()
+        dropped = self.lose_stale()
+        change()
+        look, result = self.look()
+        self.run(f"{statements}\n{look}", dropped=dropped, result=result)
+
+    def define(self, items, change):
+        """Runs items: with statements below, or without, so that nothing is dropped yet."""
+        self.can_be_undone()
+        change()
+        if self.random.random() < 0.5:
+            return self.run(items)
+        dropped = self.lose_stale()
+        look, result = self.look()
+        return self.run(f"{items}\n{look}", dropped=dropped, result=result)
+
+    def variables_are(self):
+        names = sorted(self.state.variables)
+        return f"the variables are {', '.join(names)}" if names else "there are no variables"
+
+    def step_let(self):
+        name = self.random.choice(NAMES)
+        kinds = ["number", "text", "list", *self.state.types, *(["Shape"] if self.state.has_crate else [])]
+        kind = self.random.choice(kinds)
+        self.count += 1
+        definition = self.definition(kind)
+        content, value = {
+            "number": (self.count, f"{self.count}i64"),
+            "text": (f"t{self.count}", f'String::from("t{self.count}")'),
+            "list": ([self.count], f"vec![{self.count}i64]"),
+            "Shape": (self.count, f"shape::Shape {{ size: {self.count} }}"),
+        }.get(kind, (self.count, f"{kind} {{ f{definition}: {self.count} }}"))
+        made = Variable(kind, content, definition)
+        self.execute(f"let mut {name} = {value};", lambda: self.state.variables.update({name: made}))
+
+    def changed(self, name):
+        """A statement that changes a variable in place, and what it does."""
+        it = self.state.variables[name]
+        match it.kind:
+            case "number":
+                return f"{name} += 1;", it.content + 1
+            case "text":
+                return f'{name}.push(\'x\');', it.content + "x"
+            case "list":
+                return f"{name}.push(7);", [*it.content, 7]
+            case "Shape":
+                return f"{name}.size += 1;", it.content + 1
+            case _:
+                return f"{name}.f{it.definition} += 1;", it.content + 1
+
+    def set(self, name, content):
+        self.state.variables[name] = dataclasses.replace(self.state.variables[name], content=content)
+
+    def step_change(self):
+        if names := self.live():
+            name = self.random.choice(names)
+            statement, content = self.changed(name)
+            self.execute(statement, lambda: self.set(name, content))
+
+    def step_move(self):
+        names = self.live("text", "list", "Shape", *TYPES)
+        if not names:
+            return
+        name, to = self.random.choice(names), self.random.choice(NAMES)
+        if self.random.random() < 0.5 or to == name:
+            return self.execute(f"drop({name});", lambda: self.state.variables.pop(name))
+        return self.execute(
+            f"let mut {to} = {name};",
+            lambda: self.state.variables.update({to: self.state.variables.pop(name)}),
+        )
+
+    def step_type(self):
+        kind = self.random.choice(TYPES)
+        self.count += 1
+        # Sometimes one that was there before.
+        field = self.random.choice([self.count, self.random.randint(1, 3)])
+        self.define(f"struct {kind} {{ f{field}: i64 }}", lambda: self.state.types.update({kind: field}))
+
+    def step_method(self):
+        if kinds := [kind for kind in self.state.types if kind not in self.state.methods]:
+            kind = self.random.choice(kinds)
+            items = f"impl {kind} {{ fn tag(&self) -> &'static str {{ \"{kind}\" }} }}"
+            self.define(items, lambda: self.state.methods.add(kind))
+
+    def step_function(self):
+        name = self.random.choice(["f", "g"])
+        self.count += 1
+        value = self.count
+        self.define(f"fn {name}() -> i64 {{ {value} }}", lambda: self.state.functions.update({name: value}))
+
+    def step_dep(self):
+        def change():
+            self.state.has_crate = True
+
+        command = f':dep shape = {{ path = "{self.folder}/shape" }}'
+        if self.random.random() < 0.5:
+            return self.execute(command, change)
+        if not self.state.has_crate:
+            self.can_be_undone()
+        change()
+        return self.run(command)
+
+    def write_crate(self):
+        self.version += 1
+        source = f"pub struct Shape {{ pub size: i64 }}\npub fn version() -> i64 {{ {self.version} }}"
+        crate(self.folder, "shape", source)
+
+    def step_edit_crate(self):
+        if self.state.has_crate:
+            self.cells.append("// the crate's source changes")
+            self.write_crate()
+
+    def fail(self, statements, error, stays):
+        """Runs a cell that fails; `stays` is what it leaves done, or None where it leaves nothing."""
+        is_kept = bool(self.stale())
+        if is_kept or stays:
+            self.can_be_undone()
+        dropped = self.lose_stale()
+        if stays:
+            stays()
+        self.run(statements, error=error, dropped=dropped)
+
+    def step_panic(self):
+        if names := self.live("number"):
+            name = self.random.choice(names)
+            statement, content = self.changed(name)
+            self.fail(f'{statement} let fresh = 1; panic!("on purpose");', "Panic: on purpose", lambda: self.set(name, content))
+
+    def step_panic_after_move(self):
+        if names := self.live("text", "list", *TYPES):
+            name = self.random.choice(names)
+            self.fail(f'drop({name}); panic!("on purpose");', "Panic: on purpose", None)
+
+    def step_crash(self):
+        changes = [self.changed(name)[0] for name in self.live()]
+        self.fail("".join(changes) + "let fresh = 1; std::process::abort();", "CellDied: ", None)
+
+    def step_wrong(self):
+        self.run('let fresh: i64 = "no number";', error="CompilationError: error[E0308]")
+
+    def step_clear(self):
+        self.can_be_undone()
+        self.state = State()
+        self.run(":clear")
+
+    def step_restart(self):
+        self.can_be_undone()
+        self.state.variables = {}
+        self.run(":restart")
+
+    def step_checkpoint(self):
+        name = self.random.choice(CHECKPOINTS)
+        self.named[name] = copy.deepcopy(self.state)
+        self.run(f"%checkpoint {name}", shown=f"kept as {name}; %restore {name} brings it back")
+
+    def back(self, magic, said, look_is_kept):
+        """Goes back, and sometimes looks around in the same cell."""
+        dropped = self.lose_stale()
+        shown = f"{said}; {self.variables_are()}"
+        if self.random.random() < 0.5:
+            return self.run(magic, dropped=dropped, shown=shown)
+        if look_is_kept:
+            self.can_be_undone()
+        look, result = self.look()
+        return self.run(f"{magic}\n{look}", dropped=dropped, shown=shown, result=result)
+
+    def step_undo(self):
+        count = self.random.choice([1, 1, 1, 2, 3, 6])
+        magic = "%undo" if count == 1 else f"%undo {count}"
+        if count > len(self.before):
+            few = {0: "there is no cell that can be undone", 1: "only the last cell can be undone"}
+            text = few.get(len(self.before), f"only the last {len(self.before)} cells can be undone")
+            return self.run(magic, error=f"MagicError: {text}")
+        self.state = self.before[-count]
+        self.before = self.before[:-count]
+        return self.back(magic, f"undone: the last {'cell' if count == 1 else f'{count} cells'}", True)
+
+    def step_restore(self):
+        name = self.random.choice(CHECKPOINTS)
+        if name not in self.named:
+            return self.run(f"%restore {name}", error=f"MagicError: there is no checkpoint {name}")
+        self.can_be_undone()
+        self.state = copy.deepcopy(self.named[name])
+        return self.back(f"%restore {name}", f"restored {name}", False)
+
+    WEIGHTS = {
+        step_let: 6,
+        step_change: 5,
+        step_move: 3,
+        step_type: 3,
+        step_method: 1,
+        step_function: 1,
+        step_dep: 1,
+        step_edit_crate: 1,
+        step_panic: 1,
+        step_panic_after_move: 1,
+        step_crash: 2,
+        step_wrong: 1,
+        step_clear: 0.3,
+        step_restart: 0.3,
+        step_checkpoint: 2,
+        step_undo: 5,
+        step_restore: 2.5,
+    }
+
+    def step(self):
+        (step,) = self.random.choices(list(self.WEIGHTS), self.WEIGHTS.values())
+        step(self)
+
+
+@pytest.mark.parametrize("seed", range(SEED, SEED + WALKS))
+def test_notebook_does_what_its_document_says(seed, tmp_path):
+    walk = Walk(seed, tmp_path)
+    try:
+        for _ in range(STEPS):
+            walk.step()
+        walk.execute("", lambda: None)
+    except Exception:
+        print(f"FERROTUNE_WALK_SEED={seed}: after these cells")
+        print("\n---\n".join(walk.cells))
+        raise
+    finally:
+        walk.kernel.close()
