@@ -37,11 +37,17 @@ pub(crate) struct Supervisor {
 
 impl Supervisor {
     pub(crate) fn start(spec: &StudySpec) -> Supervisor {
+        Supervisor::start_with(spec, &[])
+    }
+
+    /// With these variables in its environment and in that of its workers.
+    pub(crate) fn start_with(spec: &StudySpec, environment: &[(&str, &str)]) -> Supervisor {
         let path = spec.directory.join(format!("{}.spec.json", spec.project));
         std::fs::create_dir_all(&spec.directory).unwrap();
         std::fs::write(&path, serde_json::to_vec(spec).unwrap()).unwrap();
         let mut command = Command::new(program());
         command.arg("supervise").arg(path).stdin(Stdio::null()).stdout(Stdio::piped());
+        command.envs(environment.iter().copied());
         let mut child = command.spawn().unwrap();
         let events = BufReader::new(child.stdout.take().unwrap());
         Supervisor { child, events, seen: Vec::new() }
