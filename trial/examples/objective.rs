@@ -3,8 +3,8 @@
 //! a library; in the scenario `library` it loads it. Never used outside tests.
 
 use candle_core::{DType, Device, Tensor};
-use candle_nn::VarMap;
-use ferrotune_trial::{Result, Share, Shared, Trial, run_objective};
+use candle_nn::{Optimizer as _, ParamsAdamW, VarMap};
+use ferrotune_trial::{AdamW, Result, Share, Shared, Trial, run_objective};
 use ferrotune_tuner::process::{set_up_worker, worker_main};
 use ferrotune_tuner::supervisor::{Origin, Trust};
 use rustix::process::{Signal, getpid, kill_process};
@@ -51,6 +51,22 @@ fn play(scenario: &str, trial: &Trial, shared: &Shared) -> Result<Option<f64>> {
         "faults" => faults(trial),
         "train" => train(trial, Duration::ZERO),
         "slow" => train(trial, Duration::from_millis(10)),
+        "peaked" => peaked(trial),
+        "heavy" => heavy(trial),
+        "short_of_files" => short_of_files(trial),
+        "heedless" => {
+            let x = quick_parameter(trial)?;
+            let mut seen = 0_u64;
+            // Goes on as if there were no checkpoint, whatever is said.
+            trial.restore(&mut seen).unwrap_or_default();
+            for step in 0..100 {
+                std::thread::sleep(Duration::from_millis(10));
+                if trial.report(step, [("val_accuracy", x)]).is_ok() {
+                    trial.checkpoint(&seen).unwrap_or_default();
+                }
+            }
+            Ok(None)
+        }
         "deaf" => {
             quick(trial)?;
             std::thread::sleep(Duration::from_secs(1000));
@@ -250,6 +266,67 @@ fn train(trial: &Trial, work: Duration) -> Result<Option<f64>> {
     trial.best("val_accuracy").map(Some)
 }
 
+/// Is at its best at the second epoch.
+fn peaked(trial: &Trial) -> Result<Option<f64>> {
+    let x = quick_parameter(trial)?;
+    let mut seen = 0_u64;
+    trial.restore(&mut seen)?;
+    for epoch in trial.epochs(27) {
+        std::thread::sleep(Duration::from_millis(5));
+        seen += 1;
+        trial.report(epoch, [("val_accuracy", if epoch == 1 { 1.0 + x } else { x })])?;
+        trial.checkpoint(&seen)?;
+    }
+    trial.best("val_accuracy").map(Some)
+}
+
+/// Has a state of 480 MiB. Dies after its first checkpoint, and reports what it took to restore that.
+fn heavy(trial: &Trial) -> Result<Option<f64>> {
+    let x = quick_parameter(trial)?;
+    let (model, small) = (VarMap::new(), VarMap::new());
+    let make = |vars: &VarMap, name: usize, mib: usize| {
+        vars.get((mib, 1 << 18), &name.to_string(), candle_nn::Init::Const(0.0), DType::F32, &Device::Cpu)
+    };
+    (0..6).try_for_each(|name| make(&model, name, 64).map(drop))?;
+    (0..4).try_for_each(|name| make(&small, name, 8).map(drop))?;
+    let mut optimiser = AdamW::new(small.all_vars(), ParamsAdamW::default())?;
+    let before_kib = status_kib("VmData:")?;
+    let is_restored = trial.restore((&model, &mut optimiser))?;
+    let grown_mib = (status_kib("VmData:")? - before_kib) / 1024.0;
+    for epoch in trial.epochs(2) {
+        for var in model.all_vars() {
+            var.set(&(var.as_tensor() + 1.0)?)?;
+        }
+        let losses = small.all_vars().iter().map(|var| var.sum_all()).collect::<Result<Vec<_>, _>>()?;
+        optimiser.backward_step(&Tensor::stack(&losses, 0)?.sum_all()?)?;
+        let largest =
+            model.all_vars().iter().map(|var| var.max_all()?.to_scalar::<f32>()).collect::<Result<Vec<_>, _>>()?;
+        let same = f64::from(largest.iter().all(|value| *value == epoch as f32 + 1.0));
+        trial.report(epoch, [("val_accuracy", x), ("grown_mib", grown_mib), ("same", same)])?;
+        trial.checkpoint((&model, &optimiser))?;
+        if !is_restored {
+            die_of_a_fault()?;
+        }
+    }
+    Ok(Some(x))
+}
+
+/// Trains as `slow` does, and the first of its workers that finds a checkpoint has no file left to open.
+fn short_of_files(trial: &Trial) -> Result<Option<f64>> {
+    let was_short = trial.folder().join("was-short");
+    let has_checkpoint = std::fs::read_dir(trial.folder())?
+        .flatten()
+        .any(|entry| entry.file_name().to_str().is_some_and(|name| name.ends_with(".safetensors")));
+    if has_checkpoint && !was_short.exists() {
+        std::fs::write(was_short, "")?;
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+        let limit = rustix::process::Rlimit { current: Some(100), ..limit };
+        rustix::process::setrlimit(rustix::process::Resource::Nofile, limit)?;
+        std::mem::forget((0..100).map_while(|_| std::fs::File::open("/dev/null").ok()).collect::<Vec<_>>());
+    }
+    train(trial, Duration::from_millis(10))
+}
+
 /// Trains a model that knows how many epochs it has seen, and in which trial it began.
 fn population(trial: &Trial) -> Result<Option<f64>> {
     let x = quick_parameter(trial)?;
@@ -312,7 +389,11 @@ fn look_at_shared(trial: &Trial, shared: &Shared) -> Result<Option<f64>> {
 }
 
 fn anonymous_kib() -> Result<f64> {
+    status_kib("RssAnon:")
+}
+
+fn status_kib(name: &str) -> Result<f64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
-    let line = status.lines().find(|line| line.starts_with("RssAnon:")).ok_or("no RssAnon")?;
+    let line = status.lines().find(|line| line.starts_with(name)).ok_or_else(|| format!("no {name}"))?;
     Ok(line.split_whitespace().nth(1).ok_or("no number")?.parse()?)
 }

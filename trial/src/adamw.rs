@@ -92,20 +92,22 @@ impl Restore for &mut AdamW {
         let steps = saved.text(&format!("{name}ferrotune:steps"))?;
         let unreadable = || ShareError::Fit { mismatch: format!("the optimiser's steps are '{steps}'") };
         let steps = steps.parse().map_err(|_| unreadable())?;
-        let load = |name: &str, var: &Var| {
-            let tensor = saved.tensor(name)?;
-            if tensor.shape() != var.shape() || tensor.dtype() != var.dtype() {
-                let mismatch = format!("the optimiser's `{name}` is for another model");
-                return Err(ShareError::Fit { mismatch });
-            }
-            tensor.to_device(var.device()).map_err(|source| ShareError::Tensor { name: name.to_owned(), source })
-        };
-        let mut loaded = Vec::new();
         for (index, Moments { var, .. }) in self.vars.iter().enumerate() {
-            loaded.push((load(&first_name(name, index), var)?, load(&second_name(name, index), var)?));
+            for name in [first_name(name, index), second_name(name, index)] {
+                if saved.describe(&name)? != (var.dtype(), var.dims()) {
+                    let mismatch = format!("the optimiser's `{name}` is for another model");
+                    return Err(ShareError::Fit { mismatch });
+                }
+            }
         }
-        for (moments, (first, second)) in self.vars.iter_mut().zip(loaded) {
-            (moments.first, moments.second) = (first, second);
+        let load = |name: String, var: &Var| {
+            let tensor = saved.tensor(&name)?.to_device(var.device());
+            tensor.map_err(|source| ShareError::Tensor { name, source })
+        };
+        // One after the other, each in place of the old one: memory for both of all is not there.
+        for (index, Moments { var, first, second }) in self.vars.iter_mut().enumerate() {
+            *first = load(first_name(name, index), var)?;
+            *second = load(second_name(name, index), var)?;
         }
         self.steps = steps;
         Ok(())

@@ -75,6 +75,16 @@ pub enum TrialError {
         /// The reason.
         source: Box<dyn Error + Send + Sync>,
     },
+    /// A checkpoint, or the trial's folder, cannot be read now: the trial goes on another time.
+    #[error("cannot {what} {path}: {source}")]
+    Unreadable {
+        /// What was tried.
+        what: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
     /// A checkpoint does not fit the model.
     #[error("the checkpoint {path} does not fit the model: {mismatch}; use another --project or --overwrite")]
     Model {

@@ -133,7 +133,7 @@ fn run_over<R: ObjectiveValue>(
             request
         }
     };
-    Ok(i32::from(matches!(request, Request::Fail { .. })))
+    Ok(i32::from(matches!(request, Request::Fail { .. } | Request::Postpone { .. })))
 }
 
 fn outcome<R: ObjectiveValue>(trial: &Trial, body: impl FnOnce(&Trial, &Shared) -> Result<R>) -> Request {
@@ -146,6 +146,8 @@ fn outcome<R: ObjectiveValue>(trial: &Trial, body: impl FnOnce(&Trial, &Shared) 
         Err(error) => Ok(Err(error.into())),
     };
     match (result, trial.take_refusal()) {
+        // Whatever the objective made of it: its checkpoint is there, and may be read another time.
+        (_, Some(refusal @ TrialError::Unreadable { .. })) => Request::Postpone { reason: refusal.to_string() },
         (Err(_), _) => Request::Fail { ending: Ending::Panicked { message: last_panic() } },
         // Whatever error the objective made of being stopped, it is no failure of its own.
         (Ok(Err(_)), _) if trial.is_stopped() => Request::Finish { values: Vec::new() },

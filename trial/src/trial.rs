@@ -35,9 +35,9 @@ pub struct Trial {
     verdict: Cell<Verdict>,
     /// Whether the objective goes by [`Trial::epochs`], which ends when the trial is to.
     goes_by_epochs: Cell<bool>,
-    /// The step of each checkpoint that this worker has written or restored, by generation.
+    /// The steps of the checkpoints whose steps this worker has come to know, by generation.
     checkpoints: RefCell<BTreeMap<u64, u64>>,
-    /// Why [`Trial::epochs`], which cannot fail, gave no epochs.
+    /// Why this trial cannot go on, whatever its objective makes of that.
     refusal: RefCell<Option<TrialError>>,
     /// The parameters that the objective has asked for, in this worker.
     asked: RefCell<BTreeMap<String, Asked>>,
@@ -198,10 +198,18 @@ impl Trial {
     }
 
     fn ask(&self, request: &Request) -> Result<Reply, TrialError> {
+        self.check_refusal()?;
         self.desk.borrow_mut().ask(request)
     }
 
+    /// The first reason is the one to tell: what comes after it follows from it.
     fn refuse(&self, error: TrialError) {
-        self.refusal.replace(Some(error));
+        self.refusal.borrow_mut().get_or_insert(error);
+    }
+
+    /// Fails where the trial cannot go on.
+    fn check_refusal(&self) -> Result<(), TrialError> {
+        let reason = self.refusal.borrow().as_ref().map(ToString::to_string);
+        reason.map_or(Ok(()), |reason| Err(TrialError::Refused { reason }))
     }
 }

@@ -6,6 +6,7 @@
 
 #[cfg(feature = "supervisor")]
 pub mod analysis;
+pub mod checkpoint;
 #[cfg(feature = "supervisor")]
 pub mod folder;
 pub mod given;

@@ -207,6 +207,7 @@ impl<'a> Search<'a> {
         }
         let folder = fs::canonicalize(&folder).map_err(file_error("find", &folder))?;
         process::remove_orphans();
+        files::remove_all_leftovers(&folder, &trials)?;
         let files = Files::install(&spec, &folder)?;
         let mirror = mirror.map(|mirror| Mirror::start(&folder, &mirror)).transpose()?;
         let enqueued = spec.given.enqueued;

@@ -21,7 +21,18 @@ pub fn checkpoint_file(generation: u64) -> String {
 
 /// The generation of a checkpoint, if this is the name of one.
 pub fn checkpoint_generation(file: &str) -> Option<u64> {
-    file.strip_prefix("checkpoint-")?.strip_suffix(".safetensors")?.parse().ok()
+    generation_in(file, ".safetensors")
+}
+
+/// Whether this is the name of a checkpoint that is being written, copied or linked.
+pub fn is_partial_checkpoint(file: &str) -> bool {
+    [".partial", ".safetensors.partial", ".link"].iter().any(|ending| generation_in(file, ending).is_some())
+}
+
+fn generation_in(file: &str, ending: &str) -> Option<u64> {
+    let digits = file.strip_prefix("checkpoint-")?.strip_suffix(ending)?;
+    // A name of the user's own may look much like it.
+    digits.parse().ok().filter(|generation| format!("{generation:06}") == digits)
 }
 
 /// What a worker asks or tells, each answered by one [`Reply`].
@@ -69,6 +80,12 @@ pub enum Request {
         /// if its reports are to tell. A lone value may stand for a list of one, as earlier workers send it.
         #[serde(alias = "value", deserialize_with = "one_or_several")]
         values: Vec<Option<f64>>,
+    },
+    /// Something that the trial needs cannot be read now: it goes on another time, and keeps all that it has. Answered by
+    /// [`Reply::Done`].
+    Postpone {
+        /// What cannot be read, and the system's reason.
+        reason: String,
     },
     /// The objective returned an error or panicked. Answered by [`Reply::Done`].
     Fail {

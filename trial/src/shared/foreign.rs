@@ -1,13 +1,14 @@
-//! Tensors over mapped memory, and tensors as bytes. The only unsafe code of this crate.
+//! Tensors over mapped memory, and tensors as bytes of a file. The only unsafe code of this crate.
 #![expect(unsafe_code, reason = "a mapping is foreign memory to Rust and to candle")]
 
 use super::ShareError;
 use candle_core::op::BackpropOp;
-use candle_core::{CpuStorage, DType, Storage, Tensor};
+use candle_core::{CpuStorage, DType, Storage, Tensor, WithDType};
 use memmap2::MmapOptions;
 use safetensors::tensor::{Metadata, SafeTensorError, SafeTensors, TensorInfo};
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt as _;
 
 /// A file mapped for the rest of the process, privately and writably.
 #[derive(Debug)]
@@ -77,6 +78,43 @@ impl Mapping {
         std::mem::forget(tensor.clone());
         Ok(tensor)
     }
+}
+
+/// Reads a tensor that begins at byte `start` of a file, into memory of its own.
+pub(super) fn read_tensor(
+    name: &str,
+    file: &File,
+    start: u64,
+    dtype: DType,
+    shape: &[usize],
+) -> Result<Tensor, ShareError> {
+    let elements = shape.iter().product();
+    let storage = match dtype {
+        DType::U8 => read(file, start, elements).map(CpuStorage::U8),
+        DType::U32 => read(file, start, elements).map(CpuStorage::U32),
+        DType::I16 => read(file, start, elements).map(CpuStorage::I16),
+        DType::I32 => read(file, start, elements).map(CpuStorage::I32),
+        DType::I64 => read(file, start, elements).map(CpuStorage::I64),
+        DType::BF16 => read(file, start, elements).map(CpuStorage::BF16),
+        DType::F16 => read(file, start, elements).map(CpuStorage::F16),
+        DType::F32 => read(file, start, elements).map(CpuStorage::F32),
+        DType::F64 => read(file, start, elements).map(CpuStorage::F64),
+        DType::F8E4M3 => read(file, start, elements).map(CpuStorage::F8E4M3),
+        _ => return Err(ShareError::Dtype { name: name.to_owned(), dtype }),
+    };
+    let storage = storage.map_err(|source| ShareError::File { what: format!("read `{name}` of"), source })?;
+    Ok(Tensor::from_storage(Storage::Cpu(storage), shape, BackpropOp::none(), false))
+}
+
+/// Reads numbers of a type that candle's storage holds.
+fn read<T: WithDType>(file: &File, start: u64, length: usize) -> io::Result<Vec<T>> {
+    let mut numbers = vec![T::zero(); length];
+    // SAFETY: the slice is initialised and has no padding, being of plain numbers of which every bit pattern is one, so
+    // that whatever is read into its bytes is a number; the lifetime is the slice's.
+    let bytes =
+        unsafe { std::slice::from_raw_parts_mut(numbers.as_mut_ptr().cast::<u8>(), size_of_val(numbers.as_slice())) };
+    file.read_exact_at(bytes, start)?;
+    Ok(numbers)
 }
 
 /// A vector over foreign memory, which must never be dropped or grown.

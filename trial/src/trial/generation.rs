@@ -4,26 +4,36 @@
 use crate::error::Result;
 use crate::shared::{Pack, Shared};
 use crc32fast::Hasher;
+use ferrotune_tuner::checkpoint::{LONGEST_HEADER_BYTES, STEP};
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 const CHECKSUM: &str = "ferrotune:crc";
-const STEP: &str = "ferrotune:step";
 const VERSION: &str = "ferrotune:version";
 /// Version of what a checkpoint holds beyond safetensors.
 const CURRENT: u64 = 1;
 /// What stands in the checksum's place while it is computed.
 const BLANK: &str = "00000000";
-/// No header is longer; a length beyond it is damage.
-const LONGEST_HEADER_BYTES: u64 = 100 << 20;
 
-/// A checkpoint that is whole, and of a later version of Ferrotune.
+/// Why a checkpoint is not opened.
 #[derive(Debug, thiserror::Error)]
-#[error("it was written by checkpoint version {found}, this one reads up to {CURRENT}; update ferrotune")]
-pub(super) struct Newer {
-    found: u64,
+pub(super) enum OpenError {
+    /// It does not hold what was written: an earlier one has to do.
+    #[error("{0}")]
+    Damaged(String),
+    /// It is whole, and of a later version of Ferrotune.
+    #[error("it was written by checkpoint version {found}, this one reads up to {CURRENT}; update ferrotune")]
+    Newer { found: u64 },
+    /// The system does not let it be read, which says nothing about what is in it.
+    #[error(transparent)]
+    Unreadable(#[from] io::Error),
+}
+
+/// For `map_err`: an error of what was read, and not of the reading.
+fn damaged(error: impl std::fmt::Display) -> OpenError {
+    OpenError::Damaged(error.to_string())
 }
 
 /// Writes what is packed, as it stands after `step`.
@@ -48,39 +58,41 @@ fn write_texts(mut pack: Pack, step: u64, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Maps a checkpoint whose checksum holds, and gives the step after which it was written.
-pub(super) fn open(path: &Path) -> Result<(Shared, u64)> {
+/// Opens a checkpoint whose checksum holds, and gives the step after which it was written. Nothing of it is mapped: a file
+/// that is cut short, or whose disk goes away, is then an error of a read and no signal.
+pub(super) fn open(path: &Path) -> Result<(Shared, u64), OpenError> {
     let mut file = File::open(path)?;
     let mut header = header(&mut file)?;
-    let (place, told) = checksum(&header).ok_or("its header has no checksum")?;
+    let (place, told) = checksum(&header).ok_or_else(|| damaged("its header has no checksum"))?;
     header[place..place + BLANK.len()].copy_from_slice(BLANK.as_bytes());
     let mut summing = Summing { file: io::sink(), hasher: Hasher::new() };
     summing.write_all(&header)?;
     io::copy(&mut file, &mut summing)?;
     let found = format!("{:08x}", summing.hasher.finalize());
     if found != told {
-        return Err(format!("its checksum is {told} but its bytes have {found}").into());
+        return Err(damaged(format!("its checksum is {told} but its bytes have {found}")));
     }
-    let saved = Shared::open(path)?;
-    let found = saved.text(VERSION)?.parse()?;
+    let saved = Shared::in_file(file, &header).map_err(damaged)?;
+    let number = |name| saved.text(name).map_err(damaged)?.parse::<u64>().map_err(damaged);
+    let found = number(VERSION)?;
     if found > CURRENT {
-        return Err(Newer { found }.into());
+        return Err(OpenError::Newer { found });
     }
-    let step = saved.text(STEP)?.parse()?;
+    let step = number(STEP)?;
     Ok((saved, step))
 }
 
 /// The length, as it stands in the file, and the header itself.
-fn header(file: &mut impl Read) -> Result<Vec<u8>> {
-    let mut length = [0; 8];
-    file.read_exact(&mut length)?;
+fn header(file: &mut impl Read) -> Result<Vec<u8>, OpenError> {
+    let mut header = Vec::new();
+    file.by_ref().take(8).read_to_end(&mut header)?;
+    let length = header.as_slice().try_into().map_err(|_| damaged("it ends in its header"))?;
     let bytes = u64::from_le_bytes(length);
     if bytes > LONGEST_HEADER_BYTES {
-        return Err(format!("its header is said to have {bytes} bytes").into());
+        return Err(damaged(format!("its header is said to have {bytes} bytes")));
     }
-    let mut header = length.to_vec();
     let read = file.take(bytes).read_to_end(&mut header)? as u64;
-    if read < bytes { Err("it ends in its header".into()) } else { Ok(header) }
+    if read < bytes { Err(damaged("it ends in its header")) } else { Ok(header) }
 }
 
 /// Where the checksum stands, and what it is. A quote within a text has a backslash before it, so that no text of the
@@ -147,7 +159,17 @@ mod tests {
         pack.text(VERSION, "2".to_owned());
         write_texts(pack, 7, &path)?;
         let error = open(&path).err().ok_or("it was opened")?;
-        assert!(error.is::<Newer>(), "{error}");
+        assert!(matches!(error, OpenError::Newer { found: 2 }), "{error}");
+        Ok(())
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_not_damaged() -> Result<()> {
+        let folder = tempfile::tempdir()?;
+        // A folder can be opened, and not be read.
+        for path in [folder.path().to_path_buf(), folder.path().join("none.safetensors")] {
+            assert!(matches!(open(&path), Err(OpenError::Unreadable(_))), "{}", path.display());
+        }
         Ok(())
     }
 
@@ -161,10 +183,10 @@ mod tests {
                 let mut damaged = bytes.clone();
                 damaged[position] ^= change;
                 fs::write(&path, damaged)?;
-                assert!(open(&path).is_err(), "byte {position} with {change:#x}");
+                assert!(matches!(open(&path), Err(OpenError::Damaged(_))), "byte {position} with {change:#x}");
             }
             fs::write(&path, &bytes[..position])?;
-            assert!(open(&path).is_err(), "cut at {position}");
+            assert!(matches!(open(&path), Err(OpenError::Damaged(_))), "cut at {position}");
         }
         Ok(())
     }

@@ -43,9 +43,9 @@ impl Restore for &VarMap {
         for (variable, var) in &variables {
             let full = format!("{name}{variable}");
             let missing = |_| ShareError::Fit { mismatch: format!("it has no `{full}`") };
-            let tensor = saved.tensor(&full).map_err(missing)?;
-            if tensor.shape() != var.shape() || tensor.dtype() != var.dtype() {
-                let (had, has) = ((tensor.dtype(), tensor.dims()), (var.dtype(), var.dims()));
+            let had = saved.describe(&full).map_err(missing)?;
+            let has = (var.dtype(), var.dims());
+            if had != has {
                 let mismatch =
                     format!("`{full}` is {:?} {:?} in it and {:?} {:?} in the model", had.0, had.1, has.0, has.1);
                 return Err(ShareError::Fit { mismatch });
@@ -57,12 +57,7 @@ impl Restore for &VarMap {
             let mismatch = format!("the model has no `{other}`; build it before trial.restore");
             return Err(ShareError::Fit { mismatch });
         }
-        for (variable, var) in &variables {
-            let full = format!("{name}{variable}");
-            let set = saved.tensor(&full)?.to_device(var.device()).and_then(|tensor| var.set(&tensor));
-            set.map_err(|source| ShareError::Tensor { name: full, source })?;
-        }
-        Ok(())
+        variables.iter().try_for_each(|(variable, var)| saved.fill(&format!("{name}{variable}"), var))
     }
 }
 

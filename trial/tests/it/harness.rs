@@ -43,11 +43,17 @@ impl Supervisor {
 
     /// Starts one with more arguments: the folder of what the user trusts, and who the search comes from.
     pub(crate) fn start_with(spec: &StudySpec, trust: &[&OsStr]) -> Supervisor {
+        Supervisor::start_in(spec, trust, &[])
+    }
+
+    /// The same with these variables in its environment and in that of its workers.
+    pub(crate) fn start_in(spec: &StudySpec, trust: &[&OsStr], environment: &[(&str, &str)]) -> Supervisor {
         let path = spec.directory.join(format!("{}.spec.json", spec.project));
         std::fs::create_dir_all(&spec.directory).unwrap();
         std::fs::write(&path, serde_json::to_vec(spec).unwrap()).unwrap();
         let mut command = Command::new(program());
         command.arg("supervise").arg(path).args(trust).stdin(Stdio::null()).stdout(Stdio::piped());
+        command.envs(environment.iter().copied());
         let mut child = command.spawn().unwrap();
         let events = BufReader::new(child.stdout.take().unwrap());
         Supervisor { child, events, seen: Vec::new() }

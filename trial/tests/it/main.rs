@@ -1,6 +1,7 @@
 //! Searches run for real: a supervisor process, worker processes, and a study folder on disk.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod checkpoints;
 mod faults;
 mod given;
 mod harness;

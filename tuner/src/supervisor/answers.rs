@@ -45,6 +45,7 @@ impl Search<'_> {
                 let finite = values.into_iter().map(|value| value.filter(|value| value.is_finite()));
                 self.settle_answer(session, Answer::Returned(finite.collect()))
             }
+            Ok(Request::Postpone { reason }) => self.settle_answer(session, Answer::Postponed(reason)),
             Ok(Request::Fail { ending }) => self.settle_answer(session, Answer::Broke(ending)),
         }
     }

@@ -42,7 +42,11 @@ impl Search<'_> {
                 self.journal.trial_paused(&record)?;
                 self.watcher.send(&Event::TrialEnded { record });
             }
-            Outcome::Interrupted => {
+            Outcome::Postponed { reason } if (record.retried.len() as u64) < retries => {
+                let ending = Ending::Failed { reason: reason.clone() };
+                return self.try_again(number, ending);
+            }
+            Outcome::Interrupted | Outcome::Postponed { .. } => {
                 record.paused_at = None;
                 let mut record = record.clone();
                 self.journal.trial_paused(&record)?;
@@ -50,15 +54,11 @@ impl Search<'_> {
                 record.ending = Some(Ending::Cancelled);
                 self.watcher.send(&Event::TrialEnded { record });
             }
-            Outcome::Ended { ending: Ending::Signalled { .. } | Ending::Failed { .. }, .. }
+            Outcome::Ended { ending: ending @ (Ending::Signalled { .. } | Ending::Failed { .. }), .. }
                 if (record.retried.len() as u64) < retries =>
             {
-                record.retried.extend(ended.outcome.ending().cloned());
-                record.paused_at = None;
-                let record = record.clone();
-                self.journal.trial_paused(&record)?;
-                self.unfinished.push_front(number);
-                return Ok(());
+                let ending = ending.clone();
+                return self.try_again(number, ending);
             }
             Outcome::Ended { ending, values } => {
                 record.ending = Some(ending.clone());
@@ -72,6 +72,9 @@ impl Search<'_> {
         if let Some(available_bytes) = self.shortage_bytes {
             return Err(SupervisorError::MachineShort { available_bytes });
         }
+        if let Outcome::Postponed { reason } = &ended.outcome {
+            return Err(SupervisorError::Postponed { number, reason: reason.clone() });
+        }
         let record = self.record(number);
         // The oracle had it go on, and it came back as it went.
         if let Some(before) = ended.continued_from
@@ -83,6 +86,17 @@ impl Search<'_> {
         }
         let record = &self.trials[number as usize];
         self.failures.judge(&self.spec, record, &ended.outcome, ended.reports_were_due)
+    }
+
+    /// Lets a trial go on at once, in another worker, after this end of its last one.
+    fn try_again(&mut self, number: u64, ending: Ending) -> Result<(), SupervisorError> {
+        let record = self.record_mut(number);
+        record.retried.push(ending);
+        record.paused_at = None;
+        let record = record.clone();
+        self.journal.trial_paused(&record)?;
+        self.unfinished.push_front(number);
+        Ok(())
     }
 
     pub(super) fn prune(&mut self, number: u64) -> Result<(), SupervisorError> {

@@ -96,6 +96,16 @@ pub enum SupervisorError {
         /// What the machine has left, in bytes.
         available_bytes: u64,
     },
+    /// A trial cannot read what it is to go on from.
+    #[error(
+        "trial {number} {reason}; nothing of it is lost: run the search again once the file can be read, or remove the file to go on from the checkpoint before it"
+    )]
+    Postponed {
+        /// The trial.
+        number: u64,
+        /// What cannot be read, and why.
+        reason: String,
+    },
     /// The oracle lets a trial go on, and it comes back as it went.
     #[error(
         "trial {number} does not get beyond epoch {epochs}, to which it was to train on; report steps as epochs counted from 0, then use --overwrite"

@@ -27,7 +27,7 @@ impl Failures {
         reports_were_due: bool,
     ) -> Result<(), SupervisorError> {
         let failure = match outcome {
-            Outcome::Interrupted => return Ok(()),
+            Outcome::Interrupted | Outcome::Postponed { .. } => return Ok(()),
             Outcome::Paused { .. } | Outcome::Executed => None,
             Outcome::Ended { ending, .. } => {
                 Some(ending).filter(|ending| !matches!(ending, Ending::Finished | Ending::Pruned))

@@ -4,11 +4,12 @@
 use super::error::file_error;
 use super::{Search, SupervisorError};
 use crate::analysis::ranking;
+use crate::checkpoint::step_of;
 use crate::folder::{self, FolderError};
 use crate::given::Given;
 use crate::journal::Journal;
 use crate::record::TrialRecord;
-use crate::wire::{StudySpec, Supervision, checkpoint_generation};
+use crate::wire::{StudySpec, Supervision, checkpoint_generation, is_partial_checkpoint};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -154,7 +155,6 @@ impl Search<'_> {
     pub(super) fn remove_losers(&mut self) -> Result<(), SupervisorError> {
         for number in losers(&self.trials, &self.spec) {
             let folder = self.folder.join("trials").join(number.to_string());
-            folder::refuse_link(&folder)?;
             remove_checkpoints(&folder).map_err(file_error("remove checkpoints in", &folder))?;
             self.journal.checkpoint_removed(number)?;
             if let Some(mirror) = &self.mirror {
@@ -178,19 +178,54 @@ fn losers(trials: &[TrialRecord], spec: &StudySpec) -> Vec<u64> {
     ended.into_iter().filter(|number| !kept.contains(number)).collect()
 }
 
-pub(super) fn remove_checkpoints(folder: &Path) -> io::Result<()> {
-    let entries = match fs::read_dir(folder) {
-        // A study that came back from its mirror may lack what it could not copy.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        entries => entries?,
-    };
-    for entry in entries {
-        let entry = entry?;
-        if entry.file_name().to_str().is_some_and(|name| checkpoint_generation(name).is_some()) {
-            fs::remove_file(entry.path())?;
+fn remove_checkpoints(folder: &Path) -> io::Result<()> {
+    let files = files_in(folder)?.into_iter();
+    let ours = |name: &String| checkpoint_generation(name).is_some() || is_partial_checkpoint(name);
+    files.filter(ours).try_for_each(|name| fs::remove_file(folder.join(name)))
+}
+
+/// Removes what workers that were killed while they wrote a checkpoint have left in the trials' folders.
+pub(super) fn remove_all_leftovers(study: &Path, trials: &[TrialRecord]) -> Result<(), SupervisorError> {
+    for trial in trials {
+        let folder = study.join("trials").join(trial.number.to_string());
+        remove_leftovers(&folder, trial.checkpoint.as_deref())
+            .map_err(file_error("remove unfinished checkpoints in", &folder))?;
+    }
+    Ok(())
+}
+
+/// Removes the checkpoints in a trial's folder that are not whole, and those after `last`, which is the last one that
+/// the journal knows. A file of such a name that is no checkpoint stays.
+pub(super) fn remove_leftovers(folder: &Path, last: Option<&str>) -> io::Result<()> {
+    let last = last.and_then(checkpoint_generation);
+    for name in files_in(folder)? {
+        let path = folder.join(&name);
+        let is_untold = checkpoint_generation(&name).is_some_and(|generation| Some(generation) > last);
+        if is_partial_checkpoint(&name) || is_untold && step_of(&path)?.is_some() {
+            fs::remove_file(&path)?;
+        } else if is_untold {
+            tracing::warn!(path = %path.display(), "this file is no checkpoint of the search and stays");
         }
     }
     Ok(())
+}
+
+/// The names of the files in a trial's folder, which must not lead elsewhere; none where there is no folder, as in a study
+/// that came back from its mirror.
+fn files_in(folder: &Path) -> io::Result<Vec<String>> {
+    folder::refuse_link(folder)?;
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        let entry = entry?;
+        if entry.file_type()?.is_file() {
+            names.extend(entry.file_name().into_string());
+        }
+    }
+    Ok(names)
 }
 
 #[cfg(test)]

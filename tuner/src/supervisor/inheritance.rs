@@ -1,9 +1,9 @@
 //! What a trial begins with: the checkpoints of the trial that it is a copy of, as population-based training wants it,
-//! or nothing at all, where an earlier execution has left some. Reads no checkpoint.
+//! or nothing but what the journal knows, where a killed worker or an earlier execution has left more.
 
 use super::SupervisorError;
 use super::error::file_error;
-use super::files::{link, refuse_links_of_trial, remove_checkpoints};
+use super::files::{link, refuse_links_of_trial, remove_leftovers};
 use super::ledger::Ledger;
 use crate::folder;
 use crate::wire::checkpoint_generation;
@@ -17,12 +17,10 @@ impl Ledger<'_> {
     pub(super) fn provide_checkpoints(&mut self, number: u64, study: &Path) -> Result<Option<String>, SupervisorError> {
         let folder = study.join("trials").join(number.to_string());
         let record = self.record(number);
-        if !record.executions.is_empty() && record.checkpoint.is_none() && folder.is_dir() {
-            remove_checkpoints(&folder).map_err(file_error("remove checkpoints in", &folder))?;
-            return Ok(None);
-        }
+        remove_leftovers(&folder, record.checkpoint.as_deref())
+            .map_err(file_error("remove unfinished checkpoints in", &folder))?;
         let has_begun = record.unended_workers > 0 || !record.parameters.is_empty() || !record.metrics.is_empty();
-        if has_begun || record.parent.is_some() {
+        if has_begun || !record.executions.is_empty() || record.parent.is_some() {
             return Ok(None);
         }
         match self.oracle.parent(number, self.trials) {

@@ -195,7 +195,7 @@ impl Ledger<'_> {
         };
         let outcome = self.count_execution(number, outcome);
         match &outcome {
-            Outcome::Interrupted => {}
+            Outcome::Interrupted | Outcome::Postponed { .. } => {}
             Outcome::Executed => {
                 let record = self.record(number).clone();
                 self.journal.executed(&record)?;

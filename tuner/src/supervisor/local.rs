@@ -57,6 +57,7 @@ impl Local {
         oracle::create(asked)?;
         let folder = asked.directory.join(&asked.project);
         let (journal, trials) = Journal::open(&folder, &files::stored(asked))?;
+        files::remove_all_leftovers(&folder, &trials)?;
         let spec = journal.spec().clone();
         let oracle = oracle::create(&spec)?;
         let unfinished = trials.iter().filter(|trial| trial.ending.is_none() && trial.paused_at.is_none());
@@ -201,6 +202,7 @@ impl Local {
                 running.returned = true;
                 Answer::Returned(values.into_iter().map(|value| value.filter(|value| value.is_finite())).collect())
             }
+            Request::Postpone { reason } => Answer::Postponed(reason),
             Request::Fail { ending } => Answer::Broke(ending),
         };
         let told = running.told;
@@ -223,6 +225,10 @@ impl Local {
             match outcome {
                 Outcome::Executed => self.unfinished.push_front(number),
                 Outcome::Interrupted => self.unfinished.push_back(number),
+                Outcome::Postponed { reason } => {
+                    self.unfinished.push_back(number);
+                    return Err(SupervisorError::Postponed { number, reason });
+                }
                 Outcome::Paused { .. } | Outcome::Ended { .. } => {}
             }
             if writing == Writing::EachTrial {

@@ -19,16 +19,11 @@ pub(super) enum Outcome {
     Executed,
     /// The search was stopped; the trial goes on another time.
     Interrupted,
-}
-
-impl Outcome {
-    /// How the trial ended, if it did.
-    pub(super) fn ending(&self) -> Option<&Ending> {
-        match self {
-            Outcome::Ended { ending, .. } => Some(ending),
-            Outcome::Paused { .. } | Outcome::Executed | Outcome::Interrupted => None,
-        }
-    }
+    /// Something that it needs cannot be read now; it goes on another time.
+    Postponed {
+        /// What cannot be read, and why.
+        reason: String,
+    },
 }
 
 /// What the objective told last.
@@ -38,6 +33,8 @@ pub(super) enum Answer {
     Returned(Vec<Option<f64>>),
     /// It returned an error or panicked.
     Broke(Ending),
+    /// Something that it needs cannot be read now.
+    Postponed(String),
 }
 
 /// The meaning of the objective's own word, which counts before a kill and an exit status.
@@ -57,7 +54,8 @@ pub(super) fn answered(
         Answer::Returned(values) if told_to_stop && (values.iter().all(Option::is_none) || incomplete) => {
             Outcome::Interrupted
         }
-        Answer::Broke(_) if told_to_stop => Outcome::Interrupted,
+        Answer::Broke(_) | Answer::Postponed(_) if told_to_stop => Outcome::Interrupted,
+        Answer::Postponed(reason) => Outcome::Postponed { reason },
         Answer::Returned(values) => returned(&values, epochs, record, spec),
         Answer::Broke(ending) => Outcome::Ended { ending, values: Vec::new() },
     }

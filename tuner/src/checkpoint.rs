@@ -1,0 +1,56 @@
+//! The head of a checkpoint, which tells after which step it was made. Reads no weights.
+
+use serde_json::Value;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::Path;
+
+/// Where a checkpoint says after which step it was made, in its head.
+pub const STEP: &str = "ferrotune:step";
+/// No head is longer; a length beyond it is damage.
+pub const LONGEST_HEADER_BYTES: u64 = 100 << 20;
+
+/// The step after which a checkpoint was made, from its head alone:
+/// <https://github.com/huggingface/safetensors#format>. `None` where the file is no checkpoint of Ferrotune's, or where
+/// its head is damaged.
+///
+/// # Errors
+/// Where the file cannot be read, which says nothing about what is in it.
+pub fn step_of(path: &Path) -> io::Result<Option<u64>> {
+    let mut file = File::open(path)?;
+    let mut length = Vec::new();
+    file.by_ref().take(8).read_to_end(&mut length)?;
+    let length = length.try_into().map(u64::from_le_bytes).unwrap_or(u64::MAX);
+    if length > LONGEST_HEADER_BYTES {
+        return Ok(None);
+    }
+    let mut header = Vec::new();
+    file.take(length).read_to_end(&mut header)?;
+    let Ok(header) = serde_json::from_slice::<Value>(&header) else { return Ok(None) };
+    Ok(header["__metadata__"][STEP].as_str().and_then(|step| step.parse().ok()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn step_is_read_from_the_head_and_no_other_file_has_one() -> io::Result<()> {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("it.safetensors");
+        let file = |head: &str, told: u64| [&told.to_le_bytes()[..], head.as_bytes(), &[0; 4]].concat();
+        let head = r#"{"__metadata__":{"ferrotune:step":"7"},"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}"#;
+        let whole = file(head, head.len() as u64);
+        fs::write(&path, &whole)?;
+        assert_eq!(step_of(&path)?, Some(7));
+        let others = [Vec::new(), vec![1, 2, 3], whole[..40].to_vec(), file(head, u64::MAX), file("{}", 2)];
+        for bytes in others {
+            fs::write(&path, &bytes)?;
+            assert_eq!(step_of(&path)?, None, "{bytes:?}");
+        }
+        fs::remove_file(&path)?;
+        assert!(step_of(&path).is_err());
+        Ok(())
+    }
+}
