@@ -112,7 +112,7 @@ pub(crate) fn start(runtime: Runtime, running: Running) -> Sender<Work> {
 fn serve(runtime: &Runtime, running: &Running, work: &Receiver<Work>) {
     let link = match Link::listen(&runtime.link()) {
         Ok(link) => link,
-        Err(error) => return refuse_all(&format!("{error:#}"), work),
+        Err(error) => return refuse_all(&crate::chain::in_one_line(&error), work),
     };
     *running.link.lock().unwrap_or_else(PoisonError::into_inner) = Some(link.clone());
     // A prelude that has to be built first shows its progress in the first cell, so that cell is waited for.
@@ -127,7 +127,7 @@ fn serve(runtime: &Runtime, running: &Running, work: &Receiver<Work>) {
         let mut engine = match start() {
             Ok(engine) => engine,
             Err(error) => {
-                let reason = format!("{error:#}");
+                let reason = crate::chain::in_one_line(&error);
                 tracing::error!("the engine cannot start: {reason}");
                 refuse(&reason, pending);
                 return refuse_all(&reason, work);
@@ -333,7 +333,7 @@ impl Engine {
                 let folder = self.study_folder(request.project.as_deref(), request.directory.as_deref())?;
                 let search = search::resumed(&folder, &request)
                     .and_then(|spec| Search::start(spec, &self.runtime_folder))
-                    .map_err(|error| report::failure("TuneError", format!("{error:#}")))?;
+                    .map_err(|error| report::failure("TuneError", crate::chain::in_one_line(&error)))?;
                 self.follow(search)
             }
             Action::Search(request) => {
@@ -381,7 +381,7 @@ impl Engine {
     }
 
     fn show(&self, bundle: Result<Bundle>) -> Result<(), Failure> {
-        let bundle = bundle.map_err(|error| report::failure("MagicError", format!("{error:#}")))?;
+        let bundle = bundle.map_err(|error| report::failure("MagicError", crate::chain::in_one_line(&error)))?;
         self.link.emit(Output::Display {
             data: bundle.data,
             metadata: bundle.metadata,
@@ -429,7 +429,7 @@ impl Engine {
                     Ok(()) => Answer::Done,
                     Err(_) => Answer::Refused { reason: "the kernel is ending".to_owned() },
                 },
-                Err(error) => Answer::Refused { reason: format!("{error:#}") },
+                Err(error) => Answer::Refused { reason: crate::chain::in_one_line(&error) },
             }
         })));
         let result = self.evaluate(&objective.source);
@@ -559,7 +559,7 @@ impl Engine {
         let Ok(Some(status)) = ended else { return Ok(()) };
         let engine_error = |text: String| report::failure("EngineError", text);
         self.supervisor = CellSupervisor::start(&self.prelude, &self.socket, &self.link)
-            .map_err(|error| engine_error(format!("{error:#}")))?;
+            .map_err(|error| engine_error(crate::chain::in_one_line(&error)))?;
         self.ask(Request::Limit { bytes: self.limit })?;
         self.history.lose_variables();
         self.evaluate(":restart").map_err(|error| engine_error(error.to_string()))?;

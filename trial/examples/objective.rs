@@ -45,6 +45,17 @@ fn play(scenario: &str, trial: &Trial, shared: &Shared) -> Result<Option<f64>> {
         "faults" => faults(trial),
         "train" => train(trial, Duration::ZERO),
         "slow" => train(trial, Duration::from_millis(10)),
+        "long" => long(trial),
+        "full_disk" => {
+            // The checkpoint's file is on a device that is full, until there is room.
+            let partial = trial.folder().join("checkpoint-000001.partial");
+            match std::fs::exists(trial.folder().join("../../room"))? {
+                true if partial.is_symlink() => std::fs::remove_file(partial)?,
+                true => {}
+                false => std::os::unix::fs::symlink("/dev/full", partial)?,
+            }
+            train(trial, Duration::ZERO)
+        }
         "deaf" => {
             quick(trial)?;
             std::thread::sleep(Duration::from_secs(1000));
@@ -224,6 +235,17 @@ fn train(trial: &Trial, work: Duration) -> Result<Option<f64>> {
         trial.checkpoint(&vars)?;
     }
     trial.best("val_accuracy").map(Some)
+}
+
+/// Reports 101 metrics in each of 1,500 steps, all at once, which come to megabytes.
+fn long(trial: &Trial) -> Result<Option<f64>> {
+    let x = quick_parameter(trial)?;
+    let names: Vec<String> = (0..100).map(|index| format!("gradient_of_layer_{index}")).collect();
+    for step in 0..1500 {
+        let others = names.iter().map(|name| (name.as_str(), x + f64::from(step) / 7.0));
+        trial.report(step as usize, others.chain([("val_accuracy", x)]))?;
+    }
+    Ok(Some(x))
 }
 
 /// Trains a model that knows how many epochs it has seen, and in which trial it began.

@@ -126,7 +126,7 @@ impl Engine {
 
     /// Brings variables and evcxr back to an earlier state.
     fn go_back(&mut self, to: Place, picture: &Picture) -> Result<(), Failure> {
-        picture.cell().map_err(|error| report::failure("MagicError", format!("{error:#}")))?;
+        picture.cell().map_err(|error| report::failure("MagicError", crate::chain::in_one_line(&error)))?;
         let reply = self.ask(Request::Return { to })?;
         self.link.begin_own();
         if reply == Reply::Lost {
@@ -157,7 +157,8 @@ impl Engine {
         let dependencies: Vec<String> = dependencies.chain(self.history.dependencies.iter().cloned()).collect();
         self.evaluate_own(&format!("{}\n{FIRST_CELL}", dependencies.join("\n")))?;
         loop {
-            let cell = picture.cell().map_err(|error| report::failure("MagicError", format!("{error:#}")))?;
+            let cell =
+                picture.cell().map_err(|error| report::failure("MagicError", crate::chain::in_one_line(&error)))?;
             let result = self.evaluate_once(&cell);
             let changed = self.link.take_changed();
             if changed.is_empty() {

@@ -38,13 +38,13 @@ impl Search<'_> {
             }
             // Its end is in the journal since the objective told it; what its worker used is not.
             Outcome::Ended { .. } if ended.is_journaled => {
-                let record = record.clone();
+                let record = record.without_reports();
                 self.journal.trial_paused(&record)?;
                 self.watcher.send(&Event::TrialEnded { record });
             }
             Outcome::Interrupted => {
                 record.paused_at = None;
-                let mut record = record.clone();
+                let mut record = record.without_reports();
                 self.journal.trial_paused(&record)?;
                 // The journal leaves the trial open, so that it goes on next time; the watcher hears how it ended now.
                 record.ending = Some(Ending::Cancelled);
@@ -71,6 +71,9 @@ impl Search<'_> {
         self.send_progress(sessions);
         if let Some(available_bytes) = self.shortage_bytes {
             return Err(SupervisorError::MachineShort { available_bytes });
+        }
+        if let Some(error) = self.full_disk.take() {
+            return Err(error);
         }
         let record = self.record(number);
         // The oracle had it go on, and it came back as it went.
@@ -102,7 +105,7 @@ impl Search<'_> {
     fn settle(&mut self, number: u64) -> Result<(), SupervisorError> {
         let record = self.record(number).clone();
         self.journal.trial_ended(&record)?;
-        self.watcher.send(&Event::TrialEnded { record });
+        self.watcher.send(&Event::TrialEnded { record: record.without_reports() });
         Ok(())
     }
 
