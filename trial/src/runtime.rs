@@ -160,14 +160,15 @@ fn outcome<R: ObjectiveValue>(trial: &Trial, body: impl FnOnce(&Trial, &Shared) 
 
 /// Whether a checkpoint could not be written because the disk, or the user's share of it, is full.
 fn is_of_full_disk(error: &(dyn Error + 'static)) -> bool {
-    let causes = || std::iter::successors(Some(error), |error| error.source());
-    let is_checkpoint =
-        |error: &(dyn Error + 'static)| matches!(error.downcast_ref(), Some(TrialError::Checkpoint { .. }));
-    let is_full = |error: &(dyn Error + 'static)| {
+    let (mut is_checkpoint, mut is_full) = (false, false);
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        is_checkpoint |= matches!(error.downcast_ref(), Some(TrialError::Checkpoint { .. }));
         let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
-        matches!(kind, Some(ErrorKind::StorageFull | ErrorKind::QuotaExceeded))
-    };
-    causes().any(is_checkpoint) && causes().any(is_full)
+        is_full |= matches!(kind, Some(ErrorKind::StorageFull | ErrorKind::QuotaExceeded));
+        cause = error.source();
+    }
+    is_checkpoint && is_full
 }
 
 fn failed(error: &(dyn Error + 'static)) -> Request {
