@@ -6,7 +6,8 @@
  * FAULTY_PATH   part of the path of the files that are meant; without it nothing fails
  * FAULTY_CALLS  which calls: open (for reading only), read, mmap, list (opendir), rename, renamed (once it is done)
  * FAULTY_ERRNO  the error's number, or KILL to end the process with SIGKILL
- * FAULTY_EVERY  of these calls every Nth one fails; every one without it. Each process counts for itself
+ * FAULTY_EVERY  of these calls every Nth one fails; every one without it. Each process counts for itself, from 0
+ * FAULTY_SPREAD if it is set, each process counts from its process id, so that not all processes fail at the same call
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -46,8 +47,8 @@ static int fails(const char *call, const char *path)
     const char *part = getenv("FAULTY_PATH"), *error = getenv("FAULTY_ERRNO"), *every = getenv("FAULTY_EVERY");
     if (!part || !error || !path || !strstr(path, part) || !is_listed(call))
         return 0;
-    unsigned long step = every ? strtoul(every, NULL, 10) : 1;
-    if ((atomic_fetch_add(&calls, 1) + 1) % (step ? step : 1) != 0)
+    unsigned long step = every ? strtoul(every, NULL, 10) : 1, start = getenv("FAULTY_SPREAD") ? getpid() : 0;
+    if ((start + atomic_fetch_add(&calls, 1) + 1) % (step ? step : 1) != 0)
         return 0;
     if (strcmp(error, "KILL") == 0)
         raise(SIGKILL);

@@ -3,6 +3,8 @@
 import collections
 import json
 import shutil
+import threading
+import time
 
 import optuna
 import pytest
@@ -146,6 +148,42 @@ def test_trials_that_optuna_enqueues_are_run(kernel):
     loaded = optuna.load_study(study_name="queue", storage=JournalStorage(JournalFileBackend(str(journal))))
     assert [trial.state for trial in loaded.trials] == [TrialState.COMPLETE] * 3
     assert loaded.trials[1].value == 0.125 and loaded.trials[1].datetime_start is not None
+
+
+BESIDE = """%%tune --objective loss:min --max-trials 40 --seed 3 --oracle random --project beside
+|trial| {
+    let x: f64 = trial.float("x", 0.0..=1.0).get()?;
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    Ok(x)
+}"""
+
+
+def test_optuna_enqueues_and_optimises_during_the_search(kernel):
+    journal = study(kernel, "beside") / "journal.log"
+    outcomes = []
+    search = threading.Thread(target=lambda: outcomes.append(kernel.ok(BESIDE)))
+    search.start()
+    deadline = time.monotonic() + 120
+    # The cell is compiled first.
+    while not journal.exists() or b"ferrotune:spec" not in journal.read_bytes():
+        assert time.monotonic() < deadline and search.is_alive(), "no search within 120 s"
+        time.sleep(0.02)
+    other = optuna.load_study(study_name="beside", storage=JournalStorage(JournalFileBackend(str(journal))))
+    for value in (0.125, 0.25, 0.375):
+        other.enqueue_trial({"x": value})
+        other.optimize(lambda trial: trial.suggest_float("x", 0.0, 1.0), n_trials=2)
+    assert search.is_alive(), "the search has ended before Optuna"
+    search.join()
+    (outcome,) = outcomes
+    assert "beside: 40/40 trials" in outcome.display, outcome.display
+    loaded = optuna.load_study(study_name="beside", storage=JournalStorage(JournalFileBackend(str(journal))))
+    assert [trial.number for trial in loaded.trials] == list(range(40))
+    assert {trial.state for trial in loaded.trials} == {TrialState.COMPLETE}
+    assert [trial.value for trial in loaded.trials if "fixed_params" in trial.system_attrs] == [0.125, 0.25, 0.375]
+    rows = table(kernel.ok("%trials --project beside").display)
+    assert [row["trial"] for row in rows] == [str(number) for number in range(40)]
+    for row, trial in zip(rows, loaded.trials):
+        assert trial.value == trial.params["x"] and float(row["loss"]) == pytest.approx(trial.value, rel=1e-3)
 
 
 def test_optuna_loads_running_and_torn_studies(journal, tmp_path):

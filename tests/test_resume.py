@@ -120,7 +120,9 @@ def test_background_search_outlives_its_kernel_and_is_picked_up_again(begun, sta
 
 def test_background_search_is_stopped_with_its_checkpoints_and_resumed(begun, start):
     kernel, folder = begun
-    assert "asked process" in kernel.ok("%tune stop").stdout
+    assert "has stopped" in kernel.ok("%tune stop").stdout
+    # The study is free by then.
+    assert kernel.ok("%tune stop").stdout == "no search of this study runs\n"
     kernel.ok("%tune wait")
     reports, states = facts(folder)
     assert states == {} and len(reports[0]) < 8, (reports, states)

@@ -33,7 +33,7 @@ ENQUEUED = [0.125, 0.375, 0.625]
 # Input and output error.
 EIO = 5
 DISK_BYTES = 48 << 20
-PLUGIN = pathlib.Path(__file__).parent / "faulty_files.c"
+FAULTS = pathlib.Path(__file__).parent / "faulty_files.c"
 
 # Each line of the trial's file is written after the call that it is about has returned.
 BODY = """let told = format!("{TOLD}/{}", trial.number());
@@ -107,10 +107,10 @@ def disk(tmp_path):
 
 @pytest.fixture
 def faulty(tmp_path, monkeypatch):
-    """Every twentieth read of a checkpoint fails, in all processes that the test starts."""
+    """Every twelfth read of a checkpoint fails, in all processes that the test starts."""
     library = tmp_path / "faulty_files.so"
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, PLUGIN, "-ldl"], check=True)
-    faults = {"PATH": "/checkpoint-", "CALLS": "open,read,mmap", "ERRNO": str(EIO), "EVERY": "20"}
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, FAULTS, "-ldl"], check=True)
+    faults = {"PATH": "/checkpoint-", "CALLS": "open,read,mmap", "ERRNO": str(EIO), "EVERY": "12", "SPREAD": "1"}
     for name, value in faults.items():
         monkeypatch.setenv(f"FAULTY_{name}", value)
     monkeypatch.setenv("LD_PRELOAD", str(library))

@@ -1,6 +1,8 @@
-"""A study that Optuna began is continued by a Rust program, and by Optuna again. Needs no kernel."""
+"""Studies that Optuna and a Rust program search, one after the other and at the same time. Needs no kernel."""
 
+import json
 import subprocess
+import time
 
 import optuna
 import pytest
@@ -58,3 +60,48 @@ def test_study_goes_from_optuna_to_rust_and_back(tmp_path):
     assert len(optuna.load_study(study_name="optuna", storage=storage(tmp_path)).trials) == 30
     # There are more than it was to run.
     assert run(tmp_path) == "MaxTrials 30\n"
+
+
+def begun_by(journal):
+    """The workers that have written of each trial, as far as Optuna takes notice of them: `ferrotune` or Optuna's."""
+    workers, numbers = {}, 0
+    for line in journal.read_text().splitlines():
+        line = json.loads(line)
+        worker = "ferrotune" if line["worker_id"].startswith("ferrotune-") else "optuna"
+        if line["op_code"] == 4:
+            # One that waits is begun by a line of its own.
+            workers[numbers] = set() if line.get("state") == 4 else {worker}
+            numbers += 1
+        elif line["op_code"] in (5, 6, 7):
+            workers[line["trial_id"]].add(worker)
+    return workers
+
+
+def test_optuna_enqueues_and_optimises_while_a_program_searches(tmp_path):
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    (tmp_path / "optuna").mkdir()
+    journal = tmp_path / "optuna/journal.log"
+    study = optuna.create_study(study_name="optuna", storage=storage(tmp_path), sampler=optuna.samplers.RandomSampler(seed=1))
+    program = subprocess.Popen([PROGRAM, "beside", tmp_path], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while len(study.trials) < 3:
+        assert time.monotonic() < deadline and program.poll() is None, "no trial of the program"
+    presets = [{"x": 0.125}, {"x": 0.25}, {"x": 0.375}, {"x": 0.5}]
+    for preset in presets:
+        study.enqueue_trial(preset)
+        study.optimize(lambda trial: trial.suggest_float("x", 0.0, 1.0), n_trials=5)
+    assert program.poll() is None, "the program has ended before Optuna"
+    out, err = program.communicate(timeout=120)
+    assert (program.returncode, out) == (0, "MaxTrials\n"), err
+
+    trials = optuna.load_study(study_name="optuna", storage=storage(tmp_path)).trials
+    assert [trial.number for trial in trials] == list(range(150))
+    for trial in trials:
+        assert trial.state == TrialState.COMPLETE and trial.value == trial.params["x"], trial
+    enqueued = [trial.params for trial in trials if "fixed_params" in trial.system_attrs]
+    assert enqueued == presets
+    workers = begun_by(journal)
+    assert all(len(names) == 1 for names in workers.values()), workers
+    theirs = [number for number, names in workers.items() if names == {"optuna"}]
+    assert len(theirs) == 20, theirs
+    assert not list(journal.parent.glob("journal.log.lock*")) and not (journal.parent / "journal.torn").exists()

@@ -115,7 +115,7 @@ pub(crate) fn start(runtime: Runtime, running: Running) -> Sender<Work> {
 fn serve(runtime: &Runtime, running: &Running, work: &Receiver<Work>) {
     let link = match Link::listen(&runtime.link()) {
         Ok(link) => link,
-        Err(error) => return refuse_all(&format!("{error:#}"), work),
+        Err(error) => return refuse_all(&crate::chain::in_one_line(&error), work),
     };
     *running.link.lock().unwrap_or_else(PoisonError::into_inner) = Some(link.clone());
     // A prelude that has to be built first shows its progress in the first cell, so that cell is waited for.
@@ -130,7 +130,7 @@ fn serve(runtime: &Runtime, running: &Running, work: &Receiver<Work>) {
         let mut engine = match start() {
             Ok(engine) => engine,
             Err(error) => {
-                let reason = format!("{error:#}");
+                let reason = crate::chain::in_one_line(&error);
                 tracing::error!("the engine cannot start: {reason}");
                 refuse(&reason, pending);
                 return refuse_all(&reason, work);
@@ -341,7 +341,7 @@ impl Engine {
                 let origin = if request.trust { Origin::User } else { Origin::Study };
                 let search = search::resumed(&folder, &request)
                     .and_then(|spec| Search::start(spec, origin, &self.runtime_folder))
-                    .map_err(|error| report::failure("TuneError", format!("{error:#}")))?;
+                    .map_err(|error| report::failure("TuneError", crate::chain::in_one_line(&error)))?;
                 self.follow(search)
             }
             Action::Search(request) => {
@@ -389,7 +389,7 @@ impl Engine {
     }
 
     fn show(&self, bundle: Result<Bundle>) -> Result<(), Failure> {
-        let bundle = bundle.map_err(|error| report::failure("MagicError", format!("{error:#}")))?;
+        let bundle = bundle.map_err(|error| report::failure("MagicError", crate::chain::in_one_line(&error)))?;
         self.link.emit(Output::Display {
             data: bundle.data,
             metadata: bundle.metadata,
@@ -468,7 +468,7 @@ impl Engine {
                     Ok(()) => Answer::Done,
                     Err(_) => Answer::Refused { reason: "the kernel is ending".to_owned() },
                 },
-                Err(error) => Answer::Refused { reason: format!("{error:#}") },
+                Err(error) => Answer::Refused { reason: crate::chain::in_one_line(&error) },
             }
         })));
         let result = self.evaluate(&objective.source);
@@ -604,7 +604,7 @@ impl Engine {
         let Ok(Some(status)) = ended else { return Ok(()) };
         let engine_error = |text: String| report::failure("EngineError", text);
         self.supervisor = CellSupervisor::start(&self.prelude, &self.socket, &self.link)
-            .map_err(|error| engine_error(format!("{error:#}")))?;
+            .map_err(|error| engine_error(crate::chain::in_one_line(&error)))?;
         self.ask(Request::Limit { bytes: self.limit })?;
         self.history.lose_variables();
         self.redeclare(self.history.now.clone())?;

@@ -1,5 +1,6 @@
 //! The `ferrotune` program: Jupyter kernel, installer, and the processes that the kernel starts from the same file.
 
+mod chain;
 mod compile;
 mod completeness;
 mod connection;
@@ -125,7 +126,7 @@ fn main() -> ExitCode {
     match run(&arguments) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("ferrotune: {error:#}");
+            eprintln!("ferrotune: {}", chain::in_one_line(&error));
             ExitCode::FAILURE
         }
     }

@@ -16,6 +16,7 @@ fn main() -> Result<()> {
         "two" => two(builder)?,
         "threads" => threads(builder)?,
         "optuna" => optuna(builder().project("optuna").oracle("tpe").max_trials(20).in_process())?,
+        "beside" => beside(builder().project("optuna").max_trials(150).in_process())?,
         "steps" => steps(builder().project("steps").max_trials(3))?,
         other => return Err(format!("no scenario {other}").into()),
     }
@@ -119,6 +120,17 @@ fn optuna(builder: StudyBuilder) -> Result<()> {
         Ok(x * x + units as f64 / 64.0 + decay + kind.len() as f64)
     })?;
     say(&format!("{finish:?} {}", study.trials()?.len()))
+}
+
+/// Searches while Optuna does, in one journal; takes some milliseconds for each trial.
+fn beside(builder: StudyBuilder) -> Result<()> {
+    let mut study = builder.build()?;
+    let finish = study.optimize(|trial| {
+        let x: f64 = trial.float("x", 0.0..=1.0).get()?;
+        std::thread::sleep(Duration::from_millis(10));
+        Ok(x)
+    })?;
+    say(&format!("{finish:?}"))
 }
 
 /// Trains in steps of 50 ms, and goes on from its checkpoint.

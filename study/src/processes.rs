@@ -1,11 +1,13 @@
 //! A search with a process for each trial: the program started again as its supervisor, and listened to. Trains nothing.
 
 use crate::callback::{began, ended, tell};
-use crate::{Callback, Control, Ending, Finish, StudyError};
+use crate::{Callback, Control, Ending, Finish, StudyError, TrialRecord};
+use ferrotune_tuner::journal::Journal;
 use ferrotune_tuner::process::{OWN_PROGRAM, ROLE_VARIABLE, Role, set_up_worker};
 use ferrotune_tuner::supervisor::main_of_program;
 use ferrotune_tuner::wire::{Event, StudySpec};
 use rustix::process::{Pid, Signal, kill_process};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -120,26 +122,40 @@ fn start(spec: &Path) -> Result<(Child, UnixStream), StudyError> {
     Ok((supervisor, events))
 }
 
+/// Metrics by step.
+type Reports = BTreeMap<u64, BTreeMap<String, Option<f64>>>;
+
 fn hear(events: UnixStream, supervisor: u32, callbacks: &mut [Box<dyn Callback>]) -> Result<Finish, StudyError> {
     let broken = StudyError::process;
     let mut is_stopping = false;
+    // What the trials have reported that have not ended: the event of a trial's end has not got it.
+    let mut reported: BTreeMap<u64, Reports> = BTreeMap::new();
     for line in BufReader::new(events).lines() {
         let line = line.map_err(broken("cannot hear the search's supervisor"))?;
         let event = serde_json::from_str(&line).map_err(io::Error::from);
         let control = match event.map_err(broken("cannot understand the search's supervisor"))? {
             Event::Opened { folder, earlier_trials } => {
+                let earlier = Journal::read(&folder)?.trials.into_iter().filter(|trial| trial.ending.is_none());
+                reported.extend(earlier.map(|trial| (trial.number, trial.metrics)));
                 tell(callbacks, |callback| callback.on_search_begin(&folder, earlier_trials))
             }
             Event::TrialStarted { trial, execution, .. } => began(callbacks, trial, execution),
             Event::Executed { trial, execution, values } => {
+                // The next one counts its steps anew.
+                reported.remove(&trial);
                 tell(callbacks, |callback| callback.on_execution_end(trial, execution, &values))
             }
             Event::Reported { trial, step, metrics } => {
-                tell(callbacks, |callback| callback.on_report(trial, step, &metrics))
+                let control = tell(callbacks, |callback| callback.on_report(trial, step, &metrics));
+                reported.entry(trial).or_default().entry(step).or_default().extend(metrics);
+                control
             }
             // It goes on another time, and its end is on no disk.
             Event::TrialEnded { record } if record.ending == Some(Ending::Cancelled) => Control::Continue,
-            Event::TrialEnded { record } => ended(callbacks, &record),
+            Event::TrialEnded { record } => {
+                let metrics = reported.remove(&record.number).unwrap_or_default();
+                ended(callbacks, &TrialRecord { metrics, ..record })
+            }
             Event::Progress(_) => Control::Continue,
             Event::Finished { reason } => return Ok(reason),
             Event::Error { message } => return Err(StudyError::Supervisor { message }),

@@ -67,6 +67,7 @@ fn play(scenario: &str, trial: &Trial, shared: &Shared) -> Result<Option<f64>> {
             }
             Ok(None)
         }
+        "long" => long(trial),
         "deaf" => {
             quick(trial)?;
             std::thread::sleep(Duration::from_secs(1000));
@@ -307,6 +308,17 @@ fn heavy(trial: &Trial) -> Result<Option<f64>> {
         if !is_restored {
             die_of_a_fault()?;
         }
+    }
+    Ok(Some(x))
+}
+
+/// Reports 101 metrics in each of 1,500 steps, all at once, which come to megabytes.
+fn long(trial: &Trial) -> Result<Option<f64>> {
+    let x = quick_parameter(trial)?;
+    let names: Vec<String> = (0..100).map(|index| format!("gradient_of_layer_{index}")).collect();
+    for step in 0..1500 {
+        let others = names.iter().map(|name| (name.as_str(), x + f64::from(step) / 7.0));
+        trial.report(step as usize, others.chain([("val_accuracy", x)]))?;
     }
     Ok(Some(x))
 }

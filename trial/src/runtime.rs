@@ -8,7 +8,7 @@ use crate::trial::Trial;
 use ferrotune_tuner::record::Ending;
 use ferrotune_tuner::wire::{Request, SHARED_VARIABLE};
 use std::error::Error;
-use std::io::Write as _;
+use std::io::{self, ErrorKind, Write as _};
 use std::panic::{self, AssertUnwindSafe, PanicHookInfo};
 use std::path::Path;
 use std::sync::{Mutex, Once};
@@ -151,13 +151,34 @@ fn outcome<R: ObjectiveValue>(trial: &Trial, body: impl FnOnce(&Trial, &Shared) 
         (Err(_), _) => Request::Fail { ending: Ending::Panicked { message: last_panic() } },
         // Whatever error the objective made of being stopped, it is no failure of its own.
         (Ok(Err(_)), _) if trial.is_stopped() => Request::Finish { values: Vec::new() },
+        (Ok(Err(error)), _) if is_of_full_disk(error.as_ref()) => {
+            Request::DiskFull { reason: reason_of(error.as_ref()) }
+        }
         (Ok(Err(error)), _) => failed(error.as_ref()),
         (Ok(Ok(_)), Some(refusal)) => failed(&refusal),
         (Ok(Ok(returned)), None) => Request::Finish { values: returned.values() },
     }
 }
 
+/// Whether a checkpoint could not be written because the disk, or the user's share of it, is full.
+fn is_of_full_disk(error: &(dyn Error + 'static)) -> bool {
+    let (mut is_checkpoint, mut is_full) = (false, false);
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        is_checkpoint |= matches!(error.downcast_ref(), Some(TrialError::Checkpoint { .. }));
+        let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
+        is_full |= matches!(kind, Some(ErrorKind::StorageFull | ErrorKind::QuotaExceeded));
+        cause = error.source();
+    }
+    is_checkpoint && is_full
+}
+
 fn failed(error: &(dyn Error + 'static)) -> Request {
+    Request::Fail { ending: Ending::Failed { reason: reason_of(error) } }
+}
+
+/// An error and its causes in one line.
+fn reason_of(error: &(dyn Error + 'static)) -> String {
     let mut reason = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {
@@ -169,8 +190,7 @@ fn failed(error: &(dyn Error + 'static)) -> Request {
         source = error.source();
     }
     let words: Vec<&str> = reason.split_whitespace().collect();
-    let reason = words.join(" ").chars().take(LONGEST_REASON_CHARS).collect();
-    Request::Fail { ending: Ending::Failed { reason } }
+    words.join(" ").chars().take(LONGEST_REASON_CHARS).collect()
 }
 
 fn record_panics() {

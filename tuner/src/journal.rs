@@ -1,11 +1,14 @@
-//! The study's journal: an append-only file that Optuna's `JournalFileBackend` reads, with a checksum on each line.
-//! One writer at a time; every fact is on disk before the call that tells it returns. Never rewrites a line.
+//! The study's journal: an append-only file that Optuna's `JournalFileBackend` reads and writes, with a checksum on each
+//! line of ours. One search at a time, beside any number of Optuna's processes; every fact is on disk before the call that
+//! tells it returns. Never rewrites a line.
 
+mod append_lock;
 mod error;
 mod facts;
 mod line;
 mod lock;
 mod replay;
+mod shared_file;
 
 pub use error::JournalError;
 pub use lock::{Holder, holder_of};
@@ -13,24 +16,20 @@ pub use lock::{Holder, holder_of};
 use crate::folder;
 use crate::given::{Given, Values};
 use crate::oracle::draw_seed;
-use crate::record::{Parameter, TrialRecord};
+use crate::record::{Parameter, Runner, TrialRecord};
 use crate::space::Value;
 use crate::wire::{Objective, StudySpec, Supervision};
 use chrono::{DateTime, Utc};
 use facts::Fact;
 use lock::StudyLock;
 use replay::Replay;
+use shared_file::{SharedFile, Survives};
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
-use std::io::{ErrorKind, Write};
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::fs::DirEntry;
+use std::path::Path;
 
 /// Version of our own facts in the journal (Optuna's format has none).
 const VERSION: u64 = 2;
-
-/// For how long lines that were held back may be in the file before they are on disk.
-const MOST_UNSYNCED: Duration = Duration::from_millis(10);
 
 /// Name of the journal in a study's folder.
 const FILE: &str = "journal.log";
@@ -57,28 +56,20 @@ pub struct Times {
     pub ended: Option<DateTime<Utc>>,
 }
 
-/// A study that is open for writing, and closed to every other writer.
+/// A study that is open for writing, and closed to every other search.
 #[derive(Debug)]
 pub struct Journal {
     spec: StudySpec,
-    path: PathBuf,
-    file: File,
-    /// Bytes of whole lines in the file.
-    length: u64,
+    file: SharedFile,
+    /// What the file says beside the trials, whose records are the search's own; places and defaults are kept in it.
+    replay: Replay,
     trials: u64,
+    /// Whether lines of other programs have been applied since the search asked.
+    has_news: bool,
     worker_id: String,
-    /// Where each parameter was asked for last.
-    places: BTreeMap<String, String>,
-    /// The defaults of parameters, as they were given last.
-    defaults: BTreeMap<String, Value>,
     /// Whole lines that are not in the file yet.
     held: String,
     is_holding: bool,
-    /// Whether all lines of the file are on disk.
-    is_synced: bool,
-    /// Whether facts that were held back have been lost.
-    is_behind: bool,
-    synced_at: Instant,
     /// Held, and given up by the system when it is closed, however this process ends.
     _lock: StudyLock,
 }
@@ -86,10 +77,10 @@ pub struct Journal {
 impl Journal {
     /// Opens the study in `folder`, or begins it; gives its trials so far.
     ///
-    /// A torn last line is cut off. With `spec.overwrite` an earlier study is deleted first. Trials that a dead
-    /// supervisor left come back without an ending. Fails if the folder cannot be written, if another process has
-    /// the study open, if the journal is damaged or of a newer version, if its objective is another one, or if a name in
-    /// the folder leads out of it.
+    /// A torn last line is cut off, and kept in a file beside the journal. With `spec.overwrite` an earlier study is deleted
+    /// first. Trials that a dead supervisor left come back without an ending. Fails if the folder cannot be written, if
+    /// another search has the study open, if the journal is damaged or of a newer version, if its objective is another one,
+    /// or if a name in the folder leads out of it.
     pub fn open(folder: &Path, spec: &StudySpec) -> Result<(Journal, Vec<TrialRecord>), JournalError> {
         if spec.overwrite && holds_no_study(folder) {
             return Err(JournalError::NotAStudy { folder: folder.to_owned() });
@@ -98,36 +89,21 @@ impl Journal {
         let not_writable = |source| JournalError::NotWritable { folder: folder.to_owned(), source };
         folder::create_and_sync(folder).map_err(not_writable)?;
         let study_lock = StudyLock::take(folder, &spec.project)?;
-        if spec.overwrite {
-            delete_study(folder)?;
-        }
-        let path = folder.join(FILE);
-        let file = OpenOptions::new().append(true).create(true).open(&path).map_err(not_writable)?;
+        let file = SharedFile::open(folder).map_err(not_writable)?;
         folder::sync(folder).map_err(not_writable)?;
-        let mut replay = Replay::of(&path, &spec.project)?;
-        if let Some(earlier) = replay.other_objectives(&spec.objectives) {
-            let (study, wanted) = (spec.project.clone(), objectives_text(&spec.objectives));
-            return Err(JournalError::OtherObjective { study, earlier, wanted });
-        }
         let mut journal = Journal {
-            spec: seeded(spec, replay.spec.as_ref()),
-            length: replay.length,
-            trials: replay.trials.len() as u64,
+            spec: spec.clone(),
+            file,
+            replay: Replay::default(),
+            trials: 0,
+            has_news: false,
             worker_id: worker_id(),
             held: String::new(),
             is_holding: false,
-            is_synced: true,
-            is_behind: false,
-            synced_at: Instant::now(),
-            places: std::mem::take(&mut replay.places),
-            defaults: std::mem::take(&mut replay.defaults),
-            path,
-            file,
             _lock: study_lock,
         };
-        journal.cut_tail()?;
-        journal.begin(&replay)?;
-        Ok((journal, replay.trials))
+        let trials = journal.locked(|journal| journal.begin(folder))?;
+        Ok((journal, trials))
     }
 
     /// Reads the study in `folder` without a lock, also while a search writes it. Fails if there is none, if it is
@@ -162,40 +138,49 @@ impl Journal {
         &self.spec
     }
 
-    /// A trial begins. Nothing is written for a trial that is there already and goes on.
-    pub fn trial_started(&mut self, number: u64) -> Result<(), JournalError> {
-        if number < self.trials {
-            return Ok(());
-        }
-        if number > self.trials {
-            return Err(JournalError::UnknownTrial { number, trials: self.trials });
-        }
-        self.append(&[Fact::TrialStarted])?;
-        self.trials += 1;
-        Ok(())
+    /// Takes in what other programs have appended, such as trials that Optuna has begun, ended or enqueued. `trials` are
+    /// all records of the search. Says whether there was anything since the last call.
+    pub fn read_on(&mut self, trials: &mut Vec<TrialRecord>) -> Result<bool, JournalError> {
+        self.file.read_others()?;
+        self.apply_others(trials)?;
+        Ok(std::mem::take(&mut self.has_news))
     }
 
-    /// A trial with these values waits to begin; Optuna has such trials, too, and would begin it.
-    pub fn trial_enqueued(&mut self, number: u64, preset: &Values) -> Result<(), JournalError> {
-        if number != self.trials {
-            return Err(JournalError::UnknownTrial { number, trials: self.trials });
-        }
-        self.append(&[Fact::TrialEnqueued { preset }])?;
-        self.trials += 1;
-        Ok(())
+    /// Begins a new trial: adds its record to `trials`, which are all records of the search, behind those of other
+    /// programs; gives its number.
+    pub fn begin_trial(&mut self, trials: &mut Vec<TrialRecord>) -> Result<u64, JournalError> {
+        self.create(&Fact::TrialStarted, TrialRecord::default(), trials)
     }
 
-    /// A trial that waited begins.
-    pub fn enqueued_trial_started(&mut self, number: u64) -> Result<(), JournalError> {
+    /// Adds a trial with these values that waits to begin; Optuna has such trials, too, and may begin it. Gives its number.
+    pub fn enqueue_trial(&mut self, preset: &Values, trials: &mut Vec<TrialRecord>) -> Result<u64, JournalError> {
+        let record = TrialRecord { preset: preset.clone(), runner: Runner::Nobody, ..TrialRecord::default() };
+        self.create(&Fact::TrialEnqueued { preset }, record, trials)
+    }
+
+    /// Begins a trial that waits, unless another program has begun it first; says whether it is ours now.
+    pub fn begin_enqueued_trial(&mut self, number: u64, trials: &mut Vec<TrialRecord>) -> Result<bool, JournalError> {
         self.check_trial(number)?;
-        self.append(&[Fact::EnqueuedTrialStarted { number }])
+        let is_ours = self.locked(|journal| {
+            journal.file.catch_up()?;
+            journal.apply_others(trials)?;
+            let is_free = trials.get(number as usize).is_some_and(TrialRecord::is_enqueued);
+            if is_free {
+                journal.write(&[Fact::EnqueuedTrialStarted { number }])?;
+            }
+            Ok(is_free)
+        })?;
+        if is_ours {
+            trials[number as usize].runner = Runner::Search;
+        }
+        Ok(is_ours)
     }
 
     /// A trial begins as a copy of `parent`, whose checkpoint `file` it has now, too, if there is one.
     pub fn inherited(&mut self, number: u64, parent: u64, file: Option<&str>) -> Result<(), JournalError> {
         self.check_trial(number)?;
         let inheritance = facts::Inheritance { parent, file: file.map(str::to_owned) };
-        self.append(&[facts::attribute(number, facts::INHERITANCE, &inheritance)])
+        self.tell(&[facts::attribute(number, facts::INHERITANCE, &inheritance)])
     }
 
     /// An execution of a trial is over and another one follows: writes the values of the last one. The trial's reports
@@ -203,7 +188,7 @@ impl Journal {
     pub fn executed(&mut self, record: &TrialRecord) -> Result<(), JournalError> {
         self.check_trial(record.number)?;
         let values = record.executions.last();
-        self.append(&[facts::attribute(record.number, facts::EXECUTED, &values)])
+        self.tell(&[facts::attribute(record.number, facts::EXECUTED, &values)])
     }
 
     /// A parameter's value is chosen.
@@ -213,7 +198,7 @@ impl Journal {
             let (name, value) = (name.to_owned(), parameter.value.to_string());
             return Err(JournalError::OutsideRange { number, name, value });
         };
-        self.append(&[Fact::Parameter { number, name, internal, distribution: &parameter.distribution }])
+        self.tell(&[Fact::Parameter { number, name, internal, distribution: &parameter.distribution }])
     }
 
     /// The objective asks for a parameter at `place` in its source, where it was not asked for before.
@@ -221,30 +206,30 @@ impl Journal {
         if place.is_empty() || self.place_of(name) == Some(place) {
             return Ok(());
         }
-        self.append(&[facts::study_attribute(&format!("{}{name}", facts::PLACE), &place)])?;
-        self.places.insert(name.to_owned(), place.to_owned());
+        self.tell(&[facts::study_attribute(&format!("{}{name}", facts::PLACE), &place)])?;
+        self.replay.places.insert(name.to_owned(), place.to_owned());
         Ok(())
     }
 
     /// The objective gives a parameter a default that it did not have before.
     pub fn defaults_to(&mut self, name: &str, default: &Value) -> Result<(), JournalError> {
-        if self.defaults.get(name) == Some(default) {
+        if self.replay.defaults.get(name) == Some(default) {
             return Ok(());
         }
-        self.append(&[facts::study_attribute(&format!("{}{name}", facts::DEFAULT), default)])?;
-        self.defaults.insert(name.to_owned(), default.clone());
+        self.tell(&[facts::study_attribute(&format!("{}{name}", facts::DEFAULT), default)])?;
+        self.replay.defaults.insert(name.to_owned(), default.clone());
         Ok(())
     }
 
     /// Where in the objective's source a parameter was asked for last.
     pub fn place_of(&self, name: &str) -> Option<&str> {
-        self.places.get(name).map(String::as_str)
+        self.replay.places.get(name).map(String::as_str)
     }
 
     /// The objective has said how many epochs a whole training has.
     pub fn epochs(&mut self, number: u64, total: u64) -> Result<(), JournalError> {
         self.check_trial(number)?;
-        self.append(&[facts::attribute(number, facts::EPOCHS, &total)])
+        self.tell(&[facts::attribute(number, facts::EPOCHS, &total)])
     }
 
     /// Metrics of a step. A sole objective's becomes Optuna's intermediate value.
@@ -255,19 +240,19 @@ impl Journal {
         metrics: &BTreeMap<String, Option<f64>>,
     ) -> Result<(), JournalError> {
         self.check_trial(number)?;
-        self.append(&facts::report(number, step, metrics, &self.spec.objectives))
+        self.tell(&facts::report(number, step, metrics, &self.spec.objectives))
     }
 
     /// A checkpoint is on disk; `file` is its name in the trial's folder, `step` the last step that it covers.
     pub fn checkpoint(&mut self, number: u64, step: u64, file: &str) -> Result<(), JournalError> {
         self.check_trial(number)?;
-        self.append(&[facts::attribute(number, facts::CHECKPOINT, &facts::Checkpoint { step, file: file.to_owned() })])
+        self.tell(&[facts::attribute(number, facts::CHECKPOINT, &facts::Checkpoint { step, file: file.to_owned() })])
     }
 
     /// The trial's checkpoint has been removed: it cannot be among the best any more.
     pub fn checkpoint_removed(&mut self, number: u64) -> Result<(), JournalError> {
         self.check_trial(number)?;
-        self.append(&[facts::without_checkpoint(number)])
+        self.tell(&[facts::without_checkpoint(number)])
     }
 
     /// A worker of a trial starts: the trial does not wait any more, and until the journal has a pause or an end
@@ -275,14 +260,14 @@ impl Journal {
     pub fn worker_started(&mut self, number: u64, unended: u64) -> Result<(), JournalError> {
         self.check_trial(number)?;
         let waits = facts::attribute(number, facts::PAUSED_AT, &None::<u64>);
-        self.append(&[waits, facts::attribute(number, facts::UNENDED_WORKERS, &unended)])
+        self.tell(&[waits, facts::attribute(number, facts::UNENDED_WORKERS, &unended)])
     }
 
     /// A trial waits, or its last worker has left: writes `paused_at`, `seconds` and `peak_bytes`. After the trial's
     /// end Optuna takes no notice of it.
     pub fn trial_paused(&mut self, record: &TrialRecord) -> Result<(), JournalError> {
         self.check_trial(record.number)?;
-        self.append(&facts::usage(record))
+        self.tell(&facts::usage(record))
     }
 
     /// A trial is over: writes what [`Journal::trial_paused`] does, the ending and the values. Optuna sees a failure
@@ -293,7 +278,7 @@ impl Journal {
         if let Some(ending) = &record.ending {
             facts.extend(facts::ended(record, ending, &self.spec));
         }
-        self.append(&facts)
+        self.tell(&facts)
     }
 
     fn check_trial(&self, number: u64) -> Result<(), JournalError> {
@@ -303,9 +288,23 @@ impl Journal {
         Err(JournalError::UnknownTrial { number, trials: self.trials })
     }
 
-    /// Writes what a new study begins with, and how this search differs from the last one.
-    fn begin(&mut self, replay: &Replay) -> Result<(), JournalError> {
-        let spec = self.spec.clone();
+    /// Reads the study, and writes what a new one begins with, and how this search differs from the last one. The lock is
+    /// held.
+    fn begin(&mut self, folder: &Path) -> Result<Vec<TrialRecord>, JournalError> {
+        if self.spec.overwrite {
+            delete_study(folder)?;
+            self.file.empty()?;
+        }
+        let mut replay = Replay::of(self.file.path(), &self.spec.project)?;
+        if let Some(earlier) = replay.other_objectives(&self.spec.objectives) {
+            let (study, wanted) = (self.spec.project.clone(), objectives_text(&self.spec.objectives));
+            return Err(JournalError::OtherObjective { study, earlier, wanted });
+        }
+        if !self.file.go_on_behind(replay.length)? {
+            let path = self.file.path().to_owned();
+            return Err(Replay::damage(&path, &self.spec.project).unwrap_or(JournalError::Behind { path }));
+        }
+        let spec = seeded(&self.spec, replay.spec.as_ref());
         let mut facts = Vec::new();
         if !replay.created {
             facts.push(Fact::StudyCreated { spec: &spec });
@@ -320,83 +319,111 @@ impl Journal {
         if replay.spec.as_ref() != Some(&spec) {
             facts.push(facts::study_attribute(facts::SPEC, &spec));
         }
-        if facts.is_empty() { Ok(()) } else { self.append(&facts) }
+        if !facts.is_empty() {
+            self.write(&facts)?;
+        }
+        (replay.created, replay.spec) = (true, Some(spec.clone()));
+        replay.name_values();
+        let trials = std::mem::take(&mut replay.trials);
+        (self.trials, self.spec, self.replay) = (trials.len() as u64, spec, replay);
+        Ok(trials)
     }
 
-    /// Holds back what is told from now on, so that the facts of a short trial cost one write.
+    /// Holds back what is told from now on, so that the facts of a short trial cost one write: that of the next trial's
+    /// beginning.
     pub(crate) fn hold(&mut self) {
         self.is_holding = true;
     }
 
-    /// Writes what was held back, and holds back nothing more. It survives the process then, and the machine once it is
-    /// synced, which a long series of short trials pays for once in a while.
+    /// Puts what was held back on disk, and holds back nothing more.
     pub(crate) fn release(&mut self) -> Result<(), JournalError> {
         self.is_holding = false;
-        self.write_held()?;
-        if self.synced_at.elapsed() < MOST_UNSYNCED { Ok(()) } else { self.sync() }
+        self.sync()
     }
 
     /// Puts all that was told on disk.
     pub(crate) fn sync(&mut self) -> Result<(), JournalError> {
-        self.check_is_whole()?;
-        self.write_held()?;
-        if !self.is_synced {
-            self.file.sync_data().map_err(|source| self.io(source))?;
-            (self.is_synced, self.synced_at) = (true, Instant::now());
+        self.file.check_is_whole()?;
+        if !self.held.is_empty() {
+            self.append(&[])?;
         }
-        Ok(())
+        self.file.sync()
     }
 
-    /// After facts were lost that had been taken down, what follows would speak of trials that the file has not got.
-    fn check_is_whole(&self) -> Result<(), JournalError> {
-        if self.is_behind { Err(JournalError::Behind { path: self.path.clone() }) } else { Ok(()) }
-    }
-
-    fn write_held(&mut self) -> Result<(), JournalError> {
-        if self.held.is_empty() {
-            return Ok(());
-        }
-        let text = std::mem::take(&mut self.held);
-        if let Err(source) = self.file.write_all(text.as_bytes()) {
-            self.is_behind = true;
-            self.cut_tail()?;
-            return Err(self.io(source));
-        }
-        self.length += text.len() as u64;
-        self.is_synced = false;
-        Ok(())
-    }
-
-    /// One write and one fdatasync, if nothing is to be held back. What a failed one leaves is cut off again.
-    fn append(&mut self, facts: &[Fact<'_>]) -> Result<(), JournalError> {
-        self.check_is_whole()?;
-        self.held.extend(facts.iter().map(|fact| line::encode(&fact.to_json(&self.worker_id))));
+    /// Writes these facts, if nothing is to be held back.
+    fn tell(&mut self, facts: &[Fact<'_>]) -> Result<(), JournalError> {
         if self.is_holding {
+            self.file.check_is_whole()?;
+            self.held.extend(facts.iter().map(|fact| line::encode(&fact.to_json(&self.worker_id))));
             return Ok(());
         }
-        let before = self.length;
-        self.sync().or_else(|error| {
-            // Whoever told this hears that it is not there.
-            self.is_behind = false;
-            self.length = before;
-            self.cut_tail()?;
-            Err(error)
+        self.append(facts)
+    }
+
+    /// Appends these facts behind what other programs have written.
+    fn append(&mut self, facts: &[Fact<'_>]) -> Result<(), JournalError> {
+        self.locked(|journal| {
+            journal.file.catch_up()?;
+            journal.write(facts)
         })
     }
 
-    /// Cuts off what follows the last whole line.
-    fn cut_tail(&mut self) -> Result<(), JournalError> {
-        let found = self.file.metadata().map_err(|source| self.io(source))?.len();
-        if found > self.length {
-            let (path, bytes) = (self.path.display(), found - self.length);
-            tracing::warn!(%path, bytes, "the journal ends in a torn line, which is cut off");
-            self.file.set_len(self.length).and_then(|()| self.file.sync_data()).map_err(|source| self.io(source))?;
-        }
-        Ok(())
+    /// Appends a line that makes a trial. Its number is the count of such lines before it, whoever wrote them.
+    fn create(
+        &mut self,
+        fact: &Fact<'_>,
+        record: TrialRecord,
+        trials: &mut Vec<TrialRecord>,
+    ) -> Result<u64, JournalError> {
+        self.locked(|journal| {
+            journal.file.catch_up()?;
+            journal.apply_others(trials)?;
+            journal.write(std::slice::from_ref(fact))
+        })?;
+        let number = trials.len() as u64;
+        trials.push(TrialRecord { number, ..record });
+        self.trials = number + 1;
+        Ok(number)
     }
 
-    fn io(&self, source: std::io::Error) -> JournalError {
-        JournalError::Io { path: self.path.clone(), source }
+    /// Does something while no other program appends.
+    fn locked<T>(&mut self, action: impl FnOnce(&mut Journal) -> Result<T, JournalError>) -> Result<T, JournalError> {
+        self.file.check_is_whole()?;
+        self.file.take_lock()?;
+        let done = action(self);
+        self.file.give_lock_back();
+        done
+    }
+
+    /// Appends what was held back, and these facts. The lock is held, and what others have written has been read.
+    fn write(&mut self, facts: &[Fact<'_>]) -> Result<(), JournalError> {
+        let mut text = std::mem::take(&mut self.held);
+        let is_acknowledged = !text.is_empty();
+        text.extend(facts.iter().map(|fact| line::encode(&fact.to_json(&self.worker_id))));
+        let survives = if self.is_holding { Survives::Process } else { Survives::Machine };
+        let written = self.file.write(&text, survives);
+        // Whoever told these facts hears that they are not there; whoever told what was held back has gone on.
+        self.file.is_behind |= written.is_err() && is_acknowledged;
+        written
+    }
+
+    /// Applies the lines of other programs that have been read, as they are when the study is opened.
+    fn apply_others(&mut self, trials: &mut Vec<TrialRecord>) -> Result<(), JournalError> {
+        let lines = self.file.take_others();
+        if lines.is_empty() {
+            return Ok(());
+        }
+        let (path, study) = (self.file.path().to_owned(), self.spec.project.as_str());
+        std::mem::swap(&mut self.replay.trials, trials);
+        let applied = self.replay.go_on(&lines, &path, study);
+        std::mem::swap(&mut self.replay.trials, trials);
+        self.has_news = true;
+        self.trials = trials.len() as u64;
+        applied.map_err(|error| {
+            // From here on the records and the file differ. The whole file tells the number of the line.
+            self.file.is_behind = true;
+            Replay::damage(&path, study).unwrap_or(error)
+        })
     }
 }
 
@@ -420,12 +447,16 @@ fn worker_id() -> String {
 
 /// Whether the folder has something in it that is not a study.
 fn holds_no_study(folder: &Path) -> bool {
-    let files = std::fs::read_dir(folder)
-        .map_or(0, |entries| entries.flatten().filter(|entry| !lock::is_lock(&entry.file_name())).count());
+    let files =
+        std::fs::read_dir(folder).map_or(0, |entries| entries.flatten().filter(|entry| !is_lock(entry)).count());
     files > 0 && !folder.join(FILE).is_file()
 }
 
-/// Deletes everything but the lock, which is held. The journal goes last: until then the folder still is a study.
+fn is_lock(entry: &DirEntry) -> bool {
+    lock::is_lock(&entry.file_name()) || append_lock::is_lock(&entry.file_name())
+}
+
+/// Deletes everything but the locks, which are held, and the journal: until that is emptied the folder still is a study.
 fn delete_study(folder: &Path) -> Result<(), JournalError> {
     let failed = |path: &Path| {
         let path = path.to_owned();
@@ -434,16 +465,12 @@ fn delete_study(folder: &Path) -> Result<(), JournalError> {
     for entry in std::fs::read_dir(folder).map_err(failed(folder))? {
         let entry = entry.map_err(failed(folder))?;
         let path = entry.path();
-        if entry.file_name() == FILE || lock::is_lock(&entry.file_name()) {
+        if entry.file_name() == FILE || is_lock(&entry) {
             continue;
         }
         let is_folder = entry.file_type().map_err(failed(&path))?.is_dir();
         let removed = if is_folder { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
         removed.map_err(failed(&path))?;
     }
-    let path = folder.join(FILE);
-    match std::fs::remove_file(&path) {
-        Err(source) if source.kind() != ErrorKind::NotFound => Err(failed(&path)(source)),
-        _ => Ok(()),
-    }
+    Ok(())
 }

@@ -64,6 +64,19 @@ pub struct Parameter {
     pub value: Value,
 }
 
+/// The program that runs a trial.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Runner {
+    /// A search of this program.
+    #[default]
+    Search,
+    /// None yet: the trial waits in the journal until a program begins it.
+    Nobody,
+    /// Another program that writes the same journal, such as Optuna.
+    Other,
+}
+
 /// One trial: one choice of hyper-parameters and what came of it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TrialRecord {
@@ -104,6 +117,9 @@ pub struct TrialRecord {
     /// The values that it was enqueued with; it asks for the parameters all the same.
     #[serde(default)]
     pub preset: Values,
+    /// Which program runs it, or ran it.
+    #[serde(default)]
+    pub runner: Runner,
     /// What its last worker took of the machine's memory, and left behind.
     pub memory: Option<MemoryCheck>,
 }
@@ -149,6 +165,29 @@ impl TrialRecord {
         TrialRecord { number, ..TrialRecord::default() }
     }
 
+    /// The record without what was reported, which may be megabytes.
+    pub fn without_reports(&self) -> TrialRecord {
+        TrialRecord {
+            number: self.number,
+            parameters: self.parameters.clone(),
+            metrics: BTreeMap::new(),
+            values: self.values.clone(),
+            ending: self.ending.clone(),
+            checkpoint: self.checkpoint.clone(),
+            peak_bytes: self.peak_bytes,
+            seconds: self.seconds,
+            epochs: self.epochs,
+            paused_at: self.paused_at,
+            retried: self.retried.clone(),
+            unended_workers: self.unended_workers,
+            parent: self.parent,
+            executions: self.executions.clone(),
+            preset: self.preset.clone(),
+            runner: self.runner,
+            memory: self.memory.clone(),
+        }
+    }
+
     /// Where it stands.
     pub fn state(&self) -> State {
         match self.ending {
@@ -157,6 +196,16 @@ impl TrialRecord {
             Some(Ending::Pruned) => State::Pruned,
             Some(_) => State::Failed,
         }
+    }
+
+    /// Whether it waits in the journal until a program begins it.
+    pub fn is_enqueued(&self) -> bool {
+        self.ending.is_none() && self.runner == Runner::Nobody
+    }
+
+    /// Whether another program runs it now, or ran it when that program was killed.
+    pub fn runs_elsewhere(&self) -> bool {
+        self.ending.is_none() && self.runner == Runner::Other
     }
 
     /// The value of the first objective.

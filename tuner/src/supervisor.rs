@@ -177,6 +177,8 @@ struct Search<'a> {
     stopped_at: Option<Instant>,
     /// What the machine had left, in bytes, when something other than a trial had taken its memory.
     shortage_bytes: Option<u64>,
+    /// What ends the search once the trial whose checkpoint found no space has left.
+    full_disk: Option<SupervisorError>,
     /// How often the workers have been looked at.
     ticks: u64,
     /// The longest time between two reports of a trial so far.
@@ -217,8 +219,7 @@ impl<'a> Search<'a> {
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
         let threads = spec.supervision.threads.unwrap_or(cores / concurrency).max(1);
         let oracle = oracle::create(&spec)?;
-        let unfinished = trials.iter().filter(|trial| trial.ending.is_none() && trial.paused_at.is_none());
-        let unfinished = unfinished.map(|trial| trial.number).collect();
+        let unfinished = ledger::unfinished(&trials);
         let mut watcher = Watcher::of_study(events, &folder);
         watcher.send(&Event::Opened { folder: folder.clone(), earlier_trials: trials.len() as u64 });
         let mut search = Search {
@@ -244,6 +245,7 @@ impl<'a> Search<'a> {
             stop: None,
             stopped_at: None,
             shortage_bytes: None,
+            full_disk: None,
             ticks: 0,
             longest_step: Duration::ZERO,
             interrupts: 0,
@@ -281,8 +283,11 @@ impl<'a> Search<'a> {
 
     /// The trial that is to run next; none while one that runs has to end first, and none when the search is over.
     fn next_trial(&mut self, sessions: &[Session]) -> Result<Option<u64>, SupervisorError> {
-        let running: Vec<u64> = sessions.iter().map(|session| session.number).collect();
         loop {
+            let mut queue = std::mem::take(&mut self.unfinished);
+            let heard = self.ledger().hear_others(&mut queue);
+            self.unfinished = queue;
+            heard?;
             let ended = self.trials.iter().filter(|trial| trial.ending.is_some()).count() as u64;
             if ended >= self.spec.max_trials {
                 self.finish = Some(Finish::MaxTrials);
@@ -297,17 +302,22 @@ impl<'a> Search<'a> {
                 };
             }
             if let Some(number) = self.unfinished.pop_front() {
-                match self.give_up(number)? {
-                    true => continue,
-                    false => return Ok(Some(number)),
+                if !self.give_up(number)? && self.ledger().take_up(number)? {
+                    return Ok(Some(number));
                 }
+                continue;
             }
+            let running = sessions.iter().map(|session| session.number).chain(ledger::elsewhere(&self.trials));
+            let running: Vec<u64> = running.collect();
             match self.oracle.next(&self.trials, &running) {
                 Next::New if (self.trials.len() as u64) < self.spec.max_trials => {
-                    let number = self.trials.len() as u64;
-                    self.journal.trial_started(number)?;
-                    self.trials.push(TrialRecord::new(number));
-                    return Ok(Some(number));
+                    return Ok(Some(self.journal.begin_trial(&mut self.trials)?));
+                }
+                // What another program runs is not waited for: nobody knows whether that program still lives.
+                Next::Wait if sessions.is_empty() => {
+                    let is_enough = self.trials.len() as u64 >= self.spec.max_trials;
+                    self.finish = Some(if is_enough { Finish::MaxTrials } else { Finish::Exhausted });
+                    return Ok(None);
                 }
                 Next::Wait => return Ok(None),
                 Next::Continue { trial } => return Ok(Some(trial)),

@@ -87,6 +87,12 @@ pub enum Request {
         /// What cannot be read, and the system's reason.
         reason: String,
     },
+    /// A checkpoint cannot be written, for the disk is full. No fault of the trial's: the search ends, and the trial goes on
+    /// from its last checkpoint another time. Answered by [`Reply::Done`].
+    DiskFull {
+        /// One line: the file, and the system's reason.
+        reason: String,
+    },
     /// The objective returned an error or panicked. Answered by [`Reply::Done`].
     Fail {
         /// `Failed` or `Panicked`.
@@ -394,7 +400,7 @@ pub enum Event {
         /// Its values, one for each objective.
         values: Vec<f64>,
     },
-    /// A trial has reported, and the report is on disk.
+    /// A trial has reported, and the report is on disk. Told to a program that searches by itself, for its callbacks.
     Reported {
         /// The trial's number.
         trial: u64,
@@ -407,7 +413,7 @@ pub enum Event {
     Progress(Progress),
     /// A trial has ended and its record is on disk.
     TrialEnded {
-        /// The whole record.
+        /// Its record, without what it has reported: [`Event::Reported`] and the journal have that.
         record: TrialRecord,
     },
     /// The search is over.
@@ -447,7 +453,8 @@ pub struct Progress {
     pub pruned: u64,
     /// The trials asked for.
     pub max_trials: u64,
-    /// The best trial so far; none where there are several objectives, or no trial keeps the constraints.
+    /// The best trial so far, without what it has reported; none where there are several objectives, or no trial keeps the
+    /// constraints.
     pub best: Option<TrialRecord>,
     /// The trade-offs so far, where there are several objectives.
     #[serde(default)]

@@ -137,7 +137,7 @@ impl Engine {
 
     /// Brings variables and evcxr back to an earlier state.
     fn go_back(&mut self, to: Place, picture: Picture) -> Result<(), Failure> {
-        picture.cell().map_err(|error| report::failure("MagicError", format!("{error:#}")))?;
+        picture.cell().map_err(|error| report::failure("MagicError", crate::chain::in_one_line(&error)))?;
         let reply = self.ask(Request::Return { to })?;
         self.link.begin(None);
         if reply == Reply::Lost {
@@ -174,7 +174,8 @@ impl Engine {
         let dependencies: String = dependencies.map(|dependency| format!(":dep {dependency}\n")).collect();
         self.evaluate_own(&format!("{dependencies}{FIRST_CELL}"))?;
         loop {
-            let cell = picture.cell().map_err(|error| report::failure("MagicError", format!("{error:#}")))?;
+            let cell =
+                picture.cell().map_err(|error| report::failure("MagicError", crate::chain::in_one_line(&error)))?;
             let result = self.evaluate_once(&cell);
             let changed = self.link.take_changed();
             if changed.is_empty() {

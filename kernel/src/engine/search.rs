@@ -98,7 +98,7 @@ impl Search {
 
     /// Shows the search until it is over.
     pub(super) fn follow(mut self, display_id: &str, emit: &dyn Fn(Output)) -> Result<(), Failure> {
-        let failure = |error: anyhow::Error| report::failure("TuneError", format!("{error:#}"));
+        let failure = |error: anyhow::Error| report::failure("TuneError", crate::chain::in_one_line(&error));
         if self.earlier > 0 {
             let text = format!("continuing {} with {} earlier trials\n", self.folder.display(), self.earlier);
             emit(Output::Stream(crate::execution::Stream::Stdout, text));

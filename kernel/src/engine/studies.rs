@@ -129,7 +129,8 @@ pub(super) fn overview(directory: &Path) -> Result<Bundle> {
     }
     let (read, failed): (Vec<_>, Vec<_>) = folders.iter().map(|folder| entry(folder)).partition(Result::is_ok);
     let bundle = ferrotune_results::overview::overview(&read.into_iter().flatten().collect::<Vec<_>>());
-    let failed: Vec<String> = failed.into_iter().filter_map(Result::err).map(|error| format!("{error:#}")).collect();
+    let failed: Vec<String> =
+        failed.into_iter().filter_map(Result::err).map(|error| crate::chain::in_one_line(&error)).collect();
     Ok(if failed.is_empty() { bundle } else { ferrotune_results::with_note(&bundle, &failed.join("\n")) })
 }
 

@@ -3,6 +3,7 @@
 
 use super::link::Link;
 use super::{report, search};
+use crate::chain;
 use crate::execution::{Failure, Output, Stream};
 use anyhow::{Context, Result, bail};
 use ferrotune_display::Bundle;
@@ -14,10 +15,13 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How often a search that is waited for is looked at.
 const INTERVAL: Duration = Duration::from_millis(500);
+
+/// For how long `%tune stop` waits for the search to end.
+const LONGEST_STOP: Duration = Duration::from_secs(30);
 
 /// Does what `%tune VERB` asks of the search in a study's folder.
 pub(super) fn act(verb: SearchVerb, folder: &Path, display_id: &str, link: &Link) -> Result<(), Failure> {
@@ -28,7 +32,7 @@ pub(super) fn act(verb: SearchVerb, folder: &Path, display_id: &str, link: &Link
             Ok(())
         }
         SearchVerb::Stop => {
-            link.emit(Output::Stream(Stream::Stdout, stop(folder)?));
+            link.emit(Output::Stream(Stream::Stdout, stop(folder, link)?));
             Ok(())
         }
         SearchVerb::Wait => wait(folder, &study.spec, display_id, link),
@@ -37,7 +41,7 @@ pub(super) fn act(verb: SearchVerb, folder: &Path, display_id: &str, link: &Link
         Err(_) if verb == SearchVerb::Wait && link.is_interrupted() => {
             Err(report::failure("Interrupted", "no longer waited for; the search goes on until %tune stop"))
         }
-        result => result.map_err(|error| report::failure("TuneError", format!("{error:#}"))),
+        result => result.map_err(|error| report::failure("TuneError", chain::in_one_line(&error))),
     }
 }
 
@@ -58,15 +62,26 @@ fn status(folder: &Path, spec: &StudySpec, holder: Option<&Holder>) -> Result<Bu
     Ok(search::bundle(&progress, &lines))
 }
 
-/// Asks the search to stop after the current step of each trial.
-fn stop(folder: &Path) -> Result<String> {
+/// Asks the search to stop after the current step of each trial, and waits until the study is free. Says so where that
+/// takes long, or where the waiting is interrupted.
+fn stop(folder: &Path, link: &Link) -> Result<String> {
     let Some(holder) = holder_of(folder)? else { return Ok("no search of this study runs\n".to_owned()) };
     if !holder.is_here() {
         bail!("the search runs as process {} on {}; stop it there", holder.pid, holder.host);
     }
     let pid = i32::try_from(holder.pid).ok().and_then(Pid::from_raw).context("the search's lock names no process")?;
     rustix::process::kill_process(pid, Signal::INT).context("the search cannot be asked to stop")?;
-    Ok(format!("asked process {} to stop after the current step of each trial\n", holder.pid))
+    let asked_at = Instant::now();
+    while holder_of(folder)?.is_some_and(|now| now == holder) {
+        if asked_at.elapsed() > LONGEST_STOP || link.is_interrupted() {
+            let pid = holder.pid;
+            return Ok(format!(
+                "process {pid} is still ending: it stops after the current step of each trial; %tune wait follows it\n"
+            ));
+        }
+        wait_for_exit(&holder)?;
+    }
+    Ok(format!("process {} has stopped; %resume goes on with the study\n", holder.pid))
 }
 
 /// Shows the search until nobody runs it any more.

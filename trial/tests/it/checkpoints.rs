@@ -216,3 +216,21 @@ fn budget_that_suffices_from_scratch_suffices_after_a_resume() {
     // The last tensor's memory may still be the allocator's.
     assert!(reported(1, "grown_mib") < 40.0, "{} MiB", reported(1, "grown_mib"));
 }
+
+#[test]
+fn a_full_disk_ends_the_search_and_not_the_trial() {
+    let directory = tempfile::tempdir().unwrap();
+    let library = faulty_files(directory.path());
+    let spec = spec(directory.path(), "train", 1);
+    // The trial's second checkpoint finds no room (ENOSPC).
+    let error = run_with_faults(&spec, &library, "/checkpoint-", "rename", "28", "2").last().unwrap_err();
+    assert!(error.starts_with("cannot write the checkpoint "), "{error}");
+    let cure = "No space left on device (os error 28); free some space, then run the search again: trial 0 goes on from its last checkpoint";
+    assert!(error.ends_with(cure), "{error}");
+    let [trial] = &on_disk(&spec)[..] else { panic!("{:?}", on_disk(&spec)) };
+    assert_eq!((&trial.ending, trial.checkpoint.as_deref()), (&None, Some("checkpoint-000000.safetensors")));
+    let done = run(&spec);
+    assert_eq!(done.last(), Ok(Finish::MaxTrials));
+    // The objective fails if it does not go on where its checkpoint is.
+    assert_eq!(on_disk(&spec)[0].ending, Some(Ending::Finished));
+}

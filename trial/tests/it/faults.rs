@@ -1,7 +1,7 @@
 //! Every way in which a trial can go wrong is recorded as what it is, and the search goes on.
 
 use crate::harness::{on_disk, run, spec, tagged};
-use ferrotune_tuner::record::Ending;
+use ferrotune_tuner::record::{Ending, TrialRecord};
 use ferrotune_tuner::wire::Finish;
 use std::process::Command;
 
@@ -35,7 +35,8 @@ fn every_fault_has_its_ending_and_the_search_goes_on() {
     for (ending, expected) in endings.iter().zip(expected) {
         assert!(ending.starts_with(expected), "{ending} for {expected}");
     }
-    assert_eq!(on_disk(&spec).iter().collect::<Vec<_>>(), done.ended());
+    let without_reports = on_disk(&spec).iter().map(TrialRecord::without_reports).collect::<Vec<_>>();
+    assert_eq!(without_reports.iter().collect::<Vec<_>>(), done.ended());
     assert_eq!(tagged("faults"), Vec::<String>::new());
 }
 
@@ -157,4 +158,17 @@ fn flood_of_threads_is_ended() {
         "{ending}"
     );
     assert!(done.ended()[0].seconds < 2.0, "{}", done.ended()[0].seconds);
+}
+
+#[test]
+fn records_of_megabytes_make_no_event_and_no_status_large() {
+    let directory = tempfile::tempdir().unwrap();
+    let spec = spec(directory.path(), "long", 1);
+    let done = run(&spec);
+    assert_eq!(done.last(), Ok(Finish::MaxTrials), "{:?}", done.last());
+    let largest = done.events.iter().map(|event| serde_json::to_vec(event).unwrap().len()).max();
+    assert!(largest < Some(16 << 10), "{largest:?} bytes");
+    assert!(std::fs::metadata(directory.path().join("long/status.json")).unwrap().len() < 16 << 10);
+    let trials = on_disk(&spec);
+    assert!(trials.iter().all(|trial| trial.metrics.len() == 1500 && trial.metrics[&7].len() == 101));
 }

@@ -75,7 +75,8 @@ fn journal(trials: &str, folder: &Path) -> Result<(), Box<dyn Error>> {
     let spec = spec("random", count);
     if !folder.exists() {
         let (mut journal, _) = Journal::open(folder, &spec)?;
-        (0..count).try_for_each(|number| write(&mut journal, number))?;
+        let mut trials = Vec::new();
+        (0..count).try_for_each(|_| write(&mut journal, &mut trials))?;
     }
     let bytes = std::fs::metadata(folder.join("journal.log"))?.len();
     println!("{count} trials, {REPORTS} reports each: {:.1} MB", bytes as f64 / 1e6);
@@ -96,10 +97,10 @@ fn journal(trials: &str, folder: &Path) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn write(journal: &mut Journal, number: u64) -> Result<(), Box<dyn Error>> {
+fn write(journal: &mut Journal, trials: &mut Vec<TrialRecord>) -> Result<(), Box<dyn Error>> {
+    let number = journal.begin_trial(trials)?;
     let share = (number % 997) as f64 / 997.0;
     let mut record = TrialRecord { seconds: share, peak_bytes: 1 << 20, ..TrialRecord::new(number) };
-    journal.trial_started(number)?;
     journal.worker_started(number, 1)?;
     let float = Distribution::Float { low: 1e-4, high: 1.0, step: None, scale: Scale::Log };
     let int = Distribution::Int { low: 32, high: 512, step: 32, scale: Scale::Linear };

@@ -26,8 +26,19 @@ pub enum JournalError {
         /// Why.
         source: std::io::Error,
     },
+    /// The lock that Optuna's writers take cannot be made beside the journal.
+    #[error(
+        "study file {}: the lock beside it, journal.log.lock, cannot be made: {source}; what is on disk stays valid, so free space or repair access and run it again",
+        path.display()
+    )]
+    AppendLock {
+        /// The journal.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
     /// A write has failed after which the file has less than was taken down.
-    #[error("study file {} lacks what was told before a write failed; open the study again", path.display())]
+    #[error("study file {} lacks facts that were acknowledged: a write has failed, or another program has cut the file; open the study again", path.display())]
     Behind {
         /// The file.
         path: PathBuf,

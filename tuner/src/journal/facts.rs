@@ -20,11 +20,11 @@ pub(super) const TRIAL_USER_ATTRIBUTE: u64 = 8;
 pub(super) const TRIAL_SYSTEM_ATTRIBUTE: u64 = 9;
 
 /// Optuna's `TrialState`.
-const RUNNING: u64 = 0;
+pub(super) const RUNNING: u64 = 0;
 pub(super) const COMPLETE: u64 = 1;
 pub(super) const PRUNED: u64 = 2;
 pub(super) const FAIL: u64 = 3;
-const WAITING: u64 = 4;
+pub(super) const WAITING: u64 = 4;
 
 /// Attributes of a study.
 pub(super) const VERSION: &str = "ferrotune:journal";

@@ -1,5 +1,6 @@
 //! One line of the journal: its JSON object and the checksum over it. Knows nothing of what the object says.
 
+use crate::record::Runner;
 use crate::space::Distribution;
 use serde::de::{Error as _, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -93,13 +94,46 @@ impl<'de: 'a, 'a> Deserialize<'de> for Attribute<'a> {
     }
 }
 
+impl Line<'_> {
+    /// The program that wrote it.
+    pub(super) fn writer(&self) -> Runner {
+        let is_ours = self.worker_id.as_ref().is_none_or(|worker| worker.0.starts_with(WORKER_PREFIX));
+        if is_ours { Runner::Search } else { Runner::Other }
+    }
+}
+
+/// Whether these bytes of a journal, which may be damaged, name a worker of ours.
+pub(super) fn is_ours(bytes: &[u8]) -> bool {
+    bytes.windows(WORKER_PREFIX.len()).any(|window| window == WORKER_PREFIX.as_bytes())
+}
+
+/// A line with `null` in place of `NaN` and infinities, which Python writes and JSON has not; none where it has none of
+/// them outside its texts.
+pub(super) fn with_nulls(line: &[u8]) -> Option<Vec<u8>> {
+    let (mut plain, mut rest) = (Vec::with_capacity(line.len()), line);
+    let (mut is_in_text, mut is_escaped, mut is_changed) = (false, false, false);
+    while let Some((&byte, behind)) = rest.split_first() {
+        let constant = [&b"NaN"[..], b"-Infinity", b"Infinity"].into_iter().find(|constant| rest.starts_with(constant));
+        if let Some(constant) = constant.filter(|_| !is_in_text) {
+            plain.extend(b"null");
+            (rest, is_changed) = (&rest[constant.len()..], true);
+            continue;
+        }
+        is_in_text ^= byte == b'"' && !is_escaped;
+        is_escaped = byte == b'\\' && !is_escaped;
+        plain.push(byte);
+        rest = behind;
+    }
+    is_changed.then_some(plain)
+}
+
 /// Reads a line without its line end. A line without a checksum is good only if somebody else (Optuna) wrote it.
 pub(super) fn decode(line: &[u8]) -> Result<Line<'_>, String> {
     let text = std::str::from_utf8(line).map_err(|error| error.to_string())?;
     let object: Line<'_> = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let Some((body, crc)) = split_crc(text) else {
-        let ours = object.worker_id.as_ref().is_none_or(|worker| worker.0.starts_with(WORKER_PREFIX));
-        return if ours { Err("its checksum is missing".to_owned()) } else { Ok(object) };
+        let is_ours = object.writer() == Runner::Search;
+        return if is_ours { Err("its checksum is missing".to_owned()) } else { Ok(object) };
     };
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(body.as_bytes());
@@ -149,5 +183,16 @@ mod tests {
         let line = br#"{"op_code":4,"worker_id":"30dbac2d-140631563500416","study_id":0}"#;
         assert!(decode(line).is_ok());
         assert!(decode(br#"{"op_code":4,"worker_id":"ferrotune-9","study_id":0}"#).is_err());
+    }
+
+    #[test]
+    fn constants_that_json_has_not_are_null_outside_of_texts() {
+        let plain = |line: &str| with_nulls(line.as_bytes()).map(|line| String::from_utf8(line).expect("a text"));
+        assert_eq!(plain(r#"{"v":NaN,"w":[-Infinity,Infinity]}"#).as_deref(), Some(r#"{"v":null,"w":[null,null]}"#));
+        assert_eq!(
+            plain(r#"{"a \"NaN":"Infinity\\","b":NaN}"#).as_deref(),
+            Some(r#"{"a \"NaN":"Infinity\\","b":null}"#)
+        );
+        assert_eq!(plain(r#"{"v":"NaN"}"#), None);
     }
 }

@@ -3,7 +3,7 @@
 use super::facts::{self, Checkpoint};
 use super::line::{self, Line, Text};
 use super::{JournalError, Times, VERSION};
-use crate::record::{Ending, Parameter, TrialRecord};
+use crate::record::{Ending, Parameter, Runner, TrialRecord};
 use crate::space::{Distribution, Value as Setting};
 use crate::wire::{Direction, Objective, StudySpec};
 use chrono::{DateTime, Local, NaiveDateTime, Utc};
@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead, BufReader};
 use std::iter::repeat;
 use std::path::Path;
 
@@ -43,6 +43,14 @@ pub(super) struct Replay {
     pub(super) length: u64,
 }
 
+/// What the last line of a file can be.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// A line that a crash has cut short or damaged.
+    MayBeTorn,
+    IsWhole,
+}
+
 /// Why a line cannot be taken.
 enum Refusal {
     Newer(u64),
@@ -60,30 +68,62 @@ impl Replay {
     /// count. Fails on a damaged line before that.
     pub(super) fn of(path: &Path, study: &str) -> Result<Replay, JournalError> {
         let failed = |source| JournalError::Io { path: path.to_owned(), source };
-        let mut file = BufReader::with_capacity(1 << 20, File::open(path).map_err(failed)?);
         let mut replay = Replay::default();
+        replay.read(
+            &mut BufReader::with_capacity(1 << 20, File::open(path).map_err(failed)?),
+            path,
+            study,
+            End::MayBeTorn,
+        )?;
+        Ok(replay)
+    }
+
+    /// Applies the next lines of the journal at `path`, all of which are whole. Their numbers count from the first of them.
+    pub(super) fn go_on(&mut self, mut lines: &[u8], path: &Path, study: &str) -> Result<(), JournalError> {
+        self.read(&mut lines, path, study, End::IsWhole)
+    }
+
+    /// What is wrong with the journal at `path`, its last line included; none where nothing is.
+    pub(super) fn damage(path: &Path, study: &str) -> Option<JournalError> {
+        let bytes = std::fs::read(path).map_err(|source| JournalError::Io { path: path.to_owned(), source });
+        bytes.and_then(|bytes| Replay::default().go_on(&bytes, path, study)).err()
+    }
+
+    fn read(&mut self, lines: &mut impl BufRead, path: &Path, study: &str, end: End) -> Result<(), JournalError> {
+        let failed = |source| JournalError::Io { path: path.to_owned(), source };
         let (mut bytes, mut number) = (Vec::new(), 0);
         loop {
             bytes.clear();
-            file.read_until(b'\n', &mut bytes).map_err(failed)?;
+            lines.read_until(b'\n', &mut bytes).map_err(failed)?;
             let Some((b'\n', text)) = bytes.split_last() else { break };
             number += 1;
             let corrupt = |reason| JournalError::Corrupt { path: path.to_owned(), line: number, reason };
+            let plain;
             let object = match line::decode(text) {
+                Ok(object) => Ok(object),
+                Err(reason) => match line::with_nulls(text) {
+                    Some(line) => {
+                        plain = line;
+                        line::decode(&plain)
+                    }
+                    None => Err(reason),
+                },
+            };
+            let object = match object {
                 Ok(object) => object,
-                Err(reason) => match file.fill_buf().map_err(failed)?.is_empty() {
+                Err(reason) => match end == End::MayBeTorn && lines.fill_buf().map_err(failed)?.is_empty() {
                     true => break,
                     false => return Err(corrupt(reason)),
                 },
             };
-            replay.apply(&object).map_err(|refusal| match refusal {
+            self.apply(&object).map_err(|refusal| match refusal {
                 Refusal::Newer(found) => JournalError::NewerVersion { study: study.to_owned(), found },
                 Refusal::Damaged(reason) => corrupt(reason),
             })?;
-            replay.length += bytes.len() as u64;
+            self.length += bytes.len() as u64;
         }
-        replay.name_values();
-        Ok(replay)
+        self.name_values();
+        Ok(())
     }
 
     /// The study's objectives as text, if they are not those `wanted`. A study that Optuna began has no names for them.
@@ -158,8 +198,9 @@ impl Replay {
 
     fn create_trial(&mut self, line: &Line<'_>) -> Result<(), Refusal> {
         let trial_number = self.trials.len() as u64;
-        self.trials.push(TrialRecord::new(trial_number));
-        self.times.push(Times::default().told_by(line));
+        let runner = if line.state == Some(facts::WAITING) { Runner::Nobody } else { line.writer() };
+        self.trials.push(TrialRecord { runner, ..TrialRecord::new(trial_number) });
+        self.note_times(trial_number, line);
         // Optuna's `add_trial` writes a whole trial in one line.
         for (name, internal) in line.params.iter().flatten() {
             let distribution = line.distributions.as_ref().and_then(|distributions| distributions.get(name));
@@ -187,6 +228,9 @@ impl Replay {
     fn parameter(&mut self, line: &Line<'_>) -> Result<(), Refusal> {
         let trial = number(line.trial_id, "trial_id")?;
         let (name, stored) = (text(&line.param_name, "param_name")?, text(&line.distribution, "distribution")?);
+        if self.trial(trial)?.ending.is_some() {
+            return Ok(());
+        }
         let internal = line.param_value_internal.as_ref().unwrap_or(&Value::Null);
         self.set_parameter(trial, name, internal, stored)?;
         if let (Some(range), Some(parameter)) = (&line.range, self.trial(trial)?.parameters.get_mut(name)) {
@@ -214,13 +258,26 @@ impl Replay {
         Ok(distribution)
     }
 
+    /// As in Optuna nothing of this kind counts after a trial's end, and only the first program that begins a trial has it.
     fn state(&mut self, line: &Line<'_>) -> Result<(), Refusal> {
-        let trial = number(line.trial_id, "trial_id")?;
-        self.set_state(trial, number(line.state, "state")?, values(line))?;
-        // The trial exists, or its state could not have been set.
-        let times = &mut self.times[trial as usize];
-        *times = times.told_by(line);
+        let (trial, state) = (number(line.trial_id, "trial_id")?, number(line.state, "state")?);
+        let record = self.trial(trial)?;
+        if record.ending.is_some() || state == facts::RUNNING && record.runner != Runner::Nobody {
+            return Ok(());
+        }
+        if record.runner == Runner::Nobody && state != facts::WAITING {
+            record.runner = line.writer();
+        }
+        self.set_state(trial, state, values(line))?;
+        self.note_times(trial, line);
         Ok(())
+    }
+
+    /// Takes down when a trial that exists began and ended.
+    fn note_times(&mut self, trial: u64, line: &Line<'_>) {
+        let index = trial as usize;
+        self.times.resize(self.times.len().max(index + 1), Times::default());
+        self.times[index] = self.times[index].told_by(line);
     }
 
     fn set_state(&mut self, trial: u64, state: u64, values: Vec<f64>) -> Result<(), Refusal> {
@@ -246,6 +303,9 @@ impl Replay {
         let value = line.intermediate_value.as_ref().and_then(Value::as_f64);
         let metric = self.spec.as_ref().map(|spec| spec.objective().metric.clone());
         let record = self.trial(trial)?;
+        if record.ending.is_some() {
+            return Ok(());
+        }
         match metric {
             Some(metric) => {
                 record.metrics.entry(step).or_default().insert(metric, value);
@@ -306,7 +366,7 @@ impl Replay {
     }
 
     /// Gives the values that Optuna wrote without a metric's name that of the objective.
-    fn name_values(&mut self) {
+    pub(super) fn name_values(&mut self) {
         let Some(spec) = &self.spec else { return };
         for (trial, step, value) in std::mem::take(&mut self.unnamed) {
             // Only trials that exist were noted.

@@ -3,7 +3,7 @@
 use super::ledger::{Ledger, Question};
 use super::outcome::{Answer, Outcome};
 use super::session::Session;
-use super::{Search, SupervisorError, estimate};
+use super::{Search, SupervisorError, Workers, estimate};
 use crate::record::Ending;
 use crate::wire::{Event, Reply, Request};
 use std::collections::BTreeMap;
@@ -46,6 +46,12 @@ impl Search<'_> {
                 self.settle_answer(session, Answer::Returned(finite.collect()))
             }
             Ok(Request::Postpone { reason }) => self.settle_answer(session, Answer::Postponed(reason)),
+            Ok(Request::DiskFull { reason }) => {
+                // Its last checkpoint and the journal stay valid: it goes on another time.
+                session.outcome = Some(Outcome::Interrupted);
+                self.full_disk = Some(SupervisorError::DiskFull { number, reason });
+                Ok(Reply::Done)
+            }
             Ok(Request::Fail { ending }) => self.settle_answer(session, Answer::Broke(ending)),
         }
     }
@@ -110,7 +116,10 @@ impl Search<'_> {
         if let Err(reason) = self.ledger().report(trial, session.told, step, &metrics)? {
             return Ok(Reply::Refused { reason });
         }
-        self.watcher.send(&Event::Reported { trial, step, metrics });
+        // A program has callbacks for it; a notebook shows the last steps alone, and may be slow to listen.
+        if matches!(self.workers, Workers::Itself) {
+            self.watcher.send(&Event::Reported { trial, step, metrics });
+        }
         self.longest_step = self.longest_step.max(session.last_step.elapsed());
         session.last_step = Instant::now();
         let told = &mut session.told;

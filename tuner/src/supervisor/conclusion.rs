@@ -38,7 +38,7 @@ impl Search<'_> {
             }
             // Its end is in the journal since the objective told it; what its worker used is not.
             Outcome::Ended { .. } if ended.is_journaled => {
-                let record = record.clone();
+                let record = record.without_reports();
                 self.journal.trial_paused(&record)?;
                 self.watcher.send(&Event::TrialEnded { record });
             }
@@ -48,7 +48,7 @@ impl Search<'_> {
             }
             Outcome::Interrupted | Outcome::Postponed { .. } => {
                 record.paused_at = None;
-                let mut record = record.clone();
+                let mut record = record.without_reports();
                 self.journal.trial_paused(&record)?;
                 // The journal leaves the trial open, so that it goes on next time; the watcher hears how it ended now.
                 record.ending = Some(Ending::Cancelled);
@@ -74,6 +74,9 @@ impl Search<'_> {
         }
         if let Outcome::Postponed { reason } = &ended.outcome {
             return Err(SupervisorError::Postponed { number, reason: reason.clone() });
+        }
+        if let Some(error) = self.full_disk.take() {
+            return Err(error);
         }
         let record = self.record(number);
         // The oracle had it go on, and it came back as it went.
@@ -116,7 +119,7 @@ impl Search<'_> {
     fn settle(&mut self, number: u64) -> Result<(), SupervisorError> {
         let record = self.record(number).clone();
         self.journal.trial_ended(&record)?;
-        self.watcher.send(&Event::TrialEnded { record });
+        self.watcher.send(&Event::TrialEnded { record: record.without_reports() });
         Ok(())
     }
 

@@ -106,6 +106,14 @@ pub enum SupervisorError {
         /// What cannot be read, and why.
         reason: String,
     },
+    /// The disk that the study is on is full.
+    #[error("{reason}; free some space, then run the search again: trial {number} goes on from its last checkpoint")]
+    DiskFull {
+        /// The trial that could not write its checkpoint.
+        number: u64,
+        /// The file, and the system's reason.
+        reason: String,
+    },
     /// The oracle lets a trial go on, and it comes back as it went.
     #[error(
         "trial {number} does not get beyond epoch {epochs}, to which it was to train on; report steps as epochs counted from 0, then use --overwrite"

@@ -1,5 +1,5 @@
-//! What the watcher of a search hears: one JSON line for each event. A watcher that has left stops the search; it
-//! never makes it fail.
+//! What the watcher of a search hears: one JSON line for each event, none of which grows with what a trial has reported.
+//! A watcher that has left stops the search; it never makes it fail.
 
 use super::Search;
 use super::session::Session;
@@ -14,6 +14,9 @@ use std::time::{Duration, Instant};
 
 /// The least time between two reports of progress while a trial runs.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
+
+/// The least time between two pictures of progress in the status file.
+const STATUS_INTERVAL: Duration = Duration::from_millis(500);
 
 /// In a study's folder: the [`Status`] of its last search.
 const STATUS_FILE: &str = "status.json";
@@ -33,13 +36,15 @@ pub(super) struct Watcher<'a> {
     /// Where the status is written, for those who look later.
     status_path: Option<PathBuf>,
     status: Status,
+    /// When the status was written last.
+    noted: Option<Instant>,
     gone: bool,
     last_progress: Option<Instant>,
 }
 
 impl<'a> Watcher<'a> {
     pub(super) fn new(events: &'a mut dyn Write) -> Watcher<'a> {
-        Watcher { events, status_path: None, status: Status::default(), gone: false, last_progress: None }
+        Watcher { events, status_path: None, status: Status::default(), noted: None, gone: false, last_progress: None }
     }
 
     /// The watcher of the study in `folder`, which has the last word on its search in a file, too.
@@ -55,7 +60,13 @@ impl<'a> Watcher<'a> {
     /// Writes an event that tells the search's status where later watchers find it.
     pub(super) fn note(&mut self, event: &Event) {
         match event {
-            Event::Progress(progress) => self.status.progress = progress.clone(),
+            Event::Progress(progress) => {
+                self.status.progress = progress.clone();
+                // The next one, or the end, has it.
+                if self.noted.is_some_and(|noted| noted.elapsed() < STATUS_INTERVAL) {
+                    return;
+                }
+            }
             Event::Finished { reason } => self.status.finish = Some(reason.clone()),
             Event::Error { message } => self.status.error = Some(message.clone()),
             Event::Opened { .. }
@@ -65,6 +76,7 @@ impl<'a> Watcher<'a> {
             | Event::TrialEnded { .. } => return,
         }
         let Some(path) = &self.status_path else { return };
+        self.noted = Some(Instant::now());
         let partial = path.with_extension("partial");
         let text = serde_json::to_vec(&self.status).map_err(io::Error::from);
         // Not synced: after a crash the journal tells all that is true of the study.
@@ -130,7 +142,7 @@ impl Search<'_> {
             failed,
             pruned,
             max_trials: self.spec.max_trials,
-            best: if several { None } else { best.first().copied().cloned() },
+            best: if several { None } else { best.first().map(|trial| trial.without_reports()) },
             front: several.then(|| front(&best, &self.spec)),
             unasked: if done > 0 { self.unasked() } else { Vec::new() },
             infeasible: ranking::infeasible(&self.trials, &self.spec) as u64,
@@ -171,4 +183,32 @@ fn front(members: &[&TrialRecord], spec: &StudySpec) -> Front {
     };
     let ranges = spec.objectives.iter().enumerate().filter_map(range).collect();
     Front { trials: members.len() as u64, ranges }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn progress(done: u64) -> Event {
+        Event::Progress(Progress { done, ..Progress::default() })
+    }
+
+    #[test]
+    fn status_is_written_at_a_bounded_rate_and_at_the_end() -> io::Result<()> {
+        let folder = tempfile::tempdir()?;
+        let mut events = Vec::new();
+        let mut watcher = Watcher::of_study(&mut events, folder.path());
+        let done = || last_status(folder.path()).map(|status| status.map(|status| status.progress.done));
+        watcher.send(&progress(1));
+        assert_eq!(done()?, Some(1));
+        let since = watcher.noted;
+        for more in 2..50 {
+            watcher.send(&progress(more));
+        }
+        assert!(watcher.noted == since || since.is_some_and(|since| since.elapsed() >= STATUS_INTERVAL));
+        watcher.send(&Event::Finished { reason: crate::wire::Finish::MaxTrials });
+        assert_eq!(done()?, Some(49));
+        assert_eq!(events.iter().filter(|byte| **byte == b'\n').count(), 50);
+        Ok(())
+    }
 }

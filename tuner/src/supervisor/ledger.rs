@@ -6,10 +6,10 @@ use super::outcome::{Answer, Outcome, answered, pruned_values};
 use crate::given::Values;
 use crate::journal::Journal;
 use crate::oracle::Oracle;
-use crate::record::{Ending, Parameter, TrialRecord, mean};
+use crate::record::{Ending, Parameter, Runner, TrialRecord, mean};
 use crate::space::{Distribution, Value};
 use crate::wire::{Assignment, StudySpec, Verdict};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 
 /// A search's records, and what they are made and kept with.
@@ -189,6 +189,10 @@ impl Ledger<'_> {
             answer => answer,
         };
         let record = self.record(number);
+        if let Some(ending) = &record.ending {
+            // Another program has ended it, and the first end counts.
+            return Ok(Outcome::Ended { ending: ending.clone(), values: record.values.clone() });
+        }
         let outcome = match told.to_prune {
             true => Outcome::Ended { ending: Ending::Pruned, values: pruned_values(record, self.spec) },
             false => answered(answer, told.to_stop, told.epochs, record, self.spec),
@@ -242,21 +246,31 @@ impl Ledger<'_> {
             if self.trials.iter().any(|trial| trial.preset == *preset) {
                 continue;
             }
-            let number = self.trials.len() as u64;
-            self.journal.trial_enqueued(number, preset)?;
-            self.trials.push(TrialRecord { preset: preset.clone(), ..TrialRecord::new(number) });
-            numbers.push(number);
+            numbers.push(self.journal.enqueue_trial(preset, self.trials)?);
         }
         Ok(numbers)
     }
 
-    /// Says that a trial begins that was enqueued, if it is one.
-    pub(super) fn begin_enqueued(&mut self, number: u64) -> Result<(), SupervisorError> {
-        let record = self.record(number);
-        if !record.preset.is_empty() && record.parameters.is_empty() {
-            self.journal.enqueued_trial_started(number)?;
+    /// Takes in what other programs have written, and puts the trials that they have enqueued at the end of `queue`; says
+    /// whether there was anything.
+    pub(super) fn hear_others(&mut self, queue: &mut VecDeque<u64>) -> Result<bool, SupervisorError> {
+        let is_news = self.journal.read_on(self.trials)?;
+        if is_news {
+            let enqueued = self.trials.iter().filter(|trial| trial.is_enqueued()).map(|trial| trial.number);
+            let new: Vec<u64> = enqueued.filter(|number| !queue.contains(number)).collect();
+            queue.extend(new);
         }
-        Ok(())
+        Ok(is_news)
+    }
+
+    /// Takes a trial from the queue, unless another program has begun or ended it meanwhile; says whether it may run.
+    pub(super) fn take_up(&mut self, number: u64) -> Result<bool, SupervisorError> {
+        let record = self.record(number);
+        Ok(match record.runner {
+            Runner::Search => record.ending.is_none(),
+            Runner::Nobody => self.journal.begin_enqueued_trial(number, self.trials)?,
+            Runner::Other => false,
+        })
     }
 
     pub(super) fn record(&self, number: u64) -> &TrialRecord {
@@ -266,6 +280,17 @@ impl Ledger<'_> {
     pub(super) fn record_mut(&mut self, number: u64) -> &mut TrialRecord {
         &mut self.trials[number as usize]
     }
+}
+
+/// The trials that an earlier search has left in the middle, or that wait to begin, by number.
+pub(super) fn unfinished(trials: &[TrialRecord]) -> VecDeque<u64> {
+    let unfinished = trials.iter().filter(|trial| trial.ending.is_none() && trial.paused_at.is_none());
+    unfinished.filter(|trial| trial.runner != Runner::Other).map(|trial| trial.number).collect()
+}
+
+/// The trials that another program runs, as far as the journal says. No worker of ours runs them, and none may.
+pub(super) fn elsewhere(trials: &[TrialRecord]) -> impl Iterator<Item = u64> {
+    trials.iter().filter(|trial| trial.runs_elsewhere()).map(|trial| trial.number)
 }
 
 /// A seed of an execution's own; that of the first is the trial's.

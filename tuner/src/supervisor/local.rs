@@ -2,7 +2,7 @@
 //! Contains nothing and watches no memory: what a trial does to its process, it does to the search.
 
 use super::failures::Failures;
-use super::ledger::{Ledger, Question, Told};
+use super::ledger::{Ledger, Question, Told, elsewhere, unfinished};
 use super::outcome::{Answer, Outcome, pruned_values};
 use super::{SupervisorError, files};
 use crate::journal::Journal;
@@ -18,8 +18,9 @@ use std::time::Instant;
 pub enum Writing {
     /// Each before the call that tells it returns.
     EachFact,
-    /// All together when the trial ends or has a checkpoint; one that is cut off before has never been. Those that have
-    /// ended survive the process at once, and the machine some milliseconds later, or after [`Local::sync`].
+    /// The beginning at once, the rest together when the next trial begins or this one has a checkpoint; one that is cut
+    /// off before begins again. They survive the process then, and the machine some milliseconds later; both at once
+    /// after [`Local::sync`].
     EachTrial,
 }
 
@@ -36,6 +37,8 @@ pub struct Local {
     running: BTreeMap<u64, Running>,
     /// Trials with an ending.
     ended: u64,
+    /// Trials that another program runs.
+    elsewhere: Vec<u64>,
     failures: Failures,
     started: Instant,
     is_stopping: bool,
@@ -60,13 +63,21 @@ impl Local {
         files::remove_all_leftovers(&folder, &trials)?;
         let spec = journal.spec().clone();
         let oracle = oracle::create(&spec)?;
-        let unfinished = trials.iter().filter(|trial| trial.ending.is_none() && trial.paused_at.is_none());
-        let unfinished = unfinished.map(|trial| trial.number).collect();
-        let ended = trials.iter().filter(|trial| trial.ending.is_some()).count() as u64;
-        let (running, failures, started) = (BTreeMap::new(), Failures::default(), Instant::now());
-        let is_stopping = false;
-        let mut local =
-            Local { spec, folder, journal, oracle, trials, unfinished, running, ended, failures, started, is_stopping };
+        let mut local = Local {
+            spec,
+            folder,
+            journal,
+            oracle,
+            unfinished: unfinished(&trials),
+            trials,
+            running: BTreeMap::new(),
+            ended: 0,
+            elsewhere: Vec::new(),
+            failures: Failures::default(),
+            started: Instant::now(),
+            is_stopping: false,
+        };
+        local.count();
         let enqueued = local.ledger().enqueue(&asked.given.enqueued)?;
         local.unfinished.extend(enqueued);
         Ok(local)
@@ -99,19 +110,15 @@ impl Local {
 
     /// Begins the trial that is to run next, or says why there is none.
     pub fn begin(&mut self, writing: Writing) -> Result<Result<u64, Finish>, SupervisorError> {
+        match writing {
+            Writing::EachTrial => self.journal.hold(),
+            Writing::EachFact => self.journal.release()?,
+        }
         let number = match self.next()? {
             Ok(number) => number,
             Err(finish) => return Ok(Err(finish)),
         };
-        if writing == Writing::EachTrial {
-            self.journal.hold();
-        }
-        self.journal.trial_started(number)?;
-        if number == self.trials.len() as u64 {
-            self.trials.push(TrialRecord::new(number));
-        }
         let study = self.folder.clone();
-        self.ledger().begin_enqueued(number)?;
         self.ledger().provide_checkpoints(number, &study)?;
         let (began, told, outcome, returned) = (Instant::now(), Told::default(), None, false);
         let running = Running { began, told, outcome, returned, writing };
@@ -127,16 +134,24 @@ impl Local {
             if self.spec.timeout_s.is_some_and(|limit| self.started.elapsed().as_secs_f64() >= limit) {
                 return Ok(Err(Finish::Timeout));
             }
+            let (journal, oracle, trials) = (&mut self.journal, &mut *self.oracle, &mut self.trials);
+            let mut ledger = Ledger { spec: &self.spec, journal, oracle, trials };
+            if ledger.hear_others(&mut self.unfinished)? {
+                self.count();
+            }
             if self.ended >= self.spec.max_trials {
                 return Ok(Err(Finish::MaxTrials));
             }
             if let Some(number) = self.unfinished.pop_front() {
-                return Ok(Ok(number));
+                if self.ledger().take_up(number)? {
+                    return Ok(Ok(number));
+                }
+                continue;
             }
-            let running: Vec<u64> = self.running.keys().copied().collect();
+            let running: Vec<u64> = self.running.keys().chain(&self.elsewhere).copied().collect();
             match self.oracle.next(&self.trials, &running) {
                 Next::New if (self.trials.len() as u64) < self.spec.max_trials => {
-                    return Ok(Ok(self.trials.len() as u64));
+                    return Ok(Ok(self.journal.begin_trial(&mut self.trials)?));
                 }
                 Next::Continue { trial } => return Ok(Ok(trial)),
                 Next::Prune { trial } => self.prune(trial)?,
@@ -145,6 +160,12 @@ impl Local {
                 Next::Exhausted => return Ok(Err(Finish::Exhausted)),
             }
         }
+    }
+
+    /// Counts the trials again after other programs have written some.
+    fn count(&mut self) {
+        self.ended = self.trials.iter().filter(|trial| trial.ending.is_some()).count() as u64;
+        self.elsewhere = elsewhere(&self.trials).collect();
     }
 
     fn prune(&mut self, number: u64) -> Result<(), SupervisorError> {
@@ -203,6 +224,11 @@ impl Local {
                 Answer::Returned(values.into_iter().map(|value| value.filter(|value| value.is_finite())).collect())
             }
             Request::Postpone { reason } => Answer::Postponed(reason),
+            Request::DiskFull { reason } => {
+                self.running.remove(&number);
+                self.unfinished.push_back(number);
+                return Err(SupervisorError::DiskFull { number, reason });
+            }
             Request::Fail { ending } => Answer::Broke(ending),
         };
         let told = running.told;
@@ -211,14 +237,13 @@ impl Local {
         Ok(Reply::Done)
     }
 
-    /// Puts all trials that have ended on disk.
+    /// Puts all that the trials have told on disk.
     pub fn sync(&mut self) -> Result<(), SupervisorError> {
-        Ok(self.journal.sync()?)
+        Ok(self.journal.release()?)
     }
 
     /// Takes leave of a trial that has given its last word; an error ends the search.
     pub fn conclude(&mut self, number: u64) -> Result<&TrialRecord, SupervisorError> {
-        self.journal.release()?;
         let record = &self.trials[number as usize];
         if let Some(Running { outcome: Some(outcome), returned, writing, .. }) = self.running.remove(&number) {
             self.ended += u64::from(record.ending.is_some());

@@ -266,7 +266,7 @@ mod tests {
         let directory = tempfile::tempdir()?;
         let (study, mirror_folder) = (directory.path().join("it"), directory.path().join("drive/it"));
         let (mut journal, _) = Journal::open(&study, &spec(directory.path()))?;
-        journal.trial_started(0)?;
+        journal.begin_trial(&mut Vec::new())?;
         fs::write(study.join("objective.so"), "an objective")?;
         let trial = study.join("trials/0");
         fs::create_dir_all(&trial)?;

@@ -75,7 +75,6 @@ impl Search<'_> {
         record.unended_workers += 1;
         let unended = record.unended_workers;
         // The record keeps `paused_at`, from which the oracle tells how far the trial may train now.
-        self.ledger().begin_enqueued(number)?;
         self.journal.worker_started(number, unended)?;
         // What a device has left says something about a trial only where that runs alone.
         let runs_alone = self.spec.supervision.concurrency <= 1;

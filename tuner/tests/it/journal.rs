@@ -3,7 +3,7 @@
 use crate::spec;
 use expect_test::expect;
 use ferrotune_tuner::journal::{Journal, JournalError, Times};
-use ferrotune_tuner::record::{Ending, MemoryCheck, Parameter, TrialRecord};
+use ferrotune_tuner::record::{Ending, MemoryCheck, Parameter, Runner, TrialRecord};
 use ferrotune_tuner::space::{Distribution, Scale, Value};
 use ferrotune_tuner::wire::{Direction, Objective, StudySpec};
 use std::collections::BTreeMap;
@@ -58,13 +58,20 @@ fn whole_trial(number: u64, ending: Ending, value: Option<f64>) -> TrialRecord {
         parent: None,
         executions: Vec::new(),
         preset: BTreeMap::new(),
+        runner: Runner::Search,
         memory: Some(MemoryCheck { before_bytes: 9, after_bytes: 8, supervisor_bytes: 3, left: vec!["it".to_owned()] }),
     }
 }
 
+/// Begins the next trial of a study that has had so many.
+pub(crate) fn begin(journal: &mut Journal, number: u64) {
+    let mut trials = (0..number).map(TrialRecord::new).collect();
+    assert_eq!(journal.begin_trial(&mut trials).expect("begun"), number);
+}
+
 /// Tells the journal a trial's facts in the order in which a search learns them.
 pub(crate) fn write(journal: &mut Journal, record: &TrialRecord) {
-    journal.trial_started(record.number).expect("started");
+    begin(journal, record.number);
     for (name, parameter) in &record.parameters {
         journal.parameter(record.number, name, parameter).expect("parameter");
     }
@@ -123,7 +130,7 @@ fn times_are_those_of_the_lines_also_without_a_zone() {
     let before = chrono::Utc::now();
     let (mut journal, _) = open(folder.path()).expect("a new study");
     write(&mut journal, &whole_trial(0, Ending::Finished, Some(0.5)));
-    journal.trial_started(1).expect("started");
+    begin(&mut journal, 1);
     drop(journal);
     let times = Journal::read(folder.path()).expect("a study").times;
     let [Times { started: Some(started), ended: Some(ended) }, Times { started: Some(_), ended: None }] = times[..]
@@ -169,7 +176,6 @@ fn a_paused_trial_comes_back_paused() {
     drop(journal);
     let (mut journal, trials) = open(folder.path()).expect("reopened");
     assert_eq!(trials, std::slice::from_ref(&paused));
-    journal.trial_started(0).expect("a trial that goes on");
     journal.worker_started(0, 1).expect("continued");
     let interrupted = Journal::read(folder.path()).expect("readable while it is written").trials;
     assert_eq!(interrupted, [TrialRecord { paused_at: None, unended_workers: 1, ..paused.clone() }]);
@@ -279,8 +285,7 @@ fn facts_of_unknown_trials_and_impossible_values_are_refused() {
     let (mut journal, _) = open(folder.path()).expect("a new study");
     let error = journal.report(0, 0, &metrics(&[])).expect_err("no trial").to_string();
     expect!["trial 0 cannot be recorded: the study has 0 trials; start it first"].assert_eq(&error);
-    assert!(journal.trial_started(1).is_err());
-    journal.trial_started(0).expect("the first trial");
+    begin(&mut journal, 0);
     let distribution = Distribution::Int { low: 0, high: 3, step: 1, scale: Scale::Linear };
     let parameter = Parameter { distribution, value: Value::Int(4) };
     let error = journal.parameter(0, "units", &parameter).expect_err("outside").to_string();

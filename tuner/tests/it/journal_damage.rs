@@ -1,6 +1,6 @@
 //! Torn and damaged journals, journals of newer versions, and journals that Optuna wrote.
 
-use crate::journal::{metrics, open, refusal, write};
+use crate::journal::{begin, metrics, open, refusal, write};
 use crate::spec;
 use expect_test::expect;
 use ferrotune_tuner::journal::Journal;
@@ -40,6 +40,8 @@ fn a_journal_torn_anywhere_opens_and_goes_on() {
         assert_eq!(whole_lines(&left), left.len(), "cut at {length}");
         assert_eq!(Journal::read(folder.path()).expect("a study").trials, trials, "cut at {length}");
     }
+    let kept = std::fs::read(folder.path().join("journal.torn")).expect("what was cut off is kept");
+    assert!(kept.ends_with(&[&bytes[whole_lines(&bytes[..bytes.len() - 1])..bytes.len() - 1], b"\n"].concat()));
 }
 
 #[test]
@@ -55,7 +57,7 @@ fn a_trial_whose_end_was_torn_off_has_not_ended() {
     assert_eq!(std::fs::read(&path).expect("a journal").len(), bytes.len() - 1);
     let (mut journal, trials) = open(folder.path()).expect("a torn journal opens");
     assert_eq!(trials[2].ending, None);
-    journal.trial_started(3).expect("the search goes on");
+    begin(&mut journal, 3);
 }
 
 #[test]
@@ -130,7 +132,26 @@ fn a_study_begun_with_optuna_goes_on() {
     assert_eq!((trials[0].value(), &trials[0].ending), (Some(0.25), &Some(Ending::Finished)));
     expect!["failed under Optuna, which keeps no reason"]
         .assert_eq(&trials[1].ending.as_ref().map(ToString::to_string).unwrap_or_default());
-    journal.trial_started(2).expect("the search goes on");
+    begin(&mut journal, 2);
+}
+
+#[test]
+fn constants_of_python_are_no_damage_and_a_broken_line_of_its_is_not_cut_off() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let lines = [
+        r#"{"op_code":0,"worker_id":"30db-1","study_name":"mine","directions":[2]}"#,
+        r#"{"op_code":4,"worker_id":"30db-1","study_id":0,"datetime_start":"2026-11-20T09:55:23.467692+00:00"}"#,
+        r#"{"op_code":7,"worker_id":"30db-1","trial_id":0,"step":0,"intermediate_value":NaN}"#,
+    ];
+    foreign_journal(folder.path(), &lines);
+    let (journal, trials) = open(folder.path()).expect("Optuna's study");
+    assert_eq!(trials[0].metrics[&0], metrics(&[("accuracy", None)]));
+    drop(journal);
+    foreign_journal(folder.path(), &[&lines[..], &["not JSON"]].concat());
+    let before = std::fs::read(folder.path().join("journal.log")).expect("a journal");
+    expect!["line 4 of STUDY/journal.log is damaged (expected ident at line 1 column 2); restore the file from a copy, or start anew with --overwrite"]
+        .assert_eq(&refusal(folder.path(), &spec("random")));
+    assert_eq!(std::fs::read(folder.path().join("journal.log")).expect("a journal"), before);
 }
 
 #[test]
@@ -146,7 +167,7 @@ fn executions_count_with_the_end_that_was_written_with_them() {
     let folder = tempfile::tempdir().expect("a folder");
     let (mut journal, _) = open(folder.path()).expect("a new study");
     let mut record = TrialRecord { executions: vec![vec![0.25]], ..TrialRecord::new(0) };
-    journal.trial_started(0).expect("begun");
+    begin(&mut journal, 0);
     journal.executed(&record).expect("written");
     record.executions.push(vec![0.75]);
     (record.values, record.ending) = (vec![0.5], Some(Ending::Finished));

@@ -8,6 +8,7 @@ mod journal_damage;
 mod learning;
 mod objectives;
 mod oracle;
+mod other_writers;
 mod pruner;
 mod record;
 mod schedules;

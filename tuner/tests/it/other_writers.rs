@@ -1,0 +1,242 @@
+//! A study whose journal Optuna writes during the search: the contract of the file, with a writer that does as
+//! `JournalFileBackend` does. The real Optuna is in `tests/test_optuna.py`.
+
+use crate::journal::{metrics, open};
+use crate::spec;
+use ferrotune_tuner::journal::Journal;
+use ferrotune_tuner::record::{Ending, Runner, TrialRecord};
+use ferrotune_tuner::space::{Distribution, Scale, Value};
+use ferrotune_tuner::supervisor::{Local, Writing};
+use ferrotune_tuner::wire::{Finish, Reply, Request, StudySpec};
+use serde_json::json;
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Optuna's range of `x`.
+const UNIT: &str =
+    r#"{"name": "FloatDistribution", "attributes": {"step": null, "low": 0.0, "high": 1.0, "log": false}}"#;
+
+/// A process of Optuna's, of this name.
+struct Optuna {
+    journal: PathBuf,
+    name: String,
+}
+
+impl Optuna {
+    fn on(study: &Path, name: &str) -> Optuna {
+        Optuna { journal: study.join("journal.log"), name: name.to_owned() }
+    }
+
+    fn lock(&self) -> PathBuf {
+        self.journal.with_extension("log.lock")
+    }
+
+    fn append(&self, mut object: serde_json::Value) {
+        object["worker_id"] = json!(self.name);
+        while let Err(error) = std::os::unix::fs::symlink(&self.journal, self.lock()) {
+            assert_eq!(error.kind(), ErrorKind::AlreadyExists);
+            std::thread::yield_now();
+        }
+        self.append_unlocked(&format!("{object}\n"));
+        std::fs::remove_file(self.lock()).expect("the lock was held");
+    }
+
+    fn append_unlocked(&self, text: &str) {
+        let mut file = OpenOptions::new().append(true).open(&self.journal).expect("a journal");
+        file.write_all(text.as_bytes()).expect("written");
+    }
+
+    fn create(&self) {
+        self.append(json!({"op_code": 4, "study_id": 0, "datetime_start": "2026-11-20T09:55:23.467692+00:00"}));
+    }
+
+    fn enqueue(&self, preset: serde_json::Value) {
+        self.append(json!({
+            "op_code": 4, "study_id": 0, "datetime_start": null, "state": 4, "value": null, "values": null,
+            "distributions": {}, "params": {}, "user_attrs": {}, "system_attrs": {"fixed_params": preset},
+            "intermediate_values": {},
+        }));
+    }
+
+    fn begin_enqueued(&self, number: u64) {
+        self.append(json!({"op_code": 6, "trial_id": number, "state": 0, "values": null,
+            "datetime_start": "2026-11-20T09:55:23.467692+00:00"}));
+    }
+
+    fn end(&self, number: u64, x: f64) {
+        self.append(json!({"op_code": 5, "trial_id": number, "param_name": "x", "param_value_internal": x,
+            "distribution": UNIT}));
+        self.append(json!({"op_code": 6, "trial_id": number, "state": 1, "values": [x],
+            "datetime_complete": "2026-11-20T09:55:23.477178+00:00"}));
+    }
+
+    /// The trials that this process has begun, as Optuna counts them.
+    fn own(&self) -> Vec<u64> {
+        let text = std::fs::read_to_string(&self.journal).expect("a journal");
+        let lines = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON"));
+        let creators = lines.filter(|line| line["op_code"] == 4).map(|line| line["worker_id"] == *self.name);
+        creators.enumerate().filter(|(_, is_own)| *is_own).map(|(number, _)| number as u64).collect()
+    }
+}
+
+fn unit() -> Distribution {
+    Distribution::Float { low: 0.0, high: 1.0, step: None, scale: Scale::Linear }
+}
+
+fn local(directory: &Path, max_trials: u64) -> Local {
+    Local::open(&StudySpec { directory: directory.to_owned(), max_trials, ..spec("random") }).expect("a study")
+}
+
+/// Runs the next trial of a search, whose value is its `x`; none where the search is over.
+fn run_next(local: &mut Local, writing: Writing) -> Result<(u64, f64), Finish> {
+    let number = local.begin(writing).expect("begun")?;
+    let request = Request::Suggest { name: "x".to_owned(), distribution: unit(), default: None, place: String::new() };
+    let Reply::Value { value: Value::Float(x) } = local.answer(number, request).expect("answered") else {
+        panic!("x has no value");
+    };
+    local.answer(number, Request::Finish { values: vec![Some(x)] }).expect("told");
+    local.conclude(number).expect("concluded");
+    Ok((number, x))
+}
+
+#[test]
+fn a_number_that_another_program_took_is_not_taken_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (mut journal, mut trials) = open(folder.path()).expect("a new study");
+    let optuna = Optuna::on(folder.path(), "30db-1");
+    assert_eq!(journal.begin_trial(&mut trials).expect("begun"), 0);
+    optuna.create();
+    // Facts of our trial follow its line.
+    journal.report(0, 0, &metrics(&[("accuracy", Some(0.5))])).expect("told");
+    assert_eq!(journal.begin_trial(&mut trials).expect("begun"), 2);
+    optuna.end(1, 0.25);
+    assert!(journal.read_on(&mut trials).expect("read"));
+    assert!(!journal.read_on(&mut trials).expect("read"));
+    assert_eq!((trials[1].runner, trials[1].value()), (Runner::Other, Some(0.25)));
+    assert_eq!(trials[1].parameters["x"].value, Value::Float(0.25));
+    let read = Journal::read(folder.path()).expect("a study").trials;
+    assert_eq!(read[0].metrics[&0], metrics(&[("accuracy", Some(0.5))]));
+    assert_eq!((read[1].clone(), read[2].runner), (trials[1].clone(), Runner::Search));
+}
+
+#[test]
+fn two_programs_that_write_at_a_time_have_numbers_and_lines_of_their_own() {
+    let directory = tempfile::tempdir().expect("a folder");
+    let mut local = local(directory.path(), 10_000);
+    let optuna = Optuna::on(local.folder(), "30db-1");
+    let is_over = AtomicBool::new(false);
+    let mut ours = Vec::new();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for count in 0..60 {
+                optuna.create();
+                optuna.end(optuna.own()[count], 0.5 + count as f64 / 1000.0);
+            }
+            is_over.store(true, Ordering::SeqCst);
+        });
+        while !is_over.load(Ordering::SeqCst) {
+            let writing = if ours.len() % 2 == 0 { Writing::EachFact } else { Writing::EachTrial };
+            ours.push(run_next(&mut local, writing).expect("one more trial"));
+        }
+    });
+    // What came last is heard before the search goes on.
+    ours.push(run_next(&mut local, Writing::EachFact).expect("one more trial"));
+    let theirs: Vec<(u64, f64)> =
+        optuna.own().into_iter().enumerate().map(|(count, number)| (number, 0.5 + count as f64 / 1000.0)).collect();
+    let mut all = [ours, theirs.clone()].concat();
+    all.sort_by_key(|(number, _)| *number);
+    let read = Journal::read(local.folder()).expect("a study").trials;
+    assert_eq!(read.iter().map(|trial| (trial.number, trial.values[0])).collect::<Vec<_>>(), all);
+    assert!(all.iter().map(|(number, _)| *number).eq(0..all.len() as u64));
+    let elsewhere = read.iter().filter(|trial| trial.runner == Runner::Other).map(|trial| trial.number);
+    assert!(elsewhere.eq(theirs.iter().map(|(number, _)| *number)));
+    for (mine, told) in local.trials().iter().zip(&read) {
+        assert_eq!((&mine.values, &mine.ending, mine.runner), (&told.values, &told.ending, told.runner));
+    }
+}
+
+#[test]
+fn trials_that_another_program_enqueues_are_run_and_those_it_runs_are_left_alone() {
+    let directory = tempfile::tempdir().expect("a folder");
+    let mut local = local(directory.path(), 6);
+    let optuna = Optuna::on(local.folder(), "30db-1");
+    assert_eq!(run_next(&mut local, Writing::EachFact).expect("a trial").0, 0);
+    optuna.enqueue(json!({"x": 0.125}));
+    optuna.enqueue(json!({"x": 0.25}));
+    optuna.enqueue(json!({}));
+    // One of them is begun by Optuna, which is killed then; and one of its own.
+    optuna.begin_enqueued(2);
+    optuna.create();
+    assert_eq!(run_next(&mut local, Writing::EachTrial).expect("the first enqueued one"), (1, 0.125));
+    assert_eq!(run_next(&mut local, Writing::EachFact).expect("the one without values").0, 3);
+    assert_eq!(run_next(&mut local, Writing::EachFact).expect("a new one").0, 5);
+    assert_eq!(run_next(&mut local, Writing::EachFact), Err(Finish::MaxTrials));
+    drop(local);
+    let mut again = self::local(directory.path(), 7);
+    assert_eq!(run_next(&mut again, Writing::EachFact).expect("a new one").0, 6);
+    assert_eq!(run_next(&mut again, Writing::EachFact), Err(Finish::MaxTrials));
+    let lost: Vec<u64> =
+        again.trials().iter().filter(|trial| trial.ending.is_none()).map(|trial| trial.number).collect();
+    assert_eq!(lost, [2, 4]);
+}
+
+#[test]
+fn a_trial_of_ours_that_another_program_has_begun_or_ended_is_not_run() {
+    let directory = tempfile::tempdir().expect("a folder");
+    let (mut journal, mut trials) = open(directory.path()).expect("a new study");
+    let optuna = Optuna::on(directory.path(), "30db-1");
+    for x in [0.25, 0.5] {
+        journal.enqueue_trial(&[("x".to_owned(), Value::Float(x))].into(), &mut trials).expect("enqueued");
+    }
+    optuna.begin_enqueued(0);
+    assert!(!journal.begin_enqueued_trial(0, &mut trials).expect("read"));
+    assert!(journal.begin_enqueued_trial(1, &mut trials).expect("read"));
+    // Too late: the first one that begins a trial has it, and its first end counts.
+    optuna.begin_enqueued(1);
+    let ended = TrialRecord { values: vec![0.5], ending: Some(Ending::Finished), ..trials[1].clone() };
+    journal.trial_ended(&ended).expect("told");
+    optuna.end(1, 0.75);
+    let read = Journal::read(directory.path()).expect("a study").trials;
+    assert_eq!(read[1], ended);
+    assert!(journal.read_on(&mut trials).expect("read"));
+    assert_eq!((trials[0].runner, trials[1].runner), (Runner::Other, Runner::Search));
+}
+
+#[test]
+fn a_link_that_a_killed_search_left_holds_up_nobody() {
+    let folder = tempfile::tempdir().expect("a folder");
+    drop(open(folder.path()).expect("a new study"));
+    let lock = folder.path().join("journal.log.lock");
+    std::os::unix::fs::symlink(".//journal.log", &lock).expect("a link");
+    // Optuna looks at what the link leads to, and takes it for dead when that has not changed for long.
+    assert!(std::fs::metadata(&lock).expect("the journal").is_file());
+    let (mut journal, mut trials) = open(folder.path()).expect("at once");
+    journal.begin_trial(&mut trials).expect("begun");
+    assert!(std::fs::symlink_metadata(&lock).is_err());
+}
+
+#[test]
+fn what_another_program_left_of_a_line_is_kept_beside_the_journal() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (mut journal, mut trials) = open(folder.path()).expect("a new study");
+    let optuna = Optuna::on(folder.path(), "30db-1");
+    optuna.append_unlocked(r#"{"op_code":4,"worker_id":"30db"#);
+    assert!(!journal.read_on(&mut trials).expect("a line that is being written"));
+    assert_eq!(journal.begin_trial(&mut trials).expect("begun"), 0);
+    let kept = std::fs::read_to_string(folder.path().join("journal.torn")).expect("kept");
+    assert_eq!(kept, "{\"op_code\":4,\"worker_id\":\"30db\n");
+    assert_eq!(Journal::read(folder.path()).expect("a study").trials.len(), 1);
+}
+
+#[test]
+fn a_line_that_is_none_stops_the_search_and_stays() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (mut journal, mut trials) = open(folder.path()).expect("a new study");
+    Optuna::on(folder.path(), "30db-1").append_unlocked("not JSON\n");
+    let error = journal.begin_trial(&mut trials).expect_err("damaged").to_string();
+    assert!(error.contains("of ") && error.contains("is damaged (expected ident at line 1 column 2)"), "{error}");
+    assert!(journal.report(0, 0, &metrics(&[])).is_err());
+    assert!(std::fs::read_to_string(folder.path().join("journal.log")).expect("a journal").ends_with("not JSON\n"));
+}
