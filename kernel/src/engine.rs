@@ -26,7 +26,7 @@ use ferrotune_magics::{Action, Step, Study, Time, Tune};
 use history::History;
 use link::{Facts, Link};
 use objective::Objective;
-use search::Search;
+pub(crate) use search::Search;
 use serde_json::{Map, Value};
 use state::Picture;
 use std::os::unix::process::CommandExt;

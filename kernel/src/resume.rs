@@ -1,12 +1,14 @@
-//! `ferrotune resume FOLDER`: goes on with a study in this very process, which becomes its supervisor. Needs no kernel,
-//! no toolchain and no prelude: the study's folder has what its trials need.
+//! `ferrotune resume FOLDER`: goes on with a study in this very process, which becomes its supervisor, or in the background,
+//! in one that has no terminal. Needs no kernel, no toolchain and no prelude: the study's folder has what its trials need.
 
-use anyhow::Result;
+use crate::engine::Search;
+use crate::execution::Output;
+use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use ferrotune_tuner::process::OWN_PROGRAM;
 use ferrotune_tuner::record::TrialRecord;
 use ferrotune_tuner::supervisor::{Workers, spec_of, supervise};
-use ferrotune_tuner::wire::{Event, Finish, Objective};
+use ferrotune_tuner::wire::{Event, Finish, Objective, StudySpec};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -25,7 +27,7 @@ pub(crate) struct Resume {
     /// Another folder for the second copy of the study.
     #[arg(long, value_name = "FOLDER")]
     mirror: Option<PathBuf>,
-    /// Go on without a terminal: a hangup does not stop the search.
+    /// Give the terminal back at once; the search goes on without it, also when it is closed.
     #[arg(long)]
     background: bool,
 }
@@ -40,9 +42,30 @@ pub(crate) fn run(arguments: &Resume) -> Result<ExitCode> {
     if let Some(mirror) = &arguments.mirror {
         spec.supervision.mirror = Some(std::path::absolute(mirror)?);
     }
+    if arguments.background {
+        return go_on_in_background(spec);
+    }
     let mut printer = Printer { objectives: spec.objectives.clone(), line: Vec::new() };
     let finish = supervise(spec, Workers::Program(Path::new(OWN_PROGRAM)), &mut printer)?;
     Ok(if finish == Finish::Interrupted { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Starts the search's supervisor in a process of its own, and leaves once that has the study. A shell makes this process
+/// the leader of a group, and the leader of a group cannot leave its terminal's session; a process that it starts can.
+fn go_on_in_background(spec: StudySpec) -> Result<ExitCode> {
+    let folder = tempfile::tempdir().context("cannot make a temporary folder; free some space, or set TMPDIR")?;
+    let search = Search::start(spec, folder.path())?;
+    let pid = search.pid();
+    let print = |output: Output| {
+        if let Output::Stream(_, text) = output {
+            eprint!("{text}");
+        }
+    };
+    if let Err(failure) = search.detach(&print) {
+        bail!("process {pid} goes on with the search, but: {}", failure.message);
+    }
+    eprintln!("without a notebook, kill -INT {pid} stops it");
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Turns the search's events, a line of JSON each, into lines for people.

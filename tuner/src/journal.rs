@@ -90,8 +90,19 @@ impl Journal {
     /// supervisor left come back without an ending. Fails if the folder cannot be written, if another process has
     /// the study open, if the journal is damaged or of a newer version, or if its objective is another one.
     pub fn open(folder: &Path, spec: &StudySpec) -> Result<(Journal, Vec<TrialRecord>), JournalError> {
+        let (journal, trials, ()) = Journal::open_with(folder, spec, || Ok::<_, JournalError>(()))?;
+        Ok((journal, trials))
+    }
+
+    /// The same, with something to `prepare` in the folder when it is locked, before anything is written about this
+    /// search. Where that fails, the journal stays as it was.
+    pub(crate) fn open_with<T, E: From<JournalError>>(
+        folder: &Path,
+        spec: &StudySpec,
+        prepare: impl FnOnce() -> Result<T, E>,
+    ) -> Result<(Journal, Vec<TrialRecord>, T), E> {
         if spec.overwrite && holds_no_study(folder) {
-            return Err(JournalError::NotAStudy { folder: folder.to_owned() });
+            return Err(JournalError::NotAStudy { folder: folder.to_owned() }.into());
         }
         let not_writable = |source| JournalError::NotWritable { folder: folder.to_owned(), source };
         folder::create_and_sync(folder).map_err(not_writable)?;
@@ -105,8 +116,9 @@ impl Journal {
         let mut replay = Replay::of(&path, &spec.project)?;
         if let Some(earlier) = replay.other_objectives(&spec.objectives) {
             let (study, wanted) = (spec.project.clone(), objectives_text(&spec.objectives));
-            return Err(JournalError::OtherObjective { study, earlier, wanted });
+            return Err(JournalError::OtherObjective { study, earlier, wanted }.into());
         }
+        let prepared = prepare()?;
         let mut journal = Journal {
             spec: seeded(spec, replay.spec.as_ref()),
             length: replay.length,
@@ -125,7 +137,7 @@ impl Journal {
         };
         journal.cut_tail()?;
         journal.begin(&replay)?;
-        Ok((journal, replay.trials))
+        Ok((journal, replay.trials, prepared))
     }
 
     /// Reads the study in `folder` without a lock, also while a search writes it. Fails if there is none, or if it
@@ -146,11 +158,11 @@ impl Journal {
         })
     }
 
-    /// Whether the file at `path` can be read as a journal with a study in it. Fails with what is wrong with it.
-    pub(crate) fn check(path: &Path) -> Result<(), JournalError> {
+    /// The search of the journal in the file at `path`, such as a copy of one. Fails with what is wrong with it.
+    pub(crate) fn spec_at(path: &Path) -> Result<StudySpec, JournalError> {
         let folder = path.parent().unwrap_or(path);
         let replay = Replay::of(path, &folder.to_string_lossy())?;
-        replay.spec.map(drop).ok_or_else(|| JournalError::Missing { folder: folder.to_owned() })
+        replay.spec.ok_or_else(|| JournalError::Missing { folder: folder.to_owned() })
     }
 
     /// The search in force: as given to [`Journal::open`], with a seed — the given one, else that of the study so

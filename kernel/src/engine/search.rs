@@ -20,7 +20,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 /// A search that runs.
 #[derive(Debug)]
-pub(super) struct Search {
+pub(crate) struct Search {
     /// Taken from a search that goes on by itself.
     child: Option<Child>,
     events: Lines<BufReader<ChildStdout>>,
@@ -31,7 +31,7 @@ pub(super) struct Search {
 
 impl Search {
     /// Starts the supervisor and waits until it holds all that it needs from the cell.
-    pub(super) fn start(spec: StudySpec, runtime: &Path) -> Result<Self> {
+    pub(crate) fn start(spec: StudySpec, runtime: &Path) -> Result<Self> {
         let path = runtime.join("study.json");
         std::fs::write(&path, serde_json::to_vec(&spec)?)?;
         let mut command = Command::new(OWN_PROGRAM);
@@ -66,7 +66,7 @@ impl Search {
     }
 
     /// Lets the search go on by itself, and says so.
-    pub(super) fn detach(mut self, emit: &dyn Fn(Output)) -> Result<(), Failure> {
+    pub(crate) fn detach(mut self, emit: &dyn Fn(Output)) -> Result<(), Failure> {
         let Some(mut child) = self.child.take() else { return Ok(()) };
         let text = format!(
             "{} runs in the background as process {}; %tune status shows it, %tune wait follows it, %tune stop stops it\n",
@@ -83,7 +83,7 @@ impl Search {
     }
 
     /// Process id of the supervisor, which SIGINT stops.
-    pub(super) fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.as_ref().map_or(0, Child::id)
     }
 

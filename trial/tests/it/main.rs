@@ -2,9 +2,11 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod faults;
+mod full_disk;
 mod given;
 mod harness;
 mod objectives;
+mod ownership;
 mod repeats;
 mod resume;
 mod rules;
