@@ -1,11 +1,13 @@
 """Studies that go on: after their kernel is gone, without any kernel, in the background, and from a mirror."""
 
+import fcntl
 import json
 import os
 import random
 import shutil
 import signal
 import subprocess
+import termios
 import time
 
 import pytest
@@ -211,6 +213,50 @@ def program():
     from jupyter_client.kernelspec import get_kernel_spec
 
     return get_kernel_spec("ferrotune").argv[0]
+
+
+def in_a_terminal(command):
+    """A shell with job control in a terminal of its own, in which the command is typed, and that terminal's other end."""
+    ours, terminal = os.openpty()
+
+    def take_terminal():
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+    shell = subprocess.Popen(
+        ["bash", "--norc", "--noprofile", "-i"],
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        start_new_session=True,
+        preexec_fn=take_terminal,
+    )
+    os.close(terminal)
+    os.write(ours, f"{command}\n".encode())
+    return shell, ours
+
+
+def test_search_in_the_background_of_a_terminal_survives_its_hangup(begun):
+    kernel, folder = begun
+    killed = supervisor_of(folder)
+    os.kill(killed, signal.SIGKILL)
+    wait_for(lambda: not is_alive(killed), "end of the supervisor")
+    shell, terminal = in_a_terminal(f"{program()} resume {folder} --background")
+    wait_for(lambda: supervisor_of(folder) != killed, "search")
+    supervisor = supervisor_of(folder)
+    # Neither the terminal's session nor a group of its shell reaches it.
+    wait_for(lambda: os.getsid(supervisor) == supervisor, "session of the search's own")
+    heard = b""
+    while b"stops it\r\n" not in heard:
+        heard += os.read(terminal, 1 << 16)
+    assert f"runs in the background as process {supervisor};".encode() in heard, heard
+    assert f"kill -INT {supervisor} stops it".encode() in heard, heard
+    os.killpg(shell.pid, signal.SIGHUP)
+    os.close(terminal)
+    shell.wait(timeout=60)
+    assert is_alive(supervisor)
+    (kernel.folder / "go-on").touch()
+    wait_for(lambda: not is_alive(supervisor), "end of the search")
+    check_whole(folder)
 
 
 def test_killed_kernel_leaves_a_search_that_the_same_cell_goes_on_with(start):

@@ -83,7 +83,14 @@ FAULTS = [
     ("NaN as objective", "return Ok(f64::NAN);", "the objective 'loss' was never reported"),
     ("infinity as objective", 'trial.report(0, [("loss", f64::INFINITY)])?; return Ok(f64::INFINITY);', "the objective 'loss' was not finite"),
     ("no result", "std::mem::forget(trial.folder()); unsafe { libc_exit() }", "exited with 0 before the objective returned"),
-    ("shared memory left behind", 'std::fs::write(format!("/dev/shm/ferrotune-torture-{}", std::process::id()), [1u8; 1 << 20])?;', "finished"),
+    (
+        "shared memory left behind",
+        # Held for a while, so that it is seen whose it is.
+        'let mut file = std::fs::File::create(format!("/dev/shm/ferrotune-torture-{}", std::process::id()))?;'
+        " std::io::Write::write_all(&mut file, &[1u8; 1 << 20])?;"
+        " std::thread::sleep(std::time::Duration::from_millis(300)); std::mem::forget(file);",
+        "finished",
+    ),
     ("temporary file left behind", 'std::fs::write(std::env::temp_dir().join("left"), [1u8; 1 << 20])?;', "finished"),
     ("well again", "", "finished"),
 ]

@@ -29,7 +29,7 @@ use ferrotune_tuner::supervisor::Origin;
 use history::History;
 use link::{Facts, Link};
 use objective::Objective;
-use search::Search;
+pub(crate) use search::Search;
 use serde_json::{Map, Value};
 use state::Picture;
 use std::os::unix::process::CommandExt;
@@ -340,7 +340,7 @@ impl Engine {
                 let folder = self.study_folder(request.project.as_deref(), request.directory.as_deref())?;
                 let origin = if request.trust { Origin::User } else { Origin::Study };
                 let search = search::resumed(&folder, &request)
-                    .and_then(|spec| Search::start(spec, origin, &self.runtime_folder))
+                    .and_then(|spec| Search::start(spec, &resume::trust(origin), &self.runtime_folder))
                     .map_err(|error| report::failure("TuneError", crate::chain::in_one_line(&error)))?;
                 self.follow(search)
             }
@@ -463,7 +463,7 @@ impl Engine {
         let (description, runtime_folder) = (tune.clone(), self.runtime_folder.clone());
         self.link.set_tuner(Some(Box::new(move |request| {
             let spec = search::spec(&description, request);
-            match spec.and_then(|spec| Search::start(spec, Origin::User, &runtime_folder)) {
+            match spec.and_then(|spec| Search::start(spec, &resume::trust(Origin::User), &runtime_folder)) {
                 Ok(search) => match sender.send(search) {
                     Ok(()) => Answer::Done,
                     Err(_) => Answer::Refused { reason: "the kernel is ending".to_owned() },

@@ -18,7 +18,7 @@ mod wire;
 
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
-use ferrotune_tuner::supervisor::Origin;
+use ferrotune_tuner::supervisor::{Origin, Trust};
 use prelude::Accelerator;
 use runtime::Runtime;
 use std::ffi::OsString;
@@ -66,9 +66,12 @@ enum Action {
     #[command(hide = true)]
     Supervise {
         study: PathBuf,
-        /// The user stands for the search's code and its mirror.
+        /// The user stands for the search's code.
         #[arg(long)]
         trust: bool,
+        /// The user stands for the search's mirror.
+        #[arg(long)]
+        trust_mirror: bool,
     },
     /// Try a PJRT plugin, which may end this process.
     #[command(hide = true)]
@@ -143,9 +146,10 @@ fn run(arguments: &[OsString]) -> Result<ExitCode> {
         Action::CellSupervisor { prelude } => supervisor::run(&prelude),
         Action::CellRelay => supervisor::run_relay(),
         Action::CellProcess { prelude } => supervisor::run_cells(&prelude).map(|()| ExitCode::SUCCESS),
-        Action::Supervise { study, trust } => {
-            let origin = if trust { Origin::User } else { Origin::Study };
-            Ok(ferrotune_tuner::supervisor::main(&study, &resume::trust(origin)))
+        Action::Supervise { study, trust, trust_mirror } => {
+            let origin = |is_users| if is_users { Origin::User } else { Origin::Study };
+            let trust = Trust { mirror: origin(trust_mirror), ..resume::trust(origin(trust)) };
+            Ok(ferrotune_tuner::supervisor::main(&study, &trust))
         }
         Action::Probe => Ok(ferrotune_devices::probe::child::main()),
         Action::Worker { arguments } => ferrotune_tuner::process::worker_main(arguments),

@@ -1,13 +1,15 @@
-//! `ferrotune resume FOLDER`: goes on with a study in this very process, which becomes its supervisor. Needs no kernel,
-//! no toolchain and no prelude: the study's folder has what its trials need. Runs no code from it that this user has not
-//! compiled or trusted.
+//! `ferrotune resume FOLDER`: goes on with a study in this very process, which becomes its supervisor, or in the background,
+//! in one that has no terminal. Needs no kernel, no toolchain and no prelude: the study's folder has what its trials need.
+//! Runs no code from it that this user has not compiled or trusted.
 
-use anyhow::Result;
+use crate::engine::Search;
+use crate::execution::Output;
+use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use ferrotune_tuner::process::OWN_PROGRAM;
 use ferrotune_tuner::record::TrialRecord;
 use ferrotune_tuner::supervisor::{Origin, Trust, Workers, spec_of, supervise};
-use ferrotune_tuner::wire::{Event, Finish, Objective};
+use ferrotune_tuner::wire::{Event, Finish, Objective, StudySpec};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -29,7 +31,7 @@ pub(crate) struct Resume {
     /// Run the code in the folder although this user did not compile it: it can do whatever you can. Asked once.
     #[arg(long)]
     trust: bool,
-    /// Go on without a terminal: a hangup does not stop the search.
+    /// Give the terminal back at once; the search goes on without it, also when it is closed.
     #[arg(long)]
     background: bool,
 }
@@ -46,6 +48,9 @@ pub(crate) fn run(arguments: &Resume) -> Result<ExitCode> {
         spec.supervision.mirror = Some(std::path::absolute(mirror)?);
         trust.mirror = Origin::User;
     }
+    if arguments.background {
+        return go_on_in_background(spec, &trust);
+    }
     let mut printer = Printer { objectives: spec.objectives.clone(), line: Vec::new() };
     let workers = Workers::Program { program: Path::new(OWN_PROGRAM), trust: &trust };
     let finish = supervise(spec, workers, &mut printer)?;
@@ -55,6 +60,24 @@ pub(crate) fn run(arguments: &Resume) -> Result<ExitCode> {
 /// What this user has trusted so far, for a search of this origin.
 pub(crate) fn trust(origin: Origin) -> Trust {
     Trust { known: dirs::data_dir().map(|data| data.join("ferrotune/trusted")), code: origin, mirror: origin }
+}
+
+/// Starts the search's supervisor in a process of its own, and leaves once that has the study. A shell makes this process
+/// the leader of a group, and the leader of a group cannot leave its terminal's session; a process that it starts can.
+fn go_on_in_background(spec: StudySpec, trust: &Trust) -> Result<ExitCode> {
+    let folder = tempfile::tempdir().context("cannot make a temporary folder; free some space, or set TMPDIR")?;
+    let search = Search::start(spec, trust, folder.path())?;
+    let pid = search.pid();
+    let print = |output: Output| {
+        if let Output::Stream(_, text) = output {
+            eprint!("{text}");
+        }
+    };
+    if let Err(failure) = search.detach(&print) {
+        bail!("process {pid} goes on with the search, but: {}", failure.message);
+    }
+    eprintln!("without a notebook, kill -INT {pid} stops it");
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Turns the search's events, a line of JSON each, into lines for people.

@@ -7,8 +7,9 @@ use candle_nn::{Optimizer as _, ParamsAdamW, VarMap};
 use ferrotune_trial::{AdamW, Result, Share, Shared, Trial, run_objective};
 use ferrotune_tuner::process::{set_up_worker, worker_main};
 use ferrotune_tuner::supervisor::{Origin, Trust};
-use rustix::process::{Signal, getpid, kill_process};
+use rustix::process::{Signal, getpid, getppid, kill_process};
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -119,7 +120,7 @@ fn play(scenario: &str, trial: &Trial, shared: &Shared) -> Result<Option<f64>> {
             let x = quick_parameter(trial)?;
             if trial.number() == 0 {
                 leave_a_daemon()?;
-                kill_process(rustix::process::getppid().ok_or("no supervisor")?, Signal::KILL)?;
+                kill_process(getppid().ok_or("no supervisor")?, Signal::KILL)?;
                 std::thread::sleep(Duration::from_secs(1000));
             }
             Ok(Some(x))
@@ -159,6 +160,7 @@ fn play(scenario: &str, trial: &Trial, shared: &Shared) -> Result<Option<f64>> {
         }
         "impossible" => Ok(Some(f64::from(trial.int("units", 9..=9).step(0).get()?))),
         "shared" => look_at_shared(trial, shared),
+        "shared_memory" => leave_shared_memory(trial),
         _ => Err(format!("no scenario {scenario}").into()),
     }
 }
@@ -238,6 +240,24 @@ fn allocate_for_ever() {
         held.push(vec![1_u8; 10_000_000]);
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// Leaves a file in shared memory that it has made, and uses one that somebody else makes meanwhile.
+fn leave_shared_memory(trial: &Trial) -> Result<Option<f64>> {
+    let x = quick_parameter(trial)?;
+    let supervisor = getppid().ok_or("no supervisor")?;
+    let name = |what: &str| format!("/dev/shm/ferrotune-test-{supervisor}-{what}");
+    let own = File::create_new(name("own"))?;
+    own.set_len(4096)?;
+    // Steps with some work in them: a busy machine looks at such files only now and then.
+    for step in 0..200 {
+        std::thread::sleep(Duration::from_millis(10));
+        trial.report(step, [("val_accuracy", x)])?;
+    }
+    let foreign = File::options().read(true).write(true).open(name("foreign"))?;
+    trial.report(200, [("val_accuracy", x)])?;
+    std::mem::forget((own, foreign));
+    Ok(Some(x))
 }
 
 /// A grandchild in a session of its own, which no process group reaches.

@@ -82,8 +82,19 @@ impl Journal {
     /// another search has the study open, if the journal is damaged or of a newer version, if its objective is another one,
     /// or if a name in the folder leads out of it.
     pub fn open(folder: &Path, spec: &StudySpec) -> Result<(Journal, Vec<TrialRecord>), JournalError> {
+        let (journal, trials, ()) = Journal::open_with(folder, spec, || Ok::<_, JournalError>(()))?;
+        Ok((journal, trials))
+    }
+
+    /// The same, with something to `prepare` in the folder when it is locked, before anything is written about this
+    /// search. Where that fails, the journal stays as it was.
+    pub(crate) fn open_with<T, E: From<JournalError>>(
+        folder: &Path,
+        spec: &StudySpec,
+        prepare: impl FnOnce() -> Result<T, E>,
+    ) -> Result<(Journal, Vec<TrialRecord>, T), E> {
         if spec.overwrite && holds_no_study(folder) {
-            return Err(JournalError::NotAStudy { folder: folder.to_owned() });
+            return Err(JournalError::NotAStudy { folder: folder.to_owned() }.into());
         }
         folder::refuse_links(folder)?;
         let not_writable = |source| JournalError::NotWritable { folder: folder.to_owned(), source };
@@ -102,8 +113,10 @@ impl Journal {
             is_holding: false,
             _lock: study_lock,
         };
-        let trials = journal.locked(|journal| journal.begin(folder))?;
-        Ok((journal, trials))
+        let mut trials = journal.locked(|journal| journal.read_study(folder))?;
+        let prepared = prepare()?;
+        journal.locked(|journal| journal.begin(&mut trials))?;
+        Ok((journal, trials, prepared))
     }
 
     /// Reads the study in `folder` without a lock, also while a search writes it. Fails if there is none, if it is
@@ -125,11 +138,11 @@ impl Journal {
         })
     }
 
-    /// Whether the file at `path` can be read as a journal with a study in it. Fails with what is wrong with it.
-    pub(crate) fn check(path: &Path) -> Result<(), JournalError> {
+    /// The search of the journal in the file at `path`, such as a copy of one. Fails with what is wrong with it.
+    pub(crate) fn spec_at(path: &Path) -> Result<StudySpec, JournalError> {
         let folder = path.parent().unwrap_or(path);
         let replay = Replay::of(path, &folder.to_string_lossy())?;
-        replay.spec.map(drop).ok_or_else(|| JournalError::Missing { folder: folder.to_owned() })
+        replay.spec.ok_or_else(|| JournalError::Missing { folder: folder.to_owned() })
     }
 
     /// The search in force: as given to [`Journal::open`], with a seed — the given one, else that of the study so
@@ -288,9 +301,8 @@ impl Journal {
         Err(JournalError::UnknownTrial { number, trials: self.trials })
     }
 
-    /// Reads the study, and writes what a new one begins with, and how this search differs from the last one. The lock is
-    /// held.
-    fn begin(&mut self, folder: &Path) -> Result<Vec<TrialRecord>, JournalError> {
+    /// Reads the study, which with `overwrite` is deleted first. The lock is held.
+    fn read_study(&mut self, folder: &Path) -> Result<Vec<TrialRecord>, JournalError> {
         if self.spec.overwrite {
             delete_study(folder)?;
             self.file.empty()?;
@@ -304,29 +316,38 @@ impl Journal {
             let path = self.file.path().to_owned();
             return Err(Replay::damage(&path, &self.spec.project).unwrap_or(JournalError::Behind { path }));
         }
-        let spec = seeded(&self.spec, replay.spec.as_ref());
+        let trials = std::mem::take(&mut replay.trials);
+        (self.trials, self.replay) = (trials.len() as u64, replay);
+        Ok(trials)
+    }
+
+    /// Writes what a new study begins with, and how this search differs from the last one. The lock is held.
+    fn begin(&mut self, trials: &mut Vec<TrialRecord>) -> Result<(), JournalError> {
+        self.file.catch_up()?;
+        self.apply_others(trials)?;
+        let spec = seeded(&self.spec, self.replay.spec.as_ref());
         let mut facts = Vec::new();
-        if !replay.created {
+        if !self.replay.created {
             facts.push(Fact::StudyCreated { spec: &spec });
             if spec.objectives.len() > 1 {
                 facts.push(facts::metric_names(&spec));
             }
         }
         // A study that an earlier version began holds facts of this one from now on.
-        if replay.version != Some(VERSION) {
+        if self.replay.version != Some(VERSION) {
             facts.push(facts::study_attribute(facts::VERSION, &VERSION));
         }
-        if replay.spec.as_ref() != Some(&spec) {
+        if self.replay.spec.as_ref() != Some(&spec) {
             facts.push(facts::study_attribute(facts::SPEC, &spec));
         }
         if !facts.is_empty() {
             self.write(&facts)?;
         }
-        (replay.created, replay.spec) = (true, Some(spec.clone()));
-        replay.name_values();
-        let trials = std::mem::take(&mut replay.trials);
-        (self.trials, self.spec, self.replay) = (trials.len() as u64, spec, replay);
-        Ok(trials)
+        (self.replay.created, self.replay.spec, self.spec) = (true, Some(spec.clone()), spec);
+        std::mem::swap(&mut self.replay.trials, trials);
+        self.replay.name_values();
+        std::mem::swap(&mut self.replay.trials, trials);
+        Ok(())
     }
 
     /// Holds back what is told from now on, so that the facts of a short trial cost one write: that of the next trial's

@@ -5,31 +5,36 @@
 
 mod cgroup;
 mod cuda;
+mod identity;
 mod leftovers;
 mod memory;
 mod output;
 mod reserve;
 mod role;
+mod shared_memory;
 mod signals;
 mod strays;
 mod worker;
 
 pub use cgroup::TrialCgroups;
-pub use leftovers::{Machine, SharedMemory};
+pub use leftovers::Machine;
 pub use memory::{
     Budget, Held, MOST_TASKS, MemoryLimit, Shortage, available_bytes, memory_limit, own_resident_bytes, private_bytes,
     tree_bytes,
 };
 pub use reserve::take_reserve;
 pub use role::{ROLE_VARIABLE, Role};
+pub use shared_memory::SharedMemory;
 pub use signals::Signals;
 pub use worker::{set_up_worker, worker_main};
 
 use crate::wire::{Reply, Request, SHARED_VARIABLE};
 use cgroup::Cgroup;
+use identity::Identity;
 use output::Output;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal};
+use shared_memory::Inodes;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -40,7 +45,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
-/// The variable that carries `STUDY/TRIAL/SUPERVISOR-PID` into a worker and whatever it starts.
+/// The variable that carries `STUDY/TRIAL/SUPERVISOR` into a worker and whatever it starts. The supervisor is written as its
+/// PID namespace, its start time and its process id, with `-` between them.
 pub const TRIAL_VARIABLE: &str = "FERROTUNE_TRIAL";
 
 /// By this name a program is found also where its file has been replaced since.
@@ -169,6 +175,7 @@ pub enum Exit {
 pub fn wait<'a>(
     workers: impl IntoIterator<Item = &'a mut Worker>,
     signals: &Signals,
+    shared_memory: &mut SharedMemory,
     limit: Duration,
 ) -> Result<usize, ProcessError> {
     let timeout = Timespec::try_from(limit).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput));
@@ -182,6 +189,7 @@ pub fn wait<'a>(
         fds.extend(worker.output.reader().map(|reader| PollFd::from_borrowed_fd(reader, PollFlags::IN)));
         fds.extend(worker.wire.as_ref().map(|wire| PollFd::new(wire, wire_flags)));
     }
+    fds.extend(shared_memory.events().map(|events| PollFd::from_borrowed_fd(events, PollFlags::IN)));
     match rustix::event::poll(&mut fds, Some(&timeout)) {
         Ok(_) | Err(rustix::io::Errno::INTR) => {}
         Err(errno) => return Err(ProcessError::system("wait for the workers")(errno)),
@@ -189,6 +197,8 @@ pub fn wait<'a>(
     let signalled = !fds[0].revents().is_empty();
     let exited: Vec<bool> = fds[1..=workers.len()].iter().map(|fd| !fd.revents().is_empty()).collect();
     drop(fds);
+    // Before anyone is answered: a trial that waits for its answer still has what it has made.
+    shared_memory.look(workers.iter_mut().map(|worker| (pid_of(&worker.child), &mut worker.shared_files)));
     for (worker, exited) in workers.iter_mut().zip(exited) {
         worker.exited = exited;
         worker.output.drain();
@@ -215,7 +225,15 @@ pub fn go_first() -> Result<i32, ProcessError> {
     Ok(niceness)
 }
 
-/// Kills what is left of trials whose supervisors are dead, in any study of this user.
+/// Checks that /proc shows the processes that this process' ids mean: those of a trial are found there, and killed.
+///
+/// # Errors
+/// Where it is that of another PID namespace.
+pub fn check_proc() -> Result<(), ProcessError> {
+    Identity::own().map(drop).map_err(ProcessError::system("tell the search's processes from others"))
+}
+
+/// Kills what is left of trials whose supervisors are dead, in any study of this user and of this PID namespace.
 pub fn remove_orphans() {
     let orphans = strays::remove_orphans();
     if orphans > 0 {
@@ -234,6 +252,8 @@ pub struct Worker {
     output: Output,
     /// Its temporary files, which go with it.
     temporary: PathBuf,
+    /// The files of shared memory that its processes have made.
+    shared_files: Inodes,
     cgroup: Option<Cgroup>,
     started: Instant,
     exited: bool,
@@ -251,7 +271,8 @@ impl Worker {
         let own_pid = std::process::id();
         let (program, mut command) = command(launch.entry);
         command.stdin(OwnedFd::from(workers_end)).stdout(stdout).stderr(stderr).process_group(0);
-        command.env(TRIAL_VARIABLE, format!("{}/{}/{own_pid}", launch.study, launch.number));
+        let supervisor = Identity::own().map_err(ProcessError::system("tell the search's process from others"))?;
+        command.env(TRIAL_VARIABLE, format!("{}/{}/{supervisor}", launch.study, launch.number));
         // candle's own pool stays off, which is faster; and an allocation that fails while a backtrace is being
         // symbolised deadlocks Rust's runtime.
         command.env("RAYON_NUM_THREADS", launch.threads.to_string());
@@ -271,9 +292,21 @@ impl Worker {
         let (inbox, outbox) = (Vec::new(), Vec::new());
         let (exited, reaped) = (false, false);
         let wire = Some(wire);
-        let cgroup = None;
-        let mut worker =
-            Worker { child, pidfd, wire, inbox, outbox, output, temporary, cgroup, started, exited, reaped };
+        let (cgroup, shared_files) = (None, Inodes::new());
+        let mut worker = Worker {
+            child,
+            pidfd,
+            wire,
+            inbox,
+            outbox,
+            output,
+            temporary,
+            shared_files,
+            cgroup,
+            started,
+            exited,
+            reaped,
+        };
         worker.limit(launch).map_err(ProcessError::system("limit the worker"))?;
         worker.cgroup = launch.cgroups.and_then(|(cgroups, limit_bytes)| {
             let cgroup = cgroups.make(launch.number, limit_bytes);
@@ -364,7 +397,11 @@ impl Worker {
     /// Takes leave of a worker that has exited or been killed: reaps it, removes every process that it left, and
     /// writes what it printed last. `living` are the process ids of the workers that run on. Gives the exit and what
     /// the worker has left behind, in words.
-    pub fn end(mut self, living: &[u32]) -> Result<(Exit, Vec<String>), ProcessError> {
+    pub fn end(
+        mut self,
+        living: &[u32],
+        shared_memory: &mut SharedMemory,
+    ) -> Result<(Exit, Vec<String>), ProcessError> {
         let status = self.reap().map_err(ProcessError::system("reap the worker"))?;
         let strays = strays::remove(living).map_err(ProcessError::system("reap what the worker left"))?;
         let mut left = Vec::new();
@@ -373,6 +410,10 @@ impl Worker {
         }
         if let Err(error) = leftovers::remove_temporary(&self.temporary) {
             left.push(format!("temporary files in {}, which cannot be removed: {error}", self.temporary.display()));
+        }
+        left.extend(shared_memory.remove(&self.shared_files));
+        if living.is_empty() {
+            left.extend(shared_memory.report_new());
         }
         self.output.drain();
         // What the trial came to must not be lost with what it printed.

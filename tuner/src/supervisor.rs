@@ -112,11 +112,11 @@ pub enum Workers<'a> {
 pub fn supervise(spec: StudySpec, workers: Workers<'_>, events: &mut dyn Write) -> Result<Finish, SupervisorError> {
     // Checks the settings before a study is opened, or overwritten.
     oracle::create(&spec)?;
-    if spec.supervision.background
-        && let Err(errno) = rustix::process::setsid()
-    {
-        // It leads a session of its own already.
-        tracing::debug!(%errno, "the search stays in its session");
+    process::check_proc()?;
+    if spec.supervision.background {
+        // Fails for the leader of a process group: whoever starts a search in the background starts a process for it.
+        rustix::process::setsid()
+            .map_err(|errno| ProcessError::System { what: "leave the terminal's session", source: errno.into() })?;
     }
     let signals = Signals::hold().map_err(|source| ProcessError::System { what: "hold signals back", source })?;
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
@@ -152,7 +152,7 @@ struct Search<'a> {
     code: Option<Code>,
     files: Files,
     mirror: Option<Mirror>,
-    /// The shared memory that was there when no trial ran.
+    /// What is in shared memory, and who has made it.
     shared_memory: SharedMemory,
     journal: Journal,
     oracle: Box<dyn Oracle>,
@@ -198,19 +198,22 @@ impl<'a> Search<'a> {
     ) -> Result<Search<'a>, SupervisorError> {
         let folder = spec.directory.join(&spec.project);
         let code = admitted(&spec, workers, &folder)?;
-        let mirror = spec.supervision.mirror.as_ref().map(|mirror| mirror.join(&spec.project));
+        let mirror = mirror::of(&spec)?;
         if let Some(mirror) = mirror.as_ref().filter(|_| !spec.overwrite) {
             mirror::restore(mirror, &folder)?;
         }
-        let (journal, trials) = Journal::open(&folder, &files::stored(&spec))?;
-        // Not before the lock is held: the study may be somebody else's yet.
-        if let Some(mirror) = mirror.as_ref().filter(|_| spec.overwrite) {
-            mirror::clear(mirror)?;
-        }
-        let folder = fs::canonicalize(&folder).map_err(file_error("find", &folder))?;
+        // A study that cannot have its files stays what it was, and its journal does not hear of this search.
+        let install = || {
+            // Not before the lock is held: the study may be somebody else's yet.
+            if let Some(mirror) = mirror.as_ref().filter(|_| spec.overwrite) {
+                mirror::clear(mirror)?;
+            }
+            let folder = fs::canonicalize(&folder).map_err(file_error("find", &folder))?;
+            Ok::<_, SupervisorError>((Files::install(&spec, &folder)?, folder))
+        };
+        let (journal, trials, (files, folder)) = Journal::open_with(&folder, &files::stored(&spec), install)?;
         process::remove_orphans();
         files::remove_all_leftovers(&folder, &trials)?;
-        let files = Files::install(&spec, &folder)?;
         let mirror = mirror.map(|mirror| Mirror::start(&folder, &mirror)).transpose()?;
         let enqueued = spec.given.enqueued;
         let spec = StudySpec { supervision: spec.supervision, ..journal.spec().clone() };
@@ -229,7 +232,7 @@ impl<'a> Search<'a> {
             code,
             files,
             mirror,
-            shared_memory: SharedMemory::now(),
+            shared_memory: SharedMemory::watched(),
             journal,
             oracle,
             trials,
@@ -337,7 +340,7 @@ impl<'a> Search<'a> {
     /// Waits for the workers, answers them, and takes leave of those that have left.
     fn turn(&mut self, sessions: &mut Vec<Session>) -> Result<(), SupervisorError> {
         let workers = sessions.iter_mut().map(|session| &mut session.worker);
-        self.interrupts += process::wait(workers, &self.signals, TICK)?;
+        self.interrupts += process::wait(workers, &self.signals, &mut self.shared_memory, TICK)?;
         let mut index = 0;
         while index < sessions.len() {
             self.hear(&mut sessions[index])?;

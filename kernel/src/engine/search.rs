@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use ferrotune_display::{Bundle, escape};
 use ferrotune_results::number;
 use ferrotune_tuner::record::TrialRecord;
-use ferrotune_tuner::supervisor::Origin;
+use ferrotune_tuner::supervisor::{Origin, Trust};
 use ferrotune_tuner::wire::{self, Event, Finish, Progress, StudySpec};
 use rustix::process::{Pid, Signal};
 use std::io::{BufRead, BufReader, Lines};
@@ -21,7 +21,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 /// A search that runs.
 #[derive(Debug)]
-pub(super) struct Search {
+pub(crate) struct Search {
     /// Taken from a search that goes on by itself.
     child: Option<Child>,
     events: Lines<BufReader<ChildStdout>>,
@@ -32,14 +32,17 @@ pub(super) struct Search {
 
 impl Search {
     /// Starts the supervisor and waits until it holds all that it needs from the cell. What comes from the study's folder
-    /// runs only if the user has stood for it.
-    pub(super) fn start(spec: StudySpec, origin: Origin, runtime: &Path) -> Result<Self> {
+    /// runs only as far as `trust` goes.
+    pub(crate) fn start(spec: StudySpec, trust: &Trust, runtime: &Path) -> Result<Self> {
         let path = runtime.join("study.json");
         std::fs::write(&path, serde_json::to_vec(&spec)?)?;
         let mut command = Command::new(OWN_PROGRAM);
         command.arg("supervise").arg(&path).stdin(Stdio::null()).stdout(Stdio::piped());
-        if origin == Origin::User {
+        if trust.code == Origin::User {
             command.arg("--trust");
+        }
+        if trust.mirror == Origin::User {
+            command.arg("--trust-mirror");
         }
         if spec.supervision.background {
             // It makes a session of its own, and outlives whoever reads this kernel's words.
@@ -71,7 +74,7 @@ impl Search {
     }
 
     /// Lets the search go on by itself, and says so.
-    pub(super) fn detach(mut self, emit: &dyn Fn(Output)) -> Result<(), Failure> {
+    pub(crate) fn detach(mut self, emit: &dyn Fn(Output)) -> Result<(), Failure> {
         let Some(mut child) = self.child.take() else { return Ok(()) };
         let text = format!(
             "{} runs in the background as process {}; %tune status shows it, %tune wait follows it, %tune stop stops it\n",
@@ -88,7 +91,7 @@ impl Search {
     }
 
     /// Process id of the supervisor, which SIGINT stops.
-    pub(super) fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.as_ref().map_or(0, Child::id)
     }
 

@@ -3,9 +3,11 @@
 
 mod checkpoints;
 mod faults;
+mod full_disk;
 mod given;
 mod harness;
 mod objectives;
+mod ownership;
 mod repeats;
 mod resume;
 mod rules;

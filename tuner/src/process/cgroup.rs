@@ -2,6 +2,7 @@
 //! limit, file pages and all its processes included, and tells for certain what it has ended for want of memory. Where
 //! it may not, as in most containers, the other limits do.
 
+use super::identity::Identity;
 use super::strays;
 use rustix::process::Pid;
 use std::fs;
@@ -12,7 +13,7 @@ use std::time::{Duration, Instant};
 /// Where Linux shows cgroups.
 const ROOT: &str = "/sys/fs/cgroup";
 
-/// Begins the name of a trial's cgroup; the supervisor's process id follows.
+/// Begins the name of a trial's cgroup; the supervisor's [`Identity`] and the trial follow.
 const PREFIX: &str = "ferrotune-";
 
 /// How long the processes of a cgroup may take to leave it once they are killed.
@@ -76,7 +77,7 @@ impl TrialCgroups {
     }
 
     fn named(&self, name: &str, limit_bytes: u64) -> io::Result<Cgroup> {
-        let folder = self.parent.join(format!("{PREFIX}{}-{name}", std::process::id()));
+        let folder = self.parent.join(format!("{PREFIX}{}-{name}", Identity::own()?));
         match fs::create_dir(&folder) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}
@@ -100,14 +101,19 @@ impl TrialCgroups {
         let entries = fs::read_dir(&self.parent).into_iter().flatten().flatten();
         for folder in entries.map(|entry| entry.path()) {
             let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            let owner = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next()?.parse().ok());
-            if owner.and_then(Pid::from_raw).is_some_and(strays::is_dead)
+            if owner_of(name).is_some_and(|owner| owner.is_dead())
                 && let Err(error) = (Cgroup { folder, version: self.version }).remove()
             {
                 tracing::debug!(%error, "the cgroup of an earlier trial stays");
             }
         }
     }
+}
+
+/// The supervisor that made the cgroup of this name.
+fn owner_of(name: &str) -> Option<Identity> {
+    let (owner, _) = name.strip_prefix(PREFIX)?.rsplit_once('-')?;
+    Identity::parse(owner)
 }
 
 /// Where this process is, by `/proc/self/cgroup`, in the hierarchies under `root` that can limit memory.
@@ -234,6 +240,23 @@ mod tests {
             [("/sys/fs/cgroup/memory/docker/1".to_owned(), Version::One)]
         );
         assert_eq!(parents("nonsense\n"), []);
+    }
+
+    #[test]
+    fn only_cgroups_of_dead_supervisors_of_this_pid_namespace_are_removed() -> TestResult {
+        let parent = tempfile::tempdir()?;
+        let own = Identity::own()?;
+        let name = |owner: Identity| format!("{PREFIX}{owner}-3");
+        let stay = [own, Identity { namespace: own.namespace + 1, start_ticks: own.start_ticks + 1, ..own }];
+        let dead = Identity { start_ticks: own.start_ticks + 1, ..own };
+        let named = [name(dead), name(stay[0]), name(stay[1]), format!("{PREFIX}999999-3"), format!("{PREFIX}notes")];
+        for name in &named {
+            fs::create_dir(parent.path().join(name))?;
+        }
+        TrialCgroups { parent: parent.path().to_owned(), version: Version::Two }.remove_abandoned();
+        let is_there: Vec<bool> = named.iter().map(|name| parent.path().join(name).exists()).collect();
+        assert_eq!(is_there, [false, true, true, true, true]);
+        Ok(())
     }
 
     #[test]

@@ -1,18 +1,13 @@
-//! What the machine has between trials, so that what a trial leaves behind is seen: memory, and files in /dev/shm.
-//! Removes a file only where it is new, this user's, and in nobody's hands.
+//! What the machine has between trials, so that what a trial leaves behind is seen: memory, and temporary files. Removes
+//! only the folder for these.
 
 use super::memory::{available_bytes, own_resident_bytes};
 use super::{ProcessError, cuda};
 use crate::record::{Bytes, MemoryCheck};
-use std::collections::BTreeSet;
-use std::fs::{self, DirEntry};
+use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
-
-/// Where POSIX shared memory lies. It is memory that outlives the process that took it.
-const SHARED_MEMORY: &str = "/dev/shm";
 
 /// What may be missing after a trial without being worth a word: caches of the system, and other processes.
 const TOLERATED_BYTES: u64 = 64 << 20;
@@ -106,64 +101,6 @@ fn oom_kills() -> u64 {
     super::memory::field(&vmstat, "oom_kill").unwrap_or(0)
 }
 
-/// The files of shared memory at a moment when no trial ran.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SharedMemory {
-    files: BTreeSet<PathBuf>,
-}
-
-impl SharedMemory {
-    /// The files that are there now.
-    pub fn now() -> SharedMemory {
-        SharedMemory { files: files_in(Path::new(SHARED_MEMORY)).map(|entry| entry.path()).collect() }
-    }
-
-    /// Removes what has come since then and is of no use to any process; one line for each such file. To be called
-    /// when no trial runs.
-    pub fn remove_new(&self) -> Vec<String> {
-        let new = files_in(Path::new(SHARED_MEMORY)).filter(|entry| !self.files.contains(&entry.path()));
-        let mut left: Vec<DirEntry> = new.filter(is_own_file).collect();
-        if !left.is_empty() {
-            let used = files_in_use();
-            left.retain(|entry| !used.contains(&entry.path()));
-        }
-        left.iter().map(removed).collect()
-    }
-}
-
-fn files_in(folder: &Path) -> impl Iterator<Item = DirEntry> {
-    // A machine without the folder has no shared memory to leave.
-    fs::read_dir(folder).into_iter().flatten().flatten()
-}
-
-fn is_own_file(entry: &DirEntry) -> bool {
-    let own = rustix::process::geteuid().as_raw();
-    entry.metadata().is_ok_and(|file| file.is_file() && file.uid() == own)
-}
-
-fn removed(entry: &DirEntry) -> String {
-    let (path, bytes) = (entry.path(), entry.metadata().map_or(0, |file| file.len()));
-    let what = match fs::remove_file(&path) {
-        Ok(()) => "removed".to_owned(),
-        Err(error) => format!("which cannot be removed: {error}"),
-    };
-    format!("{} ({}), {what}", path.display(), Bytes(bytes))
-}
-
-/// The files of shared memory that some process has open or mapped.
-fn files_in_use() -> BTreeSet<PathBuf> {
-    let mut used = BTreeSet::new();
-    for process in files_in(Path::new("/proc")).map(|entry| entry.path()) {
-        // Those of other users cannot be read, but then neither can they use a file of ours that is new.
-        let descriptors = process.join("fd");
-        let open = files_in(&descriptors).filter_map(|file| fs::read_link(file.path()).ok());
-        used.extend(open.filter(|path| path.starts_with(SHARED_MEMORY)));
-        let maps = fs::read_to_string(process.join("maps")).unwrap_or_default();
-        used.extend(maps.lines().filter_map(|line| Some(PathBuf::from(&line[line.find(SHARED_MEMORY)?..]))));
-    }
-    used
-}
-
 /// Empties the folder for a trial's temporary files, or makes it.
 pub(super) fn make_temporary(folder: &Path) -> io::Result<()> {
     remove_temporary(folder)?;
@@ -175,30 +112,5 @@ pub(super) fn remove_temporary(folder: &Path) -> io::Result<()> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    type TestResult = Result<(), Box<dyn std::error::Error + Send + Sync>>;
-
-    #[test]
-    fn only_new_files_that_nobody_has_are_removed() -> TestResult {
-        let name = |what: &str| PathBuf::from(format!("{SHARED_MEMORY}/ferrotune-test-{}-{what}", std::process::id()));
-        let (old, new, open) = (name("old"), name("new"), name("open"));
-        fs::write(&old, "x")?;
-        let before = SharedMemory::now();
-        fs::write(&new, "xy")?;
-        let kept = fs::File::create(&open)?;
-        let left = before.remove_new();
-        assert!(left.contains(&format!("{} (2 B), removed", new.display())), "{left:?}");
-        assert!(old.exists() && open.exists() && !new.exists());
-        drop(kept);
-        before.remove_new();
-        assert!(old.exists() && !open.exists());
-        fs::remove_file(old)?;
-        Ok(())
     }
 }

@@ -2,11 +2,13 @@
 //! theirs.
 
 use super::TRIAL_VARIABLE;
+use super::identity::Identity;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::time::{Duration, Instant};
 
 /// How long a killed process may take to leave before it is given up (one that waits for a driver may never).
@@ -42,29 +44,44 @@ pub(super) fn remove(living: &[u32]) -> io::Result<usize> {
     }
 }
 
-/// Kills what trials of supervisors that are dead have left: workers die with their supervisor, but not what has left
-/// their process group. Gives how many there were.
+/// Kills what trials of this user's supervisors have left that are dead: workers die with their supervisor, but not what
+/// has left their process group. Gives how many there were.
 pub(super) fn remove_orphans() -> usize {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = processes.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?));
-    let orphans: Vec<Pid> = pids.filter(|pid| supervisor_of(*pid).is_some_and(is_dead)).collect();
-    kill_all(&orphans);
-    orphans.len()
+    pids.filter(|pid| remove_if_orphan(*pid)).count()
 }
 
-/// The supervisor of the trial in which a process was started, if it was started in one.
-fn supervisor_of(pid: Pid) -> Option<Pid> {
-    // That of another user cannot be read, and is none of ours.
-    let environment = fs::read(format!("/proc/{}/environ", number(pid))).ok()?;
+/// Kills a process whose supervisor is dead; says whether it was one.
+fn remove_if_orphan(pid: Pid) -> bool {
+    // Opened before it is looked at: another process that gets its number meanwhile is not meant by this.
+    let Ok(pidfd) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else { return false };
+    let is_orphan = supervisor_of(pid).is_some_and(|supervisor| supervisor.is_dead());
+    is_orphan
+        && match rustix::process::pidfd_send_signal(&pidfd, Signal::KILL) {
+            Ok(()) => true,
+            Err(Errno::SRCH) => false,
+            Err(errno) => {
+                tracing::warn!(pid = pid.as_raw_pid(), %errno, "a process of an earlier trial cannot be killed");
+                false
+            }
+        }
+}
+
+/// The supervisor of the trial in which a process of this user was started, if it was started in one.
+fn supervisor_of(pid: Pid) -> Option<Identity> {
+    let process = format!("/proc/{}", number(pid));
+    // What has left meanwhile, or is another user's, is none of ours.
+    let owner = fs::metadata(&process).ok()?.uid();
+    let environment = fs::read(format!("{process}/environ")).ok()?;
+    if owner != rustix::process::geteuid().as_raw() {
+        return None;
+    }
     let tag = format!("{TRIAL_VARIABLE}=");
     let variables = environment.split(|byte| *byte == 0);
     let value = variables.filter_map(|variable| variable.strip_prefix(tag.as_bytes())).next()?;
     let supervisor = value.rsplit(|byte| *byte == b'/').next()?;
-    Pid::from_raw(std::str::from_utf8(supervisor).ok()?.parse().ok()?)
-}
-
-pub(super) fn is_dead(pid: Pid) -> bool {
-    rustix::process::test_kill_process(pid) == Err(Errno::SRCH)
+    Identity::parse(std::str::from_utf8(supervisor).ok()?)
 }
 
 /// Everything below a process, without itself.
@@ -120,5 +137,45 @@ fn wait_for_exit(pid: Pid, limit: Duration) -> io::Result<()> {
     match rustix::event::poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&timeout)) {
         Ok(_) | Err(Errno::INTR) => Ok(()),
         Err(errno) => Err(errno.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Child, Command};
+
+    type TestResult = Result<(), Box<dyn std::error::Error + Send + Sync>>;
+
+    /// A process of a trial of that supervisor.
+    fn of(supervisor: impl std::fmt::Display) -> io::Result<Child> {
+        Command::new("sleep").arg("1000").env(TRIAL_VARIABLE, format!("strays/0/{supervisor}")).spawn()
+    }
+
+    #[test]
+    fn only_what_a_dead_supervisor_of_this_pid_namespace_has_left_is_killed() -> TestResult {
+        let own = Identity::own()?;
+        let mut gone = Command::new("true").spawn()?;
+        let dead = Identity { pid: Pid::from_child(&gone), ..own };
+        gone.wait()?;
+        let mut stay = [
+            of(own)?,
+            of(Identity { namespace: own.namespace + 1, ..dead })?,
+            of(Identity { namespace: own.namespace + 1, start_ticks: own.start_ticks + 1, ..own })?,
+            // As earlier versions wrote it, which does not say in which namespace.
+            of(number(dead.pid))?,
+        ];
+        let mut go = [of(dead)?, of(Identity { start_ticks: own.start_ticks + 1, ..own })?];
+        let removed = remove_orphans();
+        assert!(removed >= go.len(), "{removed}");
+        for child in &mut go {
+            assert!(!child.wait()?.success());
+        }
+        for child in &mut stay {
+            assert_eq!(child.try_wait()?, None);
+            child.kill()?;
+            child.wait()?;
+        }
+        Ok(())
     }
 }

@@ -1,11 +1,12 @@
 //! What runs in the worker process itself, from its first instruction to the objective's entry point.
 #![expect(unsafe_code, reason = "loads and calls the objective's shared object")]
 
+use super::identity::Identity;
 use super::{TRIAL_VARIABLE, signals};
 use crate::record::Ending;
 use crate::wire::Request;
 use libloading::Library;
-use rustix::process::{Pid, Resource, Rlimit, Signal};
+use rustix::process::{Resource, Rlimit, Signal};
 use std::error::Error as _;
 use std::ffi::OsString;
 use std::fs;
@@ -42,7 +43,7 @@ pub fn set_up_worker() -> Result<(), String> {
         .map_err(|errno| format!("cannot tie the worker to its supervisor: {errno}"))?;
     let tag = std::env::var(TRIAL_VARIABLE)
         .map_err(|_| format!("{TRIAL_VARIABLE} is not set; workers are started by `ferrotune supervise`"))?;
-    let supervisor = tag.rsplit('/').next().and_then(|pid| Pid::from_raw(pid.parse().ok()?));
+    let supervisor = tag.rsplit('/').next().and_then(Identity::parse).map(|supervisor| supervisor.pid);
     // The supervisor may have died before the line above took effect.
     if supervisor.is_none() || rustix::process::getppid() != supervisor {
         return Err(format!("the supervisor of {tag} is gone"));

@@ -29,6 +29,60 @@ pub enum SupervisorError {
         /// The system's reason.
         source: io::Error,
     },
+    /// The mirror and the folder of the studies are one, or one is in the other.
+    #[error(
+        "the mirror {} and the study's folder {} are one folder, or one lies in the other; choose a --mirror elsewhere",
+        mirror.display(),
+        directory.display()
+    )]
+    MirrorOverlaps {
+        /// The mirror, as it was given.
+        mirror: PathBuf,
+        /// The folder that it overlaps.
+        directory: PathBuf,
+    },
+    /// A mirror that is to be cleared holds something that is not the mirror's.
+    #[error(
+        "the mirror {} holds {}, which is no part of a mirror, so --overwrite leaves it alone; move that away, or choose another --mirror or --project",
+        mirror.display(),
+        found.display()
+    )]
+    NotAMirror {
+        /// The mirror of the study.
+        mirror: PathBuf,
+        /// What else is in it.
+        found: PathBuf,
+    },
+    /// The mirror holds another study than this one.
+    #[error(
+        "{} is the mirror of another study of that name; choose another --mirror or --project, or remove that folder yourself",
+        mirror.display()
+    )]
+    OtherMirror {
+        /// The mirror of the study.
+        mirror: PathBuf,
+    },
+    /// A file that the study needs cannot be copied into its folder.
+    #[error(
+        "cannot copy {file} into the study {} ({source}); free some space there or choose another --directory, then run it again",
+        study.display()
+    )]
+    Copy {
+        /// The file's name.
+        file: String,
+        /// The study's folder.
+        study: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// A file that the study needs is not in its folder.
+    #[error("the study {} has no {file}; run the search from its own cell, which puts it there", study.display())]
+    Lacking {
+        /// The file's name.
+        file: String,
+        /// The study's folder.
+        study: PathBuf,
+    },
     /// The study's objective is not in its folder.
     #[error("the objective of the study {study} is in the program that began it; run that program again to go on")]
     OwnProgram {

@@ -81,51 +81,117 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Puts what `spec` names into the study's folder, where it is not there already. Its code is kept there for another
-    /// time; workers load it from memory.
+    /// Puts what `spec` names into the study's folder, where it is not there already: all of it, or nothing. Its code is kept
+    /// there for another time; workers load it from memory.
+    ///
+    /// # Errors
+    /// Where a file cannot be read or copied. What the study had before is all there then.
     pub(super) fn install(spec: &StudySpec, study: &Path) -> Result<Files, SupervisorError> {
-        let library = study.join(LIBRARY);
+        let (shared, libraries) = (study.join(SHARED), study.join(LIBRARIES));
+        let mut wanted = Vec::new();
         // A program that has its objective in it needs no library.
         if !spec.library.as_os_str().is_empty() {
-            install(&spec.library, &library, "read the objective")?;
+            wanted.push((spec.library.as_path(), study.join(LIBRARY), By::Copy));
         }
-        let shared = study.join(SHARED);
-        let shared = match &spec.shared {
-            Some(source) => {
-                install(source, &shared, "open the shared data")?;
-                Some(File::open(&shared).map_err(file_error("open the shared data", &shared))?)
-            }
-            None => None,
-        };
-        let libraries = study.join(LIBRARIES);
+        wanted.extend(spec.shared.as_deref().map(|source| (source, shared.clone(), By::Copy)));
         for source in &spec.supervision.libraries {
-            folder::create_and_sync(&libraries).map_err(file_error("create", &libraries))?;
-            let target = libraries.join(source.file_name().unwrap_or_default());
-            link(source, &target).map_err(file_error("keep a copy of", source))?;
+            wanted.push((source, libraries.join(source.file_name().unwrap_or_default()), By::LinkOrCopy));
         }
-        Ok(Files { shared })
+        if !spec.supervision.libraries.is_empty() {
+            folder::create_and_sync(&libraries).map_err(copy_error(&libraries, study))?;
+        }
+        let mut copies = Copies::default();
+        wanted.iter().try_for_each(|(source, target, by)| copies.add(source, target, *by, study))?;
+        copies.put_in_place(study)?;
+        let open = |path: &Path| File::open(path).map_err(file_error("open the shared data", path));
+        Ok(Files { shared: spec.shared.as_ref().map(|_| open(&shared)).transpose()? })
     }
 }
 
-fn install(source: &Path, target: &Path, what: &'static str) -> Result<(), SupervisorError> {
-    if fs::canonicalize(source).is_ok_and(|source| source == target) {
-        return Ok(());
-    }
-    File::open(source).map_err(file_error(what, source))?;
-    folder::install(source, target).map_err(file_error("write", target))
+/// How a file comes into the study's folder.
+#[derive(Clone, Copy)]
+enum By {
+    Copy,
+    /// A library is never changed where it is, so a second name is as good as a copy and costs nothing.
+    LinkOrCopy,
 }
 
-/// Neither libraries nor checkpoints are ever changed where they are, so a second name is as good as a copy and costs nothing.
+/// Copies that have not the names yet under which the study has them. Removed when this is dropped before they have.
+#[derive(Default)]
+struct Copies {
+    /// Each with its name now, and the one that it is to have.
+    partial: Vec<(PathBuf, PathBuf)>,
+}
+
+impl Copies {
+    /// Copies a file to be put at `target`, unless it is there.
+    fn add(&mut self, source: &Path, target: &Path, by: By, study: &Path) -> Result<(), SupervisorError> {
+        if is_same_file(source, target) {
+            return Ok(());
+        }
+        let name = target.file_name().unwrap_or_default();
+        let mut from = File::open(source).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound if source == target => {
+                SupervisorError::Lacking { file: name.to_string_lossy().into_owned(), study: study.to_path_buf() }
+            }
+            _ => file_error("read", source)(error),
+        })?;
+        let partial = target.with_file_name(format!("{}.partial", name.display()));
+        self.partial.push((partial.clone(), target.to_path_buf()));
+        let copied = remove_file(&partial).and_then(|()| match by {
+            By::LinkOrCopy if fs::canonicalize(source).and_then(|file| fs::hard_link(file, &partial)).is_ok() => Ok(()),
+            // So, too, where the library is on another file system, or on one without links.
+            By::Copy | By::LinkOrCopy => {
+                let mut to = File::create(&partial)?;
+                io::copy(&mut from, &mut to)?;
+                to.sync_all()
+            }
+        });
+        copied.map_err(copy_error(target, study))
+    }
+
+    fn put_in_place(mut self, study: &Path) -> Result<(), SupervisorError> {
+        while let Some((partial, target)) = self.partial.last() {
+            let parent = target.parent().unwrap_or(study);
+            let put = fs::rename(partial, target).and_then(|()| folder::sync(parent));
+            put.map_err(copy_error(target, study))?;
+            self.partial.pop();
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Copies {
+    fn drop(&mut self) {
+        for (partial, _) in &self.partial {
+            if let Err(error) = remove_file(partial) {
+                tracing::warn!(%error, path = %partial.display(), "a copy that was cut off stays until the next one");
+            }
+        }
+    }
+}
+
+fn copy_error(target: &Path, study: &Path) -> impl FnOnce(io::Error) -> SupervisorError {
+    let file = target.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let study = study.to_path_buf();
+    move |source| SupervisorError::Copy { file, study, source }
+}
+
+fn remove_file(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// A checkpoint is never changed where it is, so a second name is as good as a copy and costs nothing.
 pub(super) fn link(source: &Path, target: &Path) -> io::Result<()> {
     // One name of a file put over another one of it does nothing, and would leave both.
     if is_same_file(source, target) {
         return Ok(());
     }
     let partial = target.with_extension("link");
-    match fs::remove_file(&partial) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
+    remove_file(&partial)?;
     match fs::hard_link(source, &partial) {
         Ok(()) => fs::rename(&partial, target),
         // Another file system, or one without links.

@@ -1,14 +1,17 @@
 //! `--mirror FOLDER`: a second copy of the study on a disk that outlives this machine, such as Google Drive. Written by a
 //! thread of its own, for such disks are slow; files get new names and are never changed or renamed there, since they
-//! may be synced while they are written. Brings a study back whose own folder is gone. Like a study's folder a mirror may
-//! come from anyone: no name in it may lead out of it.
+//! may be synced while they are written. Brings a study back whose own folder is gone. Removes only what it has made. Like a
+//! study's folder a mirror may come from anyone: no name in it may lead out of it.
+
+mod guard;
 
 use super::SupervisorError;
 use super::error::file_error;
 use crate::folder;
 use crate::journal::Journal;
 use crate::oracle::draw_seed;
-use crate::wire::{checkpoint_file, checkpoint_generation};
+use crate::wire::{StudySpec, checkpoint_file, checkpoint_generation};
+use guard::Place;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
@@ -19,8 +22,11 @@ use std::time::SystemTime;
 
 const JOURNAL: &str = "journal.log";
 const TRIALS: &str = "trials";
+const LIBRARIES: &str = "libraries";
 /// Files of a study that are as they are from its start on.
-const FIXED: [&str; 3] = ["objective.so", "shared.safetensors", "libraries"];
+const FIXED: [&str; 3] = ["objective.so", "shared.safetensors", LIBRARIES];
+/// In a copy of those files, once it is whole.
+const WHOLE: &str = "whole";
 /// Copies of one thing that are kept: the last may be torn.
 const KEPT: usize = 2;
 
@@ -30,6 +36,17 @@ enum Order {
     Checkpoint { trial: u64, file: String },
     Journal,
     Forget { trial: u64 },
+}
+
+/// The folder of the study's mirror, if it is to have one. Changes nothing.
+///
+/// # Errors
+/// Where the mirror and the studies' folder overlap, where it holds another study, and, for a study that is to be begun
+/// anew, where it holds anything else.
+pub(super) fn of(spec: &StudySpec) -> Result<Option<PathBuf>, SupervisorError> {
+    let Some(root) = &spec.supervision.mirror else { return Ok(None) };
+    guard::check(spec, root)?;
+    Ok(Some(root.join(&spec.project)))
 }
 
 /// A study's mirror, kept up by a thread until this is dropped, which waits for what is still to be copied.
@@ -99,7 +116,10 @@ impl Copier {
                     Order::Checkpoint { trial, file } => self.log(self.copy_checkpoint(*trial, file)),
                     Order::Journal if last_journal != Some(index) => {}
                     Order::Journal => self.log(self.copy_journal()),
-                    Order::Forget { trial } => self.log(remove(&self.mirror.join(TRIALS).join(trial.to_string()))),
+                    Order::Forget { trial } => {
+                        let copies = self.mirror.join(TRIALS).join(trial.to_string());
+                        self.log(guard::remove_folder(&copies, Place::Trial));
+                    }
                 }
             }
         }
@@ -119,13 +139,16 @@ impl Copier {
             copy_all(&self.study.join(name), &fixed.join(name))?;
         }
         // Whole from here on.
-        File::create(fixed.join("whole"))?.sync_all()?;
-        keep_last(&self.mirror, |name| name.starts_with("start-"))
+        File::create(fixed.join(WHOLE))?.sync_all()?;
+        for start in outdated(&self.mirror, guard::is_start)? {
+            guard::remove_folder(&start, Place::Start)?;
+        }
+        Ok(())
     }
 
     fn copy_journal(&self) -> io::Result<()> {
         copy_all(&self.study.join(JOURNAL), &self.mirror.join(format!("journal-{}.log", unique())))?;
-        keep_last(&self.mirror, |name| name.starts_with("journal-"))
+        guard::remove_all(&outdated(&self.mirror, guard::is_journal_copy)?)
     }
 
     fn copy_checkpoint(&self, trial: u64, file: &str) -> io::Result<()> {
@@ -134,7 +157,7 @@ impl Copier {
         fs::create_dir_all(&target)?;
         folder::refuse_link(&target)?;
         copy_all(&source, &target.join(format!("{}.{}", file, unique())))?;
-        keep_last(&target, |_| true)
+        guard::remove_all(&outdated(&target, guard::is_checkpoint_copy)?)
     }
 }
 
@@ -174,24 +197,20 @@ fn names(folder: &Path, wanted: impl Fn(&str) -> bool) -> io::Result<Vec<String>
     Ok(names)
 }
 
-fn keep_last(folder: &Path, wanted: impl Fn(&str) -> bool) -> io::Result<()> {
-    for name in names(folder, wanted)?.iter().rev().skip(KEPT) {
-        remove(&folder.join(name))?;
-    }
-    Ok(())
+/// All but the last copies.
+fn outdated(folder: &Path, is_copy: impl Fn(&str) -> bool) -> io::Result<Vec<PathBuf>> {
+    Ok(names(folder, is_copy)?.iter().rev().skip(KEPT).map(|name| folder.join(name)).collect())
 }
 
-fn remove(path: &Path) -> io::Result<()> {
-    let removed = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
-    match removed {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
-}
-
-/// Removes a mirror, of a study that is to be begun anew.
+/// Empties a mirror, of a study that is to be begun anew.
+///
+/// # Errors
+/// Where something else is in it, which stays, as does all else then.
 pub(super) fn clear(mirror: &Path) -> Result<(), SupervisorError> {
-    remove(mirror).map_err(file_error("clear the mirror", mirror))
+    if !mirror.exists() {
+        return Ok(());
+    }
+    guard::remove_all(&guard::contents_to_clear(mirror)?).map_err(file_error("clear the mirror", mirror))
 }
 
 /// Brings the study back into `study`, where it is gone and the mirror has it.
@@ -204,24 +223,32 @@ pub(super) fn restore(mirror: &Path, study: &Path) -> Result<(), SupervisorError
 
 fn restore_files(mirror: &Path, study: &Path) -> io::Result<()> {
     folder::refuse_links(mirror)?;
-    let journals = names(mirror, |name| name.starts_with("journal-"))?;
+    let journals = names(mirror, guard::is_journal_copy)?;
     // Where a copy was cut off, the one before it is whole.
     let Some(journal) = journals.iter().rev().find(|name| is_journal(&mirror.join(name))) else { return Ok(()) };
     folder::create_and_sync(study)?;
-    let starts = names(mirror, |name| name.starts_with("start-"))?;
-    if let Some(start) = starts.iter().rev().map(|name| mirror.join(name)).find(|start| start.join("whole").exists()) {
+    let starts = names(mirror, guard::is_start)?;
+    if let Some(start) = starts.iter().rev().map(|name| mirror.join(name)).find(|start| start.join(WHOLE).exists()) {
         for name in FIXED {
-            remove(&study.join(name))?;
+            remove_earlier(&study.join(name))?;
             copy_all(&start.join(name), &study.join(name))?;
         }
     }
     let trials = mirror.join(TRIALS);
-    let is_trial = |name: &str| name.parse::<u64>().is_ok();
-    for trial in if trials.exists() { names(&trials, is_trial)? } else { Vec::new() } {
+    for trial in if trials.exists() { names(&trials, |name| name.parse::<u64>().is_ok())? } else { Vec::new() } {
         restore_checkpoints(&trials.join(&trial), &study.join(TRIALS).join(&trial))?;
     }
     // Last, for with it the study is there.
     folder::install(&mirror.join(journal), &study.join(JOURNAL))
+}
+
+/// Removes what an earlier attempt to bring the study back has left.
+fn remove_earlier(path: &Path) -> io::Result<()> {
+    let removed = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+    match removed {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// The largest copy of each generation: a smaller one was cut off.
@@ -229,7 +256,7 @@ fn restore_checkpoints(from: &Path, to: &Path) -> io::Result<()> {
     folder::refuse_link(from)?;
     folder::refuse_links(from)?;
     let mut copies: BTreeMap<u64, (u64, PathBuf)> = BTreeMap::new();
-    for name in names(from, |_| true)? {
+    for name in names(from, guard::is_checkpoint_copy)? {
         let Some(generation) = name.rsplit_once('.').and_then(|(file, _)| checkpoint_generation(file)) else {
             continue;
         };
@@ -245,7 +272,7 @@ fn restore_checkpoints(from: &Path, to: &Path) -> io::Result<()> {
 }
 
 fn is_journal(path: &Path) -> bool {
-    Journal::check(path).is_ok()
+    Journal::spec_at(path).is_ok()
 }
 
 #[cfg(test)]
@@ -349,7 +376,95 @@ mod tests {
         drop(mirror);
         assert!(mirror_folder.join("trials").exists() && !mirror_folder.join("trials/2").exists());
         clear(&mirror_folder)?;
-        assert!(!mirror_folder.exists());
+        assert_eq!(names(&mirror_folder, |_| true)?, Vec::<String>::new());
+        Ok(())
+    }
+
+    #[test]
+    fn copies_leave_other_files_of_the_mirror_alone() -> TestResult {
+        let directory = tempfile::tempdir()?;
+        let (study, mirror_folder) = (directory.path().join("it"), directory.path().join("drive/it"));
+        let (journal, _) = Journal::open(&study, &spec(directory.path()))?;
+        drop(journal);
+        fs::create_dir_all(study.join("trials/0"))?;
+        fs::create_dir_all(mirror_folder.join("trials/0"))?;
+        let others =
+            ["journal-1999.log", "journal-of-a-thesis.log", "start-here.txt", "trials/0/notes", "trials/0/a.b"];
+        for other in others {
+            fs::write(mirror_folder.join(other), other)?;
+        }
+        let mirror = Mirror::start(&study, &mirror_folder)?;
+        for generation in 0..4 {
+            fs::write(study.join("trials/0").join(checkpoint_file(generation)), "weights")?;
+            mirror.checkpoint(0, &checkpoint_file(generation));
+            mirror.journal();
+        }
+        mirror.forget(0);
+        drop(mirror);
+        for other in others {
+            assert_eq!(fs::read_to_string(mirror_folder.join(other))?, other);
+        }
+        assert_eq!(names(&mirror_folder.join("trials/0"), |_| true)?, ["a.b", "notes"]);
+        Ok(())
+    }
+
+    /// A study with a mirror of it, which ends before it is looked at.
+    fn mirrored(directory: &Path, drive: &Path) -> Result<StudySpec, Box<dyn std::error::Error + Send + Sync>> {
+        let mut spec = spec(directory);
+        spec.supervision.mirror = Some(drive.to_path_buf());
+        let (journal, _) = Journal::open(&directory.join("it"), &spec)?;
+        fs::create_dir_all(directory.join("it/libraries"))?;
+        fs::write(directory.join("it/libraries/libstd.so"), "code")?;
+        let mirror = Mirror::start(&directory.join("it"), &drive.join("it"))?;
+        mirror.journal();
+        drop((mirror, journal));
+        Ok(spec)
+    }
+
+    #[test]
+    fn mirror_is_cleared_only_of_what_this_program_made_of_this_study() -> TestResult {
+        let root = tempfile::tempdir()?;
+        let drive = root.path().join("drive");
+        let mut spec = mirrored(&root.path().join("studies"), &drive)?;
+        let mirror_folder = drive.join("it");
+        let refusal = |spec: &StudySpec| of(spec).err().map(|error| error.to_string());
+        assert_eq!(refusal(&spec), None);
+        spec.overwrite = true;
+        assert_eq!(refusal(&spec), None);
+
+        // A folder of the user's in it.
+        let chapter = mirror_folder.join("thesis/chapter-1.tex");
+        fs::create_dir_all(mirror_folder.join("thesis"))?;
+        fs::write(&chapter, "words")?;
+        let message = refusal(&spec).ok_or("the mirror may not be cleared")?;
+        assert!(message.contains("thesis, which is no part of a mirror"), "{message}");
+        assert!(clear(&mirror_folder).is_err() && chapter.exists());
+        assert!(!names(&mirror_folder, guard::is_journal_copy)?.is_empty());
+        // A file of the user's within a folder of ours.
+        fs::rename(mirror_folder.join("thesis"), root.path().join("thesis"))?;
+        let start = names(&mirror_folder, guard::is_start)?.remove(0);
+        fs::write(mirror_folder.join(&start).join("notes"), "words")?;
+        let message = refusal(&spec).ok_or("the mirror may not be cleared")?;
+        assert!(message.contains("notes, which is no part of a mirror"), "{message}");
+        fs::remove_file(mirror_folder.join(&start).join("notes"))?;
+
+        // Another study of that name, in another folder.
+        let elsewhere = StudySpec { directory: root.path().join("elsewhere"), ..spec.clone() };
+        let message = refusal(&elsewhere).ok_or("another study's mirror may not be cleared")?;
+        assert!(message.contains("is the mirror of another study"), "{message}");
+        let (journal, _) = Journal::open(&elsewhere.directory.join("it"), &elsewhere)?;
+        drop(journal);
+        for overwrite in [false, true] {
+            let message =
+                refusal(&StudySpec { overwrite, ..elsewhere.clone() }).ok_or("nor be mixed with this one's")?;
+            assert!(message.contains("is the mirror of another study"), "{message}");
+        }
+
+        // The study's own mirror, also where the study's folder is gone.
+        fs::remove_dir_all(root.path().join("studies"))?;
+        assert_eq!(refusal(&spec), None);
+        clear(&mirror_folder)?;
+        assert_eq!(names(&mirror_folder, |_| true)?, Vec::<String>::new());
         Ok(())
     }
 }

@@ -7,7 +7,7 @@ use super::ledger::Told;
 use super::outcome::{self, Outcome};
 use super::{GRACE, Search, SupervisorError, Workers};
 use crate::folder;
-use crate::process::{Entry, Exit, Held, Launch, MOST_TASKS, Machine, SharedMemory, Shortage, Worker};
+use crate::process::{Entry, Exit, Held, Launch, MOST_TASKS, Machine, Shortage, Worker};
 use crate::record::{Ending, MemoryCheck};
 use crate::wire::{Event, Finish};
 use std::os::fd::AsFd as _;
@@ -151,11 +151,7 @@ impl Search<'_> {
     pub(super) fn end(&mut self, session: Session, living: &[u32]) -> Result<Ended, SupervisorError> {
         let Session { worker, number, outcome, returned, killed, peak_bytes, continued_from, machine, .. } = session;
         let seconds = worker.elapsed().as_secs_f64();
-        let (mut exit, mut left) = worker.end(living)?;
-        if living.is_empty() {
-            left.extend(self.shared_memory.remove_new());
-            self.shared_memory = SharedMemory::now();
-        }
+        let (mut exit, left) = worker.end(living, &mut self.shared_memory)?;
         if exit == Exit::Signal(SIGKILL) && killed.is_none() && machine.has_killed() {
             // The system was faster.
             exit = Exit::Starved(0);

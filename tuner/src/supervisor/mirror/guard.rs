@@ -1,0 +1,312 @@
+//! Which folder may be a mirror, and what in it this program has made. Removes nothing that has another name than a
+//! mirror's files have.
+
+use super::super::SupervisorError;
+use super::super::error::file_error;
+use super::{FIXED, JOURNAL, LIBRARIES, TRIALS, WHOLE};
+use crate::journal::{Journal, JournalError};
+use crate::wire::{StudySpec, checkpoint_generation};
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, BufRead as _, BufReader, Read as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+/// The first line of a journal is shorter.
+const LONGEST_LINE_BYTES: u64 = 1 << 20;
+/// More symbolic links than this in one path are a circle, as for Linux itself.
+const MOST_LINKS: usize = 40;
+
+/// What the system says of a path that names nothing.
+const ABSENT: [io::ErrorKind; 2] = [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory];
+
+/// Checks, before anything is changed, that `root` can hold the mirror of the study: it lies apart from the studies'
+/// folder, it does not hold another study's mirror, and, where it is to be cleared, nothing but a mirror.
+pub(super) fn check(spec: &StudySpec, root: &Path) -> Result<(), SupervisorError> {
+    let (study, mirror) = (spec.directory.join(&spec.project), root.join(&spec.project));
+    for (directory, mirror) in [(spec.directory.as_path(), root), (study.as_path(), mirror.as_path())] {
+        check_apart(directory, mirror).map_err(file_error("find the mirror", mirror))?.map_or(Ok(()), Err)?;
+    }
+    if !mirror.exists() {
+        return Ok(());
+    }
+    let of_another = is_of_another(&study, &mirror, spec).map_err(file_error("read the mirror", &mirror))?;
+    if of_another {
+        return Err(SupervisorError::OtherMirror { mirror });
+    }
+    if spec.overwrite { contents_to_clear(&mirror).map(drop) } else { Ok(()) }
+}
+
+/// What in a mirror's folder is to be removed, in this order, when its study is begun anew.
+pub(super) fn contents_to_clear(mirror: &Path) -> Result<Vec<PathBuf>, SupervisorError> {
+    let contents = Contents::of(mirror, Place::Mirror).map_err(file_error("read the mirror", mirror))?;
+    match contents.foreign {
+        Some(found) => Err(SupervisorError::NotAMirror { mirror: mirror.to_path_buf(), found }),
+        None => Ok(contents.own),
+    }
+}
+
+/// A folder of a mirror.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Place {
+    Mirror,
+    Start,
+    Libraries,
+    Trials,
+    Trial,
+}
+
+impl Place {
+    /// What a mirror has under this name here: a file, or a folder.
+    fn entry(self, name: &str) -> Option<Entry> {
+        match (self, name) {
+            (Place::Mirror, TRIALS) => Some(Entry::Folder(Place::Trials)),
+            (Place::Mirror, name) if is_journal_copy(name) => Some(Entry::File),
+            (Place::Mirror, name) if is_start(name) => Some(Entry::Folder(Place::Start)),
+            (Place::Start, LIBRARIES) => Some(Entry::Folder(Place::Libraries)),
+            (Place::Start, name) if name == WHOLE || FIXED.contains(&name) => Some(Entry::File),
+            (Place::Libraries, _) => Some(Entry::File),
+            (Place::Trials, name) if name.parse::<u64>().is_ok() => Some(Entry::Folder(Place::Trial)),
+            (Place::Trial, name) if is_checkpoint_copy(name) => Some(Entry::File),
+            _ => None,
+        }
+    }
+}
+
+enum Entry {
+    File,
+    Folder(Place),
+}
+
+/// What is in a folder of a mirror.
+#[derive(Debug, Default)]
+struct Contents {
+    /// What this program has made, each folder after what is in it.
+    own: Vec<PathBuf>,
+    /// Something that it has not made.
+    foreign: Option<PathBuf>,
+}
+
+impl Contents {
+    fn of(folder: &Path, place: Place) -> io::Result<Contents> {
+        let mut contents = Contents::default();
+        for entry in fs::read_dir(folder)? {
+            let entry = entry?;
+            let (path, kind) = (entry.path(), entry.file_type()?);
+            match entry.file_name().to_str().and_then(|name| place.entry(name)) {
+                Some(Entry::File) if kind.is_file() => contents.own.push(path),
+                Some(Entry::Folder(place)) if kind.is_dir() => {
+                    let inner = Contents::of(&path, place)?;
+                    contents.own.extend(inner.own);
+                    match inner.foreign {
+                        Some(found) => contents.foreign = Some(found),
+                        None => contents.own.push(path),
+                    }
+                }
+                _ => contents.foreign = Some(path),
+            }
+        }
+        Ok(contents)
+    }
+}
+
+/// Removes files, and folders that are empty by then.
+pub(super) fn remove_all(paths: &[PathBuf]) -> io::Result<()> {
+    paths.iter().try_for_each(|path| {
+        let is_folder = fs::symlink_metadata(path).is_ok_and(|file| file.is_dir());
+        let removed = if is_folder { fs::remove_dir(path) } else { fs::remove_file(path) };
+        match removed {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    })
+}
+
+/// Removes what this program has made in a folder of a mirror, and the folder, unless something else is in it.
+pub(super) fn remove_folder(folder: &Path, place: Place) -> io::Result<()> {
+    let contents = match Contents::of(folder, place) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        contents => contents?,
+    };
+    remove_all(&contents.own)?;
+    match contents.foreign {
+        Some(found) => {
+            tracing::warn!(found = %found.display(), "a file in the mirror is no part of it, and stays");
+            Ok(())
+        }
+        None => fs::remove_dir(folder),
+    }
+}
+
+/// Whether this is a copy of the study's journal.
+pub(super) fn is_journal_copy(name: &str) -> bool {
+    name.strip_prefix("journal-").and_then(|rest| rest.strip_suffix(".log")).is_some_and(is_unique)
+}
+
+/// Whether this is a copy of what a study begins with.
+pub(super) fn is_start(name: &str) -> bool {
+    name.strip_prefix("start-").is_some_and(is_unique)
+}
+
+/// Whether this is a copy of a checkpoint.
+pub(super) fn is_checkpoint_copy(name: &str) -> bool {
+    name.rsplit_once('.').is_some_and(|(file, rest)| checkpoint_generation(file).is_some() && is_unique(rest))
+}
+
+/// Whether a text is of the form that [`super::unique`] gives.
+fn is_unique(text: &str) -> bool {
+    let has =
+        |text: &str, length: usize, wanted: fn(&u8) -> bool| text.len() == length && text.as_bytes().iter().all(wanted);
+    text.split_once('-')
+        .is_some_and(|(time, draw)| has(time, 20, u8::is_ascii_digit) && has(draw, 8, u8::is_ascii_hexdigit))
+}
+
+/// Whether the mirror holds a study other than this one: journals begin with a line that no other journal has. Where the
+/// study's own journal is gone, its folder must be the one that the mirrored journal names, if it is to be cleared.
+fn is_of_another(study: &Path, mirror: &Path, spec: &StudySpec) -> io::Result<bool> {
+    let own = first_line(&study.join(JOURNAL))?;
+    for name in super::names(mirror, is_journal_copy)? {
+        let path = mirror.join(name);
+        let copy = first_line(&path)?;
+        let is_another = match &own {
+            // The copy may be torn, and the study's own journal, too.
+            Some(own) => copy.is_some_and(|copy| !own.starts_with(&copy) && !copy.starts_with(own)),
+            None if spec.overwrite => match Journal::spec_at(&path) {
+                Ok(earlier) => earlier.directory != spec.directory,
+                // It was cut off before it told of any study.
+                Err(JournalError::Missing { .. }) => false,
+                Err(_) => true,
+            },
+            None => false,
+        };
+        if is_another {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// The first line of a file that is there.
+fn first_line(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    let file = match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        file => file?,
+    };
+    let mut line = Vec::new();
+    BufReader::new(file.take(LONGEST_LINE_BYTES)).read_until(b'\n', &mut line)?;
+    Ok(Some(line))
+}
+
+/// Why two folders are not apart, if they are not: they are one, or one is in the other.
+fn check_apart(directory: &Path, mirror: &Path) -> io::Result<Option<SupervisorError>> {
+    let (inner, outer) = (resolved(mirror)?, resolved(directory)?);
+    let overlaps = is_within(&inner, &outer)? || is_within(&outer, &inner)?;
+    let error = || SupervisorError::MirrorOverlaps { mirror: mirror.to_path_buf(), directory: directory.to_path_buf() };
+    Ok(overlaps.then(error))
+}
+
+/// Whether a folder is another one or in it, also by another name of that one, as mounts give.
+fn is_within(inner: &Path, outer: &Path) -> io::Result<bool> {
+    let identity = |path: &Path| match fs::metadata(path) {
+        Ok(file) => Ok(Some((file.dev(), file.ino()))),
+        Err(error) if ABSENT.contains(&error.kind()) => Ok(None),
+        Err(error) => Err(error),
+    };
+    if inner.starts_with(outer) {
+        return Ok(true);
+    }
+    let Some(outer) = identity(outer)? else { return Ok(false) };
+    for ancestor in inner.ancestors() {
+        if identity(ancestor)? == Some(outer) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// The folder that a path means, without symbolic links and `..`, also where it is not there yet.
+fn resolved(path: &Path) -> io::Result<PathBuf> {
+    let reversed =
+        |path: &Path| path.components().rev().map(|part| part.as_os_str().to_owned()).collect::<Vec<OsString>>();
+    let mut rest = reversed(&std::path::absolute(path)?);
+    let mut resolved = PathBuf::new();
+    let mut links = 0;
+    while let Some(part) = rest.pop() {
+        if part == ".." {
+            resolved.pop();
+            continue;
+        }
+        let next = resolved.join(part);
+        match fs::read_link(&next) {
+            Ok(_) if links == MOST_LINKS => return Err(io::Error::from_raw_os_error(libc::ELOOP)),
+            Ok(target) => {
+                links += 1;
+                rest.extend(reversed(&target));
+            }
+            // EINVAL: it is no link.
+            Err(error) if ABSENT.contains(&error.kind()) || error.kind() == io::ErrorKind::InvalidInput => {
+                resolved = next;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(resolved)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    type TestResult = Result<(), Box<dyn std::error::Error + Send + Sync>>;
+
+    #[test]
+    fn folders_in_one_another_are_found_before_they_exist_and_behind_links() -> TestResult {
+        let root = tempfile::tempdir()?;
+        let root = root.path();
+        let at = |path: &str| root.join(path);
+        fs::create_dir_all(at("real/inner"))?;
+        symlink(at("real"), at("link"))?;
+        // A link to a folder that is not there yet.
+        symlink("later/place", at("dangling"))?;
+        symlink(at("circle"), at("circle"))?;
+        for (directory, mirror, overlap) in [
+            ("new", "new", true),
+            ("new", "new/mirror", true),
+            ("new/studies", "new", true),
+            ("new/studies", "new/mirror", false),
+            ("new", "newer", false),
+            ("real/inner", "link/inner", true),
+            ("real", "link/inner/deep/er", true),
+            ("link/inner/../studies", "real/studies/x", true),
+            ("real/inner", "link/inner/../other", false),
+            ("dangling/x", "later/place/x/y", true),
+            ("later", "dangling", true),
+            ("later/places", "dangling", false),
+        ] {
+            let found = check_apart(&at(directory), &at(mirror))?;
+            assert_eq!(found.is_some(), overlap, "{directory} and {mirror}");
+        }
+        assert!(check_apart(&at("circle"), &at("new")).is_err());
+        Ok(())
+    }
+
+    #[test]
+    fn names_of_a_mirror_are_told_from_others() {
+        let unique = super::super::unique();
+        for (name, own) in [
+            (format!("journal-{unique}.log"), true),
+            (format!("start-{unique}"), true),
+            (TRIALS.to_owned(), true),
+            ("journal-2024.log".to_owned(), false),
+            ("start-of-chapter-1".to_owned(), false),
+            (format!("journal-{unique} (1).log"), false),
+            ("journal.log".to_owned(), false),
+            ("chapter-1.tex".to_owned(), false),
+        ] {
+            assert_eq!(Place::Mirror.entry(&name).is_some(), own, "{name}");
+        }
+        assert!(is_checkpoint_copy(&format!("checkpoint-000003.safetensors.{unique}")));
+        assert!(!is_checkpoint_copy("checkpoint-000003.safetensors") && !is_checkpoint_copy("notes.txt"));
+    }
+}
