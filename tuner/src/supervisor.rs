@@ -196,6 +196,7 @@ impl<'a> Search<'a> {
         let oracle = oracle::create(&spec)?;
         let unfinished = trials.iter().filter(|trial| trial.ending.is_none() && trial.paused_at.is_none());
         let unfinished = unfinished.map(|trial| trial.number).collect();
+        let failures = Failures::after(&trials);
         let mut watcher = Watcher::of_study(events, &folder);
         watcher.send(&Event::Opened { folder: folder.clone(), earlier_trials: trials.len() as u64 });
         let mut search = Search {
@@ -223,7 +224,7 @@ impl<'a> Search<'a> {
             ticks: 0,
             longest_step: Duration::ZERO,
             interrupts: 0,
-            failures: Failures::default(),
+            failures,
         };
         let enqueued = search.ledger().enqueue(&enqueued)?;
         search.unfinished.extend(enqueued);

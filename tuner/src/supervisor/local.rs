@@ -62,7 +62,7 @@ impl Local {
         let unfinished = trials.iter().filter(|trial| trial.ending.is_none() && trial.paused_at.is_none());
         let unfinished = unfinished.map(|trial| trial.number).collect();
         let ended = trials.iter().filter(|trial| trial.ending.is_some()).count() as u64;
-        let (running, failures, started) = (BTreeMap::new(), Failures::default(), Instant::now());
+        let (running, failures, started) = (BTreeMap::new(), Failures::after(&trials), Instant::now());
         let is_stopping = false;
         let mut local =
             Local { spec, folder, journal, oracle, trials, unfinished, running, ended, failures, started, is_stopping };
