@@ -17,6 +17,7 @@ mod watch;
 
 use crate::execution::{Cell, Completion, Completions, Failure, Output, Stream, Work};
 use crate::prelude::{self, Prelude};
+use crate::resume;
 use crate::runtime::{OWN_PROGRAM, Runtime};
 use crate::supervisor;
 use anyhow::{Context, Result};

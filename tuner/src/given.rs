@@ -1,6 +1,7 @@
 //! What the user has decided about parameters beforehand, so that no oracle is asked: values for all trials, values of the
 //! trials to try first, and which parameters are tuned at all. Knows no trial's record and no journal.
 
+use crate::record::Parameter;
 use crate::space::{Distribution, Value};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -33,12 +34,30 @@ impl Given {
     ) -> Result<Option<Value>, String> {
         let enqueued = preset.get(name).map(|value| ("--enqueue", value));
         if let Some((option, value)) = enqueued.or_else(|| self.fixed.get(name).map(|value| ("--fix", value))) {
-            let misfit =
-                || format!("{option} gives `{name}` the value {value}, but it is {distribution}; give one of these");
+            let value_text = value.exact();
+            let misfit = || {
+                format!("{option} gives `{name}` the value {value_text}, but it is {distribution}; give one of these")
+            };
             return fitted(value, distribution).map(Some).ok_or_else(misfit);
         }
         let is_tuned = self.tune_only.is_empty() || self.tune_only.iter().any(|tuned| tuned == name);
         Ok((!is_tuned).then(|| default.cloned().unwrap_or_else(|| distribution.first())))
+    }
+
+    /// Whether an oracle chooses the parameter's value in the trials that were not enqueued with one.
+    pub fn leaves_open(&self, name: &str) -> bool {
+        !self.fixed.contains_key(name)
+            && (self.tune_only.is_empty() || self.tune_only.iter().any(|tuned| tuned == name))
+    }
+
+    /// Whether a trial with these parameters has the value of every fixed one that it asks for. Any other trial, from
+    /// before the value was fixed or enqueued with another one, says nothing of the search as it is now.
+    pub fn agrees_with(&self, parameters: &BTreeMap<String, Parameter>) -> bool {
+        let has_it = |(name, value): (&String, &Value)| {
+            let asked = parameters.get(name);
+            asked.is_none_or(|asked| fitted(value, &asked.distribution).is_none_or(|value| value == asked.value))
+        };
+        self.fixed.iter().all(has_it)
     }
 
     /// The names that it names, of parameters that no one may ever ask for.
@@ -63,14 +82,33 @@ fn fitted(value: &Value, distribution: &Distribution) -> Option<Value> {
         (Distribution::Int { .. }, Value::Float(value)) if value.fract() == 0.0 && value.abs() < 9e15 => {
             Value::Int(*value as i64)
         }
-        // `1` may be meant for the text "1".
-        (Distribution::Choice { values, .. }, value) => {
-            values.iter().find(|known| *known == value || known.to_string() == value.to_string())?.clone()
-        }
+        (Distribution::Choice { values, .. }, value) => chosen(value, values)?.clone(),
         _ => value.clone(),
     };
     // A sum of decimals is the lattice point that it is meant to be.
     distribution.contains(&fitted).then(|| distribution.clamp_to_lattice(&fitted)).flatten()
+}
+
+/// The choice that is meant by a value: the same one, or else the text that is written as it, or else the same number.
+fn chosen<'a>(value: &Value, values: &'a [Value]) -> Option<&'a Value> {
+    let read = |known: &Value| match known {
+        Value::Text(text) => parse_value(text),
+        other => other.clone(),
+    };
+    let same = values.iter().find(|known| *known == value);
+    let written = || values.iter().find(|known| read(known) == *value);
+    same.or_else(written).or_else(|| values.iter().find(|known| is_same_number(&read(known), value)))
+}
+
+/// Whether a whole number and a float are the same number.
+fn is_same_number(first: &Value, second: &Value) -> bool {
+    match (first, second) {
+        (Value::Int(whole), Value::Float(float)) | (Value::Float(float), Value::Int(whole)) => {
+            // Beyond 2^53 a float does not name one whole number.
+            whole.unsigned_abs() < 1 << 53 && *whole as f64 == *float
+        }
+        _ => false,
+    }
 }
 
 #[cfg(test)]
@@ -118,6 +156,44 @@ mod tests {
         assert_eq!(value("lr", &lr), Ok(Some(Value::Float(1.0))));
         assert_eq!(value("kernel", &kernel), Ok(Some(Value::Text("3".to_owned()))));
         assert_eq!(value("other", &lr), Ok(None));
+    }
+
+    #[test]
+    fn choice_next_to_the_given_value_is_not_taken() {
+        let floats = |values: &[f64]| Distribution::Choice {
+            values: values.iter().copied().map(Value::Float).collect(),
+            is_ordered: false,
+        };
+        let value = |text: &str, range: &Distribution| {
+            let given = Given { fixed: values(&format!("beta2={text}")), ..Given::default() };
+            given.value(&Values::new(), "beta2", range, None)
+        };
+        let beta2 = floats(&[0.9, 0.99995, 0.99999, 1.0]);
+        for wanted in [0.9, 0.99995, 0.99999, 1.0] {
+            assert_eq!(value(&wanted.to_string(), &beta2), Ok(Some(Value::Float(wanted))));
+        }
+        expect![
+            "--fix gives `beta2` the value 0.99998, but it is a choice of 0.9, 0.99995, 0.99999, 1.0; give one of these"
+        ]
+        .assert_eq(&value("0.99998", &beta2).expect_err("refused"));
+        let texts = |texts: &[&str]| Distribution::Choice {
+            values: texts.iter().map(|text| Value::Text((*text).to_owned())).collect(),
+            is_ordered: false,
+        };
+        let one = |text: &str| Ok(Some(Value::Text(text.to_owned())));
+        assert_eq!(value("1e-3", &texts(&["0.0010001", "1e-3"])), one("1e-3"));
+        assert_eq!(value("1", &texts(&["1.0", "1"])), one("1"));
+        assert_eq!(value("1.0", &texts(&["1"])), one("1"));
+        assert_eq!(value("1", &floats(&[0.5, 1.0])), Ok(Some(Value::Float(1.0))));
+    }
+
+    #[test]
+    fn trial_with_another_value_of_a_fixed_parameter_is_not_of_the_search() {
+        let given = Given { fixed: values("units=64 other=1"), tune_only: vec!["lr".to_owned()], ..Given::default() };
+        let of = |value| BTreeMap::from([("units".to_owned(), Parameter { distribution: units(), value })]);
+        assert!(given.agrees_with(&of(Value::Int(64))) && given.agrees_with(&BTreeMap::new()));
+        assert!(!given.agrees_with(&of(Value::Int(96))));
+        assert!(given.leaves_open("lr") && !given.leaves_open("units") && !given.leaves_open("depth"));
     }
 
     #[test]

@@ -4,6 +4,7 @@ mod asha;
 mod auto;
 mod bohb;
 mod cmaes;
+mod combinations;
 mod gp;
 mod grid;
 mod history;

@@ -223,6 +223,7 @@ impl<'a> Search<'a> {
         let threads = spec.supervision.threads.unwrap_or(cores / concurrency).max(1);
         let oracle = oracle::create(&spec)?;
         let unfinished = ledger::unfinished(&trials);
+        let failures = Failures::after(&trials);
         let mut watcher = Watcher::of_study(events, &folder);
         watcher.send(&Event::Opened { folder: folder.clone(), earlier_trials: trials.len() as u64 });
         let mut search = Search {
@@ -252,7 +253,7 @@ impl<'a> Search<'a> {
             ticks: 0,
             longest_step: Duration::ZERO,
             interrupts: 0,
-            failures: Failures::default(),
+            failures,
         };
         let enqueued = search.ledger().enqueue(&enqueued)?;
         search.unfinished.extend(enqueued);

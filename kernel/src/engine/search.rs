@@ -191,7 +191,7 @@ pub(super) fn lines(progress: &Progress, spec: &StudySpec, finish: Option<&Finis
     lines.extend(progress.front.as_ref().filter(|front| front.trials > 0).map(|front| front_line(front, spec)));
     if !progress.unasked.is_empty() {
         lines.push(format!(
-            "no trial has asked for {} so far, which --fix or --tune-only names",
+            "no trial has asked for {} so far, which --fix, --tune-only or --enqueue names",
             progress.unasked.join(", ")
         ));
     }

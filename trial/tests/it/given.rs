@@ -1,7 +1,7 @@
 //! Parameters that the user has decided about beforehand.
 
 use crate::harness::{on_disk, run, spec};
-use ferrotune_tuner::given::{Values, parse_value};
+use ferrotune_tuner::given::{Given, Values, parse_value};
 use ferrotune_tuner::journal::Journal;
 use ferrotune_tuner::record::{Parameter, State};
 use ferrotune_tuner::space::{Distribution, Scale, Value};
@@ -57,7 +57,13 @@ fn what_is_not_to_be_tuned_is_not_and_names_that_nobody_asks_for_are_told() {
     assert!(on_disk(&spec).iter().all(|record| record.parameters["units"].value == Value::Int(1)));
     let told = done.events.iter().any(|event| matches!(event, Event::Progress(it) if it.unasked == ["unit"]));
     assert!(told, "{:?}", done.events);
-    spec.given.fixed = values(&[("x", "7")]);
+    spec.given = Given { enqueued: vec![values(&[("x", "0.5"), ("unts", "3")])], ..Given::default() };
+    spec.project = "enqueued".to_owned();
+    let done = run(&spec);
+    assert_eq!(done.last(), Ok(Finish::MaxTrials));
+    let told = done.events.iter().any(|event| matches!(event, Event::Progress(it) if it.unasked == ["unts"]));
+    assert!(told, "{:?}", done.events);
+    spec.given = Given { fixed: values(&[("x", "7")]), ..Given::default() };
     (spec.max_trials, spec.project) = (1, "outside".to_owned());
     run(&spec);
     let ending = on_disk(&spec)[0].ending.clone().unwrap().to_string();

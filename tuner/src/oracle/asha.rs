@@ -13,7 +13,6 @@ use crate::wire::Objective;
 /// Asynchronous successive halving with eta 3, from rungs of one epoch on.
 #[derive(Debug)]
 pub(super) struct Asha {
-    max_trials: u64,
     objective: Objective,
     suggestions: Suggestions,
     /// What the first trial said, until its record shows it.
@@ -23,8 +22,8 @@ pub(super) struct Asha {
 impl Asha {
     /// A search that starts `settings.max_trials` trials. There is one objective.
     pub(super) fn new(settings: Settings, sampler: Box<dyn Sampler>) -> Asha {
-        let (max_trials, objective) = (settings.max_trials, settings.objective().clone());
-        Asha { max_trials, objective, suggestions: Suggestions::new(settings, sampler), total: None }
+        let objective = settings.objective().clone();
+        Asha { objective, suggestions: Suggestions::new(settings, sampler), total: None }
     }
 
     fn ladder<'a>(&'a self, resource: u64, trials: &'a [TrialRecord]) -> Ladder<'a> {
@@ -35,7 +34,7 @@ impl Asha {
 
 impl Oracle for Asha {
     fn next(&mut self, trials: &[TrialRecord], running: &[u64]) -> Next {
-        let may_start = (trials.len() as u64) < self.max_trials;
+        let may_start = (trials.len() as u64) < self.suggestions.limit(trials);
         let Some(resource) = hyperband::resource(trials, self.total) else {
             return if may_start { Next::New } else { wind_up(trials, running) };
         };

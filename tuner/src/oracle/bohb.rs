@@ -30,9 +30,12 @@ impl Bohb {
 
     /// The trials as if every training ended at the largest rung that enough of them have reached.
     ///
-    /// Those that were given up before it stay what they are, for they lost against others.
+    /// Those that were given up before it stay what they are, for they lost against others. Those that wait at a lower
+    /// rung say nothing of it, good or bad, and are left out.
     fn at_one_rung(&self, trials: &[TrialRecord]) -> Vec<TrialRecord> {
-        let parameters = trials.iter().map(|trial| trial.parameters.len()).max().unwrap_or_default();
+        let is_tuned = |name: &&String| self.settings.given.leaves_open(name);
+        let tuned = |trial: &TrialRecord| trial.parameters.keys().filter(is_tuned).count();
+        let parameters = trials.iter().map(tuned).max().unwrap_or_default();
         let has_come = |trial: &TrialRecord, stop: u64| {
             trial.epochs_done() >= stop && trial.summary_before(self.settings.objective(), stop).is_some()
         };
@@ -42,16 +45,23 @@ impl Bohb {
             .map(|resource| hyperband::rungs(resource, hyperband::most_exploratory(resource)))
             .unwrap_or_default();
         let Some(stop) = rungs.iter().rev().map(|(_, stop)| *stop).find(is_enough) else {
-            return trials.iter().map(|trial| self.condensed(trial, u64::MAX)).collect();
+            return trials.iter().map(|trial| self.short_of_it(trial)).collect();
         };
         let view = |trial: &TrialRecord| {
             if !has_come(trial, stop) {
-                return self.condensed(trial, u64::MAX);
+                return self.short_of_it(trial);
             }
             let values = trial.summary_before(self.settings.objective(), stop).into_iter().collect();
             TrialRecord { values, ending: Some(Ending::Finished), ..self.condensed(trial, stop) }
         };
         trials.iter().map(view).collect()
+    }
+
+    /// A trial that has not come to the rung.
+    fn short_of_it(&self, trial: &TrialRecord) -> TrialRecord {
+        let waits = trial.ending.is_none() && trial.paused_at.is_some();
+        let ending = if waits { Some(Ending::Cancelled) } else { trial.ending.clone() };
+        TrialRecord { ending, ..self.condensed(trial, u64::MAX) }
     }
 
     /// The record with one report in place of those before `stop`: the best of each objective, the last of each
@@ -84,10 +94,11 @@ impl Oracle for Bohb {
     }
 
     fn suggest(&mut self, trial: u64, name: &str, distribution: &Distribution, trials: &[TrialRecord]) -> Value {
-        if self.hyperband.suggestions.has_proposed(trial) {
-            return self.hyperband.suggest(trial, name, distribution, trials);
+        if !self.hyperband.suggestions.has_proposed(trial) {
+            let view = self.at_one_rung(trials);
+            self.hyperband.suggestions.propose(trial, &view);
         }
-        self.hyperband.suggest(trial, name, distribution, &self.at_one_rung(trials))
+        self.hyperband.suggest(trial, name, distribution, trials)
     }
 
     fn epochs(&mut self, trial: u64, total: u64, trials: &[TrialRecord]) -> u64 {

@@ -1,6 +1,7 @@
 //! Grid search: every combination once, of all that was asked for, and then no more. A parameter has all its values
 //! in the grid, or ten of them, evenly spread, where they are not counted. Learns nothing from losses.
 
+use super::combinations::Levels;
 use super::history::History;
 use super::sampler::Sampler;
 use crate::space::{Distribution, Scale, Space, Value};
@@ -26,8 +27,12 @@ impl Sampler for Grid {
         distribution.from_unit(0.0)
     }
 
-    fn is_exhausted(&mut self, history: &History) -> bool {
-        !history.rows.is_empty() && first_left(history).is_none()
+    fn is_systematic(&self) -> bool {
+        true
+    }
+
+    fn levels(&self) -> Levels {
+        |distribution| Some(values(distribution))
     }
 }
 

@@ -16,7 +16,8 @@ pub(crate) struct History {
     pub(crate) settings: Settings,
     /// The parameters and their conditions, as far as the trials have shown them.
     pub(crate) space: Space,
-    /// Trials that have asked for parameters, in the order of their numbers. Cancelled ones are left out.
+    /// Trials that have asked for parameters, in the order of their numbers. Cancelled ones are left out, and those in
+    /// which a fixed parameter has another value.
     pub(crate) rows: Vec<Row>,
     /// What the rows of ended trials were made from, by trial number.
     seen: Vec<Option<Fingerprint>>,
@@ -108,8 +109,12 @@ impl History {
             if seen.is_some() || !is_counted || trial.number == asking || trial.ending == Some(Ending::Cancelled) {
                 continue;
             }
+            let given = &self.settings.given;
+            if !given.agrees_with(&trial.parameters) {
+                continue;
+            }
             *seen = Fingerprint::of(trial);
-            is_changed |= self.space.include(trial);
+            is_changed |= self.space.include(trial, |name| given.leaves_open(name));
             fresh.push(trial);
         }
         if fresh.is_empty() && !had_open {

@@ -18,7 +18,6 @@ pub(super) const ETA: u64 = 3;
 #[derive(Debug)]
 pub(super) struct Hyperband {
     order: Order,
-    max_trials: u64,
     objective: Objective,
     pub(super) suggestions: Suggestions,
     /// What the first trial said, until its record shows it.
@@ -38,9 +37,8 @@ impl Hyperband {
     /// A search that starts `settings.max_trials` configurations in all, with values from `sampler`. There is one
     /// objective.
     pub(super) fn new(settings: Settings, sampler: Box<dyn Sampler>) -> Hyperband {
-        let (max_trials, objective) = (settings.max_trials, settings.objective().clone());
-        let order = Order::All;
-        Hyperband { order, max_trials, objective, suggestions: Suggestions::new(settings, sampler), total: None }
+        let (order, objective) = (Order::All, settings.objective().clone());
+        Hyperband { order, objective, suggestions: Suggestions::new(settings, sampler), total: None }
     }
 
     /// Successive halving (Jamieson and Talwalkar 2016, AISTATS): the most exploratory bracket, over and over.
@@ -48,7 +46,7 @@ impl Hyperband {
         Hyperband { order: Order::MostExploratory, ..Hyperband::new(settings, sampler) }
     }
 
-    /// The brackets in the order in which they run, up to the one that starts configuration `max_trials`.
+    /// The brackets in the order in which they run, up to the one that starts the last of `max_trials` configurations.
     fn brackets<'a>(
         &'a self,
         resource: u64,
@@ -68,10 +66,11 @@ impl Hyperband {
         planned.fuse()
     }
 
-    /// The epoch (exclusive) to which `trial`, of `total` epochs in all, may train as things stand.
-    fn stop_of(&self, trial: u64, total: u64, resource: u64, trials: &[TrialRecord]) -> u64 {
+    /// The epoch (exclusive) to which `trial`, of `total` epochs in all, may train as things stand, in a search of
+    /// `max_trials`.
+    fn stop_of(&self, trial: u64, total: u64, resource: u64, (trials, max_trials): (&[TrialRecord], u64)) -> u64 {
         // The record of a trial that begins may not be among `trials` yet; its number is below this limit all the same.
-        let limit = self.max_trials.max(trial + 1);
+        let limit = max_trials.max(trial + 1);
         let bracket = self.brackets(resource, trials, limit).find(|bracket| bracket.holds(trial));
         let rung_stop = bracket.map_or(resource, |bracket| bracket.stop_of(trial));
         if rung_stop >= resource { total } else { rung_stop.min(total) }
@@ -80,10 +79,11 @@ impl Hyperband {
     /// The first open trial that is short of the epochs it may train, or has trained them all and not said its value.
     ///
     /// One that waits at a rung's end for others is none of them: it would come back from its worker as it went.
-    fn first_interrupted(&self, resource: u64, trials: &[TrialRecord], running: &[u64]) -> Option<u64> {
+    fn first_interrupted(&self, resource: u64, search: (&[TrialRecord], u64), running: &[u64]) -> Option<u64> {
+        let (trials, _) = search;
         let interrupted = |trial: &&TrialRecord| {
             let total = trial.epochs.unwrap_or(resource);
-            let stop = self.stop_of(trial.number, total, resource, trials);
+            let stop = self.stop_of(trial.number, total, resource, search);
             trial.epochs_done() < stop || stop >= total
         };
         idle(trials, running).find(interrupted).map(|trial| trial.number)
@@ -92,13 +92,15 @@ impl Hyperband {
 
 impl Oracle for Hyperband {
     fn next(&mut self, trials: &[TrialRecord], running: &[u64]) -> Next {
-        let may_start = (trials.len() as u64) < self.max_trials;
+        let max_trials = self.suggestions.limit(trials);
+        let may_start = (trials.len() as u64) < max_trials;
         let Some(resource) = resource(trials, self.total) else {
             return if may_start { Next::New } else { wind_up(trials, running) };
         };
-        let mut brackets = self.brackets(resource, trials, self.max_trials);
+        let mut brackets = self.brackets(resource, trials, max_trials);
         let next = brackets.find_map(|bracket| bracket.next(may_start, running));
-        let interrupted = || self.first_interrupted(resource, trials, running).map(|trial| Next::Continue { trial });
+        let interrupted =
+            || self.first_interrupted(resource, (trials, max_trials), running).map(|trial| Next::Continue { trial });
         next.or_else(interrupted).unwrap_or_else(|| nothing_beside(running))
     }
 
@@ -109,7 +111,8 @@ impl Oracle for Hyperband {
     fn epochs(&mut self, trial: u64, total: u64, trials: &[TrialRecord]) -> u64 {
         let resource = resource(trials, self.total).unwrap_or(total.max(1));
         self.total.get_or_insert(resource);
-        self.stop_of(trial, total, resource, trials)
+        let max_trials = self.suggestions.limit(trials);
+        self.stop_of(trial, total, resource, (trials, max_trials))
     }
 
     fn pauses(&self) -> bool {

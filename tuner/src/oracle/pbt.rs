@@ -85,10 +85,8 @@ impl Pbt {
             records.sort_by(|a, b| self.rank(a, stop).total_cmp(&self.rank(b, stop)).then(a.number.cmp(&b.number)));
             let healthy = records.iter().filter(|trial| self.rank(trial, stop).is_finite()).count();
             let donors: Vec<u64> = records.iter().take(REPLACED.min(healthy)).map(|trial| trial.number).collect();
-            // Where the search's limit leaves no room for copies, the worst train on.
-            let room = usize::try_from(limit - lineage.begun).unwrap_or(usize::MAX);
             let worst = records.len() - healthy.min(records.len().saturating_sub(REPLACED)).max(donors.len());
-            let replaced = records.split_off(records.len() - worst.min(room));
+            let replaced = records.split_off(records.len() - worst.min(lineage.room(limit, stop, &records, trials)));
             if let Some(loser) = replaced.iter().find(|trial| trial.ending.is_none()) {
                 lineage.next = Some(Next::Prune { trial: loser.number });
                 return;
@@ -96,9 +94,9 @@ impl Pbt {
             members = records.iter().map(|trial| trial.number).collect();
             for child in lineage.begin(replaced.len() as u64, limit) {
                 let draw = random::hash(&[&self.settings.seed.to_le_bytes(), &child.to_le_bytes(), b"donor"]);
-                if let Some(donor) = donors.get(draw as usize % donors.len().max(1)) {
-                    lineage.parents.insert(child, *donor);
-                }
+                let drawn = donors.get(draw as usize % donors.len().max(1)).copied();
+                let known = trials.get(child as usize).and_then(|trial| trial.parent);
+                lineage.parents.extend(known.or(drawn).map(|donor| (child, donor)));
                 members.push(child);
             }
         }
@@ -178,6 +176,19 @@ struct Lineage {
 }
 
 impl Lineage {
+    /// For how many copies there is room at the end of a generation of these members. Where there is none, the worst
+    /// train on.
+    ///
+    /// Once a member has trained beyond `stop` the generation is over. It had as many copies as it had room for then, and
+    /// no more begin, however many trials the search may have by now.
+    fn room(&self, limit: u64, stop: u64, members: &[&TrialRecord], trials: &[TrialRecord]) -> usize {
+        if members.iter().any(|member| member.epochs_done() > stop) {
+            let later = trials.iter().skip(usize::try_from(self.begun).unwrap_or(usize::MAX));
+            return later.take_while(|trial| trial.parent.is_some()).count();
+        }
+        usize::try_from(limit - self.begun).unwrap_or(usize::MAX)
+    }
+
     /// Numbers for new trials, as many as the search's limit leaves.
     fn begin(&mut self, count: u64, limit: u64) -> Vec<u64> {
         let first = self.begun;

@@ -1,11 +1,16 @@
 //! What values to try: the part of an oracle that knows nothing of epochs, workers or the order of questions.
 
+use super::combinations::{Combinations, Levels, Member, Preference};
 use super::history::{History, Proposed};
 use super::random;
 use super::settings::Settings;
-use crate::record::TrialRecord;
-use crate::space::{Distribution, Value, is_training};
+use crate::record::{Ending, TrialRecord};
+use crate::space::{Dimension, Distribution, Value, has_asked_all, is_training};
+use std::collections::{BTreeMap, HashSet};
 use std::fmt::Debug;
+
+/// In a space with more combinations they are not counted.
+const MOST_COMBINATIONS: usize = 10_000;
 
 /// Proposes all parameters of a trial together.
 pub(crate) trait Sampler: Debug {
@@ -25,9 +30,14 @@ pub(crate) trait Sampler: Debug {
         random::draw(seed, trial, name, distribution)
     }
 
-    /// Whether there is nothing left that would be worth a trial.
-    fn is_exhausted(&mut self, _history: &History) -> bool {
+    /// Whether it goes through the combinations of a grid one by one, whatever they come to.
+    fn is_systematic(&self) -> bool {
         false
+    }
+
+    /// The coordinates of the values among which no combination is to be tried twice; `None` where they are not counted.
+    fn levels(&self) -> Levels {
+        |distribution| distribution.levels(MOST_COMBINATIONS)
     }
 }
 
@@ -55,12 +65,109 @@ impl Suggestions {
         distribution: &Distribution,
         trials: &[TrialRecord],
     ) -> Value {
-        if !self.has_proposed(trial) && self.sampler.looks_back() {
+        if !self.has_proposed(trial) {
             self.propose(trial, trials);
         }
         let proposal = self.proposed.get(&trial).and_then(|values| values.get(name));
         let proposal = proposal.and_then(|value| distribution.clamp_to_lattice(value));
-        proposal.unwrap_or_else(|| self.sampler.draw(self.history.settings.seed, trial, name, distribution))
+        let value =
+            proposal.unwrap_or_else(|| self.sampler.draw(self.history.settings.seed, trial, name, distribution));
+        self.unless_repeated(trial, name, distribution, value, trials)
+    }
+
+    /// The value, or another one where every combination with it has been tried.
+    fn unless_repeated(
+        &self,
+        trial: u64,
+        name: &str,
+        distribution: &Distribution,
+        value: Value,
+        trials: &[TrialRecord],
+    ) -> Value {
+        let others = trials.iter().filter(|other| other.number != trial);
+        let Some(combinations) = self.combinations(others) else { return value };
+        let own = trials.iter().find(|other| other.number == trial);
+        let asked = own.into_iter().flat_map(|own| &own.parameters);
+        let asked = asked.filter(|(name, _)| self.history.settings.given.leaves_open(name));
+        let asked: BTreeMap<&str, &Value> = asked.map(|(name, known)| (name.as_str(), &known.value)).collect();
+        let preference = if self.sampler.is_systematic() { Preference::First } else { Preference::Nearest };
+        combinations.free_value(&asked, name, distribution, value, preference)
+    }
+
+    /// How many trials there may be: as many as the search is to have, or no more than there are where every combination
+    /// of values has been tried, or is about to be.
+    pub(super) fn limit(&self, trials: &[TrialRecord]) -> u64 {
+        let most = self.history.settings.max_trials;
+        let count = trials.len() as u64;
+        if count >= most {
+            return most;
+        }
+        // What is known of the space before a trial has shown it whole is enough for a grid alone.
+        let is_exhausted = self.combinations(trials.iter()).is_some_and(|combinations| {
+            (self.sampler.is_systematic() || combinations.has_whole()) && combinations.are_taken()
+        });
+        if is_exhausted { count } else { most }
+    }
+
+    /// The combinations of these trials; `None` where they are too many to be counted.
+    fn combinations<'a>(&'a self, trials: impl Iterator<Item = &'a TrialRecord> + Clone) -> Option<Combinations<'a>> {
+        let given = &self.history.settings.given;
+        let trials = trials.filter(|trial| {
+            // One that has shown that it asks for nothing has no combination.
+            let is_silent = trial.parameters.is_empty() && (trial.ending.is_some() || is_training(trial));
+            !is_silent && trial.ending != Some(Ending::Cancelled) && given.agrees_with(&trial.parameters)
+        });
+        if !self.sampler.is_systematic() && !self.is_countable(trials.clone()) {
+            return None;
+        }
+        // A trial that has asked for as much as another one that was whole may be about to train.
+        let names = |trial: &'a TrialRecord| -> Vec<&'a str> {
+            trial.parameters.keys().map(String::as_str).filter(|name| given.leaves_open(name)).collect()
+        };
+        let whole: HashSet<Vec<&str>> = trials.clone().filter(|trial| has_asked_all(trial)).map(names).collect();
+        let member = |trial| self.member(trial, whole.contains(&names(trial)));
+        Some(Combinations::new(trials.map(member).collect(), self.sampler.levels()))
+    }
+
+    /// Whether there are no more combinations than are counted, as far as these trials show.
+    fn is_countable<'a>(&self, trials: impl Iterator<Item = &'a TrialRecord>) -> bool {
+        let mut cells: BTreeMap<&str, f64> = BTreeMap::new();
+        for (name, parameter) in trials.flat_map(|trial| &trial.parameters) {
+            if !self.history.settings.given.leaves_open(name) {
+                continue;
+            }
+            let Some(count) = parameter.distribution.cells() else { return false };
+            let most = cells.entry(name).or_insert(0.0);
+            if count > *most {
+                *most = count;
+                if cells.values().product::<f64>() > MOST_COMBINATIONS as f64 {
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// What a trial has been answered, and what it will be, unless it may have asked for everything.
+    fn member<'a>(&'a self, trial: &'a TrialRecord, may_be_whole: bool) -> Member<'a> {
+        let is_open = trial.ending.is_none();
+        let mut member = Member::new(has_asked_all(trial), is_open);
+        let given = &self.history.settings.given;
+        for (name, known) in trial.parameters.iter().filter(|(name, _)| given.leaves_open(name)) {
+            member.answer(name, &known.distribution, &known.value);
+        }
+        let proposed = self.proposed.get(&trial.number).filter(|_| is_open && !may_be_whole);
+        let Some(proposed) = proposed else { return member };
+        let space = &self.history.space;
+        let value = |name: &str| trial.parameters.get(name).map(|known| &known.value).or_else(|| proposed.get(name));
+        let unit = |dimension: &Dimension| dimension.distribution.to_unit(value(&dimension.name)?);
+        let point: Vec<f64> = space.dimensions.iter().map(|known| unit(known).unwrap_or(f64::NAN)).collect();
+        for (index, dimension) in space.dimensions.iter().enumerate().filter(|(index, _)| !point[*index].is_nan()) {
+            if let Some(value) = proposed.get(&dimension.name).filter(|_| space.is_active(index, &point)) {
+                member.answer(&dimension.name, &dimension.distribution, value);
+            }
+        }
+        member
     }
 
     /// Whether the values for `trial` are settled, but for parameters that are new.
@@ -68,18 +175,11 @@ impl Suggestions {
         self.proposed.contains_key(&trial)
     }
 
-    /// Whether the sampler has nothing left to try.
-    pub(super) fn is_exhausted(&mut self, trials: &[TrialRecord]) -> bool {
+    /// Settles the values for `trial`, but for parameters that are new.
+    pub(super) fn propose(&mut self, trial: u64, trials: &[TrialRecord]) {
         if !self.sampler.looks_back() {
-            return false;
+            return;
         }
-        let next = trials.len() as u64;
-        self.remember_neighbours(next, trials);
-        self.history.update(trials, next, &self.proposed);
-        self.sampler.is_exhausted(&self.history)
-    }
-
-    fn propose(&mut self, trial: u64, trials: &[TrialRecord]) {
         self.remember_neighbours(trial, trials);
         self.propose_one(trial, trials);
     }

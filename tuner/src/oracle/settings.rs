@@ -2,6 +2,7 @@
 
 use super::OracleError;
 use super::history::Outcome;
+use crate::given::Given;
 use crate::record::{Ending, TrialRecord};
 use crate::space::Value;
 use crate::wire::{Constraint, Objective, StudySpec};
@@ -17,6 +18,8 @@ pub struct Settings {
     pub objectives: Vec<Objective>,
     /// What a trial must keep to.
     pub constraints: Vec<Constraint>,
+    /// The parameters that the user has decided about: to an oracle there are no such parameters.
+    pub given: Given,
 }
 
 impl Settings {
@@ -35,7 +38,8 @@ impl Settings {
         check_numbers(spec)?;
         let seed = spec.seed.unwrap_or_else(super::draw_seed);
         let (objectives, constraints) = (spec.objectives.clone(), spec.constraints.clone());
-        Ok(Settings { seed, max_trials: spec.max_trials, objectives, constraints })
+        let given = Given { enqueued: Vec::new(), ..spec.given.clone() };
+        Ok(Settings { seed, max_trials: spec.max_trials, objectives, constraints, given })
     }
 
     /// The objective that trials are compared by before they have ended.

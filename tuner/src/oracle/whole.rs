@@ -9,19 +9,18 @@ use crate::space::{Distribution, Value};
 /// One whole trial after the other, until there are enough or the sampler has nothing left.
 #[derive(Debug)]
 pub(super) struct WholeTrials {
-    max_trials: u64,
     suggestions: Suggestions,
 }
 
 impl WholeTrials {
     pub(super) fn new(settings: Settings, sampler: Box<dyn Sampler>) -> WholeTrials {
-        WholeTrials { max_trials: settings.max_trials, suggestions: Suggestions::new(settings, sampler) }
+        WholeTrials { suggestions: Suggestions::new(settings, sampler) }
     }
 }
 
 impl Oracle for WholeTrials {
     fn next(&mut self, trials: &[TrialRecord], running: &[u64]) -> Next {
-        if (trials.len() as u64) < self.max_trials && !self.suggestions.is_exhausted(trials) {
+        if (trials.len() as u64) < self.suggestions.limit(trials) {
             return Next::New;
         }
         wind_up(trials, running)

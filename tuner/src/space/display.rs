@@ -21,7 +21,7 @@ impl fmt::Display for Distribution {
                 write!(formatter, "a float {low:?}..={high:?}{step}{}", scale(spread))
             }
             Distribution::Choice { values, is_ordered } => {
-                let values: Vec<String> = values.iter().map(Value::to_string).collect();
+                let values: Vec<String> = values.iter().map(Value::exact).collect();
                 let kind = if *is_ordered { "an ordered choice" } else { "a choice" };
                 write!(formatter, "{kind} of {}", values.join(", "))
             }
@@ -37,6 +37,16 @@ impl fmt::Display for Value {
             Value::Int(value) => formatter.pad(&value.to_string()),
             Value::Float(value) => formatter.pad(&short_float(*value)),
             Value::Text(value) => formatter.pad(value),
+        }
+    }
+}
+
+impl Value {
+    /// The value with all its digits, for messages about this value and no other.
+    pub fn exact(&self) -> String {
+        match self {
+            Value::Float(value) => format!("{value:?}"),
+            other => other.to_string(),
         }
     }
 }

@@ -51,7 +51,7 @@ impl Space {
     pub fn infer(trials: &[TrialRecord]) -> Space {
         let mut space = Space::default();
         for trial in trials {
-            space.include(trial);
+            space.include(trial, |_| true);
         }
         let points: Vec<Vec<f64>> =
             trials.iter().filter(|trial| has_asked_all(trial)).map(|trial| space.encode(&trial.parameters)).collect();
@@ -59,10 +59,11 @@ impl Space {
         space
     }
 
-    /// Adds what `trial` asks for; whether that changes anything that points depend on.
-    pub(crate) fn include(&mut self, trial: &TrialRecord) -> bool {
+    /// Adds those of the parameters that `trial` asks for whose names count; whether that changes anything that points
+    /// depend on.
+    pub(crate) fn include(&mut self, trial: &TrialRecord, counts: impl Fn(&str) -> bool) -> bool {
         let mut changed = false;
-        for (name, Parameter { distribution, .. }) in &trial.parameters {
+        for (name, Parameter { distribution, .. }) in trial.parameters.iter().filter(|(name, _)| counts(name)) {
             match self.dimensions.iter_mut().find(|known| known.name == *name) {
                 None => {
                     self.dimensions.push(Dimension::new(name.clone(), distribution.clone(), trial.number));

@@ -77,15 +77,11 @@ impl Search<'_> {
         }
     }
 
-    /// Ends a trial before it trains, where its parameters need more memory than there is, as far as is known.
+    /// Ends a trial before it trains, where trials like it ran out of memory.
     fn refuse_what_cannot_fit(&mut self, session: &mut Session) -> Result<(), SupervisorError> {
         let budget_bytes = self.budget.trial_bytes;
         let record = self.record(session.number);
-        let Some(estimate_bytes) =
-            estimate::least_bytes(&record.parameters, &self.trials).filter(|bytes| *bytes > budget_bytes)
-        else {
-            return Ok(());
-        };
+        let Some(estimate_bytes) = estimate::refusal(record, &self.trials, budget_bytes) else { return Ok(()) };
         let ending = Ending::Refused { estimate_bytes, budget_bytes };
         let record = self.record_mut(session.number);
         record.ending = Some(ending.clone());

@@ -1,178 +1,250 @@
-//! What memory a trial will need, from the trials before it: a power law in its parameters, fitted by least squares,
-//! with the margin that its own errors ask for. Pure. Says nothing rather than something doubtful.
+//! Whether a trial is refused because trials like it ran out of memory. Pure. Refuses nothing rather than something
+//! doubtful: a trial that runs out of memory costs some seconds, one that is refused wrongly may have been the best.
+//!
+//! The trials that fit tell, by a power law, which numbers cost memory and which save it. A trial is refused where several
+//! trials ran out of memory that had no more of the former and no less of the latter, as the law explains, and where none
+//! that had as much has fitted. Nothing is extrapolated: what those trials took is what this one would take at least.
 
 use crate::record::{Ending, Parameter, TrialRecord};
 use crate::space::{Distribution, Value};
 use std::collections::BTreeMap;
 
-/// More coefficients than this are not worth fitting.
-const MOST_COEFFICIENTS: usize = 24;
-/// How many standard errors an estimate must lie above the budget.
-const MARGIN: f64 = 3.0;
-/// A twentieth: no estimate is taken to be closer than that.
+/// So many trials that ran out of memory must agree.
+const EVIDENCE: usize = 3;
+/// One trial in so many is never refused, so that a wrong law meets what contradicts it.
+const RUN_ANYWAY: u64 = 4;
+/// More numbers than this are not worth fitting.
+const MOST_NUMBERS: usize = 16;
+/// Trials that fit, beyond two for each number.
+const LEAST_TRIALS: usize = 6;
+/// By how many standard errors one exponent at least must be above zero, and each of them away from it.
+const CERTAINTY: f64 = 4.0;
+const RELEVANCE: f64 = 2.0;
+/// A twentieth: no law is taken to be closer than that.
 const LEAST_ERROR: f64 = 0.05;
+/// Share of the budget that the law must come to for a trial whose end it is said to explain, and for one that is refused:
+/// what is at the edge may fit by chance.
+const EXPLAINED: f64 = 0.5;
+const BEYOND: f64 = 1.1;
 
 type Parameters = BTreeMap<String, Parameter>;
 
-/// The memory in bytes that a trial with these parameters needs at least, all but certainly; none where earlier trials
-/// with parameters of the same names are too few, or do not tell.
-pub(super) fn least_bytes(parameters: &Parameters, trials: &[TrialRecord]) -> Option<u64> {
-    let row = features(parameters)?;
-    let alike = trials.iter().filter(|trial| trial.peak_bytes > 0);
-    let alike: Vec<_> = alike.filter(|trial| trial.parameters.keys().eq(parameters.keys())).collect();
-    let whole = |trial: &&TrialRecord| matches!(trial.ending, Some(Ending::Finished | Ending::Pruned));
-    let mut samples: Vec<Sample> = alike.iter().copied().filter(whole).filter_map(sample).collect();
-    samples.retain(|sample| sample.features.len() == row.len());
-    if row.len() > MOST_COEFFICIENTS || samples.len() < 2 * row.len() + 2 {
+/// The memory in bytes that a trial would at least take, if it is to be refused: what the trials took that say so. The
+/// record has all its parameters, as far as is known.
+pub(super) fn refusal(wanted: &TrialRecord, trials: &[TrialRecord], budget_bytes: u64) -> Option<u64> {
+    if wanted.number % RUN_ANYWAY == RUN_ANYWAY - 1 {
         return None;
     }
-    let (coefficients, _) = fit(&samples, &row)?;
-    // One that ran out of memory needed more than it got: it counts where the others would have it need less.
-    let cut_off = |trial: &&TrialRecord| matches!(trial.ending, Some(Ending::OutOfMemory { .. }));
-    let cut_off = alike.iter().copied().filter(cut_off).filter_map(sample);
-    samples.extend(
-        cut_off
-            .filter(|sample| sample.features.len() == row.len() && sample.need > dot(&sample.features, &coefficients)),
-    );
-    let (coefficients, weights) = fit(&samples, &row)?;
-    let error = |sample: &Sample| (sample.need - dot(&sample.features, &coefficients)).powi(2);
-    let variance = samples.iter().map(error).sum::<f64>() / (samples.len() - row.len()) as f64;
-    // The variance of a prediction for new parameters: it grows with their distance from those that were tried.
-    let deviation = variance.sqrt().max(LEAST_ERROR) * (1.0 + dot(&row, &weights).max(0.0)).sqrt();
-    let bytes = (dot(&row, &coefficients) - MARGIN * deviation).exp();
-    bytes.is_finite().then_some(bytes as u64)
+    let alike =
+        |trial: &&TrialRecord| trial.number != wanted.number && trial.parameters.keys().eq(wanted.parameters.keys());
+    let starved = |trial: &TrialRecord| match trial.ending {
+        // With a smaller budget, or where the machine was short, it says nothing of this one.
+        Some(Ending::OutOfMemory { peak_bytes, budget_bytes: budget }) => {
+            (budget >= budget_bytes && peak_bytes > budget_bytes).then_some(peak_bytes)
+        }
+        _ => None,
+    };
+    let starved: Vec<(&TrialRecord, u64)> =
+        trials.iter().filter(alike).filter_map(|trial| Some((trial, starved(trial)?))).collect();
+    if starved.len() < EVIDENCE {
+        return None;
+    }
+    let fits = |trial: &&TrialRecord| {
+        let is_whole = matches!(trial.ending, Some(Ending::Finished | Ending::Pruned));
+        is_whole && (1..=budget_bytes).contains(&trial.peak_bytes)
+    };
+    let fitting: Vec<&TrialRecord> = trials.iter().filter(alike).filter(fits).collect();
+    let law = Law::of(&fitting).filter(|law| law.bytes(&wanted.parameters) >= BEYOND * budget_bytes as f64)?;
+    let is_explained = |trial: &TrialRecord| law.bytes(&trial.parameters) >= EXPLAINED * budget_bytes as f64;
+    let is_contradicted = |trial: &TrialRecord| {
+        let is_like = |other: &&TrialRecord| {
+            has_same_choices(&trial.parameters, &other.parameters)
+                || has_same_choices(&wanted.parameters, &other.parameters)
+        };
+        fitting.iter().copied().filter(is_like).any(|other| law.is_no_larger(&trial.parameters, &other.parameters))
+    };
+    let evidence: Vec<(&Parameters, u64)> = starved
+        .into_iter()
+        .filter(|(trial, _)| law.is_no_larger(&trial.parameters, &wanted.parameters))
+        .filter(|(trial, _)| is_explained(trial) && !is_contradicted(trial))
+        .map(|(trial, bytes)| (&trial.parameters, bytes))
+        .collect();
+    let is_covered =
+        |(name, parameter): (&String, &Parameter)| law.knows(name) || is_covered(name, parameter, &evidence);
+    if evidence.len() < EVIDENCE || !wanted.parameters.iter().all(is_covered) {
+        return None;
+    }
+    evidence.into_iter().map(|(_, bytes)| bytes).max()
 }
 
-/// A trial as the fit sees it.
-struct Sample {
-    features: Vec<f64>,
-    /// Logarithm of its memory in bytes.
-    need: f64,
+/// Whether the evidence bears on a parameter of which it is not known that it costs memory: it has the same choice, and
+/// numbers on both sides, so that neither more nor less of it would have helped.
+fn is_covered(name: &str, parameter: &Parameter, evidence: &[(&Parameters, u64)]) -> bool {
+    let known = || evidence.iter().filter_map(|(parameters, _)| parameters.get(name));
+    match number(&parameter.value) {
+        Some(wanted) if !is_choice(parameter) => {
+            let mut numbers = known().filter_map(|parameter| number(&parameter.value));
+            numbers.clone().any(|number| number <= wanted) && numbers.any(|number| number >= wanted)
+        }
+        _ => known().any(|known| known.value == parameter.value),
+    }
 }
 
-fn sample(trial: &TrialRecord) -> Option<Sample> {
-    Some(Sample { features: features(&trial.parameters)?, need: (trial.peak_bytes as f64).ln() })
+fn has_same_choices(first: &Parameters, second: &Parameters) -> bool {
+    let choices = first.iter().filter(|(_, parameter)| is_choice(parameter));
+    choices.into_iter().all(|(name, parameter)| second.get(name).is_some_and(|other| other.value == parameter.value))
 }
 
-/// The coefficients of the least squares, and the weights by which `row` says how far it is from the samples.
-fn fit(samples: &[Sample], row: &[f64]) -> Option<(Vec<f64>, Vec<f64>)> {
-    let width = row.len();
-    let mut system = vec![vec![0.0; width + 2]; width];
-    for Sample { features, need } in samples {
-        for (line, first) in system.iter_mut().zip(features) {
-            for (cell, second) in line.iter_mut().zip(features) {
-                *cell += first * second;
+fn is_choice(parameter: &Parameter) -> bool {
+    matches!(parameter.distribution, Distribution::Choice { .. })
+}
+
+fn number(value: &Value) -> Option<f64> {
+    match value {
+        Value::Int(value) => Some(*value as f64),
+        Value::Float(value) => Some(*value),
+        Value::Bool(_) | Value::Text(_) => None,
+    }
+}
+
+/// How memory depends on numbers: on a power of each.
+#[derive(Debug)]
+struct Law<'a> {
+    terms: Vec<Term<'a>>,
+    /// Mean of the logarithms of the trials' memory in bytes.
+    mean: f64,
+}
+
+/// One number in the law.
+#[derive(Clone, Debug)]
+struct Term<'a> {
+    name: &'a str,
+    /// Whether it can be 0, where a logarithm cannot follow.
+    has_zero: bool,
+    mean: f64,
+    exponent: f64,
+}
+
+impl<'a> Law<'a> {
+    /// The law by which these trials took their memory; none where they are too few, or where it grows with nothing.
+    fn of(trials: &[&'a TrialRecord]) -> Option<Law<'a>> {
+        let first = trials.first()?;
+        let term = |(name, parameter): (&'a String, &'a Parameter)| {
+            let value = |trial: &&TrialRecord| trial.parameters.get(name).and_then(|known| number(&known.value));
+            let values: Option<Vec<f64>> = trials.iter().map(value).collect();
+            let values = values.filter(|values| !is_choice(parameter) && values.iter().all(|value| *value >= 0.0))?;
+            let has_zero = values.contains(&0.0);
+            let term = Term { name, has_zero, mean: 0.0, exponent: 0.0 };
+            let mean = values.iter().map(|value| term.logarithm(*value)).sum::<f64>() / values.len() as f64;
+            let varies = values.iter().any(|value| *value != values[0]);
+            varies.then_some(Term { mean, ..term })
+        };
+        let mut terms: Vec<Term<'a>> = first.parameters.iter().filter_map(term).collect();
+        if terms.len() > MOST_NUMBERS {
+            return None;
+        }
+        let logarithms: Vec<f64> = trials.iter().map(|trial| (trial.peak_bytes as f64).ln()).collect();
+        let mean = logarithms.iter().sum::<f64>() / logarithms.len() as f64;
+        // What least deserves its place goes, until all that is left seems to matter.
+        while !terms.is_empty() {
+            if trials.len() < 2 * terms.len() + LEAST_TRIALS {
+                return None;
             }
-            line[width] += first * need;
+            let fitted = fit(&terms, trials, &logarithms, mean)?;
+            terms.iter_mut().zip(&fitted).for_each(|(term, (exponent, _))| term.exponent = *exponent);
+            let certainties: Vec<f64> = fitted.iter().map(|(exponent, error)| exponent / error).collect();
+            let relevance = |index: &usize| certainties[*index].abs();
+            let weakest = (0..terms.len()).min_by(|a, b| relevance(a).total_cmp(&relevance(b)))?;
+            if relevance(&weakest) >= RELEVANCE {
+                let is_certain = certainties.iter().any(|certainty| *certainty >= CERTAINTY);
+                return is_certain.then_some(Law { terms, mean });
+            }
+            terms.remove(weakest);
+        }
+        None
+    }
+
+    fn knows(&self, name: &str) -> bool {
+        self.terms.iter().any(|term| term.name == name)
+    }
+
+    fn bytes(&self, parameters: &Parameters) -> f64 {
+        let grown = self.terms.iter().map(|term| term.exponent * term.deviation(parameters));
+        (self.mean + grown.sum::<f64>()).exp()
+    }
+
+    /// Whether the first is no larger than the second in any number that costs memory, and no smaller in any that saves
+    /// it.
+    fn is_no_larger(&self, first: &Parameters, second: &Parameters) -> bool {
+        let value = |parameters: &Parameters, name| parameters.get(name).and_then(|known| number(&known.value));
+        self.terms.iter().all(|term| {
+            let (first, second) = (value(first, term.name), value(second, term.name));
+            if term.exponent >= 0.0 { first <= second } else { first >= second }
+        })
+    }
+}
+
+impl Term<'_> {
+    fn logarithm(&self, value: f64) -> f64 {
+        if self.has_zero { value.ln_1p() } else { value.max(f64::MIN_POSITIVE).ln() }
+    }
+
+    /// How far its logarithm is from the mean.
+    fn deviation(&self, parameters: &Parameters) -> f64 {
+        let value = parameters.get(self.name).and_then(|known| number(&known.value));
+        value.map_or(0.0, |value| self.logarithm(value) - self.mean)
+    }
+}
+
+/// The exponents by least squares, each with its standard error.
+fn fit(terms: &[Term<'_>], trials: &[&TrialRecord], logarithms: &[f64], mean: f64) -> Option<Vec<(f64, f64)>> {
+    let size = terms.len();
+    let rows: Vec<Vec<f64>> =
+        trials.iter().map(|trial| terms.iter().map(|term| term.deviation(&trial.parameters)).collect()).collect();
+    // The normal equations, the right-hand side, and the unit matrix, of which the inverse is made.
+    let mut system = vec![vec![0.0; 2 * size + 1]; size];
+    for (row, logarithm) in rows.iter().zip(logarithms) {
+        for (line, first) in system.iter_mut().zip(row) {
+            line.iter_mut().zip(row).for_each(|(cell, second)| *cell += first * second);
+            line[size] += first * (logarithm - mean);
         }
     }
     for (index, line) in system.iter_mut().enumerate() {
-        // A little ridge: features that never vary must not make the system singular.
-        line[index] += 1e-6;
-        line[width + 1] = row[index];
+        line[size + 1 + index] = 1.0;
     }
-    solve(system)
+    solve(&mut system)?;
+    let exponents: Vec<f64> = system.iter().map(|line| line[size]).collect();
+    let error = |(row, logarithm): (&Vec<f64>, &f64)| {
+        let grown: f64 = row.iter().zip(&exponents).map(|(deviation, exponent)| deviation * exponent).sum();
+        (logarithm - mean - grown).powi(2)
+    };
+    let freedom = trials.len() - size - 1;
+    let variance = rows.iter().zip(logarithms).map(error).sum::<f64>() / freedom as f64;
+    let variance = variance.max(LEAST_ERROR * LEAST_ERROR);
+    let error = |index: usize| (variance * system[index][size + 1 + index].max(0.0)).sqrt();
+    Some(exponents.iter().enumerate().map(|(index, exponent)| (*exponent, error(index))).collect())
 }
 
-/// One, the logarithm of each number, and a one for the chosen of each list.
-fn features(parameters: &Parameters) -> Option<Vec<f64>> {
-    let mut features = vec![1.0];
-    for parameter in parameters.values() {
-        match (&parameter.distribution, &parameter.value) {
-            (Distribution::Choice { values, .. }, value) => {
-                features.extend(values.iter().skip(1).map(|choice| f64::from(u8::from(choice == value))));
-            }
-            (_, Value::Int(value)) => features.push((value.unsigned_abs() as f64).ln_1p()),
-            (_, Value::Float(value)) if value.is_finite() => features.push(value.abs().max(1e-12).ln()),
-            _ => return None,
-        }
-    }
-    Some(features)
-}
-
-fn dot(first: &[f64], second: &[f64]) -> f64 {
-    first.iter().zip(second).map(|(a, b)| a * b).sum()
-}
-
-/// Solves a symmetric system with two right-hand sides in its last columns, by Gaussian elimination with pivots.
-fn solve(mut system: Vec<Vec<f64>>) -> Option<(Vec<f64>, Vec<f64>)> {
-    let size = system.len();
-    for column in 0..size {
-        let pivot = (column..size).max_by(|a, b| system[*a][column].abs().total_cmp(&system[*b][column].abs()))?;
+/// Turns the left part of a symmetric system into the unit matrix, by Gaussian elimination with pivots; none where that
+/// is singular.
+fn solve(system: &mut [Vec<f64>]) -> Option<()> {
+    for column in 0..system.len() {
+        let pivot =
+            (column..system.len()).max_by(|a, b| system[*a][column].abs().total_cmp(&system[*b][column].abs()))?;
         system.swap(column, pivot);
-        let line = system[column].clone();
-        if line[column].abs() < 1e-12 {
+        let height = system[column][column];
+        if height.abs() < 1e-12 {
             return None;
         }
+        system[column].iter_mut().for_each(|cell| *cell /= height);
+        let line = system[column].clone();
         for (_, other) in system.iter_mut().enumerate().filter(|(index, _)| *index != column) {
-            let factor = other[column] / line[column];
-            for (cell, above) in other.iter_mut().zip(&line) {
-                *cell -= factor * above;
-            }
+            let factor = other[column];
+            other.iter_mut().zip(&line).for_each(|(cell, above)| *cell -= factor * above);
         }
     }
-    let side = |offset: usize| (0..size).map(|index| system[index][size + offset] / system[index][index]).collect();
-    Some((side(0), side(1)))
+    Some(())
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::space::Scale;
-
-    fn trial(units: i64, layers: i64, peak_bytes: u64) -> TrialRecord {
-        let mut record = TrialRecord::new(0);
-        for (name, value) in [("units", units), ("layers", layers)] {
-            let distribution = Distribution::Int { low: 1, high: 1 << 20, step: 1, scale: Scale::Log };
-            record.parameters.insert(name.to_owned(), Parameter { distribution, value: Value::Int(value) });
-        }
-        (record.peak_bytes, record.ending) = (peak_bytes, Some(Ending::Finished));
-        record
-    }
-
-    fn need(units: i64, layers: i64) -> u64 {
-        1000 * (units * units * layers).unsigned_abs()
-    }
-
-    fn history() -> Vec<TrialRecord> {
-        let sizes = [(8, 1), (16, 2), (32, 1), (64, 3), (100, 2), (128, 1), (20, 4), (250, 2), (40, 2), (80, 4)];
-        sizes.map(|(units, layers)| trial(units, layers, need(units, layers))).to_vec()
-    }
-
-    #[test]
-    fn a_trial_beyond_those_before_it_is_estimated_from_below() {
-        let wanted = trial(512, 4, 0);
-        let bytes = least_bytes(&wanted.parameters, &history()).unwrap_or(0);
-        assert!(bytes > need(512, 4) / 2 && bytes < need(512, 4), "{bytes} for {}", need(512, 4));
-    }
-
-    #[test]
-    fn trials_that_ran_out_of_memory_do_not_hide_what_others_tell() {
-        let mut trials = history();
-        trials.extend((300..320).map(|units| {
-            let budget_bytes = 50_000_000;
-            let ending = Some(Ending::OutOfMemory { peak_bytes: budget_bytes, budget_bytes });
-            TrialRecord { ending, ..trial(units, 4, budget_bytes) }
-        }));
-        let bytes = least_bytes(&trial(512, 4, 0).parameters, &trials).unwrap_or(0);
-        assert!(bytes > need(512, 4) / 2 && bytes < need(512, 4), "{bytes} for {}", need(512, 4));
-    }
-
-    #[test]
-    fn few_trials_or_others_tell_nothing() {
-        let wanted = trial(512, 4, 0);
-        assert_eq!(least_bytes(&wanted.parameters, &history()[..7]), None);
-        let mut other = wanted.clone();
-        other.parameters.remove("layers");
-        assert_eq!(least_bytes(&other.parameters, &history()), None);
-    }
-
-    #[test]
-    fn memory_that_has_nothing_to_do_with_the_parameters_refuses_nothing() {
-        let sizes = [3_u64, 900, 20, 4, 700, 5, 60, 800, 2, 300];
-        let mut trials = history();
-        trials.iter_mut().zip(sizes).for_each(|(trial, size)| trial.peak_bytes = size << 20);
-        let bytes = least_bytes(&trial(512, 4, 0).parameters, &trials).unwrap_or(0);
-        assert!(bytes < 900 << 20, "{bytes}");
-    }
-}
+mod tests;

@@ -7,6 +7,7 @@ use crate::analysis::ranking;
 use crate::process::own_resident_bytes;
 use crate::record::{State, TrialRecord};
 use crate::wire::{Event, Front, Progress, Running, Status, StudySpec};
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -154,10 +155,14 @@ impl Search<'_> {
         }
     }
 
-    /// Parameters that the user has decided something about and no trial has asked for: misspelt, perhaps.
+    /// Parameters that the user has decided something about and no trial has asked for: misspelt, perhaps. Of trials
+    /// that were enqueued, those count that have run.
     fn unasked(&self) -> Vec<String> {
         let is_asked = |name: &&str| self.trials.iter().any(|trial| trial.parameters.contains_key(*name));
-        self.spec.given.names().filter(|name| !is_asked(name)).map(str::to_owned).collect()
+        let enqueued = self.trials.iter().filter(|trial| trial.ending.is_some()).flat_map(|trial| trial.preset.keys());
+        let given = self.spec.given.names().chain(enqueued.map(String::as_str));
+        let unasked: BTreeSet<&str> = given.filter(|name| !is_asked(name)).collect();
+        unasked.into_iter().map(str::to_owned).collect()
     }
 
     fn running(&self, session: &Session) -> Running {

@@ -9,7 +9,7 @@ use crate::wire::StudySpec;
 const HOPELESS: u64 = 3;
 
 /// The failures of a search so far.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Failures {
     in_a_row: u64,
     /// Whether a trial of this search has come to something.
@@ -17,6 +17,16 @@ pub(super) struct Failures {
 }
 
 impl Failures {
+    /// Those of a search that goes on after `trials`. What has failed in a row before it was taken up again may be
+    /// mended by now; what has succeeded still shows that the objective works.
+    pub(super) fn after(trials: &[TrialRecord]) -> Failures {
+        let has_succeeded = |trial: &TrialRecord| {
+            let has_ended_well = matches!(trial.ending, Some(Ending::Finished | Ending::Pruned));
+            has_ended_well || trial.paused_at.is_some() || !trial.executions.is_empty()
+        };
+        Failures { in_a_row: 0, has_succeeded: trials.iter().any(has_succeeded) }
+    }
+
     /// Takes in what a trial has come to; an error ends the search. `reports_were_due` is whether it came so far that a
     /// metric it never reported is missing, rather than still to come.
     pub(super) fn judge(
@@ -66,5 +76,38 @@ fn unreported(spec: &StudySpec, first: &TrialRecord, ending: &Ending, reports_we
     match spec.objectives.as_slice() {
         [objective] if reports_were_due => complaint(objective),
         objectives => objectives.iter().filter_map(complaint).find(is_the_reason),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{Direction, Objective};
+
+    fn record(number: u64, ending: Option<Ending>) -> TrialRecord {
+        TrialRecord { ending, ..TrialRecord::new(number) }
+    }
+
+    /// How many failures after `trials` it takes to end the search, of at most ten.
+    fn failures_that_end(trials: &[TrialRecord]) -> Option<u64> {
+        let spec = StudySpec::new("digits", vec![Objective::new("accuracy", Direction::Max)]);
+        let mut failures = Failures::after(trials);
+        let ending = Ending::Panicked { message: "x".to_owned() };
+        let outcome = Outcome::Ended { ending: ending.clone(), values: Vec::new() };
+        (1..=10).find(|count| {
+            let record = record(trials.len() as u64 + count, Some(ending.clone()));
+            failures.judge(&spec, &record, &outcome, false).is_err()
+        })
+    }
+
+    #[test]
+    fn successes_before_a_resumption_show_that_the_objective_works() {
+        assert_eq!(failures_that_end(&[]), Some(HOPELESS));
+        let finished: Vec<TrialRecord> = (0..20).map(|number| record(number, Some(Ending::Finished))).collect();
+        assert_eq!(failures_that_end(&finished), None);
+        let paused = TrialRecord { paused_at: Some(3), ..record(0, None) };
+        assert_eq!(failures_that_end(&[paused]), None);
+        let failed = record(0, Some(Ending::Failed { reason: "x".to_owned() }));
+        assert_eq!(failures_that_end(&[failed, record(1, None)]), Some(HOPELESS));
     }
 }

@@ -69,11 +69,11 @@ impl Local {
             journal,
             oracle,
             unfinished: unfinished(&trials),
+            failures: Failures::after(&trials),
             trials,
             running: BTreeMap::new(),
             ended: 0,
             elsewhere: Vec::new(),
-            failures: Failures::default(),
             started: Instant::now(),
             is_stopping: false,
         };

@@ -38,7 +38,9 @@ pub(crate) fn search(spec: &StudySpec, total: u64, training: &Training) -> (Vec<
         let number = match next {
             Next::New => {
                 trials.push(TrialRecord::new(trials.len() as u64));
-                trials.len() - 1
+                let number = trials.len() - 1;
+                trials[number].parent = oracle.parent(number as u64, &trials);
+                number
             }
             Next::Continue { trial } => trial as usize,
             Next::Prune { trial } => {

@@ -1,6 +1,8 @@
 //! Contracts of the search space, the oracles and the journal. Starts no worker.
 
 mod evolution;
+mod exhaustion;
+mod given;
 mod hyperband;
 mod inferred_space;
 mod journal;

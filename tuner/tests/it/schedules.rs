@@ -75,9 +75,12 @@ fn asha_goes_on_with_a_trial_that_was_interrupted_between_rungs() {
 
 /// Accuracy grows fastest at a rate of 0.01, and goes on from what a copy's original had.
 fn population(max_trials: u64, total: u64) -> Vec<TrialRecord> {
+    continued(Vec::new(), max_trials, total)
+}
+
+fn continued(mut trials: Vec<TrialRecord>, max_trials: u64, total: u64) -> Vec<TrialRecord> {
     let rate = Distribution::Float { low: 1e-4, high: 1.0, step: None, scale: Scale::Log };
     let units = Distribution::Int { low: 1, high: 64, step: 1, scale: Scale::Linear };
-    let mut trials: Vec<TrialRecord> = Vec::new();
     for _ in 0..10_000 {
         // Every question goes to a new oracle, as after a restart.
         let ask = || create(&of("pbt", max_trials)).expect("a valid search");
@@ -109,6 +112,8 @@ fn population(max_trials: u64, total: u64) -> Vec<TrialRecord> {
             }
             None => (trials[number].epochs_done(), last_accuracy(&trials[number])),
         };
+        // As the ledger keeps it, before the first worker begins.
+        trials[number].parent = parent.or(trials[number].parent);
         let stop = ask().epochs(number as u64, total, &trials);
         assert!(stop > start, "trial {number} goes on from {start} to {stop}");
         let record = &mut trials[number];
@@ -158,6 +163,21 @@ fn populations_follow_one_another_and_a_short_one_trains_to_the_end() {
         assert_eq!(trials.len() as u64, max_trials);
         assert!(trials.iter().all(|trial| trial.ending.is_some()));
         assert!(trials.iter().any(|trial| trial.ending == Some(Ending::Finished)));
+    }
+}
+
+#[test]
+fn population_search_that_goes_on_with_more_trials_begins_another_population() {
+    for (first, then) in [(1, 30), (5, 40), (12, 24), (14, 60), (20, 60), (38, 39), (39, 80), (50, 90)] {
+        let before = population(first, 20);
+        let trials = continued(before.clone(), then, 20);
+        assert_eq!(trials.len() as u64, then, "{first} to {then}");
+        assert_eq!(trials[..before.len()], before, "{first} to {then}");
+        assert!(trials.iter().all(|trial| trial.ending.is_some()), "{first} to {then}");
+        if then - first > 20 {
+            let later = &trials[before.len()..];
+            assert!(later.iter().any(|trial| trial.parent.is_some()), "{first} to {then}: no copies");
+        }
     }
 }
 
@@ -242,4 +262,28 @@ fn bohb_learns_from_short_trainings_where_hyperband_draws() {
     };
     let (bohb, hyperband) = (late("bohb"), late("hyperband"));
     assert!(bohb < 0.7 * hyperband, "{bohb} {hyperband}");
+}
+
+#[test]
+fn bohb_does_not_avoid_trials_that_wait_at_lower_rungs() {
+    let x = Distribution::Float { low: 0.0, high: 1.0, step: None, scale: Scale::Linear };
+    let trial = |number: u64, value: f64, epochs: u64| {
+        let mut record = TrialRecord::new(number);
+        let parameter = Parameter { distribution: x.clone(), value: Value::Float(value) };
+        record.parameters.insert("x".to_owned(), parameter);
+        (0..epochs).for_each(|step| report(&mut record, step, 1.0 - (value - 0.2).abs()));
+        (record.epochs, record.paused_at) = (Some(9), Some(epochs));
+        record
+    };
+    // Thirty have shown on three epochs that 0.2 is good; forty wait there after one epoch.
+    let mut trials: Vec<TrialRecord> = (0..30).map(|number| trial(number, number as f64 / 30.0, 3)).collect();
+    trials.extend((30..70).map(|number| trial(number, 0.15 + 0.0025 * (number - 30) as f64, 1)));
+    let near = |seed| {
+        let mut oracle = create(&StudySpec { seed: Some(seed), ..of("bohb", 200) }).expect("a valid search");
+        let value = float(&oracle.suggest(70, "x", &x, &trials));
+        (0.1..0.3).contains(&value)
+    };
+    let count = (0..100).filter(|seed| near(*seed)).count();
+    // One in three is drawn at random.
+    assert!(count > 40, "{count} of 100 are near the best");
 }

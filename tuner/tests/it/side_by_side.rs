@@ -65,6 +65,9 @@ impl Simulated {
         }
         let parent = oracle.parent(number as u64, &self.trials).filter(|_| self.trials[number].epochs_done() == 0);
         if let Some(parent) = parent {
+            self.trials[number].parent = Some(parent);
+        }
+        if let Some(parent) = parent {
             let is_whole = self.workers.iter().all(|worker| worker.number as u64 != parent);
             assert!(is_whole, "a copy of {parent}, which still runs");
         }

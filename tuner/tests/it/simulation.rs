@@ -59,7 +59,7 @@ impl Search {
         let number = self.trials.len() as u64;
         self.trials.push(TrialRecord::new(number));
         let value = (self.objective)(&mut |name, distribution| {
-            answer(&self.oracle, &mut self.trials, number, name, distribution)
+            answer((&self.spec, &self.oracle), &mut self.trials, number, name, distribution)
         });
         let record = self.trials.last_mut().expect("just begun");
         (record.values, record.ending) = (vec![value], Some(Ending::Finished));
@@ -75,7 +75,7 @@ impl Search {
             range.from_unit(0.5)
         });
         let ask = |trials: &mut Vec<TrialRecord>, number: usize, (name, range): &(&'static str, Distribution)| {
-            answer(&self.oracle, trials, number as u64, name, range.clone());
+            answer((&self.spec, &self.oracle), trials, number as u64, name, range.clone());
         };
         for number in first..first + count {
             self.trials.push(TrialRecord::new(number as u64));
@@ -92,14 +92,17 @@ impl Search {
     }
 }
 
-fn answer(
-    oracle: &std::cell::RefCell<Box<dyn Oracle>>,
+/// A parameter's value as a ledger gives it: the oracle is asked only where the user has decided nothing.
+pub(crate) fn answer(
+    (spec, oracle): (&StudySpec, &std::cell::RefCell<Box<dyn Oracle>>),
     trials: &mut [TrialRecord],
     number: u64,
     name: &str,
     distribution: Distribution,
 ) -> Value {
-    let value = oracle.borrow_mut().suggest(number, name, &distribution, trials);
+    let preset = &trials[number as usize].preset;
+    let given = spec.given.value(preset, name, &distribution, None).expect("a value of its range");
+    let value = given.unwrap_or_else(|| oracle.borrow_mut().suggest(number, name, &distribution, trials));
     let parameter = Parameter { distribution, value: value.clone() };
     trials[number as usize].parameters.insert(name.to_owned(), parameter);
     value

@@ -172,7 +172,8 @@ impl Quest<'_> {
     }
 
     fn climb(&self, (score, point): (f64, Vec<f64>)) -> (f64, Vec<f64>) {
-        let is_free = |index: usize| self.axes[index] == Axis::Continuous && self.space.is_active(index, &point);
+        let is_smooth = |index: usize| matches!(self.axes[index], Axis::Continuous | Axis::Fine(_));
+        let is_free = |index: usize| is_smooth(index) && self.space.is_active(index, &point);
         let free: Vec<usize> = (0..point.len()).filter(|index| is_free(*index)).collect();
         if free.is_empty() {
             return (score, point);
@@ -189,9 +190,14 @@ impl Quest<'_> {
         if minimum.value >= -score {
             return (score, point);
         }
-        let mut better = point;
+        let mut better = point.clone();
         free.iter().zip(&minimum.point).for_each(|(index, value)| better[*index] = *value);
-        (-minimum.value, better)
+        if free.iter().all(|index| self.axes[*index] == Axis::Continuous) {
+            return (-minimum.value, better);
+        }
+        free.iter().for_each(|index| better[*index] = self.axes[*index].snap(better[*index]));
+        let snapped = self.promise.score(&better);
+        if snapped > score { (snapped, better) } else { (score, point) }
     }
 
     /// Tries each discrete coordinate's other values, or next ones on a lattice.
@@ -200,7 +206,7 @@ impl Quest<'_> {
             let (low, high) = self.region.bounds[index];
             let current = best.1[index];
             let others: Vec<f64> = match axis {
-                Axis::Continuous => continue,
+                Axis::Continuous | Axis::Fine(_) => continue,
                 Axis::Choice(values) => values.iter().copied().filter(|value| *value != current).collect(),
                 Axis::Levels(levels) => {
                     let below = levels.iter().rev().find(|level| **level < current && **level >= low);

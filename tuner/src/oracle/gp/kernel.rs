@@ -2,7 +2,7 @@
 
 use crate::space::{Dimension, Distribution, Space};
 
-/// Lattices with more values are searched as if they were continuous.
+/// Lattices with more values are searched as if they were continuous; what is found is one of their values.
 const MOST_LEVELS: usize = 50;
 
 /// What a coordinate is, to the kernel and to the search for the best point.
@@ -10,6 +10,8 @@ const MOST_LEVELS: usize = 50;
 pub(super) enum Axis {
     /// Any number of the unit interval.
     Continuous,
+    /// Numbers of a lattice with many values.
+    Fine(Distribution),
     /// Numbers of a lattice, in their order.
     Levels(Vec<f64>),
     /// Values without an order: all are as far from each other.
@@ -30,6 +32,7 @@ impl Axis {
                 Axis::Choice(levels.unwrap_or_else(|| centres(values.len())))
             }
             (_, Some(levels)) => Axis::Levels(levels),
+            (range, None) if range.cells().is_some() => Axis::Fine(range.clone()),
             (_, None) => Axis::Continuous,
         }
     }
@@ -43,6 +46,7 @@ impl Axis {
     pub(super) fn snap(&self, unit: f64) -> f64 {
         match self {
             Axis::Continuous => unit.clamp(0.0, 1.0),
+            Axis::Fine(range) => range.to_unit(&range.from_unit(unit)).unwrap_or(unit),
             Axis::Levels(levels) => {
                 let nearest = levels.iter().min_by(|a, b| (*a - unit).abs().total_cmp(&(*b - unit).abs()));
                 nearest.copied().unwrap_or(unit)

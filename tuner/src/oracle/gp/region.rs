@@ -39,6 +39,10 @@ impl Region {
             Axis::Choice(_) => (0.0, 1.0),
             Axis::Continuous => bounds(*centre, 0.5 * side * (log - mean).clamp(-1.5, 1.5).exp()),
             // One step to either side is always within reach.
+            Axis::Fine(range) => {
+                let step = 1.0 / range.cells().unwrap_or(f64::INFINITY);
+                bounds(*centre, (0.5 * side * (log - mean).clamp(-1.5, 1.5).exp()).max(1.01 * step))
+            }
             Axis::Levels(levels) => {
                 let step = 1.0 / levels.len() as f64;
                 bounds(*centre, (0.5 * side * (log - mean).clamp(-1.5, 1.5).exp()).max(1.01 * step))
