@@ -163,7 +163,7 @@ def test_wait_for_another_cargo_is_shown_and_can_be_interrupted(start, tmp_path,
     home.mkdir()
     monkeypatch.setenv("CARGO_HOME", str(home))
     kernel = start()
-    kernel.ok("let kept = 7; let undone = 8;")
+    kernel.ok("let kept = 7u64; let undone = 8;")
     kernel.ok("drop(undone);")
     kernel.ok("%undo")
     root = crate(tmp_path, "waits", "pub fn value() -> u64 { 1 }")

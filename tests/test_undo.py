@@ -148,3 +148,47 @@ def test_gc_gives_freed_memory_back_and_says_how_much(start):
     assert "CellDied" in kernel.fails("small.clear(); std::process::abort();").error
     assert kernel.ok("small.len()").result == "1"
     assert "write %gc or %gc all" in kernel.run("%gc nothing").error
+
+
+def test_methods_of_a_cell_of_their_own_outlive_other_definitions(start):
+    kernel = start()
+    names = ["B", "C", "D", "E", "F"]
+    kernel.ok("struct A(i32);\n" + "\n".join(f"struct {name}(i32);" for name in names))
+    kernel.ok("impl A { fn twice(&self) -> i32 { 2 * self.0 } }\nimpl std::fmt::Display for A { fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result { write!(f, \"A{}\", self.0) } }")
+    kernel.ok("let a = A(4);")
+    kernel.ok("let new = 1;")
+    kernel.ok("%undo")
+    # evcxr forgets what stands below a definition together with it.
+    kernel.ok("\n".join(f"struct {name}(u8);" for name in names))
+    assert kernel.ok('format!("{a} {}", a.twice())').result == '"A4 8"'
+
+
+def test_cell_that_goes_on_after_undo_can_be_undone(start):
+    kernel = start()
+    kernel.ok("let mut n = 1;")
+    kernel.ok("n = 2;")
+    assert kernel.ok("%undo\nn += 10; n").result == "11"
+    assert kernel.ok("%undo").display == "undone: the last cell; the variables are n"
+    assert kernel.ok("n").result == "1"
+
+
+def test_undo_takes_a_restore_back_and_then_the_cell_before_it(start):
+    kernel = start()
+    kernel.ok("let mut n = 1;")
+    kernel.ok("%checkpoint one")
+    kernel.ok("n = 2;")
+    kernel.ok("%restore one\nn += 10;")
+    kernel.ok("%undo")
+    assert kernel.ok("n").result == "2"
+    kernel.ok("%undo 2")
+    assert kernel.ok("n").result == "1"
+
+
+def test_variable_that_cannot_come_back_is_named(start):
+    kernel = start()
+    kernel.ok("struct P { x: u64 }\nlet p = P { x: 8 }; let kept = 1;")
+    kernel.ok("struct P { x: String }")
+    kernel.ok("%checkpoint mixed")
+    outcome = kernel.ok("%restore mixed")
+    assert "the variable p was dropped: its type has been defined anew" in outcome.stderr
+    assert outcome.display == "restored mixed; the variables are kept"
