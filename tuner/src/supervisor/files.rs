@@ -97,6 +97,7 @@ impl Files {
             None => None,
         };
         let libraries = study.join(LIBRARIES);
+        folder::refuse_links(&libraries)?;
         for source in &spec.supervision.libraries {
             folder::create_and_sync(&libraries).map_err(file_error("create", &libraries))?;
             let target = libraries.join(source.file_name().unwrap_or_default());
