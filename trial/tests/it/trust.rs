@@ -143,6 +143,7 @@ fn no_name_in_a_study_leads_out_of_it() {
     let whole = ["journal.log", "lock", "status.json", "status.partial", "objective.so", "shared.safetensors"];
     let names = whole.into_iter().map(|name| (name, &file)).chain([
         ("libraries", &chapters),
+        ("libraries/prelude.so", &file),
         ("trials", &chapters),
         // The next trial is number 1, and the best of those that have ended stays.
         ("trials/1", &chapters),

@@ -94,6 +94,7 @@ impl Files {
             wanted.push((spec.library.as_path(), study.join(LIBRARY), By::Copy));
         }
         wanted.extend(spec.shared.as_deref().map(|source| (source, shared.clone(), By::Copy)));
+        folder::refuse_links(&libraries)?;
         for source in &spec.supervision.libraries {
             wanted.push((source, libraries.join(source.file_name().unwrap_or_default()), By::LinkOrCopy));
         }

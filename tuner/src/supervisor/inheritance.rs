@@ -13,9 +13,10 @@ use std::path::Path;
 
 impl Ledger<'_> {
     /// Gives a trial what it is to begin with, in its folder; gives the checkpoint that it has of another trial, if it
-    /// has got one.
+    /// has got one. Fails where the folder leads out of the study.
     pub(super) fn provide_checkpoints(&mut self, number: u64, study: &Path) -> Result<Option<String>, SupervisorError> {
         let folder = study.join("trials").join(number.to_string());
+        refuse_links_of_trial(&folder)?;
         let record = self.record(number);
         remove_leftovers(&folder, record.checkpoint.as_deref())
             .map_err(file_error("remove unfinished checkpoints in", &folder))?;

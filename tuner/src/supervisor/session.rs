@@ -2,7 +2,6 @@
 
 use super::code::Code;
 use super::error::file_error;
-use super::files::refuse_links_of_trial;
 use super::ledger::Told;
 use super::outcome::{self, Outcome};
 use super::{GRACE, Search, SupervisorError, Workers};
@@ -64,7 +63,6 @@ impl Search<'_> {
     pub(super) fn begin(&mut self, number: u64) -> Result<Session, SupervisorError> {
         let folder = self.folder.join("trials").join(number.to_string());
         folder::create_and_sync(&folder).map_err(file_error("create", &folder))?;
-        refuse_links_of_trial(&folder)?;
         let study = self.folder.clone();
         let inherited = self.ledger().provide_checkpoints(number, &study)?;
         if let (Some(mirror), Some(file)) = (&self.mirror, inherited) {
