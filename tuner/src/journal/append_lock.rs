@@ -116,7 +116,7 @@ impl AppendLock {
             Err(Errno::NOENT) => Ok(None),
             stat => stat.map(Some).map_err(io::Error::from),
         };
-        let changed_at = |stat: &Stat| (stat.st_mtime as i64, stat.st_mtime_nsec as u64);
+        let changed_at = |stat: &Stat| (stat.st_mtime, stat.st_mtime_nsec);
         let Some(lock) = stat(FILE)? else { return Ok(None) };
         let journal_changed_at = stat(JOURNAL)?.as_ref().map(changed_at);
         Ok(Some(Seen { inode: lock.st_ino, made_at: changed_at(&lock), journal_changed_at }))
