@@ -74,7 +74,7 @@ fn go_on_in_background(spec: StudySpec, trust: &Trust) -> Result<ExitCode> {
         }
     };
     if let Err(failure) = search.detach(&print) {
-        bail!("process {pid} goes on with the search, but: {}", failure.message);
+        bail!("process {pid} goes on with the search, but: {}", failure.evalue);
     }
     eprintln!("without a notebook, kill -INT {pid} stops it");
     Ok(ExitCode::SUCCESS)
