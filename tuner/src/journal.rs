@@ -96,7 +96,7 @@ impl Journal {
         if spec.overwrite && holds_no_study(folder) {
             return Err(JournalError::NotAStudy { folder: folder.to_owned() }.into());
         }
-        folder::refuse_links(folder)?;
+        folder::refuse_links(folder).map_err(JournalError::from)?;
         let not_writable = |source| JournalError::NotWritable { folder: folder.to_owned(), source };
         folder::create_and_sync(folder).map_err(not_writable)?;
         let study_lock = StudyLock::take(folder, &spec.project)?;
