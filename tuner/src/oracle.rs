@@ -56,8 +56,8 @@ pub trait Oracle {
 
     /// Value for a parameter that `trial` asks for the first time; the distribution must be valid.
     ///
-    /// `trials` may hold the trial's own record, with the parameters that it has so far. Trials that run beside it are
-    /// those without an ending.
+    /// `trials` may hold the trial's own record, with the parameters that it has so far: only then is it certain that no
+    /// combination of few is tried twice. Trials that run beside it are those without an ending.
     fn suggest(&mut self, trial: u64, name: &str, distribution: &Distribution, trials: &[TrialRecord]) -> Value;
 
     /// How far `trial` may train now (exclusive), of a whole training of `total` epochs. A trial whose records show

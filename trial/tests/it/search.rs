@@ -115,8 +115,10 @@ fn impossible_range_is_refused_with_its_place() {
 fn parameter_with_a_condition_is_asked_for_only_where_it_holds() {
     let directory = tempfile::tempdir().unwrap();
     let spec = spec(directory.path(), "conditional", 12);
-    assert_eq!(run(&spec).last(), Ok(Finish::MaxTrials));
+    // Four combinations are all that there is: adam, and sgd with two values of momentum, one of them with two of nesterov.
+    assert_eq!(run(&spec).last(), Ok(Finish::Exhausted));
     let trials = on_disk(&spec);
+    assert_eq!(trials.len(), 4, "{trials:?}");
     let mut seen = [0, 0];
     for trial in trials {
         let is_sgd = trial.parameters["optimiser"].value == Value::Text("sgd".to_owned());

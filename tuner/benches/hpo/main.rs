@@ -53,16 +53,16 @@ fn search(name: &str, (problem, objective): &Problem, seed: u64) {
         if next != Next::New {
             break;
         }
-        let mut record = TrialRecord::new(records.len() as u64);
+        let number = records.len();
+        records.push(TrialRecord::new(number as u64));
         let value = objective(&mut |name, distribution| {
             let started = Instant::now();
-            let value = oracle.suggest(record.number, name, &distribution, &records);
+            let value = oracle.suggest(number as u64, name, &distribution, &records);
             seconds += started.elapsed().as_secs_f64();
-            record.parameters.insert(name.to_owned(), Parameter { distribution, value: value.clone() });
+            records[number].parameters.insert(name.to_owned(), Parameter { distribution, value: value.clone() });
             value
         });
-        (record.values, record.ending) = (vec![value], Some(Ending::Finished));
-        records.push(record);
+        (records[number].values, records[number].ending) = (vec![value], Some(Ending::Finished));
     }
     let best = |count: usize| {
         let values = records.iter().take(count).filter_map(TrialRecord::value);

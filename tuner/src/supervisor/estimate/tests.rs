@@ -1,7 +1,9 @@
 //! Refusals over histories of searches: single ones by hand, and a thousand at random.
 
 use super::*;
+use crate::oracle::create;
 use crate::space::Scale;
+use crate::wire::{Direction, Objective, StudySpec};
 use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64;
 
@@ -181,4 +183,41 @@ fn smaller_budgets_few_trials_and_other_parameters_say_nothing() {
     let units = other.parameters.remove("units").expect("inserted");
     other.parameters.insert("width".to_owned(), units);
     assert_eq!(refusal(&other, &history(), BUDGET), None);
+}
+
+/// Trials refused in a random search over one number, in MiB, beside which each trial takes `base` MiB more.
+fn refused_beside(base: u64, seed: u64) -> usize {
+    let range = Distribution::Int { low: 20, high: 400, step: 1, scale: Scale::Log };
+    let objectives = vec![Objective::new("loss", Direction::Min)];
+    let spec = StudySpec { oracle: "random".to_owned(), seed: Some(seed), ..StudySpec::new("sized", objectives) };
+    let mut oracle = create(&spec).expect("a valid search");
+    let (mut trials, mut refused, budget_bytes) = (Vec::new(), 0, 150 << 20);
+    for number in 0..40 {
+        let value = oracle.suggest(number, "mib", &range, &trials);
+        let Value::Int(mib) = value else { panic!("{value:?}") };
+        let mut record = TrialRecord::new(number);
+        record.parameters.insert("mib".to_owned(), Parameter { distribution: range.clone(), value });
+        let bytes = (mib.unsigned_abs() + base) << 20;
+        record.ending = Some(match refusal(&record, &trials, budget_bytes) {
+            Some(estimate_bytes) => {
+                assert!(bytes > budget_bytes, "{mib} MiB");
+                refused += 1;
+                Ending::Refused { estimate_bytes, budget_bytes }
+            }
+            None if bytes > budget_bytes => Ending::OutOfMemory { peak_bytes: bytes, budget_bytes },
+            None => Ending::Finished,
+        });
+        record.peak_bytes = if matches!(record.ending, Some(Ending::Refused { .. })) { 0 } else { bytes };
+        trials.push(record);
+    }
+    refused
+}
+
+#[test]
+fn memory_beside_what_a_number_costs_hides_no_evidence() {
+    let refused = |base| (0..10).map(|seed| refused_beside(base, seed)).collect::<Vec<_>>();
+    for base in [2, 10, 40] {
+        let refused = refused(base);
+        assert!(refused[7] > 0 && refused.iter().sum::<usize>() > 20, "{refused:?} beside {base} MiB");
+    }
 }
