@@ -5,11 +5,13 @@
 mod captures;
 mod devices;
 mod history;
+mod insertions;
 mod link;
 mod memory;
 mod objective;
 mod report;
 mod search;
+mod sharing;
 mod state;
 mod studies;
 mod watch;
@@ -24,6 +26,7 @@ use ferrotune_display::Bundle;
 use ferrotune_display::frame::{Answer, Ending, Request};
 use ferrotune_magics::{Action, Step, Study, Time, Tune};
 use history::History;
+use insertions::Insertions;
 use link::{Facts, Link};
 use objective::Objective;
 use search::Search;
@@ -398,13 +401,14 @@ impl Engine {
         }
         let source = self.without_prelude_dependencies(source);
         let padded = format!("{}{source}", "\n".repeat(first_line.saturating_sub(1)));
-        let result = self.evaluate(&padded);
-        self.conclude(cell, result, |errors| report::compilation(errors, |_| true))
+        let (source, insertions) = sharing::items(&padded, self.context.defined_item_names());
+        let result = self.evaluate(&source);
+        self.conclude(cell, result, |errors| report::compilation(errors, |_| true, &insertions))
     }
 
     fn run_generated(&mut self, source: &str) -> Result<(), Failure> {
         let result = self.evaluate(source);
-        self.conclude("", result, |errors| report::compilation(errors, |_| false)).map(drop)
+        self.conclude("", result, |errors| report::compilation(errors, |_| false, &Insertions::default())).map(drop)
     }
 
     fn time(&mut self, cell: &str, source: &str, first_line: usize) -> Result<(), Failure> {
