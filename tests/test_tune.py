@@ -266,6 +266,68 @@ def test_captured_variable_that_cannot_travel_is_named(kernel):
     assert not study(kernel, "stuck").exists()
 
 
+STRUCT = "#[derive(Debug)] struct {name} {{ rates: Vec<f64>, title: String }}"
+FIELDS = "{name} {{ rates, title }}"
+SPELLINGS = {
+    "Same": [STRUCT + "\nferrotune::share_fields!(" + FIELDS + ");"],
+    "Later": [STRUCT, "ferrotune::share_fields!(" + FIELDS + ");"],
+    "Braces": [STRUCT + "\nferrotune::share_fields! {{ " + FIELDS + " }}"],
+    "Public": ["pub " + STRUCT.replace("rates", "pub rates").replace("#[derive(Debug)] ", ""), "ferrotune::share_fields![" + FIELDS + "]"],
+    "Imported": ["use ferrotune::share_fields;\n" + STRUCT + " share_fields!(\n    " + FIELDS + "\n);\nlet unrelated = 1;"],
+    "Before": ["ferrotune::share_fields!(" + FIELDS + ");\n" + STRUCT + "\nimpl {name} {{ fn first(&self) -> f64 {{ self.rates[0] }} }}"],
+}
+
+
+@pytest.mark.parametrize("name", SPELLINGS)
+def test_struct_with_shared_fields_travels_however_that_is_written(kernel, name):
+    for cell in SPELLINGS[name]:
+        kernel.ok(cell.format(name=name))
+    kernel.ok(f'let given = {name} {{ rates: vec![0.25, 0.5], title: "two".to_owned() }};')
+    body = "Ok(given.rates[1] + given.title.len() as f64)"
+    kernel.ok(tune(body, project=f"shared-{name}"))
+    assert [row["loss"] for row in trials(kernel, f"shared-{name}")] == ["3.5", "3.5"]
+    assert kernel.ok("given.rates.len()").result == "2"
+
+
+def test_shared_struct_is_undone_and_defined_anew_like_any_other(start):
+    kernel = start()
+    cell = "struct Point { x: f64 }\nferrotune::share_fields!(Point { x });\nlet point = Point { x: 2.0 };"
+    for _ in range(2):
+        kernel.ok(cell)
+    kernel.ok("let y = 3.0;")
+    kernel.ok("%undo")
+    kernel.ok(tune("Ok(point.x)", project="undone"))
+    assert [row["loss"] for row in trials(kernel, "undone")] == ["2", "2"]
+    kernel.ok("struct Point { y: i32, z: i32 }\nlet point = Point { y: 1, z: 2 };")
+    outcome = kernel.fails(tune("Ok(point.y as f64)", project="redefined"))
+    assert outcome.error.startswith("CompilationError: variable `point`: "), outcome.error
+    kernel.ok("ferrotune::share_fields!(Point { y, z });")
+    kernel.ok(tune("Ok(point.z as f64)", project="redefined"))
+
+
+def test_compiler_says_how_a_struct_travels_and_what_an_objective_returns(kernel):
+    kernel.ok("struct Kept { at: f64 }\nlet kept = Kept { at: 0.5 };")
+    outcome = kernel.fails(tune("Ok(kept.at)", project="kept"))
+    assert outcome.error.startswith("CompilationError: variable `kept`: "), outcome.error
+    assert "the variable of type `Kept` cannot travel to a trial" in outcome.traceback
+    # The spelling that the note names is one that works.
+    (spelling,) = set(re.findall(r"note: for a struct of your own: `(.*?)`", outcome.traceback))
+    kernel.ok(spelling.replace("field, other_field", "at"))
+    kernel.ok(tune("Ok(kept.at)", project="kept"))
+    outcome = kernel.fails(tune('Ok("text")', project="text"))
+    assert "an objective cannot return `&str`" in outcome.error, outcome.error
+    assert "note: return `Ok(value)` with an f64 or f32, " in outcome.traceback, outcome.traceback
+    assert "this error originates" not in outcome.traceback
+
+
+def test_wrong_field_of_a_shared_struct_is_placed_in_the_cell(kernel):
+    kernel.ok("struct Wrong { at: f64 }")
+    outcome = kernel.fails("ferrotune::share_fields!(Wrong { ta });")
+    assert "(line 1, column 34)" in outcome.error, outcome.error
+    assert "   1 | ferrotune::share_fields!(Wrong { ta });" in outcome.traceback, outcome.traceback
+    assert "ferrotune_share" not in outcome.traceback, outcome.traceback
+
+
 @pytest.mark.parametrize(
     "cell, words",
     [

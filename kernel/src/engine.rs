@@ -6,11 +6,13 @@ mod captures;
 mod commands;
 mod devices;
 mod history;
+mod insertions;
 mod link;
 mod memory;
 mod objective;
 mod report;
 mod search;
+mod sharing;
 mod state;
 mod studies;
 mod watch;
@@ -28,6 +30,7 @@ use ferrotune_display::{Bundle, table};
 use ferrotune_magics::{Action, Step, Study, Time, Tune};
 use ferrotune_tuner::supervisor::Origin;
 use history::History;
+use insertions::Insertions;
 use link::{Facts, Link};
 use objective::Objective;
 pub(crate) use search::Search;
@@ -426,8 +429,9 @@ impl Engine {
 
     fn evaluate_lines(&mut self, cell: &str, lines: &[&str], first_line: usize) -> Result<EvalOutputs, Failure> {
         let padded = format!("{}{}", "\n".repeat(first_line.saturating_sub(1)), lines.join("\n"));
-        let result = self.evaluate(&padded);
-        self.conclude(cell, result, |errors| report::compilation(errors, |_| true))
+        let (source, insertions) = sharing::items(&padded, self.context.defined_item_names());
+        let result = self.evaluate(&source);
+        self.conclude(cell, result, |errors| report::compilation(errors, |_| true, &insertions))
     }
 
     /// Carries out a command that is not left to evcxr.
@@ -443,7 +447,7 @@ impl Engine {
 
     fn run_generated(&mut self, source: &str) -> Result<(), Failure> {
         let result = self.evaluate(source);
-        self.conclude("", result, |errors| report::compilation(errors, |_| false)).map(drop)
+        self.conclude("", result, |errors| report::compilation(errors, |_| false, &Insertions::default())).map(drop)
     }
 
     fn time(&mut self, cell: &str, source: &str, first_line: usize) -> Result<(), Failure> {

@@ -2,6 +2,7 @@
 //!
 //! The cell supervisor keeps the variables of earlier states; here is what evcxr knew at each of them.
 
+use super::insertions::Insertions;
 use super::state::Picture;
 use super::{Engine, FIRST_CELL, report};
 use crate::execution::Failure;
@@ -195,7 +196,7 @@ impl Engine {
 
     fn conclude_own(&mut self, result: Result<EvalOutputs, Error>) -> Result<(), Failure> {
         self.conclude("", result, |errors| {
-            let mut failure = report::compilation(errors, |_| false);
+            let mut failure = report::compilation(errors, |_| false, &Insertions::default());
             failure.evalue = format!("the variables are there, but could not be declared anew: {}", failure.evalue);
             failure
         })

@@ -3,6 +3,7 @@
 //! The user's lines stay where they are, so that the compiler's lines and columns are theirs; everything generated is
 //! on the line of the magic itself and after the last line.
 
+use super::insertions::Insertions;
 use super::{captures, report};
 use crate::execution::Failure;
 use evcxr::CompilationError;
@@ -66,7 +67,7 @@ impl Objective {
 
     /// The compiler's errors; those in generated lines are about a variable that cannot travel.
     pub(super) fn explain(&self, errors: &[CompilationError]) -> Failure {
-        let mut failure = report::compilation(errors, |line| self.body_lines.contains(&line));
+        let mut failure = report::compilation(errors, |line| self.body_lines.contains(&line), &Insertions::default());
         let variable = errors.iter().flat_map(CompilationError::spanned_messages).find_map(|message| {
             let span = message.span.filter(|span| span.start_line + 1 == self.body_lines.start)?;
             self.columns.iter().find(|(columns, _)| columns.contains(&span.start_column)).map(|(_, name)| name)

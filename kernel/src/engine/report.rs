@@ -1,10 +1,14 @@
 //! What a user sees of an error: name, one line, and the place in their own cell.
 
+use super::insertions::Insertions;
 use crate::execution::Failure;
 use evcxr::CompilationError;
 use ferrotune_display::escape::bytes;
 use ferrotune_display::frame::Ending;
 use ferrotune_tuner::record::signal_name;
+
+/// Notes of the compiler's about itself, or about files that are gone by then.
+const IDLE_NOTES: [&str; 3] = ["this error originates in the", "the full ", "consider using `--verbose`"];
 
 const RED: &str = "\x1b[31m";
 const BLUE: &str = "\x1b[34m";
@@ -71,8 +75,13 @@ fn ended(ending: &Ending) -> String {
 
 /// The compiler's errors, each with the user's line.
 ///
-/// `visible` tells which lines of the source the user wrote; a place on any other line is left out.
-pub(super) fn compilation(errors: &[CompilationError], visible: impl Fn(usize) -> bool) -> Failure {
+/// `visible` tells which lines of the source the user wrote; a place on any other line is left out. What was inserted into
+/// them is left out, too.
+pub(super) fn compilation(
+    errors: &[CompilationError],
+    visible: impl Fn(usize) -> bool,
+    insertions: &Insertions,
+) -> Failure {
     let mut traceback = Vec::new();
     let mut first = None;
     // Warnings come along; where nothing calls itself an error, what is there must be the reason.
@@ -86,33 +95,46 @@ pub(super) fn compilation(errors: &[CompilationError], visible: impl Fn(usize) -
             error.primary_spanned_message().and_then(|message| message.span).filter(|span| visible(span.start_line));
         let head = head.strip_prefix("error: error: ").map(|rest| format!("error: {rest}")).unwrap_or(head);
         first.get_or_insert_with(|| match place {
-            Some(span) => format!("{head} (line {}, column {})", span.start_line, span.start_column),
+            Some(span) => {
+                let column = insertions.original_column(span.start_line, span.start_column);
+                format!("{head} (line {}, column {column})", span.start_line)
+            }
             None => head.clone(),
         });
         traceback.push(format!("{RED}{BOLD}{head}{PLAIN}"));
-        traceback.extend(places(error, &visible));
+        traceback.extend(places(error, &visible, insertions));
+        traceback.extend(notes(error).map(|note| format!("{BLUE}note{PLAIN}: {note}")));
         traceback.extend(error.help().into_iter().map(|help| format!("{BLUE}help{PLAIN}: {help}")));
     }
     let evalue = first.unwrap_or_else(|| "the cell does not compile".to_owned());
     Failure { ename: "CompilationError".to_owned(), evalue, traceback }
 }
 
+/// The compiler's notes that point nowhere: what a trait's author has to say about its absence, among others.
+fn notes(error: &CompilationError) -> impl Iterator<Item = &str> {
+    let children = error.json["children"].as_array().into_iter().flatten();
+    let points_nowhere = |child: &&serde_json::Value| child["spans"].as_array().is_none_or(Vec::is_empty);
+    let notes = children.filter(|child| child["level"] == "note").filter(points_nowhere);
+    let notes = notes.filter_map(|note| note["message"].as_str());
+    notes.filter(|note| !IDLE_NOTES.iter().any(|idle| note.starts_with(idle)))
+}
+
 /// The lines that an error points at, with the columns marked.
-fn places(error: &CompilationError, visible: &impl Fn(usize) -> bool) -> Vec<String> {
+fn places(error: &CompilationError, visible: &impl Fn(usize) -> bool, insertions: &Insertions) -> Vec<String> {
     let mut lines = Vec::new();
     for message in error.spanned_messages() {
         let Some(span) = message.span.filter(|span| visible(span.start_line)) else { continue };
-        lines.push(format!("{BLUE} --> {PLAIN}line {}, column {}", span.start_line, span.start_column));
+        let start_column = insertions.original_column(span.start_line, span.start_column);
+        let end_column = insertions.original_column(span.end_line, span.end_column);
+        lines.push(format!("{BLUE} --> {PLAIN}line {}, column {start_column}", span.start_line));
         // evcxr fills in the lines again each time that it looks at an error.
         let count = span.end_line.saturating_sub(span.start_line) + 1;
         for (offset, text) in message.lines.iter().take(count).enumerate() {
             let number = span.start_line + offset;
-            let end = if number == span.end_line { span.end_column } else { text.chars().count() + 1 };
-            let start = if offset == 0 {
-                span.start_column
-            } else {
-                text.chars().take_while(|c| c.is_whitespace()).count() + 1
-            };
+            let text = insertions.original_line(number, text);
+            let end = if number == span.end_line { end_column } else { text.chars().count() + 1 };
+            let start =
+                if offset == 0 { start_column } else { text.chars().take_while(|c| c.is_whitespace()).count() + 1 };
             let marks = "^".repeat(end.saturating_sub(start).max(1));
             let label = if number == span.end_line { message.label.as_str() } else { "" };
             lines.push(format!("{BLUE}{number:4} |{PLAIN} {text}"));

@@ -14,6 +14,7 @@ use ferrotune_results::tensorboard;
 use ferrotune_tuner::journal::{Journal, holder_of};
 use ferrotune_tuner::record::{MemoryCheck, TrialRecord};
 use ferrotune_tuner::supervisor::output_of;
+use std::collections::HashMap;
 use std::path::Path;
 
 /// The trials of a study, or one of them.
@@ -48,7 +49,7 @@ fn trial(folder: &Path, number: u64) -> Result<Bundle> {
         let endings: Vec<String> = trial.retried.iter().map(ToString::to_string).collect();
         lines.push(format!("tried again after: {}", endings.join("; ")));
     }
-    lines.extend(weights::of(folder, &study, trial).map(|path| format!("weights: {}", path.display())));
+    lines.extend(weights::of(folder, &study, trial)?.map(|path| format!("weights: {}", path.display())));
     for (step, metrics) in &trial.metrics {
         let metrics = metrics.iter().map(|(name, value)| {
             format!("{name}={}", value.map_or_else(|| "none".to_owned(), ferrotune_results::number))
@@ -79,7 +80,11 @@ fn ending(trial: &TrialRecord) -> String {
 /// The best trials of a study, best first.
 pub(super) fn best(folder: &Path, request: &Best) -> Result<Bundle> {
     let study = Journal::read(folder)?;
-    let weights = |trial: &TrialRecord| weights::of(folder, &study, trial);
+    let mut kept = HashMap::new();
+    for trial in &study.trials {
+        kept.extend(weights::of(folder, &study, trial)?.map(|path| (trial.number, path)));
+    }
+    let weights = |trial: &TrialRecord| kept.get(&trial.number).cloned();
     Ok(ferrotune_results::best::best(&study, request.count.map(whole), weights)?)
 }
 

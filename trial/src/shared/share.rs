@@ -15,7 +15,7 @@ use std::str::FromStr;
     message = "the variable of type `{Self}` cannot travel to a trial",
     label = "captured by the objective, but a trial runs in another process",
     note = "tensors, numbers, bools, strings, and tuples, arrays, `Vec`s, `Option`s and maps of them can travel",
-    note = "for a struct of your own: `ferrotune::share_fields!({Self} {{ field, other_field }});` in the cell that defines it",
+    note = "for a struct of your own: `ferrotune::share_fields!({Self} {{ field, other_field }});`, in its own cell or in a later one",
     note = "or make the value inside the objective, where each trial builds its own"
 )]
 pub trait Share: Sized {
@@ -40,7 +40,8 @@ pub trait Share: Sized {
     }
 }
 
-/// Lets a struct travel, given that its fields can.
+/// Lets a struct travel, given that its fields can. In a notebook it is written in a line of its own, in the cell of the
+/// struct or in a later one.
 ///
 /// ```
 /// # use candle_core::Tensor;

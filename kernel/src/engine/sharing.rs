@@ -1,0 +1,161 @@
+//! `share_fields!` in a cell. evcxr takes a macro call for a statement, which later cells do not have; here each call
+//! becomes an item, which they all have. Expands no macro, and moves no line.
+
+use super::insertions::Insertions;
+use proc_macro2::{Delimiter, LineColumn, TokenStream, TokenTree};
+use std::collections::BTreeSet;
+
+const MACRO: &str = "share_fields";
+/// What the names of the items begin with; the type's name follows.
+const PREFIX: &str = "ferrotune_share_";
+
+/// The cell with an item for each of its calls, and what was inserted for that. `items` are the names of the notebook's
+/// items: where the cell defines a type anew and does not share it, the item of its old definition is taken back.
+pub(super) fn items<'a>(source: &str, items: impl Iterator<Item = &'a str>) -> (String, Insertions) {
+    let shared: BTreeSet<&str> = items.filter_map(|name| name.strip_prefix(PREFIX)).collect();
+    if !source.contains(MACRO) && shared.is_empty() {
+        return (source.to_owned(), Insertions::default());
+    }
+    // What is no Rust is the compiler's to refuse.
+    let Ok(tokens) = without_commands(source).parse::<TokenStream>() else {
+        return (source.to_owned(), Insertions::default());
+    };
+    let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+    let calls: Vec<Call> = (0..tokens.len()).filter_map(|at| call(&tokens, at)).collect();
+    let mut texts = Vec::new();
+    for call in &calls {
+        texts.push((call.start, format!("const {PREFIX}{}: () = {{ ", call.type_name)));
+        texts.push((call.end, if call.has_semicolon { " };" } else { "; };" }.to_owned()));
+    }
+    for at in 0..tokens.len() {
+        let redefined = definition(&tokens, at).filter(|(name, _)| shared.contains(name.as_str()));
+        if let Some((name, start)) = redefined.filter(|(name, _)| calls.iter().all(|call| call.type_name != *name)) {
+            texts.push((start, format!("const {PREFIX}{name}: () = (); ")));
+        }
+    }
+    Insertions::into(source, texts)
+}
+
+/// The source with blanks for evcxr's commands, which may be no Rust even in their tokens.
+fn without_commands(source: &str) -> String {
+    let blank = |line: &str| line.chars().map(|_| ' ').collect();
+    let lines = source.split('\n').map(|line| match line.trim_start().starts_with([':', '!']) {
+        true => blank(line),
+        false => line.to_owned(),
+    });
+    lines.collect::<Vec<String>>().join("\n")
+}
+
+/// A call that is a statement of the cell.
+struct Call {
+    type_name: String,
+    start: LineColumn,
+    end: LineColumn,
+    has_semicolon: bool,
+}
+
+/// The call whose macro's own name is at `at`.
+fn call(tokens: &[TokenTree], at: usize) -> Option<Call> {
+    let is_punct = |at: usize, mark| matches!(tokens.get(at), Some(TokenTree::Punct(punct)) if punct.as_char() == mark);
+    let name = |at: usize| match tokens.get(at) {
+        Some(TokenTree::Ident(name)) => Some(name.to_string()),
+        _ => None,
+    };
+    let (Some(TokenTree::Group(group)), true) = (tokens.get(at + 2), name(at)? == MACRO && is_punct(at + 1, '!'))
+    else {
+        return None;
+    };
+    let mut start = at;
+    while start >= 2 && is_punct(start - 1, ':') && is_punct(start - 2, ':') {
+        start -= if start >= 3 && name(start - 3).is_some() { 3 } else { 2 };
+    }
+    let is_statement = match start.checked_sub(1).map(|before| &tokens[before]) {
+        None => true,
+        Some(TokenTree::Group(before)) => before.delimiter() == Delimiter::Brace,
+        Some(_) => is_punct(start - 1, ';'),
+    };
+    let Some(TokenTree::Ident(type_name)) = group.stream().into_iter().next().filter(|_| is_statement) else {
+        return None;
+    };
+    let has_semicolon = is_punct(at + 3, ';');
+    let last = if has_semicolon { at + 3 } else { at + 2 };
+    let (start, end) = (tokens[start].span().start(), tokens[last].span().end());
+    Some(Call { type_name: type_name.to_string(), start, end, has_semicolon })
+}
+
+/// The name of the type that is defined by the keyword at `at`, and where its definition begins.
+fn definition(tokens: &[TokenTree], at: usize) -> Option<(String, LineColumn)> {
+    let (TokenTree::Ident(keyword), Some(TokenTree::Ident(name))) = (&tokens[at], tokens.get(at + 1)) else {
+        return None;
+    };
+    if !["struct", "enum", "union", "type"].iter().any(|known| keyword == known) {
+        return None;
+    }
+    let mut start = at;
+    loop {
+        // Visibility and attributes.
+        start = match &tokens[..start] {
+            [.., TokenTree::Ident(word)] if word == "pub" => start - 1,
+            [.., TokenTree::Ident(word), TokenTree::Group(_)] if word == "pub" => start - 2,
+            [.., TokenTree::Punct(mark), TokenTree::Group(group)]
+                if mark.as_char() == '#' && group.delimiter() == Delimiter::Bracket =>
+            {
+                start - 2
+            }
+            _ => break,
+        };
+    }
+    Some((name.to_string(), tokens[start].span().start()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(source: &str, known: &[&str], expected: &str) {
+        let (found, insertions) = items(source, known.iter().copied());
+        assert_eq!(found, expected);
+        let lines: Vec<String> =
+            found.lines().zip(1..).map(|(line, number)| insertions.original_line(number, line)).collect();
+        assert_eq!(lines, source.lines().collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn every_spelling_of_a_call_becomes_an_item() {
+        check(
+            "struct P { x: f64 }\nferrotune::share_fields!(P { x });",
+            &[],
+            "struct P { x: f64 }\nconst ferrotune_share_P: () = { ferrotune::share_fields!(P { x }); };",
+        );
+        check(
+            "use ferrotune::share_fields; share_fields! { P { x } } let a = 1;",
+            &["Q"],
+            "use ferrotune::share_fields; const ferrotune_share_P: () = { share_fields! { P { x } }; }; let a = 1;",
+        );
+        check(
+            ":dep it = '\n\nferrotune::share_fields![\n    P { x }\n]",
+            &[],
+            ":dep it = '\n\nconst ferrotune_share_P: () = { ferrotune::share_fields![\n    P { x }\n]; };",
+        );
+    }
+
+    #[test]
+    fn what_is_no_statement_stays() {
+        for source in
+            ["use ferrotune::share_fields;", "let a = share_fields!(P { x });", "share_fields!();", "'share_fields"]
+        {
+            check(source, &[], source);
+        }
+    }
+
+    #[test]
+    fn a_type_that_is_defined_anew_is_shared_no_longer() {
+        let known = ["ferrotune_share_P", "R"];
+        check(
+            "let a = 1; #[derive(Debug)] pub(crate) struct P(u8); struct R;",
+            &known,
+            "let a = 1; const ferrotune_share_P: () = (); #[derive(Debug)] pub(crate) struct P(u8); struct R;",
+        );
+        check("struct Q { of: P }", &known, "struct Q { of: P }");
+    }
+}
