@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import random
+import select
 import shutil
 import signal
 import subprocess
@@ -241,13 +242,17 @@ def test_search_in_the_background_of_a_terminal_survives_its_hangup(begun):
     os.kill(killed, signal.SIGKILL)
     wait_for(lambda: not is_alive(killed), "end of the supervisor")
     shell, terminal = in_a_terminal(f"{program()} resume {folder} --background")
-    wait_for(lambda: supervisor_of(folder) != killed, "search")
+    heard = bytearray()
+
+    def has_begun():
+        if select.select([terminal], [], [], 0)[0]:
+            heard.extend(os.read(terminal, 1 << 16))
+        return b"stops it\r\n" in heard
+
+    wait_for(has_begun, "search that gives the terminal back")
     supervisor = supervisor_of(folder)
     # Neither the terminal's session nor a group of its shell reaches it.
-    wait_for(lambda: os.getsid(supervisor) == supervisor, "session of the search's own")
-    heard = b""
-    while b"stops it\r\n" not in heard:
-        heard += os.read(terminal, 1 << 16)
+    assert os.getsid(supervisor) == supervisor
     assert f"runs in the background as process {supervisor};".encode() in heard, heard
     assert f"kill -INT {supervisor} stops it".encode() in heard, heard
     os.killpg(shell.pid, signal.SIGHUP)
