@@ -37,8 +37,8 @@ impl From<FolderError> for io::Error {
     }
 }
 
-/// Refuses a folder in which a name leads elsewhere. The names inside its folders are not looked at, and a folder that is
-/// not there has none.
+/// Refuses a folder in which a name leads elsewhere. The names inside its folders are not looked at. A folder that is not
+/// there has none; nor has a file in its place, of which whoever wants the folder complains.
 pub(crate) fn refuse_links(folder: &Path) -> Result<(), FolderError> {
     refuse_links_of(folder, |_| true)
 }
@@ -47,7 +47,7 @@ pub(crate) fn refuse_links(folder: &Path) -> Result<(), FolderError> {
 pub(crate) fn refuse_links_of(folder: &Path, ours: impl Fn(&OsStr) -> bool) -> Result<(), FolderError> {
     let unreadable = |source| FolderError::Unreadable { path: folder.to_owned(), source };
     let entries = match fs::read_dir(folder) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) if is_absence(&error) => return Ok(()),
         entries => entries.map_err(unreadable)?,
     };
     for entry in entries {
@@ -62,10 +62,14 @@ pub(crate) fn refuse_links_of(folder: &Path, ours: impl Fn(&OsStr) -> bool) -> R
 /// Refuses a path whose last name leads elsewhere. What is not there does not.
 pub(crate) fn refuse_link(path: &Path) -> Result<(), FolderError> {
     match fs::symlink_metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) if is_absence(&error) => Ok(()),
         Err(source) => Err(FolderError::Unreadable { path: path.to_owned(), source }),
         Ok(found) => refuse(path, found.file_type()),
     }
+}
+
+fn is_absence(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 fn refuse(path: &Path, kind: FileType) -> Result<(), FolderError> {
@@ -151,7 +155,8 @@ mod tests {
         }
         let _socket = std::os::unix::net::UnixListener::bind(study.join("objective.so"))?;
         assert!(matches!(refuse_links(&study), Err(FolderError::Special { .. })));
-        assert!(matches!(refuse_links(&study.join("journal.log")), Err(FolderError::Unreadable { .. })));
+        refuse_links(&study.join("journal.log"))?;
+        refuse_link(&study.join("journal.log/lock"))?;
         Ok(())
     }
 
