@@ -158,7 +158,8 @@ fn find_linker() -> Result<()> {
 fn find_standard_library_sources(root: &Path) -> Result<()> {
     let sysroot = output(outside_cargo(Command::new("rustc").args(["--print", "sysroot"]).current_dir(root)))?;
     let is_there = || Path::new(sysroot.trim()).join("lib/rustlib/src/rust/library/std/src/lib.rs").is_file();
-    if is_there() || runs(Command::new("rustup").args(["component", "add", "rust-src"]).current_dir(root)) && is_there() {
+    if is_there() || runs(Command::new("rustup").args(["component", "add", "rust-src"]).current_dir(root)) && is_there()
+    {
         return Ok(());
     }
     bail!("the standard library's sources are not installed; install them (rustup component add rust-src)")

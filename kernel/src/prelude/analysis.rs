@@ -65,7 +65,8 @@ fn packages(toolchain: &Toolchain, manifests: &BTreeSet<PathBuf>) -> Result<BTre
         let metadata: Value = serde_json::from_slice(&output.stdout)?;
         let descriptions = metadata["packages"].as_array().context("cargo metadata lists no packages")?;
         // A workspace describes all its members.
-        let own = descriptions.iter().find(|package| package["manifest_path"].as_str().map(Path::new) == Some(manifest));
+        let own =
+            descriptions.iter().find(|package| package["manifest_path"].as_str().map(Path::new) == Some(manifest));
         packages.extend(own.and_then(package));
     }
     Ok(packages)

@@ -168,7 +168,10 @@ fn explain(errors: &str) -> String {
 
 fn artifacts(messages: &str) -> Vec<Artifact> {
     let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    messages.filter(|message| message["reason"] == "compiler-artifact").filter_map(|message| artifact(&message)).collect()
+    messages
+        .filter(|message| message["reason"] == "compiler-artifact")
+        .filter_map(|message| artifact(&message))
+        .collect()
 }
 
 fn artifact(message: &Value) -> Option<Artifact> {
@@ -181,11 +184,7 @@ fn artifact(message: &Value) -> Option<Artifact> {
 }
 
 /// Copies the dylib and the metadata of the crates in it; their code is in the dylib.
-fn keep_libraries(
-    artifacts: &[Artifact],
-    target: &Path,
-    library: &Path,
-) -> Result<BTreeMap<String, String>> {
+fn keep_libraries(artifacts: &[Artifact], target: &Path, library: &Path) -> Result<BTreeMap<String, String>> {
     let mut externs = BTreeMap::new();
     for Artifact { library: name, files, .. } in artifacts {
         for file in files.iter().filter(|file| file.starts_with(target)) {

@@ -107,7 +107,7 @@ fn trial_of_an_earlier_version_in_single_precision_goes_on() {
     let range = Distribution::Float { low, high: 0.5, step, scale: Scale::Linear };
     let earlier = Parameter { distribution: range, value: Value::Float(0.300_000_004_470_348_36) };
     let (mut journal, _) = Journal::open(&directory.path().join("decimals"), &spec).unwrap();
-    journal.trial_started(0).unwrap();
+    journal.begin_trial(&mut Vec::new()).unwrap();
     journal.parameter(0, "rate", &earlier).unwrap();
     drop(journal);
     assert_eq!(run(&spec).last(), Ok(Finish::MaxTrials));

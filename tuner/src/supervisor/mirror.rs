@@ -335,7 +335,7 @@ mod tests {
         fs::create_dir(&outside)?;
         ["1", "2", "3"].into_iter().try_for_each(|chapter| fs::write(outside.join(chapter), "a chapter"))?;
         let (mut journal, _) = Journal::open(&study, &spec(directory.path()))?;
-        journal.trial_started(0)?;
+        journal.begin_trial(&mut Vec::new())?;
         fs::write(study.join("objective.so"), "an objective")?;
         fs::create_dir_all(study.join("trials/0"))?;
         fs::write(study.join("trials/0").join(checkpoint_file(0)), "weights")?;
