@@ -96,7 +96,7 @@ impl Journal {
         if spec.overwrite && holds_no_study(folder) {
             return Err(JournalError::NotAStudy { folder: folder.to_owned() }.into());
         }
-        folder::refuse_links(folder).map_err(JournalError::from)?;
+        refuse_links(folder)?;
         let not_writable = |source| JournalError::NotWritable { folder: folder.to_owned(), source };
         folder::create_and_sync(folder).map_err(not_writable)?;
         let study_lock = StudyLock::take(folder, &spec.project)?;
@@ -122,7 +122,7 @@ impl Journal {
     /// Reads the study in `folder` without a lock, also while a search writes it. Fails if there is none, if it is
     /// damaged or of a newer version, or if a name in the folder leads out of it.
     pub fn read(folder: &Path) -> Result<Study, JournalError> {
-        folder::refuse_links(folder)?;
+        refuse_links(folder)?;
         let missing = || JournalError::Missing { folder: folder.to_owned() };
         let path = folder.join(FILE);
         if !path.is_file() {
@@ -464,6 +464,11 @@ fn objectives_text(objectives: &[Objective]) -> String {
 /// Optuna tells the writers of a journal apart by this; a line that begins so must have a checksum.
 fn worker_id() -> String {
     format!("{}{}-{:x}", line::WORKER_PREFIX, std::process::id(), draw_seed())
+}
+
+/// Refuses a study's folder in which a name leads elsewhere, but for the links by which Optuna's writers lock the journal.
+fn refuse_links(folder: &Path) -> Result<(), JournalError> {
+    Ok(folder::refuse_links_of(folder, |name| !append_lock::is_lock(name))?)
 }
 
 /// Whether the folder has something in it that is not a study.

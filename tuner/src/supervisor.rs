@@ -135,7 +135,7 @@ pub fn supervise(spec: StudySpec, workers: Workers<'_>, events: &mut dyn Write) 
 /// The code that is to be run, and may be.
 fn admitted(spec: &StudySpec, workers: Workers<'_>, study: &Path) -> Result<Option<Code>, SupervisorError> {
     let Workers::Program { trust, .. } = workers else { return Ok(None) };
-    let code = Code::read(spec)?;
+    let code = Code::read(spec, study)?;
     trust.admit_code(&code.facts, study)?;
     spec.supervision.mirror.as_ref().map_or(Ok(()), |mirror| trust.admit_mirror(mirror, study))?;
     Ok(Some(code))

@@ -67,18 +67,11 @@ fn trial_of_several_executions_has_their_mean_and_their_spread() {
         // The reports are those of the last execution.
         assert!(record.metrics.len() == 5 && record.metrics[&0]["val_accuracy"] == Some(x + 2.0), "{record:?}");
     }
-    let mut seeds: Vec<_> = done.events.iter().filter_map(seed).collect();
+    // Each execution reports its seed.
+    let mut seeds: Vec<_> = on_disk(&spec).iter().filter_map(|record| record.metrics[&0]["seed"]).collect();
     seeds.sort_by(f64::total_cmp);
     seeds.dedup();
     assert!(seeds.len() == 2, "the last executions of two trials: {seeds:?}");
-}
-
-/// The seed that the last execution of a trial reported.
-fn seed(event: &Event) -> Option<f64> {
-    match event {
-        Event::TrialEnded { record } => record.metrics[&0]["seed"],
-        _ => None,
-    }
 }
 
 #[test]

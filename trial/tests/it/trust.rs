@@ -111,7 +111,8 @@ fn a_journal_cannot_ask_for_deeds_and_names_no_file_outside() {
     assert!(!read.overwrite && !read.supervision.background && read.given.enqueued.is_empty());
 
     // A folder of the user's that is to be a mirror.
-    let thesis = directory.path().join("thesis");
+    let drive = tempfile::tempdir().unwrap();
+    let thesis = drive.path().join("thesis");
     hostile.supervision.mirror = Some(thesis.clone());
     write(&hostile);
     let resumed = StudySpec { max_trials: 2, ..spec_of(&folder).unwrap() };

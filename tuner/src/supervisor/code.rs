@@ -3,7 +3,7 @@
 //! folder meanwhile. Decides nothing about trust.
 
 use super::SupervisorError;
-use super::error::file_error;
+use super::files::read_error;
 use super::trust::hexadecimal;
 use crate::process::Library;
 use crate::wire::StudySpec;
@@ -31,10 +31,10 @@ pub(super) struct Code {
 }
 
 impl Code {
-    /// Reads what `spec` names.
-    pub(super) fn read(spec: &StudySpec) -> Result<Code, SupervisorError> {
-        let (objective, hash) = sealed(&spec.library, OsStr::new("objective.so"))
-            .map_err(file_error("read the objective", &spec.library))?;
+    /// Reads what `spec` names, for the study in this folder.
+    pub(super) fn read(spec: &StudySpec, study: &Path) -> Result<Code, SupervisorError> {
+        let (objective, hash) =
+            sealed(&spec.library, OsStr::new("objective.so")).map_err(read_error(&spec.library, study))?;
         let mut facts = format!("ferrotune code 1\nentry {:?}\nobjective {hash}\n", spec.symbol);
         let mut sources: Vec<&Path> = spec.supervision.libraries.iter().map(AsRef::as_ref).collect();
         // The prelude needs Rust's standard library, which must be there before it: otherwise the system looks for one.
@@ -42,7 +42,7 @@ impl Code {
         let mut linked = Vec::new();
         for source in sources {
             let name = source.file_name().unwrap_or_default();
-            let (library, hash) = sealed(source, name).map_err(file_error("read the library", source))?;
+            let (library, hash) = sealed(source, name).map_err(read_error(source, study))?;
             facts.push_str(&format!("linked {name:?} {hash}\n"));
             linked.push(library);
         }
@@ -104,7 +104,7 @@ mod tests {
     fn what_was_hashed_is_what_can_be_loaded_whatever_becomes_of_the_files() -> TestResult {
         let folder = tempfile::tempdir()?;
         write(folder.path())?;
-        let code = Code::read(&spec(folder.path()))?;
+        let code = Code::read(&spec(folder.path()), folder.path())?;
         fs::write(folder.path().join("any name"), "something else")?;
         fs::write(folder.path().join("libferrotune.so"), "something else")?;
         let path = |library: &Library| PathBuf::from(format!("/proc/self/fd/{}", library.file.as_raw_fd()));
@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn code_is_the_same_only_with_the_same_bytes_names_and_entry_point() -> TestResult {
         let folder = tempfile::tempdir()?;
-        let facts = |spec: &StudySpec| Code::read(spec).map(|code| code.facts);
+        let facts = |spec: &StudySpec| Code::read(spec, folder.path()).map(|code| code.facts);
         write(folder.path())?;
         let original = spec(folder.path());
         let known = facts(&original)?;

@@ -131,12 +131,7 @@ impl Copies {
             return Ok(());
         }
         let name = target.file_name().unwrap_or_default();
-        let mut from = File::open(source).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound if source == target => {
-                SupervisorError::Lacking { file: name.to_string_lossy().into_owned(), study: study.to_path_buf() }
-            }
-            _ => file_error("read", source)(error),
-        })?;
+        let mut from = File::open(source).map_err(read_error(source, study))?;
         let partial = target.with_file_name(format!("{}.partial", name.display()));
         self.partial.push((partial.clone(), target.to_path_buf()));
         let copied = remove_file(&partial).and_then(|()| match by {
@@ -169,6 +164,18 @@ impl Drop for Copies {
                 tracing::warn!(%error, path = %partial.display(), "a copy that was cut off stays until the next one");
             }
         }
+    }
+}
+
+/// Why a file that the study needs cannot be read: one that should be in the study's own folder may be gone.
+pub(super) fn read_error(source: &Path, study: &Path) -> impl FnOnce(io::Error) -> SupervisorError {
+    let (source, study) = (source.to_path_buf(), study.to_path_buf());
+    move |error| match error.kind() {
+        io::ErrorKind::NotFound if source.starts_with(&study) => {
+            let file = source.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            SupervisorError::Lacking { file, study }
+        }
+        _ => file_error("read", &source)(error),
     }
 }
 
