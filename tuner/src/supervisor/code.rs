@@ -33,8 +33,11 @@ pub(super) struct Code {
 impl Code {
     /// Reads what `spec` names, for the study in this folder.
     pub(super) fn read(spec: &StudySpec, study: &Path) -> Result<Code, SupervisorError> {
-        let (objective, hash) =
-            sealed(&spec.library, OsStr::new("objective.so")).map_err(read_error(&spec.library, study))?;
+        let (objective, hash) = sealed(&spec.library, OsStr::new("objective.so")).map_err(read_error(
+            "read the objective",
+            &spec.library,
+            study,
+        ))?;
         let mut facts = format!("ferrotune code 1\nentry {:?}\nobjective {hash}\n", spec.symbol);
         let mut sources: Vec<&Path> = spec.supervision.libraries.iter().map(AsRef::as_ref).collect();
         // The prelude needs Rust's standard library, which must be there before it: otherwise the system looks for one.
@@ -42,7 +45,7 @@ impl Code {
         let mut linked = Vec::new();
         for source in sources {
             let name = source.file_name().unwrap_or_default();
-            let (library, hash) = sealed(source, name).map_err(read_error(source, study))?;
+            let (library, hash) = sealed(source, name).map_err(read_error("read the library", source, study))?;
             facts.push_str(&format!("linked {name:?} {hash}\n"));
             linked.push(library);
         }

@@ -131,7 +131,7 @@ impl Copies {
             return Ok(());
         }
         let name = target.file_name().unwrap_or_default();
-        let mut from = File::open(source).map_err(read_error(source, study))?;
+        let mut from = File::open(source).map_err(read_error("read", source, study))?;
         let partial = target.with_file_name(format!("{}.partial", name.display()));
         self.partial.push((partial.clone(), target.to_path_buf()));
         let copied = remove_file(&partial).and_then(|()| match by {
@@ -168,14 +168,18 @@ impl Drop for Copies {
 }
 
 /// Why a file that the study needs cannot be read: one that should be in the study's own folder may be gone.
-pub(super) fn read_error(source: &Path, study: &Path) -> impl FnOnce(io::Error) -> SupervisorError {
+pub(super) fn read_error(
+    action: &'static str,
+    source: &Path,
+    study: &Path,
+) -> impl FnOnce(io::Error) -> SupervisorError {
     let (source, study) = (source.to_path_buf(), study.to_path_buf());
     move |error| match error.kind() {
         io::ErrorKind::NotFound if source.starts_with(&study) => {
             let file = source.file_name().unwrap_or_default().to_string_lossy().into_owned();
             SupervisorError::Lacking { file, study }
         }
-        _ => file_error("read", &source)(error),
+        _ => file_error(action, &source)(error),
     }
 }
 
