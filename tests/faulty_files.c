@@ -8,6 +8,7 @@
  * FAULTY_ERRNO  the error's number, or KILL to end the process with SIGKILL
  * FAULTY_EVERY  of these calls every Nth one fails; every one without it. Each process counts for itself, from 0
  * FAULTY_SPREAD if it is set, each process counts from its process id, so that not all processes fail at the same call
+ * FAULTY_LOG    a file that gets a byte for each call that failed
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -50,6 +51,10 @@ static int fails(const char *call, const char *path)
     unsigned long step = every ? strtoul(every, NULL, 10) : 1, start = getenv("FAULTY_SPREAD") ? getpid() : 0;
     if ((start + atomic_fetch_add(&calls, 1) + 1) % (step ? step : 1) != 0)
         return 0;
+    const char *log = getenv("FAULTY_LOG");
+    int file = log ? open(log, O_WRONLY | O_CREAT | O_APPEND, 0600) : -1;
+    if (file >= 0 && (write(file, "x", 1) != 1 || close(file) != 0))
+        abort();
     if (strcmp(error, "KILL") == 0)
         raise(SIGKILL);
     errno = atoi(error);

@@ -27,7 +27,8 @@ from test_tune import is_alive, tune
 
 # Kills of the supervisor or of one of its workers, each at a random instant.
 ROUNDS = int(os.environ.get("FERROTUNE_STORM_ROUNDS", "4"))
-TRIALS = 8
+SEED = os.environ.get("FERROTUNE_STORM_SEED", str(time.time_ns()))
+TRIALS = 2 * ROUNDS
 EPOCHS = 6
 ENQUEUED = [0.125, 0.375, 0.625]
 # Input and output error.
@@ -108,13 +109,15 @@ def disk(tmp_path):
 
 @pytest.fixture
 def faulty(tmp_path, monkeypatch):
-    """Every twelfth read of a checkpoint fails, in all processes that the test starts."""
+    """Every twelfth read of a checkpoint fails, in all processes that the test starts; a file counts the failures."""
     library = tmp_path / "faulty_files.so"
     subprocess.run(["cc", "-shared", "-fPIC", "-o", library, FAULTS, "-ldl"], check=True)
     faults = {"PATH": "/checkpoint-", "CALLS": "open,read,mmap", "ERRNO": str(EIO), "EVERY": "12", "SPREAD": "1"}
+    faults["LOG"] = str(tmp_path / "failed-reads")
     for name, value in faults.items():
         monkeypatch.setenv(f"FAULTY_{name}", value)
     monkeypatch.setenv("LD_PRELOAD", str(library))
+    return tmp_path / "failed-reads"
 
 
 def storage(folder):
@@ -169,6 +172,8 @@ def check_told(told, folder):
 
 
 def test_nothing_is_lost_or_touched_when_everything_happens_at_once(tmp_path, disk, faulty):
+    print(f"FERROTUNE_STORM_SEED={SEED}")
+    random.seed(SEED)
     (disk, is_small), drive, told = disk, tmp_path / "drive", tmp_path / "told"
     told.mkdir()
     drive.mkdir()
@@ -209,6 +214,7 @@ def test_nothing_is_lost_or_touched_when_everything_happens_at_once(tmp_path, di
         kill([supervisor_of(folder)] if (folder / "lock").exists() else [])
         session.close()
     assert touched == []
+    assert faulty.exists(), "no read has failed: the test has not tested it"
     check_told(told, folder)
     study = optuna.load_study(study_name=None, storage=storage(folder))
     for x in ENQUEUED:

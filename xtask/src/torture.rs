@@ -13,6 +13,8 @@ const ROUNDS: &str = "200";
 const KERNEL_ROUNDS: &str = "40";
 /// Walks through a notebook, and cells of each.
 const WALKS: (&str, &str) = ("20", "150");
+/// Rounds of everything at once.
+const STORM_ROUNDS: &str = "30";
 /// Trials after which memory must be what it was.
 const TRIALS: &str = "200";
 
@@ -32,6 +34,10 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         python.env("FERROTUNE_WALK_SEED", seed);
         python.env("FERROTUNE_WALKS", WALKS.0).env("FERROTUNE_WALK_STEPS", WALKS.1);
         step::run(python.args(["-m", "pytest", "tests/test_walks.py"]))
+    })?;
+    step::step("everything at once", || {
+        let mut python = environment.python();
+        step::run(python.env("FERROTUNE_STORM_ROUNDS", STORM_ROUNDS).args(["-m", "pytest", "tests/test_storm.py"]))
     })?;
     step::step("faults and resumptions", || {
         let mut python = environment.python();
