@@ -22,6 +22,23 @@ REFUSED = [
     ":types",
 ]
 
+# Each with what sets it back, if anything.
+WORKING = [
+    (":vars", None),
+    (":type point", None),
+    (":t point", None),
+    (":doc Vec", None),
+    (":explain", None),
+    (":help", None),
+    (":last_compile_dir", None),
+    (":show_deps", None),
+    (":version", None),
+    (":build_env KEY=value", None),
+    (":efmt {:?}", ":efmt {}"),
+    (":offline 1", ":offline 0"),
+    (":opt 0", ":opt 2"),
+]
+
 
 @pytest.fixture(scope="module")
 def notebook(kernel):
@@ -119,3 +136,38 @@ def test_looking_at_a_command_does_not_carry_it_out(start):
     kernel.client.inspect(":restart\nkept", 13, reply=True)
     assert kernel.client.complete("// text\n  :cl", reply=True)["content"]["matches"] == [":clear"]
     assert kernel.ok("kept").result == "7"
+
+
+def test_every_command_goes_with_going_back_and_with_crates(start, tmp_path):
+    crate = tmp_path / "seven"
+    (crate / "src").mkdir(parents=True)
+    (crate / "Cargo.toml").write_text('[package]\nname = "seven"\nversion = "0.1.0"\nedition = "2021"\n')
+    (crate / "src/lib.rs").write_text("pub fn seven() -> i64 { 7 }\n")
+    kernel = start()
+    kernel.ok("#[derive(Debug)]\nstruct Point { x: i64 }\nlet point = Point { x: 1 };")
+    kernel.ok("%checkpoint made")
+
+    def all_commands(state):
+        # Something for `:explain`.
+        assert kernel.run("let text: u8 = 1u16;").error
+        for command in REFUSED:
+            assert kernel.run(command).error.startswith("CommandError: "), (state, command)
+        for command, back in WORKING:
+            outcome = kernel.run(f"{command}\npoint.x")
+            assert (outcome.error, outcome.result) == (None, "1"), (state, command, outcome)
+            if back:
+                kernel.ok(back)
+        assert kernel.ok("candle_core::Tensor::new(1f32, &candle_core::Device::Cpu)?.to_scalar::<f32>()?").result == "1.0"
+
+    all_commands("at first")
+    kernel.ok(f':dep seven = {{ path = "{crate}" }}')
+    assert kernel.ok("seven::seven()").result == "7"
+    all_commands("after :dep")
+    assert kernel.ok("seven::seven()").result == "7"
+    kernel.ok("let more = 1;")
+    kernel.ok("%undo")
+    all_commands("after %undo")
+    kernel.ok("%restore made")
+    all_commands("after %restore")
+    kernel.ok(f':dep seven = {{ path = "{crate}" }}')
+    assert kernel.ok("seven::seven() + point.x").result == "8"
