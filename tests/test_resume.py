@@ -75,7 +75,11 @@ def check_whole(folder):
 
 
 def supervisor_of(folder):
-    return int((folder / "lock").read_text().split()[1])
+    """The process that has the study, or had it last; it writes its name once it has the lock."""
+    deadline = time.monotonic() + 10
+    while not (words := (folder / "lock").read_text().split()):
+        assert time.monotonic() < deadline, "the lock's holder does not write its name"
+    return int(words[1])
 
 
 @pytest.fixture

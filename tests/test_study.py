@@ -63,7 +63,8 @@ def test_study_goes_from_optuna_to_rust_and_back(tmp_path):
 
 
 def begun_by(journal):
-    """The workers that have written of each trial, as far as Optuna takes notice of them: `ferrotune` or Optuna's."""
+    """The workers that have written of each trial, as far as Optuna takes notice of them: `ferrotune` or Optuna's. Of two
+    that begin a trial which waits, the later one hears that it came too late, and runs another one."""
     workers, numbers = {}, 0
     for line in journal.read_text().splitlines():
         line = json.loads(line)
@@ -72,6 +73,8 @@ def begun_by(journal):
             # One that waits is begun by a line of its own.
             workers[numbers] = set() if line.get("state") == 4 else {worker}
             numbers += 1
+        elif line["op_code"] == 6 and line["state"] == 0 and workers[line["trial_id"]]:
+            pass
         elif line["op_code"] in (5, 6, 7):
             workers[line["trial_id"]].add(worker)
     return workers

@@ -589,10 +589,13 @@ impl Engine {
 
     /// The crates that the user has added, as `:dep` takes them.
     fn dependencies(&mut self) -> Vec<String> {
-        let outputs = self.context.execute(":show_deps").unwrap_or_else(|error| {
-            tracing::error!("evcxr does not list the crates of the notebook: {error}");
-            EvalOutputs::default()
-        });
+        let outputs = match self.context.execute(":show_deps") {
+            Ok(outputs) => outputs,
+            Err(error) => {
+                tracing::error!("evcxr does not list the crates of the notebook: {error}");
+                return self.history.now.dependencies().to_vec();
+            }
+        };
         let lines = outputs.get("text/plain").unwrap_or_default().lines();
         lines.filter(|line| commands::crate_of_every_cell(line).is_none()).map(str::to_owned).collect()
     }

@@ -127,7 +127,7 @@ fn beside(builder: StudyBuilder) -> Result<()> {
     let mut study = builder.build()?;
     let finish = study.optimize(|trial| {
         let x: f64 = trial.float("x", 0.0..=1.0).get()?;
-        std::thread::sleep(Duration::from_millis(10));
+        std::thread::sleep(Duration::from_millis(40));
         Ok(x)
     })?;
     say(&format!("{finish:?}"))

@@ -254,7 +254,15 @@ fn leave_shared_memory(trial: &Trial) -> Result<Option<f64>> {
         std::thread::sleep(Duration::from_millis(10));
         trial.report(step, [("val_accuracy", x)])?;
     }
-    let foreign = File::options().read(true).write(true).open(name("foreign"))?;
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let foreign = loop {
+        match File::options().read(true).write(true).open(name("foreign")) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound && Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            opened => break opened?,
+        }
+    };
     trial.report(200, [("val_accuracy", x)])?;
     std::mem::forget((own, foreign));
     Ok(Some(x))
@@ -293,7 +301,7 @@ fn peaked(trial: &Trial) -> Result<Option<f64>> {
     let mut seen = 0_u64;
     trial.restore(&mut seen)?;
     for epoch in trial.epochs(27) {
-        std::thread::sleep(Duration::from_millis(5));
+        std::thread::sleep(Duration::from_millis(20));
         seen += 1;
         trial.report(epoch, [("val_accuracy", if epoch == 1 { 1.0 + x } else { x })])?;
         trial.checkpoint(&seen)?;

@@ -20,7 +20,7 @@ mod trust;
 
 pub use error::SupervisorError;
 pub use events::last_status;
-pub use files::{output_of, spec_of};
+pub use files::{output_of, refuse_links_of_trial, spec_of};
 pub use local::{Local, Writing};
 pub use trust::{Origin, Trust};
 

@@ -102,7 +102,7 @@ pub(super) fn calls(source: &str) -> Result<Vec<Call>, String> {
 }
 
 /// The lines above the first line of Rust, with their places in the cell.
-fn above_rust(source: &str) -> impl Iterator<Item = (usize, &str)> {
+pub(super) fn above_rust(source: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut next = 0;
     let lines = source.split('\n').map(move |text| {
         let start = next;

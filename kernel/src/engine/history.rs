@@ -130,10 +130,10 @@ impl Engine {
 
     fn start_anew(&mut self, picture: Picture) -> Result<(), Failure> {
         let left = self.history.now.clone();
-        self.redeclare(picture)?;
+        let declared = self.redeclare(picture);
         let now = std::mem::replace(&mut self.history.now, left);
         self.history.ran(self.cell, now);
-        Ok(())
+        declared
     }
 
     /// Brings variables and evcxr back to an earlier state.
@@ -160,7 +160,14 @@ impl Engine {
         let declared = self.declare(picture);
         self.link.engine_runs();
         self.cell = own;
-        self.history.now = declared?;
+        match declared {
+            Ok(picture) => self.history.now = picture,
+            // evcxr has forgotten all, and learned nothing.
+            Err(failure) => {
+                self.history.now = Picture::default();
+                return Err(failure);
+            }
+        }
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! `share_fields!` in a cell. evcxr takes a macro call for a statement, which later cells do not have; here each call
 //! becomes an item, which they all have. Expands no macro, and moves no line.
 
+use super::commands;
 use super::insertions::Insertions;
 use proc_macro2::{Delimiter, LineColumn, TokenStream, TokenTree};
 use std::collections::BTreeSet;
@@ -36,11 +37,12 @@ pub(super) fn items<'a>(source: &str, items: impl Iterator<Item = &'a str>) -> (
     Insertions::into(source, texts)
 }
 
-/// The source with blanks for evcxr's commands, which may be no Rust even in their tokens.
+/// The source with blanks for evcxr's commands, which may be no Rust even in their tokens. They stand above the first line
+/// of Rust.
 fn without_commands(source: &str) -> String {
-    let blank = |line: &str| line.chars().map(|_| ' ').collect();
-    let lines = source.split('\n').map(|line| match line.trim_start().starts_with([':', '!']) {
-        true => blank(line),
+    let above = commands::above_rust(source).count();
+    let lines = source.split('\n').enumerate().map(|(at, line)| match at < above {
+        true => line.chars().map(|_| ' ').collect(),
         false => line.to_owned(),
     });
     lines.collect::<Vec<String>>().join("\n")

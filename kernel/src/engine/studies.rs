@@ -14,7 +14,7 @@ use ferrotune_results::tensorboard;
 use ferrotune_tuner::journal::{Journal, holder_of};
 use ferrotune_tuner::record::{MemoryCheck, TrialRecord};
 use ferrotune_tuner::supervisor::output_of;
-use std::collections::HashMap;
+use std::cell::Cell;
 use std::path::Path;
 
 /// The trials of a study, or one of them.
@@ -80,12 +80,16 @@ fn ending(trial: &TrialRecord) -> String {
 /// The best trials of a study, best first.
 pub(super) fn best(folder: &Path, request: &Best) -> Result<Bundle> {
     let study = Journal::read(folder)?;
-    let mut kept = HashMap::new();
-    for trial in &study.trials {
-        kept.extend(weights::of(folder, &study, trial)?.map(|path| (trial.number, path)));
-    }
-    let weights = |trial: &TrialRecord| kept.get(&trial.number).cloned();
-    Ok(ferrotune_results::best::best(&study, request.count.map(whole), weights)?)
+    // Only the checkpoints of trials that are shown are looked at; the first that cannot be read is the error.
+    let unreadable = Cell::new(None);
+    let weights = |trial: &TrialRecord| {
+        weights::of(folder, &study, trial).unwrap_or_else(|error| {
+            unreadable.set(unreadable.take().or(Some(error)));
+            None
+        })
+    };
+    let best = ferrotune_results::best::best(&study, request.count.map(whole), weights)?;
+    unreadable.into_inner().map_or(Ok(best), Err)
 }
 
 /// The search space of a study.

@@ -6,7 +6,7 @@ use crate::shared::{Pack, Shared};
 use crc32fast::Hasher;
 use ferrotune_tuner::checkpoint::{LONGEST_HEADER_BYTES, STEP};
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek as _, Write};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
@@ -46,10 +46,12 @@ fn write_texts(mut pack: Pack, step: u64, path: &Path) -> Result<()> {
     pack.text(STEP, step.to_string());
     pack.text(CHECKSUM, BLANK.to_owned());
     let partial = path.with_extension("partial");
-    let mut summing = Summing { file: File::create(&partial)?, hasher: Hasher::new() };
+    let file = File::options().read(true).write(true).create(true).truncate(true).open(&partial)?;
+    let mut summing = Summing { file, hasher: Hasher::new() };
     pack.write_to(&mut summing)?;
-    let Summing { file, hasher } = summing;
-    let (place, _) = checksum(&header(&mut File::open(&partial)?)?).ok_or("its header has no place for a checksum")?;
+    let Summing { mut file, hasher } = summing;
+    file.rewind()?;
+    let (place, _) = checksum(&header(&mut file)?).ok_or("its header has no place for a checksum")?;
     file.write_all_at(format!("{:08x}", hasher.finalize()).as_bytes(), place as u64)?;
     file.sync_all()?;
     fs::rename(&partial, path)?;

@@ -220,7 +220,7 @@ fn is_same_file(source: &Path, target: &Path) -> bool {
 
 /// Refuses a trial's folder that leads elsewhere, and names of ours in it that do. What the objective itself has put there
 /// is its own affair.
-pub(super) fn refuse_links_of_trial(folder: &Path) -> Result<(), FolderError> {
+pub fn refuse_links_of_trial(folder: &Path) -> Result<(), FolderError> {
     folder::refuse_link(folder)?;
     folder::refuse_links_of(folder, |name| {
         let name = name.to_string_lossy();

@@ -4,6 +4,7 @@ use anyhow::{Context, Result};
 use ferrotune_tuner::checkpoint::step_of;
 use ferrotune_tuner::journal::Study;
 use ferrotune_tuner::record::TrialRecord;
+use ferrotune_tuner::supervisor::refuse_links_of_trial;
 use ferrotune_tuner::wire::checkpoint_generation;
 use std::fs;
 use std::io;
@@ -18,6 +19,7 @@ pub(super) fn of(study_folder: &Path, study: &Study, trial: &TrialRecord) -> Res
     let Some(last) = last else { return Ok(None) };
     let folder = study_folder.join("trials").join(trial.number.to_string());
     let folder = std::path::absolute(&folder).unwrap_or(folder);
+    refuse_links_of_trial(&folder)?;
     let has_value = |step: u64| {
         let metrics = trial.metrics.get(&step)?;
         let reported = *metrics.get(&study.spec.objective().metric)?;
