@@ -177,8 +177,8 @@ struct Search<'a> {
     stopped_at: Option<Instant>,
     /// What the machine had left, in bytes, when something other than a trial had taken its memory.
     shortage_bytes: Option<u64>,
-    /// What ends the search once the trial whose checkpoint found no space has left.
-    full_disk: Option<SupervisorError>,
+    /// Why no trial can go on now. It stops the search as an interrupt does, and is its result.
+    obstacle: Option<SupervisorError>,
     /// How often the workers have been looked at.
     ticks: u64,
     /// The longest time between two reports of a trial so far.
@@ -249,7 +249,7 @@ impl<'a> Search<'a> {
             stop: None,
             stopped_at: None,
             shortage_bytes: None,
-            full_disk: None,
+            obstacle: None,
             ticks: 0,
             longest_step: Duration::ZERO,
             interrupts: 0,
@@ -270,7 +270,8 @@ impl<'a> Search<'a> {
                 self.begin_trials(&mut sessions)?;
             }
             if sessions.is_empty() {
-                return Ok(self.stop.clone().or(self.finish.clone()).unwrap_or(Finish::Exhausted));
+                let finish = || self.stop.clone().or(self.finish.clone()).unwrap_or(Finish::Exhausted);
+                return self.obstacle.take().map_or_else(|| Ok(finish()), Err);
             }
             self.turn(&mut sessions)?;
         }
@@ -365,7 +366,8 @@ impl<'a> Search<'a> {
         let timeout = self.spec.timeout_s.is_some_and(|limit| self.started.elapsed().as_secs_f64() >= limit);
         if self.stop.is_none() {
             // Without a watcher nobody could stop the search, and it would keep the study locked: it can be continued.
-            if self.interrupts > 0 || self.watcher.is_gone() && !self.spec.supervision.background {
+            let is_abandoned = self.watcher.is_gone() && !self.spec.supervision.background;
+            if self.interrupts > 0 || is_abandoned || self.obstacle.is_some() {
                 self.stop = Some(Finish::Interrupted);
             } else if timeout {
                 self.stop = Some(Finish::Timeout);

@@ -49,7 +49,7 @@ impl Search<'_> {
             Ok(Request::DiskFull { reason }) => {
                 // Its last checkpoint and the journal stay valid: it goes on another time.
                 session.outcome = Some(Outcome::Interrupted);
-                self.full_disk = Some(SupervisorError::DiskFull { number, reason });
+                self.obstacle.get_or_insert(SupervisorError::DiskFull { number, reason });
                 Ok(Reply::Done)
             }
             Ok(Request::Fail { ending }) => self.settle_answer(session, Answer::Broke(ending)),

@@ -73,10 +73,7 @@ impl Search<'_> {
             return Err(SupervisorError::MachineShort { available_bytes });
         }
         if let Outcome::Postponed { reason } = &ended.outcome {
-            return Err(SupervisorError::Postponed { number, reason: reason.clone() });
-        }
-        if let Some(error) = self.full_disk.take() {
-            return Err(error);
+            self.obstacle.get_or_insert(SupervisorError::Postponed { number, reason: reason.clone() });
         }
         let record = self.record(number);
         // The oracle had it go on, and it came back as it went.
