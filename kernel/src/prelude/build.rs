@@ -82,6 +82,8 @@ fn workspace_of_prelude(manifest: &str) -> Result<String> {
         .filter(|member| !member.contains('/'))
         .collect();
     manifest["workspace"]["members"] = toml_edit::value(members);
+    // candle computes as fast as it can; of the program only its size and its build time count.
+    manifest["profile"]["release"]["lto"] = toml_edit::value(false);
     Ok(manifest.to_string())
 }
 
