@@ -165,7 +165,9 @@ fn explain(errors: &str) -> String {
     } else {
         "cargo's own words are below"
     };
-    format!("the prelude could not be built: {cure}\n{}", errors.trim())
+    // The manifest has settings for crates that are the program's alone.
+    let words = errors.lines().filter(|line| !line.starts_with("warning: profile package spec"));
+    format!("the prelude could not be built: {cure}\n{}", words.collect::<Vec<_>>().join("\n").trim())
 }
 
 fn artifacts(messages: &str) -> Vec<Artifact> {
