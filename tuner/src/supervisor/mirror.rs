@@ -215,10 +215,18 @@ pub(super) fn clear(mirror: &Path) -> Result<(), SupervisorError> {
 
 /// Brings the study back into `study`, where it is gone and the mirror has it.
 pub(super) fn restore(mirror: &Path, study: &Path) -> Result<(), SupervisorError> {
-    if study.join(JOURNAL).exists() || !mirror.exists() {
+    if has_journal(study).map_err(file_error("read the study", study))? || !mirror.exists() {
         return Ok(());
     }
     restore_files(mirror, study).map_err(file_error("bring the study back from", mirror))
+}
+
+/// Whether a study is in this folder. A search that found no space for its files leaves an empty journal, which is none.
+fn has_journal(study: &Path) -> io::Result<bool> {
+    match fs::metadata(study.join(JOURNAL)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        found => Ok(found?.len() > 0),
+    }
 }
 
 fn restore_files(mirror: &Path, study: &Path) -> io::Result<()> {
@@ -320,6 +328,12 @@ mod tests {
         assert_eq!(fs::read_to_string(study.join("objective.so"))?, "an objective");
         assert_eq!(fs::read_to_string(trial.join(checkpoint_file(3)))?, "weights 3");
         assert_eq!(Journal::read(&study)?.trials.len(), 1);
+        // An empty journal is no study.
+        fs::remove_dir_all(&study)?;
+        fs::create_dir(&study)?;
+        fs::write(study.join(JOURNAL), "")?;
+        restore(&mirror_folder, &study)?;
+        assert_eq!(fs::read(study.join(JOURNAL))?, expected);
         // A study that is there is left alone.
         fs::write(study.join("objective.so"), "another")?;
         restore(&mirror_folder, &study)?;
@@ -459,6 +473,11 @@ mod tests {
                 refusal(&StudySpec { overwrite, ..elsewhere.clone() }).ok_or("nor be mixed with this one's")?;
             assert!(message.contains("is the mirror of another study"), "{message}");
         }
+
+        // So, too, where that one has an empty journal, as a search leaves that found no space for its files.
+        fs::write(elsewhere.directory.join("it").join(JOURNAL), "")?;
+        let message = refusal(&StudySpec { overwrite: true, ..elsewhere.clone() }).ok_or("it may not be cleared")?;
+        assert!(message.contains("is the mirror of another study"), "{message}");
 
         // The study's own mirror, also where the study's folder is gone.
         fs::remove_dir_all(root.path().join("studies"))?;

@@ -162,9 +162,10 @@ fn is_unique(text: &str) -> bool {
 }
 
 /// Whether the mirror holds a study other than this one: journals begin with a line that no other journal has. Where the
-/// study's own journal is gone, its folder must be the one that the mirrored journal names, if it is to be cleared.
+/// study's own journal is gone or empty, its folder must be the one that the mirrored journal names, if it is to be cleared.
 fn is_of_another(study: &Path, mirror: &Path, spec: &StudySpec) -> io::Result<bool> {
-    let own = first_line(&study.join(JOURNAL))?;
+    // An empty journal tells of no study: a search that found no space for its files leaves one.
+    let own = first_line(&study.join(JOURNAL))?.filter(|line| !line.is_empty());
     for name in super::names(mirror, is_journal_copy)? {
         let path = mirror.join(name);
         let copy = first_line(&path)?;
