@@ -1,18 +1,19 @@
 //! `--mirror FOLDER`: a second copy of the study on a disk that outlives this machine, such as Google Drive. Written by a
 //! thread of its own, for such disks are slow; files get new names and are never changed or renamed there, since they
-//! may be synced while they are written. Brings a study back whose own folder is gone. Removes only what it has made. Like a
-//! study's folder a mirror may come from anyone: no name in it may lead out of it.
+//! may be synced while they are written. Removes only what it has made. Like a study's folder a mirror may come from anyone:
+//! no name in it may lead out of it.
 
 mod guard;
+mod restore;
+
+pub(super) use restore::restore;
 
 use super::SupervisorError;
 use super::error::file_error;
 use crate::folder;
-use crate::journal::Journal;
 use crate::oracle::draw_seed;
-use crate::wire::{StudySpec, checkpoint_file, checkpoint_generation};
+use crate::wire::StudySpec;
 use guard::Place;
-use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -213,85 +214,15 @@ pub(super) fn clear(mirror: &Path) -> Result<(), SupervisorError> {
     guard::remove_all(&guard::contents_to_clear(mirror)?).map_err(file_error("clear the mirror", mirror))
 }
 
-/// Brings the study back into `study`, where it is gone and the mirror has it.
-pub(super) fn restore(mirror: &Path, study: &Path) -> Result<(), SupervisorError> {
-    if has_journal(study).map_err(file_error("read the study", study))? || !mirror.exists() {
-        return Ok(());
-    }
-    restore_files(mirror, study).map_err(file_error("bring the study back from", mirror))
-}
-
-/// Whether a study is in this folder. A search that found no space for its files leaves an empty journal, which is none.
-fn has_journal(study: &Path) -> io::Result<bool> {
-    match fs::metadata(study.join(JOURNAL)) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        found => Ok(found?.len() > 0),
-    }
-}
-
-fn restore_files(mirror: &Path, study: &Path) -> io::Result<()> {
-    folder::refuse_links(mirror)?;
-    let journals = names(mirror, guard::is_journal_copy)?;
-    // Where a copy was cut off, the one before it is whole.
-    let Some(journal) = journals.iter().rev().find(|name| is_journal(&mirror.join(name))) else { return Ok(()) };
-    folder::create_and_sync(study)?;
-    let starts = names(mirror, guard::is_start)?;
-    if let Some(start) = starts.iter().rev().map(|name| mirror.join(name)).find(|start| start.join(WHOLE).exists()) {
-        for name in FIXED {
-            remove_earlier(&study.join(name))?;
-            copy_all(&start.join(name), &study.join(name))?;
-        }
-    }
-    let trials = mirror.join(TRIALS);
-    for trial in if trials.exists() { names(&trials, |name| name.parse::<u64>().is_ok())? } else { Vec::new() } {
-        restore_checkpoints(&trials.join(&trial), &study.join(TRIALS).join(&trial))?;
-    }
-    // Last, for with it the study is there.
-    folder::install(&mirror.join(journal), &study.join(JOURNAL))
-}
-
-/// Removes what an earlier attempt to bring the study back has left.
-fn remove_earlier(path: &Path) -> io::Result<()> {
-    let removed = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
-    match removed {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
-}
-
-/// The largest copy of each generation: a smaller one was cut off.
-fn restore_checkpoints(from: &Path, to: &Path) -> io::Result<()> {
-    folder::refuse_link(from)?;
-    folder::refuse_links(from)?;
-    let mut copies: BTreeMap<u64, (u64, PathBuf)> = BTreeMap::new();
-    for name in names(from, guard::is_checkpoint_copy)? {
-        let Some(generation) = name.rsplit_once('.').and_then(|(file, _)| checkpoint_generation(file)) else {
-            continue;
-        };
-        let path = from.join(&name);
-        let copy = (fs::metadata(&path)?.len(), path);
-        let largest = copies.entry(generation).or_insert_with(|| copy.clone());
-        if copy.0 > largest.0 {
-            *largest = copy;
-        }
-    }
-    folder::create_and_sync(to)?;
-    copies.iter().try_for_each(|(number, (_, path))| folder::install(path, &to.join(checkpoint_file(*number))))
-}
-
-fn is_journal(path: &Path) -> bool {
-    Journal::spec_at(path).is_ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::journal::Journal;
-    use crate::wire::{Direction, Objective, StudySpec};
+    use crate::wire::{Direction, Objective, StudySpec, checkpoint_file};
 
     type TestResult = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
-    fn spec(directory: &Path) -> StudySpec {
+    pub(super) fn spec(directory: &Path) -> StudySpec {
         let objectives = vec![Objective::new("loss", Direction::Min)];
         StudySpec { directory: directory.to_path_buf(), seed: Some(1), ..StudySpec::new("it", objectives) }
     }
@@ -423,7 +354,10 @@ mod tests {
     }
 
     /// A study with a mirror of it, which ends before it is looked at.
-    fn mirrored(directory: &Path, drive: &Path) -> Result<StudySpec, Box<dyn std::error::Error + Send + Sync>> {
+    pub(super) fn mirrored(
+        directory: &Path,
+        drive: &Path,
+    ) -> Result<StudySpec, Box<dyn std::error::Error + Send + Sync>> {
         let mut spec = spec(directory);
         spec.supervision.mirror = Some(drive.to_path_buf());
         let (journal, _) = Journal::open(&directory.join("it"), &spec)?;
