@@ -4,6 +4,7 @@
 use super::super::SupervisorError;
 use super::super::error::file_error;
 use super::{FIXED, JOURNAL, LIBRARIES, TRIALS, WHOLE};
+use crate::folder;
 use crate::journal::{Journal, JournalError};
 use crate::wire::{StudySpec, checkpoint_generation};
 use std::ffi::OsString;
@@ -123,7 +124,11 @@ pub(super) fn remove_all(paths: &[PathBuf]) -> io::Result<()> {
 }
 
 /// Removes what this program has made in a folder of a mirror, and the folder, unless something else is in it.
+///
+/// # Errors
+/// Where the folder is a link: what it leads to is not the mirror's.
 pub(super) fn remove_folder(folder: &Path, place: Place) -> io::Result<()> {
+    folder::refuse_link(folder)?;
     let contents = match Contents::of(folder, place) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         contents => contents?,
@@ -289,6 +294,18 @@ mod tests {
             assert_eq!(found.is_some(), overlap, "{directory} and {mirror}");
         }
         assert!(check_apart(&at("circle"), &at("new")).is_err());
+        Ok(())
+    }
+
+    #[test]
+    fn nothing_is_removed_behind_a_link() -> TestResult {
+        let root = tempfile::tempdir()?;
+        let copy = root.path().join("backup").join(format!("checkpoint-000003.safetensors.{}", super::super::unique()));
+        fs::create_dir(root.path().join("backup"))?;
+        fs::write(&copy, "weights")?;
+        symlink(root.path().join("backup"), root.path().join("7"))?;
+        let error = remove_folder(&root.path().join("7"), Place::Trial).err().ok_or("it was removed")?.to_string();
+        assert!(error.contains("7 is a symbolic link") && copy.exists(), "{error}");
         Ok(())
     }
 
