@@ -14,6 +14,7 @@ use crate::folder;
 use crate::oracle::draw_seed;
 use crate::wire::StudySpec;
 use guard::Place;
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -158,7 +159,7 @@ impl Copier {
         fs::create_dir_all(&target)?;
         folder::refuse_link(&target)?;
         copy_all(&source, &target.join(format!("{}.{}", file, unique())))?;
-        guard::remove_all(&outdated(&target, guard::is_checkpoint_copy)?)
+        guard::remove_all(&outdated_checkpoints(&target, source.parent().unwrap_or(&self.study))?)
     }
 }
 
@@ -203,6 +204,22 @@ fn outdated(folder: &Path, is_copy: impl Fn(&str) -> bool) -> io::Result<Vec<Pat
     Ok(names(folder, is_copy)?.iter().rev().skip(KEPT).map(|name| folder.join(name)).collect())
 }
 
+/// The copies of a trial's checkpoints that are of no use: not the last copies, and of each checkpoint that the trial still
+/// has, such as that of its best step, not the last one.
+fn outdated_checkpoints(copies: &Path, trial: &Path) -> io::Result<Vec<PathBuf>> {
+    let names = names(copies, guard::is_checkpoint_copy)?;
+    let mut seen = BTreeSet::new();
+    let mut outdated = Vec::new();
+    for (index, name) in names.iter().rev().enumerate() {
+        let file = name.rsplit_once('.').map_or(name.as_str(), |(file, _)| file);
+        let is_last_of_its_checkpoint = seen.insert(file);
+        if index >= KEPT && !(is_last_of_its_checkpoint && trial.join(file).exists()) {
+            outdated.push(copies.join(name));
+        }
+    }
+    Ok(outdated)
+}
+
 /// Empties a mirror, of a study that is to be begun anew.
 ///
 /// # Errors
@@ -218,7 +235,7 @@ pub(super) fn clear(mirror: &Path) -> Result<(), SupervisorError> {
 mod tests {
     use super::*;
     use crate::journal::Journal;
-    use crate::wire::{Direction, Objective, StudySpec, checkpoint_file};
+    use crate::wire::{Direction, Objective, StudySpec, checkpoint_file, checkpoint_generation};
 
     type TestResult = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
@@ -244,7 +261,7 @@ mod tests {
         }
         drop(mirror);
         let kept = names(&mirror_folder.join("trials/0"), |_| true)?;
-        assert_eq!(kept.len(), KEPT, "{kept:?}");
+        assert_eq!(kept.len(), 4, "the trial still has all of them: {kept:?}");
         // What a machine that died while it copied leaves.
         fs::write(mirror_folder.join(format!("journal-{}.log", unique())), "{\"op_co")?;
         fs::create_dir(mirror_folder.join(format!("start-{}", unique())))?;
@@ -269,6 +286,36 @@ mod tests {
         fs::write(study.join("objective.so"), "another")?;
         restore(&mirror_folder, &study)?;
         assert_eq!(fs::read_to_string(study.join("objective.so"))?, "another");
+        Ok(())
+    }
+
+    #[test]
+    fn mirror_has_the_checkpoints_that_the_trial_has() -> TestResult {
+        let directory = tempfile::tempdir()?;
+        let (study, mirror) = (directory.path().join("it"), directory.path().join("drive/it"));
+        let (trial, copies) = (study.join("trials/0"), mirror.join("trials/0"));
+        fs::create_dir_all(&trial)?;
+        let copier = Copier { study, mirror };
+        for generation in 0..6 {
+            fs::write(trial.join(checkpoint_file(generation)), "weights")?;
+            // A trial keeps the last two, and that of its best step, which is the first one here.
+            if generation > 2 {
+                fs::remove_file(trial.join(checkpoint_file(generation - 2)))?;
+            }
+            copier.copy_checkpoint(0, &checkpoint_file(generation))?;
+        }
+        let copied = || -> io::Result<Vec<Option<u64>>> {
+            let names = names(&copies, |_| true)?;
+            Ok(names.iter().map(|name| checkpoint_generation(name.rsplit_once('.')?.0)).collect())
+        };
+        assert_eq!(copied()?, [Some(0), Some(4), Some(5)]);
+        // Copies of one checkpoint, which a trial writes again when it is executed anew.
+        (0..3).try_for_each(|_| copier.copy_checkpoint(0, &checkpoint_file(5)))?;
+        assert_eq!(copied()?, [Some(0), Some(4), Some(5), Some(5)]);
+        // Those that the trial has no more are kept while they are the last ones, for a later copy may fail.
+        fs::remove_dir_all(&trial)?;
+        copier.copy_checkpoint(0, &checkpoint_file(6))?;
+        assert_eq!(copied()?, [Some(5), Some(5)]);
         Ok(())
     }
 
