@@ -87,7 +87,7 @@ impl Journal {
     }
 
     /// The same, with something to `prepare` in the folder when it is locked, before anything is written about this
-    /// search. Where that fails, the journal stays as it was.
+    /// search. Where that fails, the journal stays as it was; with `spec.overwrite` it is empty.
     pub(crate) fn open_with<T, E: From<JournalError>>(
         folder: &Path,
         spec: &StudySpec,
