@@ -21,7 +21,7 @@ use crate::space::Value;
 use crate::wire::{Objective, StudySpec, Supervision};
 use chrono::{DateTime, Utc};
 use facts::Fact;
-use lock::StudyLock;
+pub(crate) use lock::StudyLock;
 use replay::Replay;
 use shared_file::{SharedFile, Survives};
 use std::collections::BTreeMap;
@@ -87,7 +87,7 @@ impl Journal {
     }
 
     /// The same, with something to `prepare` in the folder when it is locked, before anything is written about this
-    /// search. Where that fails, the journal stays as it was.
+    /// search. Where that fails, the journal stays as it was; with `spec.overwrite` it is empty.
     pub(crate) fn open_with<T, E: From<JournalError>>(
         folder: &Path,
         spec: &StudySpec,
@@ -467,7 +467,7 @@ fn worker_id() -> String {
 }
 
 /// Refuses a study's folder in which a name leads elsewhere, but for the links by which Optuna's writers lock the journal.
-fn refuse_links(folder: &Path) -> Result<(), JournalError> {
+pub(crate) fn refuse_links(folder: &Path) -> Result<(), JournalError> {
     Ok(folder::refuse_links_of(folder, |name| !append_lock::is_lock(name))?)
 }
 
@@ -478,7 +478,8 @@ fn holds_no_study(folder: &Path) -> bool {
     files > 0 && !folder.join(FILE).is_file()
 }
 
-fn is_lock(entry: &DirEntry) -> bool {
+/// Whether this is one of the locks of a study.
+pub(crate) fn is_lock(entry: &DirEntry) -> bool {
     lock::is_lock(&entry.file_name()) || append_lock::is_lock(&entry.file_name())
 }
 

@@ -202,14 +202,15 @@ impl<'a> Search<'a> {
         if let Some(mirror) = mirror.as_ref().filter(|_| !spec.overwrite) {
             mirror::restore(mirror, &folder)?;
         }
-        // A study that cannot have its files stays what it was, and its journal does not hear of this search.
+        // A study that cannot have its files stays what it was, and its journal does not hear of this search. One that is
+        // overwritten is gone by then, for two may need more space than there is; but its mirror is not.
         let install = || {
-            // Not before the lock is held: the study may be somebody else's yet.
+            let folder = fs::canonicalize(&folder).map_err(file_error("find", &folder))?;
+            let files = Files::install(&spec, &folder)?;
             if let Some(mirror) = mirror.as_ref().filter(|_| spec.overwrite) {
                 mirror::clear(mirror)?;
             }
-            let folder = fs::canonicalize(&folder).map_err(file_error("find", &folder))?;
-            Ok::<_, SupervisorError>((Files::install(&spec, &folder)?, folder))
+            Ok::<_, SupervisorError>((files, folder))
         };
         let (journal, trials, (files, folder)) = Journal::open_with(&folder, &files::stored(&spec), install)?;
         process::remove_orphans();

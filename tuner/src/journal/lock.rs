@@ -13,13 +13,13 @@ const FILE: &str = "lock";
 
 /// A study's lock, held until it is dropped.
 #[derive(Debug)]
-pub(super) struct StudyLock {
+pub(crate) struct StudyLock {
     file: File,
 }
 
 impl StudyLock {
     /// Takes the lock at once or fails with the name of its holder.
-    pub(super) fn take(folder: &Path, study: &str) -> Result<StudyLock, JournalError> {
+    pub(crate) fn take(folder: &Path, study: &str) -> Result<StudyLock, JournalError> {
         let path = folder.join(FILE);
         let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
         let mut file = opened.map_err(|source| JournalError::NotWritable { folder: folder.to_owned(), source })?;

@@ -62,6 +62,21 @@ pub enum SupervisorError {
         /// The mirror of the study.
         mirror: PathBuf,
     },
+    /// The folder into which a study is to be brought back from its mirror holds something else.
+    #[error(
+        "{} holds {}, but no study, so the study in the mirror {} is not brought back into it; move that away, or choose another --directory or --project",
+        study.display(),
+        found.display(),
+        mirror.display()
+    )]
+    NoStudy {
+        /// The folder.
+        study: PathBuf,
+        /// What is in it.
+        found: PathBuf,
+        /// The mirror of the study.
+        mirror: PathBuf,
+    },
     /// A file that the study needs cannot be copied into its folder.
     #[error(
         "cannot copy {file} into the study {} ({source}); free some space there or choose another --directory, then run it again",

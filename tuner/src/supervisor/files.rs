@@ -81,11 +81,12 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Puts what `spec` names into the study's folder, where it is not there already: all of it, or nothing. Its code is kept
-    /// there for another time; workers load it from memory.
+    /// Puts what `spec` names into the study's folder, where it is not there already. All of it is copied before any of it
+    /// gets its name. Its code is kept there for another time; workers load it from memory.
     ///
     /// # Errors
-    /// Where a file cannot be read or copied. What the study had before is all there then.
+    /// Where a file cannot be read or copied; what the study had before is all there then. And where a copy cannot get its
+    /// name, as on a disk that fails: some of the study's files are the new ones then, and the next start replaces the rest.
     pub(super) fn install(spec: &StudySpec, study: &Path) -> Result<Files, SupervisorError> {
         let (shared, libraries) = (study.join(SHARED), study.join(LIBRARIES));
         let mut wanted = Vec::new();
@@ -146,6 +147,8 @@ impl Copies {
         copied.map_err(copy_error(target, study))
     }
 
+    /// Gives the copies their names, one after the other. A machine that dies meanwhile leaves some files of the earlier
+    /// search and some of this one, each of them whole; the next start replaces the rest.
     fn put_in_place(mut self, study: &Path) -> Result<(), SupervisorError> {
         while let Some((partial, target)) = self.partial.last() {
             let parent = target.parent().unwrap_or(study);

@@ -1,18 +1,20 @@
 //! `--mirror FOLDER`: a second copy of the study on a disk that outlives this machine, such as Google Drive. Written by a
 //! thread of its own, for such disks are slow; files get new names and are never changed or renamed there, since they
-//! may be synced while they are written. Brings a study back whose own folder is gone. Removes only what it has made. Like a
-//! study's folder a mirror may come from anyone: no name in it may lead out of it.
+//! may be synced while they are written. Removes only what it has made. Like a study's folder a mirror may come from anyone:
+//! no name in it may lead out of it.
 
 mod guard;
+mod restore;
+
+pub(super) use restore::restore;
 
 use super::SupervisorError;
 use super::error::file_error;
 use crate::folder;
-use crate::journal::Journal;
 use crate::oracle::draw_seed;
-use crate::wire::{StudySpec, checkpoint_file, checkpoint_generation};
+use crate::wire::StudySpec;
 use guard::Place;
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -157,7 +159,7 @@ impl Copier {
         fs::create_dir_all(&target)?;
         folder::refuse_link(&target)?;
         copy_all(&source, &target.join(format!("{}.{}", file, unique())))?;
-        guard::remove_all(&outdated(&target, guard::is_checkpoint_copy)?)
+        guard::remove_all(&outdated_checkpoints(&target, source.parent().unwrap_or(&self.study))?)
     }
 }
 
@@ -202,6 +204,22 @@ fn outdated(folder: &Path, is_copy: impl Fn(&str) -> bool) -> io::Result<Vec<Pat
     Ok(names(folder, is_copy)?.iter().rev().skip(KEPT).map(|name| folder.join(name)).collect())
 }
 
+/// The copies of a trial's checkpoints that are of no use: not the last copies, and of each checkpoint that the trial still
+/// has, such as that of its best step, not the last one.
+fn outdated_checkpoints(copies: &Path, trial: &Path) -> io::Result<Vec<PathBuf>> {
+    let names = names(copies, guard::is_checkpoint_copy)?;
+    let mut seen = BTreeSet::new();
+    let mut outdated = Vec::new();
+    for (index, name) in names.iter().rev().enumerate() {
+        let file = name.rsplit_once('.').map_or(name.as_str(), |(file, _)| file);
+        let is_last_of_its_checkpoint = seen.insert(file);
+        if index >= KEPT && !(is_last_of_its_checkpoint && trial.join(file).exists()) {
+            outdated.push(copies.join(name));
+        }
+    }
+    Ok(outdated)
+}
+
 /// Empties a mirror, of a study that is to be begun anew.
 ///
 /// # Errors
@@ -213,77 +231,15 @@ pub(super) fn clear(mirror: &Path) -> Result<(), SupervisorError> {
     guard::remove_all(&guard::contents_to_clear(mirror)?).map_err(file_error("clear the mirror", mirror))
 }
 
-/// Brings the study back into `study`, where it is gone and the mirror has it.
-pub(super) fn restore(mirror: &Path, study: &Path) -> Result<(), SupervisorError> {
-    if study.join(JOURNAL).exists() || !mirror.exists() {
-        return Ok(());
-    }
-    restore_files(mirror, study).map_err(file_error("bring the study back from", mirror))
-}
-
-fn restore_files(mirror: &Path, study: &Path) -> io::Result<()> {
-    folder::refuse_links(mirror)?;
-    let journals = names(mirror, guard::is_journal_copy)?;
-    // Where a copy was cut off, the one before it is whole.
-    let Some(journal) = journals.iter().rev().find(|name| is_journal(&mirror.join(name))) else { return Ok(()) };
-    folder::create_and_sync(study)?;
-    let starts = names(mirror, guard::is_start)?;
-    if let Some(start) = starts.iter().rev().map(|name| mirror.join(name)).find(|start| start.join(WHOLE).exists()) {
-        for name in FIXED {
-            remove_earlier(&study.join(name))?;
-            copy_all(&start.join(name), &study.join(name))?;
-        }
-    }
-    let trials = mirror.join(TRIALS);
-    for trial in if trials.exists() { names(&trials, |name| name.parse::<u64>().is_ok())? } else { Vec::new() } {
-        restore_checkpoints(&trials.join(&trial), &study.join(TRIALS).join(&trial))?;
-    }
-    // Last, for with it the study is there.
-    folder::install(&mirror.join(journal), &study.join(JOURNAL))
-}
-
-/// Removes what an earlier attempt to bring the study back has left.
-fn remove_earlier(path: &Path) -> io::Result<()> {
-    let removed = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
-    match removed {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
-}
-
-/// The largest copy of each generation: a smaller one was cut off.
-fn restore_checkpoints(from: &Path, to: &Path) -> io::Result<()> {
-    folder::refuse_link(from)?;
-    folder::refuse_links(from)?;
-    let mut copies: BTreeMap<u64, (u64, PathBuf)> = BTreeMap::new();
-    for name in names(from, guard::is_checkpoint_copy)? {
-        let Some(generation) = name.rsplit_once('.').and_then(|(file, _)| checkpoint_generation(file)) else {
-            continue;
-        };
-        let path = from.join(&name);
-        let copy = (fs::metadata(&path)?.len(), path);
-        let largest = copies.entry(generation).or_insert_with(|| copy.clone());
-        if copy.0 > largest.0 {
-            *largest = copy;
-        }
-    }
-    folder::create_and_sync(to)?;
-    copies.iter().try_for_each(|(number, (_, path))| folder::install(path, &to.join(checkpoint_file(*number))))
-}
-
-fn is_journal(path: &Path) -> bool {
-    Journal::spec_at(path).is_ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::journal::Journal;
-    use crate::wire::{Direction, Objective, StudySpec};
+    use crate::wire::{Direction, Objective, StudySpec, checkpoint_file, checkpoint_generation};
 
     type TestResult = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
-    fn spec(directory: &Path) -> StudySpec {
+    pub(super) fn spec(directory: &Path) -> StudySpec {
         let objectives = vec![Objective::new("loss", Direction::Min)];
         StudySpec { directory: directory.to_path_buf(), seed: Some(1), ..StudySpec::new("it", objectives) }
     }
@@ -305,7 +261,7 @@ mod tests {
         }
         drop(mirror);
         let kept = names(&mirror_folder.join("trials/0"), |_| true)?;
-        assert_eq!(kept.len(), KEPT, "{kept:?}");
+        assert_eq!(kept.len(), 4, "the trial still has all of them: {kept:?}");
         // What a machine that died while it copied leaves.
         fs::write(mirror_folder.join(format!("journal-{}.log", unique())), "{\"op_co")?;
         fs::create_dir(mirror_folder.join(format!("start-{}", unique())))?;
@@ -320,10 +276,46 @@ mod tests {
         assert_eq!(fs::read_to_string(study.join("objective.so"))?, "an objective");
         assert_eq!(fs::read_to_string(trial.join(checkpoint_file(3)))?, "weights 3");
         assert_eq!(Journal::read(&study)?.trials.len(), 1);
+        // An empty journal is no study.
+        fs::remove_dir_all(&study)?;
+        fs::create_dir(&study)?;
+        fs::write(study.join(JOURNAL), "")?;
+        restore(&mirror_folder, &study)?;
+        assert_eq!(fs::read(study.join(JOURNAL))?, expected);
         // A study that is there is left alone.
         fs::write(study.join("objective.so"), "another")?;
         restore(&mirror_folder, &study)?;
         assert_eq!(fs::read_to_string(study.join("objective.so"))?, "another");
+        Ok(())
+    }
+
+    #[test]
+    fn mirror_has_the_checkpoints_that_the_trial_has() -> TestResult {
+        let directory = tempfile::tempdir()?;
+        let (study, mirror) = (directory.path().join("it"), directory.path().join("drive/it"));
+        let (trial, copies) = (study.join("trials/0"), mirror.join("trials/0"));
+        fs::create_dir_all(&trial)?;
+        let copier = Copier { study, mirror };
+        for generation in 0..6 {
+            fs::write(trial.join(checkpoint_file(generation)), "weights")?;
+            // A trial keeps the last two, and that of its best step, which is the first one here.
+            if generation > 2 {
+                fs::remove_file(trial.join(checkpoint_file(generation - 2)))?;
+            }
+            copier.copy_checkpoint(0, &checkpoint_file(generation))?;
+        }
+        let copied = || -> io::Result<Vec<Option<u64>>> {
+            let names = names(&copies, |_| true)?;
+            Ok(names.iter().map(|name| checkpoint_generation(name.rsplit_once('.')?.0)).collect())
+        };
+        assert_eq!(copied()?, [Some(0), Some(4), Some(5)]);
+        // Copies of one checkpoint, which a trial writes again when it is executed anew.
+        (0..3).try_for_each(|_| copier.copy_checkpoint(0, &checkpoint_file(5)))?;
+        assert_eq!(copied()?, [Some(0), Some(4), Some(5), Some(5)]);
+        // Those that the trial has no more are kept while they are the last ones, for a later copy may fail.
+        fs::remove_dir_all(&trial)?;
+        copier.copy_checkpoint(0, &checkpoint_file(6))?;
+        assert_eq!(copied()?, [Some(5), Some(5)]);
         Ok(())
     }
 
@@ -409,7 +401,10 @@ mod tests {
     }
 
     /// A study with a mirror of it, which ends before it is looked at.
-    fn mirrored(directory: &Path, drive: &Path) -> Result<StudySpec, Box<dyn std::error::Error + Send + Sync>> {
+    pub(super) fn mirrored(
+        directory: &Path,
+        drive: &Path,
+    ) -> Result<StudySpec, Box<dyn std::error::Error + Send + Sync>> {
         let mut spec = spec(directory);
         spec.supervision.mirror = Some(drive.to_path_buf());
         let (journal, _) = Journal::open(&directory.join("it"), &spec)?;
@@ -459,6 +454,11 @@ mod tests {
                 refusal(&StudySpec { overwrite, ..elsewhere.clone() }).ok_or("nor be mixed with this one's")?;
             assert!(message.contains("is the mirror of another study"), "{message}");
         }
+
+        // So, too, where that one has an empty journal, as a search leaves that found no space for its files.
+        fs::write(elsewhere.directory.join("it").join(JOURNAL), "")?;
+        let message = refusal(&StudySpec { overwrite: true, ..elsewhere.clone() }).ok_or("it may not be cleared")?;
+        assert!(message.contains("is the mirror of another study"), "{message}");
 
         // The study's own mirror, also where the study's folder is gone.
         fs::remove_dir_all(root.path().join("studies"))?;

@@ -4,6 +4,7 @@
 use super::super::SupervisorError;
 use super::super::error::file_error;
 use super::{FIXED, JOURNAL, LIBRARIES, TRIALS, WHOLE};
+use crate::folder;
 use crate::journal::{Journal, JournalError};
 use crate::wire::{StudySpec, checkpoint_generation};
 use std::ffi::OsString;
@@ -123,7 +124,11 @@ pub(super) fn remove_all(paths: &[PathBuf]) -> io::Result<()> {
 }
 
 /// Removes what this program has made in a folder of a mirror, and the folder, unless something else is in it.
+///
+/// # Errors
+/// Where the folder is a link: what it leads to is not the mirror's.
 pub(super) fn remove_folder(folder: &Path, place: Place) -> io::Result<()> {
+    folder::refuse_link(folder)?;
     let contents = match Contents::of(folder, place) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         contents => contents?,
@@ -162,9 +167,10 @@ fn is_unique(text: &str) -> bool {
 }
 
 /// Whether the mirror holds a study other than this one: journals begin with a line that no other journal has. Where the
-/// study's own journal is gone, its folder must be the one that the mirrored journal names, if it is to be cleared.
+/// study's own journal is gone or empty, its folder must be the one that the mirrored journal names, if it is to be cleared.
 fn is_of_another(study: &Path, mirror: &Path, spec: &StudySpec) -> io::Result<bool> {
-    let own = first_line(&study.join(JOURNAL))?;
+    // An empty journal tells of no study: a search that found no space for its files leaves one.
+    let own = first_line(&study.join(JOURNAL))?.filter(|line| !line.is_empty());
     for name in super::names(mirror, is_journal_copy)? {
         let path = mirror.join(name);
         let copy = first_line(&path)?;
@@ -288,6 +294,18 @@ mod tests {
             assert_eq!(found.is_some(), overlap, "{directory} and {mirror}");
         }
         assert!(check_apart(&at("circle"), &at("new")).is_err());
+        Ok(())
+    }
+
+    #[test]
+    fn nothing_is_removed_behind_a_link() -> TestResult {
+        let root = tempfile::tempdir()?;
+        let copy = root.path().join("backup").join(format!("checkpoint-000003.safetensors.{}", super::super::unique()));
+        fs::create_dir(root.path().join("backup"))?;
+        fs::write(&copy, "weights")?;
+        symlink(root.path().join("backup"), root.path().join("7"))?;
+        let error = remove_folder(&root.path().join("7"), Place::Trial).err().ok_or("it was removed")?.to_string();
+        assert!(error.contains("7 is a symbolic link") && copy.exists(), "{error}");
         Ok(())
     }
 
