@@ -48,10 +48,11 @@ use whole::WholeTrials;
 /// Every answer is a function of the records, the study's settings and its seed, so that a resumed search goes on as
 /// an uninterrupted one would have.
 pub trait Oracle {
-    /// What to do next, given all records so far (by number) and the numbers of the trials whose workers run.
+    /// What to do next, given all records so far (by number) and the numbers of the trials that this search runs.
     ///
-    /// Any other trial without an ending waits. The answer names no trial that runs; where there is nothing to do
-    /// beside those, it is [`Next::Wait`].
+    /// Any other trial without an ending waits, unless another program runs it: nobody knows whether that program still
+    /// lives, so that no decision waits for its trials. The answer names no trial that runs here or there; where there is
+    /// nothing to do beside those that run here, it is [`Next::Wait`].
     fn next(&mut self, trials: &[TrialRecord], running: &[u64]) -> Next;
 
     /// Value for a parameter that `trial` asks for the first time; the distribution must be valid.
@@ -251,9 +252,13 @@ fn nearest(name: &str) -> Option<&'static str> {
     best.filter(|known| similarity(known) >= 0.4)
 }
 
-/// Trials without an ending that no worker runs.
+/// Trials without an ending that nobody runs.
 fn idle<'a>(trials: &'a [TrialRecord], running: &'a [u64]) -> impl Iterator<Item = &'a TrialRecord> {
-    trials.iter().filter(|trial| trial.ending.is_none() && !running.contains(&trial.number))
+    trials.iter().filter(|trial| is_idle(trial, running))
+}
+
+fn is_idle(trial: &TrialRecord, running: &[u64]) -> bool {
+    trial.ending.is_none() && !trial.runs_elsewhere() && !running.contains(&trial.number)
 }
 
 /// What is left to do once no trial begins any more: the first one that was interrupted goes on.

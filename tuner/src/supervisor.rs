@@ -313,17 +313,10 @@ impl<'a> Search<'a> {
                 }
                 continue;
             }
-            let running = sessions.iter().map(|session| session.number).chain(ledger::elsewhere(&self.trials));
-            let running: Vec<u64> = running.collect();
+            let running: Vec<u64> = sessions.iter().map(|session| session.number).collect();
             match self.oracle.next(&self.trials, &running) {
                 Next::New if (self.trials.len() as u64) < self.spec.max_trials => {
                     return Ok(Some(self.journal.begin_trial(&mut self.trials)?));
-                }
-                // What another program runs is not waited for: nobody knows whether that program still lives.
-                Next::Wait if sessions.is_empty() => {
-                    let is_enough = self.trials.len() as u64 >= self.spec.max_trials;
-                    self.finish = Some(if is_enough { Finish::MaxTrials } else { Finish::Exhausted });
-                    return Ok(None);
                 }
                 Next::Wait => return Ok(None),
                 Next::Continue { trial } => return Ok(Some(trial)),
@@ -333,7 +326,9 @@ impl<'a> Search<'a> {
                     return Ok(None);
                 }
                 Next::Exhausted => {
-                    self.finish = Some(Finish::Exhausted);
+                    // Those without an ending are another program's.
+                    let is_enough = self.trials.len() as u64 >= self.spec.max_trials;
+                    self.finish = Some(if is_enough { Finish::MaxTrials } else { Finish::Exhausted });
                     return Ok(None);
                 }
             }

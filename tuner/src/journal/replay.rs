@@ -149,12 +149,24 @@ impl Replay {
             facts::STUDY_USER_ATTRIBUTE => self.study_attribute(line),
             facts::STUDY_SYSTEM_ATTRIBUTE | facts::TRIAL_SYSTEM_ATTRIBUTE => Ok(()),
             facts::CREATE_TRIAL => self.create_trial(line),
+            facts::TRIAL_PARAMETER | facts::TRIAL_STATE | facts::TRIAL_INTERMEDIATE | facts::TRIAL_USER_ATTRIBUTE
+                if self.is_of_lost_trial(line) =>
+            {
+                Ok(())
+            }
             facts::TRIAL_PARAMETER => self.parameter(line),
             facts::TRIAL_STATE => self.state(line),
             facts::TRIAL_INTERMEDIATE => self.intermediate(line),
             facts::TRIAL_USER_ATTRIBUTE => self.trial_attribute(line),
             other => Err(Refusal::Damaged(format!("op code {other} is unknown here"))),
         }
+    }
+
+    /// Whether another program writes of a trial that the journal does not have: its trial was in the study that
+    /// `overwrite` has deleted. Optuna, too, takes no notice of such a line.
+    fn is_of_lost_trial(&self, line: &Line<'_>) -> bool {
+        let is_unknown = line.trial_id.is_some_and(|trial| trial >= self.trials.len() as u64);
+        is_unknown && line.writer() == Runner::Other
     }
 
     fn create_study(&mut self, line: &Line<'_>) -> Result<(), Refusal> {
@@ -205,7 +217,7 @@ impl Replay {
         for (name, internal) in line.params.iter().flatten() {
             let distribution = line.distributions.as_ref().and_then(|distributions| distributions.get(name));
             let distribution = distribution.ok_or_else(|| format!("its parameter {name} has no distribution"))?;
-            self.set_parameter(trial_number, name, internal, distribution)?;
+            self.set_parameter(trial_number, name, internal, (distribution, line.writer()))?;
         }
         for (step, value) in line.intermediate_values.iter().flatten() {
             let step = step.parse().map_err(|_| format!("its step {step} is no number"))?;
@@ -232,15 +244,25 @@ impl Replay {
             return Ok(());
         }
         let internal = line.param_value_internal.as_ref().unwrap_or(&Value::Null);
-        self.set_parameter(trial, name, internal, stored)?;
+        self.set_parameter(trial, name, internal, (stored, line.writer()))?;
         if let (Some(range), Some(parameter)) = (&line.range, self.trial(trial)?.parameters.get_mut(name)) {
             parameter.distribution = range.clone();
         }
         Ok(())
     }
 
-    fn set_parameter(&mut self, trial: u64, name: &str, internal: &Value, stored: &str) -> Result<(), Refusal> {
-        let distribution = self.distribution(stored)?;
+    /// Leaves out a parameter of another program's that has a range which no search here has, as choices with `None`.
+    fn set_parameter(
+        &mut self,
+        trial: u64,
+        name: &str,
+        internal: &Value,
+        (stored, writer): (&str, Runner),
+    ) -> Result<(), Refusal> {
+        let distribution = match self.distribution(stored) {
+            Err(_) if writer == Runner::Other => return Ok(()),
+            known => known?,
+        };
         let whole = internal.as_i64().filter(|_| matches!(distribution, Distribution::Int { .. }));
         let value = whole.map(Setting::Int).or_else(|| distribution.from_internal(internal.as_f64()?));
         let value = value.ok_or_else(|| format!("its parameter {name} has no value"))?;

@@ -5,7 +5,7 @@
 use super::hyperband::{self, ETA};
 use super::sampler::{Sampler, Suggestions};
 use super::settings::{Settings, loss};
-use super::{Next, Oracle, idle, wind_up};
+use super::{Next, Oracle, idle, is_idle, wind_up};
 use crate::record::{Ending, TrialRecord};
 use crate::space::{Distribution, Value};
 use crate::wire::Objective;
@@ -74,7 +74,7 @@ struct Ladder<'a> {
 impl<'a> Ladder<'a> {
     /// A trial that waits at a rung and is among its best, on the highest rung that has one.
     fn next_promoted(&self, running: &[u64]) -> Option<u64> {
-        let is_free = |trial: &&TrialRecord, rung| self.waits_at(trial, rung) && !running.contains(&trial.number);
+        let is_free = |trial: &&TrialRecord, rung| self.waits_at(trial, rung) && is_idle(trial, running);
         let waiting = |rung| self.best(rung).into_iter().find(|trial| is_free(trial, rung));
         (0..self.stops.len() - 1).rev().find_map(waiting).map(|trial| trial.number)
     }

@@ -83,6 +83,7 @@ impl Bohb {
             ending: trial.ending.clone(),
             epochs: trial.epochs,
             paused_at: trial.paused_at.map(|at| at.min(stop)),
+            runner: trial.runner,
             ..TrialRecord::new(trial.number)
         }
     }

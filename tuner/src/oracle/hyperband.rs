@@ -3,7 +3,7 @@
 
 use super::sampler::{Sampler, Suggestions};
 use super::settings::{Settings, loss};
-use super::{Next, Oracle, idle, nothing_beside, wind_up};
+use super::{Next, Oracle, idle, is_idle, nothing_beside, wind_up};
 use crate::record::{Ending, TrialRecord};
 use crate::space::{Distribution, Value};
 use crate::wire::Objective;
@@ -156,7 +156,7 @@ struct Bracket<'a> {
 /// What became of one rung.
 struct Rung<'a> {
     members: Vec<&'a TrialRecord>,
-    /// Whether every member has got to its end, or has ended.
+    /// Whether every member has got to its end, has ended, or is run by another program.
     complete: bool,
     /// Those that go on, best first; empty until the rung is complete.
     promoted: Vec<&'a TrialRecord>,
@@ -193,11 +193,8 @@ impl<'a> Bracket<'a> {
             if index == last {
                 return None;
             }
-            let waits = |trial: &&&TrialRecord| {
-                trial.ending.is_none()
-                    && !running.contains(&trial.number)
-                    && trial.epochs_done() <= self.stop(trial, index)
-            };
+            let waits =
+                |trial: &&&TrialRecord| is_idle(trial, running) && trial.epochs_done() <= self.stop(trial, index);
             let dropped = |trial: &&&TrialRecord| !rung.promoted.iter().any(|other| other.number == trial.number);
             if let Some(loser) = rung.members.iter().filter(waits).find(dropped) {
                 return Some(Next::Prune { trial: loser.number });
@@ -226,8 +223,8 @@ impl<'a> Bracket<'a> {
         let mut members: Vec<&TrialRecord> = self.members.iter().collect();
         for index in 0..self.stops.len() {
             let started = index > 0 || self.members.len() as u64 == self.size;
-            let arrived =
-                |trial: &&TrialRecord| trial.ending.is_some() || trial.epochs_done() >= self.stop(trial, index);
+            let is_settled = |trial: &&TrialRecord| trial.ending.is_some() || trial.runs_elsewhere();
+            let arrived = |trial: &&TrialRecord| is_settled(trial) || trial.epochs_done() >= self.stop(trial, index);
             let complete = started && members.iter().all(arrived);
             let promoted = if complete { self.promote(&members, index) } else { Vec::new() };
             history.push(Rung { members, complete, promoted: promoted.clone() });
@@ -242,11 +239,11 @@ impl<'a> Bracket<'a> {
     /// The best of a complete rung, as many as the plan lets through.
     ///
     /// Who went on already stays, even where a repeated report would change the order now; who was pruned or failed
-    /// stays out, for it would take the place of one that can use it.
+    /// stays out, for it would take the place of one that can use it. So does who is run by another program.
     fn promote(&self, members: &[&'a TrialRecord], index: usize) -> Vec<&'a TrialRecord> {
         let mut candidates: Vec<_> = members
             .iter()
-            .filter(|trial| trial.epochs_done() >= self.stop(trial, index))
+            .filter(|trial| !trial.runs_elsewhere() && trial.epochs_done() >= self.stop(trial, index))
             .map(|trial| (trial.epochs_done() > self.stop(trial, index), *trial))
             .filter(|(beyond, trial)| *beyond || matches!(trial.ending, None | Some(Ending::Finished)))
             .map(|(beyond, trial)| (!beyond, self.rank(trial, index), trial))

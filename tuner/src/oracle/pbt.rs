@@ -8,7 +8,7 @@ use super::qmc::Qmc;
 use super::random::{self, generator};
 use super::sampler::Suggestions;
 use super::settings::{Settings, loss};
-use super::{Next, Oracle, hyperband, wind_up};
+use super::{Next, Oracle, hyperband, is_idle, wind_up};
 use crate::record::{Ending, TrialRecord};
 use crate::space::{Distribution, Scale, Value};
 use rand::RngExt;
@@ -68,14 +68,13 @@ impl Pbt {
                 return;
             }
             let mut records: Vec<&TrialRecord> = members.iter().map(|member| &trials[*member as usize]).collect();
-            let runs = |trial: &&&TrialRecord| running.contains(&trial.number);
-            let is_short = |trial: &&&TrialRecord| trial.ending.is_none() && !has_arrived(trial, stop);
-            if let Some(short) = records.iter().filter(is_short).find(|trial| !runs(trial)) {
+            let is_short = |trial: &&&TrialRecord| is_idle(trial, running) && !has_arrived(trial, stop);
+            if let Some(short) = records.iter().find(is_short) {
                 lineage.next = Some(Next::Continue { trial: short.number });
                 return;
             }
             // One that has arrived may still write the checkpoint that its copies are to have.
-            if records.iter().any(|trial| runs(&trial)) {
+            if records.iter().any(|trial| running.contains(&trial.number)) {
                 lineage.next = Some(Next::Wait);
                 return;
             }
@@ -87,7 +86,7 @@ impl Pbt {
             let donors: Vec<u64> = records.iter().take(REPLACED.min(healthy)).map(|trial| trial.number).collect();
             let worst = records.len() - healthy.min(records.len().saturating_sub(REPLACED)).max(donors.len());
             let replaced = records.split_off(records.len() - worst.min(lineage.room(limit, stop, &records, trials)));
-            if let Some(loser) = replaced.iter().find(|trial| trial.ending.is_none()) {
+            if let Some(loser) = replaced.iter().find(|trial| is_idle(trial, running)) {
                 lineage.next = Some(Next::Prune { trial: loser.number });
                 return;
             }
@@ -102,11 +101,13 @@ impl Pbt {
         }
     }
 
-    /// By the last value before `stop`, small is good; infinite for a trial that failed before it.
+    /// By the last value before `stop`, small is good; infinite for a trial that failed before it, and for one
+    /// that another program runs.
     fn rank(&self, trial: &TrialRecord, stop: u64) -> f64 {
         let reported =
             trial.metrics.range(..stop).rev().find_map(|(_, metrics)| metrics.get(&self.settings.objective().metric));
-        let has_come = has_arrived(trial, stop) || trial.ending == Some(Ending::Finished);
+        let has_arrived = has_arrived(trial, stop) && !trial.runs_elsewhere();
+        let has_come = has_arrived || trial.ending == Some(Ending::Finished);
         let value = reported.copied().flatten().filter(|value| value.is_finite() && has_come);
         value.map_or(f64::INFINITY, |value| loss(self.settings.objective(), value))
     }

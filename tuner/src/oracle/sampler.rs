@@ -184,9 +184,11 @@ impl Suggestions {
         self.propose_one(trial, trials);
     }
 
-    /// Forgets the proposals of trials that are over, and makes those again that a restart has lost.
+    /// Forgets the proposals of trials that are over, and makes those again that a restart has lost. Whoever runs a trial
+    /// elsewhere chooses its values.
     fn remember_neighbours(&mut self, trial: u64, trials: &[TrialRecord]) {
-        let is_choosing = |trial: &TrialRecord| trial.ending.is_none() && !is_training(trial);
+        let is_choosing =
+            |trial: &TrialRecord| trial.ending.is_none() && !trial.runs_elsewhere() && !is_training(trial);
         self.proposed.retain(|number, _| trials.get(*number as usize).is_none_or(is_choosing));
         for neighbour in trials.iter().filter(|other| other.number < trial && is_choosing(other)) {
             if !self.proposed.contains_key(&neighbour.number) {
@@ -199,5 +201,33 @@ impl Suggestions {
         self.history.update(trials, trial, &self.proposed);
         let point = self.sampler.propose(&self.history, trial);
         self.proposed.insert(trial, point.map(|point| self.history.space.decode(&point)).unwrap_or_default());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::oracle::OracleError;
+    use crate::record::Runner;
+    use crate::wire::{Direction, Objective, StudySpec};
+
+    #[derive(Debug)]
+    struct Attentive;
+
+    impl Sampler for Attentive {
+        fn propose(&mut self, _: &History, _: u64) -> Option<Vec<f64>> {
+            None
+        }
+    }
+
+    #[test]
+    fn values_are_proposed_for_the_own_trials_alone() -> Result<(), OracleError> {
+        let spec = StudySpec::new("digits", vec![Objective::new("accuracy", Direction::Max)]);
+        let mut suggestions = Suggestions::new(Settings::new(&spec)?, Box::new(Attentive));
+        let theirs = TrialRecord { runner: Runner::Other, ..TrialRecord::new(1) };
+        let trials = [TrialRecord::new(0), theirs, TrialRecord::new(2)];
+        suggestions.propose(2, &trials);
+        assert_eq!([0, 1, 2].map(|trial| suggestions.has_proposed(trial)), [true, false, true]);
+        Ok(())
     }
 }

@@ -2,7 +2,7 @@
 
 use super::SupervisorError;
 use super::outcome::{Outcome, never_reported};
-use crate::record::{Ending, TrialRecord};
+use crate::record::{Ending, Runner, TrialRecord};
 use crate::wire::StudySpec;
 
 /// After so many failures in a row, with no success before them, the objective itself must be wrong.
@@ -18,11 +18,13 @@ pub(super) struct Failures {
 
 impl Failures {
     /// Those of a search that goes on after `trials`. What has failed in a row before it was taken up again may be
-    /// mended by now; what has succeeded still shows that the objective works.
+    /// mended by now; what has succeeded still shows that the objective works. Another program's trials show nothing of it:
+    /// they ran that program's own objective.
     pub(super) fn after(trials: &[TrialRecord]) -> Failures {
         let has_succeeded = |trial: &TrialRecord| {
             let has_ended_well = matches!(trial.ending, Some(Ending::Finished | Ending::Pruned));
-            has_ended_well || trial.paused_at.is_some() || !trial.executions.is_empty()
+            let has_come_far = has_ended_well || trial.paused_at.is_some() || !trial.executions.is_empty();
+            trial.runner == Runner::Search && has_come_far
         };
         Failures { in_a_row: 0, has_succeeded: trials.iter().any(has_succeeded) }
     }
@@ -105,6 +107,8 @@ mod tests {
         assert_eq!(failures_that_end(&[]), Some(HOPELESS));
         let finished: Vec<TrialRecord> = (0..20).map(|number| record(number, Some(Ending::Finished))).collect();
         assert_eq!(failures_that_end(&finished), None);
+        let theirs = TrialRecord { runner: Runner::Other, ..finished[0].clone() };
+        assert_eq!(failures_that_end(&[theirs]), Some(HOPELESS));
         let paused = TrialRecord { paused_at: Some(3), ..record(0, None) };
         assert_eq!(failures_that_end(&[paused]), None);
         let failed = record(0, Some(Ending::Failed { reason: "x".to_owned() }));

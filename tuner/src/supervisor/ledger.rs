@@ -288,11 +288,6 @@ pub(super) fn unfinished(trials: &[TrialRecord]) -> VecDeque<u64> {
     unfinished.filter(|trial| trial.runner != Runner::Other).map(|trial| trial.number).collect()
 }
 
-/// The trials that another program runs, as far as the journal says. No worker of ours runs them, and none may.
-pub(super) fn elsewhere(trials: &[TrialRecord]) -> impl Iterator<Item = u64> {
-    trials.iter().filter(|trial| trial.runs_elsewhere()).map(|trial| trial.number)
-}
-
 /// A seed of an execution's own; that of the first is the trial's.
 fn execution_seed(study_seed: u64, number: u64, execution: u64) -> u64 {
     let seed = trial_seed(study_seed, number);

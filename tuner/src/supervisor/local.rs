@@ -2,7 +2,7 @@
 //! Contains nothing and watches no memory: what a trial does to its process, it does to the search.
 
 use super::failures::Failures;
-use super::ledger::{Ledger, Question, Told, elsewhere, unfinished};
+use super::ledger::{Ledger, Question, Told, unfinished};
 use super::outcome::{Answer, Outcome, pruned_values};
 use super::{SupervisorError, files};
 use crate::journal::Journal;
@@ -37,8 +37,6 @@ pub struct Local {
     running: BTreeMap<u64, Running>,
     /// Trials with an ending.
     ended: u64,
-    /// Trials that another program runs.
-    elsewhere: Vec<u64>,
     failures: Failures,
     started: Instant,
     is_stopping: bool,
@@ -73,7 +71,6 @@ impl Local {
             trials,
             running: BTreeMap::new(),
             ended: 0,
-            elsewhere: Vec::new(),
             started: Instant::now(),
             is_stopping: false,
         };
@@ -148,7 +145,7 @@ impl Local {
                 }
                 continue;
             }
-            let running: Vec<u64> = self.running.keys().chain(&self.elsewhere).copied().collect();
+            let running: Vec<u64> = self.running.keys().copied().collect();
             match self.oracle.next(&self.trials, &running) {
                 Next::New if (self.trials.len() as u64) < self.spec.max_trials => {
                     return Ok(Ok(self.journal.begin_trial(&mut self.trials)?));
@@ -157,6 +154,10 @@ impl Local {
                 Next::Prune { trial } => self.prune(trial)?,
                 // What has been asked for and not told yet has to come first.
                 Next::New | Next::Wait => return Ok(Err(Finish::MaxTrials)),
+                // Those without an ending are another program's.
+                Next::Exhausted if self.trials.len() as u64 >= self.spec.max_trials => {
+                    return Ok(Err(Finish::MaxTrials));
+                }
                 Next::Exhausted => return Ok(Err(Finish::Exhausted)),
             }
         }
@@ -165,7 +166,6 @@ impl Local {
     /// Counts the trials again after other programs have written some.
     fn count(&mut self) {
         self.ended = self.trials.iter().filter(|trial| trial.ending.is_some()).count() as u64;
-        self.elsewhere = elsewhere(&self.trials).collect();
     }
 
     fn prune(&mut self, number: u64) -> Result<(), SupervisorError> {

@@ -231,6 +231,31 @@ fn what_another_program_left_of_a_line_is_kept_beside_the_journal() {
 }
 
 #[test]
+fn lines_that_optuna_ignores_or_understands_alone_do_not_end_the_search() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (mut journal, mut trials) = open(folder.path()).expect("a new study");
+    let optuna = Optuna::on(folder.path(), "30db-1");
+    assert_eq!(journal.begin_trial(&mut trials).expect("begun"), 0);
+    // Its trial was in the study that was here before.
+    optuna.end(12, 0.5);
+    optuna.append(json!({"op_code": 7, "trial_id": 12, "step": 0, "intermediate_value": 0.5}));
+    optuna.append(json!({"op_code": 8, "trial_id": 12, "user_attr": {"note": "late"}}));
+    optuna.create();
+    let choices = json!({"name": "CategoricalDistribution", "attributes": {"choices": [null, 0.1]}}).to_string();
+    optuna.append(json!({"op_code": 5, "trial_id": 1, "param_name": "wd", "param_value_internal": 0,
+        "distribution": choices}));
+    optuna.end(1, 0.25);
+    assert!(journal.read_on(&mut trials).expect("read"));
+    let names: Vec<&str> = trials[1].parameters.keys().map(String::as_str).collect();
+    assert_eq!((trials.len(), trials[1].value(), names), (2, Some(0.25), vec!["x"]));
+    assert_eq!(journal.begin_trial(&mut trials).expect("begun"), 2);
+    assert_eq!(Journal::read(folder.path()).expect("a study").trials[1], trials[1]);
+    // A search never writes of a trial that is not there.
+    Optuna::on(folder.path(), "ferrotune-1").end(12, 0.5);
+    assert!(Journal::read(folder.path()).is_err());
+}
+
+#[test]
 fn a_line_that_is_none_stops_the_search_and_stays() {
     let folder = tempfile::tempdir().expect("a folder");
     let (mut journal, mut trials) = open(folder.path()).expect("a new study");

@@ -3,7 +3,7 @@
 use crate::hyperband::{epochs_trained, merit, report, search, steady};
 use crate::spec;
 use ferrotune_tuner::oracle::{Next, create};
-use ferrotune_tuner::record::{Ending, Parameter, TrialRecord};
+use ferrotune_tuner::record::{Ending, Parameter, Runner, TrialRecord};
 use ferrotune_tuner::space::{Distribution, Scale, Value};
 use ferrotune_tuner::wire::StudySpec;
 use std::collections::{BTreeMap, BTreeSet};
@@ -71,6 +71,30 @@ fn asha_goes_on_with_a_trial_that_was_interrupted_between_rungs() {
     let mut oracle = create(&of("asha", 9)).expect("a valid search");
     assert_eq!(oracle.next(&trials, &[]), Next::Continue { trial: winner as u64 });
     assert_eq!(oracle.epochs(winner as u64, 9, &trials), 9);
+}
+
+/// A trial of Optuna's whose program has died never ends.
+#[test]
+fn trials_that_another_program_abandoned_hold_up_no_schedule() {
+    for oracle in ["hyperband", "bohb", "successive_halving", "asha", "pbt"] {
+        for has_reported in [false, true] {
+            let abandoned = move |record: &mut TrialRecord, start: u64, stop: u64| {
+                if record.number == 1 {
+                    record.runner = Runner::Other;
+                }
+                if record.number != 1 || has_reported {
+                    steady(record, start, stop);
+                }
+            };
+            let (trials, _) = search(&of(oracle, 20), 9, &abandoned);
+            assert_eq!(trials.len(), 20, "{oracle}");
+            let open: Vec<u64> =
+                trials.iter().filter(|trial| trial.ending.is_none()).map(|trial| trial.number).collect();
+            assert_eq!(open, [1], "{oracle}");
+            let finished = trials.iter().filter(|trial| trial.ending == Some(Ending::Finished));
+            assert!(finished.map(TrialRecord::epochs_done).max() == Some(9), "{oracle}");
+        }
+    }
 }
 
 /// Accuracy grows fastest at a rate of 0.01, and goes on from what a copy's original had.
