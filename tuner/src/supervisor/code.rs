@@ -17,8 +17,8 @@ use std::path::Path;
 /// More than any objective and prelude have; what is larger is not read into memory.
 const LARGEST_BYTES: u64 = 2 << 30;
 
-/// How much is read and hashed at once.
-const CHUNK_BYTES: usize = 1 << 18;
+/// How much is read at once.
+pub(super) const CHUNK_BYTES: usize = 1 << 18;
 
 /// The libraries of a search, in memory.
 #[derive(Debug)]

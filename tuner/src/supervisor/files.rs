@@ -1,6 +1,7 @@
 //! The study's folder beside its journal: all that its trials need, so that it goes on after the session that began it,
 //! in another place, or on another machine. Removes the checkpoints that nobody will ask for.
 
+use super::code::CHUNK_BYTES;
 use super::error::file_error;
 use super::{Search, SupervisorError};
 use crate::analysis::ranking;
@@ -11,7 +12,7 @@ use crate::journal::Journal;
 use crate::record::TrialRecord;
 use crate::wire::{StudySpec, Supervision, checkpoint_generation, is_partial_checkpoint};
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, BufRead, BufReader, Seek as _};
 use std::path::{Path, PathBuf};
 
 /// The objective.
@@ -133,6 +134,10 @@ impl Copies {
         }
         let name = target.file_name().unwrap_or_default();
         let mut from = File::open(source).map_err(read_error("read", source, study))?;
+        // A study on another disk than the prelude has had a copy since it began.
+        if has_same_bytes(&mut from, target).map_err(copy_error(target, study))? {
+            return Ok(());
+        }
         let partial = target.with_file_name(format!("{}.partial", name.display()));
         self.partial.push((partial.clone(), target.to_path_buf()));
         let copied = remove_file(&partial).and_then(|()| match by {
@@ -167,6 +172,35 @@ impl Drop for Copies {
                 tracing::warn!(%error, path = %partial.display(), "a copy that was cut off stays until the next one");
             }
         }
+    }
+}
+
+/// Whether `target` is there and holds what `from` does. `from` is at its beginning before and after.
+fn has_same_bytes(from: &mut File, target: &Path) -> io::Result<bool> {
+    let to = match File::open(target) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        opened => opened?,
+    };
+    if from.metadata()?.len() != to.metadata()?.len() {
+        return Ok(false);
+    }
+    let same = is_equal(BufReader::with_capacity(CHUNK_BYTES, &*from), BufReader::with_capacity(CHUNK_BYTES, to))?;
+    from.rewind()?;
+    Ok(same)
+}
+
+fn is_equal(mut one: impl BufRead, mut other: impl BufRead) -> io::Result<bool> {
+    loop {
+        let (left, right) = (one.fill_buf()?, other.fill_buf()?);
+        let length = left.len().min(right.len());
+        if left[..length] != right[..length] {
+            return Ok(false);
+        }
+        if length == 0 {
+            return Ok(left.len() == right.len());
+        }
+        one.consume(length);
+        other.consume(length);
     }
 }
 
