@@ -68,7 +68,16 @@ pub(crate) fn refuse_link(path: &Path) -> Result<(), FolderError> {
     }
 }
 
-fn is_absence(error: &io::Error) -> bool {
+/// What came of removing something: what is gone already is removed.
+pub(crate) fn removed(outcome: io::Result<()>) -> io::Result<()> {
+    match outcome {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Whether the system says that a path names nothing.
+pub(crate) fn is_absence(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 

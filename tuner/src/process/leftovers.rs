@@ -3,6 +3,7 @@
 
 use super::memory::{available_bytes, own_resident_bytes};
 use super::{ProcessError, cuda};
+use crate::folder;
 use crate::record::{Bytes, MemoryCheck};
 use std::fs;
 use std::io;
@@ -109,8 +110,5 @@ pub(super) fn make_temporary(folder: &Path) -> io::Result<()> {
 
 /// Removes the folder for a trial's temporary files with all that is in it.
 pub(super) fn remove_temporary(folder: &Path) -> io::Result<()> {
-    match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
+    folder::removed(fs::remove_dir_all(folder))
 }

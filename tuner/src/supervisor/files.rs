@@ -227,10 +227,7 @@ fn copy_error(target: &Path, study: &Path) -> impl FnOnce(io::Error) -> Supervis
 }
 
 fn remove_file(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
+    folder::removed(fs::remove_file(path))
 }
 
 /// A checkpoint is never changed where it is, so a second name is as good as a copy and costs nothing.

@@ -12,7 +12,6 @@ use serde_json::json;
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Optuna's range of `x`.
 const UNIT: &str =
@@ -72,10 +71,12 @@ impl Optuna {
             "datetime_complete": "2026-11-20T09:55:23.477178+00:00"}));
     }
 
-    /// The trials that this process has begun, as Optuna counts them.
+    /// The trials that this process has begun, as Optuna counts them. Reading takes no lock, so the last line may be half
+    /// written: as in Optuna, a line without its end is not read.
     fn own(&self) -> Vec<u64> {
         let text = std::fs::read_to_string(&self.journal).expect("a journal");
-        let lines = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON"));
+        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+        let lines = whole.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON"));
         let creators = lines.filter(|line| line["op_code"] == 4).map(|line| line["worker_id"] == *self.name);
         creators.enumerate().filter(|(_, is_own)| *is_own).map(|(number, _)| number as u64).collect()
     }
@@ -126,17 +127,15 @@ fn two_programs_that_write_at_a_time_have_numbers_and_lines_of_their_own() {
     let directory = tempfile::tempdir().expect("a folder");
     let mut local = local(directory.path(), 10_000);
     let optuna = Optuna::on(local.folder(), "30db-1");
-    let is_over = AtomicBool::new(false);
     let mut ours = Vec::new();
     std::thread::scope(|scope| {
-        scope.spawn(|| {
+        let other = scope.spawn(|| {
             for count in 0..60 {
                 optuna.create();
                 optuna.end(optuna.own()[count], 0.5 + count as f64 / 1000.0);
             }
-            is_over.store(true, Ordering::SeqCst);
         });
-        while !is_over.load(Ordering::SeqCst) {
+        while !other.is_finished() {
             let writing = if ours.len() % 2 == 0 { Writing::EachFact } else { Writing::EachTrial };
             ours.push(run_next(&mut local, writing).expect("one more trial"));
         }

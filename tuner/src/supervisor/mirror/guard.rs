@@ -18,9 +18,6 @@ const LONGEST_LINE_BYTES: u64 = 1 << 20;
 /// More symbolic links than this in one path are a circle, as for Linux itself.
 const MOST_LINKS: usize = 40;
 
-/// What the system says of a path that names nothing.
-const ABSENT: [io::ErrorKind; 2] = [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory];
-
 /// Checks, before anything is changed, that `root` can hold the mirror of the study: it lies apart from the studies'
 /// folder, it does not hold another study's mirror, and, where it is to be cleared, nothing but a mirror.
 pub(super) fn check(spec: &StudySpec, root: &Path) -> Result<(), SupervisorError> {
@@ -115,11 +112,7 @@ impl Contents {
 pub(super) fn remove_all(paths: &[PathBuf]) -> io::Result<()> {
     paths.iter().try_for_each(|path| {
         let is_folder = fs::symlink_metadata(path).is_ok_and(|file| file.is_dir());
-        let removed = if is_folder { fs::remove_dir(path) } else { fs::remove_file(path) };
-        match removed {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        }
+        folder::removed(if is_folder { fs::remove_dir(path) } else { fs::remove_file(path) })
     })
 }
 
@@ -215,7 +208,7 @@ fn check_apart(directory: &Path, mirror: &Path) -> io::Result<Option<SupervisorE
 fn is_within(inner: &Path, outer: &Path) -> io::Result<bool> {
     let identity = |path: &Path| match fs::metadata(path) {
         Ok(file) => Ok(Some((file.dev(), file.ino()))),
-        Err(error) if ABSENT.contains(&error.kind()) => Ok(None),
+        Err(error) if folder::is_absence(&error) => Ok(None),
         Err(error) => Err(error),
     };
     if inner.starts_with(outer) {
@@ -250,7 +243,7 @@ fn resolved(path: &Path) -> io::Result<PathBuf> {
                 rest.extend(reversed(&target));
             }
             // EINVAL: it is no link.
-            Err(error) if ABSENT.contains(&error.kind()) || error.kind() == io::ErrorKind::InvalidInput => {
+            Err(error) if folder::is_absence(&error) || error.kind() == io::ErrorKind::InvalidInput => {
                 resolved = next;
             }
             Err(error) => return Err(error),

@@ -95,11 +95,7 @@ fn restore_files(mirror: &Path, journal: &Path, study: &Path) -> io::Result<()> 
 
 /// Removes what an earlier attempt to bring the study back has left.
 fn remove_earlier(path: &Path) -> io::Result<()> {
-    let removed = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
-    match removed {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
+    folder::removed(if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) })
 }
 
 /// The largest copy of each generation: a smaller one was cut off.
