@@ -1,4 +1,4 @@
-//! The head of a checkpoint, which tells after which step it was made. Reads no weights.
+//! The names of a trial's checkpoints, and the head of one, which holds the step after which it was made. Reads no weights.
 
 use serde_json::Value;
 use std::fs::File;
@@ -9,6 +9,27 @@ use std::path::Path;
 pub const STEP: &str = "ferrotune:step";
 /// No head is longer; a length beyond it is damage.
 pub const LONGEST_HEADER_BYTES: u64 = 100 << 20;
+
+/// The name of a trial's checkpoint of a generation, in the trial's folder.
+pub fn checkpoint_file(generation: u64) -> String {
+    format!("checkpoint-{generation:06}.safetensors")
+}
+
+/// The generation of a checkpoint, if this is the name of one.
+pub fn checkpoint_generation(file: &str) -> Option<u64> {
+    generation_in(file, ".safetensors")
+}
+
+/// Whether this is the name of a checkpoint that is being written, copied or linked.
+pub fn is_partial_checkpoint(file: &str) -> bool {
+    [".partial", ".safetensors.partial", ".link"].iter().any(|ending| generation_in(file, ending).is_some())
+}
+
+fn generation_in(file: &str, ending: &str) -> Option<u64> {
+    let digits = file.strip_prefix("checkpoint-")?.strip_suffix(ending)?;
+    // A name of the user's own may look much like it.
+    digits.parse().ok().filter(|generation| format!("{generation:06}") == digits)
+}
 
 /// The step after which a checkpoint was made, from its head alone:
 /// <https://github.com/huggingface/safetensors#format>. `None` where the file is no checkpoint of Ferrotune's, or where

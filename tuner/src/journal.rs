@@ -18,7 +18,7 @@ use crate::given::{Given, Values};
 use crate::oracle::draw_seed;
 use crate::record::{Parameter, Runner, TrialRecord};
 use crate::space::Value;
-use crate::wire::{Objective, StudySpec, Supervision};
+use crate::spec::{Objective, StudySpec, Supervision};
 use chrono::{DateTime, Utc};
 use facts::Fact;
 pub(crate) use lock::StudyLock;

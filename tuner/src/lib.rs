@@ -7,6 +7,7 @@
 #[cfg(feature = "supervisor")]
 pub mod analysis;
 pub mod checkpoint;
+pub mod event;
 #[cfg(feature = "supervisor")]
 pub mod folder;
 pub mod given;
@@ -24,6 +25,7 @@ pub mod process;
 pub mod pruner;
 pub mod record;
 pub mod space;
+pub mod spec;
 #[cfg(feature = "supervisor")]
 pub mod supervisor;
 #[cfg(feature = "supervisor")]

@@ -10,7 +10,7 @@ mod trend;
 pub use text::PrunerError;
 
 use crate::record::TrialRecord;
-use crate::wire::Objective;
+use crate::spec::Objective;
 use serde::{Deserialize, Serialize};
 
 /// Judges a trial after each of its reports.

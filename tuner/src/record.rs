@@ -2,7 +2,7 @@
 
 use crate::given::Values;
 use crate::space::{Distribution, Value};
-use crate::wire::{Constraint, Direction, Objective, Summary};
+use crate::spec::{Constraint, Direction, Objective, Summary};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::borrow::Cow;

@@ -24,11 +24,12 @@ pub use files::{output_of, refuse_links_of_trial, spec_of};
 pub use local::{Local, Writing};
 pub use trust::{Origin, Trust};
 
+use crate::event::{Event, Finish};
 use crate::journal::Journal;
 use crate::oracle::{self, Next, Oracle};
 use crate::process::{self, Budget, OWN_PROGRAM, ProcessError, SharedMemory, Signals, TrialCgroups};
 use crate::record::TrialRecord;
-use crate::wire::{Event, Finish, StudySpec};
+use crate::spec::StudySpec;
 use backlog::Backlog;
 use code::Code;
 use error::file_error;

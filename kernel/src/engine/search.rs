@@ -10,9 +10,10 @@ use crate::runtime::OWN_PROGRAM;
 use anyhow::{Context, Result, bail};
 use ferrotune_display::{Bundle, escape};
 use ferrotune_results::number;
+use ferrotune_tuner::event::{Event, Finish, Front, Progress, Running};
 use ferrotune_tuner::record::TrialRecord;
+use ferrotune_tuner::spec::StudySpec;
 use ferrotune_tuner::supervisor::{Origin, Trust};
-use ferrotune_tuner::wire::{self, Event, Finish, Progress, StudySpec};
 use rustix::process::{Pid, Signal};
 use std::io::{BufRead, BufReader, Lines};
 use std::os::unix::process::CommandExt;
@@ -243,7 +244,7 @@ fn trial_line(trial: &TrialRecord, spec: &StudySpec) -> String {
 }
 
 /// The trade-offs so far: how many, and from the best to the worst value of each objective among them.
-fn front_line(front: &wire::Front, spec: &StudySpec) -> String {
+fn front_line(front: &Front, spec: &StudySpec) -> String {
     let ranges = spec
         .objectives
         .iter()
@@ -253,7 +254,7 @@ fn front_line(front: &wire::Front, spec: &StudySpec) -> String {
     format!("best trade-offs: {} {trials}, {}", front.trials, ranges.collect::<Vec<_>>().join(", "))
 }
 
-fn running_line(running: &wire::Running, spec: &StudySpec) -> String {
+fn running_line(running: &Running, spec: &StudySpec) -> String {
     let parameters: Vec<_> = running.parameters.iter().map(|(name, value)| format!("{name}={value}")).collect();
     let step = match (running.step, running.epochs) {
         (Some(step), Some(epochs)) => format!(", epoch {}/{epochs}", step + 1),

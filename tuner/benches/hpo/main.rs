@@ -6,7 +6,7 @@ mod problems;
 
 use ferrotune_tuner::oracle::{Next, create};
 use ferrotune_tuner::record::{Ending, Parameter, TrialRecord};
-use ferrotune_tuner::wire::{Direction, Objective, StudySpec};
+use ferrotune_tuner::spec::{Direction, Objective, StudySpec};
 use problems::{PROBLEMS, Problem};
 use std::process::ExitCode;
 use std::time::Instant;

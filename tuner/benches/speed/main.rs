@@ -8,7 +8,7 @@ use ferrotune_tuner::journal::Journal;
 use ferrotune_tuner::oracle::{Next, create};
 use ferrotune_tuner::record::{Ending, Parameter, TrialRecord};
 use ferrotune_tuner::space::{Distribution, Scale, Value};
-use ferrotune_tuner::wire::{Direction, Objective, StudySpec};
+use ferrotune_tuner::spec::{Direction, Objective, StudySpec};
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::Path;

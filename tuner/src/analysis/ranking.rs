@@ -3,7 +3,7 @@
 
 use super::pareto;
 use crate::record::{State, TrialRecord};
-use crate::wire::StudySpec;
+use crate::spec::StudySpec;
 
 /// The best trials: of one objective the one with the best value, the earliest of equals; of several all that no other
 /// one beats, in the order of their numbers. Only finished trials that keep the constraints.
@@ -88,7 +88,7 @@ fn by_loneliness(front: Vec<Candidate<'_>>) -> Vec<Candidate<'_>> {
 mod tests {
     use super::*;
     use crate::record::Ending;
-    use crate::wire::{Constraint, Direction, Objective};
+    use crate::spec::{Constraint, Direction, Objective};
 
     fn study(values: &[&[f64]]) -> Vec<TrialRecord> {
         let ended = |(number, values): (usize, &&[f64])| TrialRecord {

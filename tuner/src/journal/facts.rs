@@ -4,7 +4,7 @@
 use crate::given::Values;
 use crate::record::{Ending, Parameter, TrialRecord};
 use crate::space::{Distribution, Value as Setting};
-use crate::wire::{Constraint, Direction, Objective, StudySpec};
+use crate::spec::{Constraint, Direction, Objective, StudySpec};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

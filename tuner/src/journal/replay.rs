@@ -5,7 +5,7 @@ use super::line::{self, Line, Text};
 use super::{JournalError, Times, VERSION};
 use crate::record::{Ending, Parameter, Runner, TrialRecord};
 use crate::space::{Distribution, Value as Setting};
-use crate::wire::{Direction, Objective, StudySpec};
+use crate::spec::{Direction, Objective, StudySpec};
 use chrono::{DateTime, Local, NaiveDateTime, Utc};
 use serde::de::DeserializeOwned;
 use serde_json::Value;

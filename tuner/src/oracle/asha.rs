@@ -8,7 +8,7 @@ use super::settings::{Settings, loss};
 use super::{Next, Oracle, idle, is_idle, wind_up};
 use crate::record::{Ending, TrialRecord};
 use crate::space::{Distribution, Value};
-use crate::wire::Objective;
+use crate::spec::Objective;
 
 /// Asynchronous successive halving with eta 3, from rungs of one epoch on.
 #[derive(Debug)]

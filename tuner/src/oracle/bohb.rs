@@ -68,7 +68,7 @@ impl Bohb {
     /// constraint.
     fn condensed(&self, trial: &TrialRecord, stop: u64) -> TrialRecord {
         let best =
-            |objective: &crate::wire::Objective| (objective.metric.clone(), trial.summary_before(objective, stop));
+            |objective: &crate::spec::Objective| (objective.metric.clone(), trial.summary_before(objective, stop));
         let last = |metric: &String| {
             let mut reports = trial.metrics.range(..stop).rev();
             (metric.clone(), reports.find_map(|(_, metrics)| *metrics.get(metric)?))

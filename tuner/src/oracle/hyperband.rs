@@ -6,7 +6,7 @@ use super::settings::{Settings, loss};
 use super::{Next, Oracle, idle, is_idle, nothing_beside, wind_up};
 use crate::record::{Ending, TrialRecord};
 use crate::space::{Distribution, Value};
-use crate::wire::Objective;
+use crate::spec::Objective;
 
 /// One trial in `ETA` goes on at each rung, with `ETA` times the epochs.
 pub(super) const ETA: u64 = 3;

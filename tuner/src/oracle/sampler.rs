@@ -209,7 +209,7 @@ mod tests {
     use super::*;
     use crate::oracle::OracleError;
     use crate::record::Runner;
-    use crate::wire::{Direction, Objective, StudySpec};
+    use crate::spec::{Direction, Objective, StudySpec};
 
     #[derive(Debug)]
     struct Attentive;

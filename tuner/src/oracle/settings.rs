@@ -5,7 +5,7 @@ use super::history::Outcome;
 use crate::given::Given;
 use crate::record::{Ending, TrialRecord};
 use crate::space::Value;
-use crate::wire::{Constraint, Objective, StudySpec};
+use crate::spec::{Constraint, Objective, StudySpec};
 
 /// The settings of a search that its oracle works by.
 #[derive(Clone, Debug, PartialEq)]

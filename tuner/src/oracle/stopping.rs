@@ -8,8 +8,8 @@ use super::{Next, Oracle, OracleError, idle, wind_up};
 use crate::pruner::Pruner;
 use crate::record::TrialRecord;
 use crate::space::{Distribution, Value};
+use crate::spec::StudySpec;
 use crate::terminator::Terminator;
-use crate::wire::StudySpec;
 
 /// Finished trials from one judgement of the search to the next.
 const INTERVAL: usize = 5;

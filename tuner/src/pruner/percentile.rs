@@ -2,7 +2,7 @@
 
 use super::Values;
 use crate::record::{State, TrialRecord};
-use crate::wire::{Direction, Objective};
+use crate::spec::{Direction, Objective};
 
 /// Golovin et al. (2017), Google Vizier, section 3.2.2: a trial's best value so far against the others' at its step.
 pub(super) fn prunes(

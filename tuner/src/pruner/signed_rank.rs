@@ -3,7 +3,7 @@
 use super::Values;
 use crate::normal;
 use crate::record::{TrialRecord, study_best};
-use crate::wire::{Direction, Objective};
+use crate::spec::{Direction, Objective};
 
 /// Differences up to which the test is exact.
 const EXACT: usize = 50;

@@ -1,7 +1,7 @@
 //! Whether a trial still improves on itself. Looks at no other trial.
 
 use super::Values;
-use crate::wire::Direction;
+use crate::spec::Direction;
 
 /// Whether the best of the last `steps + 1` reports is worse by more than `delta` than the best before them.
 pub(super) fn has_stalled(steps: u64, delta: f64, values: &Values, direction: Direction) -> bool {

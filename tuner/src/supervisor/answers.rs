@@ -4,8 +4,9 @@ use super::ledger::{Ledger, Question};
 use super::outcome::{Answer, Outcome};
 use super::session::Session;
 use super::{Search, SupervisorError, Workers, estimate};
+use crate::event::Event;
 use crate::record::Ending;
-use crate::wire::{Event, Reply, Request};
+use crate::wire::{Reply, Request};
 use std::collections::BTreeMap;
 use std::time::Instant;
 

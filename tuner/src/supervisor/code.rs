@@ -6,7 +6,7 @@ use super::SupervisorError;
 use super::files::read_error;
 use super::trust::hexadecimal;
 use crate::process::Library;
-use crate::wire::StudySpec;
+use crate::spec::StudySpec;
 use rustix::fs::{MemfdFlags, SealFlags};
 use sha2::{Digest as _, Sha256};
 use std::ffi::OsStr;
@@ -83,7 +83,7 @@ fn sealed(source: &Path, name: &OsStr) -> io::Result<(Library, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::{Direction, Objective, Supervision};
+    use crate::spec::{Direction, Objective, Supervision};
     use std::fs;
     use std::os::fd::AsRawFd as _;
     use std::path::PathBuf;

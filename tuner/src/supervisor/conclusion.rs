@@ -3,8 +3,8 @@
 use super::outcome::{self, Outcome};
 use super::session::{Ended, Session};
 use super::{Search, SupervisorError};
+use crate::event::Event;
 use crate::record::Ending;
-use crate::wire::Event;
 
 /// A trial that begins and does not end so often, without a checkpoint, is what ends its supervisor.
 const MOST_UNENDED_WORKERS: u64 = 5;

@@ -4,9 +4,10 @@
 use super::Search;
 use super::session::Session;
 use crate::analysis::ranking;
+use crate::event::{Event, Front, Progress, Running, Status};
 use crate::process::own_resident_bytes;
 use crate::record::{State, TrialRecord};
-use crate::wire::{Event, Front, Progress, Running, Status, StudySpec};
+use crate::spec::StudySpec;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Write};
@@ -181,7 +182,7 @@ impl Search<'_> {
 
 /// The front's size, and how far it reaches in each objective.
 fn front(members: &[&TrialRecord], spec: &StudySpec) -> Front {
-    let range = |(index, objective): (usize, &crate::wire::Objective)| {
+    let range = |(index, objective): (usize, &crate::spec::Objective)| {
         let mut values: Vec<f64> = members.iter().map(|trial| trial.values[index]).collect();
         values.sort_by(|a, b| objective.direction.loss(*a).total_cmp(&objective.direction.loss(*b)));
         Some((*values.first()?, *values.last()?))
@@ -211,7 +212,7 @@ mod tests {
             watcher.send(&progress(more));
         }
         assert!(watcher.noted == since || since.is_some_and(|since| since.elapsed() >= STATUS_INTERVAL));
-        watcher.send(&Event::Finished { reason: crate::wire::Finish::MaxTrials });
+        watcher.send(&Event::Finished { reason: crate::event::Finish::MaxTrials });
         assert_eq!(done()?, Some(49));
         assert_eq!(events.iter().filter(|byte| **byte == b'\n').count(), 50);
         Ok(())

@@ -3,7 +3,7 @@
 use super::SupervisorError;
 use super::outcome::{Outcome, never_reported};
 use crate::record::{Ending, Runner, TrialRecord};
-use crate::wire::StudySpec;
+use crate::spec::StudySpec;
 
 /// After so many failures in a row, with no success before them, the objective itself must be wrong.
 const HOPELESS: u64 = 3;
@@ -84,7 +84,7 @@ fn unreported(spec: &StudySpec, first: &TrialRecord, ending: &Ending, reports_we
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::{Direction, Objective};
+    use crate::spec::{Direction, Objective};
 
     fn record(number: u64, ending: Option<Ending>) -> TrialRecord {
         TrialRecord { ending, ..TrialRecord::new(number) }

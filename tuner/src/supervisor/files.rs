@@ -6,11 +6,12 @@ use super::error::file_error;
 use super::{Search, SupervisorError};
 use crate::analysis::ranking;
 use crate::checkpoint::step_of;
+use crate::checkpoint::{checkpoint_generation, is_partial_checkpoint};
 use crate::folder::{self, FolderError};
 use crate::given::Given;
 use crate::journal::Journal;
 use crate::record::TrialRecord;
-use crate::wire::{StudySpec, Supervision, checkpoint_generation, is_partial_checkpoint};
+use crate::spec::{StudySpec, Supervision};
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Seek as _};
 use std::path::{Path, PathBuf};
@@ -344,7 +345,7 @@ fn files_in(folder: &Path) -> io::Result<Vec<String>> {
 mod tests {
     use super::*;
     use crate::record::Ending;
-    use crate::wire::{Direction, Objective, Supervision};
+    use crate::spec::{Direction, Objective, Supervision};
 
     #[test]
     fn only_the_best_and_those_that_may_go_on_keep_their_checkpoints() {

@@ -8,7 +8,8 @@ use crate::journal::Journal;
 use crate::oracle::Oracle;
 use crate::record::{Ending, Parameter, Runner, TrialRecord, mean};
 use crate::space::{Distribution, Value};
-use crate::wire::{Assignment, StudySpec, Verdict};
+use crate::spec::StudySpec;
+use crate::wire::{Assignment, Verdict};
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 

@@ -12,7 +12,7 @@ use super::SupervisorError;
 use super::error::file_error;
 use crate::folder;
 use crate::oracle::draw_seed;
-use crate::wire::StudySpec;
+use crate::spec::StudySpec;
 use guard::Place;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -234,8 +234,9 @@ pub(super) fn clear(mirror: &Path) -> Result<(), SupervisorError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::checkpoint::{checkpoint_file, checkpoint_generation};
     use crate::journal::Journal;
-    use crate::wire::{Direction, Objective, StudySpec, checkpoint_file, checkpoint_generation};
+    use crate::spec::{Direction, Objective, StudySpec};
 
     type TestResult = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 

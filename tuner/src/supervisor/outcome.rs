@@ -2,7 +2,7 @@
 
 use crate::process::Exit;
 use crate::record::{Ending, TrialRecord};
-use crate::wire::{Objective, StudySpec, Summary};
+use crate::spec::{Objective, StudySpec, Summary};
 use std::collections::BTreeSet;
 
 /// What is true of a trial after one of its workers.
@@ -145,7 +145,7 @@ pub(super) fn never_reported(record: &TrialRecord, objective: &Objective) -> Opt
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::{Constraint, Direction};
+    use crate::spec::{Constraint, Direction};
 
     fn spec() -> StudySpec {
         StudySpec::new("digits", vec![Objective::new("val_accuracy", Direction::Max)])

@@ -7,7 +7,7 @@ use ferrotune_tuner::analysis::pareto;
 use ferrotune_tuner::oracle::{Next, create};
 use ferrotune_tuner::record::{Ending, Parameter, TrialRecord};
 use ferrotune_tuner::space::{Distribution, Scale, Value};
-use ferrotune_tuner::wire::{Constraint, Direction, Objective, StudySpec};
+use ferrotune_tuner::spec::{Constraint, Direction, Objective, StudySpec};
 use std::collections::BTreeMap;
 
 fn of(oracle: &str, max_trials: u64, seed: u64) -> StudySpec {

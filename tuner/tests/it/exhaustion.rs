@@ -6,7 +6,7 @@ use ferrotune_tuner::given::Given;
 use ferrotune_tuner::oracle::{Next, Oracle, create, names};
 use ferrotune_tuner::record::{Ending, TrialRecord};
 use ferrotune_tuner::space::{Distribution, Scale, Value};
-use ferrotune_tuner::wire::StudySpec;
+use ferrotune_tuner::spec::StudySpec;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -6,7 +6,7 @@ use ferrotune_tuner::given::{Given, Values};
 use ferrotune_tuner::oracle::names;
 use ferrotune_tuner::record::TrialRecord;
 use ferrotune_tuner::space::{Distribution, Scale, Value};
-use ferrotune_tuner::wire::StudySpec;
+use ferrotune_tuner::spec::StudySpec;
 
 const TUNED: [&str; 4] = ["a", "c", "e", "g"];
 const FIXED: [&str; 4] = ["b", "d", "f", "z"];

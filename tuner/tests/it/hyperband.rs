@@ -3,7 +3,7 @@
 use crate::spec;
 use ferrotune_tuner::oracle::{Next, create};
 use ferrotune_tuner::record::{Ending, TrialRecord};
-use ferrotune_tuner::wire::{Direction, Objective, StudySpec};
+use ferrotune_tuner::spec::{Direction, Objective, StudySpec};
 use std::collections::BTreeMap;
 
 /// What a simulated objective does with a trial that may train from one epoch to another.

@@ -5,7 +5,7 @@ use expect_test::expect;
 use ferrotune_tuner::journal::{Journal, JournalError, Times};
 use ferrotune_tuner::record::{Ending, MemoryCheck, Parameter, Runner, TrialRecord};
 use ferrotune_tuner::space::{Distribution, Scale, Value};
-use ferrotune_tuner::wire::{Direction, Objective, StudySpec};
+use ferrotune_tuner::spec::{Direction, Objective, StudySpec};
 use std::collections::BTreeMap;
 use std::path::Path;
 

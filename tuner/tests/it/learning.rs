@@ -5,7 +5,7 @@ use crate::spec;
 use ferrotune_tuner::oracle::{Next, create};
 use ferrotune_tuner::record::{Ending, TrialRecord};
 use ferrotune_tuner::space::{Distribution, Scale, Value};
-use ferrotune_tuner::wire::{Constraint, Direction, Objective, StudySpec};
+use ferrotune_tuner::spec::{Constraint, Direction, Objective, StudySpec};
 use std::collections::{BTreeMap, HashSet};
 
 fn of(oracle: &str, max_trials: u64, seed: u64) -> StudySpec {

@@ -18,7 +18,7 @@ mod side_by_side;
 mod simulation;
 mod space;
 
-use ferrotune_tuner::wire::{Direction, Objective, StudySpec};
+use ferrotune_tuner::spec::{Direction, Objective, StudySpec};
 
 /// A search that maximises `accuracy` in ten trials with seed 7.
 fn spec(oracle: &str) -> StudySpec {

@@ -6,7 +6,7 @@ use expect_test::expect;
 use ferrotune_tuner::oracle::{Next, create, names};
 use ferrotune_tuner::record::{Ending, TrialRecord};
 use ferrotune_tuner::space::{Distribution, Scale, Value};
-use ferrotune_tuner::wire::StudySpec;
+use ferrotune_tuner::spec::StudySpec;
 use std::time::Instant;
 
 fn of(name: &str, max_trials: u64) -> StudySpec {

@@ -3,11 +3,13 @@
 
 use crate::journal::{metrics, open};
 use crate::spec;
+use ferrotune_tuner::event::Finish;
 use ferrotune_tuner::journal::Journal;
 use ferrotune_tuner::record::{Ending, Runner, TrialRecord};
 use ferrotune_tuner::space::{Distribution, Scale, Value};
+use ferrotune_tuner::spec::StudySpec;
 use ferrotune_tuner::supervisor::{Local, Writing};
-use ferrotune_tuner::wire::{Finish, Reply, Request, StudySpec};
+use ferrotune_tuner::wire::{Reply, Request};
 use serde_json::json;
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write as _};

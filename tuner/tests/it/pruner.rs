@@ -8,7 +8,7 @@ use ferrotune_tuner::oracle::{Next, create};
 use ferrotune_tuner::pruner::Pruner;
 use ferrotune_tuner::record::{Ending, TrialRecord};
 use ferrotune_tuner::space::{Distribution, Scale, Value};
-use ferrotune_tuner::wire::{Direction, Objective, StudySpec};
+use ferrotune_tuner::spec::{Direction, Objective, StudySpec};
 use std::collections::BTreeMap;
 
 /// The step at which each of 40 trials is ended, or -1, as Optuna decides. Golden numbers: `tests/golden/pruners.py`.

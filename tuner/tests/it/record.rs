@@ -2,7 +2,7 @@
 
 use expect_test::{Expect, expect};
 use ferrotune_tuner::record::{Ending, State, TrialRecord, study_best};
-use ferrotune_tuner::wire::{Direction, Objective};
+use ferrotune_tuner::spec::{Direction, Objective};
 use std::collections::BTreeMap;
 
 fn objective(direction: Direction) -> Objective {

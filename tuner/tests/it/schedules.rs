@@ -5,7 +5,7 @@ use crate::spec;
 use ferrotune_tuner::oracle::{Next, create};
 use ferrotune_tuner::record::{Ending, Parameter, Runner, TrialRecord};
 use ferrotune_tuner::space::{Distribution, Scale, Value};
-use ferrotune_tuner::wire::StudySpec;
+use ferrotune_tuner::spec::StudySpec;
 use std::collections::{BTreeMap, BTreeSet};
 
 fn of(oracle: &str, max_trials: u64) -> StudySpec {

@@ -5,7 +5,7 @@ use crate::spec;
 use ferrotune_tuner::oracle::{Next, create, names};
 use ferrotune_tuner::record::{Ending, Parameter, TrialRecord};
 use ferrotune_tuner::space::{Distribution, Scale};
-use ferrotune_tuner::wire::StudySpec;
+use ferrotune_tuner::spec::StudySpec;
 
 /// Epochs of a whole training.
 const TOTAL: u64 = 9;

@@ -3,7 +3,7 @@
 use ferrotune_tuner::oracle::{Next, Oracle, create};
 use ferrotune_tuner::record::{Ending, Parameter, TrialRecord};
 use ferrotune_tuner::space::{Distribution, Scale, Value};
-use ferrotune_tuner::wire::StudySpec;
+use ferrotune_tuner::spec::StudySpec;
 
 /// How an objective asks for a parameter.
 pub(crate) type Ask<'a> = dyn FnMut(&'static str, Distribution) -> Value + 'a;

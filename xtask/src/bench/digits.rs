@@ -51,7 +51,7 @@ fn page(results: &Results) -> Result<String> {
     writeln!(
         page,
         "Written by `cargo xtask bench digits`. A network that reads the notebooks' digits, {SEEDS} seeds: units, layers, \
-         learning rate, batch, and the optimiser with its weight decay (`study/benches/digits.rs`). The lowest validation \
+         learning rate, batch, and the optimiser with its weight decay (`tuner/study/benches/digits.rs`). The lowest validation \
          loss found, as the median over the seeds; in brackets, how many of them did better than Optuna's default with \
          the same seed, first weights and order of batches included.\n"
     )?;

@@ -4,13 +4,13 @@ use crate::engine::link::TuneRequest;
 use anyhow::{Context, Result};
 use ferrotune_magics::{Constraint, Direction, Objective, Resume, Setting, Summary, Tune};
 use ferrotune_tuner::given::{Given, Values, parse_value};
-use ferrotune_tuner::wire::{self, StudySpec};
+use ferrotune_tuner::spec::{self, StudySpec};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// The search that a `%%tune` cell describes, once the cell has handed over its objective.
 pub(in crate::engine) fn spec(tune: &Tune, request: TuneRequest) -> Result<StudySpec> {
-    let constraint = |constraint: &Constraint| wire::Constraint {
+    let constraint = |constraint: &Constraint| spec::Constraint {
         metric: constraint.metric.clone(),
         direction: direction(constraint.direction),
         bound: constraint.bound,
@@ -35,7 +35,7 @@ pub(in crate::engine) fn spec(tune: &Tune, request: TuneRequest) -> Result<Study
         symbol: request.symbol,
         shared: request.shared_fd.map(|fd| PathBuf::from(format!("/proc/{}/fd/{fd}", request.pid))),
         device: request.device,
-        supervision: wire::Supervision {
+        supervision: spec::Supervision {
             concurrency: tune.concurrency,
             threads: tune.threads,
             retries: tune.retries,
@@ -59,19 +59,19 @@ fn given(tune: &Tune) -> Given {
     }
 }
 
-fn objective(objective: &Objective) -> wire::Objective {
+fn objective(objective: &Objective) -> spec::Objective {
     let summary = match objective.summary {
-        Summary::Best => wire::Summary::Best,
-        Summary::Last => wire::Summary::Last,
-        Summary::Mean => wire::Summary::Mean,
+        Summary::Best => spec::Summary::Best,
+        Summary::Last => spec::Summary::Last,
+        Summary::Mean => spec::Summary::Mean,
     };
-    wire::Objective { metric: objective.metric.clone(), direction: direction(objective.direction), summary }
+    spec::Objective { metric: objective.metric.clone(), direction: direction(objective.direction), summary }
 }
 
-fn direction(direction: Direction) -> wire::Direction {
+fn direction(direction: Direction) -> spec::Direction {
     match direction {
-        Direction::Min => wire::Direction::Min,
-        Direction::Max => wire::Direction::Max,
+        Direction::Min => spec::Direction::Min,
+        Direction::Max => spec::Direction::Max,
     }
 }
 

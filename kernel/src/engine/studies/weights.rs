@@ -1,11 +1,11 @@
 //! Which of a trial's checkpoints has the weights that its value is about.
 
 use anyhow::{Context, Result};
+use ferrotune_tuner::checkpoint::checkpoint_generation;
 use ferrotune_tuner::checkpoint::step_of;
 use ferrotune_tuner::journal::Study;
 use ferrotune_tuner::record::TrialRecord;
 use ferrotune_tuner::supervisor::refuse_links_of_trial;
-use ferrotune_tuner::wire::checkpoint_generation;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};

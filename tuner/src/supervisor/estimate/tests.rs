@@ -3,7 +3,7 @@
 use super::*;
 use crate::oracle::create;
 use crate::space::Scale;
-use crate::wire::{Direction, Objective, StudySpec};
+use crate::spec::{Direction, Objective, StudySpec};
 use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64;
 

@@ -4,9 +4,10 @@
 use super::super::SupervisorError;
 use super::super::error::file_error;
 use super::{FIXED, JOURNAL, LIBRARIES, TRIALS, WHOLE};
+use crate::checkpoint::checkpoint_generation;
 use crate::folder;
 use crate::journal::{Journal, JournalError};
-use crate::wire::{StudySpec, checkpoint_generation};
+use crate::spec::StudySpec;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader, Read as _};

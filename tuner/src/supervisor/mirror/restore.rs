@@ -4,9 +4,9 @@
 use super::super::SupervisorError;
 use super::super::error::file_error;
 use super::{FIXED, JOURNAL, LIBRARIES, TRIALS, WHOLE, copy_all, guard, names};
+use crate::checkpoint::{checkpoint_file, checkpoint_generation};
 use crate::folder;
 use crate::journal::{self, Journal, StudyLock};
-use crate::wire::{checkpoint_file, checkpoint_generation};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;

@@ -1,0 +1,233 @@
+//! The description of a search, option by option. What it refuses, it refuses when the study is built.
+
+use crate::processes::is_in_objective;
+use crate::{Callback, Objective, Place, Study, StudyError, Value};
+use ferrotune_tuner::oracle;
+use ferrotune_tuner::process::Role;
+use ferrotune_tuner::spec::{Constraint, Direction, StudySpec};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A search that is being described; made by [`Study::builder`].
+///
+/// Without more it runs ten trials by the oracle `auto`, one after the other, in `studies/untitled_project`, on the CPU.
+#[derive(Debug)]
+#[must_use = "a study is made with .build()?"]
+pub struct StudyBuilder {
+    spec: StudySpec,
+    is_in_process: bool,
+    callbacks: Vec<Box<dyn Callback>>,
+    /// What was asked for that only processes can give.
+    of_processes: Option<&'static str>,
+    role: Option<Role>,
+}
+
+impl StudyBuilder {
+    pub(crate) fn new() -> StudyBuilder {
+        let role = Role::of_this_process();
+        match &role {
+            Some(Role::Supervisor { spec }) => crate::processes::supervise(spec),
+            Some(Role::Worker { .. }) if !is_in_objective() => crate::processes::become_worker(),
+            Some(Role::Worker { .. }) | None => {}
+        }
+        let spec = StudySpec::new("untitled_project", Vec::new());
+        StudyBuilder { spec, is_in_process: false, callbacks: Vec::new(), of_processes: None, role }
+    }
+
+    /// The study's name: its folder is `DIRECTORY/PROJECT`. A program that runs several searches gives each its own.
+    pub fn project(mut self, project: impl Into<String>) -> Self {
+        self.spec.project = project.into();
+        self
+    }
+
+    /// The folder of all studies; `studies` without it.
+    pub fn directory(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.spec.directory = directory.into();
+        self
+    }
+
+    /// A metric to optimise. Called again, one more: trials are then compared by Pareto's rule.
+    pub fn objective(mut self, metric: impl Into<String>, direction: Direction) -> Self {
+        self.spec.objectives.push(Objective::new(metric, direction));
+        self
+    }
+
+    /// Keeps a metric at or below `bound` ([`Direction::Min`]), or at or above it.
+    pub fn constraint(mut self, metric: impl Into<String>, direction: Direction, bound: f64) -> Self {
+        self.spec.constraints.push(Constraint { metric: metric.into(), direction, bound });
+        self
+    }
+
+    /// The oracle that chooses what to try, by its name: `auto`, `gp`, `tpe`, `hyperband`, …
+    pub fn oracle(mut self, name: impl Into<String>) -> Self {
+        self.spec.oracle = name.into();
+        self
+    }
+
+    /// The rule by which trials are ended for what they report: `median`, `patience:steps=5`, …
+    pub fn pruner(mut self, rule: impl Into<String>) -> Self {
+        self.spec.pruner = Some(rule.into());
+        self
+    }
+
+    /// The rule by which the search ends before its time: `stagnation:trials=30`, …
+    pub fn terminator(mut self, rule: impl Into<String>) -> Self {
+        self.spec.terminator = Some(rule.into());
+        self
+    }
+
+    /// How many trials there are to be in all, with those of earlier runs.
+    pub fn max_trials(mut self, trials: u64) -> Self {
+        self.spec.max_trials = trials;
+        self
+    }
+
+    /// How often each trial runs, each time with another seed; its values are the means.
+    pub fn executions(mut self, executions: u64) -> Self {
+        self.spec.executions = executions;
+        self
+    }
+
+    /// The value that a parameter has in all trials.
+    pub fn fix(mut self, name: impl Into<String>, value: Value) -> Self {
+        self.spec.given.fixed.insert(name.into(), value);
+        self
+    }
+
+    /// The parameters to tune: any other keeps its default, or else its lowest or first value.
+    pub fn tune_only<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
+        self.spec.given.tune_only.extend(names.into_iter().map(Into::into));
+        self
+    }
+
+    /// A trial to begin with, of which these values are known: `.enqueue([("lr", Value::Float(0.01))])`. The oracle adds
+    /// the others. One that the study has had in its queue already is not put there again.
+    pub fn enqueue<N: Into<String>>(mut self, values: impl IntoIterator<Item = (N, Value)>) -> Self {
+        let values = values.into_iter().map(|(name, value)| (name.into(), value)).collect();
+        self.spec.given.enqueued.push(values);
+        self
+    }
+
+    /// The seed of all that is drawn; without it, one of the operating system.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.spec.seed = Some(seed);
+        self
+    }
+
+    /// Ends the search after this time; its running trials come to the end of their step.
+    pub fn timeout(mut self, limit: Duration) -> Self {
+        self.spec.timeout_s = Some(limit.as_secs_f64());
+        self
+    }
+
+    /// Ends a trial that runs longer.
+    pub fn trial_timeout(mut self, limit: Duration) -> Self {
+        self.spec.trial_timeout_s = Some(limit.as_secs_f64());
+        self.needing_processes("trial_timeout")
+    }
+
+    /// Ends a trial that holds more memory; without it, most of what the machine has left.
+    pub fn memory_bytes(mut self, budget: u64) -> Self {
+        self.spec.memory_budget_bytes = Some(budget);
+        self.needing_processes("memory_bytes")
+    }
+
+    /// How many trials run side by side.
+    pub fn concurrency(mut self, trials: u64) -> Self {
+        self.spec.supervision.concurrency = trials;
+        self.needing_processes("concurrency")
+    }
+
+    /// Threads of each trial; without it, the machine's, shared between the trials.
+    pub fn threads(mut self, threads: u64) -> Self {
+        self.spec.supervision.threads = Some(threads);
+        self.needing_processes("threads")
+    }
+
+    /// How often a trial is tried again whose end may be chance: a signal, or an exit without a result.
+    pub fn retries(mut self, retries: u64) -> Self {
+        self.spec.supervision.retries = retries;
+        self.needing_processes("retries")
+    }
+
+    /// Ends the search after so many failures in a row, of whatever kind.
+    pub fn max_consecutive_failures(mut self, failures: u64) -> Self {
+        self.spec.supervision.max_consecutive_failures = Some(failures);
+        self
+    }
+
+    /// How many of the best trials keep their checkpoints; 3 without it.
+    pub fn keep_best(mut self, trials: u64) -> Self {
+        self.spec.supervision.keep_best = trials;
+        self.needing_processes("keep_best")
+    }
+
+    /// A folder to which the study is copied as it grows.
+    pub fn mirror(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.spec.supervision.mirror = Some(folder.into());
+        self.needing_processes("mirror")
+    }
+
+    /// The device of the trials: `cpu`, `cuda:0`, …
+    pub fn device(mut self, device: impl Into<String>) -> Self {
+        self.spec.device = device.into();
+        self
+    }
+
+    /// Deletes an earlier study of this name first.
+    pub fn overwrite(mut self) -> Self {
+        self.spec.overwrite = true;
+        self
+    }
+
+    /// Tells `callback` of what happens. In the processes of trials it is made, but not called.
+    pub fn callback(mut self, callback: impl Callback + 'static) -> Self {
+        self.callbacks.push(Box::new(callback));
+        self
+    }
+
+    /// Runs the trials in the thread that asks for them, for objectives of microseconds: the same oracles, the same
+    /// journal, and a thousand trials a second.
+    ///
+    /// Nothing contains a trial then. A panic still is no more than a failure, but a trial that crashes, hangs or takes
+    /// all memory does that to the program, and is lost with what it reported since its last checkpoint.
+    pub fn in_process(mut self) -> Self {
+        self.is_in_process = true;
+        self
+    }
+
+    /// The study. Nothing is read or written yet.
+    ///
+    /// Fails without an objective, for a name that no oracle or rule has, for limits that leave nothing to do, and for
+    /// options that a search [`in_process`](StudyBuilder::in_process) cannot keep.
+    pub fn build(mut self) -> Result<Study, StudyError> {
+        if self.spec.objectives.is_empty() {
+            return Err(StudyError::NoObjective);
+        }
+        if Path::new(&self.spec.project).file_name() != Some(self.spec.project.as_ref()) {
+            return Err(StudyError::Project { project: self.spec.project });
+        }
+        if let Some(option) = self.of_processes.filter(|_| self.is_in_process) {
+            return Err(StudyError::NeedsProcesses { option });
+        }
+        oracle::create(&self.spec)?;
+        let absolute =
+            |path: &PathBuf| std::path::absolute(path).map_err(StudyError::process("cannot find the studies"));
+        self.spec.directory = absolute(&self.spec.directory)?;
+        if let Some(mirror) = &mut self.spec.supervision.mirror {
+            *mirror = absolute(mirror)?;
+        }
+        let place = match self.role {
+            Some(Role::Worker { study }) if !is_in_objective() => Place::Worker { study },
+            _ if self.is_in_process => Place::Here(None),
+            Some(Role::Worker { .. }) => return Err(StudyError::Nested),
+            Some(Role::Supervisor { .. }) | None => Place::Processes,
+        };
+        Ok(Study { spec: self.spec, place, callbacks: self.callbacks })
+    }
+
+    fn needing_processes(mut self, option: &'static str) -> Self {
+        self.of_processes.get_or_insert(option);
+        self
+    }
+}

@@ -1,0 +1,177 @@
+//! Checkpoints in the trial's folder, a generation to a file. Keeps the last two and the best; never changes one.
+
+use super::Trial;
+use super::generation::{self, OpenError};
+use super::state::{Restore, Save};
+use crate::error::{Result, TrialError};
+use crate::shared::{Pack, ShareError};
+use ferrotune_tuner::checkpoint::step_of;
+use ferrotune_tuner::checkpoint::{checkpoint_file, checkpoint_generation};
+use ferrotune_tuner::wire::Request;
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+const READ: &str = "read the checkpoint";
+/// How many of the last checkpoints a trial keeps.
+const KEPT: usize = 2;
+
+impl Trial {
+    /// Saves the trial's state to disk, for the step that the objective has come to: a `VarMap`, or several things at
+    /// once, such as `(&vars, &optimiser, &position)`. See [`Save`].
+    ///
+    /// When this returns, the checkpoint survives a crash of the machine. The trial resumes from it only if the
+    /// objective calls [`Trial::restore`]. Fails with [`TrialError::Stopped`], after it is written, where the search is
+    /// being stopped and the objective does not go by [`Trial::epochs`].
+    ///
+    /// ```no_run
+    /// # fn objective(trial: &ferrotune_trial::Trial, vars: candle_nn::VarMap) -> ferrotune_trial::Result<()> {
+    /// use candle_nn::{Optimizer, ParamsAdamW};
+    /// let mut optimiser = ferrotune_trial::AdamW::new(vars.all_vars(), ParamsAdamW::default())?;
+    /// let mut seen: usize = 0;
+    /// trial.restore((&vars, &mut optimiser, &mut seen))?;
+    /// for epoch in trial.epochs(20) {
+    ///     seen += 100;
+    ///     trial.report(epoch, [("loss", 0.5)])?;
+    ///     trial.checkpoint((&vars, &optimiser, &seen))?;
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub fn checkpoint(&self, state: impl Save) -> Result<()> {
+        let step = self.step.get().ok_or(TrialError::NoStep)?;
+        self.check_refusal()?;
+        let folder = self.folder();
+        // Only a worker's folder is there from the start.
+        fs::create_dir_all(folder).map_err(|source| failure("make the folder of", folder, source.into()))?;
+        let generations = self.generations()?;
+        let number = generations.last().map_or(0, |last| last + 1);
+        let file = checkpoint_file(number);
+        let path = folder.join(&file);
+        let mut pack = Pack::new();
+        let packed = state.save("", &mut pack).map_err(Into::into);
+        packed.and_then(|()| generation::write(pack, step, &path)).map_err(|source| failure("write", &path, source))?;
+        self.tell(&Request::Checkpoint { step, file })?;
+        self.checkpoints.borrow_mut().insert(number, step);
+        self.remove_old(&generations, number)?;
+        if self.is_stopped() && !self.goes_by_epochs.get() { Err(TrialError::Stopped.into()) } else { Ok(()) }
+    }
+
+    /// Loads the trial's last good checkpoint into what it was made of; `false` if there is none.
+    ///
+    /// Call it once all is built and before [`Trial::epochs`], which then goes on after the checkpoint:
+    /// `trial.restore((&vars, &mut optimiser, &mut position))`. Fails where the checkpoint is of something else. A damaged
+    /// one gives way to the one before it; where the system cannot read one, this fails, and so does every later call:
+    /// the trial goes on from that checkpoint another time.
+    pub fn restore(&self, state: impl Restore) -> Result<bool> {
+        let Some(last) = self.assignment.checkpoint.as_deref().and_then(checkpoint_generation) else {
+            return Ok(false);
+        };
+        let mut generations = self.generations()?;
+        // One that the journal does not know was written by a worker that was killed before it could tell.
+        generations.retain(|number| *number <= last);
+        if generations.last() != Some(&last) {
+            let path = self.folder().join(checkpoint_file(last));
+            eprintln!("ferrotune: the checkpoint {} is gone, and the one before it is tried", path.display());
+        }
+        for number in generations.into_iter().rev() {
+            let path = self.folder().join(checkpoint_file(number));
+            match generation::open(&path) {
+                Ok((saved, step)) => {
+                    state.restore("", &saved).map_err(|error| self.not_restored(path, error))?;
+                    self.resume_at.set(step + 1);
+                    self.checkpoints.borrow_mut().insert(number, step);
+                    return Ok(true);
+                }
+                // The one before it is kept for this.
+                Err(OpenError::Damaged(reason)) => {
+                    eprintln!("ferrotune: the checkpoint {} is damaged: {reason}", path.display());
+                }
+                Err(OpenError::Unreadable(source)) => return Err(self.unreadable(READ, path, source).into()),
+                Err(error @ OpenError::Newer { .. }) => return Err(failure("read", &path, error.into()).into()),
+            }
+        }
+        Ok(false)
+    }
+
+    fn not_restored(&self, path: PathBuf, error: ShareError) -> TrialError {
+        match error {
+            ShareError::File { source, .. } => self.unreadable(READ, path, source),
+            misfit => TrialError::Model { path, mismatch: misfit.to_string() },
+        }
+    }
+
+    /// Ends the trial, for now: what it has not read it must not take for lost, and remove.
+    fn unreadable(&self, what: &'static str, path: PathBuf, source: io::Error) -> TrialError {
+        let error = TrialError::Unreadable { what, path, source };
+        let reason = error.to_string();
+        self.refuse(error);
+        TrialError::Refused { reason }
+    }
+
+    /// Removes what is none of the last checkpoints and not that of the best step; `earlier` were there before `last`.
+    fn remove_old(&self, earlier: &[u64], last: u64) -> Result<(), TrialError> {
+        self.read_steps(earlier)?;
+        self.checkpoints.borrow_mut().retain(|number, _| *number == last || earlier.contains(number));
+        let best = self.best_of(&self.checkpoints.borrow());
+        let older = earlier.iter().rev().skip(KEPT - 1);
+        for number in older.filter(|number| best != Some(**number)) {
+            let path = self.folder().join(checkpoint_file(*number));
+            fs::remove_file(&path).map_err(|source| failure("remove", &path, source.into()))?;
+        }
+        Ok(())
+    }
+
+    /// Finds out the steps of checkpoints that earlier workers of this trial, or its original's, have written.
+    fn read_steps(&self, generations: &[u64]) -> Result<(), TrialError> {
+        for number in generations {
+            let is_known = self.checkpoints.borrow().contains_key(number);
+            let path = self.folder().join(checkpoint_file(*number));
+            let step = if is_known { Ok(None) } else { step_of(&path) };
+            match step {
+                // A damaged one has no step, and is never the best.
+                Ok(step) => self.checkpoints.borrow_mut().extend(step.map(|step| (*number, step))),
+                Err(source) => return Err(self.unreadable(READ, path, source)),
+            }
+        }
+        Ok(())
+    }
+
+    /// The generations of which the trial's folder has a checkpoint, in order.
+    fn generations(&self) -> Result<Vec<u64>, TrialError> {
+        let folder = self.folder();
+        generations_in(folder)
+            .map_err(|source| self.unreadable("look for checkpoints in", folder.to_path_buf(), source))
+    }
+
+    /// The checkpoint at whose step the first objective's metric was best.
+    fn best_of(&self, steps: &BTreeMap<u64, u64>) -> Option<u64> {
+        let record = self.record.borrow();
+        let objective = &self.assignment.objectives[0];
+        let value = |step: &u64| *record.metrics.get(step)?.get(&objective.metric)?;
+        // Where a step was repeated, its value is that of the last time.
+        let by_step: BTreeMap<u64, u64> = steps.iter().map(|(number, step)| (*step, *number)).collect();
+        let known = by_step.iter().filter_map(|(step, number)| Some((*number, value(step)?)));
+        let best = known.reduce(|best, next| if objective.direction.prefers(next.1, best.1) { next } else { best });
+        best.map(|(number, _)| number)
+    }
+}
+
+fn failure(what: &'static str, path: &Path, source: Box<dyn Error + Send + Sync>) -> TrialError {
+    TrialError::Checkpoint { what, path: path.to_path_buf(), source }
+}
+
+fn generations_in(folder: &Path) -> io::Result<Vec<u64>> {
+    let mut generations = Vec::new();
+    let entries = match fs::read_dir(folder) {
+        // A trial without a worker has its folder from its first checkpoint on.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(generations),
+        entries => entries?,
+    };
+    for entry in entries {
+        generations.extend(entry?.file_name().to_str().and_then(checkpoint_generation));
+    }
+    generations.sort_unstable();
+    Ok(generations)
+}
