@@ -15,7 +15,7 @@ const MIB: u64 = 1 << 20;
 /// Builds the library that makes calls on files fail, in `folder`.
 fn faulty_files(folder: &Path) -> String {
     let library = folder.join("faulty_files.so");
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/faulty_files.c");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/faulty_files.c");
     let mut compiler = Command::new("cc");
     compiler.args(["-Wall", "-Werror", "-O1", "-shared", "-fPIC", "-o"]).arg(&library).args([source, "-ldl"]);
     assert!(compiler.status().unwrap().success());
