@@ -16,6 +16,7 @@ pub use candle_nn;
 pub use ferrotune_devices as devices;
 pub use ferrotune_display as display;
 pub use ferrotune_display::progress;
+pub use ferrotune_trial::optim;
 pub use ferrotune_trial::{AdamW, Restore, Result, Save, Share, Trial, share_fields};
 pub use input::{input, input_password};
 pub use interrupt::{interrupted, sleep};

@@ -1,9 +1,10 @@
 //! `cargo xtask bench`: this kernel and evcxr_jupyter, run in turn, on this machine; writes `docs/benchmarks.md`.
 //! `cargo xtask bench hpo` compares the oracles with Optuna instead, and `cargo xtask bench keras` a search with Keras
-//! Tuner's. `cargo xtask bench digits` has them train, and Optuna.
+//! Tuner's. `cargo xtask bench digits` has them train, and Optuna. `cargo xtask bench steps` times steps of training.
 
 mod digits;
 mod hpo;
+mod steps;
 
 use crate::environment::{Environment, build_program, cargo};
 use crate::step;
@@ -20,7 +21,10 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         Some((what, rest)) if what == "hpo" => hpo::run(root, rest),
         Some((what, [])) if what == "keras" => keras(root),
         Some((what, [])) if what == "digits" => digits::run(root),
-        Some((what, _)) => bail!("there is no bench `{what}`; give hpo, digits or keras, or nothing for the kernels"),
+        Some((what, [])) if what == "steps" => steps::run(root),
+        Some((what, _)) => {
+            bail!("there is no bench `{what}`; give hpo, digits, keras or steps, or nothing for the kernels")
+        }
     }
 }
 

@@ -18,19 +18,19 @@
 //! # std::process::exit(status);
 //! ```
 
-mod adamw;
 mod connection;
 mod device;
 mod error;
+pub mod optim;
 mod place;
 mod runtime;
 pub mod shared;
 pub mod trial;
 
-pub use adamw::AdamW;
 pub use connection::Desk;
 pub use device::open_device;
 pub use error::{Result, TrialError};
+pub use optim::AdamW;
 pub use place::in_cell;
 pub use runtime::{ObjectiveValue, run_here, run_objective};
 pub use shared::{Pack, Share, ShareError, Shared};

@@ -1,10 +1,13 @@
-//! AdamW whose state can be saved. Computes what candle's own does, which hides its moments.
+//! AdamW whose state can be saved, and whose step is one pass over the memory of each variable.
 
+use super::state::State;
+use super::{Rule, of};
 use crate::shared::{Pack, ShareError, Shared};
 use crate::trial::{Restore, Save};
 use candle_core::backprop::GradStore;
 use candle_core::{Result, Tensor, Var};
 use candle_nn::{Optimizer, ParamsAdamW};
+use num_traits::Float;
 
 /// Adam with decoupled weight decay (Loshchilov and Hutter 2019, arXiv:1711.05101), as `candle_nn::AdamW` and in place
 /// of it: this one's moments go into a checkpoint, so that a trial that goes on trains as one that never stopped.
@@ -23,48 +26,32 @@ use candle_nn::{Optimizer, ParamsAdamW};
 /// ```
 #[derive(Debug)]
 pub struct AdamW {
-    vars: Vec<Moments>,
-    steps: u32,
+    state: State<2>,
     params: ParamsAdamW,
-}
-
-/// A variable and the running means of its gradient and of the gradient's square.
-#[derive(Debug)]
-struct Moments {
-    var: Var,
-    first: Tensor,
-    second: Tensor,
 }
 
 impl Optimizer for AdamW {
     type Config = ParamsAdamW;
 
     fn new(vars: Vec<Var>, params: ParamsAdamW) -> Result<AdamW> {
-        let mut vars: Vec<Var> = vars.into_iter().filter(|var| var.dtype().is_float()).collect();
-        // A `VarMap` gives them in another order in each process, and the moments that are restored must find theirs.
-        // candle numbers tensors as they are made, and shows the number in no other way.
-        vars.sort_by_cached_key(|var| {
-            let id = format!("{:?}", var.id());
-            (id.len(), id)
-        });
-        let vars = vars.into_iter().map(|var| Ok(Moments { first: var.zeros_like()?, second: var.zeros_like()?, var }));
-        Ok(AdamW { vars: vars.collect::<Result<_>>()?, steps: 0, params })
+        Ok(AdamW { state: State::new(vars, ["first", "second"])?, params })
     }
 
     fn step(&mut self, grads: &GradStore) -> Result<()> {
-        self.steps = self.steps.saturating_add(1);
+        self.state.steps = self.state.steps.saturating_add(1);
         let ParamsAdamW { lr, beta1, beta2, eps, weight_decay } = self.params;
-        // Both means begin at 0, which biases the first ones.
-        let exponent = i32::try_from(self.steps).unwrap_or(i32::MAX);
-        let (first_scale, second_scale) = (1.0 / (1.0 - beta1.powi(exponent)), 1.0 / (1.0 - beta2.powi(exponent)));
-        for Moments { var, first, second } in &mut self.vars {
-            let Some(grad) = grads.get(var) else { continue };
-            *first = ((&*first * beta1)? + (grad * (1.0 - beta1))?)?.detach();
-            *second = ((&*second * beta2)? + (grad.sqr()? * (1.0 - beta2))?)?.detach();
-            let change = ((&*first * first_scale)? / ((&*second * second_scale)?.sqrt()? + eps)?)?;
-            var.set(&((var.as_tensor() * (1.0 - lr * weight_decay))? - (change * lr)?)?)?;
-        }
-        Ok(())
+        let exponent = i32::try_from(self.state.steps).unwrap_or(i32::MAX);
+        let step = Step {
+            beta1,
+            beta2,
+            // Both moments begin at 0, which biases the first ones.
+            first_scale: 1.0 / (1.0 - beta1.powi(exponent)),
+            second_scale: 1.0 / (1.0 - beta2.powi(exponent)),
+            keep: 1.0 - lr * weight_decay,
+            lr,
+            eps,
+        };
+        self.state.update(grads, &step)
     }
 
     fn learning_rate(&self) -> f64 {
@@ -76,50 +63,49 @@ impl Optimizer for AdamW {
     }
 }
 
+/// The coefficients of one step.
+struct Step {
+    beta1: f64,
+    beta2: f64,
+    first_scale: f64,
+    second_scale: f64,
+    /// The share of a variable that weight decay leaves.
+    keep: f64,
+    lr: f64,
+    eps: f64,
+}
+
+impl Rule<2> for Step {
+    fn element<F: Float>(&self, value: F, gradient: F, [first, second]: [F; 2]) -> (F, [F; 2]) {
+        let first = first * of(self.beta1) + gradient * of(1.0 - self.beta1);
+        let second = second * of(self.beta2) + gradient * gradient * of(1.0 - self.beta2);
+        let change = first * of(self.first_scale) / ((second * of(self.second_scale)).sqrt() + of(self.eps));
+        (value * of(self.keep) - change * of(self.lr), [first, second])
+    }
+
+    fn tensor(
+        &self,
+        value: &Tensor,
+        gradient: &Tensor,
+        [first, second]: [&Tensor; 2],
+    ) -> Result<(Tensor, [Tensor; 2])> {
+        let first = ((first * self.beta1)? + (gradient * (1.0 - self.beta1))?)?;
+        let second = ((second * self.beta2)? + (gradient.sqr()? * (1.0 - self.beta2))?)?;
+        let change = ((&first * self.first_scale)? / ((&second * self.second_scale)?.sqrt()? + self.eps)?)?;
+        Ok((((value * self.keep)? - (change * self.lr)?)?, [first, second]))
+    }
+}
+
 impl Save for &AdamW {
     fn save(&self, name: &str, pack: &mut Pack) -> std::result::Result<(), ShareError> {
-        pack.text(&format!("{name}ferrotune:steps"), self.steps.to_string());
-        for (index, Moments { first, second, .. }) in self.vars.iter().enumerate() {
-            pack.tensor(&first_name(name, index), first)?;
-            pack.tensor(&second_name(name, index), second)?;
-        }
-        Ok(())
+        self.state.save(name, pack)
     }
 }
 
 impl Restore for &mut AdamW {
     fn restore(self, name: &str, saved: &Shared) -> std::result::Result<(), ShareError> {
-        let steps = saved.text(&format!("{name}ferrotune:steps"))?;
-        let unreadable = || ShareError::Fit { mismatch: format!("the optimiser's steps are '{steps}'") };
-        let steps = steps.parse().map_err(|_| unreadable())?;
-        for (index, Moments { var, .. }) in self.vars.iter().enumerate() {
-            for name in [first_name(name, index), second_name(name, index)] {
-                if saved.describe(&name)? != (var.dtype(), var.dims()) {
-                    let mismatch = format!("the optimiser's `{name}` is for another model");
-                    return Err(ShareError::Fit { mismatch });
-                }
-            }
-        }
-        let load = |name: String, var: &Var| {
-            let tensor = saved.tensor(&name)?.to_device(var.device());
-            tensor.map_err(|source| ShareError::Tensor { name, source })
-        };
-        // One after the other, each in place of the old one: memory for both of all is not there.
-        for (index, Moments { var, first, second }) in self.vars.iter_mut().enumerate() {
-            *first = load(first_name(name, index), var)?;
-            *second = load(second_name(name, index), var)?;
-        }
-        self.steps = steps;
-        Ok(())
+        self.state.restore(name, saved)
     }
-}
-
-fn first_name(name: &str, index: usize) -> String {
-    format!("{name}ferrotune:first.{index}")
-}
-
-fn second_name(name: &str, index: usize) -> String {
-    format!("{name}ferrotune:second.{index}")
 }
 
 #[cfg(test)]

@@ -1,0 +1,146 @@
+//! Optimisers that update each variable in place, in one pass over its memory, and whose state goes into a checkpoint.
+//! Also clipping of gradients and schedules of the learning rate. Computes no gradients: candle's `backward` does.
+//!
+//! ```
+//! use candle_core::{Device, Var};
+//! use candle_nn::Optimizer;
+//! use ferrotune_trial::optim::{AdamW, ParamsAdamW, Schedule, clip_grad_norm};
+//! let x = Var::new(&[3_f32, -2.0], &Device::Cpu)?;
+//! let mut optimiser = AdamW::new(vec![x.clone()], ParamsAdamW::default())?;
+//! let schedule = Schedule::cosine(0.1, 200).warm_up(10);
+//! for step in 0..200 {
+//!     let mut grads = x.as_tensor().sqr()?.sum_all()?.backward()?;
+//!     clip_grad_norm(&mut grads, &[x.clone()], 1.0)?;
+//!     optimiser.set_learning_rate(schedule.at(step));
+//!     optimiser.step(&grads)?;
+//! }
+//! assert!(x.to_vec1::<f32>()?.iter().all(|x| x.abs() < 0.1));
+//! # Ok::<(), candle_core::Error>(())
+//! ```
+
+mod adamw;
+mod clip;
+mod in_place;
+mod lion;
+mod schedule;
+mod sgd;
+mod state;
+
+pub use adamw::AdamW;
+pub use candle_nn::ParamsAdamW;
+pub use clip::{clip_grad_norm, clip_grad_value};
+pub use lion::{Lion, ParamsLion};
+pub use schedule::Schedule;
+pub use sgd::{ParamsSGD, SGD};
+
+use candle_core::{Result, Tensor, Var};
+use num_traits::Float;
+
+/// How one step changes a variable and the `N` moments that are kept for it.
+trait Rule<const N: usize>: Sync {
+    /// The new value and moments of one element.
+    fn element<F: Float>(&self, value: F, gradient: F, moments: [F; N]) -> (F, [F; N]);
+
+    /// The same for whole tensors, on a device that has no kernel of ours.
+    fn tensor(&self, value: &Tensor, gradient: &Tensor, moments: [&Tensor; N]) -> Result<(Tensor, [Tensor; N])>;
+}
+
+/// A coefficient in the precision of the elements.
+fn of<F: Float>(coefficient: f64) -> F {
+    F::from(coefficient).expect("each f64 has a nearest f32")
+}
+
+/// The variables that an optimiser changes, in the order in which they were made.
+///
+/// A `VarMap` gives its variables in another order in each process, and the moments that are restored must find theirs.
+fn in_order(vars: Vec<Var>) -> Vec<Var> {
+    let mut vars: Vec<Var> = vars.into_iter().filter(|var| var.dtype().is_float()).collect();
+    // candle numbers tensors as they are made, and shows the number in no other way.
+    vars.sort_by_cached_key(|var| {
+        let id = format!("{:?}", var.id());
+        (id.len(), id)
+    });
+    vars
+}
+
+#[cfg(test)]
+mod tests {
+    use super::state::State;
+    use super::*;
+    use candle_core::{DType, Device};
+    use candle_nn::Optimizer;
+
+    /// `N` steps of [`Rule::tensor`], and of the pass in place, from the same start and with the same gradients.
+    fn check<const N: usize>(rule: &impl Rule<N>, dtype: DType, length: usize, tolerance: f64) -> Result<()> {
+        let wave = |shift: f64| -> Result<Tensor> {
+            let angles = (0..length * 2).map(|index| (index as f64 * 0.37 + shift).sin()).collect::<Vec<_>>();
+            Tensor::new(angles, &Device::Cpu)?.reshape((length, 2))?.to_dtype(dtype)
+        };
+        let var = Var::from_tensor(&wave(0.0)?)?;
+        let (mut value, mut moments) = (wave(0.0)?, std::array::from_fn::<_, N, _>(|_| ()).map(|()| var.zeros_like()));
+        let mut state = State::new(vec![var.clone()], ["moment"; N])?;
+        for step in 0..3 {
+            // Every second gradient is not contiguous.
+            let gradient = wave(f64::from(step))?;
+            let gradient = if step % 2 == 0 { gradient } else { gradient.t()?.contiguous()?.t()? };
+            let mut grads = var.sum_all()?.backward()?;
+            grads.insert(&var, gradient.clone());
+            state.update(&grads, rule)?;
+            let kept = moments.each_ref().map(|moment| moment.as_ref().expect("a tensor"));
+            let (new, kept) = rule.tensor(&value, &gradient, kept)?;
+            (value, moments) = (new, kept.map(Ok));
+        }
+        let difference = (var.as_tensor() - value)?.abs()?.max_all()?.to_dtype(DType::F64)?.to_scalar::<f64>()?;
+        assert!(difference <= tolerance, "{dtype:?} × {length}: {difference}");
+        Ok(())
+    }
+
+    #[test]
+    fn a_pass_in_place_is_what_tensors_compute() -> Result<()> {
+        let sgd = ParamsSGD { lr: 0.1, momentum: 0.9, nesterov: true, weight_decay: 0.01 };
+        let lion = ParamsLion { lr: 0.1, weight_decay: 0.01, ..ParamsLion::default() };
+        for (dtype, tolerance) in [(DType::F64, 1e-14), (DType::F32, 1e-6), (DType::F16, 4e-3), (DType::BF16, 3e-2)] {
+            for length in [1, 8191, 8192, 8193, 40_000] {
+                check::<0>(&sgd, dtype, length, tolerance)?;
+                check::<1>(&sgd, dtype, length, tolerance)?;
+            }
+            check::<1>(&ParamsSGD { nesterov: false, ..sgd.clone() }, dtype, 100, tolerance)?;
+        }
+        // A sign may turn where the mean of gradients is a rounding away from 0, so only in double precision.
+        check(&lion, DType::F64, 40_000, 1e-14)
+    }
+
+    /// Four steps on a parabola, which has its gradient where it is.
+    fn descend<O: Optimizer>(config: O::Config) -> Result<Vec<f64>> {
+        let x = Var::new(1_f64, &Device::Cpu)?;
+        let mut optimiser = O::new(vec![x.clone()], config)?;
+        let mut visited = Vec::new();
+        for _ in 0..4 {
+            optimiser.backward_step(&(x.as_tensor().sqr()? * 0.5)?)?;
+            visited.push((x.to_scalar::<f64>()? * 1e9).round() / 1e9);
+        }
+        Ok(visited)
+    }
+
+    /// Computed by hand from the definitions, with a learning rate of 0.5.
+    #[test]
+    fn steps_are_those_of_the_definitions() -> Result<()> {
+        let sgd = ParamsSGD { lr: 0.5, ..ParamsSGD::default() };
+        assert_eq!(descend::<SGD>(sgd.clone())?, [0.5, 0.25, 0.125, 0.0625]);
+        let momentum = ParamsSGD { momentum: 0.5, ..sgd.clone() };
+        assert_eq!(descend::<SGD>(momentum.clone())?, [0.5, 0.0, -0.25, -0.25]);
+        assert_eq!(descend::<SGD>(ParamsSGD { nesterov: true, ..momentum })?, [0.25, -0.0625, -0.109375, -0.06640625]);
+        assert_eq!(descend::<SGD>(ParamsSGD { weight_decay: 1.0, ..sgd })?, [0.0; 4]);
+        let lion = ParamsLion { lr: 0.5, ..ParamsLion::default() };
+        assert_eq!(descend::<Lion>(lion.clone())?, [0.5, 0.0, -0.5, -0.0]);
+        assert_eq!(descend::<Lion>(ParamsLion { weight_decay: 1.0, ..lion })?, [0.0, -0.5, 0.25, -0.375]);
+        Ok(())
+    }
+
+    #[test]
+    fn integers_are_left_alone() -> Result<()> {
+        let vars = vec![Var::new(&[1_u32], &Device::Cpu)?, Var::new(&[1_f32], &Device::Cpu)?];
+        assert_eq!(in_order(vars).len(), 1);
+        Ok(())
+    }
+}

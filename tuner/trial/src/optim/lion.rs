@@ -1,0 +1,96 @@
+//! Lion, which keeps one moment and uses only the sign of the update.
+
+use super::state::State;
+use super::{Rule, of};
+use crate::shared::{Pack, ShareError, Shared};
+use crate::trial::{Restore, Save};
+use candle_core::backprop::GradStore;
+use candle_core::{Result, Tensor, Var};
+use candle_nn::Optimizer;
+use num_traits::Float;
+
+/// The settings of [`Lion`]; the defaults are the paper's.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ParamsLion {
+    /// The learning rate. The paper finds the best one three to ten times smaller than that of AdamW.
+    pub lr: f64,
+    /// How much of the moment is in an update.
+    pub beta1: f64,
+    /// How much of the moment is kept for the next step.
+    pub beta2: f64,
+    /// The share of a variable that a step takes away, times the learning rate.
+    pub weight_decay: f64,
+}
+
+impl Default for ParamsLion {
+    fn default() -> ParamsLion {
+        ParamsLion { lr: 1e-4, beta1: 0.9, beta2: 0.99, weight_decay: 0.0 }
+    }
+}
+
+/// Lion (Chen et al. 2023, arXiv:2302.06675, algorithm 2): each element moves by the learning rate, in the direction of the
+/// sign of a mean of gradients. Its state goes into a checkpoint.
+///
+/// ```
+/// use candle_core::{Device, Var};
+/// use candle_nn::Optimizer;
+/// use ferrotune_trial::optim::{Lion, ParamsLion};
+/// let x = Var::new(1_f32, &Device::Cpu)?;
+/// let mut optimiser = Lion::new(vec![x.clone()], ParamsLion { lr: 0.25, ..ParamsLion::default() })?;
+/// optimiser.backward_step(&x.as_tensor().sqr()?)?;
+/// assert_eq!(x.to_scalar::<f32>()?, 0.75);
+/// # Ok::<(), candle_core::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Lion {
+    state: State<1>,
+    params: ParamsLion,
+}
+
+impl Optimizer for Lion {
+    type Config = ParamsLion;
+
+    fn new(vars: Vec<Var>, params: ParamsLion) -> Result<Lion> {
+        Ok(Lion { state: State::new(vars, ["moment"])?, params })
+    }
+
+    fn step(&mut self, grads: &GradStore) -> Result<()> {
+        self.state.update(grads, &self.params)
+    }
+
+    fn learning_rate(&self) -> f64 {
+        self.params.lr
+    }
+
+    fn set_learning_rate(&mut self, lr: f64) {
+        self.params.lr = lr;
+    }
+}
+
+impl Rule<1> for ParamsLion {
+    fn element<F: Float>(&self, value: F, gradient: F, [moment]: [F; 1]) -> (F, [F; 1]) {
+        let mean = |beta: f64| moment * of(beta) + gradient * of(1.0 - beta);
+        let update = mean(self.beta1);
+        // `signum` of 0 is 1.
+        let sign = if update == F::zero() { F::zero() } else { update.signum() };
+        (value * of(1.0 - self.lr * self.weight_decay) - sign * of(self.lr), [mean(self.beta2)])
+    }
+
+    fn tensor(&self, value: &Tensor, gradient: &Tensor, [moment]: [&Tensor; 1]) -> Result<(Tensor, [Tensor; 1])> {
+        let mean = |beta: f64| (moment * beta)? + (gradient * (1.0 - beta))?;
+        let value = ((value * (1.0 - self.lr * self.weight_decay))? - (mean(self.beta1)?.sign()? * self.lr)?)?;
+        Ok((value, [mean(self.beta2)?]))
+    }
+}
+
+impl Save for &Lion {
+    fn save(&self, name: &str, pack: &mut Pack) -> std::result::Result<(), ShareError> {
+        self.state.save(name, pack)
+    }
+}
+
+impl Restore for &mut Lion {
+    fn restore(self, name: &str, saved: &Shared) -> std::result::Result<(), ShareError> {
+        self.state.restore(name, saved)
+    }
+}
