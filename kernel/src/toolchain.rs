@@ -1,4 +1,6 @@
-//! The user's Rust toolchain: which rustc and cargo run, past rustup's proxies, which cost 20 ms a call.
+//! The user's Rust toolchain: the rustc and cargo themselves rather than rustup's proxies, which cost 20 ms a call.
+
+pub(crate) mod progress;
 
 use anyhow::{Context, Result, bail};
 use std::ffi::OsStr;

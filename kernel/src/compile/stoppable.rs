@@ -2,7 +2,7 @@
 //!
 //! A stand-in is a process of its own, which evcxr waits for. It therefore has its own connection to the kernel.
 
-use crate::runtime;
+use crate::environment;
 use anyhow::{Context, Result};
 use ferrotune_display::Bundle;
 use ferrotune_display::frame::{self, Frame, Order};
@@ -44,7 +44,7 @@ pub(super) struct Kernel {
 
 impl Kernel {
     fn connect() -> Result<Self> {
-        let path = runtime::kernel_link().context("no kernel has started this process")?;
+        let path = environment::kernel_socket().context("no kernel has started this process")?;
         let mut stream = UnixStream::connect(path).context("cannot reach the kernel")?;
         frame::write(&mut stream, &Frame::Compiler).context("cannot reach the kernel")?;
         Ok(Self { stream, orders: Vec::new(), has_shown: false })

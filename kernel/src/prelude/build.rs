@@ -2,8 +2,8 @@
 
 use super::cuda::Toolkit;
 use super::{Accelerator, CRATES, Contents, SOURCES, analysis, beside};
-use crate::compile::progress::{self, Progress};
 use crate::toolchain::Toolchain;
+use crate::toolchain::progress::{self, Progress};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -149,7 +149,7 @@ fn follow(mut stderr: ChildStderr, progress: &mut dyn FnMut(&str)) -> Result<Str
     loop {
         let count = stderr.read(&mut bytes)?;
         if count == 0 {
-            return Ok(known.words().to_owned());
+            return Ok(known.messages().to_owned());
         }
         if let Some(line) = known.take(&bytes[..count]) {
             progress(&line);
