@@ -39,11 +39,11 @@ use cell_supervisor::CellSupervisor;
 use commands::{Call, Duty};
 use evaluator::Evaluator;
 use evcxr::{CompilationError, Error, EvalOutputs};
-use ferrotune_link::{CellEnding, SupervisorRequest};
 use ferrotune_display::table;
+use ferrotune_link::{CellEnding, SupervisorRequest};
 use ferrotune_magics::Step;
 use insertions::Insertions;
-use link::{CellOutcome, CellLink};
+use link::{CellLink, CellOutcome};
 use notebook::Notebook;
 use serde_json::{Map, Value};
 use undo::UndoStates;
@@ -234,7 +234,9 @@ impl Engine {
                 }
             },
             Err(Error::CompilationErrors(errors)) => Err(explain(&errors)),
-            Err(Error::SubprocessTerminated(_)) => Err(report::died(outcome.died.as_ref().unwrap_or(&CellEnding::Stopped))),
+            Err(Error::SubprocessTerminated(_)) => {
+                Err(report::died(outcome.died.as_ref().unwrap_or(&CellEnding::Stopped)))
+            }
             Err(error) => Err(Failure::new(ErrorName::Error, error.to_string())),
         }
     }

@@ -6,7 +6,7 @@ use crate::failure::{ErrorName, Failure};
 use crate::runtime::OWN_PROGRAM;
 use crate::supervisor;
 use anyhow::{Context, Result};
-use ferrotune_link::{SupervisorReply, MemoryReport, SupervisorRequest};
+use ferrotune_link::{MemoryReport, SupervisorReply, SupervisorRequest};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -57,8 +57,8 @@ impl CellSupervisor {
 
     /// The memory of the cell process and of its snapshots.
     pub(super) fn report(&self) -> Result<MemoryReport, Failure> {
-        match self.ask(SupervisorRequest::MemoryReport)? {
-            SupervisorReply::MemoryReport { report } => Ok(report),
+        match self.ask(SupervisorRequest::Report)? {
+            SupervisorReply::Report { report } => Ok(report),
             _ => Err(Failure::new(ErrorName::Engine, "the supervisor of the cells gave another answer")),
         }
     }

@@ -3,8 +3,8 @@
 use super::{Engine, Interrupts};
 use crate::execution::LiveDisplay;
 use crate::failure::{ErrorName, Failure};
-use ferrotune_display::frame::{Place, Reply, Report, Request};
 use ferrotune_display::{Bundle, escape, table};
+use ferrotune_link::{MemoryReport, SnapshotKey, SupervisorReply, SupervisorRequest};
 use ferrotune_magics::Memory;
 use ferrotune_tuner::journal::Journal;
 use ferrotune_tuner::process::{available_bytes, memory_limit, own_resident_bytes, private_bytes, tree_bytes};
@@ -31,7 +31,7 @@ pub(super) struct WatchedTable(Arc<AtomicU64>);
 impl Engine {
     pub(super) fn memory(&mut self, memory: Memory) -> Result<(), Failure> {
         if let Memory::Limit { bytes } = memory {
-            self.supervisor.ask(Request::Limit { bytes })?;
+            self.supervisor.ask(SupervisorRequest::Limit { bytes })?;
             self.notebook.memory_limit = bytes;
             let text = match bytes {
                 Some(bytes) => format!("a cell that holds more than {} is stopped from now on", escape::bytes(bytes)),
@@ -53,7 +53,7 @@ impl Engine {
     /// `%gc`: makes the cell process give freed memory back to the machine.
     pub(super) fn gc(&mut self, all: bool) -> Result<(), Failure> {
         let before = self.supervisor.report()?;
-        self.supervisor.ask(Request::Trim { forget: all })?;
+        self.supervisor.ask(SupervisorRequest::Trim { forget: all })?;
         let after = self.supervisor.report()?;
         let back = escape::bytes(before.held_bytes.saturating_sub(after.held_bytes));
         let variables = private_bytes(after.cells_pid).unwrap_or(0);
@@ -78,7 +78,7 @@ impl Engine {
                 if last.0.load(Ordering::Relaxed) != number {
                     return;
                 }
-                let Some(Reply::Report { report }) = link.request(Request::Report) else { return };
+                let Some(SupervisorReply::Report { report }) = link.request(SupervisorRequest::Report) else { return };
                 if outputs.send(display.show(shown(&report, &interrupts, study.as_deref()))).is_err() {
                     return;
                 }
@@ -89,10 +89,10 @@ impl Engine {
 }
 
 /// The table.
-fn shown(report: &Report, interrupts: &Interrupts, study: Option<&Path>) -> Bundle {
+fn shown(report: &MemoryReport, interrupts: &Interrupts, study: Option<&Path>) -> Bundle {
     let held = |pid| private_bytes(pid).unwrap_or(0);
     let of_snapshots: u64 = report.snapshots.iter().map(|snapshot| snapshot.private_bytes).sum();
-    let named = report.snapshots.iter().filter(|snapshot| matches!(snapshot.place, Place::Named { .. })).count();
+    let named = report.snapshots.iter().filter(|snapshot| matches!(snapshot.key, SnapshotKey::Named { .. })).count();
     let trials = interrupts.search().map_or(0, tree_bytes);
     let rows = [
         ("variables and cells".to_owned(), held(report.cells_pid)),

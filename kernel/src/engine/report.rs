@@ -4,7 +4,7 @@ use super::insertions::Insertions;
 use crate::failure::{BOLD, ErrorName, Failure, PLAIN, RED};
 use evcxr::CompilationError;
 use ferrotune_display::escape::bytes;
-use ferrotune_display::frame::Ending;
+use ferrotune_link::CellEnding;
 use ferrotune_tuner::record::signal_name;
 
 /// Beginnings of the compiler's notes that do not help in a notebook: about the compiler, or about deleted files.
@@ -13,7 +13,7 @@ const IDLE_NOTES: [&str; 3] = ["this error originates in the", "the full ", "con
 const BLUE: &str = "\x1b[34m";
 
 /// The cell process has ended, and the variables are lost.
-pub(super) fn died(ending: &Ending) -> Failure {
+pub(super) fn died(ending: &CellEnding) -> Failure {
     Failure::new(
         error_name(ending),
         format!("{}; a new process has been started, and the variables are lost", ended(ending)),
@@ -21,13 +21,13 @@ pub(super) fn died(ending: &Ending) -> Failure {
 }
 
 /// The cell process has ended, and its snapshot has replaced it.
-pub(super) fn taken_over(ending: &Ending, threads: &[String]) -> Failure {
+pub(super) fn taken_over(ending: &CellEnding, threads: &[String]) -> Failure {
     let text = format!("{}; every variable is as it was before the cell{}", ended(ending), gone(threads));
     Failure::new(error_name(ending), text)
 }
 
 /// The same between two cells.
-pub(super) fn taken_over_between_cells(ending: &Ending, threads: &[String]) -> String {
+pub(super) fn taken_over_between_cells(ending: &CellEnding, threads: &[String]) -> String {
     format!("after the cell had ended, {}; every variable is as the cell left it{}", ended(ending), gone(threads))
 }
 
@@ -42,27 +42,27 @@ fn gone(threads: &[String]) -> String {
     }
 }
 
-fn error_name(ending: &Ending) -> ErrorName {
+fn error_name(ending: &CellEnding) -> ErrorName {
     match ending {
-        Ending::Stopped => ErrorName::Interrupted,
-        Ending::OutOfMemory { .. } => ErrorName::OutOfMemory,
-        Ending::Exited { .. } | Ending::Signalled { .. } | Ending::TakenBack => ErrorName::CellDied,
+        CellEnding::Stopped => ErrorName::Interrupted,
+        CellEnding::OutOfMemory { .. } => ErrorName::OutOfMemory,
+        CellEnding::Exited { .. } | CellEnding::Signalled { .. } | CellEnding::TakenBack => ErrorName::CellDied,
     }
 }
 
-fn ended(ending: &Ending) -> String {
+fn ended(ending: &CellEnding) -> String {
     match ending {
-        Ending::Stopped => "the cell did not stop when it was asked to, and was ended".to_owned(),
-        Ending::Signalled { signal } => format!("the process of the cells was ended by {}", signal_name(*signal)),
-        Ending::Exited { code } => format!("the process of the cells exited with {code}"),
-        Ending::OutOfMemory { peak_bytes, limit_bytes: Some(limit) } => {
+        CellEnding::Stopped => "the cell did not stop when it was asked to, and was ended".to_owned(),
+        CellEnding::Signalled { signal } => format!("the process of the cells was ended by {}", signal_name(*signal)),
+        CellEnding::Exited { code } => format!("the process of the cells exited with {code}"),
+        CellEnding::OutOfMemory { peak_bytes, limit_bytes: Some(limit) } => {
             let (peak, limit) = (bytes(*peak_bytes), bytes(*limit));
             format!("the cell held {peak}, the limit is {limit}, and it was ended; raise it with %memory limit")
         }
-        Ending::OutOfMemory { peak_bytes, limit_bytes: None } => {
+        CellEnding::OutOfMemory { peak_bytes, limit_bytes: None } => {
             format!("the cell held {} and the machine had no more memory, so it was ended", bytes(*peak_bytes))
         }
-        Ending::TakenBack => "the cell failed".to_owned(),
+        CellEnding::TakenBack => "the cell failed".to_owned(),
     }
 }
 
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn threads_that_are_gone_are_named_with_the_locks_that_they_leave() {
-        let ending = Ending::Exited { code: 3 };
+        let ending = CellEnding::Exited { code: 3 };
         let expected = "the process of the cells exited with 3; every variable is as it was before the cell, but these \
                         threads of earlier cells are gone: one, two; a lock that one of them held stays locked, and a cell \
                         that takes it waits until you interrupt it";

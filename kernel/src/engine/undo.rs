@@ -6,8 +6,8 @@ use super::Engine;
 use super::evaluator_state::EvaluatorState;
 use super::magics::seconds;
 use crate::failure::{ErrorName, Failure};
-use ferrotune_link::{SnapshotKey, SupervisorReply, SupervisorRequest, SnapshotReport};
 use ferrotune_display::{escape, table};
+use ferrotune_link::{SnapshotKey, SnapshotReport, SupervisorReply, SupervisorRequest};
 use std::time::Duration;
 
 /// What evcxr knew, and when.

@@ -1,6 +1,6 @@
 //! `%tune status|wait|stop`: searches in the background or of another notebook, seen through their study's folder.
 
-use super::link::Link;
+use super::link::CellLink;
 use crate::execution::{LiveDisplay, Output, Stream};
 use crate::failure::{ErrorName, Failure};
 use crate::search_process::progress;
@@ -23,7 +23,7 @@ const INTERVAL: Duration = Duration::from_millis(500);
 const LONGEST_STOP: Duration = Duration::from_secs(30);
 
 /// Does `%tune VERB` with the search in a study's folder.
-pub(super) fn act(verb: SearchVerb, folder: &Path, display: &mut LiveDisplay, link: &Link) -> Result<(), Failure> {
+pub(super) fn act(verb: SearchVerb, folder: &Path, display: &mut LiveDisplay, link: &CellLink) -> Result<(), Failure> {
     let result = Journal::read(folder).map_err(anyhow::Error::from).and_then(|study| match verb {
         SearchVerb::Status => {
             let bundle = status(folder, &study.spec, holder_of(folder)?.as_ref())?;
@@ -64,7 +64,7 @@ fn status(folder: &Path, spec: &StudySpec, holder: Option<&Holder>) -> Result<Bu
 
 /// Asks the search to stop after the current step of each trial, and waits until it has ended. Says so if that takes long
 /// or if the user interrupts the wait.
-fn stop(folder: &Path, link: &Link) -> Result<String> {
+fn stop(folder: &Path, link: &CellLink) -> Result<String> {
     let Some(holder) = holder_of(folder)? else { return Ok("no search of this study runs\n".to_owned()) };
     if !holder.is_here() {
         bail!("the search runs as process {} on {}; stop it there", holder.pid, holder.host);
@@ -85,7 +85,7 @@ fn stop(folder: &Path, link: &Link) -> Result<String> {
 }
 
 /// Shows the search until no process runs it any more.
-fn wait(folder: &Path, spec: &StudySpec, display: &mut LiveDisplay, link: &Link) -> Result<()> {
+fn wait(folder: &Path, spec: &StudySpec, display: &mut LiveDisplay, link: &CellLink) -> Result<()> {
     while let Some(holder) = holder_of(folder)? {
         if link.is_interrupted() {
             bail!("interrupted");
