@@ -27,6 +27,7 @@ use commands::{Call, Duty};
 use evcxr::{CommandContext, Error, EvalCallbacks, EvalContext, EvalContextOutputs, EvalOutputs};
 use ferrotune_display::frame::{Answer, Ending, Request};
 use ferrotune_display::{Bundle, table};
+use ferrotune_machine::format::duration;
 use ferrotune_magics::{Action, Step, Study, Time, Tune};
 use ferrotune_tuner::supervisor::Origin;
 use history::History;
@@ -456,7 +457,7 @@ impl Engine {
         let total = started.elapsed();
         let run: Duration =
             outputs.phases.iter().filter(|phase| phase.name == "Execution").map(|phase| phase.duration).sum();
-        let text = format!("Wall time: {} (and {} to compile)\n", seconds(run), seconds(total.saturating_sub(run)));
+        let text = format!("Wall time: {} (and {} to compile)\n", duration(run), duration(total.saturating_sub(run)));
         self.link.emit(Output::Stream(Stream::Stdout, text));
         Ok(())
     }
@@ -753,15 +754,6 @@ fn forward(outputs: EvalContextOutputs, link: &Link) -> Result<()> {
         })?;
     }
     Ok(())
-}
-
-fn seconds(duration: Duration) -> String {
-    let value = duration.as_secs_f64();
-    match value {
-        1.0.. => format!("{value:.2} s"),
-        0.001.. => format!("{:.1} ms", value * 1e3),
-        _ => format!("{:.0} µs", value * 1e6),
-    }
 }
 
 fn plain(error: impl std::fmt::Display) -> anyhow::Error {

@@ -9,7 +9,8 @@ use crate::execution::Failure;
 use crate::prelude;
 use evcxr::{Error, EvalOutputs};
 use ferrotune_display::frame::{Place, Reply, Report, Request, SnapshotReport};
-use ferrotune_display::{Bundle, escape, table};
+use ferrotune_display::{Bundle, table};
+use ferrotune_machine::format;
 
 /// What evcxr knew, and when.
 #[derive(Default)]
@@ -110,9 +111,9 @@ impl Engine {
                 format!("%undo {}", self.history.before.len() - index)
             }
         };
-        let age = super::seconds(std::time::Duration::from_secs_f64(snapshot.age_s));
+        let age = format::duration(std::time::Duration::from_secs_f64(snapshot.age_s));
         let fork = format!("{:.1} ms", snapshot.cost_us as f64 / 1e3);
-        let (private, share) = (escape::bytes(snapshot.private_bytes), escape::bytes(snapshot.share_bytes));
+        let (private, share) = (format::bytes(snapshot.private_bytes), format::bytes(snapshot.share_bytes));
         Some(vec![state, age, private, share, fork])
     }
 

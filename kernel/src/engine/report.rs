@@ -3,8 +3,8 @@
 use super::insertions::Insertions;
 use crate::execution::Failure;
 use evcxr::CompilationError;
-use ferrotune_display::escape::bytes;
 use ferrotune_display::frame::Ending;
+use ferrotune_machine::format::bytes;
 use ferrotune_tuner::record::signal_name;
 
 /// Notes of the compiler's about itself, or about files that are gone by then.
