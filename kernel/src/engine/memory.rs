@@ -2,8 +2,8 @@
 
 use super::{Engine, Running, report};
 use crate::execution::{Failure, Output};
-use ferrotune_display::frame::{Place, Reply, Report, Request};
 use ferrotune_display::{Bundle, table};
+use ferrotune_link::{MemoryReport, SnapshotKey, SupervisorReply, SupervisorRequest};
 use ferrotune_machine::memory::{available_bytes, memory_limit, own_resident_bytes, private_bytes};
 use ferrotune_machine::{format, process_tree};
 use ferrotune_magics::Memory;
@@ -31,7 +31,7 @@ pub(super) struct Watched(Arc<AtomicU64>);
 impl Engine {
     pub(super) fn memory(&mut self, memory: Memory) -> Result<(), Failure> {
         if let Memory::Limit { bytes } = memory {
-            self.ask(Request::Limit { bytes })?;
+            self.ask(SupervisorRequest::Limit { bytes })?;
             self.limit = bytes;
             let text = match bytes {
                 Some(bytes) => format!("a cell that holds more than {} is stopped from now on", format::bytes(bytes)),
@@ -52,7 +52,7 @@ impl Engine {
     /// `%gc`: has the process of the cells give back what is free.
     pub(super) fn gc(&mut self, all: bool) -> Result<(), Failure> {
         let before = self.report()?;
-        self.ask(Request::Trim { forget: all })?;
+        self.ask(SupervisorRequest::Trim { forget: all })?;
         let after = self.report()?;
         let back = format::bytes(before.held_bytes.saturating_sub(after.held_bytes));
         let variables = private_bytes(after.cells_pid).unwrap_or(0);
@@ -80,7 +80,7 @@ impl Engine {
                 if watched.0.load(Ordering::Relaxed) != own {
                     return;
                 }
-                let Some(Reply::Report { report }) = link.request(Request::Report) else { return };
+                let Some(SupervisorReply::Report { report }) = link.request(SupervisorRequest::Report) else { return };
                 if outputs.send(display(&display_id, shown(&report, &running, study.as_deref()), true)).is_err() {
                     return;
                 }
@@ -96,10 +96,10 @@ fn display(display_id: &str, bundle: Bundle, update: bool) -> Output {
 }
 
 /// The table.
-fn shown(report: &Report, running: &Running, study: Option<&Path>) -> Bundle {
+fn shown(report: &MemoryReport, running: &Running, study: Option<&Path>) -> Bundle {
     let held = |pid| private_bytes(pid).unwrap_or(0);
     let of_snapshots: u64 = report.snapshots.iter().map(|snapshot| snapshot.private_bytes).sum();
-    let named = report.snapshots.iter().filter(|snapshot| matches!(snapshot.place, Place::Named { .. })).count();
+    let named = report.snapshots.iter().filter(|snapshot| matches!(snapshot.key, SnapshotKey::Named { .. })).count();
     let trials = running.search().map_or(0, process_tree::memory_bytes);
     let rows = [
         ("variables and cells".to_owned(), held(report.cells_pid)),

@@ -2,7 +2,7 @@
 
 use super::cells::CellProcess;
 use anyhow::{Context, Result};
-use ferrotune_display::frame::Ending;
+use ferrotune_link::CellEnding;
 use ferrotune_machine::memory::{available_bytes, oom_kills, private_bytes};
 use std::time::{Duration, Instant};
 
@@ -70,7 +70,7 @@ impl Watch {
     }
 
     /// Looks, if it is time to. An ending is what the process has come to.
-    pub(super) fn look(&mut self, cells: &CellProcess, now: Instant) -> Option<Ending> {
+    pub(super) fn look(&mut self, cells: &CellProcess, now: Instant) -> Option<CellEnding> {
         if self.look_at.is_some_and(|at| at > now) {
             return None;
         }
@@ -89,12 +89,12 @@ impl Watch {
         (available < self.floor_bytes && grown > SMALL_BYTES).then(|| self.out_of_memory(None))
     }
 
-    fn out_of_memory(&self, limit_bytes: Option<u64>) -> Ending {
-        Ending::OutOfMemory { peak_bytes: self.peak_bytes, limit_bytes }
+    fn out_of_memory(&self, limit_bytes: Option<u64>) -> CellEnding {
+        CellEnding::OutOfMemory { peak_bytes: self.peak_bytes, limit_bytes }
     }
 
     /// What a SIGKILL that did not come from here means: the system's own way of making room, if it has just made some.
-    pub(super) fn killed(&self) -> Option<Ending> {
+    pub(super) fn killed(&self) -> Option<CellEnding> {
         let before = self.kernel_kills?;
         (oom_kills()? > before).then(|| self.out_of_memory(None))
     }
