@@ -6,6 +6,7 @@ use crate::execution::{Output, Stream};
 use crate::failure::{ErrorName, Failure};
 use anyhow::{Context, Result};
 use ferrotune_display::Bundle;
+use ferrotune_machine::format::duration;
 use ferrotune_magics::{Action, Study, Time};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -72,18 +73,8 @@ impl Engine {
         let total = started.elapsed();
         let phases = outputs.phases.iter().filter(|phase| phase.name == EXECUTION);
         let run: Duration = phases.map(|phase| phase.duration).sum();
-        let text = format!("Wall time: {} (and {} to compile)\n", seconds(run), seconds(total.saturating_sub(run)));
+        let text = format!("Wall time: {} (and {} to compile)\n", duration(run), duration(total.saturating_sub(run)));
         self.link.emit(Output::Stream(Stream::Stdout, text));
         Ok(())
-    }
-}
-
-/// A duration for people: `1.25 s`, `8.4 ms`, `12 µs`.
-pub(super) fn seconds(duration: Duration) -> String {
-    let value = duration.as_secs_f64();
-    match value {
-        1.0.. => format!("{value:.2} s"),
-        0.001.. => format!("{:.1} ms", value * 1e3),
-        _ => format!("{:.0} µs", value * 1e6),
     }
 }

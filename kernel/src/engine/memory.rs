@@ -3,11 +3,12 @@
 use super::{Engine, Interrupts};
 use crate::execution::LiveDisplay;
 use crate::failure::{ErrorName, Failure};
-use ferrotune_display::{Bundle, escape, table};
+use ferrotune_display::{Bundle, table};
 use ferrotune_link::{MemoryReport, SnapshotKey, SupervisorReply, SupervisorRequest};
+use ferrotune_machine::memory::{available_bytes, memory_limit, own_resident_bytes, private_bytes};
+use ferrotune_machine::{format, process_tree};
 use ferrotune_magics::Memory;
 use ferrotune_tuner::journal::Journal;
-use ferrotune_tuner::process::{available_bytes, memory_limit, own_resident_bytes, private_bytes, tree_bytes};
 use ferrotune_tuner::record::{MemoryCheck, TrialRecord};
 use std::path::Path;
 use std::sync::Arc;
@@ -34,7 +35,7 @@ impl Engine {
             self.supervisor.ask(SupervisorRequest::Limit { bytes })?;
             self.notebook.memory_limit = bytes;
             let text = match bytes {
-                Some(bytes) => format!("a cell that holds more than {} is stopped from now on", escape::bytes(bytes)),
+                Some(bytes) => format!("a cell that holds more than {} is stopped from now on", format::bytes(bytes)),
                 None => "cells may hold what the machine can spare".to_owned(),
             };
             self.show_text(text);
@@ -55,10 +56,10 @@ impl Engine {
         let before = self.supervisor.report()?;
         self.supervisor.ask(SupervisorRequest::Trim { forget: all })?;
         let after = self.supervisor.report()?;
-        let back = escape::bytes(before.held_bytes.saturating_sub(after.held_bytes));
+        let back = format::bytes(before.held_bytes.saturating_sub(after.held_bytes));
         let variables = private_bytes(after.cells_pid).unwrap_or(0);
         let of_snapshots = after.held_bytes.saturating_sub(variables);
-        let (variables, of_snapshots_text) = (escape::bytes(variables), escape::bytes(of_snapshots));
+        let (variables, of_snapshots_text) = (format::bytes(variables), format::bytes(of_snapshots));
         let hint = if !all && of_snapshots > WORTH_A_HINT_BYTES { "; %gc all forgets those of %undo" } else { "" };
         let text = format!(
             "{back} came back; variables and cells hold {variables}, and snapshots {of_snapshots_text} beside that{hint}"
@@ -93,7 +94,7 @@ fn shown(report: &MemoryReport, interrupts: &Interrupts, study: Option<&Path>) -
     let held = |pid| private_bytes(pid).unwrap_or(0);
     let of_snapshots: u64 = report.snapshots.iter().map(|snapshot| snapshot.private_bytes).sum();
     let named = report.snapshots.iter().filter(|snapshot| matches!(snapshot.key, SnapshotKey::Named { .. })).count();
-    let trials = interrupts.search().map_or(0, tree_bytes);
+    let trials = interrupts.search().map_or(0, process_tree::memory_bytes);
     let rows = [
         ("variables and cells".to_owned(), held(report.cells_pid)),
         (format!("{} snapshots, {named} with a name, beside that", report.snapshots.len()), of_snapshots),
@@ -101,17 +102,17 @@ fn shown(report: &MemoryReport, interrupts: &Interrupts, study: Option<&Path>) -
         ("kernel and compiler".to_owned(), own_resident_bytes()),
         ("supervisor of the cells".to_owned(), held(report.supervisor_pid)),
     ];
-    let mut rows: Vec<Vec<String>> = rows.into_iter().map(|(who, bytes)| vec![who, escape::bytes(bytes)]).collect();
+    let mut rows: Vec<Vec<String>> = rows.into_iter().map(|(who, bytes)| vec![who, format::bytes(bytes)]).collect();
     let limit = match report.limit_bytes {
-        Some(bytes) => vec!["limit of a cell (%memory limit)".to_owned(), escape::bytes(bytes)],
+        Some(bytes) => vec!["limit of a cell (%memory limit)".to_owned(), format::bytes(bytes)],
         None => memory_limit().map_or_else(
             |error| vec!["limit".to_owned(), format!("unknown: {error}")],
-            |limit| vec![format!("limit of {}", limit.holder), escape::bytes(limit.bytes)],
+            |limit| vec![format!("limit of {}", limit.holder), format::bytes(limit.bytes)],
         ),
     };
     rows.push(limit);
     if let Ok(bytes) = available_bytes() {
-        rows.push(vec!["still available".to_owned(), escape::bytes(bytes)]);
+        rows.push(vec!["still available".to_owned(), format::bytes(bytes)]);
     }
     rows.extend(study.map(of_trials).unwrap_or_default());
     table(&["memory", "held"], &rows)
@@ -127,8 +128,8 @@ fn of_trials(study: &Path) -> Vec<Vec<String>> {
     let checked: Vec<_> = checked.collect();
     let last = checked[checked.len().saturating_sub(TRIALS)..].iter();
     let line = |(trial, memory): &(&TrialRecord, &MemoryCheck)| {
-        let before = escape::bytes(memory.before_bytes);
-        let (peak, after) = (escape::bytes(trial.peak_bytes), escape::bytes(memory.after_bytes));
+        let before = format::bytes(memory.before_bytes);
+        let (peak, after) = (format::bytes(trial.peak_bytes), format::bytes(memory.after_bytes));
         let left = if memory.left.is_empty() { String::new() } else { format!("; left {}", memory.left.join(", ")) };
         vec![format!("trial {}", trial.number), format!("{peak}; available before {before}, after {after}{left}")]
     };

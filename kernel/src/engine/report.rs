@@ -3,8 +3,8 @@
 use super::insertions::Insertions;
 use crate::failure::{BOLD, ErrorName, Failure, PLAIN, RED};
 use evcxr::CompilationError;
-use ferrotune_display::escape::bytes;
 use ferrotune_link::CellEnding;
+use ferrotune_machine::format::bytes;
 use ferrotune_tuner::record::signal_name;
 
 /// Beginnings of the compiler's notes that do not help in a notebook: about the compiler, or about deleted files.

@@ -4,10 +4,10 @@
 
 use super::Engine;
 use super::evaluator_state::EvaluatorState;
-use super::magics::seconds;
 use crate::failure::{ErrorName, Failure};
-use ferrotune_display::{escape, table};
+use ferrotune_display::table;
 use ferrotune_link::{SnapshotKey, SnapshotReport, SupervisorReply, SupervisorRequest};
+use ferrotune_machine::format;
 use std::time::Duration;
 
 /// What evcxr knew, and when.
@@ -119,9 +119,9 @@ impl Engine {
                 format!("%undo {}", self.undo.before.len() - index)
             }
         };
-        let age = seconds(Duration::from_secs_f64(snapshot.age_s));
+        let age = format::duration(Duration::from_secs_f64(snapshot.age_s));
         let fork = format!("{:.1} ms", snapshot.cost_us as f64 / 1e3);
-        let (private, share) = (escape::bytes(snapshot.private_bytes), escape::bytes(snapshot.share_bytes));
+        let (private, share) = (format::bytes(snapshot.private_bytes), format::bytes(snapshot.share_bytes));
         Some(vec![state, age, private, share, fork])
     }
 
