@@ -36,7 +36,7 @@ use crate::failure::{ErrorName, Failure};
 use crate::prelude::Prelude;
 use crate::runtime::Runtime;
 use cell_supervisor::CellSupervisor;
-use commands::{Call, Duty};
+use commands::{KernelCommand, Runner};
 use evaluator::Evaluator;
 use evcxr::{CompilationError, Error, EvalOutputs};
 use ferrotune_display::table;
@@ -125,11 +125,12 @@ impl Engine {
             let text = format!("{name} is part of every cell; the :dep line is not needed, and was left out\n");
             self.link.emit(Output::Stream(Stream::Stderr, text));
         }
-        for call in calls.iter().filter(|call| call.duty != Duty::Evcxr) {
+        for call in calls {
+            let Runner::Kernel(command) = call.runner else { continue };
             // evcxr runs its own commands above this one first.
             self.evaluate_lines(cell, &lines[..call.line], first_line)?;
             lines[..=call.line].fill("");
-            self.carry_out(call)?;
+            self.carry_out(command)?;
         }
         self.evaluate_lines(cell, &lines, first_line)
     }
@@ -141,14 +142,13 @@ impl Engine {
         self.conclude(cell, result, |errors| report::compilation(errors, |_| true, &insertions))
     }
 
-    /// Carries out a command of the kernel's own.
-    fn carry_out(&mut self, call: &Call) -> Result<(), Failure> {
-        match call.duty {
-            Duty::Clear => self.clear()?,
-            Duty::Restart => self.restart()?,
-            Duty::Help => self.show(table(&["command", "what it does"], &commands::help())),
-            Duty::ShowDependencies => self.show_text(self.undo.now.dependencies_text()),
-            Duty::Evcxr | Duty::Refused(_) => {}
+    /// Runs a command that evcxr does not run.
+    fn carry_out(&mut self, command: KernelCommand) -> Result<(), Failure> {
+        match command {
+            KernelCommand::Clear => self.clear()?,
+            KernelCommand::Restart => self.restart()?,
+            KernelCommand::Help => self.show(table(&["command", "what it does"], &commands::help())),
+            KernelCommand::ShowDependencies => self.show_text(self.undo.now.dependencies_text()),
         }
         Ok(())
     }

@@ -20,6 +20,11 @@ pub(crate) const STANDARD_LIBRARY_VARIABLE: &str = "FERROTUNE_STANDARD_LIBRARY";
 /// The search path without the folder of the stand-ins.
 pub(crate) const PATH_VARIABLE: &str = "FERROTUNE_PATH";
 
+/// evcxr's variable with the file into which the stand-in writes the path of the compiled cell.
+pub(crate) const RESULT_VARIABLE: &str = "EVCXR_EXECUTION_SO_PATH";
+/// evcxr sets this variable whenever it calls cargo.
+pub(crate) const EVCXR_VARIABLE: &str = "EVCXR_CORE_EXTERN";
+
 /// A variable that a running kernel has set.
 pub(crate) fn required(name: &str) -> Result<OsString> {
     std::env::var_os(name).with_context(|| format!("{name} is not set"))
