@@ -1,8 +1,8 @@
-//! The engine: evaluates cells, one after the other, on a thread of its own. Everything else that it does has a file of
-//! its own below. Knows nothing of Jupyter's sockets; a cell's outputs leave as [`Output`]s.
+//! The engine: evaluates cells, one after the other, on a thread of its own. Each of its other duties has a file in
+//! `engine/`. Knows nothing of Jupyter's sockets; a cell's outputs leave as [`Output`]s.
 //!
-//! Each piece of state has one owner: [`Evaluator`] has evcxr's context, [`CellSupervisor`] the child process,
-//! [`UndoStates`] what evcxr knew in earlier states, and [`Notebook`] what none of them knows.
+//! Each piece of state has one owner: [`Evaluator`] owns evcxr's context, [`CellSupervisor`] the child process,
+//! [`UndoStates`] evcxr's knowledge of earlier states, and [`Notebook`] the rest.
 
 mod captures;
 mod cell_supervisor;

@@ -1,6 +1,5 @@
-//! The environment variables by which a kernel tells the processes that evcxr starts, its stand-ins for cargo, where
-//! everything is. They are set once, before the kernel begins: evcxr reads the environment of its own process, and only
-//! before that has threads is it safe to change.
+//! The environment variables that a kernel sets for its stand-ins for cargo, which evcxr starts. They are set once, before
+//! the kernel begins, since changing the environment of a process with threads is not safe.
 
 use anyhow::{Context, Result};
 use std::ffi::OsString;

@@ -13,7 +13,7 @@ const DEFAULT_DIRECTORY: &str = "studies";
 
 #[derive(Default)]
 pub(super) struct Notebook {
-    /// How many cells have begun that `%undo` counts.
+    /// The number of the last cell that `%undo` counts.
     cells: u64,
     /// Number of the cell that runs or ran last; none if `%undo` does not count it.
     pub(super) cell: Option<u64>,

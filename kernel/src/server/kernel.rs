@@ -1,4 +1,4 @@
-//! What the tasks of the server share: the codec, the ways to the other tasks, and the engine.
+//! State that the tasks of the server share: the codec, channels to other tasks, and the engine.
 
 use std::sync::{Arc, mpsc as work};
 use std::time::Duration;
