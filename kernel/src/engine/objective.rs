@@ -76,7 +76,7 @@ impl Objective {
             failure.text = format!("variable `{name}`: {}", failure.text);
             failure.traceback.insert(
                 0,
-                format!("the objective uses the notebook's variable `{name}`, which must travel to the trials:"),
+                format!("the objective uses the notebook's variable `{name}`, which must be sent to the trials:"),
             );
         }
         failure

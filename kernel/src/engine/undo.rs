@@ -154,3 +154,37 @@ fn variables(state: &EvaluatorState) -> String {
         names => format!("the variables are {}", names.join(", ")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A state whose only variable has this name.
+    fn state(name: &str) -> EvaluatorState {
+        EvaluatorState::new(String::new(), vec![(name.to_owned(), "u8".to_owned())], Vec::new())
+    }
+
+    fn before(states: &UndoStates) -> Vec<(u64, Vec<&str>)> {
+        states.before.iter().map(|(cell, state)| (*cell, state.names())).collect()
+    }
+
+    #[test]
+    fn a_cell_is_undone_to_the_state_before_its_first_part() {
+        let mut states = UndoStates::new(state("a"));
+        states.record(Some(1), state("b"));
+        states.record(Some(1), state("c"));
+        states.record(None, state("d"));
+        states.record(Some(2), state("e"));
+        assert_eq!(before(&states), [(1, vec!["a"]), (2, vec!["d"])]);
+        assert_eq!(states.now.names(), ["e"]);
+        states.lose_variables();
+        assert_eq!((before(&states), states.now.names()), (vec![], vec![]));
+    }
+
+    #[test]
+    fn the_oldest_states_are_forgotten() {
+        let mut states = UndoStates::new(state("a"));
+        (1..=100).for_each(|cell| states.record(Some(cell), state("a")));
+        assert_eq!((states.before.len(), states.before[0].0), (UndoStates::MAX_STATES, 37));
+    }
+}
