@@ -219,14 +219,20 @@ impl Engine {
             Err(Error::SubprocessTerminated(_)) => self.link.last_words(),
             _ => self.link.sync(),
         };
-        match result {
+        if outcome.cancelled {
             // evcxr's result depends on when the interrupt came; the user sees the same line each time.
-            _ if outcome.cancelled => Err(Failure::new(ErrorName::Interrupted, STOPPED_BEFORE)),
-            _ if outcome.restored.is_some() => Err(self.restored(cell, &outcome)),
+            return Err(Failure::new(ErrorName::Interrupted, STOPPED_BEFORE));
+        }
+        let ended_early = self.ended_early(cell, &outcome);
+        if let Some((ending, threads)) = &outcome.restored {
+            let own = ended_early.filter(|_| *ending == CellEnding::TakenBack);
+            return Err(own.unwrap_or_else(|| report::taken_over(ending, threads)));
+        }
+        match result {
             Err(Error::Message(_)) if outcome.failed.is_some() => {
                 Err(Failure::new(ErrorName::Error, outcome.failed.unwrap_or_default()))
             }
-            Ok(outputs) => match self.ended_early(cell, &outcome) {
+            Ok(outputs) => match ended_early {
                 Some(failure) => Err(failure),
                 None => {
                     self.show_value(&outputs);
@@ -239,15 +245,6 @@ impl Engine {
             }
             Err(error) => Err(Failure::new(ErrorName::Error, error.to_string())),
         }
-    }
-
-    /// The failure of a cell whose snapshot has taken over: the cell's own error, or how its process ended.
-    fn restored(&self, cell: &str, outcome: &CellOutcome) -> Failure {
-        let Some((ending, threads)) = &outcome.restored else {
-            return Failure::new(ErrorName::CellDied, "the cell ended");
-        };
-        let own = self.ended_early(cell, outcome).filter(|_| *ending == CellEnding::TakenBack);
-        own.unwrap_or_else(|| report::taken_over(ending, threads))
     }
 
     /// The failure of a cell that ended by a panic or at a `?`.
