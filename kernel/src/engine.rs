@@ -90,8 +90,8 @@ impl Engine {
 
     fn execute(&mut self, cell: &Cell) -> Result<(), Failure> {
         self.replace_dead_supervisor()?;
-        let steps =
-            ferrotune_magics::parse(&cell.code).map_err(|error| Failure::new(ErrorName::Magic, error.to_string()))?;
+        let steps = ferrotune_magics::parse(&cell.code)
+            .map_err(|error| Failure::new(ErrorName::MagicError, error.to_string()))?;
         for step in steps {
             match step {
                 Step::Code { source, first_line } => {
@@ -106,7 +106,7 @@ impl Engine {
     /// Starts another supervisor if something has ended the present one.
     fn replace_dead_supervisor(&mut self) -> Result<(), Failure> {
         let ended = self.supervisor.restart_if_ended();
-        let Some(status) = ended.map_err(|error| Failure::from_error(ErrorName::Engine, &error))? else {
+        let Some(status) = ended.map_err(|error| Failure::from_error(ErrorName::EngineError, &error))? else {
             return Ok(());
         };
         self.supervisor.ask(SupervisorRequest::Limit { bytes: self.notebook.memory_limit })?;
@@ -114,12 +114,12 @@ impl Engine {
         self.redeclare(self.undo.now.clone())?;
         let text =
             format!("the supervisor of the cells ended ({status}); it was started again, and the variables are lost");
-        Err(Failure::new(ErrorName::Engine, text))
+        Err(Failure::new(ErrorName::EngineError, text))
     }
 
     /// Runs the user's Rust, which begins at a line of the cell, and the `:commands` above it.
     fn run_user_code(&mut self, cell: &str, source: &str, first_line: usize) -> Result<EvalOutputs, Failure> {
-        let mut calls = commands::calls(source).map_err(|text| Failure::new(ErrorName::Command, text))?;
+        let mut calls = commands::calls(source).map_err(|text| Failure::new(ErrorName::CommandError, text))?;
         let mut lines: Vec<&str> = source.split('\n').collect();
         for name in dependencies::leave_out(&mut calls, &mut lines) {
             let text = format!("{name} is part of every cell; the :dep line is not needed, and was left out\n");

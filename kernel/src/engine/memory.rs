@@ -80,7 +80,7 @@ impl Engine {
                 }
             }
         });
-        spawned.map(drop).map_err(|error| Failure::new(ErrorName::Engine, error.to_string()))
+        spawned.map(drop).map_err(|error| Failure::new(ErrorName::EngineError, error.to_string()))
     }
 }
 

@@ -55,13 +55,13 @@ impl Notebook {
         match (project, &self.last_study) {
             (Some(project), _) => Ok(self.directory(directory).join(project)),
             (None, _) if directory.is_some() => Err(Failure::new(
-                ErrorName::Magic,
+                ErrorName::MagicError,
                 "--directory alone names no study; name one with --project, %studies lists those of a folder",
             )),
             (None, Some(last)) => Ok(last.clone()),
             (None, None) => {
                 let text = "no search has run in this notebook; name one with --project";
-                Err(Failure::new(ErrorName::Magic, text))
+                Err(Failure::new(ErrorName::MagicError, text))
             }
         }
     }

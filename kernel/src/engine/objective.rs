@@ -30,7 +30,7 @@ impl Objective {
                 "{error} (line {line}, column {}); the body is a closure, as in |trial| {{ … }}",
                 start.column + 1
             );
-            Failure::new(ErrorName::Compilation, text)
+            Failure::new(ErrorName::CompilationError, text)
         })?;
         let captured: Vec<_> = variables.iter().filter(|(name, _)| free.contains(name)).collect();
         let mut line = format!(

@@ -62,7 +62,7 @@ impl Engine {
                 1 => "only the last cell can be undone".to_owned(),
                 most => format!("only the last {most} cells can be undone"),
             };
-            return Err(Failure::new(ErrorName::Magic, text));
+            return Err(Failure::new(ErrorName::MagicError, text));
         };
         let (cell, state) = (*cell, state.clone());
         self.return_to(SnapshotKey::Before { cell }, state)?;
@@ -88,7 +88,7 @@ impl Engine {
         let Some((_, state)) = self.undo.named.iter().find(|(known, _)| known == name) else {
             let names: Vec<&str> = self.undo.named.iter().map(|(name, _)| name.as_str()).collect();
             let known = if names.is_empty() { "%checkpoint NAME makes one".to_owned() } else { names.join(", ") };
-            return Err(Failure::new(ErrorName::Magic, format!("there is no checkpoint {name}; {known}")));
+            return Err(Failure::new(ErrorName::MagicError, format!("there is no checkpoint {name}; {known}")));
         };
         let state = state.clone();
         let left = self.undo.now.clone();
@@ -127,14 +127,14 @@ impl Engine {
 
     /// Returns to an earlier state: the variables first, then evcxr.
     fn return_to(&mut self, to: SnapshotKey, state: EvaluatorState) -> Result<(), Failure> {
-        state.declaration().map_err(|error| Failure::from_error(ErrorName::Magic, &error))?;
+        state.declaration().map_err(|error| Failure::from_error(ErrorName::MagicError, &error))?;
         let reply = self.supervisor.ask(SupervisorRequest::Return { to })?;
         self.link.begin(None);
         if reply == SupervisorReply::Lost {
             self.undo.lose_variables();
             self.redeclare(self.undo.now.clone())?;
             let text = "the snapshot did not wake in time, and the variables are lost";
-            return Err(Failure::new(ErrorName::Engine, text));
+            return Err(Failure::new(ErrorName::EngineError, text));
         }
         self.redeclare(state)
     }
