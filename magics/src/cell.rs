@@ -2,9 +2,9 @@
 
 use crate::action::{Action, Step};
 use crate::arguments::Invocation;
-use crate::error::MagicError;
+use crate::error::{MagicError, Problem};
 use crate::scan::Scanner;
-use crate::table::{Kind, find, unknown};
+use crate::table::{find, unknown};
 
 /// Splits a cell into steps, which run in order. A cell without magics is one step, a cell of blanks and comments
 /// none.
@@ -54,7 +54,7 @@ pub(crate) fn refuse_magics_inside(invocation: &Invocation<'_>, body: &str) -> R
         if scanner.statement_may_begin()
             && let Some(call) = Call::read(line, line_number)?
         {
-            return Err(MagicError::Inside { line: line_number, magic: call.typed(), cell_magic: invocation.typed() });
+            return Err(call.error(Problem::Inside { magic: call.typed(), cell_magic: invocation.typed() }));
         }
         scanner.line(line);
     }
@@ -118,7 +118,7 @@ impl<'a> Call<'a> {
         let rest = behind.trim_start_matches(|c: char| c.is_alphanumeric() || c == '_' || c == '-');
         let name = &behind[..behind.len() - rest.len()];
         if !name.starts_with(char::is_alphabetic) {
-            return Err(MagicError::Nameless { line: line_number, sigil: sigil.to_owned() });
+            return Err(MagicError { line: line_number, problem: Problem::Nameless { sigil }, usage: None });
         }
         let arguments = rest.trim_start_matches('?');
         let column = line[..line.len() - arguments.len()].chars().count();
@@ -130,18 +130,19 @@ impl<'a> Call<'a> {
         format!("{}{}", self.sigil, self.name)
     }
 
+    fn error(&self, problem: Problem) -> MagicError {
+        MagicError { line: self.line, problem, usage: None }
+    }
+
     /// The magic that the call names, and its help if that is what is asked for.
     fn resolve(&self) -> Result<(Invocation<'a>, Option<Action>), MagicError> {
-        let line = self.line;
-        let magic = find(self.name).ok_or_else(|| unknown(line, &self.typed()))?;
-        if self.wants_help && !self.rest.trim().is_empty() {
-            return Err(MagicError::Unexpected { line, argument: self.rest.trim().to_owned(), usage: magic.usage });
+        let magic = find(self.name).ok_or_else(|| unknown(self.line, &self.typed()))?;
+        let invocation = Invocation { magic, line: self.line, rest: self.rest, column: self.column, body: None };
+        let (takes_nothing, is_apart) = (self.wants_help, self.rest.starts_with(char::is_whitespace));
+        if !self.rest.trim().is_empty() && takes_nothing || !self.rest.is_empty() && !is_apart {
+            return Err(invocation.unexpected(self.rest.trim()));
         }
-        if !self.rest.is_empty() && !self.rest.starts_with(char::is_whitespace) {
-            return Err(MagicError::Unexpected { line, argument: self.rest.trim().to_owned(), usage: magic.usage });
-        }
-        let invocation = Invocation { magic, line, rest: self.rest, column: self.column, body: None };
-        let help = self.wants_help.then(|| Action::Help { name: magic.name.to_owned() });
+        let help = self.wants_help.then(|| Action::Help { name: magic.name().to_owned() });
         Ok((invocation, help))
     }
 }
@@ -151,11 +152,9 @@ fn line_action(call: &Call<'_>) -> Result<Action, MagicError> {
     if let Some(help) = help {
         return Ok(help);
     }
-    let (name, line) = (invocation.magic.name, call.line);
-    match (call.sigil, invocation.magic.kind) {
-        ("%%", Kind::Line) => Err(MagicError::LineMagicOnCell { line, name }),
-        ("%%", _) => Err(MagicError::NotFirst { line, name }),
-        (_, Kind::Cell) => Err(MagicError::CellMagicOnLine { line, name }),
+    match (call.sigil, invocation.magic.has_cell_form()) {
+        ("%%", false) => Err(call.error(Problem::LineMagicOnCell { form: invocation.magic.forms[0] })),
+        ("%%", true) => Err(call.error(Problem::NotFirst { magic: call.typed() })),
         _ => (invocation.magic.build)(&invocation),
     }
 }
@@ -178,8 +177,8 @@ fn cell_magic(cell: &str) -> Result<Option<Action>, MagicError> {
         if help.is_some() {
             return Ok(help);
         }
-        if invocation.magic.kind == Kind::Line {
-            return Err(MagicError::LineMagicOnCell { line: call.line, name: invocation.magic.name });
+        if !invocation.magic.has_cell_form() {
+            return Err(call.error(Problem::LineMagicOnCell { form: invocation.magic.forms[0] }));
         }
         invocation.body = Some(body);
         return (invocation.magic.build)(&invocation).map(Some);

@@ -30,8 +30,13 @@ impl StudyBuilder {
             Some(Role::Worker { .. }) if !is_in_objective() => crate::processes::become_worker(),
             Some(Role::Worker { .. }) | None => {}
         }
-        let spec = StudySpec::new("untitled_project", Vec::new());
-        StudyBuilder { spec, is_in_process: false, callbacks: Vec::new(), of_processes: None, role }
+        StudyBuilder {
+            spec: StudySpec::default(),
+            is_in_process: false,
+            callbacks: Vec::new(),
+            of_processes: None,
+            role,
+        }
     }
 
     /// The study's name: its folder is `DIRECTORY/PROJECT`. A program that runs several searches gives each its own.
