@@ -32,9 +32,9 @@ pub enum Problem {
     /// A cell magic that something stands above.
     #[error("{magic} must be on the first line of its cell; move what stands above it to a cell of its own")]
     NotFirst { magic: String },
-    /// A magic in the body of a cell magic.
-    #[error("{magic} cannot stand inside {cell_magic}; move it to a cell of its own")]
-    Inside { magic: String, cell_magic: String },
+    /// A magic in the Rust that another magic runs.
+    #[error("{magic} cannot stand inside {outer}; move it to a cell of its own")]
+    Inside { magic: String, outer: String },
     /// An option that the magic does not have.
     #[error("unknown option {option}")]
     UnknownOption { option: String, nearest: Option<&'static str> },

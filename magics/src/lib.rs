@@ -22,7 +22,7 @@ mod arguments;
 mod cell;
 mod error;
 mod quantity;
-mod scan;
+mod split;
 mod table;
 mod values;
 
@@ -33,4 +33,5 @@ pub use action::{
 pub use cell::parse;
 pub use error::{MagicError, Problem};
 pub use quantity::seconds;
+pub use split::{Ending, Part, PartKind, Split, cell_magic, split};
 pub use table::{Magic, MagicOption, complete, help, lsmagic, table};

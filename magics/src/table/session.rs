@@ -3,9 +3,8 @@
 use super::{Magic, find, unknown};
 use crate::action::{Action, Time};
 use crate::arguments::{Arguments, Invocation};
-use crate::cell::refuse_magics_inside;
+use crate::cell;
 use crate::error::{MagicError, Problem};
-use crate::scan::Scanner;
 use crate::values::text;
 
 pub(super) const LSMAGIC: Magic = Magic {
@@ -41,27 +40,18 @@ fn lsmagic(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
 }
 
 fn time(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
-    let Some(body) = invocation.body else {
-        return time_line(invocation);
+    let rest = invocation.rest;
+    let (source, first_line) = match invocation.body {
+        Some(_) if !rest.trim().is_empty() => return Err(invocation.unexpected(rest.trim())),
+        Some(body) => (body.to_owned(), invocation.line + 1),
+        None => (format!("{}{rest}", " ".repeat(invocation.column)), invocation.line),
     };
-    if !invocation.rest.trim().is_empty() {
-        return Err(invocation.unexpected(invocation.rest.trim()));
-    }
-    if refuse_magics_inside(invocation, body)?.is_blank {
+    let body = cell::body(invocation, &source, first_line)?;
+    if body.is_blank {
         return Err(invocation.nothing_to_run());
     }
-    Ok(Action::Time(Time { source: body.to_owned(), first_line: invocation.line + 1 }))
-}
-
-fn time_line(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
-    let mut scanner = Scanner::new();
-    scanner.line(invocation.rest);
-    if !scanner.has_tokens() {
-        return Err(invocation.nothing_to_run());
-    }
-    if scanner.is_open() {
+    if invocation.body.is_none() && body.is_open {
         return Err(MagicError { line: invocation.line, problem: Problem::Unfinished, usage: None });
     }
-    let source = format!("{}{}", " ".repeat(invocation.column), invocation.rest);
-    Ok(Action::Time(Time { source, first_line: invocation.line }))
+    Ok(Action::Time(Time { source, first_line }))
 }

@@ -4,7 +4,7 @@ use super::search::{BACKGROUND, search};
 use super::{Magic, MagicOption};
 use crate::action::{Action, Tune};
 use crate::arguments::{Arguments, Invocation};
-use crate::cell::refuse_magics_inside;
+use crate::cell;
 use crate::error::MagicError;
 use crate::quantity::{bytes, seconds};
 use crate::values::{self, constraint, count, list, number, objective, parameter, settings};
@@ -177,8 +177,9 @@ fn tune(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
     for row in &ROWS {
         arguments.option(&row.option, |text| (row.set)(&mut spec, text))?;
     }
-    if refuse_magics_inside(invocation, body)?.is_blank {
+    let body_line = invocation.line + 1;
+    if cell::body(invocation, body, body_line)?.is_blank {
         return Err(invocation.nothing_to_run());
     }
-    Ok(Action::Tune(Box::new(Tune { spec, body: body.to_owned(), body_line: invocation.line + 1 })))
+    Ok(Action::Tune(Box::new(Tune { spec, body: body.to_owned(), body_line })))
 }
