@@ -74,7 +74,7 @@ pub enum Action {
         /// Its name.
         name: String,
     },
-    /// `%checkpoints`: list what can be gone back to.
+    /// `%checkpoints`: list the states that `%undo` and `%restore` can bring back.
     Checkpoints,
     /// `%memory`
     Memory(Memory),
@@ -92,9 +92,9 @@ pub enum Action {
 /// What `%memory` is to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Memory {
-    /// Show who holds what.
+    /// Show which process holds how much.
     Show,
-    /// Show it, and go on showing it until the next such magic, or for ever.
+    /// Show it, and keep the table up to date until the next `%memory`.
     Watch,
     /// Limit what a cell may hold.
     Limit {
@@ -117,7 +117,7 @@ pub struct TpuConnect {
 /// What a self-test computes on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SelfTest {
-    /// Nothing: there is none.
+    /// Nothing: no test runs.
     Off,
     /// The TPU.
     Tpu,
@@ -162,7 +162,7 @@ pub struct Resume {
     pub background: bool,
 }
 
-/// What to do about a search that runs.
+/// What to do with a search that runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SearchVerb {
     /// Show where it stands.
@@ -173,7 +173,7 @@ pub enum SearchVerb {
     Stop,
 }
 
-/// See to a search that runs, here or in another notebook.
+/// Show, follow or stop a search that runs, here or in another notebook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Search {
     /// What to do.

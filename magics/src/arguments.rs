@@ -76,7 +76,7 @@ impl<'a> Arguments<'a> {
         let (name, inline) = text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value.to_owned())));
         let option = self.known(name)?;
         if self.has(option) {
-            // Where one option takes several things, the placeholder says so.
+            // The placeholder of an option that takes several values has `,…`.
             let is_list = option.value.is_some_and(|value| value.contains(",…"));
             let cure = if is_list { "write all of it once, with commas between" } else { "keep one" };
             return Err(self.invocation.error(Problem::Repeated { option: option.name, cure }));

@@ -147,7 +147,7 @@ fn magics_and_completeness_agree_on_what_is_a_magic() {
         (":vars", "r", "complete"),
         (":dep a = \"1\"\n%device", "rm", "complete"),
         ("::std::process::abort()", "r", "complete"),
-        ("#![allow(unused)]\n%device", "rm", "complete"),
+        ("#[derive(Debug)]\nstruct A { b: u8 }\n%device", "rm", "complete"),
     ];
     for (code, seen, expected) in table {
         assert_eq!((steps(code).as_str(), shown(code).as_str()), (seen, expected), "{code:?}");

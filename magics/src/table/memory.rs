@@ -23,8 +23,8 @@ pub(super) const CHECKPOINT: Magic = Magic {
 pub(super) const CHECKPOINTS: Magic = Magic {
     forms: &["%checkpoints"],
     usage: "%checkpoints",
-    summary: "list the states that can be gone back to",
-    help: "Those with a name and those for %undo, with their age and the memory that each one costs by itself.\n\
+    summary: "list the states that %undo and %restore can bring back",
+    help: "Their names, their age and the memory that each one costs by itself. States without a name are for %undo.\n\
            \n\
            Example\n  %checkpoints",
     arguments: &[],
@@ -36,8 +36,8 @@ pub(super) const GC: Magic = Magic {
     forms: &["%gc"],
     usage: "%gc [all]",
     summary: "give memory that cells have freed back to the machine, and say how much that was",
-    help: "Rust frees a value when its variable goes; the allocator keeps some of that for later, and so do the\n\
-           snapshots for %undo, as long as they are kept. %gc all forgets those, too: no cell can be undone then.\n\
+    help: "Rust frees a value when its variable goes; the allocator keeps some of that memory for later, and the\n\
+           snapshots for %undo hold some, too. %gc all also deletes these snapshots: no cell can be undone then.\n\
            \n\
            Example\n  %gc",
     arguments: &["all"],
@@ -65,7 +65,7 @@ pub(super) const RESTORE: Magic = Magic {
     forms: &["%restore"],
     usage: "%restore NAME",
     summary: "bring back the variables of a checkpoint",
-    help: "Variables and definitions are then as they were when %checkpoint NAME ran; %undo takes the return back.\n\
+    help: "Variables and definitions are then as they were when %checkpoint NAME ran; %undo goes back again.\n\
            Threads do not come back.\n\
            \n\
            Example\n  %restore trained",
@@ -80,7 +80,7 @@ pub(super) const UNDO: Magic = Magic {
     summary: "go back to the state before the last cells",
     help: "COUNT cells, one if it is left out; the last 5 cells that ran can be undone, fewer where memory is short.\n\
            Variables and definitions are then as they were before. What a cell did outside of its process, to files\n\
-           for example, stays done.\n\
+           for example, is not undone.\n\
            \n\
            Example\n  %undo 2",
     arguments: &["COUNT"],

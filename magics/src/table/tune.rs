@@ -92,7 +92,7 @@ const ROWS: [Row; 24] = [
     }),
     row("--max-trials", "N", "how many trials to run", |spec, text| set(&mut spec.max_trials, count(text)))
         .or(|| default().max_trials.to_string()),
-    row("--executions", "N", "run each trial so often, with other seeds; its value is the mean", |spec, text| {
+    row("--executions", "N", "how often to run each trial, with other seeds; its value is the mean", |spec, text| {
         set(&mut spec.executions, count(text))
     })
     .or(|| default().executions.to_string()),
@@ -140,10 +140,10 @@ const ROWS: [Row; 24] = [
         set(&mut spec.supervision.retries, number(text))
     })
     .or(|| default().supervision.retries.to_string()),
-    row("--max-consecutive-failures", "N", "end the search after so many failures in a row", |spec, text| {
+    row("--max-consecutive-failures", "N", "end the search after this many failures in a row", |spec, text| {
         set(&mut spec.supervision.max_consecutive_failures, count(text).map(Some))
     }),
-    row("--keep-best", "N", "keep the checkpoints of so many trials", |spec, text| {
+    row("--keep-best", "N", "how many trials keep their checkpoints", |spec, text| {
         set(&mut spec.supervision.keep_best, number(text))
     })
     .or(|| default().supervision.keep_best.to_string()),

@@ -22,7 +22,7 @@ fn lsmagic_lists_every_form() {
         Line magics
           %best         show the best trials of a study, and how to use them
           %checkpoint   keep the variables as they are now
-          %checkpoints  list the states that can be gone back to
+          %checkpoints  list the states that %undo and %restore can bring back
           %device       show the device in use
           %devices      list the CPU, the CUDA devices and the TPU of this machine
           %export       write a study to a file that other programs read
@@ -87,7 +87,7 @@ fn help_shows_usage_options_and_an_example() {
           --pruner RULE                 give up trials that do badly: median, percentile, wilcoxon, patience or threshold
           --terminator RULE             end the search when no more is to be expected: stagnation or regret
           --max-trials N                how many trials to run (default: 10)
-          --executions N                run each trial so often, with other seeds; its value is the mean (default: 1)
+          --executions N                how often to run each trial, with other seeds; its value is the mean (default: 1)
           --fix NAME=VALUE,…            give parameters these values in every trial
           --enqueue NAME=VALUE,…;…      try these values first, a trial for each part between semicolons
           --tune-only NAME,…            tune these parameters; any other keeps its default, or its lowest value
@@ -100,8 +100,8 @@ fn help_shows_usage_options_and_an_example() {
           --concurrency N               trials that run side by side and share cores and memory (default: 1)
           --threads N                   threads of each trial; without it its share of the cores
           --retries N                   try a trial again that a signal ended, or that left without a result (default: 0)
-          --max-consecutive-failures N  end the search after so many failures in a row
-          --keep-best N                 keep the checkpoints of so many trials (default: 3)
+          --max-consecutive-failures N  end the search after this many failures in a row
+          --keep-best N                 how many trials keep their checkpoints (default: 3)
           --mirror FOLDER               copy the study to this folder as it grows, and go on from there
           --background                  give the notebook back at once; the search goes on without it
           --overwrite                   delete an earlier study of that name first
