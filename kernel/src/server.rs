@@ -1,9 +1,10 @@
-//! The Jupyter side of the kernel: requests in, replies and outputs out, whatever the engine is doing. Nothing is
-//! compiled or run here; cells go to the engine's thread as [`Work`].
+//! The Jupyter side of the kernel: takes requests and sends replies and outputs. Nothing is compiled or run here; cells
+//! go to the engine's thread as [`Work`].
 //!
-//! Every request on shell and control is answered between a `busy` and an `idle` status of its own. Cells run one
-//! after the other; all else is answered while they run.
+//! Every request on shell and control is answered between its own `busy` and `idle` status. Cells run one after the
+//! other; all other requests are answered while a cell runs.
 
+use std::path::Path;
 use std::sync::{Arc, mpsc as work};
 use std::time::Duration;
 
@@ -12,44 +13,49 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
 use zeromq::{PubSocket, RouterRecvHalf, RouterSendHalf, SocketRecv, SocketSend, ZmqMessage};
 
-use crate::connection::{self, ConnectionInfo};
 use crate::execution::Work;
-use crate::history::History;
-use crate::wire::{Codec, Parent, Request};
+use crate::failure::ErrorName;
+use cell_history::CellHistory;
+use connection::ConnectionInfo;
+use wire::{Codec, Parent, Request};
 
+mod cell_history;
+mod code;
+mod connection;
 mod execute;
 mod lifecycle;
 mod requests;
 mod screen;
 mod stdin;
+mod wire;
 
-/// What sends on PUB and ROUTER sockets only enqueue would be lost if the process ended at once.
+/// PUB and ROUTER sockets send from a queue, which the end of the process would discard.
 const DRAIN: Duration = Duration::from_millis(100);
-/// Jupyter kills a kernel that has not ended 5 s after it was asked to.
+/// Jupyter kills a kernel 5 s after its shutdown request.
 const ENGINE_SHUTDOWN: Duration = Duration::from_secs(2);
 
-/// What runs cells. `interrupt` and `shutdown` are called on threads of their own, also while a cell runs.
+/// The thread that runs cells.
 pub(crate) struct Engine {
     pub(crate) work: work::Sender<Work>,
+    /// Stops the running cell or search. Called on another thread.
     pub(crate) interrupt: Box<dyn Fn() + Send + Sync>,
-    pub(crate) shutdown: Box<dyn Fn() + Send + Sync>,
 }
 
-/// Serves one connection until a shutdown request, SIGTERM, or the end of the front end's process.
+/// Serves the connection of a file until a shutdown request, SIGTERM, or the end of the front end's process.
 ///
-/// The sockets listen and requests such as `kernel_info_request` are answered before `start_engine` is called, which
-/// happens on its own thread. Fails where the sockets cannot be bound, or a task that serves them panics.
+/// The sockets listen, and requests such as `kernel_info_request` are answered, before `start_engine` is called on a
+/// thread of its own. Fails if the sockets cannot be bound, or if a task that serves them panics.
 pub(crate) async fn serve(
-    connection: ConnectionInfo,
+    connection_file: &Path,
     start_engine: impl FnOnce() -> Engine + Send + 'static,
 ) -> anyhow::Result<()> {
-    let history = History::of_user()?;
-    serve_with(connection, history, start_engine).await
+    let connection = connection::read(connection_file)?;
+    serve_with(connection, CellHistory::of_user()?, start_engine).await
 }
 
 async fn serve_with(
     connection: ConnectionInfo,
-    history: History,
+    history: CellHistory,
     start_engine: impl FnOnce() -> Engine + Send + 'static,
 ) -> anyhow::Result<()> {
     let sockets = connection::bind(&connection).await?;
@@ -82,7 +88,7 @@ async fn serve_with(
         _ = stopped.recv() => None,
         ended = tasks.join_next() => ended,
     };
-    kernel.shut_engine_down().await;
+    kernel.stop_engine().await;
     tokio::time::sleep(DRAIN).await;
     match ended {
         Some(result) => Err(anyhow::anyhow!("a task that serves a socket has ended: {result:?}")),
@@ -90,22 +96,22 @@ async fn serve_with(
     }
 }
 
-/// What all tasks share. Nothing in it changes but through channels.
+/// Shared by all tasks, which change its state through channels only.
 struct Kernel {
     codec: Arc<Codec>,
     iopub: Iopub,
     stdin: stdin::Stdin,
-    history: History,
+    history: CellHistory,
     connection: ConnectionInfo,
     engine: watch::Receiver<Option<Arc<Engine>>>,
-    /// Tells a cell that still waits for the engine.
+    /// Wakes a cell that still waits for the engine.
     interrupts: Notify,
     executions: mpsc::UnboundedSender<Received>,
     stop: mpsc::UnboundedSender<()>,
 }
 
 impl Kernel {
-    /// The engine, once it has started; none if its start failed.
+    /// Waits until the engine has started; none if its start failed.
     async fn engine(&self) -> Option<Arc<Engine>> {
         let mut engine = self.engine.clone();
         engine.wait_for(Option::is_some).await.ok()?.clone()
@@ -119,7 +125,7 @@ impl Kernel {
             if let Some(engine) = engine {
                 (engine.interrupt)();
             }
-            // Only now, so that a cell that waits for input ends as interrupted and not for want of a line.
+            // After the interrupt, so that a cell that waits for input fails as interrupted.
             kernel.stdin.cancel();
         });
     }
@@ -130,19 +136,19 @@ impl Kernel {
         }
     }
 
-    async fn shut_engine_down(&self) {
+    async fn stop_engine(&self) {
         let Some(engine) = self.engine.borrow().clone() else {
             return;
         };
-        let shutdown = tokio::task::spawn_blocking(move || (engine.shutdown)());
-        match tokio::time::timeout(ENGINE_SHUTDOWN, shutdown).await {
+        let interrupted = tokio::task::spawn_blocking(move || (engine.interrupt)());
+        match tokio::time::timeout(ENGINE_SHUTDOWN, interrupted).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::error!(%error, "engine failed to shut down"),
-            Err(_) => tracing::error!("engine did not shut down within {ENGINE_SHUTDOWN:?}; it is left behind"),
+            Ok(Err(error)) => tracing::error!(%error, "engine failed to stop"),
+            Err(_) => tracing::error!("engine did not stop within {ENGINE_SHUTDOWN:?}; the kernel ends without it"),
         }
     }
 
-    /// Publishes `busy`; `idle` follows when what is returned is dropped.
+    /// Publishes `busy`; `idle` follows when the exchange is dropped.
     fn begin(&self, received: Received) -> Exchange {
         let Received { request, socket } = received;
         let exchange = Exchange { codec: self.codec.clone(), iopub: self.iopub.clone(), request, socket };
@@ -151,7 +157,7 @@ impl Kernel {
     }
 }
 
-/// The way to the IOPub socket.
+/// Sends messages to the task of the IOPub socket.
 #[derive(Clone)]
 struct Iopub {
     codec: Arc<Codec>,
@@ -174,7 +180,7 @@ struct Received {
     socket: RouterSendHalf,
 }
 
-/// A request that is being answered. The client's `idle` goes out when this is dropped, whatever happened before.
+/// A request that is being answered. Dropping it publishes `idle`, on every path.
 struct Exchange {
     codec: Arc<Codec>,
     iopub: Iopub,
@@ -202,9 +208,9 @@ impl Exchange {
     }
 
     /// Replies that the request could not be served.
-    async fn refuse(&mut self, ename: &str, evalue: &str) {
-        tracing::warn!(msg_type = self.request.msg_type, ename, evalue, "request refused");
-        self.reply(json!({"status": "error", "ename": ename, "evalue": evalue, "traceback": []})).await;
+    async fn refuse(&mut self, name: ErrorName, text: &str) {
+        tracing::warn!(msg_type = self.request.msg_type, %name, text, "request refused");
+        self.reply(json!({"status": "error", "ename": name.as_str(), "evalue": text, "traceback": []})).await;
     }
 }
 
@@ -222,13 +228,13 @@ async fn send_published(mut socket: PubSocket, mut published: mpsc::UnboundedRec
     }
 }
 
-/// Reads one ROUTER socket for ever. What is not a message for this kernel is logged and passed over.
+/// Reads one ROUTER socket for ever. Messages that cannot be read are logged and skipped.
 async fn receive(kernel: Arc<Kernel>, replies: RouterSendHalf, mut requests: RouterRecvHalf) {
     loop {
         match requests.recv().await {
             Ok(message) => match kernel.codec.decode(&message.into_vec()) {
                 Ok(request) => requests::dispatch(&kernel, Received { request, socket: replies.clone() }).await,
-                Err(error) => tracing::warn!(%error, "message passed over"),
+                Err(error) => tracing::warn!(%error, "message skipped"),
             },
             Err(error) => {
                 tracing::warn!(%error, "socket gave an error");

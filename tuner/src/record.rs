@@ -3,8 +3,6 @@
 mod ending;
 mod value;
 
-#[cfg(feature = "supervisor")]
-pub(crate) use ending::Bytes;
 pub use ending::{Ending, signal_name};
 pub use value::{mean, study_best};
 

@@ -1,11 +1,9 @@
-//! evcxr's `:commands`: which of them work here, and what to do in place of the others.
+//! evcxr's `:commands`: which of them work here, and what to do instead of the others.
 //!
-//! evcxr takes the lines before a cell's first line of Rust for commands, and so does this. A command that has no effect
-//! here, or would break later cells, is refused before anything of the cell runs. Carries nothing out itself.
+//! Commands stand above a cell's first line of Rust, as evcxr demands. A command that has no effect here, or that breaks
+//! later cells, is refused before anything of the cell runs. Runs no command itself.
 
-use crate::prelude;
-
-/// Who carries a command out.
+/// Who runs a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Duty {
     /// evcxr.
@@ -18,7 +16,7 @@ pub(super) enum Duty {
     Help,
     /// The kernel: shows the crates that the user has added.
     ShowDependencies,
-    /// Nobody. The text says what to do instead.
+    /// The command does not work. The text says what to do instead.
     Refused(&'static str),
 }
 
@@ -26,7 +24,7 @@ use Duty::{Clear, Evcxr, Help, Refused, Restart, ShowDependencies};
 
 struct Command {
     name: &'static str,
-    /// What may follow the name; anything where this is empty.
+    /// The arguments that it takes; any argument if this is empty.
     arguments: &'static [&'static str],
     duty: Duty,
     help: &'static str,
@@ -101,7 +99,7 @@ pub(super) fn calls(source: &str) -> Result<Vec<Call>, String> {
     split.map(|(line, name, argument)| call(line, name, argument)).collect()
 }
 
-/// The lines above the first line of Rust, with their places in the cell.
+/// The lines above the first line of Rust, with their byte offsets.
 pub(super) fn above_rust(source: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut next = 0;
     let lines = source.split('\n').map(move |text| {
@@ -143,7 +141,7 @@ pub(super) fn help() -> Vec<Vec<String>> {
     working.map(|command| vec![command.name.to_owned(), command.help.to_owned()]).collect()
 }
 
-/// Where the command begins whose name the user is typing, and the commands that work and begin like it.
+/// The start of the command name at the cursor, and the working commands that begin like it.
 pub(super) fn complete(source: &str, cursor: usize) -> Option<(usize, Vec<&'static str>)> {
     let (start, text) = above_rust(source).find(|(start, text)| (*start..=start + text.len()).contains(&cursor))?;
     split(text)?;
@@ -153,8 +151,8 @@ pub(super) fn complete(source: &str, cursor: usize) -> Option<(usize, Vec<&'stat
     (!typed.contains(' ')).then(|| (cursor - typed.len(), names.collect()))
 }
 
-/// A cell whose commands have become spaces, so that what only looks at it does not carry them out. `:dep` stays, without
-/// which the names of the crate would be unknown.
+/// The cell with spaces in place of its commands, so that evcxr does not run them for a completion. `:dep` stays, since
+/// completion needs the crate.
 pub(super) fn blanked(source: &str) -> String {
     let mut blanked = source.to_owned();
     for (start, text) in above_rust(source) {
@@ -163,12 +161,6 @@ pub(super) fn blanked(source: &str) -> String {
         }
     }
     blanked
-}
-
-/// The crate that a line of dependencies names, if every cell has it.
-pub(super) fn crate_of_every_cell(dependency: &str) -> Option<String> {
-    let name = dependency.split(|c: char| !(c.is_alphanumeric() || c == '-' || c == '_')).next()?.replace('-', "_");
-    prelude::CRATES.contains(&name.as_str()).then_some(name)
 }
 
 #[cfg(test)]

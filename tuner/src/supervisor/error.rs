@@ -3,9 +3,9 @@
 use crate::folder::FolderError;
 use crate::journal::JournalError;
 use crate::process::ProcessError;
-use crate::record::Bytes;
 use crate::search::SearchError;
 use crate::study_folder::FileError;
+use ferrotune_machine::format::bytes;
 use std::io;
 use std::path::PathBuf;
 
@@ -142,7 +142,7 @@ pub enum SupervisorError {
     /// Something other than the trials takes the machine's memory.
     #[error(
         "the machine has only {} of memory left, which the trials do not hold; free some, then run the search again: it goes on where it is",
-        Bytes(*.available_bytes)
+        bytes(*.available_bytes)
     )]
     MachineShort {
         /// What the machine has left, in bytes.
