@@ -72,7 +72,9 @@ impl Shared {
                     self.heed(control);
                     return Ok(Next::Trial(number));
                 }
+                Begun::Ended(_) if self.callbacks.is_empty() => {}
                 Begun::Ended(number) => {
+                    self.search.sync()?;
                     let record = self.search.trials()[number as usize].clone();
                     let control = ended(&mut self.callbacks, &record);
                     self.heed(control);
