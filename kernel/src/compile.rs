@@ -11,7 +11,8 @@ mod source;
 mod stoppable;
 
 use crate::environment::{
-    CARGO_VARIABLE, PRELUDE_VARIABLE, RUSTC_VARIABLE, STANDARD_LIBRARY_VARIABLE, kernel_socket, required, restore_path,
+    CARGO_VARIABLE, EVCXR_VARIABLE, PRELUDE_VARIABLE, RESULT_VARIABLE, RUSTC_VARIABLE, STANDARD_LIBRARY_VARIABLE,
+    kernel_socket, required, restore_path,
 };
 use crate::prelude::Prelude;
 use anyhow::{Context, Result, bail};
@@ -22,11 +23,6 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use stoppable::{Kernel, with_kernel};
-
-/// evcxr's variable with the file into which the path of the compiled cell is written.
-const RESULT_VARIABLE: &str = "EVCXR_EXECUTION_SO_PATH";
-/// evcxr sets this variable whenever it calls cargo.
-const EVCXR_VARIABLE: &str = "EVCXR_CORE_EXTERN";
 
 /// Acts as `cargo` or `rustup` if this program was called by that name.
 pub(crate) fn stand_in(name: &OsStr, arguments: &[OsString]) -> Option<ExitCode> {

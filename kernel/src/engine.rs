@@ -1,8 +1,8 @@
-//! The engine: evaluates cells, one after the other, on a thread of its own. Everything else that it does has a file of
-//! its own below. Knows nothing of Jupyter's sockets; a cell's outputs leave as [`Output`]s.
+//! The engine: evaluates cells, one after the other, on a thread of its own. Each of its other duties has a file in
+//! `engine/`. Knows nothing of Jupyter's sockets; a cell's outputs leave as [`Output`]s.
 //!
-//! Each piece of state has one owner: [`Evaluator`] has evcxr's context, [`CellSupervisor`] the child process,
-//! [`UndoStates`] what evcxr knew in earlier states, and [`Notebook`] what none of them knows.
+//! Each piece of state has one owner: [`Evaluator`] owns evcxr's context, [`CellSupervisor`] the child process,
+//! [`UndoStates`] evcxr's knowledge of earlier states, and [`Notebook`] the rest.
 
 mod captures;
 mod cell_supervisor;
@@ -36,7 +36,7 @@ use crate::failure::{ErrorName, Failure};
 use crate::prelude::Prelude;
 use crate::runtime::Runtime;
 use cell_supervisor::CellSupervisor;
-use commands::{Call, Duty};
+use commands::{KernelCommand, Runner};
 use evaluator::Evaluator;
 use evcxr::{CompilationError, Error, EvalOutputs};
 use ferrotune_display::table;
@@ -125,11 +125,12 @@ impl Engine {
             let text = format!("{name} is part of every cell; the :dep line is not needed, and was left out\n");
             self.link.emit(Output::Stream(Stream::Stderr, text));
         }
-        for call in calls.iter().filter(|call| call.duty != Duty::Evcxr) {
+        for call in calls {
+            let Runner::Kernel(command) = call.runner else { continue };
             // evcxr runs its own commands above this one first.
             self.evaluate_lines(cell, &lines[..call.line], first_line)?;
             lines[..=call.line].fill("");
-            self.carry_out(call)?;
+            self.carry_out(command)?;
         }
         self.evaluate_lines(cell, &lines, first_line)
     }
@@ -141,14 +142,13 @@ impl Engine {
         self.conclude(cell, result, |errors| report::compilation(errors, |_| true, &insertions))
     }
 
-    /// Carries out a command of the kernel's own.
-    fn carry_out(&mut self, call: &Call) -> Result<(), Failure> {
-        match call.duty {
-            Duty::Clear => self.clear()?,
-            Duty::Restart => self.restart()?,
-            Duty::Help => self.show(table(&["command", "what it does"], &commands::help())),
-            Duty::ShowDependencies => self.show_text(self.undo.now.dependencies_text()),
-            Duty::Evcxr | Duty::Refused(_) => {}
+    /// Runs a command that evcxr does not run.
+    fn carry_out(&mut self, command: KernelCommand) -> Result<(), Failure> {
+        match command {
+            KernelCommand::Clear => self.clear()?,
+            KernelCommand::Restart => self.restart()?,
+            KernelCommand::Help => self.show(table(&["command", "what it does"], &commands::help())),
+            KernelCommand::ShowDependencies => self.show_text(self.undo.now.dependencies_text()),
         }
         Ok(())
     }

@@ -1,6 +1,5 @@
-//! The environment variables by which a kernel tells the processes that evcxr starts, its stand-ins for cargo, where
-//! everything is. They are set once, before the kernel begins: evcxr reads the environment of its own process, and only
-//! before that has threads is it safe to change.
+//! The environment variables that a kernel sets for its stand-ins for cargo, which evcxr starts. They are set once, before
+//! the kernel begins, since changing the environment of a process with threads is not safe.
 
 use anyhow::{Context, Result};
 use std::ffi::OsString;
@@ -19,6 +18,11 @@ pub(crate) const RUSTC_VARIABLE: &str = "FERROTUNE_RUSTC";
 pub(crate) const STANDARD_LIBRARY_VARIABLE: &str = "FERROTUNE_STANDARD_LIBRARY";
 /// The search path without the folder of the stand-ins.
 pub(crate) const PATH_VARIABLE: &str = "FERROTUNE_PATH";
+
+/// evcxr's variable with the file into which the stand-in writes the path of the compiled cell.
+pub(crate) const RESULT_VARIABLE: &str = "EVCXR_EXECUTION_SO_PATH";
+/// evcxr sets this variable whenever it calls cargo.
+pub(crate) const EVCXR_VARIABLE: &str = "EVCXR_CORE_EXTERN";
 
 /// A variable that a running kernel has set.
 pub(crate) fn required(name: &str) -> Result<OsString> {

@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use ferrotune_display::Bundle;
+pub(crate) use ferrotune_link::Stream;
 use serde_json::{Map, Value};
 use std::time::Instant;
 use tokio::sync::{mpsc, oneshot};
@@ -17,13 +18,6 @@ pub(crate) struct Cell {
     pub(crate) can_be_undone: bool,
     /// When the server took it from the queue: a later interrupt stops this cell.
     pub(crate) begun_at: Instant,
-}
-
-/// One of the two text streams.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stream {
-    Stdout,
-    Stderr,
 }
 
 /// What a cell puts out while it runs, in order. `Done` comes once; output of background threads may follow it.

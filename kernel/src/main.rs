@@ -37,11 +37,11 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Install the kernel for Jupyter, and build what cells are linked with.
+    /// Install the kernel for Jupyter, and build the library that cells are linked with.
     Install(Install),
     /// Remove the kernel from Jupyter.
     Uninstall(Target),
-    /// Go on with a study, without any notebook.
+    /// Continue a study without a notebook.
     Resume(resume::Resume),
     /// Run a kernel; Jupyter calls this.
     #[command(hide = true)]
@@ -73,7 +73,7 @@ enum Action {
         #[arg(long)]
         trust_mirror: bool,
     },
-    /// Try a PJRT plugin, which may end this process.
+    /// Try a PJRT plugin, which may crash this process.
     #[command(hide = true)]
     Probe,
     /// Run a trial.
@@ -200,7 +200,7 @@ fn serve(connection_file: &Path, runtime: Runtime) -> Result<()> {
     let result = tokio.block_on(server::serve(connection_file, move || {
         let interrupts = engine::Interrupts::default();
         let work = engine::start(runtime, interrupts.clone());
-        server::Engine { work, interrupt: Box::new(move || interrupts.interrupt()) }
+        server::EngineHandle { work, interrupt: Box::new(move || interrupts.interrupt()) }
     }));
     // Does not wait for a cell that does not stop.
     tokio.shutdown_background();

@@ -21,10 +21,9 @@ pub use recording::{End, Usage};
 pub use state::{Study, Times};
 
 use crate::folder;
-use crate::given::Given;
 use crate::record::{Runner, TrialRecord};
 use crate::seed;
-use crate::spec::{StudySpec, Supervision};
+use crate::spec::StudySpec;
 use crate::study_folder::JOURNAL;
 use fact::Fact;
 pub(crate) use lock::StudyLock;
@@ -283,10 +282,7 @@ impl Journal {
 /// The spec with the seed that the search uses.
 fn seeded(spec: &StudySpec, earlier: Option<&StudySpec>) -> StudySpec {
     let seed = spec.seed.or_else(|| earlier.and_then(|earlier| earlier.seed)).unwrap_or_else(seed::draw);
-    // `overwrite`, `background` and `enqueued` apply to one call only, so the journal does not keep them.
-    let supervision = Supervision { background: false, ..spec.supervision.clone() };
-    let given = Given { enqueued: Vec::new(), ..spec.given.clone() };
-    StudySpec { seed: Some(seed), overwrite: false, supervision, given, ..spec.clone() }
+    StudySpec { seed: Some(seed), ..spec.clone().without_call() }
 }
 
 /// Optuna tells the writers of a journal apart by this; a line that begins so must have a checksum.

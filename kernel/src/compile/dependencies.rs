@@ -2,10 +2,9 @@
 //!
 //! Refuses a crate that brings its own candle: with two copies in one process gradients are wrong, without any error.
 
-use super::EVCXR_VARIABLE;
 use super::manifest::{Manifest, is_of_prelude};
 use super::stoppable::{Ended, Kernel, run};
-use crate::environment::{CARGO_VARIABLE, RUSTC_VARIABLE, required, restore_path};
+use crate::environment::{CARGO_VARIABLE, EVCXR_VARIABLE, RUSTC_VARIABLE, required, restore_path};
 use crate::prelude;
 use crate::toolchain::progress::{ENVIRONMENT, Progress};
 use anyhow::{Context, Result, bail};

@@ -1,4 +1,4 @@
-//! The crates of `:dep`: the user's are kept apart from those that are part of every cell.
+//! Separates the user's `:dep` crates from those that are part of every cell.
 
 use super::commands::Call;
 use crate::prelude;

@@ -1,5 +1,5 @@
-//! The evaluator: evcxr, set up for cells that are linked with the prelude. It owns evcxr's context, and says what evcxr
-//! knows of the notebook. What a result means for the cell is decided elsewhere.
+//! The evaluator: evcxr, configured for cells that are linked with the prelude. Owns evcxr's context, and reads evcxr's
+//! knowledge of the notebook. Does not interpret results.
 
 use super::dependencies;
 use super::evaluator_state::EvaluatorState;

@@ -1,4 +1,4 @@
-//! Interrupts: what the user's interrupt stops, a cell or a search. Shared by the server's threads and the engine's.
+//! Interrupts: the user's interrupt stops the running search or cell. The server's threads share this with the engine's.
 
 use super::link::CellLink;
 use rustix::process::{Pid, Signal, kill_process};

@@ -1,4 +1,4 @@
-//! Dispatches magics: each action of `magics/` is one call here. Shows what they return.
+//! Dispatches magics: each action of `magics/` is one call here. Shows the bundles that they return.
 
 use super::evaluator::EXECUTION;
 use super::{Engine, devices, studies};
@@ -12,7 +12,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 impl Engine {
-    /// Does what a magic asks for; `cell` is the source of the whole cell.
+    /// Carries out a magic; `cell` is the source of the whole cell.
     pub(super) fn act(&mut self, cell: &str, action: Action) -> Result<(), Failure> {
         match action {
             Action::TpuConnect(request) => self.run_generated(&devices::connect(&request)),

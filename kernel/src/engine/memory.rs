@@ -11,8 +11,7 @@ use ferrotune_magics::Memory;
 use ferrotune_tuner::journal::Journal;
 use ferrotune_tuner::record::{MemoryCheck, TrialRecord};
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
@@ -24,10 +23,6 @@ const TRIALS: usize = 5;
 
 /// `%gc` suggests `%gc all` only if snapshots hold more.
 const WORTH_A_HINT_BYTES: u64 = 64 << 20;
-
-/// The number of the last table. A thread updates its table only as long as there is no later one.
-#[derive(Clone, Default)]
-pub(super) struct WatchedTable(Arc<AtomicU64>);
 
 impl Engine {
     pub(super) fn memory(&mut self, memory: Memory) -> Result<(), Failure> {
@@ -41,7 +36,7 @@ impl Engine {
             self.show_text(text);
             return Ok(());
         }
-        let number = self.notebook.watched_table.0.fetch_add(1, Ordering::Relaxed) + 1;
+        let number = self.notebook.tables.fetch_add(1, Ordering::Relaxed) + 1;
         let mut display = LiveDisplay::new(format!("ferrotune-memory-{}-{number}", std::process::id()));
         let shown = shown(&self.supervisor.report()?, &self.interrupts, self.notebook.last_study.as_deref());
         self.link.emit(display.show(shown));
@@ -71,12 +66,12 @@ impl Engine {
     /// Updates the table until there is a later one.
     fn watch(&self, number: u64, mut display: LiveDisplay) -> Result<(), Failure> {
         let (link, interrupts) = (self.link.clone(), self.interrupts.clone());
-        let (last, study) = (self.notebook.watched_table.clone(), self.notebook.last_study.clone());
+        let (last, study) = (self.notebook.tables.clone(), self.notebook.last_study.clone());
         let Some(outputs) = link.outputs() else { return Ok(()) };
         let spawned = thread::Builder::new().name("memory".into()).spawn(move || {
             loop {
                 thread::sleep(INTERVAL);
-                if last.0.load(Ordering::Relaxed) != number {
+                if last.load(Ordering::Relaxed) != number {
                     return;
                 }
                 let Some(SupervisorReply::Report { report }) = link.request(SupervisorRequest::Report) else { return };

@@ -1,24 +1,26 @@
 //! The notebook's state that neither evcxr nor the cell supervisor has: numbers of cells, the memory limit and the last
 //! study.
 
-use super::memory::WatchedTable;
 use crate::execution::LiveDisplay;
 use crate::failure::{ErrorName, Failure};
 use ferrotune_magics::Study;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 /// Folder of studies if no magic names one.
 const DEFAULT_DIRECTORY: &str = "studies";
 
 #[derive(Default)]
 pub(super) struct Notebook {
-    /// How many cells have begun that `%undo` counts.
+    /// The number of the last cell that `%undo` counts.
     cells: u64,
     /// Number of the cell that runs or ran last; none if `%undo` does not count it.
     pub(super) cell: Option<u64>,
     /// How many bytes a cell may hold, as `%memory limit` says.
     pub(super) memory_limit: Option<u64>,
-    pub(super) watched_table: WatchedTable,
+    /// Number of the last table of `%memory`. The thread of a watched table ends once there is a later one.
+    pub(super) tables: Arc<AtomicU64>,
     /// Folder of the study of the last search.
     pub(super) last_study: Option<PathBuf>,
     searches: u64,

@@ -1,4 +1,4 @@
-//! What a user sees of an error: name, one line, and the place in their own cell.
+//! Errors as a user sees them: a name, one line, and the place in their own cell.
 
 use super::insertions::Insertions;
 use crate::failure::{BOLD, ErrorName, Failure, PLAIN, RED};

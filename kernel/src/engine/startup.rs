@@ -88,10 +88,10 @@ fn build_prelude(runtime: &Runtime, link: &CellLink) -> Result<Prelude> {
     let mut display = LiveDisplay::new("ferrotune-prelude".to_owned());
     let mut show = |text: String| link.emit(display.show(Bundle::text(text)));
     let prelude = runtime.prelude(&mut |line| {
-        show(format!("building what cells are linked with, once for this toolchain: {line}"));
+        show(format!("building the prelude, the library that cells are linked with, once for this toolchain: {line}"));
     })?;
     if display.is_shown() {
-        link.emit(display.show(Bundle::text("built what cells are linked with")));
+        link.emit(display.show(Bundle::text("built the prelude, the library that cells are linked with")));
     }
     Ok(prelude)
 }

@@ -10,7 +10,7 @@ use ferrotune_link::{SnapshotKey, SnapshotReport, SupervisorReply, SupervisorReq
 use ferrotune_machine::format;
 use std::time::Duration;
 
-/// What evcxr knew, and when.
+/// What evcxr knows now, and what it knew in the states to which the notebook can return.
 pub(super) struct UndoStates {
     /// After the last cell that ran.
     pub(super) now: EvaluatorState,

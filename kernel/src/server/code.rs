@@ -5,8 +5,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
+use super::exchange::Exchange;
+use super::kernel::Kernel;
 use super::wire::WireError;
-use super::{Exchange, Kernel};
 use crate::completeness;
 use crate::execution::{Completeness, Completions, Work};
 

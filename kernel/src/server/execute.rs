@@ -9,8 +9,10 @@ use serde_json::{Map, Value, json};
 use tokio::sync::futures::Notified;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
+use super::exchange::{Exchange, Received};
+use super::kernel::{EngineHandle, Kernel};
 use super::screen::{Pending, Screen, capture};
-use super::{Engine, Exchange, Kernel, Received, wire};
+use super::wire;
 use crate::execution::{Cell, Output, Work};
 use crate::failure::{ErrorName, Failure};
 
@@ -113,7 +115,7 @@ async fn run(
     exchange: &Exchange,
     request: &ExecuteRequest,
     execution_count: u32,
-) -> Result<Arc<Engine>, Failure> {
+) -> Result<Arc<EngineHandle>, Failure> {
     let engine = tokio::select! {
         engine = kernel.engine() => engine.ok_or_else(|| engine_gone("it did not start"))?,
         () = interrupted => {
@@ -136,14 +138,14 @@ async fn run(
     result.ok_or_else(|| engine_gone("it ended while the cell ran"))?.map(|()| engine)
 }
 
-fn start(engine: &Engine, cell: Cell) -> Result<UnboundedReceiver<Output>, Failure> {
+fn start(engine: &EngineHandle, cell: Cell) -> Result<UnboundedReceiver<Output>, Failure> {
     let (outputs, given) = mpsc::unbounded_channel();
     engine.work.send(Work::Execute { cell, outputs }).map_err(|_| engine_gone("it has ended"))?;
     Ok(given)
 }
 
 /// `user_expressions`: each runs as a cell, and only its value is kept.
-async fn evaluate(engine: &Engine, expressions: BTreeMap<String, String>) -> Map<String, Value> {
+async fn evaluate(engine: &EngineHandle, expressions: BTreeMap<String, String>) -> Map<String, Value> {
     let mut values = Map::new();
     for (name, code) in expressions {
         let cell = Cell { code, allow_stdin: false, can_be_undone: false, begun_at: Instant::now() };

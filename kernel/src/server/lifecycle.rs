@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, getppid, test_kill_process};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::Kernel;
+use super::kernel::Kernel;
 
 const PARENT_POLL: Duration = Duration::from_secs(1);
 

@@ -8,8 +8,10 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::cell_history::Query;
+use super::code;
+use super::exchange::{Exchange, Received};
+use super::kernel::Kernel;
 use super::wire::{PROTOCOL_VERSION, WireError};
-use super::{Exchange, Kernel, Received, code};
 use crate::failure::ErrorName;
 
 /// Why a request is refused.

@@ -10,7 +10,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::Iopub;
+use super::exchange::Iopub;
 use super::stdin::{Question, Stdin};
 use super::wire::Parent;
 use crate::execution::{Output, Stream};

@@ -4,7 +4,6 @@
 use super::SupervisorError;
 use super::code::CHUNK_BYTES;
 use crate::folder::{self, removed};
-use crate::given::Given;
 use crate::journal::Journal;
 use crate::spec::{StudySpec, Supervision};
 use crate::study_folder::{self, LIBRARIES, LIBRARY, OUTPUT, SHARED, file_error, is_same_file, refuse_links_of_trial};
@@ -33,12 +32,10 @@ pub fn spec_of(study: &Path) -> Result<StudySpec, SupervisorError> {
         project: study.file_name().unwrap_or_default().to_string_lossy().into_owned(),
         library: study.join(LIBRARY),
         shared: spec.shared.map(|_| study.join(SHARED)),
-        // These apply to one call only, and no journal of ours holds them: whoever made the folder must not ask for them.
-        overwrite: false,
-        given: Given { enqueued: Vec::new(), ..spec.given },
-        supervision: Supervision { libraries, background: false, ..spec.supervision },
+        supervision: Supervision { libraries, ..spec.supervision },
         ..spec
-    })
+    }
+    .without_call())
 }
 
 /// What a trial of the study in a folder has printed last; empty if nothing is kept.

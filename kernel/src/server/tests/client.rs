@@ -16,14 +16,14 @@ use crate::execution::{Cell, Output, Stream, Work};
 use crate::server::cell_history::CellHistory;
 use crate::server::connection::ConnectionInfo;
 use crate::server::wire::{Codec, Parent};
-use crate::server::{Engine, serve_with};
+use crate::server::{EngineHandle, serve_with};
 
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(super) type Outputs = UnboundedSender<Output>;
 
 /// An engine whose thread runs `script` for each cell.
-pub(super) fn engine(script: impl Fn(&Cell, Outputs) + Send + 'static) -> Engine {
+pub(super) fn engine(script: impl Fn(&Cell, Outputs) + Send + 'static) -> EngineHandle {
     let (work, queue) = work::channel();
     std::thread::spawn(move || {
         for work in queue {
@@ -33,7 +33,7 @@ pub(super) fn engine(script: impl Fn(&Cell, Outputs) + Send + 'static) -> Engine
             }
         }
     });
-    Engine { work, interrupt: Box::new(|| {}) }
+    EngineHandle { work, interrupt: Box::new(|| {}) }
 }
 
 pub(super) struct Message {
@@ -53,7 +53,7 @@ pub(super) struct Client {
 }
 
 impl Client {
-    pub(super) async fn start(start_engine: impl FnOnce() -> Engine + Send + 'static) -> Self {
+    pub(super) async fn start(start_engine: impl FnOnce() -> EngineHandle + Send + 'static) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let ip = folder.path().join("s").to_str().unwrap().to_owned();
         let connection: ConnectionInfo = serde_json::from_value(json!({
