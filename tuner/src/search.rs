@@ -105,7 +105,8 @@ impl Search {
                 self.prune(trial)?;
                 Step::Ended { trial }
             }
-            Next::Wait if !running.is_empty() => Step::Wait,
+            // Once all trials have begun, an end changes what comes next only where trials are paused.
+            Next::Wait if !running.is_empty() && (may_begin || self.oracle.pauses()) => Step::Wait,
             Next::Wait | Next::Exhausted if may_begin => Step::Over(Finish::Exhausted),
             // Trials without an ending that do not run here are another program's.
             Next::New | Next::Wait | Next::Exhausted => Step::Over(Finish::MaxTrials),
