@@ -4,7 +4,7 @@ use super::streams::{retry, set_nonblocking};
 use super::{KERNEL_VARIABLE, Places, SNAPSHOTS_VARIABLE, SUPERVISOR_VARIABLE};
 use crate::runtime::OWN_PROGRAM;
 use anyhow::{Context, Result};
-use ferrotune_display::link::LINK_VARIABLE;
+use ferrotune_link::connection::LINK_VARIABLE;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -80,9 +80,7 @@ impl CellProcess {
             .stdin(streams.theirs.control.try_clone()?)
             .stdout(streams.theirs.stdout.try_clone()?)
             .stderr(streams.theirs.stderr.try_clone()?);
-        if let Some(path) = std::env::var_os(crate::compile::PATH_VARIABLE) {
-            command.env("PATH", path);
-        }
+        crate::environment::restore_path(&mut command);
         let child = command.spawn().context("cannot start the cell process")?;
         Self::of(Pid::from_child(&child))
     }

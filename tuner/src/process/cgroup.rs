@@ -1,51 +1,23 @@
-//! A memory cgroup of its own for each trial, where this process may make one: the system then holds the trial to its
-//! limit, file pages and all its processes included, and tells for certain what it has ended for want of memory. Where
-//! it may not, as in most containers, the other limits do.
+//! A memory cgroup for each trial, where this process may make one: the system then enforces the trial's limit, on file
+//! pages and all its processes, and reports which trial it has killed for want of memory. Where this process may not, as
+//! in most containers, the other limits must do.
 
-use super::identity::Identity;
 use super::strays;
+use ferrotune_machine::cgroup::{Version, oom_kills, own_memory_cgroups};
+use ferrotune_machine::identity::Identity;
 use rustix::process::Pid;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Where Linux shows cgroups.
-const ROOT: &str = "/sys/fs/cgroup";
-
-/// Begins the name of a trial's cgroup; the supervisor's [`Identity`] and the trial follow.
+/// The start of the name of a trial's cgroup; the supervisor's [`Identity`] and the trial follow.
 const PREFIX: &str = "ferrotune-";
 
-/// How long the processes of a cgroup may take to leave it once they are killed.
+/// How long the processes of a cgroup may take to end once they are killed.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The two ways in which Linux shows memory cgroups, and what they call things.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Version {
-    /// `memory` as a hierarchy of its own.
-    One,
-    /// All controllers in one hierarchy.
-    Two,
-}
-
-impl Version {
-    fn limit(self) -> &'static str {
-        match self {
-            Version::One => "memory.limit_in_bytes",
-            Version::Two => "memory.max",
-        }
-    }
-
-    /// The file with a line `oom_kill COUNT`.
-    fn kills(self) -> &'static str {
-        match self {
-            Version::One => "memory.oom_control",
-            Version::Two => "memory.events",
-        }
-    }
-}
-
-/// The cgroup in which those of the trials are made: the one that this process is in.
+/// The cgroup in which those of the trials are made: the one of this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrialCgroups {
     parent: PathBuf,
@@ -53,11 +25,11 @@ pub struct TrialCgroups {
 }
 
 impl TrialCgroups {
-    /// Finds out, by making one and removing it again, whether this process may make cgroups with a limit on memory.
-    /// What supervisors that are dead have left of theirs is removed.
+    /// Finds out whether this process may make cgroups with a limit on memory, by making one and removing it again.
+    /// Removes the cgroups of supervisors that are dead.
     pub fn find() -> Option<TrialCgroups> {
-        let own = fs::read_to_string("/proc/self/cgroup").ok()?;
-        let found = candidates(&own, Path::new(ROOT)).into_iter().find(|cgroups| match cgroups.probe() {
+        let mut own = own_memory_cgroups().into_iter().map(|(version, parent)| TrialCgroups { parent, version });
+        let found = own.find(|cgroups| match cgroups.probe() {
             Ok(()) => true,
             Err(error) => {
                 tracing::debug!(folder = %cgroups.parent.display(), %error, "no cgroups for the trials here");
@@ -96,7 +68,7 @@ impl TrialCgroups {
         self.named("probe", 1 << 30)?.remove()
     }
 
-    /// A cgroup whose supervisor is dead has at most processes in it that are being killed.
+    /// The processes in a cgroup whose supervisor is dead are killed, or are being killed.
     fn remove_abandoned(&self) {
         let entries = fs::read_dir(&self.parent).into_iter().flatten().flatten();
         for folder in entries.map(|entry| entry.path()) {
@@ -116,40 +88,6 @@ fn owner_of(name: &str) -> Option<Identity> {
     Identity::parse(owner)
 }
 
-/// Where this process is, by `/proc/self/cgroup`, in the hierarchies under `root` that can limit memory.
-fn candidates(own: &str, root: &Path) -> Vec<TrialCgroups> {
-    let candidate = |(version, hierarchy, path): (Version, &str, &str)| TrialCgroups {
-        parent: root.join(hierarchy).join(path),
-        version,
-    };
-    places(own).map(candidate).collect()
-}
-
-/// The memory cgroup of this process and those above it, innermost first.
-pub(super) fn own_and_above() -> Vec<PathBuf> {
-    // A system without the file has no cgroups.
-    let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let folders = |(_, hierarchy, path): (Version, &str, &str)| {
-        let hierarchy = Path::new(ROOT).join(hierarchy);
-        Path::new(path).ancestors().map(|path| hierarchy.join(path)).collect::<Vec<_>>()
-    };
-    places(&own).flat_map(folders).collect()
-}
-
-/// The places that `/proc/self/cgroup` names in hierarchies that can limit memory: the hierarchy's folder and the path
-/// in it, both without a slash before them.
-fn places(own: &str) -> impl Iterator<Item = (Version, &str, &str)> {
-    own.lines().filter_map(|line| {
-        let mut parts = line.splitn(3, ':').skip(1);
-        let (controllers, path) = (parts.next()?, parts.next()?.trim_start_matches('/'));
-        match controllers {
-            "" => Some((Version::Two, "", path)),
-            list if list.split(',').any(|controller| controller == "memory") => Some((Version::One, "memory", path)),
-            _ => None,
-        }
-    })
-}
-
 /// Whether cgroups below this one have the memory controller.
 fn has_memory(folder: &Path) -> bool {
     let controllers = fs::read_to_string(folder.join("cgroup.subtree_control")).unwrap_or_default();
@@ -165,9 +103,9 @@ pub(super) struct Cgroup {
 
 impl Cgroup {
     fn limit(&self, limit_bytes: u64) -> io::Result<()> {
-        fs::write(self.folder.join(self.version.limit()), limit_bytes.to_string())?;
+        fs::write(self.folder.join(self.version.memory_limit_file()), limit_bytes.to_string())?;
         if self.version == Version::Two {
-            // One process less may leave a trial that waits for it for ever.
+            // If the system killed only one of its processes, the trial might wait for that one for ever.
             fs::write(self.folder.join("memory.oom.group"), "1")?;
             // A machine without swap has no such file.
             if let Err(error) = fs::write(self.folder.join("memory.swap.max"), "0") {
@@ -177,7 +115,7 @@ impl Cgroup {
         Ok(())
     }
 
-    /// Takes a process in, with all that it starts from now on. One that has left already is no error.
+    /// Moves a process into the cgroup, with all that it starts from now on. One that has exited already is no error.
     pub(super) fn take(&self, pid: u32) -> io::Result<()> {
         match fs::write(self.folder.join("cgroup.procs"), pid.to_string()) {
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(()),
@@ -185,9 +123,9 @@ impl Cgroup {
         }
     }
 
-    /// Kills every process that is in it, wherever in the tree of processes that is.
+    /// Kills every process in it, wherever in the process tree.
     pub(super) fn kill(&self) {
-        // Versions of Linux before 5.14 have no such file, nor has version 1.
+        // Linux before 5.14 has no such file, nor has version 1 of cgroups.
         if fs::write(self.folder.join("cgroup.kill"), "1").is_ok() {
             return;
         }
@@ -198,14 +136,13 @@ impl Cgroup {
 
     /// Whether the system has killed a process in it for going over its limit.
     pub(super) fn was_over(&self) -> bool {
-        let kills = fs::read_to_string(self.folder.join(self.version.kills())).unwrap_or_default();
-        super::memory::field(&kills, "oom_kill").is_some_and(|count| count > 0)
+        oom_kills(self.version, &self.folder) > 0
     }
 
-    /// Removes it, once the processes in it have left.
+    /// Removes it, once the processes in it have been killed.
     ///
     /// # Errors
-    /// Where they do not leave, or the system refuses.
+    /// Where they do not end in time, or the system refuses.
     pub(super) fn remove(&self) -> io::Result<()> {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -226,21 +163,6 @@ mod tests {
     use super::*;
 
     type TestResult = Result<(), Box<dyn std::error::Error + Send + Sync>>;
-
-    #[test]
-    fn own_cgroup_is_found_in_either_hierarchy() {
-        let root = Path::new("/sys/fs/cgroup");
-        let parents = |own: &str| {
-            let found = candidates(own, root).into_iter();
-            found.map(|cgroups| (cgroups.parent.display().to_string(), cgroups.version)).collect::<Vec<_>>()
-        };
-        assert_eq!(parents("0::/user.slice/a\n"), [("/sys/fs/cgroup/user.slice/a".to_owned(), Version::Two)]);
-        assert_eq!(
-            parents("8:pids:/x\n4:cpu,memory:/docker/1\n1:name=systemd:/\n"),
-            [("/sys/fs/cgroup/memory/docker/1".to_owned(), Version::One)]
-        );
-        assert_eq!(parents("nonsense\n"), []);
-    }
 
     #[test]
     fn only_cgroups_of_dead_supervisors_of_this_pid_namespace_are_removed() -> TestResult {

@@ -1,0 +1,67 @@
+//! The connection of a cell process to its supervisor. It is opened when the cell sends its first frame.
+
+use crate::wire;
+use crate::{Answer, KernelFrame};
+use std::io::{self, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError, TryLockError};
+
+/// Environment variable with the path of the supervisor's socket.
+pub const LINK_VARIABLE: &str = "FERROTUNE_LINK";
+
+/// A connection and the process that opened it. A process that this one forks must not use it.
+type Connection = Mutex<Option<(u32, UnixStream)>>;
+
+/// The connection in use is the one at [`CURRENT`]. There are several because a woken snapshot may find the lock of that
+/// one held by a thread which was not copied.
+static CONNECTIONS: [Connection; 16] = [const { Mutex::new(None) }; 16];
+static CURRENT: AtomicUsize = AtomicUsize::new(0);
+
+fn current() -> &'static Connection {
+    &CONNECTIONS[CURRENT.load(Ordering::Relaxed) % CONNECTIONS.len()]
+}
+
+/// Sends a frame and waits for its answer, so that outputs keep their order.
+///
+/// # Errors
+/// [`io::ErrorKind::NotConnected`] where no kernel listens (a plain program, a trial); else those of the socket.
+pub fn send(frame: &KernelFrame) -> io::Result<Answer> {
+    // The supervisor can only pass on what is in the pipe.
+    io::stdout().flush()?;
+    let mut connection = current().lock().unwrap_or_else(PoisonError::into_inner);
+    let own = std::process::id();
+    if connection.as_ref().is_none_or(|(pid, _)| *pid != own) {
+        *connection = Some((own, connect()?));
+    }
+    let (_, stream) = connection.as_mut().ok_or(io::ErrorKind::NotConnected)?;
+    let answer = wire::write(stream, frame).and_then(|()| wire::read(stream));
+    match answer {
+        Ok(Some(answer)) => Ok(answer),
+        Ok(None) => {
+            *connection = None;
+            Err(io::ErrorKind::UnexpectedEof.into())
+        }
+        Err(error) => {
+            *connection = None;
+            Err(error)
+        }
+    }
+}
+
+/// Closes the connection; the next frame opens another one. A woken snapshot calls this, since the process that it was
+/// copied from may have died in the middle of a frame.
+pub fn forget() {
+    for _ in 0..CONNECTIONS.len() {
+        match current().try_lock() {
+            Ok(mut connection) => return *connection = None,
+            Err(TryLockError::Poisoned(poisoned)) => return *poisoned.into_inner() = None,
+            Err(TryLockError::WouldBlock) => CURRENT.fetch_add(1, Ordering::Relaxed),
+        };
+    }
+}
+
+fn connect() -> io::Result<UnixStream> {
+    let path = std::env::var_os(LINK_VARIABLE).ok_or(io::ErrorKind::NotConnected)?;
+    UnixStream::connect(path)
+}

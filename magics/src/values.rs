@@ -1,0 +1,98 @@
+//! The values of options and arguments, read from text. Each function says what is wrong with a text; whether a
+//! parameter can have a value, only the tuner knows.
+
+use ferrotune_tuner::given::{Values, parse_value};
+use ferrotune_tuner::space::Value;
+use ferrotune_tuner::spec::{Constraint, Direction, Objective, Summary};
+
+pub(crate) fn text(text: &str) -> Result<String, String> {
+    Ok(text.to_owned())
+}
+
+/// A whole number. `+7` is none: it parses as an integer, but nobody means it.
+pub(crate) fn number(text: &str) -> Result<u64, String> {
+    if !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err("not a whole number".to_owned());
+    }
+    text.parse().map_err(|_| "too large".to_owned())
+}
+
+/// A whole number of at least 1.
+pub(crate) fn count(text: &str) -> Result<u64, String> {
+    match number(text)? {
+        0 => Err("give at least 1".to_owned()),
+        count => Ok(count),
+    }
+}
+
+/// The name of a study, which is a folder's name.
+pub(crate) fn project(text: &str) -> Result<String, String> {
+    if matches!(text, "." | "..") || text.contains(['/', '\\', '\0']) {
+        return Err("a project is a name, not a path; the folder above it is --directory".to_owned());
+    }
+    Ok(text.to_owned())
+}
+
+/// Parts with `separator` between them.
+pub(crate) fn list<T>(text: &str, separator: char, read: impl Fn(&str) -> Result<T, String>) -> Result<Vec<T>, String> {
+    text.split(separator).map(|part| read(part.trim())).collect()
+}
+
+/// `NAME:max|min`, with `:best`, `:last` or `:mean` behind it or not.
+pub(crate) fn objective(text: &str) -> Result<Objective, String> {
+    let (name, summary) = match text.rsplit_once(':') {
+        Some((name, "best")) => (name, Summary::Best),
+        Some((name, "last")) => (name, Summary::Last),
+        Some((name, "mean")) => (name, Summary::Mean),
+        _ => (text, Summary::Best),
+    };
+    let Some((metric, direction)) = name.rsplit_once(':') else {
+        let name = if name.is_empty() { "val_accuracy" } else { name };
+        return Err(format!("the direction is missing; write --objective {name}:max or --objective {name}:min"));
+    };
+    if metric.trim().is_empty() {
+        return Err("the metric's name is missing, as in --objective val_accuracy:max".to_owned());
+    }
+    let direction = match direction {
+        "min" => Direction::Min,
+        "max" => Direction::Max,
+        _ if metric.ends_with(":min") || metric.ends_with(":max") => {
+            return Err(format!("{direction} is none of best, last and mean, as in --objective {metric}:last"));
+        }
+        _ => return Err(format!("the direction is min or max, as in --objective {metric}:max")),
+    };
+    Ok(Objective { metric: metric.to_owned(), direction, summary })
+}
+
+/// `NAME<=NUMBER` or `NAME>=NUMBER`.
+pub(crate) fn constraint(text: &str) -> Result<Constraint, String> {
+    let at_most = text.split_once("<=").map(|parts| (parts, Direction::Min));
+    let bound = at_most.or_else(|| text.split_once(">=").map(|parts| (parts, Direction::Max)));
+    let Some(((metric, bound), direction)) = bound.filter(|((metric, _), _)| !metric.trim().is_empty()) else {
+        return Err("a constraint is a metric and its bound, as in --constraint \"latency<=10\"".to_owned());
+    };
+    match bound.trim().parse() {
+        Ok(number) if f64::is_finite(number) => {
+            Ok(Constraint { metric: metric.trim().to_owned(), direction, bound: number })
+        }
+        _ => Err(format!("the bound {:?} is not a number", bound.trim())),
+    }
+}
+
+/// `NAME=VALUE,…`: values of parameters.
+pub(crate) fn settings(text: &str) -> Result<Values, String> {
+    Ok(list(text, ',', setting)?.into_iter().collect())
+}
+
+fn setting(text: &str) -> Result<(String, Value), String> {
+    let parts = text.split_once('=').map(|(name, value)| (name.trim(), value.trim()));
+    match parts.filter(|(name, value)| !name.is_empty() && !value.is_empty()) {
+        Some((name, value)) => Ok((name.to_owned(), parse_value(value))),
+        None => Err(format!("{text:?} is not a parameter and its value, as in lr=0.01")),
+    }
+}
+
+/// The name of a parameter.
+pub(crate) fn parameter(text: &str) -> Result<String, String> {
+    if text.is_empty() { Err("a name is missing between the commas".to_owned()) } else { Ok(text.to_owned()) }
+}
