@@ -12,7 +12,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time as clock
 
 from session import Session
 
@@ -174,15 +173,8 @@ def interrupts(folder, rounds):
     session.ok(CANDLE)
     seconds = []
     for _ in range(rounds):
-        asked = []
-
-        def interrupt(message):
-            if message["msg_type"] == "stream" and not asked:
-                asked.append(clock.monotonic())
-                session.manager.interrupt_kernel()
-
-        outcome = session.run('println!("on"); loop { std::hint::spin_loop() }', watch=interrupt)
-        seconds.append(clock.monotonic() - asked[0])
+        outcome = session.interrupt('println!("on"); loop { std::hint::spin_loop() }')
+        seconds.append(outcome.seconds)
         assert outcome.error.startswith("Interrupted"), outcome.error
     session.close()
     say(f"interrupts: {statistics.median(seconds):.2f} s")

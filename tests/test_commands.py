@@ -132,9 +132,9 @@ def test_looking_at_a_command_does_not_carry_it_out(start):
     kernel = start()
     kernel.ok("let kept = 7; let text = String::new();")
     cell = ":restart\n:clear\ntext.is_emp"
-    assert "is_empty" in " ".join(kernel.client.complete(cell, reply=True)["content"]["matches"])
-    kernel.client.inspect(":restart\nkept", 13, reply=True)
-    assert kernel.client.complete("// text\n  :cl", reply=True)["content"]["matches"] == [":clear"]
+    assert kernel.complete(cell)["matches"] == ["is_empty()"]
+    kernel.inspect(":restart\nkept", 13)
+    assert kernel.complete("// text\n  :cl")["matches"] == [":clear"]
     assert kernel.ok("kept").result == "7"
 
 

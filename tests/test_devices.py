@@ -139,29 +139,26 @@ def test_the_speed_of_a_plugin_is_measured():
     assert re.fullmatch(r"transfer  64 MiB: [\d.]+ GB/s to the device, [\d.]+ GB/s back", lines[3]), lines[3]
 
 
-def test_a_device_that_was_open_is_refused_to_a_copy_of_its_process(tmp_path, monkeypatch):
+def test_a_device_that_was_open_is_refused_to_a_copy_of_its_process(start, monkeypatch):
     for name, value in HELPER.items():
         monkeypatch.setenv(name, value)
-    session = Session(tmp_path)
-    try:
-        session.ok("use ferrotune::devices::pjrt::{Client, Plugin}; let kept = 7;")
-        session.ok("%checkpoint closed")
-        opening = f"let client: Client = Plugin::load({quoted(PLUGIN)}.as_ref())?.client(&[])?;"
-        session.ok(opening)
-        assert session.ok("client.devices()?.len()").result == "2"
-        assert "SIGABRT" in session.fails("std::process::abort();").error
-        # Variables came along; the plugin's threads and its connection did not.
-        refusal = r"this process forked from process \d+, which had opened an accelerator"
-        assert re.search(refusal, session.fails("client.devices()?;").error)
-        assert re.search(refusal, session.fails(opening.replace("client:", "again:")).error)
-        assert session.ok("kept").result == "7"
-        # A snapshot from before it was open can open it.
-        session.ok("%restore closed")
-        assert session.ok("kept").result == "7"
-        session.ok(opening)
-        assert session.ok("client.devices()?.len()").result == "2"
-    finally:
-        session.close()
+    session = start()
+    session.ok("use ferrotune::devices::pjrt::{Client, Plugin}; let kept = 7;")
+    session.ok("%checkpoint closed")
+    opening = f"let client: Client = Plugin::load({quoted(PLUGIN)}.as_ref())?.client(&[])?;"
+    session.ok(opening)
+    assert session.ok("client.devices()?.len()").result == "2"
+    assert "SIGABRT" in session.fails("std::process::abort();").error
+    # Variables came along; the plugin's threads and its connection did not.
+    refusal = r"this process forked from process \d+, which had opened an accelerator"
+    assert re.search(refusal, session.fails("client.devices()?;").error)
+    assert re.search(refusal, session.fails(opening.replace("client:", "again:")).error)
+    assert session.ok("kept").result == "7"
+    # A snapshot from before it was open can open it.
+    session.ok("%restore closed")
+    assert session.ok("kept").result == "7"
+    session.ok(opening)
+    assert session.ok("client.devices()?.len()").result == "2"
 
 
 def test_cuda_without_its_compiler_is_one_line_that_names_the_cure(tmp_path):
@@ -192,13 +189,11 @@ def test_a_plugin_that_aborts_costs_the_cell_alone(devices, place):
 def test_an_interrupt_ends_a_plugin_that_hangs(devices):
     set_variable(devices, "FERROTUNE_PJRT_FAULT", "client:hang")
 
-    def interrupt(message):
-        # The choice is shown right before the plugin is tried.
-        if message["msg_type"] == "display_data" and "connected to" in message["content"]["data"]["text/plain"]:
-            devices.manager.interrupt_kernel()
+    def plugin_is_tried_next(message):
+        return message["msg_type"] == "display_data" and "connected to" in message["content"]["data"]["text/plain"]
 
     try:
-        outcome = devices.run(f"%tpu_connect --selftest --plugin {PLUGIN}", watch=interrupt)
+        outcome = devices.interrupt(f"%tpu_connect --selftest --plugin {PLUGIN}", plugin_is_tried_next)
     finally:
         set_variable(devices, "FERROTUNE_PJRT_FAULT", "")
     assert "interrupted" in outcome.error.lower(), outcome.error
@@ -281,25 +276,22 @@ println!("{:?}", alike(&strategy)?.iter().map(|weight| weight.to_bits()).collect
 """
 
 
-def test_two_notebooks_train_as_one_on_the_global_batch(strategies, tmp_path):
+def test_two_notebooks_train_as_one_on_the_global_batch(strategies, start):
     # An address of its own for each run: nobody else listens there, and no connection comes from there.
     pid = os.getpid()
     addresses = [f"127.{2 + (pid >> 16)}.{pid >> 8 & 255}.{pid & 255}:{port}" for port in (4000, 4001)]
-    other = Session(tmp_path)
-    try:
-        for index, session in enumerate((strategies, other)):
-            config = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
-            set_variable(session, "TF_CONFIG", json.dumps(config))
-        other.ok(TRAIN)
-        with concurrent.futures.ThreadPoolExecutor() as threads:
-            first, second = threads.map(lambda session: session.ok(WORKER).stdout, (strategies, other))
-        assert first == second, "not the same bit for bit"
-        one = 'println!("{:?}", alike(&Strategy::on("cpu"))?);'
-        weights = struct.unpack("57f", struct.pack("57I", *json.loads(first)))
-        alone = json.loads(strategies.ok(one).stdout)
-        assert max(abs(a - b) for a, b in zip(weights, alone)) < 1e-6
-    finally:
-        other.close()
+    other = start()
+    for index, session in enumerate((strategies, other)):
+        config = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
+        set_variable(session, "TF_CONFIG", json.dumps(config))
+    other.ok(TRAIN)
+    with concurrent.futures.ThreadPoolExecutor() as threads:
+        first, second = threads.map(lambda session: session.ok(WORKER).stdout, (strategies, other))
+    assert first == second, "not the same bit for bit"
+    one = 'println!("{:?}", alike(&Strategy::on("cpu"))?);'
+    weights = struct.unpack("57f", struct.pack("57I", *json.loads(first)))
+    alone = json.loads(strategies.ok(one).stdout)
+    assert max(abs(a - b) for a, b in zip(weights, alone)) < 1e-6
 
 
 def test_the_current_strategy_is_the_connected_device(strategies):

@@ -2,7 +2,6 @@
 
 import pathlib
 import random
-import threading
 
 import pytest
 
@@ -124,14 +123,7 @@ def notebook(tmp_path_factory):
 @pytest.mark.parametrize("name", FAULTS)
 def test_fault_costs_its_own_cell_alone(notebook, name):
     cell, interrupt, error = FAULTS[name]
-    asked = threading.Event()
-
-    def watch(message):
-        if interrupt and message["msg_type"] == "stream" and not asked.is_set():
-            asked.set()
-            notebook.manager.interrupt_kernel()
-
-    outcome = notebook.run(cell, watch)
+    outcome = notebook.interrupt(cell) if interrupt else notebook.run(cell)
     if error is None:
         assert outcome.error is None or outcome.error.startswith("Error: Resource temporarily unavailable"), outcome.error
     else:

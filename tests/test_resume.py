@@ -13,7 +13,8 @@ import time
 
 import pytest
 
-from test_tune import is_alive, study, tune
+from session import is_alive, wait_for
+from test_tune import study, tune
 
 # Counts epochs in a model of one number, and fails where a checkpoint is not what it should be. It goes slowly until a
 # file says that it may go on.
@@ -35,6 +36,7 @@ COUNTING = """std::fs::copy("/proc/self/maps", trial.folder().join("maps"))?;
 
 # Kills of a kernel at a random instant of a search.
 ROUNDS = int(os.environ.get("FERROTUNE_TORTURE_ROUNDS", "3"))
+SEED = os.environ.get("FERROTUNE_TORTURE_SEED", str(time.time_ns()))
 
 OPTIONS = "--objective loss:min --max-trials 3 --seed 6"
 
@@ -42,13 +44,6 @@ OPTIONS = "--objective loss:min --max-trials 3 --seed 6"
 def cell(kernel, project, more=""):
     gate = kernel.folder / "go-on"
     return tune(COUNTING.replace("GATE", json.dumps(str(gate))), OPTIONS, project, more)
-
-
-def wait_for(condition, what, seconds=60):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"no {what} within {seconds} s"
-        time.sleep(0.02)
 
 
 def has_checkpoint(folder, trial=0):
@@ -76,10 +71,9 @@ def check_whole(folder):
 
 def supervisor_of(folder):
     """The process that has the study, or had it last; it writes its name once it has the lock."""
-    deadline = time.monotonic() + 10
-    while not (words := (folder / "lock").read_text().split()):
-        assert time.monotonic() < deadline, "the lock's holder does not write its name"
-    return int(words[1])
+    lock = folder / "lock"
+    wait_for(lambda: lock.read_text(), "process in the lock file", seconds=10)
+    return int(lock.read_text().split()[1])
 
 
 @pytest.fixture
@@ -109,14 +103,7 @@ def test_background_search_outlives_its_kernel_and_is_picked_up_again(begun, sta
     outcome = later.fails(cell(later, "background").replace("factor", "0.5"))
     assert f"in use by process {pid} on {os.uname().nodename}" in outcome.error, outcome.error
     later.ok("let kept = 5;")
-    interrupted = []
-
-    def interrupt(message):
-        if message["msg_type"] == "display_data" and not interrupted:
-            interrupted.append(True)
-            later.manager.interrupt_kernel()
-
-    outcome = later.run("%tune wait", watch=interrupt)
+    outcome = later.interrupt("%tune wait", lambda message: message["msg_type"] == "display_data")
     assert outcome.error.startswith("Interrupted: no longer waited for; the search goes on"), outcome.error
     assert is_alive(pid) and later.ok("kept").result == "5"
     (kernel.folder / "go-on").touch()
@@ -319,14 +306,8 @@ def test_interrupt_waits_for_the_step_that_is_under_way(start):
     }
     trial.best("loss")"""
     began = study(kernel, "steps") / "trials/0/began-1"
-    interrupted = []
-
-    def interrupt(_message):
-        if began.exists() and not interrupted:
-            interrupted.append(True)
-            kernel.manager.interrupt_kernel()
-
-    outcome = kernel.run(tune(body, "--objective loss:min --max-trials 1 --seed 1", "steps"), watch=interrupt)
+    cell = tune(body, "--objective loss:min --max-trials 1 --seed 1", "steps")
+    outcome = kernel.interrupt(cell, lambda _: began.exists())
     assert outcome.error.startswith("Interrupted: "), outcome
     assert any("stopping after the current step" in display for display in outcome.displays), outcome.displays
     reports, states = facts(study(kernel, "steps"))
@@ -344,6 +325,8 @@ def test_kernels_killed_at_random_instants_cost_no_finished_trial(start, tmp_pat
     let earlier = std::fs::read_to_string(&told).unwrap_or_default();
     std::fs::write(&told, format!("{earlier}{x}\\n"))?;
     Ok(x)"""
+    print(f"FERROTUNE_TORTURE_SEED={SEED}")
+    delays = random.Random(SEED)
     folder, trials = tmp_path / "studies/killed", 0
     for round in range(ROUNDS + 1):
         kernel = start()
@@ -355,7 +338,7 @@ def test_kernels_killed_at_random_instants_cost_no_finished_trial(start, tmp_pat
         kernel.client.execute(code)
         begun = count_ended(folder)
         wait_for(lambda: count_ended(folder) > begun, "trial")
-        time.sleep(random.uniform(0, 0.5))
+        time.sleep(delays.uniform(0, 0.5))
         supervisor = supervisor_of(folder)
         os.kill(kernel.manager.provisioner.pid, signal.SIGKILL)
         wait_for(lambda: not is_alive(supervisor), "end of the search")

@@ -21,9 +21,9 @@ import pytest
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 
-from session import Session
-from test_resume import facts, program, supervisor_of, wait_for
-from test_tune import is_alive, tune
+from session import is_alive, wait_for
+from test_resume import program, supervisor_of
+from test_tune import tune
 
 # Kills of the supervisor or of one of its workers, each at a random instant.
 ROUNDS = int(os.environ.get("FERROTUNE_STORM_ROUNDS", "4"))
@@ -176,7 +176,7 @@ def check_told(told, folder):
     assert resumed, "no trial has gone on from a checkpoint: the test has not tested it"
 
 
-def test_nothing_is_lost_or_touched_when_everything_happens_at_once(tmp_path, disk, faulty):
+def test_nothing_is_lost_or_touched_when_everything_happens_at_once(tmp_path, disk, faulty, start):
     print(f"FERROTUNE_STORM_SEED={SEED}")
     random.seed(SEED)
     (disk, is_small), drive, told = disk, tmp_path / "drive", tmp_path / "told"
@@ -187,7 +187,7 @@ def test_nothing_is_lost_or_touched_when_everything_happens_at_once(tmp_path, di
     body = BODY.replace("{TOLD}", str(told)).replace("EPOCHS", str(EPOCHS))
     options = f"--objective loss:min --max-trials {TRIALS} --seed 4 --concurrency 2 --retries 20 --keep-best 100"
     places = f"--background --directory {disk} --mirror {drive} --max-consecutive-failures 100"
-    session = Session(tmp_path)
+    session = start()
     try:
         session.ok(tune(body, options, PROJECT, places))
         wait_for(lambda: any(told.iterdir()), "trial that was told something")
@@ -219,7 +219,6 @@ def test_nothing_is_lost_or_touched_when_everything_happens_at_once(tmp_path, di
     finally:
         touched = foreign.end()
         kill([supervisor_of(folder)] if workers(folder) else [])
-        session.close()
     assert touched == []
     assert faulty.exists(), "no read has failed: the test has not tested it"
     assert kills >= ROUNDS // 2, f"{kills} kills of {ROUNDS} met a process"

@@ -135,6 +135,7 @@ def tagged(project):
 def torture(request, kernel):
     """All faults in one search, and its trials as %trials shows them."""
     project = f"torture-{request.param}"
+    kernel.ok("let before = vec![6, 7]; let cells = std::process::id();")
     before = shared_memory()
     # Side by side on few cores, what is not asleep needs longer to fail.
     timeout_s = 1 if request.param == 1 else 5
@@ -190,8 +191,8 @@ def test_overshoot_of_the_budget_is_small(torture, kernel):
     assert 300 <= peak <= 400, rows[number]
 
 
-def test_kernel_goes_on(torture, kernel):
-    assert kernel.ok("6 * 7").result == "42"
+def test_process_of_the_cells_and_its_variables_stay(torture, kernel):
+    assert kernel.ok("(before, cells == std::process::id())").result == "([6, 7], true)"
 
 
 def descriptors(pid):

@@ -7,6 +7,8 @@ import shutil
 
 import pytest
 
+from session import is_alive
+
 
 def tune(body, options="--objective loss:min --max-trials 2 --seed 1", project=None, more=""):
     """The cell of a search whose objective asks for `x` and then runs `body`."""
@@ -110,15 +112,8 @@ def test_interrupted_search_goes_on_later(kernel):
     }
     Ok(x)"""
     cell = tune(body, "--objective loss:min --max-trials 3 --seed 2", "interrupted")
-    stopped = []
-
-    def interrupt(message):
-        text = message["content"].get("data", {}).get("text/plain", "")
-        if "1/3 trials" in text and not stopped:
-            stopped.append(True)
-            kernel.manager.interrupt_kernel()
-
-    outcome = kernel.run(cell, watch=interrupt)
+    has_one = lambda message: "1/3 trials" in message["content"].get("data", {}).get("text/plain", "")
+    outcome = kernel.interrupt(cell, has_one)
     assert outcome.error.startswith("Interrupted: "), outcome
     assert len(trials(kernel, "interrupted")) == 2
     (kernel.folder / "go-on").touch()
@@ -151,15 +146,6 @@ def test_worker_is_started_by_the_supervisor_and_no_fork_of_the_cells(kernel):
         assert parent_command.split()[1] == "supervise"
         assert cells_pid not in (pid, parent)
         assert not is_alive(int(pid)) and not is_alive(int(parent))
-
-
-def is_alive(pid):
-    try:
-        stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return False
-    # One that has ended and whose parent has not looked yet is a zombie.
-    return stat.rpartition(")")[2].split()[0] != "Z"
 
 
 def test_trials_that_end_badly_are_recorded_and_the_search_goes_on(kernel):

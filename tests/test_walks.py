@@ -11,7 +11,6 @@ import random
 
 import pytest
 
-from session import Session
 from test_dependencies import crate
 
 SEED = int(os.environ.get("FERROTUNE_WALK_SEED", "1"))
@@ -51,10 +50,10 @@ class State:
 class Walk:
     """A kernel and its model, side by side."""
 
-    def __init__(self, seed, folder):
+    def __init__(self, seed, kernel):
         self.random = random.Random(seed)
-        self.folder = folder
-        self.kernel = Session(folder)
+        self.folder = kernel.folder
+        self.kernel = kernel
         self.state = State()
         self.before = []
         self.named = {}
@@ -338,8 +337,8 @@ class Walk:
 
 
 @pytest.mark.parametrize("seed", range(SEED, SEED + WALKS))
-def test_notebook_does_what_its_document_says(seed, tmp_path):
-    walk = Walk(seed, tmp_path)
+def test_notebook_does_what_its_document_says(seed, start):
+    walk = Walk(seed, start())
     try:
         for _ in range(STEPS):
             walk.step()
@@ -348,5 +347,3 @@ def test_notebook_does_what_its_document_says(seed, tmp_path):
         print(f"FERROTUNE_WALK_SEED={seed}: after these cells")
         print("\n---\n".join(walk.cells))
         raise
-    finally:
-        walk.kernel.close()

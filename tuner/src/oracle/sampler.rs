@@ -199,8 +199,36 @@ impl Suggestions {
 
     fn propose_one(&mut self, trial: u64, trials: &[TrialRecord]) {
         self.history.update(trials, trial, &self.proposed);
-        let point = self.sampler.propose(&self.history, trial);
-        self.proposed.insert(trial, point.map(|point| self.history.space.decode(&point)).unwrap_or_default());
+        let values = if self.sampler.is_systematic() {
+            self.first_combination(trial, trials)
+        } else {
+            let point = self.sampler.propose(&self.history, trial);
+            point.map(|point| self.history.space.decode(&point)).unwrap_or_default()
+        };
+        self.proposed.insert(trial, values);
+    }
+
+    /// The first combination that is left, where the last parameter changes fastest.
+    fn first_combination(&self, trial: u64, trials: &[TrialRecord]) -> BTreeMap<String, Value> {
+        let earlier = trials.iter().filter(|other| other.number < trial || other.ending.is_some());
+        let mut values = BTreeMap::new();
+        let Some(combinations) = self.combinations(earlier.filter(|other| other.number != trial)) else {
+            return values;
+        };
+        let space = &self.history.space;
+        let mut point = vec![f64::NAN; space.dimensions.len()];
+        for index in space.parents_first() {
+            if !space.is_active(index, &point) {
+                continue;
+            }
+            let Dimension { name, distribution, .. } = &space.dimensions[index];
+            let asked = values.iter().map(|(name, value): (&String, _)| (name.as_str(), value)).collect();
+            let first = distribution.from_unit(0.0);
+            let value = combinations.free_value(&asked, name, distribution, first, Preference::First);
+            point[index] = distribution.to_unit(&value).unwrap_or(f64::NAN);
+            values.insert(name.clone(), value);
+        }
+        values
     }
 }
 

@@ -113,6 +113,18 @@ impl Space {
         self.is_active(*parent, point) && present.get(cell).copied().unwrap_or(true)
     }
 
+    /// Indices of all parameters, each after those that its condition depends on.
+    pub(crate) fn parents_first(&self) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.dimensions.len()).collect();
+        order.sort_by_key(|index| self.depth(*index));
+        order
+    }
+
+    /// How many conditions a parameter depends on.
+    fn depth(&self, dimension: usize) -> usize {
+        self.dimensions[dimension].condition.as_ref().map_or(0, |condition| 1 + self.depth(condition.parent))
+    }
+
     /// Finds, for each parameter that is not always asked for, the parameter whose values decide on it.
     ///
     /// `points` are those of trials that have asked for everything.

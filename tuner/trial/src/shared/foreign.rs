@@ -127,11 +127,11 @@ unsafe fn foreign<T>(start: *mut u8, length: usize) -> Vec<T> {
 }
 
 /// Hands the bytes of a contiguous tensor on the CPU to `write`, without a copy.
-pub(super) fn with_bytes<E>(
+pub(super) fn with_bytes(
     name: &str,
     tensor: &Tensor,
-    write: impl FnOnce(&[u8]) -> Result<(), E>,
-) -> Result<Result<(), E>, ShareError> {
+    write: impl FnOnce(&[u8]) -> Result<(), ShareError>,
+) -> Result<(), ShareError> {
     let (storage, layout) = tensor.storage_and_layout();
     let (Storage::Cpu(storage), Some(range)) = (&*storage, layout.contiguous_offsets()) else {
         let message = "it is not contiguous in main memory".to_owned();
@@ -152,7 +152,7 @@ pub(super) fn with_bytes<E>(
             return Err(ShareError::Dtype { name: name.to_owned(), dtype: tensor.dtype() });
         }
     };
-    Ok(write(bytes))
+    write(bytes)
 }
 
 /// The bytes of numbers, as the machine holds them; safetensors and every machine that candle runs on are

@@ -65,13 +65,12 @@ impl Pack {
 
     /// Writes everything in safetensors layout.
     pub(crate) fn write_to(&self, file: &mut impl io::Write) -> Result<(), ShareError> {
-        let file_error = |source: io::Error| ShareError::File { what: "write".to_owned(), source };
         let infos = layout(&self.tensors);
-        file.write_all(&header(&self.texts, &infos)?).map_err(file_error)?;
+        write(file, &header(&self.texts, &infos)?)?;
         for (name, info) in infos {
             match self.tensors.get(&name) {
-                Some(tensor) => write_tensor(&name, tensor, file)?.map_err(file_error)?,
-                None => file.write_all(&vec![0; info.data_offsets.1 - info.data_offsets.0]).map_err(file_error)?,
+                Some(tensor) => write_tensor(&name, tensor, file)?,
+                None => write(file, &vec![0; info.data_offsets.1 - info.data_offsets.0])?,
             }
         }
         Ok(())
@@ -123,8 +122,12 @@ fn header(texts: &HashMap<String, String>, infos: &[(String, TensorInfo)]) -> Re
     Ok(header)
 }
 
-fn write_tensor(name: &str, tensor: &Tensor, file: &mut impl io::Write) -> Result<io::Result<()>, ShareError> {
+fn write(file: &mut impl io::Write, bytes: &[u8]) -> Result<(), ShareError> {
+    file.write_all(bytes).map_err(|source| ShareError::File { what: "write".to_owned(), source })
+}
+
+fn write_tensor(name: &str, tensor: &Tensor, file: &mut impl io::Write) -> Result<(), ShareError> {
     let copied = tensor.to_device(&Device::Cpu).and_then(|tensor| tensor.contiguous());
     let tensor = copied.map_err(|source| ShareError::Tensor { name: name.to_owned(), source })?;
-    with_bytes(name, &tensor, |bytes| file.write_all(bytes))
+    with_bytes(name, &tensor, |bytes| write(file, bytes))
 }

@@ -84,8 +84,8 @@ fn parameter_with_two_ranges_is_refused_with_both() {
 
 /// Where in the example's source a piece of text stands first.
 fn line_of(text: &str) -> String {
-    const FILE: &str = "tuner/trial/examples/objective.rs";
-    let source = include_str!("../../examples/objective.rs");
+    const FILE: &str = "tuner/trial/examples/objective/main.rs";
+    let source = include_str!("../../examples/objective/main.rs");
     let line = source.lines().position(|line| line.contains(text)).unwrap();
     format!("{FILE}:{}", line + 1)
 }
