@@ -1,6 +1,5 @@
 //! A MIME bundle: one thing in several representations, of which the front end takes the richest that it knows.
 
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// One output in several representations, keyed by MIME type.
@@ -12,12 +11,11 @@ use serde_json::{Map, Value};
 /// let bundle = Bundle::text("0.97").with("text/html", "<b>0.97</b>");
 /// assert_eq!(bundle.data["text/plain"], "0.97");
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bundle {
     /// The representations: text for textual types, base64 for binary ones, JSON for JSON ones.
     pub data: Map<String, Value>,
     /// Metadata, keyed by MIME type where it belongs to one.
-    #[serde(default)]
     pub metadata: Map<String, Value>,
 }
 

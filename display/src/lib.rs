@@ -1,12 +1,10 @@
-//! What a notebook shows: MIME bundles, progress, and the frames in which a cell process sends them to the kernel.
+//! What a notebook shows: MIME bundles, tables and progress.
 //!
-//! Shared by the kernel and by cells. Knows nothing of Jupyter's sockets, and draws nothing that a terminal or a
-//! scripted run could not show as text.
+//! The kernel and cells share this crate. It knows nothing of Jupyter's sockets, and everything that it shows has a
+//! text form for terminals and scripted runs.
 
 pub mod bundle;
 pub mod escape;
-pub mod frame;
-pub mod link;
 mod progress;
 mod show;
 mod table;

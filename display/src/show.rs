@@ -1,10 +1,9 @@
 //! The functions with which a cell shows things, at once and while it still runs.
 
 use crate::Bundle;
-use crate::frame::Frame;
-use crate::link;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use ferrotune_link::{KernelFrame, connection};
 use serde_json::Value;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,7 +26,7 @@ impl Handle {
     /// status.update(display::Bundle::text("loaded"));
     /// ```
     pub fn update(&self, bundle: Bundle) {
-        send(Frame::Display { bundle, display_id: Some(self.display_id.clone()), update: true });
+        display(bundle, &self.display_id, true);
     }
 }
 
@@ -38,7 +37,7 @@ pub fn show(bundle: Bundle) -> Handle {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let display_id = format!("ferrotune-{}-{number}", std::process::id());
-    send(Frame::Display { bundle, display_id: Some(display_id.clone()), update: false });
+    display(bundle, &display_id, false);
     Handle { display_id }
 }
 
@@ -85,18 +84,23 @@ pub fn mime(mime_type: &str, content: impl Into<String>) -> Handle {
 
 /// Clears the cell's output; with `wait`, only when the next output comes, which avoids flicker.
 pub fn clear_output(wait: bool) {
-    send(Frame::Clear { wait });
+    send(&KernelFrame::Clear { wait });
 }
 
 /// Shows a bundle as the value of a cell.
 pub(crate) fn result(bundle: Bundle) {
-    send(Frame::Result { bundle });
+    send(&KernelFrame::Result { data: bundle.data, metadata: bundle.metadata });
 }
 
-fn send(frame: Frame) {
-    let Err(error) = link::send(&frame) else { return };
-    let (Frame::Display { bundle, .. } | Frame::Result { bundle }) = frame else { return };
-    let text = bundle.data.get("text/plain").and_then(Value::as_str).unwrap_or("<no text>");
+fn display(bundle: Bundle, display_id: &str, update: bool) {
+    let Bundle { data, metadata } = bundle;
+    send(&KernelFrame::Display { data, metadata, display_id: Some(display_id.to_owned()), update });
+}
+
+fn send(frame: &KernelFrame) {
+    let Err(error) = connection::send(frame) else { return };
+    let (KernelFrame::Display { data, .. } | KernelFrame::Result { data, .. }) = frame else { return };
+    let text = data.get("text/plain").and_then(Value::as_str).unwrap_or("<no text>");
     if error.kind() == io::ErrorKind::NotConnected {
         #[expect(clippy::print_stdout, reason = "without a kernel, standard output is where a user looks")]
         {

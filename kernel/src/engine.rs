@@ -25,13 +25,14 @@ use crate::supervisor;
 use anyhow::{Context, Result};
 use commands::{Call, Duty};
 use evcxr::{CommandContext, Error, EvalCallbacks, EvalContext, EvalContextOutputs, EvalOutputs};
-use ferrotune_display::frame::{Answer, Ending, Request};
 use ferrotune_display::{Bundle, table};
+use ferrotune_link::{Answer, CellEnding, SupervisorRequest};
+use ferrotune_machine::format::duration;
 use ferrotune_magics::{Action, Step, Study, Time, Tune};
 use ferrotune_tuner::supervisor::Origin;
 use history::History;
 use insertions::Insertions;
-use link::{Facts, Link};
+use link::{CellLink, CellOutcome};
 use objective::Objective;
 pub(crate) use search::Search;
 use serde_json::{Map, Value};
@@ -64,7 +65,7 @@ const STOPPED_BEFORE: &str = "the cell was stopped before it ran; no variable ha
 /// What is to be stopped by an interrupt.
 #[derive(Clone, Default)]
 pub(crate) struct Running {
-    link: Arc<Mutex<Option<Link>>>,
+    link: Arc<Mutex<Option<CellLink>>>,
     /// Process id of the supervisor of the search that runs.
     search: Arc<Mutex<Option<u32>>>,
     /// When the user last asked for a stop.
@@ -117,7 +118,7 @@ pub(crate) fn start(runtime: Runtime, running: Running) -> Sender<Work> {
 }
 
 fn serve(runtime: &Runtime, running: &Running, work: &Receiver<Work>) {
-    let link = match Link::listen(&runtime.link()) {
+    let link = match CellLink::listen(&runtime.link()) {
         Ok(link) => link,
         Err(error) => return refuse_all(&crate::chain::in_one_line(&error), work),
     };
@@ -149,7 +150,7 @@ fn serve(runtime: &Runtime, running: &Running, work: &Receiver<Work>) {
 }
 
 /// Opens the prelude; where it has to be built, one updating display says how far it is.
-fn build_prelude(runtime: &Runtime, link: &Link) -> Result<Prelude> {
+fn build_prelude(runtime: &Runtime, link: &CellLink) -> Result<Prelude> {
     let mut update = false;
     let mut show = |text: String| {
         let data = Bundle::text(text).data;
@@ -187,7 +188,7 @@ fn refuse(reason: &str, work: Option<Work>) {
 struct CellSupervisor(Child);
 
 impl CellSupervisor {
-    fn start(prelude: &Prelude, socket: &Path, link: &Link) -> Result<Self> {
+    fn start(prelude: &Prelude, socket: &Path, link: &CellLink) -> Result<Self> {
         link.forget_supervisor();
         let child = Command::new(OWN_PROGRAM)
             .arg("cell-supervisor")
@@ -214,7 +215,7 @@ impl Drop for CellSupervisor {
 
 struct Engine {
     context: CommandContext,
-    link: Link,
+    link: CellLink,
     supervisor: CellSupervisor,
     prelude: Prelude,
     running: Running,
@@ -234,7 +235,7 @@ struct Engine {
 }
 
 impl Engine {
-    fn start(runtime: &Runtime, running: &Running, link: Link, prelude: Prelude) -> Result<Self> {
+    fn start(runtime: &Runtime, running: &Running, link: CellLink, prelude: Prelude) -> Result<Self> {
         let socket = runtime.link();
         let supervisor = CellSupervisor::start(&prelude, &socket, &link)?;
         let mut command = Command::new(OWN_PROGRAM);
@@ -456,7 +457,7 @@ impl Engine {
         let total = started.elapsed();
         let run: Duration =
             outputs.phases.iter().filter(|phase| phase.name == "Execution").map(|phase| phase.duration).sum();
-        let text = format!("Wall time: {} (and {} to compile)\n", seconds(run), seconds(total.saturating_sub(run)));
+        let text = format!("Wall time: {} (and {} to compile)\n", duration(run), duration(total.saturating_sub(run)));
         self.link.emit(Output::Stream(Stream::Stdout, text));
         Ok(())
     }
@@ -547,7 +548,7 @@ impl Engine {
 
     /// Makes evcxr forget variables that the process of the cells has dropped.
     fn forget_variables(&mut self, names: &[String]) -> Result<(), Error> {
-        self.link.request(Request::Skip);
+        self.link.request(SupervisorRequest::Skip);
         // evcxr forgets what has been moved, and what can be copied is not moved.
         let moved = |name| format!("let {name} = ::std::string::String::new(); ::std::mem::drop({name});\n");
         let moves: String = names.iter().map(moved).collect();
@@ -613,7 +614,7 @@ impl Engine {
         let engine_error = |text: String| report::failure("EngineError", text);
         self.supervisor = CellSupervisor::start(&self.prelude, &self.socket, &self.link)
             .map_err(|error| engine_error(crate::chain::in_one_line(&error)))?;
-        self.ask(Request::Limit { bytes: self.limit })?;
+        self.ask(SupervisorRequest::Limit { bytes: self.limit })?;
         self.history.lose_variables();
         self.redeclare(self.history.now.clone())?;
         let text =
@@ -647,19 +648,21 @@ impl Engine {
                 }
             },
             Err(Error::CompilationErrors(errors)) => Err(explain(&errors)),
-            Err(Error::SubprocessTerminated(_)) => Err(report::died(facts.died.as_ref().unwrap_or(&Ending::Stopped))),
+            Err(Error::SubprocessTerminated(_)) => {
+                Err(report::died(facts.died.as_ref().unwrap_or(&CellEnding::Stopped)))
+            }
             Err(error) => Err(report::failure("Error", error.to_string())),
         }
     }
 
     /// Another process has the variables now; what the cell itself had to say goes first.
-    fn restored(&self, cell: &str, facts: &Facts) -> Failure {
+    fn restored(&self, cell: &str, facts: &CellOutcome) -> Failure {
         let Some((ending, threads)) = &facts.restored else { return report::failure("CellDied", "the cell ended") };
-        let own = self.ended_early(cell, facts).filter(|_| *ending == Ending::TakenBack);
+        let own = self.ended_early(cell, facts).filter(|_| *ending == CellEnding::TakenBack);
         own.unwrap_or_else(|| report::taken_over(ending, threads))
     }
 
-    fn ended_early(&self, cell: &str, facts: &Facts) -> Option<Failure> {
+    fn ended_early(&self, cell: &str, facts: &CellOutcome) -> Option<Failure> {
         if let Some((message, location)) = &facts.panicked {
             let generated = self.context.last_source().unwrap_or_default();
             let location = location.as_deref().map(|location| match report::cell_line(cell, &generated, location) {
@@ -743,7 +746,7 @@ impl Engine {
 }
 
 /// Gives what evcxr itself has to say to the running cell.
-fn forward(outputs: EvalContextOutputs, link: &Link) -> Result<()> {
+fn forward(outputs: EvalContextOutputs, link: &CellLink) -> Result<()> {
     for (lines, stream) in [(outputs.stdout, Stream::Stdout), (outputs.stderr, Stream::Stderr)] {
         let link = link.clone();
         thread::Builder::new().name("evcxr".into()).spawn(move || {
@@ -753,15 +756,6 @@ fn forward(outputs: EvalContextOutputs, link: &Link) -> Result<()> {
         })?;
     }
     Ok(())
-}
-
-fn seconds(duration: Duration) -> String {
-    let value = duration.as_secs_f64();
-    match value {
-        1.0.. => format!("{value:.2} s"),
-        0.001.. => format!("{:.1} ms", value * 1e3),
-        _ => format!("{:.0} µs", value * 1e6),
-    }
 }
 
 fn plain(error: impl std::fmt::Display) -> anyhow::Error {

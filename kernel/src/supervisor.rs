@@ -6,13 +6,13 @@
 
 mod cells;
 mod descriptors;
-mod kept;
 mod markers;
 mod memory;
 mod output;
 mod process;
 mod relay;
 mod snapshot;
+mod snapshots;
 mod streams;
 mod succession;
 
@@ -21,13 +21,16 @@ pub(crate) use relay::run as run_relay;
 
 use anyhow::{Context, Result};
 use cells::{CellProcess, Streams};
-use ferrotune_display::frame::{self, Answer, Ending, Frame, Order, Place, Reply, Report, Request};
-use kept::{Kept, Sleeper};
+use ferrotune_link::{
+    Answer, CellEnding, KernelFrame, MemoryReport, SnapshotKey, SupervisorOrder, SupervisorReply, SupervisorRequest,
+    wire,
+};
 use markers::Markers;
 use memory::Watch;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal};
+use snapshots::{Snapshot, Snapshots};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -114,7 +117,7 @@ struct Supervisor {
     cells: CellProcess,
     streams: Streams,
     control_bytes: Vec<u8>,
-    kept: Kept,
+    snapshots: Snapshots,
     /// The names of the threads that the copy which has just woken is without.
     woken: Option<Vec<String>>,
     /// The process has given back what it had freed.
@@ -128,7 +131,7 @@ struct Supervisor {
     kernel: UnixStream,
     kernel_bytes: Vec<u8>,
     kernel_gone: bool,
-    links: Vec<Link>,
+    links: Vec<CellConnection>,
     /// The link whose frame the kernel has yet to answer.
     waiting: Option<usize>,
     next_link: usize,
@@ -160,13 +163,13 @@ struct Supervisor {
     cancelled: bool,
     kill_at: Option<Instant>,
     /// Why this process has killed the other one, if it has.
-    killed_for: Option<Ending>,
+    killed_for: Option<CellEnding>,
     watch: Watch,
     measure_at: Option<Instant>,
 }
 
 /// A connection of the cell process, with what has arrived of the next frame.
-struct Link {
+struct CellConnection {
     number: usize,
     stream: UnixStream,
     bytes: Vec<u8>,
@@ -182,7 +185,7 @@ enum Ready {
     RelayListener,
     LinkListener,
     SnapshotListener,
-    Link(usize),
+    CellConnection(usize),
     Child,
 }
 
@@ -190,14 +193,14 @@ impl Supervisor {
     fn start(places: Places, listeners: Listeners, mut kernel: UnixStream) -> Result<Self> {
         let streams = Streams::new()?;
         let cells = CellProcess::start(&places, &streams)?;
-        frame::write(&mut kernel, &Frame::Supervisor)?;
+        wire::write(&mut kernel, &KernelFrame::Supervisor)?;
         Ok(Self {
             places,
             listeners,
             cells,
             streams,
             control_bytes: Vec::new(),
-            kept: Kept::default(),
+            snapshots: Snapshots::default(),
             woken: None,
             trimmed: false,
             name_next: None,
@@ -244,7 +247,7 @@ impl Supervisor {
                     Ready::RelayListener => self.accept_relay()?,
                     Ready::LinkListener => self.accept_link()?,
                     Ready::SnapshotListener => self.accept_sleepers()?,
-                    Ready::Link(number) => self.take_link(number)?,
+                    Ready::CellConnection(number) => self.take_link(number)?,
                     Ready::Child => {
                         self.end()?;
                         break; // the other sources were the dead process'
@@ -261,7 +264,7 @@ impl Supervisor {
         let now = Instant::now();
         if self.kill_at.is_some_and(|at| at <= now) {
             self.kill_at = None;
-            self.kill(Ending::Stopped)?;
+            self.kill(CellEnding::Stopped)?;
         }
         if self.kill_at.is_some() && self.running {
             // It may have come before the cell began to listen.
@@ -271,19 +274,19 @@ impl Supervisor {
             match self.watch.look(&self.cells, now) {
                 None => {}
                 // What is kept for %undo is worth less than the cell that runs.
-                Some(Ending::OutOfMemory { limit_bytes: None, .. }) if self.kept.drop_oldest() => {}
+                Some(CellEnding::OutOfMemory { limit_bytes: None, .. }) if self.snapshots.drop_oldest() => {}
                 Some(ending) => self.kill(ending)?,
             }
         }
         if self.measure_at.is_some_and(|at| at <= now) && !self.running {
             self.measure_at = None;
-            self.kept.keep_within(self.watch.undo_budget_bytes(), self.cells.pid);
+            self.snapshots.keep_within(self.watch.undo_budget_bytes(), self.cells.pid);
             self.cells.reap_strays()?;
         }
         Ok(())
     }
 
-    fn kill(&mut self, why: Ending) -> Result<()> {
+    fn kill(&mut self, why: CellEnding) -> Result<()> {
         self.killed_for.get_or_insert(why);
         self.cells.kill()
     }
@@ -305,7 +308,7 @@ impl Supervisor {
         sources.extend(self.relay.iter().map(|relay| (Ready::Relay, relay.as_fd())));
         if may_print {
             sources.extend([&self.streams.stdout, &self.streams.stderr].map(|fd| (Ready::Output, fd.as_fd())));
-            sources.extend(self.links.iter().map(|link| (Ready::Link(link.number), link.stream.as_fd())));
+            sources.extend(self.links.iter().map(|link| (Ready::CellConnection(link.number), link.stream.as_fd())));
         }
         // The end of the process comes last: what it printed and told before is still in the pipes.
         sources.push((Ready::Child, self.cells.fd.as_fd()));
@@ -332,7 +335,7 @@ impl Supervisor {
         if !std::mem::take(&mut self.relay_expected) && self.used {
             self.cells.kill()?;
             self.cells.reap()?;
-            self.kept.shelve(self.cell.take());
+            self.snapshots.shelve(self.cell.take());
             self.start_anew()?;
         }
         Ok(())
@@ -347,7 +350,7 @@ impl Supervisor {
         }
         while let Some(line) = take_line(&mut self.relay_bytes) {
             if self.cancelled {
-                self.tell(&Frame::Cancelled)?;
+                self.tell(&KernelFrame::Cancelled)?;
                 self.refuse()?;
                 continue;
             }
@@ -383,9 +386,9 @@ impl Supervisor {
                 self.put_snapshot(rest);
                 self.release()?;
             } else if let Some(reason) = line.strip_prefix(process::UNGUARDED) {
-                self.kept.shelve(self.undo.take());
+                self.snapshots.shelve(self.undo.take());
                 self.name_next = None;
-                self.tell(&Frame::Unguarded { reason: reason.to_owned() })?;
+                self.tell(&KernelFrame::Unguarded { reason: reason.to_owned() })?;
                 self.release()?;
             } else if let Some(names) = line.strip_prefix(process::RESTORED) {
                 // It may be awake before the end of the other one is noticed.
@@ -411,7 +414,7 @@ impl Supervisor {
             return tracing::warn!("a snapshot without a process id");
         };
         let cost = words.next().and_then(|cost| cost.parse().ok()).map_or(Duration::ZERO, Duration::from_micros);
-        self.kept.put(Sleeper::new(pid, cost), self.undo.take());
+        self.snapshots.put(Snapshot::new(pid, cost), self.undo.take());
         if let Some(name) = self.name_next.take() {
             self.keep(&name);
         }
@@ -430,7 +433,7 @@ impl Supervisor {
 
     /// Gives the state as it is now a name, and has the process make another copy of it.
     fn keep(&mut self, name: &str) -> bool {
-        let is_kept = self.kept.name(name);
+        let is_kept = self.snapshots.name(name);
         if is_kept {
             self.order(process::SNAPSHOT_ORDER);
         }
@@ -447,21 +450,21 @@ impl Supervisor {
         self.kill_at = None;
         self.running = false;
         if let Some(reason) = line.strip_prefix(process::REFUSED) {
-            self.tell(&Frame::Failed { message: reason.trim().to_owned() })?;
+            self.tell(&KernelFrame::Failed { message: reason.trim().to_owned() })?;
             return self.refuse();
         }
         if !self.changed.is_empty() {
             let names = std::mem::take(&mut self.changed);
-            self.tell(&Frame::Changed { names })?;
+            self.tell(&KernelFrame::Changed { names })?;
             // The snapshot has them still.
             self.undo = self.cell.take();
             return self.refuse();
         }
         let missing = line.strip_prefix(process::COMPLETE).and_then(|count| count.parse().ok()).unwrap_or(0);
-        if self.failed && missing > 0 && self.kept.has(&Place::Now) {
+        if self.failed && missing > 0 && self.snapshots.has(&SnapshotKey::Latest) {
             // What it has moved would be lost; the snapshot has it. The end of the process does the rest.
             self.running = true;
-            return self.kill(Ending::TakenBack);
+            return self.kill(CellEnding::TakenBack);
         }
         self.undo = self.cell.take();
         // Should the process die before there is a copy, the one before the cell is the state to go back to.
@@ -472,7 +475,7 @@ impl Supervisor {
 
     fn accept_sleepers(&mut self) -> Result<()> {
         while let Some(stream) = accept(&self.listeners.snapshots)? {
-            self.kept.connect(stream)?;
+            self.snapshots.connect(stream)?;
         }
         Ok(())
     }
@@ -482,22 +485,22 @@ impl Supervisor {
         let open = read_available(&self.kernel, &mut self.kernel_bytes);
         self.kernel.set_nonblocking(false)?;
         self.kernel_gone = !open?;
-        while let Some(order) = frame::take::<Order>(&mut self.kernel_bytes)? {
+        while let Some(order) = wire::take::<SupervisorOrder>(&mut self.kernel_bytes)? {
             match order {
-                Order::Interrupt if self.running => self.interrupt()?,
+                SupervisorOrder::Interrupt if self.running => self.interrupt()?,
                 // Before the first cell there is nothing of the user's to stop.
-                Order::Interrupt => self.cancelled = self.begun,
-                Order::Begin { cell } => {
+                SupervisorOrder::Interrupt => self.cancelled = self.begun,
+                SupervisorOrder::Begin { cell } => {
                     self.begun = true;
                     self.cancelled = false;
                     self.skip = false;
                     self.cell = cell;
                 }
-                Order::Request { number, request } => {
+                SupervisorOrder::Request { number, request } => {
                     let reply = self.comply(request)?;
-                    self.tell(&Frame::Reply { number, reply })?;
+                    self.tell(&KernelFrame::Reply { number, reply })?;
                 }
-                Order::Answer { answer } => {
+                SupervisorOrder::Answer { answer } => {
                     if let Some(number) = self.waiting.take() {
                         self.answer(number, &answer)?;
                     }
@@ -518,50 +521,50 @@ impl Supervisor {
         self.cells.signal(Signal::INT)
     }
 
-    fn comply(&mut self, request: Request) -> Result<Reply> {
-        let refused = |reason: &str| Reply::Refused { reason: reason.to_owned() };
+    fn comply(&mut self, request: SupervisorRequest) -> Result<SupervisorReply> {
+        let refused = |reason: &str| SupervisorReply::Refused { reason: reason.to_owned() };
         match request {
-            Request::Sync => self.drain_whole()?,
-            Request::Skip => self.skip = true,
-            Request::Keep { name } => {
+            SupervisorRequest::Sync => self.drain_whole()?,
+            SupervisorRequest::Skip => self.skip = true,
+            SupervisorRequest::Keep { name } => {
                 self.take_control()?;
                 if !self.keep(&name) {
                     return Ok(refused("there is no snapshot of the variables as they are now; free some memory"));
                 }
             }
-            Request::Return { .. } if self.running => return Ok(refused("a cell is running")),
-            Request::Return { to } => {
-                if !self.kept.has(&to) {
+            SupervisorRequest::Return { .. } if self.running => return Ok(refused("a cell is running")),
+            SupervisorRequest::Return { to } => {
+                if !self.snapshots.has(&to) {
                     return Ok(refused("that state is not kept any more; %checkpoints lists those that are"));
                 }
                 if !self.go_back(&to)? {
-                    return Ok(Reply::Lost);
+                    return Ok(SupervisorReply::Lost);
                 }
             }
-            Request::Limit { bytes } => self.watch.limit(bytes),
-            Request::Trim { .. } if self.running => return Ok(refused("a cell is running")),
-            Request::Trim { forget } => {
+            SupervisorRequest::Limit { bytes } => self.watch.limit(bytes),
+            SupervisorRequest::Trim { .. } if self.running => return Ok(refused("a cell is running")),
+            SupervisorRequest::Trim { forget } => {
                 if !self.trim(forget)? {
                     return Ok(refused("the process of the cells does not answer; run it again"));
                 }
             }
-            Request::Report => {
-                let (snapshots, held_bytes) = self.kept.report(self.cells.pid);
-                let report = Report {
+            SupervisorRequest::Report => {
+                let (snapshots, held_bytes) = self.snapshots.report(self.cells.pid);
+                let report = MemoryReport {
                     supervisor_pid: std::process::id(),
                     cells_pid: self.cells.number(),
                     held_bytes,
                     limit_bytes: self.watch.limit_bytes(),
                     snapshots,
                 };
-                return Ok(Reply::Report { report });
+                return Ok(SupervisorReply::Report { report });
             }
         }
-        Ok(Reply::Done)
+        Ok(SupervisorReply::Done)
     }
 
-    fn tell(&mut self, frame: &Frame) -> Result<()> {
-        frame::write(&mut self.kernel, frame).context("the kernel is gone")
+    fn tell(&mut self, frame: &KernelFrame) -> Result<()> {
+        wire::write(&mut self.kernel, frame).context("the kernel is gone")
     }
 
     /// Makes evcxr give up on a cell that was not run: a line that is no text is an error to it, after which it keeps

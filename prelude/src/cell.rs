@@ -6,8 +6,7 @@ pub mod store;
 use crate::{device, interrupt};
 use candle_core::Tensor;
 use ferrotune_display::Bundle;
-use ferrotune_display::frame::Frame;
-use ferrotune_display::link;
+use ferrotune_link::{KernelFrame, connection};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::any::Any;
 use std::ffi::c_void;
@@ -115,7 +114,7 @@ pub extern "C" fn ferrotune_quietly(call: extern "C" fn(*mut c_void), data: *mut
 #[expect(unsafe_code, reason = "the cell process finds these functions by name")]
 #[unsafe(no_mangle)]
 pub extern "C" fn ferrotune_restored() {
-    link::forget();
+    connection::forget();
     device::lose();
     output::start();
     match ThreadPoolBuilder::new().thread_name(thread_name).stack_size(STACK_BYTES).build() {
@@ -151,7 +150,8 @@ fn report_panic(info: &PanicHookInfo<'_>) {
     let location = info.location().map(ToString::to_string);
     let thread = std::thread::current();
     let of_cell = *CELL_THREAD.lock().unwrap_or_else(PoisonError::into_inner) == Some(thread.id());
-    if of_cell && link::send(&Frame::Panic { message: message.clone(), location: location.clone() }).is_ok() {
+    if of_cell && connection::send(&KernelFrame::Panic { message: message.clone(), location: location.clone() }).is_ok()
+    {
         return;
     }
     let name = thread.name().unwrap_or("unnamed");

@@ -7,8 +7,8 @@ use candle::Candle;
 use ferrotune_devices::probe::{Opened, Probe, ProbeError};
 use ferrotune_devices::selftest::{self, Compute as _, SelfTest};
 use ferrotune_devices::{Connection, Machine, Report, Support, connect as choose, detect, fork};
-use ferrotune_display::frame::Frame;
-use ferrotune_display::{Bundle, link, show};
+use ferrotune_display::{Bundle, show};
+use ferrotune_link::{KernelFrame, connection};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -42,6 +42,7 @@ pub(crate) fn lose() {
 
 /// What `%tpu_connect` runs: looks for accelerators, says what was found and why, and takes the best one that this
 /// build can drive. With `require`, anything but the accelerator is an error. Whether there is a connection now.
+#[doc(hidden)]
 pub fn connect(tpu: Option<&str>, require: bool) -> bool {
     let report = detect(&Machine::this(), tpu);
     show(table(&report));
@@ -88,12 +89,14 @@ pub(crate) fn opened_tpu() -> ferrotune_trial::Result<Opened> {
 }
 
 /// What `%device` runs: the connected device, and what else there is.
+#[doc(hidden)]
 pub fn describe() {
     show(table(&detect(&Machine::this(), None)));
     say(format!("connected to {}", name()));
 }
 
 /// What `%devices` runs: the CPU, the CUDA devices and the TPU, with their memory.
+#[doc(hidden)]
 pub fn list() {
     let mut report = detect(&Machine::this(), None);
     report.ask_cuda_memory();
@@ -101,6 +104,7 @@ pub fn list() {
 }
 
 /// What `%tpu_check` runs: compiles the StableHLO module in a file for a TPU that need not be there.
+#[doc(hidden)]
 pub fn check(tpu: &str, file: &str) {
     let Some(libtpu) = detect(&Machine::this(), None).libtpu else {
         return fail(
@@ -115,6 +119,7 @@ pub fn check(tpu: &str, file: &str) {
 
 /// What `%tpu_connect --selftest` runs: computes on the attached TPU, or on the first device of another PJRT plugin, and
 /// without either with candle on the connected device; then compares with candle on the CPU.
+#[doc(hidden)]
 pub fn self_test(plugin: Option<&str>) {
     let report = detect(&Machine::this(), None);
     let tested = match plugin.map(Path::new).or_else(|| driver(&report)) {
@@ -172,7 +177,7 @@ fn support() -> Support {
 
 /// Makes an error of the running cell, or a line of the standard error where no kernel listens.
 pub(crate) fn fail(message: &str) {
-    if link::send(&Frame::Failed { message: message.to_owned() }).is_err() {
+    if connection::send(&KernelFrame::Failed { message: message.to_owned() }).is_err() {
         eprintln!("error: {message}");
     }
 }

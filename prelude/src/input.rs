@@ -1,7 +1,6 @@
 //! Asking the user for a line, through the front end. A cell's standard input is empty.
 
-use ferrotune_display::frame::{Answer, Frame};
-use ferrotune_display::link;
+use ferrotune_link::{Answer, KernelFrame, connection};
 use ferrotune_trial::Result;
 
 /// Asks the user for a line of text, and waits for it.
@@ -25,7 +24,7 @@ pub fn input_password(prompt: &str) -> Result<String> {
 }
 
 fn ask(prompt: &str, password: bool) -> Result<String> {
-    match link::send(&Frame::Input { prompt: prompt.to_owned(), password })? {
+    match connection::send(&KernelFrame::Input { prompt: prompt.to_owned(), password })? {
         Answer::Line { text: Some(text) } => Ok(text),
         Answer::Refused { reason } => Err(reason.into()),
         _ => Err("there is no one to ask: this front end does not take input".into()),

@@ -3,12 +3,16 @@
 //! It contains candle, rayon and our own libraries, so that a process has one copy of each: candle numbers its
 //! tensors with a counter, and two counters in one process give wrong gradients without a word. A cell therefore
 //! never links candle itself.
+//!
+//! What only the kernel and the code that it generates call is hidden from documentation and completion.
 
+#[doc(hidden)]
 pub mod cell;
 pub mod device;
 mod input;
-pub mod interrupt;
+mod interrupt;
 pub mod strategy;
+#[doc(hidden)]
 pub mod tune;
 
 pub use candle_core;

@@ -1,8 +1,7 @@
 //! What `%%tune` expands to: an objective's entry point, and the launch of a search from a cell.
 
 use crate::device;
-use ferrotune_display::frame::{Answer, Frame};
-use ferrotune_display::link;
+use ferrotune_link::{Answer, KernelFrame, connection};
 use ferrotune_trial::shared::{Pack, ShareError};
 use ferrotune_trial::{Result, Share, Trial};
 use std::os::fd::AsRawFd;
@@ -57,7 +56,7 @@ impl Launch {
             library_of(self.entry).map_err(|error| format!("cannot find the objective's library: {error}"))?;
         let shared =
             if self.shared > 0 { Some(self.pack.into_memfd().map_err(|error| error.to_string())?) } else { None };
-        let frame = Frame::Tune {
+        let frame = KernelFrame::Tune {
             pid: std::process::id(),
             library,
             symbol: "ferrotune_objective".to_owned(),
@@ -65,7 +64,7 @@ impl Launch {
             device: device::name(),
         };
         // The supervisor holds the shared data by the time of the answer; then this process may let go of it.
-        match link::send(&frame) {
+        match connection::send(&frame) {
             Ok(Answer::Refused { reason }) => Err(reason),
             Ok(_) => Ok(()),
             Err(error) => Err(format!("the kernel cannot be reached: {error}")),

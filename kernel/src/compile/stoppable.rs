@@ -5,7 +5,7 @@
 use crate::runtime;
 use anyhow::{Context, Result};
 use ferrotune_display::Bundle;
-use ferrotune_display::frame::{self, Frame, Order};
+use ferrotune_link::{KernelFrame, SupervisorOrder, wire};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal};
@@ -29,7 +29,7 @@ pub(super) fn with_kernel<T>(work: impl FnOnce(&mut Kernel) -> Result<T>) -> Res
     let mut kernel = Kernel::connect()?;
     let result = work(&mut kernel);
     if result.as_ref().is_err_and(|error| error.is::<Stopped>()) {
-        kernel.tell(&Frame::Cancelled)?;
+        kernel.tell(&KernelFrame::Cancelled)?;
     }
     kernel.close()?;
     result
@@ -46,7 +46,7 @@ impl Kernel {
     fn connect() -> Result<Self> {
         let path = runtime::kernel_link().context("no kernel has started this process")?;
         let mut stream = UnixStream::connect(path).context("cannot reach the kernel")?;
-        frame::write(&mut stream, &Frame::Compiler).context("cannot reach the kernel")?;
+        wire::write(&mut stream, &KernelFrame::Compiler).context("cannot reach the kernel")?;
         Ok(Self { stream, orders: Vec::new(), has_shown: false })
     }
 
@@ -54,12 +54,13 @@ impl Kernel {
     pub(super) fn show(&mut self, text: String) -> Result<()> {
         let display_id = Some(format!("ferrotune-compiler-{}", std::process::id()));
         let update = std::mem::replace(&mut self.has_shown, true);
-        self.tell(&Frame::Display { bundle: Bundle::text(text), display_id, update })
+        let Bundle { data, metadata } = Bundle::text(text);
+        self.tell(&KernelFrame::Display { data, metadata, display_id, update })
     }
 
     /// Prints under the cell.
     pub(super) fn print_error(&mut self, text: &str) -> Result<()> {
-        self.tell(&Frame::Stream { stream: frame::Stream::Stderr, text: text.to_owned() })
+        self.tell(&KernelFrame::Stream { stream: ferrotune_link::Stream::Stderr, text: text.to_owned() })
     }
 
     pub(super) fn has_shown(&self) -> bool {
@@ -73,8 +74,8 @@ impl Kernel {
         Ok(())
     }
 
-    fn tell(&mut self, frame: &Frame) -> Result<()> {
-        frame::write(&mut self.stream, frame).context("the kernel is gone")
+    fn tell(&mut self, frame: &KernelFrame) -> Result<()> {
+        wire::write(&mut self.stream, frame).context("the kernel is gone")
     }
 
     /// Whether what has come is an order to stop.
@@ -83,8 +84,8 @@ impl Kernel {
             return Ok(true);
         }
         let mut stops = false;
-        while let Some(order) = frame::take::<Order>(&mut self.orders)? {
-            stops |= order == Order::Interrupt;
+        while let Some(order) = wire::take::<SupervisorOrder>(&mut self.orders)? {
+            stops |= order == SupervisorOrder::Interrupt;
         }
         Ok(stops)
     }

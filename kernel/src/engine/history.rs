@@ -8,8 +8,9 @@ use super::{Engine, FIRST_CELL, report};
 use crate::execution::Failure;
 use crate::prelude;
 use evcxr::{Error, EvalOutputs};
-use ferrotune_display::frame::{Place, Reply, Report, Request, SnapshotReport};
-use ferrotune_display::{Bundle, escape, table};
+use ferrotune_display::{Bundle, table};
+use ferrotune_link::{MemoryReport, SnapshotKey, SnapshotReport, SupervisorReply, SupervisorRequest};
+use ferrotune_machine::format;
 
 /// What evcxr knew, and when.
 #[derive(Default)]
@@ -59,7 +60,7 @@ impl Engine {
             return Err(report::failure("MagicError", text));
         };
         let (cell, picture) = (*cell, picture.clone());
-        self.go_back(Place::Before { cell }, picture)?;
+        self.go_back(SnapshotKey::Before { cell }, picture)?;
         self.history.before.retain(|(number, _)| *number < cell);
         // What this cell runs after the magic can be undone.
         self.link.begin(self.cell);
@@ -69,7 +70,7 @@ impl Engine {
 
     /// `%checkpoint`: keeps the state as it is now.
     pub(super) fn checkpoint(&mut self, name: &str) -> Result<(), Failure> {
-        self.ask(Request::Keep { name: name.to_owned() })?;
+        self.ask(SupervisorRequest::Keep { name: name.to_owned() })?;
         self.history.named.retain(|(known, _)| known != name);
         self.history.named.push((name.to_owned(), self.history.now.clone()));
         self.show(Ok(Bundle::text(format!("kept as {name}; %restore {name} brings it back"))))
@@ -84,7 +85,7 @@ impl Engine {
         };
         let picture = picture.clone();
         let left = self.history.now.clone();
-        self.go_back(Place::Named { name: name.to_owned() }, picture)?;
+        self.go_back(SnapshotKey::Named { name: name.to_owned() }, picture)?;
         let last = self.history.before.last().map(|(cell, _)| *cell);
         self.history.before.extend(self.cell.filter(|cell| last != Some(*cell)).map(|cell| (cell, left)));
         self.show(Ok(Bundle::text(format!("restored {name}; {}", variables(&self.history.now)))))
@@ -102,17 +103,17 @@ impl Engine {
     }
 
     fn row(&self, snapshot: &SnapshotReport) -> Option<Vec<String>> {
-        let state = match &snapshot.place {
-            Place::Now => return None,
-            Place::Named { name } => name.clone(),
-            Place::Before { cell } => {
+        let state = match &snapshot.key {
+            SnapshotKey::Latest => return None,
+            SnapshotKey::Named { name } => name.clone(),
+            SnapshotKey::Before { cell } => {
                 let index = self.history.before.iter().position(|(number, _)| number == cell)?;
                 format!("%undo {}", self.history.before.len() - index)
             }
         };
-        let age = super::seconds(std::time::Duration::from_secs_f64(snapshot.age_s));
+        let age = format::duration(std::time::Duration::from_secs_f64(snapshot.age_s));
         let fork = format!("{:.1} ms", snapshot.cost_us as f64 / 1e3);
-        let (private, share) = (escape::bytes(snapshot.private_bytes), escape::bytes(snapshot.share_bytes));
+        let (private, share) = (format::bytes(snapshot.private_bytes), format::bytes(snapshot.share_bytes));
         Some(vec![state, age, private, share, fork])
     }
 
@@ -137,11 +138,11 @@ impl Engine {
     }
 
     /// Brings variables and evcxr back to an earlier state.
-    fn go_back(&mut self, to: Place, picture: Picture) -> Result<(), Failure> {
+    fn go_back(&mut self, to: SnapshotKey, picture: Picture) -> Result<(), Failure> {
         picture.cell().map_err(|error| report::failure("MagicError", crate::chain::in_one_line(&error)))?;
-        let reply = self.ask(Request::Return { to })?;
+        let reply = self.ask(SupervisorRequest::Return { to })?;
         self.link.begin(None);
-        if reply == Reply::Lost {
+        if reply == SupervisorReply::Lost {
             self.history.lose_variables();
             self.redeclare(self.history.now.clone())?;
             return Err(report::failure(
@@ -211,9 +212,9 @@ impl Engine {
     }
 
     /// Asks the supervisor of the cells.
-    pub(super) fn ask(&self, request: Request) -> Result<Reply, Failure> {
+    pub(super) fn ask(&self, request: SupervisorRequest) -> Result<SupervisorReply, Failure> {
         match self.link.request(request) {
-            Some(Reply::Refused { reason }) => Err(report::failure("MagicError", reason)),
+            Some(SupervisorReply::Refused { reason }) => Err(report::failure("MagicError", reason)),
             Some(reply) => Ok(reply),
             None => {
                 Err(report::failure("EngineError", "the supervisor of the cells does not answer; restart the kernel"))
@@ -221,18 +222,18 @@ impl Engine {
         }
     }
 
-    pub(super) fn report(&self) -> Result<Report, Failure> {
-        match self.ask(Request::Report)? {
-            Reply::Report { report } => Ok(report),
+    pub(super) fn report(&self) -> Result<MemoryReport, Failure> {
+        match self.ask(SupervisorRequest::Report)? {
+            SupervisorReply::Report { report } => Ok(report),
             _ => Err(report::failure("EngineError", "the supervisor of the cells gave another answer")),
         }
     }
 }
 
 fn before(snapshot: &SnapshotReport) -> Option<u64> {
-    match &snapshot.place {
-        Place::Before { cell } => Some(*cell),
-        Place::Now | Place::Named { .. } => None,
+    match &snapshot.key {
+        SnapshotKey::Before { cell } => Some(*cell),
+        SnapshotKey::Latest | SnapshotKey::Named { .. } => None,
     }
 }
 

@@ -4,7 +4,7 @@
 use super::report;
 use crate::execution::{Output, Stream};
 use anyhow::{Context, Result, bail};
-use ferrotune_display::frame::{self, Answer, Ending, Frame, Order, Reply, Request};
+use ferrotune_link::{Answer, CellEnding, KernelFrame, SupervisorOrder, SupervisorReply, SupervisorRequest, wire};
 use std::collections::HashMap;
 use std::io;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -28,16 +28,16 @@ const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// What became known of a cell while it ran, beside its outputs.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Facts {
+pub(super) struct CellOutcome {
     /// The last panic on the cell's thread: its message and place.
     panic: Option<(String, Option<String>)>,
     /// How the cell ended, if a panic ended it.
     pub(super) panicked: Option<(String, Option<String>)>,
     pub(super) failed: Option<String>,
     /// How the process ended, if the variables went with it.
-    pub(super) died: Option<Ending>,
+    pub(super) died: Option<CellEnding>,
     /// How it ended, where its snapshot has taken over, and the names of the threads that were lost.
-    pub(super) restored: Option<(Ending, Vec<String>)>,
+    pub(super) restored: Option<(CellEnding, Vec<String>)>,
     /// The user has asked for an end of the cell.
     pub(super) interrupted: bool,
     /// The cell was stopped before it ran.
@@ -66,7 +66,7 @@ type Peer = Arc<Mutex<UnixStream>>;
 struct State {
     outputs: Option<UnboundedSender<Output>>,
     allow_stdin: bool,
-    facts: Facts,
+    facts: CellOutcome,
     /// Whether a cell has failed for the reason of `facts.died`.
     died_was_told: bool,
     /// Whether the user knows that cells run without a snapshot.
@@ -79,17 +79,17 @@ struct State {
     connections: u64,
     requests: u64,
     /// Who waits for the answer of each request.
-    replies: HashMap<u64, mpsc::Sender<Reply>>,
+    replies: HashMap<u64, mpsc::Sender<SupervisorReply>>,
     tuner: Option<Tuner>,
 }
 
 /// Shared by the engine's thread and the threads that read from supervisors.
 #[derive(Clone, Default)]
-pub(super) struct Link {
+pub(super) struct CellLink {
     state: Arc<Mutex<State>>,
 }
 
-impl Link {
+impl CellLink {
     /// Listens at a path.
     pub(super) fn listen(path: &Path) -> Result<Self> {
         let listener = UnixListener::bind(path).with_context(|| format!("cannot listen at {}", path.display()))?;
@@ -114,14 +114,14 @@ impl Link {
             state.allow_stdin = allow_stdin;
             // A process that died between two cells is the reason for which the next one fails.
             let died = state.facts.died.take().filter(|_| !state.died_was_told);
-            state.facts = Facts { died, ..Facts::default() };
+            state.facts = CellOutcome { died, ..CellOutcome::default() };
         }
-        self.order(&Order::Begin { cell });
+        self.order(&SupervisorOrder::Begin { cell });
     }
 
     /// What runs next can be undone under this number, or not at all.
     pub(super) fn begin(&self, cell: Option<u64>) {
-        self.order(&Order::Begin { cell });
+        self.order(&SupervisorOrder::Begin { cell });
     }
 
     /// The supervisor has ended, or is about to.
@@ -146,13 +146,13 @@ impl Link {
     }
 
     /// Waits until all that the cell process has written is with the front end, and tells what became known.
-    pub(super) fn sync(&self) -> Facts {
-        self.request(Request::Sync);
+    pub(super) fn sync(&self) -> CellOutcome {
+        self.request(SupervisorRequest::Sync);
         self.lock().facts.clone()
     }
 
     /// Asks the supervisor for something, and waits for its answer; none where there is no supervisor.
-    pub(super) fn request(&self, request: Request) -> Option<Reply> {
+    pub(super) fn request(&self, request: SupervisorRequest) -> Option<SupervisorReply> {
         let (sender, receiver) = mpsc::channel();
         let number = {
             let mut state = self.lock();
@@ -161,7 +161,7 @@ impl Link {
             state.replies.insert(number, sender);
             number
         };
-        let reply = if self.order(&Order::Request { number, request }) {
+        let reply = if self.order(&SupervisorOrder::Request { number, request }) {
             receiver.recv_timeout(REPLY_TIMEOUT)
         } else {
             Err(RecvTimeoutError::Disconnected)
@@ -174,7 +174,7 @@ impl Link {
     }
 
     /// Waits for the last words of a supervisor whose process has ended, and tells what became known.
-    pub(super) fn last_words(&self) -> Facts {
+    pub(super) fn last_words(&self) -> CellOutcome {
         let deadline = Instant::now() + LAST_WORDS_TIMEOUT;
         loop {
             let mut state = self.lock();
@@ -189,7 +189,7 @@ impl Link {
 
     /// The variables for which the cell was not run; told once.
     pub(super) fn take_changed(&self) -> Vec<String> {
-        self.request(Request::Sync);
+        self.request(SupervisorRequest::Sync);
         std::mem::take(&mut self.lock().facts.changed)
     }
 
@@ -208,9 +208,9 @@ impl Link {
             state.compilers.clone()
         };
         for (_, peer) in &compilers {
-            write(peer, &Order::Interrupt);
+            write(peer, &SupervisorOrder::Interrupt);
         }
-        self.order(&Order::Interrupt);
+        self.order(&SupervisorOrder::Interrupt);
     }
 
     /// Where the outputs of the present cell go.
@@ -239,7 +239,7 @@ impl Link {
         }
     }
 
-    fn order(&self, order: &Order) -> bool {
+    fn order(&self, order: &SupervisorOrder) -> bool {
         // Written outside the lock: a supervisor that is busy must not hold up the reader of its outputs.
         let peer = self.lock().connection.as_ref().map(|(_, peer)| Arc::clone(peer));
         peer.is_some_and(|peer| write(&peer, order))
@@ -258,7 +258,7 @@ impl Link {
             Err(error) => return tracing::warn!("a cell supervisor or compiler could not connect: {error}"),
         };
         loop {
-            match frame::read::<Frame>(&mut reader) {
+            match wire::read::<KernelFrame>(&mut reader) {
                 Ok(Some(frame)) => self.take(frame),
                 Ok(None) => break,
                 Err(error) => {
@@ -279,19 +279,19 @@ impl Link {
     /// Learns from the first frame who has connected.
     fn greet(&self, reader: &mut UnixStream) -> io::Result<u64> {
         let peer = Arc::new(Mutex::new(reader.try_clone()?));
-        let first = frame::read::<Frame>(reader)?;
+        let first = wire::read::<KernelFrame>(reader)?;
         let mut state = self.lock();
         state.connections += 1;
         let number = state.connections;
         match first {
-            Some(Frame::Supervisor) => state.connection = Some((number, peer)),
-            Some(Frame::Compiler) => {
+            Some(KernelFrame::Supervisor) => state.connection = Some((number, peer)),
+            Some(KernelFrame::Compiler) => {
                 state.compilers.push((number, Arc::clone(&peer)));
                 // evcxr compiles a cell again that does not compile.
                 let is_too_late = state.engine_runs && state.facts.interrupted;
                 drop(state);
                 if is_too_late {
-                    write(&peer, &Order::Interrupt);
+                    write(&peer, &SupervisorOrder::Interrupt);
                 }
             }
             _ => return Err(io::Error::new(io::ErrorKind::InvalidData, "it does not say what it is")),
@@ -299,49 +299,49 @@ impl Link {
         Ok(number)
     }
 
-    fn take(&self, frame: Frame) {
+    fn take(&self, frame: KernelFrame) {
         match frame {
-            Frame::Supervisor | Frame::Compiler => tracing::warn!("a connection was greeted twice"),
-            Frame::Stream { stream, text } => {
+            KernelFrame::Supervisor | KernelFrame::Compiler => tracing::warn!("a connection was greeted twice"),
+            KernelFrame::Stream { stream, text } => {
                 let stream = match stream {
-                    frame::Stream::Stdout => Stream::Stdout,
-                    frame::Stream::Stderr => Stream::Stderr,
+                    ferrotune_link::Stream::Stdout => Stream::Stdout,
+                    ferrotune_link::Stream::Stderr => Stream::Stderr,
                 };
                 self.emit(Output::Stream(stream, text));
             }
-            Frame::Display { bundle, display_id, update } => {
-                self.emit(Output::Display { data: bundle.data, metadata: bundle.metadata, display_id, update });
+            KernelFrame::Display { data, metadata, display_id, update } => {
+                self.emit(Output::Display { data, metadata, display_id, update });
             }
-            Frame::Result { bundle } => self.emit(Output::Result { data: bundle.data, metadata: bundle.metadata }),
-            Frame::Clear { wait } => self.emit(Output::Clear { wait }),
-            Frame::Input { prompt, password } => self.aside(move |link| link.ask(prompt, password)),
-            Frame::Tune { pid, library, symbol, shared_fd, device } => {
+            KernelFrame::Result { data, metadata } => self.emit(Output::Result { data, metadata }),
+            KernelFrame::Clear { wait } => self.emit(Output::Clear { wait }),
+            KernelFrame::Input { prompt, password } => self.aside(move |link| link.ask(prompt, password)),
+            KernelFrame::Tune { pid, library, symbol, shared_fd, device } => {
                 self.aside(move |link| link.tune(TuneRequest { pid, library, symbol, shared_fd, device }));
             }
-            Frame::Panic { message, location } => self.lock().facts.panic = Some((message, location)),
-            Frame::Panicked => {
+            KernelFrame::Panic { message, location } => self.lock().facts.panic = Some((message, location)),
+            KernelFrame::Panicked => {
                 let facts = &mut self.lock().facts;
                 let elsewhere = || ("a panic on another thread ended the cell".to_owned(), None);
                 facts.panicked = Some(facts.panic.take().unwrap_or_else(elsewhere));
             }
             // The first error is the cause; a `?` may pass it on.
-            Frame::Failed { message } => {
+            KernelFrame::Failed { message } => {
                 self.lock().facts.failed.get_or_insert(message);
             }
-            Frame::Restored { ending, threads, running: true } => {
+            KernelFrame::Restored { ending, threads, running: true } => {
                 self.lock().facts.restored = Some((ending, threads));
             }
-            Frame::Restored { ending, threads, running: false } => self.tell_restored(&ending, &threads),
-            Frame::Unguarded { reason } => self.warn_unguarded(&reason),
-            Frame::Cancelled => self.lock().facts.cancelled = true,
-            Frame::Changed { names } => self.lock().facts.changed = names,
-            Frame::Reply { number, reply } => {
+            KernelFrame::Restored { ending, threads, running: false } => self.tell_restored(&ending, &threads),
+            KernelFrame::Unguarded { reason } => self.warn_unguarded(&reason),
+            KernelFrame::Cancelled => self.lock().facts.cancelled = true,
+            KernelFrame::Changed { names } => self.lock().facts.changed = names,
+            KernelFrame::Reply { number, reply } => {
                 let waiting = self.lock().replies.remove(&number);
                 if waiting.is_none_or(|waiting| waiting.send(reply).is_err()) {
                     tracing::debug!("no one waits for the cell supervisor");
                 }
             }
-            Frame::Died { ending } => {
+            KernelFrame::Died { ending } => {
                 let mut state = self.lock();
                 state.facts.died = Some(ending);
                 state.died_was_told = false;
@@ -350,7 +350,7 @@ impl Link {
     }
 
     /// A thread of an earlier cell has ended the process while no cell ran.
-    fn tell_restored(&self, ending: &Ending, threads: &[String]) {
+    fn tell_restored(&self, ending: &CellEnding, threads: &[String]) {
         let text = format!("{}\n", report::taken_over_between_cells(ending, threads));
         self.emit(Output::Stream(Stream::Stderr, text));
     }
@@ -368,7 +368,7 @@ impl Link {
         let link = self.clone();
         if let Err(error) = thread::Builder::new().name("link-answer".into()).spawn(move || work(link)) {
             let reason = format!("the kernel cannot start a thread: {error}");
-            self.order(&Order::Answer { answer: Answer::Refused { reason } });
+            self.order(&SupervisorOrder::Answer { answer: Answer::Refused { reason } });
         }
     }
 
@@ -380,7 +380,7 @@ impl Link {
         } else {
             None
         };
-        self.order(&Order::Answer { answer: Answer::Line { text } });
+        self.order(&SupervisorOrder::Answer { answer: Answer::Line { text } });
     }
 
     fn tune(&self, request: TuneRequest) {
@@ -389,7 +389,7 @@ impl Link {
             Some(tuner) => tuner(request),
             None => Answer::Refused { reason: "a search begins with %%tune".to_owned() },
         };
-        self.order(&Order::Answer { answer });
+        self.order(&SupervisorOrder::Answer { answer });
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -397,9 +397,9 @@ impl Link {
     }
 }
 
-fn write(peer: &Peer, order: &Order) -> bool {
+fn write(peer: &Peer, order: &SupervisorOrder) -> bool {
     let mut stream = peer.lock().unwrap_or_else(PoisonError::into_inner);
-    match frame::write(&mut *stream, order) {
+    match wire::write(&mut *stream, order) {
         Ok(()) => true,
         Err(error) => {
             tracing::debug!("an order is not taken: {error}");

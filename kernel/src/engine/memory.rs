@@ -2,11 +2,12 @@
 
 use super::{Engine, Running, report};
 use crate::execution::{Failure, Output};
-use ferrotune_display::frame::{Place, Reply, Report, Request};
-use ferrotune_display::{Bundle, escape, table};
+use ferrotune_display::{Bundle, table};
+use ferrotune_link::{MemoryReport, SnapshotKey, SupervisorReply, SupervisorRequest};
+use ferrotune_machine::memory::{available_bytes, memory_limit, own_resident_bytes, private_bytes};
+use ferrotune_machine::{format, process_tree};
 use ferrotune_magics::Memory;
 use ferrotune_tuner::journal::Journal;
-use ferrotune_tuner::process::{available_bytes, memory_limit, own_resident_bytes, private_bytes, tree_bytes};
 use ferrotune_tuner::record::{MemoryCheck, TrialRecord};
 use std::path::Path;
 use std::sync::Arc;
@@ -30,10 +31,10 @@ pub(super) struct Watched(Arc<AtomicU64>);
 impl Engine {
     pub(super) fn memory(&mut self, memory: Memory) -> Result<(), Failure> {
         if let Memory::Limit { bytes } = memory {
-            self.ask(Request::Limit { bytes })?;
+            self.ask(SupervisorRequest::Limit { bytes })?;
             self.limit = bytes;
             let text = match bytes {
-                Some(bytes) => format!("a cell that holds more than {} is stopped from now on", escape::bytes(bytes)),
+                Some(bytes) => format!("a cell that holds more than {} is stopped from now on", format::bytes(bytes)),
                 None => "cells may hold what the machine can spare".to_owned(),
             };
             return self.show(Ok(Bundle::text(text)));
@@ -51,12 +52,12 @@ impl Engine {
     /// `%gc`: has the process of the cells give back what is free.
     pub(super) fn gc(&mut self, all: bool) -> Result<(), Failure> {
         let before = self.report()?;
-        self.ask(Request::Trim { forget: all })?;
+        self.ask(SupervisorRequest::Trim { forget: all })?;
         let after = self.report()?;
-        let back = escape::bytes(before.held_bytes.saturating_sub(after.held_bytes));
+        let back = format::bytes(before.held_bytes.saturating_sub(after.held_bytes));
         let variables = private_bytes(after.cells_pid).unwrap_or(0);
         let of_snapshots = after.held_bytes.saturating_sub(variables);
-        let (variables, of_snapshots_text) = (escape::bytes(variables), escape::bytes(of_snapshots));
+        let (variables, of_snapshots_text) = (format::bytes(variables), format::bytes(of_snapshots));
         let hint = if !all && of_snapshots > WORTH_A_HINT_BYTES { "; %gc all forgets those of %undo" } else { "" };
         let text = format!(
             "{back} came back; variables and cells hold {variables}, and snapshots {of_snapshots_text} beside that{hint}"
@@ -79,7 +80,7 @@ impl Engine {
                 if watched.0.load(Ordering::Relaxed) != own {
                     return;
                 }
-                let Some(Reply::Report { report }) = link.request(Request::Report) else { return };
+                let Some(SupervisorReply::Report { report }) = link.request(SupervisorRequest::Report) else { return };
                 if outputs.send(display(&display_id, shown(&report, &running, study.as_deref()), true)).is_err() {
                     return;
                 }
@@ -95,11 +96,11 @@ fn display(display_id: &str, bundle: Bundle, update: bool) -> Output {
 }
 
 /// The table.
-fn shown(report: &Report, running: &Running, study: Option<&Path>) -> Bundle {
+fn shown(report: &MemoryReport, running: &Running, study: Option<&Path>) -> Bundle {
     let held = |pid| private_bytes(pid).unwrap_or(0);
     let of_snapshots: u64 = report.snapshots.iter().map(|snapshot| snapshot.private_bytes).sum();
-    let named = report.snapshots.iter().filter(|snapshot| matches!(snapshot.place, Place::Named { .. })).count();
-    let trials = running.search().map_or(0, tree_bytes);
+    let named = report.snapshots.iter().filter(|snapshot| matches!(snapshot.key, SnapshotKey::Named { .. })).count();
+    let trials = running.search().map_or(0, process_tree::memory_bytes);
     let rows = [
         ("variables and cells".to_owned(), held(report.cells_pid)),
         (format!("{} snapshots, {named} with a name, beside that", report.snapshots.len()), of_snapshots),
@@ -107,17 +108,17 @@ fn shown(report: &Report, running: &Running, study: Option<&Path>) -> Bundle {
         ("kernel and compiler".to_owned(), own_resident_bytes()),
         ("supervisor of the cells".to_owned(), held(report.supervisor_pid)),
     ];
-    let mut rows: Vec<Vec<String>> = rows.into_iter().map(|(who, bytes)| vec![who, escape::bytes(bytes)]).collect();
+    let mut rows: Vec<Vec<String>> = rows.into_iter().map(|(who, bytes)| vec![who, format::bytes(bytes)]).collect();
     let limit = match report.limit_bytes {
-        Some(bytes) => vec!["limit of a cell (%memory limit)".to_owned(), escape::bytes(bytes)],
+        Some(bytes) => vec!["limit of a cell (%memory limit)".to_owned(), format::bytes(bytes)],
         None => memory_limit().map_or_else(
             |error| vec!["limit".to_owned(), format!("unknown: {error}")],
-            |limit| vec![format!("limit of {}", limit.holder), escape::bytes(limit.bytes)],
+            |limit| vec![format!("limit of {}", limit.holder), format::bytes(limit.bytes)],
         ),
     };
     rows.push(limit);
     if let Ok(bytes) = available_bytes() {
-        rows.push(vec!["still available".to_owned(), escape::bytes(bytes)]);
+        rows.push(vec!["still available".to_owned(), format::bytes(bytes)]);
     }
     rows.extend(study.map(of_trials).unwrap_or_default());
     table(&["memory", "held"], &rows)
@@ -133,8 +134,8 @@ fn of_trials(study: &Path) -> Vec<Vec<String>> {
     let checked: Vec<_> = checked.collect();
     let last = checked[checked.len().saturating_sub(TRIALS)..].iter();
     let line = |(trial, memory): &(&TrialRecord, &MemoryCheck)| {
-        let before = escape::bytes(memory.before_bytes);
-        let (peak, after) = (escape::bytes(trial.peak_bytes), escape::bytes(memory.after_bytes));
+        let before = format::bytes(memory.before_bytes);
+        let (peak, after) = (format::bytes(trial.peak_bytes), format::bytes(memory.after_bytes));
         let left = if memory.left.is_empty() { String::new() } else { format!("; left {}", memory.left.join(", ")) };
         vec![format!("trial {}", trial.number), format!("{peak}; available before {before}, after {after}{left}")]
     };

@@ -3,8 +3,8 @@
 use super::insertions::Insertions;
 use crate::execution::Failure;
 use evcxr::CompilationError;
-use ferrotune_display::escape::bytes;
-use ferrotune_display::frame::Ending;
+use ferrotune_link::CellEnding;
+use ferrotune_machine::format::bytes;
 use ferrotune_tuner::record::signal_name;
 
 /// Notes of the compiler's about itself, or about files that are gone by then.
@@ -23,18 +23,18 @@ pub(super) fn failure(ename: &str, evalue: impl Into<String>) -> Failure {
 }
 
 /// The cell's process is gone, and the variables with it.
-pub(super) fn died(ending: &Ending) -> Failure {
+pub(super) fn died(ending: &CellEnding) -> Failure {
     failure(ename(ending), format!("{}; a new process has been started, and the variables are lost", ended(ending)))
 }
 
 /// The cell's process is gone, and its snapshot has the variables.
-pub(super) fn taken_over(ending: &Ending, threads: &[String]) -> Failure {
+pub(super) fn taken_over(ending: &CellEnding, threads: &[String]) -> Failure {
     let text = format!("{}; every variable is as it was before the cell{}", ended(ending), gone(threads));
     failure(ename(ending), text)
 }
 
 /// As [`taken_over`], where no cell ran.
-pub(super) fn taken_over_between_cells(ending: &Ending, threads: &[String]) -> String {
+pub(super) fn taken_over_between_cells(ending: &CellEnding, threads: &[String]) -> String {
     format!("after the cell had ended, {}; every variable is as the cell left it{}", ended(ending), gone(threads))
 }
 
@@ -49,27 +49,27 @@ fn gone(threads: &[String]) -> String {
     }
 }
 
-fn ename(ending: &Ending) -> &'static str {
+fn ename(ending: &CellEnding) -> &'static str {
     match ending {
-        Ending::Stopped => "Interrupted",
-        Ending::OutOfMemory { .. } => "OutOfMemory",
-        Ending::Exited { .. } | Ending::Signalled { .. } | Ending::TakenBack => "CellDied",
+        CellEnding::Stopped => "Interrupted",
+        CellEnding::OutOfMemory { .. } => "OutOfMemory",
+        CellEnding::Exited { .. } | CellEnding::Signalled { .. } | CellEnding::TakenBack => "CellDied",
     }
 }
 
-fn ended(ending: &Ending) -> String {
+fn ended(ending: &CellEnding) -> String {
     match ending {
-        Ending::Stopped => "the cell did not stop when it was asked to, and was ended".to_owned(),
-        Ending::Signalled { signal } => format!("the process of the cells was ended by {}", signal_name(*signal)),
-        Ending::Exited { code } => format!("the process of the cells exited with {code}"),
-        Ending::OutOfMemory { peak_bytes, limit_bytes: Some(limit) } => {
+        CellEnding::Stopped => "the cell did not stop when it was asked to, and was ended".to_owned(),
+        CellEnding::Signalled { signal } => format!("the process of the cells was ended by {}", signal_name(*signal)),
+        CellEnding::Exited { code } => format!("the process of the cells exited with {code}"),
+        CellEnding::OutOfMemory { peak_bytes, limit_bytes: Some(limit) } => {
             let (peak, limit) = (bytes(*peak_bytes), bytes(*limit));
             format!("the cell held {peak}, the limit is {limit}, and it was ended; raise it with %memory limit")
         }
-        Ending::OutOfMemory { peak_bytes, limit_bytes: None } => {
+        CellEnding::OutOfMemory { peak_bytes, limit_bytes: None } => {
             format!("the cell held {} and the machine had no more memory, so it was ended", bytes(*peak_bytes))
         }
-        Ending::TakenBack => "the cell failed".to_owned(),
+        CellEnding::TakenBack => "the cell failed".to_owned(),
     }
 }
 
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn threads_that_are_gone_are_named_with_the_locks_that_they_leave() {
-        let ending = Ending::Exited { code: 3 };
+        let ending = CellEnding::Exited { code: 3 };
         let expected = "the process of the cells exited with 3; every variable is as it was before the cell, but these \
                         threads of earlier cells are gone: one, two; a lock that one of them held stays locked, and a cell \
                         that takes it waits until you interrupt it";

@@ -9,6 +9,7 @@ use crate::execution::{Failure, Output};
 use crate::runtime::OWN_PROGRAM;
 use anyhow::{Context, Result, bail};
 use ferrotune_display::{Bundle, escape};
+use ferrotune_machine::format;
 use ferrotune_results::number;
 use ferrotune_tuner::event::{Event, Finish, Front, Progress, Running};
 use ferrotune_tuner::record::TrialRecord;
@@ -220,7 +221,7 @@ fn headline(progress: &Progress, spec: &StudySpec, finish: Option<&Finish>) -> S
     if progress.infeasible > 0 {
         line.push_str(&format!(", {} that break a constraint", progress.infeasible));
     }
-    line.push_str(&format!(", {}", duration(progress.elapsed_s)));
+    line.push_str(&format!(", {}", format::long_duration(progress.elapsed_s)));
     match (finish, progress.eta_s) {
         (Some(Finish::MaxTrials), _) => line.push_str(", done"),
         (Some(Finish::Exhausted), _) => line.push_str(", done: nothing is left to try"),
@@ -229,7 +230,7 @@ fn headline(progress: &Progress, spec: &StudySpec, finish: Option<&Finish>) -> S
         (None, _) if progress.stopping => {
             line.push_str(", stopping after the current step; interrupt again to stop at once");
         }
-        (None, Some(eta)) => line.push_str(&format!(", about {} to go", duration(eta))),
+        (None, Some(eta)) => line.push_str(&format!(", about {} to go", format::long_duration(eta))),
         (None, None) => {}
     }
     line
@@ -265,16 +266,6 @@ fn running_line(running: &Running, spec: &StudySpec) -> String {
         1 => String::new(),
         executions => format!(", execution {}/{executions}", running.execution + 1),
     };
-    let memory = escape::bytes(running.memory_bytes);
+    let memory = format::bytes(running.memory_bytes);
     format!("trial {}{execution}{step}, {memory} ({})", running.trial, parameters.join(", "))
-}
-
-/// Seconds for people: `8.4 s`, `3 min 20 s`, `2 h 5 min`.
-fn duration(seconds: f64) -> String {
-    let whole = seconds.round().max(0.0) as u64;
-    match whole {
-        0..60 => format!("{seconds:.1} s"),
-        60..3600 => format!("{} min {} s", whole / 60, whole % 60),
-        _ => format!("{} h {} min", whole / 3600, whole % 3600 / 60),
-    }
 }

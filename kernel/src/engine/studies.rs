@@ -5,7 +5,8 @@ mod weights;
 
 use anyhow::{Context, Result, bail};
 use chrono::{DateTime, Local};
-use ferrotune_display::{Bundle, escape};
+use ferrotune_display::Bundle;
+use ferrotune_machine::format;
 use ferrotune_magics::{Best, Export, Plot, Trials};
 use ferrotune_results::listing::Listing;
 use ferrotune_results::overview::Entry;
@@ -43,7 +44,7 @@ fn trial(folder: &Path, number: u64) -> Result<Bundle> {
         values.map(|(objective, value)| format!("{} = {}", objective.metric, ferrotune_results::number(*value))),
     );
     lines.extend(trial.parameters.iter().map(|(name, parameter)| format!("  {name} = {}", parameter.value)));
-    lines.push(format!("{:.1} s, peak memory {}", trial.seconds, escape::bytes(trial.peak_bytes)));
+    lines.push(format!("{:.1} s, peak memory {}", trial.seconds, format::bytes(trial.peak_bytes)));
     lines.extend(trial.memory.as_ref().map(memory_line));
     if !trial.retried.is_empty() {
         let endings: Vec<String> = trial.retried.iter().map(ToString::to_string).collect();
@@ -68,7 +69,7 @@ fn trial(folder: &Path, number: u64) -> Result<Bundle> {
 
 /// What the trial took of the machine's memory, and what came back.
 fn memory_line(memory: &MemoryCheck) -> String {
-    let (before, after) = (escape::bytes(memory.before_bytes), escape::bytes(memory.after_bytes));
+    let (before, after) = (format::bytes(memory.before_bytes), format::bytes(memory.after_bytes));
     let left = if memory.left.is_empty() { "nothing".to_owned() } else { memory.left.join(", ") };
     format!("memory available: {before} before it, {after} after it; left behind: {left}")
 }
@@ -116,7 +117,7 @@ pub(super) fn export(folder: &Path, request: &Export) -> Result<Bundle> {
     }
     let bytes = ferrotune_results::export::Format::named(&request.format)?.bytes(&study)?;
     export::whole(target, &bytes)?;
-    let size = escape::bytes(bytes.len() as u64);
+    let size = format::bytes(bytes.len() as u64);
     Ok(Bundle::text(format!("wrote {trials} trials to {}, {size}", target.display())))
 }
 

@@ -1,7 +1,7 @@
 //! `%tune status|wait|stop`: searches that somebody else runs, in the background or in another notebook, seen through
 //! their study's folder.
 
-use super::link::Link;
+use super::link::CellLink;
 use super::{report, search};
 use crate::chain;
 use crate::execution::{Failure, Output, Stream};
@@ -24,7 +24,7 @@ const INTERVAL: Duration = Duration::from_millis(500);
 const LONGEST_STOP: Duration = Duration::from_secs(30);
 
 /// Does what `%tune VERB` asks of the search in a study's folder.
-pub(super) fn act(verb: SearchVerb, folder: &Path, display_id: &str, link: &Link) -> Result<(), Failure> {
+pub(super) fn act(verb: SearchVerb, folder: &Path, display_id: &str, link: &CellLink) -> Result<(), Failure> {
     let result = Journal::read(folder).map_err(anyhow::Error::from).and_then(|study| match verb {
         SearchVerb::Status => {
             let bundle = status(folder, &study.spec, holder_of(folder)?.as_ref())?;
@@ -64,7 +64,7 @@ fn status(folder: &Path, spec: &StudySpec, holder: Option<&Holder>) -> Result<Bu
 
 /// Asks the search to stop after the current step of each trial, and waits until the study is free. Says so where that
 /// takes long, or where the waiting is interrupted.
-fn stop(folder: &Path, link: &Link) -> Result<String> {
+fn stop(folder: &Path, link: &CellLink) -> Result<String> {
     let Some(holder) = holder_of(folder)? else { return Ok("no search of this study runs\n".to_owned()) };
     if !holder.is_here() {
         bail!("the search runs as process {} on {}; stop it there", holder.pid, holder.host);
@@ -85,7 +85,7 @@ fn stop(folder: &Path, link: &Link) -> Result<String> {
 }
 
 /// Shows the search until nobody runs it any more.
-fn wait(folder: &Path, spec: &StudySpec, display_id: &str, link: &Link) -> Result<()> {
+fn wait(folder: &Path, spec: &StudySpec, display_id: &str, link: &CellLink) -> Result<()> {
     let mut shown = false;
     while let Some(holder) = holder_of(folder)? {
         if link.is_interrupted() {

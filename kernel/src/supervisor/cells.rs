@@ -4,7 +4,7 @@ use super::streams::{retry, set_nonblocking};
 use super::{KERNEL_VARIABLE, Places, SNAPSHOTS_VARIABLE, SUPERVISOR_VARIABLE};
 use crate::runtime::OWN_PROGRAM;
 use anyhow::{Context, Result};
-use ferrotune_display::link::LINK_VARIABLE;
+use ferrotune_link::connection::LINK_VARIABLE;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};

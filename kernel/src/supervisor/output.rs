@@ -2,9 +2,9 @@
 
 use super::markers::Piece;
 use super::streams::read_available;
-use super::{Link, Supervisor, accept, markers};
+use super::{CellConnection, Supervisor, accept, markers};
 use anyhow::Result;
-use ferrotune_display::frame::{self, Answer, Frame, Stream};
+use ferrotune_link::{Answer, KernelFrame, Stream, wire};
 
 /// How much of the standard error is kept, to name the error at which a cell ended.
 const KEPT_ERROR_BYTES: usize = 4096;
@@ -56,9 +56,9 @@ impl Supervisor {
                 }
                 Piece::Failed => {
                     let message = self.last_error.trim().lines().next_back().unwrap_or("an error").to_owned();
-                    self.tell(&Frame::Failed { message })?;
+                    self.tell(&KernelFrame::Failed { message })?;
                 }
-                Piece::Panicked => self.tell(&Frame::Panicked)?,
+                Piece::Panicked => self.tell(&KernelFrame::Panicked)?,
                 Piece::Changed(name) => self.changed.push(name),
                 Piece::Line(_) => {}
             }
@@ -79,13 +79,13 @@ impl Supervisor {
         if text.is_empty() {
             return Ok(());
         }
-        self.tell(&Frame::Stream { stream, text })
+        self.tell(&KernelFrame::Stream { stream, text })
     }
 
     pub(super) fn accept_link(&mut self) -> Result<()> {
         if let Some(stream) = accept(&self.listeners.link)? {
             self.next_link += 1;
-            self.links.push(Link { number: self.next_link, stream, bytes: Vec::new() });
+            self.links.push(CellConnection { number: self.next_link, stream, bytes: Vec::new() });
         }
         Ok(())
     }
@@ -96,12 +96,12 @@ impl Supervisor {
         let before = link.bytes.len();
         let open = read_available(&link.stream, &mut link.bytes)?;
         self.allowance -= (link.bytes.len() - before) as f64;
-        let frame = frame::take::<Frame>(&mut link.bytes);
+        let frame = wire::take::<KernelFrame>(&mut link.bytes);
         match frame {
             Ok(Some(frame)) => {
                 self.drain_whole()?;
                 self.tell(&frame)?;
-                if matches!(frame, Frame::Input { .. } | Frame::Tune { .. }) {
+                if matches!(frame, KernelFrame::Input { .. } | KernelFrame::Tune { .. }) {
                     self.waiting = Some(number);
                 } else {
                     self.answer(number, &Answer::Done)?;
@@ -118,7 +118,7 @@ impl Supervisor {
     pub(super) fn answer(&mut self, number: usize, answer: &Answer) -> Result<()> {
         let Some(link) = self.links.iter_mut().find(|link| link.number == number) else { return Ok(()) };
         link.stream.set_nonblocking(false)?;
-        if let Err(error) = frame::write(&mut link.stream, answer) {
+        if let Err(error) = wire::write(&mut link.stream, answer) {
             tracing::debug!("the cell does not wait for its answer: {error}");
         }
         link.stream.set_nonblocking(true)?;

@@ -6,7 +6,7 @@ use super::memory::Watch;
 use super::streams::read_available;
 use super::{Supervisor, WAKING, process};
 use anyhow::Result;
-use ferrotune_display::frame::{Ending, Frame, Place};
+use ferrotune_link::{CellEnding, KernelFrame, SnapshotKey};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Signal, WaitStatus};
@@ -15,15 +15,15 @@ use std::time::Instant;
 
 impl Supervisor {
     /// Brings the variables back to an earlier state; `false` if they are lost.
-    pub(super) fn go_back(&mut self, to: &Place) -> Result<bool> {
+    pub(super) fn go_back(&mut self, to: &SnapshotKey) -> Result<bool> {
         self.await_sleeper(to)?;
         self.drain_whole()?;
         self.finish_streams()?;
         self.cells.kill()?;
         self.cells.reap()?;
-        if let Place::Named { name } = to {
+        if let SnapshotKey::Named { name } = to {
             // It stays, and the state that is left can be had back with %undo.
-            self.kept.shelve(self.cell.take());
+            self.snapshots.shelve(self.cell.take());
             self.name_next = Some(name.clone());
         }
         self.relay_expected = true;
@@ -39,7 +39,7 @@ impl Supervisor {
     /// not answer in time.
     pub(super) fn trim(&mut self, forget: bool) -> Result<bool> {
         if forget {
-            while self.kept.drop_oldest() {}
+            while self.snapshots.drop_oldest() {}
         }
         self.trimmed = false;
         self.order(process::TRIM_ORDER);
@@ -61,17 +61,17 @@ impl Supervisor {
         let ending = self.killed_for.take().unwrap_or_else(|| ending(status, &self.watch));
         let running = std::mem::take(&mut self.running);
         self.kill_at = None;
-        self.await_sleeper(&Place::Now)?;
-        match self.restore(&Place::Now)? {
+        self.await_sleeper(&SnapshotKey::Latest)?;
+        match self.restore(&SnapshotKey::Latest)? {
             Some(threads) => {
-                self.tell(&Frame::Restored { ending, threads, running })?;
+                self.tell(&KernelFrame::Restored { ending, threads, running })?;
                 if running {
                     self.refuse()?;
                 }
             }
             None => {
                 self.start_anew()?;
-                self.tell(&Frame::Died { ending })?;
+                self.tell(&KernelFrame::Died { ending })?;
                 // evcxr learns it from its relay's end, and starts another one.
                 self.relay = None;
             }
@@ -79,9 +79,9 @@ impl Supervisor {
         Ok(())
     }
 
-    pub(super) fn await_sleeper(&mut self, place: &Place) -> Result<()> {
+    pub(super) fn await_sleeper(&mut self, place: &SnapshotKey) -> Result<()> {
         let deadline = Instant::now() + WAKING;
-        while self.kept.is_awaited(place) && wait_for(&[self.listeners.snapshots.as_fd()], deadline)? {
+        while self.snapshots.is_awaited(place) && wait_for(&[self.listeners.snapshots.as_fd()], deadline)? {
             self.accept_sleepers()?;
         }
         Ok(())
@@ -89,11 +89,11 @@ impl Supervisor {
 
     /// Puts a copy in the place of the process, which has ended, if it is there and answers in time; then, the names of
     /// the threads that it is without.
-    pub(super) fn restore(&mut self, place: &Place) -> Result<Option<Vec<String>>> {
+    pub(super) fn restore(&mut self, place: &SnapshotKey) -> Result<Option<Vec<String>>> {
         self.links.clear();
         self.waiting = None;
         self.forget_words()?;
-        let Some(sleeper) = self.kept.take(place) else { return Ok(None) };
+        let Some(sleeper) = self.snapshots.take(place) else { return Ok(None) };
         let mut copy = match sleeper.wake() {
             Ok(copy) => copy,
             Err(error) => {
@@ -124,7 +124,7 @@ impl Supervisor {
         self.forget_words()?;
         self.cells = CellProcess::start(&self.places, &self.streams)?;
         self.links.clear();
-        self.kept.forget_now();
+        self.snapshots.forget_now();
         self.markers = Markers::default();
         self.used = false;
         self.running = false;
@@ -156,12 +156,12 @@ fn wait_for(fds: &[BorrowedFd<'_>], deadline: Instant) -> Result<bool> {
     }
 }
 
-fn ending(status: WaitStatus, watch: &Watch) -> Ending {
+fn ending(status: WaitStatus, watch: &Watch) -> CellEnding {
     match (status.exit_status(), status.terminating_signal()) {
-        (Some(code), _) => Ending::Exited { code },
+        (Some(code), _) => CellEnding::Exited { code },
         (None, Some(signal)) if signal == Signal::KILL.as_raw() => {
-            watch.killed().unwrap_or(Ending::Signalled { signal })
+            watch.killed().unwrap_or(CellEnding::Signalled { signal })
         }
-        (None, signal) => Ending::Signalled { signal: signal.unwrap_or(0) },
+        (None, signal) => CellEnding::Signalled { signal: signal.unwrap_or(0) },
     }
 }

@@ -4,8 +4,8 @@
 use super::cells::CellProcess;
 use super::snapshot::WAKE;
 use anyhow::{Context, Result};
-use ferrotune_display::frame::{Place, SnapshotReport};
-use ferrotune_tuner::process::private_bytes;
+use ferrotune_link::{SnapshotKey, SnapshotReport};
+use ferrotune_machine::memory::private_bytes;
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::Pid;
 use std::collections::VecDeque;
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 const UNDO_CELLS: usize = 5;
 
 /// One sleeping copy. It goes when this is dropped.
-pub(super) struct Sleeper {
+pub(super) struct Snapshot {
     pub(super) pid: Pid,
     made_at: Instant,
     cost: Duration,
@@ -26,7 +26,7 @@ pub(super) struct Sleeper {
     memory: Memory,
 }
 
-impl Sleeper {
+impl Snapshot {
     pub(super) fn new(pid: Pid, cost: Duration) -> Self {
         Self { pid, made_at: Instant::now(), cost, stream: None, memory: Memory::default() }
     }
@@ -47,9 +47,9 @@ impl Sleeper {
         self.pid.as_raw_nonzero().get().unsigned_abs()
     }
 
-    fn report(&self, place: Place) -> SnapshotReport {
+    fn report(&self, key: SnapshotKey) -> SnapshotReport {
         SnapshotReport {
-            place,
+            key,
             pid: self.number(),
             age_s: self.made_at.elapsed().as_secs_f64(),
             cost_us: u64::try_from(self.cost.as_micros()).unwrap_or(u64::MAX),
@@ -89,19 +89,19 @@ impl Memory {
 
 /// All copies that are kept.
 #[derive(Default)]
-pub(super) struct Kept {
+pub(super) struct Snapshots {
     /// Of the state as it is now.
-    now: Option<Sleeper>,
+    now: Option<Snapshot>,
     /// Of the states before the last cells, oldest first.
-    before: VecDeque<(u64, Sleeper)>,
-    named: Vec<(String, Sleeper)>,
+    before: VecDeque<(u64, Snapshot)>,
+    named: Vec<(String, Snapshot)>,
     /// Copies that have connected before the process that they were made of has said so.
     early: Vec<(Pid, UnixStream)>,
 }
 
-impl Kept {
+impl Snapshots {
     /// A copy of the state that the last cell has left. The one before it is kept if `cell` can be undone with it.
-    pub(super) fn put(&mut self, mut sleeper: Sleeper, cell: Option<u64>) {
+    pub(super) fn put(&mut self, mut sleeper: Snapshot, cell: Option<u64>) {
         if let Some(position) = self.early.iter().position(|(pid, _)| *pid == sleeper.pid) {
             sleeper.stream = Some(self.early.swap_remove(position).1);
         }
@@ -133,33 +133,37 @@ impl Kept {
     }
 
     /// Whether the copy of the state as it is now has yet to connect.
-    pub(super) fn is_awaited(&self, place: &Place) -> bool {
+    pub(super) fn is_awaited(&self, place: &SnapshotKey) -> bool {
         self.find(place).is_some_and(|sleeper| !sleeper.is_connected())
     }
 
-    fn find(&self, place: &Place) -> Option<&Sleeper> {
+    fn find(&self, place: &SnapshotKey) -> Option<&Snapshot> {
         match place {
-            Place::Now => self.now.as_ref(),
-            Place::Before { cell } => self.before.iter().find(|(number, _)| number == cell).map(|(_, sleeper)| sleeper),
-            Place::Named { name } => self.named.iter().find(|(known, _)| known == name).map(|(_, sleeper)| sleeper),
+            SnapshotKey::Latest => self.now.as_ref(),
+            SnapshotKey::Before { cell } => {
+                self.before.iter().find(|(number, _)| number == cell).map(|(_, sleeper)| sleeper)
+            }
+            SnapshotKey::Named { name } => {
+                self.named.iter().find(|(known, _)| known == name).map(|(_, sleeper)| sleeper)
+            }
         }
     }
 
-    pub(super) fn has(&self, place: &Place) -> bool {
+    pub(super) fn has(&self, place: &SnapshotKey) -> bool {
         self.find(place).is_some()
     }
 
     /// Takes out the copy of an earlier state, and drops those of the states after it. A named one is to be made anew.
-    pub(super) fn take(&mut self, place: &Place) -> Option<Sleeper> {
+    pub(super) fn take(&mut self, place: &SnapshotKey) -> Option<Snapshot> {
         match place {
-            Place::Now => self.now.take(),
-            Place::Before { cell } => {
+            SnapshotKey::Latest => self.now.take(),
+            SnapshotKey::Before { cell } => {
                 let position = self.before.iter().position(|(number, _)| number == cell)?;
                 self.before.truncate(position + 1);
                 self.now = None;
                 self.before.pop_back().map(|(_, sleeper)| sleeper)
             }
-            Place::Named { name } => {
+            SnapshotKey::Named { name } => {
                 let position = self.named.iter().position(|(known, _)| known == name)?;
                 Some(self.named.remove(position).1)
             }
@@ -185,7 +189,7 @@ impl Kept {
         self.early.clear();
     }
 
-    fn sleepers(&mut self) -> impl Iterator<Item = &mut Sleeper> {
+    fn sleepers(&mut self) -> impl Iterator<Item = &mut Snapshot> {
         let before = self.before.iter_mut().map(|(_, sleeper)| sleeper);
         before.chain(self.named.iter_mut().map(|(_, sleeper)| sleeper)).chain(&mut self.now)
     }
@@ -225,9 +229,9 @@ impl Kept {
     pub(super) fn report(&mut self, cells: Pid) -> (Vec<SnapshotReport>, u64) {
         self.measure();
         let held_bytes = self.share() + Memory::of(cells).share;
-        let named = self.named.iter().map(|(name, sleeper)| sleeper.report(Place::Named { name: name.clone() }));
-        let before = self.before.iter().map(|(cell, sleeper)| sleeper.report(Place::Before { cell: *cell }));
-        let now = self.now.iter().map(|sleeper| sleeper.report(Place::Now));
+        let named = self.named.iter().map(|(name, sleeper)| sleeper.report(SnapshotKey::Named { name: name.clone() }));
+        let before = self.before.iter().map(|(cell, sleeper)| sleeper.report(SnapshotKey::Before { cell: *cell }));
+        let now = self.now.iter().map(|sleeper| sleeper.report(SnapshotKey::Latest));
         let mut reports: Vec<_> = named.chain(before).chain(now).collect();
         reports.sort_by(|one, other| other.age_s.total_cmp(&one.age_s));
         (reports, held_bytes)
@@ -238,43 +242,43 @@ impl Kept {
 mod tests {
     use super::*;
 
-    fn sleeper(pid: i32) -> Sleeper {
-        Sleeper::new(Pid::from_raw(pid).unwrap(), Duration::ZERO)
+    fn sleeper(pid: i32) -> Snapshot {
+        Snapshot::new(Pid::from_raw(pid).unwrap(), Duration::ZERO)
     }
 
-    fn pids(kept: &mut Kept) -> Vec<i32> {
+    fn pids(kept: &mut Snapshots) -> Vec<i32> {
         kept.sleepers().map(|sleeper| sleeper.pid.as_raw_nonzero().get()).collect()
     }
 
     #[test]
     fn the_last_cells_can_be_undone_and_the_oldest_goes_first() {
-        let mut kept = Kept::default();
+        let mut kept = Snapshots::default();
         kept.put(sleeper(100), None);
         for cell in 1..=7 {
             kept.put(sleeper(100 + i32::try_from(cell).unwrap()), Some(cell));
         }
         assert_eq!(pids(&mut kept), [102, 103, 104, 105, 106, 107]);
-        assert!(!kept.has(&Place::Before { cell: 2 }));
+        assert!(!kept.has(&SnapshotKey::Before { cell: 2 }));
         assert!(kept.drop_oldest());
-        assert!(!kept.has(&Place::Before { cell: 3 }));
+        assert!(!kept.has(&SnapshotKey::Before { cell: 3 }));
     }
 
     #[test]
     fn going_back_drops_the_states_that_came_after() {
-        let mut kept = Kept::default();
+        let mut kept = Snapshots::default();
         kept.put(sleeper(100), None);
         for cell in 1..=4 {
             kept.put(sleeper(100 + i32::try_from(cell).unwrap()), Some(cell));
         }
-        let taken = kept.take(&Place::Before { cell: 3 }).unwrap();
+        let taken = kept.take(&SnapshotKey::Before { cell: 3 }).unwrap();
         assert_eq!(taken.pid.as_raw_nonzero().get(), 102);
         assert_eq!(pids(&mut kept), [100, 101]);
-        assert!(kept.take(&Place::Before { cell: 4 }).is_none());
+        assert!(kept.take(&SnapshotKey::Before { cell: 4 }).is_none());
     }
 
     #[test]
     fn a_name_holds_one_state() {
-        let mut kept = Kept::default();
+        let mut kept = Snapshots::default();
         assert!(!kept.name("trained"));
         kept.put(sleeper(100), None);
         assert!(kept.name("trained"));

@@ -1,6 +1,7 @@
-//! The cell process' end of the link: one connection to its supervisor, opened when it is first needed.
+//! The connection of a cell process to its supervisor. It is opened when the cell sends its first frame.
 
-use crate::frame::{self, Answer, Frame};
+use crate::wire;
+use crate::{Answer, KernelFrame};
 use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,11 +10,11 @@ use std::sync::{Mutex, PoisonError, TryLockError};
 /// Environment variable with the path of the supervisor's socket.
 pub const LINK_VARIABLE: &str = "FERROTUNE_LINK";
 
-/// A connection, and the process that opened it: one that this process forks must not speak on it.
+/// A connection and the process that opened it. A process that this one forks must not use it.
 type Connection = Mutex<Option<(u32, UnixStream)>>;
 
-/// The connection is the one at [`CURRENT`]. There are several since a process that is a copy of another one may find
-/// the lock of the present one held for ever, by a thread that did not come along.
+/// The connection in use is the one at [`CURRENT`]. There are several because a woken snapshot may find the lock of that
+/// one held by a thread which was not copied.
 static CONNECTIONS: [Connection; 16] = [const { Mutex::new(None) }; 16];
 static CURRENT: AtomicUsize = AtomicUsize::new(0);
 
@@ -21,12 +22,12 @@ fn current() -> &'static Connection {
     &CONNECTIONS[CURRENT.load(Ordering::Relaxed) % CONNECTIONS.len()]
 }
 
-/// Sends a frame and waits until it has been passed on, so that outputs keep their order.
+/// Sends a frame and waits for its answer, so that outputs keep their order.
 ///
 /// # Errors
 /// [`io::ErrorKind::NotConnected`] where no kernel listens (a plain program, a trial); else those of the socket.
-pub fn send(frame: &Frame) -> io::Result<Answer> {
-    // The kernel shows what was printed before this frame first, if it can see it.
+pub fn send(frame: &KernelFrame) -> io::Result<Answer> {
+    // The supervisor can only pass on what is in the pipe.
     io::stdout().flush()?;
     let mut connection = current().lock().unwrap_or_else(PoisonError::into_inner);
     let own = std::process::id();
@@ -34,7 +35,7 @@ pub fn send(frame: &Frame) -> io::Result<Answer> {
         *connection = Some((own, connect()?));
     }
     let (_, stream) = connection.as_mut().ok_or(io::ErrorKind::NotConnected)?;
-    let answer = frame::write(stream, frame).and_then(|()| frame::read(stream));
+    let answer = wire::write(stream, frame).and_then(|()| wire::read(stream));
     match answer {
         Ok(Some(answer)) => Ok(answer),
         Ok(None) => {
@@ -48,8 +49,8 @@ pub fn send(frame: &Frame) -> io::Result<Answer> {
     }
 }
 
-/// Gives up the connection; the next frame opens another. For a process that has taken the place of one that died,
-/// perhaps in the middle of a frame.
+/// Closes the connection; the next frame opens another one. A woken snapshot calls this, since the process that it was
+/// copied from may have died in the middle of a frame.
 pub fn forget() {
     for _ in 0..CONNECTIONS.len() {
         match current().try_lock() {

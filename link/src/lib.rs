@@ -1,0 +1,12 @@
+//! The link between the kernel, the cell supervisor and the cell process: the frames, and the cell's connection.
+//!
+//! This crate knows nothing of Jupyter, evcxr or candle. The kernel and the prelude share it, so both sides of each
+//! socket have the same types.
+
+pub mod connection;
+mod frame;
+mod supervisor;
+pub mod wire;
+
+pub use frame::{Answer, CellEnding, KernelFrame, Stream};
+pub use supervisor::{MemoryReport, SnapshotKey, SnapshotReport, SupervisorOrder, SupervisorReply, SupervisorRequest};
