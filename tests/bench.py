@@ -1,4 +1,4 @@
-"""Measures this kernel and evcxr_jupyter, run in turn on the same machine, and writes what came out as Markdown.
+"""Measures this kernel and evcxr_jupyter, run in turn on the same machine, and writes the results as Markdown.
 
 Usage: python tests/bench.py --output docs/benchmarks.md [--rounds 20]     (`cargo xtask bench` prepares and calls it)
 """
@@ -92,7 +92,7 @@ def starts(folder, rounds):
 
 
 def first_candle_cells(folder, rounds):
-    """Seconds of the first cell with candle in a kernel that has started: the rival's once, since it builds candle."""
+    """Seconds of the first cell with candle after the start; only once for the rival, because it builds candle."""
     ours = []
     for _ in range(rounds):
         session = Session(folder)
@@ -187,7 +187,7 @@ def resident(status):
 
 
 def machine():
-    """What the figures depend on, and nothing that names the machine."""
+    """The hardware and the versions, without the name of the machine."""
     cpu = [line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")]
     total = [line.split()[1] for line in open("/proc/meminfo") if line.startswith("MemTotal")]
     rustc = subprocess.run(["rustc", "--version"], capture_output=True, text=True, check=True).stdout.split()[1]
@@ -208,7 +208,7 @@ def verdict(good):
 
 
 def report(rounds, start, first, rival_first, measured, forks, stops, lines, sizes):
-    """The page."""
+    """The page as Markdown."""
     rows = []
 
     def compare(name, ours, rival, goal=None):
@@ -279,7 +279,7 @@ def main():
     arguments = parser.parse_args()
     register_rival()
     with tempfile.TemporaryDirectory() as folder:
-        # Both once, so that no start pays for what only the first one does.
+        # Starts both once before measuring, because the first start takes longer.
         for kernel in (OURS, RIVAL):
             session = Session(folder, kernel)
             session.ok("1 + 1")

@@ -1,4 +1,4 @@
-"""Cells that go wrong in odd ways: the error is the cell's own, and the notebook keeps what it had."""
+"""Cells that fail in unusual ways: the cell has an error, and the notebook keeps its variables."""
 
 import os
 import pathlib
@@ -7,7 +7,7 @@ import pytest
 
 from session import wait_for
 
-# The compiler evaluates it, which takes seconds; the cell itself would take none.
+# The compiler evaluates this for seconds; the cell itself runs at once.
 SLOW_TO_COMPILE = """
 #[allow(long_running_const_eval)]
 const SLOW: u64 = { let mut n = 0u64; let mut i = 0u64; while i < 40_000_000 { n ^= i; i += 1; } n };
@@ -89,7 +89,7 @@ def test_cell_that_dies_names_the_reason_and_costs_no_variable(kernel, cell, how
     assert outcome.error.startswith("CellDied: the process of the cells " + how)
     assert "every variable is as it was before the cell" in outcome.error
     assert kernel.ok("number").result == "5"
-    # Matrix products use a thread pool, which the process that died had.
+    # Matrix products use a thread pool, which died with the process.
     assert kernel.ok("square.matmul(&square)?.sum_all()?.to_scalar::<f32>()?").result == "300.0"
     assert "cannot find value `new`" in kernel.fails("new").error
 

@@ -1,4 +1,4 @@
-"""Crates added with `:dep`: how far their build is, and what an interrupt leaves. All lie in a temporary folder."""
+"""Crates of `:dep`: the progress of their build, and interrupts of it. All crates are in a temporary folder."""
 
 import fcntl
 import pathlib
@@ -18,7 +18,7 @@ ENDLESS = """fn main() {
 
 
 def crate(folder, name, source, dependencies=(), build=None):
-    """Writes a crate, with others of the same folder as its dependencies."""
+    """Writes a crate that depends on others of the same folder."""
     root = pathlib.Path(folder) / name
     (root / "src").mkdir(parents=True, exist_ok=True)
     lines = "".join(f'{other} = {{ path = "../{other}" }}\n' for other in dependencies)

@@ -25,7 +25,7 @@ CONTRACT = TARGET / "release/examples/contract"
 THROUGHPUT = TARGET / "release/examples/throughput"
 HELPER = {"FERROTUNE_PJRT_PYTHON": sys.executable, "FERROTUNE_PJRT_HELPER": str(TESTS / "xla_cpu_helper.py")}
 DOWNLOAD_TIMEOUT_S = 150
-# The first that compiled for v6e on a machine without a TPU, and whatever is newest when the tests are first run.
+# The first version that compiles for v6e without a TPU, and the newest version at the first run of the tests.
 LIBTPUS = {"old": "libtpu==0.0.17", "newest": "libtpu"}
 TOPOLOGIES = {"v5e:1x1": 1, "v5e:2x2": 4, "v5e:2x4": 8, "v6e:2x4": 8, "v4:2x2x1": 8}
 
@@ -63,7 +63,7 @@ module @spread attributes {mhlo.num_partitions = 4 : i32} {
 
 @pytest.fixture(scope="module")
 def devices(tmp_path_factory):
-    """A kernel that no variable tells of a TPU, in a folder with the programs that are checked."""
+    """A kernel without environment variables for TPUs, in a folder with the programs to check."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in HELPER.items():
             patch.setenv(name, value)
@@ -74,13 +74,13 @@ def devices(tmp_path_factory):
         (session.folder / f"{name}.mlir").write_text(text)
     session.ok("let kept = vec![1, 2, 3];")
     yield session
-    # Whatever was tried, it was tried elsewhere.
+    # No test has ended the process of the cells.
     assert session.ok("kept.len()").result == "3"
     session.close()
 
 
 def set_variable(session, name, value):
-    """Of the process of the cells, which is the one that looks for devices and tries plugins."""
+    """Sets it in the process of the cells, which looks for devices and tries plugins."""
     session.ok(f"unsafe {{ std::env::set_var({quoted(name)}, {quoted(value)}) }};")
 
 
@@ -149,7 +149,7 @@ def test_a_device_that_was_open_is_refused_to_a_copy_of_its_process(start, monke
     session.ok(opening)
     assert session.ok("client.devices()?.len()").result == "2"
     assert "SIGABRT" in session.fails("std::process::abort();").error
-    # Variables came along; the plugin's threads and its connection did not.
+    # The snapshot has the variables, but neither the plugin's threads nor its connection.
     refusal = r"this process forked from process \d+, which had opened an accelerator"
     assert re.search(refusal, session.fails("client.devices()?;").error)
     assert re.search(refusal, session.fails(opening.replace("client:", "again:")).error)
@@ -277,7 +277,7 @@ println!("{:?}", alike(&strategy)?.iter().map(|weight| weight.to_bits()).collect
 
 
 def test_two_notebooks_train_as_one_on_the_global_batch(strategies, start):
-    # An address of its own for each run: nobody else listens there, and no connection comes from there.
+    # Each run has its own address, so that no other program listens there or connects from there.
     pid = os.getpid()
     addresses = [f"127.{2 + (pid >> 16)}.{pid >> 8 & 255}.{pid & 255}:{port}" for port in (4000, 4001)]
     other = start()
@@ -387,7 +387,7 @@ def test_a_program_is_compiled_for_a_tpu_that_is_not_there(checked, libtpu, tpu)
 
 
 def test_a_program_that_is_too_large_does_not_fit(checked, libtpu):
-    # The old version counts what is known when it gives up, the arguments; the newest all three arrays.
+    # The old version counts only the arguments; the newest version counts all three arrays.
     needed = {"old": "32", "newest": "48"}[libtpu[0]]
     assert checked("v5e:2x2", "too_large").splitlines()[-1] == f"does not fit: needs {needed} GiB of 15.75 GiB"
 

@@ -25,7 +25,7 @@ def study(kernel, project):
 
 
 def table(text):
-    """Rows of a table of %trials or %best, by column name; what stands below it is left out."""
+    """Rows of a table of %trials or %best by column name, without the text below the table."""
     header, *rows = text.split("\n\n")[0].splitlines()
     names = list(re.finditer(r"\S+(?: \S+)*", header))
     ends = [name.start() for name in names[1:]] + [None]
@@ -80,7 +80,7 @@ def test_captured_variables_arrive_as_they_were(kernel):
     kernel.ok('let (factor, names) = (0.5f64, vec!["one".to_string(), "two".to_string()]);')
     kernel.ok(tune("Ok(numbers.sum_all()?.to_scalar::<f32>()? as f64 * factor + names.join(\"\").len() as f64)", project="captured"))
     assert {row["loss"] for row in trials(kernel, "captured")} == {"11"}
-    # They are still the cell's.
+    # The variables still exist in the notebook.
     assert kernel.ok("names.len()").result == "2"
 
 
@@ -296,7 +296,7 @@ def test_compiler_says_how_a_struct_travels_and_what_an_objective_returns(kernel
     outcome = kernel.fails(tune("Ok(kept.at)", project="kept"))
     assert outcome.error.startswith("CompilationError: variable `kept`: "), outcome.error
     assert "the variable of type `Kept` cannot travel to a trial" in outcome.traceback
-    # The spelling that the note names is one that works.
+    # The macro call in the note works.
     (spelling,) = set(re.findall(r"note: for a struct of your own: `(.*?)`", outcome.traceback))
     kernel.ok(spelling.replace("field, other_field", "at"))
     kernel.ok(tune("Ok(kept.at)", project="kept"))

@@ -15,8 +15,8 @@ pub use lock::{Holder, holder_of};
 
 use crate::folder;
 use crate::given::{Given, Values};
-use crate::oracle::draw_seed;
 use crate::record::{Parameter, Runner, TrialRecord};
+use crate::seed::draw_seed;
 use crate::space::Value;
 use crate::spec::{Objective, StudySpec, Supervision};
 use chrono::{DateTime, Utc};

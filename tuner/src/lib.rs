@@ -24,6 +24,8 @@ pub mod process;
 #[cfg(feature = "supervisor")]
 pub mod pruner;
 pub mod record;
+#[cfg(feature = "supervisor")]
+mod seed;
 pub mod space;
 pub mod spec;
 #[cfg(feature = "supervisor")]

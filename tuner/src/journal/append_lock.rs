@@ -3,7 +3,7 @@
 //! each of them excludes the other. It is held for one append, and is no study's lock: see `lock`.
 
 use super::FILE as JOURNAL;
-use crate::oracle::draw_seed;
+use crate::seed::draw_seed;
 use rustix::fs::{AtFlags, Mode, OFlags, Stat, openat, readlinkat, renameat, statat, symlinkat, unlinkat};
 use rustix::io::Errno;
 use std::ffi::OsStr;

@@ -1,14 +1,14 @@
-//! Grid search: every combination once, of all that was asked for, and then no more. A parameter has all its values
-//! in the grid, or ten of them, evenly spread, where they are not counted. Learns nothing from losses.
+//! Grid search: every combination of all parameters once. The grid has all values of a parameter, or ten evenly spread
+//! ones if it has too many. Learns nothing from losses.
 
 use super::combinations::Levels;
 use super::history::History;
 use super::sampler::Sampler;
 use crate::space::{Distribution, Scale, Value};
 
-/// Values of a continuous or logarithmic range, its ends among them.
+/// Number of grid values of a continuous or logarithmic range, with both ends.
 const SPREAD: usize = 10;
-/// A lattice with more values is treated as a continuous range.
+/// A range with more values is treated as continuous.
 const MOST: usize = 1000;
 
 /// Grid search. Parameters that come up later, or only under a condition, widen the grid.
@@ -16,7 +16,7 @@ const MOST: usize = 1000;
 pub(super) struct Grid;
 
 impl Sampler for Grid {
-    /// Nothing: it takes the first combination that is left, which [`Suggestions`](super::sampler::Suggestions) counts.
+    /// Proposes nothing: [`Suggestions`](super::sampler::Suggestions) gives the first combination that is left.
     fn propose(&mut self, _: &History, _trial: u64) -> Option<Vec<f64>> {
         None
     }
@@ -34,7 +34,7 @@ impl Sampler for Grid {
     }
 }
 
-/// The coordinates of a parameter's values in the grid, as the records will give them back.
+/// The coordinates of a parameter's values in the grid, equal to those of the recorded values.
 fn values(distribution: &Distribution) -> Vec<f64> {
     let is_log = matches!(distribution, Distribution::Int { scale: Scale::Log | Scale::ReverseLog, .. });
     distribution.levels(if is_log { SPREAD } else { MOST }).unwrap_or_else(|| {

@@ -11,7 +11,7 @@ pub(super) use restore::restore;
 use super::SupervisorError;
 use super::error::file_error;
 use crate::folder;
-use crate::oracle::draw_seed;
+use crate::seed::draw_seed;
 use crate::spec::StudySpec;
 use guard::Place;
 use std::collections::BTreeSet;

@@ -2,7 +2,7 @@
 
 use crate::callback::{began, ended, tell};
 use crate::{Callback, Control, Ending, Finish, ObjectiveValue, Result, StudyError, Trial, TrialRecord};
-use ferrotune_trial::Desk;
+use ferrotune_trial::SupervisorClient;
 use ferrotune_tuner::spec::StudySpec;
 use ferrotune_tuner::supervisor::{Local, SupervisorError, Writing};
 use ferrotune_tuner::wire::{Reply, Request};
@@ -33,7 +33,7 @@ struct Own {
     number: u64,
 }
 
-impl Desk for Own {
+impl SupervisorClient for Own {
     fn exchange(&mut self, request: &Request) -> io::Result<Reply> {
         let mut search = self.search.borrow_mut();
         let reply = search.local.answer(self.number, request.clone());
@@ -127,7 +127,7 @@ impl Here {
                 Ok(number) => number,
                 Err(finish) => return Ok(finish),
             };
-            let told = ferrotune_trial::run_here(self.desk(number), &mut *objective);
+            let told = ferrotune_trial::run_in_process(self.client(number), &mut *objective);
             // Why the study could not be told is the better reason.
             self.0.borrow_mut().conclude(number)?;
             told?;
@@ -137,7 +137,7 @@ impl Here {
     pub(crate) fn ask(&mut self) -> Result<Trial, StudyError> {
         let begun = self.0.borrow_mut().begin(Writing::EachFact)?;
         let number = begun.map_err(|_| StudyError::Over)?;
-        Ok(Trial::at(self.desk(number))?)
+        Ok(Trial::at(self.client(number))?)
     }
 
     pub(crate) fn tell(&mut self, trial: &Trial, values: Vec<Option<f64>>) -> Result<TrialRecord, StudyError> {
@@ -160,7 +160,7 @@ impl Here {
         }
     }
 
-    fn desk(&self, number: u64) -> Box<Own> {
+    fn client(&self, number: u64) -> Box<Own> {
         Box::new(Own { search: Rc::clone(&self.0), number })
     }
 }
