@@ -1,4 +1,4 @@
-//! The magics that show a study: they read its journal, and `ferrotune_results` makes of it what is shown or written.
+//! The magics that show a study: they read its journal, and `ferrotune_results` turns it into tables, plots and files.
 
 mod export;
 mod weights;
@@ -27,7 +27,7 @@ pub(super) fn trials(folder: &Path, request: &Trials) -> Result<Bundle> {
         sort: request.sort.as_deref(),
         filter: request.filter.as_deref(),
         columns: request.columns.as_deref(),
-        limit: request.limit.map(whole),
+        limit: Some(whole(request.limit)),
     };
     Ok(listing.table(&Journal::read(folder)?)?)
 }
@@ -67,7 +67,7 @@ fn trial(folder: &Path, number: u64) -> Result<Bundle> {
     Ok(Bundle::text(lines.join("\n")))
 }
 
-/// What the trial took of the machine's memory, and what came back.
+/// The machine's available memory before and after the trial.
 fn memory_line(memory: &MemoryCheck) -> String {
     let (before, after) = (format::bytes(memory.before_bytes), format::bytes(memory.after_bytes));
     let left = if memory.left.is_empty() { "nothing".to_owned() } else { memory.left.join(", ") };
@@ -81,7 +81,7 @@ fn ending(trial: &TrialRecord) -> String {
 /// The best trials of a study, best first.
 pub(super) fn best(folder: &Path, request: &Best) -> Result<Bundle> {
     let study = Journal::read(folder)?;
-    // Only the checkpoints of trials that are shown are looked at; the first that cannot be read is the error.
+    // `best` reads the checkpoints of the shown trials only; the first unreadable one is the error.
     let unreadable = Cell::new(None);
     let weights = |trial: &TrialRecord| {
         weights::of(folder, &study, trial).unwrap_or_else(|error| {
@@ -105,7 +105,7 @@ pub(super) fn plot(folder: &Path, request: &Plot) -> Result<Bundle> {
     Ok(kind.of(&Journal::read(folder)?, focus)?.bundle())
 }
 
-/// Writes a study to a file, and says so.
+/// Writes a study to a file.
 pub(super) fn export(folder: &Path, request: &Export) -> Result<Bundle> {
     let study = Journal::read(folder)?;
     let target = Path::new(&request.target);
@@ -121,7 +121,7 @@ pub(super) fn export(folder: &Path, request: &Export) -> Result<Bundle> {
     Ok(Bundle::text(format!("wrote {trials} trials to {}, {size}", target.display())))
 }
 
-/// All studies in a folder, and what there is that cannot be read.
+/// All studies in a folder, and the errors of those that cannot be read.
 pub(super) fn overview(directory: &Path) -> Result<Bundle> {
     let listed = std::fs::read_dir(directory).with_context(|| {
         format!("cannot read the folder {}; name another one with --directory", directory.display())
