@@ -4,12 +4,10 @@
 use crate::execution::LiveDisplay;
 use crate::failure::{ErrorName, Failure};
 use ferrotune_magics::Study;
+use ferrotune_tuner::spec::StudySpec;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-
-/// Folder of studies if no magic names one.
-const DEFAULT_DIRECTORY: &str = "studies";
 
 #[derive(Default)]
 pub(super) struct Notebook {
@@ -40,21 +38,17 @@ impl Notebook {
         LiveDisplay::new(format!("ferrotune-search-{}-{}", std::process::id(), self.searches))
     }
 
-    /// The named folder of studies, or else that of the last study.
+    /// The named folder of studies, or else that of the last study, or else the default of `%%tune`.
     pub(super) fn directory(&self, named: Option<&str>) -> PathBuf {
         let last = self.last_study.as_deref().and_then(Path::parent);
-        named.map(Path::new).or(last).unwrap_or(Path::new(DEFAULT_DIRECTORY)).to_path_buf()
-    }
-
-    pub(super) fn folder_of(&self, study: &Study) -> Result<PathBuf, Failure> {
-        self.study_folder(study.project.as_deref(), study.directory.as_deref())
+        named.map(Path::new).or(last).map_or_else(|| StudySpec::default().directory, Path::to_path_buf)
     }
 
     /// The folder of the named study, or else of the last one.
-    pub(super) fn study_folder(&self, project: Option<&str>, directory: Option<&str>) -> Result<PathBuf, Failure> {
-        match (project, &self.last_study) {
-            (Some(project), _) => Ok(self.directory(directory).join(project)),
-            (None, _) if directory.is_some() => Err(Failure::new(
+    pub(super) fn folder_of(&self, study: &Study) -> Result<PathBuf, Failure> {
+        match (&study.project, &self.last_study) {
+            (Some(project), _) => Ok(self.directory(study.directory.as_deref()).join(project)),
+            (None, _) if study.directory.is_some() => Err(Failure::new(
                 ErrorName::Magic,
                 "--directory alone names no study; name one with --project, %studies lists those of a folder",
             )),

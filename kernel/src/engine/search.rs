@@ -38,7 +38,7 @@ impl Engine {
 
     /// `%resume`
     pub(super) fn resume(&mut self, request: &Resume) -> Result<(), Failure> {
-        let folder = self.notebook.study_folder(request.project.as_deref(), request.directory.as_deref())?;
+        let folder = self.notebook.folder_of(&request.study)?;
         let origin = if request.trust { Origin::User } else { Origin::Study };
         let search = spec::resumed(&folder, request)
             .and_then(|spec| SearchProcess::start(spec, &trust(origin), self.runtime.folder()))
@@ -48,7 +48,7 @@ impl Engine {
 
     /// `%tune status|wait|stop`
     pub(super) fn act_on_search(&mut self, request: &Search) -> Result<(), Failure> {
-        let folder = self.notebook.study_folder(request.project.as_deref(), request.directory.as_deref())?;
+        let folder = self.notebook.folder_of(&request.study)?;
         watch::act(request.verb, &folder, &mut self.notebook.search_display(), &self.link)?;
         // Later magics that name no study are about this one.
         self.notebook.last_study = Some(folder);
