@@ -235,9 +235,8 @@ fn suggestion(nearest: &Option<&'static str>) -> String {
 /// The known name that is most similar to `name`, unless none is similar.
 fn nearest(name: &str) -> Option<&'static str> {
     let name = name.to_lowercase();
-    let similarity = |known: &str| strsim::sorensen_dice(&name, known);
-    let best = names().max_by(|a, b| similarity(a).total_cmp(&similarity(b)));
-    best.filter(|known| similarity(known) >= 0.4)
+    let similar = names().map(|known| (strsim::sorensen_dice(&name, known), known));
+    similar.filter(|(likeness, _)| *likeness >= 0.5).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, known)| known)
 }
 
 /// Trials without an ending that no program runs.

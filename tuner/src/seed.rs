@@ -1,10 +1,6 @@
-//! Random numbers from the operating system: seeds of searches, and parts of unique names. Everything else in a search
-//! is drawn from its seed.
+//! Numbers that nobody can foretell, from the operating system: seeds of searches that name none, and unique names.
 
-/// A seed for a search whose user gives none. It has 53 bits, which every JSON reader keeps.
-///
-/// # Panics
-/// If the operating system has no random numbers, without which nothing else works either.
-pub(crate) fn draw_seed() -> u64 {
-    getrandom::u64().expect("the operating system gives random numbers") >> 11
+/// 53 random bits, as many as survive any JSON reader.
+pub(crate) fn draw() -> u64 {
+    getrandom::u64().expect("Linux has had getrandom(2) since version 3.17") >> 11
 }

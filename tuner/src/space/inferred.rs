@@ -183,7 +183,7 @@ pub(crate) fn has_asked_all(trial: &TrialRecord) -> bool {
 
 /// Whether the trial has reported, has announced its epochs, or waits for more epochs.
 pub(crate) fn is_training(trial: &TrialRecord) -> bool {
-    !trial.metrics.is_empty() || trial.epochs.is_some() || trial.paused_at.is_some()
+    !trial.metrics.is_empty() || trial.epochs.is_some() || trial.waited_at().is_some()
 }
 
 /// Whether the parameter was asked for at the nearest value that was tried.
