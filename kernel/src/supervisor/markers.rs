@@ -25,9 +25,6 @@ const PANIC: &str = "EVCXR_PANIC_NOTIFICATION";
 const ERROR: &str = "EVCXR_ERROR_OCCURRED";
 const CHANGED_TYPE: &str = "EVCXR_VARIABLE_CHANGED_TYPE:";
 
-/// The line with which evcxr learns that a cell has ended.
-pub(super) const COMPLETE: &str = "EVCXR_EXECUTION_COMPLETE";
-
 /// Takes the bytes in as they come.
 #[derive(Debug, Default)]
 pub(super) struct Markers {
