@@ -2,9 +2,9 @@
 
 mod shortage;
 
-use crate::bytes::shown;
 use crate::pjrt::{Code, CompileOptions, Executable, MemoryUse, Named, PjrtError, Plugin, Topology, Value};
 use crate::report::one_line;
+use ferrotune_machine::format::precise_bytes;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Instant;
@@ -190,7 +190,7 @@ impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {} × {}", self.name, self.devices, self.kind)?;
         match self.memory_bytes {
-            Some(bytes) => write!(f, " with {} each", shown(bytes)),
+            Some(bytes) => write!(f, " with {} each", precise_bytes(bytes)),
             None => f.write_str(", whose memory this version of the plugin does not tell"),
         }
     }
@@ -206,12 +206,12 @@ impl fmt::Display for Check {
                 write!(f, "{needs}")?;
                 let (peak, _) = peak(&needs.memory);
                 match self.target.memory_bytes {
-                    Some(available) => write!(f, "fits: needs {} of {}", shown(peak), shown(available)),
-                    None => write!(f, "fits, as the compiler says: needs {}", shown(peak)),
+                    Some(available) => write!(f, "fits: needs {} of {}", precise_bytes(peak), precise_bytes(available)),
+                    None => write!(f, "fits, as the compiler says: needs {}", precise_bytes(peak)),
                 }
             }
             Outcome::DoesNotFit { needed_bytes: Some(needed), available_bytes: Some(available), .. } => {
-                write!(f, "does not fit: needs {} of {}", shown(*needed), shown(*available))
+                write!(f, "does not fit: needs {} of {}", precise_bytes(*needed), precise_bytes(*available))
             }
             Outcome::DoesNotFit { text, .. } => write!(f, "does not fit: {text}"),
         }
@@ -225,18 +225,21 @@ impl fmt::Display for Needs {
         }
         let MemoryUse { argument_bytes, output_bytes, alias_bytes, temporary_bytes, code_bytes, .. } = self.memory;
         let (peak, is_told) = peak(&self.memory);
-        writeln!(f, "  arguments   {}", shown(argument_bytes))?;
-        let donated =
-            if alias_bytes > 0 { format!(", {} in donated arguments", shown(alias_bytes)) } else { String::new() };
-        writeln!(f, "  outputs     {}{donated}", shown(output_bytes))?;
-        writeln!(f, "  temporary   {}", shown(temporary_bytes))?;
-        writeln!(f, "  code        {}", shown(code_bytes))?;
-        writeln!(f, "  peak        {}{}", shown(peak), if is_told { "" } else { ", as the sum of the above" })?;
+        writeln!(f, "  arguments   {}", precise_bytes(argument_bytes))?;
+        let donated = if alias_bytes > 0 {
+            format!(", {} in donated arguments", precise_bytes(alias_bytes))
+        } else {
+            String::new()
+        };
+        writeln!(f, "  outputs     {}{donated}", precise_bytes(output_bytes))?;
+        writeln!(f, "  temporary   {}", precise_bytes(temporary_bytes))?;
+        writeln!(f, "  code        {}", precise_bytes(code_bytes))?;
+        writeln!(f, "  peak        {}{}", precise_bytes(peak), if is_told { "" } else { ", as the sum of the above" })?;
         if let Some(flops) = self.flops {
             writeln!(f, "  flops       {flops:.3e} a run")?;
         }
         if let Some(bytes) = self.accessed_bytes {
-            writeln!(f, "  traffic     {} a run", shown(bytes as u64))?;
+            writeln!(f, "  traffic     {} a run", precise_bytes(bytes as u64))?;
         }
         Ok(())
     }

@@ -1,11 +1,12 @@
 //! The CPU: how many cores this process may use, what vector units they have, and how much memory there is.
 
-use crate::bytes::shown;
 use crate::machine::Tree;
 use crate::report::Finding;
+use ferrotune_machine::format::precise_bytes;
+use ferrotune_machine::{cgroup, memory};
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::path::{Component, Path};
+use std::path::Path;
 
 /// Vector extensions that matter for training, as `/proc/cpuinfo` and as people call them, narrowest first.
 const SIMD: &[(&str, &str)] = &[
@@ -29,7 +30,7 @@ pub struct Cpu {
     pub simd: Vec<String>,
     /// The machine's memory; none if unknown.
     pub memory_bytes: Option<u64>,
-    /// The control group's limit, where it is below the machine's memory.
+    /// The lowest limit of this process' cgroups, where it is below the machine's memory.
     pub memory_limit_bytes: Option<u64>,
 }
 
@@ -41,8 +42,8 @@ impl fmt::Display for Cpu {
             write!(f, ", {widest}")?;
         }
         match (self.memory_bytes, self.memory_limit_bytes) {
-            (_, Some(limit)) => write!(f, ", limited to {}", shown(limit)),
-            (Some(memory), None) => write!(f, ", {}", shown(memory)),
+            (_, Some(limit)) => write!(f, ", limited to {}", precise_bytes(limit)),
+            (Some(memory), None) => write!(f, ", {}", precise_bytes(memory)),
             (None, None) => Ok(()),
         }
     }
@@ -52,9 +53,9 @@ impl Cpu {
     /// `23.4 GiB`, `limited to 12 GiB of 23.4 GiB`
     pub(crate) fn memory_text(&self) -> String {
         match (self.memory_limit_bytes, self.memory_bytes) {
-            (Some(limit), Some(memory)) => format!("limited to {} of {}", shown(limit), shown(memory)),
-            (Some(limit), None) => format!("limited to {}", shown(limit)),
-            (None, Some(memory)) => shown(memory),
+            (Some(limit), Some(memory)) => format!("limited to {} of {}", precise_bytes(limit), precise_bytes(memory)),
+            (Some(limit), None) => format!("limited to {}", precise_bytes(limit)),
+            (None, Some(memory)) => precise_bytes(memory),
             (None, None) => "unknown".to_owned(),
         }
     }
@@ -62,72 +63,28 @@ impl Cpu {
 
 pub(crate) fn detect(tree: &Tree<'_>, findings: &mut Vec<Finding>) -> Cpu {
     let cpuinfo = tree.text("/proc/cpuinfo").unwrap_or_default();
-    let memory_bytes = memory(tree);
+    let read = |path: &Path| tree.file(path);
+    let memory_bytes = memory::total_bytes(&read);
+    let memory_limit_bytes = cgroup::memory_limit_bytes(&read);
     let cpu = Cpu {
         model: field(&cpuinfo, "model name").unwrap_or("unknown model").to_owned(),
         cores: cores(tree, &cpuinfo),
         simd: simd(&cpuinfo),
         memory_bytes,
-        memory_limit_bytes: memory_limit(tree).filter(|limit| memory_bytes.is_none_or(|memory| *limit < memory)),
+        memory_limit_bytes: memory_limit_bytes.filter(|limit| memory_bytes.is_none_or(|memory| *limit < memory)),
     };
     findings.push(Finding::new("CPU", format!("{} ({cpu})", cpu.model), "always there"));
     cpu
 }
 
-/// What this process may run on, and no more than its control group's share.
+/// What this process may run on, and no more than its cgroups grant.
 fn cores(tree: &Tree<'_>, cpuinfo: &str) -> usize {
     let status = tree.text("/proc/self/status").unwrap_or_default();
     let allowed = field(&status, "Cpus_allowed_list").and_then(count_list);
     let processors = cpuinfo.lines().filter(|line| line.starts_with("processor")).count();
     let present = allowed.unwrap_or(processors).max(1);
-    core_quota(tree).map_or(present, |quota| present.min(quota.max(1)))
-}
-
-/// `max 100000` or `150000 100000` in version 2, two files in version 1; rounded up.
-fn core_quota(tree: &Tree<'_>) -> Option<usize> {
-    let version_2 = control_group_values(tree, "", "/sys/fs/cgroup", "cpu.max").into_iter().filter_map(|text| {
-        let (quota, period) = text.split_once(' ')?;
-        Some(number(quota)?.div_ceil(number(period)?.max(1)))
-    });
-    let quotas = control_group_values(tree, "cpu", "/sys/fs/cgroup/cpu", "cpu.cfs_quota_us");
-    let periods = control_group_values(tree, "cpu", "/sys/fs/cgroup/cpu", "cpu.cfs_period_us");
-    let version_1 =
-        quotas.iter().zip(&periods).filter_map(|(quota, period)| Some(number(quota)?.div_ceil(number(period)?.max(1))));
-    version_2.chain(version_1).min().and_then(|cores| usize::try_from(cores).ok())
-}
-
-/// The lowest limit from the process' own control group up to the root.
-fn memory_limit(tree: &Tree<'_>) -> Option<u64> {
-    let version_2 = control_group_values(tree, "", "/sys/fs/cgroup", "memory.max");
-    let version_1 = control_group_values(tree, "memory", "/sys/fs/cgroup/memory", "memory.limit_in_bytes");
-    // Version 1 writes "no limit" as the largest number of whole pages.
-    let is_limit = |bytes: &u64| *bytes < 1 << 60;
-    version_2.iter().chain(&version_1).filter_map(|text| number(text)).filter(is_limit).min()
-}
-
-/// The values of a control file in the process' group of a controller (`""` is version 2) and in all groups above.
-fn control_group_values(tree: &Tree<'_>, controller: &str, mount: &str, file: &str) -> Vec<String> {
-    let groups = tree.text("/proc/self/cgroup").unwrap_or_default();
-    let own = groups.lines().find_map(|line| {
-        let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
-        controllers.split(',').any(|name| name == controller).then_some(path)
-    });
-    // Inside a container the path may be the host's, or climb out with `..`; the mount itself is then the group.
-    let mut folder = Path::new(mount).to_path_buf();
-    let mut folders = vec![folder.clone()];
-    for component in Path::new(own.unwrap_or("/")).components() {
-        if let Component::Normal(name) = component {
-            folder.push(name);
-            folders.push(folder.clone());
-        }
-    }
-    folders.iter().filter_map(|folder| tree.text(&folder.join(file).to_string_lossy())).collect()
-}
-
-fn memory(tree: &Tree<'_>) -> Option<u64> {
-    let meminfo = tree.text("/proc/meminfo")?;
-    let kibibytes = number(field(&meminfo, "MemTotal")?.strip_suffix("kB")?.trim())?;
-    kibibytes.checked_mul(1024)
+    let quota = cgroup::core_quota(&|path| tree.file(path)).and_then(|cores| usize::try_from(cores).ok());
+    quota.map_or(present, |quota| present.min(quota.max(1)))
 }
 
 fn simd(cpuinfo: &str) -> Vec<String> {
@@ -148,14 +105,9 @@ pub(crate) fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
 fn count_list(list: &str) -> Option<usize> {
     list.split(',').try_fold(0_usize, |count, part| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let size = number(last)?.checked_sub(number(first)?)?.checked_add(1)?;
-        count.checked_add(usize::try_from(size).ok()?)
+        let number = |text: &str| text.trim().parse::<usize>().ok();
+        count.checked_add(number(last)?.checked_sub(number(first)?)?.checked_add(1)?)
     })
-}
-
-/// A number; `max`, `-1` and the like stand for no limit.
-fn number(text: &str) -> Option<u64> {
-    text.trim().parse().ok()
 }
 
 #[cfg(test)]

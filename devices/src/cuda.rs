@@ -1,11 +1,10 @@
 //! CUDA devices, as NVIDIA's driver shows them in `/proc` and `/dev`. Neither the driver library nor a device is
-//! opened here, so the amount of memory stays unknown until [`memory::ask`] has the driver's own program tell it.
-
-pub(crate) mod memory;
+//! opened here, so the memory stays unknown until [`fill_in_memory`] asks the driver's own program.
 
 use crate::cpu::field;
 use crate::machine::{Machine, Tree, numbered};
 use crate::report::Finding;
+use ferrotune_machine::nvidia;
 use serde::{Deserialize, Serialize};
 
 const DRIVER: &str = "/proc/driver/nvidia";
@@ -120,4 +119,44 @@ fn driver_version(text: &str) -> Option<String> {
 
 fn devices(count: usize) -> String {
     format!("{count} CUDA device{}", if count == 1 { "" } else { "s" })
+}
+
+/// Fills in the memory of devices. Where `nvidia-smi` is missing or gives no answer, it stays unknown.
+pub(crate) fn fill_in_memory(devices: &mut [CudaDevice]) {
+    if devices.is_empty() {
+        return;
+    }
+    // The table says `unknown` where there is no answer.
+    if let Ok(totals) = nvidia::total_bytes() {
+        assign_memory(&totals, devices);
+    }
+}
+
+fn assign_memory(totals: &[(String, u64)], devices: &mut [CudaDevice]) {
+    for device in devices {
+        let own = device.address.as_ref().map(|address| address.to_ascii_lowercase());
+        // The domain of an address has eight digits there, and four in /proc.
+        let total = totals.iter().find(|(address, _)| own.as_ref().is_some_and(|own| address.ends_with(own)));
+        device.memory_bytes = total.map(|(_, bytes)| *bytes).or(device.memory_bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_goes_to_the_device_at_the_address() {
+        let device = |index, address: &str| CudaDevice {
+            index,
+            name: "NVIDIA L4".into(),
+            address: Some(address.into()),
+            memory_bytes: None,
+            driver: None,
+        };
+        let mut devices = [device(0, "0000:C1:00.0"), device(1, "0000:01:00.0"), device(2, "0000:02:00.0")];
+        let totals = [("00000000:01:00.0".to_owned(), 23 << 30), ("00000000:c1:00.0".to_owned(), 141 << 30)];
+        assign_memory(&totals, &mut devices);
+        assert_eq!(devices.map(|device| device.memory_bytes), [Some(141 << 30), Some(23 << 30), None]);
+    }
 }

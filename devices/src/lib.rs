@@ -15,7 +15,6 @@
 //! # Ok::<(), ferrotune_devices::ConnectError>(())
 //! ```
 
-mod bytes;
 mod check;
 mod connect;
 mod cpu;

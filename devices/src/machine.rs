@@ -69,6 +69,11 @@ impl<'a> Tree<'a> {
         self.root.join(path.trim_start_matches('/'))
     }
 
+    /// A small file's text, by its absolute path, as `ferrotune_machine` reads it.
+    pub(crate) fn file(&self, path: &Path) -> Option<String> {
+        self.text(&path.to_string_lossy())
+    }
+
     /// A small file's text, without the blanks around it.
     pub(crate) fn text(&self, path: &str) -> Option<String> {
         let bytes = self.present(path, std::fs::read(self.path(path)))?;

@@ -1,6 +1,7 @@
 //! What was found, and the table that shows it.
 
-use crate::{Cpu, CudaDevice, Tpu, bytes, cuda};
+use crate::{Cpu, CudaDevice, Tpu, cuda};
+use ferrotune_machine::format::precise_bytes;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -44,9 +45,9 @@ impl Finding {
 }
 
 impl Report {
-    /// Has NVIDIA's driver tell the memory of the CUDA devices, which takes up to 5 s; without one nothing happens.
+    /// Fills in the memory of the CUDA devices, for which NVIDIA's driver has 5 s; it stays unknown without an answer.
     pub fn ask_cuda_memory(&mut self) {
-        cuda::memory::ask(&mut self.cuda);
+        cuda::fill_in_memory(&mut self.cuda);
     }
 
     /// A line for each device, and for each kind that is not there the reason.
@@ -56,7 +57,7 @@ impl Report {
         let detail = format!("{cores} core{}, {}", if *cores == 1 { "" } else { "s" }, listed(simd));
         rows.push(["cpu".into(), self.cpu.model.clone(), self.cpu.memory_text(), detail]);
         for device in &self.cuda {
-            let memory = device.memory_bytes.map_or_else(|| "unknown".to_owned(), bytes::shown);
+            let memory = device.memory_bytes.map_or_else(|| "unknown".to_owned(), precise_bytes);
             let driver = device.driver.as_deref().unwrap_or("unknown");
             rows.push([format!("cuda:{}", device.index), device.name.clone(), memory, format!("driver {driver}")]);
         }

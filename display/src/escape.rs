@@ -21,22 +21,3 @@ pub fn html(text: &str) -> String {
     }
     escaped
 }
-
-/// A number of bytes for people: `512 B`, `1.5 MiB`, `23.4 GiB`.
-///
-/// ```
-/// assert_eq!(ferrotune_display::escape::bytes(1_572_864), "1.5 MiB");
-/// ```
-pub fn bytes(count: u64) -> String {
-    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
-    if count < 1024 {
-        return format!("{count} B");
-    }
-    let mut size = count as f64 / 1024.0;
-    let mut unit = 0;
-    while size >= 1023.95 && unit + 1 < UNITS.len() {
-        size /= 1024.0;
-        unit += 1;
-    }
-    format!("{size:.1} {}", UNITS[unit])
-}

@@ -1,8 +1,8 @@
-//! An error and what caused it in one line, each said once: many errors name their cause themselves.
+//! An error and its causes in one line, each only once: many errors contain the text of their cause.
 
 use anyhow::Error;
 
-/// The error's text, and those of its causes that it does not contain.
+/// The error's text, followed by those of its causes that it does not contain.
 pub(crate) fn in_one_line(error: &Error) -> String {
     error.chain().map(ToString::to_string).fold(String::new(), |line, text| match line {
         line if line.is_empty() => text,
@@ -17,7 +17,7 @@ mod tests {
     use ferrotune_tuner::journal::JournalError;
 
     #[test]
-    fn cause_that_an_error_names_itself_is_said_once() {
+    fn cause_that_an_error_contains_is_not_repeated() {
         let source = std::io::Error::from_raw_os_error(2);
         let error = JournalError::Io { path: "journal.log".into(), source };
         let line = in_one_line(&Error::from(error).context("cannot open the study"));

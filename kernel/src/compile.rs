@@ -1,16 +1,19 @@
-//! Compiles cells: stands in for `cargo` and `rustup` where evcxr calls them, and runs rustc once and directly.
+//! Compiles cells: stands in for `cargo` and `rustup` when evcxr calls them, and runs rustc once.
 //!
 //! evcxr finds `cargo` on its search path. In the kernel's process that path begins with a folder in which `cargo`
-//! and `rustup` are this program: a `cargo build` of a cell becomes one call of rustc against the prelude, and every
-//! other call goes to the real cargo. A cell without dependencies of its own costs no cargo at all.
+//! and `rustup` are links to this program: a `cargo build` of a cell becomes one call of rustc against the prelude, and
+//! every other call goes to the real cargo. So a cell without crates of its own never waits for cargo.
 
 mod definitions;
 mod dependencies;
 mod manifest;
-pub(crate) mod progress;
 mod source;
 mod stoppable;
 
+use crate::environment::{
+    CARGO_VARIABLE, EVCXR_VARIABLE, PRELUDE_VARIABLE, RESULT_VARIABLE, RUSTC_VARIABLE, STANDARD_LIBRARY_VARIABLE,
+    kernel_socket, required, restore_path,
+};
 use crate::prelude::Prelude;
 use anyhow::{Context, Result, bail};
 use dependencies::Dependencies;
@@ -21,23 +24,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use stoppable::{Kernel, with_kernel};
 
-/// Folder of the prelude to compile against.
-pub(crate) const PRELUDE_VARIABLE: &str = "FERROTUNE_PRELUDE";
-/// The real cargo.
-pub(crate) const CARGO_VARIABLE: &str = "FERROTUNE_CARGO";
-/// The real rustc.
-pub(crate) const RUSTC_VARIABLE: &str = "FERROTUNE_RUSTC";
-/// Folder of the shared standard library.
-pub(crate) const STANDARD_LIBRARY_VARIABLE: &str = "FERROTUNE_STANDARD_LIBRARY";
-/// The search path as it was before the stand-ins.
-pub(crate) const PATH_VARIABLE: &str = "FERROTUNE_PATH";
-
-/// evcxr's: where the path of the compiled cell is to be written.
-const RESULT_VARIABLE: &str = "EVCXR_EXECUTION_SO_PATH";
-/// evcxr's: set in every call of cargo that it makes.
-const EVCXR_VARIABLE: &str = "EVCXR_CORE_EXTERN";
-
-/// Answers as `cargo` or `rustup`, if the program was called by that name.
+/// Acts as `cargo` or `rustup` if this program was called by that name.
 pub(crate) fn stand_in(name: &OsStr, arguments: &[OsString]) -> Option<ExitCode> {
     let result = match name.to_str()? {
         "cargo" => cargo(arguments),
@@ -68,7 +55,11 @@ fn rustup(arguments: &[OsString]) -> Result<ExitCode> {
             }
             Ok(ExitCode::SUCCESS)
         }
-        None => bail!("{}", real_command("rustup").args(arguments).exec()),
+        None => {
+            let mut rustup = Command::new("rustup");
+            restore_path(&mut rustup);
+            bail!("{}", rustup.args(arguments).exec())
+        }
     }
 }
 
@@ -76,7 +67,8 @@ fn which(program: &str) -> Option<PathBuf> {
     std::env::split_paths(&std::env::var_os("PATH")?).map(|folder| folder.join(program)).find(|path| path.is_file())
 }
 
-/// `cargo build|check` of a cell goes to rustc; a look at a dependency that is ours is answered; the rest is cargo's.
+/// Runs rustc for `cargo build|check` of a cell, and the real cargo for anything else. evcxr's check of a crate that is
+/// in the prelude succeeds without cargo.
 fn cargo(arguments: &[OsString]) -> Result<ExitCode> {
     let verb = arguments
         .iter()
@@ -91,11 +83,10 @@ fn cargo(arguments: &[OsString]) -> Result<ExitCode> {
             _ => {}
         }
     }
-    if verb == "metadata" && crate::runtime::kernel_link().is_some() {
+    if verb == "metadata" && kernel_socket().is_some() {
         return with_kernel(|kernel| dependencies::metadata(arguments, kernel));
     }
-    let cargo = std::env::var_os(CARGO_VARIABLE).context("FERROTUNE_CARGO is not set")?;
-    bail!("{}", Command::new(cargo).args(arguments).exec())
+    bail!("{}", Command::new(required(CARGO_VARIABLE)?).args(arguments).exec())
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -125,10 +116,9 @@ fn compile(offline: bool, emit: Emit, kernel: &mut Kernel) -> Result<ExitCode> {
 
 /// The one call of rustc that makes a cell: no debug information, no debug assertions, everything linked dynamically.
 fn rustc(manifest: &Manifest, dependencies: &Dependencies, output_folder: &Path, emit: Emit) -> Result<Command> {
-    let variable = |name: &str| std::env::var_os(name).with_context(|| format!("{name} is not set"));
-    let prelude =
-        Prelude::open(Path::new(&variable(PRELUDE_VARIABLE)?))?.context("the prelude is gone; restart the kernel")?;
-    let mut command = Command::new(variable(RUSTC_VARIABLE)?);
+    let prelude = PathBuf::from(required(PRELUDE_VARIABLE)?);
+    let prelude = Prelude::open(&prelude)?.context("the prelude is gone; restart the kernel")?;
+    let mut command = Command::new(required(RUSTC_VARIABLE)?);
     command
         .args(["--crate-name=ctx", "--edition=2024", "src/lib.rs", "--crate-type=cdylib"])
         .args(["--error-format=json", "--json=diagnostic-rendered-ansi"])
@@ -144,7 +134,7 @@ fn rustc(manifest: &Manifest, dependencies: &Dependencies, output_folder: &Path,
         command.arg("--extern").arg(assignment(name, &file));
     }
     command.arg("-L").arg(assignment("dependency", &prelude.library_folder()));
-    for folder in [prelude.library_folder(), PathBuf::from(variable(STANDARD_LIBRARY_VARIABLE)?)] {
+    for folder in [prelude.library_folder(), PathBuf::from(required(STANDARD_LIBRARY_VARIABLE)?)] {
         let mut argument = OsString::from("-Clink-arg=-Wl,-rpath,");
         argument.push(folder);
         command.arg(argument);
@@ -165,16 +155,7 @@ fn assignment(name: &str, path: &Path) -> OsString {
     assignment
 }
 
-/// A command that sees the search path as it was before the stand-ins.
-fn real_command(program: &str) -> Command {
-    let mut command = Command::new(program);
-    if let Some(path) = std::env::var_os(PATH_VARIABLE) {
-        command.env("PATH", path);
-    }
-    command
-}
-
-/// An error in the form in which rustc reports its own, which evcxr understands.
+/// An error in the JSON form of rustc's diagnostics, which evcxr reads.
 fn diagnostic(message: &str) -> String {
     serde_json::json!({
         "$message_type": "diagnostic", "message": message, "code": null, "level": "error",

@@ -1,5 +1,8 @@
-//! What the server and the engine say to each other about one cell. No sockets and no compiler here.
+//! The messages between the server and the engine. No sockets and no compiler here.
 
+use crate::failure::Failure;
+use ferrotune_display::Bundle;
+pub(crate) use ferrotune_link::Stream;
 use serde_json::{Map, Value};
 use std::time::Instant;
 use tokio::sync::{mpsc, oneshot};
@@ -13,18 +16,11 @@ pub(crate) struct Cell {
     pub(crate) allow_stdin: bool,
     /// Whether `%undo` counts it: it is not one of a request's `user_expressions`.
     pub(crate) can_be_undone: bool,
-    /// When its turn came; an interrupt after that is meant for it.
+    /// When the server took it from the queue: a later interrupt stops this cell.
     pub(crate) begun_at: Instant,
 }
 
-/// One of the two text streams.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stream {
-    Stdout,
-    Stderr,
-}
-
-/// What a cell gives while it runs, in order. `Done` comes once; output of background threads may follow it.
+/// What a cell puts out while it runs, in order. `Done` comes once; output of background threads may follow it.
 #[derive(Debug)]
 pub(crate) enum Output {
     /// Text as it was written, partial lines included.
@@ -35,29 +31,55 @@ pub(crate) enum Output {
     Clear { wait: bool },
     /// `execute_result`: the value of the last expression.
     Result { data: Map<String, Value>, metadata: Map<String, Value> },
-    /// The cell asks the user for a line; dropped `reply` means that there is no one to ask.
+    /// The cell asks the user for a line; a dropped `reply` means that nobody answers.
     Input { prompt: String, password: bool, reply: oneshot::Sender<String> },
     /// The cell has ended.
     Done(Result<(), Failure>),
 }
 
-/// Why a cell failed, in Jupyter's words.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Failure {
-    /// Short name of the kind of error: `CompilationError`, `Panic`, `MagicError`, `Interrupted`, …
-    pub(crate) ename: String,
-    /// One line.
-    pub(crate) evalue: String,
-    /// Lines to show, with ANSI colours.
-    pub(crate) traceback: Vec<String>,
+impl Output {
+    /// Something to show that never changes.
+    pub(crate) fn display(bundle: Bundle) -> Self {
+        Self::Display { data: bundle.data, metadata: bundle.metadata, display_id: None, update: false }
+    }
 }
 
-/// Completions of `start..end` (byte offsets into the cell).
+/// A display that changes: each bundle replaces the one before.
+#[derive(Debug)]
+pub(crate) struct LiveDisplay {
+    id: String,
+    is_shown: bool,
+}
+
+impl LiveDisplay {
+    pub(crate) fn new(id: String) -> Self {
+        Self { id, is_shown: false }
+    }
+
+    pub(crate) fn is_shown(&self) -> bool {
+        self.is_shown
+    }
+
+    /// The output that shows the bundle in this display's place.
+    pub(crate) fn show(&mut self, bundle: Bundle) -> Output {
+        let update = std::mem::replace(&mut self.is_shown, true);
+        let display_id = Some(self.id.clone());
+        Output::Display { data: bundle.data, metadata: bundle.metadata, display_id, update }
+    }
+}
+
+/// What may replace `start..end`, which are byte offsets into the cell.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Completions {
     pub(crate) start: usize,
     pub(crate) end: usize,
     pub(crate) matches: Vec<Completion>,
+}
+
+impl Completions {
+    pub(crate) fn none(cursor: usize) -> Self {
+        Self { start: cursor, end: cursor, matches: Vec::new() }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,14 +89,14 @@ pub(crate) struct Completion {
     pub(crate) kind: String,
 }
 
-/// What the engine's thread is asked to do, one after the other.
+/// What the engine's thread does, one after the other.
 #[derive(Debug)]
 pub(crate) enum Work {
     /// Run a cell.
     Execute { cell: Cell, outputs: mpsc::UnboundedSender<Output> },
-    /// What may stand at the cursor.
+    /// Complete the code at the cursor.
     Complete { code: String, cursor: usize, reply: oneshot::Sender<Completions> },
-    /// Documentation of what is at the cursor, as a MIME bundle; empty if there is none.
+    /// Document what is at the cursor, as a MIME bundle; empty if there is no documentation.
     Inspect { code: String, cursor: usize, reply: oneshot::Sender<Map<String, Value>> },
 }
 

@@ -1,5 +1,5 @@
-//! The folder by which Jupyter finds this kernel: writing it and removing it. Nothing outside of `kernels/ferrotune` is
-//! touched, and no Jupyter program is called.
+//! Writes and removes the kernelspec, the folder by which Jupyter finds this kernel. Changes nothing outside of
+//! `kernels/ferrotune`, and calls no Jupyter program.
 
 use crate::prelude::Accelerator;
 use std::fs::{self, Permissions};
@@ -10,9 +10,9 @@ use std::process::Command;
 
 use serde_json::json;
 
-/// The kernelspec's name, which users and notebooks hold on to.
+/// The kernelspec's name. Notebooks store it, so it never changes.
 pub(crate) const NAME: &str = "ferrotune";
-/// What front ends show in their launcher.
+/// The name that front ends show in their launcher.
 pub(crate) const DISPLAY_NAME: &str = "Rust (Ferrotune)";
 
 const LOGO: &[u8] = include_bytes!("kernelspec/logo.svg");
@@ -24,7 +24,7 @@ pub(crate) enum Target {
     User,
     /// An installation or environment below this folder.
     Prefix(PathBuf),
-    /// The environment of the `python3` that is found first.
+    /// The environment of the first `python3` on the search path.
     SysPrefix,
 }
 
@@ -45,7 +45,7 @@ pub(crate) enum KernelspecError {
     NotInstalled { path: PathBuf },
 }
 
-/// Writes the kernelspec that starts `program` and returns its folder. An older one is replaced file by file.
+/// Writes the kernelspec that starts `program`, file by file over an older one, and returns its folder.
 pub(crate) fn install(target: &Target, program: &Path, accelerator: Accelerator) -> Result<PathBuf, KernelspecError> {
     let program =
         std::path::absolute(program).map_err(|source| KernelspecError::Write { path: program.to_owned(), source })?;
@@ -76,7 +76,7 @@ pub(crate) fn install(target: &Target, program: &Path, accelerator: Accelerator)
     Ok(path)
 }
 
-/// Removes the kernelspec's folder and returns where it was. Fails where there is none.
+/// Removes the kernelspec's folder and returns its path. Fails if there is none.
 pub(crate) fn uninstall(target: &Target) -> Result<PathBuf, KernelspecError> {
     let path = folder(target)?;
     let is_link = match fs::symlink_metadata(&path) {
@@ -103,7 +103,7 @@ fn user_data_folder(jupyter_data_dir: Option<PathBuf>) -> Result<PathBuf, Kernel
         return Ok(folder);
     }
     if cfg!(target_os = "macos") {
-        // Jupyter does not use Application Support.
+        // Jupyter does not use `Application Support`.
         return Ok(dirs::home_dir().ok_or(KernelspecError::NoHome)?.join("Library/Jupyter"));
     }
     Ok(dirs::data_dir().ok_or(KernelspecError::NoHome)?.join("jupyter"))

@@ -3,18 +3,18 @@
 mod chain;
 mod compile;
 mod completeness;
-mod connection;
 mod engine;
+mod environment;
 mod execution;
-mod history;
+mod failure;
 mod kernelspec;
 mod prelude;
 mod resume;
 mod runtime;
+mod search_process;
 mod server;
 mod supervisor;
 mod toolchain;
-mod wire;
 
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
@@ -37,11 +37,11 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Install the kernel for Jupyter, and build what cells are linked with.
+    /// Install the kernel for Jupyter, and build the library that cells are linked with.
     Install(Install),
     /// Remove the kernel from Jupyter.
     Uninstall(Target),
-    /// Go on with a study, without any notebook.
+    /// Continue a study without a notebook.
     Resume(resume::Resume),
     /// Run a kernel; Jupyter calls this.
     #[command(hide = true)]
@@ -56,7 +56,7 @@ enum Action {
     /// Supervise the processes of cells.
     #[command(hide = true)]
     CellSupervisor { prelude: PathBuf },
-    /// Pass lines between evcxr and the supervisor of the cells.
+    /// Pass lines between evcxr and the cell supervisor.
     #[command(hide = true)]
     CellRelay,
     /// Run cells.
@@ -66,14 +66,14 @@ enum Action {
     #[command(hide = true)]
     Supervise {
         study: PathBuf,
-        /// The user stands for the search's code.
+        /// The user trusts the search's code.
         #[arg(long)]
         trust: bool,
-        /// The user stands for the search's mirror.
+        /// The user trusts the search's mirror.
         #[arg(long)]
         trust_mirror: bool,
     },
-    /// Try a PJRT plugin, which may end this process.
+    /// Try a PJRT plugin, which may crash this process.
     #[command(hide = true)]
     Probe,
     /// Run a trial.
@@ -148,7 +148,7 @@ fn run(arguments: &[OsString]) -> Result<ExitCode> {
         Action::CellProcess { prelude } => supervisor::run_cells(&prelude).map(|()| ExitCode::SUCCESS),
         Action::Supervise { study, trust, trust_mirror } => {
             let origin = |is_users| if is_users { Origin::User } else { Origin::Study };
-            let trust = Trust { mirror: origin(trust_mirror), ..resume::trust(origin(trust)) };
+            let trust = Trust { mirror: origin(trust_mirror), ..search_process::trust(origin(trust)) };
             Ok(ferrotune_tuner::supervisor::main(&study, &trust))
         }
         Action::Probe => Ok(ferrotune_devices::probe::child::main()),
@@ -167,7 +167,7 @@ fn install(Install { target, cuda }: Install) -> Result<()> {
     let mut has_shown = false;
     let prelude = prelude::Prelude::ensure(&toolchain, accelerator, &mut |line| {
         has_shown = true;
-        // One line that changes, or a line for each change where they are kept.
+        // One changing line in a terminal, and a line for each change in a file.
         if is_terminal { eprint!("\r\x1b[2K{line}") } else { eprintln!("{line}") }
     })?;
     if has_shown && is_terminal {
@@ -196,19 +196,13 @@ fn kernel(connection_file: &Path, arguments: &[OsString], accelerator: Accelerat
 }
 
 fn serve(connection_file: &Path, runtime: Runtime) -> Result<()> {
-    let connection = connection::read(connection_file)?;
     let tokio = tokio::runtime::Runtime::new().context("cannot start the server's threads")?;
-    let result = tokio.block_on(server::serve(connection, move || {
-        let running = engine::Running::default();
-        let interrupt = running.clone();
-        let work = engine::start(runtime, running.clone());
-        server::Engine {
-            work,
-            interrupt: Box::new(move || interrupt.interrupt()),
-            shutdown: Box::new(move || running.interrupt()),
-        }
+    let result = tokio.block_on(server::serve(connection_file, move || {
+        let interrupts = engine::Interrupts::default();
+        let work = engine::start(runtime, interrupts.clone());
+        server::EngineHandle { work, interrupt: Box::new(move || interrupts.interrupt()) }
     }));
-    // A cell that does not stop must not keep the kernel alive.
+    // Does not wait for a cell that does not stop.
     tokio.shutdown_background();
     result
 }

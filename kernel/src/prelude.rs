@@ -1,8 +1,7 @@
-//! The prelude on disk: built once for a toolchain, a version of Ferrotune and an accelerator, then shared by every
-//! kernel.
+//! The prelude on disk: built once for a toolchain, a version of Ferrotune and an accelerator, and shared by all kernels.
 //!
-//! A folder of the user's cache is either whole or absent: it is built beside its place and renamed into it, under a
-//! lock, so that two kernels that start at once build it once.
+//! Its folder in the user's cache is whole or absent: it is built under another name and then renamed. A lock makes two
+//! kernels that start together build it once.
 
 mod analysis;
 mod build;
@@ -16,16 +15,16 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-/// Sources of the prelude's crates, packed by the build script: path and text.
+/// Paths and texts of the prelude's sources, packed by the build script.
 const SOURCES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/prelude_sources.rs"));
 
-/// Crates that a cell may name without a dependency of its own.
+/// Crates that are part of every cell.
 pub(crate) const CRATES: [&str; 3] = ["candle_core", "candle_nn", "ferrotune"];
 
-/// Counts the ways in which a prelude's folder has been laid out; a change makes a new folder.
+/// Version of the folder's layout; a new version makes a new folder.
 const LAYOUT: u8 = 1;
 
-/// What candle can compute on in a prelude, beside the CPU.
+/// The accelerator for which candle is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Accelerator {
     None,
@@ -39,7 +38,7 @@ pub(crate) struct Prelude {
     contents: Contents,
 }
 
-/// What a prelude's folder holds, as its `ready.json` says. Written last.
+/// The content of `ready.json`, which the build writes last.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Contents {
     /// File of each crate in [`CRATES`], inside `library/`.
@@ -47,9 +46,9 @@ struct Contents {
 }
 
 impl Prelude {
-    /// Opens the prelude for this toolchain, and builds it first where it is missing.
+    /// Opens the prelude for this toolchain, and builds it first if it is missing.
     ///
-    /// `progress` is told each crate that is being compiled.
+    /// `progress` gets a line whenever the progress of the build changes.
     pub(crate) fn ensure(
         toolchain: &Toolchain,
         accelerator: Accelerator,
@@ -72,7 +71,7 @@ impl Prelude {
         Self::open(&folder)?.context("the prelude was built but is not there")
     }
 
-    /// Where the prelude for this toolchain is, or will be.
+    /// The folder of the prelude for this toolchain, whether it exists or not.
     pub(crate) fn place(toolchain: &Toolchain, accelerator: Accelerator) -> Result<PathBuf> {
         let name = match accelerator {
             Accelerator::None => "prelude",
@@ -98,12 +97,12 @@ impl Prelude {
         &self.folder
     }
 
-    /// Folder with the dylib and the metadata of all that is in it.
+    /// Folder with the dylib and the metadata of its crates.
     pub(crate) fn library_folder(&self) -> PathBuf {
         self.folder.join("library")
     }
 
-    /// The standard library's sources as rust-analyzer is to see them, in a prelude's folder.
+    /// The copy of the standard library's sources for rust-analyzer in a prelude's folder.
     pub(crate) fn standard_library(folder: &Path) -> PathBuf {
         folder.join("analysis/standard-library")
     }
@@ -113,12 +112,12 @@ impl Prelude {
         self.library_folder().join("libferrotune.so")
     }
 
-    /// Name and file of each crate that cells may use.
+    /// Names and files of the crates that are part of every cell.
     pub(crate) fn externs(&self) -> impl Iterator<Item = (&str, PathBuf)> {
         self.contents.externs.iter().map(|(name, file)| (name.as_str(), self.library_folder().join(file)))
     }
 
-    /// The `[dependencies]` entry under which rust-analyzer finds a crate's sources: package name and value.
+    /// The `[dependencies]` entry by which rust-analyzer finds a crate's sources: package name and value.
     pub(crate) fn analysis_dependency(&self, name: &str) -> (String, String) {
         let package = name.replace('_', "-");
         let value = format!("{{ path = {:?} }}", self.folder.join("analysis").join(&package));
@@ -126,13 +125,13 @@ impl Prelude {
     }
 }
 
-/// Where everything lives that can be made again: `ferrotune` in the user's cache folder.
+/// The folder of everything that can be built again: `ferrotune` in the user's cache folder.
 pub(crate) fn cache_folder() -> Result<PathBuf> {
     let cache = dirs::cache_dir().context("no cache folder: set HOME or XDG_CACHE_HOME")?;
     Ok(cache.join("ferrotune"))
 }
 
-/// A path beside the prelude's folder, with one more ending.
+/// A path beside the prelude's folder, with another extension.
 fn beside(folder: &Path, ending: &str) -> PathBuf {
     let mut path = folder.as_os_str().to_owned();
     path.push(".");
@@ -140,7 +139,7 @@ fn beside(folder: &Path, ending: &str) -> PathBuf {
     PathBuf::from(path)
 }
 
-/// Names a prelude by all that decides what it is: toolchain, version, sources.
+/// Identifies a prelude by its toolchain, its version and its sources.
 fn key(toolchain: &Toolchain) -> String {
     let mut hasher = Sha256::new();
     hasher.update([LAYOUT]);
@@ -155,7 +154,7 @@ fn key(toolchain: &Toolchain) -> String {
     format!("{}-{}", env!("CARGO_PKG_VERSION"), short_hash(hasher))
 }
 
-/// The beginning of a digest, for the name of a folder.
+/// The first bytes of a digest, for the name of a folder.
 pub(crate) fn short_hash(hasher: Sha256) -> String {
     hasher.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }

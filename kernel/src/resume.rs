@@ -1,9 +1,9 @@
-//! `ferrotune resume FOLDER`: goes on with a study in this very process, which becomes its supervisor, or in the background,
-//! in one that has no terminal. Needs no kernel, no toolchain and no prelude: the study's folder has what its trials need.
-//! Runs no code from it that this user has not compiled or trusted.
+//! `ferrotune resume FOLDER`: continues a study in this process, which becomes its supervisor, or in a background process
+//! without a terminal. Needs no kernel, no toolchain and no prelude: the study's folder has everything that its trials
+//! need. Runs no code from that folder that this user has neither compiled nor trusted.
 
-use crate::engine::Search;
 use crate::execution::Output;
+use crate::search_process::{SearchProcess, trust};
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use ferrotune_tuner::event::{Event, Finish};
@@ -15,7 +15,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// The study, and what is to be different this time.
+/// The study, and the settings that change.
 #[derive(Args)]
 pub(crate) struct Resume {
     /// The study's folder, with journal.log in it.
@@ -37,8 +37,8 @@ pub(crate) struct Resume {
     background: bool,
 }
 
-/// Runs the search to its end with a line on standard error for each trial. Ctrl-C stops it after the current step of
-/// each trial, a second one at once.
+/// Runs the search to its end, and prints a line on standard error for each trial. The first Ctrl-C stops it after the
+/// current step of each trial, the second one at once.
 pub(crate) fn run(arguments: &Resume) -> Result<ExitCode> {
     let mut spec = spec_of(&arguments.folder)?;
     spec.max_trials = arguments.max_trials.unwrap_or(spec.max_trials);
@@ -58,16 +58,11 @@ pub(crate) fn run(arguments: &Resume) -> Result<ExitCode> {
     Ok(if finish == Finish::Interrupted { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// What this user has trusted so far, for a search of this origin.
-pub(crate) fn trust(origin: Origin) -> Trust {
-    Trust { known: dirs::data_dir().map(|data| data.join("ferrotune/trusted")), code: origin, mirror: origin }
-}
-
-/// Starts the search's supervisor in a process of its own, and leaves once that has the study. A shell makes this process
-/// the leader of a group, and the leader of a group cannot leave its terminal's session; a process that it starts can.
+/// Starts the search's supervisor in a new process, and returns once that has opened the study. A shell makes this process
+/// the leader of a process group, which cannot leave its terminal's session; a process that it starts can.
 fn go_on_in_background(spec: StudySpec, trust: &Trust) -> Result<ExitCode> {
     let folder = tempfile::tempdir().context("cannot make a temporary folder; free some space, or set TMPDIR")?;
-    let search = Search::start(spec, trust, folder.path())?;
+    let search = SearchProcess::start(spec, trust, folder.path())?;
     let pid = search.pid();
     let print = |output: Output| {
         if let Output::Stream(_, text) = output {
@@ -75,13 +70,13 @@ fn go_on_in_background(spec: StudySpec, trust: &Trust) -> Result<ExitCode> {
         }
     };
     if let Err(failure) = search.detach(&print) {
-        bail!("process {pid} goes on with the search, but: {}", failure.evalue);
+        bail!("process {pid} goes on with the search, but: {}", failure.text);
     }
     eprintln!("without a notebook, kill -INT {pid} stops it");
     Ok(ExitCode::SUCCESS)
 }
 
-/// Turns the search's events, a line of JSON each, into lines for people.
+/// Turns the search's events, one line of JSON each, into lines for people.
 struct Printer {
     objectives: Vec<Objective>,
     line: Vec<u8>,
@@ -114,7 +109,7 @@ impl Printer {
             }
             Event::TrialEnded { record } => self.trial(record),
             Event::Finished { reason } => Self::finish(reason).to_owned(),
-            // An error is told by whoever called.
+            // The caller prints errors.
             Event::Error { .. }
             | Event::TrialStarted { .. }
             | Event::Executed { .. }

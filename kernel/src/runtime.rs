@@ -1,9 +1,12 @@
-//! The folder and the environment of one running kernel: sockets, evcxr's work, and the stand-ins for cargo.
+//! The folder of one running kernel, with its socket, evcxr's files and the stand-ins for cargo, and its environment.
 //!
-//! evcxr takes its settings from the process' environment, which can only be set safely before a process begins: the
-//! kernel prepares it and then replaces itself by the same program.
+//! evcxr reads its settings from the environment of its process, which is safe to change only before the process has
+//! threads: the kernel prepares the environment and then replaces itself by the same program.
 
-use crate::compile;
+use crate::environment::{
+    CARGO_VARIABLE, PATH_VARIABLE, PRELUDE_VARIABLE, RUNTIME_VARIABLE, RUSTC_VARIABLE, STANDARD_LIBRARY_VARIABLE,
+    socket_in,
+};
 use crate::prelude::{Accelerator, Prelude};
 use crate::toolchain::Toolchain;
 use anyhow::{Context, Result, bail};
@@ -15,49 +18,36 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// This program, also where its file has been replaced since it was started.
+/// This program, even if its file has been replaced since it started.
 pub(crate) const OWN_PROGRAM: &str = "/proc/self/exe";
-
-/// Folder of the running kernel; set only in the process that `Runtime::enter` has made.
-const RUNTIME_VARIABLE: &str = "FERROTUNE_RUNTIME";
 
 /// Beginning of the names of the folders.
 const PREFIX: &str = "ferrotune-";
 
-/// File in the folder that the kernel keeps locked.
+/// The file in the folder that the kernel holds locked.
 const LOCK: &str = "lock";
 
-/// A folder without a living kernel is deleted by a later one, but not before it is this old: one that has just been
-/// made is not locked yet.
+/// A later kernel deletes the folder of one that has ended, but only at this age: a new folder is not locked yet.
 const YOUNG: Duration = Duration::from_secs(60);
 
-/// The path of a Unix socket is at most 107 bytes long; this leaves room for the name in the folder.
+/// The path of a Unix socket has at most 107 bytes; this leaves room for the names below the folder.
 const LONGEST_FOLDER: usize = 60;
 
-/// The socket of the kernel that has started this process, if one has.
-pub(crate) fn kernel_link() -> Option<PathBuf> {
-    std::env::var_os(RUNTIME_VARIABLE).map(|folder| link(Path::new(&folder)))
-}
-
-fn link(folder: &Path) -> PathBuf {
-    folder.join("link")
-}
-
-/// The folder of a running kernel, deleted when it ends.
+/// The folder of a running kernel, which is deleted when the kernel ends.
 #[derive(Clone, Debug)]
 pub(crate) struct Runtime {
     folder: PathBuf,
     prelude: PathBuf,
     accelerator: Accelerator,
-    /// Locked as long as the kernel lives.
+    /// Locked until the kernel ends.
     _lock: Arc<File>,
 }
 
 impl Runtime {
-    /// The environment that [`Runtime::enter`] has prepared, if this process has it.
+    /// The runtime of this process, if [`Runtime::enter`] has prepared its environment.
     pub(crate) fn current(accelerator: Accelerator) -> Result<Option<Self>> {
         let variable = |name| std::env::var_os(name).map(PathBuf::from);
-        let (Some(folder), Some(prelude)) = (variable(RUNTIME_VARIABLE), variable(compile::PRELUDE_VARIABLE)) else {
+        let (Some(folder), Some(prelude)) = (variable(RUNTIME_VARIABLE), variable(PRELUDE_VARIABLE)) else {
             return Ok(None);
         };
         let lock = File::create(folder.join(LOCK)).with_context(|| format!("cannot write in {}", folder.display()))?;
@@ -65,7 +55,7 @@ impl Runtime {
         Ok(Some(Self { folder, prelude, accelerator, _lock: Arc::new(lock) }))
     }
 
-    /// Prepares the environment and starts this program again in it. Returns only if that fails.
+    /// Prepares the environment and replaces this process by the same program in it. Returns only if that fails.
     pub(crate) fn enter(arguments: &[OsString], accelerator: Accelerator) -> Result<std::convert::Infallible> {
         let toolchain = Toolchain::find()?;
         let program = std::env::current_exe()?;
@@ -78,7 +68,7 @@ impl Runtime {
             .keep();
         let stand_ins = folder.join("bin");
         std::fs::create_dir(&stand_ins)?;
-        // This process' own file, also where another version has taken its place: it keeps its number when it is replaced.
+        // `exec` keeps the process id, so this path leads to the running program even after its file is replaced.
         let own = format!("/proc/{}/exe", std::process::id());
         for name in ["cargo", "rustup"] {
             std::os::unix::fs::symlink(&own, stand_ins.join(name))?;
@@ -89,13 +79,13 @@ impl Runtime {
         let error = Command::new(&program)
             .args(arguments)
             .env("PATH", search)
-            .env(compile::PATH_VARIABLE, path)
-            .env(compile::PRELUDE_VARIABLE, &prelude)
+            .env(PATH_VARIABLE, path)
+            .env(PRELUDE_VARIABLE, &prelude)
             // Where rust-analyzer looks for the standard library.
             .env("RUST_SRC_PATH", Prelude::standard_library(&prelude))
-            .env(compile::CARGO_VARIABLE, &toolchain.cargo)
-            .env(compile::RUSTC_VARIABLE, &toolchain.rustc)
-            .env(compile::STANDARD_LIBRARY_VARIABLE, &toolchain.library_folder)
+            .env(CARGO_VARIABLE, &toolchain.cargo)
+            .env(RUSTC_VARIABLE, &toolchain.rustc)
+            .env(STANDARD_LIBRARY_VARIABLE, &toolchain.library_folder)
             .env("EVCXR_TMPDIR", folder.join("cells"))
             .env(RUNTIME_VARIABLE, &folder)
             .exec();
@@ -106,12 +96,12 @@ impl Runtime {
         &self.folder
     }
 
-    /// Whether the prelude need not be built first.
+    /// Whether the prelude is built already.
     pub(crate) fn prelude_is_ready(&self) -> bool {
         matches!(Prelude::open(&self.prelude), Ok(Some(_)))
     }
 
-    /// The prelude that cells are compiled against; builds it where it is missing.
+    /// The prelude that cells are compiled against, built first if it is missing.
     pub(crate) fn prelude(&self, progress: &mut dyn FnMut(&str)) -> Result<Prelude> {
         match Prelude::open(&self.prelude)? {
             Some(prelude) => Ok(prelude),
@@ -119,9 +109,9 @@ impl Runtime {
         }
     }
 
-    /// The socket at which cell supervisors and compilers report.
-    pub(crate) fn link(&self) -> PathBuf {
-        link(&self.folder)
+    /// The socket to which the cell supervisor and compilers connect.
+    pub(crate) fn socket(&self) -> PathBuf {
+        socket_in(&self.folder)
     }
 
     /// Deletes the folder.
@@ -137,7 +127,7 @@ fn parent() -> PathBuf {
     if parent.as_os_str().len() <= LONGEST_FOLDER { parent } else { PathBuf::from("/tmp") }
 }
 
-/// Deletes the folders of kernels that were killed.
+/// Deletes the folders of kernels that were killed before they could.
 fn sweep(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else { return };
     for entry in entries.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX)) {

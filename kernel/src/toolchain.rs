@@ -1,26 +1,28 @@
-//! The user's Rust toolchain: which rustc and cargo run, past rustup's proxies, which cost 20 ms a call.
+//! The user's Rust toolchain: the rustc and cargo themselves rather than rustup's proxies, which cost 20 ms a call.
+
+pub(crate) mod progress;
 
 use anyhow::{Context, Result, bail};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A toolchain, found once at the start of a kernel.
+/// A toolchain, which each kernel looks up once.
 #[derive(Clone, Debug)]
 pub(crate) struct Toolchain {
     pub(crate) rustc: PathBuf,
     pub(crate) cargo: PathBuf,
-    /// The target triple that it builds for by default.
+    /// The target triple of this machine.
     pub(crate) host: String,
     sysroot: PathBuf,
     /// Folder of the shared standard library.
     pub(crate) library_folder: PathBuf,
-    /// File name of the shared standard library; its hash tells toolchains apart.
+    /// File name of the shared standard library, with a hash that identifies the toolchain.
     pub(crate) standard_library: String,
 }
 
 impl Toolchain {
-    /// Asks the `rustc` of the search path, or of `~/.cargo/bin` where a notebook server was started without it.
+    /// Asks the `rustc` on the search path, or the one in `~/.cargo/bin`, which many notebook servers do not have on theirs.
     pub(crate) fn find() -> Result<Self> {
         let output = [Some(PathBuf::from("rustc")), cargo_home().map(|home| home.join("bin/rustc"))]
             .into_iter()
@@ -54,8 +56,7 @@ impl Toolchain {
         Ok(Self { rustc, cargo, host: host.to_owned(), sysroot, library_folder, standard_library })
     }
 
-    /// Folder of the standard library's sources, from which the types of variables are learnt. Where they are missing,
-    /// rustup is asked to install them.
+    /// Folder of the standard library's sources, which rust-analyzer needs. If they are missing, rustup installs them.
     pub(crate) fn standard_library_sources(&self) -> Result<PathBuf> {
         let folder = self.sysroot.join("lib/rustlib/src/rust/library");
         if !folder.join("std/src/lib.rs").is_file() {

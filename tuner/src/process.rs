@@ -3,11 +3,9 @@
 //! The calling process must be the supervisor's alone: it becomes the reaper of every process that a worker leaves
 //! behind, and [`Worker::end`] kills all of them.
 
+mod budget;
 mod cgroup;
-mod cuda;
-mod identity;
 mod leftovers;
-mod memory;
 mod output;
 mod reserve;
 mod role;
@@ -16,12 +14,9 @@ mod signals;
 mod strays;
 mod worker;
 
+pub use budget::{Budget, Shortage};
 pub use cgroup::TrialCgroups;
 pub use leftovers::Machine;
-pub use memory::{
-    Budget, Held, MOST_TASKS, MemoryLimit, Shortage, available_bytes, memory_limit, own_resident_bytes, private_bytes,
-    tree_bytes,
-};
 pub use reserve::take_reserve;
 pub use role::{ROLE_VARIABLE, Role};
 pub use shared_memory::SharedMemory;
@@ -30,7 +25,8 @@ pub use worker::{set_up_worker, worker_main};
 
 use crate::wire::{Reply, Request, SHARED_VARIABLE};
 use cgroup::Cgroup;
-use identity::Identity;
+use ferrotune_machine::identity::Identity;
+use ferrotune_machine::process_tree::{Held, MOST_COUNTED_TASKS, below, held_by};
 use output::Output;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal};
@@ -57,6 +53,9 @@ const LONGEST_REQUEST_BYTES: usize = 64 << 20;
 
 /// Files that a worker may have open at once: one that leaks them must not take those of the whole machine.
 const MOST_FILES: u64 = 1 << 16;
+
+/// Processes and threads that one trial may have; the machine has room for some tens of thousands.
+pub const MOST_TASKS: u64 = MOST_COUNTED_TASKS;
 
 /// How much less nice a supervisor is than its workers.
 const ADVANTAGE: i32 = 10;
@@ -355,7 +354,7 @@ impl Worker {
 
     /// What the worker and everything that it started hold.
     pub fn held(&self) -> Held {
-        memory::held_by(pid_of(&self.child))
+        held_by(pid_of(&self.child))
     }
 
     /// The next whole request that has arrived; `Err` is the reason why a line is none.
@@ -383,7 +382,7 @@ impl Worker {
     /// Kills the worker and all that it started; [`wait`] then reports the exit.
     pub fn kill(&self) {
         // The worker goes first: it must not hear of the others' end, and take it for a result.
-        let below = strays::below(pid_of(&self.child));
+        let below = below(pid_of(&self.child));
         // The group is gone only if the worker is, which the next wait reports.
         if let Err(error) = rustix::process::kill_process_group(pid_of(&self.child), Signal::KILL) {
             tracing::debug!(pid = self.child.id(), %error, "the worker's group had left before it was killed");

@@ -3,6 +3,7 @@
 use crate::given::Values;
 use crate::space::{Distribution, Value};
 use crate::spec::{Constraint, Direction, Objective, Summary};
+use ferrotune_machine::format::bytes;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::borrow::Cow;
@@ -349,31 +350,17 @@ impl fmt::Display for Ending {
             Ending::Failed { reason } => formatter.write_str(&one_line(reason)),
             Ending::Panicked { message } => write!(formatter, "panicked: {}", one_line(message)),
             Ending::OutOfMemory { peak_bytes, budget_bytes } => {
-                let (peak, budget) = (Bytes(*peak_bytes), Bytes(*budget_bytes));
+                let (peak, budget) = (bytes(*peak_bytes), bytes(*budget_bytes));
                 write!(formatter, "out of memory: {peak} of {budget}; raise it with --memory")
             }
             Ending::Refused { estimate_bytes, budget_bytes } => {
-                let (estimate, budget) = (Bytes(*estimate_bytes), Bytes(*budget_bytes));
+                let (estimate, budget) = (bytes(*estimate_bytes), bytes(*budget_bytes));
                 write!(formatter, "refused: it would need {estimate} of {budget}; raise it with --memory")
             }
             Ending::Signalled { signal } => write!(formatter, "killed by {}", signal_name(*signal)),
             Ending::TimedOut { after_s } => write!(formatter, "timed out after {after_s} s"),
             Ending::Cancelled => formatter.write_str("cancelled"),
         }
-    }
-}
-
-/// An amount of memory, shown in the largest binary unit that it fills.
-pub(crate) struct Bytes(pub(crate) u64);
-
-impl fmt::Display for Bytes {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (unit, power) in [("GiB", 30), ("MiB", 20), ("KiB", 10)] {
-            if self.0 >> power > 0 {
-                return write!(formatter, "{:.1} {unit}", self.0 as f64 / f64::from(1_u32 << power));
-            }
-        }
-        write!(formatter, "{} B", self.0)
     }
 }
 

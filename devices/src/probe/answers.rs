@@ -1,6 +1,7 @@
 //! What a child is asked, and what it answers, as JSON.
 
 use crate::pjrt::Named;
+use ferrotune_machine::format::precise_bytes;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
@@ -78,7 +79,7 @@ impl fmt::Display for Opened {
         let first = self.devices.first();
         write!(f, "{} × {}", self.devices.len(), first.map_or("nothing", |device| &device.kind))?;
         if let Some(bytes) = first.and_then(|device| device.memory_bytes) {
-            write!(f, " with {} each", crate::bytes::shown(bytes))?;
+            write!(f, " with {} each", precise_bytes(bytes))?;
         }
         write!(f, " ({}; {})", self.identity, self.version)
     }

@@ -1,11 +1,11 @@
-//! What the types of variables rest on: the notebook's own definitions, found in a cell's source from the name of a type.
+//! Fingerprints of types: a hash of all the notebook's definitions on which the layout and the vtables of a variable's type
+//! depend, found in a cell's source from the name of the type.
 //!
-//! All cells are crates of one name, so the compiler takes a type of an earlier cell for the same one as long as its
-//! name and its fields' names are the same. A fingerprint of everything that its layout and its tables of methods
-//! follow from tells them apart. Names are looked up without regard to scopes: of two definitions with one name both
-//! count, which may drop a variable too many and never one too few.
+//! All cells are crates of one name, so the compiler takes a redefined type for the old one if the names of the type and of
+//! its fields are the same. The fingerprint distinguishes them. Names are looked up without scopes: of two definitions with
+//! one name both count, which may drop a variable too many and never one too few.
 //!
-//! What is hidden behind `dyn Any` and taken out by `downcast` later is beyond what the name of a type says.
+//! A type behind `dyn Any` is not covered, since the variable's type does not name it.
 
 mod tokens;
 
@@ -20,7 +20,7 @@ use syn::{
 };
 use tokens::{Imported, Text};
 
-/// Types that are in scope without a path, and so not from a glob import.
+/// Types of the standard prelude, which no glob import explains.
 const STANDARD_PRELUDE: [&str; 5] = ["Box", "Option", "Result", "String", "Vec"];
 
 type Texts = HashMap<String, Vec<Text>>;
@@ -29,14 +29,14 @@ type Texts = HashMap<String, Vec<Text>>;
 #[derive(Debug, Default)]
 pub(super) struct Definitions {
     by_name: Texts,
-    /// Paths that `use` gives a name.
+    /// The paths of `use` items, by the names that they give.
     imports: Texts,
-    /// Crates of the user's from which everything is imported.
+    /// The user's crates of which a glob imports all names.
     globs: Vec<String>,
 }
 
 impl Definitions {
-    /// Reads a cell's source; `libraries` are the crates that the user has added, and their files.
+    /// Reads a cell's source; `libraries` are the names and files of the crates that the user has added.
     ///
     /// # Errors
     /// The parser's.
@@ -53,13 +53,13 @@ impl Definitions {
         Ok(definitions)
     }
 
-    /// A number that changes with anything that a type rests on; `None` where nothing of that is the notebook's own.
+    /// A number that changes with every definition on which a type depends; `None` if it depends on none of the notebook's.
     ///
     /// # Errors
-    /// The lexer's, where the name is none.
+    /// The lexer's, if the name is not made of Rust tokens.
     pub(super) fn fingerprint(&self, type_name: &str) -> syn::Result<Option<u64>> {
         let written = Text::of(type_name.parse()?, &Imported::new());
-        // How the type itself is imported is no part of it: its path is, which the compiler compares.
+        // The imports of the type's own name do not count: the compiler compares its path.
         let roots = self.reach(&written.names, &[&self.imports]);
         let defined = roots.iter().filter_map(|root| self.by_name.get(*root)).flatten();
         let reached = self.reach(defined.flat_map(|text| &text.names), &[&self.imports, &self.by_name]);
@@ -73,7 +73,7 @@ impl Definitions {
         Ok(hash.finalize().first_chunk().map(|bytes| u64::from_le_bytes(*bytes)))
     }
 
-    /// All names that can be reached from some by going from one to those in its texts.
+    /// All names that some names lead to, directly or through the texts of other names.
     fn reach<'a>(&'a self, from: impl IntoIterator<Item = &'a String>, steps: &[&'a Texts]) -> HashSet<&'a str> {
         let mut reached = HashSet::new();
         let mut pending: Vec<&str> = from.into_iter().map(String::as_str).collect();
@@ -90,7 +90,7 @@ impl Definitions {
         reached
     }
 
-    /// Whether nothing says where a name is from: a glob import, or a macro that has defined it.
+    /// Whether the origin of a name is unknown: a glob import or a macro may define it.
     fn is_unexplained(&self, name: &str) -> bool {
         let is_known = self.by_name.contains_key(name) || self.imports.contains_key(name);
         name.starts_with(char::is_uppercase) && !is_known && !STANDARD_PRELUDE.contains(&name)
@@ -119,7 +119,7 @@ impl Definitions {
                     pending.push((path, &step.tree));
                 }
                 UseTree::Group(group) => pending.extend(group.items.iter().map(|tree| (path.clone(), tree))),
-                // So far only crates have been added.
+                // At this point `by_name` holds the crates only.
                 UseTree::Glob(_) => {
                     self.globs.extend(path.into_iter().next().filter(|name| self.by_name.contains_key(name)))
                 }
@@ -178,7 +178,7 @@ impl Definitions {
         }
     }
 
-    /// What a table of methods follows from: their signatures. A constant's default counts where it is named.
+    /// A vtable depends on the signatures of the methods. A constant's default counts under the constant's name.
     fn define_trait(&mut self, item: &ItemTrait, imported: &Imported) {
         let mut signatures = item.clone();
         for item in &mut signatures.items {
@@ -193,7 +193,7 @@ impl Definitions {
         self.add(&item.ident.to_string(), Text::of(signatures.to_token_stream(), imported));
     }
 
-    /// After all else has been defined, for an `impl` may come before its type.
+    /// Comes after all other definitions, since an `impl` may stand above its type.
     fn define_impls(&mut self, items: &[Item], imported: &Imported) {
         for item in items {
             match item {
@@ -204,8 +204,7 @@ impl Definitions {
         }
     }
 
-    /// Associated types decide about the layout of what is generic over the type; constants and `const fn` about that
-    /// of arrays, where they are named. Other functions about nothing.
+    /// Layouts depend on associated types, and array lengths on constants and `const fn`. Other functions do not matter.
     fn define_impl(&mut self, item: &ItemImpl, imported: &Imported) {
         for part in &item.items {
             let text = Text::of(part.to_token_stream(), imported);
@@ -220,7 +219,7 @@ impl Definitions {
         }
     }
 
-    /// Whose an `impl` is: the notebook's own types that it is for, or else its own trait and that one's arguments.
+    /// The names to which an `impl` belongs: the notebook's types that it is for, or else its trait and the arguments of that.
     fn owners(&self, item: &ItemImpl) -> Vec<String> {
         let parameters: Vec<_> = item.generics.type_params().map(|parameter| &parameter.ident).collect();
         let own = |tokens| {
@@ -248,8 +247,8 @@ fn items_of(module: &ItemMod) -> &[Item] {
     module.content.as_ref().map_or(&[], |(_, items)| items)
 }
 
-/// Tells one build of a crate from another: its file's name has the version in it, and a crate on this machine may be
-/// changed without a new one.
+/// Identifies a build of a crate: its file's name contains the version, and the source of a local crate may change without
+/// a new version.
 fn identity(library: &Path) -> String {
     let modified = std::fs::metadata(library).and_then(|metadata| metadata.modified());
     let built = modified.ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();

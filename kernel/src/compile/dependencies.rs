@@ -1,12 +1,12 @@
-//! The crates that a notebook adds with `:dep`: built by the real cargo, once, and kept across sessions.
+//! The crates that a notebook adds with `:dep`. The real cargo builds them once; later sessions use the same build.
 //!
-//! Refuses a crate that brings its own candle: two copies in one process give wrong gradients without a word.
+//! Refuses a crate that brings its own candle: with two copies in one process gradients are wrong, without any error.
 
 use super::manifest::{Manifest, is_of_prelude};
-use super::progress::{ENVIRONMENT, Progress};
 use super::stoppable::{Ended, Kernel, run};
-use super::{CARGO_VARIABLE, EVCXR_VARIABLE, PATH_VARIABLE, RUSTC_VARIABLE};
+use crate::environment::{CARGO_VARIABLE, EVCXR_VARIABLE, RUSTC_VARIABLE, required, restore_path};
 use crate::prelude;
+use crate::toolchain::progress::{ENVIRONMENT, Progress};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -21,10 +21,11 @@ use std::time::Instant;
 /// The package that has the user's dependencies.
 const PACKAGE: &str = "cell-dependencies";
 
-/// How far they are optimised. Another level would be another build, of which the variables' types are not.
+/// Optimisation of these crates. It never changes: another level is another build, with other types than those of the
+/// notebook's variables.
 const OPT_LEVEL: u8 = 2;
 
-/// What rustc has to be told about the user's dependencies.
+/// The user's dependencies as options of rustc.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Dependencies {
     /// Crate name and library file.
@@ -34,21 +35,21 @@ pub(super) struct Dependencies {
 }
 
 impl Dependencies {
-    /// Gives the dependencies of a cell, and builds them first if this session has not used them before.
+    /// The dependencies of a cell, built first if this session has not used them before.
     pub(super) fn ensure(manifest: &Manifest, session: &Path, offline: bool, kernel: &mut Kernel) -> Result<Self> {
         if manifest.dependencies.is_empty() {
             return Ok(Self::default());
         }
         let folder = session.join(format!("dependencies-{}", hash(manifest)));
         let list = folder.join("externs.json");
-        // The source of a crate on this machine may have changed since.
+        // The source of a crate on this machine may have changed since the last build.
         let may_change = manifest.dependencies.iter().any(|dependency| dependency.contains("path"));
         if !may_change && let Ok(text) = fs::read_to_string(&list) {
             return serde_json::from_str(&text)
                 .with_context(|| format!("{} is damaged; restart the kernel", list.display()));
         }
         let dependencies = build(manifest, &folder, offline, kernel)?;
-        // The list is whole or absent, however this process ends.
+        // A rename, so that a process that is killed here leaves no half-written list.
         let unfinished = list.with_extension("unfinished");
         fs::write(&unfinished, serde_json::to_vec(&dependencies)?)?;
         fs::rename(&unfinished, &list)?;
@@ -56,15 +57,15 @@ impl Dependencies {
     }
 }
 
-/// `cargo metadata` of what evcxr tries out, and of what rust-analyzer is to know: this is where crates are downloaded.
+/// `cargo metadata` for a crate that evcxr tries out, and for rust-analyzer. Cargo downloads crates here.
 pub(super) fn metadata(arguments: &[OsString], kernel: &mut Kernel) -> Result<ExitCode> {
-    let cargo = std::env::var_os(CARGO_VARIABLE).context("FERROTUNE_CARGO is not set")?;
-    let (ended, errors) = download(Command::new(cargo).args(arguments), kernel)?;
+    let (ended, errors) = download(Command::new(required(CARGO_VARIABLE)?).args(arguments), kernel)?;
     std::io::stderr().write_all(&errors)?;
     Ok(if ended.status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Runs a cargo that may download crates, or wait for another cargo that does, and says so. Gives its errors, too.
+/// Runs a cargo that may download crates or wait for another cargo, and shows that. Returns what it wrote to standard
+/// error, too.
 fn download(command: &mut Command, kernel: &mut Kernel) -> Result<(Ended, Vec<u8>)> {
     let mut progress = Progress::of(PACKAGE);
     let mut errors = Vec::new();
@@ -103,7 +104,7 @@ fn build(manifest: &Manifest, folder: &Path, offline: bool, kernel: &mut Kernel)
 }
 
 fn cargo(folder: &Path, offline: bool) -> Result<Command> {
-    let mut command = Command::new(std::env::var_os(CARGO_VARIABLE).context("FERROTUNE_CARGO is not set")?);
+    let mut command = Command::new(required(CARGO_VARIABLE)?);
     if offline {
         command.arg("--offline");
     }
@@ -111,12 +112,12 @@ fn cargo(folder: &Path, offline: bool) -> Result<Command> {
         .current_dir(folder)
         .env("CARGO_TARGET_DIR", prelude::cache_folder()?.join("dependencies"))
         .env_remove("CARGO_BUILD_BUILD_DIR")
-        // Build scripts are to meet the real cargo.
         .env_remove(EVCXR_VARIABLE)
-        .env("PATH", std::env::var_os(PATH_VARIABLE).unwrap_or_default())
-        .env("RUSTC", std::env::var_os(RUSTC_VARIABLE).context("FERROTUNE_RUSTC is not set")?)
+        .env("RUSTC", required(RUSTC_VARIABLE)?)
         .env("RUSTFLAGS", "-Cprefer-dynamic")
         .stdin(Stdio::null());
+    // Build scripts call the real cargo.
+    restore_path(&mut command);
     Ok(command)
 }
 
@@ -140,7 +141,7 @@ fn direct_dependencies(folder: &Path, offline: bool, kernel: &mut Kernel) -> Res
         .collect())
 }
 
-/// By package name: a dependency may be renamed. The prelude's own crates are not in the user's manifest.
+/// Compares package names, since a dependency may be renamed. The prelude's own crates are not in the user's manifest.
 fn refuse_second_candle(metadata: &Value) -> Result<()> {
     let names = |list: &Value| -> Vec<String> {
         let packages = list.as_array().into_iter().flatten();
@@ -156,11 +157,11 @@ fn refuse_second_candle(metadata: &Value) -> Result<()> {
         users.filter_map(|package| package["name"].as_str()).filter(|name| *name != PACKAGE).collect();
     let user = if users.is_empty() { "the :dep line".to_owned() } else { users.join(", ") };
     bail!(
-        "{user} brings a second copy of {second}, with which gradients would be wrong without a word; use the one that cells have already, or a crate that does not depend on it"
+        "{user} brings a second copy of {second}, with which gradients would be wrong without any error; use the copy that every cell has, or a crate that does not depend on it"
     );
 }
 
-/// Builds, and says how far it is as soon as there is something to build.
+/// Builds the crates, and shows the progress if there is anything to build.
 fn run_cargo(folder: &Path, offline: bool, kernel: &mut Kernel) -> Result<String> {
     let mut command = cargo(folder, offline)?;
     command.args(["build", "--message-format=json-render-diagnostics"]).envs(ENVIRONMENT);
@@ -176,8 +177,8 @@ fn run_cargo(folder: &Path, offline: bool, kernel: &mut Kernel) -> Result<String
     }
     let ended = result?;
     if !is_built {
-        kernel.print_error(&format!("{}\n", progress.words()))?;
-        bail!("the dependencies could not be built; cargo's own words are above");
+        kernel.print_error(&format!("{}\n", progress.messages()))?;
+        bail!("the dependencies could not be built; cargo's messages are above");
     }
     Ok(String::from_utf8(ended.stdout)?)
 }

@@ -1,14 +1,14 @@
-//! The manifest that evcxr writes for a cell: which dependencies the user has added, and how far to optimise.
+//! Reads the manifest that evcxr writes for a cell: the user's dependencies and the optimisation level.
 
 use crate::prelude;
 use anyhow::{Context, Result};
 use std::path::Path;
 use toml_edit::DocumentMut;
 
-/// Name of the package with which evcxr tries out a dependency before it takes it.
+/// Name of the package in which evcxr tries a new dependency.
 const TRIAL_PACKAGE: &str = "evcxr_dummy_validate_dep";
 
-/// What a cell's manifest says.
+/// The manifest of a cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Manifest {
     pub(super) opt_level: String,
@@ -38,12 +38,12 @@ impl Manifest {
     }
 }
 
-/// Whether a package is in the prelude, and so in every cell.
+/// Whether a package is in the prelude, and so part of every cell.
 pub(super) fn is_of_prelude(package: &str) -> bool {
     package == "ferrotune-prelude" || prelude::CRATES.contains(&package.replace('-', "_").as_str())
 }
 
-/// Whether evcxr tries out a dependency that is the prelude's own, and so needs no trying.
+/// Whether evcxr tries a crate of the prelude, which needs no trial.
 pub(super) fn asks_for_prelude_crate(path: &Path) -> Result<bool> {
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     let manifest: DocumentMut = text.parse()?;

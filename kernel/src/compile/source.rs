@@ -1,5 +1,5 @@
-//! Prepares the source that evcxr generates for a cell: the store of variables, which evcxr writes out anew in every
-//! cell, comes from the prelude, where it is compiled already, and is told what each variable's type rests on.
+//! Rewrites the source that evcxr generates for a cell. evcxr writes the store of variables into every cell; here it comes
+//! from the prelude, where it is compiled already. The store also gets a fingerprint of each variable's type.
 //!
 //! Never moves a line, so that evcxr still finds the user's.
 
@@ -12,17 +12,17 @@ const MODULE: &str = "mod evcxr_internal_runtime {";
 /// First line of the last function in it.
 const LAST_FUNCTION: &str = "pub fn create_variable_store()";
 
-/// Rewrites the file. What is not as expected stays as it is: it is slower to compile, and a type that is defined anew
-/// is told from the old one by the compiler alone.
+/// Rewrites the file. A source in an unexpected form stays as it is: it compiles more slowly, and only the compiler
+/// distinguishes a redefined type from the old one.
 pub(super) fn prepare(path: &Path, libraries: &[(String, PathBuf)]) -> Result<()> {
     let source = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let Some(source) = lightened(&source) else { return Ok(()) };
-    // A source that cannot be parsed is rustc's to refuse.
-    let source = fingerprinted(&source, libraries).unwrap_or(source);
+    let Some(source) = with_store_of_prelude(&source) else { return Ok(()) };
+    // rustc reports the error of a source that cannot be parsed.
+    let source = with_fingerprints(&source, libraries).unwrap_or(source);
     std::fs::write(path, source).with_context(|| format!("cannot write {}", path.display()))
 }
 
-fn lightened(source: &str) -> Option<String> {
+fn with_store_of_prelude(source: &str) -> Option<String> {
     let mut lines: Vec<&str> = source.lines().collect();
     let start = lines.iter().position(|line| *line == MODULE)?;
     let last = start + lines[start..].iter().position(|line| line.starts_with(LAST_FUNCTION))?;
@@ -36,8 +36,8 @@ fn lightened(source: &str) -> Option<String> {
     Some(source)
 }
 
-/// With the fingerprint of a variable's type wherever the variable is checked or stored.
-fn fingerprinted(source: &str, libraries: &[(String, PathBuf)]) -> syn::Result<String> {
+/// Adds the fingerprint of a variable's type to each line that checks or stores the variable.
+fn with_fingerprints(source: &str, libraries: &[(String, PathBuf)]) -> syn::Result<String> {
     let definitions = Definitions::parse(source, libraries)?;
     let mut lines = Vec::new();
     for line in source.lines() {
@@ -53,12 +53,12 @@ fn fingerprinted(source: &str, libraries: &[(String, PathBuf)]) -> syn::Result<S
     Ok(lines.concat())
 }
 
-/// A line of evcxr's that checks or stores a variable.
+/// A generated line that checks or stores a variable.
 struct Statement<'a> {
     call: &'a str,
     type_name: &'a str,
     name: &'a str,
-    /// What follows the variable's name.
+    /// The rest of the line after the variable's name.
     rest: &'a str,
 }
 
@@ -81,8 +81,8 @@ mod tests {
         let source = "fn a() {}\nmod evcxr_internal_runtime {\n// text\npub struct X;\npub fn create_variable_store() -> *mut X {\n    todo\n}\n}\nfn user() {}\n";
         let expected =
             "fn a() {}\nmod evcxr_internal_runtime {\npub use ::ferrotune::cell::store::*;\n\n\n\n\n}\nfn user() {}\n";
-        assert_eq!(lightened(source).as_deref(), Some(expected));
-        assert_eq!(lightened("fn user() {}\n"), None);
+        assert_eq!(with_store_of_prelude(source).as_deref(), Some(expected));
+        assert_eq!(with_store_of_prelude("fn user() {}\n"), None);
     }
 
     #[test]
@@ -104,6 +104,6 @@ evcxr_variable_store.put_variable_as::<Vec<P>>(stringify!(p), PRINT, p);
 }
 ";
         let print = Definitions::parse(source, &[]).unwrap().fingerprint("Vec<P>").unwrap().unwrap();
-        assert_eq!(fingerprinted(source, &[]).unwrap(), expected.replace("PRINT", &format!("{print:#x}")));
+        assert_eq!(with_fingerprints(source, &[]).unwrap(), expected.replace("PRINT", &format!("{print:#x}")));
     }
 }

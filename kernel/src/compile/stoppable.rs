@@ -1,8 +1,9 @@
-//! Runs cargo and rustc so that the user hears of them and can stop them: they end at once, with all that they started.
+//! Runs cargo and rustc so that the user sees their progress and can stop them at once, with all processes that they have
+//! started.
 //!
-//! A stand-in is a process of its own, which evcxr waits for. It therefore has its own connection to the kernel.
+//! A stand-in is a process that evcxr waits for, so it needs its own connection to the kernel.
 
-use crate::runtime;
+use crate::environment;
 use anyhow::{Context, Result};
 use ferrotune_display::Bundle;
 use ferrotune_link::{KernelFrame, SupervisorOrder, wire};
@@ -16,12 +17,12 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus};
 
-/// The user has stopped the cell, or the kernel has ended.
+/// The user stopped the cell, or the kernel ended.
 #[derive(Debug, thiserror::Error)]
 #[error("the cell was stopped while it was being compiled")]
 pub(super) struct Stopped;
 
-/// Does the work of a stand-in, of which the kernel is told all before evcxr hears of its end.
+/// Does the work of a stand-in. The kernel has taken all of its frames before evcxr sees its end.
 ///
 /// # Errors
 /// Those of the work; a kernel that does not answer.
@@ -29,13 +30,13 @@ pub(super) fn with_kernel<T>(work: impl FnOnce(&mut Kernel) -> Result<T>) -> Res
     let mut kernel = Kernel::connect()?;
     let result = work(&mut kernel);
     if result.as_ref().is_err_and(|error| error.is::<Stopped>()) {
-        kernel.tell(&KernelFrame::Cancelled)?;
+        kernel.send(&KernelFrame::Cancelled)?;
     }
     kernel.close()?;
     result
 }
 
-/// The kernel, as a stand-in knows it.
+/// A stand-in's connection to the kernel.
 pub(super) struct Kernel {
     stream: UnixStream,
     orders: Vec<u8>,
@@ -44,42 +45,42 @@ pub(super) struct Kernel {
 
 impl Kernel {
     fn connect() -> Result<Self> {
-        let path = runtime::kernel_link().context("no kernel has started this process")?;
+        let path = environment::kernel_socket().context("no kernel has started this process")?;
         let mut stream = UnixStream::connect(path).context("cannot reach the kernel")?;
         wire::write(&mut stream, &KernelFrame::Compiler).context("cannot reach the kernel")?;
         Ok(Self { stream, orders: Vec::new(), has_shown: false })
     }
 
-    /// Shows a line under the cell, in the place of the one before.
+    /// Shows a line under the cell, and replaces the line before.
     pub(super) fn show(&mut self, text: String) -> Result<()> {
         let display_id = Some(format!("ferrotune-compiler-{}", std::process::id()));
         let update = std::mem::replace(&mut self.has_shown, true);
         let Bundle { data, metadata } = Bundle::text(text);
-        self.tell(&KernelFrame::Display { data, metadata, display_id, update })
+        self.send(&KernelFrame::Display { data, metadata, display_id, update })
     }
 
     /// Prints under the cell.
     pub(super) fn print_error(&mut self, text: &str) -> Result<()> {
-        self.tell(&KernelFrame::Stream { stream: ferrotune_link::Stream::Stderr, text: text.to_owned() })
+        self.send(&KernelFrame::Stream { stream: ferrotune_link::Stream::Stderr, text: text.to_owned() })
     }
 
     pub(super) fn has_shown(&self) -> bool {
         self.has_shown
     }
 
-    /// Waits until the kernel has taken all that it was told.
+    /// Waits until the kernel has taken all frames.
     fn close(mut self) -> Result<()> {
         self.stream.shutdown(Shutdown::Write)?;
         io::copy(&mut self.stream, &mut io::sink())?;
         Ok(())
     }
 
-    fn tell(&mut self, frame: &KernelFrame) -> Result<()> {
+    fn send(&mut self, frame: &KernelFrame) -> Result<()> {
         wire::write(&mut self.stream, frame).context("the kernel is gone")
     }
 
-    /// Whether what has come is an order to stop.
-    fn stops(&mut self) -> Result<bool> {
+    /// Whether the kernel orders a stop, or has ended.
+    fn orders_stop(&mut self) -> Result<bool> {
         if read(&mut self.stream, &mut self.orders)? == 0 {
             return Ok(true);
         }
@@ -91,7 +92,7 @@ impl Kernel {
     }
 }
 
-/// How a program ended, and what it wrote where that was asked for by a pipe.
+/// How a program ended, and what it wrote if its standard output is a pipe.
 pub(super) struct Ended {
     pub(super) status: ExitStatus,
     pub(super) stdout: Vec<u8>,
@@ -119,7 +120,7 @@ pub(super) fn run(
     Ok(Ended { status, stdout: result? })
 }
 
-/// Takes what a program writes until it has ended, which what it has left running need not have; gives its output.
+/// Reads what a program writes until it ends, and returns its output. Processes that it leaves behind may go on writing.
 fn follow(
     child: &mut Child,
     kernel: &mut Kernel,
@@ -131,7 +132,7 @@ fn follow(
     let mut output = Vec::new();
     loop {
         let ready = ready(&process, kernel, [stdout.as_ref().map(AsFd::as_fd), stderr.as_ref().map(AsFd::as_fd)])?;
-        if ready.kernel && kernel.stops()? {
+        if ready.kernel && kernel.orders_stop()? {
             return Err(Stopped.into());
         }
         if let Some(pipe) = stdout.as_mut().filter(|_| ready.pipes[0])
@@ -173,7 +174,7 @@ fn ready(process: &OwnedFd, kernel: &Kernel, pipes: [Option<std::os::fd::Borrowe
     Ok(Ready { process, kernel, pipes: [stdout, stderr] })
 }
 
-/// Reads what is there, once `poll` has found something, and gives its length; 0 at the end.
+/// Reads what `poll` has found, and returns its length; 0 at the end of the stream.
 fn read(source: &mut impl Read, bytes: &mut Vec<u8>) -> Result<usize> {
     let mut buffer = [0; 16384];
     let count = source.read(&mut buffer)?;

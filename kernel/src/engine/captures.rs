@@ -1,6 +1,6 @@
-//! Which of the notebook's variables an objective uses: names that its body reads and does not bind itself.
+//! The notebook's variables that an objective uses: names that its body reads and does not bind.
 //!
-//! A name inside a macro's arguments counts as used wherever it stands: what the macro makes of it is unknown.
+//! Every name in a macro's arguments counts as read, since only the macro knows how it uses them.
 
 use proc_macro2::{TokenStream, TokenTree};
 use std::collections::BTreeSet;
@@ -12,7 +12,7 @@ use syn::{
 /// The free names of an expression, sorted.
 ///
 /// # Errors
-/// The parser's, where the source is no expression; its line counts from that of the source.
+/// The parser's error if the source is not an expression; its line is relative to the source.
 pub(super) fn free_names(source: &str) -> syn::Result<BTreeSet<String>> {
     let expression: Expr = syn::parse_str(source)?;
     let mut finder = Finder { scopes: vec![BTreeSet::new()], free: BTreeSet::new() };
@@ -126,7 +126,7 @@ impl<'ast> Visit<'ast> for Finder {
     }
 
     fn visit_expr_if(&mut self, condition: &'ast ExprIf) {
-        // `if let` binds for its own block, not for the other one.
+        // `if let` binds names for its own block, not for the `else` block.
         self.scoped(|finder| {
             finder.visit_expr(&condition.cond);
             finder.visit_block(&condition.then_branch);
@@ -146,7 +146,7 @@ impl<'ast> Visit<'ast> for Finder {
     }
 
     fn visit_item_fn(&mut self, _: &'ast ItemFn) {
-        // A function inside the body sees none of its variables.
+        // A function inside the body cannot use its variables.
     }
 
     fn visit_pat_ident(&mut self, _: &'ast PatIdent) {}

@@ -1,47 +1,57 @@
-//! evcxr's `:commands`: which of them work here, and what to do in place of the others.
+//! evcxr's `:commands`: which of them work here, and what to do instead of the others.
 //!
-//! evcxr takes the lines before a cell's first line of Rust for commands, and so does this. A command that has no effect
-//! here, or would break later cells, is refused before anything of the cell runs. Carries nothing out itself.
+//! Commands stand above a cell's first line of Rust, as evcxr demands. A command that has no effect here, or that breaks
+//! later cells, is refused before anything of the cell runs. Runs no command itself.
 
-use crate::prelude;
-
-/// Who carries a command out.
+/// Who runs a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Duty {
-    /// evcxr.
+pub(super) enum Runner {
     Evcxr,
-    /// The kernel: forgets everything.
-    Clear,
-    /// The kernel: forgets the variables.
-    Restart,
-    /// The kernel: shows this list.
-    Help,
-    /// The kernel: shows the crates that the user has added.
-    ShowDependencies,
-    /// Nobody. The text says what to do instead.
-    Refused(&'static str),
+    Kernel(KernelCommand),
 }
 
-use Duty::{Clear, Evcxr, Help, Refused, Restart, ShowDependencies};
+/// A command that the kernel runs in place of evcxr.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum KernelCommand {
+    /// Forgets everything.
+    Clear,
+    /// Forgets the variables.
+    Restart,
+    /// Shows the commands.
+    Help,
+    /// Shows the crates that the user has added.
+    ShowDependencies,
+}
+
+use KernelCommand::{Clear, Help, Restart, ShowDependencies};
+use Runner::{Evcxr, Kernel};
 
 struct Command {
     name: &'static str,
-    /// What may follow the name; anything where this is empty.
-    arguments: &'static [&'static str],
-    duty: Duty,
-    help: &'static str,
+    usage: Usage,
 }
 
-const fn works(name: &'static str, duty: Duty, help: &'static str) -> Command {
-    Command { name, arguments: &[], duty, help }
+enum Usage {
+    Works {
+        /// The arguments that it takes; any argument if this is empty.
+        arguments: &'static [&'static str],
+        runner: Runner,
+        help: &'static str,
+    },
+    /// It does not work. The text says what to do instead.
+    Refused(&'static str),
+}
+
+const fn works(name: &'static str, runner: Runner, help: &'static str) -> Command {
+    Command { name, usage: Usage::Works { arguments: &[], runner, help } }
 }
 
 const fn one_of(name: &'static str, arguments: &'static [&'static str], help: &'static str) -> Command {
-    Command { name, arguments, duty: Evcxr, help }
+    Command { name, usage: Usage::Works { arguments, runner: Evcxr, help } }
 }
 
 const fn refused(name: &'static str, instead: &'static str) -> Command {
-    Command { name, arguments: &[], duty: Refused(instead), help: "" }
+    Command { name, usage: Usage::Refused(instead) }
 }
 
 /// All commands of evcxr, sorted.
@@ -49,7 +59,7 @@ const COMMANDS: &[Command] = &[
     refused(":allow_static_linking", "cells always link the one candle of the notebook"),
     works(":build_env", Evcxr, "sets a variable for the compiler, KEY=VALUE: env!(\"KEY\") in a cell reads it"),
     refused(":cache", "built crates are kept without it"),
-    works(":clear", Clear, "forgets all variables, definitions and crates; %undo takes it back"),
+    works(":clear", Kernel(Clear), "forgets all variables, definitions and crates; %undo takes it back"),
     refused(":clear_cache", "it is the cache of another program; Ferrotune keeps crates in a folder of its own"),
     refused(":codegen_backend", "cells are compiled by rustc's own backend"),
     works(":dep", Evcxr, "adds a crate: :dep NAME = \"VERSION\", or :dep PATH"),
@@ -58,22 +68,22 @@ const COMMANDS: &[Command] = &[
     refused(":env", "write unsafe { std::env::set_var(\"KEY\", \"VALUE\") } in a cell"),
     works(":explain", Evcxr, "explains the compiler's last error"),
     refused(":fmt", "write println!(\"{:#?}\", value) for another form than {:?}"),
-    works(":help", Help, "lists the commands that work here"),
+    works(":help", Kernel(Help), "lists the commands that work here"),
     refused(":internal_debug", "it is for those who change evcxr"),
     works(":last_compile_dir", Evcxr, "names the folder in which cells are compiled"),
-    refused(":last_error_json", "the whole error is shown under its cell"),
+    refused(":last_error_json", "the whole error is shown below its cell"),
     refused(":linker", "cells are linked with the linker that was found when the kernel started"),
     refused(":load_config", "write the lines of the settings file in a cell"),
     one_of(":offline", &["0", "1"], "whether cargo stays off the network, 0 or 1"),
     one_of(":opt", &["", "0", "1", "2", "3"], "how far cells are optimised, 0 to 3; 2 at first"),
-    refused(":preserve_vars_on_panic", "a panic never costs a variable"),
+    refused(":preserve_vars_on_panic", "a panic never loses a variable"),
     refused(":quit", "shut the kernel down in the front end"),
-    works(":restart", Restart, "forgets all variables; %undo takes it back"),
+    works(":restart", Kernel(Restart), "forgets all variables; %undo takes it back"),
     refused(":sccache", "built crates are kept without it"),
-    works(":show_deps", ShowDependencies, "lists the crates that :dep has added"),
-    works(":t", Evcxr, "as :type"),
-    refused(":time_passes", "%time tells how long a cell takes to compile and to run"),
-    refused(":timing", "%time tells how long a cell takes to compile and to run"),
+    works(":show_deps", Kernel(ShowDependencies), "lists the crates that :dep has added"),
+    works(":t", Evcxr, "shows the type of a variable, as :type does"),
+    refused(":time_passes", "%time shows how long a cell takes to compile and to run"),
+    refused(":timing", "%time shows how long a cell takes to compile and to run"),
     refused(":toolchain", "choose it with `rustup default` or RUSTUP_TOOLCHAIN, and restart the kernel"),
     works(":type", Evcxr, "shows the type of a variable"),
     refused(":types", "write :type NAME"),
@@ -88,7 +98,7 @@ pub(super) struct Call {
     pub(super) line: usize,
     pub(super) name: &'static str,
     pub(super) argument: String,
-    pub(super) duty: Duty,
+    pub(super) runner: Runner,
 }
 
 /// The commands of a cell, in order.
@@ -101,7 +111,7 @@ pub(super) fn calls(source: &str) -> Result<Vec<Call>, String> {
     split.map(|(line, name, argument)| call(line, name, argument)).collect()
 }
 
-/// The lines above the first line of Rust, with their places in the cell.
+/// The lines above the first line of Rust, with their byte offsets.
 pub(super) fn above_rust(source: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut next = 0;
     let lines = source.split('\n').map(move |text| {
@@ -124,37 +134,44 @@ fn split(line: &str) -> Option<(&str, &str)> {
 fn call(line: usize, name: &str, argument: &str) -> Result<Call, String> {
     let (name, argument) = (name.trim(), argument.trim());
     let command = COMMANDS.iter().find(|command| command.name == name);
-    let Command { name, arguments, duty, .. } =
+    let Command { name, usage } =
         command.ok_or_else(|| format!("there is no command {name}; :help lists those that work"))?;
-    if let Refused(instead) = duty {
-        return Err(format!("{name} does not work here; {instead}"));
-    }
+    let (arguments, runner) = match usage {
+        Usage::Works { arguments, runner, .. } => (arguments, *runner),
+        Usage::Refused(instead) => return Err(format!("{name} does not work here; {instead}")),
+    };
     if !arguments.is_empty() && !arguments.contains(&argument) {
         let known: Vec<_> = arguments.iter().filter(|known| !known.is_empty()).copied().collect();
         let given = if argument.is_empty() { "nothing" } else { argument };
         return Err(format!("{name} takes one of {}, and was given {given}", known.join(", ")));
     }
-    Ok(Call { line, name, argument: argument.to_owned(), duty: *duty })
+    Ok(Call { line, name, argument: argument.to_owned(), runner })
 }
 
 /// Names and descriptions of the commands that work.
-pub(super) fn help() -> Vec<Vec<String>> {
-    let working = COMMANDS.iter().filter(|command| !matches!(command.duty, Refused(_)));
-    working.map(|command| vec![command.name.to_owned(), command.help.to_owned()]).collect()
+fn working() -> impl Iterator<Item = (&'static str, &'static str)> {
+    COMMANDS.iter().filter_map(|Command { name, usage }| match usage {
+        Usage::Works { help, .. } => Some((*name, *help)),
+        Usage::Refused(_) => None,
+    })
 }
 
-/// Where the command begins whose name the user is typing, and the commands that work and begin like it.
+/// The rows of `:help`.
+pub(super) fn help() -> Vec<Vec<String>> {
+    working().map(|(name, help)| vec![name.to_owned(), help.to_owned()]).collect()
+}
+
+/// The start of the command name at the cursor, and the working commands that begin like it.
 pub(super) fn complete(source: &str, cursor: usize) -> Option<(usize, Vec<&'static str>)> {
     let (start, text) = above_rust(source).find(|(start, text)| (*start..=start + text.len()).contains(&cursor))?;
     split(text)?;
     let typed = source[start..cursor].trim_start_matches(' ');
-    let working = COMMANDS.iter().filter(|command| !matches!(command.duty, Refused(_)));
-    let names = working.map(|command| command.name).filter(|name| name.starts_with(typed));
+    let names = working().map(|(name, _)| name).filter(|name| name.starts_with(typed));
     (!typed.contains(' ')).then(|| (cursor - typed.len(), names.collect()))
 }
 
-/// A cell whose commands have become spaces, so that what only looks at it does not carry them out. `:dep` stays, without
-/// which the names of the crate would be unknown.
+/// The cell with spaces in place of its commands, so that evcxr does not run them for a completion. `:dep` stays, since
+/// completion needs the crate.
 pub(super) fn blanked(source: &str) -> String {
     let mut blanked = source.to_owned();
     for (start, text) in above_rust(source) {
@@ -163,12 +180,6 @@ pub(super) fn blanked(source: &str) -> String {
         }
     }
     blanked
-}
-
-/// The crate that a line of dependencies names, if every cell has it.
-pub(super) fn crate_of_every_cell(dependency: &str) -> Option<String> {
-    let name = dependency.split(|c: char| !(c.is_alphanumeric() || c == '-' || c == '_')).next()?.replace('-', "_");
-    prelude::CRATES.contains(&name.as_str()).then_some(name)
 }
 
 #[cfg(test)]

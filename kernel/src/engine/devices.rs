@@ -1,5 +1,5 @@
-//! The magics of devices, as the Rust that the process of the cells runs for them: a device belongs to the process that
-//! computes on it, and is seen with that process' environment.
+//! The magics of devices, as Rust that the cell process runs: a device belongs to the process that computes on it, and
+//! that process' environment decides which devices it sees.
 
 use ferrotune_magics::{SelfTest, TpuCheck, TpuConnect};
 

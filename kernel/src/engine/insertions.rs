@@ -1,23 +1,24 @@
-//! What was put into the lines of a cell before evcxr saw them, so that errors still point at what the user wrote.
+//! Texts that the engine inserts into the lines of a cell, and the way back from the changed lines to the user's, which
+//! errors must show.
 
 use proc_macro2::LineColumn;
 
-/// The insertions into one cell; no line is added.
+/// The insertions into one cell. They add no lines.
 #[derive(Debug, Default)]
 pub(super) struct Insertions(Vec<Insertion>);
 
-/// One insertion, in order of its place.
+/// One insertion. They are sorted by place.
 #[derive(Debug)]
 struct Insertion {
     /// Counted from 1.
     line: usize,
-    /// Where it begins in the changed line, in characters from 1.
+    /// Its first column in the changed line, in characters from 1.
     column: usize,
     length: usize,
 }
 
 impl Insertions {
-    /// The source with these texts at these places of it.
+    /// Inserts texts at places of the source.
     pub(super) fn into(source: &str, mut texts: Vec<(LineColumn, String)>) -> (String, Insertions) {
         texts.sort_by_key(|(place, _)| *place);
         let mut lines: Vec<String> = source.split('\n').map(str::to_owned).collect();
@@ -33,13 +34,13 @@ impl Insertions {
         (lines.join("\n"), insertions)
     }
 
-    /// The user's column of one in a changed line, both in characters from 1.
+    /// The user's column from a column of the changed line, both in characters from 1.
     pub(super) fn original_column(&self, line: usize, column: usize) -> usize {
         let inserted = |insertion: &Insertion| column.saturating_sub(insertion.column).min(insertion.length);
         column - self.on(line).map(inserted).sum::<usize>()
     }
 
-    /// The user's text of a changed line.
+    /// The user's line from a changed line.
     pub(super) fn original_line(&self, line: usize, text: &str) -> String {
         let is_inserted = |column: usize| {
             self.on(line).any(|insertion| (insertion.column..insertion.column + insertion.length).contains(&column))

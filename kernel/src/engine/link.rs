@@ -302,13 +302,7 @@ impl CellLink {
     fn take(&self, frame: KernelFrame) {
         match frame {
             KernelFrame::Supervisor | KernelFrame::Compiler => tracing::warn!("a connection was greeted twice"),
-            KernelFrame::Stream { stream, text } => {
-                let stream = match stream {
-                    ferrotune_link::Stream::Stdout => Stream::Stdout,
-                    ferrotune_link::Stream::Stderr => Stream::Stderr,
-                };
-                self.emit(Output::Stream(stream, text));
-            }
+            KernelFrame::Stream { stream, text } => self.emit(Output::Stream(stream, text)),
             KernelFrame::Display { data, metadata, display_id, update } => {
                 self.emit(Output::Display { data, metadata, display_id, update });
             }

@@ -1,27 +1,27 @@
-//! Turns the body of `%%tune` into a cell: an entry point that any worker can call, and the launch of the search.
+//! Turns the body of `%%tune` into a cell: a function that workers call, and the start of the search.
 //!
-//! The user's lines stay where they are, so that the compiler's lines and columns are theirs; everything generated is
-//! on the line of the magic itself and after the last line.
+//! The user's lines keep their places, so that the compiler's lines and columns are theirs; generated code is on the line
+//! of the magic and after the last line.
 
 use super::insertions::Insertions;
 use super::{captures, report};
-use crate::execution::Failure;
+use crate::failure::{ErrorName, Failure};
 use evcxr::CompilationError;
 use ferrotune_magics::Tune;
 use std::ops::Range;
 
-/// A cell that was made from an objective.
+/// The cell of an objective.
 #[derive(Debug)]
 pub(super) struct Objective {
     pub(super) source: String,
-    /// Lines that the user wrote, counted from 1.
+    /// The user's lines, counted from 1.
     body_lines: Range<usize>,
-    /// Columns of the generated line that deal with a variable, and its name.
+    /// The name of each captured variable, and its columns in the generated line.
     columns: Vec<(Range<usize>, String)>,
 }
 
 impl Objective {
-    /// Expands the objective, which may use these variables (name and type) of the notebook.
+    /// Expands the objective, which may use these variables of the notebook, given by name and type.
     pub(super) fn expand(tune: &Tune, variables: &[(String, String)]) -> Result<Self, Failure> {
         let free = captures::free_names(&tune.body).map_err(|error| {
             let start = error.span().start();
@@ -30,7 +30,7 @@ impl Objective {
                 "{error} (line {line}, column {}); the body is a closure, as in |trial| {{ … }}",
                 start.column + 1
             );
-            report::failure("CompilationError", text)
+            Failure::new(ErrorName::Compilation, text)
         })?;
         let captured: Vec<_> = variables.iter().filter(|(name, _)| free.contains(name)).collect();
         let mut line = format!(
@@ -59,13 +59,13 @@ impl Objective {
         for (name, _) in &captured {
             source.push_str(&format!(".share({name:?}, &{name})"));
         }
-        // A statement, not the cell's value: evcxr would try to show that in two ways.
+        // A statement: evcxr would compile code to show the value of an expression.
         source.push_str(".start(); };");
         let body_lines = tune.body_line..tune.body_line + tune.body.lines().count();
         Ok(Self { source, body_lines, columns })
     }
 
-    /// The compiler's errors; those in generated lines are about a variable that cannot travel.
+    /// The compiler's errors. One in the generated line is about a variable that cannot be sent to the trials.
     pub(super) fn explain(&self, errors: &[CompilationError]) -> Failure {
         let mut failure = report::compilation(errors, |line| self.body_lines.contains(&line), &Insertions::default());
         let variable = errors.iter().flat_map(CompilationError::spanned_messages).find_map(|message| {
@@ -73,7 +73,7 @@ impl Objective {
             self.columns.iter().find(|(columns, _)| columns.contains(&span.start_column)).map(|(_, name)| name)
         });
         if let Some(name) = variable {
-            failure.evalue = format!("variable `{name}`: {}", failure.evalue);
+            failure.text = format!("variable `{name}`: {}", failure.text);
             failure.traceback.insert(
                 0,
                 format!("the objective uses the notebook's variable `{name}`, which must travel to the trials:"),
@@ -112,6 +112,6 @@ mod tests {
     #[test]
     fn a_body_that_does_not_parse_is_placed_in_the_cell() {
         let failure = Objective::expand(&tune("|trial| {\n    let = 3;\n}"), &[]).unwrap_err();
-        assert!(failure.evalue.contains("(line 3, column 9)"), "{}", failure.evalue);
+        assert!(failure.text.contains("(line 3, column 9)"), "{}", failure.text);
     }
 }

@@ -1,39 +1,32 @@
-//! What a user sees of an error: name, one line, and the place in their own cell.
+//! Errors as a user sees them: a name, one line, and the place in their own cell.
 
 use super::insertions::Insertions;
-use crate::execution::Failure;
+use crate::failure::{BOLD, ErrorName, Failure, PLAIN, RED};
 use evcxr::CompilationError;
-use ferrotune_display::escape::bytes;
 use ferrotune_link::CellEnding;
+use ferrotune_machine::format::bytes;
 use ferrotune_tuner::record::signal_name;
 
-/// Notes of the compiler's about itself, or about files that are gone by then.
+/// Beginnings of the compiler's notes that do not help in a notebook: about the compiler, or about deleted files.
 const IDLE_NOTES: [&str; 3] = ["this error originates in the", "the full ", "consider using `--verbose`"];
 
-const RED: &str = "\x1b[31m";
 const BLUE: &str = "\x1b[34m";
-const BOLD: &str = "\x1b[1m";
-const PLAIN: &str = "\x1b[0m";
 
-/// A failure with a name and a line of text, and nothing more to show.
-pub(super) fn failure(ename: &str, evalue: impl Into<String>) -> Failure {
-    let evalue = evalue.into();
-    let traceback = vec![format!("{RED}{BOLD}{ename}{PLAIN}: {evalue}")];
-    Failure { ename: ename.to_owned(), evalue, traceback }
-}
-
-/// The cell's process is gone, and the variables with it.
+/// The cell process has ended, and the variables are lost.
 pub(super) fn died(ending: &CellEnding) -> Failure {
-    failure(ename(ending), format!("{}; a new process has been started, and the variables are lost", ended(ending)))
+    Failure::new(
+        error_name(ending),
+        format!("{}; a new process has been started, and the variables are lost", ended(ending)),
+    )
 }
 
-/// The cell's process is gone, and its snapshot has the variables.
+/// The cell process has ended, and its snapshot has replaced it.
 pub(super) fn taken_over(ending: &CellEnding, threads: &[String]) -> Failure {
     let text = format!("{}; every variable is as it was before the cell{}", ended(ending), gone(threads));
-    failure(ename(ending), text)
+    Failure::new(error_name(ending), text)
 }
 
-/// As [`taken_over`], where no cell ran.
+/// The same between two cells.
 pub(super) fn taken_over_between_cells(ending: &CellEnding, threads: &[String]) -> String {
     format!("after the cell had ended, {}; every variable is as the cell left it{}", ended(ending), gone(threads))
 }
@@ -49,11 +42,11 @@ fn gone(threads: &[String]) -> String {
     }
 }
 
-fn ename(ending: &CellEnding) -> &'static str {
+fn error_name(ending: &CellEnding) -> ErrorName {
     match ending {
-        CellEnding::Stopped => "Interrupted",
-        CellEnding::OutOfMemory { .. } => "OutOfMemory",
-        CellEnding::Exited { .. } | CellEnding::Signalled { .. } | CellEnding::TakenBack => "CellDied",
+        CellEnding::Stopped => ErrorName::Interrupted,
+        CellEnding::OutOfMemory { .. } => ErrorName::OutOfMemory,
+        CellEnding::Exited { .. } | CellEnding::Signalled { .. } | CellEnding::TakenBack => ErrorName::CellDied,
     }
 }
 
@@ -75,8 +68,7 @@ fn ended(ending: &CellEnding) -> String {
 
 /// The compiler's errors, each with the user's line.
 ///
-/// `visible` tells which lines of the source the user wrote; a place on any other line is left out. What was inserted into
-/// them is left out, too.
+/// Only the lines that are `visible` are shown, which are those that the user wrote, without what was inserted into them.
 pub(super) fn compilation(
     errors: &[CompilationError],
     visible: impl Fn(usize) -> bool,
@@ -84,7 +76,7 @@ pub(super) fn compilation(
 ) -> Failure {
     let mut traceback = Vec::new();
     let mut first = None;
-    // Warnings come along; where nothing calls itself an error, what is there must be the reason.
+    // The compiler reports warnings, too. If it reports no error, a warning must be the reason.
     let has_error = errors.iter().any(|error| error.level() == "error");
     for error in errors.iter().filter(|error| error.level() == "error" || !has_error) {
         let head = match error.code() {
@@ -106,11 +98,11 @@ pub(super) fn compilation(
         traceback.extend(notes(error).map(|note| format!("{BLUE}note{PLAIN}: {note}")));
         traceback.extend(error.help().into_iter().map(|help| format!("{BLUE}help{PLAIN}: {help}")));
     }
-    let evalue = first.unwrap_or_else(|| "the cell does not compile".to_owned());
-    Failure { ename: "CompilationError".to_owned(), evalue, traceback }
+    let text = first.unwrap_or_else(|| "the cell does not compile".to_owned());
+    Failure { name: ErrorName::Compilation, text, traceback }
 }
 
-/// The compiler's notes that point nowhere: what a trait's author has to say about its absence, among others.
+/// The compiler's notes without a place, such as the message of a trait's author to those who do not implement it.
 fn notes(error: &CompilationError) -> impl Iterator<Item = &str> {
     let children = error.json["children"].as_array().into_iter().flatten();
     let points_nowhere = |child: &&serde_json::Value| child["spans"].as_array().is_none_or(Vec::is_empty);
@@ -127,7 +119,7 @@ fn places(error: &CompilationError, visible: &impl Fn(usize) -> bool, insertions
         let start_column = insertions.original_column(span.start_line, span.start_column);
         let end_column = insertions.original_column(span.end_line, span.end_column);
         lines.push(format!("{BLUE} --> {PLAIN}line {}, column {start_column}", span.start_line));
-        // evcxr fills in the lines again each time that it looks at an error.
+        // evcxr appends the lines again each time that it looks at an error.
         let count = span.end_line.saturating_sub(span.start_line) + 1;
         for (offset, text) in message.lines.iter().take(count).enumerate() {
             let number = span.start_line + offset;
@@ -144,8 +136,18 @@ fn places(error: &CompilationError, visible: &impl Fn(usize) -> bool, insertions
     lines
 }
 
-/// The line of the cell at which a panic's place in the generated source lies, if it is certain.
-pub(super) fn cell_line(cell: &str, generated: &str, location: &str) -> Option<usize> {
+/// A panic, with its line in the cell if that is certain.
+pub(super) fn panicked(cell: &str, generated: &str, message: &str, location: Option<&str>) -> Failure {
+    let place = location.map(|location| match cell_line(cell, generated, location) {
+        Some(line) => format!(" (line {line} of the cell)"),
+        None if location.contains("src/lib.rs") => String::new(),
+        None => format!(" ({location})"),
+    });
+    Failure::new(ErrorName::Panic, format!("{message}{}", place.unwrap_or_default()))
+}
+
+/// The line of the cell that a location in the generated source means: the one with the same text, if it is unique.
+fn cell_line(cell: &str, generated: &str, location: &str) -> Option<usize> {
     let (file, rest) = location.split_once(".rs:")?;
     let number: usize = rest.split(':').next()?.parse().ok()?;
     if !file.ends_with("src/lib") {
@@ -167,7 +169,7 @@ mod tests {
         let expected = "the process of the cells exited with 3; every variable is as it was before the cell, but these \
                         threads of earlier cells are gone: one, two; a lock that one of them held stays locked, and a cell \
                         that takes it waits until you interrupt it";
-        assert_eq!(taken_over(&ending, &["one".to_owned(), "two".to_owned()]).evalue, expected);
+        assert_eq!(taken_over(&ending, &["one".to_owned(), "two".to_owned()]).text, expected);
     }
 
     #[test]

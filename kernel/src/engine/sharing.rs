@@ -1,5 +1,5 @@
-//! `share_fields!` in a cell. evcxr takes a macro call for a statement, which later cells do not have; here each call
-//! becomes an item, which they all have. Expands no macro, and moves no line.
+//! `share_fields!` in a cell. evcxr takes a macro call for a statement, which only its own cell has; here each call becomes
+//! an item, which all later cells have. Expands no macro, and moves no line.
 
 use super::commands;
 use super::insertions::Insertions;
@@ -7,17 +7,17 @@ use proc_macro2::{Delimiter, LineColumn, TokenStream, TokenTree};
 use std::collections::BTreeSet;
 
 const MACRO: &str = "share_fields";
-/// What the names of the items begin with; the type's name follows.
+/// An item's name is this prefix and the name of the type.
 const PREFIX: &str = "ferrotune_share_";
 
-/// The cell with an item for each of its calls, and what was inserted for that. `items` are the names of the notebook's
-/// items: where the cell defines a type anew and does not share it, the item of its old definition is taken back.
+/// The cell with an item for each of its calls, and the insertions. `items` are the names of the notebook's items: if the
+/// cell redefines a shared type and does not share it again, an empty item replaces that of the old definition.
 pub(super) fn items<'a>(source: &str, items: impl Iterator<Item = &'a str>) -> (String, Insertions) {
     let shared: BTreeSet<&str> = items.filter_map(|name| name.strip_prefix(PREFIX)).collect();
     if !source.contains(MACRO) && shared.is_empty() {
         return (source.to_owned(), Insertions::default());
     }
-    // What is no Rust is the compiler's to refuse.
+    // The compiler reports the error if this is not Rust.
     let Ok(tokens) = without_commands(source).parse::<TokenStream>() else {
         return (source.to_owned(), Insertions::default());
     };
@@ -37,8 +37,7 @@ pub(super) fn items<'a>(source: &str, items: impl Iterator<Item = &'a str>) -> (
     Insertions::into(source, texts)
 }
 
-/// The source with blanks for evcxr's commands, which may be no Rust even in their tokens. They stand above the first line
-/// of Rust.
+/// The source with blanks in place of evcxr's commands, which are not always Rust tokens.
 fn without_commands(source: &str) -> String {
     let above = commands::above_rust(source).count();
     let lines = source.split('\n').enumerate().map(|(at, line)| match at < above {
@@ -48,7 +47,7 @@ fn without_commands(source: &str) -> String {
     lines.collect::<Vec<String>>().join("\n")
 }
 
-/// A call that is a statement of the cell.
+/// A call that is a statement.
 struct Call {
     type_name: String,
     start: LineColumn,
@@ -56,7 +55,7 @@ struct Call {
     has_semicolon: bool,
 }
 
-/// The call whose macro's own name is at `at`.
+/// The call if the macro's name is the token `at`.
 fn call(tokens: &[TokenTree], at: usize) -> Option<Call> {
     let is_punct = |at: usize, mark| matches!(tokens.get(at), Some(TokenTree::Punct(punct)) if punct.as_char() == mark);
     let name = |at: usize| match tokens.get(at) {
@@ -85,7 +84,7 @@ fn call(tokens: &[TokenTree], at: usize) -> Option<Call> {
     Some(Call { type_name: type_name.to_string(), start, end, has_semicolon })
 }
 
-/// The name of the type that is defined by the keyword at `at`, and where its definition begins.
+/// The name of the type that the keyword `at` defines, and the start of the definition.
 fn definition(tokens: &[TokenTree], at: usize) -> Option<(String, LineColumn)> {
     let (TokenTree::Ident(keyword), Some(TokenTree::Ident(name))) = (&tokens[at], tokens.get(at + 1)) else {
         return None;
@@ -95,7 +94,7 @@ fn definition(tokens: &[TokenTree], at: usize) -> Option<(String, LineColumn)> {
     }
     let mut start = at;
     loop {
-        // Visibility and attributes.
+        // Steps back over visibility and attributes.
         start = match &tokens[..start] {
             [.., TokenTree::Ident(word)] if word == "pub" => start - 1,
             [.., TokenTree::Ident(word), TokenTree::Group(_)] if word == "pub" => start - 2,
@@ -142,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_statement_stays() {
+    fn calls_that_are_no_statements_stay() {
         for source in
             ["use ferrotune::share_fields;", "let a = share_fields!(P { x });", "share_fields!();", "'share_fields"]
         {
@@ -151,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_type_that_is_defined_anew_is_shared_no_longer() {
+    fn a_redefined_type_is_shared_no_longer() {
         let known = ["ferrotune_share_P", "R"];
         check(
             "let a = 1; #[derive(Debug)] pub(crate) struct P(u8); struct R;",

@@ -1,11 +1,12 @@
-//! The magics that show a study: they read its journal, and `ferrotune_results` makes of it what is shown or written.
+//! The magics that show a study: they read its journal, and `ferrotune_results` turns it into tables, plots and files.
 
 mod export;
 mod weights;
 
 use anyhow::{Context, Result, bail};
 use chrono::{DateTime, Local};
-use ferrotune_display::{Bundle, escape};
+use ferrotune_display::Bundle;
+use ferrotune_machine::format;
 use ferrotune_magics::{Best, Export, Plot, Trials};
 use ferrotune_results::listing::Listing;
 use ferrotune_results::overview::Entry;
@@ -43,7 +44,7 @@ fn trial(folder: &Path, number: u64) -> Result<Bundle> {
         values.map(|(objective, value)| format!("{} = {}", objective.metric, ferrotune_results::number(*value))),
     );
     lines.extend(trial.parameters.iter().map(|(name, parameter)| format!("  {name} = {}", parameter.value)));
-    lines.push(format!("{:.1} s, peak memory {}", trial.seconds, escape::bytes(trial.peak_bytes)));
+    lines.push(format!("{:.1} s, peak memory {}", trial.seconds, format::bytes(trial.peak_bytes)));
     lines.extend(trial.memory.as_ref().map(memory_line));
     if !trial.retried.is_empty() {
         let endings: Vec<String> = trial.retried.iter().map(ToString::to_string).collect();
@@ -66,9 +67,9 @@ fn trial(folder: &Path, number: u64) -> Result<Bundle> {
     Ok(Bundle::text(lines.join("\n")))
 }
 
-/// What the trial took of the machine's memory, and what came back.
+/// The machine's available memory before and after the trial.
 fn memory_line(memory: &MemoryCheck) -> String {
-    let (before, after) = (escape::bytes(memory.before_bytes), escape::bytes(memory.after_bytes));
+    let (before, after) = (format::bytes(memory.before_bytes), format::bytes(memory.after_bytes));
     let left = if memory.left.is_empty() { "nothing".to_owned() } else { memory.left.join(", ") };
     format!("memory available: {before} before it, {after} after it; left behind: {left}")
 }
@@ -80,7 +81,7 @@ fn ending(trial: &TrialRecord) -> String {
 /// The best trials of a study, best first.
 pub(super) fn best(folder: &Path, request: &Best) -> Result<Bundle> {
     let study = Journal::read(folder)?;
-    // Only the checkpoints of trials that are shown are looked at; the first that cannot be read is the error.
+    // `best` reads the checkpoints of the shown trials only; the first unreadable one is the error.
     let unreadable = Cell::new(None);
     let weights = |trial: &TrialRecord| {
         weights::of(folder, &study, trial).unwrap_or_else(|error| {
@@ -104,7 +105,7 @@ pub(super) fn plot(folder: &Path, request: &Plot) -> Result<Bundle> {
     Ok(kind.of(&Journal::read(folder)?, focus)?.bundle())
 }
 
-/// Writes a study to a file, and says so.
+/// Writes a study to a file.
 pub(super) fn export(folder: &Path, request: &Export) -> Result<Bundle> {
     let study = Journal::read(folder)?;
     let target = Path::new(&request.target);
@@ -116,11 +117,11 @@ pub(super) fn export(folder: &Path, request: &Export) -> Result<Bundle> {
     }
     let bytes = ferrotune_results::export::Format::named(&request.format)?.bytes(&study)?;
     export::whole(target, &bytes)?;
-    let size = escape::bytes(bytes.len() as u64);
+    let size = format::bytes(bytes.len() as u64);
     Ok(Bundle::text(format!("wrote {trials} trials to {}, {size}", target.display())))
 }
 
-/// All studies in a folder, and what there is that cannot be read.
+/// All studies in a folder, and the errors of those that cannot be read.
 pub(super) fn overview(directory: &Path) -> Result<Bundle> {
     let listed = std::fs::read_dir(directory).with_context(|| {
         format!("cannot read the folder {}; name another one with --directory", directory.display())

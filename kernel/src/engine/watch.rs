@@ -1,10 +1,9 @@
-//! `%tune status|wait|stop`: searches that somebody else runs, in the background or in another notebook, seen through
-//! their study's folder.
+//! `%tune status|wait|stop`: searches in the background or of another notebook, seen through their study's folder.
 
 use super::link::CellLink;
-use super::{report, search};
-use crate::chain;
-use crate::execution::{Failure, Output, Stream};
+use crate::execution::{LiveDisplay, Output, Stream};
+use crate::failure::{ErrorName, Failure};
+use crate::search_process::progress;
 use anyhow::{Context, Result, bail};
 use ferrotune_display::Bundle;
 use ferrotune_magics::SearchVerb;
@@ -17,31 +16,32 @@ use rustix::process::{Pid, PidfdFlags, Signal};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How often a search that is waited for is looked at.
+/// How often `%tune wait` reads where the search stands.
 const INTERVAL: Duration = Duration::from_millis(500);
 
-/// For how long `%tune stop` waits for the search to end.
+/// How long `%tune stop` waits for the search to end.
 const LONGEST_STOP: Duration = Duration::from_secs(30);
 
-/// Does what `%tune VERB` asks of the search in a study's folder.
-pub(super) fn act(verb: SearchVerb, folder: &Path, display_id: &str, link: &CellLink) -> Result<(), Failure> {
+/// Does `%tune VERB` with the search in a study's folder.
+pub(super) fn act(verb: SearchVerb, folder: &Path, display: &mut LiveDisplay, link: &CellLink) -> Result<(), Failure> {
     let result = Journal::read(folder).map_err(anyhow::Error::from).and_then(|study| match verb {
         SearchVerb::Status => {
             let bundle = status(folder, &study.spec, holder_of(folder)?.as_ref())?;
-            link.emit(search::display(bundle, display_id, false));
+            link.emit(display.show(bundle));
             Ok(())
         }
         SearchVerb::Stop => {
             link.emit(Output::Stream(Stream::Stdout, stop(folder, link)?));
             Ok(())
         }
-        SearchVerb::Wait => wait(folder, &study.spec, display_id, link),
+        SearchVerb::Wait => wait(folder, &study.spec, display, link),
     });
     match result {
         Err(_) if verb == SearchVerb::Wait && link.is_interrupted() => {
-            Err(report::failure("Interrupted", "no longer waited for; the search goes on until %tune stop"))
+            let text = "no longer waited for; the search goes on until %tune stop";
+            Err(Failure::new(ErrorName::Interrupted, text))
         }
-        result => result.map_err(|error| report::failure("TuneError", chain::in_one_line(&error))),
+        result => result.map_err(|error| Failure::from_error(ErrorName::Tune, &error)),
     }
 }
 
@@ -56,14 +56,14 @@ fn status(folder: &Path, spec: &StudySpec, holder: Option<&Holder>) -> Result<Bu
         (None, None) if finish.is_some() => "does not run any more".to_owned(),
         (None, None) => "was killed; %resume goes on with it".to_owned(),
     };
-    let progress = if holder.is_some() { status.progress } else { search::at_rest(status.progress) };
-    let mut lines = search::lines(&progress, spec, finish);
+    let progress = if holder.is_some() { status.progress } else { progress::at_rest(status.progress) };
+    let mut lines = progress::lines(&progress, spec, finish);
     lines.push(line);
-    Ok(search::bundle(&progress, &lines))
+    Ok(progress::bundle(&progress, &lines))
 }
 
-/// Asks the search to stop after the current step of each trial, and waits until the study is free. Says so where that
-/// takes long, or where the waiting is interrupted.
+/// Asks the search to stop after the current step of each trial, and waits until it has ended. Says so if that takes long
+/// or if the user interrupts the wait.
 fn stop(folder: &Path, link: &CellLink) -> Result<String> {
     let Some(holder) = holder_of(folder)? else { return Ok("no search of this study runs\n".to_owned()) };
     if !holder.is_here() {
@@ -84,28 +84,26 @@ fn stop(folder: &Path, link: &CellLink) -> Result<String> {
     Ok(format!("process {} has stopped; %resume goes on with the study\n", holder.pid))
 }
 
-/// Shows the search until nobody runs it any more.
-fn wait(folder: &Path, spec: &StudySpec, display_id: &str, link: &CellLink) -> Result<()> {
-    let mut shown = false;
+/// Shows the search until no process runs it any more.
+fn wait(folder: &Path, spec: &StudySpec, display: &mut LiveDisplay, link: &CellLink) -> Result<()> {
     while let Some(holder) = holder_of(folder)? {
         if link.is_interrupted() {
             bail!("interrupted");
         }
         // A search that has just begun has nothing to show yet.
         if let Ok(bundle) = status(folder, spec, Some(&holder)) {
-            link.emit(search::display(bundle, display_id, shown));
-            shown = true;
+            link.emit(display.show(bundle));
         }
         wait_for_exit(&holder)?;
     }
-    link.emit(search::display(status(folder, spec, None)?, display_id, shown));
+    link.emit(display.show(status(folder, spec, None)?));
     match last_status(folder)?.and_then(|status| status.error) {
         Some(error) => bail!("{error}"),
         None => Ok(()),
     }
 }
 
-/// Waits a while, or until the process ends.
+/// Waits for the interval, or until the process ends.
 fn wait_for_exit(holder: &Holder) -> Result<()> {
     let pid = i32::try_from(holder.pid).ok().and_then(Pid::from_raw).filter(|_| holder.is_here());
     let pidfd = match pid.map(|pid| rustix::process::pidfd_open(pid, PidfdFlags::empty())) {

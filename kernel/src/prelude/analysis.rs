@@ -1,7 +1,7 @@
-//! A copy of the prelude's sources for rust-analyzer, cut down to the crates whose types cells name.
+//! A copy of the prelude's sources for rust-analyzer, with only the crates whose types cells name.
 //!
-//! rust-analyzer reads every dependency of every dependency; candle has over a hundred, and none of them has a type
-//! that a cell's variable could have. Without them it answers in a fraction of the time and memory.
+//! rust-analyzer reads every dependency of every dependency. candle has over a hundred, and no variable of a cell has a
+//! type of theirs. Without them rust-analyzer needs a fraction of the time and memory.
 
 mod standard_library;
 
@@ -17,7 +17,7 @@ use toml_edit::{DocumentMut, Item, Table, value};
 
 /// One package of the copy.
 struct Package {
-    /// Name of its folder and of the package in the copy: the library's name with dashes.
+    /// Name of the package in the copy, and of its folder: the library's name with dashes.
     name: String,
     library: String,
     edition: String,
@@ -32,7 +32,7 @@ pub(super) fn is_wanted(library: &str) -> bool {
     library.starts_with("ferrotune") || library == "candle_core" || library == "candle_nn"
 }
 
-/// Writes the copy to `folder`, of the packages with these manifests.
+/// Writes the copy to `folder`. `manifests` are those of all packages that cargo has compiled.
 pub(super) fn write(toolchain: &Toolchain, manifests: &BTreeSet<PathBuf>, folder: &Path) -> Result<()> {
     let packages = packages(toolchain, manifests)?;
     for package in packages.values() {
@@ -46,10 +46,10 @@ pub(super) fn write(toolchain: &Toolchain, manifests: &BTreeSet<PathBuf>, folder
     standard_library::write(toolchain, &folder.join("standard-library"))
 }
 
-/// Our own packages and candle's, by package name. `manifests` are those of all packages that cargo has compiled.
+/// The packages by name.
 ///
-/// Cargo describes each package alone. For a description of the whole dependency tree, it wants to download packages
-/// that no build on this system uses: those of other systems, and those of tests.
+/// Asks cargo about each package alone: for the whole dependency tree it wants to download packages that no build on this
+/// system uses, those of other systems and of tests.
 fn packages(toolchain: &Toolchain, manifests: &BTreeSet<PathBuf>) -> Result<BTreeMap<String, Package>> {
     let mut packages = BTreeMap::new();
     for manifest in manifests {
@@ -64,7 +64,7 @@ fn packages(toolchain: &Toolchain, manifests: &BTreeSet<PathBuf>) -> Result<BTre
         }
         let metadata: Value = serde_json::from_slice(&output.stdout)?;
         let descriptions = metadata["packages"].as_array().context("cargo metadata lists no packages")?;
-        // A workspace describes all its members.
+        // Cargo also describes the other members of a workspace.
         let own =
             descriptions.iter().find(|package| package["manifest_path"].as_str().map(Path::new) == Some(manifest));
         packages.extend(own.and_then(package));
@@ -114,7 +114,7 @@ fn manifest(package: &Package, packages: &BTreeMap<String, Package>) -> String {
         dependencies[&key]["package"] = value(&dependency.name);
     }
     manifest["dependencies"] = Item::Table(dependencies);
-    // Each package is a workspace of its own: none of them may be taken for a member of the user's.
+    // A workspace of its own, so that cargo never takes the package for a member of the user's workspace.
     manifest["workspace"] = Item::Table(Table::new());
     manifest.to_string()
 }

@@ -1,9 +1,9 @@
-//! Builds the prelude: unpacks its sources, runs cargo, and keeps what cells need to be compiled against.
+//! Builds the prelude: unpacks its sources, runs cargo, and keeps the files that cells are compiled against.
 
 use super::cuda::Toolkit;
 use super::{Accelerator, CRATES, Contents, SOURCES, analysis, beside};
-use crate::compile::progress::{self, Progress};
 use crate::toolchain::Toolchain;
+use crate::toolchain::progress::{self, Progress};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -12,11 +12,11 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStderr, Command, Stdio};
 
-/// Environment variable with a folder for cargo's intermediate files. They are kept there, so that whoever works on
-/// the prelude does not wait for candle each time; without it they are deleted.
+/// Environment variable with a folder in which cargo's intermediate files stay, so that developers of the prelude compile
+/// candle only once. Without it they are deleted.
 const TARGET_VARIABLE: &str = "FERROTUNE_PRELUDE_TARGET";
 
-/// The package that becomes the prelude, of which all others are dependencies.
+/// The package that becomes the prelude; all others are its dependencies.
 const PACKAGE: &str = "ferrotune-prelude";
 
 /// Builds the prelude into `folder`, which appears whole or not at all.
@@ -28,12 +28,12 @@ pub(super) fn build(
 ) -> Result<()> {
     let building = beside(folder, "building");
     if building.exists() {
-        fs::remove_dir_all(&building)?; // what a build that was killed has left; we hold the lock
+        fs::remove_dir_all(&building)?; // the rest of a killed build: this one holds the lock
     }
-    // Not in `building`: what is compiled stays compiled when a later step fails, and the next build goes on from there.
+    // Not in `building`, so that the next build after a failure does not compile everything again.
     let kept = std::env::var_os(TARGET_VARIABLE).map(PathBuf::from);
     let target = kept.clone().unwrap_or_else(|| beside(folder, "target"));
-    // What is missing is said now rather than after minutes of building.
+    // Missing tools fail the build here rather than after minutes of compiling.
     toolchain.standard_library_sources()?;
     let cuda = match accelerator {
         Accelerator::None => None,
@@ -52,7 +52,7 @@ pub(super) fn build(
     fs::write(building.join("ready.json"), ready)?;
     rustix::fs::sync();
     if folder.exists() {
-        fs::remove_dir_all(folder)?; // without ready.json: never whole
+        fs::remove_dir_all(folder)?; // it has no ready.json, so it was never whole
     }
     fs::rename(&building, folder).with_context(|| format!("cannot move the prelude to {}", folder.display()))?;
     if kept.is_none() {
@@ -73,7 +73,7 @@ fn unpack(source: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The root manifest with no other members than the packed ones.
+/// The root manifest, with the packed crates as its only members.
 fn workspace_of_prelude(manifest: &str) -> Result<String> {
     let mut manifest: toml_edit::DocumentMut = manifest.parse()?;
     let members: toml_edit::Array = SOURCES
@@ -82,7 +82,8 @@ fn workspace_of_prelude(manifest: &str) -> Result<String> {
         .filter(|member| !member.contains('/'))
         .collect();
     manifest["workspace"]["members"] = toml_edit::value(members);
-    // candle computes as fast as it can; of the program only its size and its build time count.
+    // `false` means thin-local LTO, which makes candle faster. The program is built without it, since only its size and
+    // its build time matter.
     manifest["profile"]["release"]["lto"] = toml_edit::value(false);
     Ok(manifest.to_string())
 }
@@ -105,7 +106,7 @@ fn cargo(toolchain: &Toolchain, cuda: Option<&Toolkit>, source: &Path, target: &
     Ok(command)
 }
 
-/// A target of a package that cargo has compiled.
+/// A target that cargo has compiled.
 struct Artifact {
     /// Name of the library, or of the build script.
     library: String,
@@ -114,7 +115,7 @@ struct Artifact {
     files: Vec<PathBuf>,
 }
 
-/// Runs cargo and gives what it has compiled.
+/// Runs cargo and returns what it has compiled.
 fn run_cargo(mut cargo: Command, progress: &mut dyn FnMut(&str)) -> Result<Vec<Artifact>> {
     let mut child = cargo
         .stdin(Stdio::null())
@@ -136,20 +137,20 @@ fn run_cargo(mut cargo: Command, progress: &mut dyn FnMut(&str)) -> Result<Vec<A
     Ok(artifacts(&messages))
 }
 
-/// One standard library in the process, shared with the cells, and found where the toolchain has it.
+/// Links the toolchain's shared standard library, so that the prelude and the cells have the same one.
 fn flags(toolchain: &Toolchain) -> Result<String> {
     let folder = toolchain.library_folder.to_str().context("the toolchain's folder is not UTF-8")?;
     Ok(format!("-Cprefer-dynamic\x1f-Clink-arg=-Wl,-rpath,{folder}"))
 }
 
-/// Passes on how far cargo is, and gives what it said beside.
+/// Passes cargo's progress on, and returns its other messages.
 fn follow(mut stderr: ChildStderr, progress: &mut dyn FnMut(&str)) -> Result<String> {
     let mut known = Progress::of(PACKAGE);
     let mut bytes = [0; 4096];
     loop {
         let count = stderr.read(&mut bytes)?;
         if count == 0 {
-            return Ok(known.words().to_owned());
+            return Ok(known.messages().to_owned());
         }
         if let Some(line) = known.take(&bytes[..count]) {
             progress(&line);
@@ -163,11 +164,11 @@ fn explain(errors: &str) -> String {
     } else if errors.contains("failed to download") || errors.contains("Could not resolve host") {
         "crates.io cannot be reached, and candle is not in cargo's cache; connect once, then try again"
     } else {
-        "cargo's own words are below"
+        "cargo's messages are below"
     };
-    // The manifest has settings for crates that are the program's alone.
-    let words = errors.lines().filter(|line| !line.starts_with("warning: profile package spec"));
-    format!("the prelude could not be built: {cure}\n{}", words.collect::<Vec<_>>().join("\n").trim())
+    // Cargo warns about profile settings of crates that only the program has.
+    let messages = errors.lines().filter(|line| !line.starts_with("warning: profile package spec"));
+    format!("the prelude could not be built: {cure}\n{}", messages.collect::<Vec<_>>().join("\n").trim())
 }
 
 fn artifacts(messages: &str) -> Vec<Artifact> {
@@ -187,14 +188,14 @@ fn artifact(message: &Value) -> Option<Artifact> {
     })
 }
 
-/// Copies the dylib and the metadata of the crates in it; their code is in the dylib.
+/// Copies the dylib, and the metadata of its crates, whose code is in the dylib.
 fn keep_libraries(artifacts: &[Artifact], target: &Path, library: &Path) -> Result<BTreeMap<String, String>> {
     let mut externs = BTreeMap::new();
     for Artifact { library: name, files, .. } in artifacts {
         for file in files.iter().filter(|file| file.starts_with(target)) {
             let extension = file.extension().and_then(|extension| extension.to_str());
             let wanted = match extension {
-                // The prelude, and macros that crates in it pass on.
+                // The prelude, and procedural macros that its crates re-export.
                 Some("so") => true,
                 Some("rmeta") => name != "ferrotune",
                 _ => false,

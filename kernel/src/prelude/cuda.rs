@@ -1,5 +1,4 @@
-//! What a prelude with CUDA is built with: NVIDIA's compiler, which is looked for before minutes of building are spent.
-//! Installs nothing.
+//! Finds NVIDIA's CUDA toolkit for the build of a prelude with CUDA, before minutes of compiling. Installs nothing.
 
 use anyhow::{Result, bail};
 use std::env;
@@ -7,9 +6,9 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Variable by which candle's build is told for which cards to compile, such as `90`.
+/// Variable that tells candle's build for which cards to compile, such as `90`.
 const CAPABILITY_VARIABLE: &str = "CUDA_COMPUTE_CAP";
-/// Where NVIDIA's installers put the toolkit.
+/// The folder into which NVIDIA's installers put the toolkit.
 const USUAL_PLACE: &str = "/usr/local/cuda";
 
 /// NVIDIA's toolkit.
@@ -20,7 +19,7 @@ pub(super) struct Toolkit {
 }
 
 impl Toolkit {
-    /// The toolkit whose compiler is on the search path, or else in `CUDA_HOME` or its usual place.
+    /// The toolkit whose compiler is on the search path, or else in `CUDA_HOME`, or else in the usual place.
     pub(super) fn find() -> Result<Toolkit> {
         let path = env::var_os("PATH").unwrap_or_default();
         let folders = env::split_paths(&path).collect::<Vec<_>>();
@@ -40,7 +39,7 @@ impl Toolkit {
         Ok(Toolkit { home })
     }
 
-    /// Has a command find this toolkit.
+    /// Makes a command find this toolkit.
     pub(super) fn lend(&self, command: &mut Command) -> Result<()> {
         let own = self.home.join("bin");
         let path = env::var_os("PATH").unwrap_or_default();
@@ -54,7 +53,7 @@ fn home_of_nvcc(path: &[PathBuf], cuda_home: Option<&OsStr>) -> Option<PathBuf> 
     let homes = cuda_home.map(PathBuf::from).into_iter().chain([PathBuf::from(USUAL_PLACE)]);
     let beside = homes.map(|home| home.join("bin"));
     let folder = path.iter().cloned().chain(beside).find(|folder| folder.join("nvcc").is_file())?;
-    // The search path may lead to the toolkit by a link.
+    // The folder on the search path may hold links into the toolkit.
     let nvcc = folder.join("nvcc").canonicalize().ok()?;
     nvcc.parent().and_then(Path::parent).map(Path::to_owned)
 }

@@ -1,4 +1,4 @@
-//! `execute_request`: one cell after the other, counted, with its outputs before its reply and its reply before `idle`.
+//! `execute_request`: runs and counts one cell after the other. Its outputs precede its reply, and its reply `idle`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,13 +9,15 @@ use serde_json::{Map, Value, json};
 use tokio::sync::futures::Notified;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
+use super::exchange::{Exchange, Received};
+use super::kernel::{EngineHandle, Kernel};
 use super::screen::{Pending, Screen, capture};
-use super::{Engine, Exchange, Kernel, Received};
-use crate::execution::{Cell, Failure, Output, Work};
-use crate::wire;
+use super::wire;
+use crate::execution::{Cell, Output, Work};
+use crate::failure::{ErrorName, Failure};
 
-/// Requests that a client sent before it could know of an error are in the queue or still in the socket; this lets the
-/// socket's reader take the latter. It costs failed cells only.
+/// The requests that a failed cell aborts are in the queue or still in the socket. This wait lets the socket's reader
+/// take the latter; only failed cells wait.
 const ABORT_WINDOW: Duration = Duration::from_millis(10);
 
 #[derive(Debug, Deserialize)]
@@ -59,14 +61,14 @@ async fn execute(
     let request: ExecuteRequest = match exchange.request.fields() {
         Ok(request) => request,
         Err(error) => {
-            exchange.refuse("InvalidRequest", &error.to_string()).await;
+            exchange.refuse(ErrorName::InvalidRequest, &error.to_string()).await;
             return Vec::new();
         }
     };
-    // Heard from here on: a client that sees the cell begin may interrupt it at once.
+    // Listens before the client can see the cell begin, since it may interrupt at once.
     let interrupted = kernel.interrupts.notified();
     let begun_at = Instant::now();
-    // The counter counts what is stored; other cells show the number that the next stored one gets.
+    // The counter counts stored cells; other cells show the number of the next stored one.
     let execution_count = *count + 1;
     if request.store_history && !request.silent {
         *count = execution_count;
@@ -105,7 +107,7 @@ async fn execute(
     aborted
 }
 
-/// Gives the cell to the engine and publishes what it gives. The engine comes back for what is to run after it.
+/// Runs the cell on the engine and publishes its outputs. Returns the engine for the cell's `user_expressions`.
 async fn run(
     kernel: &Arc<Kernel>,
     interrupted: Notified<'_>,
@@ -113,11 +115,11 @@ async fn run(
     exchange: &Exchange,
     request: &ExecuteRequest,
     execution_count: u32,
-) -> Result<Arc<Engine>, Failure> {
+) -> Result<Arc<EngineHandle>, Failure> {
     let engine = tokio::select! {
         engine = kernel.engine() => engine.ok_or_else(|| engine_gone("it did not start"))?,
         () = interrupted => {
-            return Err(failure("Interrupted", "the cell was interrupted before the kernel had started"));
+            return Err(Failure::new(ErrorName::Interrupted, "the cell was interrupted before the kernel had started"));
         }
     };
     let cell = Cell { code: request.code.clone(), allow_stdin: request.allow_stdin, can_be_undone: true, begun_at };
@@ -136,14 +138,14 @@ async fn run(
     result.ok_or_else(|| engine_gone("it ended while the cell ran"))?.map(|()| engine)
 }
 
-fn start(engine: &Engine, cell: Cell) -> Result<UnboundedReceiver<Output>, Failure> {
+fn start(engine: &EngineHandle, cell: Cell) -> Result<UnboundedReceiver<Output>, Failure> {
     let (outputs, given) = mpsc::unbounded_channel();
     engine.work.send(Work::Execute { cell, outputs }).map_err(|_| engine_gone("it has ended"))?;
     Ok(given)
 }
 
-/// `user_expressions`: each runs as a cell of which only the value is kept.
-async fn evaluate(engine: &Engine, expressions: BTreeMap<String, String>) -> Map<String, Value> {
+/// `user_expressions`: each runs as a cell, and only its value is kept.
+async fn evaluate(engine: &EngineHandle, expressions: BTreeMap<String, String>) -> Map<String, Value> {
     let mut values = Map::new();
     for (name, code) in expressions {
         let cell = Cell { code, allow_stdin: false, can_be_undone: false, begun_at: Instant::now() };
@@ -166,13 +168,10 @@ async fn evaluate(engine: &Engine, expressions: BTreeMap<String, String>) -> Map
 }
 
 fn error_content(failure: &Failure) -> Value {
-    json!({"ename": failure.ename, "evalue": failure.evalue, "traceback": failure.traceback})
+    json!({"ename": failure.name.as_str(), "evalue": failure.text, "traceback": failure.traceback})
 }
 
 fn engine_gone(how: &str) -> Failure {
-    failure("EngineStopped", &format!("cells cannot run: the kernel's engine is gone, {how}; restart the kernel"))
-}
-
-fn failure(ename: &str, evalue: &str) -> Failure {
-    Failure { ename: ename.into(), evalue: evalue.into(), traceback: vec![format!("{ename}: {evalue}")] }
+    let text = format!("cells cannot run: the kernel's engine is gone, {how}; restart the kernel");
+    Failure::new(ErrorName::EngineStopped, text)
 }

@@ -1,4 +1,4 @@
-//! When the kernel ends or is interrupted without a message: signals, and the end of the process that started it.
+//! Ends or interrupts the kernel without a message: on signals, and at the end of the front end's process.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,13 +7,13 @@ use rustix::io::Errno;
 use rustix::process::{Pid, getppid, test_kill_process};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::Kernel;
+use super::kernel::Kernel;
 
 const PARENT_POLL: Duration = Duration::from_secs(1);
 
 /// Runs until the kernel ends. Jupyter puts its process id into `JPY_PARENT_PID`.
 pub(super) async fn watch(kernel: Arc<Kernel>) {
-    let parent = std::env::var("JPY_PARENT_PID").ok().and_then(|pid| Front::of(&pid));
+    let parent = std::env::var("JPY_PARENT_PID").ok().and_then(|pid| FrontEnd::of(&pid));
     let (mut terminate, mut interrupt) = match (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) {
         (Ok(terminate), Ok(interrupt)) => (terminate, interrupt),
         (Err(error), _) | (_, Err(error)) => {
@@ -27,7 +27,7 @@ pub(super) async fn watch(kernel: Arc<Kernel>) {
             _ = terminate.recv() => kernel.stop(),
             _ = interrupt.recv() => kernel.interrupt(),
             _ = poll.tick() => {
-                if parent.as_ref().is_some_and(|front| !front.is_alive()) {
+                if parent.as_ref().is_some_and(|front_end| !front_end.is_alive()) {
                     tracing::warn!("the process that started this kernel has ended; the kernel ends too");
                     kernel.stop();
                 }
@@ -37,14 +37,14 @@ pub(super) async fn watch(kernel: Arc<Kernel>) {
 }
 
 /// The front end's process.
-enum Front {
-    /// It started this process, which gets another parent when it ends.
+enum FrontEnd {
+    /// The parent of this process, which gets another parent when the front end ends.
     Parent(Pid),
-    /// Something stands between, such as a shell.
+    /// Another process, such as a shell, is the parent of this one.
     Ancestor(Pid),
 }
 
-impl Front {
+impl FrontEnd {
     fn of(pid: &str) -> Option<Self> {
         let pid = Pid::from_raw(pid.trim().parse().ok().filter(|pid| *pid > 0)?)?;
         Some(if getppid() == Some(pid) { Self::Parent(pid) } else { Self::Ancestor(pid) })

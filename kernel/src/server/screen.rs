@@ -1,6 +1,6 @@
-//! What a cell gives, as IOPub messages. Text is gathered into larger pieces and updates of one display are thinned
-//! out, since front ends drop messages that come too fast; order is kept and nothing is lost but updates that a later
-//! one replaces.
+//! Publishes a cell's outputs on IOPub. Front ends drop messages that come too fast, so text is gathered into larger
+//! pieces, and an update of a display is skipped if a later one replaces it soon. The order is kept, and nothing else is
+//! lost.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -10,29 +10,30 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::Iopub;
+use super::exchange::Iopub;
 use super::stdin::{Question, Stdin};
-use crate::execution::{Failure, Output, Stream};
-use crate::wire::Parent;
+use super::wire::Parent;
+use crate::execution::{Output, Stream};
+use crate::failure::Failure;
 
 const GATHER: Duration = Duration::from_millis(50);
 const GATHER_BYTES: usize = 64 << 10;
 /// Five a second for each display.
 const UPDATE_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Where the outputs of one cell go.
+/// Publishes the outputs of one cell.
 pub(super) struct Screen {
     pub(super) iopub: Iopub,
     pub(super) parent: Parent,
     pub(super) execution_count: u32,
     /// Nothing is published.
     pub(super) silent: bool,
-    /// Routing frames of the client that answers questions; none if it said that it does not.
+    /// Routing frames of the client that answers input requests; none if it does not answer any.
     pub(super) user: Option<(Stdin, Vec<Vec<u8>>)>,
     pub(super) pending: Pending,
 }
 
-/// What has come but is not published yet.
+/// Outputs that are not published yet.
 #[derive(Default)]
 pub(super) struct Pending {
     text: Option<Text>,
@@ -45,14 +46,14 @@ struct Text {
     due: Instant,
 }
 
-/// The last update of a display, and the one that waits for its time.
+/// When a display may be updated again, and the update that waits for that.
 struct Update {
     due: Instant,
     content: Option<Value>,
 }
 
 impl Screen {
-    /// Publishes until the cell has ended and returns how; none if the engine has gone without a word.
+    /// Publishes until the cell has ended, and returns how it ended; none if the engine has ended without saying so.
     pub(super) async fn until_done(&mut self, outputs: &mut UnboundedReceiver<Output>) -> Option<Result<(), Failure>> {
         loop {
             let output = tokio::select! {
@@ -74,12 +75,12 @@ impl Screen {
                     return None;
                 }
             }
-            // Not left to the timer alone: a cell that never pauses would starve it.
+            // Here, too, since a cell that never pauses would starve the timer.
             self.flush_due(Instant::now());
         }
     }
 
-    /// Publishes what background threads still give after the cell has ended.
+    /// Publishes the outputs of background threads after the cell has ended.
     pub(super) async fn until_closed(mut self, mut outputs: UnboundedReceiver<Output>) {
         self.user = None;
         while self.until_done(&mut outputs).await.is_some() {
@@ -208,7 +209,7 @@ async fn sleep_until(due: Option<Instant>) {
     }
 }
 
-/// The last `execute_result` of an expression and how it ended; all else that it gives is dropped.
+/// The last `execute_result` of an expression and how it ended; its other outputs are dropped.
 pub(super) async fn capture(
     outputs: &mut UnboundedReceiver<Output>,
 ) -> Option<Result<Option<(Map<String, Value>, Map<String, Value>)>, Failure>> {

@@ -1,5 +1,5 @@
-//! Lines that a cell asks the user for: `input_request` to the client that runs the cell, its `input_reply` back to the
-//! cell. At most one line is waited for, since cells run one after the other.
+//! Asks the user for the lines that a cell reads: `input_request` goes to the client that runs the cell, and its
+//! `input_reply` to the cell. Cells run one after the other, so at most one waits for a line.
 
 use std::sync::Arc;
 
@@ -8,9 +8,9 @@ use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
 use zeromq::{RouterRecvHalf, RouterSendHalf, RouterSocket, SocketRecv, SocketSend};
 
-use crate::wire::{Codec, Parent, Request};
+use super::wire::{Codec, Parent, Request};
 
-/// A line to ask for. Dropping `reply` tells the cell that no one answers.
+/// A line to ask for. Dropping `reply` tells the cell that nobody answers.
 pub(super) struct Question {
     pub(super) identities: Vec<Vec<u8>>,
     pub(super) parent: Parent,
@@ -24,7 +24,7 @@ enum Order {
     Cancel,
 }
 
-/// The way to the task that holds the stdin socket.
+/// Sends orders to the task of the stdin socket.
 #[derive(Clone)]
 pub(super) struct Stdin {
     orders: mpsc::UnboundedSender<Order>,
@@ -35,7 +35,7 @@ impl Stdin {
         self.order(Order::Ask(question));
     }
 
-    /// No one waits for a line any longer; an answer that still comes is dropped.
+    /// Nothing waits for a line any longer; a later answer is dropped.
     pub(super) fn cancel(&self) {
         self.order(Order::Cancel);
     }
@@ -80,7 +80,7 @@ impl Task {
         let message = self.codec.encode(&identities, "input_request", &parent, &json!({}), &content);
         match socket.send(message).await {
             Ok(()) => self.waiting = Some(reply),
-            Err(error) => tracing::warn!(%error, "no line asked for: the client does not listen on stdin"),
+            Err(error) => tracing::warn!(%error, "cannot ask for a line: the client does not listen on stdin"),
         }
     }
 
@@ -100,7 +100,7 @@ impl Task {
                 }
             }
             (None, _) => tracing::debug!("input_reply that no cell waits for"),
-            (Some(_), Err(error)) => tracing::warn!(%error, "input_reply passed over; its cell gets no line"),
+            (Some(_), Err(error)) => tracing::warn!(%error, "input_reply skipped; its cell gets no line"),
         }
     }
 }
@@ -111,7 +111,7 @@ async fn receive(socket: &mut RouterRecvHalf, codec: &Codec) -> Request {
         match socket.recv().await {
             Ok(message) => match codec.decode(&message.into_vec()) {
                 Ok(request) => return request,
-                Err(error) => tracing::warn!(%error, "message on stdin passed over"),
+                Err(error) => tracing::warn!(%error, "message on stdin skipped"),
             },
             Err(error) => {
                 tracing::warn!(%error, "stdin socket gave an error");

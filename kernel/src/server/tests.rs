@@ -1,177 +1,15 @@
-//! The server over real ZeroMQ sockets, with an engine that plays a script. The client fails on any output that its
-//! test did not ask for.
+//! The server over real ZeroMQ sockets, with an engine that plays a script.
+
+mod client;
 
 use std::sync::{Mutex, mpsc as work};
-use std::time::Duration;
 
-use serde_json::{Value, json};
-use tempfile::TempDir;
-use tokio::sync::mpsc::UnboundedSender;
-use tokio::task::JoinHandle;
+use serde_json::json;
 use tokio::time::timeout;
-use zeromq::prelude::*;
-use zeromq::util::PeerIdentity;
-use zeromq::{DealerSocket, SocketOptions, SubSocket, ZmqMessage};
 
-use super::{Engine, serve_with};
-use crate::connection::ConnectionInfo;
-use crate::execution::{Cell, Failure, Output, Stream, Work};
-use crate::history::History;
-use crate::wire::{Codec, Parent};
-
-const PATIENCE: Duration = Duration::from_secs(20);
-
-type Outputs = UnboundedSender<Output>;
-
-/// An engine on a thread of its own that does for each cell what `script` says.
-fn engine(script: impl Fn(&Cell, Outputs) + Send + 'static) -> Engine {
-    let (work, queue) = work::channel();
-    std::thread::spawn(move || {
-        for work in queue {
-            match work {
-                Work::Execute { cell, outputs } => script(&cell, outputs),
-                Work::Complete { .. } | Work::Inspect { .. } => {}
-            }
-        }
-    });
-    Engine { work, interrupt: Box::new(|| {}), shutdown: Box::new(|| {}) }
-}
-
-struct Message {
-    msg_type: String,
-    parent: Value,
-    content: Value,
-}
-
-struct Client {
-    codec: Codec,
-    shell: DealerSocket,
-    control: DealerSocket,
-    stdin: DealerSocket,
-    iopub: SubSocket,
-    server: JoinHandle<anyhow::Result<()>>,
-    _folder: TempDir,
-}
-
-impl Client {
-    async fn start(start_engine: impl FnOnce() -> Engine + Send + 'static) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let ip = folder.path().join("s").to_str().unwrap().to_owned();
-        let connection: ConnectionInfo = serde_json::from_value(json!({
-            "ip": ip, "transport": "ipc", "key": "secret", "signature_scheme": "hmac-sha256",
-            "shell_port": 1, "control_port": 2, "stdin_port": 3, "iopub_port": 4, "hb_port": 5,
-        }))
-        .unwrap();
-        let history = History::open(None).unwrap();
-        let server = tokio::spawn(serve_with(connection, history, start_engine));
-        let identity = || {
-            let mut options = SocketOptions::default();
-            options.peer_identity(PeerIdentity::try_from(b"client".as_slice()).unwrap());
-            options
-        };
-        let mut client = Self {
-            codec: Codec::new("secret"),
-            shell: DealerSocket::with_options(identity()),
-            control: DealerSocket::with_options(identity()),
-            stdin: DealerSocket::with_options(identity()),
-            iopub: SubSocket::new(),
-            server,
-            _folder: folder,
-        };
-        let url = |port: u32| format!("ipc://{ip}-{port}");
-        client.shell.connect(&url(1)).await.unwrap();
-        client.control.connect(&url(2)).await.unwrap();
-        client.stdin.connect(&url(3)).await.unwrap();
-        client.iopub.subscribe("").await.unwrap();
-        client.iopub.connect(&url(4)).await.unwrap();
-        client.wait_for_subscription().await;
-        client
-    }
-
-    /// PUB says nothing about subscriptions, so requests are made until their status is heard.
-    async fn wait_for_subscription(&mut self) {
-        let heard = loop {
-            self.send("kernel_info_request", json!({})).await;
-            self.reply().await;
-            if let Ok(message) = timeout(Duration::from_millis(50), self.iopub.recv()).await {
-                break read(&self.codec, &message.unwrap());
-            }
-        };
-        let mut last = heard;
-        let asked = self.send("kernel_info_request", json!({})).await;
-        self.reply().await;
-        while last.parent != asked || last.content["execution_state"] != "idle" {
-            last = self.published().await;
-        }
-    }
-
-    async fn send(&mut self, msg_type: &str, content: Value) -> Value {
-        let message = self.codec.encode(&[], msg_type, &Parent::none(), &json!({}), &content);
-        let header = serde_json::from_slice(message.get(2).unwrap()).unwrap();
-        self.shell.send(message).await.unwrap();
-        header
-    }
-
-    async fn execute(&mut self, code: &str) -> Value {
-        self.send("execute_request", json!({"code": code, "allow_stdin": true})).await
-    }
-
-    async fn reply(&mut self) -> Message {
-        read(&self.codec, &timeout(PATIENCE, self.shell.recv()).await.unwrap().unwrap())
-    }
-
-    async fn published(&mut self) -> Message {
-        read(&self.codec, &timeout(PATIENCE, self.iopub.recv()).await.unwrap().unwrap())
-    }
-
-    /// All that is published from `busy` to `idle` of one request.
-    async fn conversation(&mut self, parent: &Value) -> Vec<(String, Value)> {
-        let mut messages = Vec::new();
-        loop {
-            let Message { msg_type, parent: other, content } = self.published().await;
-            assert_eq!(&other, parent, "{msg_type} of another request: {content}");
-            messages.push((msg_type, content));
-            if messages.last().unwrap().1["execution_state"] == "idle" {
-                let busy = messages.remove(0);
-                assert_eq!(busy, ("status".into(), json!({"execution_state": "busy"})));
-                messages.pop();
-                return messages;
-            }
-        }
-    }
-}
-
-fn read(codec: &Codec, message: &ZmqMessage) -> Message {
-    let frames: Vec<_> = message.iter().cloned().collect();
-    let request = codec.decode(&frames).unwrap();
-    let delimiter = frames.iter().position(|frame| &frame[..] == b"<IDS|MSG>").unwrap();
-    Message {
-        msg_type: request.msg_type,
-        parent: serde_json::from_slice(&frames[delimiter + 3]).unwrap(),
-        content: Value::Object(request.content.unwrap()),
-    }
-}
-
-fn text(stream: Stream, text: &str) -> Output {
-    Output::Stream(stream, text.into())
-}
-
-fn display(number: u32, id: Option<&str>, update: bool) -> Output {
-    let data = json!({"text/plain": number.to_string()}).as_object().cloned().unwrap();
-    Output::Display { data, metadata: serde_json::Map::new(), display_id: id.map(str::to_owned), update }
-}
-
-fn result(value: &str) -> Output {
-    let data = json!({"text/plain": value}).as_object().cloned().unwrap();
-    Output::Result { data, metadata: serde_json::Map::new() }
-}
-
-fn play(outputs: &Outputs, script: impl IntoIterator<Item = Output>) {
-    for output in script {
-        // A test may end, and its server with it, before its script does.
-        drop(outputs.send(output));
-    }
-}
+use crate::execution::{Output, Stream};
+use crate::failure::{ErrorName, Failure};
+use client::{Client, Outputs, PATIENCE, display, engine, play, result, text};
 
 #[tokio::test]
 async fn outputs_are_published_in_order_before_reply_and_idle() {
@@ -300,11 +138,10 @@ async fn cell_asks_its_client_for_a_line_and_no_one_else() {
     };
     let mut client = Client::start(move || engine(move |_, outputs| ask(&outputs))).await;
     let cell = client.execute("code").await;
-    let question = read(&client.codec, &timeout(PATIENCE, client.stdin.recv()).await.unwrap().unwrap());
+    let question = client.question().await;
     assert_eq!((question.msg_type.as_str(), &question.parent), ("input_request", &cell));
     assert_eq!(question.content, json!({"prompt": "name?", "password": true}));
-    let answer = client.codec.encode(&[], "input_reply", &Parent::none(), &json!({}), &json!({"value": "Ada"}));
-    client.stdin.send(answer).await.unwrap();
+    client.answer_question("Ada").await;
     assert_eq!(client.conversation(&cell).await[1].1["text"], "Ada");
     client.reply().await;
 
@@ -317,7 +154,7 @@ async fn failure_aborts_what_is_queued_and_nothing_later() {
     let (go_on, wait) = work::channel::<()>();
     let mut client = Client::start(move || {
         engine(move |cell, outputs| {
-            let failure = Failure { ename: "E".into(), evalue: "v".into(), traceback: vec!["t".into()] };
+            let failure = Failure { name: ErrorName::Panic, text: "v".into(), traceback: vec!["t".into()] };
             if cell.code == "fails" {
                 wait.recv().unwrap_or_default();
                 play(&outputs, [Output::Done(Err(failure))]);
@@ -331,11 +168,11 @@ async fn failure_aborts_what_is_queued_and_nothing_later() {
     let queued = client.execute("queued").await;
     go_on.send(()).unwrap();
     let messages = client.conversation(&failing).await;
-    let error = json!({"ename": "E", "evalue": "v", "traceback": ["t"]});
+    let error = json!({"ename": "Panic", "evalue": "v", "traceback": ["t"]});
     assert_eq!(messages[1..], [("error".into(), error)]);
     assert_eq!(client.conversation(&queued).await, []);
     let content = client.reply().await.content;
-    assert_eq!((&content["status"], &content["ename"]), (&json!("error"), &json!("E")));
+    assert_eq!((&content["status"], &content["ename"]), (&json!("error"), &json!("Panic")));
     assert_eq!(client.reply().await.content, json!({"status": "aborted"}));
     client.execute("later").await;
     assert_eq!(client.reply().await.content["execution_count"], 2);
@@ -389,9 +226,7 @@ async fn cell_that_waits_for_the_engine_can_be_interrupted_and_the_kernel_shut_d
     assert_eq!(client.published().await.content["execution_state"], "busy");
     assert_eq!(client.published().await.msg_type, "execute_input");
     for (msg_type, content) in [("interrupt", json!({})), ("shutdown", json!({"restart": true}))] {
-        let request = client.codec.encode(&[], &format!("{msg_type}_request"), &Parent::none(), &json!({}), &content);
-        client.control.send(request).await.unwrap();
-        let answer = read(&client.codec, &timeout(PATIENCE, client.control.recv()).await.unwrap().unwrap());
+        let answer = client.control(&format!("{msg_type}_request"), content).await;
         assert_eq!((answer.msg_type, &answer.content["status"]), (format!("{msg_type}_reply"), &json!("ok")));
         if msg_type == "interrupt" {
             let reply = client.reply().await;

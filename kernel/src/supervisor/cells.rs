@@ -104,9 +104,7 @@ impl CellProcess {
             .stdin(streams.theirs.control.try_clone()?)
             .stdout(streams.theirs.stdout.try_clone()?)
             .stderr(streams.theirs.stderr.try_clone()?);
-        if let Some(path) = std::env::var_os(crate::compile::PATH_VARIABLE) {
-            command.env("PATH", path);
-        }
+        crate::environment::restore_path(&mut command);
         let child = command.spawn().context("cannot start the cell process")?;
         Self::of(Pid::from_child(&child))
     }

@@ -3,7 +3,7 @@
 use super::cells::CellProcess;
 use anyhow::{Context, Result};
 use ferrotune_link::CellEnding;
-use ferrotune_tuner::process::{available_bytes, private_bytes};
+use ferrotune_machine::memory::{available_bytes, oom_kills, private_bytes};
 use std::time::{Duration, Instant};
 
 /// The machine's free memory at which the running cell must go, lest the system choose what does.
@@ -60,7 +60,7 @@ impl Watch {
     pub(super) fn begin(&mut self, cells: &CellProcess) {
         self.at_begin_bytes = private_bytes(cells.number()).unwrap_or(0);
         self.peak_bytes = self.at_begin_bytes;
-        self.kernel_kills = kernel_kills();
+        self.kernel_kills = oom_kills();
         self.look_at = Some(Instant::now());
     }
 
@@ -96,12 +96,6 @@ impl Watch {
     /// What a SIGKILL that did not come from here means: the system's own way of making room, if it has just made some.
     pub(super) fn killed(&self) -> Option<CellEnding> {
         let before = self.kernel_kills?;
-        (kernel_kills()? > before).then(|| self.out_of_memory(None))
+        (oom_kills()? > before).then(|| self.out_of_memory(None))
     }
-}
-
-/// How many processes the system has killed for want of memory since it started.
-fn kernel_kills() -> Option<u64> {
-    let counters = std::fs::read_to_string("/proc/vmstat").ok()?;
-    counters.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())
 }

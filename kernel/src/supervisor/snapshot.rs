@@ -115,7 +115,7 @@ const OWN_THREADS: &str = "ferrotune-";
 
 /// Whether memory is left even if the next cell changes everything that the process holds.
 fn memory_suffices() -> Result<bool> {
-    let held = ferrotune_tuner::process::own_resident_bytes();
-    let available = ferrotune_tuner::process::available_bytes().context("cannot read how much memory is available")?;
+    let held = ferrotune_machine::memory::own_resident_bytes();
+    let available = ferrotune_machine::memory::available_bytes().context("cannot read how much memory is available")?;
     Ok(available > held + RESERVE_BYTES)
 }

@@ -5,7 +5,7 @@ use super::cells::CellProcess;
 use super::snapshot::WAKE;
 use anyhow::{Context, Result};
 use ferrotune_link::{SnapshotKey, SnapshotReport};
-use ferrotune_tuner::process::private_bytes;
+use ferrotune_machine::memory::private_bytes;
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::Pid;
 use std::collections::VecDeque;

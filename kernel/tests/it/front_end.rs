@@ -1,4 +1,4 @@
-//! A front end of its own making, so that it shares no code with the kernel that it tests.
+//! A front end that shares no code with the kernel that it tests.
 
 use std::net::TcpListener;
 use std::process::{Child, Command};
@@ -22,7 +22,7 @@ pub(crate) fn program() -> Command {
     program
 }
 
-/// How a connection file says that the sockets are reached.
+/// The transport of the sockets in a connection file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Transport {
     Tcp,
@@ -51,10 +51,10 @@ impl FrontEnd {
         });
         let file = folder.path().join("connection.json");
         std::fs::write(&file, connection.to_string()).unwrap();
-        // History is in the data folder and the prelude in the cache; the user's own stay as they are, and out of it.
+        // Keeps the user's history and prelude out of the tests, and the tests out of them.
         let mut program = program();
         program.env("XDG_DATA_HOME", folder.path()).env("XDG_CACHE_HOME", folder.path().join("cache"));
-        // A test that a notebook starts has the notebook's front end in its environment, and is no child of it.
+        // A test that runs in a notebook would inherit the variable of that notebook's front end.
         program.env_remove("JPY_PARENT_PID");
         let kernel = program.arg("--connection-file").arg(file).spawn().unwrap();
         let separator = if transport == Transport::Tcp { ':' } else { '-' };
@@ -118,7 +118,7 @@ impl FrontEnd {
 
 impl Drop for FrontEnd {
     fn drop(&mut self) {
-        // It may have ended already, which is what most tests want.
+        // Most tests have ended it already.
         drop(self.kernel.kill());
         drop(self.kernel.wait());
     }
@@ -130,7 +130,7 @@ fn sign<P: AsRef<[u8]>>(key: &str, parts: &[P]) -> String {
     mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Ports that were free a moment ago, which is what Jupyter too gives its kernels.
+/// Ports that were free a moment ago. Jupyter chooses those of its kernels in the same way.
 fn free_ports() -> [u16; 5] {
     let listeners = [(); 5].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
     listeners.map(|listener| listener.local_addr().unwrap().port())

@@ -1,5 +1,5 @@
-//! The program as Jupyter starts it, over real sockets. No cell is run, so these tests need neither a built prelude nor
-//! a front end; what cells do is tested in `tests/protocol`.
+//! The program as Jupyter starts it, over real sockets. No cell runs, so these tests need no prelude; `tests/` has those of
+//! cells.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

@@ -3,7 +3,7 @@
 use crate::values::{ending, metric_names, parameter_names, state_name};
 use crate::{ResultsError, number};
 use chrono::{DateTime, Utc};
-use ferrotune_display::escape;
+use ferrotune_machine::format;
 use ferrotune_tuner::journal::{Study, Times};
 use ferrotune_tuner::record::TrialRecord;
 use ferrotune_tuner::space::Value;
@@ -96,7 +96,7 @@ impl Column {
             Column::Trial => Cell { text: trial.number.to_string(), number: Some(trial.number as f64) },
             Column::State => Cell::text(state_name(trial.state()).to_owned()),
             Column::Seconds => Cell { text: format!("{:.1}", trial.seconds), number: Some(trial.seconds) },
-            Column::PeakMemory => Cell { text: escape::bytes(trial.peak_bytes), number: Some(trial.peak_bytes as f64) },
+            Column::PeakMemory => Cell { text: format::bytes(trial.peak_bytes), number: Some(trial.peak_bytes as f64) },
             Column::Epochs => Cell::number(Some(trial.epochs_done() as f64)),
             Column::Started => Cell::time(times(study, trial).started),
             Column::Ended => Cell::time(times(study, trial).ended),

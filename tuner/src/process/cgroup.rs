@@ -2,48 +2,20 @@
 //! limit, file pages and all its processes included, and tells for certain what it has ended for want of memory. Where
 //! it may not, as in most containers, the other limits do.
 
-use super::identity::Identity;
 use super::strays;
+use ferrotune_machine::cgroup::{Version, oom_kills, own_memory_cgroups};
+use ferrotune_machine::identity::Identity;
 use rustix::process::Pid;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Where Linux shows cgroups.
-const ROOT: &str = "/sys/fs/cgroup";
-
 /// Begins the name of a trial's cgroup; the supervisor's [`Identity`] and the trial follow.
 const PREFIX: &str = "ferrotune-";
 
 /// How long the processes of a cgroup may take to leave it once they are killed.
 const PATIENCE: Duration = Duration::from_secs(2);
-
-/// The two ways in which Linux shows memory cgroups, and what they call things.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Version {
-    /// `memory` as a hierarchy of its own.
-    One,
-    /// All controllers in one hierarchy.
-    Two,
-}
-
-impl Version {
-    fn limit(self) -> &'static str {
-        match self {
-            Version::One => "memory.limit_in_bytes",
-            Version::Two => "memory.max",
-        }
-    }
-
-    /// The file with a line `oom_kill COUNT`.
-    fn kills(self) -> &'static str {
-        match self {
-            Version::One => "memory.oom_control",
-            Version::Two => "memory.events",
-        }
-    }
-}
 
 /// The cgroup in which those of the trials are made: the one that this process is in.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,8 +28,8 @@ impl TrialCgroups {
     /// Finds out, by making one and removing it again, whether this process may make cgroups with a limit on memory.
     /// What supervisors that are dead have left of theirs is removed.
     pub fn find() -> Option<TrialCgroups> {
-        let own = fs::read_to_string("/proc/self/cgroup").ok()?;
-        let found = candidates(&own, Path::new(ROOT)).into_iter().find(|cgroups| match cgroups.probe() {
+        let mut own = own_memory_cgroups().into_iter().map(|(version, parent)| TrialCgroups { parent, version });
+        let found = own.find(|cgroups| match cgroups.probe() {
             Ok(()) => true,
             Err(error) => {
                 tracing::debug!(folder = %cgroups.parent.display(), %error, "no cgroups for the trials here");
@@ -116,40 +88,6 @@ fn owner_of(name: &str) -> Option<Identity> {
     Identity::parse(owner)
 }
 
-/// Where this process is, by `/proc/self/cgroup`, in the hierarchies under `root` that can limit memory.
-fn candidates(own: &str, root: &Path) -> Vec<TrialCgroups> {
-    let candidate = |(version, hierarchy, path): (Version, &str, &str)| TrialCgroups {
-        parent: root.join(hierarchy).join(path),
-        version,
-    };
-    places(own).map(candidate).collect()
-}
-
-/// The memory cgroup of this process and those above it, innermost first.
-pub(super) fn own_and_above() -> Vec<PathBuf> {
-    // A system without the file has no cgroups.
-    let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let folders = |(_, hierarchy, path): (Version, &str, &str)| {
-        let hierarchy = Path::new(ROOT).join(hierarchy);
-        Path::new(path).ancestors().map(|path| hierarchy.join(path)).collect::<Vec<_>>()
-    };
-    places(&own).flat_map(folders).collect()
-}
-
-/// The places that `/proc/self/cgroup` names in hierarchies that can limit memory: the hierarchy's folder and the path
-/// in it, both without a slash before them.
-fn places(own: &str) -> impl Iterator<Item = (Version, &str, &str)> {
-    own.lines().filter_map(|line| {
-        let mut parts = line.splitn(3, ':').skip(1);
-        let (controllers, path) = (parts.next()?, parts.next()?.trim_start_matches('/'));
-        match controllers {
-            "" => Some((Version::Two, "", path)),
-            list if list.split(',').any(|controller| controller == "memory") => Some((Version::One, "memory", path)),
-            _ => None,
-        }
-    })
-}
-
 /// Whether cgroups below this one have the memory controller.
 fn has_memory(folder: &Path) -> bool {
     let controllers = fs::read_to_string(folder.join("cgroup.subtree_control")).unwrap_or_default();
@@ -165,7 +103,7 @@ pub(super) struct Cgroup {
 
 impl Cgroup {
     fn limit(&self, limit_bytes: u64) -> io::Result<()> {
-        fs::write(self.folder.join(self.version.limit()), limit_bytes.to_string())?;
+        fs::write(self.folder.join(self.version.memory_limit_file()), limit_bytes.to_string())?;
         if self.version == Version::Two {
             // One process less may leave a trial that waits for it for ever.
             fs::write(self.folder.join("memory.oom.group"), "1")?;
@@ -198,8 +136,7 @@ impl Cgroup {
 
     /// Whether the system has killed a process in it for going over its limit.
     pub(super) fn was_over(&self) -> bool {
-        let kills = fs::read_to_string(self.folder.join(self.version.kills())).unwrap_or_default();
-        super::memory::field(&kills, "oom_kill").is_some_and(|count| count > 0)
+        oom_kills(self.version, &self.folder) > 0
     }
 
     /// Removes it, once the processes in it have left.
@@ -226,21 +163,6 @@ mod tests {
     use super::*;
 
     type TestResult = Result<(), Box<dyn std::error::Error + Send + Sync>>;
-
-    #[test]
-    fn own_cgroup_is_found_in_either_hierarchy() {
-        let root = Path::new("/sys/fs/cgroup");
-        let parents = |own: &str| {
-            let found = candidates(own, root).into_iter();
-            found.map(|cgroups| (cgroups.parent.display().to_string(), cgroups.version)).collect::<Vec<_>>()
-        };
-        assert_eq!(parents("0::/user.slice/a\n"), [("/sys/fs/cgroup/user.slice/a".to_owned(), Version::Two)]);
-        assert_eq!(
-            parents("8:pids:/x\n4:cpu,memory:/docker/1\n1:name=systemd:/\n"),
-            [("/sys/fs/cgroup/memory/docker/1".to_owned(), Version::One)]
-        );
-        assert_eq!(parents("nonsense\n"), []);
-    }
 
     #[test]
     fn only_cgroups_of_dead_supervisors_of_this_pid_namespace_are_removed() -> TestResult {

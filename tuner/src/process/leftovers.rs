@@ -1,10 +1,12 @@
 //! What the machine has between trials, so that what a trial leaves behind is seen: memory, and temporary files. Removes
 //! only the folder for these.
 
-use super::memory::{available_bytes, own_resident_bytes};
-use super::{ProcessError, cuda};
+use super::ProcessError;
 use crate::folder;
-use crate::record::{Bytes, MemoryCheck};
+use crate::record::MemoryCheck;
+use ferrotune_machine::format::bytes;
+use ferrotune_machine::memory::{available_bytes, own_resident_bytes};
+use ferrotune_machine::{memory, nvidia};
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -36,7 +38,7 @@ impl Machine {
     /// # Errors
     /// Where /proc is not readable.
     pub fn now(device: Option<&str>) -> Result<Machine, ProcessError> {
-        let (device, device_bytes) = (device.map(str::to_owned), device.and_then(cuda::used_bytes));
+        let (device, device_bytes) = (device.map(str::to_owned), device.and_then(used_bytes));
         Ok(Machine { available_bytes: available()?, oom_kills: oom_kills(), device, device_bytes })
     }
 
@@ -56,7 +58,7 @@ impl Machine {
             after_bytes = self.wait_for_memory()?;
             let missing = self.available_bytes.saturating_sub(after_bytes);
             if missing > TOLERATED_BYTES {
-                left.push(format!("{} less available, which others may have taken meanwhile", Bytes(missing)));
+                left.push(format!("{} less available, which others may have taken meanwhile", bytes(missing)));
             }
             left.extend(self.wait_for_device());
         }
@@ -67,9 +69,9 @@ impl Machine {
     fn wait_for_memory(&self) -> Result<u64, ProcessError> {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            let bytes = available()?;
-            if bytes.saturating_add(TOLERATED_BYTES) >= self.available_bytes || Instant::now() >= deadline {
-                return Ok(bytes);
+            let available_bytes = available()?;
+            if available_bytes.saturating_add(TOLERATED_BYTES) >= self.available_bytes || Instant::now() >= deadline {
+                return Ok(available_bytes);
             }
             std::thread::sleep(Duration::from_millis(10));
         }
@@ -80,12 +82,12 @@ impl Machine {
         let (device, before) = (self.device.as_ref()?, self.device_bytes?);
         let deadline = Instant::now() + DEVICE_PATIENCE;
         loop {
-            let missing = cuda::used_bytes(device)?.saturating_sub(before);
+            let missing = used_bytes(device)?.saturating_sub(before);
             if missing <= TOLERATED_BYTES {
                 return None;
             }
             if Instant::now() >= deadline {
-                return Some(format!("{} of {}, not given back by its driver", Bytes(missing), device));
+                return Some(format!("{} of {}, not given back by its driver", bytes(missing), device));
             }
             std::thread::sleep(Duration::from_millis(100));
         }
@@ -98,8 +100,15 @@ fn available() -> Result<u64, ProcessError> {
 
 fn oom_kills() -> u64 {
     // Sandboxes without this file tell no kills.
-    let vmstat = fs::read_to_string("/proc/vmstat").unwrap_or_default();
-    super::memory::field(&vmstat, "oom_kill").unwrap_or(0)
+    memory::oom_kills().unwrap_or(0)
+}
+
+/// How much of a device's memory is used, in bytes; none where it has none of its own, or its driver gives no answer.
+fn used_bytes(device: &str) -> Option<u64> {
+    nvidia::used_bytes(device).unwrap_or_else(|error| {
+        tracing::debug!(device, %error, "how much of the device's memory is used is unknown");
+        None
+    })
 }
 
 /// Empties the folder for a trial's temporary files, or makes it.

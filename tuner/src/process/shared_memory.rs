@@ -6,8 +6,8 @@
 //! closed it, its maker is among the processes that have it; where these are all of one trial, the trial has made it. A
 //! file that is made and closed before anyone can look has no such proof, and stays.
 
-use super::strays::{below, number};
-use crate::record::Bytes;
+use ferrotune_machine::format::bytes;
+use ferrotune_machine::process_tree::{below, number};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
 use rustix::process::Pid;
@@ -332,7 +332,7 @@ fn is_own(file: &fs::Metadata) -> bool {
 }
 
 fn described(file: &DirEntry) -> String {
-    format!("{} ({})", file.path().display(), Bytes(file.metadata().map_or(0, |file| file.len())))
+    format!("{} ({})", file.path().display(), bytes(file.metadata().map_or(0, |file| file.len())))
 }
 
 #[cfg(test)]

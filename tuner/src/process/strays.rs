@@ -2,8 +2,9 @@
 //! theirs.
 
 use super::TRIAL_VARIABLE;
-use super::identity::Identity;
-use rustix::event::{PollFd, PollFlags, Timespec};
+use ferrotune_machine::child::wait_for_exit;
+use ferrotune_machine::identity::Identity;
+use ferrotune_machine::process_tree::{below, children_of, number};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
 use std::fs;
@@ -84,40 +85,8 @@ fn supervisor_of(pid: Pid) -> Option<Identity> {
     Identity::parse(std::str::from_utf8(supervisor).ok()?)
 }
 
-/// Everything below a process, without itself.
-pub(super) fn below(pid: Pid) -> Vec<Pid> {
-    let mut found = Vec::new();
-    let mut parents = vec![pid];
-    while let Some(pid) = parents.pop() {
-        let children = children_of(pid);
-        found.extend(&children);
-        parents.extend(children);
-    }
-    found
-}
-
 pub(super) fn kill_all(pids: &[Pid]) {
     pids.iter().for_each(|pid| kill(*pid));
-}
-
-/// A process id as the number that it is.
-pub(super) fn number(pid: Pid) -> u32 {
-    pid.as_raw_nonzero().get().unsigned_abs()
-}
-
-/// The children of a process, of all its threads; none if it has left.
-pub(super) fn children_of(pid: Pid) -> Vec<Pid> {
-    let Ok(tasks) = fs::read_dir(format!("/proc/{}/task", number(pid))) else {
-        return Vec::new();
-    };
-    let mut children = Vec::new();
-    for task in tasks.flatten() {
-        // A thread that ends between the two reads has handed its children on.
-        if let Ok(text) = fs::read_to_string(task.path().join("children")) {
-            children.extend(text.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)));
-        }
-    }
-    children
 }
 
 fn kill(pid: Pid) {
@@ -125,18 +94,6 @@ fn kill(pid: Pid) {
         && errno != Errno::SRCH
     {
         tracing::warn!(pid = pid.as_raw_pid(), %errno, "a process of a trial cannot be killed");
-    }
-}
-
-fn wait_for_exit(pid: Pid, limit: Duration) -> io::Result<()> {
-    let pidfd = match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
-        Err(Errno::SRCH) => return Ok(()),
-        other => other?,
-    };
-    let timeout = Timespec::try_from(limit).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
-    match rustix::event::poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&timeout)) {
-        Ok(_) | Err(Errno::INTR) => Ok(()),
-        Err(errno) => Err(errno.into()),
     }
 }
 

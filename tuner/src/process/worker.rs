@@ -1,10 +1,10 @@
 //! What runs in the worker process itself, from its first instruction to the objective's entry point.
 #![expect(unsafe_code, reason = "loads and calls the objective's shared object")]
 
-use super::identity::Identity;
 use super::{TRIAL_VARIABLE, signals};
 use crate::record::Ending;
 use crate::wire::Request;
+use ferrotune_machine::identity::Identity;
 use libloading::Library;
 use rustix::process::{Resource, Rlimit, Signal};
 use std::error::Error as _;

@@ -4,7 +4,8 @@ use crate::folder::FolderError;
 use crate::journal::JournalError;
 use crate::oracle::OracleError;
 use crate::process::ProcessError;
-use crate::record::{Bytes, Ending};
+use crate::record::Ending;
+use ferrotune_machine::format::bytes;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -159,7 +160,7 @@ pub enum SupervisorError {
     /// Something other than the trials takes the machine's memory.
     #[error(
         "the machine has only {} of memory left, which the trials do not hold; free some, then run the search again: it goes on where it is",
-        Bytes(*.available_bytes)
+        bytes(*.available_bytes)
     )]
     MachineShort {
         /// What the machine has left, in bytes.

@@ -1,4 +1,4 @@
-//! Which changes of a notebook's definitions cost a variable, and which do not.
+//! Changes of a notebook's definitions that drop a variable, and changes that do not.
 
 use super::Definitions;
 

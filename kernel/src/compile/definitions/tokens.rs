@@ -1,25 +1,25 @@
-//! A definition as text, without what changes nothing in a layout: visibility, docs, derives, other attributes, and how
-//! it is set on the page.
+//! A definition as text, without the parts that do not affect a layout: visibility, docs, derives, most attributes, and
+//! formatting.
 
 use proc_macro2::{Delimiter, Group, Ident, Spacing, TokenStream, TokenTree};
 use std::collections::{BTreeSet, HashSet};
 use std::iter::Peekable;
 
-/// Attributes that decide about a layout.
+/// Attributes that affect a layout.
 const ATTRIBUTES: [&str; 3] = ["cfg", "cfg_attr", "repr"];
 
-/// Names that the source has imported: an attribute of such a name is a macro, which may do anything.
+/// Names that the source imports. An attribute with such a name is a macro, which may change anything.
 pub(super) type Imported = HashSet<String>;
 
-/// The essence of a definition.
+/// A definition without the parts that do not matter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Text {
     pub(super) text: String,
-    /// All names in it; called functions as [`call`] writes them.
+    /// All names in it, with called functions in the form of [`call`].
     pub(super) names: BTreeSet<String>,
 }
 
-/// The name under which a function's calls are kept, since fields and methods often have one name.
+/// The name of a function's calls, since a field and a method often have the same name.
 pub(super) fn call(function: &Ident) -> String {
     format!("{function}()")
 }
@@ -38,7 +38,7 @@ impl Text {
             match &token {
                 TokenTree::Punct(punct) if punct.as_char() == '#' => {
                     if let Some(attribute) = take_attribute(&mut tokens)
-                        && decides(&attribute, imported)
+                        && affects_layout(&attribute, imported)
                     {
                         self.word("#");
                         self.push_group(&attribute, imported);
@@ -48,7 +48,7 @@ impl Text {
                 TokenTree::Ident(name) if name == "pub" => skip_restriction(&mut tokens),
                 TokenTree::Ident(name) => self.push_name(name, !after_fn && is_called(&mut tokens)),
                 TokenTree::Group(group) => self.push_group(group, imported),
-                // Before the end of a group it changes nothing, save that it makes a tuple of one.
+                // A trailing comma matters only in a tuple with one element.
                 token if is_comma(token) && tokens.peek().is_none() => self.text.push(','),
                 TokenTree::Punct(_) | TokenTree::Literal(_) => self.word(&token.to_string()),
             }
@@ -98,7 +98,7 @@ fn is_single(group: &Group) -> bool {
 
 type Tokens = Peekable<proc_macro2::token_stream::IntoIter>;
 
-/// What stands in the brackets of an attribute, outer or inner.
+/// The brackets of an outer or inner attribute.
 fn take_attribute(tokens: &mut Tokens) -> Option<Group> {
     tokens.next_if(|token| matches!(token, TokenTree::Punct(punct) if punct.as_char() == '!'));
     let token =
@@ -109,11 +109,11 @@ fn take_attribute(tokens: &mut Tokens) -> Option<Group> {
     }
 }
 
-fn decides(attribute: &Group, imported: &Imported) -> bool {
+fn affects_layout(attribute: &Group, imported: &Imported) -> bool {
     let mut tokens = attribute.stream().into_iter();
     let Some(TokenTree::Ident(name)) = tokens.next() else { return false };
     let name = name.to_string();
-    // A path is that of a macro, or of a tool.
+    // A path names a macro or a tool.
     let is_path = matches!(tokens.next(), Some(TokenTree::Punct(punct)) if punct.as_char() == ':');
     ATTRIBUTES.contains(&name.as_str()) || is_path || imported.contains(&name)
 }
@@ -129,7 +129,7 @@ fn skip_restriction(tokens: &mut Tokens) {
     });
 }
 
-/// Whether what comes next makes a name a call: parentheses, or types before them.
+/// Whether the next tokens make a name a call: parentheses, or generic arguments before them.
 fn is_called(tokens: &mut Tokens) -> bool {
     match tokens.peek() {
         Some(TokenTree::Group(group)) => group.delimiter() == Delimiter::Parenthesis,

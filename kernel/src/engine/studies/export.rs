@@ -1,4 +1,4 @@
-//! Files that are there whole or not at all, and on disk when the call returns.
+//! Writes files whole or not at all, and returns once they are on disk.
 
 use anyhow::{Context, Result, bail};
 use ferrotune_results::tensorboard::EventFile;
@@ -7,11 +7,11 @@ use std::io::{ErrorKind, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// Writes a file in the place of an earlier one.
+/// Writes a file, and replaces an earlier one.
 pub(super) fn whole(target: &Path, bytes: &[u8]) -> Result<()> {
     let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let written = || {
-        // As any program would create it; the user's mask takes its share.
+        // The usual permissions of a new file; the user's umask reduces them.
         let mode = Permissions::from_mode(0o666);
         let mut partial = tempfile::Builder::new().permissions(mode).tempfile_in(folder)?;
         partial.write_all(bytes)?;
@@ -22,9 +22,9 @@ pub(super) fn whole(target: &Path, bytes: &[u8]) -> Result<()> {
     written().with_context(|| format!("cannot write {}; is there such a folder?", target.display()))
 }
 
-/// Writes TensorBoard's files. One that has grown is appended to, so that a TensorBoard that reads it goes on.
+/// Writes TensorBoard's files. Appends to a file that has grown, so that a running TensorBoard goes on reading it.
 ///
-/// Fails where the folder has the events of another search: TensorBoard would show one's parameters for the other's.
+/// Fails if the folder has the events of another search: TensorBoard would mix up the parameters of the two.
 pub(super) fn event_files(target: &Path, files: &[EventFile]) -> Result<()> {
     refuse_others(target, files)?;
     for EventFile { path, bytes } in files {

@@ -1,4 +1,4 @@
-//! Which of a trial's checkpoints has the weights that its value is about.
+//! Finds the checkpoint of a trial with the weights that gave its value.
 
 use anyhow::{Context, Result};
 use ferrotune_tuner::checkpoint::checkpoint_generation;
@@ -10,11 +10,11 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The last checkpoint of a step at which the trial reported its value, else its last one; `None` if none is kept.
+/// The last checkpoint of a step at which the trial reported its value, or else the last one; `None` if there is none.
 ///
-/// Fails where the checkpoints are there and cannot be read: another one would have other weights.
+/// Fails if a checkpoint cannot be read, since another one has other weights.
 pub(super) fn of(study_folder: &Path, study: &Study, trial: &TrialRecord) -> Result<Option<PathBuf>> {
-    // A journal may come from anyone, and may call any file a checkpoint.
+    // Anyone may have written the journal, so its checkpoint may name any file.
     let last = trial.checkpoint.as_deref().filter(|last| checkpoint_generation(last).is_some());
     let Some(last) = last else { return Ok(None) };
     let folder = study_folder.join("trials").join(trial.number.to_string());
@@ -29,7 +29,7 @@ pub(super) fn of(study_folder: &Path, study: &Study, trial: &TrialRecord) -> Res
         generations(&folder).with_context(|| format!("cannot look for checkpoints in {}", folder.display()))?;
     for path in generations.into_iter().rev() {
         let step = match step_of(&path) {
-            // Its trial runs, and has a better one by now.
+            // The trial is running, and has replaced this checkpoint.
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             step => step.with_context(|| format!("cannot read the checkpoint {}", path.display()))?,
         };
@@ -40,11 +40,11 @@ pub(super) fn of(study_folder: &Path, study: &Study, trial: &TrialRecord) -> Res
     Ok(Some(folder.join(last)).filter(|path| path.is_file()))
 }
 
-/// The checkpoints in a trial's folder, in the order in which they were made.
+/// The checkpoints in a trial's folder, oldest first.
 fn generations(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let entries = match fs::read_dir(folder) {
-        // A study may have been moved without the folders of its trials.
+        // The user may have moved the study without the folders of its trials.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries?,
     };

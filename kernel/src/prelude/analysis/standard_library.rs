@@ -1,8 +1,8 @@
-//! The standard library for rust-analyzer, cut down to what the types of variables need.
+//! A copy of the standard library's sources for rust-analyzer, with only the parts that the types of variables need.
 //!
-//! Left out are the processor intrinsics, the systems' own parts and the tests, which are most of it. The one crate
-//! from outside that types depend on, hashbrown, is stood in for by its types' names: without that, rust-analyzer
-//! would ask crates.io for it at every start.
+//! It leaves out the largest parts: processor intrinsics, code for operating systems, and tests. The only external crate
+//! on which types depend is hashbrown. Stand-ins for its types replace it, since rust-analyzer would ask crates.io for it
+//! at every start.
 
 use crate::toolchain::Toolchain;
 use anyhow::{Context, Result};
@@ -11,10 +11,10 @@ use std::path::Path;
 
 const CRATES: [&str; 4] = ["alloc", "core", "proc_macro", "std"];
 
-/// Folders in `std` and `core` that no type of a variable is defined in.
+/// Folders of `std` and `core` that define no type of a variable.
 const LEFT_OUT: [&str; 4] = ["std/src/sys", "std/src/os", "core/src/unicode", "core/src/num/imp"];
 
-/// File, line to replace, and what stands in for it.
+/// File, line to replace, and the stand-in.
 const STAND_INS: [(&str, &str, &str); 2] = [
     (
         "std/src/collections/hash/map.rs",

@@ -1,10 +1,10 @@
-//! The file: shared by sessions, torn by kills, bounded.
+//! The history file: sessions share it, a kill may tear its last line, and its size is bounded.
 
 use std::fs;
 use std::io::Write;
 use std::path::Path;
 
-use super::{Entry, History, MAX_BYTES, Query, Store};
+use super::{CellHistory, Entry, MAX_BYTES, Query, Store};
 
 fn open(folder: &Path) -> Store {
     Store::open(Some(folder.to_owned()))
@@ -64,7 +64,7 @@ async fn session_without_a_writable_folder_remembers_itself() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     fs::write(&file, "").unwrap();
-    let history = History::open(Some(file.join("below a file"))).unwrap();
+    let history = CellHistory::open(Some(file.join("below a file"))).unwrap();
     history.append(1, "a".into());
     let found = history.find(Query::Tail { n: Some(5) }).await;
     assert_eq!(found, [Entry { session: 1, line: 1, source: "a".into() }]);

@@ -1,7 +1,7 @@
-//! Which process a supervisor is, in words that stay true when its process id is given to another process, or is read in
-//! another PID namespace, where the same number is another process. Ends nothing.
+//! The identity of a process. A process id alone can be reused, and is another process in another PID namespace; with the
+//! namespace and the start time it is unique. Ends no process.
 
-use super::strays::number;
+use crate::process_tree::number;
 use rustix::io::Errno;
 use rustix::process::Pid;
 use std::fmt;
@@ -12,23 +12,24 @@ use std::os::unix::fs::MetadataExt as _;
 /// Where `/proc/PID/stat` has the start time, counted from the field after the program's name.
 const START_FIELD: usize = 19;
 
-/// A process. Its text is `NAMESPACE-START-PID`.
+/// A process, as its supervisor or another process names it. Its text is `NAMESPACE-START-PID`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Identity {
+pub struct Identity {
     /// The inode of its PID namespace, in which its process id counts.
-    pub(super) namespace: u64,
-    /// When it was started, in ticks of the clock that begins with the machine.
-    pub(super) start_ticks: u64,
-    pub(super) pid: Pid,
+    pub namespace: u64,
+    /// When it was started, in ticks of the clock that starts with the machine.
+    pub start_ticks: u64,
+    /// Its process id.
+    pub pid: Pid,
 }
 
 impl Identity {
     /// This process.
     ///
     /// # Errors
-    /// Where /proc is not readable, or shows the processes of another PID namespace: process ids of this one are then
-    /// other processes there.
-    pub(super) fn own() -> io::Result<Identity> {
+    /// Where /proc is not readable, or shows the processes of another PID namespace, where this one's process ids belong
+    /// to other processes.
+    pub fn own() -> io::Result<Identity> {
         let pid = rustix::process::getpid();
         if fs::read_link("/proc/self")?.to_str() != Some(&number(pid).to_string()) {
             let reason = "/proc shows another PID namespace; mount it anew, as `unshare --mount-proc` does";
@@ -39,20 +40,20 @@ impl Identity {
     }
 
     /// Reads the text of an identity; none where it is not one.
-    pub(super) fn parse(text: &str) -> Option<Identity> {
+    pub fn parse(text: &str) -> Option<Identity> {
         let mut parts = text.splitn(3, '-');
         let (namespace, start, pid) = (parts.next()?, parts.next()?, parts.next()?);
         let pid = Pid::from_raw(pid.parse().ok()?)?;
         Some(Identity { namespace: namespace.parse().ok()?, start_ticks: start.parse().ok()?, pid })
     }
 
-    /// Whether the process has certainly left. One of another PID namespace cannot be seen from here, and may live.
-    pub(super) fn is_dead(&self) -> bool {
+    /// Whether the process has certainly ended. One of another PID namespace is invisible here, and may still run.
+    pub fn is_dead(&self) -> bool {
         let is_seen_from_here = own_namespace().is_ok_and(|own| own == self.namespace);
         is_seen_from_here
             && match start_ticks(self.pid) {
                 Ok(Some(start_ticks)) => start_ticks != self.start_ticks,
-                // Some systems hide the processes of other users; the signal finds them.
+                // Some systems hide the processes of other users; a signal still finds them.
                 Ok(None) => rustix::process::test_kill_process(self.pid) == Err(Errno::SRCH),
                 Err(_) => false,
             }
@@ -77,7 +78,9 @@ fn own_namespace() -> io::Result<u64> {
 /// When a process was started; none where there is no such process.
 fn start_ticks(pid: Pid) -> io::Result<Option<u64>> {
     let stat = match fs::read_to_string(format!("/proc/{}/stat", number(pid))) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH) => {
+        Err(error)
+            if error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) =>
+        {
             return Ok(None);
         }
         stat => stat?,

@@ -1,37 +1,37 @@
-//! How far cargo is, from what it writes while it builds: one line at a time for the user, and the rest kept.
+//! The progress of a build, read from what cargo writes: one line at a time for the user. All other lines are kept.
 
 use std::time::Instant;
 
-/// What cargo is told, so that it writes how far it is even where no one looks at a terminal.
+/// Environment in which cargo writes its progress even without a terminal.
 pub(crate) const ENVIRONMENT: [(&str, &str); 3] =
     [("CARGO_TERM_PROGRESS_WHEN", "always"), ("CARGO_TERM_PROGRESS_WIDTH", "80"), ("CARGO_TERM_COLOR", "never")];
 
-/// Beginnings of the lines that say what cargo does.
+/// First words of cargo's lines about its current step.
 const STEPS: [&str; 5] = ["Blocking", "Compiling", "Downloaded", "Downloading", "Updating"];
 
-/// What is known of a build.
+/// The state of a build.
 #[derive(Debug)]
 pub(crate) struct Progress {
-    /// The package that stands for the user's `:dep` lines, and is no crate of theirs.
+    /// The generated package that has the user's crates as dependencies; it is never shown.
     package: &'static str,
     started: Instant,
     /// The beginning of a line whose rest has not come yet.
     bytes: Vec<u8>,
     step: String,
-    /// Crates that are built, and crates in all.
+    /// Crates that are built, and all crates.
     count: Option<(usize, usize)>,
     compiled: usize,
-    /// All lines that are no steps.
-    words: String,
+    /// All lines that are not about a step.
+    messages: String,
 }
 
 impl Progress {
     pub(crate) fn of(package: &'static str) -> Self {
-        let (bytes, step, words) = Default::default();
-        Self { package, started: Instant::now(), bytes, step, count: None, compiled: 0, words }
+        let (bytes, step, messages) = Default::default();
+        Self { package, started: Instant::now(), bytes, step, count: None, compiled: 0, messages }
     }
 
-    /// Takes more of what cargo writes, and gives the line to show if it is another one.
+    /// Takes more of cargo's output, and returns the line to show if it has changed.
     pub(crate) fn take(&mut self, bytes: &[u8]) -> Option<String> {
         self.bytes.extend_from_slice(bytes);
         let before = self.line();
@@ -43,7 +43,7 @@ impl Progress {
         (line != before).then_some(line)
     }
 
-    /// What has been done, in one line.
+    /// The finished build in one line.
     pub(crate) fn summary(&self) -> String {
         let seconds = self.started.elapsed().as_secs_f64();
         match self.compiled {
@@ -53,14 +53,14 @@ impl Progress {
         }
     }
 
-    /// Where a build was when it ended too early.
+    /// A build that failed or was stopped, in one line.
     pub(crate) fn unfinished(&self) -> String {
         format!("{}: not finished", self.line())
     }
 
-    /// What cargo said beside.
-    pub(crate) fn words(&self) -> &str {
-        self.words.trim_end()
+    /// Cargo's other lines: warnings and errors.
+    pub(crate) fn messages(&self) -> &str {
+        self.messages.trim_end()
     }
 
     fn line(&self) -> String {
@@ -71,7 +71,7 @@ impl Progress {
     }
 
     fn take_line(&mut self, line: &str) {
-        // Where a progress bar was, cargo first clears it.
+        // Cargo clears its progress bar before it writes a line.
         let line = line.trim_start_matches("\u{1b}[K");
         let text = line.trim_start();
         let mut words = text.split(' ');
@@ -87,13 +87,13 @@ impl Progress {
         } else if STEPS.contains(&verb) {
             self.step = text.to_owned();
         } else if !matches!(verb, "Finished" | "Locking" | "Adding") {
-            self.words.push_str(line);
-            self.words.push('\n');
+            self.messages.push_str(line);
+            self.messages.push('\n');
         }
     }
 }
 
-/// `Building [===>   ] 3/12: serde, syn`: without the package of the `:dep` lines, which is built last.
+/// The numbers in `Building [===>   ] 3/12: serde, syn`, without the generated package, which is built last.
 fn count(text: &str) -> Option<(usize, usize)> {
     let (_, rest) = text.strip_prefix("Building [")?.split_once("] ")?;
     let (done, total) = rest.split(':').next()?.trim().split_once('/')?;
@@ -132,7 +132,7 @@ mod tests {
             None,
         ];
         assert_eq!(shown.iter().map(Option::as_deref).collect::<Vec<_>>(), expected);
-        assert_eq!(progress.words(), "warning: unused variable\n  --> a.rs");
+        assert_eq!(progress.messages(), "warning: unused variable\n  --> a.rs");
         assert!(progress.summary().starts_with("Compiled 2 crates in "), "{}", progress.summary());
     }
 }

@@ -1,6 +1,6 @@
-//! What the user ran, in all sessions: one JSON line for each cell in `ferrotune/history.jsonl` of the user's data
-//! folder, shared by all kernels. Outputs are not kept. Where the file cannot be written, this session's cells are
-//! still found.
+//! The cells that the user ran, in all sessions: one JSON line for each cell in `ferrotune/history.jsonl` of the user's
+//! data folder, which all kernels share. Outputs are not kept. If the file cannot be written, only this session's cells
+//! are found.
 //!
 //! One thread owns the file, so that no cell waits for a disk.
 
@@ -13,11 +13,11 @@ use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
-mod search;
+mod query;
 
-pub(crate) use search::Query;
+pub(crate) use query::Query;
 
-/// Once the file is larger than this, a starting session keeps the newer half.
+/// A session that starts with a larger file keeps the newer half of it.
 const MAX_BYTES: u64 = 8 << 20;
 
 /// One cell as it was typed.
@@ -28,7 +28,7 @@ pub(crate) struct Entry {
     pub(crate) source: String,
 }
 
-/// A line of the file. Sessions write one without a cell when they start, which takes their number.
+/// A line of the file. A session reserves its number with a first line that has no cell.
 #[derive(Serialize, Deserialize)]
 struct Record {
     version: u32,
@@ -46,13 +46,13 @@ enum Task {
     Find { query: Query, found: oneshot::Sender<Vec<Entry>> },
 }
 
-/// The way to the history thread.
+/// Sends tasks to the history thread.
 #[derive(Clone, Debug)]
-pub(crate) struct History {
+pub(crate) struct CellHistory {
     tasks: mpsc::Sender<Task>,
 }
 
-impl History {
+impl CellHistory {
     /// Opens the user's history.
     pub(crate) fn of_user() -> io::Result<Self> {
         Self::open(dirs::data_dir().map(|folder| folder.join("ferrotune")))
@@ -60,7 +60,7 @@ impl History {
 
     /// Opens the history in `folder`; without one, only this session is remembered.
     ///
-    /// Fails where no thread can be started.
+    /// Fails if no thread can be started.
     pub(crate) fn open(folder: Option<PathBuf>) -> io::Result<Self> {
         let (tasks, queue) = mpsc::channel();
         std::thread::Builder::new().name("history".into()).spawn(move || {
@@ -154,7 +154,7 @@ impl Store {
     }
 }
 
-/// Takes the next session number, and drops the older half of a file that has grown too large.
+/// Reserves the next session number, and drops the older half of a file that is too large.
 fn begin_session(path: &Path) -> io::Result<u64> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
@@ -169,7 +169,7 @@ fn begin_session(path: &Path) -> io::Result<u64> {
     Ok(session)
 }
 
-/// Held while the file is changed: another kernel may replace it, so its own lock would not do.
+/// Locks a second file, since another kernel may replace the history file and its lock with it.
 fn lock(path: &Path) -> io::Result<File> {
     let lock = OpenOptions::new().create(true).append(true).open(path.with_extension("lock"))?;
     rustix::fs::flock(&lock, FlockOperation::LockExclusive)?;
@@ -198,7 +198,7 @@ fn ends_torn(path: &Path) -> io::Result<bool> {
     Ok(last != [b'\n'])
 }
 
-/// Lines that are torn, or of a version that is not known, are passed over.
+/// Skips lines that are torn or of an unknown version.
 fn read_records(path: &Path) -> io::Result<Vec<Record>> {
     let file = match File::open(path) {
         Ok(file) => file,
@@ -209,7 +209,7 @@ fn read_records(path: &Path) -> io::Result<Vec<Record>> {
     for line in BufReader::new(file).split(b'\n') {
         match serde_json::from_slice::<Record>(&line?) {
             Ok(record) if record.version == VERSION => records.push(record),
-            Ok(_) | Err(_) => tracing::trace!(?path, "line of the history file passed over"),
+            Ok(_) | Err(_) => tracing::trace!(?path, "line of the history file skipped"),
         }
     }
     Ok(records)
@@ -222,7 +222,7 @@ fn keep_newer_half(path: &Path, records: &[Record]) -> io::Result<()> {
         serde_json::to_writer(&mut text, record)?;
         text.push(b'\n');
     }
-    // Cells of unequal size may leave a newer half that is still too large.
+    // If the newer cells are the larger ones, half of the lines is still too much.
     let mut cut = usize::try_from(MAX_BYTES / 2).map_or(0, |limit| text.len().saturating_sub(limit));
     while cut > 0 && text.get(cut - 1).is_some_and(|byte| *byte != b'\n') {
         cut += 1;

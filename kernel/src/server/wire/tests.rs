@@ -1,4 +1,4 @@
-//! What is read, what is refused and what is written, without sockets.
+//! Reading, refusing and writing messages, without sockets.
 
 use serde_json::{Value, json};
 

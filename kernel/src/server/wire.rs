@@ -1,5 +1,5 @@
-//! ZeroMQ frames to Jupyter messages and back: delimiter, signature, headers. It knows no message type and answers
-//! nothing; a frame that it cannot read becomes a [`WireError`], never a panic.
+//! Turns ZeroMQ frames into Jupyter messages and back: delimiter, signature, headers. Knows no message types and answers
+//! nothing. A frame that cannot be read becomes a [`WireError`], never a panic.
 //!
 //! See "The Wire Protocol" in the Jupyter messaging specification.
 
@@ -17,8 +17,8 @@ use zeromq::ZmqMessage;
 
 /// The version of the messaging protocol that this kernel speaks.
 ///
-/// 5.4 asks for shutdown and interrupt on the control socket. Later versions ask for a welcome message on IOPub, which
-/// a PUB socket cannot send, and for subshells.
+/// 5.4 demands shutdown and interrupt on the control socket. Later versions demand subshells, and a welcome message on
+/// IOPub, which a PUB socket cannot send.
 pub(crate) const PROTOCOL_VERSION: &str = "5.4";
 
 const DELIMITER: &[u8] = b"<IDS|MSG>";
@@ -36,32 +36,32 @@ pub(crate) enum WireError {
     Unreadable { part: &'static str, reason: String },
 }
 
-/// The header of the message that another one answers, byte for byte as it came, so that no field of it is lost.
+/// The header of the message that another one answers, in its original bytes, so that no field is lost.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Parent(Arc<[u8]>);
 
 impl Parent {
-    /// For messages that answer nothing.
+    /// The parent of a message that answers no other.
     pub(crate) fn none() -> Self {
         Self(Arc::from(b"{}".as_slice()))
     }
 }
 
-/// A message from a client whose signature is right and whose header is readable; its content may still not be.
+/// A message from a client with a correct signature and a readable header. Its content may be unreadable.
 #[derive(Debug)]
 pub(crate) struct Request {
-    /// Routing frames, to be put before an answer.
+    /// Routing frames, which go before an answer.
     pub(crate) identities: Vec<Vec<u8>>,
     /// Such as `execute_request`.
     pub(crate) msg_type: String,
     /// This message's header.
     pub(crate) parent: Parent,
-    /// The content, or why it cannot be read: a client waits for an answer even then.
+    /// The content, or why it cannot be read: the client waits for an answer in either case.
     pub(crate) content: Result<Map<String, Value>, WireError>,
 }
 
 impl Request {
-    /// The content as the fields that a handler needs.
+    /// The fields of the content that a handler needs.
     pub(crate) fn fields<T: DeserializeOwned>(&self) -> Result<T, WireError> {
         let content = self.content.clone()?;
         serde_json::from_value(Value::Object(content)).map_err(|error| unreadable("content", &error))
@@ -90,7 +90,7 @@ impl Codec {
 
     /// Reads `[identities…, <IDS|MSG>, signature, header, parent_header, metadata, content, buffers…]`.
     ///
-    /// Fails where there is no one to answer: no delimiter, a wrong signature, or no readable header.
+    /// Fails only if no answer is possible: without a delimiter, a correct signature or a readable header.
     pub(crate) fn decode<F: AsRef<[u8]>>(&self, frames: &[F]) -> Result<Request, WireError> {
         let at = frames
             .iter()
@@ -159,7 +159,7 @@ impl Codec {
     }
 }
 
-/// The present as messages write it: RFC 3339, UTC, microseconds.
+/// The present time in the form of messages: RFC 3339, UTC, microseconds.
 pub(crate) fn now() -> String {
     Utc::now().to_rfc3339_opts(SecondsFormat::Micros, true)
 }
@@ -187,7 +187,7 @@ fn from_hex(text: &[u8]) -> Option<Vec<u8>> {
     pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?)).collect()
 }
 
-/// Ids tell sessions apart and keep no secret, so the seeds of the standard library's hash maps are random enough.
+/// Session ids are no secrets, so the random seeds of the standard library's hash maps suffice.
 fn random_id() -> String {
     let word = || RandomState::new().build_hasher().finish();
     format!("{:016x}{:016x}", word(), word())

@@ -1,4 +1,4 @@
-//! `history_request`: which cells a client asks for. No files here.
+//! `history_request`: selects the cells that a client asks for. No files here.
 
 use std::collections::HashSet;
 
@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::Entry;
 
-/// `history_request` in the fields of the messaging specification; clients send null for what they leave open.
+/// The fields of `history_request` in the messaging specification; clients send null for those that they do not set.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(tag = "hist_access_type", rename_all = "lowercase")]
 pub(crate) enum Query {
@@ -38,7 +38,7 @@ pub(crate) enum Query {
 const DEFAULT_TAIL: usize = 10;
 
 impl Query {
-    /// The cells asked for, in the order of `entries`. `current` is this session.
+    /// The cells that are asked for, in the order of `entries`. `current` is this session.
     pub(super) fn select(&self, entries: Vec<Entry>, current: u64) -> Vec<Entry> {
         match self {
             Self::Tail { n } => last(entries, n.unwrap_or(DEFAULT_TAIL)),
@@ -77,7 +77,7 @@ fn last(mut entries: Vec<Entry>, n: usize) -> Vec<Entry> {
     entries.split_off(entries.len().saturating_sub(n))
 }
 
-/// Glob with `*` and `?` over the whole text. Time grows with pattern × text, not exponentially.
+/// Glob with `*` and `?` over the whole text. The time grows with pattern × text, not exponentially.
 fn matches(pattern: &[char], text: &str) -> bool {
     let text: Vec<char> = text.chars().collect();
     let (mut at, mut read) = (0, 0);

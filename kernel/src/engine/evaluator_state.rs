@@ -1,37 +1,37 @@
-//! evcxr's idea of the notebook, to take it back along with the variables.
+//! What evcxr knows of the notebook at one moment, so that it can return to that moment along with the variables.
 //!
-//! evcxr keeps its state to itself. But the source of the last cell that it compiled has every item of the notebook in
-//! it, and it tells the variables with their types: a cell made of these gives an evcxr that has forgotten everything
-//! the same idea again.
+//! evcxr has no interface to save or restore its state. But the source of the last cell that it compiled contains every
+//! item of the notebook, and it lists the variables with their types: an evcxr that has forgotten everything learns the
+//! state again from one cell that is made of these.
 
 use anyhow::{Context, Result};
 use std::collections::HashMap;
 use syn::visit::{self, Visit};
 
-/// First line of what evcxr writes below the items. Every notebook has it, since its first cell uses `?`.
+/// The line of the generated source that ends the items. Every notebook has it, since its first cell uses `?`.
 const BELOW_ITEMS: &str = "struct EvcxrUserCodeError {}";
 
-/// First line of the source.
+/// First line of the generated source.
 const ABOVE_ITEMS: &str = "#![allow(unused_imports, unused_mut, dead_code)]";
 
-/// How the lines begin that must stay first.
+/// Beginning of the lines that must come before all items.
 const ATTRIBUTE: &str = "#![";
 
-/// The first item without a name that every notebook has: evcxr writes those with a name above it.
+/// The first item without a name, which every notebook has; evcxr writes the items with names above it.
 const FIRST_UNNAMED: &str = "use ferrotune::cell::Show as _;";
 
-/// What evcxr knew after a cell.
+/// What evcxr knows after a cell.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Picture {
-    /// The source of the last cell.
+pub(super) struct EvaluatorState {
+    /// The generated source of the last cell.
     source: String,
     /// Names and types.
     variables: Vec<(String, String)>,
-    /// The crates that the user has added, as `:dep` takes them.
+    /// The crates that the user has added, as arguments of `:dep`.
     dependencies: Vec<String>,
 }
 
-impl Picture {
+impl EvaluatorState {
     pub(super) fn new(source: String, variables: Vec<(String, String)>, dependencies: Vec<String>) -> Self {
         Self { source, variables, dependencies }
     }
@@ -40,7 +40,7 @@ impl Picture {
         &self.dependencies
     }
 
-    /// The crates that the user has added, a line each.
+    /// The crates that the user has added, one line each.
     pub(super) fn dependencies_text(&self) -> String {
         match self.dependencies.as_slice() {
             [] => "no crate has been added; :dep NAME = \"VERSION\" adds one".to_owned(),
@@ -48,7 +48,7 @@ impl Picture {
         }
     }
 
-    /// The variables are gone; the items are still known.
+    /// Forgets the variables, and keeps the items.
     pub(super) fn lose_variables(&mut self) {
         self.variables.clear();
     }
@@ -64,12 +64,12 @@ impl Picture {
         self.variables.retain(|(name, _)| !names.contains(name));
     }
 
-    /// A cell that gives evcxr this picture, run in a process that has the variables: it takes each one out of the store
-    /// as a variable of its own.
-    pub(super) fn cell(&self) -> Result<String> {
+    /// A cell from which evcxr learns this state. The process that runs it has the variables already: the cell takes each
+    /// one out of the store as a new variable.
+    pub(super) fn declaration(&self) -> Result<String> {
         let mut cell = self.items();
         let mutable = if self.source.is_empty() { HashMap::new() } else { mutability(&self.source)? };
-        // In evcxr's own words, for which the compiler's stand-in looks. One that is of another type by now is dropped.
+        // The same lines as evcxr's, since `compile/source.rs` looks for those. The store drops variables of another type.
         cell += "{\nlet mut vars_ok = true;\n";
         for (name, type_name) in &self.variables {
             cell += &format!("vars_ok &= evcxr_variable_store.check_variable::<{type_name}>(stringify!({name}));\n");
@@ -84,8 +84,8 @@ impl Picture {
         Ok(cell)
     }
 
-    /// The items, those without a name first: after an item with a name evcxr would take them for a part of it, and forget
-    /// them when that one is defined anew.
+    /// The items, those without a name first: evcxr takes an unnamed item for a part of the named item above it, and forgets
+    /// both when that one is redefined.
     fn items(&self) -> String {
         let lines: Vec<&str> = self.source.lines().collect();
         let end = (0..lines.len()).find(|at| is_below_items(&lines[*at..])).unwrap_or(lines.len());
@@ -99,7 +99,7 @@ impl Picture {
     }
 }
 
-/// Whether evcxr's own code begins here: in a cell of items alone it is one function, without the type for errors.
+/// Whether the items end here. In a cell of items alone, evcxr writes one function below them, without its error type.
 fn is_below_items(lines: &[&str]) -> bool {
     match lines {
         [first, ..] if first.trim() == BELOW_ITEMS => true,
@@ -115,12 +115,12 @@ fn mutability(source: &str) -> Result<HashMap<String, bool>> {
     let file = syn::parse_file(source).context("the source of the last cell cannot be read")?;
     let mut lets = Lets::default();
     lets.visit_file(&file);
-    // The user's own statements are in the block that stores what is new; they shadow what was loaded further out.
+    // The user's statements are in the block that stores new variables, and shadow those that outer blocks load.
     lets.blocks.sort_by_key(|block| block.stores);
     Ok(lets.blocks.into_iter().flat_map(|block| block.names).collect())
 }
 
-/// The blocks with variables of the notebook in them.
+/// The blocks that load or store variables of the notebook.
 #[derive(Default)]
 struct Lets {
     blocks: Vec<Block>,
@@ -128,7 +128,7 @@ struct Lets {
 
 struct Block {
     names: Vec<(String, bool)>,
-    /// Whether it puts variables into the store, and no block in it loads any: it has the user's statements.
+    /// Whether it stores variables and loads none: then it has the user's statements.
     stores: bool,
 }
 
@@ -201,10 +201,10 @@ evcxr_variable_store
 "#;
 
     #[test]
-    fn a_picture_becomes_a_cell_with_items_and_variables() {
+    fn a_state_becomes_a_cell_with_items_and_variables() {
         let variables = [("a", "i32"), ("c", "i32"), ("d", "i32"), ("b", "i32")];
         let variables = variables.map(|(name, type_name)| (name.to_owned(), type_name.to_owned())).to_vec();
-        let cell = Picture::new(SOURCE.to_owned(), variables, Vec::new()).cell().unwrap();
+        let cell = EvaluatorState::new(SOURCE.to_owned(), variables, Vec::new()).declaration().unwrap();
         let expected = "#![feature(test)]\nuse std::ops::*;\nimpl P { fn x(&self) -> f64 { self.x } }\n\
             struct P { x: f64 }\n{\nlet mut vars_ok = true;\n\
             vars_ok &= evcxr_variable_store.check_variable::<i32>(stringify!(a));\n\
@@ -222,6 +222,6 @@ evcxr_variable_store
     #[test]
     fn nothing_is_left_of_an_empty_notebook() {
         let nothing = "{\nlet mut vars_ok = true;\nif !vars_ok { return Ok(()); }\n}\n";
-        assert_eq!(Picture::default().cell().unwrap(), nothing);
+        assert_eq!(EvaluatorState::default().declaration().unwrap(), nothing);
     }
 }

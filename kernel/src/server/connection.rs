@@ -1,5 +1,5 @@
-//! The connection file and the five sockets that it names, over tcp and ipc. What goes through the sockets is not known
-//! here, but for the heartbeat, which sends back whatever it gets.
+//! The connection file and the five sockets that it names, over tcp and ipc. Knows no messages; the heartbeat, which is
+//! answered here, echoes every frame.
 
 use std::fs;
 use std::io;
@@ -32,7 +32,7 @@ pub(crate) enum ConnectionError {
     Heartbeat { source: io::Error },
 }
 
-/// The sockets, listening. The heartbeat has a thread of its own and lives as long as the process.
+/// The listening sockets. The heartbeat has a thread of its own, which ends with the process.
 pub(crate) struct Sockets {
     pub(crate) shell: RouterSocket,
     pub(crate) control: RouterSocket,
@@ -42,7 +42,7 @@ pub(crate) struct Sockets {
 
 /// Reads a connection file.
 ///
-/// Fails where it cannot be read, is not a connection file, or asks for signatures other than HMAC-SHA256.
+/// Fails if it cannot be read, is not a connection file, or demands signatures other than HMAC-SHA256.
 pub(crate) fn read(path: &Path) -> Result<ConnectionInfo, ConnectionError> {
     let text = fs::read(path).map_err(|source| ConnectionError::Unreadable { path: path.to_owned(), source })?;
     let connection: ConnectionInfo =
@@ -53,7 +53,7 @@ pub(crate) fn read(path: &Path) -> Result<ConnectionInfo, ConnectionError> {
     Ok(connection)
 }
 
-/// Listens on all five sockets and answers heartbeats from then on.
+/// Listens on all five sockets, and starts to answer heartbeats.
 pub(crate) async fn bind(connection: &ConnectionInfo) -> Result<Sockets, ConnectionError> {
     let sockets = Sockets {
         shell: listen("shell", endpoint(connection, connection.shell_port)?).await?,
@@ -73,7 +73,7 @@ async fn listen<S: Socket>(channel: &'static str, url: String) -> Result<S, Conn
     }
 }
 
-/// The address of one socket. A socket file that a killed kernel left behind is removed.
+/// The address of one socket. Removes the socket file of a killed kernel.
 fn endpoint(connection: &ConnectionInfo, port: u16) -> Result<String, ConnectionError> {
     let ip = connection.ip.as_str();
     match connection.transport {
@@ -96,12 +96,12 @@ fn remove_stale(path: &Path) -> Result<(), ConnectionError> {
             }
             fs::remove_file(path).map_err(|source| ConnectionError::Stale { path: path.to_owned(), source })
         }
-        // Anything else is not ours to remove: listening there fails and says so.
+        // Another file belongs to somebody else. Listening there fails with an error.
         _ => Ok(()),
     }
 }
 
-/// Clients declare a kernel dead that misses heartbeats, so they are answered outside the runtime that serves cells.
+/// Clients declare a kernel dead that misses heartbeats, so these have a runtime of their own.
 async fn start_heartbeat(url: String) -> Result<(), ConnectionError> {
     let (bound, is_bound) = oneshot::channel();
     std::thread::Builder::new()
@@ -112,8 +112,8 @@ async fn start_heartbeat(url: String) -> Result<(), ConnectionError> {
                 Err(source) => return report(bound, Err(ConnectionError::Heartbeat { source })),
             };
             runtime.block_on(async {
-                // A ROUTER echoes the envelope too, so it serves REQ clients without REP's lockstep, which one
-                // malformed request would break.
+                // A ROUTER echoes the envelope, too, so it serves REQ clients. A REP socket would stop at the first
+                // malformed request.
                 match listen::<RouterSocket>("heartbeat", url).await {
                     Ok(socket) => {
                         report(bound, Ok(()));
@@ -130,7 +130,7 @@ async fn start_heartbeat(url: String) -> Result<(), ConnectionError> {
 
 fn report(bound: oneshot::Sender<Result<(), ConnectionError>>, result: Result<(), ConnectionError>) {
     if bound.send(result).is_err() {
-        tracing::debug!("the kernel stopped while its heartbeat started");
+        tracing::debug!("the kernel ended while its heartbeat started");
     }
 }
 
@@ -139,7 +139,7 @@ async fn echo(mut socket: RouterSocket) {
         match socket.recv().await {
             Ok(message) => {
                 if let Err(error) = socket.send(message).await {
-                    tracing::debug!(%error, "heartbeat not answered: its client has gone");
+                    tracing::debug!(%error, "cannot answer a heartbeat: its client has gone");
                 }
             }
             Err(error) => {

@@ -1,0 +1,73 @@
+//! The cell supervisor, as the engine sees it: a child process that answers requests over the link. The process ends with
+//! this value.
+
+use super::link::CellLink;
+use crate::failure::{ErrorName, Failure};
+use crate::runtime::OWN_PROGRAM;
+use crate::supervisor;
+use anyhow::{Context, Result};
+use ferrotune_link::{MemoryReport, SupervisorReply, SupervisorRequest};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+pub(super) struct CellSupervisor {
+    prelude_library: PathBuf,
+    socket: PathBuf,
+    link: CellLink,
+    child: Child,
+}
+
+impl CellSupervisor {
+    /// Starts the process and waits until it has connected.
+    pub(super) fn start(prelude_library: PathBuf, socket: PathBuf, link: CellLink) -> Result<Self> {
+        link.forget_supervisor();
+        let child = Command::new(OWN_PROGRAM)
+            .arg("cell-supervisor")
+            .arg(&prelude_library)
+            .env(supervisor::KERNEL_VARIABLE, &socket)
+            .process_group(0)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .context("cannot start the supervisor of the cells")?;
+        let supervisor = Self { prelude_library, socket, link, child };
+        supervisor.link.wait_for_supervisor()?;
+        Ok(supervisor)
+    }
+
+    /// Starts another process if this one has ended, and returns how it ended.
+    pub(super) fn restart_if_ended(&mut self) -> Result<Option<ExitStatus>> {
+        let Ok(Some(status)) = self.child.try_wait() else { return Ok(None) };
+        *self = Self::start(self.prelude_library.clone(), self.socket.clone(), self.link.clone())?;
+        Ok(Some(status))
+    }
+
+    /// Sends a request and waits for the reply.
+    pub(super) fn ask(&self, request: SupervisorRequest) -> Result<SupervisorReply, Failure> {
+        match self.link.request(request) {
+            Some(SupervisorReply::Refused { reason }) => Err(Failure::new(ErrorName::Magic, reason)),
+            Some(reply) => Ok(reply),
+            None => {
+                let text = "the supervisor of the cells does not answer; restart the kernel";
+                Err(Failure::new(ErrorName::Engine, text))
+            }
+        }
+    }
+
+    /// The memory of the cell process and of its snapshots.
+    pub(super) fn report(&self) -> Result<MemoryReport, Failure> {
+        match self.ask(SupervisorRequest::Report)? {
+            SupervisorReply::Report { report } => Ok(report),
+            _ => Err(Failure::new(ErrorName::Engine, "the supervisor of the cells gave another answer")),
+        }
+    }
+}
+
+impl Drop for CellSupervisor {
+    fn drop(&mut self) {
+        if let Err(error) = self.child.kill().and_then(|()| self.child.wait()) {
+            tracing::warn!("the supervisor of the cells may still run: {error}");
+        }
+    }
+}

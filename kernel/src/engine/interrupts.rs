@@ -1,0 +1,65 @@
+//! Interrupts: the user's interrupt stops the running search or cell. The server's threads share this with the engine's.
+
+use super::link::CellLink;
+use rustix::process::{Pid, Signal, kill_process};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+#[derive(Clone, Default)]
+pub(crate) struct Interrupts {
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    link: Option<CellLink>,
+    /// Process id of the supervisor of the search that runs.
+    search: Option<u32>,
+    /// When the user interrupted last.
+    last: Option<Instant>,
+}
+
+impl Interrupts {
+    /// Asks the running search to stop, or else the running cell.
+    pub(crate) fn interrupt(&self) {
+        let (link, search) = {
+            let mut state = self.lock();
+            state.last = Some(Instant::now());
+            (state.link.clone(), state.search)
+        };
+        if let Some(pid) = search.and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?)) {
+            if let Err(error) = kill_process(pid, Signal::INT) {
+                tracing::debug!("the search has already ended: {error}");
+            }
+        } else if let Some(link) = link {
+            link.interrupt();
+        }
+    }
+
+    /// Whether the user has interrupted at or after this moment.
+    pub(super) fn is_interrupted_since(&self, begin: Instant) -> bool {
+        self.lock().last.is_some_and(|last| last >= begin)
+    }
+
+    /// From now on interrupts reach the cells of this link.
+    pub(super) fn set_link(&self, link: CellLink) {
+        self.lock().link = Some(link);
+    }
+
+    pub(super) fn begin_search(&self, pid: u32) {
+        self.lock().search = Some(pid);
+    }
+
+    pub(super) fn end_search(&self) {
+        self.lock().search = None;
+    }
+
+    /// Process id of the supervisor of the search that runs.
+    pub(super) fn search(&self) -> Option<u32> {
+        self.lock().search
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

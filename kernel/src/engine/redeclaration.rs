@@ -1,0 +1,90 @@
+//! Brings evcxr to another state of the notebook: it forgets everything, and runs one cell that declares the items and
+//! variables of that state. `:clear` and `:restart` are such states, too.
+
+use super::Engine;
+use super::evaluator::FIRST_CELL;
+use super::evaluator_state::EvaluatorState;
+use super::insertions::Insertions;
+use super::report;
+use crate::failure::{ErrorName, Failure};
+use crate::prelude;
+use evcxr::{Error, EvalOutputs};
+
+impl Engine {
+    /// `:clear`: another cell process without variables, and an evcxr that knows nothing.
+    pub(super) fn clear(&mut self) -> Result<(), Failure> {
+        self.start_anew(EvaluatorState::default())
+    }
+
+    /// `:restart`: another cell process without variables; the items stay.
+    pub(super) fn restart(&mut self) -> Result<(), Failure> {
+        let mut state = self.undo.now.clone();
+        state.lose_variables();
+        self.start_anew(state)
+    }
+
+    fn start_anew(&mut self, state: EvaluatorState) -> Result<(), Failure> {
+        let left = self.undo.now.clone();
+        let declared = self.redeclare(state);
+        let now = std::mem::replace(&mut self.undo.now, left);
+        self.undo.record(self.notebook.cell, now);
+        declared
+    }
+
+    /// Makes evcxr forget everything and learn a state.
+    pub(super) fn redeclare(&mut self, state: EvaluatorState) -> Result<(), Failure> {
+        let cell = self.notebook.cell.take();
+        // An interrupt between the two steps would leave an evcxr that knows nothing.
+        self.link.engine_starts();
+        let declared = self.declare(state);
+        self.link.engine_runs();
+        self.notebook.cell = cell;
+        match declared {
+            Ok(state) => {
+                self.undo.now = state;
+                Ok(())
+            }
+            Err(failure) => {
+                self.undo.now = EvaluatorState::default();
+                Err(failure)
+            }
+        }
+    }
+
+    /// Declares the state without the variables whose types were redefined before it, and returns the state without them.
+    fn declare(&mut self, mut state: EvaluatorState) -> Result<EvaluatorState, Failure> {
+        self.evaluate_generated(":clear")?;
+        let own = prelude::CRATES.iter().map(|name| {
+            let (package, value) = self.prelude.analysis_dependency(name);
+            format!("{package} = {value}")
+        });
+        let dependencies = own.chain(state.dependencies().iter().cloned());
+        let dependencies: String = dependencies.map(|dependency| format!(":dep {dependency}\n")).collect();
+        self.evaluate_generated(&format!("{dependencies}{FIRST_CELL}"))?;
+        loop {
+            let declaration = state.declaration().map_err(|error| Failure::from_error(ErrorName::Magic, &error))?;
+            let result = self.evaluate_once(&declaration);
+            let dropped = self.link.take_changed();
+            if dropped.is_empty() {
+                self.conclude_generated(result)?;
+                return Ok(state);
+            }
+            state.forget(&dropped);
+            self.warn_dropped(&dropped);
+        }
+    }
+
+    fn evaluate_generated(&mut self, source: &str) -> Result<(), Failure> {
+        let result = self.evaluate_once(source);
+        self.conclude_generated(result)
+    }
+
+    fn conclude_generated(&mut self, result: Result<EvalOutputs, Error>) -> Result<(), Failure> {
+        self.conclude("", result, |errors| {
+            let mut failure = report::compilation(errors, |_| false, &Insertions::default());
+            failure.text = format!("the variables are kept, but evcxr cannot declare them again: {}", failure.text);
+            failure
+        })
+        .map(drop)
+    }
+}

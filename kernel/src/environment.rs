@@ -1,0 +1,47 @@
+//! The environment variables that a kernel sets for its stand-ins for cargo, which evcxr starts. They are set once, before
+//! the kernel begins, since changing the environment of a process with threads is not safe.
+
+use anyhow::{Context, Result};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Folder of the running kernel.
+pub(crate) const RUNTIME_VARIABLE: &str = "FERROTUNE_RUNTIME";
+/// Folder of the prelude to compile against.
+pub(crate) const PRELUDE_VARIABLE: &str = "FERROTUNE_PRELUDE";
+/// The real cargo.
+pub(crate) const CARGO_VARIABLE: &str = "FERROTUNE_CARGO";
+/// The real rustc.
+pub(crate) const RUSTC_VARIABLE: &str = "FERROTUNE_RUSTC";
+/// Folder of the shared standard library.
+pub(crate) const STANDARD_LIBRARY_VARIABLE: &str = "FERROTUNE_STANDARD_LIBRARY";
+/// The search path without the folder of the stand-ins.
+pub(crate) const PATH_VARIABLE: &str = "FERROTUNE_PATH";
+
+/// evcxr's variable with the file into which the stand-in writes the path of the compiled cell.
+pub(crate) const RESULT_VARIABLE: &str = "EVCXR_EXECUTION_SO_PATH";
+/// evcxr sets this variable whenever it calls cargo.
+pub(crate) const EVCXR_VARIABLE: &str = "EVCXR_CORE_EXTERN";
+
+/// A variable that a running kernel has set.
+pub(crate) fn required(name: &str) -> Result<OsString> {
+    std::env::var_os(name).with_context(|| format!("{name} is not set"))
+}
+
+/// The socket of the kernel that started this process; none if no kernel did.
+pub(crate) fn kernel_socket() -> Option<PathBuf> {
+    std::env::var_os(RUNTIME_VARIABLE).map(|folder| socket_in(Path::new(&folder)))
+}
+
+/// The socket in the folder of a running kernel.
+pub(crate) fn socket_in(folder: &Path) -> PathBuf {
+    folder.join("link")
+}
+
+/// Gives a program the search path without the stand-ins.
+pub(crate) fn restore_path(command: &mut Command) {
+    if let Some(path) = std::env::var_os(PATH_VARIABLE) {
+        command.env("PATH", path);
+    }
+}

@@ -1,0 +1,91 @@
+//! Why a cell or a request failed, as Jupyter shows it: the name of the error, one line, and lines with colours.
+
+use crate::chain;
+use std::fmt;
+
+pub(crate) const RED: &str = "\x1b[31m";
+pub(crate) const BOLD: &str = "\x1b[1m";
+pub(crate) const PLAIN: &str = "\x1b[0m";
+
+/// Jupyter's `ename`. Notebooks and tests match on these names, so they never change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ErrorName {
+    /// The cell process ended.
+    CellDied,
+    /// A `:command` is unknown or does not work here.
+    Command,
+    /// The cell does not compile.
+    Compilation,
+    /// A part of the kernel failed.
+    Engine,
+    /// The engine's thread has ended.
+    EngineStopped,
+    /// The cell ended at a `?`, or evcxr refused it.
+    Error,
+    /// The user stopped the cell or the search.
+    Interrupted,
+    /// The content of a request cannot be read.
+    InvalidRequest,
+    /// A magic is misspelt, or cannot do what it is asked for.
+    Magic,
+    /// A client asked for a debugger.
+    NoDebugger,
+    /// The cell held more memory than its limit or the machine allows.
+    OutOfMemory,
+    /// The cell panicked.
+    Panic,
+    /// A search failed.
+    Tune,
+    /// The kernel does not serve requests of this type.
+    UnknownRequest,
+}
+
+impl ErrorName {
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::CellDied => "CellDied",
+            Self::Command => "CommandError",
+            Self::Compilation => "CompilationError",
+            Self::Engine => "EngineError",
+            Self::EngineStopped => "EngineStopped",
+            Self::Error => "Error",
+            Self::Interrupted => "Interrupted",
+            Self::InvalidRequest => "InvalidRequest",
+            Self::Magic => "MagicError",
+            Self::NoDebugger => "NoDebugger",
+            Self::OutOfMemory => "OutOfMemory",
+            Self::Panic => "Panic",
+            Self::Tune => "TuneError",
+            Self::UnknownRequest => "UnknownRequest",
+        }
+    }
+}
+
+impl fmt::Display for ErrorName {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.as_str())
+    }
+}
+
+/// Why a cell failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Failure {
+    pub(crate) name: ErrorName,
+    /// One line: Jupyter's `evalue`.
+    pub(crate) text: String,
+    /// Lines to show, with ANSI colours.
+    pub(crate) traceback: Vec<String>,
+}
+
+impl Failure {
+    /// A failure that has nothing more to show than its line.
+    pub(crate) fn new(name: ErrorName, text: impl Into<String>) -> Self {
+        let text = text.into();
+        Self { name, traceback: vec![format!("{RED}{BOLD}{name}{PLAIN}: {text}")], text }
+    }
+
+    /// A failure with the text of an error and of its causes.
+    pub(crate) fn from_error(name: ErrorName, error: &anyhow::Error) -> Self {
+        Self::new(name, chain::in_one_line(error))
+    }
+}

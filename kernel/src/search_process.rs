@@ -1,0 +1,169 @@
+//! The process that supervises a search: starts it, follows its events, and stops it when nobody follows it any more.
+
+pub(crate) mod progress;
+
+use crate::execution::{LiveDisplay, Output, Stream};
+use crate::failure::{ErrorName, Failure};
+use crate::runtime::OWN_PROGRAM;
+use anyhow::{Context, Result, bail};
+use ferrotune_tuner::event::{Event, Finish, Progress};
+use ferrotune_tuner::spec::StudySpec;
+use ferrotune_tuner::supervisor::{Origin, Trust};
+use rustix::process::{Pid, Signal};
+use std::io::{BufRead, BufReader, Lines};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+/// The code that this user trusts: what they trusted before, and what is from this origin.
+pub(crate) fn trust(origin: Origin) -> Trust {
+    Trust { known: dirs::data_dir().map(|data| data.join("ferrotune/trusted")), code: origin, mirror: origin }
+}
+
+/// A search that runs.
+#[derive(Debug)]
+pub(crate) struct SearchProcess {
+    /// None once the search runs in the background.
+    child: Option<Child>,
+    events: Lines<BufReader<ChildStdout>>,
+    spec: StudySpec,
+    folder: PathBuf,
+    earlier_trials: u64,
+}
+
+impl SearchProcess {
+    /// Starts the supervisor and waits until it has copied everything that it needs from the cell. It runs code from the
+    /// study's folder only if `trust` covers it.
+    pub(crate) fn start(spec: StudySpec, trust: &Trust, runtime: &Path) -> Result<Self> {
+        let path = runtime.join("study.json");
+        std::fs::write(&path, serde_json::to_vec(&spec)?)?;
+        let mut command = Command::new(OWN_PROGRAM);
+        command.arg("supervise").arg(&path).stdin(Stdio::null()).stdout(Stdio::piped());
+        if trust.code == Origin::User {
+            command.arg("--trust");
+        }
+        if trust.mirror == Origin::User {
+            command.arg("--trust-mirror");
+        }
+        if spec.supervision.background {
+            // The search starts a session of its own, and outlives the terminal of this kernel.
+            command.stderr(Stdio::null());
+        } else {
+            // Ctrl-C in a terminal goes to the kernel alone, which passes it on.
+            command.process_group(0);
+        }
+        let mut child = command.spawn().context("cannot start the search's supervisor")?;
+        let mut events = BufReader::new(child.stdout.take().context("stdout is piped")?).lines();
+        match next_event(&mut events)? {
+            Some(Event::Opened { folder, earlier_trials }) => {
+                Ok(Self { child: Some(child), events, spec, folder, earlier_trials })
+            }
+            Some(Event::Error { message }) => {
+                child.wait()?;
+                bail!("{message}")
+            }
+            other => {
+                child.kill()?;
+                let status = child.wait()?;
+                bail!("the search's supervisor ended before it began ({status}), after {other:?}")
+            }
+        }
+    }
+
+    pub(crate) fn is_in_background(&self) -> bool {
+        self.spec.supervision.background
+    }
+
+    /// Leaves the search running in the background, and says how to see and stop it.
+    pub(crate) fn detach(mut self, emit: &dyn Fn(Output)) -> Result<(), Failure> {
+        let Some(mut child) = self.child.take() else { return Ok(()) };
+        let text = format!(
+            "{} runs in the background as process {}; %tune status shows it, %tune wait follows it, %tune stop stops it\n",
+            self.spec.project,
+            child.id()
+        );
+        emit(Output::Stream(Stream::Stdout, text));
+        // Without a thread that waits for it, the process would stay a zombie until this kernel ends.
+        let reaper = std::thread::Builder::new().name("background-search".into()).spawn(move || child.wait());
+        match reaper {
+            Ok(_) => Ok(()),
+            Err(error) => Err(Failure::new(ErrorName::Tune, format!("cannot start a thread: {error}"))),
+        }
+    }
+
+    /// Process id of the supervisor, which SIGINT stops.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.as_ref().map_or(0, Child::id)
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Shows the search until it is over.
+    pub(crate) fn follow(mut self, display: &mut LiveDisplay, emit: &dyn Fn(Output)) -> Result<(), Failure> {
+        let failure = |error: anyhow::Error| Failure::from_error(ErrorName::Tune, &error);
+        if self.earlier_trials > 0 {
+            let text = format!("continuing {} with {} earlier trials\n", self.folder.display(), self.earlier_trials);
+            emit(Output::Stream(Stream::Stdout, text));
+        }
+        let mut last = Progress { max_trials: self.spec.max_trials, ..Progress::default() };
+        let mut error = None;
+        let mut finish = None;
+        while let Some(event) = next_event(&mut self.events).map_err(failure)? {
+            match event {
+                Event::Progress(progress) => {
+                    last = progress;
+                    emit(display.show(progress::shown(&last, &self.spec, None)));
+                }
+                Event::Finished { reason } => finish = Some(reason),
+                Event::Error { message } => error = Some(message),
+                Event::Opened { .. }
+                | Event::TrialStarted { .. }
+                | Event::Executed { .. }
+                | Event::Reported { .. }
+                | Event::TrialEnded { .. } => {}
+            }
+        }
+        let status = self.child.as_mut().map(Child::wait).transpose().map_err(|error| failure(error.into()))?;
+        if display.is_shown() || finish.is_some() {
+            emit(display.show(progress::shown(&last, &self.spec, finish.as_ref())));
+        }
+        match (error, finish) {
+            (Some(message), _) => Err(Failure::new(ErrorName::Tune, message)),
+            (None, Some(Finish::Interrupted)) => {
+                let text = "the search was stopped; run the cell again to go on with it";
+                Err(Failure::new(ErrorName::Interrupted, text))
+            }
+            (None, Some(_)) => Ok(()),
+            (None, None) => {
+                let status = status.unwrap_or_default();
+                let text = format!("the search's supervisor ended with {status}; run the cell again to go on with it");
+                Err(Failure::new(ErrorName::Tune, text))
+            }
+        }
+    }
+}
+
+impl Drop for SearchProcess {
+    /// Stops a search that nobody follows any more, at once; running its cell again resumes it.
+    fn drop(&mut self) {
+        let Some(child) = &mut self.child else { return };
+        if matches!(child.try_wait(), Ok(Some(_))) {
+            return;
+        }
+        // The second request stops it at once. It is another signal, since two equal pending ones arrive as one.
+        let pid = Pid::from_child(child);
+        let ask = |signal| rustix::process::kill_process(pid, signal);
+        let stopped = ask(Signal::TERM).and_then(|()| ask(Signal::INT)).map_err(std::io::Error::from);
+        if let Err(error) = stopped.and_then(|()| child.wait()) {
+            tracing::warn!("the search's supervisor may still run: {error}");
+        }
+    }
+}
+
+fn next_event(events: &mut Lines<BufReader<ChildStdout>>) -> Result<Option<Event>> {
+    let Some(line) = events.next() else { return Ok(None) };
+    let line = line.context("cannot read from the search's supervisor")?;
+    Ok(Some(serde_json::from_str(&line).with_context(|| format!("the search's supervisor said {line:?}"))?))
+}

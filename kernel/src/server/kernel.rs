@@ -1,0 +1,81 @@
+//! State that the tasks of the server share: the codec, channels to other tasks, and the engine.
+
+use std::sync::{Arc, mpsc as work};
+use std::time::Duration;
+
+use tokio::sync::{Notify, mpsc, watch};
+
+use super::cell_history::CellHistory;
+use super::connection::ConnectionInfo;
+use super::exchange::{Exchange, Iopub, Received};
+use super::stdin::Stdin;
+use super::wire::Codec;
+use crate::execution::Work;
+
+/// Jupyter kills a kernel 5 s after its shutdown request.
+const ENGINE_SHUTDOWN: Duration = Duration::from_secs(2);
+
+/// The thread that runs cells.
+pub(crate) struct EngineHandle {
+    pub(crate) work: work::Sender<Work>,
+    /// Stops the running cell or search. Called on another thread.
+    pub(crate) interrupt: Box<dyn Fn() + Send + Sync>,
+}
+
+/// Shared by all tasks, which change its state through channels only.
+pub(super) struct Kernel {
+    pub(super) codec: Arc<Codec>,
+    pub(super) iopub: Iopub,
+    pub(super) stdin: Stdin,
+    pub(super) history: CellHistory,
+    pub(super) connection: ConnectionInfo,
+    pub(super) engine: watch::Receiver<Option<Arc<EngineHandle>>>,
+    /// Wakes a cell that still waits for the engine.
+    pub(super) interrupts: Notify,
+    pub(super) executions: mpsc::UnboundedSender<Received>,
+    pub(super) stop: mpsc::UnboundedSender<()>,
+}
+
+impl Kernel {
+    /// Waits until the engine has started; none if its start failed.
+    pub(super) async fn engine(&self) -> Option<Arc<EngineHandle>> {
+        let mut engine = self.engine.clone();
+        engine.wait_for(Option::is_some).await.ok()?.clone()
+    }
+
+    pub(super) fn interrupt(self: &Arc<Self>) {
+        self.interrupts.notify_waiters();
+        let engine = self.engine.borrow().clone();
+        let kernel = self.clone();
+        tokio::task::spawn_blocking(move || {
+            if let Some(engine) = engine {
+                (engine.interrupt)();
+            }
+            // After the interrupt, so that a cell that waits for input fails as interrupted.
+            kernel.stdin.cancel();
+        });
+    }
+
+    pub(super) fn stop(&self) {
+        if self.stop.send(()).is_err() {
+            tracing::debug!("the kernel is stopping already");
+        }
+    }
+
+    pub(super) async fn stop_engine(&self) {
+        let Some(engine) = self.engine.borrow().clone() else {
+            return;
+        };
+        let interrupted = tokio::task::spawn_blocking(move || (engine.interrupt)());
+        match tokio::time::timeout(ENGINE_SHUTDOWN, interrupted).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::error!(%error, "engine failed to stop"),
+            Err(_) => tracing::error!("engine did not stop within {ENGINE_SHUTDOWN:?}; the kernel ends without it"),
+        }
+    }
+
+    /// Publishes `busy`; `idle` follows when the exchange is dropped.
+    pub(super) fn begin(&self, received: Received) -> Exchange {
+        Exchange::begin(self.iopub.clone(), received)
+    }
+}

@@ -1,0 +1,101 @@
+//! Child processes with a deadline. Never waits without one: a process that its driver holds does not end even when it
+//! is killed.
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags};
+use std::io::{self, Read as _};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a killed process may take to leave. One that takes longer is held by a driver.
+const GRACE: Duration = Duration::from_millis(200);
+
+/// What a program prints on its standard output, which must be less than a pipe holds (64 KiB).
+///
+/// # Errors
+/// Where it cannot be run, does not end within the deadline, which kills it, or ends without success.
+pub fn output(command: &mut Command, deadline: Duration) -> io::Result<String> {
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+    let status = match wait(&mut child, deadline)? {
+        Some(status) => status,
+        None => {
+            kill(&mut child)?;
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+    };
+    let mut text = String::new();
+    if let Some(mut stdout) = child.stdout.take() {
+        stdout.read_to_string(&mut text)?;
+    }
+    if status.success() { Ok(text) } else { Err(io::Error::other(format!("it ended with {status}"))) }
+}
+
+/// Kills a child and reaps it; one that does not leave stays this process' child.
+///
+/// # Errors
+/// Where the system refuses it.
+pub fn kill(child: &mut Child) -> io::Result<Option<ExitStatus>> {
+    child.kill()?;
+    wait(child, GRACE)
+}
+
+/// Waits until a child has ended, and reaps it; none where it still runs after `limit`.
+///
+/// # Errors
+/// Where the system refuses it.
+pub fn wait(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
+    wait_for_exit(Pid::from_child(child), limit)?;
+    child.try_wait()
+}
+
+/// Waits until a process has ended, for `limit` at most. Reaps nothing.
+///
+/// # Errors
+/// Where the system refuses it.
+pub fn wait_for_exit(pid: Pid, limit: Duration) -> io::Result<()> {
+    let pidfd = match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
+        Err(Errno::SRCH) => return Ok(()),
+        other => other?,
+    };
+    let deadline = Instant::now() + limit;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let timeout = Timespec::try_from(left).map_err(|_| io::ErrorKind::InvalidInput)?;
+        match rustix::event::poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&timeout)) {
+            Ok(_) => return Ok(()),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn program_that_hangs_costs_the_deadline() -> io::Result<()> {
+        let started = Instant::now();
+        let late = output(Command::new("sleep").arg("60"), Duration::from_millis(50));
+        assert_eq!(late.map_err(|error| error.kind()), Err(io::ErrorKind::TimedOut));
+        assert!(started.elapsed() < Duration::from_secs(5));
+        let deadline = Duration::from_secs(60);
+        assert_eq!(output(Command::new("echo").arg("1234"), deadline)?, "1234\n");
+        assert!(output(&mut Command::new("false"), deadline).is_err());
+        let absent = output(&mut Command::new("/nowhere"), deadline);
+        assert_eq!(absent.map_err(|error| error.kind()), Err(io::ErrorKind::NotFound));
+        Ok(())
+    }
+
+    #[test]
+    fn killed_child_is_reaped() -> io::Result<()> {
+        let mut child = Command::new("sleep").arg("60").spawn()?;
+        assert_eq!(wait(&mut child, Duration::from_millis(1))?, None);
+        // The grace of `kill` may be short for a machine that is busy.
+        let status = kill(&mut child)?.map_or_else(|| child.wait(), Ok)?;
+        assert!(!status.success());
+        assert_eq!(wait_for_exit(Pid::from_child(&child), Duration::ZERO)?, ());
+        Ok(())
+    }
+}

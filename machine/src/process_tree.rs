@@ -1,0 +1,116 @@
+//! The processes below another: which they are and what they hold. Trusts no process group, since a process can leave
+//! its own. Ends none of them.
+
+use crate::memory::private_bytes;
+use rustix::process::Pid;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+
+/// Counting ends when it has come to more processes and threads than this: a flood of them grows faster than it can be
+/// counted.
+pub const MOST_COUNTED_TASKS: u64 = 4096;
+
+/// What a process and everything below it hold, as far as it was counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// Resident memory less what is shared, which leaves out mapped files and shared data, in bytes.
+    pub memory_bytes: u64,
+    /// Processes and their threads.
+    pub tasks: u64,
+}
+
+/// What a process and everything below it hold.
+pub fn held_by(root: Pid) -> Held {
+    let mut held = Held::default();
+    let mut pids = vec![root];
+    while let Some(pid) = pids.pop() {
+        // A process that has just left holds nothing.
+        held.memory_bytes += private_bytes(number(pid)).unwrap_or(0);
+        held.tasks += tasks_of(pid);
+        if held.tasks > MOST_COUNTED_TASKS {
+            break;
+        }
+        pids.extend(children_of(pid));
+    }
+    held
+}
+
+/// The memory of a process and of everything below it, in bytes.
+pub fn memory_bytes(pid: u32) -> u64 {
+    i32::try_from(pid).ok().and_then(Pid::from_raw).map_or(0, |pid| held_by(pid).memory_bytes)
+}
+
+/// Everything below a process, without itself.
+pub fn below(pid: Pid) -> Vec<Pid> {
+    let mut found = Vec::new();
+    let mut parents = vec![pid];
+    while let Some(pid) = parents.pop() {
+        let children = children_of(pid);
+        found.extend(&children);
+        parents.extend(children);
+    }
+    found
+}
+
+/// The children of a process, of all its threads; none if it has left.
+pub fn children_of(pid: Pid) -> Vec<Pid> {
+    let Ok(tasks) = fs::read_dir(format!("/proc/{}/task", number(pid))) else {
+        return Vec::new();
+    };
+    let mut children = Vec::new();
+    for task in tasks.flatten() {
+        // A thread that ends between the two reads has handed its children on.
+        if let Ok(text) = fs::read_to_string(task.path().join("children")) {
+            children.extend(text.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)));
+        }
+    }
+    children
+}
+
+/// A process id as a number.
+pub fn number(pid: Pid) -> u32 {
+    pid.as_raw_nonzero().get().unsigned_abs()
+}
+
+/// The threads of a process: each has a folder, and a folder has a link from each folder in it, and two more.
+fn tasks_of(pid: Pid) -> u64 {
+    let folder = fs::metadata(format!("/proc/{}/task", number(pid)));
+    folder.map_or(0, |folder| folder.nlink().saturating_sub(2))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn threads_of_a_process_are_counted() {
+        let before = held_by(rustix::process::getpid());
+        let (stop, wait) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || wait.recv().is_err());
+        let during = held_by(rustix::process::getpid());
+        drop(stop);
+        assert!(thread.join().is_ok_and(|stopped| stopped));
+        assert!(before.tasks >= 1 && during.tasks > 1, "{before:?} {during:?}");
+        assert!(during.memory_bytes > 100_000);
+    }
+
+    #[test]
+    fn grandchildren_are_below_a_process() -> std::io::Result<()> {
+        use std::io::{BufRead as _, BufReader};
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "sleep 1000 & echo $!; wait"]).stdout(std::process::Stdio::piped());
+        let mut child = shell.spawn()?;
+        let mut grandchild = String::new();
+        BufReader::new(child.stdout.take().ok_or(std::io::ErrorKind::BrokenPipe)?).read_line(&mut grandchild)?;
+        let own = below(rustix::process::getpid());
+        let below_child = below(Pid::from_child(&child));
+        for pid in &below_child {
+            rustix::process::kill_process(*pid, rustix::process::Signal::KILL)?;
+        }
+        child.wait()?;
+        assert_eq!(below_child.iter().map(|pid| number(*pid).to_string()).collect::<Vec<_>>(), [grandchild.trim()]);
+        assert!(own.contains(&Pid::from_child(&child)) && own.contains(&below_child[0]));
+        Ok(())
+    }
+}
