@@ -1,4 +1,4 @@
-//! The process of the cells, as its supervisor sees it.
+//! The cell process, as its supervisor sees it.
 
 use super::streams::{read_available, retry, set_nonblocking};
 use super::{KERNEL_VARIABLE, Places, SNAPSHOTS_VARIABLE, SUPERVISOR_VARIABLE};
@@ -15,7 +15,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// A process that holds the variables, or could.
+/// A process that holds the variables.
 pub(super) struct CellProcess {
     pub(super) pid: Pid,
     fd: OwnedFd,
@@ -97,9 +97,9 @@ impl CellProcess {
             .env_remove(KERNEL_VARIABLE)
             .env("RUST_BACKTRACE", "0")
             .env(SUPERVISOR_VARIABLE, std::process::id().to_string())
-            // What the cell has started ends with it.
+            // Processes that a cell has started are killed with it.
             .process_group(0)
-            // candle's own pools would not survive a fork; its matrix products use rayon's, which does.
+            // candle's own thread pools do not survive a fork. Its matrix products use rayon's pool, which is started anew.
             .env("CANDLE_NUM_THREADS", "1")
             .stdin(streams.theirs.control.try_clone()?)
             .stdout(streams.theirs.stdout.try_clone()?)
@@ -152,7 +152,7 @@ impl CellProcess {
         }
         let ended = retry(|| waitpid(Some(self.pid), WaitOptions::empty()))?;
         self.ended = ended.map(|(_, status)| status);
-        self.ended.context("the system knows nothing of the cell process")
+        self.ended.context("the system has no status of the cell process")
     }
 
     /// Reaps all processes that have become children of the supervisor and have ended.

@@ -1,4 +1,4 @@
-//! What cells print and show: in order, live, and no faster than a front end can take it.
+//! What cells print and show is passed on in order, at once, and no faster than a front end can take it.
 
 use super::Supervisor;
 use super::markers::{self, Markers, Piece};
@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 /// How much of the standard error is kept, to name the error at which a cell ended.
 const KEPT_ERROR_BYTES: usize = 4096;
 
-/// A cell that prints or shows more has to wait, as at a terminal: what front ends cannot take must not fill the memory.
-/// One burst of a second's worth passes at once.
+/// A cell that prints or shows more has to wait, as at a terminal. Otherwise output that front ends cannot take would fill
+/// the memory. The output of one second passes at once.
 const OUTPUT_BYTES_PER_SECOND: f64 = 4e6;
 
 /// What has been read of the cell's two streams and is not complete yet.
@@ -67,7 +67,7 @@ impl Allowance {
     /// Adds what has been earned by now. If that does not suffice, the result is how long to wait.
     pub(super) fn wait(&mut self, now: Instant) -> Option<Duration> {
         let earned = OUTPUT_BYTES_PER_SECOND * now.duration_since(self.updated_at).as_secs_f64();
-        // One large picture costs a second at most.
+        // After one large picture the cell waits for a second at most.
         self.bytes = (self.bytes.max(-OUTPUT_BYTES_PER_SECOND) + earned).min(OUTPUT_BYTES_PER_SECOND);
         self.updated_at = now;
         (self.bytes < 0.0).then(|| Duration::from_secs_f64(-self.bytes / OUTPUT_BYTES_PER_SECOND))
