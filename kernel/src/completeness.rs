@@ -1,14 +1,12 @@
 //! `is_complete_request`: whether Return in a console should run the cell or open another line. Brackets and literals
-//! are read here, the rest is a real parse of Rust. Whether the cell compiles is not known here.
+//! come from the same tokens by which a cell is split, the rest is a real parse of Rust. Whether the cell compiles is not
+//! known here.
 
+use ferrotune_magics::{Action, Ending, PartKind, Step, cell_magic, parse, split};
 use syn::Block;
 use syn::parse::Parser;
 
 use crate::execution::Completeness;
-
-mod scan;
-
-use scan::{Ending, scan};
 
 const INDENT: &str = "    ";
 
@@ -23,24 +21,26 @@ const CONTINUATIONS: [&str; 12] =
 
 /// Whether a cell can be run as it stands.
 pub(crate) fn check(code: &str) -> Completeness {
-    if let Some(first) = code.trim_start().strip_prefix("%%") {
-        return check_cell_magic(first);
+    if let Some((_, body)) = cell_magic(code) {
+        return check_cell_magic(code, body);
     }
-    let scanned = scan(code);
-    match scanned.ending {
+    let split = split(code);
+    let rust: String =
+        split.parts.iter().map(|part| if part.kind == PartKind::Rust { part.text } else { "\n" }).collect();
+    match split.ending {
         Ending::Mismatch => Completeness::Invalid,
         Ending::InLiteral => Completeness::Incomplete { indent: String::new() },
         Ending::Open { depth } => Completeness::Incomplete { indent: INDENT.repeat(depth.min(MAX_PARSED_DEPTH)) },
-        Ending::Balanced if scanned.max_depth > MAX_PARSED_DEPTH || scanned.rust.len() > MAX_PARSED_BYTES => {
-            Completeness::Complete
-        }
-        Ending::Balanced => check_on_large_stack(scanned.rust),
+        Ending::Closed if split.max_depth > MAX_PARSED_DEPTH || rust.len() > MAX_PARSED_BYTES => Completeness::Complete,
+        Ending::Closed => check_on_large_stack(rust),
     }
 }
 
 /// As in IPython: a cell magic takes lines until an empty one.
-fn check_cell_magic(cell: &str) -> Completeness {
-    let body = cell.split_once('\n').map_or("", |(_, body)| body);
+fn check_cell_magic(cell: &str, body: &str) -> Completeness {
+    if matches!(parse(cell).as_deref(), Ok([Step::Action(Action::Help { .. })])) {
+        return Completeness::Complete;
+    }
     let ended = body.rsplit_once('\n').is_some_and(|(_, last)| last.trim().is_empty());
     if !body.trim().is_empty() && ended {
         Completeness::Complete
@@ -53,7 +53,7 @@ fn check_on_large_stack(rust: String) -> Completeness {
     let thread = std::thread::Builder::new()
         .name("completeness".into())
         .stack_size(PARSER_STACK_BYTES)
-        .spawn(move || parse(&rust));
+        .spawn(move || check_rust(&rust));
     match thread.map(std::thread::JoinHandle::join) {
         Ok(Ok(completeness)) => completeness,
         Ok(Err(_)) | Err(_) => {
@@ -63,7 +63,7 @@ fn check_on_large_stack(rust: String) -> Completeness {
     }
 }
 
-fn parse(rust: &str) -> Completeness {
+fn check_rust(rust: &str) -> Completeness {
     let parses = |text: &str| Block::parse_within.parse_str(text).is_ok();
     if parses(rust) {
         Completeness::Complete

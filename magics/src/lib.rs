@@ -1,8 +1,9 @@
 //! The magics of a notebook cell: what they are called, what they take, and how a cell splits into them and Rust.
 //!
 //! [`parse`] turns a cell into [`Step`]s, in order. One table ([`table`]) is the source of parsing, help, `%lsmagic`,
-//! suggestions and completion. This crate refuses to do anything: it reads no file, starts no process and knows
-//! neither the kernel nor the tuner; whether an oracle or a study exists is for those to say.
+//! suggestions and completion. `%%tune` fills the tuner's own description of a search
+//! ([`StudySpec`](ferrotune_tuner::spec::StudySpec)). This crate refuses to do anything: it reads no file and starts no
+//! process, and whether an oracle or a study exists is for kernel and tuner to say.
 //!
 //! A line magic is a line that begins with `%` and a letter where a Rust statement may begin. A `%` anywhere else is
 //! Rust's remainder operator or text:
@@ -20,16 +21,17 @@ mod action;
 mod arguments;
 mod cell;
 mod error;
-mod lists;
 mod quantity;
-mod scan;
+mod split;
 mod table;
+mod values;
 
 pub use action::{
-    Action, Best, Constraint, Direction, Export, Memory, Objective, Plot, Resume, Search, SearchVerb, SelfTest,
-    Setting, Step, Study, Summary, Time, TpuCheck, TpuConnect, Trials, Tune,
+    Action, Best, Export, Memory, Plot, Resume, Search, SearchVerb, SelfTest, Step, Study, Time, TpuCheck, TpuConnect,
+    Trials, Tune,
 };
 pub use cell::parse;
-pub use error::MagicError;
+pub use error::{MagicError, Problem};
 pub use quantity::seconds;
-pub use table::{Kind, Magic, MagicOption, complete, help, lsmagic, table};
+pub use split::{Ending, Part, PartKind, Split, cell_magic, split};
+pub use table::{Magic, MagicOption, complete, help, lsmagic, table};

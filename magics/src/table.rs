@@ -1,74 +1,155 @@
 //! The one table of magics, and what comes straight from it: help, `%lsmagic`, completion and suggestions.
 
-mod entries;
+mod devices;
 mod memory;
 mod results;
+mod search;
+mod session;
+mod tune;
 
 use crate::action::Action;
 use crate::arguments::Invocation;
-use crate::error::MagicError;
-pub use entries::table;
-pub(crate) use entries::unknown;
+use crate::error::{MagicError, Problem};
 
-/// Where a magic may stand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// `%name`, on a line of its own.
-    Line,
-    /// `%%name`, on the first line of a cell.
-    Cell,
-    /// Either.
-    Both,
-}
+/// Every magic, by name.
+static TABLE: &[Magic] = &[
+    results::BEST,
+    memory::CHECKPOINT,
+    memory::CHECKPOINTS,
+    devices::DEVICE,
+    devices::DEVICES,
+    results::EXPORT,
+    memory::GC,
+    session::LSMAGIC,
+    memory::MEMORY,
+    results::PLOT,
+    memory::RESTORE,
+    search::RESUME,
+    results::SPACE,
+    results::STUDIES,
+    session::TIME,
+    devices::TPU_CHECK,
+    devices::TPU_CONNECT,
+    results::TRIALS,
+    tune::TUNE,
+    memory::UNDO,
+];
 
 /// A magic: what it is called, what it takes, what it is for.
 #[derive(Debug)]
 pub struct Magic {
-    /// The name without `%`.
-    pub name: &'static str,
-    /// Where it may stand.
-    pub kind: Kind,
-    /// The name as it is typed: `%name`, `%%name` or both.
+    /// As it is typed: `%name`, and `%%name` as well if it may stand on the first line of a cell.
     pub forms: &'static [&'static str],
-    /// One line with every option.
-    pub usage: &'static str,
+    /// The usage, in which `{options}` stands for the options.
+    usage: &'static str,
     /// A few words.
     pub summary: &'static str,
     /// Several lines, with an example. [`help`] puts usage and options around it.
-    pub help: &'static str,
-    /// What the arguments without a name are called, with blanks between them, if there are any.
-    pub positional: Option<&'static str>,
+    help: &'static str,
+    /// What the arguments without a name are called, in their order.
+    pub(crate) arguments: &'static [&'static str],
     /// What may be given by name.
     pub options: &'static [MagicOption],
     pub(crate) build: fn(&Invocation<'_>) -> Result<Action, MagicError>,
 }
 
+impl Magic {
+    /// The name without `%`.
+    pub fn name(&self) -> &'static str {
+        self.forms[0].trim_start_matches('%')
+    }
+
+    /// One line with every option.
+    pub fn usage(&self) -> String {
+        let options: Vec<String> = self.options.iter().map(MagicOption::usage).collect();
+        self.usage.replace("{options}", &options.join(" "))
+    }
+
+    pub(crate) fn has_cell_form(&self) -> bool {
+        self.forms.len() > 1
+    }
+}
+
 /// `--name`, perhaps with a value.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct MagicOption {
     /// With its dashes.
     pub name: &'static str,
     /// What the value is called in the usage; none if the option takes no value.
-    pub value: Option<&'static str>,
-    /// The value where the option is not given.
-    pub default: Option<&'static str>,
+    pub(crate) value: Option<&'static str>,
+    /// What holds where the option is not given.
+    absence: Absence,
     /// A few words.
-    pub summary: &'static str,
+    summary: &'static str,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Absence {
+    /// The magic cannot do without the option.
+    Refused,
+    /// The summary says what holds, or nothing does.
+    Allowed,
+    /// The option has this value.
+    Default(fn() -> String),
+}
+
+impl MagicOption {
+    const fn flag(name: &'static str, summary: &'static str) -> MagicOption {
+        MagicOption { name, value: None, absence: Absence::Allowed, summary }
+    }
+
+    const fn new(name: &'static str, value: &'static str, summary: &'static str) -> MagicOption {
+        MagicOption { name, value: Some(value), absence: Absence::Allowed, summary }
+    }
+
+    const fn or(self, default: fn() -> String) -> MagicOption {
+        MagicOption { absence: Absence::Default(default), ..self }
+    }
+
+    const fn required(self) -> MagicOption {
+        MagicOption { absence: Absence::Refused, ..self }
+    }
+
+    fn is_required(&self) -> bool {
+        matches!(self.absence, Absence::Refused)
+    }
+
+    fn with_value(&self) -> String {
+        self.value.map_or(self.name.to_owned(), |value| format!("{} {value}", self.name))
+    }
+
+    fn usage(&self) -> String {
+        if self.is_required() { self.with_value() } else { format!("[{}]", self.with_value()) }
+    }
+
+    fn row(&self) -> (String, String) {
+        let behind = match self.absence {
+            Absence::Refused => "; always needed".to_owned(),
+            Absence::Allowed => String::new(),
+            Absence::Default(default) => format!(" (default: {})", default()),
+        };
+        (self.with_value(), format!("{}{behind}", self.summary))
+    }
+}
+
+/// Every magic, by name.
+pub fn table() -> &'static [Magic] {
+    TABLE
 }
 
 /// The magic of a name, with or without its `%`.
 pub(crate) fn find(name: &str) -> Option<&'static Magic> {
     let name = name.trim_start_matches('%');
-    table().iter().find(|magic| magic.name == name)
+    TABLE.iter().find(|magic| magic.name() == name)
 }
 
 /// The help of a magic by name, with or without its `%`; none if there is no such magic.
 pub fn help(name: &str) -> Option<String> {
     let magic = find(name)?;
-    let mut text = format!("{}\n\n{}\n\n{}\n", magic.usage, magic.summary, magic.help.trim_end());
+    let mut text = format!("{}\n\n{}\n\n{}\n", magic.usage(), magic.summary, magic.help.trim_end());
     if !magic.options.is_empty() {
         text.push_str("\nOptions\n");
-        let rows: Vec<(String, String)> = magic.options.iter().map(option_row).collect();
+        let rows: Vec<(String, String)> = magic.options.iter().map(MagicOption::row).collect();
         push_rows(&mut text, &rows);
     }
     Some(text)
@@ -77,10 +158,10 @@ pub fn help(name: &str) -> Option<String> {
 /// All magics with their summaries.
 pub fn lsmagic() -> String {
     let mut text = String::new();
-    for (title, sigil) in [("Line magics", "%"), ("Cell magics, on the first line of a cell", "%%")] {
-        let forms = |magic: &'static Magic| magic.forms.iter().find(|form| sigil_of(form) == sigil);
+    for (title, is_cell_form) in [("Line magics", false), ("Cell magics, on the first line of a cell", true)] {
+        let form = |magic: &'static Magic| magic.forms.iter().find(|form| form.starts_with("%%") == is_cell_form);
         let rows: Vec<(String, String)> =
-            table().iter().filter_map(|magic| Some(((*forms(magic)?).to_owned(), magic.summary.to_owned()))).collect();
+            TABLE.iter().filter_map(|magic| Some(((*form(magic)?).to_owned(), magic.summary.to_owned()))).collect();
         text.push_str(title);
         text.push('\n');
         push_rows(&mut text, &rows);
@@ -93,19 +174,19 @@ pub fn lsmagic() -> String {
 /// What may stand in place of `prefix`, the text from a magic's `%` to the cursor: magics, or options of one.
 pub fn complete(prefix: &str) -> Vec<&'static str> {
     let Some((name, rest)) = prefix.split_once(char::is_whitespace) else {
-        let mut forms: Vec<&'static str> = table().iter().flat_map(|magic| forms_for(magic, prefix)).collect();
+        let mut forms: Vec<&'static str> = TABLE.iter().flat_map(|magic| forms_for(magic, prefix)).collect();
         forms.sort_unstable();
         return forms;
     };
     let word = rest.rsplit(char::is_whitespace).next().unwrap_or(rest);
     let options = find(name).map_or(&[][..], |magic| magic.options);
-    let given = |option: &MagicOption| rest.split_whitespace().any(|word| word == option.name);
+    let is_given = |option: &MagicOption| rest.split_whitespace().any(|word| word == option.name);
     if !word.starts_with('-') {
         return Vec::new();
     }
     options
         .iter()
-        .filter(|option| option.name.starts_with(word) && (option.name == word || !given(option)))
+        .filter(|option| option.name.starts_with(word) && (option.name == word || !is_given(option)))
         .map(|option| option.name)
         .collect()
 }
@@ -118,6 +199,17 @@ fn forms_for(magic: &Magic, prefix: &str) -> Vec<&'static str> {
     }
     let cell_prefix = format!("%{prefix}");
     magic.forms.iter().copied().filter(|form| form.starts_with(&cell_prefix)).collect()
+}
+
+/// The error for a name, typed with or without `%`, that no magic has.
+pub(crate) fn unknown(line: usize, typed: &str) -> MagicError {
+    let forms = TABLE.iter().map(|magic| {
+        let same_sigil = |form: &&&'static str| form.starts_with("%%") == typed.starts_with("%%");
+        *magic.forms.iter().find(same_sigil).unwrap_or(&magic.forms[0])
+    });
+    let magic = if typed.starts_with('%') { typed.to_owned() } else { format!("%{typed}") };
+    let problem = Problem::UnknownMagic { magic, nearest: nearest(typed, forms) };
+    MagicError { line, problem, usage: None }
 }
 
 /// The known name that was most probably meant.
@@ -135,19 +227,9 @@ pub(crate) fn nearest(typed: &str, known: impl Iterator<Item = &'static str>) ->
         .map(|(_, _, name)| name)
 }
 
-fn option_row(option: &MagicOption) -> (String, String) {
-    let name = option.value.map_or(option.name.to_owned(), |value| format!("{} {value}", option.name));
-    let default = option.default.map(|default| format!(" (default: {default})")).unwrap_or_default();
-    (name, format!("{}{default}", option.summary))
-}
-
 fn push_rows(text: &mut String, rows: &[(String, String)]) {
     let width = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
     for (name, summary) in rows {
         text.push_str(&format!("  {name:width$}  {summary}\n"));
     }
-}
-
-fn sigil_of(form: &str) -> &'static str {
-    if form.starts_with("%%") { "%%" } else { "%" }
 }

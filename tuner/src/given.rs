@@ -1,5 +1,5 @@
 //! What the user has decided about parameters beforehand, so that no oracle is asked: values for all trials, values of the
-//! trials to try first, and which parameters are tuned at all. Knows no trial's record and no journal.
+//! trials to try first, and which parameters are tuned at all. Knows neither oracles nor the journal.
 
 use crate::record::Parameter;
 use crate::space::{Distribution, Value};
@@ -17,14 +17,14 @@ pub struct Given {
     pub fixed: Values,
     /// The parameters to tune; empty for all of them. Any other keeps its default, or else its lowest or first value.
     pub tune_only: Vec<String>,
-    /// Values of trials to try first, each of which leaves the other parameters to the oracle. Like `overwrite` a deed of
-    /// the call that asks for it; what the study has in its queue already is not put there again.
+    /// Values of trials to try first; the oracle chooses the other parameters. Applies to one call; the journal has each
+    /// queued trial as a fact of its own, and does not queue the same values twice.
     pub enqueued: Vec<Values>,
 }
 
 impl Given {
-    /// The value that is decided for a parameter of a trial that was enqueued with the values `preset`; `None` leaves it
-    /// to the oracle. The distribution must be valid. Fails with the reason where the parameter cannot have the value.
+    /// The decided value of a parameter in a trial that was enqueued with the values `preset`; `None` leaves it to the
+    /// oracle. The distribution must be valid. Fails with the reason if the parameter cannot have the value.
     pub fn value(
         &self,
         preset: &Values,
@@ -50,8 +50,8 @@ impl Given {
             && (self.tune_only.is_empty() || self.tune_only.iter().any(|tuned| tuned == name))
     }
 
-    /// Whether a trial with these parameters has the value of every fixed one that it asks for. Any other trial, from
-    /// before the value was fixed or enqueued with another one, says nothing of the search as it is now.
+    /// Whether a trial with these parameters has the value of every fixed one that it asks for. A trial from before the
+    /// value was fixed, or enqueued with another value, is no data for the search as it is now.
     pub fn agrees_with(&self, parameters: &BTreeMap<String, Parameter>) -> bool {
         let has_it = |(name, value): (&String, &Value)| {
             let asked = parameters.get(name);
@@ -60,7 +60,7 @@ impl Given {
         self.fixed.iter().all(has_it)
     }
 
-    /// The names that it names, of parameters that no one may ever ask for.
+    /// The parameters that are fixed or to be tuned. The objective need not ask for all of them.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.fixed.keys().chain(&self.tune_only).map(String::as_str)
     }

@@ -14,11 +14,11 @@ pub use error::JournalError;
 pub use lock::{Holder, holder_of};
 
 use crate::folder;
-use crate::given::{Given, Values};
+use crate::given::Values;
 use crate::oracle::draw_seed;
 use crate::record::{Parameter, Runner, TrialRecord};
 use crate::space::Value;
-use crate::spec::{Objective, StudySpec, Supervision};
+use crate::spec::{Objective, StudySpec};
 use chrono::{DateTime, Utc};
 use facts::Fact;
 pub(crate) use lock::StudyLock;
@@ -451,10 +451,7 @@ impl Journal {
 /// The spec with the seed that the search uses.
 fn seeded(spec: &StudySpec, earlier: Option<&StudySpec>) -> StudySpec {
     let seed = spec.seed.or_else(|| earlier.and_then(|earlier| earlier.seed)).unwrap_or_else(draw_seed);
-    // Not kept: all three are deeds of the call that asks for them, no properties of the study.
-    let supervision = Supervision { background: false, ..spec.supervision.clone() };
-    let given = Given { enqueued: Vec::new(), ..spec.given.clone() };
-    StudySpec { seed: Some(seed), overwrite: false, supervision, given, ..spec.clone() }
+    StudySpec { seed: Some(seed), ..spec.clone().without_call() }
 }
 
 fn objectives_text(objectives: &[Objective]) -> String {

@@ -1,4 +1,5 @@
-//! A search as its user describes it: the objectives, the oracle, the limits, and how the trials are run. No IO.
+//! The one description of a search, from `%%tune`'s line or a program's builder to the journal:
+//! the objectives, the oracle, the limits, and how the trials are run. No IO.
 
 use crate::given::Given;
 use serde::de::Error as _;
@@ -12,7 +13,7 @@ pub struct Objective {
     pub metric: String,
     /// Whether small or large is good.
     pub direction: Direction,
-    /// What the reports of several steps come to.
+    /// How the reports of several steps become one value.
     #[serde(default)]
     pub summary: Summary,
 }
@@ -28,12 +29,12 @@ impl Objective {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Summary {
-    /// The best of them; those that are not finite do not count.
+    /// The best of those that are finite.
     #[default]
     Best,
-    /// The last one; no value where that is not finite.
+    /// The last one; no value if it is not finite.
     Last,
-    /// Their mean; no value where one is not finite.
+    /// Their mean; no value if one of them is not finite.
     Mean,
 }
 
@@ -58,7 +59,8 @@ pub struct Constraint {
     pub bound: f64,
 }
 
-/// A search, as the kernel hands it to the supervisor (a JSON file named on its command line).
+/// A search: what `%%tune` and the Rust builder fill, what the supervisor is started with (as a JSON file), and what the
+/// journal keeps, but for that which [applies to one call](StudySpec::without_call).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StudySpec {
     /// The project's name; the study's folder is `directory/project`.
@@ -74,10 +76,10 @@ pub struct StudySpec {
     pub constraints: Vec<Constraint>,
     /// Name of the oracle: `auto`, `gp`, `hyperband`, …
     pub oracle: String,
-    /// When a trial is ended for what it reports, as the module `pruner` reads it: `median`, `patience:steps=5`, …
+    /// The rule by which a trial is ended for what it reports: `median`, `patience:steps=5`, …
     #[serde(default)]
     pub pruner: Option<String>,
-    /// When the search is ended before `max_trials`, as the module `terminator` reads it: `stagnation:trials=30`, …
+    /// The rule by which the search ends before `max_trials`: `stagnation:trials=30`, …
     #[serde(default)]
     pub terminator: Option<String>,
     /// What the user has decided about parameters beforehand.
@@ -96,7 +98,7 @@ pub struct StudySpec {
     pub trial_timeout_s: Option<f64>,
     /// End a trial that holds more memory than this, in bytes.
     pub memory_budget_bytes: Option<u64>,
-    /// Delete an earlier study of this name first.
+    /// Delete an earlier study of this name first. Applies to one call; the journal has `false`.
     pub overwrite: bool,
     /// Shared object with the objective.
     pub library: PathBuf,
@@ -111,14 +113,14 @@ pub struct StudySpec {
     pub supervision: Supervision,
 }
 
-impl StudySpec {
-    /// A search for the best of `objectives`, of which there is at least one: ten trials by the oracle `auto` on the CPU,
-    /// in the folder `studies`, without limits and without an objective's library.
-    pub fn new(project: impl Into<String>, objectives: Vec<Objective>) -> StudySpec {
+impl Default for StudySpec {
+    /// Ten trials by the oracle `auto` on the CPU, in `studies/untitled_project`, without limits. The objectives, of which
+    /// a search has at least one, and the objective's library are still to come.
+    fn default() -> StudySpec {
         StudySpec {
-            project: project.into(),
+            project: "untitled_project".to_owned(),
             directory: "studies".into(),
-            objectives,
+            objectives: Vec::new(),
             constraints: Vec::new(),
             oracle: "auto".to_owned(),
             pruner: None,
@@ -136,6 +138,24 @@ impl StudySpec {
             shared: None,
             device: "cpu".to_owned(),
             supervision: Supervision::default(),
+        }
+    }
+}
+
+impl StudySpec {
+    /// A search for the best of `objectives`, of which there is at least one.
+    pub fn new(project: impl Into<String>, objectives: Vec<Objective>) -> StudySpec {
+        StudySpec { project: project.into(), objectives, ..StudySpec::default() }
+    }
+
+    /// The search without what applies to one call only: `overwrite`, `background` and the queue of trials to try first.
+    /// A journal does not keep these, and one from somebody else cannot ask for them.
+    pub fn without_call(self) -> StudySpec {
+        StudySpec {
+            overwrite: false,
+            given: Given { enqueued: Vec::new(), ..self.given },
+            supervision: Supervision { background: false, ..self.supervision },
+            ..self
         }
     }
 
@@ -177,18 +197,18 @@ pub struct Supervision {
     pub concurrency: u64,
     /// Threads of each trial; the machine's, shared between the trials, if it is not given.
     pub threads: Option<u64>,
-    /// How often a trial is tried again whose end may be chance: a signal, or an exit without a result.
+    /// How often a trial is tried again that ended by a signal or without a result, which may be chance.
     pub retries: u64,
-    /// End the search after so many failures in a row, of whatever kind. Without it three errors or panics of the
-    /// first three trials end it.
+    /// End the search after this many failures in a row, of any kind. Without it, the search ends only if each of the
+    /// first three trials ends with an error or a panic.
     pub max_consecutive_failures: Option<u64>,
-    /// Trials whose checkpoints are kept once they have ended: those with the best values.
+    /// How many trials keep their checkpoints once they have ended: those with the best values.
     pub keep_best: u64,
     /// A folder to which the study is copied as it grows, such as one of Google Drive.
     pub mirror: Option<PathBuf>,
-    /// Go on without a watcher. Like `overwrite` a deed of the call that asks for it.
+    /// Go on when the process that started the search is gone. Applies to one call; the journal has `false`.
     pub background: bool,
-    /// Libraries that the objective was linked with, for a machine that has not got them.
+    /// Libraries that the objective was linked with, for a machine that does not have them.
     pub libraries: Vec<PathBuf>,
 }
 

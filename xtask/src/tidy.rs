@@ -22,6 +22,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         complaints.extend(text::check(&path, &content));
         if path.ends_with(".rs") {
             complaints.extend(rust::check(&path, &content, &fenced));
+            complaints.extend(tree::tuner_in_magics(&path, &content));
         }
         if path.ends_with(".ipynb") {
             complaints.extend(text::stored_outputs(&path, &content));

@@ -2,6 +2,7 @@
 
 use super::check;
 use crate::execution::Completeness;
+use ferrotune_magics::Step;
 
 fn shown(code: &str) -> String {
     match check(code) {
@@ -108,6 +109,49 @@ fn magics_are_not_parsed_as_rust() {
         ("%%tune\n|trial| {}\n", "complete"),
         ("%%tune\n|trial| {\n}\n   ", "complete"),
     ]);
+}
+
+/// What the magics see in a cell: `m` for a magic, `r` for Rust, `!` for an error.
+fn steps(code: &str) -> String {
+    let letter = |step: &Step| if matches!(step, Step::Code { .. }) { 'r' } else { 'm' };
+    ferrotune_magics::parse(code).map_or("!".to_owned(), |steps| steps.iter().map(letter).collect())
+}
+
+#[test]
+fn magics_and_completeness_agree_on_what_is_a_magic() {
+    let table = [
+        ("?%tune", "m", "complete"),
+        ("%tune?", "m", "complete"),
+        ("?%%tune", "m", "complete"),
+        ("%%tune?", "m", "complete"),
+        ("?%nope", "!", "complete"),
+        ("% device", "!", "complete"),
+        ("%%nope?", "!", "incomplete 0"),
+        ("%device (", "!", "complete"),
+        ("  %device", "m", "complete"),
+        ("\u{a0}%device", "m", "complete"),
+        ("let a = 1;\n%device\nlet b = a;", "rmr", "complete"),
+        ("let a = 1;\n?%tune", "rm", "complete"),
+        ("fn f() {}\n%device", "rm", "complete"),
+        ("// note\n%device", "m", "complete"),
+        ("/* note */ %device", "r", "invalid"),
+        ("let s = r#\"\n%device\n\"#;", "r", "complete"),
+        ("let s = \"\n%device", "r", "incomplete 0"),
+        ("/* /* */\n%device\n*/", "", "complete"),
+        ("let q = '\"';\n%device", "rm", "complete"),
+        ("fn f<'a>(a: &'a str) {}\n%device", "rm", "complete"),
+        ("let a = 7\n%3;", "r", "complete"),
+        ("f(\n%device", "r", "incomplete 4"),
+        ("!true", "r", "complete"),
+        ("!ls -la", "r", "complete"),
+        (":vars", "r", "complete"),
+        (":dep a = \"1\"\n%device", "rm", "complete"),
+        ("::std::process::abort()", "r", "complete"),
+        ("#[derive(Debug)]\nstruct A { b: u8 }\n%device", "rm", "complete"),
+    ];
+    for (code, seen, expected) in table {
+        assert_eq!((steps(code).as_str(), shown(code).as_str()), (seen, expected), "{code:?}");
+    }
 }
 
 #[test]

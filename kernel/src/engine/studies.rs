@@ -27,7 +27,7 @@ pub(super) fn trials(folder: &Path, request: &Trials) -> Result<Bundle> {
         sort: request.sort.as_deref(),
         filter: request.filter.as_deref(),
         columns: request.columns.as_deref(),
-        limit: request.limit.map(whole),
+        limit: Some(whole(request.limit)),
     };
     Ok(listing.table(&Journal::read(folder)?)?)
 }

@@ -23,7 +23,7 @@ pub struct Trials {
     /// The columns to show.
     pub columns: Option<String>,
     /// Most rows, at least 1.
-    pub limit: Option<u64>,
+    pub limit: u64,
 }
 
 /// Show the best trials of a study.

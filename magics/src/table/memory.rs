@@ -1,49 +1,123 @@
-//! How the magics for memory and for going back read their arguments.
+//! The magics for memory and for going back to an earlier state.
 
+use super::Magic;
 use crate::action::{Action, Memory};
 use crate::arguments::{Arguments, Invocation};
 use crate::error::MagicError;
 use crate::quantity;
+use crate::values::{count, text};
 
-pub(super) fn undo(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
-    let arguments = Arguments::read(invocation)?;
-    match arguments.positional_number("COUNT")?.unwrap_or(1) {
-        0 => Err(invocation.bad_value("COUNT", "0", "give at least 1")),
-        count => Ok(Action::Undo { count }),
-    }
+pub(super) const CHECKPOINT: Magic = Magic {
+    forms: &["%checkpoint"],
+    usage: "%checkpoint NAME",
+    summary: "keep the variables as they are now",
+    help: "%restore NAME brings them back, as often as you like, with all that was defined then. Costs the memory of\n\
+           what changes afterwards, which %checkpoints shows. A NAME that exists is replaced.\n\
+           \n\
+           Example\n  %checkpoint trained",
+    arguments: &["NAME"],
+    options: &[],
+    build: checkpoint,
+};
+
+pub(super) const CHECKPOINTS: Magic = Magic {
+    forms: &["%checkpoints"],
+    usage: "%checkpoints",
+    summary: "list the states that %undo and %restore can bring back",
+    help: "Their names, their age and the memory that each one costs by itself. States without a name are for %undo.\n\
+           \n\
+           Example\n  %checkpoints",
+    arguments: &[],
+    options: &[],
+    build: checkpoints,
+};
+
+pub(super) const GC: Magic = Magic {
+    forms: &["%gc"],
+    usage: "%gc [all]",
+    summary: "give memory that cells have freed back to the machine, and say how much that was",
+    help: "Rust frees a value when its variable goes; the allocator keeps some of that memory for later, and the\n\
+           snapshots for %undo hold some, too. %gc all also deletes these snapshots: no cell can be undone then.\n\
+           \n\
+           Example\n  %gc",
+    arguments: &["all"],
+    options: &[],
+    build: gc,
+};
+
+pub(super) const MEMORY: Magic = Magic {
+    forms: &["%memory"],
+    usage: "%memory, %memory watch, or %memory limit SIZE|none",
+    summary: "show who holds how much memory, or limit what a cell may hold",
+    help: "Shows the process of the cells, its snapshots, running trials, the kernel, the limit that applies, and\n\
+           what the last trials of the notebook's study took of the machine's memory and gave back.\n\
+           %memory watch keeps the table up to date once a second until the next %memory.\n\
+           %memory limit stops a cell that holds more than SIZE, and brings the variables back to what they were\n\
+           before it. Without a limit that happens when the machine or the container is about to run out.\n\
+           \n\
+           Example\n  %memory limit 6GiB",
+    arguments: &[],
+    options: &[],
+    build: memory,
+};
+
+pub(super) const RESTORE: Magic = Magic {
+    forms: &["%restore"],
+    usage: "%restore NAME",
+    summary: "bring back the variables of a checkpoint",
+    help: "Variables and definitions are then as they were when %checkpoint NAME ran; %undo goes back again.\n\
+           Threads do not come back.\n\
+           \n\
+           Example\n  %restore trained",
+    arguments: &["NAME"],
+    options: &[],
+    build: restore,
+};
+
+pub(super) const UNDO: Magic = Magic {
+    forms: &["%undo"],
+    usage: "%undo [COUNT]",
+    summary: "go back to the state before the last cells",
+    help: "COUNT cells, one if it is left out; the last 5 cells that ran can be undone, fewer where memory is short.\n\
+           Variables and definitions are then as they were before. What a cell did outside of its process, to files\n\
+           for example, is not undone.\n\
+           \n\
+           Example\n  %undo 2",
+    arguments: &["COUNT"],
+    options: &[],
+    build: undo,
+};
+
+fn undo(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
+    Ok(Action::Undo { count: Arguments::read(invocation)?.first(count)?.unwrap_or(1) })
 }
 
-pub(super) fn checkpoint(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
+fn checkpoint(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
     Ok(Action::Checkpoint { name: name(invocation)? })
 }
 
-pub(super) fn restore(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
+fn restore(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
     Ok(Action::Restore { name: name(invocation)? })
 }
 
 fn name(invocation: &Invocation<'_>) -> Result<String, MagicError> {
-    let arguments = Arguments::read(invocation)?;
-    let name = arguments.positional().unwrap_or_default();
-    if name.is_empty() {
-        return Err(invocation.bad_value("NAME", name, "give the checkpoint a name"));
-    }
-    Ok(name.to_owned())
+    let [name] = Arguments::read(invocation)?.all(["of the checkpoint"])?;
+    Ok(name)
 }
 
-pub(super) fn checkpoints(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
-    Arguments::read(invocation)?;
-    Ok(Action::Checkpoints)
+fn checkpoints(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
+    Arguments::read(invocation).map(|_| Action::Checkpoints)
 }
 
-pub(super) fn gc(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
-    match Arguments::read(invocation)?.positional() {
+fn gc(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
+    match Arguments::read(invocation)?.first(text)?.as_deref() {
         None => Ok(Action::Gc { all: false }),
         Some("all") => Ok(Action::Gc { all: true }),
         Some(other) => Err(invocation.bad_value("%gc", other, "write %gc or %gc all")),
     }
 }
 
-pub(super) fn memory(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
+fn memory(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
     let words: Vec<&str> = invocation.rest.split_whitespace().collect();
     let bad = |argument: &'static str, cure: &str| Err(invocation.bad_value(argument, invocation.rest.trim(), cure));
     let memory = match words[..] {

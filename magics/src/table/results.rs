@@ -1,194 +1,160 @@
 //! The magics that show what a search has found, and how they read their arguments.
 
-use super::entries::{DIRECTORY, PROJECT};
-use super::{Kind, Magic, MagicOption};
+use super::{Magic, MagicOption};
 use crate::action::{Action, Best, Export, Plot, Study, Trials};
 use crate::arguments::{Arguments, Invocation};
 use crate::error::MagicError;
+use crate::values::{count, number, project, text};
+
+pub(super) const PROJECT: MagicOption =
+    MagicOption::new("--project", "NAME", "the study; without it the notebook's last one");
+pub(super) const DIRECTORY: MagicOption = MagicOption::new("--directory", "FOLDER", "the folder that holds the study");
+const PARAMS: MagicOption =
+    MagicOption::new("--params", "NAMES", "the parameters, as in lr,units; without it the most important ones");
+const OBJECTIVE: MagicOption = MagicOption::new(
+    "--objective",
+    "NAME",
+    "the objective by its metric, and of intermediate any metric; without it the first objective",
+);
+const SORT: MagicOption =
+    MagicOption::new("--sort", "COLUMN", "sort by it, the largest first with :desc behind it; without it by number");
+const WHERE: MagicOption =
+    MagicOption::new("--where", "CONDITION", "only the trials for which it holds, as in val_accuracy>0.9");
+const COLUMNS: MagicOption = MagicOption::new("--columns", "NAMES", "the columns, as in trial,lr,val_accuracy");
+const LIMIT: MagicOption = MagicOption::new("--limit", "N", "how many trials to show").or(|| MOST_TRIALS.to_string());
+
+const MOST_TRIALS: u64 = 200;
 
 pub(super) const BEST: Magic = Magic {
-    name: "best",
-    kind: Kind::Line,
     forms: &["%best"],
-    usage: "%best [COUNT] [--project NAME] [--directory FOLDER]",
+    usage: "%best [COUNT] {options}",
     summary: "show the best trials of a study, and how to use them",
     help: "COUNT trials, one if it is left out, best first: their parameters and values, where their weights are, and\n\
            the Rust that makes the parameters of the best one variables again and loads its weights. Of several\n\
            objectives, the trials that no other one beats in all of them.\n\
            \n\
            Example\n  %best 3 --project digits",
-    positional: Some("COUNT"),
+    arguments: &["COUNT"],
     options: &[PROJECT, DIRECTORY],
     build: best,
 };
 
 pub(super) const EXPORT: Magic = Magic {
-    name: "export",
-    kind: Kind::Line,
     forms: &["%export"],
-    usage: "%export FORMAT FILE [--project NAME] [--directory FOLDER]",
+    usage: "%export FORMAT FILE {options}",
     summary: "write a study to a file that other programs read",
     help: "FORMAT is csv, json, parquet, html (a page with the table and the plots, which needs no network) or\n\
            tensorboard, whose FILE is a folder for `tensorboard --logdir FOLDER`. Written again while the search goes\n\
            on, TensorBoard's files grow, and an open TensorBoard shows what is new.\n\
            \n\
            Example\n  %export csv digits.csv --project digits",
-    positional: Some("FORMAT FILE"),
+    arguments: &["FORMAT", "FILE"],
     options: &[PROJECT, DIRECTORY],
     build: export,
 };
 
 pub(super) const PLOT: Magic = Magic {
-    name: "plot",
-    kind: Kind::Line,
     forms: &["%plot"],
-    usage: "%plot KIND [--params NAMES] [--objective NAME] [--project NAME] [--directory FOLDER]",
+    usage: "%plot KIND {options}",
     summary: "draw what a search has found",
     help: "KIND is history, parallel, slice, contour, importance, intermediate, pareto, edf or timeline. They show what\n\
            Optuna's plots of the same names do: Vega-Lite where the front end draws it, else a picture, else text.\n\
            \n\
            Example\n  %plot contour --params lr,units --project digits",
-    positional: Some("KIND"),
-    options: &[
-        MagicOption {
-            name: "--params",
-            value: Some("NAMES"),
-            default: None,
-            summary: "the parameters, as in lr,units; without it the most important ones",
-        },
-        MagicOption {
-            name: "--objective",
-            value: Some("NAME"),
-            default: None,
-            summary: "the objective by its metric, and of intermediate any metric; without it the first objective",
-        },
-        PROJECT,
-        DIRECTORY,
-    ],
+    arguments: &["KIND"],
+    options: &[PARAMS, OBJECTIVE, PROJECT, DIRECTORY],
     build: plot,
 };
 
 pub(super) const SPACE: Magic = Magic {
-    name: "space",
-    kind: Kind::Line,
     forms: &["%space"],
-    usage: "%space [NAME] [--directory FOLDER]",
+    usage: "%space [NAME] {options}",
     summary: "show the search space of a study, as its trials have shown it",
     help: "Name, kind, range, scale, default, condition and values so far of every parameter. An objective asks for\n\
            its parameters as it runs, so that there is nothing to show before the first trial.\n\
            \n\
            Example\n  %space digits",
-    positional: Some("NAME"),
+    arguments: &["NAME"],
     options: &[DIRECTORY],
     build: space,
 };
 
 pub(super) const STUDIES: Magic = Magic {
-    name: "studies",
-    kind: Kind::Line,
     forms: &["%studies"],
-    usage: "%studies [--directory FOLDER]",
+    usage: "%studies {options}",
     summary: "list the studies of a folder",
     help: "Their objectives and oracles, how many trials they have and how these went, the best value, whether a search\n\
            runs, and when something changed last.\n\
            \n\
            Example\n  %studies --directory studies",
-    positional: None,
+    arguments: &[],
     options: &[DIRECTORY],
     build: studies,
 };
 
 pub(super) const TRIALS: Magic = Magic {
-    name: "trials",
-    kind: Kind::Line,
     forms: &["%trials"],
-    usage: "%trials [ID] [--sort COLUMN] [--where CONDITION] [--columns NAMES] [--limit N] [--project NAME] \
-            [--directory FOLDER]",
+    usage: "%trials [ID] {options}",
     summary: "list the trials of a study, or show one",
     help: "With ID, one trial in full: parameters, metrics, what it took, how it ended, and its output. Columns are the\n\
            objectives, parameters and metrics by name, and trial, state, seconds, peak memory, epochs, started, ended\n\
            and ending. A condition compares by = != < > <= >= or ~ (contains); several are joined by ` and `.\n\
            \n\
            Example\n  %trials --where \"state=finished and lr<0.01\" --sort val_accuracy:desc\n  %trials 7 --project digits",
-    positional: Some("ID"),
-    options: &[
-        MagicOption {
-            name: "--sort",
-            value: Some("COLUMN"),
-            default: None,
-            summary: "sort by it, the largest first with :desc behind it; without it by number",
-        },
-        MagicOption {
-            name: "--where",
-            value: Some("CONDITION"),
-            default: None,
-            summary: "only the trials for which it holds, as in val_accuracy>0.9",
-        },
-        MagicOption {
-            name: "--columns",
-            value: Some("NAMES"),
-            default: None,
-            summary: "the columns, as in trial,lr,val_accuracy",
-        },
-        MagicOption { name: "--limit", value: Some("N"), default: Some("200"), summary: "how many trials to show" },
-        PROJECT,
-        DIRECTORY,
-    ],
+    arguments: &["ID"],
+    options: &[SORT, WHERE, COLUMNS, LIMIT, PROJECT, DIRECTORY],
     build: trials,
 };
 
 fn best(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
     let arguments = Arguments::read(invocation)?;
-    let count = arguments.positional_number("COUNT")?;
-    if count == Some(0) {
-        return Err(invocation.bad_value("COUNT", "0", "give at least 1"));
-    }
-    Ok(Action::Best(Best { count, study: study(&arguments)? }))
+    Ok(Action::Best(Best { count: arguments.first(count)?, study: study(&arguments)? }))
 }
 
 fn export(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
     let arguments = Arguments::read(invocation)?;
-    let format = arguments.required_positional("FORMAT", "such as csv")?;
-    let target = arguments.required_positional("FILE", "to write to")?;
+    let [format, target] = arguments.all(["such as csv", "to write to"])?;
     Ok(Action::Export(Export { format, target, study: study(&arguments)? }))
 }
 
 fn plot(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
     let arguments = Arguments::read(invocation)?;
+    let [kind] = arguments.all(["such as history"])?;
     Ok(Action::Plot(Plot {
-        kind: arguments.required_positional("KIND", "such as history")?,
-        parameters: arguments.text("--params")?,
-        objective: arguments.text("--objective")?,
+        kind,
+        parameters: arguments.option(&PARAMS, text)?,
+        objective: arguments.option(&OBJECTIVE, text)?,
         study: study(&arguments)?,
     }))
 }
 
 fn space(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
     let arguments = Arguments::read(invocation)?;
-    let (project, directory) = (arguments.project_argument("NAME")?, arguments.text("--directory")?);
+    let (project, directory) = (arguments.first(project)?, arguments.option(&DIRECTORY, text)?);
     Ok(Action::Space(Study { project, directory }))
 }
 
 fn studies(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
-    Ok(Action::Studies { directory: Arguments::read(invocation)?.text("--directory")? })
+    Ok(Action::Studies { directory: Arguments::read(invocation)?.option(&DIRECTORY, text)? })
 }
 
 fn trials(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
     let arguments = Arguments::read(invocation)?;
-    let of_lists = ["--sort", "--where", "--columns", "--limit"];
-    if let (Some(id), true) = (arguments.positional(), of_lists.iter().any(|option| arguments.flag(option))) {
-        return Err(invocation.bad_value("ID", id, "shows one trial; leave it out to sort and choose"));
+    let id = arguments.first(number)?;
+    if let (Some(id), true) = (id, [SORT, WHERE, COLUMNS, LIMIT].iter().any(|option| arguments.has(option))) {
+        let problem = "shows one trial; leave it out to sort and choose";
+        return Err(invocation.bad_value("ID", &id.to_string(), problem));
     }
     Ok(Action::Trials(Trials {
-        id: arguments.positional_number("ID")?,
-        sort: arguments.text("--sort")?,
-        filter: arguments.text("--where")?,
-        columns: arguments.text("--columns")?,
-        limit: arguments.count("--limit")?,
+        id,
+        sort: arguments.option(&SORT, text)?,
+        filter: arguments.option(&WHERE, text)?,
+        columns: arguments.option(&COLUMNS, text)?,
+        limit: arguments.option(&LIMIT, count)?.unwrap_or(MOST_TRIALS),
         study: study(&arguments)?,
     }))
 }
 
 fn study(arguments: &Arguments<'_>) -> Result<Study, MagicError> {
-    Ok(Study { project: arguments.project("--project")?, directory: arguments.text("--directory")? })
+    Ok(Study { project: arguments.option(&PROJECT, project)?, directory: arguments.option(&DIRECTORY, text)? })
 }

@@ -1,7 +1,10 @@
 //! Cells that are right.
 
 use expect_test::{Expect, expect};
-use ferrotune_magics::{Action, Constraint, Direction, Objective, Setting, Step, Summary, Time, Tune, parse};
+use ferrotune_magics::{Action, Step, Time, Tune, parse};
+use ferrotune_tuner::given::{Given, Values};
+use ferrotune_tuner::space::Value;
+use ferrotune_tuner::spec::{Constraint, Direction, Objective, StudySpec, Summary};
 
 /// One line a step: `first_line code` or the action.
 fn check(cell: &str, expected: Expect) {
@@ -153,13 +156,13 @@ fn study_magics_take_their_options() {
     check(
         "%trials",
         expect![
-            "Trials(Trials { study: Study { project: None, directory: None }, id: None, sort: None, filter: None, columns: None, limit: Some(200) })"
+            "Trials(Trials { study: Study { project: None, directory: None }, id: None, sort: None, filter: None, columns: None, limit: 200 })"
         ],
     );
     check(
         "%trials 7 --project digits --directory='my studies'",
         expect![[
-            r#"Trials(Trials { study: Study { project: Some("digits"), directory: Some("my studies") }, id: Some(7), sort: None, filter: None, columns: None, limit: Some(200) })"#
+            r#"Trials(Trials { study: Study { project: Some("digits"), directory: Some("my studies") }, id: Some(7), sort: None, filter: None, columns: None, limit: 200 })"#
         ]],
     );
     check("%best", expect!["Best(Best { study: Study { project: None, directory: None }, count: None })"]);
@@ -170,7 +173,7 @@ fn study_magics_take_their_options() {
     check(
         "%trials --where 'lr<0.01 and state=failed' --sort loss:desc --columns trial,lr --limit 5",
         expect![[
-            r#"Trials(Trials { study: Study { project: None, directory: None }, id: None, sort: Some("loss:desc"), filter: Some("lr<0.01 and state=failed"), columns: Some("trial,lr"), limit: Some(5) })"#
+            r#"Trials(Trials { study: Study { project: None, directory: None }, id: None, sort: Some("loss:desc"), filter: Some("lr<0.01 and state=failed"), columns: Some("trial,lr"), limit: 5 })"#
         ]],
     );
     check("%space digits", expect![[r#"Space(Study { project: Some("digits"), directory: None })"#]]);
@@ -220,59 +223,43 @@ fn a_timed_statement_stays_in_its_column() {
     assert_eq!(parse("\n%%time\nf()\n"), Ok(vec![Step::Action(Action::Time(time))]));
 }
 
-fn objective(metric: &str, direction: Direction) -> Objective {
-    Objective { metric: metric.into(), direction, summary: Summary::Best }
+fn spec(options: &str) -> StudySpec {
+    tune(&format!("%%tune {options}\n|trial| {{}}")).spec
 }
 
 #[test]
 fn tune_takes_several_objectives_and_constraints() {
-    let options = "--objective 'val accuracy:max, size:min:last,loss:min:mean' --constraint \"latency <= 1e1,f1>=-.5\"";
-    let tune = tune(&format!("%%tune {options}\n|trial| {{}}"));
-    let size = Objective { summary: Summary::Last, ..objective("size", Direction::Min) };
-    let loss = Objective { summary: Summary::Mean, ..objective("loss", Direction::Min) };
-    assert_eq!(tune.objectives, [objective("val accuracy", Direction::Max), size, loss]);
+    let spec =
+        spec("--objective 'val accuracy:max, size:min:last,loss:min:mean' --constraint \"latency <= 1e1,f1>=-.5\"");
+    let size = Objective { summary: Summary::Last, ..Objective::new("size", Direction::Min) };
+    let loss = Objective { summary: Summary::Mean, ..Objective::new("loss", Direction::Min) };
+    assert_eq!(spec.objectives, [Objective::new("val accuracy", Direction::Max), size, loss]);
     let latency = Constraint { metric: "latency".into(), direction: Direction::Min, bound: 10.0 };
     let f1 = Constraint { metric: "f1".into(), direction: Direction::Max, bound: -0.5 };
-    assert_eq!(tune.constraints, [latency, f1]);
+    assert_eq!(spec.constraints, [latency, f1]);
 }
 
 #[test]
 fn tune_takes_values_that_are_decided_beforehand() {
-    let setting = |name: &str, value: &str| Setting { name: name.into(), value: value.into() };
-    let options = "--objective a:max --executions 3 --fix 'units=64, opt=a=b' --enqueue \"lr=0.01,units=32; lr = 1e-3\" --tune-only lr,units";
-    let tune = tune(&format!("%%tune {options}\n|trial| {{}}"));
-    assert_eq!((tune.executions, tune.tune_only), (3, vec!["lr".to_owned(), "units".to_owned()]));
-    assert_eq!(tune.fixed, [setting("units", "64"), setting("opt", "a=b")]);
-    assert_eq!(tune.enqueued, [vec![setting("lr", "0.01"), setting("units", "32")], vec![setting("lr", "1e-3")]]);
+    let values = |pairs: [(&str, Value); 2]| Values::from(pairs.map(|(name, value)| (name.to_owned(), value)));
+    let spec = spec(
+        "--objective a:max --fix 'units=64, opt=a=b' --enqueue \"lr=0.01,units=32; lr = 1e-3,units=8\" --tune-only lr,units",
+    );
+    let expected = Given {
+        fixed: values([("units", Value::Int(64)), ("opt", Value::Text("a=b".into()))]),
+        tune_only: vec!["lr".into(), "units".into()],
+        enqueued: vec![
+            values([("lr", Value::Float(0.01)), ("units", Value::Int(32))]),
+            values([("lr", Value::Float(1e-3)), ("units", Value::Int(8))]),
+        ],
+    };
+    assert_eq!(spec.given, expected);
 }
 
 #[test]
-fn tune_has_the_defaults_of_its_table() {
+fn tune_has_the_defaults_of_a_study() {
     let expected = Tune {
-        oracle: "auto".into(),
-        pruner: None,
-        terminator: None,
-        objectives: vec![objective("val_accuracy", Direction::Max)],
-        constraints: Vec::new(),
-        max_trials: 10,
-        executions: 1,
-        fixed: Vec::new(),
-        enqueued: Vec::new(),
-        tune_only: Vec::new(),
-        seed: None,
-        project: "untitled_project".into(),
-        directory: "studies".into(),
-        timeout_s: None,
-        trial_timeout_s: None,
-        memory_bytes: None,
-        concurrency: 1,
-        threads: None,
-        retries: 0,
-        max_consecutive_failures: None,
-        keep_best: 3,
-        mirror: None,
-        background: false,
-        overwrite: false,
+        spec: StudySpec::new("untitled_project", vec![Objective::new("val_accuracy", Direction::Max)]),
         body: "|trial| { 1.0 }".into(),
         body_line: 2,
     };
@@ -281,40 +268,47 @@ fn tune_has_the_defaults_of_its_table() {
 
 #[test]
 fn tune_takes_every_option_in_both_spellings() {
-    let expected = Tune {
-        oracle: "hyperband".into(),
-        pruner: None,
-        terminator: None,
-        objectives: vec![objective("loss", Direction::Min)],
-        constraints: Vec::new(),
-        max_trials: 30,
-        executions: 1,
-        fixed: Vec::new(),
-        enqueued: Vec::new(),
-        tune_only: Vec::new(),
-        seed: Some(7),
-        project: "my digits".into(),
+    let mut expected = StudySpec {
         directory: "/tmp/my studies".into(),
+        oracle: "hyperband".into(),
+        pruner: Some("median".into()),
+        terminator: Some("regret".into()),
+        max_trials: 30,
+        executions: 3,
+        seed: Some(7),
         timeout_s: Some(7200.0),
         trial_timeout_s: Some(90.0),
-        memory_bytes: Some(4 << 30),
-        concurrency: 1,
-        threads: None,
-        retries: 0,
-        max_consecutive_failures: None,
-        keep_best: 3,
-        mirror: None,
-        background: false,
+        memory_budget_bytes: Some(4 << 30),
         overwrite: true,
-        body: "|trial| {\n}".into(),
-        body_line: 4,
+        ..StudySpec::new("my digits", vec![Objective::new("loss", Direction::Min)])
     };
-    let spaced = "--oracle hyperband --objective loss:min --max-trials 30 --seed 7 --project 'my digits' \
-                  --directory \"/tmp/my studies\" --timeout 2h --trial-timeout 90s --memory 4GiB --overwrite";
-    let joined = "--oracle=hyperband --objective=loss:min --max-trials=30 --seed=7 --project='my digits' \
-                  --directory=\"/tmp/my studies\" --timeout=2h --trial-timeout=90 --memory='4 GiB' --overwrite";
-    for options in [spaced, joined] {
-        assert_eq!(tune(&format!("\n\n%%tune {options}\n|trial| {{\n}}")), expected);
+    let supervision = &mut expected.supervision;
+    (supervision.concurrency, supervision.threads, supervision.retries) = (2, Some(4), 1);
+    (supervision.max_consecutive_failures, supervision.keep_best) = (Some(5), 0);
+    (supervision.mirror, supervision.background) = (Some("/mnt/drive".into()), true);
+    let options = [
+        ("oracle", "hyperband"),
+        ("pruner", "median"),
+        ("terminator", "regret"),
+        ("objective", "loss:min"),
+        ("max-trials", "30"),
+        ("executions", "3"),
+        ("seed", "7"),
+        ("project", "'my digits'"),
+        ("directory", "\"/tmp/my studies\""),
+        ("timeout", "2h"),
+        ("trial-timeout", "90"),
+        ("memory", "'4 GiB'"),
+        ("concurrency", "2"),
+        ("threads", "4"),
+        ("retries", "1"),
+        ("max-consecutive-failures", "5"),
+        ("keep-best", "0"),
+        ("mirror", "/mnt/drive"),
+    ];
+    for sign in [" ", "="] {
+        let options: Vec<String> = options.iter().map(|(name, value)| format!("--{name}{sign}{value}")).collect();
+        assert_eq!(spec(&format!("{} --background --overwrite", options.join(" "))), expected);
     }
 }
 
@@ -322,5 +316,8 @@ fn tune_takes_every_option_in_both_spellings() {
 fn a_remainder_in_the_body_of_tune_is_rust() {
     let body = "|trial| {\n    let a = b\n    %c;\n}\n";
     assert_eq!(tune(&format!("%%tune --objective a:b:max\n{body}")).body, body);
-    assert_eq!(tune(&format!("%%tune --objective a:b:max\n{body}")).objectives, [objective("a:b", Direction::Max)]);
+    assert_eq!(
+        tune(&format!("%%tune --objective a:b:max\n{body}")).spec.objectives,
+        [Objective::new("a:b", Direction::Max)]
+    );
 }

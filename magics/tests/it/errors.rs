@@ -10,8 +10,8 @@ fn error(cell: &str) -> String {
     let error = parse(cell).expect_err(cell);
     let text = error.to_string();
     assert_eq!(text.lines().count(), 1, "{text}");
-    let long = ferrotune_magics::table().iter().find(|magic| magic.name == "tune").map(|magic| magic.usage);
-    format!("{}: {}", error.line(), text.replace(long.unwrap_or_default(), "USAGE"))
+    let long = ferrotune_magics::table().iter().find(|magic| magic.name() == "tune").map(|magic| magic.usage());
+    format!("{}: {}", error.line, text.replace(&long.unwrap_or_default(), "USAGE"))
 }
 
 fn check(cells: &[&str], expected: Expect) {

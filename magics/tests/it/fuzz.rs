@@ -29,7 +29,7 @@ fn feed(cell: &str) {
     match parse(cell) {
         Ok(_) => {}
         Err(error) => {
-            assert!((1..=cell.lines().count().max(1)).contains(&error.line()), "{cell:?}: {error}");
+            assert!((1..=cell.lines().count().max(1)).contains(&error.line), "{cell:?}: {error}");
             assert!(!error.to_string().contains('\n'), "{cell:?}: {error}");
         }
     }

@@ -1,27 +1,19 @@
 //! The table and what is made of it.
 
 use expect_test::expect;
-use ferrotune_magics::{Kind, complete, help, lsmagic, table};
+use ferrotune_magics::{complete, help, lsmagic, table};
 
 #[test]
 fn every_entry_is_coherent() {
     for magic in table() {
-        let line = format!("%{}", magic.name);
-        let cell = format!("%%{}", magic.name);
-        let forms = match magic.kind {
-            Kind::Line => vec![line],
-            Kind::Cell => vec![cell],
-            Kind::Both => vec![line, cell],
-        };
-        assert_eq!(magic.forms, forms);
-        assert!(magic.usage.starts_with(magic.forms[0]), "{}", magic.name);
-        assert!(magic.help.contains(&format!("Example\n  {}", magic.forms[0])), "{}", magic.name);
-        for option in magic.options {
-            let shown = option.value.map_or(option.name.to_owned(), |value| format!("{} {value}", option.name));
-            assert!(magic.usage.contains(&shown), "{} {shown}", magic.name);
-        }
+        let name = magic.name();
+        let forms = [format!("%{name}"), format!("%%{name}")];
+        assert!(forms.starts_with(&magic.forms.iter().map(ToString::to_string).collect::<Vec<_>>()), "{name}");
+        assert!(magic.usage().starts_with(magic.forms[0]), "{name}");
+        assert!(magic.options.iter().all(|option| magic.usage().contains(option.name)), "{name}");
+        assert!(help(name).is_some_and(|help| help.contains(&format!("Example\n  {}", magic.forms[0]))), "{name}");
     }
-    assert!(table().is_sorted_by_key(|magic| magic.name));
+    assert!(table().is_sorted_by_key(|magic| magic.name()));
 }
 
 #[test]
@@ -30,7 +22,7 @@ fn lsmagic_lists_every_form() {
         Line magics
           %best         show the best trials of a study, and how to use them
           %checkpoint   keep the variables as they are now
-          %checkpoints  list the states that can be gone back to
+          %checkpoints  list the states that %undo and %restore can bring back
           %device       show the device in use
           %devices      list the CPU, the CUDA devices and the TPU of this machine
           %export       write a study to a file that other programs read
@@ -95,7 +87,7 @@ fn help_shows_usage_options_and_an_example() {
           --pruner RULE                 give up trials that do badly: median, percentile, wilcoxon, patience or threshold
           --terminator RULE             end the search when no more is to be expected: stagnation or regret
           --max-trials N                how many trials to run (default: 10)
-          --executions N                run each trial so often, with other seeds; its value is the mean (default: 1)
+          --executions N                how often to run each trial, with other seeds; its value is the mean (default: 1)
           --fix NAME=VALUE,…            give parameters these values in every trial
           --enqueue NAME=VALUE,…;…      try these values first, a trial for each part between semicolons
           --tune-only NAME,…            tune these parameters; any other keeps its default, or its lowest value
@@ -108,8 +100,8 @@ fn help_shows_usage_options_and_an_example() {
           --concurrency N               trials that run side by side and share cores and memory (default: 1)
           --threads N                   threads of each trial; without it its share of the cores
           --retries N                   try a trial again that a signal ended, or that left without a result (default: 0)
-          --max-consecutive-failures N  end the search after so many failures in a row
-          --keep-best N                 keep the checkpoints of so many trials (default: 3)
+          --max-consecutive-failures N  end the search after this many failures in a row
+          --keep-best N                 how many trials keep their checkpoints (default: 3)
           --mirror FOLDER               copy the study to this folder as it grows, and go on from there
           --background                  give the notebook back at once; the search goes on without it
           --overwrite                   delete an earlier study of that name first

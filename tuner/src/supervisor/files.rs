@@ -8,7 +8,6 @@ use crate::analysis::ranking;
 use crate::checkpoint::step_of;
 use crate::checkpoint::{checkpoint_generation, is_partial_checkpoint};
 use crate::folder::{self, FolderError};
-use crate::given::Given;
 use crate::journal::Journal;
 use crate::record::TrialRecord;
 use crate::spec::{StudySpec, Supervision};
@@ -57,12 +56,10 @@ pub fn spec_of(study: &Path) -> Result<StudySpec, SupervisorError> {
         project: study.file_name().unwrap_or_default().to_string_lossy().into_owned(),
         library: study.join(LIBRARY),
         shared: spec.shared.map(|_| study.join(SHARED)),
-        // Deeds of a call, which no study of ours has in its journal: they are not for others to ask for.
-        overwrite: false,
-        given: Given { enqueued: Vec::new(), ..spec.given },
-        supervision: Supervision { libraries, background: false, ..spec.supervision },
+        supervision: Supervision { libraries, ..spec.supervision },
         ..spec
-    })
+    }
+    .without_call())
 }
 
 /// What a trial of the study in a folder has printed last; empty if nothing is kept.

@@ -1,4 +1,4 @@
-//! The description of a search, option by option. What it refuses, it refuses when the study is built.
+//! Fills the description of a search (`StudySpec`) option by option. Wrong options are refused when the study is built.
 
 use crate::processes::is_in_objective;
 use crate::{Callback, Objective, Place, Study, StudyError, Value};
@@ -10,15 +10,16 @@ use std::time::Duration;
 
 /// A search that is being described; made by [`Study::builder`].
 ///
-/// Without more it runs ten trials by the oracle `auto`, one after the other, in `studies/untitled_project`, on the CPU.
+/// By default it runs ten trials by the oracle `auto`, one after the other, in `studies/untitled_project`, on the CPU, and
+/// keeps the checkpoints of the best three.
 #[derive(Debug)]
 #[must_use = "a study is made with .build()?"]
 pub struct StudyBuilder {
     spec: StudySpec,
     is_in_process: bool,
     callbacks: Vec<Box<dyn Callback>>,
-    /// What was asked for that only processes can give.
-    of_processes: Option<&'static str>,
+    /// The first given option that only a search with processes can keep.
+    needs_processes: Option<&'static str>,
     role: Option<Role>,
 }
 
@@ -30,8 +31,13 @@ impl StudyBuilder {
             Some(Role::Worker { .. }) if !is_in_objective() => crate::processes::become_worker(),
             Some(Role::Worker { .. }) | None => {}
         }
-        let spec = StudySpec::new("untitled_project", Vec::new());
-        StudyBuilder { spec, is_in_process: false, callbacks: Vec::new(), of_processes: None, role }
+        StudyBuilder {
+            spec: StudySpec::default(),
+            is_in_process: false,
+            callbacks: Vec::new(),
+            needs_processes: None,
+            role,
+        }
     }
 
     /// The study's name: its folder is `DIRECTORY/PROJECT`. A program that runs several searches gives each its own.
@@ -40,13 +46,13 @@ impl StudyBuilder {
         self
     }
 
-    /// The folder of all studies; `studies` without it.
+    /// The folder of all studies.
     pub fn directory(mut self, directory: impl Into<PathBuf>) -> Self {
         self.spec.directory = directory.into();
         self
     }
 
-    /// A metric to optimise. Called again, one more: trials are then compared by Pareto's rule.
+    /// A metric to optimise. Called again, it adds another one: trials are then compared by Pareto's rule.
     pub fn objective(mut self, metric: impl Into<String>, direction: Direction) -> Self {
         self.spec.objectives.push(Objective::new(metric, direction));
         self
@@ -70,13 +76,13 @@ impl StudyBuilder {
         self
     }
 
-    /// The rule by which the search ends before its time: `stagnation:trials=30`, …
+    /// The rule by which the search ends before all trials have run: `stagnation:trials=30`, …
     pub fn terminator(mut self, rule: impl Into<String>) -> Self {
         self.spec.terminator = Some(rule.into());
         self
     }
 
-    /// How many trials there are to be in all, with those of earlier runs.
+    /// How many trials to run in all, those of earlier runs included.
     pub fn max_trials(mut self, trials: u64) -> Self {
         self.spec.max_trials = trials;
         self
@@ -100,21 +106,21 @@ impl StudyBuilder {
         self
     }
 
-    /// A trial to begin with, of which these values are known: `.enqueue([("lr", Value::Float(0.01))])`. The oracle adds
-    /// the others. One that the study has had in its queue already is not put there again.
+    /// A trial to try first, with these values: `.enqueue([("lr", Value::Float(0.01))])`. The oracle chooses the others. The
+    /// same values are not queued twice in one study.
     pub fn enqueue<N: Into<String>>(mut self, values: impl IntoIterator<Item = (N, Value)>) -> Self {
         let values = values.into_iter().map(|(name, value)| (name.into(), value)).collect();
         self.spec.given.enqueued.push(values);
         self
     }
 
-    /// The seed of all that is drawn; without it, one of the operating system.
+    /// The seed of all random draws. By default the operating system draws it.
     pub fn seed(mut self, seed: u64) -> Self {
         self.spec.seed = Some(seed);
         self
     }
 
-    /// Ends the search after this time; its running trials come to the end of their step.
+    /// Ends the search after this time; running trials finish their current step.
     pub fn timeout(mut self, limit: Duration) -> Self {
         self.spec.timeout_s = Some(limit.as_secs_f64());
         self
@@ -123,49 +129,49 @@ impl StudyBuilder {
     /// Ends a trial that runs longer.
     pub fn trial_timeout(mut self, limit: Duration) -> Self {
         self.spec.trial_timeout_s = Some(limit.as_secs_f64());
-        self.needing_processes("trial_timeout")
+        self.for_processes("trial_timeout")
     }
 
-    /// Ends a trial that holds more memory; without it, most of what the machine has left.
+    /// Ends a trial that holds more memory. By default a trial may take most of what the machine has left.
     pub fn memory_bytes(mut self, budget: u64) -> Self {
         self.spec.memory_budget_bytes = Some(budget);
-        self.needing_processes("memory_bytes")
+        self.for_processes("memory_bytes")
     }
 
     /// How many trials run side by side.
     pub fn concurrency(mut self, trials: u64) -> Self {
         self.spec.supervision.concurrency = trials;
-        self.needing_processes("concurrency")
+        self.for_processes("concurrency")
     }
 
-    /// Threads of each trial; without it, the machine's, shared between the trials.
+    /// Threads of each trial. By default the trials share the machine's cores.
     pub fn threads(mut self, threads: u64) -> Self {
         self.spec.supervision.threads = Some(threads);
-        self.needing_processes("threads")
+        self.for_processes("threads")
     }
 
-    /// How often a trial is tried again whose end may be chance: a signal, or an exit without a result.
+    /// How often a trial is tried again that ended by a signal or without a result, which may be chance.
     pub fn retries(mut self, retries: u64) -> Self {
         self.spec.supervision.retries = retries;
-        self.needing_processes("retries")
+        self.for_processes("retries")
     }
 
-    /// Ends the search after so many failures in a row, of whatever kind.
+    /// Ends the search after this many failures in a row, of any kind.
     pub fn max_consecutive_failures(mut self, failures: u64) -> Self {
         self.spec.supervision.max_consecutive_failures = Some(failures);
         self
     }
 
-    /// How many of the best trials keep their checkpoints; 3 without it.
+    /// How many of the best trials keep their checkpoints.
     pub fn keep_best(mut self, trials: u64) -> Self {
         self.spec.supervision.keep_best = trials;
-        self.needing_processes("keep_best")
+        self.for_processes("keep_best")
     }
 
     /// A folder to which the study is copied as it grows.
     pub fn mirror(mut self, folder: impl Into<PathBuf>) -> Self {
         self.spec.supervision.mirror = Some(folder.into());
-        self.needing_processes("mirror")
+        self.for_processes("mirror")
     }
 
     /// The device of the trials: `cpu`, `cuda:0`, …
@@ -180,7 +186,7 @@ impl StudyBuilder {
         self
     }
 
-    /// Tells `callback` of what happens. In the processes of trials it is made, but not called.
+    /// Tells `callback` what happens in the search. The processes of trials create it, too, but do not call it.
     pub fn callback(mut self, callback: impl Callback + 'static) -> Self {
         self.callbacks.push(Box::new(callback));
         self
@@ -189,8 +195,8 @@ impl StudyBuilder {
     /// Runs the trials in the thread that asks for them, for objectives of microseconds: the same oracles, the same
     /// journal, and a thousand trials a second.
     ///
-    /// Nothing contains a trial then. A panic still is no more than a failure, but a trial that crashes, hangs or takes
-    /// all memory does that to the program, and is lost with what it reported since its last checkpoint.
+    /// Nothing contains a trial then. A panic is still only a failed trial, but a trial that crashes, hangs or takes all
+    /// memory does that to the program, and what it reported since its last checkpoint is lost.
     pub fn in_process(mut self) -> Self {
         self.is_in_process = true;
         self
@@ -198,7 +204,7 @@ impl StudyBuilder {
 
     /// The study. Nothing is read or written yet.
     ///
-    /// Fails without an objective, for a name that no oracle or rule has, for limits that leave nothing to do, and for
+    /// Fails without an objective, for the name of an unknown oracle or rule, for limits that allow no trial, and for
     /// options that a search [`in_process`](StudyBuilder::in_process) cannot keep.
     pub fn build(mut self) -> Result<Study, StudyError> {
         if self.spec.objectives.is_empty() {
@@ -207,7 +213,7 @@ impl StudyBuilder {
         if Path::new(&self.spec.project).file_name() != Some(self.spec.project.as_ref()) {
             return Err(StudyError::Project { project: self.spec.project });
         }
-        if let Some(option) = self.of_processes.filter(|_| self.is_in_process) {
+        if let Some(option) = self.needs_processes.filter(|_| self.is_in_process) {
             return Err(StudyError::NeedsProcesses { option });
         }
         oracle::create(&self.spec)?;
@@ -226,8 +232,8 @@ impl StudyBuilder {
         Ok(Study { spec: self.spec, place, callbacks: self.callbacks })
     }
 
-    fn needing_processes(mut self, option: &'static str) -> Self {
-        self.of_processes.get_or_insert(option);
+    fn for_processes(mut self, option: &'static str) -> Self {
+        self.needs_processes.get_or_insert(option);
         self
     }
 }

@@ -7,8 +7,9 @@ pub(super) const MAGICS: &str = "ferrotune-magics";
 /// Crates, by the beginning of their names, that compute or link devices. `ferrotune-devices` is none of them: it loads a
 /// plugin, and the program has it do so only in a process that is there for nothing else (`ferrotune probe`).
 const DEVICE_CRATES: [&str; 5] = ["candle", "cudarc", "ferrotune-prelude", "ferrotune-trial", "pjrt"];
-/// All that parsing needs.
-const MAGICS_NEEDS: [&str; 2] = ["strsim", "thiserror"];
+/// All that parsing needs. Of the tuner, magics use the description of a search alone.
+const MAGICS_NEEDS: [&str; 4] = ["ferrotune-tuner", "ra-ap-rustc_lexer", "strsim", "thiserror"];
+const DESCRIPTION: [&str; 3] = ["given::", "space::", "spec::"];
 
 /// Device crates in a package's `cargo tree`.
 pub(super) fn forbidden(package: &str, tree: &str) -> Vec<String> {
@@ -21,6 +22,16 @@ pub(super) fn forbidden(package: &str, tree: &str) -> Vec<String> {
 pub(super) fn foreign_to_magics(tree: &str) -> Vec<String> {
     let foreign = names(tree).filter(|name| *name != MAGICS && !MAGICS_NEEDS.contains(name));
     foreign.map(|name| format!("{MAGICS} depends on {name}; magics only parse, and need {MAGICS_NEEDS:?}")).collect()
+}
+
+/// Uses of the tuner in a file of magics that could do IO.
+pub(super) fn tuner_in_magics(path: &str, source: &str) -> Vec<String> {
+    let uses = source.split("ferrotune_tuner::").skip(1).filter(|_| path.starts_with("magics/src/"));
+    let foreign = uses.filter(|rest| !DESCRIPTION.iter().any(|module| rest.starts_with(module)));
+    let name = |rest: &str| rest.lines().next().unwrap_or_default().to_owned();
+    foreign
+        .map(|rest| format!("{path} uses ferrotune_tuner::{}; magics only use {DESCRIPTION:?}", name(rest)))
+        .collect()
 }
 
 fn names(tree: &str) -> impl Iterator<Item = &str> {
@@ -43,5 +54,12 @@ mod tests {
         let tree = "ferrotune-magics v0.1.0 (x)\nstrsim v0.11.1\nthiserror v2.0.0\n";
         assert!(foreign_to_magics(tree).is_empty());
         assert_eq!(foreign_to_magics(&format!("{tree}tokio v1.0.0\n")).len(), 1);
+    }
+
+    #[test]
+    fn magics_use_nothing_of_the_tuner_but_the_description_of_a_search() {
+        let uses = "use ferrotune_tuner::spec::StudySpec;\nuse ferrotune_tuner::{journal, spec};\n";
+        assert_eq!(tuner_in_magics("magics/src/values.rs", uses).len(), 1);
+        assert!(tuner_in_magics("kernel/src/engine.rs", uses).is_empty());
     }
 }

@@ -1,78 +1,28 @@
-//! What a `%%tune` cell, or `%resume`, asks of the tuner, in the tuner's own terms. Starts nothing.
+//! Completes the search that a `%%tune` cell or `%resume` describes with what only the kernel knows. Starts nothing.
 
 use crate::engine::link::TuneRequest;
 use anyhow::{Context, Result};
-use ferrotune_magics::{Constraint, Direction, Objective, Resume, Setting, Summary, Tune};
-use ferrotune_tuner::given::{Given, Values, parse_value};
-use ferrotune_tuner::spec::{self, StudySpec};
+use ferrotune_magics::{Resume, Tune};
+use ferrotune_tuner::spec::{StudySpec, Supervision};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// The search that a `%%tune` cell describes, once the cell has handed over its objective.
 pub(in crate::engine) fn spec(tune: &Tune, request: TuneRequest) -> Result<StudySpec> {
-    let constraint = |constraint: &Constraint| spec::Constraint {
-        metric: constraint.metric.clone(),
-        direction: direction(constraint.direction),
-        bound: constraint.bound,
-    };
+    let spec = tune.spec.clone();
     Ok(StudySpec {
-        project: tune.project.clone(),
-        directory: std::path::absolute(&tune.directory)?,
-        objectives: tune.objectives.iter().map(objective).collect(),
-        constraints: tune.constraints.iter().map(constraint).collect(),
-        given: given(tune),
-        executions: tune.executions,
-        oracle: tune.oracle.clone(),
-        pruner: tune.pruner.clone(),
-        terminator: tune.terminator.clone(),
-        max_trials: tune.max_trials,
-        seed: tune.seed,
-        timeout_s: tune.timeout_s,
-        trial_timeout_s: tune.trial_timeout_s,
-        memory_budget_bytes: tune.memory_bytes,
-        overwrite: tune.overwrite,
+        directory: std::path::absolute(&spec.directory)?,
         library: PathBuf::from(request.library),
         symbol: request.symbol,
         shared: request.shared_fd.map(|fd| PathBuf::from(format!("/proc/{}/fd/{fd}", request.pid))),
         device: request.device,
-        supervision: spec::Supervision {
-            concurrency: tune.concurrency,
-            threads: tune.threads,
-            retries: tune.retries,
-            max_consecutive_failures: tune.max_consecutive_failures,
-            keep_best: tune.keep_best,
-            mirror: tune.mirror.as_ref().map(std::path::absolute).transpose()?,
-            background: tune.background,
+        supervision: Supervision {
+            mirror: spec.supervision.mirror.as_ref().map(std::path::absolute).transpose()?,
             libraries: libraries_of(request.pid)?,
+            ..spec.supervision
         },
+        ..spec
     })
-}
-
-fn given(tune: &Tune) -> Given {
-    let values = |settings: &Vec<Setting>| -> Values {
-        settings.iter().map(|setting| (setting.name.clone(), parse_value(&setting.value))).collect()
-    };
-    Given {
-        fixed: values(&tune.fixed),
-        tune_only: tune.tune_only.clone(),
-        enqueued: tune.enqueued.iter().map(values).collect(),
-    }
-}
-
-fn objective(objective: &Objective) -> spec::Objective {
-    let summary = match objective.summary {
-        Summary::Best => spec::Summary::Best,
-        Summary::Last => spec::Summary::Last,
-        Summary::Mean => spec::Summary::Mean,
-    };
-    spec::Objective { metric: objective.metric.clone(), direction: direction(objective.direction), summary }
-}
-
-fn direction(direction: Direction) -> spec::Direction {
-    match direction {
-        Direction::Min => spec::Direction::Min,
-        Direction::Max => spec::Direction::Max,
-    }
 }
 
 /// The search that `%resume` goes on with.

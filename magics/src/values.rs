@@ -1,7 +1,42 @@
-//! The parts of options that take several things at once: objectives, constraints and values of parameters. Each reads one
-//! part, and says what is wrong with it; whether a parameter can have a value, only the tuner knows.
+//! The values of options and arguments, read from text. Each function says what is wrong with a text; whether a
+//! parameter can have a value, only the tuner knows.
 
-use crate::action::{Constraint, Direction, Objective, Setting, Summary};
+use ferrotune_tuner::given::{Values, parse_value};
+use ferrotune_tuner::space::Value;
+use ferrotune_tuner::spec::{Constraint, Direction, Objective, Summary};
+
+pub(crate) fn text(text: &str) -> Result<String, String> {
+    Ok(text.to_owned())
+}
+
+/// A whole number. `+7` is none: it parses as an integer, but nobody means it.
+pub(crate) fn number(text: &str) -> Result<u64, String> {
+    if !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err("not a whole number".to_owned());
+    }
+    text.parse().map_err(|_| "too large".to_owned())
+}
+
+/// A whole number of at least 1.
+pub(crate) fn count(text: &str) -> Result<u64, String> {
+    match number(text)? {
+        0 => Err("give at least 1".to_owned()),
+        count => Ok(count),
+    }
+}
+
+/// The name of a study, which is a folder's name.
+pub(crate) fn project(text: &str) -> Result<String, String> {
+    if matches!(text, "." | "..") || text.contains(['/', '\\', '\0']) {
+        return Err("a project is a name, not a path; the folder above it is --directory".to_owned());
+    }
+    Ok(text.to_owned())
+}
+
+/// Parts with `separator` between them.
+pub(crate) fn list<T>(text: &str, separator: char, read: impl Fn(&str) -> Result<T, String>) -> Result<Vec<T>, String> {
+    text.split(separator).map(|part| read(part.trim())).collect()
+}
 
 /// `NAME:max|min`, with `:best`, `:last` or `:mean` behind it or not.
 pub(crate) fn objective(text: &str) -> Result<Objective, String> {
@@ -44,21 +79,20 @@ pub(crate) fn constraint(text: &str) -> Result<Constraint, String> {
     }
 }
 
-/// `NAME=VALUE`.
-pub(crate) fn setting(text: &str) -> Result<Setting, String> {
+/// `NAME=VALUE,…`: values of parameters.
+pub(crate) fn settings(text: &str) -> Result<Values, String> {
+    Ok(list(text, ',', setting)?.into_iter().collect())
+}
+
+fn setting(text: &str) -> Result<(String, Value), String> {
     let parts = text.split_once('=').map(|(name, value)| (name.trim(), value.trim()));
     match parts.filter(|(name, value)| !name.is_empty() && !value.is_empty()) {
-        Some((name, value)) => Ok(Setting { name: name.to_owned(), value: value.to_owned() }),
+        Some((name, value)) => Ok((name.to_owned(), parse_value(value))),
         None => Err(format!("{text:?} is not a parameter and its value, as in lr=0.01")),
     }
 }
 
-/// Several `NAME=VALUE` with commas between them: the values of one trial.
-pub(crate) fn settings(text: &str) -> Result<Vec<Setting>, String> {
-    text.split(',').map(|part| setting(part.trim())).collect()
-}
-
 /// The name of a parameter.
-pub(crate) fn name(text: &str) -> Result<String, String> {
+pub(crate) fn parameter(text: &str) -> Result<String, String> {
     if text.is_empty() { Err("a name is missing between the commas".to_owned()) } else { Ok(text.to_owned()) }
 }

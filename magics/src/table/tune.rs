@@ -1,0 +1,185 @@
+//! `%%tune`: every option with the field of the search's description that it sets.
+
+use super::search::{BACKGROUND, search};
+use super::{Magic, MagicOption};
+use crate::action::{Action, Tune};
+use crate::arguments::{Arguments, Invocation};
+use crate::cell;
+use crate::error::MagicError;
+use crate::quantity::{bytes, seconds};
+use crate::values::{self, constraint, count, list, number, objective, parameter, settings};
+use ferrotune_tuner::spec::StudySpec;
+
+pub(super) const TUNE: Magic = Magic {
+    forms: &["%tune", "%%tune"],
+    usage: "%tune status|wait|stop [--project NAME] [--directory FOLDER], or on the first line of a cell \
+            %%tune {options}, and a closure |trial| { … } below",
+    summary: "search for the parameters with which a closure does best",
+    help: "The cell is a closure that asks the trial for parameters, trains, and reports metrics. Each trial runs\n\
+           in a process of its own, and every fact is on disk the moment it is known: the same cell with the same\n\
+           --project goes on where it stopped. A TIME is 90s, 10m, 2h or 1d; a SIZE is 512MiB, 4GiB or 4GB.\n\
+           Of a search that runs, here or in another notebook, %tune status shows where it stands, %tune wait\n\
+           follows it to its end, and %tune stop stops it after the current step of each trial.\n\
+           A trial's value is the best report of the metric, the last or the mean with NAME:max:last or NAME:max:mean.\n\
+           Several objectives, as in --objective accuracy:max,size:min, are searched for their trade-offs.\n\
+           \n\
+           Example\n  %tune status --project digits\n\n  %%tune --oracle hyperband --objective val_accuracy:max --max-trials 30 --project digits\n  \
+           |trial| {\n      let units = trial.int(\"units\", 32..=512).step(32).get()?;\n      \
+           let lr = trial.float(\"lr\", 1e-4..=1e-1).log().get()?;\n      \
+           let mut model = Mlp::new(units, trial.device()?)?;\n      for epoch in trial.epochs(20) {\n          \
+           let accuracy = fit_one_epoch(&mut model, lr)?;\n          \
+           trial.report(epoch, [(\"val_accuracy\", accuracy)])?;\n      }\n      trial.best(\"val_accuracy\")\n  }",
+    arguments: &["status|wait|stop"],
+    options: &OPTIONS,
+    build: tune,
+};
+
+/// An option of the cell magic, and how its value gets into the description of the search.
+struct Row {
+    option: MagicOption,
+    set: Set,
+}
+
+type Set = fn(&mut StudySpec, &str) -> Result<(), String>;
+
+impl Row {
+    const fn of(option: MagicOption, set: Set) -> Row {
+        Row { option, set }
+    }
+
+    const fn or(self, default: fn() -> String) -> Row {
+        Row { option: self.option.or(default), set: self.set }
+    }
+}
+
+const fn row(name: &'static str, value: &'static str, summary: &'static str, set: Set) -> Row {
+    Row::of(MagicOption::new(name, value, summary), set)
+}
+
+fn set<T>(field: &mut T, value: Result<T, String>) -> Result<(), String> {
+    *field = value?;
+    Ok(())
+}
+
+fn default() -> StudySpec {
+    StudySpec::default()
+}
+
+const OBJECTIVE: MagicOption =
+    MagicOption::new("--objective", "NAME:max|min,…", "the metrics to optimise and their directions").required();
+const OVERWRITE: MagicOption = MagicOption::flag("--overwrite", "delete an earlier study of that name first");
+
+const ROWS: [Row; 24] = [
+    Row::of(OBJECTIVE, |spec, text| set(&mut spec.objectives, list(text, ',', objective))),
+    row("--constraint", "NAME<=NUMBER,…", "bounds of metrics, <= or >=, that a trial must keep to", |spec, text| {
+        set(&mut spec.constraints, list(text, ',', constraint))
+    }),
+    row(
+        "--oracle",
+        "NAME",
+        "how to search: auto, gp, tpe, cmaes, nsga2, qmc, grid, random, hyperband, asha, bohb, …",
+        |spec, text| set(&mut spec.oracle, values::text(text)),
+    )
+    .or(|| default().oracle),
+    row(
+        "--pruner",
+        "RULE",
+        "give up trials that do badly: median, percentile, wilcoxon, patience or threshold",
+        |spec, text| set(&mut spec.pruner, values::text(text).map(Some)),
+    ),
+    row("--terminator", "RULE", "end the search when no more is to be expected: stagnation or regret", |spec, text| {
+        set(&mut spec.terminator, values::text(text).map(Some))
+    }),
+    row("--max-trials", "N", "how many trials to run", |spec, text| set(&mut spec.max_trials, count(text)))
+        .or(|| default().max_trials.to_string()),
+    row("--executions", "N", "how often to run each trial, with other seeds; its value is the mean", |spec, text| {
+        set(&mut spec.executions, count(text))
+    })
+    .or(|| default().executions.to_string()),
+    row("--fix", "NAME=VALUE,…", "give parameters these values in every trial", |spec, text| {
+        set(&mut spec.given.fixed, settings(text))
+    }),
+    row(
+        "--enqueue",
+        "NAME=VALUE,…;…",
+        "try these values first, a trial for each part between semicolons",
+        |spec, text| set(&mut spec.given.enqueued, list(text, ';', settings)),
+    ),
+    row(
+        "--tune-only",
+        "NAME,…",
+        "tune these parameters; any other keeps its default, or its lowest value",
+        |spec, text| set(&mut spec.given.tune_only, list(text, ',', parameter)),
+    ),
+    row("--seed", "N", "draw the same parameters on every run", |spec, text| {
+        set(&mut spec.seed, number(text).map(Some))
+    }),
+    row("--project", "NAME", "the study's name", |spec, text| set(&mut spec.project, values::project(text)))
+        .or(|| default().project),
+    row("--directory", "FOLDER", "the folder that holds the study", |spec, text| {
+        set(&mut spec.directory, Ok(text.into()))
+    })
+    .or(|| default().directory.display().to_string()),
+    row("--timeout", "TIME", "end the search after this time", |spec, text| {
+        set(&mut spec.timeout_s, seconds(text).map(Some))
+    }),
+    row("--trial-timeout", "TIME", "end a trial after this time", |spec, text| {
+        set(&mut spec.trial_timeout_s, seconds(text).map(Some))
+    }),
+    row("--memory", "SIZE", "end a trial that takes more memory", |spec, text| {
+        set(&mut spec.memory_budget_bytes, bytes(text).map(Some))
+    }),
+    row("--concurrency", "N", "trials that run side by side and share cores and memory", |spec, text| {
+        set(&mut spec.supervision.concurrency, count(text))
+    })
+    .or(|| default().supervision.concurrency.to_string()),
+    row("--threads", "N", "threads of each trial; without it its share of the cores", |spec, text| {
+        set(&mut spec.supervision.threads, count(text).map(Some))
+    }),
+    row("--retries", "N", "try a trial again that a signal ended, or that left without a result", |spec, text| {
+        set(&mut spec.supervision.retries, number(text))
+    })
+    .or(|| default().supervision.retries.to_string()),
+    row("--max-consecutive-failures", "N", "end the search after this many failures in a row", |spec, text| {
+        set(&mut spec.supervision.max_consecutive_failures, count(text).map(Some))
+    }),
+    row("--keep-best", "N", "how many trials keep their checkpoints", |spec, text| {
+        set(&mut spec.supervision.keep_best, number(text))
+    })
+    .or(|| default().supervision.keep_best.to_string()),
+    row("--mirror", "FOLDER", "copy the study to this folder as it grows, and go on from there", |spec, text| {
+        set(&mut spec.supervision.mirror, Ok(Some(text.into())))
+    }),
+    Row::of(BACKGROUND, |spec, _| set(&mut spec.supervision.background, Ok(true))),
+    Row::of(OVERWRITE, |spec, _| set(&mut spec.overwrite, Ok(true))),
+];
+
+const OPTIONS: [MagicOption; ROWS.len()] = {
+    let mut options = [ROWS[0].option; ROWS.len()];
+    let mut index = 1;
+    while index < ROWS.len() {
+        options[index] = ROWS[index].option;
+        index += 1;
+    }
+    options
+};
+
+fn tune(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
+    let arguments = Arguments::read(invocation)?;
+    let Some(body) = invocation.body else {
+        return search(invocation, &arguments);
+    };
+    if let Some(argument) = arguments.first(values::text)? {
+        return Err(invocation.unexpected(&argument));
+    }
+    arguments.required(&OBJECTIVE)?;
+    let mut spec = default();
+    for row in &ROWS {
+        arguments.option(&row.option, |text| (row.set)(&mut spec, text))?;
+    }
+    let body_line = invocation.line + 1;
+    if cell::body(invocation, body, body_line)?.is_blank {
+        return Err(invocation.nothing_to_run());
+    }
+    Ok(Action::Tune(Box::new(Tune { spec, body: body.to_owned(), body_line })))
+}
