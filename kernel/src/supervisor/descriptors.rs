@@ -3,7 +3,6 @@
 use anyhow::Result;
 use rustix::io::fcntl_dupfd_cloexec;
 use std::fs::File;
-use std::io::BufReader;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Programs that close descriptors at random close low ones.
@@ -32,9 +31,9 @@ impl Descriptors {
     }
 
     /// The socket to the supervisor, for reading and for writing.
-    pub(super) fn supervisor(&self) -> Result<(BufReader<File>, File)> {
+    pub(super) fn supervisor(&self) -> Result<(File, File)> {
         let duplicate = || fcntl_dupfd_cloexec(&self.supervisor, FIRST_PRIVATE).map(File::from);
-        Ok((BufReader::new(duplicate()?), duplicate()?))
+        Ok((duplicate()?, duplicate()?))
     }
 
     /// Restores descriptors 0, 1 and 2 if a cell has closed or replaced them.

@@ -14,7 +14,6 @@ use libloading::os::unix::{Library, RTLD_NOW};
 use rustix::process::{Pid, Signal};
 use std::ffi::c_void;
 use std::fs::File;
-use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -55,7 +54,8 @@ struct Process {
 }
 
 impl Process {
-    fn serve(&mut self, mut orders: BufReader<File>) -> Result<()> {
+    /// The orders come unbuffered: a snapshot must not hold an order that this process has yet to follow.
+    fn serve(&mut self, mut orders: File) -> Result<()> {
         self.make_snapshot()?;
         while let Some(order) = wire::read(&mut orders)? {
             match order {
