@@ -1,6 +1,6 @@
 //! One worker of several: `TF_CONFIG=… worker STEPS [STEP_TIMEOUT_S]` fits a line by gradient descent on its part of the
 //! examples, in double precision, and prints the bits of the weights. Without `TF_CONFIG` it does so alone on all of
-//! them. Says `begun` after its first step.
+//! them. Prints `begun` after its first step.
 
 use ferrotune_devices::{Cluster, Replica, Strategy, StrategyError};
 use std::error::Error;

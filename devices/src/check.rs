@@ -1,18 +1,18 @@
-//! Ahead of time: does a program compile for a TPU, and does it fit its memory? No TPU is needed to know.
+//! Checks ahead of time whether a program compiles for a TPU and fits its memory. Needs no TPU.
 
 mod shortage;
 
+use crate::finding::one_line;
 use crate::pjrt::{Code, CompileOptions, Executable, MemoryUse, Named, PjrtError, Plugin, Topology, Value};
-use crate::report::one_line;
 use ferrotune_machine::format::precise_bytes;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Instant;
 
-/// What compiling for devices that need not be here has shown.
+/// The result of compiling for devices that need not be here.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Check {
-    /// What was compiled for.
+    /// The devices that it was compiled for.
     pub target: Target,
     /// Whether it fits.
     pub outcome: Outcome,
@@ -23,13 +23,13 @@ pub struct Check {
 /// Devices by name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Target {
-    /// As it was asked for, such as `v5e:2x2`.
+    /// The name that was asked for, such as `v5e:2x2`.
     pub name: String,
-    /// What the vendor calls a device, such as `TPU v5 lite`.
+    /// The vendor's name for a device, such as `TPU v5 lite`.
     pub kind: String,
     /// How many devices; on a TPU, its cores.
     pub devices: usize,
-    /// Memory of each; none if the plugin is too old to tell.
+    /// Memory of each; none if the plugin is too old to report it.
     pub memory_bytes: Option<u64>,
     /// The compiler's version.
     pub version: String,
@@ -44,11 +44,11 @@ pub enum Outcome {
     Fits(Needs),
     /// It needs more memory than a device has.
     DoesNotFit {
-        /// What it needs; none if the compiler does not say.
+        /// What it needs; none if the compiler does not report it.
         needed_bytes: Option<u64>,
-        /// What there is; none if the compiler does not say.
+        /// What a device has; none if the compiler does not report it.
         available_bytes: Option<u64>,
-        /// The compiler's own words, on one line.
+        /// The compiler's message, on one line.
         text: String,
     },
 }
@@ -68,7 +68,7 @@ pub struct Needs {
     pub partitions: usize,
 }
 
-/// Compiles a module for devices by name. Replicas and partitions are those that the module asks for.
+/// Compiles a module for devices by name, with the replicas and partitions that the module asks for.
 pub(crate) fn compile(plugin: Plugin, name: &str, module: &[u8]) -> Result<Check, PjrtError> {
     let bounds = host_bounds(name).map(Value::Integers);
     let options: Vec<(&str, Value)> = bounds.into_iter().map(|bounds| ("chips_per_host_bounds", bounds)).collect();
@@ -90,7 +90,7 @@ pub(crate) fn compile(plugin: Plugin, name: &str, module: &[u8]) -> Result<Check
     Ok(Check { target, outcome, seconds })
 }
 
-/// Older versions of libtpu take a host to have 2×2×1 chips, and refuse topologies that are smaller.
+/// Older versions of libtpu assume that a host has 2×2×1 chips, and refuse smaller topologies.
 fn host_bounds(name: &str) -> Option<Vec<i64>> {
     let dims = layout(name)?;
     let bounds = vec![dims[0].min(2), dims[1].min(2), 1];
@@ -109,26 +109,26 @@ fn layout(name: &str) -> Option<[i64; 3]> {
 fn describe(plugin: Plugin, topology: &Topology, name: &str) -> Result<Target, PjrtError> {
     let devices = topology.devices()?;
     let kind = devices.first().map(|device| device.kind.clone()).unwrap_or_default();
-    let told = number(&topology.attributes()?, "device_memory_bytes_limit").map(|bytes| bytes as u64);
+    let reported = number(&topology.attributes()?, "device_memory_bytes_limit").map(|bytes| bytes as u64);
     Ok(Target {
         name: name.to_owned(),
         devices: devices.len(),
-        memory_bytes: told.map(|bytes| device_memory(bytes, &kind, devices.len(), name)),
+        memory_bytes: reported.map(|bytes| device_memory(bytes, &kind, devices.len(), name)),
         kind,
         version: one_line(&topology.version()?),
         api: plugin.api_version(),
     })
 }
 
-/// libtpu 0.0.51 tells the memory of a whole v4 chip, though it makes two devices of it, and gives each of them half when
-/// it compiles. Of other generations it tells a device's own.
-fn device_memory(told: u64, kind: &str, devices: usize, name: &str) -> u64 {
+/// libtpu 0.0.51 reports the memory of a whole v4 chip, though it makes two devices of it, and gives each of them half when
+/// it compiles. For other generations it reports the memory of a device.
+fn device_memory(reported: u64, kind: &str, devices: usize, name: &str) -> u64 {
     let chips: Option<i64> = layout(name).map(|dims| dims.iter().product());
     let is_half_a_chip = kind == "TPU v4" && chips.and_then(|chips| usize::try_from(2 * chips).ok()) == Some(devices);
-    if is_half_a_chip { told / 2 } else { told }
+    if is_half_a_chip { reported / 2 } else { reported }
 }
 
-/// What a module's attributes `mhlo.num_replicas` and `mhlo.num_partitions` ask for; bytecode asks for nothing here.
+/// The options in a module's attributes `mhlo.num_replicas` and `mhlo.num_partitions`. In bytecode they are not found.
 fn compile_options(module: &[u8]) -> CompileOptions {
     let text = String::from_utf8_lossy(module);
     let asked = |name: &str| {
@@ -162,7 +162,7 @@ fn number(values: &[Named], name: &str) -> Option<f64> {
     })
 }
 
-/// Compilers check what they allocate, and arguments are the caller's: together they may be too much all the same.
+/// A compiler checks only the memory that it allocates. With the caller's arguments it may still be too much.
 fn verdict(needs: Needs, memory_bytes: Option<u64>) -> Outcome {
     let (peak, _) = peak(&needs.memory);
     match memory_bytes {
@@ -175,7 +175,7 @@ fn verdict(needs: Needs, memory_bytes: Option<u64>) -> Outcome {
     }
 }
 
-/// The most at any moment, and whether the compiler said so; else all that there is at some moment.
+/// The most memory at any moment, and whether the compiler reports it; else the sum of all memory.
 fn peak(memory: &MemoryUse) -> (u64, bool) {
     let all = memory.argument_bytes + memory.output_bytes + memory.temporary_bytes;
     memory.peak_bytes.map_or((all.saturating_sub(memory.alias_bytes), false), |peak| (peak, true))

@@ -1,10 +1,10 @@
-//! The choice: a TPU, else CUDA, else the CPU, always with its reason.
+//! Chooses the device: a TPU, else CUDA, else the CPU, always with the reason.
 
 use crate::report::Report;
 use crate::tpu::Tpu;
 use serde::{Deserialize, Serialize};
 
-/// What this build can drive, whatever the machine has.
+/// Which devices this build can drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Support {
     /// Whether candle is built with CUDA.
@@ -18,7 +18,7 @@ pub struct Support {
 pub struct Connection {
     /// `tpu`, `cuda:0` or `cpu`.
     pub device: String,
-    /// Why this one and none better, on one line.
+    /// Why this one, and no better one, on one line.
     pub reason: String,
 }
 
@@ -66,7 +66,7 @@ pub fn connect(report: &Report, support: Support, require: bool) -> Result<Conne
     Ok(Connection { device: "cpu".into(), reason: format!("{reason}; using the CPU ({})", report.cpu) })
 }
 
-/// Why a TPU that is there cannot be used.
+/// Why the TPU that was found cannot be used.
 fn tpu_obstacle(report: &Report, support: Support) -> Option<&'static str> {
     let Tpu { name, chips, .. } = report.tpu.as_ref()?;
     if !support.tpu {

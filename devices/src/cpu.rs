@@ -1,14 +1,15 @@
 //! The CPU: how many cores this process may use, what vector units they have, and how much memory there is.
 
-use crate::machine::Tree;
-use crate::report::Finding;
+use crate::finding::Finding;
+use crate::machine::{Tree, field};
 use ferrotune_machine::format::precise_bytes;
 use ferrotune_machine::{cgroup, memory};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::Path;
 
-/// Vector extensions that matter for training, as `/proc/cpuinfo` and as people call them, narrowest first.
+/// Vector extensions that matter for training, by their names in `/proc/cpuinfo` and in this project's texts, narrowest
+/// first.
 const SIMD: &[(&str, &str)] = &[
     ("sse4_2", "SSE4.2"),
     ("asimd", "NEON"),
@@ -19,7 +20,7 @@ const SIMD: &[(&str, &str)] = &[
     ("amx_tile", "AMX"),
 ];
 
-/// The CPU that is always there.
+/// The CPU, which every machine has.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cpu {
     /// As the CPU calls itself.
@@ -77,7 +78,7 @@ pub(crate) fn detect(tree: &Tree<'_>, findings: &mut Vec<Finding>) -> Cpu {
     cpu
 }
 
-/// What this process may run on, and no more than its cgroups grant.
+/// The cores that this process may run on, and no more than its cgroups grant.
 fn cores(tree: &Tree<'_>, cpuinfo: &str) -> usize {
     let status = tree.text("/proc/self/status").unwrap_or_default();
     let allowed = field(&status, "Cpus_allowed_list").and_then(count_list);
@@ -91,14 +92,6 @@ fn simd(cpuinfo: &str) -> Vec<String> {
     let flags = field(cpuinfo, "flags").or_else(|| field(cpuinfo, "Features")).unwrap_or_default();
     let has = |flag: &str| flags.split_whitespace().any(|present| present == flag);
     SIMD.iter().filter(|(flag, _)| has(flag)).map(|(_, name)| (*name).to_owned()).collect()
-}
-
-/// The value of the first `name : value` line.
-pub(crate) fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
-    text.lines().find_map(|line| {
-        let (key, value) = line.split_once(':')?;
-        (key.trim() == name).then(|| value.trim())
-    })
 }
 
 /// How many numbers `0-3,8` names.

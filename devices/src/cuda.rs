@@ -1,9 +1,8 @@
 //! CUDA devices, as NVIDIA's driver shows them in `/proc` and `/dev`. Neither the driver library nor a device is
 //! opened here, so the memory stays unknown until [`fill_in_memory`] asks the driver's own program.
 
-use crate::cpu::field;
-use crate::machine::{Machine, Tree, numbered};
-use crate::report::Finding;
+use crate::finding::Finding;
+use crate::machine::{Machine, Tree, field, numbered};
 use ferrotune_machine::nvidia;
 use serde::{Deserialize, Serialize};
 
@@ -39,7 +38,7 @@ pub(crate) fn detect(machine: &Machine, tree: &Tree<'_>, findings: &mut Vec<Find
     findings.push(Finding::new(DRIVER, format!("driver {found}"), format!("{} listed", devices(listed.len()))));
     let mut usable: Vec<Listed> = Vec::new();
     for device in &listed {
-        // Without its minor number a device is taken to be one of those that have a node.
+        // A device without a minor number is assumed to have a node if there are any.
         if device.minor.map_or(!nodes.is_empty(), |minor| nodes.contains(&minor)) {
             usable.push(device.clone());
         } else {
@@ -90,8 +89,8 @@ fn listed(tree: &Tree<'_>) -> Vec<Listed> {
     tree.names(&folder).iter().filter_map(information).collect()
 }
 
-/// `CUDA_VISIBLE_DEVICES` chooses and orders by index up to the first that does not exist; here an empty value counts,
-/// and hides all.
+/// `CUDA_VISIBLE_DEVICES` selects and orders devices by index, up to the first index that does not exist. An empty value
+/// hides all devices.
 fn visible(machine: &Machine, usable: Vec<Listed>, findings: &mut Vec<Finding>) -> Vec<Listed> {
     const VARIABLE: &str = "CUDA_VISIBLE_DEVICES";
     let Some(value) = machine.environment.get(VARIABLE) else {

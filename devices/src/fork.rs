@@ -1,12 +1,12 @@
-//! Which process has opened an accelerator: its threads and contexts are in that process alone, and not in the copies of
-//! it that a fork makes. It refuses to look at devices itself; who opens one tells.
+//! Which process has opened an accelerator. Its threads and contexts exist in that process alone, and not in the copies
+//! that a fork makes. Looks at no device itself: whoever opens one calls [`opened`].
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The process that first opened an accelerator; 0 as long as none has. A fork copies it.
+/// The process that first opened an accelerator; 0 if none has. A fork copies it.
 static OPENED_BY: AtomicU32 = AtomicU32::new(0);
 
-/// This process is a copy of one that had opened an accelerator.
+/// This process is a fork of one that had opened an accelerator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "this process forked from process {opened_by}, which had opened an accelerator, and no copy of that process can use \
@@ -22,10 +22,10 @@ pub fn opened() {
     OPENED_BY.store(std::process::id(), Ordering::Relaxed);
 }
 
-/// Whether this process may open or use an accelerator: it has forked from none that had opened one.
+/// Checks that this process may open or use an accelerator.
 ///
 /// # Errors
-/// If it has.
+/// If it is a fork of a process that had opened one.
 pub fn check() -> Result<(), Forked> {
     check_as(OPENED_BY.load(Ordering::Relaxed), std::process::id())
 }

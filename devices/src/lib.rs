@@ -1,10 +1,9 @@
 //! Which accelerators a machine has, and which one a notebook is to use.
 //!
 //! [`detect`] looks and [`connect`] chooses; [`pjrt`] drives an accelerator, and [`probe`] tries whether it can be
-//! driven. Looking means reading `/sys`, `/proc`, `/dev`, the environment and, on
-//! Google Cloud, one answer of the metadata server: no device is opened, no driver library is loaded, so the cell
-//! process is as it was. Everything read lies below [`Machine::root`], so that any machine can be described by a
-//! folder.
+//! driven. Looking means reading `/sys`, `/proc`, `/dev`, the environment and, on Google Cloud, one answer of the
+//! metadata server. It opens no device and loads no driver library, so the cell process stays as it is. All files that it
+//! reads lie below [`Machine::root`], so that a folder can describe any machine.
 //!
 //! ```
 //! use ferrotune_devices::{Machine, Support, connect, detect};
@@ -19,8 +18,10 @@ mod check;
 mod connect;
 mod cpu;
 mod cuda;
+mod finding;
 pub mod fork;
 mod machine;
+mod opened;
 pub mod pjrt;
 pub mod probe;
 mod report;
@@ -32,15 +33,16 @@ pub use check::{Check, Needs, Outcome, Target};
 pub use connect::{ConnectError, Connection, Support, connect};
 pub use cpu::Cpu;
 pub use cuda::CudaDevice;
+pub use finding::Finding;
 pub use machine::{Machine, Metadata};
-pub use report::{Finding, Report};
+pub use report::Report;
 pub use strategy::{Cluster, Precision, Reduce, Replica, Strategy, StrategyError};
 pub use tpu::{Generation, Tpu};
 
 /// Looks for TPUs, CUDA devices and the CPU. `tpu` is a TPU's name or `local`, as `%tpu_connect --tpu` has it.
 ///
-/// Never fails: what cannot be read becomes a finding. Takes about a millisecond, and at most a second more where
-/// the metadata server has to be asked.
+/// Never fails: a file that cannot be read becomes a finding. Takes about a millisecond, and at most a second more where
+/// it asks the metadata server.
 pub fn detect(machine: &Machine, tpu: Option<&str>) -> Report {
     let tree = machine::Tree::new(&machine.root);
     let mut findings = Vec::new();

@@ -1,12 +1,12 @@
-//! A machine as detection sees it: a folder, an environment and perhaps a metadata server.
+//! A machine as detection sees it: a folder, an environment and possibly a metadata server.
 
-use crate::report::Finding;
+use crate::finding::Finding;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// Google's metadata server by address: looking up its name has no time limit where there is no Google Cloud.
+/// The address of Google's metadata server: outside Google Cloud, to look up its name may take any time.
 const METADATA_ADDRESS: &str = "169.254.169.254";
 
 /// A machine to look at.
@@ -16,7 +16,7 @@ pub struct Machine {
     pub root: PathBuf,
     /// The environment variables. An empty value counts as absent.
     pub environment: BTreeMap<String, String>,
-    /// Where the metadata server is. It is asked only if there is some sign of Google Cloud.
+    /// Where the metadata server is. It is asked only where something points to Google Cloud.
     pub metadata: Metadata,
 }
 
@@ -50,7 +50,7 @@ impl Machine {
     }
 }
 
-/// Reads below the machine's root. What is not there is absent; what cannot be read is a finding.
+/// Reads files below the machine's root. A file that is there and cannot be read becomes a finding.
 pub(crate) struct Tree<'a> {
     root: &'a Path,
     problems: RefCell<Vec<Finding>>,
@@ -110,7 +110,7 @@ impl<'a> Tree<'a> {
     }
 }
 
-/// The number behind `prefix`, of names such as `accel0`.
+/// The number after `prefix` in names such as `accel0`.
 pub(crate) fn numbered(name: &str, prefix: &str) -> Option<usize> {
     let digits = name.strip_prefix(prefix)?;
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -118,4 +118,12 @@ pub(crate) fn numbered(name: &str, prefix: &str) -> Option<usize> {
     }
     // Only a number with more digits than any device has fails to parse.
     digits.parse().ok()
+}
+
+/// The value of the first `name : value` line.
+pub(crate) fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    text.lines().find_map(|line| {
+        let (key, value) = line.split_once(':')?;
+        (key.trim() == name).then(|| value.trim())
+    })
 }

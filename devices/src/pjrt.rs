@@ -1,17 +1,19 @@
 //! Accelerators through their PJRT plugins: a shared library that exports `GetPjrtApi`, such as libtpu.
 //!
-//! PJRT's C interface is a table of functions that only ever grows, each taking one structure that begins with its own
-//! size. The bindings here name the functions by their place in that table and make every structure longer than any
-//! version knows it, filled with zeros, so one build speaks to plugins old and new (0.69 and 0.116 in `tests/test_devices.py`). The interface is
-//! that of `xla/pjrt/c/pjrt_c_api.h` in OpenXLA.
+//! PJRT's C interface is a table of functions that only ever grows. Each takes one structure that begins with its own
+//! size. These bindings name the functions by their place in that table, and make every structure longer than in any known
+//! version, filled with zeros. So one build works with old and new plugins (0.69 and 0.116 in `tests/test_devices.py`).
+//! The interface is `xla/pjrt/c/pjrt_c_api.h` in OpenXLA.
 //!
-//! A plugin may hang or abort the process that loads it: [`crate::probe`] tries an unknown one in a child. Loading is
-//! for good, since plugins start threads that nothing ends.
+//! A plugin may hang or abort the process that loads it: [`crate::probe`] tries an unknown one in a child process. A
+//! plugin is never unloaded, since it starts threads that nothing ends.
 
 mod abi;
+mod api;
 mod buffer;
 mod client;
 mod compile_options;
+mod description;
 mod error;
 mod event;
 mod executable;
@@ -19,15 +21,17 @@ mod literal;
 mod named;
 mod object;
 mod plugin;
+mod program;
 mod topology;
 
 pub use buffer::{Buffer, Transfer};
 pub use client::{Client, Device, DeviceMemory};
 pub use compile_options::{CompileOptions, Override};
+pub use description::Description;
 pub use error::{Code, PjrtError};
 pub use event::Event;
 pub use executable::{Executable, Input, Launch, LoadedExecutable, MemoryUse, OutputShape};
 pub use literal::{Element, Literal};
 pub use named::{Named, Value};
 pub use plugin::Plugin;
-pub use topology::{Description, Topology};
+pub use topology::Topology;

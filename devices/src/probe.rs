@@ -1,16 +1,17 @@
-//! Plugins are tried in a child process with a deadline: one that hangs, aborts or is killed costs an error, never the
-//! notebook.
+//! Tries plugins in a child process with a deadline: a plugin that hangs, aborts or is killed is an error, and never costs
+//! the notebook.
 //!
 //! The child is this crate's [`child::main`], reached through a program that was built with it: `ferrotune probe`.
 
 mod answers;
 pub mod child;
 
-pub use answers::{Identity, OpenDevice, Opened};
+pub use crate::opened::{Identity, OpenDevice, Opened};
 
 use crate::check::Check;
 use crate::selftest::SelfTest;
-use answers::{Request, Task};
+use answers::{Answer, Request, Task};
+use ferrotune_machine::child::{self as machine_child, wait_for_exit};
 use rustix::process::{Pid, Signal};
 use serde::de::DeserializeOwned;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
@@ -18,15 +19,14 @@ use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How often the caller's wish to stop is looked at.
+/// How often the caller is asked whether to stop.
 const TICK: Duration = Duration::from_millis(50);
-/// A process that holds a TPU may let go of it when it is asked to end, and may not when it is killed.
+/// How long a child may take to end. A process that holds a TPU may release it on SIGTERM, and may fail to on SIGKILL.
 /// Shorter than the 2 s after which an interrupted cell is ended.
 const GRACE: Duration = Duration::from_millis(1500);
-/// What is kept of a child's last words.
+/// How much of the end of a child's standard error is kept.
 const LAST_WORDS_CHARS: usize = 400;
 
 /// How plugins are tried.
@@ -36,7 +36,7 @@ pub struct Probe<'a> {
     pub program: &'a Path,
     /// How long an answer may take.
     pub deadline: Duration,
-    /// Asked now and then; `true` ends the child.
+    /// Called about every 50 ms; `true` ends the child.
     pub stop: &'a dyn Fn() -> bool,
 }
 
@@ -61,7 +61,7 @@ pub enum ProbeError {
         plugin: PathBuf,
         /// The time that it had.
         seconds: u64,
-        /// Its last words, behind a colon.
+        /// The end of its standard error, after a colon.
         words: String,
     },
     /// The child ended without an answer.
@@ -71,7 +71,7 @@ pub enum ProbeError {
         plugin: PathBuf,
         /// By which signal, or with which status.
         how: String,
-        /// Its last words, behind a colon.
+        /// The end of its standard error, after a colon.
         words: String,
     },
     /// The plugin answered that it cannot.
@@ -82,18 +82,18 @@ pub enum ProbeError {
         /// Its reason.
         reason: String,
     },
-    /// The caller wanted it to stop.
+    /// The caller asked to stop.
     #[error("{plugin} was still being tried when it was interrupted")]
     Interrupted {
         /// The plugin.
         plugin: PathBuf,
     },
-    /// What came is no answer: the program is not built with this crate.
-    #[error("{program} gave no answer that is understood: {reason}")]
+    /// The answer cannot be read: the program is not built with this crate.
+    #[error("{program} gave an answer that cannot be read: {reason}")]
     Garbled {
         /// The program.
         program: PathBuf,
-        /// What is wrong with it.
+        /// Why it cannot be read.
         reason: String,
     },
 }
@@ -144,39 +144,41 @@ impl Probe<'_> {
                     return self.read(&request.plugin, &line);
                 }
                 Err(RecvTimeoutError::Disconnected) => {
-                    let status = running.wait().map_err(start_error)?;
-                    return Err(ProbeError::Died { plugin: plugin(), how: ended(status), words: running.last_words() });
-                }
-                Err(RecvTimeoutError::Timeout) if (self.stop)() => {
-                    running.end();
-                    return Err(ProbeError::Interrupted { plugin: plugin() });
-                }
-                Err(RecvTimeoutError::Timeout) if started.elapsed() >= self.deadline => {
-                    running.end();
-                    let (seconds, words) = (self.deadline.as_secs(), running.last_words());
-                    return Err(ProbeError::Hung { plugin: plugin(), seconds, words });
+                    if let Some(status) = running.wait(TICK).map_err(start_error)? {
+                        let words = running.last_words();
+                        return Err(ProbeError::Died { plugin: plugin(), how: ended(status), words });
+                    }
                 }
                 Err(RecvTimeoutError::Timeout) => {}
+            }
+            if (self.stop)() {
+                running.end();
+                return Err(ProbeError::Interrupted { plugin: plugin() });
+            }
+            if started.elapsed() >= self.deadline {
+                running.end();
+                let (seconds, words) = (self.deadline.as_secs(), running.last_words());
+                return Err(ProbeError::Hung { plugin: plugin(), seconds, words });
             }
         }
     }
 
     fn read<T: DeserializeOwned>(&self, plugin: &Path, line: &str) -> Result<T, ProbeError> {
-        let answer: Result<Result<T, String>, _> = serde_json::from_str(line);
-        match answer {
-            Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(reason)) => Err(ProbeError::Refused { plugin: plugin.to_owned(), reason }),
+        match serde_json::from_str(line) {
+            Ok(Answer::Done(answer)) => Ok(answer),
+            Ok(Answer::Refused { reason }) => Err(ProbeError::Refused { plugin: plugin.to_owned(), reason }),
             Err(error) => Err(ProbeError::Garbled { program: self.program.to_owned(), reason: error.to_string() }),
         }
     }
 }
 
-/// A child at work. Dropped, it is killed with all that it has started.
+/// A running child. Dropped, it is killed with all that it has started.
 struct Running {
     child: Child,
-    /// One line, or nothing if the child ended without.
+    /// Receives one line, or disconnects if the child closes its output without one.
     answer: Receiver<String>,
-    errors: Option<JoinHandle<String>>,
+    /// The end of its standard error, once that is closed.
+    errors: Receiver<String>,
     status: Option<ExitStatus>,
 }
 
@@ -195,7 +197,7 @@ impl Running {
         let (sender, answer) = mpsc::channel();
         std::thread::spawn(move || {
             let mut line = String::new();
-            // An answer without its end is none; the caller sees that nothing came.
+            // A line without its end is not an answer; the caller then sees a disconnected channel.
             if let Some(stdout) = stdout
                 && BufReader::new(stdout).read_line(&mut line).is_ok()
                 && line.ends_with('\n')
@@ -204,9 +206,11 @@ impl Running {
                 eprintln!("ferrotune: an answer came too late");
             }
         });
-        let errors = std::thread::spawn(move || stderr.map(tail).unwrap_or_default());
-        let running = Running { child, answer, errors: Some(errors), status: None };
-        // A child that is gone already shows it by its silence.
+        let (errors_sender, errors) = mpsc::channel();
+        // Nobody receives it if the child has answered.
+        std::thread::spawn(move || errors_sender.send(stderr.map(tail).unwrap_or_default()).is_ok());
+        let running = Running { child, answer, errors, status: None };
+        // A child that has ended already is noticed when no answer comes.
         if let Some(mut stdin) = stdin
             && let Err(error) =
                 serde_json::to_vec(request).map_err(io::Error::from).and_then(|json| stdin.write_all(&json))
@@ -217,18 +221,17 @@ impl Running {
         Ok(running)
     }
 
-    /// Asks the child to end, and insists.
+    /// Asks the child to end, and kills it if it does not.
     fn end(&mut self) {
         self.kill(Signal::TERM);
-        let asked = Instant::now();
-        while asked.elapsed() < GRACE && !matches!(self.child.try_wait(), Ok(Some(_)) | Err(_)) {
-            std::thread::sleep(TICK);
+        if let Err(error) = wait_for_exit(Pid::from_child(&self.child), GRACE) {
+            eprintln!("ferrotune: cannot wait for the process that tries a plugin: {error}");
         }
         self.kill(Signal::KILL);
     }
 
     fn kill(&self, signal: Signal) {
-        // Before the child is reaped nobody else can have its number. A group that is gone needs no signal.
+        // Until the child is reaped, no other process can have its number. A group that has ended needs no signal.
         if self.status.is_none()
             && let Err(errno) = rustix::process::kill_process_group(Pid::from_child(&self.child), signal)
             && errno != rustix::io::Errno::SRCH
@@ -237,16 +240,19 @@ impl Running {
         }
     }
 
-    fn wait(&mut self) -> io::Result<ExitStatus> {
-        let status = self.child.wait()?;
-        self.status = Some(status);
-        Ok(status)
+    /// Waits until it has ended, and reaps it; none where it still runs after `limit`.
+    fn wait(&mut self, limit: Duration) -> io::Result<Option<ExitStatus>> {
+        if self.status.is_none() {
+            self.status = machine_child::wait(&mut self.child, limit)?;
+        }
+        Ok(self.status)
     }
 
-    /// The end of its standard error, on one line behind a colon; empty if it said nothing.
+    /// The end of its standard error, on one line after a colon; empty if there is nothing on it.
     fn last_words(&mut self) -> String {
         self.kill(Signal::KILL);
-        let text = self.errors.take().and_then(|errors| errors.join().ok()).unwrap_or_default();
+        // A process that its driver holds keeps its standard error open.
+        let text = self.errors.recv_timeout(GRACE).unwrap_or_default();
         if text.is_empty() { text } else { format!(": {text}") }
     }
 }
@@ -254,13 +260,16 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         self.kill(Signal::KILL);
-        if let Err(error) = self.wait() {
-            eprintln!("ferrotune: the process that tried a plugin cannot be reaped: {error}");
+        match self.wait(GRACE) {
+            Ok(Some(_)) => {}
+            // Its driver holds it; to wait for it would hang this process, too.
+            Ok(None) => eprintln!("ferrotune: process {} that tried a plugin does not end", self.child.id()),
+            Err(error) => eprintln!("ferrotune: the process that tried a plugin cannot be reaped: {error}"),
         }
     }
 }
 
-/// The last line with something on it, and what stands before it while there is room.
+/// The end of a text, on one line.
 fn tail(stderr: impl io::Read) -> String {
     let mut kept = Vec::new();
     let mut stderr = BufReader::new(stderr);

@@ -1,25 +1,12 @@
-//! What was found, and the table that shows it.
+//! The result of looking at a machine, as data and as tables.
 
+use crate::finding::Finding;
 use crate::{Cpu, CudaDevice, Tpu, cuda};
 use ferrotune_machine::format::precise_bytes;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// Values are shown up to this length: an environment variable may hold anything.
-const SHOWN_CHARS: usize = 80;
-
-/// One thing that was looked at.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Finding {
-    /// Where it was looked for: a variable, a path, an option.
-    pub source: String,
-    /// What is there, on one line.
-    pub found: String,
-    /// What follows from it.
-    pub meaning: String,
-}
-
-/// All that is known of a machine's devices.
+/// All that is known about a machine's devices.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
     /// Everything looked at, in order.
@@ -28,7 +15,7 @@ pub struct Report {
     pub tpu: Option<Tpu>,
     /// Why there is no TPU; empty if there is one.
     pub no_tpu: String,
-    /// The library that drives TPUs, which may be there without one, and the other way round.
+    /// The library that drives TPUs; it may be there without a TPU, and a TPU without it.
     pub libtpu: Option<PathBuf>,
     /// The CUDA devices, by CUDA's own index.
     pub cuda: Vec<CudaDevice>,
@@ -38,19 +25,13 @@ pub struct Report {
     pub cpu: Cpu,
 }
 
-impl Finding {
-    pub(crate) fn new(source: impl Into<String>, found: impl AsRef<str>, meaning: impl Into<String>) -> Finding {
-        Finding { source: source.into(), found: shown(found.as_ref()), meaning: meaning.into() }
-    }
-}
-
 impl Report {
     /// Fills in the memory of the CUDA devices, for which NVIDIA's driver has 5 s; it stays unknown without an answer.
     pub fn ask_cuda_memory(&mut self) {
         cuda::fill_in_memory(&mut self.cuda);
     }
 
-    /// A line for each device, and for each kind that is not there the reason.
+    /// A line for each device, and the reason for each kind that is absent.
     pub fn devices_text(&self) -> String {
         let mut rows = vec![["Device", "Name", "Memory", "Detail"].map(str::to_owned)];
         let Cpu { cores, simd, .. } = &self.cpu;
@@ -99,7 +80,7 @@ fn listed(simd: &[String]) -> String {
     if simd.is_empty() { "no known vector units".to_owned() } else { simd.join(", ") }
 }
 
-/// Columns as wide as their widest cell; the last one as it is.
+/// Columns as wide as their widest cell; the last one is not padded.
 fn aligned<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> String {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: [usize; COLUMNS] = std::array::from_fn(|column| if column + 1 < COLUMNS { width(column) } else { 0 });
@@ -108,20 +89,6 @@ fn aligned<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> String {
         format!("{}\n", cells.collect::<Vec<_>>().join("  ").trim_end())
     };
     rows.iter().map(line).collect()
-}
-
-/// The lines of a plugin's text, between bars.
-pub(crate) fn one_line(text: &str) -> String {
-    text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" | ")
-}
-
-/// The text on one line, cut where it gets long.
-pub(crate) fn shown(text: &str) -> String {
-    let mut line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(SHOWN_CHARS).collect();
-    if text.chars().nth(SHOWN_CHARS).is_some() {
-        line.push('…');
-    }
-    line
 }
 
 fn escaped(text: &str) -> String {

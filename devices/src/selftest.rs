@@ -1,12 +1,12 @@
-//! Does a device compute what plain arithmetic does? One matmul, and a small network trained for 20 steps.
+//! Compares a device with plain arithmetic: one matmul, and a small network trained for 20 steps.
 //!
-//! It knows how to compare, and leaves computing to who drives the device: [`run`] asks a [`Compute`].
+//! It only compares: [`run`] leaves computing to a [`Compute`].
 
 mod mlp;
 mod plugin;
 
+use crate::opened::Opened;
 use crate::pjrt::{Client, PjrtError};
-use crate::probe::Opened;
 pub use mlp::{Array, Network};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
@@ -15,12 +15,12 @@ use std::fmt;
 pub const STEPS: usize = 20;
 /// Side of the matrices of the matmul.
 pub const SIDE: usize = 256;
-/// What a result may be off by. TPUs compute even the highest precision from pieces of bf16.
+/// The largest relative difference that a result may have. TPUs compute even the highest precision from pieces of bf16.
 const TOLERANCE: f64 = 1e-3;
 
 /// Computes on a device.
 pub trait Compute {
-    /// Why it could not.
+    /// Why it could not compute.
     type Error;
 
     /// The product of two matrices of [`SIDE`] rows and columns, the last dimension varying fastest.
@@ -29,28 +29,28 @@ pub trait Compute {
     /// Those of the device.
     fn multiply(&mut self, a: &[f32], b: &[f32]) -> Result<Computed, Self::Error>;
 
-    /// The loss before each of [`STEPS`] steps of gradient descent, from the network as it is.
+    /// The loss before each of [`STEPS`] steps of gradient descent, starting with this network.
     ///
     /// # Errors
     /// Those of the device.
     fn train(&mut self, network: &Network) -> Result<Computed, Self::Error>;
 }
 
-/// What a device made, and how long it took.
+/// A device's results, and how long they took.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Computed {
     /// The values.
     pub values: Vec<f32>,
-    /// Time to compile, for devices that do.
+    /// Time to compile, for devices that compile.
     pub compile_s: Option<f64>,
     /// Time of one run, transfers included, the best of all runs.
     pub run_s: f64,
 }
 
-/// What a device made of two computations.
+/// A device's results of the two computations.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SelfTest {
-    /// What it was run on, such as `tpu` or `cuda:0`.
+    /// Where it ran, such as `tpu` or `cuda:0`.
     pub platform: String,
     /// The device, and all versions.
     pub device: String,
@@ -58,19 +58,19 @@ pub struct SelfTest {
     pub matmul: Comparison,
     /// The loss of a two-layer network before each step of gradient descent.
     pub training: Comparison,
-    /// The losses; none where one is no number.
+    /// The losses; none where one is not finite.
     pub losses: Vec<Option<f32>>,
-    /// By how much the losses differ from candle's on the CPU, where they were compared.
+    /// The largest relative difference from candle's losses on the CPU, if they were compared.
     pub candle: Option<f64>,
 }
 
-/// A result beside that of plain arithmetic in double precision.
+/// A result compared with plain arithmetic in double precision.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
-    /// The largest difference, relative to the largest value; undefined where a value is.
+    /// The largest difference, relative to the largest value; NaN if any value is not finite.
     #[serde(deserialize_with = "undefined_or")]
     pub difference: f64,
-    /// Time to compile, for devices that do.
+    /// Time to compile, for devices that compile.
     pub compile_s: Option<f64>,
     /// Time of one run, transfers included, the best of all runs.
     pub run_s: f64,
@@ -82,13 +82,13 @@ pub struct Comparison {
     pub last: f64,
 }
 
-/// JSON has no word for a NaN or an infinity, and writes null.
+/// JSON has no NaN and no infinity: they are written as null.
 fn undefined_or<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or(f64::NAN))
 }
 
 impl Comparison {
-    /// Whether it is as close as it must be.
+    /// Whether it is within the tolerance.
     pub fn agrees(&self) -> bool {
         // A NaN agrees with nothing.
         self.difference <= TOLERANCE
@@ -102,14 +102,14 @@ impl SelfTest {
         self.candle = Some(difference(&got, &doubles(losses)));
     }
 
-    /// Whether everything is as it must be.
+    /// Whether all results are within the tolerance.
     pub fn passes(&self) -> bool {
         self.matmul.agrees() && self.training.agrees() && self.candle.is_none_or(|candle| candle <= TOLERANCE)
     }
 }
 
 impl fmt::Display for SelfTest {
-    /// Lines to paste into a bug report, the verdict last.
+    /// Lines for a bug report, the verdict last.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "ferrotune {} self-test on {}", env!("CARGO_PKG_VERSION"), self.platform)?;
         writeln!(f, "  devices   {}", self.device)?;
@@ -137,7 +137,7 @@ fn verdict(difference: f64) -> String {
     format!("{}, off by {difference:.1e}", if difference <= TOLERANCE { "right" } else { "WRONG" })
 }
 
-/// Has a device compute, and compares with plain arithmetic in double precision.
+/// Lets a device compute, and compares the results with plain arithmetic in double precision.
 ///
 /// # Errors
 /// Those of the device. Wrong results are no error.
@@ -158,7 +158,7 @@ pub fn run<C: Compute>(platform: &str, device: &str, compute: &mut C) -> Result<
     })
 }
 
-/// On the first device of a plugin.
+/// Runs it on the first device of a plugin.
 pub(crate) fn run_plugin(client: &Client, opened: &Opened) -> Result<SelfTest, PjrtError> {
     run(&opened.platform, &opened.to_string(), &mut plugin::FirstDevice::of(client)?)
 }
@@ -178,7 +178,7 @@ fn compared(computed: &Computed, expected: &[f64]) -> Comparison {
     Comparison { difference: difference(&got, expected), compile_s, run_s, first, last }
 }
 
-/// The largest difference, relative to the largest value that is expected.
+/// The largest difference, relative to the largest expected value.
 fn difference(got: &[f64], expected: &[f64]) -> f64 {
     if got.len() != expected.len() {
         return f64::INFINITY;
@@ -186,7 +186,7 @@ fn difference(got: &[f64], expected: &[f64]) -> f64 {
     let scale = expected.iter().fold(f64::MIN_POSITIVE, |scale, value| scale.max(value.abs()));
     let worst = |worst: f64, (got, expected): (&f64, &f64)| {
         let difference = (got - expected).abs();
-        // `max` would forget a NaN.
+        // `max` would drop a NaN.
         if worst.is_nan() || difference.is_nan() { f64::NAN } else { worst.max(difference) }
     };
     got.iter().zip(expected).fold(0.0, worst) / scale
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_result_is_told_even_if_it_is_no_number() {
+    fn result_that_is_no_number_is_wrong_after_a_round_trip_through_json() {
         let json = serde_json::to_string(&of(&[f32::NAN, f32::INFINITY])).expect("plain data");
         let back: Comparison = serde_json::from_str(&json).expect("as it was written");
         assert!(!back.agrees(), "{json}");

@@ -1,7 +1,7 @@
-//! How a computation is spread over devices, as TensorFlow's strategies say it: replicas of one model, each with its part
-//! of a batch, that agree on their gradients after every step.
+//! How a computation is spread over devices, in the terms of TensorFlow's strategies: replicas of one model, each with its
+//! part of a batch, average their gradients after every step.
 //!
-//! A [`Strategy`] is a description that any process can open. It refuses to know what a model is: gradients are slices.
+//! A [`Strategy`] is a description that any process can use. It knows nothing about models: gradients are slices.
 
 mod cluster;
 mod error;
@@ -9,7 +9,7 @@ mod mesh;
 mod round;
 mod values;
 
-use crate::probe::Opened;
+use crate::opened::Opened;
 pub use cluster::Cluster;
 pub use error::StrategyError;
 use round::Round;
@@ -23,7 +23,7 @@ pub use values::Reduce;
 ///
 /// let strategy = Strategy::mirrored(["cpu", "cpu"])?;
 /// assert_eq!(strategy.global_batch_size(32), 64);
-/// // Each replica has the gradient of its own part; all go on with the mean.
+/// // Each replica has the gradient of its own part; all continue with the mean.
 /// let gradients = strategy.scope(|replica| {
 ///     let mut gradient = [replica.index() as f32, 1.0];
 ///     replica.all_reduce_mean(&mut gradient).map(|()| gradient)
@@ -78,11 +78,11 @@ impl Strategy {
         Ok(Devices::Mirrored { devices }.into())
     }
 
-    /// A replica on each core of a TPU that was opened: TensorFlow's `TPUStrategy`. It is a description alone so far:
-    /// candle cannot compute there, and each replica fails with that when it opens its device.
+    /// A replica on each core of a TPU that was opened: TensorFlow's `TPUStrategy`. So far it is only a description:
+    /// candle cannot compute there, and each replica fails when it opens its device.
     ///
     /// # Errors
-    /// If what was opened is no TPU, or has no cores.
+    /// If the opened platform is not a TPU, or has no cores.
     pub fn tpu(opened: &Opened) -> Result<Strategy, StrategyError> {
         if opened.platform != "tpu" {
             return Err(StrategyError::NoTpu { platform: opened.platform.clone() });
@@ -92,7 +92,7 @@ impl Strategy {
     }
 
     /// A replica on the CPU of each of several processes, by the `host:port` at which each listens, in the same order
-    /// in all of them: TensorFlow's `MultiWorkerMirroredStrategy`. `index` is this process' place among them.
+    /// in all of them: TensorFlow's `MultiWorkerMirroredStrategy`. `index` is this process' index in that list.
     ///
     /// # Errors
     /// Those of [`Cluster::new`].
@@ -128,7 +128,7 @@ impl Strategy {
         }
     }
 
-    /// The processes that compute together, if there are others than this one.
+    /// The processes that compute together, if there is more than this one.
     pub fn cluster(&self) -> Option<&Cluster> {
         self.cluster.as_ref()
     }
@@ -143,11 +143,11 @@ impl Strategy {
         per_replica * self.num_replicas_in_sync()
     }
 
-    /// Runs a computation once for each replica of this process, at the same time, and gives what each one made. With one
-    /// replica it runs on the calling thread. Other processes are looked for when values are first reduced.
+    /// Runs a computation once for each replica of this process, at the same time, and returns their results. With one
+    /// replica it runs on the calling thread. Other processes are contacted when values are first reduced.
     ///
     /// # Panics
-    /// If one of them does, once all have ended.
+    /// If one of the replicas panics, once all have ended.
     pub fn scope<T: Send>(&self, compute: impl Fn(&Replica<'_>) -> T + Sync) -> Vec<T> {
         let count = self.devices().len();
         let round = Round::new(count, self.cluster.as_ref());
@@ -163,8 +163,8 @@ impl Strategy {
         std::thread::scope(|threads| {
             let running: Vec<_> = (0..count).map(|place| threads.spawn(move || run(place))).collect();
             let ended: Vec<_> = running.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
-            let give = |ended: std::thread::Result<T>| ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            ended.into_iter().map(give).collect()
+            let result = |ended: std::thread::Result<T>| ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            ended.into_iter().map(result).collect()
         })
     }
 }
@@ -200,17 +200,17 @@ impl Replica<'_> {
         self.strategy.num_replicas_in_sync()
     }
 
-    /// The strategy of which it is a part.
+    /// The strategy that it belongs to.
     pub fn strategy(&self) -> &Strategy {
         self.strategy
     }
 
-    /// Replaces values, `f32` or `f64`, by their mean over all replicas, and waits for all of them to that end. The mean
-    /// is the same in every bit on each of them, and from run to run.
+    /// Replaces values, `f32` or `f64`, by their mean over all replicas, for which it waits for all of them. The mean is the
+    /// same in every bit on each of them, and from run to run.
     ///
     /// # Errors
-    /// If another replica has ended, or has another number of values; and those of [`StrategyError`] that tell of other
-    /// processes: one that does not come, dies or hangs ends all with its name.
+    /// If another replica has ended, or has another number of values; and if another process is missing, dies or hangs,
+    /// which ends all replicas with an error that names it.
     pub fn all_reduce_mean<R: Reduce>(&self, values: &mut [R]) -> Result<(), StrategyError> {
         self.round.mean(self.place, values)
     }

@@ -1,16 +1,16 @@
 //! TPUs: named by the user or the environment, or attached to this machine.
 //!
 //! Order and variables follow TensorFlow's `TPUClusterResolver`; the PCI ids are those that Google's own tools use.
-//! What counts as attached is hardware (PCI, device nodes); the environment alone is a hint, since it is set on
-//! machines without a TPU and its bounds are wrong on Colab's single chips.
+//! Only hardware (PCI, device nodes) shows that a TPU is attached. The environment alone is a hint: it is set on machines
+//! without a TPU, too, and its bounds are wrong on Colab's single chips.
 
 mod attached;
 mod libtpu;
 mod metadata;
 mod named;
 
+use crate::finding::Finding;
 use crate::machine::{Machine, Metadata, Tree};
-use crate::report::Finding;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
@@ -36,7 +36,7 @@ pub enum Generation {
     V7x,
 }
 
-/// A TPU that is there, whether or not it can be used.
+/// A TPU that was found, whether or not it can be used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tpu {
     /// Its kind; none if unknown.
@@ -45,7 +45,7 @@ pub struct Tpu {
     pub chips: Option<usize>,
     /// The name or address that the user or the environment gives it.
     pub name: Option<String>,
-    /// What says that it is there.
+    /// Where it was found.
     pub source: String,
 }
 
@@ -82,7 +82,7 @@ impl fmt::Display for Tpu {
 }
 
 impl Generation {
-    /// Of an accelerator type such as `v5litepod-8`.
+    /// The generation in an accelerator type such as `v5litepod-8`.
     fn of_accelerator_type(text: &str) -> Option<Generation> {
         match text.split('-').next()?.to_ascii_lowercase().as_str() {
             "v2" => Some(Generation::V2),
@@ -97,7 +97,7 @@ impl Generation {
     }
 }
 
-/// What is known of a machine's TPU.
+/// What is known about a machine's TPU.
 pub(crate) struct Detected {
     pub(crate) tpu: Option<Tpu>,
     /// Why there is none.
@@ -135,7 +135,7 @@ pub(crate) fn detect(
     Detected { tpu: None, absence: reasons.join(", "), libtpu }
 }
 
-/// What the metadata server says, if it may and needs to be asked.
+/// The accelerator type that the metadata server reports, where it may be asked and something points to Google Cloud.
 fn ask_metadata(machine: &Machine, tree: &Tree<'_>, findings: &mut Vec<Finding>) -> Option<Result<String, String>> {
     const SKIP: &str = "TPU_SKIP_MDS_QUERY";
     let Metadata::Host(host) = &machine.metadata else {

@@ -148,10 +148,8 @@ pub struct Tune {
 /// Go on with a study as it was begun.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Resume {
-    /// The study; none means the notebook's last one.
-    pub project: Option<String>,
-    /// The folder that holds the study's folder; none means where the last study was, or `%%tune`'s default.
-    pub directory: Option<String>,
+    /// The study.
+    pub study: Study,
     /// How many trials to run in all, at least 1; none means as many as before.
     pub max_trials: Option<u64>,
     /// Seconds after which the search ends; none means as before.
@@ -178,10 +176,8 @@ pub enum SearchVerb {
 pub struct Search {
     /// What to do.
     pub verb: SearchVerb,
-    /// The study; none means the notebook's last one.
-    pub project: Option<String>,
-    /// The folder that holds the study's folder; none means where the last study was, or `%%tune`'s default.
-    pub directory: Option<String>,
+    /// The study.
+    pub study: Study,
 }
 
 /// Run Rust and say how long it took.

@@ -98,7 +98,7 @@ impl<'a> Splitter<'a> {
     fn step(&mut self) {
         let rest = &self.cell[self.at..];
         let token = Cursor::new(rest, FrontmatterAllowed::No).advance_token();
-        // `#"` and `##` are reserved, and one token, in Rust 2024: what counts is that each `#` is a mark.
+        // rustc reads `#"` and `##` as one token, since Rust 2024 reserves them; here each `#` is a mark of its own.
         let length = if token.kind == TokenKind::GuardedStrPrefix { 1 } else { token.len as usize };
         let text = &rest[..length];
         self.ends_in_literal = is_unclosed(token.kind, text);
@@ -115,11 +115,12 @@ impl<'a> Splitter<'a> {
 
     /// The start of the line and what the line is, if the next token is the first of a line that is not Rust.
     fn line_that_is_not_rust(&self) -> Option<(usize, PartKind)> {
+        if !self.brackets.is_empty() || self.statement != Statement::Ended {
+            return None;
+        }
+        let kind = kind_of_line(&self.cell[self.at..])?;
         let line_start = self.cell[..self.at].rfind('\n').map_or(0, |end| end + 1);
-        let may_begin = self.brackets.is_empty() && self.statement == Statement::Ended;
-        let is_first = self.cell[line_start..self.at].trim().is_empty();
-        let kind = kind_of_line(&self.cell[self.at..]).filter(|_| may_begin && is_first)?;
-        Some((line_start, kind))
+        self.cell[line_start..self.at].trim().is_empty().then_some((line_start, kind))
     }
 
     fn take_line(&mut self, line_start: usize, kind: PartKind) {
@@ -184,11 +185,11 @@ impl<'a> Splitter<'a> {
 
 /// What a line is that stands where a statement may begin; none if it is Rust.
 fn kind_of_line(line: &str) -> Option<PartKind> {
-    let is_command = line.strip_prefix(':').is_some_and(|name| name.starts_with(char::is_alphabetic));
-    match line.strip_prefix('?').unwrap_or(line).starts_with('%') {
-        true => Some(PartKind::Magic),
-        false => is_command.then_some(PartKind::Command),
+    if line.strip_prefix('?').unwrap_or(line).starts_with('%') {
+        return Some(PartKind::Magic);
     }
+    let is_command = line.strip_prefix(':').is_some_and(|name| name.starts_with(char::is_alphabetic));
+    is_command.then_some(PartKind::Command)
 }
 
 /// Whether the token is a blank or a comment. rustc does not know all blanks that a copied text may have.

@@ -14,6 +14,8 @@ pub mod given;
 #[cfg(feature = "supervisor")]
 pub mod importance;
 #[cfg(feature = "supervisor")]
+pub mod in_process;
+#[cfg(feature = "supervisor")]
 pub mod journal;
 #[cfg(feature = "supervisor")]
 mod normal;
@@ -24,8 +26,14 @@ pub mod process;
 #[cfg(feature = "supervisor")]
 pub mod pruner;
 pub mod record;
+#[cfg(feature = "supervisor")]
+pub mod search;
+#[cfg(feature = "supervisor")]
+mod seed;
 pub mod space;
 pub mod spec;
+#[cfg(feature = "supervisor")]
+pub mod study_folder;
 #[cfg(feature = "supervisor")]
 pub mod supervisor;
 #[cfg(feature = "supervisor")]

@@ -228,28 +228,15 @@ fn whole(settings: Settings, sampler: impl Sampler + 'static) -> Box<dyn Oracle>
     Box::new(WholeTrials::new(settings, Box::new(sampler)))
 }
 
-/// A seed for a search that names none.
-///
-/// The standard library seeds its hash tables from the operating system; 53 bits survive any JSON reader.
-pub(crate) fn draw_seed() -> u64 {
-    use std::hash::{BuildHasher, Hasher};
-    std::hash::RandomState::new().build_hasher().finish() >> 11
-}
-
 fn suggestion(nearest: &Option<&'static str>) -> String {
     nearest.map_or_else(String::new, |name| format!(", did you mean `{name}`?"))
 }
 
-/// The known name that shares the most letter pairs with `name`, if it shares half of them.
+/// The known name that is most like `name`, if one is.
 fn nearest(name: &str) -> Option<&'static str> {
     let name = name.to_lowercase();
-    let similarity = |known: &str| {
-        let pairs: Vec<&[u8]> = known.as_bytes().windows(2).collect();
-        let shared = name.as_bytes().windows(2).filter(|pair| pairs.contains(pair)).count();
-        shared as f64 / pairs.len().max(name.len().saturating_sub(1)) as f64
-    };
-    let best = names().max_by(|a, b| similarity(a).total_cmp(&similarity(b)));
-    best.filter(|known| similarity(known) >= 0.4)
+    let similar = names().map(|known| (strsim::sorensen_dice(&name, known), known));
+    similar.filter(|(likeness, _)| *likeness >= 0.5).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, known)| known)
 }
 
 /// Trials without an ending that nobody runs.

@@ -1,53 +1,47 @@
-//! Runs one search: asks the oracle, starts a worker for each trial, answers it, and journals every fact before the
-//! worker hears of it. Single-threaded; trains nothing itself.
+//! The driver of a search whose trials are processes: starts a worker for each, passes its requests to the search, and
+//! watches its memory and its time. Single-threaded; trains nothing itself.
 
 mod answers;
 mod backlog;
+mod checkpoints;
 mod code;
 mod conclusion;
 mod error;
 mod estimate;
 mod events;
-mod failures;
 mod files;
-mod inheritance;
-mod ledger;
-mod local;
 mod mirror;
-mod outcome;
+mod phase;
 mod session;
 mod trust;
 
+pub use crate::study_folder::refuse_links_of_trial;
 pub use error::SupervisorError;
 pub use events::last_status;
-pub use files::{output_of, refuse_links_of_trial, spec_of};
-pub use local::{Local, Writing};
+pub use files::{output_of, spec_of};
 pub use trust::{Origin, Trust};
 
 use crate::event::{Event, Finish};
 use crate::journal::Journal;
-use crate::oracle::{self, Next, Oracle};
+use crate::oracle;
 use crate::process::{self, Budget, OWN_PROGRAM, ProcessError, SharedMemory, Signals, TrialCgroups};
-use crate::record::TrialRecord;
+use crate::search::{Search, SearchError, Step};
 use crate::spec::StudySpec;
+use crate::study_folder::{self, file_error};
 use backlog::Backlog;
 use code::Code;
-use error::file_error;
 use events::Watcher;
-use failures::Failures;
 use files::Files;
 use mirror::Mirror;
+use phase::{Outside, Phase};
 use session::Session;
-use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// How long a trial may go on at least after the search is stopped, to come to its next report.
-const GRACE: Duration = Duration::from_secs(2);
 /// How often running workers are looked at.
 const TICK: Duration = Duration::from_millis(10);
 
@@ -112,7 +106,7 @@ pub enum Workers<'a> {
 /// every child that is found after a trial is killed.
 pub fn supervise(spec: StudySpec, workers: Workers<'_>, events: &mut dyn Write) -> Result<Finish, SupervisorError> {
     // Checks the settings before a study is opened, or overwritten.
-    oracle::create(&spec)?;
+    oracle::create(&spec).map_err(SearchError::from)?;
     process::check_proc()?;
     if spec.supervision.background {
         // Fails for the leader of a process group: whoever starts a search in the background starts a process for it.
@@ -124,81 +118,74 @@ pub fn supervise(spec: StudySpec, workers: Workers<'_>, events: &mut dyn Write) 
         .map_err(|errno| ProcessError::System { what: "become the reaper of the trials", source: errno.into() })?;
     let niceness = process::go_first()?;
     process::take_reserve();
-    let mut search = Search::open(spec, workers, niceness, signals, events)?;
-    let reason = search.run();
+    let mut supervisor = Supervisor::open(spec, workers, niceness, signals, events)?;
+    let reason = supervisor.run();
     // Where the search broke off, what its trials have started is still there.
     process::remove_strays()?;
-    let reason = reason.inspect_err(|error| search.watcher.note(&Event::Error { message: error.to_string() }))?;
-    search.watcher.send(&Event::Finished { reason: reason.clone() });
+    let reason = reason.inspect_err(|error| supervisor.watcher.note(&Event::Error { message: error.to_string() }))?;
+    supervisor.watcher.send(&Event::Finished { reason: reason.clone() });
     Ok(reason)
 }
 
-/// The code that is to be run, and may be.
-fn admitted(spec: &StudySpec, workers: Workers<'_>, study: &Path) -> Result<Option<Code>, SupervisorError> {
-    let Workers::Program { trust, .. } = workers else { return Ok(None) };
-    let code = Code::read(spec, study)?;
-    trust.admit_code(&code.facts, study)?;
-    spec.supervision.mirror.as_ref().map_or(Ok(()), |mirror| trust.admit_mirror(mirror, study))?;
-    Ok(Some(code))
-}
-
-/// A search that runs.
-struct Search<'a> {
-    /// As the journal has it: with the seed filled in.
-    spec: StudySpec,
-    workers: Workers<'a>,
-    /// The study's folder, absolute.
-    folder: PathBuf,
-    /// `None` where the program has its objective in it.
-    code: Option<Code>,
+/// What workers are started with.
+struct WorkerSettings<'a> {
+    program: Program<'a>,
     files: Files,
-    mirror: Option<Mirror>,
-    /// What is in shared memory, and who has made it.
-    shared_memory: SharedMemory,
-    journal: Journal,
-    oracle: Box<dyn Oracle>,
-    trials: Vec<TrialRecord>,
-    /// Trials that an earlier supervisor left in the middle.
-    unfinished: VecDeque<u64>,
-    budget: Budget,
     /// Where trials have cgroups of their own, if this process may make them.
     cgroups: Option<TrialCgroups>,
     /// Threads of each trial.
     threads: u64,
     /// Niceness of each trial.
     niceness: i32,
-    signals: Signals,
+}
+
+/// What a worker runs.
+enum Program<'a> {
+    /// This program, which loads the objective from memory.
+    Library { program: &'a Path, code: Code },
+    /// The supervisor's own program, which has the objective in it.
+    Itself,
+}
+
+impl<'a> Program<'a> {
+    /// The program, if its code may be run.
+    fn admitted(spec: &StudySpec, workers: Workers<'a>, study: &Path) -> Result<Program<'a>, SupervisorError> {
+        let Workers::Program { program, trust } = workers else { return Ok(Program::Itself) };
+        let code = Code::read(spec, study)?;
+        trust.admit_code(&code.facts, study)?;
+        spec.supervision.mirror.as_ref().map_or(Ok(()), |mirror| trust.admit_mirror(mirror, study))?;
+        Ok(Program::Library { program, code })
+    }
+}
+
+/// A search that runs in processes.
+struct Supervisor<'a> {
+    search: Search,
+    workers: WorkerSettings<'a>,
+    budget: Budget,
+    /// What is in shared memory, and who has made it.
+    shared_memory: SharedMemory,
+    mirror: Option<Mirror>,
     watcher: Watcher<'a>,
+    signals: Signals,
+    phase: Phase,
     started: Instant,
-    /// Why the search is over, once nothing is left to begin.
-    finish: Option<Finish>,
-    /// Why the search is being stopped, once it is.
-    stop: Option<Finish>,
-    /// When that began.
-    stopped_at: Option<Instant>,
-    /// What the machine had left, in bytes, when something other than a trial had taken its memory.
-    shortage_bytes: Option<u64>,
-    /// Why no trial can go on now. It stops the search as an interrupt does, and is its result.
-    obstacle: Option<SupervisorError>,
     /// How often the workers have been looked at.
     ticks: u64,
     /// The longest time between two reports of a trial so far.
     longest_step: Duration,
-    /// Requests to stop received so far.
-    interrupts: usize,
-    failures: Failures,
 }
 
-impl<'a> Search<'a> {
+impl<'a> Supervisor<'a> {
     fn open(
         spec: StudySpec,
         workers: Workers<'a>,
         niceness: i32,
         signals: Signals,
         events: &'a mut dyn Write,
-    ) -> Result<Search<'a>, SupervisorError> {
+    ) -> Result<Supervisor<'a>, SupervisorError> {
         let folder = spec.directory.join(&spec.project);
-        let code = admitted(&spec, workers, &folder)?;
+        let program = Program::admitted(&spec, workers, &folder)?;
         let mirror = mirror::of(&spec)?;
         if let Some(mirror) = mirror.as_ref().filter(|_| !spec.overwrite) {
             mirror::restore(mirror, &folder)?;
@@ -213,94 +200,57 @@ impl<'a> Search<'a> {
             }
             Ok::<_, SupervisorError>((files, folder))
         };
-        let (journal, trials, (files, folder)) = Journal::open_with(&folder, &files::stored(&spec), install)?;
+        let (journal, (files, folder)) = Journal::open_with(&folder, &study_folder::stored(&spec), install)?;
         process::remove_orphans();
-        files::remove_all_leftovers(&folder, &trials)?;
+        study_folder::remove_all_leftovers(&folder, journal.trials())?;
         let mirror = mirror.map(|mirror| Mirror::start(&folder, &mirror)).transpose()?;
-        let enqueued = spec.given.enqueued;
-        let spec = StudySpec { supervision: spec.supervision, ..journal.spec().clone() };
         let concurrency = spec.supervision.concurrency.max(1);
         let budget = Budget::choose(spec.memory_budget_bytes, concurrency)?;
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
         let threads = spec.supervision.threads.unwrap_or(cores / concurrency).max(1);
-        let oracle = oracle::create(&spec)?;
-        let unfinished = ledger::unfinished(&trials);
-        let failures = Failures::after(&trials);
+        let earlier_trials = journal.trials().len() as u64;
+        let search = Search::new(journal, folder.clone(), spec.supervision)?;
         let mut watcher = Watcher::of_study(events, &folder);
-        watcher.send(&Event::Opened { folder: folder.clone(), earlier_trials: trials.len() as u64 });
-        let mut search = Search {
-            spec,
-            workers,
-            folder,
-            code,
-            files,
-            mirror,
-            shared_memory: SharedMemory::watched(),
-            journal,
-            oracle,
-            trials,
-            unfinished,
+        watcher.send(&Event::Opened { folder, earlier_trials });
+        let mut supervisor = Supervisor {
+            search,
+            workers: WorkerSettings { program, files, cgroups: TrialCgroups::find(), threads, niceness },
             budget,
-            cgroups: TrialCgroups::find(),
-            threads,
-            niceness,
-            signals,
+            shared_memory: SharedMemory::watched(),
+            mirror,
             watcher,
+            signals,
+            phase: Phase::Running,
             started: Instant::now(),
-            finish: None,
-            stop: None,
-            stopped_at: None,
-            shortage_bytes: None,
-            obstacle: None,
             ticks: 0,
             longest_step: Duration::ZERO,
-            interrupts: 0,
-            failures,
         };
-        let enqueued = search.ledger().enqueue(&enqueued)?;
-        search.unfinished.extend(enqueued);
-        search.remove_losers()?;
-        search.mirror_journal();
-        Ok(search)
+        supervisor.search.enqueue(&spec.given.enqueued)?;
+        supervisor.remove_losers()?;
+        supervisor.mirror_journal();
+        Ok(supervisor)
     }
 
     fn run(&mut self) -> Result<Finish, SupervisorError> {
         let mut sessions = Vec::new();
         loop {
-            self.look_for_a_stop()?;
-            if self.stop.is_none() {
-                self.begin_trials(&mut sessions)?;
-            }
+            self.look_outside(0)?;
+            let over = if self.phase.is_stopping() { None } else { self.begin_trials(&mut sessions)? };
             if sessions.is_empty() {
-                let finish = || self.stop.clone().or(self.finish.clone()).unwrap_or(Finish::Exhausted);
-                return self.obstacle.take().map_or_else(|| Ok(finish()), Err);
+                let phase = std::mem::replace(&mut self.phase, Phase::Running);
+                return Ok(phase.result(over.unwrap_or(Finish::Exhausted))?);
             }
             self.turn(&mut sessions)?;
         }
     }
 
-    /// Starts workers for as many trials as may run side by side and have something to do.
-    fn begin_trials(&mut self, sessions: &mut Vec<Session>) -> Result<(), SupervisorError> {
-        while (sessions.len() as u64) < self.spec.supervision.concurrency.max(1) {
-            let Some(number) = self.next_trial(sessions)? else { break };
-            sessions.push(self.begin(number)?);
-        }
-        Ok(())
-    }
-
-    /// The trial that is to run next; none while one that runs has to end first, and none when the search is over.
-    fn next_trial(&mut self, sessions: &[Session]) -> Result<Option<u64>, SupervisorError> {
-        loop {
-            let mut queue = std::mem::take(&mut self.unfinished);
-            let heard = self.ledger().hear_others(&mut queue);
-            self.unfinished = queue;
-            heard?;
-            let ended = self.trials.iter().filter(|trial| trial.ending.is_some()).count() as u64;
-            if ended >= self.spec.max_trials {
-                self.finish = Some(Finish::MaxTrials);
-                return Ok(None);
-            }
-            if let Some(available_bytes) = self.budget.machine_shortage()? {
+    /// Starts workers for as many trials as may run side by side and have something to do; says why no more will begin, if
+    /// that is so.
+    fn begin_trials(&mut self, sessions: &mut Vec<Session>) -> Result<Option<Finish>, SupervisorError> {
+        while (sessions.len() as u64) < self.search.spec.supervision.concurrency.max(1) {
+            if let Some(available_bytes) = self.budget.machine_shortage()?
+                && !self.search.has_all_trials()?
+            {
                 // Those that run may be what takes the memory; where none does, one more could not be held either.
                 return if sessions.is_empty() {
                     Err(SupervisorError::MachineShort { available_bytes })
@@ -308,38 +258,22 @@ impl<'a> Search<'a> {
                     Ok(None)
                 };
             }
-            if let Some(number) = self.unfinished.pop_front() {
-                if !self.give_up(number)? && self.ledger().take_up(number)? {
-                    return Ok(Some(number));
-                }
-                continue;
-            }
-            let running: Vec<u64> = sessions.iter().map(|session| session.number).collect();
-            match self.oracle.next(&self.trials, &running) {
-                Next::New if (self.trials.len() as u64) < self.spec.max_trials => {
-                    return Ok(Some(self.journal.begin_trial(&mut self.trials)?));
-                }
-                Next::Wait => return Ok(None),
-                Next::Continue { trial } => return Ok(Some(trial)),
-                Next::Prune { trial } => self.prune(trial)?,
-                Next::New => {
-                    self.finish = Some(Finish::MaxTrials);
-                    return Ok(None);
-                }
-                Next::Exhausted => {
-                    // Those without an ending are another program's.
-                    let is_enough = self.trials.len() as u64 >= self.spec.max_trials;
-                    self.finish = Some(if is_enough { Finish::MaxTrials } else { Finish::Exhausted });
-                    return Ok(None);
-                }
+            let running: Vec<u64> = sessions.iter().map(|session| session.trial.number).collect();
+            match self.search.next(&running)? {
+                Step::Run { trial } => sessions.push(self.begin(trial)?),
+                Step::Ended { trial } => self.announce_end(trial),
+                Step::Wait => return Ok(None),
+                Step::Over(finish) => return Ok(Some(finish)),
             }
         }
+        Ok(None)
     }
 
     /// Waits for the workers, answers them, and takes leave of those that have left.
     fn turn(&mut self, sessions: &mut Vec<Session>) -> Result<(), SupervisorError> {
         let workers = sessions.iter_mut().map(|session| &mut session.worker);
-        self.interrupts += process::wait(workers, &self.signals, &mut self.shared_memory, TICK)?;
+        let interrupts = process::wait(workers, &self.signals, &mut self.shared_memory, TICK)?;
+        self.look_outside(interrupts)?;
         let mut index = 0;
         while index < sessions.len() {
             self.hear(&mut sessions[index])?;
@@ -349,37 +283,27 @@ impl<'a> Search<'a> {
             }
             let session = sessions.remove(index);
             let living: Vec<u32> = sessions.iter().map(|session| session.worker.pid()).collect();
-            let number = session.number;
             let ended = self.end(session, &living)?;
-            self.conclude(number, &ended, sessions)?;
+            self.conclude(ended, sessions)?;
         }
         self.watch(sessions)
     }
 
-    /// Notices signals that came between two trials, a watcher that is gone, and the end of the search's time.
-    fn look_for_a_stop(&mut self) -> Result<(), SupervisorError> {
+    /// Changes the phase after `interrupts` and signals that came since, where the watcher is gone, and at the end of the
+    /// search's time.
+    fn look_outside(&mut self, interrupts: usize) -> Result<(), SupervisorError> {
         let signals = self.signals.take().map_err(|source| ProcessError::System { what: "read a signal", source })?;
-        self.interrupts += signals;
-        let timeout = self.spec.timeout_s.is_some_and(|limit| self.started.elapsed().as_secs_f64() >= limit);
-        if self.stop.is_none() {
-            // Without a watcher nobody could stop the search, and it would keep the study locked: it can be continued.
-            let is_abandoned = self.watcher.is_gone() && !self.spec.supervision.background;
-            if self.interrupts > 0 || is_abandoned || self.obstacle.is_some() {
-                self.stop = Some(Finish::Interrupted);
-            } else if timeout {
-                self.stop = Some(Finish::Timeout);
-            }
-            self.stopped_at = self.stop.as_ref().map(|_| Instant::now());
-        }
+        let elapsed_s = self.started.elapsed().as_secs_f64();
+        let outside = Outside {
+            interrupts: interrupts + signals,
+            is_abandoned: self.watcher.is_gone() && !self.search.spec.supervision.background,
+            is_timed_out: self.search.spec.timeout_s.is_some_and(|limit| elapsed_s >= limit),
+        };
+        self.change_phase(|phase| phase.step(outside, Instant::now()));
         Ok(())
     }
 
-    /// Trial numbers are positions: every trial that was ever started has its record.
-    fn record(&self, number: u64) -> &TrialRecord {
-        &self.trials[number as usize]
-    }
-
-    fn record_mut(&mut self, number: u64) -> &mut TrialRecord {
-        &mut self.trials[number as usize]
+    fn change_phase(&mut self, change: impl FnOnce(Phase) -> Phase) {
+        self.phase = change(std::mem::replace(&mut self.phase, Phase::Running));
     }
 }

@@ -1,8 +1,8 @@
-//! How much memory a compiler says that it would need, in the words of its different versions.
+//! Reads from a compiler's message how much memory it would need; the wording differs between versions.
 
-/// Bytes needed and bytes available, of a message such as `Used 18.40G of 15.75G hbm`.
+/// Bytes needed and bytes available, from a message such as `Used 18.40G of 15.75G hbm`.
 pub(super) fn read(message: &str) -> Option<(u64, u64)> {
-    // libtpu up to 2025, and since.
+    // The wordings of libtpu up to 2025, and since.
     between(message, "Used ", " of ", " hbm").or_else(|| between(message, "(", ") exceeds available HBM (", ")"))
 }
 

@@ -3,13 +3,13 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-/// An object of the plugin's.
+/// An object of the plugin.
 pub(super) type Pointer = *mut c_void;
 
-/// What every function of the table looks like: it takes its structure, and gives an error or null.
+/// A function of the table: it takes its structure, and returns an error or null.
 pub(super) type Entry = unsafe extern "C" fn(*mut c_void) -> Pointer;
 
-/// How much longer every structure is than this version knows it, in words.
+/// How many words longer than its known fields every structure is.
 const SPARE_WORDS: usize = 32;
 
 /// The head of the table.
@@ -82,7 +82,7 @@ pub(super) enum Function {
     ExecutableGetCompiledMemoryStats = 96,
 }
 
-/// A structure, with the size and extension that all begin with, and zeros behind it that a newer plugin takes for its
+/// A structure, after the size and extension with which all begin, and before zeros that a newer plugin takes for its
 /// defaults.
 #[repr(C)]
 pub(super) struct Arguments<T> {
@@ -228,7 +228,7 @@ structures! {
         limit: i64,
         limit_is_set: u8,
     }
-    /// Zero stands for what a version does not tell.
+    /// Zero stands for a figure that the plugin's version does not have.
     CompiledMemoryStats {
         executable: Pointer,
         code: i64,
@@ -245,7 +245,7 @@ structures! {
     }
 }
 
-/// One option or attribute. An element of arrays, so its size is its own.
+/// One option or attribute. It is an element of arrays, so it has no spare room.
 #[repr(C)]
 pub(super) struct NamedValue {
     pub(super) size: usize,
@@ -258,7 +258,7 @@ pub(super) struct NamedValue {
     pub(super) value_length: usize,
 }
 
-/// A dense layout; of the union in it, the tiled form, which is the larger one.
+/// A dense layout. The union in it is declared as the tiled form, which is the larger one.
 #[repr(C)]
 pub(super) struct Layout {
     pub(super) size: usize,

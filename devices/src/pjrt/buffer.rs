@@ -1,20 +1,47 @@
-//! Arrays on a device.
+//! Arrays on a device, and their way there and back.
 #![expect(unsafe_code, reason = "calls the plugin")]
 
-use super::abi::{Arguments, BufferToHost, Dims, Flag, Function, Layout, One, Pointer};
-use super::client::Client;
+use super::abi::{Arguments, BufferFromHost, BufferToHost, Dims, Flag, Function, Layout, One, Pointer};
+use super::api::slice_of;
+use super::client::{Client, Device};
 use super::error::PjrtError;
 use super::event::Event;
 use super::literal::{Element, Literal, byte_count};
-use super::object::{Object, slice_of};
+use super::object::Object;
 use std::ptr::{null, null_mut};
+
+/// The plugin copies the array before the call returns.
+const COPIED_DURING_CALL: i32 = 0;
 
 /// An array in the memory of a device.
 #[derive(Debug)]
 pub struct Buffer {
     pub(super) object: Object,
-    // The buffer goes first: it must not outlive its client.
+    // Dropped after the buffer, which must not outlive its client.
     _client: Client,
+}
+
+impl Client {
+    /// Copies an array to a device. The copy may continue after this has returned; [`Buffer::ready`] reports its end.
+    ///
+    /// # Errors
+    /// Those of the plugin, such as a lack of memory.
+    pub fn upload(&self, literal: &Literal, device: &Device) -> Result<Buffer, PjrtError> {
+        let mut arguments = Arguments::<BufferFromHost>::zeroed();
+        let fields = &mut arguments.fields;
+        fields.client = self.object.pointer;
+        fields.data = literal.bytes().as_ptr();
+        fields.element = literal.element().number();
+        (fields.dims, fields.dim_count) = (literal.dims().as_ptr(), literal.dims().len());
+        fields.semantics = COPIED_DURING_CALL;
+        fields.device = device.pointer.0;
+        // SAFETY: the function takes this structure; array and dimensions live until it returns, and the array is as
+        // long as its dimensions say.
+        unsafe { self.object.api.call(Function::ClientBufferFromHostBuffer, &mut arguments) }?;
+        // With these semantics the array is copied by now. The event has nothing to add, but must be freed.
+        drop(Event::new(self.object.api, arguments.fields.done_with_host));
+        Buffer::new(self, arguments.fields.buffer)
+    }
 }
 
 impl Buffer {
@@ -53,17 +80,17 @@ impl Buffer {
         self.object.view().number(Function::BufferOnDeviceSizeInBytes)
     }
 
-    /// Tells when its content is there, or why it never will be.
+    /// The event that its content has arrived, or has failed to.
     ///
     /// # Errors
     /// Those of the plugin.
     pub fn ready(&self) -> Result<Event, PjrtError> {
         let pointer = self.object.view().other(Function::BufferReadyEvent)?;
         Event::new(self.object.api, pointer)
-            .ok_or_else(|| PjrtError::Mismatch { what: "the plugin gave no event for a buffer".into() })
+            .ok_or_else(|| PjrtError::Mismatch { what: "the plugin returned no event for a buffer".into() })
     }
 
-    /// Whether its memory was given up, by [`Buffer::delete`] or because it was donated.
+    /// Whether its memory was freed, by [`Buffer::delete`] or because it was donated.
     ///
     /// # Errors
     /// Those of the plugin.
@@ -75,7 +102,7 @@ impl Buffer {
         Ok(arguments.fields.value != 0)
     }
 
-    /// Gives its memory up as soon as nothing that was started needs it. Dropping does so, too.
+    /// Frees its memory as soon as no started computation needs it. Dropping does so, too.
     ///
     /// # Errors
     /// Those of the plugin.
@@ -103,7 +130,7 @@ impl Buffer {
         (fields.buffer, fields.layout) = (self.object.pointer, &raw const layout);
         (fields.target, fields.target_length) = (bytes.as_mut_ptr(), bytes.len());
         // SAFETY: the function takes this structure; the layout lives until it returns, and the bytes until the
-        // transfer's event, for which `Transfer` waits before it lets go of them.
+        // transfer's event, for which `Transfer` waits before it frees them.
         unsafe { self.object.api.call(Function::BufferToHostBuffer, &mut arguments) }?;
         let event = Event::new(self.object.api, arguments.fields.event);
         Ok(Transfer { event, element, dims, bytes })
@@ -114,7 +141,7 @@ fn dense(minor_to_major: &[i64]) -> Layout {
     Layout {
         size: size_of::<Layout>(),
         extension: null_mut(),
-        // The tiled form is all between this field and `kind`.
+        // The tiled form is all fields from this one up to `kind`.
         tiled_size: std::mem::offset_of!(Layout, kind) - std::mem::offset_of!(Layout, tiled_size),
         tiled_extension: null_mut(),
         minor_to_major: minor_to_major.as_ptr(),
@@ -129,7 +156,7 @@ fn dense(minor_to_major: &[i64]) -> Layout {
 /// An array on its way to the host.
 #[derive(Debug)]
 pub struct Transfer {
-    /// None where the plugin had copied everything before it returned.
+    /// None if the plugin has copied everything before it returned.
     event: Option<Event>,
     element: Element,
     dims: Vec<i64>,
@@ -140,7 +167,7 @@ impl Transfer {
     /// Whether it has arrived, or failed.
     ///
     /// # Errors
-    /// If the plugin cannot tell.
+    /// Those of the plugin.
     pub fn is_ready(&self) -> Result<bool, PjrtError> {
         self.event.as_ref().map_or(Ok(true), Event::is_ready)
     }
@@ -161,7 +188,7 @@ impl Drop for Transfer {
         if let Some(event) = self.event.take()
             && let Err(error) = event.wait()
         {
-            eprintln!("ferrotune: an array that nobody waited for did not arrive: {error}");
+            eprintln!("ferrotune: a transfer that was dropped has failed: {error}");
         }
     }
 }

@@ -1,23 +1,15 @@
 //! Open devices.
 #![expect(unsafe_code, reason = "calls the plugin")]
 
-use super::abi::{Arguments, BufferFromHost, ClientCompile, Deserialize, Function, MemoryStats, Pointer, Program};
-use super::buffer::Buffer;
-use super::compile_options::CompileOptions;
+use super::abi::{Arguments, Function, MemoryStats, Pointer};
+use super::description::Description;
 use super::error::PjrtError;
-use super::event::Event;
-use super::executable::LoadedExecutable;
-use super::literal::Literal;
 use super::object::{Object, View};
-use super::topology::Description;
 use crate::fork;
 use std::sync::Arc;
 
-/// The plugin copies the array before the call returns.
-const COPIED_DURING_CALL: i32 = 0;
-
-/// The open devices of a plugin. Copies are the same client; the devices are closed with the last of them and of what
-/// was made with it.
+/// The open devices of a plugin. Copies refer to the same client. The devices are closed when the last copy, and the last
+/// object made with it, is dropped.
 #[derive(Clone, Debug)]
 pub struct Client {
     pub(super) object: Arc<Object>,
@@ -42,11 +34,11 @@ unsafe impl Sync for DevicePointer {}
 /// Memory of a device, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceMemory {
-    /// What is in use.
+    /// Memory in use.
     pub used_bytes: u64,
-    /// The most that was in use; none if the plugin does not tell.
+    /// The most that has been in use; none if the plugin does not report it.
     pub peak_bytes: Option<u64>,
-    /// What can be in use; none if the plugin does not tell.
+    /// The most that can be in use; none if the plugin does not report it.
     pub limit_bytes: Option<u64>,
 }
 
@@ -60,7 +52,7 @@ impl Client {
         self.object.view()
     }
 
-    /// What the platform is called, such as `tpu` or `cuda`.
+    /// The platform's name, such as `tpu` or `cuda`.
     ///
     /// # Errors
     /// Those of the plugin.
@@ -68,7 +60,7 @@ impl Client {
         self.view().text(Function::ClientPlatformName)
     }
 
-    /// The platform's version, in its own words and often of several lines.
+    /// The platform's version, often of several lines.
     ///
     /// # Errors
     /// Those of the plugin.
@@ -99,74 +91,6 @@ impl Client {
         let device = |pointer| Device { client: self.clone(), pointer: DevicePointer(pointer) };
         Ok(devices.into_iter().map(device).collect())
     }
-
-    /// Copies an array to a device. The copy may go on after this has returned; [`Buffer::ready`] tells.
-    ///
-    /// # Errors
-    /// Those of the plugin, such as a lack of memory.
-    pub fn upload(&self, literal: &Literal, device: &Device) -> Result<Buffer, PjrtError> {
-        let mut arguments = Arguments::<BufferFromHost>::zeroed();
-        let fields = &mut arguments.fields;
-        fields.client = self.object.pointer;
-        fields.data = literal.bytes().as_ptr();
-        fields.element = literal.element().number();
-        (fields.dims, fields.dim_count) = (literal.dims().as_ptr(), literal.dims().len());
-        fields.semantics = COPIED_DURING_CALL;
-        fields.device = device.pointer.0;
-        // SAFETY: the function takes this structure; array and dimensions live until it returns, and the array is as
-        // long as its dimensions say.
-        unsafe { self.object.api.call(Function::ClientBufferFromHostBuffer, &mut arguments) }?;
-        // With these semantics the event says nothing that the return has not said, but it is ours to free.
-        drop(Event::new(self.object.api, arguments.fields.done_with_host));
-        Buffer::new(self, arguments.fields.buffer)
-    }
-
-    /// Compiles a StableHLO module, as text or bytecode, and loads it onto the devices.
-    ///
-    /// # Errors
-    /// Those of the compiler.
-    pub fn compile(&self, module: &[u8], options: &CompileOptions) -> Result<LoadedExecutable, PjrtError> {
-        let program = MlirProgram::new(module);
-        let options = options.to_bytes()?;
-        let mut arguments = Arguments::<ClientCompile>::zeroed();
-        arguments.fields.client = self.object.pointer;
-        arguments.fields.program = &raw const program.arguments;
-        (arguments.fields.options, arguments.fields.options_length) = (options.as_ptr(), options.len());
-        // SAFETY: the function takes this structure; program and options live until it returns.
-        unsafe { self.object.api.call(Function::ClientCompile, &mut arguments) }?;
-        LoadedExecutable::new(self, arguments.fields.executable)
-    }
-
-    /// Loads what [`super::Executable::serialize`] gave, with the same version of the same plugin.
-    ///
-    /// # Errors
-    /// Those of the plugin: it refuses what another version has made.
-    pub fn load(&self, serialized: &[u8]) -> Result<LoadedExecutable, PjrtError> {
-        let mut arguments = Arguments::<Deserialize>::zeroed();
-        arguments.fields.client = self.object.pointer;
-        (arguments.fields.bytes, arguments.fields.length) = (serialized.as_ptr(), serialized.len());
-        // SAFETY: the function takes this structure; the bytes live until it returns.
-        unsafe { self.object.api.call(Function::ExecutableDeserializeAndLoad, &mut arguments) }?;
-        LoadedExecutable::new(self, arguments.fields.executable)
-    }
-}
-
-/// A module as the plugin takes it.
-pub(super) struct MlirProgram {
-    pub(super) arguments: Arguments<Program>,
-    _code: Vec<u8>,
-}
-
-impl MlirProgram {
-    pub(super) fn new(module: &[u8]) -> MlirProgram {
-        const FORMAT: &str = "mlir";
-        // Older plugins look for the text's end by a NUL that its length does not count.
-        let code = [module, b"\0"].concat();
-        let mut arguments = Arguments::<Program>::zeroed();
-        (arguments.fields.code, arguments.fields.code_length) = (code.as_ptr(), module.len());
-        (arguments.fields.format, arguments.fields.format_length) = (FORMAT.as_ptr(), FORMAT.len());
-        MlirProgram { arguments, _code: code }
-    }
 }
 
 impl Device {
@@ -183,18 +107,18 @@ impl Device {
     /// Its memory.
     ///
     /// # Errors
-    /// Those of the plugin; some have no figures for their devices.
+    /// Those of the plugin; some do not report memory.
     pub fn memory(&self) -> Result<DeviceMemory, PjrtError> {
         let mut arguments = Arguments::<MemoryStats>::zeroed();
         arguments.fields.device = self.pointer.0;
-        // SAFETY: the function takes this structure, with spare room for the figures that are not read.
+        // SAFETY: the function takes this structure, with spare room for the fields that are not read.
         unsafe { self.client.object.api.call(Function::DeviceMemoryStats, &mut arguments) }?;
         let stats = &arguments.fields;
-        let told = |value: i64, is_set: u8| if is_set == 0 { None } else { u64::try_from(value).ok() };
+        let reported = |value: i64, is_set: u8| if is_set == 0 { None } else { u64::try_from(value).ok() };
         Ok(DeviceMemory {
             used_bytes: u64::try_from(stats.in_use).unwrap_or(0),
-            peak_bytes: told(stats.peak, stats.peak_is_set),
-            limit_bytes: told(stats.limit, stats.limit_is_set),
+            peak_bytes: reported(stats.peak, stats.peak_is_set),
+            limit_bytes: reported(stats.limit, stats.limit_is_set),
         })
     }
 }

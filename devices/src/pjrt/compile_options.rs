@@ -1,5 +1,5 @@
-//! Options of a compilation, written as the protocol buffer `xla.CompileOptionsProto` by hand: a few numbers need no
-//! code generator.
+//! Options of a compilation. They are written as the protocol buffer `xla.CompileOptionsProto` by hand, since a few
+//! numbers need no code generator.
 
 use super::error::PjrtError;
 
@@ -31,7 +31,7 @@ pub enum Override {
 }
 
 impl Default for CompileOptions {
-    /// For one device.
+    /// Options for one device.
     fn default() -> CompileOptions {
         CompileOptions { replicas: 1, partitions: 1, device_ids: Vec::new(), overrides: Vec::new() }
     }
@@ -64,7 +64,7 @@ mod assignment_field {
 const ANY_DEVICE: u64 = u64::MAX;
 
 impl CompileOptions {
-    /// For `replicas` devices that each run the whole program.
+    /// Options for `replicas` devices that each run the whole program.
     pub fn replicated(replicas: u32) -> CompileOptions {
         CompileOptions { replicas, ..CompileOptions::default() }
     }
@@ -75,7 +75,7 @@ impl CompileOptions {
         CompileOptions { device_ids: device_ids.into(), ..self }
     }
 
-    /// For `partitions` devices over which the program is spread, as its sharding annotations say.
+    /// Options for `partitions` devices over which the program is spread, following its sharding annotations.
     pub fn partitioned(partitions: u32) -> CompileOptions {
         CompileOptions { partitions, ..CompileOptions::default() }
     }
@@ -129,7 +129,7 @@ impl CompileOptions {
     }
 }
 
-/// `OptionOverrideProto`: the field tells the type.
+/// `OptionOverrideProto`: the field number is the type.
 fn override_bytes(value: &Override) -> Vec<u8> {
     let mut bytes = Vec::new();
     match value {
@@ -155,7 +155,7 @@ fn put_bytes(bytes: &mut Vec<u8>, field: u32, content: &[u8]) {
     bytes.extend_from_slice(content);
 }
 
-/// Seven bits a byte, lowest first; the high bit says that more follow.
+/// Seven bits in each byte, lowest first; the high bit is set if more bytes follow.
 fn put_varint(bytes: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         bytes.push((value & 0x7f) as u8 | 0x80);

@@ -1,4 +1,4 @@
-//! What can go wrong with a plugin: its own errors, with PJRT's code and text, and ours.
+//! Errors of a plugin, with PJRT's code and text, and errors in using one.
 
 use crate::fork::Forked;
 use std::fmt;
@@ -13,18 +13,18 @@ pub enum PjrtError {
     Load {
         /// The file.
         path: PathBuf,
-        /// The dynamic linker's words.
+        /// The dynamic linker's message.
         reason: String,
     },
-    /// The file is a library, but no plugin.
-    #[error("{path} is no PJRT plugin: {reason}; name the library of libtpu or of another PJRT plugin")]
+    /// The file is a library, but not a plugin.
+    #[error("{path} is not a PJRT plugin: {reason}; name the library of libtpu or of another PJRT plugin")]
     NotAPlugin {
         /// The file.
         path: PathBuf,
         /// What is missing.
         reason: &'static str,
     },
-    /// The plugin's interface is another one.
+    /// The plugin has another version of the interface.
     #[error("{path} speaks PJRT {major}.{minor}, and only 0.x is known here; use an older plugin")]
     Version {
         /// The file.
@@ -51,16 +51,16 @@ pub enum PjrtError {
         function: String,
         /// PJRT's code.
         code: Code,
-        /// The plugin's own words.
+        /// The plugin's message.
         message: String,
     },
     /// Devices were opened by the process that this one is a fork of.
     #[error(transparent)]
     Forked(#[from] Forked),
-    /// The arguments do not go together.
+    /// The arguments do not match.
     #[error("{what}")]
     Mismatch {
-        /// What does not fit what.
+        /// What does not match.
         what: String,
     },
 }
@@ -77,7 +77,7 @@ impl Code {
 }
 
 impl fmt::Display for Code {
-    /// `RESOURCE_EXHAUSTED`, or `code 99` for one that Abseil does not have.
+    /// `RESOURCE_EXHAUSTED`, or `code 99` for a code that Abseil does not have.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const NAMES: [&str; 17] = [
             "OK",

@@ -1,10 +1,10 @@
-//! What tells that asynchronous work is done, or has failed.
+//! Events, which report that asynchronous work is done or has failed.
 #![expect(unsafe_code, reason = "calls the plugin")]
 
 use super::abi::{Arguments, Flag, Function, One, Pointer};
+use super::api::Api;
 use super::error::PjrtError;
 use super::object::Object;
-use super::plugin::Api;
 
 /// The end of some asynchronous work.
 #[derive(Debug)]
@@ -13,12 +13,12 @@ pub struct Event {
 }
 
 impl Event {
-    /// Takes charge of an event. Null stands for one that has already happened.
+    /// Takes ownership of an event. Null stands for one that has already happened.
     pub(super) fn new(api: Api, pointer: Pointer) -> Option<Event> {
         Object::new(api, pointer, Function::EventDestroy).ok().map(|object| Event { object })
     }
 
-    /// Whether the work has ended, well or not.
+    /// Whether the work is done or has failed.
     ///
     /// # Errors
     /// If the plugin cannot tell.

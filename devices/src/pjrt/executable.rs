@@ -1,15 +1,18 @@
-//! Compiled programs: what they need, and running them.
+//! Compiled programs: compiling and loading them, what they need, and running them.
 #![expect(unsafe_code, reason = "calls the plugin")]
 
-use super::abi::{Arguments, CompiledMemoryStats, CountedAttributes, Execute, ExecuteOptions, Function};
-use super::abi::{OutputDims, OutputTypes, Pointer, Serialize};
+use super::abi::{Arguments, ClientCompile, CompiledMemoryStats, CountedAttributes, Deserialize, Execute};
+use super::abi::{ExecuteOptions, Function, OutputDims, OutputTypes, Pointer, Serialize};
+use super::api::slice_of;
 use super::buffer::Buffer;
 use super::client::{Client, Device};
+use super::compile_options::CompileOptions;
 use super::error::PjrtError;
 use super::event::Event;
 use super::literal::Element;
 use super::named::{self, Named};
-use super::object::{Object, slice_of};
+use super::object::Object;
+use super::program::MlirProgram;
 use std::ptr::null_mut;
 
 /// A compiled program that need not be on a device.
@@ -18,20 +21,20 @@ pub struct Executable {
     object: Object,
 }
 
-/// Bytes that a program needs on each device.
+/// The memory that a program needs on each device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct MemoryUse {
-    /// Of its arguments.
+    /// Bytes of its arguments.
     pub argument_bytes: u64,
-    /// Of its outputs.
+    /// Bytes of its outputs.
     pub output_bytes: u64,
-    /// Of outputs that take over the memory of donated arguments.
+    /// Bytes of outputs that use the memory of donated arguments.
     pub alias_bytes: u64,
-    /// Of what it keeps while it runs.
+    /// Bytes that it needs only while it runs.
     pub temporary_bytes: u64,
-    /// Of its code.
+    /// Bytes of its code.
     pub code_bytes: u64,
-    /// The most at any moment; none if the plugin is too old to tell.
+    /// The most at any moment; none if the plugin is too old to report it.
     pub peak_bytes: Option<u64>,
 }
 
@@ -66,7 +69,7 @@ impl Executable {
         Ok((view.number(Function::ExecutableNumReplicas)?, view.number(Function::ExecutableNumPartitions)?))
     }
 
-    /// How many arrays it gives on each device.
+    /// How many arrays it returns on each device.
     ///
     /// # Errors
     /// Those of the plugin.
@@ -99,14 +102,14 @@ impl Executable {
         types.iter().zip(ranks).map(shape).collect()
     }
 
-    /// What it needs of a device's memory.
+    /// The memory that it needs on a device.
     ///
     /// # Errors
     /// Those of the plugin.
     pub fn memory(&self) -> Result<MemoryUse, PjrtError> {
         let mut arguments = Arguments::<CompiledMemoryStats>::zeroed();
         arguments.fields.executable = self.object.pointer;
-        // SAFETY: the function takes this structure, with spare room for the figures that are not read.
+        // SAFETY: the function takes this structure, with spare room for the fields that are not read.
         unsafe { self.object.api.call(Function::ExecutableGetCompiledMemoryStats, &mut arguments) }?;
         let bytes = |value: i64| u64::try_from(value).unwrap_or(0);
         let stats = &arguments.fields;
@@ -120,7 +123,7 @@ impl Executable {
         })
     }
 
-    /// What the compiler thinks that a run costs, such as `flops` and `bytes accessed`.
+    /// The compiler's estimate of what a run costs, such as `flops` and `bytes accessed`.
     ///
     /// # Errors
     /// Those of the plugin.
@@ -166,16 +169,16 @@ pub struct LoadedExecutable {
 /// An argument of a run.
 #[derive(Debug)]
 pub enum Input<'a> {
-    /// It stays as it is, even where the program would take over its memory.
+    /// The buffer is kept, even if the program could use its memory.
     Keep(&'a Buffer),
-    /// It is not needed any more; the program may use its memory for an output.
+    /// The buffer is not needed any more, so the program may use its memory for an output.
     Donate(Buffer),
 }
 
-/// A run that was started.
+/// A run that has been started.
 #[derive(Debug)]
 pub struct Launch {
-    /// The outputs of each device, which may be used at once: what uses them waits for them.
+    /// The outputs of each device. They may be used at once: a computation that uses them waits for them.
     pub outputs: Vec<Vec<Buffer>>,
     /// The end of the run on each device.
     pub done: Vec<Event>,
@@ -192,6 +195,37 @@ impl Launch {
     }
 }
 
+impl Client {
+    /// Compiles a StableHLO module, as text or bytecode, and loads it onto the devices.
+    ///
+    /// # Errors
+    /// Those of the compiler.
+    pub fn compile(&self, module: &[u8], options: &CompileOptions) -> Result<LoadedExecutable, PjrtError> {
+        let program = MlirProgram::new(module);
+        let options = options.to_bytes()?;
+        let mut arguments = Arguments::<ClientCompile>::zeroed();
+        arguments.fields.client = self.object.pointer;
+        arguments.fields.program = &raw const program.arguments;
+        (arguments.fields.options, arguments.fields.options_length) = (options.as_ptr(), options.len());
+        // SAFETY: the function takes this structure; program and options live until it returns.
+        unsafe { self.object.api.call(Function::ClientCompile, &mut arguments) }?;
+        LoadedExecutable::new(self, arguments.fields.executable)
+    }
+
+    /// Loads the bytes of [`Executable::serialize`], with the same version of the same plugin.
+    ///
+    /// # Errors
+    /// Those of the plugin: it refuses bytes that another version has written.
+    pub fn load(&self, serialized: &[u8]) -> Result<LoadedExecutable, PjrtError> {
+        let mut arguments = Arguments::<Deserialize>::zeroed();
+        arguments.fields.client = self.object.pointer;
+        (arguments.fields.bytes, arguments.fields.length) = (serialized.as_ptr(), serialized.len());
+        // SAFETY: the function takes this structure; the bytes live until it returns.
+        unsafe { self.object.api.call(Function::ExecutableDeserializeAndLoad, &mut arguments) }?;
+        LoadedExecutable::new(self, arguments.fields.executable)
+    }
+}
+
 impl LoadedExecutable {
     pub(super) fn new(client: &Client, pointer: Pointer) -> Result<LoadedExecutable, PjrtError> {
         let api = client.object.api;
@@ -203,7 +237,7 @@ impl LoadedExecutable {
         Ok(LoadedExecutable { object, executable, device_count, output_count, client: client.clone() })
     }
 
-    /// What can be asked of it without running it.
+    /// The program as it is without devices.
     pub fn executable(&self) -> &Executable {
         &self.executable
     }
@@ -253,7 +287,7 @@ impl LoadedExecutable {
         // SAFETY: the function takes this structure. Inputs, lists and options live until it returns; there is a row for
         // each of the program's devices, and in it room for each of its outputs.
         unsafe { self.object.api.call(Function::LoadedExecutableExecute, &mut arguments) }?;
-        // Donated buffers go only now; the plugin keeps those that it still reads.
+        // Donated buffers are freed only now; the plugin keeps those that it still reads.
         drop(inputs);
         let done = events.into_iter().filter_map(|event| Event::new(self.object.api, event)).collect();
         let wrap = |row: Vec<Pointer>| row.into_iter().map(|buffer| Buffer::new(&self.client, buffer)).collect();
@@ -275,7 +309,7 @@ impl LoadedExecutable {
     }
 }
 
-/// The inputs, by index, that some device wants to keep.
+/// The indices of inputs that some device keeps.
 fn kept(inputs: &[Vec<Input<'_>>], count: usize) -> Vec<i64> {
     let is_kept = |index: usize| inputs.iter().any(|row| matches!(row[index], Input::Keep(_)));
     (0_i64..).zip(0..count).filter(|(_, index)| is_kept(*index)).map(|(number, _)| number).collect()

@@ -1,4 +1,4 @@
-//! Arrays in the host's memory, dense, the last dimension varying fastest, as they go to and come from devices.
+//! Arrays in the host's memory, which are copied to and from devices: dense, the last dimension varying fastest.
 
 use super::error::PjrtError;
 use serde::{Deserialize, Serialize};
@@ -35,7 +35,7 @@ pub enum Element {
 }
 
 impl Element {
-    /// All of them, in the order of PJRT's numbers, which begin at 1.
+    /// All types, in the order of PJRT's numbers, which begin at 1.
     pub const ALL: [Element; 22] = [
         Element::Pred,
         Element::S8,
@@ -93,10 +93,10 @@ pub struct Literal {
 }
 
 impl Literal {
-    /// Of bytes in the machine's own order.
+    /// An array of bytes in the machine's byte order.
     ///
     /// # Errors
-    /// If the bytes are not as many as the dimensions ask for.
+    /// If the number of bytes does not match the dimensions.
     pub fn new(element: Element, dims: &[i64], bytes: Vec<u8>) -> Result<Literal, PjrtError> {
         let expected = byte_count(element, dims);
         if expected != Some(bytes.len()) {
@@ -106,18 +106,18 @@ impl Literal {
         Ok(Literal { element, dims: dims.to_vec(), bytes })
     }
 
-    /// Of single-precision values.
+    /// An array of single-precision values.
     ///
     /// # Errors
-    /// If the values are not as many as the dimensions ask for.
+    /// If the number of values does not match the dimensions.
     pub fn f32(dims: &[i64], values: &[f32]) -> Result<Literal, PjrtError> {
         Literal::new(Element::F32, dims, values.iter().flat_map(|value| value.to_ne_bytes()).collect())
     }
 
-    /// Of single-precision values, rounded to `bf16`, ties to even.
+    /// An array of single-precision values that are rounded to `bf16`, ties to even.
     ///
     /// # Errors
-    /// If the values are not as many as the dimensions ask for.
+    /// If the number of values does not match the dimensions.
     pub fn bf16(dims: &[i64], values: &[f32]) -> Result<Literal, PjrtError> {
         let bytes = values.iter().flat_map(|value| to_bf16(*value).to_ne_bytes()).collect();
         Literal::new(Element::Bf16, dims, bytes)
@@ -133,7 +133,7 @@ impl Literal {
         &self.dims
     }
 
-    /// Its elements in the machine's own order.
+    /// The bytes of its elements, in the machine's byte order.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -151,7 +151,7 @@ impl Literal {
     }
 }
 
-/// None where it is more than there can be.
+/// The bytes of an array; none where the number overflows.
 pub(super) fn byte_count(element: Element, dims: &[i64]) -> Option<usize> {
     dims.iter().try_fold(element.bytes(), |count, dim| count.checked_mul(usize::try_from(*dim).ok()?))
 }
@@ -159,7 +159,7 @@ pub(super) fn byte_count(element: Element, dims: &[i64]) -> Option<usize> {
 fn to_bf16(value: f32) -> u16 {
     let bits = value.to_bits();
     if value.is_nan() {
-        // Rounding could carry a NaN over into an infinity.
+        // Rounding could turn a NaN into an infinity.
         return (bits >> 16) as u16 | 0x40;
     }
     let is_odd = bits >> 16 & 1;

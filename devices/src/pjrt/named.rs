@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "reads the plugin's arrays")]
 
 use super::abi::NamedValue;
-use super::object::{slice_of, text_of};
+use super::api::{slice_of, text_of};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
 use std::ptr::null_mut;
@@ -22,7 +22,7 @@ pub enum Value {
     Flag(bool),
 }
 
-/// JSON has no word for a NaN or an infinity, and writes null.
+/// JSON has no NaN and no infinity: they are written as null.
 fn undefined_or<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f32, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or(f32::NAN))
 }
@@ -30,9 +30,9 @@ fn undefined_or<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f32, D::Er
 /// An attribute.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Named {
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// What it is.
+    /// Its value.
     pub value: Value,
 }
 
@@ -48,7 +48,7 @@ impl fmt::Display for Value {
     }
 }
 
-/// Copies an array of the plugin's. Values of a type that this version does not know are left out.
+/// Copies an array of the plugin. Values of types that this version does not know are left out.
 ///
 /// # Safety
 /// `values` is null, or has `length` elements as PJRT defines them.
@@ -75,13 +75,13 @@ pub(super) unsafe fn read(values: *const NamedValue, length: usize) -> Vec<Named
         .collect()
 }
 
-/// The four bytes with which an eight-byte union begins.
+/// The first four bytes of an eight-byte union.
 fn lowest(word: u64) -> u32 {
     let bytes = word.to_ne_bytes();
     u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
 }
 
-/// Options as an array for the plugin, which borrows from what they were made of.
+/// Options as an array for the plugin. It borrows names and values.
 pub(super) struct Options<'a> {
     values: Vec<NamedValue>,
     _options: &'a [(&'a str, Value)],
@@ -126,7 +126,7 @@ mod tests {
         ];
         let array = Options::new(&options);
         let (values, length) = array.parts();
-        // SAFETY: the array is alive and as long as it says.
+        // SAFETY: the array is alive and has the given length.
         let back = unsafe { read(values, length) };
         let expected = options.iter().map(|(name, value)| Named { name: (*name).into(), value: value.clone() });
         assert_eq!(back, expected.collect::<Vec<_>>());

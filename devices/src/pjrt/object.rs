@@ -1,11 +1,11 @@
-//! An object of a plugin's that is ours to free, and what is commonly asked of one.
+//! Objects of a plugin, and the questions that many of them answer.
 #![expect(unsafe_code, reason = "calls the plugin")]
 
 use super::abi::{Arguments, Function, Integer, List, Number, One, Other, Pointer, Text};
+use super::api::{Api, slice_of, text_of};
 use super::error::PjrtError;
-use super::plugin::Api;
 
-/// Freed with `destroy` when dropped.
+/// An object that this process frees, with `destroy`, when it is dropped.
 #[derive(Debug)]
 pub(super) struct Object {
     pub(super) api: Api,
@@ -19,10 +19,10 @@ unsafe impl Send for Object {}
 unsafe impl Sync for Object {}
 
 impl Object {
-    /// Takes charge of what a function has made.
+    /// Takes ownership of an object that a function has made.
     pub(super) fn new(api: Api, pointer: Pointer, destroy: Function) -> Result<Object, PjrtError> {
         if pointer.is_null() {
-            let what = format!("the plugin made nothing for PJRT_{destroy:?} to free, and reported no error");
+            let what = format!("the plugin returned no object for PJRT_{destroy:?} to free, and reported no error");
             return Err(PjrtError::Mismatch { what });
         }
         Ok(Object { api, pointer, destroy })
@@ -39,16 +39,16 @@ impl Drop for Object {
         arguments.fields.object = self.pointer;
         // SAFETY: functions that free take this structure, and the object is not used again.
         if let Err(error) = unsafe { self.api.call(self.destroy, &mut arguments) }
-            // What another process has opened is that process' to free.
+            // An object that another process has opened is freed by that process.
             && !matches!(error, PjrtError::Forked(_))
         {
-            // Nobody can act on it: the object is as good as gone, and the process goes on.
+            // Nothing can be done about it: the object is not used again.
             eprintln!("ferrotune: {error}");
         }
     }
 }
 
-/// An object that is alive, whoever frees it.
+/// An object that is alive, whichever process frees it.
 #[derive(Clone, Copy)]
 pub(super) struct View {
     pub(super) api: Api,
@@ -104,21 +104,4 @@ impl View {
             Ok(slice_of(arguments.fields.items, arguments.fields.length).to_vec())
         }
     }
-}
-
-/// # Safety
-/// `items` is null, or has `length` elements that live for `'a`.
-pub(super) unsafe fn slice_of<'a, T>(items: *const T, length: usize) -> &'a [T] {
-    if items.is_null() || length == 0 {
-        return &[];
-    }
-    // SAFETY: the caller's promise.
-    unsafe { std::slice::from_raw_parts(items, length) }
-}
-
-/// # Safety
-/// `bytes` is null, or has `length` bytes.
-pub(super) unsafe fn text_of(bytes: *const u8, length: usize) -> String {
-    // SAFETY: the caller's promise.
-    String::from_utf8_lossy(unsafe { slice_of(bytes, length) }).into_owned()
 }

@@ -1,18 +1,17 @@
-//! A loaded plugin, and how its functions are called.
+//! A loaded plugin.
 #![expect(unsafe_code, reason = "loads a plugin and calls it")]
 
-use super::abi::{Arguments, Entry, Function, Header, Integer, Nothing, One, Pointer, Text, Zeroable};
-use super::abi::{ClientCreate, PluginAttributes, TopologyCreate};
+use super::abi::{Arguments, ClientCreate, Function, Header, Nothing, PluginAttributes, TopologyCreate};
+use super::api::Api;
 use super::client::Client;
-use super::error::{Code, PjrtError};
+use super::error::PjrtError;
 use super::named::{self, Named, Options, Value};
-use super::object::{Object, text_of};
+use super::object::Object;
 use super::topology::Topology;
-use crate::fork;
 use std::error::Error as _;
 use std::path::Path;
 
-/// A plugin that has been loaded and initialised. Copies are the same plugin.
+/// A plugin that has been loaded and initialised. Copies refer to the same plugin.
 ///
 /// ```no_run
 /// use ferrotune_devices::pjrt::{Literal, Plugin};
@@ -29,10 +28,11 @@ pub struct Plugin {
 }
 
 impl Plugin {
-    /// Loads a plugin into this process, for good. May hang or abort: [`crate::probe`] tries it in a child first.
+    /// Loads a plugin into this process, until the process exits. May hang or abort: [`crate::probe`] tries it in a child
+    /// process first.
     ///
     /// # Errors
-    /// If the file is no plugin, is of an unknown version, or fails to initialise.
+    /// If the file is not a plugin, has an unknown version, or fails to initialise.
     pub fn load(path: &Path) -> Result<Plugin, PjrtError> {
         let not_a_plugin = |reason| PjrtError::NotAPlugin { path: path.to_owned(), reason };
         // SAFETY: runs the initialisers of a library that the user chose as a plugin.
@@ -43,14 +43,14 @@ impl Plugin {
         // SAFETY: plugins export the function with this signature.
         let get_api = unsafe { library.get::<unsafe extern "C" fn() -> *const Header>(b"GetPjrtApi\0") };
         let get_api = *get_api.map_err(|_| not_a_plugin("it does not export GetPjrtApi"))?;
-        // Its threads and tables must stay for as long as the process does.
+        // Its threads and tables must stay until the process exits.
         std::mem::forget(library);
         // SAFETY: the library stays loaded, and the table is static in it.
         let header = unsafe { get_api().as_ref() }.ok_or_else(|| not_a_plugin("GetPjrtApi gives no table"))?;
         if header.major != 0 {
             return Err(PjrtError::Version { path: path.to_owned(), major: header.major, minor: header.minor });
         }
-        let api = Api { header };
+        let api = Api::new(header);
         // SAFETY: the structure is the function's own, and empty.
         unsafe { api.call(Function::PluginInitialize, &mut Arguments::<Nothing>::zeroed()) }?;
         Ok(Plugin { api })
@@ -58,10 +58,10 @@ impl Plugin {
 
     /// Version of the interface that the plugin speaks, such as `(0, 116)`.
     pub fn api_version(self) -> (i32, i32) {
-        (self.api.header.major, self.api.header.minor)
+        self.api.version()
     }
 
-    /// What the plugin says of itself, such as the versions of StableHLO that it reads.
+    /// The plugin's attributes, such as the versions of StableHLO that it reads.
     ///
     /// # Errors
     /// Those of the plugin.
@@ -91,7 +91,7 @@ impl Plugin {
     /// Describes devices that need not be here, such as `v5e:2x2`, to compile for them.
     ///
     /// # Errors
-    /// Those of the plugin: it may know no such name.
+    /// Those of the plugin, for example for an unknown name.
     pub fn topology(self, name: &str, options: &[(&str, Value)]) -> Result<Topology, PjrtError> {
         let options = Options::new(options);
         let mut arguments = Arguments::<TopologyCreate>::zeroed();
@@ -101,84 +101,4 @@ impl Plugin {
         unsafe { self.api.call(Function::TopologyDescriptionCreate, &mut arguments) }?;
         Object::new(self.api, arguments.fields.topology, Function::TopologyDescriptionDestroy).map(Topology::new)
     }
-}
-
-/// The table of functions.
-#[derive(Clone, Copy)]
-pub(super) struct Api {
-    header: &'static Header,
-}
-
-// SAFETY: the table is constant, and PJRT lets its functions be called from any thread.
-unsafe impl Send for Api {}
-// SAFETY: as above.
-unsafe impl Sync for Api {}
-
-impl std::fmt::Debug for Api {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "PJRT {}.{}", self.header.major, self.header.minor)
-    }
-}
-
-impl Api {
-    fn entry(self, function: Function) -> Result<Entry, PjrtError> {
-        let offset = size_of::<Header>() + function as usize * size_of::<Option<Entry>>();
-        let entry = if offset + size_of::<Option<Entry>>() <= self.header.size {
-            let table: *const Header = self.header;
-            // SAFETY: the table says that it is long enough, and holds functions or null behind its head.
-            unsafe { table.byte_add(offset).cast::<Option<Entry>>().read() }
-        } else {
-            None
-        };
-        entry.ok_or_else(|| PjrtError::Missing {
-            function: name(function),
-            major: self.header.major,
-            minor: self.header.minor,
-        })
-    }
-
-    /// Calls a function; in a process that has forked from one with open devices it is an error.
-    ///
-    /// # Safety
-    /// `T` is what the function takes, and its pointers are valid for what the function does with them.
-    pub(super) unsafe fn call<T: Zeroable>(
-        self,
-        function: Function,
-        arguments: &mut Arguments<T>,
-    ) -> Result<(), PjrtError> {
-        // A plugin waits for its threads, which a fork leaves behind.
-        fork::check()?;
-        let entry = self.entry(function)?;
-        // SAFETY: the caller's promise.
-        let error = unsafe { entry((&raw mut *arguments).cast()) };
-        if error.is_null() { Ok(()) } else { Err(self.take_error(function, error)) }
-    }
-
-    /// The text and code of an error, which is freed.
-    fn take_error(self, function: Function, error: Pointer) -> PjrtError {
-        let mut message = Arguments::<Text>::zeroed();
-        let mut code = Arguments::<Integer>::zeroed();
-        let mut destroy = Arguments::<One>::zeroed();
-        (message.fields.object, code.fields.object, destroy.fields.object) = (error, error, error);
-        // SAFETY: the three functions take these structures, the error is alive until the last of them, and its text
-        // is copied before. They fail only by being absent; two of them return nothing, and what the third returns is
-        // not looked at.
-        unsafe {
-            if let Ok(get_message) = self.entry(Function::ErrorMessage) {
-                get_message((&raw mut message).cast());
-            }
-            if let Ok(get_code) = self.entry(Function::ErrorGetCode) {
-                get_code((&raw mut code).cast());
-            }
-            let text = text_of(message.fields.text.cast(), message.fields.length);
-            if let Ok(destroy_error) = self.entry(Function::ErrorDestroy) {
-                destroy_error((&raw mut destroy).cast());
-            }
-            PjrtError::Refused { function: name(function), code: Code(code.fields.value), message: text }
-        }
-    }
-}
-
-fn name(function: Function) -> String {
-    format!("PJRT_{function:?}")
 }

@@ -1,13 +1,14 @@
-//! Devices that need not be here, and compiling for them.
+//! Devices by name, which need not be here, and compiling for them.
 #![expect(unsafe_code, reason = "calls the plugin")]
 
-use super::abi::{Arguments, Attributes, Compile, CountedAttributes, Function};
-use super::client::MlirProgram;
+use super::abi::{Arguments, Attributes, Compile, Function};
 use super::compile_options::CompileOptions;
+use super::description::Description;
 use super::error::PjrtError;
 use super::executable::Executable;
 use super::named::{self, Named};
 use super::object::{Object, View};
+use super::program::MlirProgram;
 
 /// Devices by name, such as a TPU `v5e:2x2`.
 #[derive(Debug)]
@@ -15,27 +16,12 @@ pub struct Topology {
     object: Object,
 }
 
-/// What a device is, here or elsewhere.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Description {
-    /// Its number among all devices of all processes.
-    pub id: i32,
-    /// The process that it belongs to.
-    pub process: i32,
-    /// What the vendor calls it, such as `TPU v5 lite`.
-    pub kind: String,
-    /// A line about it, for logs.
-    pub text: String,
-    /// What else the plugin tells.
-    pub attributes: Vec<Named>,
-}
-
 impl Topology {
     pub(super) fn new(object: Object) -> Topology {
         Topology { object }
     }
 
-    /// What the platform is called, such as `tpu`.
+    /// The platform's name, such as `tpu`.
     ///
     /// # Errors
     /// Those of the plugin.
@@ -43,7 +29,7 @@ impl Topology {
         self.object.view().text(Function::TopologyDescriptionPlatformName)
     }
 
-    /// The platform's version, in its own words and often of several lines.
+    /// The platform's version, often of several lines.
     ///
     /// # Errors
     /// Those of the plugin.
@@ -61,7 +47,7 @@ impl Topology {
         pointers.into_iter().map(|pointer| Description::read(View { api, pointer })).collect()
     }
 
-    /// What the plugin tells of it, such as `device_memory_bytes_limit`.
+    /// Its attributes, such as `device_memory_bytes_limit`.
     ///
     /// # Errors
     /// Those of the plugin.
@@ -89,25 +75,5 @@ impl Topology {
         // SAFETY: the function takes this structure; program and options live until it returns.
         unsafe { self.object.api.call(Function::Compile, &mut arguments) }?;
         Object::new(self.object.api, arguments.fields.executable, Function::ExecutableDestroy).map(Executable::new)
-    }
-}
-
-impl Description {
-    /// Reads what is told of a device, which must be alive.
-    pub(super) fn read(view: View) -> Result<Description, PjrtError> {
-        let mut attributes = Arguments::<CountedAttributes>::zeroed();
-        attributes.fields.object = view.pointer;
-        // SAFETY: the function takes this structure, and its list lives as long as the description.
-        let attributes = unsafe {
-            view.api.call(Function::DeviceDescriptionAttributes, &mut attributes)?;
-            named::read(attributes.fields.values, attributes.fields.length)
-        };
-        Ok(Description {
-            id: view.integer(Function::DeviceDescriptionId)?,
-            process: view.integer(Function::DeviceDescriptionProcessIndex)?,
-            kind: view.text(Function::DeviceDescriptionKind)?,
-            text: view.text(Function::DeviceDescriptionDebugString)?,
-            attributes,
-        })
     }
 }

@@ -1,9 +1,6 @@
-//! What a child is asked, and what it answers, as JSON.
+//! What a child is asked, and how it answers, as JSON.
 
-use crate::pjrt::Named;
-use ferrotune_machine::format::precise_bytes;
 use serde::{Deserialize, Serialize};
-use std::fmt;
 use std::path::PathBuf;
 
 /// What a child is to do.
@@ -27,60 +24,14 @@ impl Task {
     }
 }
 
-/// What a plugin is.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Identity {
-    /// Version of PJRT's interface.
-    pub api: (i32, i32),
-    /// What it says of itself.
-    pub attributes: Vec<Named>,
-}
-
-/// What was there when the devices were open.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Opened {
-    /// The plugin.
-    pub identity: Identity,
-    /// What the platform is called, such as `tpu`.
-    pub platform: String,
-    /// Its version, on one line.
-    pub version: String,
-    /// The devices that this machine can use; on a TPU, its cores.
-    pub devices: Vec<OpenDevice>,
-}
-
-/// One device that was open.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct OpenDevice {
-    /// Its number.
-    pub id: i32,
-    /// What the vendor calls it, such as `TPU v5 lite`.
-    pub kind: String,
-    /// Its memory; none if the plugin does not tell.
-    pub memory_bytes: Option<u64>,
-}
-
-impl fmt::Display for Identity {
-    /// `PJRT 0.116, StableHLO 1.23.0`
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "PJRT {}.{}", self.api.0, self.api.1)?;
-        let stablehlo = self.attributes.iter().find(|named| named.name == "stablehlo_current_version");
-        if let Some(crate::pjrt::Value::Integers(parts)) = stablehlo.map(|named| &named.value) {
-            let version: Vec<String> = parts.iter().map(ToString::to_string).collect();
-            write!(f, ", StableHLO {}", version.join("."))?;
-        }
-        Ok(())
-    }
-}
-
-impl fmt::Display for Opened {
-    /// `4 × TPU v5 lite with 15.75 GiB each (PJRT 0.116, …; TFRT TPU v5 lite | Built on …)`
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let first = self.devices.first();
-        write!(f, "{} × {}", self.devices.len(), first.map_or("nothing", |device| &device.kind))?;
-        if let Some(bytes) = first.and_then(|device| device.memory_bytes) {
-            write!(f, " with {} each", precise_bytes(bytes))?;
-        }
-        write!(f, " ({}; {})", self.identity, self.version)
-    }
+/// What a child has to say to a request.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Answer<T> {
+    /// What was asked for.
+    Done(T),
+    /// The plugin cannot do it.
+    Refused {
+        /// Its reason, on one line.
+        reason: String,
+    },
 }

@@ -1,8 +1,9 @@
-//! The child's side: does what it is asked and answers with one line of JSON. It is expected to die.
+//! The child process: does what it is asked, and answers with one line of JSON. It is expected to crash.
 
-use super::answers::{Identity, OpenDevice, Opened, Request, Task};
+use super::answers::{Answer, Request, Task};
+use crate::finding::one_line;
+use crate::opened::{Identity, OpenDevice, Opened};
 use crate::pjrt::{Client, Plugin};
-use crate::report::one_line;
 use crate::{check, selftest};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -11,8 +12,8 @@ use std::fs::File;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-/// Reads a request from the standard input, and answers on the standard output. Call it before anything else: what
-/// libraries print there from now on goes to the standard error.
+/// Reads a request from standard input, and answers on standard output. Call it before anything else: what libraries
+/// print to standard output goes to standard error from now on.
 pub fn main() -> ExitCode {
     match serve() {
         Ok(()) => ExitCode::SUCCESS,
@@ -24,12 +25,15 @@ pub fn main() -> ExitCode {
 }
 
 fn serve() -> Result<(), Box<dyn Error>> {
-    // Who asks may be killed, and a process that nobody waits for must not keep the device.
+    // The parent may be killed, and an orphan must not keep the device.
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     let mut answers = File::from(rustix::io::dup(io::stdout())?);
     rustix::stdio::dup2_stdout(io::stderr())?;
     let request: Request = serde_json::from_reader(io::stdin())?;
-    let answer: Result<Value, String> = answer(&request).map_err(|error| one_line(&error.to_string()));
+    let answer = match answer(&request) {
+        Ok(value) => Answer::Done(value),
+        Err(error) => Answer::Refused { reason: one_line(&error.to_string()) },
+    };
     let mut line = serde_json::to_vec(&answer)?;
     line.push(b'\n');
     answers.write_all(&line)?;
@@ -40,7 +44,7 @@ fn answer(request: &Request) -> Result<Value, Box<dyn Error>> {
     let plugin = Plugin::load(&request.plugin)?;
     Ok(match &request.task {
         Task::Identify => serde_json::to_value(identify(plugin)?)?,
-        // The devices are closed before the answer goes out: who has it may end this process.
+        // The devices are closed before the answer is sent: the parent kills this process when it has the answer.
         Task::Open => serde_json::to_value(describe(plugin, &plugin.client(&[])?)?)?,
         Task::Check { topology, module } => {
             let module = std::fs::read(module).map_err(|error| format!("cannot read {}: {error}", module.display()))?;
@@ -62,7 +66,7 @@ fn describe(plugin: Plugin, client: &Client) -> Result<Opened, Box<dyn Error>> {
     let mut devices = Vec::new();
     for device in client.devices()? {
         let description = device.description()?;
-        // Not every plugin has figures, and a device without them can be used all the same.
+        // Some plugins do not report memory, and their devices can still be used.
         let memory_bytes = device.memory().map_or(None, |memory| memory.limit_bytes);
         devices.push(OpenDevice { id: description.id, kind: description.kind, memory_bytes });
     }

@@ -1,12 +1,12 @@
-//! The network of the self-test: 8 inputs, 16 hidden units with tanh, one output, mean squared error, gradient descent;
-//! once as StableHLO with its derivative by hand, once as plain loops in double precision.
+//! The network of the self-test: 8 inputs, 16 hidden units with tanh, one output, mean squared error, gradient descent.
+//! It is here twice: as StableHLO with a derivative by hand, and as plain loops in double precision.
 
 const BATCH: usize = 32;
 const INPUTS: usize = 8;
 const HIDDEN: usize = 16;
 
-/// One step: weights and data to new weights and the loss before the step, in the order of [`Network`]. Sizes and rate are those above; 0.0625 is
-/// 2 / BATCH, and 0.03125 its half.
+/// One step: from weights and data to new weights and the loss before the step, in the order of [`Network`]. Sizes and
+/// rate are those of this module; 0.0625 is 2 / BATCH, and 0.03125 is 1 / BATCH.
 pub(super) const MODULE: &str = "module @step {
   func.func public @main(
       %w1: tensor<8x16xf32>, %b1: tensor<16xf32>, %w2: tensor<16x1xf32>, %b2: tensor<1xf32>,
@@ -79,7 +79,7 @@ pub struct Network {
 }
 
 impl Default for Network {
-    /// The same on every machine.
+    /// The same values on every machine.
     fn default() -> Network {
         let x: Vec<f64> = (0..BATCH * INPUTS).map(|index| wave(index, 0.37)).collect();
         let y = x.chunks(INPUTS).map(|row| (row[0] + row[1] * row[2]).sin()).collect();
@@ -95,7 +95,7 @@ impl Default for Network {
 }
 
 impl Network {
-    /// What a gradient is multiplied with.
+    /// The learning rate.
     pub const RATE: f64 = 0.1;
 
     /// Weights and biases of the first layer, then of the second.
@@ -108,7 +108,7 @@ impl Network {
         [(&[32, 8], &self.x), (&[32, 1], &self.y)]
     }
 
-    /// Takes a step of gradient descent, and gives the loss before it.
+    /// Takes a step of gradient descent, and returns the loss before it.
     pub fn step(&mut self) -> f64 {
         let mut hidden = product(&self.x, &self.w1, BATCH, INPUTS, HIDDEN);
         for (index, value) in hidden.iter_mut().enumerate() {
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plain_arithmetic_goes_down_the_gradient() {
+    fn loss_falls_in_every_step() {
         let mut network = Network::default();
         let losses: Vec<f64> = (0..20).map(|_| network.step()).collect();
         assert!(losses.windows(2).all(|pair| pair[1] < pair[0]), "{losses:?}");

@@ -1,20 +1,20 @@
-//! Which processes compute together, and which of them this one is: a list of addresses that all of them have.
+//! Which processes compute together, as a list of addresses that all of them have, and which of them this one is.
 
 use super::StrategyError;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::time::Duration;
 
-/// Where TensorFlow, and whoever starts its workers, describes them.
+/// The variable in which TensorFlow, and programs that start its workers, describe them.
 const VARIABLE: &str = "TF_CONFIG";
 /// Workers start at different times, on hosts that may be busy with others.
 const CONNECT_TIMEOUT_S: u64 = 120;
 /// A step of a large model may take minutes, and the first one compiles.
 const STEP_TIMEOUT_S: u64 = 600;
-/// A year; what is longer is as good as for ever.
+/// A year.
 const LONGEST_TIMEOUT_S: u64 = 365 * 24 * 3600;
 
-/// Processes, on one host or several, and this process' place among them.
+/// Processes, on one host or several, and this process' index among them.
 ///
 /// ```
 /// use ferrotune_devices::Cluster;
@@ -33,7 +33,7 @@ pub struct Cluster {
     step_timeout_s: u64,
 }
 
-/// A cluster as it is written down, which anybody may have written.
+/// A cluster as it was serialized, not checked yet.
 #[derive(Deserialize)]
 struct Described {
     workers: Vec<String>,
@@ -52,10 +52,10 @@ impl TryFrom<Described> for Cluster {
 }
 
 impl Cluster {
-    /// Workers by `host:port`, in the same order in each of them, and the place of this one.
+    /// A cluster of workers by `host:port`, in the same order in each process, and the index of this one.
     ///
     /// # Errors
-    /// If this place is not among them, or one is named twice.
+    /// If there is no worker with this index, or an address occurs twice or has no port.
     pub fn new<W: Into<String>>(workers: impl IntoIterator<Item = W>, index: usize) -> Result<Cluster, StrategyError> {
         let workers: Vec<String> = workers.into_iter().map(Into::into).collect();
         let refuse = |reason| Err(StrategyError::Cluster { reason });
@@ -71,25 +71,26 @@ impl Cluster {
         Ok(Cluster { workers, index, connect_timeout_s: CONNECT_TIMEOUT_S, step_timeout_s: STEP_TIMEOUT_S })
     }
 
-    /// As TensorFlow has it in `TF_CONFIG`: a `cluster` with the lists `chief`, which may be missing and comes first, and
+    /// The cluster in the text of TensorFlow's variable `TF_CONFIG`: a `cluster` with the lists `chief`, which may be missing and comes first, and
     /// `worker`; and the `task` of this process, with `type` and `index`.
     /// See <https://www.tensorflow.org/guide/distributed_training#TF_CONFIG>.
     ///
     /// # Errors
-    /// If it is not that, or if this task takes no part in training, as parameter servers and evaluators.
+    /// If the text differs from that, or if this task takes no part in training, such as a parameter server or an evaluator.
     pub fn from_tf_config(text: &str) -> Result<Cluster, StrategyError> {
         let refuse = |reason: String| StrategyError::Cluster { reason: format!("{VARIABLE}: {reason}") };
-        let config: Value = serde_json::from_str(text).map_err(|error| refuse(format!("it is no JSON: {error}")))?;
+        let config: Value = serde_json::from_str(text).map_err(|error| refuse(format!("it is not JSON: {error}")))?;
         let listed = |role: &str| -> Result<Vec<String>, StrategyError> {
             let list = config["cluster"][role].clone();
             if list.is_null() {
                 return Ok(Vec::new());
             }
-            serde_json::from_value(list).map_err(|error| refuse(format!("cluster.{role} is no list of texts: {error}")))
+            serde_json::from_value(list)
+                .map_err(|error| refuse(format!("cluster.{role} is not a list of strings: {error}")))
         };
         let (chiefs, workers) = (listed("chief")?, listed("worker")?);
         let index = &config["task"]["index"];
-        // TensorFlow takes a number in quotes, too.
+        // TensorFlow accepts a number in quotes, too.
         let number =
             index.as_u64().or_else(|| index.as_str()?.parse().ok()).and_then(|index| usize::try_from(index).ok());
         let number = number.ok_or_else(|| refuse(format!("task.index is {index}, not a number")))?;
@@ -104,7 +105,7 @@ impl Cluster {
         Cluster::new(chiefs.into_iter().chain(workers), first + number)
     }
 
-    /// What the variable `TF_CONFIG` describes.
+    /// The cluster in this process' variable `TF_CONFIG`.
     ///
     /// # Errors
     /// If it is not set, and those of [`Cluster::from_tf_config`].
@@ -114,7 +115,8 @@ impl Cluster {
         Cluster::from_tf_config(&text)
     }
 
-    /// With other limits in seconds: for all workers to be there, and for all to come to a step. They are 120 and 600.
+    /// The same cluster with other timeouts, in seconds: until all workers are connected, and until all reach a step. The
+    /// defaults are 120 and 600.
     #[must_use]
     pub fn with_timeouts(self, connect_timeout_s: u64, step_timeout_s: u64) -> Cluster {
         let [connect_timeout_s, step_timeout_s] =
@@ -127,7 +129,7 @@ impl Cluster {
         &self.workers
     }
 
-    /// This process' place among them.
+    /// This process' index among them.
     pub fn index(&self) -> usize {
         self.index
     }

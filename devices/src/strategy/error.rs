@@ -7,21 +7,21 @@ pub enum StrategyError {
     /// There is no device to compute on.
     #[error("a strategy needs at least one device")]
     NoDevice,
-    /// The workers are not described.
-    #[error("{reason}; name every worker as host:port, and this process' place among them")]
+    /// The description of the workers is wrong.
+    #[error("{reason}; name every worker as host:port, and this process' index among them")]
     Cluster {
         /// What is wrong with the description.
         reason: String,
     },
-    /// What was opened is no TPU.
-    #[error("{platform} is no TPU; a strategy on it is Strategy::on or Strategy::mirrored")]
+    /// The opened platform is not a TPU.
+    #[error("{platform} is not a TPU; use Strategy::on or Strategy::mirrored")]
     NoTpu {
-        /// What the platform is called.
+        /// The platform's name.
         platform: String,
     },
-    /// Another replica ended, or failed, before this one's step was over.
+    /// Another replica ended, or failed, during this one's step.
     #[error(
-        "replica {replica} waits for gradients of another one that has ended; all replicas must take the same steps"
+        "replica {replica} waits for gradients of a replica that has ended; all replicas must take the same number of steps"
     )]
     Alone {
         /// The one that waits.
@@ -57,17 +57,19 @@ pub enum StrategyError {
         address: String,
         /// The time that it had.
         seconds: u64,
-        /// What was heard of it last.
+        /// The last answer from it, or that there was none.
         reason: String,
     },
     /// Another worker belongs to another computation.
-    #[error("worker {worker} ({address}) does not belong here: {reason}; start all with the same description")]
+    #[error(
+        "worker {worker} ({address}) does not belong to this cluster: {reason}; start all workers with the same description"
+    )]
     Stranger {
         /// The other worker.
         worker: usize,
         /// Its address.
         address: String,
-        /// In what it differs.
+        /// How it differs.
         reason: String,
     },
     /// A worker has died, failed or left.
@@ -80,8 +82,8 @@ pub enum StrategyError {
         /// How it was lost.
         reason: String,
     },
-    /// Other workers do not come to a step. One of them hangs; the others may be waiting for it.
-    #[error("not come to this step within {seconds} s: {workers}; does one of them hang?")]
+    /// Other workers do not reach a step. One of them hangs; the others may be waiting for it.
+    #[error("these workers did not reach this step within {seconds} s: {workers}; does one of them hang?")]
     Silent {
         /// Who is missing, with addresses.
         workers: String,

@@ -1,53 +1,54 @@
-//! Workers that reduce together over TCP: each is linked with each, owns an equal part of the values, sums it, and gives
-//! the mean of it to the others. So every number is summed in one place and in the order of the workers, the result is
-//! the same in every bit on all of them, and each link carries as little as it can: 2/N of the values each way.
+//! Workers that reduce values together over TCP. Each is connected with each, owns an equal part of the values, sums it,
+//! and sends the mean of it to the others. So every number is summed in one place and in the order of the workers, the
+//! result is the same in every bit on all of them, and each connection carries the least possible: 2/N of the values each
+//! way.
 //!
-//! A worker that is lost ends all the others with its name: each sees the closed connection itself, or is told by one
-//! that saw it first. Nobody is asked who they are: a cluster belongs into a network of one's own, as TensorFlow's does.
+//! When a worker is lost, all others end with an error that names it: each sees the closed connection itself, or hears of
+//! it from a worker that saw it first. There is no authentication: like TensorFlow's, a cluster needs a private network.
 
 mod frame;
 mod join;
-mod link;
+mod peer;
 
 use super::values::Values;
 use super::{Cluster, StrategyError};
 use frame::{Farewell, Head};
-use link::Link;
+use peer::PeerConnection;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::ops::Range;
 use std::os::fd::AsFd as _;
 use std::time::{Duration, Instant};
 
-/// The other workers, linked for as long as one scope runs.
+/// The connections with the other workers, for the duration of one scope.
 #[derive(Debug)]
 pub(super) struct Mesh {
     cluster: Cluster,
-    links: Vec<Link>,
+    peers: Vec<PeerConnection>,
     /// How many reductions there have been.
     step: u64,
-    /// What the others hear at the end.
+    /// What the others are sent at the end.
     farewell: Farewell,
 }
 
 /// Half of a reduction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Each worker gets its part of everybody's values.
+    /// Each worker receives its part of all workers' values.
     Scatter = 0,
-    /// Each worker gets the means of everybody's part.
+    /// Each worker receives the means of all parts.
     Gather = 1,
 }
 
 impl Mesh {
-    /// Waits for all workers, of which each has `replicas` replicas.
+    /// Connects with all workers; each has `replicas` replicas.
     pub(super) fn join(cluster: &Cluster, replicas: usize) -> Result<Mesh, StrategyError> {
-        let links = join::join(cluster, replicas)?;
+        let peers = join::join(cluster, replicas)?;
         let farewell = Farewell { culprit: cluster.index(), reason: "it has ended its part".to_owned() };
-        Ok(Mesh { cluster: cluster.clone(), links, step: 0, farewell })
+        Ok(Mesh { cluster: cluster.clone(), peers, step: 0, farewell })
     }
 
-    /// The mean over `count` replicas, of which those of each worker are in its `local` sum. After an error there is no
-    /// going on.
+    /// The mean over `count` replicas; `local` is the sum of those of this worker. After an error the mesh cannot be used any
+    /// more.
     pub(super) fn mean(&mut self, local: &Values, count: usize) -> Result<Values, StrategyError> {
         let mean = self.reduce(local, count);
         if let Err(error) = &mean {
@@ -72,7 +73,7 @@ impl Mesh {
         Ok(local.like(&means.concat()))
     }
 
-    /// Sends something to each of the others and gets from each, in their order, `expected` values.
+    /// Sends bytes to each of the others, and returns `expected` values from each, in their order.
     fn exchange(
         &mut self,
         phase: Phase,
@@ -82,25 +83,25 @@ impl Mesh {
     ) -> Result<Vec<Vec<u8>>, StrategyError> {
         let element_bytes = local.element_bytes();
         let head = Head::new(self.step, phase as u8, element_bytes, local.len());
-        for link in &mut self.links {
-            link.begin(head, &outgoing(link.worker), expected(link.worker) * element_bytes);
+        for peer in &mut self.peers {
+            peer.begin(head, &outgoing(peer.worker), expected(peer.worker) * element_bytes);
         }
         let deadline = Instant::now() + self.cluster.step_timeout();
         loop {
-            for link in &mut self.links {
-                link.go_on()?;
+            for peer in &mut self.peers {
+                peer.go_on()?;
             }
-            if self.links.iter().all(Link::is_done) {
-                return Ok(self.links.iter_mut().map(Link::take).collect());
+            if self.peers.iter().all(PeerConnection::is_done) {
+                return Ok(self.peers.iter_mut().map(PeerConnection::take).collect());
             }
             self.wait(deadline)?;
         }
     }
 
-    /// Until a link can go on.
+    /// Waits until a connection can continue.
     fn wait(&self, deadline: Instant) -> Result<(), StrategyError> {
         let left = deadline.saturating_duration_since(Instant::now());
-        let mut waiting: Vec<_> = self.links.iter().filter(|link| !link.is_done()).map(poll_entry).collect();
+        let mut waiting: Vec<_> = self.peers.iter().filter(|peer| !peer.is_done()).map(poll_entry).collect();
         match poll(&mut waiting, Some(&timespec(left))) {
             Ok(0) => Err(self.silent()),
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
@@ -108,10 +109,10 @@ impl Mesh {
         }
     }
 
-    /// All that have not sent what they must, or have not taken what they get: one that hangs is always among them, and
-    /// those that wait for it may be.
+    /// The error that names all workers that have not sent or received everything. One that hangs is always among them; the
+    /// others may be waiting for it.
     fn silent(&self) -> StrategyError {
-        let missing = self.links.iter().filter(|link| !link.is_done()).map(|link| link.worker);
+        let missing = self.peers.iter().filter(|peer| !peer.is_done()).map(|peer| peer.worker);
         let named = missing.map(|worker| format!("worker {worker} ({})", self.cluster.address(worker)));
         let workers = named.collect::<Vec<_>>().join(", ");
         StrategyError::Silent { workers, seconds: self.cluster.step_timeout().as_secs() }
@@ -120,23 +121,23 @@ impl Mesh {
 
 impl Drop for Mesh {
     fn drop(&mut self) {
-        self.links.iter_mut().for_each(|link| link.part(&self.farewell));
+        self.peers.iter_mut().for_each(|peer| peer.part(&self.farewell));
     }
 }
 
-fn poll_entry(link: &Link) -> PollFd<'_> {
+fn poll_entry(peer: &PeerConnection) -> PollFd<'_> {
     let mut events = PollFlags::empty();
-    events.set(PollFlags::IN, link.awaits());
-    events.set(PollFlags::OUT, link.sends());
-    PollFd::from_borrowed_fd(link.stream.as_fd(), events)
+    events.set(PollFlags::IN, peer.awaits());
+    events.set(PollFlags::OUT, peer.sends());
+    PollFd::from_borrowed_fd(peer.stream.as_fd(), events)
 }
 
 fn timespec(duration: Duration) -> Timespec {
-    // No limit is longer than a year.
+    // No timeout is longer than a year.
     Timespec { tv_sec: duration.as_secs().cast_signed(), tv_nsec: duration.subsec_nanos().into() }
 }
 
-/// The values that a worker owns, of `length`: as many as the others, or one more.
+/// The range of `length` values that a worker owns; the sizes differ by at most one.
 fn part_of(length: usize, workers: usize, worker: usize) -> Range<usize> {
     length * worker / workers..length * (worker + 1) / workers
 }

@@ -1,11 +1,12 @@
-//! Where the replicas of a process meet: each brings its values, and goes when all have the mean.
+//! Where the replicas of a process meet in every step: each contributes its values, and waits for the mean.
 
 use super::mesh::Mesh;
 use super::values::{Reduce, Values};
 use super::{Cluster, StrategyError};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Meetings of a fixed number of replicas, one after the other. The last to come speaks with other processes.
+/// Steps of a fixed number of replicas, one after the other. The last replica of a step exchanges values with the other
+/// processes.
 #[derive(Debug)]
 pub(super) struct Round<'a> {
     count: usize,
@@ -16,38 +17,38 @@ pub(super) struct Round<'a> {
 
 #[derive(Debug)]
 struct State {
-    /// How many meetings have ended.
+    /// How many steps have ended.
     number: u64,
-    /// What each replica has brought to this one.
-    brought: Vec<Option<Values>>,
-    /// What the last one has come to.
+    /// What each replica has contributed to this step.
+    contributed: Vec<Option<Values>>,
+    /// The result of the last step.
     result: Result<Arc<Values>, StrategyError>,
-    /// Whether a replica will never come again.
+    /// Whether a replica has ended, so that no later step can complete.
     has_left: bool,
-    /// The other processes, from the first meeting on; or why there is no speaking with them any more.
+    /// The other processes, from the first step on; or the error after which they cannot be used any more.
     mesh: Option<Result<Mesh, StrategyError>>,
 }
 
 impl Round<'_> {
     pub(super) fn new(count: usize, cluster: Option<&Cluster>) -> Round<'_> {
         let result = Ok(Arc::new(Values::F32(Vec::new())));
-        let state = State { number: 0, brought: vec![None; count], result, has_left: false, mesh: None };
+        let state = State { number: 0, contributed: vec![None; count], result, has_left: false, mesh: None };
         Round { count, cluster, state: Mutex::new(state), changed: Condvar::new() }
     }
 
-    /// What a replica holds for as long as it may still come.
+    /// A guard that each replica holds until it ends.
     pub(super) fn leave_at_end(&self) -> impl Drop + '_ {
         Leaving { round: self }
     }
 
-    /// Replaces the values of the replica at a place in this process by the mean over all replicas everywhere.
+    /// Replaces the values of the replica at a place in this process by the mean over all replicas of all processes.
     pub(super) fn mean<R: Reduce>(&self, place: usize, values: &mut [R]) -> Result<(), StrategyError> {
         let mut state = self.lock();
         let number = state.number;
-        state.brought[place] = Some(R::hold(values));
-        if state.brought.iter().all(Option::is_some) {
-            let brought: Vec<Values> = state.brought.iter_mut().filter_map(Option::take).collect();
-            state.result = self.reduce(&brought, &mut state.mesh).map(Arc::new);
+        state.contributed[place] = Some(R::hold(values));
+        if state.contributed.iter().all(Option::is_some) {
+            let contributed: Vec<Values> = state.contributed.iter_mut().filter_map(Option::take).collect();
+            state.result = self.reduce(&contributed, &mut state.mesh).map(Arc::new);
             state.number += 1;
             self.changed.notify_all();
         }
@@ -59,7 +60,7 @@ impl Round<'_> {
             }
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        // The next meeting cannot end before this replica has come to it.
+        // The next step cannot end without this replica, so the result is still that of this step.
         let mean = state.result.clone()?;
         drop(state);
         let mean = R::held(&mean).unwrap_or_default();
@@ -69,11 +70,11 @@ impl Round<'_> {
 
     fn reduce(
         &self,
-        brought: &[Values],
+        contributed: &[Values],
         mesh: &mut Option<Result<Mesh, StrategyError>>,
     ) -> Result<Values, StrategyError> {
-        let Some(cluster) = self.cluster else { return Values::combined(brought, self.count as f64) };
-        let local = Values::combined(brought, 1.0)?;
+        let Some(cluster) = self.cluster else { return Values::combined(contributed, self.count as f64) };
+        let local = Values::combined(contributed, 1.0)?;
         let joined =
             mesh.get_or_insert_with(|| Mesh::join(cluster, self.count)).as_mut().map_err(|error| error.clone())?;
         let mean = joined.mean(&local, self.count * cluster.workers().len());
@@ -88,7 +89,7 @@ impl Round<'_> {
     }
 }
 
-/// Tells the others, also when a replica panics.
+/// Notes that a replica has ended, also when it panics.
 struct Leaving<'a> {
     round: &'a Round<'a>,
 }

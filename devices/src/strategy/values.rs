@@ -1,4 +1,4 @@
-//! The numbers that replicas reduce, in the type in which they came.
+//! The numbers that replicas reduce, in their own type.
 
 use super::StrategyError;
 use std::ops::Range;
@@ -37,7 +37,7 @@ impl Reduce for f64 {
     }
 }
 
-/// Numbers of either type.
+/// Numbers of one of the two types.
 #[derive(Clone, Debug, PartialEq)]
 #[doc(hidden)]
 pub enum Values {
@@ -61,11 +61,11 @@ impl Values {
         }
     }
 
-    /// The sum of all over `divisor`: in the order of the list and in double precision, so that it does not depend on who
-    /// came first.
+    /// The sum of all, divided by `divisor`. It is computed in the order of the list and in double precision, so that it does
+    /// not depend on which replica was first.
     ///
     /// # Errors
-    /// If one has another length or type than the first.
+    /// If one differs from the first in length or type.
     pub(super) fn combined(all: &[Values], divisor: f64) -> Result<Values, StrategyError> {
         let Some(first) = all.first() else { return Ok(Values::F32(Vec::new())) };
         if all.iter().any(|other| other.element_bytes() != first.element_bytes()) {
@@ -87,7 +87,7 @@ impl Values {
         })
     }
 
-    /// Some of them as bytes, the lowest first, as they go over a wire.
+    /// Some of them as bytes in little-endian order, for other processes.
     pub(super) fn to_bytes(&self, range: Range<usize>) -> Vec<u8> {
         match self {
             Values::F32(values) => values[range].iter().flat_map(|value| value.to_le_bytes()).collect(),

@@ -1,9 +1,9 @@
-//! A TPU that is attached: on the PCI bus, or by its device nodes. The environment can add to these, not replace
-//! them.
+//! A TPU that is attached to this machine, by the PCI bus or its device nodes. The environment can add to these facts, but
+//! not replace them.
 
 use super::{Generation, chips};
+use crate::finding::Finding;
 use crate::machine::{Machine, Tree, numbered};
-use crate::report::Finding;
 
 const GOOGLE: &str = "0x1ae0";
 const PCI: &str = "/sys/bus/pci/devices";
@@ -11,17 +11,17 @@ const PCI: &str = "/sys/bus/pci/devices";
 /// Variables that hint at a TPU where they are not empty.
 const HINTS: [&str; 3] = ["TPU_ACCELERATOR_TYPE", HOSTNAMES, "COLAB_TPU_1VM"];
 
-/// The machines of a slice, with commas between them.
+/// The hosts of a slice, separated by commas.
 const HOSTNAMES: &str = "TPU_WORKER_HOSTNAMES";
 
-/// Variables that would say how many chips there are, if they could be trusted.
+/// Variables with the number of chips, which is wrong on some machines.
 const BOUNDS: [&str; 2] = ["TPU_CHIPS_PER_HOST_BOUNDS", "TPU_CHIPS_PER_PROCESS_BOUNDS"];
 
 pub(super) struct Attached {
     pub(super) generation: Option<Generation>,
     /// None if no chip is attached.
     pub(super) chips: Option<usize>,
-    /// What says that chips are attached.
+    /// Where the chips were found.
     pub(super) source: Option<&'static str>,
     /// Why there is none.
     pub(super) absence: String,
@@ -32,7 +32,7 @@ pub(super) fn find(machine: &Machine, tree: &Tree<'_>, findings: &mut Vec<Findin
     let accel = tree.names("/dev").iter().filter(|name| numbered(name, "accel").is_some()).count();
     let vfio = tree.names("/dev/vfio").iter().filter(|name| numbered(name, "").is_some()).count();
     let hints: Vec<&str> = HINTS.into_iter().filter(|name| machine.variable(name).is_some()).collect();
-    // A vfio group may hold any device, so without the bus it counts only where something speaks of a TPU.
+    // A vfio group may hold any device. Without a chip on the bus it needs a hint to be taken for a TPU.
     let is_tpu_vfio = vfio > 0 && (!bus.chips.is_empty() || !hints.is_empty());
     report_nodes(&bus, accel, vfio, is_tpu_vfio, findings);
 
@@ -80,7 +80,7 @@ fn scan_bus(tree: &Tree<'_>, findings: &mut Vec<Finding>) -> Bus {
         findings.push(Finding::new(PCI, format!("{} of vendor {GOOGLE}", devices(tpus.len())), meaning));
     }
     if !others.is_empty() {
-        // Network and disk of Google Cloud's machines have the same vendor.
+        // Network cards and disks of Google Cloud's machines have the same vendor.
         let found = format!("{} of vendor {GOOGLE}: {}", devices(others.len()), others.join(", "));
         findings.push(Finding::new(PCI, found, "not TPUs that this version knows"));
     }
@@ -127,7 +127,7 @@ fn report_nodes(bus: &Bus, accel: usize, vfio: usize, is_tpu_vfio: bool, finding
     }
 }
 
-/// Adds the hints to the findings; the generation that they speak of, if they do.
+/// Adds the hints to the findings, and returns the generation that they name.
 fn report_hints(machine: &Machine, is_attached: bool, findings: &mut Vec<Finding>) -> Option<Generation> {
     for name in HINTS {
         if let Some(value) = machine.variable(name) {

@@ -1,7 +1,7 @@
-//! Where libtpu is. Only found here, never loaded: loading it on a machine without a chip can hang for minutes.
+//! Finds libtpu. Never loads it: on a machine without a chip that can hang for minutes.
 
+use crate::finding::Finding;
 use crate::machine::{Machine, Tree};
-use crate::report::Finding;
 use std::path::PathBuf;
 
 const LIBRARY_PATH: &str = "TPU_LIBRARY_PATH";
@@ -29,14 +29,14 @@ pub(super) fn find(machine: &Machine, tree: &Tree<'_>, findings: &mut Vec<Findin
     Some(tree.path(&path))
 }
 
-/// The package of the newest Python below a prefix.
+/// libtpu in the package of the newest Python below a prefix.
 fn in_prefix(tree: &Tree<'_>, prefix: &str) -> Option<String> {
     let mut versions: Vec<(u32, String)> = tree
         .names(&format!("{prefix}/lib"))
         .into_iter()
         .filter_map(|name| {
             let minor = name.strip_prefix("python3")?.trim_start_matches('.');
-            // `python3` itself holds what all versions of a distribution share.
+            // The folder `python3` itself holds the packages that all versions of a distribution share.
             Some((minor.parse().unwrap_or(0), name))
         })
         .collect();

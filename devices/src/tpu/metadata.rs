@@ -1,16 +1,16 @@
-//! One question to Google Cloud's metadata server, answered within a second or not at all.
+//! Asks Google Cloud's metadata server one question, with a deadline of one second.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-/// For connecting, asking and reading together.
+/// The deadline for connecting, asking and reading together.
 const TIMEOUT: Duration = Duration::from_secs(1);
 const LONGEST_ANSWER_BYTES: usize = 16 * 1024;
 
-/// The accelerator type with which the machine was made, such as `v5litepod-8`, or why it is unknown.
+/// The accelerator type with which the machine was created, such as `v5litepod-8`, or why it is unknown.
 pub(super) fn accelerator_type(host: &str) -> Result<String, String> {
-    // A name would have to be looked up, and that takes as long as the resolver likes.
+    // To look up a name may take any time.
     let address = address(host).ok_or_else(|| format!("the metadata server's address {host} is no IP address"))?;
     let answer = ask(address).map_err(|error| match error.kind() {
         std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut => {
@@ -40,7 +40,7 @@ fn ask(address: SocketAddr) -> std::io::Result<Vec<u8>> {
     let mut answer = Vec::new();
     let mut buffer = [0; 4096];
     loop {
-        // Set anew each time: a server that sends a byte now and then must not take longer either.
+        // Set before each read: a server that sends single bytes must keep the deadline, too.
         stream.set_read_timeout(Some(remaining(deadline)?))?;
         let count = stream.read(&mut buffer)?;
         answer.extend_from_slice(&buffer[..count]);
@@ -55,7 +55,7 @@ fn remaining(deadline: Instant) -> std::io::Result<Duration> {
     if remaining.is_zero() { Err(std::io::ErrorKind::TimedOut.into()) } else { Ok(remaining) }
 }
 
-/// Only an answer that bears Google's header counts: a proxy answers every question.
+/// Accepts only an answer with Google's header: a proxy answers every question.
 fn read_answer(answer: &[u8]) -> Result<String, String> {
     let text = String::from_utf8_lossy(answer);
     let (head, body) = text.split_once("\r\n\r\n").ok_or("the metadata server's answer is not HTTP")?;

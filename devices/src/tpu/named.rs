@@ -1,7 +1,7 @@
 //! A TPU that has been named: by `--tpu`, or by the variables that TensorFlow's resolver reads.
 
+use crate::finding::{Finding, shown};
 use crate::machine::Machine;
-use crate::report::{Finding, shown};
 
 const VARIABLES: [&str; 3] = ["TPU_NAME", "KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS", "TPU_CONFIG"];
 
@@ -10,7 +10,7 @@ pub(super) struct Named {
     pub(super) name: Option<(String, String)>,
     /// Why there is none.
     pub(super) absence: String,
-    /// What was asked for cannot be, whatever this machine has.
+    /// The user asked for something that no machine can do.
     pub(super) is_refused: bool,
 }
 

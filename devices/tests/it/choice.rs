@@ -1,4 +1,4 @@
-//! Which device is chosen, and how the choice and the findings read.
+//! Which device is chosen, and the texts of the choice and the findings.
 
 use crate::{CPU_BUILD, Described};
 use expect_test::expect;

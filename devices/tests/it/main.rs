@@ -4,6 +4,7 @@ mod choice;
 mod cpus;
 mod cudas;
 mod metadata;
+mod named_tpus;
 mod strategies;
 mod tpus;
 mod workers;
@@ -11,10 +12,10 @@ mod workers;
 use ferrotune_devices::{Machine, Metadata, Report, Support, connect, detect};
 use tempfile::TempDir;
 
-/// What today's build can drive.
+/// The devices that a build without CUDA can drive.
 const CPU_BUILD: Support = Support { cuda: false, tpu: false };
 
-/// A described machine; its folder goes when it does.
+/// A described machine, with its temporary folder.
 struct Described {
     folder: TempDir,
     machine: Machine,

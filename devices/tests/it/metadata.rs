@@ -1,4 +1,4 @@
-//! The metadata server: right, wrong and silent, over real sockets.
+//! The metadata server with right and wrong answers and without one, over real sockets.
 
 use crate::Described;
 use ferrotune_devices::{Generation, Report};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 const GCE: (&str, &str) = ("sys/class/dmi/id/product_name", "Google Compute Engine\n");
 const GOOGLE: &str = "HTTP/1.0 200 OK\r\nMetadata-Flavor: Google\r\n\r\n";
 
-/// A server that gives this answer once; the report, and the request that it got.
+/// The report with a server that gives this answer once, and the request that the server received.
 fn answered(answer: &str) -> (Report, String) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let host = listener.local_addr().expect("an address").to_string();
@@ -67,7 +67,7 @@ fn a_server_that_trickles_costs_one_second() {
     let host = listener.local_addr().expect("an address").to_string();
     let server = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().expect("a client");
-        // The pause is what is tested: each read succeeds, and yet the answer never ends.
+        // With these pauses each read succeeds in time, and still the answer never ends.
         while stream.write_all(b"x").is_ok() {
             std::thread::sleep(Duration::from_millis(100));
         }
@@ -81,7 +81,7 @@ fn a_server_that_trickles_costs_one_second() {
 
 #[test]
 fn the_server_is_asked_only_where_it_makes_sense() {
-    // Asking would fail at once and become a reason, so its absence shows that nobody asked.
+    // A question to this host fails at once and adds a reason, so a missing reason shows that the server was not asked.
     let reason = |files: &[(&str, &str)], variables: &[(&str, &str)], host: &str| {
         Described::new(files, variables).with_metadata(host.into()).report().no_tpu
     };

@@ -9,7 +9,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
-/// Far more than what ends needs to end here.
+/// Far more than a worker needs to end.
 const LONG: Duration = Duration::from_secs(30);
 const FOR_EVER: &str = "1000000000";
 
@@ -19,7 +19,7 @@ fn program() -> PathBuf {
     test.parent().and_then(|folder| folder.parent()).expect("a folder").join("examples/worker")
 }
 
-/// Addresses of this host's own network that no other test has, nor any connection: those come from 127.0.0.1.
+/// Addresses on the loopback network that no other test uses, and no connection: those come from 127.0.0.1.
 fn addresses(count: u16) -> Vec<String> {
     static NEXT_PORT: AtomicU16 = AtomicU16::new(4000);
     let [_, high, middle, low] = std::process::id().to_be_bytes();
@@ -52,7 +52,7 @@ impl Worker {
         line.trim_end().to_owned()
     }
 
-    /// Until its first step is over.
+    /// Waits for the end of its first step.
     fn begin(&mut self) {
         assert_eq!(self.line(), "begun");
     }
@@ -61,7 +61,7 @@ impl Worker {
         kill_process(Pid::from_child(&self.child), signal).expect("it is ours");
     }
 
-    /// The weights, once it has ended well.
+    /// The weights, once it has ended with success.
     fn weights(mut self) -> Vec<f64> {
         self.begin();
         let line = self.line();
@@ -70,7 +70,7 @@ impl Worker {
         line.split(' ').map(|bits| f64::from_bits(u64::from_str_radix(bits, 16).expect("bits"))).collect()
     }
 
-    /// Whether it ended well, and its last words.
+    /// Whether it ended with success, and its standard error.
     fn end(&mut self) -> (bool, String) {
         let mut words = String::new();
         self.child.stderr.take().expect("it is piped").read_to_string(&mut words).expect("text");
@@ -124,13 +124,13 @@ fn a_worker_that_hangs_ends_the_others_at_the_deadline_with_its_name() {
         let (success, words) = workers[index].end();
         assert!(!success);
         assert!(words.contains(&format!("worker 2 ({})", addresses[2])), "worker {index}: {words}");
-        // It has seen so itself, or was told by one that had waited longer.
-        assert!(words.contains("not come to this step within 2 s: "), "worker {index}: {words}");
+        // It has noticed so itself, or heard it from a worker that had waited longer.
+        assert!(words.contains("did not reach this step within 2 s: "), "worker {index}: {words}");
     }
     assert!(started.elapsed() < LONG, "{:?}", started.elapsed());
 }
 
-/// What each of several workers makes of a computation, as threads of this process with connections all the same.
+/// The results of several workers, which are threads of this process, and connected over TCP all the same.
 fn together<T: Send>(strategies: &[Strategy], compute: impl Fn(&Strategy) -> T + Sync) -> Vec<T> {
     let compute = &compute;
     std::thread::scope(|threads| {
@@ -150,7 +150,7 @@ fn strategies(count: u16, devices: usize) -> Vec<Strategy> {
 
 #[test]
 fn many_values_are_reduced_as_threads_reduce_them() {
-    // More than a frame for each link, and not the same for all.
+    // More than a frame for each connection, and parts of different sizes.
     let value = |replica: usize, index: usize| ((replica * 31 + index) as f64 * 0.37).sin();
     let reduce = |strategy: &Strategy| {
         strategy.scope(|replica| {
@@ -232,13 +232,13 @@ fn a_worker_that_does_not_come_is_named_at_the_deadline() {
     let ended =
         Strategy::on("cpu").across(cluster).scope(|replica| replica.all_reduce_mean(&mut [1.0_f32])).swap_remove(0);
     let expected =
-        format!("worker 1 ({}) did not come within 1 s: nothing was heard of it; start all workers", addresses[1]);
+        format!("worker 1 ({}) did not come within 1 s: there was no answer; start all workers", addresses[1]);
     assert_eq!(ended.expect_err("nobody is there").to_string(), expected);
     assert!(started.elapsed() < LONG);
     let cluster = Cluster::new(addresses.clone(), 1).expect("a place").with_timeouts(1, 1);
     let first = Strategy::on("cpu").across(cluster).scope(|replica| {
         let first = replica.all_reduce_mean(&mut [1.0_f32]);
-        // What has failed is not tried again.
+        // A cluster that has failed is not tried again.
         let started = Instant::now();
         assert_eq!(replica.all_reduce_mean(&mut [1.0_f32]), first);
         assert!(started.elapsed() < Duration::from_secs(1));
@@ -252,7 +252,7 @@ fn a_worker_that_does_not_come_is_named_at_the_deadline() {
 }
 
 #[test]
-fn whoever_else_calls_is_left_alone() {
+fn connection_from_another_program_is_ignored() {
     let strategies = strategies(2, 1);
     let address = strategies[0].cluster().expect("a cluster").workers()[0].clone();
     let means = std::thread::scope(|threads| {
@@ -289,7 +289,8 @@ fn workers_with_different_descriptions_are_strangers() {
     let ended = together(&[strategy(&addresses[..2], 0), strategy(&addresses, 1)], reduced);
     let texts: Vec<String> = ended.into_iter().map(|ended| ended.expect_err("they differ").to_string()).collect();
     assert!(
-        texts[1].contains(&format!("worker 0 ({}) does not belong here: it knows the workers", addresses[0])),
+        texts[1]
+            .contains(&format!("worker 0 ({}) does not belong to this cluster: it knows the workers", addresses[0])),
         "{texts:?}"
     );
     assert!(
@@ -318,13 +319,13 @@ fn tf_config_is_read_as_tensorflow_reads_it() {
     assert_eq!(place(&chief.replace("TYPE", "chief")), ok("c:0 a:1", 0));
     assert_eq!(place(&chief.replace("TYPE", "worker")), ok("c:0 a:1", 1));
     for (text, expected) in [
-        ("", "it is no JSON"),
+        ("", "it is not JSON"),
         ("{}", "task.index is null, not a number"),
         (&*chief.replace("TYPE", "ps"), "task.type is \"ps\", not worker or chief"),
         (&*workers.replace("\"index\": 1", "\"index\": 2"), "task.index is 2, and there are 2 of its type"),
         (&*workers.replace("b:2", "a:1"), "worker 1 has the address a:1 of an earlier one"),
         (&*workers.replace("b:2", "b"), "`b` has no port"),
-        (r#"{"cluster": {"worker": "a:1"}, "task": {"index": 0}}"#, "cluster.worker is no list of texts"),
+        (r#"{"cluster": {"worker": "a:1"}, "task": {"index": 0}}"#, "cluster.worker is not a list of strings"),
     ] {
         let error = place(text).expect_err(text).to_string();
         assert!(error.contains(expected), "{error}");

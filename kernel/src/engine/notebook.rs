@@ -4,12 +4,10 @@
 use crate::execution::LiveDisplay;
 use crate::failure::{ErrorName, Failure};
 use ferrotune_magics::Study;
+use ferrotune_tuner::spec::StudySpec;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-
-/// Folder of studies if no magic names one.
-const DEFAULT_DIRECTORY: &str = "studies";
 
 #[derive(Default)]
 pub(super) struct Notebook {
@@ -40,29 +38,53 @@ impl Notebook {
         LiveDisplay::new(format!("ferrotune-search-{}-{}", std::process::id(), self.searches))
     }
 
-    /// The named folder of studies, or else that of the last study.
+    /// The named folder of studies, or else that of the last study, or else the default of `%%tune`.
     pub(super) fn directory(&self, named: Option<&str>) -> PathBuf {
         let last = self.last_study.as_deref().and_then(Path::parent);
-        named.map(Path::new).or(last).unwrap_or(Path::new(DEFAULT_DIRECTORY)).to_path_buf()
-    }
-
-    pub(super) fn folder_of(&self, study: &Study) -> Result<PathBuf, Failure> {
-        self.study_folder(study.project.as_deref(), study.directory.as_deref())
+        named.map(Path::new).or(last).map_or_else(|| StudySpec::default().directory, Path::to_path_buf)
     }
 
     /// The folder of the named study, or else of the last one.
-    pub(super) fn study_folder(&self, project: Option<&str>, directory: Option<&str>) -> Result<PathBuf, Failure> {
-        match (project, &self.last_study) {
-            (Some(project), _) => Ok(self.directory(directory).join(project)),
-            (None, _) if directory.is_some() => Err(Failure::new(
-                ErrorName::Magic,
+    pub(super) fn folder_of(&self, study: &Study) -> Result<PathBuf, Failure> {
+        match (&study.project, &self.last_study) {
+            (Some(project), _) => Ok(self.directory(study.directory.as_deref()).join(project)),
+            (None, _) if study.directory.is_some() => Err(Failure::new(
+                ErrorName::MagicError,
                 "--directory alone names no study; name one with --project, %studies lists those of a folder",
             )),
             (None, Some(last)) => Ok(last.clone()),
             (None, None) => {
                 let text = "no search has run in this notebook; name one with --project";
-                Err(Failure::new(ErrorName::Magic, text))
+                Err(Failure::new(ErrorName::MagicError, text))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_study_that_is_not_named_is_the_last_one() {
+        let mut notebook = Notebook::default();
+        let folder = |notebook: &Notebook, project: Option<&str>, directory: Option<&str>| {
+            let study = Study { project: project.map(str::to_owned), directory: directory.map(str::to_owned) };
+            notebook.folder_of(&study).map_err(|failure| failure.text)
+        };
+        assert_eq!(folder(&notebook, Some("a"), None), Ok("studies/a".into()));
+        assert_eq!(folder(&notebook, Some("a"), Some("/x")), Ok("/x/a".into()));
+        let none = "no search has run in this notebook; name one with --project".to_owned();
+        assert_eq!(folder(&notebook, None, None), Err(none));
+        notebook.last_study = Some("/y/last".into());
+        assert_eq!(folder(&notebook, None, None), Ok("/y/last".into()));
+        assert_eq!(folder(&notebook, Some("a"), None), Ok("/y/a".into()));
+        assert!(folder(&notebook, None, Some("/x")).is_err_and(|text| text.starts_with("--directory alone")));
+    }
+
+    #[test]
+    fn only_cells_that_can_be_undone_have_numbers() {
+        let mut notebook = Notebook::default();
+        assert_eq!([true, false, true].map(|counts| notebook.begin_cell(counts)), [Some(1), None, Some(2)]);
     }
 }

@@ -62,7 +62,8 @@ impl Engine {
         let dependencies: String = dependencies.map(|dependency| format!(":dep {dependency}\n")).collect();
         self.evaluate_generated(&format!("{dependencies}{FIRST_CELL}"))?;
         loop {
-            let declaration = state.declaration().map_err(|error| Failure::from_error(ErrorName::Magic, &error))?;
+            let declaration =
+                state.declaration().map_err(|error| Failure::from_error(ErrorName::MagicError, &error))?;
             let result = self.evaluate_once(&declaration);
             let dropped = self.link.take_changed();
             if dropped.is_empty() {

@@ -31,24 +31,25 @@ impl Engine {
         let result = self.evaluate(&objective.source);
         self.link.set_tuner(None);
         self.conclude("", result, |errors| objective.explain(errors))?;
-        let search =
-            searches.try_recv().map_err(|_| Failure::new(ErrorName::Tune, "the cell ended before the search began"))?;
+        let search = searches
+            .try_recv()
+            .map_err(|_| Failure::new(ErrorName::TuneError, "the cell ended before the search began"))?;
         self.follow(search)
     }
 
     /// `%resume`
     pub(super) fn resume(&mut self, request: &Resume) -> Result<(), Failure> {
-        let folder = self.notebook.study_folder(request.project.as_deref(), request.directory.as_deref())?;
+        let folder = self.notebook.folder_of(&request.study)?;
         let origin = if request.trust { Origin::User } else { Origin::Study };
         let search = spec::resumed(&folder, request)
             .and_then(|spec| SearchProcess::start(spec, &trust(origin), self.runtime.folder()))
-            .map_err(|error| Failure::from_error(ErrorName::Tune, &error))?;
+            .map_err(|error| Failure::from_error(ErrorName::TuneError, &error))?;
         self.follow(search)
     }
 
     /// `%tune status|wait|stop`
     pub(super) fn act_on_search(&mut self, request: &Search) -> Result<(), Failure> {
-        let folder = self.notebook.study_folder(request.project.as_deref(), request.directory.as_deref())?;
+        let folder = self.notebook.folder_of(&request.study)?;
         watch::act(request.verb, &folder, &mut self.notebook.search_display(), &self.link)?;
         // Later magics that name no study are about this one.
         self.notebook.last_study = Some(folder);

@@ -1,4 +1,4 @@
-//! What the magics ask for that show what a search has found.
+//! What the magics ask for that show the results of a search.
 
 /// Which study is meant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub struct Trials {
     pub id: Option<u64>,
     /// The column to sort by, perhaps with `:desc` behind it.
     pub sort: Option<String>,
-    /// What the trials must be like.
+    /// The condition that the trials must meet.
     pub filter: Option<String>,
     /// The columns to show.
     pub columns: Option<String>,
@@ -40,7 +40,7 @@ pub struct Best {
 pub struct Plot {
     /// The study.
     pub study: Study,
-    /// Which plot; whoever draws them knows which exist.
+    /// Which plot; the kernel knows which exist.
     pub kind: String,
     /// The parameters to show.
     pub parameters: Option<String>,
@@ -53,7 +53,7 @@ pub struct Plot {
 pub struct Export {
     /// The study.
     pub study: Study,
-    /// Which format; whoever writes them knows which exist.
+    /// Which format; the kernel knows which exist.
     pub format: String,
     /// The file, or for TensorBoard the folder.
     pub target: String,

@@ -1,4 +1,4 @@
-//! The magics that show what a search has found, and how they read their arguments.
+//! The magics that show the results of a search.
 
 use super::{Magic, MagicOption};
 use crate::action::{Action, Best, Export, Plot, Study, Trials};
@@ -155,6 +155,6 @@ fn trials(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
     }))
 }
 
-fn study(arguments: &Arguments<'_>) -> Result<Study, MagicError> {
+pub(super) fn study(arguments: &Arguments<'_>) -> Result<Study, MagicError> {
     Ok(Study { project: arguments.option(&PROJECT, project)?, directory: arguments.option(&DIRECTORY, text)? })
 }

@@ -1,8 +1,8 @@
 //! The magics for a search that exists: `%resume`, and `%tune` on a line of its own.
 
-use super::results::{DIRECTORY, PROJECT};
+use super::results::{DIRECTORY, PROJECT, study};
 use super::{Magic, MagicOption};
-use crate::action::{Action, Resume, Search, SearchVerb};
+use crate::action::{Action, Resume, Search, SearchVerb, Study};
 use crate::arguments::{Arguments, Invocation};
 use crate::error::{MagicError, Problem};
 use crate::quantity::seconds;
@@ -34,8 +34,7 @@ pub(super) const RESUME: Magic = Magic {
 fn resume(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
     let arguments = Arguments::read(invocation)?;
     Ok(Action::Resume(Resume {
-        project: arguments.first(project)?,
-        directory: arguments.option(&DIRECTORY, text)?,
+        study: Study { project: arguments.first(project)?, directory: arguments.option(&DIRECTORY, text)? },
         max_trials: arguments.option(&MAX_TRIALS, count)?,
         timeout_s: arguments.option(&TIMEOUT, seconds)?,
         trust: arguments.has(&TRUST),
@@ -58,6 +57,5 @@ pub(super) fn search(invocation: &Invocation<'_>, arguments: &Arguments<'_>) -> 
         Some(other) => return Err(invocation.bad_value("%tune", other, "choose status, wait or stop")),
         None => return Err(invocation.nothing_to_run()),
     };
-    let (project, directory) = (arguments.option(&PROJECT, project)?, arguments.option(&DIRECTORY, text)?);
-    Ok(Action::Search(Search { verb, project, directory }))
+    Ok(Action::Search(Search { verb, study: study(arguments)? }))
 }

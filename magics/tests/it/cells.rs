@@ -58,8 +58,8 @@ fn a_study_is_trusted_only_where_the_line_says_so() {
     check(
         "%resume digits\n%resume digits --trust",
         expect![[r#"
-            Resume(Resume { project: Some("digits"), directory: None, max_trials: None, timeout_s: None, trust: false, background: false })
-            Resume(Resume { project: Some("digits"), directory: None, max_trials: None, timeout_s: None, trust: true, background: false })"#]],
+            Resume(Resume { study: Study { project: Some("digits"), directory: None }, max_trials: None, timeout_s: None, trust: false, background: false })
+            Resume(Resume { study: Study { project: Some("digits"), directory: None }, max_trials: None, timeout_s: None, trust: true, background: false })"#]],
     );
 }
 

@@ -4,7 +4,7 @@
 //! `cargo bench -p ferrotune-tuner --bench speed -- ask ORACLE TRIALS` and `… -- journal TRIALS FOLDER`.
 #![expect(clippy::print_stdout, reason = "the figures are what it is for")]
 
-use ferrotune_tuner::journal::Journal;
+use ferrotune_tuner::journal::{End, Journal, Usage};
 use ferrotune_tuner::oracle::{Next, create};
 use ferrotune_tuner::record::{Ending, Parameter, TrialRecord};
 use ferrotune_tuner::space::{Distribution, Scale, Value};
@@ -74,9 +74,8 @@ fn journal(trials: &str, folder: &Path) -> Result<(), Box<dyn Error>> {
     let count: u64 = trials.parse()?;
     let spec = spec("random", count);
     if !folder.exists() {
-        let (mut journal, _) = Journal::open(folder, &spec)?;
-        let mut trials = Vec::new();
-        (0..count).try_for_each(|_| write(&mut journal, &mut trials))?;
+        let mut journal = Journal::open(folder, &spec)?;
+        (0..count).try_for_each(|_| write(&mut journal))?;
     }
     let bytes = std::fs::metadata(folder.join("journal.log"))?.len();
     println!("{count} trials, {REPORTS} reports each: {:.1} MB", bytes as f64 / 1e6);
@@ -93,15 +92,14 @@ fn journal(trials: &str, folder: &Path) -> Result<(), Box<dyn Error>> {
         Ok(median(times))
     };
     println!("Journal::read: median {:.3} s", time(&|| Ok(Journal::read(folder)?.trials.len()))?);
-    println!("Journal::open: median {:.3} s", time(&|| Ok(Journal::open(folder, &spec)?.1.len()))?);
+    println!("Journal::open: median {:.3} s", time(&|| Ok(Journal::open(folder, &spec)?.trials().len()))?);
     Ok(())
 }
 
-fn write(journal: &mut Journal, trials: &mut Vec<TrialRecord>) -> Result<(), Box<dyn Error>> {
-    let number = journal.begin_trial(trials)?;
+fn write(journal: &mut Journal) -> Result<(), Box<dyn Error>> {
+    let number = journal.begin_trial()?;
     let share = (number % 997) as f64 / 997.0;
-    let mut record = TrialRecord { seconds: share, peak_bytes: 1 << 20, ..TrialRecord::new(number) };
-    journal.worker_started(number, 1)?;
+    journal.worker_started(number)?;
     let float = Distribution::Float { low: 1e-4, high: 1.0, step: None, scale: Scale::Log };
     let int = Distribution::Int { low: 32, high: 512, step: 32, scale: Scale::Linear };
     let values = ["adam", "sgd"].map(|name| Value::Text(name.to_owned())).to_vec();
@@ -113,14 +111,15 @@ fn write(journal: &mut Journal, trials: &mut Vec<TrialRecord>) -> Result<(), Box
         ("optimiser", choice.from_unit(share), choice),
     ];
     for (name, value, distribution) in parameters {
-        journal.parameter(number, name, &Parameter { distribution, value })?;
+        journal.parameter(number, name, Parameter { distribution, value })?;
     }
     for step in 0..REPORTS {
         let value = share * (step + 1) as f64;
         journal.report(number, step, &BTreeMap::from([("loss".to_owned(), Some(value))]))?;
     }
-    (record.values, record.ending) = (vec![share], Some(Ending::Finished));
-    journal.trial_ended(&record)?;
+    let usage = Usage { seconds: share, peak_bytes: 1 << 20, unended_workers: 1, ..Usage::default() };
+    let end = End { ending: Ending::Finished, values: vec![share], executions: Vec::new() };
+    journal.trial_ended(number, usage, end)?;
     Ok(())
 }
 

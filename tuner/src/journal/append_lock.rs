@@ -2,8 +2,8 @@
 //! only one process can make. Optuna's default is a symbolic link, its `JournalFileOpenLock` a file of the same name;
 //! each of them excludes the other. It is held for one append, and is no study's lock: see `lock`.
 
-use super::FILE as JOURNAL;
-use crate::oracle::draw_seed;
+use crate::seed;
+use crate::study_folder::{APPEND_LOCK as FILE, JOURNAL};
 use rustix::fs::{AtFlags, Mode, OFlags, Stat, openat, readlinkat, renameat, statat, symlinkat, unlinkat};
 use rustix::io::Errno;
 use std::ffi::OsStr;
@@ -11,9 +11,6 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
-
-/// Optuna's name of the lock of `journal.log`.
-pub(super) const FILE: &str = "journal.log.lock";
 
 /// What our links point to. It leads to the journal, for Optuna looks at the time of what a link leads to; and Optuna
 /// itself never writes it so, which tells ours from its own.
@@ -124,7 +121,7 @@ impl AppendLock {
 
     /// Renamed first, as Optuna does it: of several processes that come to this at a time only one has it.
     fn remove_dead(&self) -> io::Result<()> {
-        let removed = format!("{FILE}{:x}-{}.rename", draw_seed(), std::process::id());
+        let removed = format!("{FILE}{:x}-{}.rename", seed::draw(), std::process::id());
         match renameat(&self.folder, FILE, &self.folder, removed.as_str()) {
             Err(Errno::NOENT) => Ok(()),
             renamed => Ok(renamed.and_then(|()| unlinkat(&self.folder, removed.as_str(), AtFlags::empty()))?),

@@ -1,7 +1,8 @@
 //! What keeps a study from being opened, read or written, and what to do about it.
 
-use super::{FILE, VERSION};
+use super::VERSION;
 use crate::folder::FolderError;
+use crate::study_folder::JOURNAL;
 use std::path::PathBuf;
 
 /// What kept a study from being opened, read or written.
@@ -88,7 +89,7 @@ pub enum JournalError {
         folder: PathBuf,
     },
     /// The folder to overwrite is no study.
-    #[error("{} is not a study (no {FILE} in it), so --overwrite leaves it alone; use another --project", folder.display())]
+    #[error("{} is not a study (no {JOURNAL} in it), so --overwrite leaves it alone; use another --project", folder.display())]
     NotAStudy {
         /// The folder.
         folder: PathBuf,

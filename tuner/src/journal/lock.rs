@@ -1,15 +1,13 @@
 //! The lock that keeps a study to one writer. The system gives it up with the process; nothing to clean after a crash.
 
 use super::JournalError;
+use crate::study_folder::LOCK as FILE;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::Path;
-
-/// Name of the file in the study's folder. It stays there: deleting it would let two processes lock two files.
-const FILE: &str = "lock";
 
 /// A study's lock, held until it is dropped.
 #[derive(Debug)]

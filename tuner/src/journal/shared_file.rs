@@ -2,7 +2,8 @@
 //! behind what they have written. Cuts off nothing but what a write of its own, or one that was cut short, has left.
 
 use super::append_lock::AppendLock;
-use super::{FILE, JournalError, line};
+use super::{JournalError, line};
+use crate::study_folder::{JOURNAL, TORN_LINES};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::FileExt as _;
@@ -11,9 +12,6 @@ use std::time::{Duration, Instant};
 
 /// For how long lines that were held back may be in the file before they are on disk.
 const MOST_UNSYNCED: Duration = Duration::from_millis(10);
-
-/// Name of the file, beside the journal, that keeps what was cut off from its end.
-pub(super) const TORN_FILE: &str = "journal.torn";
 
 /// What a write survives once it has returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +42,7 @@ pub(super) struct SharedFile {
 impl SharedFile {
     /// Opens the journal in `folder`, or makes an empty one. Its lines count from [`SharedFile::go_on_behind`].
     pub(super) fn open(folder: &Path) -> io::Result<SharedFile> {
-        let path = folder.join(FILE);
+        let path = folder.join(JOURNAL);
         let file = OpenOptions::new().read(true).append(true).create(true).open(&path)?;
         let lock = AppendLock::of(folder)?;
         let (length, others, is_synced, synced_at, is_behind) = (0, Vec::new(), true, Instant::now(), false);
@@ -152,7 +150,7 @@ impl SharedFile {
         if torn.is_empty() {
             return Ok(());
         }
-        let kept = self.path.with_file_name(TORN_FILE);
+        let kept = self.path.with_file_name(TORN_LINES);
         tracing::warn!(path = %self.path.display(), bytes = torn.len(), kept = %kept.display(), "a torn last line is cut off");
         let copied = OpenOptions::new().append(true).create(true).open(&kept);
         let copied =
@@ -192,7 +190,7 @@ mod tests {
     #[test]
     fn what_a_failed_write_left_is_cut_off_only_where_nothing_follows_it() -> TestResult {
         let folder = tempfile::tempdir()?;
-        let path = folder.path().join(FILE);
+        let path = folder.path().join(JOURNAL);
         let mut file = SharedFile::open(folder.path())?;
         file.write("first\n", Survives::Machine)?;
         let append = |text: &str| OpenOptions::new().append(true).open(&path)?.write_all(text.as_bytes());

@@ -107,7 +107,7 @@ impl<'a> Ladder<'a> {
         let Some(rung) = arrived.checked_sub(1) else { return self.stops[0] };
         let Some(above) = self.stops.get(arrived) else { return u64::MAX };
         // One that has waited runs only because it has been named, whoever has come to the rung since.
-        let is_named = trial.paused_at.is_some_and(|at| at >= self.stop(trial, rung));
+        let is_named = trial.waited_at().is_some_and(|at| at >= self.stop(trial, rung));
         let is_best = || self.best(rung).iter().any(|best| best.number == trial.number);
         if is_named || is_best() { *above } else { self.stops[rung] }
     }

@@ -59,7 +59,7 @@ impl Bohb {
 
     /// A trial that has not come to the rung.
     fn short_of_it(&self, trial: &TrialRecord) -> TrialRecord {
-        let waits = trial.ending.is_none() && trial.paused_at.is_some();
+        let waits = trial.ending.is_none() && trial.waited_at().is_some();
         let ending = if waits { Some(Ending::Cancelled) } else { trial.ending.clone() };
         TrialRecord { ending, ..self.condensed(trial, u64::MAX) }
     }
@@ -82,7 +82,7 @@ impl Bohb {
             values: trial.values.clone(),
             ending: trial.ending.clone(),
             epochs: trial.epochs,
-            paused_at: trial.paused_at.map(|at| at.min(stop)),
+            paused_at: trial.waited_at().map(|at| at.min(stop)),
             runner: trial.runner,
             ..TrialRecord::new(trial.number)
         }

@@ -4,6 +4,7 @@ use super::OracleError;
 use super::history::Outcome;
 use crate::given::Given;
 use crate::record::{Ending, TrialRecord};
+use crate::seed;
 use crate::space::Value;
 use crate::spec::{Constraint, Objective, StudySpec};
 
@@ -36,7 +37,7 @@ impl Settings {
         }
         check_objectives(spec)?;
         check_numbers(spec)?;
-        let seed = spec.seed.unwrap_or_else(super::draw_seed);
+        let seed = spec.seed.unwrap_or_else(seed::draw);
         let (objectives, constraints) = (spec.objectives.clone(), spec.constraints.clone());
         let given = Given { enqueued: Vec::new(), ..spec.given.clone() };
         Ok(Settings { seed, max_trials: spec.max_trials, objectives, constraints, given })

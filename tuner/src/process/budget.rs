@@ -19,15 +19,14 @@ pub struct Budget {
     pub floor_bytes: u64,
 }
 
-/// What a worker may have allocated beyond its budget: what is allocated is not yet used, and only use is held to the
-/// budget.
+/// What a worker may allocate beyond its budget, which limits the memory in use: a program allocates more than it uses.
 const ALLOCATION_SLACK_BYTES: u64 = 256 << 20;
-/// A thread's stack, which counts as allocated.
+/// The size of a thread's stack, all of which counts as allocated.
 const STACK_BYTES: u64 = 8 << 20;
 
 impl Budget {
-    /// The budget of each of `concurrency` trials: what the user asked for, or else an equal share of all that is
-    /// available now less 10 %, at least 1 GB.
+    /// The budget of each of `concurrency` trials: what the user asked for, or else an equal share of the memory that is
+    /// available now. 10 % of it, and at least 1 GiB, is left to others.
     pub fn choose(asked_bytes: Option<u64>, concurrency: u64) -> Result<Budget, ProcessError> {
         let available = available_bytes().map_err(ProcessError::system("read how much memory is available"))?;
         Ok(Budget::of(asked_bytes, available, concurrency))
@@ -35,25 +34,25 @@ impl Budget {
 
     fn of(asked_bytes: Option<u64>, available: u64, concurrency: u64) -> Budget {
         let usual = available.saturating_sub(GIB.max(available / 10)).max(available / 2) / concurrency.max(1);
-        // On a machine that has next to nothing from the start, the floor must not end every trial.
+        // On a machine with little memory from the start, the floor must not end every trial.
         Budget { trial_bytes: asked_bytes.unwrap_or(usual), floor_bytes: FLOOR_BYTES.min(available / 4) }
     }
 
-    /// What the system itself lets a worker of `threads` threads allocate, with `data_bytes` of shared data mapped:
-    /// the net under the watch, for a trial that allocates faster than anyone can look.
+    /// What the system itself lets a worker of `threads` threads allocate, with `data_bytes` of shared data mapped: a
+    /// second limit, for a trial that allocates faster than its supervisor looks.
     pub fn allocation_limit_bytes(&self, threads: u64, data_bytes: u64) -> u64 {
         let more =
             data_bytes.saturating_add(threads.saturating_mul(STACK_BYTES)).saturating_add(ALLOCATION_SLACK_BYTES);
         self.trial_bytes.saturating_add(more)
     }
 
-    /// What the machine has left, in bytes, where that is less than it must have.
+    /// What the machine has left, in bytes, where that is below the floor.
     pub fn machine_shortage(&self) -> Result<Option<u64>, ProcessError> {
         let available = available_bytes().map_err(ProcessError::system("read how much memory is available"))?;
         Ok(Some(available).filter(|available| *available < self.floor_bytes))
     }
 
-    /// Who is at fault where a trial holds `held_bytes` and the machine is short, with `machine_bytes` left.
+    /// What to blame where a trial holds `held_bytes`, and `machine_bytes` is what a machine below its floor has left.
     pub fn shortage(&self, held_bytes: u64, machine_bytes: Option<u64>) -> Option<Shortage> {
         if held_bytes > self.trial_bytes {
             return Some(Shortage::OfTrial);
@@ -64,12 +63,12 @@ impl Budget {
     }
 }
 
-/// Whose fault it is that there is too little memory.
+/// What takes the memory that is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shortage {
-    /// The trial's: over its budget, or large on a machine that has nothing left.
+    /// The trial: it is over its budget, or large on a machine below its floor.
     OfTrial,
-    /// Something else's: the trial is small, and so would the next ones be.
+    /// Other processes: the trial is small, and the next ones would fail in the same way.
     Elsewhere {
         /// What the machine has left, in bytes.
         available_bytes: u64,

@@ -1,6 +1,6 @@
-//! A memory cgroup of its own for each trial, where this process may make one: the system then holds the trial to its
-//! limit, file pages and all its processes included, and tells for certain what it has ended for want of memory. Where
-//! it may not, as in most containers, the other limits do.
+//! A memory cgroup for each trial, where this process may make one: the system then enforces the trial's limit, on file
+//! pages and all its processes, and reports which trial it has killed for want of memory. Where this process may not, as
+//! in most containers, the other limits must do.
 
 use super::strays;
 use ferrotune_machine::cgroup::{Version, oom_kills, own_memory_cgroups};
@@ -11,13 +11,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Begins the name of a trial's cgroup; the supervisor's [`Identity`] and the trial follow.
+/// The start of the name of a trial's cgroup; the supervisor's [`Identity`] and the trial follow.
 const PREFIX: &str = "ferrotune-";
 
-/// How long the processes of a cgroup may take to leave it once they are killed.
+/// How long the processes of a cgroup may take to end once they are killed.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The cgroup in which those of the trials are made: the one that this process is in.
+/// The cgroup in which those of the trials are made: the one of this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrialCgroups {
     parent: PathBuf,
@@ -25,8 +25,8 @@ pub struct TrialCgroups {
 }
 
 impl TrialCgroups {
-    /// Finds out, by making one and removing it again, whether this process may make cgroups with a limit on memory.
-    /// What supervisors that are dead have left of theirs is removed.
+    /// Finds out whether this process may make cgroups with a limit on memory, by making one and removing it again.
+    /// Removes the cgroups of supervisors that are dead.
     pub fn find() -> Option<TrialCgroups> {
         let mut own = own_memory_cgroups().into_iter().map(|(version, parent)| TrialCgroups { parent, version });
         let found = own.find(|cgroups| match cgroups.probe() {
@@ -68,7 +68,7 @@ impl TrialCgroups {
         self.named("probe", 1 << 30)?.remove()
     }
 
-    /// A cgroup whose supervisor is dead has at most processes in it that are being killed.
+    /// The processes in a cgroup whose supervisor is dead are killed, or are being killed.
     fn remove_abandoned(&self) {
         let entries = fs::read_dir(&self.parent).into_iter().flatten().flatten();
         for folder in entries.map(|entry| entry.path()) {
@@ -105,7 +105,7 @@ impl Cgroup {
     fn limit(&self, limit_bytes: u64) -> io::Result<()> {
         fs::write(self.folder.join(self.version.memory_limit_file()), limit_bytes.to_string())?;
         if self.version == Version::Two {
-            // One process less may leave a trial that waits for it for ever.
+            // If the system killed only one of its processes, the trial might wait for that one for ever.
             fs::write(self.folder.join("memory.oom.group"), "1")?;
             // A machine without swap has no such file.
             if let Err(error) = fs::write(self.folder.join("memory.swap.max"), "0") {
@@ -115,7 +115,7 @@ impl Cgroup {
         Ok(())
     }
 
-    /// Takes a process in, with all that it starts from now on. One that has left already is no error.
+    /// Moves a process into the cgroup, with all that it starts from now on. One that has exited already is no error.
     pub(super) fn take(&self, pid: u32) -> io::Result<()> {
         match fs::write(self.folder.join("cgroup.procs"), pid.to_string()) {
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(()),
@@ -123,9 +123,9 @@ impl Cgroup {
         }
     }
 
-    /// Kills every process that is in it, wherever in the tree of processes that is.
+    /// Kills every process in it, wherever in the process tree.
     pub(super) fn kill(&self) {
-        // Versions of Linux before 5.14 have no such file, nor has version 1.
+        // Linux before 5.14 has no such file, nor has version 1 of cgroups.
         if fs::write(self.folder.join("cgroup.kill"), "1").is_ok() {
             return;
         }
@@ -139,10 +139,10 @@ impl Cgroup {
         oom_kills(self.version, &self.folder) > 0
     }
 
-    /// Removes it, once the processes in it have left.
+    /// Removes it, once the processes in it have been killed.
     ///
     /// # Errors
-    /// Where they do not leave, or the system refuses.
+    /// Where they do not end in time, or the system refuses.
     pub(super) fn remove(&self) -> io::Result<()> {
         let deadline = Instant::now() + PATIENCE;
         loop {

@@ -1,5 +1,5 @@
-//! What the machine has between trials, so that what a trial leaves behind is seen: memory, and temporary files. Removes
-//! only the folder for these.
+//! Compares the machine's memory before and after a trial, to find memory that the trial has left behind. Removes only the
+//! folder for the trial's temporary files.
 
 use super::ProcessError;
 use crate::folder;
@@ -12,28 +12,28 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// What may be missing after a trial without being worth a word: caches of the system, and other processes.
+/// A difference below this is not reported: the system's caches and other processes cause it, too.
 const TOLERATED_BYTES: u64 = 64 << 20;
-/// How long the system may take to give back what a process held.
+/// How long the system may take to free the memory of a process that has ended.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How long a device's driver may.
+/// How long a device's driver may take.
 const DEVICE_PATIENCE: Duration = Duration::from_secs(10);
 
 /// The machine's memory, and that of the trials' device, at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machine {
-    /// What it (or the container) has left, in bytes.
+    /// The memory that it (or the container) has available, in bytes.
     pub available_bytes: u64,
-    /// Processes that the system has killed for want of memory since it was started.
+    /// How many processes the system has killed for want of memory since it started.
     pub oom_kills: u64,
-    /// The device of the trials, if it is looked at.
+    /// The device of the trials, if its memory is watched.
     device: Option<String>,
-    /// What is taken of its memory, in bytes; none where it has none of its own, or nobody tells.
+    /// The device's used memory, in bytes; none where it has none of its own, or its driver gives no answer.
     device_bytes: Option<u64>,
 }
 
 impl Machine {
-    /// The machine as it is now, with the device of this name (`cpu`, `cuda:0`, …), which may take its driver a second.
+    /// The machine now, with the device of this name (`cpu`, `cuda:0`, …), whose driver may take a second to answer.
     ///
     /// # Errors
     /// Where /proc is not readable.
@@ -47,8 +47,9 @@ impl Machine {
         oom_kills() > self.oom_kills
     }
 
-    /// The machine now against what it was, with what was left behind. Where the trial ran `alone`, what it held must be
-    /// back before the next one begins: this waits for it, and says what is missing where it does not come.
+    /// Compares the machine now with this earlier state; `left` are lines about other things that the trial left behind.
+    /// Where the trial ran `alone`, its memory must be free before the next one begins: this waits for it, and adds a line
+    /// where it stays missing.
     ///
     /// # Errors
     /// Where /proc is not readable.
@@ -77,7 +78,7 @@ impl Machine {
         }
     }
 
-    /// A process that is gone may leave its device's memory to the driver for some time yet.
+    /// The driver may need some time to free the device's memory of a process that has ended.
     fn wait_for_device(&self) -> Option<String> {
         let (device, before) = (self.device.as_ref()?, self.device_bytes?);
         let deadline = Instant::now() + DEVICE_PATIENCE;
@@ -99,7 +100,7 @@ fn available() -> Result<u64, ProcessError> {
 }
 
 fn oom_kills() -> u64 {
-    // Sandboxes without this file tell no kills.
+    // Some sandboxes do not report it.
     memory::oom_kills().unwrap_or(0)
 }
 

@@ -1,4 +1,4 @@
-//! What a worker prints: the last 64 KiB of it, kept in the trial's `output.log`. Never shows it to anyone.
+//! What a worker prints: its last 64 KiB are kept in the trial's `output.log`. Never shows it.
 
 use super::ProcessError;
 use std::fs;
@@ -8,9 +8,9 @@ use std::path::PathBuf;
 
 /// How much of the output is kept.
 const KEPT_BYTES: usize = 64 << 10;
-/// How far from its end the output tells why its process aborted.
+/// The reason for an abort stands within so many bytes of the end.
 const LAST_WORDS_BYTES: usize = 1 << 10;
-/// How much is read at once, so that a worker that never stops printing cannot hold up the watch on its memory.
+/// How much is read in one turn, so that a worker that never stops printing cannot delay the watch on its memory.
 const TURN_BYTES: usize = 1 << 20;
 
 /// The reading end of a worker's output.
@@ -22,7 +22,7 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// The output of one worker and the end that it writes to. What the trial's earlier workers printed is kept.
+    /// The output of one worker, and the end that the worker writes to. The output of the trial's earlier workers is kept.
     pub(super) fn open(path: PathBuf) -> Result<(Output, PipeWriter), ProcessError> {
         let tail = match fs::read(&path) {
             Ok(earlier) => earlier,
@@ -34,12 +34,12 @@ impl Output {
         Ok((Output { path, reader: Some(reader), tail }, writer))
     }
 
-    /// What to poll, while somebody may still write.
+    /// What to poll, while a process may still write.
     pub(super) fn reader(&self) -> Option<BorrowedFd<'_>> {
         self.reader.as_ref().map(|reader| reader.as_fd())
     }
 
-    /// Takes in what has been printed.
+    /// Reads what has been printed, as far as one turn goes.
     pub(super) fn drain(&mut self) {
         let mut chunk = [0; 1 << 14];
         let mut taken = 0;
@@ -53,7 +53,7 @@ impl Output {
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // Every writer is gone, and with them all that could still be read.
+                // Every writer has closed its end, and everything has been read.
                 Ok(_) | Err(_) => self.reader = None,
             }
             if self.tail.len() > 2 * KEPT_BYTES {
@@ -71,7 +71,7 @@ impl Output {
         fs::write(&self.path, &self.tail).map_err(|source| ProcessError::Write { path: self.path.clone(), source })
     }
 
-    /// The bytes that the worker wanted last and did not get, as Rust's runtime says before it aborts.
+    /// The size of the allocation that failed, as Rust's runtime prints it before it aborts.
     pub(super) fn refused_bytes(&self) -> Option<u64> {
         let end = &self.tail[self.tail.len().saturating_sub(LAST_WORDS_BYTES)..];
         let text = String::from_utf8_lossy(end);

@@ -1,5 +1,5 @@
-//! What a program that is supervisor and worker of its own searches is in this process: the first, which its user has
-//! started, has no role. Starts nothing.
+//! The role of this process, in a program that runs itself again as the supervisor and the workers of its searches. The
+//! process that the user has started has none. Starts nothing.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -8,7 +8,7 @@ use std::path::PathBuf;
 /// The variable that carries a [`Role`].
 pub const ROLE_VARIABLE: &str = "FERROTUNE_ROLE";
 
-/// Why the program was started again.
+/// What the program was started again for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Role {
     /// To supervise a search.

@@ -7,15 +7,15 @@ use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 
 const STOP_SIGNALS: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
-/// The stop signals of this thread, held back from their usual effect for as long as this lives.
+/// The stop signals of this thread, blocked until this is dropped.
 #[derive(Debug)]
 pub struct Signals {
     fd: OwnedFd,
 }
 
 impl Signals {
-    /// Holds the stop signals back. Only the calling thread does: a process with more threads must call this before
-    /// it starts them.
+    /// Blocks the stop signals in the calling thread and in those that it starts from now on: a process with more threads
+    /// calls this before it starts them.
     pub fn hold() -> io::Result<Signals> {
         let set = stop_set();
         change_mask(libc::SIG_BLOCK, &set)?;
@@ -49,15 +49,15 @@ impl AsFd for Signals {
 impl Drop for Signals {
     fn drop(&mut self) {
         if let Err(error) = change_mask(libc::SIG_UNBLOCK, &stop_set()) {
-            tracing::warn!(fd = self.fd.as_raw_fd(), %error, "the stop signals stay held back");
+            tracing::warn!(fd = self.fd.as_raw_fd(), %error, "the stop signals stay blocked");
         }
     }
 }
 
-/// Gives every signal its default effect and lets all through, whatever this process inherited.
+/// Gives every signal its default effect and unblocks it, whatever this process inherited.
 pub(super) fn reset() -> io::Result<()> {
-    // Beyond 31 are the real-time signals, which nothing ignores by habit. SIGKILL and SIGSTOP cannot be set, and
-    // Rust's runtime has handlers of its own on the two that report a stack overflow.
+    // Programs do not usually ignore the real-time signals beyond 31. SIGKILL and SIGSTOP cannot be set. SIGSEGV and SIGBUS
+    // have the handlers of Rust's runtime, which report a stack overflow.
     for signal in (1..32).filter(|signal| ![libc::SIGKILL, libc::SIGSTOP, libc::SIGSEGV, libc::SIGBUS].contains(signal))
     {
         // SAFETY: SIG_DFL is a valid disposition for every signal but the two left out above.

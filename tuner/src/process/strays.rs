@@ -1,5 +1,4 @@
-//! The processes under this one: who they are, and how none is left. Trusts no process group, since anyone can leave
-//! theirs.
+//! Removes the processes that trials leave behind. Trusts no process group, since a process can leave its own.
 
 use super::TRIAL_VARIABLE;
 use ferrotune_machine::child::wait_for_exit;
@@ -12,12 +11,12 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::time::{Duration, Instant};
 
-/// How long a killed process may take to leave before it is given up (one that waits for a driver may never).
+/// How long a killed process may take to end. One that takes longer is held by a driver, and is left to the system.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Kills and reaps every child of this process that is none of `living`, until there is none; gives how many there
-/// were. A worker is the reaper of all that it starts, so what comes to this process was left by one that has ended.
-/// Killing one hands its own children to this process, so the rounds go on.
+/// Kills and reaps every child of this process that is none of `living`, and returns how many there were. A worker is the
+/// reaper of all that it starts, so only workers that have ended leave children to this process. A killed child leaves its
+/// own children to this process, so this goes on until none is left.
 pub(super) fn remove(living: &[u32]) -> io::Result<usize> {
     let deadline = Instant::now() + PATIENCE;
     let mut removed = 0;
@@ -45,17 +44,24 @@ pub(super) fn remove(living: &[u32]) -> io::Result<usize> {
     }
 }
 
-/// Kills what trials of this user's supervisors have left that are dead: workers die with their supervisor, but not what
-/// has left their process group. Gives how many there were.
-pub(super) fn remove_orphans() -> usize {
-    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = processes.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?));
-    pids.filter(|pid| remove_if_orphan(*pid)).count()
+/// Kills what is left of trials whose supervisors are dead, in any study of this user and of this PID namespace: workers
+/// die with their supervisor, but not a process that has left their process group.
+pub fn remove_orphans() {
+    let orphans = kill_orphans();
+    if orphans > 0 {
+        tracing::info!(orphans, "processes of trials whose supervisors died were killed");
+    }
 }
 
-/// Kills a process whose supervisor is dead; says whether it was one.
-fn remove_if_orphan(pid: Pid) -> bool {
-    // Opened before it is looked at: another process that gets its number meanwhile is not meant by this.
+fn kill_orphans() -> usize {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = processes.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?));
+    pids.filter(|pid| kill_if_orphan(*pid)).count()
+}
+
+/// Kills a process if its supervisor is dead, and returns whether it did.
+fn kill_if_orphan(pid: Pid) -> bool {
+    // Opened before its supervisor is read: a process that gets its number later is not the one of this descriptor.
     let Ok(pidfd) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else { return false };
     let is_orphan = supervisor_of(pid).is_some_and(|supervisor| supervisor.is_dead());
     is_orphan
@@ -72,7 +78,7 @@ fn remove_if_orphan(pid: Pid) -> bool {
 /// The supervisor of the trial in which a process of this user was started, if it was started in one.
 fn supervisor_of(pid: Pid) -> Option<Identity> {
     let process = format!("/proc/{}", number(pid));
-    // What has left meanwhile, or is another user's, is none of ours.
+    // A process that has ended, or is another user's, is not one of ours.
     let owner = fs::metadata(&process).ok()?.uid();
     let environment = fs::read(format!("{process}/environ")).ok()?;
     if owner != rustix::process::geteuid().as_raw() {
@@ -85,6 +91,7 @@ fn supervisor_of(pid: Pid) -> Option<Identity> {
     Identity::parse(std::str::from_utf8(supervisor).ok()?)
 }
 
+/// Kills processes; one that has ended already is no error.
 pub(super) fn kill_all(pids: &[Pid]) {
     pids.iter().for_each(|pid| kill(*pid));
 }
@@ -105,7 +112,7 @@ mod tests {
     type TestResult = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
     /// A process of a trial of that supervisor.
-    fn of(supervisor: impl std::fmt::Display) -> io::Result<Child> {
+    fn trial_of(supervisor: impl std::fmt::Display) -> io::Result<Child> {
         Command::new("sleep").arg("1000").env(TRIAL_VARIABLE, format!("strays/0/{supervisor}")).spawn()
     }
 
@@ -116,15 +123,15 @@ mod tests {
         let dead = Identity { pid: Pid::from_child(&gone), ..own };
         gone.wait()?;
         let mut stay = [
-            of(own)?,
-            of(Identity { namespace: own.namespace + 1, ..dead })?,
-            of(Identity { namespace: own.namespace + 1, start_ticks: own.start_ticks + 1, ..own })?,
-            // As earlier versions wrote it, which does not say in which namespace.
-            of(number(dead.pid))?,
+            trial_of(own)?,
+            trial_of(Identity { namespace: own.namespace + 1, ..dead })?,
+            trial_of(Identity { namespace: own.namespace + 1, start_ticks: own.start_ticks + 1, ..own })?,
+            // Earlier versions wrote no namespace.
+            trial_of(number(dead.pid))?,
         ];
-        let mut go = [of(dead)?, of(Identity { start_ticks: own.start_ticks + 1, ..own })?];
-        let removed = remove_orphans();
-        assert!(removed >= go.len(), "{removed}");
+        let mut go = [trial_of(dead)?, trial_of(Identity { start_ticks: own.start_ticks + 1, ..own })?];
+        let killed = kill_orphans();
+        assert!(killed >= go.len(), "{killed}");
         for child in &mut go {
             assert!(!child.wait()?.success());
         }

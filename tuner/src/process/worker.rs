@@ -1,4 +1,4 @@
-//! What runs in the worker process itself, from its first instruction to the objective's entry point.
+//! Runs in the worker process itself, from its first instruction to the objective's entry point.
 #![expect(unsafe_code, reason = "loads and calls the objective's shared object")]
 
 use super::{TRIAL_VARIABLE, signals};
@@ -14,15 +14,15 @@ use std::io::{self, Write as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 
-/// What errors call the library with the objective.
+/// The name of the objective's library in errors.
 const OBJECTIVE: &str = "objective.so";
 
 /// The exit status of a worker that never reached its objective.
 const NOT_STARTED: i32 = 125;
 
-/// Runs the objective `--symbol NAME` of `--library FILE` and leaves the process with its result, without running any
-/// destructor of the user's code. What it is linked with is loaded before, as `--linked NAME=FILE` says: the system finds
-/// it by the name that the library itself has, and looks for no other file.
+/// Runs the objective `--symbol NAME` of `--library FILE` and exits with its result, without running any destructor of
+/// the user's code. The libraries that it is linked with are loaded first, each given as `--linked NAME=FILE`: the dynamic
+/// linker then finds them by the name in the library itself, and looks for no other file.
 ///
 /// `args` are the arguments after `worker`. Call it before anything else: no thread may be running.
 pub fn worker_main(args: impl IntoIterator<Item = OsString>) -> ! {
@@ -35,9 +35,9 @@ pub fn worker_main(args: impl IntoIterator<Item = OsString>) -> ! {
     unsafe { libc::_exit(status) }
 }
 
-/// Makes this process a worker: it dies with its supervisor, is the first to go when memory runs out, leaves no core
-/// dump, has every signal at its default, and is the parent of whatever its descendants leave behind, so that they
-/// count as its own. The error is one line.
+/// Makes this process a worker: it dies with its supervisor, is the first that the system kills when memory runs out,
+/// leaves no core dump, has every signal at its default, and adopts the orphans among its descendants, so that they stay
+/// in its process tree. The error is one line.
 pub fn set_up_worker() -> Result<(), String> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|errno| format!("cannot tie the worker to its supervisor: {errno}"))?;
@@ -54,13 +54,13 @@ pub fn set_up_worker() -> Result<(), String> {
     rustix::process::setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })
         .map_err(|errno| format!("cannot switch core dumps off: {errno}"))?;
     if let Err(error) = fs::write("/proc/self/oom_score_adj", "1000") {
-        // Some sandboxes forbid it; the supervisor's own watch on memory comes first in any case.
+        // Some sandboxes forbid it. The supervisor's own watch on memory usually acts first.
         report_on_stderr(&format!("oom_score_adj stays as it is: {error}"));
     }
     Ok(())
 }
 
-/// What is to be loaded, and called.
+/// What to load and call.
 struct Objective {
     /// Names and files.
     linked: Vec<(String, String)>,
@@ -90,7 +90,7 @@ fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Objective, String> 
 
 fn call_objective(Objective { linked, library, symbol }: &Objective) -> Result<i32, String> {
     for (name, file) in linked {
-        // Its code and its thread-local destructors must stay for as long as the process does.
+        // Its code and its thread-local destructors must stay loaded until the process exits.
         std::mem::forget(load(name, file)?);
     }
     let loaded = load(OBJECTIVE, library)?;
@@ -110,7 +110,7 @@ fn load(name: &str, file: &str) -> Result<Library, String> {
     loaded.map_err(|error| format!("cannot load the objective: {}", detail(&error).replace(file, name)))
 }
 
-/// The dynamic linker's own words, which libloading keeps as the source of its error.
+/// The dynamic linker's own message, which libloading keeps as the source of its error.
 fn detail(error: &libloading::Error) -> String {
     error.source().map_or_else(|| error.to_string(), ToString::to_string)
 }
@@ -124,7 +124,7 @@ fn report_failure(reason: String) {
         UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?).write_all(&line)
     });
     if let Err(error) = sent {
-        report_on_stderr(&format!("the supervisor does not hear it: {error}"));
+        report_on_stderr(&format!("the supervisor cannot be told: {error}"));
     }
 }
 

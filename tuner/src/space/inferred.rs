@@ -171,7 +171,7 @@ pub(crate) fn has_asked_all(trial: &TrialRecord) -> bool {
 
 /// Whether the trial has reported, or said how many epochs it has, or waits for more of them.
 pub(crate) fn is_training(trial: &TrialRecord) -> bool {
-    !trial.metrics.is_empty() || trial.epochs.is_some() || trial.paused_at.is_some()
+    !trial.metrics.is_empty() || trial.epochs.is_some() || trial.waited_at().is_some()
 }
 
 /// What is known of the nearest value of a number that has been tried.

@@ -1,109 +1,99 @@
-//! What is written down when a worker has left, and when that ends the search.
+//! What is recorded when a worker has left, and when that ends the search.
 
-use super::outcome::{self, Outcome};
-use super::session::{Ended, Session};
-use super::{Search, SupervisorError};
+use super::session::{Ended, Kill, Session};
+use super::{Supervisor, SupervisorError};
 use crate::event::Event;
+use crate::journal::{End, Usage};
+use crate::process::Exit;
 use crate::record::Ending;
+use crate::search::{Obstacle, Outcome};
+use std::time::Instant;
 
-/// A trial that begins and does not end so often, without a checkpoint, is what ends its supervisor.
-const MOST_UNENDED_WORKERS: u64 = 5;
-
-impl Search<'_> {
-    /// Writes down what came of a worker.
-    pub(super) fn conclude(&mut self, number: u64, ended: &Ended, sessions: &[Session]) -> Result<(), SupervisorError> {
-        let retries = self.spec.supervision.retries;
-        let record = self.record_mut(number);
-        record.seconds += ended.seconds;
-        record.peak_bytes = record.peak_bytes.max(ended.peak_bytes);
-        record.unended_workers = 0;
-        record.memory = Some(ended.memory.clone());
+impl Supervisor<'_> {
+    /// Records what came of a worker, while the workers of `sessions` run on.
+    pub(super) fn conclude(&mut self, ended: Ended, sessions: &[Session]) -> Result<(), SupervisorError> {
+        let (number, retries) = (ended.trial.number, self.search.spec.supervision.retries);
+        let record = self.search.record(number);
+        let may_retry = (record.retried.len() as u64) < retries;
+        let usage = Usage {
+            seconds: record.seconds + ended.seconds,
+            peak_bytes: record.peak_bytes.max(ended.peak_bytes),
+            unended_workers: 0,
+            memory: Some(ended.memory),
+            ..Usage::of(record)
+        };
+        let has_result = ended.trial.outcome.is_some();
         match &ended.outcome {
-            Outcome::Paused { at } => {
-                record.paused_at = Some(*at);
-                let record = record.clone();
-                self.journal.trial_paused(&record)?;
+            Outcome::Postponed(Obstacle::Unreadable { reason }) if may_retry => {
+                return self.try_again(number, usage, Ending::Failed { reason: reason.clone() });
             }
+            Outcome::Ended { ending: ending @ (Ending::Signalled { .. } | Ending::Failed { .. }), .. }
+                if may_retry && !has_result =>
+            {
+                return self.try_again(number, usage, ending.clone());
+            }
+            Outcome::Ended { ending, values } if !has_result => {
+                let end = End { values: values.clone(), ..End::without_value(ending.clone(), record) };
+                self.search.journal.trial_ended(number, usage, end)?;
+            }
+            // The rest is in the journal since the objective's result; what its worker has used is not.
+            Outcome::Paused { .. } | Outcome::Executed | Outcome::Ended { .. } => {
+                self.search.journal.trial_paused(number, usage)?;
+            }
+            Outcome::Interrupted | Outcome::Postponed(_) => {
+                self.search.journal.trial_paused(number, Usage { paused_at: None, ..usage })?;
+            }
+        }
+        self.search.put_back(number, &ended.outcome);
+        self.announce(number, &ended.outcome);
+        self.remove_losers()?;
+        self.mirror_journal();
+        self.send_progress(sessions);
+        if let Some(Kill::Shortage { available_bytes }) = ended.killed {
+            return Err(SupervisorError::MachineShort { available_bytes });
+        }
+        if let Outcome::Postponed(obstacle) = &ended.outcome {
+            self.change_phase(|phase| phase.obstructed(obstacle.clone().of_trial(number), Instant::now()));
+        }
+        Ok(self.search.judge(&ended.trial, &ended.outcome)?)
+    }
+
+    /// Tells the watcher, and the mirror, what came of a trial.
+    fn announce(&mut self, number: u64, outcome: &Outcome) {
+        let record = self.search.record(number);
+        match outcome {
+            Outcome::Paused { .. } => {}
             Outcome::Executed => {
-                let record = record.clone();
-                self.journal.trial_paused(&record)?;
-                self.unfinished.push_front(number);
                 if let Some(mirror) = &self.mirror {
-                    // The next one counts its checkpoints from the first again.
+                    // The next execution counts its checkpoints from the first again.
                     mirror.forget(number);
                 }
                 let execution = record.executions.len().saturating_sub(1) as u64;
                 let values = record.executions.last().cloned().unwrap_or_default();
                 self.watcher.send(&Event::Executed { trial: number, execution, values });
             }
-            // Its end is in the journal since the objective told it; what its worker used is not.
-            Outcome::Ended { .. } if ended.is_journaled => {
-                let record = record.without_reports();
-                self.journal.trial_paused(&record)?;
-                self.watcher.send(&Event::TrialEnded { record });
-            }
-            Outcome::Postponed { reason } if (record.retried.len() as u64) < retries => {
-                let ending = Ending::Failed { reason: reason.clone() };
-                return self.try_again(number, ending);
-            }
-            Outcome::Interrupted | Outcome::Postponed { .. } => {
-                record.paused_at = None;
+            Outcome::Ended { .. } => self.announce_end(number),
+            Outcome::Interrupted | Outcome::Postponed(_) => {
                 let mut record = record.without_reports();
-                self.journal.trial_paused(&record)?;
                 // The journal leaves the trial open, so that it goes on next time; the watcher hears how it ended now.
                 record.ending = Some(Ending::Cancelled);
                 self.watcher.send(&Event::TrialEnded { record });
             }
-            Outcome::Ended { ending: ending @ (Ending::Signalled { .. } | Ending::Failed { .. }), .. }
-                if (record.retried.len() as u64) < retries =>
-            {
-                let ending = ending.clone();
-                return self.try_again(number, ending);
-            }
-            Outcome::Ended { ending, values } => {
-                record.ending = Some(ending.clone());
-                record.values.clone_from(values);
-                self.settle(number)?;
-            }
         }
-        self.remove_losers()?;
-        self.mirror_journal();
-        self.send_progress(sessions);
-        if let Some(available_bytes) = self.shortage_bytes {
-            return Err(SupervisorError::MachineShort { available_bytes });
-        }
-        if let Outcome::Postponed { reason } = &ended.outcome {
-            self.obstacle.get_or_insert(SupervisorError::Postponed { number, reason: reason.clone() });
-        }
-        let record = self.record(number);
-        // The oracle had it go on, and it came back as it went.
-        if let Some(before) = ended.continued_from
-            && record.ending.is_none()
-            && self.stop.is_none()
-            && record.epochs_done() <= before
-        {
-            return Err(SupervisorError::Stuck { number, epochs: before });
-        }
-        let record = &self.trials[number as usize];
-        self.failures.judge(&self.spec, record, &ended.outcome, ended.reports_were_due)
+    }
+
+    /// Tells the watcher of a trial whose end is in the journal.
+    pub(super) fn announce_end(&mut self, number: u64) {
+        let record = self.search.record(number).without_reports();
+        self.watcher.send(&Event::TrialEnded { record });
     }
 
     /// Lets a trial go on at once, in another worker, after this end of its last one.
-    fn try_again(&mut self, number: u64, ending: Ending) -> Result<(), SupervisorError> {
-        let record = self.record_mut(number);
-        record.retried.push(ending);
-        record.paused_at = None;
-        let record = record.clone();
-        self.journal.trial_paused(&record)?;
-        self.unfinished.push_front(number);
+    fn try_again(&mut self, number: u64, mut usage: Usage, ending: Ending) -> Result<(), SupervisorError> {
+        usage.retried.push(ending);
+        self.search.journal.trial_paused(number, Usage { paused_at: None, ..usage })?;
+        self.search.queue.push_front(number);
         Ok(())
-    }
-
-    pub(super) fn prune(&mut self, number: u64) -> Result<(), SupervisorError> {
-        let values = outcome::pruned_values(self.record(number), &self.spec);
-        let record = self.record_mut(number);
-        (record.ending, record.values) = (Some(Ending::Pruned), values);
-        self.settle(number)
     }
 
     /// Has the mirror take the journal as it is now.
@@ -112,23 +102,45 @@ impl Search<'_> {
             mirror.journal();
         }
     }
+}
 
-    fn settle(&mut self, number: u64) -> Result<(), SupervisorError> {
-        let record = self.record(number).clone();
-        self.journal.trial_ended(&record)?;
-        self.watcher.send(&Event::TrialEnded { record: record.without_reports() });
-        Ok(())
-    }
-
-    /// Ends a trial that has brought down its supervisor, or the machine, again and again; says whether it did.
-    pub(super) fn give_up(&mut self, number: u64) -> Result<bool, SupervisorError> {
-        let unended = self.record(number).unended_workers;
-        if unended < MOST_UNENDED_WORKERS {
-            return Ok(false);
+/// The meaning of the end of a worker whose objective gave no result: why the supervisor killed it comes before how its
+/// process ended. `held_bytes` is the most that it held.
+pub(super) fn without_result(killed: Option<&Kill>, exit: Exit, held_bytes: u64, budget_bytes: u64) -> Outcome {
+    let ending = match (killed, exit) {
+        (Some(Kill::Stop | Kill::Shortage { .. }), _) => return Outcome::Interrupted,
+        (Some(Kill::Trial(ending)), _) => ending.clone(),
+        (None, Exit::Starved(bytes)) => {
+            Ending::OutOfMemory { peak_bytes: held_bytes.saturating_add(bytes), budget_bytes }
         }
-        let reason = format!("its supervisor or the machine went down {unended} times in a row while it ran");
-        self.record_mut(number).ending = Some(Ending::Failed { reason });
-        self.settle(number)?;
-        Ok(true)
+        (None, Exit::Signal(signal)) => Ending::Signalled { signal },
+        (None, Exit::Code(code)) => {
+            Ending::Failed { reason: format!("exited with {code} before the objective returned") }
+        }
+    };
+    Outcome::Ended { ending, values: Vec::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kill_tells_more_than_the_exit_and_no_result_is_a_failure_whatever_the_status() {
+        let failed = |reason: &str| Ending::Failed { reason: reason.to_owned() };
+        let timed_out = Ending::TimedOut { after_s: 1 };
+        for (killed, exit, ending) in [
+            (None, Exit::Code(0), Some(failed("exited with 0 before the objective returned"))),
+            (None, Exit::Code(3), Some(failed("exited with 3 before the objective returned"))),
+            (None, Exit::Signal(6), Some(Ending::Signalled { signal: 6 })),
+            (None, Exit::Starved(7), Some(Ending::OutOfMemory { peak_bytes: 12, budget_bytes: 9 })),
+            (Some(Kill::Trial(timed_out.clone())), Exit::Signal(9), Some(timed_out)),
+            (Some(Kill::Stop), Exit::Signal(9), None),
+            (Some(Kill::Shortage { available_bytes: 1 }), Exit::Signal(9), None),
+        ] {
+            let outcome = without_result(killed.as_ref(), exit, 5, 9);
+            let expected = ending.map_or(Outcome::Interrupted, |ending| Outcome::Ended { ending, values: Vec::new() });
+            assert_eq!(outcome, expected, "{killed:?}");
+        }
     }
 }

@@ -1,15 +1,15 @@
-//! What keeps a search from beginning or going on. A trial that fails is none of it: that is an ending.
+//! What keeps a search with processes from beginning or going on. A failed trial is not an error: it has an ending.
 
 use crate::folder::FolderError;
 use crate::journal::JournalError;
-use crate::oracle::OracleError;
 use crate::process::ProcessError;
-use crate::record::Ending;
+use crate::search::SearchError;
+use crate::study_folder::FileError;
 use ferrotune_machine::format::bytes;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-/// Why a search could not begin or cannot go on.
+/// Why a search with processes cannot begin or go on.
 #[derive(Debug, thiserror::Error)]
 pub enum SupervisorError {
     /// The description of the search cannot be read.
@@ -21,15 +21,8 @@ pub enum SupervisorError {
         source: io::Error,
     },
     /// A file of the study could not be written or read.
-    #[error("cannot {what} {path}: {source}")]
-    File {
-        /// What was tried.
-        what: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// The system's reason.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    File(#[from] FileError),
     /// The mirror and the folder of the studies are one, or one is in the other.
     #[error(
         "the mirror {} and the study's folder {} are one folder, or one lies in the other; choose a --mirror elsewhere",
@@ -137,26 +130,15 @@ pub enum SupervisorError {
         /// The library.
         library: PathBuf,
     },
-    /// The oracle refuses the search.
-    #[error(transparent)]
-    Oracle(#[from] OracleError),
     /// The journal cannot be used.
     #[error(transparent)]
     Journal(#[from] JournalError),
+    /// The search itself cannot begin or go on.
+    #[error(transparent)]
+    Search(#[from] SearchError),
     /// A worker cannot be started or watched.
     #[error(transparent)]
     Process(#[from] ProcessError),
-    /// The first trial ended without a value of the objective.
-    #[error("{reason}; name a reported metric with --objective")]
-    NeverReported {
-        /// Which objective, and what was reported instead.
-        reason: String,
-    },
-    /// The first trial asked for no parameter.
-    #[error(
-        "the search space is empty: the objective asks for no parameter; add one, e.g. trial.float(\"lr\", 1e-4..=1e-1).log().get()?"
-    )]
-    EmptySpace,
     /// Something other than the trials takes the machine's memory.
     #[error(
         "the machine has only {} of memory left, which the trials do not hold; free some, then run the search again: it goes on where it is",
@@ -166,56 +148,6 @@ pub enum SupervisorError {
         /// What the machine has left, in bytes.
         available_bytes: u64,
     },
-    /// A trial cannot read what it is to go on from.
-    #[error(
-        "trial {number} {reason}; nothing of it is lost: run the search again once the file can be read, or remove the file to go on from the checkpoint before it"
-    )]
-    Postponed {
-        /// The trial.
-        number: u64,
-        /// What cannot be read, and why.
-        reason: String,
-    },
-    /// The disk that the study is on is full.
-    #[error("{reason}; free some space, then run the search again: trial {number} goes on from its last checkpoint")]
-    DiskFull {
-        /// The trial that could not write its checkpoint.
-        number: u64,
-        /// The file, and the system's reason.
-        reason: String,
-    },
-    /// The oracle lets a trial go on, and it comes back as it went.
-    #[error(
-        "trial {number} does not get beyond epoch {epochs}, to which it was to train on; report steps as epochs counted from 0, then use --overwrite"
-    )]
-    Stuck {
-        /// The trial.
-        number: u64,
-        /// The epochs that it has been through.
-        epochs: u64,
-    },
-    /// As many trials in a row have failed as may.
-    #[error(
-        "{count} trials in a row have failed, as many as --max-consecutive-failures allows, the last one so: {ending}"
-    )]
-    FailuresInARow {
-        /// How many.
-        count: u64,
-        /// How the last one ended.
-        ending: Ending,
-    },
-    /// Every trial so far has failed.
-    #[error("the first {count} trials all failed, the last one so: {ending}")]
-    Hopeless {
-        /// How many.
-        count: u64,
-        /// How the last one ended.
-        ending: Ending,
-    },
-}
-
-pub(super) fn file_error(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> SupervisorError {
-    move |source| SupervisorError::File { what, path: path.to_path_buf(), source }
 }
 
 #[cfg(test)]

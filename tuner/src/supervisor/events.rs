@@ -1,12 +1,13 @@
 //! What the watcher of a search hears: one JSON line for each event, none of which grows with what a trial has reported.
 //! A watcher that has left stops the search; it never makes it fail.
 
-use super::Search;
+use super::Supervisor;
 use super::session::Session;
 use crate::analysis::ranking;
 use crate::event::{Event, Front, Progress, Running, Status};
 use crate::record::{State, TrialRecord};
 use crate::spec::StudySpec;
+use crate::study_folder::STATUS;
 use ferrotune_machine::memory::own_resident_bytes;
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,12 +21,9 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 /// The least time between two pictures of progress in the status file.
 const STATUS_INTERVAL: Duration = Duration::from_millis(500);
 
-/// In a study's folder: the [`Status`] of its last search.
-const STATUS_FILE: &str = "status.json";
-
 /// The status of the last search of the study in `folder`; none if it has not come so far.
 pub fn last_status(folder: &Path) -> io::Result<Option<Status>> {
-    match fs::read(folder.join(STATUS_FILE)) {
+    match fs::read(folder.join(STATUS)) {
         Ok(text) => Ok(serde_json::from_slice(&text)?),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
@@ -51,7 +49,7 @@ impl<'a> Watcher<'a> {
 
     /// The watcher of the study in `folder`, which has the last word on its search in a file, too.
     pub(super) fn of_study(events: &'a mut dyn Write, folder: &Path) -> Watcher<'a> {
-        Watcher { status_path: Some(folder.join(STATUS_FILE)), ..Watcher::new(events) }
+        Watcher { status_path: Some(folder.join(STATUS)), ..Watcher::new(events) }
     }
 
     /// Whether nobody reads the events any more.
@@ -111,7 +109,7 @@ impl<'a> Watcher<'a> {
     }
 }
 
-impl Search<'_> {
+impl Supervisor<'_> {
     /// Tells where the search stands, if that was not told just now.
     pub(super) fn tick_progress(&mut self, sessions: &[Session]) {
         if self.watcher.wants_progress() {
@@ -127,29 +125,29 @@ impl Search<'_> {
     }
 
     fn progress(&self, sessions: &[Session]) -> Progress {
-        let count = |wanted: State| self.trials.iter().filter(|trial| trial.state() == wanted).count() as u64;
+        let count = |wanted: State| self.search.trials().iter().filter(|trial| trial.state() == wanted).count() as u64;
         let (finished, pruned, failed) = (count(State::Finished), count(State::Pruned), count(State::Failed));
         let done = finished + pruned + failed;
-        let ended = self.trials.iter().filter(|trial| trial.ending.is_some());
+        let ended = self.search.trials().iter().filter(|trial| trial.ending.is_some());
         let seconds: f64 = ended.map(|trial| trial.seconds).sum();
         let spent: f64 = sessions.iter().map(|session| session.worker.elapsed().as_secs_f64()).sum();
         let eta_s = (done > 0).then(|| {
-            let to_go = self.spec.max_trials.saturating_sub(done) as f64;
-            (seconds / done as f64 * to_go - spent).max(0.0) / self.spec.supervision.concurrency.max(1) as f64
+            let to_go = self.search.spec.max_trials.saturating_sub(done) as f64;
+            (seconds / done as f64 * to_go - spent).max(0.0) / self.search.spec.supervision.concurrency.max(1) as f64
         });
-        let several = self.spec.objectives.len() > 1;
-        let best = ranking::best(&self.trials, &self.spec);
+        let several = self.search.spec.objectives.len() > 1;
+        let best = ranking::best(self.search.trials(), &self.search.spec);
         Progress {
             done,
             failed,
             pruned,
-            max_trials: self.spec.max_trials,
+            max_trials: self.search.spec.max_trials,
             best: if several { None } else { best.first().map(|trial| trial.without_reports()) },
-            front: several.then(|| front(&best, &self.spec)),
+            front: several.then(|| front(&best, &self.search.spec)),
             unasked: if done > 0 { self.unasked() } else { Vec::new() },
-            infeasible: ranking::infeasible(&self.trials, &self.spec) as u64,
+            infeasible: ranking::infeasible(self.search.trials(), &self.search.spec) as u64,
             running: sessions.iter().map(|session| self.running(session)).collect(),
-            stopping: self.stop.is_some(),
+            stopping: self.phase.is_stopping(),
             elapsed_s: self.started.elapsed().as_secs_f64(),
             eta_s,
             supervisor_bytes: own_resident_bytes(),
@@ -159,18 +157,19 @@ impl Search<'_> {
     /// Parameters that the user has decided something about and no trial has asked for: misspelt, perhaps. Of trials
     /// that were enqueued, those count that have run.
     fn unasked(&self) -> Vec<String> {
-        let is_asked = |name: &&str| self.trials.iter().any(|trial| trial.parameters.contains_key(*name));
-        let enqueued = self.trials.iter().filter(|trial| trial.ending.is_some()).flat_map(|trial| trial.preset.keys());
-        let given = self.spec.given.names().chain(enqueued.map(String::as_str));
+        let is_asked = |name: &&str| self.search.trials().iter().any(|trial| trial.parameters.contains_key(*name));
+        let enqueued =
+            self.search.trials().iter().filter(|trial| trial.ending.is_some()).flat_map(|trial| trial.preset.keys());
+        let given = self.search.spec.given.names().chain(enqueued.map(String::as_str));
         let unasked: BTreeSet<&str> = given.filter(|name| !is_asked(name)).collect();
         unasked.into_iter().map(str::to_owned).collect()
     }
 
     fn running(&self, session: &Session) -> Running {
-        let record = self.record(session.number);
+        let record = self.search.record(session.trial.number);
         let parameters = record.parameters.iter().map(|(name, parameter)| (name.clone(), parameter.value.clone()));
         Running {
-            trial: session.number,
+            trial: session.trial.number,
             parameters: parameters.collect(),
             step: record.last_step(),
             epochs: record.epochs,

@@ -1,39 +1,15 @@
-//! The study's folder beside its journal: all that its trials need, so that it goes on after the session that began it,
-//! in another place, or on another machine. Removes the checkpoints that nobody will ask for.
+//! The files that a study keeps beside its journal: all that its trials need, so that it goes on after the session that
+//! began it, in another place, or on another machine.
 
+use super::SupervisorError;
 use super::code::CHUNK_BYTES;
-use super::error::file_error;
-use super::{Search, SupervisorError};
-use crate::analysis::ranking;
-use crate::checkpoint::step_of;
-use crate::checkpoint::{checkpoint_generation, is_partial_checkpoint};
-use crate::folder::{self, FolderError};
+use crate::folder::{self, removed};
 use crate::journal::Journal;
-use crate::record::TrialRecord;
 use crate::spec::{StudySpec, Supervision};
+use crate::study_folder::{self, LIBRARIES, LIBRARY, OUTPUT, SHARED, file_error, is_same_file, refuse_links_of_trial};
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Seek as _};
 use std::path::{Path, PathBuf};
-
-/// The objective.
-const LIBRARY: &str = "objective.so";
-/// The variables that it captured.
-const SHARED: &str = "shared.safetensors";
-/// What it was linked with.
-const LIBRARIES: &str = "libraries";
-
-/// The spec as the study keeps it: its files by their names in the study's folder.
-pub(super) fn stored(spec: &StudySpec) -> StudySpec {
-    let mut stored = spec.clone();
-    if !spec.library.as_os_str().is_empty() {
-        stored.library = PathBuf::from(LIBRARY);
-    }
-    stored.shared = spec.shared.as_ref().map(|_| PathBuf::from(SHARED));
-    for library in &mut stored.supervision.libraries {
-        *library = library.file_name().map(PathBuf::from).unwrap_or_default();
-    }
-    stored
-}
 
 /// The spec of the study in a folder, to go on with it wherever that folder is now. Fails where there is none, where it
 /// cannot be read, and where something in it leads out of the folder, which may come from anyone.
@@ -64,12 +40,12 @@ pub fn spec_of(study: &Path) -> Result<StudySpec, SupervisorError> {
 
 /// What a trial of the study in a folder has printed last; empty if nothing is kept.
 pub fn output_of(study: &Path, number: u64) -> Result<Vec<u8>, SupervisorError> {
-    let folder = study.join("trials").join(number.to_string());
+    let folder = study_folder::of_trial(study, number);
     refuse_links_of_trial(&folder)?;
-    let path = folder.join("output.log");
+    let path = folder.join(OUTPUT);
     match fs::read(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        output => output.map_err(file_error("read", &path)),
+        output => Ok(output.map_err(file_error("read", &path))?),
     }
 }
 
@@ -138,7 +114,7 @@ impl Copies {
         }
         let partial = target.with_file_name(format!("{}.partial", name.display()));
         self.partial.push((partial.clone(), target.to_path_buf()));
-        let copied = remove_file(&partial).and_then(|()| match by {
+        let copied = removed(fs::remove_file(&partial)).and_then(|()| match by {
             By::LinkOrCopy if fs::canonicalize(source).and_then(|file| fs::hard_link(file, &partial)).is_ok() => Ok(()),
             // So, too, where the library is on another file system, or on one without links.
             By::Copy | By::LinkOrCopy => {
@@ -166,7 +142,7 @@ impl Copies {
 impl Drop for Copies {
     fn drop(&mut self) {
         for (partial, _) in &self.partial {
-            if let Err(error) = remove_file(partial) {
+            if let Err(error) = removed(fs::remove_file(partial)) {
                 tracing::warn!(%error, path = %partial.display(), "a copy that was cut off stays until the next one");
             }
         }
@@ -214,7 +190,7 @@ pub(super) fn read_error(
             let file = source.file_name().unwrap_or_default().to_string_lossy().into_owned();
             SupervisorError::Lacking { file, study }
         }
-        _ => file_error(action, &source)(error),
+        _ => file_error(action, &source)(error).into(),
     }
 }
 
@@ -222,151 +198,4 @@ fn copy_error(target: &Path, study: &Path) -> impl FnOnce(io::Error) -> Supervis
     let file = target.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let study = study.to_path_buf();
     move |source| SupervisorError::Copy { file, study, source }
-}
-
-fn remove_file(path: &Path) -> io::Result<()> {
-    folder::removed(fs::remove_file(path))
-}
-
-/// A checkpoint is never changed where it is, so a second name is as good as a copy and costs nothing.
-pub(super) fn link(source: &Path, target: &Path) -> io::Result<()> {
-    // One name of a file put over another one of it does nothing, and would leave both.
-    if is_same_file(source, target) {
-        return Ok(());
-    }
-    let partial = target.with_extension("link");
-    remove_file(&partial)?;
-    match fs::hard_link(source, &partial) {
-        Ok(()) => fs::rename(&partial, target),
-        // Another file system, or one without links.
-        Err(_) => folder::install(source, target),
-    }
-}
-
-fn is_same_file(source: &Path, target: &Path) -> bool {
-    use std::os::unix::fs::MetadataExt as _;
-    let facts = |path: &Path| fs::metadata(path).map(|file| (file.len(), file.ino(), file.dev()));
-    fs::canonicalize(source).is_ok_and(|source| source == target)
-        || matches!((facts(source), facts(target)), (Ok(source), Ok(target)) if source == target)
-}
-
-/// Refuses a trial's folder that leads elsewhere, and names of ours in it that do. What the objective itself has put there
-/// is its own affair.
-pub fn refuse_links_of_trial(folder: &Path) -> Result<(), FolderError> {
-    folder::refuse_link(folder)?;
-    folder::refuse_links_of(folder, |name| {
-        let name = name.to_string_lossy();
-        name == "output.log" || name == "tmp" || name.starts_with("checkpoint-")
-    })
-}
-
-impl Search<'_> {
-    /// Removes the checkpoints of trials that have ended and are not among the best.
-    pub(super) fn remove_losers(&mut self) -> Result<(), SupervisorError> {
-        for number in losers(&self.trials, &self.spec) {
-            let folder = self.folder.join("trials").join(number.to_string());
-            remove_checkpoints(&folder).map_err(file_error("remove checkpoints in", &folder))?;
-            self.journal.checkpoint_removed(number)?;
-            if let Some(mirror) = &self.mirror {
-                mirror.forget(number);
-            }
-            self.record_mut(number).checkpoint = None;
-        }
-        Ok(())
-    }
-}
-
-/// The trials whose checkpoints are of no use: they have ended, and are not among the best that are kept.
-fn losers(trials: &[TrialRecord], spec: &StudySpec) -> Vec<u64> {
-    let ended = trials.iter().filter(|trial| trial.ending.is_some() && trial.checkpoint.is_some());
-    let ended: Vec<u64> = ended.map(|trial| trial.number).collect();
-    if ended.is_empty() {
-        return ended;
-    }
-    let keep = usize::try_from(spec.supervision.keep_best).unwrap_or(usize::MAX);
-    let kept: Vec<u64> = ranking::ranked(trials, spec, keep).into_iter().map(|trial| trial.number).collect();
-    ended.into_iter().filter(|number| !kept.contains(number)).collect()
-}
-
-fn remove_checkpoints(folder: &Path) -> io::Result<()> {
-    let files = files_in(folder)?.into_iter();
-    let ours = |name: &String| checkpoint_generation(name).is_some() || is_partial_checkpoint(name);
-    files.filter(ours).try_for_each(|name| fs::remove_file(folder.join(name)))
-}
-
-/// Removes what workers that were killed while they wrote a checkpoint have left in the trials' folders.
-pub(super) fn remove_all_leftovers(study: &Path, trials: &[TrialRecord]) -> Result<(), SupervisorError> {
-    for trial in trials {
-        let folder = study.join("trials").join(trial.number.to_string());
-        remove_leftovers(&folder, trial.checkpoint.as_deref())
-            .map_err(file_error("remove unfinished checkpoints in", &folder))?;
-    }
-    Ok(())
-}
-
-/// Removes the checkpoints in a trial's folder that are not whole, and those after `last`, which is the last one that
-/// the journal knows. A file of such a name that is no checkpoint stays.
-pub(super) fn remove_leftovers(folder: &Path, last: Option<&str>) -> io::Result<()> {
-    let last = last.and_then(checkpoint_generation);
-    for name in files_in(folder)? {
-        let path = folder.join(&name);
-        let is_untold = checkpoint_generation(&name).is_some_and(|generation| Some(generation) > last);
-        if is_partial_checkpoint(&name) || is_untold && step_of(&path)?.is_some() {
-            fs::remove_file(&path)?;
-        } else if is_untold {
-            tracing::warn!(path = %path.display(), "this file is no checkpoint of the search and stays");
-        }
-    }
-    Ok(())
-}
-
-/// The names of the files in a trial's folder, which must not lead elsewhere; none where there is no folder, as in a study
-/// that came back from its mirror.
-fn files_in(folder: &Path) -> io::Result<Vec<String>> {
-    folder::refuse_link(folder)?;
-    let entries = match fs::read_dir(folder) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries?,
-    };
-    let mut names = Vec::new();
-    for entry in entries {
-        let entry = entry?;
-        if entry.file_type()?.is_file() {
-            names.extend(entry.file_name().into_string());
-        }
-    }
-    Ok(names)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::record::Ending;
-    use crate::spec::{Direction, Objective, Supervision};
-
-    #[test]
-    fn only_the_best_and_those_that_may_go_on_keep_their_checkpoints() {
-        let trial = |number: u64, ending: Option<Ending>, value: Option<f64>| {
-            let checkpoint = Some("checkpoint-000000.safetensors".to_owned());
-            TrialRecord { ending, values: value.into_iter().collect(), checkpoint, ..TrialRecord::new(number) }
-        };
-        let losers = |trials: &[TrialRecord], direction, keep_best| {
-            let supervision = Supervision { keep_best, ..Supervision::default() };
-            let objectives = vec![Objective::new("accuracy", direction)];
-            losers(trials, &StudySpec { supervision, ..StudySpec::new("digits", objectives) })
-        };
-        let finished = |number, value| trial(number, Some(Ending::Finished), Some(value));
-        let mut trials = vec![
-            finished(0, 0.3),
-            finished(1, 0.5),
-            trial(2, None, None),
-            finished(3, 0.1),
-            trial(4, Some(Ending::Pruned), Some(0.9)),
-            finished(5, 0.5),
-        ];
-        assert_eq!(losers(&trials, Direction::Max, 2), [0, 3, 4]);
-        assert_eq!(losers(&trials, Direction::Min, 1), [0, 1, 4, 5]);
-        trials[0].checkpoint = None;
-        assert_eq!(losers(&trials, Direction::Max, 2), [3, 4]);
-    }
 }

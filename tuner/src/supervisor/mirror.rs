@@ -9,10 +9,10 @@ mod restore;
 pub(super) use restore::restore;
 
 use super::SupervisorError;
-use super::error::file_error;
 use crate::folder;
-use crate::oracle::draw_seed;
+use crate::seed;
 use crate::spec::StudySpec;
+use crate::study_folder::{JOURNAL, LIBRARIES, LIBRARY, SHARED, file_error, of_trial};
 use guard::Place;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -22,11 +22,8 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
 use std::time::SystemTime;
 
-const JOURNAL: &str = "journal.log";
-const TRIALS: &str = "trials";
-const LIBRARIES: &str = "libraries";
-/// Files of a study that are as they are from its start on.
-const FIXED: [&str; 3] = ["objective.so", "shared.safetensors", LIBRARIES];
+/// Files of a study that do not change after its start.
+const FIXED: [&str; 3] = [LIBRARY, SHARED, LIBRARIES];
 /// In a copy of those files, once it is whole.
 const WHOLE: &str = "whole";
 /// Copies of one thing that are kept: the last may be torn.
@@ -119,7 +116,7 @@ impl Copier {
                     Order::Journal if last_journal != Some(index) => {}
                     Order::Journal => self.log(self.copy_journal()),
                     Order::Forget { trial } => {
-                        let copies = self.mirror.join(TRIALS).join(trial.to_string());
+                        let copies = of_trial(&self.mirror, *trial);
                         self.log(guard::remove_folder(&copies, Place::Trial));
                     }
                 }
@@ -154,8 +151,8 @@ impl Copier {
     }
 
     fn copy_checkpoint(&self, trial: u64, file: &str) -> io::Result<()> {
-        let source = self.study.join(TRIALS).join(trial.to_string()).join(file);
-        let target = self.mirror.join(TRIALS).join(trial.to_string());
+        let source = of_trial(&self.study, trial).join(file);
+        let target = of_trial(&self.mirror, trial);
         fs::create_dir_all(&target)?;
         folder::refuse_link(&target)?;
         copy_all(&source, &target.join(format!("{}.{}", file, unique())))?;
@@ -186,7 +183,7 @@ fn copy_all(source: &Path, target: &Path) -> io::Result<()> {
 /// Later names sort after earlier ones, and none comes twice.
 fn unique() -> String {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    format!("{:020}-{:08x}", now.as_micros(), draw_seed() as u32)
+    format!("{:020}-{:08x}", now.as_micros(), seed::draw() as u32)
 }
 
 /// The names in a folder that are wanted, in order.
@@ -228,244 +225,8 @@ pub(super) fn clear(mirror: &Path) -> Result<(), SupervisorError> {
     if !mirror.exists() {
         return Ok(());
     }
-    guard::remove_all(&guard::contents_to_clear(mirror)?).map_err(file_error("clear the mirror", mirror))
+    Ok(guard::remove_all(&guard::contents_to_clear(mirror)?).map_err(file_error("clear the mirror", mirror))?)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::checkpoint::{checkpoint_file, checkpoint_generation};
-    use crate::journal::Journal;
-    use crate::spec::{Direction, Objective, StudySpec};
-
-    type TestResult = Result<(), Box<dyn std::error::Error + Send + Sync>>;
-
-    pub(super) fn spec(directory: &Path) -> StudySpec {
-        let objectives = vec![Objective::new("loss", Direction::Min)];
-        StudySpec { directory: directory.to_path_buf(), seed: Some(1), ..StudySpec::new("it", objectives) }
-    }
-
-    #[test]
-    fn study_comes_back_past_copies_that_were_cut_off() -> TestResult {
-        let directory = tempfile::tempdir()?;
-        let (study, mirror_folder) = (directory.path().join("it"), directory.path().join("drive/it"));
-        let (mut journal, _) = Journal::open(&study, &spec(directory.path()))?;
-        journal.begin_trial(&mut Vec::new())?;
-        fs::write(study.join("objective.so"), "an objective")?;
-        let trial = study.join("trials/0");
-        fs::create_dir_all(&trial)?;
-        let mirror = Mirror::start(&study, &mirror_folder)?;
-        for generation in 0..4 {
-            fs::write(trial.join(checkpoint_file(generation)), format!("weights {generation}"))?;
-            mirror.checkpoint(0, &checkpoint_file(generation));
-            mirror.journal();
-        }
-        drop(mirror);
-        let kept = names(&mirror_folder.join("trials/0"), |_| true)?;
-        assert_eq!(kept.len(), 4, "the trial still has all of them: {kept:?}");
-        // What a machine that died while it copied leaves.
-        fs::write(mirror_folder.join(format!("journal-{}.log", unique())), "{\"op_co")?;
-        fs::create_dir(mirror_folder.join(format!("start-{}", unique())))?;
-        let torn = format!("{}.{}", checkpoint_file(3), unique());
-        fs::write(mirror_folder.join("trials/0").join(torn), "weig")?;
-
-        let expected = fs::read(study.join(JOURNAL))?;
-        drop(journal);
-        fs::remove_dir_all(&study)?;
-        restore(&mirror_folder, &study)?;
-        assert_eq!(fs::read(study.join(JOURNAL))?, expected);
-        assert_eq!(fs::read_to_string(study.join("objective.so"))?, "an objective");
-        assert_eq!(fs::read_to_string(trial.join(checkpoint_file(3)))?, "weights 3");
-        assert_eq!(Journal::read(&study)?.trials.len(), 1);
-        // An empty journal is no study.
-        fs::remove_dir_all(&study)?;
-        fs::create_dir(&study)?;
-        fs::write(study.join(JOURNAL), "")?;
-        restore(&mirror_folder, &study)?;
-        assert_eq!(fs::read(study.join(JOURNAL))?, expected);
-        // A study that is there is left alone.
-        fs::write(study.join("objective.so"), "another")?;
-        restore(&mirror_folder, &study)?;
-        assert_eq!(fs::read_to_string(study.join("objective.so"))?, "another");
-        Ok(())
-    }
-
-    #[test]
-    fn mirror_has_the_checkpoints_that_the_trial_has() -> TestResult {
-        let directory = tempfile::tempdir()?;
-        let (study, mirror) = (directory.path().join("it"), directory.path().join("drive/it"));
-        let (trial, copies) = (study.join("trials/0"), mirror.join("trials/0"));
-        fs::create_dir_all(&trial)?;
-        let copier = Copier { study, mirror };
-        for generation in 0..6 {
-            fs::write(trial.join(checkpoint_file(generation)), "weights")?;
-            // A trial keeps the last two, and that of its best step, which is the first one here.
-            if generation > 2 {
-                fs::remove_file(trial.join(checkpoint_file(generation - 2)))?;
-            }
-            copier.copy_checkpoint(0, &checkpoint_file(generation))?;
-        }
-        let copied = || -> io::Result<Vec<Option<u64>>> {
-            let names = names(&copies, |_| true)?;
-            Ok(names.iter().map(|name| checkpoint_generation(name.rsplit_once('.')?.0)).collect())
-        };
-        assert_eq!(copied()?, [Some(0), Some(4), Some(5)]);
-        // Copies of one checkpoint, which a trial writes again when it is executed anew.
-        (0..3).try_for_each(|_| copier.copy_checkpoint(0, &checkpoint_file(5)))?;
-        assert_eq!(copied()?, [Some(0), Some(4), Some(5), Some(5)]);
-        // Those that the trial has no more are kept while they are the last ones, for a later copy may fail.
-        fs::remove_dir_all(&trial)?;
-        copier.copy_checkpoint(0, &checkpoint_file(6))?;
-        assert_eq!(copied()?, [Some(5), Some(5)]);
-        Ok(())
-    }
-
-    #[test]
-    fn mirror_that_leads_elsewhere_gives_nothing_and_takes_nothing() -> TestResult {
-        let directory = tempfile::tempdir()?;
-        let (study, drive) = (directory.path().join("it"), directory.path().join("drive/it"));
-        let outside = directory.path().join("thesis");
-        fs::create_dir(&outside)?;
-        ["1", "2", "3"].into_iter().try_for_each(|chapter| fs::write(outside.join(chapter), "a chapter"))?;
-        let (mut journal, _) = Journal::open(&study, &spec(directory.path()))?;
-        journal.begin_trial(&mut Vec::new())?;
-        fs::write(study.join("objective.so"), "an objective")?;
-        fs::create_dir_all(study.join("trials/0"))?;
-        fs::write(study.join("trials/0").join(checkpoint_file(0)), "weights")?;
-        // Each trial has a folder there, of which only the last two files are kept.
-        fs::create_dir_all(drive.join("trials"))?;
-        std::os::unix::fs::symlink(&outside, drive.join("trials/0"))?;
-        let mirror = Mirror::start(&study, &drive)?;
-        mirror.checkpoint(0, &checkpoint_file(0));
-        mirror.journal();
-        drop(mirror);
-        assert_eq!(names(&outside, |_| true)?, ["1", "2", "3"]);
-        drop(journal);
-        fs::remove_dir_all(&study)?;
-        let error = restore(&drive, &study).err().ok_or("it came back")?.to_string();
-        assert!(error.contains("trials/0 is a symbolic link") && !study.join(JOURNAL).exists(), "{error}");
-        // Nor does a file of the user's come into the study in the place of its objective.
-        fs::remove_file(drive.join("trials/0"))?;
-        let start = names(&drive, |name| name.starts_with("start-"))?.pop().ok_or("no start")?;
-        let objective = drive.join(start).join("objective.so");
-        fs::remove_file(&objective)?;
-        std::os::unix::fs::symlink(outside.join("1"), &objective)?;
-        let error = restore(&drive, &study).err().ok_or("it came back")?.to_string();
-        assert!(error.contains("objective.so is a symbolic link"), "{error}");
-        std::os::unix::fs::symlink(&outside, drive.join("other"))?;
-        assert!(Mirror::start(&study, &drive).is_err());
-        Ok(())
-    }
-
-    #[test]
-    fn trials_that_cannot_win_leave_the_mirror_too() -> TestResult {
-        let directory = tempfile::tempdir()?;
-        let (study, mirror_folder) = (directory.path().join("it"), directory.path().join("drive/it"));
-        fs::create_dir_all(study.join("trials/2"))?;
-        fs::write(study.join("trials/2").join(checkpoint_file(0)), "weights")?;
-        let mirror = Mirror::start(&study, &mirror_folder)?;
-        mirror.checkpoint(2, &checkpoint_file(0));
-        mirror.forget(2);
-        drop(mirror);
-        assert!(mirror_folder.join("trials").exists() && !mirror_folder.join("trials/2").exists());
-        clear(&mirror_folder)?;
-        assert_eq!(names(&mirror_folder, |_| true)?, Vec::<String>::new());
-        Ok(())
-    }
-
-    #[test]
-    fn copies_leave_other_files_of_the_mirror_alone() -> TestResult {
-        let directory = tempfile::tempdir()?;
-        let (study, mirror_folder) = (directory.path().join("it"), directory.path().join("drive/it"));
-        let (journal, _) = Journal::open(&study, &spec(directory.path()))?;
-        drop(journal);
-        fs::create_dir_all(study.join("trials/0"))?;
-        fs::create_dir_all(mirror_folder.join("trials/0"))?;
-        let others =
-            ["journal-1999.log", "journal-of-a-thesis.log", "start-here.txt", "trials/0/notes", "trials/0/a.b"];
-        for other in others {
-            fs::write(mirror_folder.join(other), other)?;
-        }
-        let mirror = Mirror::start(&study, &mirror_folder)?;
-        for generation in 0..4 {
-            fs::write(study.join("trials/0").join(checkpoint_file(generation)), "weights")?;
-            mirror.checkpoint(0, &checkpoint_file(generation));
-            mirror.journal();
-        }
-        mirror.forget(0);
-        drop(mirror);
-        for other in others {
-            assert_eq!(fs::read_to_string(mirror_folder.join(other))?, other);
-        }
-        assert_eq!(names(&mirror_folder.join("trials/0"), |_| true)?, ["a.b", "notes"]);
-        Ok(())
-    }
-
-    /// A study with a mirror of it, which ends before it is looked at.
-    pub(super) fn mirrored(
-        directory: &Path,
-        drive: &Path,
-    ) -> Result<StudySpec, Box<dyn std::error::Error + Send + Sync>> {
-        let mut spec = spec(directory);
-        spec.supervision.mirror = Some(drive.to_path_buf());
-        let (journal, _) = Journal::open(&directory.join("it"), &spec)?;
-        fs::create_dir_all(directory.join("it/libraries"))?;
-        fs::write(directory.join("it/libraries/libstd.so"), "code")?;
-        let mirror = Mirror::start(&directory.join("it"), &drive.join("it"))?;
-        mirror.journal();
-        drop((mirror, journal));
-        Ok(spec)
-    }
-
-    #[test]
-    fn mirror_is_cleared_only_of_what_this_program_made_of_this_study() -> TestResult {
-        let root = tempfile::tempdir()?;
-        let drive = root.path().join("drive");
-        let mut spec = mirrored(&root.path().join("studies"), &drive)?;
-        let mirror_folder = drive.join("it");
-        let refusal = |spec: &StudySpec| of(spec).err().map(|error| error.to_string());
-        assert_eq!(refusal(&spec), None);
-        spec.overwrite = true;
-        assert_eq!(refusal(&spec), None);
-
-        // A folder of the user's in it.
-        let chapter = mirror_folder.join("thesis/chapter-1.tex");
-        fs::create_dir_all(mirror_folder.join("thesis"))?;
-        fs::write(&chapter, "words")?;
-        let message = refusal(&spec).ok_or("the mirror may not be cleared")?;
-        assert!(message.contains("thesis, which is no part of a mirror"), "{message}");
-        assert!(clear(&mirror_folder).is_err() && chapter.exists());
-        assert!(!names(&mirror_folder, guard::is_journal_copy)?.is_empty());
-        // A file of the user's within a folder of ours.
-        fs::rename(mirror_folder.join("thesis"), root.path().join("thesis"))?;
-        let start = names(&mirror_folder, guard::is_start)?.remove(0);
-        fs::write(mirror_folder.join(&start).join("notes"), "words")?;
-        let message = refusal(&spec).ok_or("the mirror may not be cleared")?;
-        assert!(message.contains("notes, which is no part of a mirror"), "{message}");
-        fs::remove_file(mirror_folder.join(&start).join("notes"))?;
-
-        // Another study of that name, in another folder.
-        let elsewhere = StudySpec { directory: root.path().join("elsewhere"), ..spec.clone() };
-        let message = refusal(&elsewhere).ok_or("another study's mirror may not be cleared")?;
-        assert!(message.contains("is the mirror of another study"), "{message}");
-        let (journal, _) = Journal::open(&elsewhere.directory.join("it"), &elsewhere)?;
-        drop(journal);
-        for overwrite in [false, true] {
-            let message =
-                refusal(&StudySpec { overwrite, ..elsewhere.clone() }).ok_or("nor be mixed with this one's")?;
-            assert!(message.contains("is the mirror of another study"), "{message}");
-        }
-
-        // So, too, where that one has an empty journal, as a search leaves that found no space for its files.
-        fs::write(elsewhere.directory.join("it").join(JOURNAL), "")?;
-        let message = refusal(&StudySpec { overwrite: true, ..elsewhere.clone() }).ok_or("it may not be cleared")?;
-        assert!(message.contains("is the mirror of another study"), "{message}");
-
-        // The study's own mirror, also where the study's folder is gone.
-        fs::remove_dir_all(root.path().join("studies"))?;
-        assert_eq!(refusal(&spec), None);
-        clear(&mirror_folder)?;
-        assert_eq!(names(&mirror_folder, |_| true)?, Vec::<String>::new());
-        Ok(())
-    }
-}
+mod tests;

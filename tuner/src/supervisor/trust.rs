@@ -2,8 +2,8 @@
 //! folder and never in a study, for a study's folder may come from anyone. Runs nothing.
 
 use super::SupervisorError;
-use super::error::file_error;
 use crate::folder;
+use crate::study_folder::file_error;
 use sha2::{Digest as _, Sha256};
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write as _};
@@ -62,7 +62,7 @@ impl Trust {
             (Origin::Study, Some((_, mark))) => match fs::symlink_metadata(&mark) {
                 Ok(mark) => Ok(mark.is_file()),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-                Err(error) => Err(file_error("look for", &mark)(error)),
+                Err(error) => Err(file_error("look for", &mark)(error).into()),
             },
         }
     }

@@ -225,7 +225,7 @@ impl StudyBuilder {
         }
         let place = match self.role {
             Some(Role::Worker { study }) if !is_in_objective() => Place::Worker { study },
-            _ if self.is_in_process => Place::Here(None),
+            _ if self.is_in_process => Place::InProcess(None),
             Some(Role::Worker { .. }) => return Err(StudyError::Nested),
             Some(Role::Supervisor { .. }) | None => Place::Processes,
         };

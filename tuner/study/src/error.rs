@@ -1,9 +1,10 @@
-//! Why a study cannot be built or run. A trial that fails is none of it: that is an ending in its record.
+//! Why a study cannot be built or run. A failed trial is not an error: its record has an ending.
 
 use ferrotune_trial::TrialError;
+use ferrotune_tuner::event::Finish;
+use ferrotune_tuner::in_process::SearchError;
 use ferrotune_tuner::journal::JournalError;
 use ferrotune_tuner::oracle::OracleError;
-use ferrotune_tuner::supervisor::SupervisorError;
 use std::io;
 
 /// Why a study cannot be built or run.
@@ -26,13 +27,25 @@ pub enum StudyError {
     },
     /// A loop of one's own needs the trials in one's own process.
     #[error("trials that are asked for run in the program's own process; build the study with .in_process()")]
-    NotHere,
-    /// The search has nothing more to try.
-    #[error("the search is over, so there is no trial to ask for; raise .max_trials()")]
-    Over,
-    /// A trial cannot be told of.
+    NotInProcess,
+    /// The search is over.
+    #[error("the search is over, so there is no trial to ask for; {}", cure(.finish))]
+    Over {
+        /// Why.
+        finish: Finish,
+    },
+    /// The oracle chooses the next trial by the results of trials that run.
+    #[error(
+        "the oracle waits for the results of trials that were asked for ({}); end them with .tell() or .tell_failed() first",
+        trials.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    )]
+    Waiting {
+        /// Their numbers.
+        trials: Vec<u64>,
+    },
+    /// The result of a trial is wrong.
     #[error("{reason}")]
-    Told {
+    Refused {
         /// Why.
         reason: String,
     },
@@ -47,7 +60,7 @@ pub enum StudyError {
     Journal(#[from] JournalError),
     /// The search cannot begin or go on.
     #[error(transparent)]
-    Search(#[from] SupervisorError),
+    Search(#[from] SearchError),
     /// A trial of this process cannot be answered.
     #[error(transparent)]
     Trial(#[from] TrialError),
@@ -71,5 +84,15 @@ impl StudyError {
     /// For `map_err`: names what was tried.
     pub(crate) fn process(what: &'static str) -> impl FnOnce(io::Error) -> StudyError {
         move |source| StudyError::Process { what, source }
+    }
+}
+
+/// What to do to ask for more trials.
+fn cure(finish: &Finish) -> &'static str {
+    match finish {
+        Finish::MaxTrials => "raise .max_trials()",
+        Finish::Exhausted => "the oracle has nothing more to try",
+        Finish::Timeout => "raise .timeout()",
+        Finish::Interrupted => "a callback has stopped it",
     }
 }

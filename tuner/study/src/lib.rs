@@ -25,7 +25,7 @@
 mod builder;
 mod callback;
 mod error;
-mod here;
+mod in_process;
 mod processes;
 
 pub use builder::StudyBuilder;
@@ -40,7 +40,7 @@ pub use ferrotune_tuner::spec::{Direction, Objective};
 use ferrotune_tuner::analysis::ranking::best;
 use ferrotune_tuner::journal::Journal;
 use ferrotune_tuner::spec::StudySpec;
-use here::Here;
+use in_process::OpenStudy;
 use std::path::PathBuf;
 
 /// A search: made by [`Study::builder`], run by [`Study::optimize`].
@@ -57,7 +57,7 @@ enum Place {
     /// In processes that this one has a supervisor start.
     Processes,
     /// In the thread that asks; the study is open once it has begun.
-    Here(Option<Here>),
+    InProcess(Option<OpenStudy>),
     /// In this process, which was started for one of them.
     Worker {
         /// The study of that trial.
@@ -98,11 +98,11 @@ impl Study {
     ) -> Result<Finish, StudyError> {
         match &mut self.place {
             Place::Processes => {
-                // `overwrite` is a deed of one call: the next one goes on.
+                // `overwrite` applies to one call: the next one goes on.
                 let spec = StudySpec { overwrite: std::mem::take(&mut self.spec.overwrite), ..self.spec.clone() };
                 processes::search(&spec, &mut self.callbacks)
             }
-            Place::Here(_) => self.here()?.optimize(objective),
+            Place::InProcess(_) => self.open_study()?.optimize(objective),
             Place::Worker { study } if *study == self.spec.directory.join(&self.spec.project) => {
                 processes::enter_objective();
                 std::process::exit(ferrotune_trial::run_objective(|trial, _| objective(trial)))
@@ -132,25 +132,29 @@ impl Study {
     /// ```
     pub fn ask(&mut self) -> Result<Trial, StudyError> {
         // In a trial of a later search in the program, this one has had all its trials.
-        if matches!(self.place, Place::Worker { .. }) { Err(StudyError::Over) } else { self.here()?.ask() }
+        if matches!(self.place, Place::Worker { .. }) {
+            Err(StudyError::Over { finish: Finish::MaxTrials })
+        } else {
+            self.open_study()?.ask()
+        }
     }
 
     /// Ends a trial that [`Study::ask`] began, with what its objective would have returned; gives what is on disk of it.
     ///
     /// A trial without any finite value ends as failed.
     pub fn tell(&mut self, trial: Trial, values: impl ObjectiveValue) -> Result<TrialRecord, StudyError> {
-        self.here()?.tell(&trial, values.values())
+        self.open_study()?.tell(&trial, values.values())
     }
 
     /// Ends a trial that [`Study::ask`] began and that came to nothing.
     pub fn tell_failed(&mut self, trial: Trial, reason: &str) -> Result<TrialRecord, StudyError> {
-        self.here()?.tell_failed(&trial, reason)
+        self.open_study()?.tell_failed(&trial, reason)
     }
 
     /// All trials so far, by their numbers; none where the study has not begun.
     pub fn trials(&self) -> Result<Vec<TrialRecord>, StudyError> {
-        if let Place::Here(Some(here)) = &self.place {
-            return Ok(here.trials());
+        if let Place::InProcess(Some(study)) = &self.place {
+            return Ok(study.trials());
         }
         match Journal::read(&self.folder()) {
             Err(ferrotune_tuner::journal::JournalError::Missing { .. }) => Ok(Vec::new()),
@@ -176,12 +180,15 @@ impl Study {
     }
 
     /// The study, open in this process.
-    fn here(&mut self) -> Result<&mut Here, StudyError> {
-        let Place::Here(here) = &mut self.place else { return Err(StudyError::NotHere) };
-        if here.is_none() {
-            *here = Some(Here::open(&self.spec, std::mem::take(&mut self.callbacks))?);
-            self.spec.overwrite = false;
-        }
-        here.as_mut().ok_or(StudyError::NotHere)
+    fn open_study(&mut self) -> Result<&mut OpenStudy, StudyError> {
+        let Place::InProcess(study) = &mut self.place else { return Err(StudyError::NotInProcess) };
+        Ok(match study {
+            Some(study) => study,
+            None => {
+                let opened = OpenStudy::open(&self.spec, std::mem::take(&mut self.callbacks))?;
+                self.spec.overwrite = false;
+                study.insert(opened)
+            }
+        })
     }
 }

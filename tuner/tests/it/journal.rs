@@ -2,7 +2,7 @@
 
 use crate::spec;
 use expect_test::expect;
-use ferrotune_tuner::journal::{Journal, JournalError, Times};
+use ferrotune_tuner::journal::{End, Journal, JournalError, Times, Usage};
 use ferrotune_tuner::record::{Ending, MemoryCheck, Parameter, Runner, TrialRecord};
 use ferrotune_tuner::space::{Distribution, Scale, Value};
 use ferrotune_tuner::spec::{Direction, Objective, StudySpec};
@@ -53,6 +53,7 @@ fn whole_trial(number: u64, ending: Ending, value: Option<f64>) -> TrialRecord {
         seconds: 12.25,
         epochs: Some(20),
         paused_at: None,
+        continued_from: None,
         retried: vec![Ending::Signalled { signal: 11 }],
         unended_workers: 0,
         parent: None,
@@ -65,15 +66,14 @@ fn whole_trial(number: u64, ending: Ending, value: Option<f64>) -> TrialRecord {
 
 /// Begins the next trial of a study that has had so many.
 pub(crate) fn begin(journal: &mut Journal, number: u64) {
-    let mut trials = (0..number).map(TrialRecord::new).collect();
-    assert_eq!(journal.begin_trial(&mut trials).expect("begun"), number);
+    assert_eq!(journal.begin_trial().expect("begun"), number);
 }
 
-/// Tells the journal a trial's facts in the order in which a search learns them.
+/// Records a trial's facts in the order in which a search learns them.
 pub(crate) fn write(journal: &mut Journal, record: &TrialRecord) {
     begin(journal, record.number);
     for (name, parameter) in &record.parameters {
-        journal.parameter(record.number, name, parameter).expect("parameter");
+        journal.parameter(record.number, name, parameter.clone()).expect("parameter");
     }
     if let Some(total) = record.epochs {
         journal.epochs(record.number, total).expect("epochs");
@@ -84,10 +84,19 @@ pub(crate) fn write(journal: &mut Journal, record: &TrialRecord) {
     if let Some(file) = &record.checkpoint {
         journal.checkpoint(record.number, 7, file).expect("checkpoint");
     }
-    journal.trial_ended(record).expect("ended");
+    if record.ending.is_some() {
+        end(journal, record);
+    }
 }
 
-pub(crate) fn open(folder: &Path) -> Result<(Journal, Vec<TrialRecord>), JournalError> {
+/// Records the end that this record has.
+pub(crate) fn end(journal: &mut Journal, record: &TrialRecord) {
+    let (values, executions) = (record.values.clone(), record.executions.clone());
+    let end = End { ending: record.ending.clone().expect("it has ended"), values, executions };
+    journal.trial_ended(record.number, Usage::of(record), end).expect("ended");
+}
+
+pub(crate) fn open(folder: &Path) -> Result<Journal, JournalError> {
     Journal::open(folder, &spec("random"))
 }
 
@@ -113,22 +122,22 @@ fn every_fact_comes_back() {
     ];
     let numbered = (0..).zip(endings);
     let written: Vec<_> = numbered.map(|(number, (ending, value))| whole_trial(number, ending, value)).collect();
-    let (mut journal, none) = open(folder.path()).expect("a new study");
-    assert_eq!(none, []);
+    let mut journal = open(folder.path()).expect("a new study");
+    assert_eq!(journal.trials(), []);
     for record in &written {
         write(&mut journal, record);
     }
     let study = Journal::read(folder.path()).expect("readable while it is written");
     assert_eq!((study.spec, study.trials), (spec("random"), written.clone()));
     drop(journal);
-    assert_eq!(open(folder.path()).expect("reopened").1, written);
+    assert_eq!(open(folder.path()).expect("reopened").trials(), written);
 }
 
 #[test]
 fn times_are_those_of_the_lines_also_without_a_zone() {
     let folder = tempfile::tempdir().expect("a folder");
     let before = chrono::Utc::now();
-    let (mut journal, _) = open(folder.path()).expect("a new study");
+    let mut journal = open(folder.path()).expect("a new study");
     write(&mut journal, &whole_trial(0, Ending::Finished, Some(0.5)));
     begin(&mut journal, 1);
     drop(journal);
@@ -152,12 +161,12 @@ fn times_are_those_of_the_lines_also_without_a_zone() {
 #[test]
 fn defaults_come_back_as_they_were_given_last() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (mut journal, _) = open(folder.path()).expect("a new study");
+    let mut journal = open(folder.path()).expect("a new study");
     for default in [Value::Int(3), Value::Int(4), Value::Int(4)] {
         journal.defaults_to("units", &default).expect("told");
     }
     drop(journal);
-    let (mut journal, _) = open(folder.path()).expect("reopened");
+    let mut journal = open(folder.path()).expect("reopened");
     let length = || std::fs::metadata(folder.path().join("journal.log")).expect("a journal").len();
     let before = length();
     journal.defaults_to("units", &Value::Int(4)).expect("known");
@@ -169,28 +178,32 @@ fn defaults_come_back_as_they_were_given_last() {
 #[test]
 fn a_paused_trial_comes_back_paused() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (mut journal, _) = open(folder.path()).expect("a new study");
+    let mut journal = open(folder.path()).expect("a new study");
     let paused = TrialRecord { ending: None, paused_at: Some(8), ..whole_trial(0, Ending::Finished, None) };
     write(&mut journal, &TrialRecord { ending: None, ..paused.clone() });
-    journal.trial_paused(&paused).expect("paused");
+    journal.trial_paused(0, Usage::of(&paused)).expect("paused");
     drop(journal);
-    let (mut journal, trials) = open(folder.path()).expect("reopened");
-    assert_eq!(trials, std::slice::from_ref(&paused));
-    journal.worker_started(0, 1).expect("continued");
+    let mut journal = open(folder.path()).expect("reopened");
+    assert_eq!(journal.trials(), std::slice::from_ref(&paused));
+    journal.worker_started(0).expect("continued");
     let interrupted = Journal::read(folder.path()).expect("readable while it is written").trials;
-    assert_eq!(interrupted, [TrialRecord { paused_at: None, unended_workers: 1, ..paused.clone() }]);
+    assert_eq!(
+        interrupted,
+        [TrialRecord { paused_at: None, continued_from: Some(8), unended_workers: 1, ..paused.clone() }]
+    );
     let ended = TrialRecord { ending: Some(Ending::Finished), values: vec![1.0], paused_at: None, ..paused };
-    journal.trial_ended(&ended).expect("ended");
+    end(&mut journal, &ended);
     let left = TrialRecord { seconds: ended.seconds + 1.0, peak_bytes: ended.peak_bytes + 1, ..ended };
-    journal.trial_paused(&left).expect("what the last worker used");
+    journal.trial_paused(0, Usage::of(&left)).expect("what the last worker used");
+    assert_eq!(journal.trials(), std::slice::from_ref(&left));
     drop(journal);
-    assert_eq!(open(folder.path()).expect("reopened").1, [left]);
+    assert_eq!(open(folder.path()).expect("reopened").trials(), [left]);
 }
 
 #[test]
 fn every_line_is_json_without_nan_and_has_a_checksum() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (mut journal, _) = open(folder.path()).expect("a new study");
+    let mut journal = open(folder.path()).expect("a new study");
     let mut record = whole_trial(0, Ending::Finished, Some(f64::NAN));
     record.metrics.insert(9, metrics(&[("accuracy", Some(f64::INFINITY)), ("loss", Some(f64::NAN))]));
     record.metrics.insert(10, metrics(&[]));
@@ -236,14 +249,14 @@ fn another_objective_is_another_study() {
 #[test]
 fn overwriting_deletes_a_study_and_nothing_else() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (mut journal, _) = open(folder.path()).expect("a new study");
+    let mut journal = open(folder.path()).expect("a new study");
     write(&mut journal, &whole_trial(0, Ending::Finished, Some(1.0)));
     drop(journal);
     let trial_folder = folder.path().join("trials/0");
     std::fs::create_dir_all(&trial_folder).expect("a trial's folder");
     let overwrite = StudySpec { overwrite: true, ..spec("random") };
-    let (journal, trials) = Journal::open(folder.path(), &overwrite).expect("overwritten");
-    assert_eq!((trials, trial_folder.exists()), (Vec::new(), false));
+    let journal = Journal::open(folder.path(), &overwrite).expect("overwritten");
+    assert_eq!((journal.trials().len(), trial_folder.exists()), (0, false));
     assert!(!journal.spec().overwrite);
 
     let foreign = tempfile::tempdir().expect("a folder");
@@ -271,7 +284,7 @@ fn a_folder_that_cannot_be_written_is_named() {
 fn a_seed_is_kept_for_a_search_that_names_none() {
     let folder = tempfile::tempdir().expect("a folder");
     let unseeded = StudySpec { seed: None, ..spec("random") };
-    let seed = |spec: &StudySpec| Journal::open(folder.path(), spec).expect("a study").0.spec().seed;
+    let seed = |spec: &StudySpec| Journal::open(folder.path(), spec).expect("a study").spec().seed;
     let drawn = seed(&unseeded);
     assert!(drawn.is_some());
     assert_eq!(seed(&unseeded), drawn);
@@ -282,12 +295,12 @@ fn a_seed_is_kept_for_a_search_that_names_none() {
 #[test]
 fn facts_of_unknown_trials_and_impossible_values_are_refused() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (mut journal, _) = open(folder.path()).expect("a new study");
+    let mut journal = open(folder.path()).expect("a new study");
     let error = journal.report(0, 0, &metrics(&[])).expect_err("no trial").to_string();
     expect!["trial 0 cannot be recorded: the study has 0 trials; start it first"].assert_eq(&error);
     begin(&mut journal, 0);
     let distribution = Distribution::Int { low: 0, high: 3, step: 1, scale: Scale::Linear };
     let parameter = Parameter { distribution, value: Value::Int(4) };
-    let error = journal.parameter(0, "units", &parameter).expect_err("outside").to_string();
+    let error = journal.parameter(0, "units", parameter).expect_err("outside").to_string();
     expect!["trial 0: units = 4 is not in the parameter's range; suggest a value from the range"].assert_eq(&error);
 }

@@ -1,6 +1,6 @@
 //! Torn and damaged journals, journals of newer versions, and journals that Optuna wrote.
 
-use crate::journal::{begin, metrics, open, refusal, write};
+use crate::journal::{begin, end, metrics, open, refusal, write};
 use crate::spec;
 use expect_test::expect;
 use ferrotune_tuner::journal::Journal;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// A study of three finished trials; gives the path of its journal.
 fn study(folder: &Path) -> PathBuf {
-    let (mut journal, _) = open(folder).expect("a new study");
+    let mut journal = open(folder).expect("a new study");
     for number in 0..3 {
         let mut record = TrialRecord::new(number);
         record.metrics.insert(0, metrics(&[("accuracy", Some(0.5))]));
@@ -32,7 +32,8 @@ fn a_journal_torn_anywhere_opens_and_goes_on() {
     let late = bytes.len() - 400;
     for length in (0..late).step_by(13).chain(late..bytes.len()) {
         std::fs::write(&path, &bytes[..length]).expect("torn");
-        let (journal, trials) = open(folder.path()).expect("a torn journal opens");
+        let journal = open(folder.path()).expect("a torn journal opens");
+        let trials = journal.trials().to_vec();
         drop(journal);
         let left = std::fs::read(&path).expect("a journal");
         let whole = whole_lines(&bytes[..length]);
@@ -55,8 +56,8 @@ fn a_trial_whose_end_was_torn_off_has_not_ended() {
         Journal::read(folder.path()).expect("a study").trials.into_iter().map(|trial| trial.ending).collect();
     assert_eq!(endings, [Some(Ending::Finished), Some(Ending::Finished), None]);
     assert_eq!(std::fs::read(&path).expect("a journal").len(), bytes.len() - 1);
-    let (mut journal, trials) = open(folder.path()).expect("a torn journal opens");
-    assert_eq!(trials[2].ending, None);
+    let mut journal = open(folder.path()).expect("a torn journal opens");
+    assert_eq!(journal.trials()[2].ending, None);
     begin(&mut journal, 3);
 }
 
@@ -80,8 +81,8 @@ fn a_flipped_byte_is_found_and_its_line_named() {
     let mut flipped = bytes.clone();
     flipped[last_line + 20] ^= 1;
     std::fs::write(&path, &flipped).expect("flipped");
-    let (_, trials) = open(folder.path()).expect("a damaged last line is a torn one");
-    assert_eq!(trials[2].ending, None);
+    let journal = open(folder.path()).expect("a damaged last line is a torn one");
+    assert_eq!(journal.trials()[2].ending, None);
 }
 
 /// Writes a journal of lines as Optuna does, without checksums.
@@ -123,9 +124,10 @@ fn a_study_begun_with_optuna_goes_on() {
         ],
     );
     assert!(Journal::read(folder.path()).is_err(), "no search of ours has been there");
-    let (journal, _) = open(folder.path()).expect("Optuna's study");
+    let journal = open(folder.path()).expect("Optuna's study");
     drop(journal);
-    let (mut journal, trials) = open(folder.path()).expect("now ours as well");
+    let mut journal = open(folder.path()).expect("now ours as well");
+    let trials = journal.trials();
     assert_eq!(trials[0].parameters["a"].value.to_string(), "9");
     assert_eq!(trials[0].parameters["d"].value.to_string(), "false");
     assert_eq!(trials[0].metrics[&0], metrics(&[("accuracy", Some(0.5))]));
@@ -144,7 +146,8 @@ fn constants_of_python_are_no_damage_and_a_broken_line_of_its_is_not_cut_off() {
         r#"{"op_code":7,"worker_id":"30db-1","trial_id":0,"step":0,"intermediate_value":NaN}"#,
     ];
     foreign_journal(folder.path(), &lines);
-    let (journal, trials) = open(folder.path()).expect("Optuna's study");
+    let journal = open(folder.path()).expect("Optuna's study");
+    let trials = journal.trials();
     assert_eq!(trials[0].metrics[&0], metrics(&[("accuracy", None)]));
     drop(journal);
     foreign_journal(folder.path(), &[&lines[..], &["not JSON"]].concat());
@@ -165,13 +168,13 @@ fn a_minimised_study_of_optuna_is_not_maximised() {
 #[test]
 fn executions_count_with_the_end_that_was_written_with_them() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (mut journal, _) = open(folder.path()).expect("a new study");
+    let mut journal = open(folder.path()).expect("a new study");
     let mut record = TrialRecord { executions: vec![vec![0.25]], ..TrialRecord::new(0) };
     begin(&mut journal, 0);
-    journal.executed(&record).expect("written");
+    journal.executed(0, vec![0.25]).expect("written");
     record.executions.push(vec![0.75]);
     (record.values, record.ending) = (vec![0.5], Some(Ending::Finished));
-    journal.trial_ended(&record).expect("written");
+    end(&mut journal, &record);
     drop(journal);
     let path = folder.path().join("journal.log");
     let bytes = std::fs::read(&path).expect("a journal");

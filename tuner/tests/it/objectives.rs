@@ -62,7 +62,7 @@ fn comparisons_by_one_objective_are_refused_before_anything_starts() {
 #[test]
 fn several_values_and_constraints_come_back_and_are_in_optunas_form() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (mut journal, _) = Journal::open(folder.path(), &trade_off("random")).expect("a new study");
+    let mut journal = Journal::open(folder.path(), &trade_off("random")).expect("a new study");
     let trials = [trial(0, vec![0.75, 9.0]), trial(1, vec![0.75, f64::NAN]), trial(2, Vec::new())];
     trials.iter().for_each(|record| write(&mut journal, record));
     let read = Journal::read(folder.path()).expect("a study");
@@ -135,8 +135,9 @@ fn study_of_the_version_before_goes_on() {
         })
         .collect();
     std::fs::write(folder.path().join("journal.log"), text).expect("written");
-    let (journal, trials) = open(folder.path()).expect("it goes on");
+    let journal = open(folder.path()).expect("it goes on");
     assert_eq!(journal.spec().objectives, spec("random").objectives);
+    let trials = journal.trials();
     assert_eq!((trials[0].value(), trials[0].metrics[&0]["accuracy"]), (Some(0.5), Some(0.5)));
     // What this version adds is not for the one before.
     assert!(lines(folder.path()).iter().any(|line| line["user_attr"] == json!({"ferrotune:journal": 2})));

@@ -1,14 +1,14 @@
 //! A study whose journal Optuna writes during the search: the contract of the file, with a writer that does as
 //! `JournalFileBackend` does. The real Optuna is in `tests/test_optuna.py`.
 
-use crate::journal::{metrics, open};
+use crate::journal::{end, metrics, open};
 use crate::spec;
 use ferrotune_tuner::event::Finish;
+use ferrotune_tuner::in_process::{Begun, InProcessSearch, Writing};
 use ferrotune_tuner::journal::Journal;
 use ferrotune_tuner::record::{Ending, Runner, TrialRecord};
 use ferrotune_tuner::space::{Distribution, Scale, Value};
 use ferrotune_tuner::spec::StudySpec;
-use ferrotune_tuner::supervisor::{Local, Writing};
 use ferrotune_tuner::wire::{Reply, Request};
 use serde_json::json;
 use std::fs::OpenOptions;
@@ -88,47 +88,52 @@ fn unit() -> Distribution {
     Distribution::Float { low: 0.0, high: 1.0, step: None, scale: Scale::Linear }
 }
 
-fn local(directory: &Path, max_trials: u64) -> Local {
-    Local::open(&StudySpec { directory: directory.to_owned(), max_trials, ..spec("random") }).expect("a study")
+fn search(directory: &Path, max_trials: u64) -> InProcessSearch {
+    InProcessSearch::open(&StudySpec { directory: directory.to_owned(), max_trials, ..spec("random") })
+        .expect("a study")
 }
 
 /// Runs the next trial of a search, whose value is its `x`; none where the search is over.
-fn run_next(local: &mut Local, writing: Writing) -> Result<(u64, f64), Finish> {
-    let number = local.begin(writing).expect("begun")?;
+fn run_next(search: &mut InProcessSearch, writing: Writing) -> Result<(u64, f64), Finish> {
+    let number = match search.begin(writing).expect("begun") {
+        Begun::Trial(number) => number,
+        Begun::Over(finish) => return Err(finish),
+        other => panic!("{other:?}"),
+    };
     let request = Request::Suggest { name: "x".to_owned(), distribution: unit(), default: None, place: String::new() };
-    let Reply::Value { value: Value::Float(x) } = local.answer(number, request).expect("answered") else {
+    let Reply::Value { value: Value::Float(x) } = search.answer(number, &request).expect("answered") else {
         panic!("x has no value");
     };
-    local.answer(number, Request::Finish { values: vec![Some(x)] }).expect("told");
-    local.conclude(number).expect("concluded");
+    search.answer(number, &Request::Finish { values: vec![Some(x)] }).expect("told");
+    search.conclude(number).expect("concluded");
     Ok((number, x))
 }
 
 #[test]
 fn a_number_that_another_program_took_is_not_taken_again() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (mut journal, mut trials) = open(folder.path()).expect("a new study");
+    let mut journal = open(folder.path()).expect("a new study");
     let optuna = Optuna::on(folder.path(), "30db-1");
-    assert_eq!(journal.begin_trial(&mut trials).expect("begun"), 0);
+    assert_eq!(journal.begin_trial().expect("begun"), 0);
     optuna.create();
     // Facts of our trial follow its line.
     journal.report(0, 0, &metrics(&[("accuracy", Some(0.5))])).expect("told");
-    assert_eq!(journal.begin_trial(&mut trials).expect("begun"), 2);
+    assert_eq!(journal.begin_trial().expect("begun"), 2);
     optuna.end(1, 0.25);
-    assert!(journal.read_on(&mut trials).expect("read"));
-    assert!(!journal.read_on(&mut trials).expect("read"));
-    assert_eq!((trials[1].runner, trials[1].value()), (Runner::Other, Some(0.25)));
-    assert_eq!(trials[1].parameters["x"].value, Value::Float(0.25));
+    assert!(journal.read_on().expect("read"));
+    assert!(!journal.read_on().expect("read"));
+    assert_eq!((journal.trials()[1].runner, journal.trials()[1].value()), (Runner::Other, Some(0.25)));
+    assert_eq!(journal.trials()[1].parameters["x"].value, Value::Float(0.25));
     let read = Journal::read(folder.path()).expect("a study").trials;
     assert_eq!(read[0].metrics[&0], metrics(&[("accuracy", Some(0.5))]));
-    assert_eq!((read[1].clone(), read[2].runner), (trials[1].clone(), Runner::Search));
+    assert_eq!((read[1].clone(), read[2].runner), (journal.trials()[1].clone(), Runner::Search));
 }
 
 #[test]
 fn two_programs_that_write_at_a_time_have_numbers_and_lines_of_their_own() {
     let directory = tempfile::tempdir().expect("a folder");
-    let mut local = local(directory.path(), 10_000);
-    let optuna = Optuna::on(local.folder(), "30db-1");
+    let mut search = search(directory.path(), 10_000);
+    let optuna = Optuna::on(search.folder(), "30db-1");
     let mut ours = Vec::new();
     std::thread::scope(|scope| {
         let other = scope.spawn(|| {
@@ -139,21 +144,21 @@ fn two_programs_that_write_at_a_time_have_numbers_and_lines_of_their_own() {
         });
         while !other.is_finished() {
             let writing = if ours.len() % 2 == 0 { Writing::EachFact } else { Writing::EachTrial };
-            ours.push(run_next(&mut local, writing).expect("one more trial"));
+            ours.push(run_next(&mut search, writing).expect("one more trial"));
         }
     });
     // What came last is heard before the search goes on.
-    ours.push(run_next(&mut local, Writing::EachFact).expect("one more trial"));
+    ours.push(run_next(&mut search, Writing::EachFact).expect("one more trial"));
     let theirs: Vec<(u64, f64)> =
         optuna.own().into_iter().enumerate().map(|(count, number)| (number, 0.5 + count as f64 / 1000.0)).collect();
     let mut all = [ours, theirs.clone()].concat();
     all.sort_by_key(|(number, _)| *number);
-    let read = Journal::read(local.folder()).expect("a study").trials;
+    let read = Journal::read(search.folder()).expect("a study").trials;
     assert_eq!(read.iter().map(|trial| (trial.number, trial.values[0])).collect::<Vec<_>>(), all);
     assert!(all.iter().map(|(number, _)| *number).eq(0..all.len() as u64));
     let elsewhere = read.iter().filter(|trial| trial.runner == Runner::Other).map(|trial| trial.number);
     assert!(elsewhere.eq(theirs.iter().map(|(number, _)| *number)));
-    for (mine, told) in local.trials().iter().zip(&read) {
+    for (mine, told) in search.trials().iter().zip(&read) {
         assert_eq!((&mine.values, &mine.ending, mine.runner), (&told.values, &told.ending, told.runner));
     }
 }
@@ -161,21 +166,21 @@ fn two_programs_that_write_at_a_time_have_numbers_and_lines_of_their_own() {
 #[test]
 fn trials_that_another_program_enqueues_are_run_and_those_it_runs_are_left_alone() {
     let directory = tempfile::tempdir().expect("a folder");
-    let mut local = local(directory.path(), 6);
-    let optuna = Optuna::on(local.folder(), "30db-1");
-    assert_eq!(run_next(&mut local, Writing::EachFact).expect("a trial").0, 0);
+    let mut search = search(directory.path(), 6);
+    let optuna = Optuna::on(search.folder(), "30db-1");
+    assert_eq!(run_next(&mut search, Writing::EachFact).expect("a trial").0, 0);
     optuna.enqueue(json!({"x": 0.125}));
     optuna.enqueue(json!({"x": 0.25}));
     optuna.enqueue(json!({}));
     // One of them is begun by Optuna, which is killed then; and one of its own.
     optuna.begin_enqueued(2);
     optuna.create();
-    assert_eq!(run_next(&mut local, Writing::EachTrial).expect("the first enqueued one"), (1, 0.125));
-    assert_eq!(run_next(&mut local, Writing::EachFact).expect("the one without values").0, 3);
-    assert_eq!(run_next(&mut local, Writing::EachFact).expect("a new one").0, 5);
-    assert_eq!(run_next(&mut local, Writing::EachFact), Err(Finish::MaxTrials));
-    drop(local);
-    let mut again = self::local(directory.path(), 7);
+    assert_eq!(run_next(&mut search, Writing::EachTrial).expect("the first enqueued one"), (1, 0.125));
+    assert_eq!(run_next(&mut search, Writing::EachFact).expect("the one without values").0, 3);
+    assert_eq!(run_next(&mut search, Writing::EachFact).expect("a new one").0, 5);
+    assert_eq!(run_next(&mut search, Writing::EachFact), Err(Finish::MaxTrials));
+    drop(search);
+    let mut again = self::search(directory.path(), 7);
     assert_eq!(run_next(&mut again, Writing::EachFact).expect("a new one").0, 6);
     assert_eq!(run_next(&mut again, Writing::EachFact), Err(Finish::MaxTrials));
     let lost: Vec<u64> =
@@ -186,23 +191,23 @@ fn trials_that_another_program_enqueues_are_run_and_those_it_runs_are_left_alone
 #[test]
 fn a_trial_of_ours_that_another_program_has_begun_or_ended_is_not_run() {
     let directory = tempfile::tempdir().expect("a folder");
-    let (mut journal, mut trials) = open(directory.path()).expect("a new study");
+    let mut journal = open(directory.path()).expect("a new study");
     let optuna = Optuna::on(directory.path(), "30db-1");
     for x in [0.25, 0.5] {
-        journal.enqueue_trial(&[("x".to_owned(), Value::Float(x))].into(), &mut trials).expect("enqueued");
+        journal.enqueue_trial(&[("x".to_owned(), Value::Float(x))].into()).expect("enqueued");
     }
     optuna.begin_enqueued(0);
-    assert!(!journal.begin_enqueued_trial(0, &mut trials).expect("read"));
-    assert!(journal.begin_enqueued_trial(1, &mut trials).expect("read"));
+    assert!(!journal.begin_enqueued_trial(0).expect("read"));
+    assert!(journal.begin_enqueued_trial(1).expect("read"));
     // Too late: the first one that begins a trial has it, and its first end counts.
     optuna.begin_enqueued(1);
-    let ended = TrialRecord { values: vec![0.5], ending: Some(Ending::Finished), ..trials[1].clone() };
-    journal.trial_ended(&ended).expect("told");
+    let ended = TrialRecord { values: vec![0.5], ending: Some(Ending::Finished), ..journal.trials()[1].clone() };
+    end(&mut journal, &ended);
     optuna.end(1, 0.75);
     let read = Journal::read(directory.path()).expect("a study").trials;
     assert_eq!(read[1], ended);
-    assert!(journal.read_on(&mut trials).expect("read"));
-    assert_eq!((trials[0].runner, trials[1].runner), (Runner::Other, Runner::Search));
+    assert!(journal.read_on().expect("read"));
+    assert_eq!((journal.trials()[0].runner, journal.trials()[1].runner), (Runner::Other, Runner::Search));
 }
 
 #[test]
@@ -213,19 +218,19 @@ fn a_link_that_a_killed_search_left_holds_up_nobody() {
     std::os::unix::fs::symlink(".//journal.log", &lock).expect("a link");
     // Optuna looks at what the link leads to, and takes it for dead when that has not changed for long.
     assert!(std::fs::metadata(&lock).expect("the journal").is_file());
-    let (mut journal, mut trials) = open(folder.path()).expect("at once");
-    journal.begin_trial(&mut trials).expect("begun");
+    let mut journal = open(folder.path()).expect("at once");
+    journal.begin_trial().expect("begun");
     assert!(std::fs::symlink_metadata(&lock).is_err());
 }
 
 #[test]
 fn what_another_program_left_of_a_line_is_kept_beside_the_journal() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (mut journal, mut trials) = open(folder.path()).expect("a new study");
+    let mut journal = open(folder.path()).expect("a new study");
     let optuna = Optuna::on(folder.path(), "30db-1");
     optuna.append_unlocked(r#"{"op_code":4,"worker_id":"30db"#);
-    assert!(!journal.read_on(&mut trials).expect("a line that is being written"));
-    assert_eq!(journal.begin_trial(&mut trials).expect("begun"), 0);
+    assert!(!journal.read_on().expect("a line that is being written"));
+    assert_eq!(journal.begin_trial().expect("begun"), 0);
     let kept = std::fs::read_to_string(folder.path().join("journal.torn")).expect("kept");
     assert_eq!(kept, "{\"op_code\":4,\"worker_id\":\"30db\n");
     assert_eq!(Journal::read(folder.path()).expect("a study").trials.len(), 1);
@@ -234,9 +239,9 @@ fn what_another_program_left_of_a_line_is_kept_beside_the_journal() {
 #[test]
 fn lines_that_optuna_ignores_or_understands_alone_do_not_end_the_search() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (mut journal, mut trials) = open(folder.path()).expect("a new study");
+    let mut journal = open(folder.path()).expect("a new study");
     let optuna = Optuna::on(folder.path(), "30db-1");
-    assert_eq!(journal.begin_trial(&mut trials).expect("begun"), 0);
+    assert_eq!(journal.begin_trial().expect("begun"), 0);
     // Its trial was in the study that was here before.
     optuna.end(12, 0.5);
     optuna.append(json!({"op_code": 7, "trial_id": 12, "step": 0, "intermediate_value": 0.5}));
@@ -246,11 +251,11 @@ fn lines_that_optuna_ignores_or_understands_alone_do_not_end_the_search() {
     optuna.append(json!({"op_code": 5, "trial_id": 1, "param_name": "wd", "param_value_internal": 0,
         "distribution": choices}));
     optuna.end(1, 0.25);
-    assert!(journal.read_on(&mut trials).expect("read"));
-    let names: Vec<&str> = trials[1].parameters.keys().map(String::as_str).collect();
-    assert_eq!((trials.len(), trials[1].value(), names), (2, Some(0.25), vec!["x"]));
-    assert_eq!(journal.begin_trial(&mut trials).expect("begun"), 2);
-    assert_eq!(Journal::read(folder.path()).expect("a study").trials[1], trials[1]);
+    assert!(journal.read_on().expect("read"));
+    let names: Vec<&str> = journal.trials()[1].parameters.keys().map(String::as_str).collect();
+    assert_eq!((journal.trials().len(), journal.trials()[1].value(), names), (2, Some(0.25), vec!["x"]));
+    assert_eq!(journal.begin_trial().expect("begun"), 2);
+    assert_eq!(Journal::read(folder.path()).expect("a study").trials[1], journal.trials()[1]);
     // A search never writes of a trial that is not there.
     Optuna::on(folder.path(), "ferrotune-1").end(12, 0.5);
     assert!(Journal::read(folder.path()).is_err());
@@ -259,9 +264,9 @@ fn lines_that_optuna_ignores_or_understands_alone_do_not_end_the_search() {
 #[test]
 fn a_line_that_is_none_stops_the_search_and_stays() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (mut journal, mut trials) = open(folder.path()).expect("a new study");
+    let mut journal = open(folder.path()).expect("a new study");
     Optuna::on(folder.path(), "30db-1").append_unlocked("not JSON\n");
-    let error = journal.begin_trial(&mut trials).expect_err("damaged").to_string();
+    let error = journal.begin_trial().expect_err("damaged").to_string();
     assert!(error.contains("of ") && error.contains("is damaged (expected ident at line 1 column 2)"), "{error}");
     assert!(journal.report(0, 0, &metrics(&[])).is_err());
     assert!(std::fs::read_to_string(folder.path().join("journal.log")).expect("a journal").ends_with("not JSON\n"));

@@ -1,17 +1,17 @@
-//! What goes over a link: frames of a head and at most [`LONGEST`] bytes, so that a farewell can come between them.
+//! The frames between two workers: a head and at most [`LONGEST`] bytes each, so that a farewell fits between them.
 
 use super::super::StrategyError;
 use serde::{Deserialize, Serialize};
 
-/// Bytes of a head: kind, phase, bytes of a value, nothing, length of what follows, step, and number of all values.
+/// Bytes of a head: kind, phase, bytes of a value, an unused byte, length of the content, step, and number of all values.
 pub(super) const HEAD_BYTES: usize = 24;
-/// The most that follows a head.
+/// The longest content of a frame, in bytes.
 pub(super) const LONGEST: usize = 64 << 10;
 
 const VALUES: u8 = 1;
 const FAREWELL: u8 = 2;
 
-/// What a frame begins with, its length left out.
+/// The head of a frame, without the length of its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Head {
     kind: u8,
@@ -21,7 +21,7 @@ pub(super) struct Head {
     total: u64,
 }
 
-/// The last that a worker says: who was lost first, itself included, and how.
+/// The last frame of a worker: which worker was lost first, possibly itself, and how.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Farewell {
     pub(super) culprit: usize,
@@ -42,7 +42,7 @@ impl Head {
         usize::try_from(self.total).unwrap_or(usize::MAX)
     }
 
-    /// Whether it belongs to the same half of the same step.
+    /// Whether it belongs to the same phase of the same step.
     pub(super) fn is_of(self, other: Head) -> bool {
         (self.kind, self.phase, self.step) == (other.kind, other.phase, other.step)
     }
@@ -51,7 +51,7 @@ impl Head {
         self.element_bytes == other.element_bytes
     }
 
-    /// The head, and the length of what follows it.
+    /// The head, and the length of its content.
     pub(super) fn read(bytes: &[u8; HEAD_BYTES]) -> (Head, usize) {
         let (length, rest) = (&bytes[4..8], &bytes[8..]);
         let long = |at: usize| rest[at..at + 8].iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte));
@@ -68,7 +68,7 @@ impl Head {
         bytes.extend_from_slice(content);
     }
 
-    /// All frames of some values; one for none.
+    /// The frames of some values; one empty frame if there are none.
     pub(super) fn frames(self, values: &[u8]) -> Vec<u8> {
         let count = values.len().div_ceil(LONGEST).max(1);
         let mut bytes = Vec::with_capacity(values.len() + count * HEAD_BYTES);
@@ -81,7 +81,7 @@ impl Head {
 }
 
 impl Farewell {
-    /// What the others are told of an error of worker `own`: who is to blame, as far as one of the workers is.
+    /// What the others are sent after an error of worker `own`: the worker that caused it, or `own`.
     pub(super) fn of(error: &StrategyError, own: usize) -> Farewell {
         let (culprit, reason) = match error {
             StrategyError::Gone { worker, reason, .. } => (*worker, reason.clone()),
@@ -102,7 +102,7 @@ impl Farewell {
     }
 }
 
-/// Where the frame that is under way at a place in [`Head::frames`] ends.
+/// Where the frame at a place in [`Head::frames`] ends.
 pub(super) fn end_of_frame(place: usize, length: usize) -> usize {
     (place.div_ceil(HEAD_BYTES + LONGEST) * (HEAD_BYTES + LONGEST)).min(length)
 }
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn heads_come_back_as_they_went() {
+    fn heads_are_read_as_they_were_written() {
         let head = Head::new(u64::MAX - 3, 1, 8, 1 << 40);
         let bytes = head.frames(&[7; 300]);
         let (back, length) = Head::read(bytes.first_chunk().expect("a head"));

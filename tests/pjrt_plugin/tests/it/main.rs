@@ -167,7 +167,7 @@ fn what_is_no_plugin_is_refused() {
     let libc = refused("libc.so.6");
     assert_eq!(
         libc,
-        "libc.so.6: libc.so.6 is no PJRT plugin: it does not export GetPjrtApi; name the library of libtpu or of \
+        "libc.so.6: libc.so.6 is not a PJRT plugin: it does not export GetPjrtApi; name the library of libtpu or of \
          another PJRT plugin"
     );
 }
@@ -175,7 +175,7 @@ fn what_is_no_plugin_is_refused() {
 #[test]
 fn a_program_that_does_not_know_the_question_is_said() {
     for (program, expected) in
-        [("/bin/echo", "gave no answer that is understood"), ("/nowhere", "cannot start /nowhere")]
+        [("/bin/echo", "gave an answer that cannot be read"), ("/nowhere", "cannot start /nowhere")]
     {
         let probe = Probe { program: program.as_ref(), deadline: LONG, stop: &|| false };
         let error = probe.identify(&plugin()).expect_err(program).to_string();

@@ -2,12 +2,12 @@
 //! mirror's files have.
 
 use super::super::SupervisorError;
-use super::super::error::file_error;
-use super::{FIXED, JOURNAL, LIBRARIES, TRIALS, WHOLE};
+use super::{FIXED, WHOLE};
 use crate::checkpoint::checkpoint_generation;
 use crate::folder;
 use crate::journal::{Journal, JournalError};
 use crate::spec::StudySpec;
+use crate::study_folder::{JOURNAL, LIBRARIES, TRIALS, file_error};
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader, Read as _};

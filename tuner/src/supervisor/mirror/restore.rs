@@ -2,11 +2,11 @@
 //! only into a folder that holds nothing, or what an attempt that was cut off has left.
 
 use super::super::SupervisorError;
-use super::super::error::file_error;
-use super::{FIXED, JOURNAL, LIBRARIES, TRIALS, WHOLE, copy_all, guard, names};
+use super::{FIXED, WHOLE, copy_all, guard, names};
 use crate::checkpoint::{checkpoint_file, checkpoint_generation};
 use crate::folder;
 use crate::journal::{self, Journal, StudyLock};
+use crate::study_folder::{JOURNAL, LIBRARIES, TRIALS, file_error};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
@@ -43,7 +43,7 @@ pub(in crate::supervisor) fn restore(mirror: &Path, study: &Path) -> Result<(), 
         let (study, mirror) = (study.to_path_buf(), mirror.to_path_buf());
         return Err(SupervisorError::NoStudy { study, found, mirror });
     }
-    restore_files(mirror, &journal, study).map_err(file_error("bring the study back from", mirror))
+    Ok(restore_files(mirror, &journal, study).map_err(file_error("bring the study back from", mirror))?)
 }
 
 /// Whether a study is in this folder. A search that found no space for its files leaves an empty journal, which is none.

@@ -107,9 +107,9 @@ fn trial_of_an_earlier_version_in_single_precision_goes_on() {
     let (low, step) = (f64::from(0.1_f32), Some(f64::from(0.1_f32)));
     let range = Distribution::Float { low, high: 0.5, step, scale: Scale::Linear };
     let earlier = Parameter { distribution: range, value: Value::Float(0.300_000_004_470_348_36) };
-    let (mut journal, _) = Journal::open(&directory.path().join("decimals"), &spec).unwrap();
-    journal.begin_trial(&mut Vec::new()).unwrap();
-    journal.parameter(0, "rate", &earlier).unwrap();
+    let mut journal = Journal::open(&directory.path().join("decimals"), &spec).unwrap();
+    journal.begin_trial().unwrap();
+    journal.parameter(0, "rate", earlier.clone()).unwrap();
     drop(journal);
     assert_eq!(run(&spec).last(), Ok(Finish::MaxTrials));
     let record = &on_disk(&spec)[0];

@@ -1,13 +1,13 @@
-//! What a worker's end means for its trial. Pure: decides from facts, writes and kills nothing.
+//! What an objective's result means for its trial. Pure: decides from records, writes and kills nothing.
 
-use crate::process::Exit;
+use super::SearchError;
 use crate::record::{Ending, TrialRecord};
 use crate::spec::{Objective, StudySpec, Summary};
 use std::collections::BTreeSet;
 
-/// What is true of a trial after one of its workers.
+/// What is true of a trial once it runs no more.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Outcome {
+pub(crate) enum Outcome {
     /// It is over.
     Ended { ending: Ending, values: Vec<f64> },
     /// It came to the epoch up to which the oracle let it train.
@@ -19,28 +19,54 @@ pub(super) enum Outcome {
     Executed,
     /// The search was stopped; the trial goes on another time.
     Interrupted,
-    /// Something that it needs cannot be read now; it goes on another time.
-    Postponed {
-        /// What cannot be read, and why.
-        reason: String,
-    },
+    /// It cannot go on now, through no fault of its own; it goes on another time.
+    Postponed(Obstacle),
 }
 
-/// What the objective told last.
+/// Why a trial cannot go on now. Each reason names the file and the system's reason.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Obstacle {
+    /// What it goes on from cannot be read. Another try may help.
+    Unreadable { reason: String },
+    /// Its checkpoint cannot be written, since the disk is full.
+    DiskFull { reason: String },
+}
+
+impl Obstacle {
+    /// The error with which the search ends, since this trial cannot go on.
+    pub(crate) fn of_trial(self, number: u64) -> SearchError {
+        match self {
+            Obstacle::Unreadable { reason } => SearchError::Postponed { number, reason },
+            Obstacle::DiskFull { reason } => SearchError::DiskFull { number, reason },
+        }
+    }
+}
+
+/// The result of an objective.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Answer {
     /// It returned, with a value for each objective, some of which it may leave to its reports, or with none.
     Returned(Vec<Option<f64>>),
     /// It returned an error or panicked.
     Broke(Ending),
-    /// Something that it needs cannot be read now.
-    Postponed(String),
+    /// It cannot go on now.
+    Postponed(Obstacle),
 }
 
-/// The meaning of the objective's own word, which counts before a kill and an exit status.
+impl Answer {
+    /// What an objective says of itself. Endings other than errors and panics are for the search to decide.
+    pub(super) fn broke(ending: Ending) -> Answer {
+        Answer::Broke(match ending {
+            Ending::Failed { .. } | Ending::Panicked { .. } => ending,
+            other => Ending::Failed { reason: format!("the worker called itself '{other}'") },
+        })
+    }
+}
+
+/// The meaning of the objective's own result, which counts before a kill and an exit status.
 ///
-/// `told_to_stop` is whether the search had told it so; `epochs` are the epoch (exclusive) up to which it was to
-/// train, and those of a whole training.
+/// `told_to_stop` is whether the search had told it so; `epochs` are the epoch (exclusive) up to which it may train, and
+/// those of a whole training.
 pub(super) fn answered(
     answer: Answer,
     told_to_stop: bool,
@@ -55,28 +81,10 @@ pub(super) fn answered(
             Outcome::Interrupted
         }
         Answer::Broke(_) | Answer::Postponed(_) if told_to_stop => Outcome::Interrupted,
-        Answer::Postponed(reason) => Outcome::Postponed { reason },
+        Answer::Postponed(obstacle) => Outcome::Postponed(obstacle),
         Answer::Returned(values) => returned(&values, epochs, record, spec),
         Answer::Broke(ending) => Outcome::Ended { ending, values: Vec::new() },
     }
-}
-
-/// The meaning of the end of a worker whose objective said nothing: why the supervisor killed it comes before how its
-/// process ended. `memory` are the most that it held and its budget, in bytes.
-pub(super) fn unanswered(killed: Option<Ending>, exit: Exit, memory: (u64, u64)) -> Outcome {
-    let (held_bytes, budget_bytes) = memory;
-    let ending = match (killed, exit) {
-        (Some(Ending::Cancelled), _) => return Outcome::Interrupted,
-        (Some(ending), _) => ending,
-        (None, Exit::Starved(bytes)) => {
-            Ending::OutOfMemory { peak_bytes: held_bytes.saturating_add(bytes), budget_bytes }
-        }
-        (None, Exit::Signal(signal)) => Ending::Signalled { signal },
-        (None, Exit::Code(code)) => {
-            Ending::Failed { reason: format!("exited with {code} before the objective returned") }
-        }
-    };
-    Outcome::Ended { ending, values: Vec::new() }
 }
 
 /// The values of a trial that was given up: what its reports have come to.
@@ -123,8 +131,12 @@ fn values(returned: &[Option<f64>], record: &TrialRecord, spec: &StudySpec) -> R
 
 fn missing(record: &TrialRecord, objective: &Objective) -> String {
     never_reported(record, objective).unwrap_or_else(|| {
-        let when = if objective.summary == Summary::Best { "at any step" } else { "where it counts" };
-        format!("the objective '{}' was not finite {when}", objective.metric)
+        let which = match objective.summary {
+            Summary::Best => "every reported value",
+            Summary::Last => "the last reported value",
+            Summary::Mean => "a reported value",
+        };
+        format!("{which} of the objective '{}' is NaN or infinite; report finite values", objective.metric)
     })
 }
 
@@ -168,24 +180,6 @@ mod tests {
     }
 
     #[test]
-    fn exit_without_a_result_is_a_failure_whatever_the_status() {
-        let exit = |exit| unanswered(None, exit, (5, 9));
-        assert_eq!(exit(Exit::Code(0)), failed("exited with 0 before the objective returned"));
-        assert_eq!(exit(Exit::Code(3)), failed("exited with 3 before the objective returned"));
-        let aborted = Outcome::Ended { ending: Ending::Signalled { signal: 6 }, values: Vec::new() };
-        assert_eq!(exit(Exit::Signal(6)), aborted);
-        let starved = Ending::OutOfMemory { peak_bytes: 12, budget_bytes: 9 };
-        assert_eq!(exit(Exit::Starved(7)), Outcome::Ended { ending: starved, values: Vec::new() });
-    }
-
-    #[test]
-    fn reason_of_a_kill_counts_before_the_exit_status() {
-        let ending = Ending::TimedOut { after_s: 1 };
-        let timed_out = Outcome::Ended { ending: ending.clone(), values: Vec::new() };
-        assert_eq!(unanswered(Some(ending), Exit::Signal(9), (0, 0)), timed_out);
-    }
-
-    #[test]
     fn best_report_stands_in_for_a_value_that_was_not_returned() {
         let record = record(&[(0, "val_accuracy", 0.7), (1, "val_accuracy", 0.6)]);
         assert_eq!(answered(Answer::Returned(Vec::new()), false, None, &record, &spec()), finished(0.7));
@@ -214,7 +208,6 @@ mod tests {
         assert_eq!(stopped(Some(0.7), Some((9, 9))), Outcome::Interrupted);
         assert_eq!(stopped(Some(0.7), Some((3, 9))), Outcome::Paused { at: 3 });
         assert_eq!(stopped(Some(0.7), None), finished(0.7));
-        assert_eq!(unanswered(Some(Ending::Cancelled), Exit::Signal(9), (0, 0)), Outcome::Interrupted);
     }
 
     #[test]
@@ -247,8 +240,14 @@ mod tests {
         assert_eq!(of(&record, Summary::Mean), finished(0.75));
         record.metrics.entry(2).or_default().insert("val_accuracy".to_owned(), None);
         assert_eq!(of(&record, Summary::Best), finished(0.9));
-        assert_eq!(of(&record, Summary::Last), failed("the objective 'val_accuracy' was not finite where it counts"));
-        assert_eq!(of(&record, Summary::Mean), failed("the objective 'val_accuracy' was not finite where it counts"));
+        assert_eq!(
+            of(&record, Summary::Last),
+            failed("the last reported value of the objective 'val_accuracy' is NaN or infinite; report finite values")
+        );
+        assert_eq!(
+            of(&record, Summary::Mean),
+            failed("a reported value of the objective 'val_accuracy' is NaN or infinite; report finite values")
+        );
     }
 
     #[test]

@@ -198,6 +198,34 @@ fn asked_trials_are_told_in_any_order_and_lost_ones_are_taken_up_again() {
 }
 
 #[test]
+fn oracle_that_waits_for_asked_trials_names_them_until_they_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut study = builder(folder.path()).oracle("pbt").max_trials(40).build().unwrap();
+    // The oracle plans in populations once it knows the length of a training.
+    let first = study.ask().unwrap();
+    assert_eq!(first.epochs(8).next(), Some(0));
+    let mut asked = vec![first];
+    let error = loop {
+        match study.ask() {
+            Ok(trial) => asked.push(trial),
+            Err(error) => break error.to_string(),
+        }
+    };
+    let numbers: Vec<String> = (0..asked.len()).map(|number| number.to_string()).collect();
+    assert_eq!(
+        error,
+        format!(
+            "the oracle waits for the results of trials that were asked for ({}); end them with .tell() or .tell_failed() first",
+            numbers.join(", ")
+        )
+    );
+    for trial in asked {
+        study.tell(trial, 0.5).unwrap();
+    }
+    assert!(study.ask().is_ok());
+}
+
+#[test]
 fn known_values_executions_and_trade_offs_are_those_of_every_search() {
     let folder = tempfile::tempdir().unwrap();
     let known = builder(folder.path()).objective("size", Direction::Min).oracle("nsga2").executions(2).max_trials(6);

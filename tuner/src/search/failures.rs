@@ -1,6 +1,6 @@
 //! When failures mean that the objective itself is at fault, rather than its parameters. Ends no trial.
 
-use super::SupervisorError;
+use super::SearchError;
 use super::outcome::{Outcome, never_reported};
 use crate::record::{Ending, Runner, TrialRecord};
 use crate::spec::StudySpec;
@@ -37,22 +37,22 @@ impl Failures {
         record: &TrialRecord,
         outcome: &Outcome,
         reports_were_due: bool,
-    ) -> Result<(), SupervisorError> {
+    ) -> Result<(), SearchError> {
         let failure = match outcome {
-            Outcome::Interrupted | Outcome::Postponed { .. } => return Ok(()),
+            Outcome::Interrupted | Outcome::Postponed(_) => return Ok(()),
             Outcome::Paused { .. } | Outcome::Executed => None,
             Outcome::Ended { ending, .. } => {
                 Some(ending).filter(|ending| !matches!(ending, Ending::Finished | Ending::Pruned))
             }
         };
         if record.number == 0 && failure.is_none() && record.parameters.is_empty() {
-            return Err(SupervisorError::EmptySpace);
+            return Err(SearchError::EmptySpace);
         }
         if record.number == 0
             && let Some(ending) = failure
             && let Some(reason) = unreported(spec, record, ending, reports_were_due)
         {
-            return Err(SupervisorError::NeverReported { reason });
+            return Err(SearchError::NeverReported { reason });
         }
         let Some(ending) = failure.cloned() else {
             (self.in_a_row, self.has_succeeded) = (0, true);
@@ -64,8 +64,8 @@ impl Failures {
         self.in_a_row += u64::from(is_its_own || most.is_some());
         let count = self.in_a_row;
         match most {
-            Some(most) if count >= most => Err(SupervisorError::FailuresInARow { count, ending }),
-            None if count == HOPELESS && !self.has_succeeded => Err(SupervisorError::Hopeless { count, ending }),
+            Some(most) if count >= most => Err(SearchError::FailuresInARow { count, ending }),
+            None if count == HOPELESS && !self.has_succeeded => Err(SearchError::Hopeless { count, ending }),
             _ => Ok(()),
         }
     }

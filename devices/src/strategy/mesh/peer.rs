@@ -1,4 +1,4 @@
-//! The connection with one other worker: what goes out and what comes in, as far as it can go without waiting.
+//! The connection with one other worker: sends and receives as much as it can without waiting.
 
 use super::super::StrategyError;
 use super::frame::{Farewell, HEAD_BYTES, Head, LONGEST, end_of_frame};
@@ -8,42 +8,42 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Hosts are asked this often whether they are there, and are lost after so many questions without an answer.
-const ASKED_EVERY: Duration = Duration::from_secs(5);
-const QUESTIONS: u32 = 4;
-/// What a worker that fails waits for others to take its last words.
+/// TCP keepalive: hosts are probed this often, and are lost after so many probes without an answer.
+const PROBED_EVERY: Duration = Duration::from_secs(5);
+const PROBES: u32 = 4;
+/// How long a worker that fails waits for another to receive its farewell.
 const FAREWELL_TIME: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]
-pub(super) struct Link {
+pub(super) struct PeerConnection {
     pub(super) worker: usize,
-    /// The addresses of all.
+    /// The addresses of all workers.
     workers: Arc<[String]>,
     pub(super) stream: TcpStream,
-    /// What the frames of this phase must begin with.
+    /// The head that the frames of this phase must have.
     head: Option<Head>,
     outgoing: Vec<u8>,
     sent: usize,
     expected: usize,
     incoming: Vec<u8>,
-    /// The frame that is coming in, its head included.
+    /// The frame that is being received, with its head.
     frame: Vec<u8>,
-    /// Whether a frame of this phase has come.
+    /// Whether a frame of this phase has been received.
     has_begun: bool,
 }
 
-impl Link {
-    /// Takes charge of a connection.
-    pub(super) fn new(worker: usize, workers: Arc<[String]>, stream: TcpStream) -> io::Result<Link> {
+impl PeerConnection {
+    /// Sets up a connection.
+    pub(super) fn new(worker: usize, workers: Arc<[String]>, stream: TcpStream) -> io::Result<PeerConnection> {
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
         sockopt::set_socket_keepalive(&stream, true)?;
-        sockopt::set_tcp_keepidle(&stream, ASKED_EVERY)?;
-        sockopt::set_tcp_keepintvl(&stream, ASKED_EVERY)?;
-        // No TCP_USER_TIMEOUT: it would also end a worker that computes and so takes nothing for a while.
-        sockopt::set_tcp_keepcnt(&stream, QUESTIONS)?;
+        sockopt::set_tcp_keepidle(&stream, PROBED_EVERY)?;
+        sockopt::set_tcp_keepintvl(&stream, PROBED_EVERY)?;
+        // No TCP_USER_TIMEOUT: it would also end a worker that computes, and does not read for a while.
+        sockopt::set_tcp_keepcnt(&stream, PROBES)?;
         let (outgoing, incoming, frame) = Default::default();
-        Ok(Link {
+        Ok(PeerConnection {
             worker,
             workers,
             stream,
@@ -57,7 +57,7 @@ impl Link {
         })
     }
 
-    /// Begins to send `values`, and to expect so many bytes.
+    /// Starts to send `values` and to receive `expected` bytes.
     pub(super) fn begin(&mut self, head: Head, values: &[u8], expected: usize) {
         self.head = Some(head);
         (self.outgoing, self.sent) = (head.frames(values), 0);
@@ -77,18 +77,18 @@ impl Link {
         !self.sends() && !self.awaits()
     }
 
-    /// The bytes that have come.
+    /// The bytes that have been received.
     pub(super) fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.incoming)
     }
 
-    /// Sends and receives what can be, without waiting.
+    /// Sends and receives as much as possible without waiting.
     pub(super) fn go_on(&mut self) -> Result<(), StrategyError> {
         let sent = self.send();
         while self.awaits() && self.receive()? {}
         match sent {
             Ok(()) => Ok(()),
-            // Whatever it said last tells more than the connection's end.
+            // The other worker's farewell says more than the broken connection.
             Err(error) => {
                 while self.receive()? {}
                 Err(self.gone(error.to_string()))
@@ -108,14 +108,14 @@ impl Link {
         Ok(())
     }
 
-    /// Takes in some of a frame; whether there may be more.
+    /// Receives a part of a frame, and returns whether there may be more.
     fn receive(&mut self) -> Result<bool, StrategyError> {
         let wanted = match self.frame.first_chunk() {
             None => HEAD_BYTES,
             Some(head) => HEAD_BYTES + Head::read(head).1,
         };
         if wanted > HEAD_BYTES + LONGEST {
-            return Err(self.gone("what it sends is not understood".to_owned()));
+            return Err(self.gone("what it sends cannot be read".to_owned()));
         }
         let have = self.frame.len();
         self.frame.resize(wanted, 0);
@@ -130,7 +130,7 @@ impl Link {
         }
     }
 
-    /// Looks at the frame, once it is whole.
+    /// Takes the frame, once it is complete.
     fn take_frame(&mut self) -> Result<(), StrategyError> {
         let Some((head, length)) = self.frame.first_chunk().map(Head::read) else { return Ok(()) };
         if !head.is_farewell() {
@@ -143,7 +143,7 @@ impl Link {
         if head.is_farewell() {
             return Err(match serde_json::from_slice::<Farewell>(content) {
                 Ok(Farewell { culprit, reason }) => gone(culprit, &self.workers, reason),
-                Err(error) => self.gone(format!("its last words are not understood: {error}")),
+                Err(error) => self.gone(format!("its farewell cannot be read: {error}")),
             });
         }
         self.incoming.extend_from_slice(content);
@@ -152,7 +152,7 @@ impl Link {
         Ok(())
     }
 
-    /// Whether values are those that are awaited.
+    /// Checks that values belong to this step, and have the expected type and number.
     fn check(&self, head: Head) -> Result<(), StrategyError> {
         let Some(expected) = self.head else { return Ok(()) };
         if !head.is_of(expected) {
@@ -171,23 +171,23 @@ impl Link {
         gone(self.worker, &self.workers, reason)
     }
 
-    /// Says the last words, behind the frame that is under way.
+    /// Sends the farewell, after the frame that is being sent.
     pub(super) fn part(&mut self, farewell: &Farewell) {
         self.outgoing.truncate(end_of_frame(self.sent, self.outgoing.len()));
         self.outgoing.extend_from_slice(&farewell.frame());
         let limited =
             self.stream.set_nonblocking(false).and_then(|()| self.stream.set_write_timeout(Some(FAREWELL_TIME)));
-        // Who does not hear them sees the connection close.
+        // A worker that does not receive it sees the connection close.
         if let Err(error) = limited.and_then(|()| self.stream.write_all(&self.outgoing[self.sent..]))
             && !matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset)
         {
-            eprintln!("ferrotune: worker {} could not be told of the end: {error}", self.worker);
+            eprintln!("ferrotune: worker {} could not be told why this one ends: {error}", self.worker);
         }
     }
 }
 
 fn gone(worker: usize, workers: &[String], reason: String) -> StrategyError {
-    // Others may name a worker that does not exist.
+    // Another worker may name one that does not exist.
     let address = workers.get(worker).cloned().unwrap_or_default();
     StrategyError::Gone { worker, address, reason }
 }

@@ -1,21 +1,19 @@
 //! What a trial begins with: the checkpoints of the trial that it is a copy of, as population-based training wants it,
 //! or nothing but what the journal knows, where a killed worker or an earlier execution has left more.
 
-use super::SupervisorError;
-use super::error::file_error;
-use super::files::{link, refuse_links_of_trial, remove_leftovers};
-use super::ledger::Ledger;
+use super::{Search, SearchError};
 use crate::checkpoint::checkpoint_generation;
 use crate::folder;
+use crate::study_folder::{self, file_error, link, refuse_links_of_trial, remove_leftovers};
 use std::fs;
 use std::io;
 use std::path::Path;
 
-impl Ledger<'_> {
-    /// Gives a trial what it is to begin with, in its folder; gives the checkpoint that it has of another trial, if it
-    /// has got one. Fails where the folder leads out of the study.
-    pub(super) fn provide_checkpoints(&mut self, number: u64, study: &Path) -> Result<Option<String>, SupervisorError> {
-        let folder = study.join("trials").join(number.to_string());
+impl Search {
+    /// Puts the checkpoints with which a trial begins into its folder; gives the last one if it is of another trial. Fails
+    /// where the folder leads out of the study.
+    pub(super) fn provide_checkpoints(&mut self, number: u64) -> Result<Option<String>, SearchError> {
+        let folder = study_folder::of_trial(&self.folder, number);
         refuse_links_of_trial(&folder)?;
         let record = self.record(number);
         remove_leftovers(&folder, record.checkpoint.as_deref())
@@ -24,17 +22,14 @@ impl Ledger<'_> {
         if has_begun || !record.executions.is_empty() || record.parent.is_some() {
             return Ok(None);
         }
-        match self.oracle.parent(number, self.trials) {
-            Some(parent) => self.inherit(number, parent, study),
-            None => Ok(None),
-        }
+        self.oracle.parent(number, self.journal.trials()).map_or(Ok(None), |parent| self.inherit(number, parent))
     }
 
     /// Lets a trial begin with the last checkpoint of another one. Where that has none, it begins afresh.
     ///
     /// The files are there before the journal says so: a crash in between repeats this and changes nothing.
-    fn inherit(&mut self, number: u64, parent: u64, study: &Path) -> Result<Option<String>, SupervisorError> {
-        let folder_of = |trial: u64| study.join("trials").join(trial.to_string());
+    fn inherit(&mut self, number: u64, parent: u64) -> Result<Option<String>, SearchError> {
+        let folder_of = |trial: u64| study_folder::of_trial(&self.folder, trial);
         // One that came back from a mirror may name a checkpoint that it has not got.
         let file = self.record(parent).checkpoint.clone().filter(|file| folder_of(parent).join(file).is_file());
         if let Some(last) = file.as_deref().and_then(checkpoint_generation) {
@@ -44,8 +39,6 @@ impl Ledger<'_> {
             adopted.map_err(file_error("copy the parent's checkpoints to", &target))?;
         }
         self.journal.inherited(number, parent, file.as_deref())?;
-        let record = self.record_mut(number);
-        (record.parent, record.checkpoint) = (Some(parent), file.clone());
         Ok(file)
     }
 }

@@ -1,0 +1,167 @@
+//! The driver of a search whose trials run in the thread that asks for them: the same oracles, journal and records,
+//! without processes. Contains nothing and watches no memory: what a trial does to its process, it does to the search.
+
+use crate::event::Finish;
+use crate::journal::Journal;
+use crate::oracle;
+use crate::record::TrialRecord;
+pub use crate::search::SearchError;
+use crate::search::{Outcome, RunningTrial, Search, Step};
+use crate::spec::StudySpec;
+use crate::study_folder;
+use crate::wire::{Reply, Request};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Instant;
+
+/// When the facts of a trial are written to disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Writing {
+    /// Each before the call that records it returns.
+    EachFact,
+    /// The beginning at once, the rest together when the next trial begins or this one has a checkpoint; one that is cut
+    /// off before begins again. They survive the process then, and the machine some milliseconds later; both at once
+    /// after [`InProcessSearch::sync`].
+    EachTrial,
+}
+
+/// What came of asking for the next trial.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Begun {
+    /// This trial runs now.
+    Trial(u64),
+    /// The oracle has ended this trial, which waited. Ask again.
+    Ended(u64),
+    /// The oracle waits for these trials, which run.
+    Waiting(Vec<u64>),
+    /// The search is over.
+    Over(Finish),
+}
+
+/// A search that is open in this process.
+pub struct InProcessSearch {
+    search: Search,
+    /// Trials that have begun here and not ended.
+    running: BTreeMap<u64, Running>,
+    /// Seconds that trials have run here and that the journal will hold once they end.
+    unrecorded_s: BTreeMap<u64, f64>,
+    started: Instant,
+    is_stopping: bool,
+}
+
+/// A trial that runs.
+struct Running {
+    trial: RunningTrial,
+    began: Instant,
+    /// A program that asks for trials, whose facts are written as they come, judges failures itself.
+    writing: Writing,
+}
+
+impl InProcessSearch {
+    /// Opens the study that is asked for, or begins it. Fails as [`Journal::open`] and [`oracle::create`] do.
+    pub fn open(asked: &StudySpec) -> Result<InProcessSearch, SearchError> {
+        oracle::create(asked)?;
+        let folder = asked.directory.join(&asked.project);
+        let journal = Journal::open(&folder, &study_folder::stored(asked))?;
+        study_folder::remove_all_leftovers(&folder, journal.trials())?;
+        let supervision = journal.spec().supervision.clone();
+        let mut search = Search::new(journal, folder, supervision)?;
+        search.enqueue(&asked.given.enqueued)?;
+        let (running, unrecorded_s) = (BTreeMap::new(), BTreeMap::new());
+        Ok(InProcessSearch { search, running, unrecorded_s, started: Instant::now(), is_stopping: false })
+    }
+
+    /// The study's folder.
+    pub fn folder(&self) -> &Path {
+        &self.search.folder
+    }
+
+    /// All trials, by number.
+    pub fn trials(&self) -> &[TrialRecord] {
+        self.search.trials()
+    }
+
+    /// Takes the search up again, after a stop or at the end of its time.
+    pub fn go_on(&mut self) {
+        (self.is_stopping, self.started) = (false, Instant::now());
+    }
+
+    /// Has running trials stop at their next report, and begins no other.
+    pub fn stop(&mut self) {
+        self.is_stopping = true;
+    }
+
+    /// Begins the trial that runs next, or says why there is none.
+    pub fn begin(&mut self, writing: Writing) -> Result<Begun, SearchError> {
+        match writing {
+            Writing::EachTrial => self.search.journal.hold(),
+            Writing::EachFact => self.search.journal.release()?,
+        }
+        if self.is_stopping {
+            return Ok(Begun::Over(Finish::Interrupted));
+        }
+        if self.search.spec.timeout_s.is_some_and(|limit| self.started.elapsed().as_secs_f64() >= limit) {
+            return Ok(Begun::Over(Finish::Timeout));
+        }
+        let running: Vec<u64> = self.running.keys().copied().collect();
+        Ok(match self.search.next(&running)? {
+            Step::Run { trial: number } => {
+                let (trial, began) = (self.search.begin(number)?, Instant::now());
+                self.running.insert(number, Running { trial, began, writing });
+                Begun::Trial(number)
+            }
+            Step::Ended { trial } => Begun::Ended(trial),
+            Step::Wait => Begun::Waiting(running),
+            Step::Over(finish) => Begun::Over(finish),
+        })
+    }
+
+    /// Answers a request of the trial `number`, which runs.
+    pub fn answer(&mut self, number: u64, request: &Request) -> Result<Reply, SearchError> {
+        let Some(Running { trial, began, .. }) = self.running.get_mut(&number) else {
+            return Ok(Reply::Refused { reason: format!("trial {number} has ended already; ask for another") });
+        };
+        let earlier_s = self.unrecorded_s.get(&number).copied().unwrap_or_default();
+        trial.unrecorded_s = earlier_s + began.elapsed().as_secs_f64();
+        let reply = self.search.answer(trial, request, self.is_stopping)?;
+        if matches!(request, Request::Checkpoint { .. }) {
+            // The objective goes on in the belief that it is safe.
+            self.search.journal.sync()?;
+        }
+        Ok(reply)
+    }
+
+    /// Puts all that the trials have recorded on disk.
+    pub fn sync(&mut self) -> Result<(), SearchError> {
+        Ok(self.search.journal.release()?)
+    }
+
+    /// Takes leave of a trial that has given its result; an error ends the search.
+    pub fn conclude(&mut self, number: u64) -> Result<&TrialRecord, SearchError> {
+        if let Some(Running { trial, writing, .. }) = self.running.remove(&number)
+            && let Some(outcome) = &trial.outcome
+        {
+            match outcome {
+                Outcome::Paused { .. } | Outcome::Ended { .. } => self.unrecorded_s.remove(&number),
+                Outcome::Executed | Outcome::Interrupted | Outcome::Postponed(_) => {
+                    self.unrecorded_s.insert(number, trial.unrecorded_s)
+                }
+            };
+            self.search.put_back(number, outcome);
+            if let Outcome::Postponed(obstacle) = outcome {
+                return Err(obstacle.clone().of_trial(number));
+            }
+            if writing == Writing::EachTrial {
+                self.search.judge(&trial, outcome)?;
+            }
+        }
+        Ok(self.search.record(number))
+    }
+}
+
+impl std::fmt::Debug for InProcessSearch {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (folder, trials) = (self.folder(), self.trials().len());
+        formatter.debug_struct("InProcessSearch").field("folder", &folder).field("trials", &trials).finish()
+    }
+}

@@ -1,0 +1,97 @@
+//! Ends a worker, with every process that it has started, and says how it ended.
+
+use super::cgroup::Cgroup;
+use super::{ProcessError, SharedMemory, Worker, leftovers, strays};
+use ferrotune_machine::process_tree::below;
+use rustix::process::Signal;
+use std::io;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::ExitStatus;
+
+/// How a worker's process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// It exited with this status.
+    Code(i32),
+    /// This signal ended it.
+    Signal(i32),
+    /// An allocation of so many bytes failed, and it aborted; 0 where the system killed it at its cgroup's limit.
+    Starved(u64),
+}
+
+impl Worker {
+    /// Kills the worker and all that it started; [`wait`](super::wait) then reports the exit.
+    pub fn kill(&self) {
+        // The worker is killed first: it must not see another process end and take that for a result.
+        let below = below(self.system_pid());
+        // The group is absent only where the worker has exited, which the next wait reports.
+        if let Err(error) = rustix::process::kill_process_group(self.system_pid(), Signal::KILL) {
+            tracing::debug!(pid = self.pid(), %error, "the worker's group had ended before it was killed");
+        }
+        strays::kill_all(&below);
+        if let Some(cgroup) = &self.cgroup {
+            cgroup.kill();
+        }
+    }
+
+    /// Reaps a worker that has exited or been killed, removes every process that it left, and saves its output. `living`
+    /// are the process ids of the other workers. Returns the exit, and a line for each thing that the worker left behind.
+    pub fn end(
+        mut self,
+        living: &[u32],
+        shared_memory: &mut SharedMemory,
+    ) -> Result<(Exit, Vec<String>), ProcessError> {
+        let status = self.reap().map_err(ProcessError::system("reap the worker"))?;
+        let strays = strays::remove(living).map_err(ProcessError::system("reap what the worker left"))?;
+        let mut left = Vec::new();
+        if strays > 0 {
+            left.push(format!("{strays} process{}, killed", if strays == 1 { "" } else { "es" }));
+        }
+        if let Err(error) = leftovers::remove_temporary(&self.temporary) {
+            left.push(format!("temporary files in {}, which cannot be removed: {error}", self.temporary.display()));
+        }
+        left.extend(shared_memory.remove(&self.shared_files));
+        if living.is_empty() {
+            left.extend(shared_memory.report_new());
+        }
+        self.output.drain();
+        // The trial's result is worth more than its output.
+        if let Err(error) = self.output.save() {
+            tracing::warn!(%error, "the output of a worker is lost");
+        }
+        let exit = self.exit(status);
+        if let Some(Err(error)) = self.cgroup.as_ref().map(Cgroup::remove) {
+            left.push(format!("a cgroup, which cannot be removed: {error}"));
+        }
+        Ok((exit, left))
+    }
+
+    fn exit(&self, status: ExitStatus) -> Exit {
+        match (status.code(), status.signal()) {
+            (Some(code), _) => Exit::Code(code),
+            (None, Some(libc::SIGABRT)) => {
+                self.output.refused_bytes().map_or(Exit::Signal(libc::SIGABRT), Exit::Starved)
+            }
+            (None, Some(libc::SIGKILL)) if self.cgroup.as_ref().is_some_and(Cgroup::was_over) => Exit::Starved(0),
+            (None, signal) => Exit::Signal(signal.unwrap_or_default()),
+        }
+    }
+
+    fn reap(&mut self) -> io::Result<ExitStatus> {
+        // The group is killed before its leader is reaped: until then its number cannot be reused.
+        self.kill();
+        let status = self.child.wait()?;
+        self.reaped = true;
+        Ok(status)
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        if !self.reaped
+            && let Err(error) = self.reap()
+        {
+            tracing::warn!(pid = self.child.id(), %error, "a worker could not be reaped");
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Starts a worker with the limits that the system enforces on it. The limits are set before the objective begins, which
+//! waits for the answer to its first request.
+
+use super::cgroup::Cgroup;
+use super::leftovers;
+use super::output::Output;
+use super::requests::RequestSocket;
+use super::shared_memory::Inodes;
+use super::{OWN_PROGRAM, ProcessError, ROLE_VARIABLE, Role, TRIAL_VARIABLE, TrialCgroups, Worker};
+use crate::wire::SHARED_VARIABLE;
+use ferrotune_machine::identity::Identity;
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Resource, Rlimit};
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+/// Files that a worker may have open at once: one that leaks them must not use up those of the whole machine.
+const MOST_FILES: u64 = 1 << 16;
+
+/// Priority boost of the supervisor, so that its memory watch runs before the trials that it watches.
+const PRIORITY_BOOST: i32 = 10;
+
+/// How a worker comes to its objective.
+#[derive(Clone, Copy, Debug)]
+pub enum Entry<'a> {
+    /// A program is run as `PROGRAM worker --linked NAME=LIBRARY … --library LIBRARY --symbol SYMBOL`.
+    Library {
+        /// The program.
+        program: &'a Path,
+        /// The shared object that holds the objective.
+        library: &'a Library,
+        /// The libraries that it is linked with beyond the system's own, in loading order.
+        linked: &'a [Library],
+        /// The objective's entry point.
+        symbol: &'a str,
+    },
+    /// The supervisor's own program is run again with its own arguments. Its `main` finds in [`ROLE_VARIABLE`] that it is
+    /// a worker, and for which study.
+    Main {
+        /// The study's folder, as the program names it.
+        study: &'a Path,
+    },
+}
+
+/// A shared object, which this process holds open for its workers.
+#[derive(Debug)]
+pub struct Library {
+    /// The name under which others are linked with it.
+    pub name: OsString,
+    /// Its bytes.
+    pub file: File,
+}
+
+impl Library {
+    /// The path by which a worker opens it.
+    fn path(&self) -> String {
+        format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())
+    }
+}
+
+/// What a worker is started with.
+#[derive(Debug)]
+pub struct Launch<'a> {
+    /// How it comes to its objective.
+    pub entry: Entry<'a>,
+    /// The study's name.
+    pub study: &'a str,
+    /// The trial's number.
+    pub number: u64,
+    /// The trial's folder, which exists.
+    pub folder: &'a Path,
+    /// The captured variables.
+    pub shared: Option<BorrowedFd<'a>>,
+    /// Threads that it computes with.
+    pub threads: u64,
+    /// The niceness of its process: the one that [`go_first`] returned.
+    pub niceness: i32,
+    /// The most that it may allocate, in bytes; the system refuses more. Mapped files are not included. `None` where
+    /// device libraries reserve far more than they use.
+    pub allocation_limit_bytes: Option<u64>,
+    /// Where its cgroup is made, and the memory limit of that cgroup in bytes.
+    pub cgroups: Option<(&'a TrialCgroups, u64)>,
+}
+
+/// Raises the priority of this process above that of its workers, as far as the system allows. Returns the niceness that
+/// it had, which its workers get.
+pub fn go_first() -> Result<i32, ProcessError> {
+    let niceness =
+        rustix::process::getpriority_process(None).map_err(ProcessError::system("read the search's priority"))?;
+    if let Err(errno) = rustix::process::setpriority_process(None, niceness - PRIORITY_BOOST) {
+        // Only root may, and not everywhere.
+        tracing::debug!(%errno, "the search has no higher priority than its trials");
+    }
+    Ok(niceness)
+}
+
+impl Worker {
+    /// Starts a worker in a process group of its own. Its standard input is the socket for its requests, and its output
+    /// goes to `output.log` in the trial's folder.
+    pub fn start(launch: &Launch<'_>) -> Result<Worker, ProcessError> {
+        let (requests, workers_end) = UnixStream::pair().map_err(ProcessError::system("open the worker's socket"))?;
+        let requests = RequestSocket::new(requests).map_err(ProcessError::system("set up the worker's socket"))?;
+        let (output, stdout) = Output::open(launch.folder.join("output.log"))?;
+        let stderr = stdout.try_clone().map_err(ProcessError::system("open the worker's output"))?;
+        let temporary = launch.folder.join("tmp");
+        leftovers::make_temporary(&temporary)
+            .map_err(|source| ProcessError::Write { path: temporary.clone(), source })?;
+        let (program, mut command) = command(launch.entry);
+        command.stdin(OwnedFd::from(workers_end)).stdout(stdout).stderr(stderr).process_group(0);
+        let supervisor = Identity::own().map_err(ProcessError::system("tell the search's process from others"))?;
+        command.env(TRIAL_VARIABLE, format!("{}/{}/{supervisor}", launch.study, launch.number));
+        command.env("TMPDIR", &temporary);
+        set_environment(&mut command, launch);
+        let started = Instant::now();
+        let child = command.spawn().map_err(|source| ProcessError::Start { program, source })?;
+        let pid = Pid::from_child(&child);
+        let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty());
+        let pidfd = pidfd.map_err(ProcessError::system("watch the worker"))?;
+        let (shared_files, cgroup) = (Inodes::new(), None);
+        let (exited, reaped) = (false, false);
+        let mut worker =
+            Worker { child, pidfd, requests, output, temporary, shared_files, cgroup, started, exited, reaped };
+        set_limits(pid, launch).map_err(ProcessError::system("limit the worker"))?;
+        worker.cgroup = join_cgroup(worker.pid(), launch);
+        Ok(worker)
+    }
+}
+
+/// The program of a worker, and its arguments.
+fn command(entry: Entry<'_>) -> (PathBuf, Command) {
+    match entry {
+        Entry::Library { program, library, linked, symbol } => {
+            let mut command = Command::new(program);
+            command.arg("worker");
+            for library in linked {
+                let mut named = library.name.clone();
+                named.push("=");
+                named.push(library.path());
+                command.arg("--linked").arg(named);
+            }
+            command.arg("--library").arg(library.path()).args(["--symbol", symbol]);
+            (program.to_path_buf(), command)
+        }
+        Entry::Main { study } => {
+            let mut arguments = std::env::args_os();
+            let mut command = Command::new(OWN_PROGRAM);
+            // Some programs look at their own name.
+            command.arg0(arguments.next().unwrap_or_default()).args(arguments);
+            command.env(ROLE_VARIABLE, Role::Worker { study: study.to_path_buf() }.to_variable());
+            (PathBuf::from(OWN_PROGRAM), command)
+        }
+    }
+}
+
+fn set_environment(command: &mut Command, launch: &Launch<'_>) {
+    // Trials are faster without candle's own thread pool.
+    command.env("RAYON_NUM_THREADS", launch.threads.to_string()).env("CANDLE_NUM_THREADS", "1");
+    // An allocation that fails while Rust's runtime prints a backtrace deadlocks the process.
+    command.env("RUST_BACKTRACE", "0");
+    match launch.shared {
+        Some(shared) => command.env(SHARED_VARIABLE, format!("/proc/{}/fd/{}", std::process::id(), shared.as_raw_fd())),
+        None => command.env_remove(SHARED_VARIABLE),
+    };
+}
+
+fn set_limits(pid: Pid, launch: &Launch<'_>) -> io::Result<()> {
+    let set = |resource, most: u64| {
+        let limit = Rlimit { current: Some(most), maximum: Some(most) };
+        match rustix::process::prlimit(Some(pid), resource, limit) {
+            // A worker that has exited already is reported by its exit status. A limit that is lower than ours stays.
+            Ok(_) | Err(Errno::SRCH | Errno::PERM) => Ok(()),
+            Err(errno) => Err(io::Error::from(errno)),
+        }
+    };
+    set(Resource::Nofile, MOST_FILES)?;
+    // The worker has inherited the supervisor's boosted priority.
+    match rustix::process::setpriority_process(Some(pid), launch.niceness) {
+        Ok(()) | Err(Errno::SRCH) => {}
+        Err(errno) => return Err(errno.into()),
+    }
+    launch.allocation_limit_bytes.map_or(Ok(()), |most| set(Resource::Data, most))
+}
+
+/// Makes the trial's cgroup, and moves the worker into it. The other limits hold without one.
+fn join_cgroup(pid: u32, launch: &Launch<'_>) -> Option<Cgroup> {
+    let (cgroups, limit_bytes) = launch.cgroups?;
+    let joined = cgroups.make(launch.number, limit_bytes).and_then(|cgroup| match cgroup.take(pid) {
+        Ok(()) => Ok(cgroup),
+        Err(error) => cgroup.remove().and(Err(error)),
+    });
+    joined.inspect_err(|error| tracing::warn!(trial = launch.number, %error, "the trial has no cgroup")).ok()
+}

@@ -1,0 +1,89 @@
+//! The supervisor's end of a worker's socket: requests arrive on it, one JSON line each, and replies go out. Never blocks.
+
+use crate::wire::{Reply, Request};
+use rustix::event::{PollFd, PollFlags};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+
+/// A line that is longer is not a request.
+const LONGEST_REQUEST_BYTES: usize = 64 << 20;
+
+/// The socket, and the bytes that wait to be read as requests or to be written.
+#[derive(Debug)]
+pub(super) struct RequestSocket {
+    /// `None` once the worker has closed its end.
+    stream: Option<UnixStream>,
+    inbox: Vec<u8>,
+    outbox: Vec<u8>,
+}
+
+impl RequestSocket {
+    pub(super) fn new(stream: UnixStream) -> io::Result<RequestSocket> {
+        stream.set_nonblocking(true)?;
+        Ok(RequestSocket { stream: Some(stream), inbox: Vec::new(), outbox: Vec::new() })
+    }
+
+    /// What to poll.
+    pub(super) fn poll_fd(&self) -> Option<PollFd<'_>> {
+        let flags = if self.outbox.is_empty() { PollFlags::IN } else { PollFlags::IN | PollFlags::OUT };
+        self.stream.as_ref().map(|stream| PollFd::new(stream, flags))
+    }
+
+    /// The next whole request that has arrived; `Err` says why a line is not a request.
+    pub(super) fn next(&mut self) -> Option<Result<Request, String>> {
+        if let Some(end) = self.inbox.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = self.inbox.drain(..=end).collect();
+            return Some(serde_json::from_slice(&line).map_err(|error| format!("not a request: {error}")));
+        }
+        if self.inbox.len() > LONGEST_REQUEST_BYTES {
+            self.inbox = Vec::new();
+            self.stream = None;
+            return Some(Err(format!("a request of more than {LONGEST_REQUEST_BYTES} bytes")));
+        }
+        None
+    }
+
+    /// Sends a reply, as far as the socket takes it now.
+    pub(super) fn reply(&mut self, reply: &Reply) -> serde_json::Result<()> {
+        serde_json::to_writer(&mut self.outbox, reply)?;
+        self.outbox.push(b'\n');
+        self.flush();
+        Ok(())
+    }
+
+    /// Writes and reads as much as the socket takes and has.
+    pub(super) fn exchange(&mut self) {
+        self.flush();
+        self.receive();
+    }
+
+    fn receive(&mut self) {
+        let mut chunk = [0; 1 << 14];
+        while let Some(stream) = self.stream.as_mut() {
+            match stream.read(&mut chunk) {
+                Ok(length) if length > 0 => self.inbox.extend_from_slice(&chunk[..length]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // The worker has closed its end, or died with unread replies. Its exit status says which.
+                Ok(_) | Err(_) => self.stream = None,
+            }
+            if self.inbox.len() > LONGEST_REQUEST_BYTES {
+                return;
+            }
+        }
+    }
+
+    fn flush(&mut self) {
+        while let Some(stream) = self.stream.as_mut()
+            && !self.outbox.is_empty()
+        {
+            match stream.write(&self.outbox) {
+                Ok(length) => drop(self.outbox.drain(..length)),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                // Nobody reads a broken socket any more, but it may still hold requests from before the break.
+                Err(_) => self.outbox.clear(),
+            }
+        }
+    }
+}

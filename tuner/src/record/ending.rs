@@ -1,0 +1,103 @@
+//! How a trial ended, as data and in words.
+
+use ferrotune_machine::format::bytes;
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use std::fmt;
+
+/// How a trial's last worker ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "how", rename_all = "snake_case")]
+pub enum Ending {
+    /// The objective returned a value.
+    Finished,
+    /// The oracle gave up on it.
+    Pruned,
+    /// The objective returned an error, or no value, or the worker left without a result.
+    Failed {
+        /// One line.
+        reason: String,
+    },
+    /// The objective panicked.
+    Panicked {
+        /// The panic's message and place.
+        message: String,
+    },
+    /// Its memory went over the budget, or the machine's was running out.
+    OutOfMemory {
+        /// Its memory when it was stopped, in bytes.
+        peak_bytes: u64,
+        /// The budget in bytes.
+        budget_bytes: u64,
+    },
+    /// It was not trained: trials like it say that it would go over the budget.
+    Refused {
+        /// The memory that it would at least take, in bytes.
+        estimate_bytes: u64,
+        /// The budget in bytes.
+        budget_bytes: u64,
+    },
+    /// A signal ended it.
+    Signalled {
+        /// The signal's number.
+        signal: i32,
+    },
+    /// It ran past its deadline.
+    TimedOut {
+        /// The deadline in seconds, rounded up.
+        after_s: u64,
+    },
+    /// The search was stopped while it ran.
+    Cancelled,
+}
+
+impl fmt::Display for Ending {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Ending::Finished => formatter.write_str("finished"),
+            Ending::Pruned => formatter.write_str("pruned"),
+            Ending::Failed { reason } => formatter.write_str(&one_line(reason)),
+            Ending::Panicked { message } => write!(formatter, "panicked: {}", one_line(message)),
+            Ending::OutOfMemory { peak_bytes, budget_bytes } => {
+                let (peak, budget) = (bytes(*peak_bytes), bytes(*budget_bytes));
+                write!(formatter, "out of memory: {peak} of {budget}; raise it with --memory")
+            }
+            Ending::Refused { estimate_bytes, budget_bytes } => {
+                let (estimate, budget) = (bytes(*estimate_bytes), bytes(*budget_bytes));
+                write!(formatter, "refused: it would need {estimate} of {budget}; raise it with --memory")
+            }
+            Ending::Signalled { signal } => write!(formatter, "killed by {}", signal_name(*signal)),
+            Ending::TimedOut { after_s } => write!(formatter, "timed out after {after_s} s"),
+            Ending::Cancelled => formatter.write_str("cancelled"),
+        }
+    }
+}
+
+fn one_line(text: &str) -> String {
+    text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+/// Name of a signal that ends processes, as Linux numbers them on x86-64 and aarch64; `signal 40` for any other.
+pub fn signal_name(signal: i32) -> Cow<'static, str> {
+    Cow::Borrowed(match signal {
+        1 => "SIGHUP",
+        2 => "SIGINT",
+        3 => "SIGQUIT",
+        4 => "SIGILL",
+        5 => "SIGTRAP",
+        6 => "SIGABRT",
+        7 => "SIGBUS",
+        8 => "SIGFPE",
+        9 => "SIGKILL",
+        10 => "SIGUSR1",
+        11 => "SIGSEGV",
+        12 => "SIGUSR2",
+        13 => "SIGPIPE",
+        14 => "SIGALRM",
+        15 => "SIGTERM",
+        24 => "SIGXCPU",
+        25 => "SIGXFSZ",
+        31 => "SIGSYS",
+        _ => return Cow::Owned(format!("signal {signal}")),
+    })
+}

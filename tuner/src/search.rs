@@ -1,0 +1,195 @@
+//! One search: what it tries next, what its trials ask and report, and how they end. Every fact is in the journal before
+//! its answer goes out. Knows no processes and no clock: its drivers, `supervisor` and `in_process`, have them.
+
+mod answer;
+mod error;
+mod failures;
+mod inheritance;
+mod outcome;
+mod parameter;
+mod seeds;
+
+pub(crate) use answer::RunningTrial;
+pub use error::SearchError;
+pub(crate) use outcome::{Obstacle, Outcome};
+
+use crate::event::Finish;
+use crate::given::Values;
+use crate::journal::{End, Journal, Usage};
+use crate::oracle::{self, Next, Oracle};
+use crate::record::{Ending, Runner, TrialRecord};
+use crate::spec::{StudySpec, Supervision};
+use failures::Failures;
+use std::collections::VecDeque;
+use std::path::PathBuf;
+
+/// After this many starts without an end or a checkpoint, assume that the trial kills its supervisor, and record it as
+/// failed.
+const MOST_UNENDED_WORKERS: u64 = 5;
+
+/// A search of an open study.
+pub(crate) struct Search {
+    /// As the journal has it: with the seed filled in.
+    pub(crate) spec: StudySpec,
+    /// The study's folder.
+    pub(crate) folder: PathBuf,
+    pub(crate) journal: Journal,
+    oracle: Box<dyn Oracle>,
+    /// Trials that run before the oracle is asked: interrupted ones, enqueued ones, and those with another execution.
+    pub(crate) queue: VecDeque<u64>,
+    failures: Failures,
+}
+
+/// What a search does next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    Run {
+        trial: u64,
+    },
+    /// A trial that waited has ended, and the search can be asked again.
+    Ended {
+        trial: u64,
+    },
+    /// Nothing, until one of the trials that run has ended.
+    Wait,
+    /// No further trial begins.
+    Over(Finish),
+}
+
+impl Search {
+    /// The search of an open study, whose trials are run like this.
+    pub(crate) fn new(journal: Journal, folder: PathBuf, supervision: Supervision) -> Result<Search, SearchError> {
+        let spec = StudySpec { supervision, ..journal.spec().clone() };
+        let oracle = oracle::create(&spec)?;
+        let failures = Failures::after(journal.trials());
+        let queue = unfinished(journal.trials());
+        Ok(Search { spec, folder, journal, oracle, queue, failures })
+    }
+
+    /// Records a trial for each of these values, to run before the oracle is asked; but not for values that a trial of the
+    /// study was enqueued with already.
+    pub(crate) fn enqueue(&mut self, enqueued: &[Values]) -> Result<(), SearchError> {
+        for preset in enqueued {
+            if !self.trials().iter().any(|trial| trial.preset == *preset) {
+                let number = self.journal.enqueue_trial(preset)?;
+                self.queue.push_back(number);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether as many trials have ended as the search may have, those of other programs included.
+    pub(crate) fn has_all_trials(&mut self) -> Result<bool, SearchError> {
+        self.hear_others()?;
+        Ok(self.journal.ended() >= self.spec.max_trials)
+    }
+
+    /// What to do next, beside the trials that run.
+    pub(crate) fn next(&mut self, running: &[u64]) -> Result<Step, SearchError> {
+        if self.has_all_trials()? {
+            return Ok(Step::Over(Finish::MaxTrials));
+        }
+        while let Some(trial) = self.queue.pop_front() {
+            if self.give_up(trial)? {
+                return Ok(Step::Ended { trial });
+            }
+            if self.take_up(trial)? {
+                return Ok(Step::Run { trial });
+            }
+        }
+        let may_begin = (self.trials().len() as u64) < self.spec.max_trials;
+        Ok(match self.oracle.next(self.journal.trials(), running) {
+            Next::New if may_begin => Step::Run { trial: self.journal.begin_trial()? },
+            Next::Continue { trial } => Step::Run { trial },
+            Next::Prune { trial } => {
+                self.prune(trial)?;
+                Step::Ended { trial }
+            }
+            // Once all trials have begun, an end changes what comes next only where trials are paused.
+            Next::Wait if !running.is_empty() && (may_begin || self.oracle.pauses()) => Step::Wait,
+            Next::Wait | Next::Exhausted if may_begin => Step::Over(Finish::Exhausted),
+            // Trials without an ending that do not run here are another program's.
+            Next::New | Next::Wait | Next::Exhausted => Step::Over(Finish::MaxTrials),
+        })
+    }
+
+    /// Takes in what other programs have written, and puts the trials that they have enqueued at the end of the queue.
+    fn hear_others(&mut self) -> Result<(), SearchError> {
+        if self.journal.read_on()? {
+            let enqueued = self.journal.trials().iter().filter(|trial| trial.is_enqueued()).map(|trial| trial.number);
+            let new: Vec<u64> = enqueued.filter(|number| !self.queue.contains(number)).collect();
+            self.queue.extend(new);
+        }
+        Ok(())
+    }
+
+    /// Ends a trial during which its supervisor, or the machine, has died again and again; says whether it did.
+    fn give_up(&mut self, number: u64) -> Result<bool, SearchError> {
+        let record = self.record(number);
+        let unended = record.unended_workers;
+        if unended < MOST_UNENDED_WORKERS || record.ending.is_some() {
+            return Ok(false);
+        }
+        let reason = format!("its supervisor or the machine went down {unended} times in a row while it ran");
+        let end = End::without_value(Ending::Failed { reason }, record);
+        self.journal.trial_ended(number, Usage::of(self.record(number)), end)?;
+        Ok(true)
+    }
+
+    /// Takes a trial from the queue, unless another program has begun or ended it meanwhile; says whether it may run.
+    fn take_up(&mut self, number: u64) -> Result<bool, SearchError> {
+        let record = self.record(number);
+        Ok(match record.runner {
+            Runner::Search => record.ending.is_none(),
+            Runner::Nobody => self.journal.begin_enqueued_trial(number)?,
+            Runner::Other => false,
+        })
+    }
+
+    /// Ends a waiting trial that the oracle gives up.
+    fn prune(&mut self, number: u64) -> Result<(), SearchError> {
+        let record = self.record(number);
+        let values = outcome::pruned_values(record, &self.spec);
+        let end = End { values, ..End::without_value(Ending::Pruned, record) };
+        Ok(self.journal.trial_ended(number, Usage::of(record), end)?)
+    }
+
+    /// Takes leave of a trial that runs no more: it goes on at once, later, or not at all.
+    pub(crate) fn put_back(&mut self, number: u64, outcome: &Outcome) {
+        match outcome {
+            Outcome::Executed => self.queue.push_front(number),
+            Outcome::Interrupted | Outcome::Postponed(_) => self.queue.push_back(number),
+            Outcome::Paused { .. } | Outcome::Ended { .. } => {}
+        }
+    }
+
+    /// Decides whether the search can go on after a trial has come to this; an error ends it.
+    pub(crate) fn judge(&mut self, trial: &RunningTrial, outcome: &Outcome) -> Result<(), SearchError> {
+        let record = &self.journal.trials()[trial.number as usize];
+        if let (Some(epochs), Outcome::Paused { .. }) = (trial.continued_from, outcome)
+            && record.epochs_done() <= epochs
+            && !trial.instructions.to_stop
+        {
+            return Err(SearchError::Stuck { number: trial.number, epochs });
+        }
+        // An objective that breaks after its first reports has come to where each metric is reported.
+        let reports_were_due = !trial.has_returned && trial.outcome.is_some() && !record.metrics.is_empty();
+        self.failures.judge(&self.spec, record, outcome, reports_were_due)
+    }
+
+    /// All trials, by number.
+    pub(crate) fn trials(&self) -> &[TrialRecord] {
+        self.journal.trials()
+    }
+
+    /// Trial numbers are positions: every trial that was ever started has its record.
+    pub(crate) fn record(&self, number: u64) -> &TrialRecord {
+        &self.trials()[number as usize]
+    }
+}
+
+/// The trials that an earlier search has left in the middle, or that wait to begin, by number.
+fn unfinished(trials: &[TrialRecord]) -> VecDeque<u64> {
+    let unfinished = trials.iter().filter(|trial| trial.ending.is_none() && trial.paused_at.is_none());
+    unfinished.filter(|trial| trial.runner != Runner::Other).map(|trial| trial.number).collect()
+}

@@ -1,0 +1,210 @@
+//! The answers to what a trial asks and reports, wherever it runs.
+
+use super::outcome::{Answer, Obstacle, Outcome, answered, pruned_values};
+use super::seeds::execution_seed;
+use super::{Search, SearchError};
+use crate::journal::{End, Usage};
+use crate::record::{Ending, mean};
+use crate::study_folder;
+use crate::wire::{Assignment, Reply, Request, Verdict};
+use std::collections::BTreeMap;
+
+/// A trial that runs.
+#[derive(Debug)]
+pub(crate) struct RunningTrial {
+    pub(crate) number: u64,
+    pub(crate) instructions: Instructions,
+    /// What the objective's own result means, once it has given one.
+    pub(crate) outcome: Option<Outcome>,
+    /// Whether that result is a return.
+    pub(crate) has_returned: bool,
+    /// Epochs that it had been through, where it waited for more.
+    pub(crate) continued_from: Option<u64>,
+    /// The checkpoint of another trial with which it begins.
+    pub(crate) inherited: Option<String>,
+    /// Seconds that it has run and that no other record will hold.
+    pub(crate) unrecorded_s: f64,
+}
+
+/// What a running trial has been told.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Instructions {
+    pub(crate) to_stop: bool,
+    pub(crate) to_prune: bool,
+    /// The epoch, exclusive, up to which it may train, and the epochs of a whole training.
+    pub(crate) epochs: Option<(u64, u64)>,
+}
+
+impl Instructions {
+    fn verdict(self) -> Verdict {
+        match (self.to_stop, self.to_prune) {
+            (true, _) => Verdict::Stop,
+            (false, true) => Verdict::Prune,
+            (false, false) => Verdict::Continue,
+        }
+    }
+}
+
+impl Search {
+    /// Prepares the folder of a trial that begins or goes on now.
+    pub(crate) fn begin(&mut self, number: u64) -> Result<RunningTrial, SearchError> {
+        let inherited = self.provide_checkpoints(number)?;
+        let record = self.record(number);
+        Ok(RunningTrial {
+            number,
+            instructions: Instructions::default(),
+            outcome: None,
+            has_returned: false,
+            continued_from: record.paused_at.map(|_| record.epochs_done()),
+            inherited,
+            unrecorded_s: 0.0,
+        })
+    }
+
+    /// Answers a request of a trial. `is_stopping` is whether the trial stops at its next report.
+    pub(crate) fn answer(
+        &mut self,
+        trial: &mut RunningTrial,
+        request: &Request,
+        is_stopping: bool,
+    ) -> Result<Reply, SearchError> {
+        let number = trial.number;
+        if trial.outcome.is_some() {
+            return Ok(refused(format!("the objective of trial {number} has returned already")));
+        }
+        match request {
+            Request::Hello => Ok(Reply::Assignment(self.assignment(number))),
+            Request::Suggest { name, distribution, default, place } => {
+                self.suggest(number, name, distribution, default.as_ref(), place)
+            }
+            Request::Epochs { total, resume_at } => self.epochs(trial, *total, *resume_at),
+            Request::Report { step, metrics } => self.report(trial, *step, metrics, is_stopping),
+            Request::Checkpoint { step, file } => {
+                self.journal.checkpoint(number, *step, file)?;
+                Ok(Reply::Done)
+            }
+            Request::Finish { values } => {
+                let finite = values.iter().map(|value| value.filter(|value| value.is_finite()));
+                self.end(trial, Answer::Returned(finite.collect()))
+            }
+            Request::Postpone { reason } => {
+                self.end(trial, Answer::Postponed(Obstacle::Unreadable { reason: reason.clone() }))
+            }
+            Request::DiskFull { reason } => {
+                self.end(trial, Answer::Postponed(Obstacle::DiskFull { reason: reason.clone() }))
+            }
+            Request::Fail { ending } => self.end(trial, Answer::broke(ending.clone())),
+        }
+    }
+
+    /// What the objective of a trial needs to know before it begins.
+    fn assignment(&self, number: u64) -> Assignment {
+        let record = self.record(number);
+        let execution = record.executions.len() as u64;
+        Assignment {
+            trial: number,
+            folder: study_folder::of_trial(&self.folder, number),
+            device: self.spec.device.clone(),
+            checkpoint: record.checkpoint.clone(),
+            seed: execution_seed(self.spec.seed.unwrap_or_default(), number, execution),
+            execution,
+            reported: record.metrics.clone(),
+            objectives: self.spec.objectives.clone(),
+            objective: self.spec.objective().clone(),
+        }
+    }
+
+    /// Up to which epoch a trial may train, of `total`.
+    fn epochs(&mut self, trial: &mut RunningTrial, total: u64, resume_at: u64) -> Result<Reply, SearchError> {
+        let number = trial.number;
+        if total == 0 {
+            return Ok(refused("trial.epochs(0) trains nothing; give at least 1".to_owned()));
+        }
+        match self.record(number).epochs {
+            Some(known) if known != total => {
+                return Ok(refused(format!(
+                    "trial {number} asks for {total} epochs after {known}; a whole training has one length; use another --project or --overwrite if you have changed it"
+                )));
+            }
+            Some(_) => {}
+            None => self.journal.epochs(number, total)?,
+        }
+        let stop = self.oracle.epochs(number, total, self.journal.trials()).clamp(1, total);
+        trial.instructions.epochs = Some((stop, total));
+        Ok(Reply::Epochs { start: resume_at.min(stop), stop })
+    }
+
+    /// Records a step's metrics, and decides whether the trial goes on.
+    fn report(
+        &mut self,
+        trial: &mut RunningTrial,
+        step: u64,
+        metrics: &BTreeMap<String, Option<f64>>,
+        is_stopping: bool,
+    ) -> Result<Reply, SearchError> {
+        let (number, instructions) = (trial.number, &mut trial.instructions);
+        if let Some((stop, _)) = instructions.epochs.filter(|(stop, _)| step >= *stop && self.oracle.pauses()) {
+            let last = stop - 1;
+            return Ok(refused(format!(
+                "steps are epochs counted from 0: report({step}) but this trial's epochs end at {last}"
+            )));
+        }
+        self.journal.report(number, step, metrics)?;
+        instructions.to_stop |= is_stopping;
+        instructions.to_prune |= !instructions.to_stop && self.oracle.prunes(number, self.journal.trials());
+        Ok(Reply::Verdict { verdict: instructions.verdict() })
+    }
+
+    /// Records what the objective's result means for its trial.
+    fn end(&mut self, trial: &mut RunningTrial, answer: Answer) -> Result<Reply, SearchError> {
+        trial.has_returned = matches!(answer, Answer::Returned(_));
+        trial.outcome = Some(self.record_result(trial, answer)?);
+        Ok(Reply::Done)
+    }
+
+    fn record_result(&mut self, trial: &RunningTrial, answer: Answer) -> Result<Outcome, SearchError> {
+        let number = trial.number;
+        let record = self.record(number);
+        if let Some(ending) = &record.ending {
+            // Another program has ended it, and the first end counts.
+            return Ok(Outcome::Ended { ending: ending.clone(), values: record.values.clone() });
+        }
+        let usage = Usage { seconds: record.seconds + trial.unrecorded_s, ..Usage::of(record) };
+        let mut executions = record.executions.clone();
+        let outcome = match (answer, trial.instructions) {
+            (Answer::Postponed(obstacle @ Obstacle::DiskFull { .. }), _) => Outcome::Postponed(obstacle),
+            (_, Instructions { to_prune: true, .. }) => {
+                Outcome::Ended { ending: Ending::Pruned, values: pruned_values(record, &self.spec) }
+            }
+            (answer, told) => answered(answer, told.to_stop, told.epochs, record, &self.spec),
+        };
+        let outcome = match outcome {
+            Outcome::Ended { ending: Ending::Finished, values }
+                if self.spec.executions > 1 || !executions.is_empty() =>
+            {
+                executions.push(values);
+                if (executions.len() as u64) < self.spec.executions {
+                    Outcome::Executed
+                } else {
+                    Outcome::Ended { ending: Ending::Finished, values: mean(&executions) }
+                }
+            }
+            outcome => outcome,
+        };
+        match &outcome {
+            Outcome::Interrupted | Outcome::Postponed(_) => {}
+            Outcome::Executed => self.journal.executed(number, executions.pop().unwrap_or_default())?,
+            Outcome::Paused { at } => self.journal.trial_paused(number, Usage { paused_at: Some(*at), ..usage })?,
+            Outcome::Ended { ending, values } => {
+                let end = End { ending: ending.clone(), values: values.clone(), executions };
+                self.journal.trial_ended(number, usage, end)?;
+            }
+        }
+        Ok(outcome)
+    }
+}
+
+/// The request is wrong, for this reason.
+pub(super) fn refused(reason: String) -> Reply {
+    Reply::Refused { reason }
+}

@@ -1,0 +1,79 @@
+//! The value of a parameter that a trial asks for, and what is wrong with a question.
+
+use super::answer::refused;
+use super::{Search, SearchError};
+use crate::record::Parameter;
+use crate::space::{Distribution, Value};
+use crate::wire::Reply;
+
+impl Search {
+    /// Answers with the value of a parameter, which is recorded the first time, or with why it cannot have one. `place`
+    /// is where in the objective's source the question stands.
+    pub(super) fn suggest(
+        &mut self,
+        number: u64,
+        name: &str,
+        distribution: &Distribution,
+        default: Option<&Value>,
+        place: &str,
+    ) -> Result<Reply, SearchError> {
+        if let Some(reason) = self.objection(number, name, distribution, default) {
+            return Ok(refused(if place.is_empty() { reason } else { format!("{place}: {reason}") }));
+        }
+        if let Some(known) = self.record(number).parameters.get(name) {
+            return Ok(Reply::Value { value: known.value.clone() });
+        }
+        let default = default.and_then(|default| distribution.clamp_to_lattice(default));
+        if let Some(default) = &default {
+            self.journal.defaults_to(name, default)?;
+        }
+        let preset = &self.record(number).preset;
+        let value = match self.spec.given.value(preset, name, distribution, default.as_ref()) {
+            Err(reason) => return Ok(refused(reason)),
+            Ok(Some(given)) => given,
+            Ok(None) => match default {
+                Some(default) if number == 0 => default,
+                _ => self.oracle.suggest(number, name, distribution, self.journal.trials()),
+            },
+        };
+        self.journal.asked_at(name, place)?;
+        self.journal.parameter(number, name, Parameter { distribution: distribution.clone(), value: value.clone() })?;
+        Ok(Reply::Value { value })
+    }
+
+    /// What is wrong with a question: by itself, or beside those of its trial and of the others.
+    fn objection(
+        &self,
+        number: u64,
+        name: &str,
+        distribution: &Distribution,
+        default: Option<&Value>,
+    ) -> Option<String> {
+        if let Err(error) = distribution.validate(name) {
+            return Some(error.to_string());
+        }
+        if let Some(default) = default.filter(|default| !distribution.contains(default)) {
+            return Some(format!("the default {default} of `{name}` is not {distribution}"));
+        }
+        let place = || self.journal.place_of(name).map_or_else(String::new, |place| format!(" at {place}"));
+        if let Some(known) = self.record(number).parameters.get(name) {
+            let before = &known.distribution;
+            return (!before.is_alike(distribution)).then(|| {
+                let place = place();
+                format!(
+                    "trial {number} asks for `{name}` as {distribution} after {before}{place}; give every parameter one range"
+                )
+            });
+        }
+        // Bounds may change from trial to trial: a search that is taken up again may look further than it did.
+        let mut others = self.trials().iter().filter_map(|trial| Some((trial.number, trial.parameters.get(name)?)));
+        let (other, known) = others.next()?;
+        let before = &known.distribution;
+        (std::mem::discriminant(before) != std::mem::discriminant(distribution)).then(|| {
+            let place = place();
+            format!(
+                "`{name}` is {distribution} here and {before} in trial {other}{place}; use another name, another --project or --overwrite"
+            )
+        })
+    }
+}

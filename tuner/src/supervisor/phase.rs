@@ -1,0 +1,178 @@
+//! Where a search is between its first trial and its last, as a pure state machine: it begins trials, or it stops.
+
+use crate::event::Finish;
+use crate::search::SearchError;
+use std::time::{Duration, Instant};
+
+/// How long a trial may go on at least after the search begins to stop, to come to its next report.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Where a search is.
+#[derive(Debug)]
+pub(super) enum Phase {
+    /// Trials begin as others end.
+    Running,
+    /// No trial begins, and those that run stop at their next report.
+    Stopping(Stop),
+}
+
+/// A search that stops.
+#[derive(Debug)]
+pub(super) struct Stop {
+    reason: Reason,
+    since: Instant,
+    /// Requests to stop received so far.
+    interrupts: usize,
+    /// Whether nobody watches the search any more who could stop it at once.
+    is_abandoned: bool,
+}
+
+/// Why a search stops.
+#[derive(Debug)]
+pub(super) enum Reason {
+    /// A signal asks for it, or nobody watches the search.
+    Interrupted,
+    /// Its time is over.
+    Timeout,
+    /// A trial cannot go on now.
+    Obstacle(SearchError),
+}
+
+/// What can end a search from outside, as it is now.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Outside {
+    /// Requests to stop since the last step.
+    pub(super) interrupts: usize,
+    /// Whether nobody watches a search that is not to run in the background. It could not be stopped, and would keep the
+    /// study locked: it can be continued.
+    pub(super) is_abandoned: bool,
+    /// Whether the search's time is over.
+    pub(super) is_timed_out: bool,
+}
+
+impl Phase {
+    pub(super) fn is_stopping(&self) -> bool {
+        matches!(self, Phase::Stopping(_))
+    }
+
+    /// The phase after a look outside.
+    pub(super) fn step(self, Outside { interrupts, is_abandoned, is_timed_out }: Outside, now: Instant) -> Phase {
+        match self {
+            Phase::Running if interrupts > 0 || is_abandoned => {
+                Phase::Stopping(Stop { reason: Reason::Interrupted, since: now, interrupts, is_abandoned })
+            }
+            Phase::Running if is_timed_out => {
+                Phase::Stopping(Stop { reason: Reason::Timeout, since: now, interrupts, is_abandoned })
+            }
+            Phase::Running => Phase::Running,
+            Phase::Stopping(stop) => {
+                Phase::Stopping(Stop { interrupts: stop.interrupts + interrupts, is_abandoned, ..stop })
+            }
+        }
+    }
+
+    /// The phase once a trial cannot go on: the first such error is the search's result, also where it stops already.
+    pub(super) fn obstructed(self, error: SearchError, now: Instant) -> Phase {
+        let reason = Reason::Obstacle(error);
+        Phase::Stopping(match self {
+            Phase::Running => Stop { reason, since: now, interrupts: 0, is_abandoned: false },
+            Phase::Stopping(stop @ Stop { reason: Reason::Obstacle(_), .. }) => stop,
+            Phase::Stopping(stop) => Stop { reason, ..stop },
+        })
+    }
+
+    /// Whether a trial has had its time to come to the end of the step that began at `step_began`. The search's longest
+    /// step so far tells how long steps take.
+    pub(super) fn is_out_of_grace(&self, step_began: Instant, longest_step: Duration, now: Instant) -> bool {
+        let Phase::Stopping(stop) = self else { return false };
+        // A step that takes minutes is worth waiting for: it ends with a checkpoint. So long, and as much again.
+        let grace = GRACE.max((2 * longest_step).saturating_sub(stop.since.saturating_duration_since(step_began)));
+        stop.is_urgent() || now.saturating_duration_since(stop.since) >= grace
+    }
+
+    /// The result of a search of which no trial runs any more. `over` is why no trial could begin.
+    pub(super) fn result(self, over: Finish) -> Result<Finish, SearchError> {
+        match self {
+            Phase::Running => Ok(over),
+            Phase::Stopping(Stop { reason: Reason::Interrupted, .. }) => Ok(Finish::Interrupted),
+            Phase::Stopping(Stop { reason: Reason::Timeout, .. }) => Ok(Finish::Timeout),
+            Phase::Stopping(Stop { reason: Reason::Obstacle(error), .. }) => Err(error),
+        }
+    }
+}
+
+impl Stop {
+    /// Whether the trials that run are killed without delay.
+    fn is_urgent(&self) -> bool {
+        match self.reason {
+            Reason::Timeout => self.interrupts > 0,
+            Reason::Interrupted | Reason::Obstacle(_) => self.interrupts > 1 || self.is_abandoned,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INTERRUPT: Outside = Outside { interrupts: 1, is_abandoned: false, is_timed_out: false };
+    const ABANDONED: Outside = Outside { interrupts: 0, is_abandoned: true, is_timed_out: false };
+    const TIMEOUT: Outside = Outside { interrupts: 0, is_abandoned: false, is_timed_out: true };
+    const QUIET: Outside = Outside { interrupts: 0, is_abandoned: false, is_timed_out: false };
+
+    fn after(steps: &[Outside], now: Instant) -> Phase {
+        steps.iter().fold(Phase::Running, |phase, outside| phase.step(*outside, now))
+    }
+
+    fn disk_full(number: u64) -> SearchError {
+        SearchError::DiskFull { number, reason: "no space".to_owned() }
+    }
+
+    #[test]
+    fn search_stops_for_what_comes_first_and_hurries_when_it_is_asked_twice() {
+        let now = Instant::now();
+        for (steps, finish, is_urgent) in [
+            (vec![QUIET], None, false),
+            (vec![INTERRUPT], Some(Finish::Interrupted), false),
+            (vec![INTERRUPT, QUIET, TIMEOUT], Some(Finish::Interrupted), false),
+            (vec![INTERRUPT, INTERRUPT], Some(Finish::Interrupted), true),
+            (vec![Outside { interrupts: 2, ..QUIET }], Some(Finish::Interrupted), true),
+            (vec![ABANDONED], Some(Finish::Interrupted), true),
+            (vec![INTERRUPT, ABANDONED], Some(Finish::Interrupted), true),
+            (vec![TIMEOUT], Some(Finish::Timeout), false),
+            (vec![TIMEOUT, ABANDONED], Some(Finish::Timeout), false),
+            (vec![TIMEOUT, INTERRUPT], Some(Finish::Timeout), true),
+            (vec![Outside { is_timed_out: true, ..INTERRUPT }], Some(Finish::Interrupted), false),
+        ] {
+            let phase = after(&steps, now);
+            assert_eq!(phase.is_stopping(), finish.is_some(), "{steps:?}");
+            assert_eq!(phase.is_out_of_grace(now, Duration::ZERO, now), is_urgent, "{steps:?}");
+            assert_eq!(phase.result(Finish::Exhausted).ok(), finish.or(Some(Finish::Exhausted)), "{steps:?}");
+        }
+    }
+
+    #[test]
+    fn first_obstacle_is_the_result_of_a_search_that_stops_anyway() {
+        let now = Instant::now();
+        for steps in [vec![], vec![INTERRUPT], vec![TIMEOUT]] {
+            let phase =
+                after(&steps, now).obstructed(disk_full(3), now).obstructed(disk_full(4), now).step(TIMEOUT, now);
+            assert!(
+                matches!(phase.result(Finish::MaxTrials), Err(SearchError::DiskFull { number: 3, .. })),
+                "{steps:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn trial_has_time_for_its_step_as_long_as_steps_take() {
+        let now = Instant::now();
+        let seconds = Duration::from_secs;
+        let phase = after(&[INTERRUPT], now + seconds(10));
+        let killed_after = |longest_s: u64| {
+            (0..60).find(|late| phase.is_out_of_grace(now, seconds(longest_s), now + seconds(10 + late)))
+        };
+        assert_eq!(killed_after(0), Some(2));
+        assert_eq!(killed_after(20), Some(30), "two steps of 20 s, of which 10 s had passed");
+    }
+}

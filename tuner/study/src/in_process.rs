@@ -1,0 +1,187 @@
+//! A search in the program's own process: a call answers what its trials ask. No processes.
+
+use crate::callback::{began, ended, tell};
+use crate::{Callback, Control, Ending, Finish, ObjectiveValue, Result, StudyError, Trial, TrialRecord};
+use ferrotune_trial::Desk;
+use ferrotune_tuner::in_process::{Begun, InProcessSearch, SearchError, Writing};
+use ferrotune_tuner::spec::StudySpec;
+use ferrotune_tuner::wire::{Reply, Request};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::io;
+use std::rc::Rc;
+
+/// An open study.
+#[derive(Debug)]
+pub(crate) struct OpenStudy(Rc<RefCell<Shared>>);
+
+/// What a study and those of its trials that run have in common.
+#[derive(Debug)]
+struct Shared {
+    search: InProcessSearch,
+    callbacks: Vec<Box<dyn Callback>>,
+    /// Executions that trials which run had when they began, by number.
+    executions: BTreeMap<u64, usize>,
+    /// Why a trial was not answered: its objective sees no more than that it was not.
+    failure: Option<SearchError>,
+}
+
+/// Where one trial asks.
+#[derive(Debug)]
+struct TrialDesk {
+    study: Rc<RefCell<Shared>>,
+    number: u64,
+}
+
+impl Desk for TrialDesk {
+    fn exchange(&mut self, request: &Request) -> io::Result<Reply> {
+        let mut study = self.study.borrow_mut();
+        let reply = study.search.answer(self.number, request);
+        if let (Request::Report { step, metrics }, Ok(Reply::Verdict { .. })) = (request, &reply) {
+            study.announce(|callback| callback.on_report(self.number, *step, metrics));
+        }
+        reply.map_err(|error| {
+            let text = error.to_string();
+            study.failure = Some(error);
+            io::Error::other(text)
+        })
+    }
+}
+
+impl Shared {
+    /// Tells the callbacks, and stops where one of them wants to.
+    fn announce(&mut self, event: impl Fn(&mut dyn Callback) -> Control) {
+        let control = tell(&mut self.callbacks, event);
+        self.heed(control);
+    }
+
+    fn heed(&mut self, control: Control) {
+        if control == Control::Stop {
+            self.search.stop();
+        }
+    }
+
+    /// Begins the next trial, or says why there is none.
+    fn begin(&mut self, writing: Writing) -> Result<Next, StudyError> {
+        loop {
+            match self.search.begin(writing)? {
+                Begun::Trial(number) => {
+                    let execution = self.search.trials()[number as usize].executions.len();
+                    self.executions.insert(number, execution);
+                    let control = began(&mut self.callbacks, number, execution as u64);
+                    self.heed(control);
+                    return Ok(Next::Trial(number));
+                }
+                Begun::Ended(_) if self.callbacks.is_empty() => {}
+                Begun::Ended(number) => {
+                    self.search.sync()?;
+                    let record = self.search.trials()[number as usize].clone();
+                    let control = ended(&mut self.callbacks, &record);
+                    self.heed(control);
+                }
+                Begun::Waiting(trials) => return Err(StudyError::Waiting { trials }),
+                Begun::Over(finish) => return Ok(Next::Over(finish)),
+            }
+        }
+    }
+
+    /// Takes leave of a trial that has given its result.
+    fn conclude(&mut self, number: u64) -> Result<TrialRecord, StudyError> {
+        if let Some(failure) = self.failure.take() {
+            return Err(failure.into());
+        }
+        let before = self.executions.remove(&number).unwrap_or_default();
+        let record = self.search.conclude(number)?.clone();
+        if self.callbacks.is_empty() {
+            return Ok(record);
+        }
+        self.search.sync()?;
+        if record.ending.is_some() {
+            let control = ended(&mut self.callbacks, &record);
+            self.heed(control);
+        } else if let Some(values) = record.executions.get(before) {
+            self.announce(|callback| callback.on_execution_end(number, before as u64, values));
+        }
+        Ok(record)
+    }
+}
+
+/// What a study does next.
+enum Next {
+    /// This trial has begun.
+    Trial(u64),
+    Over(Finish),
+}
+
+impl OpenStudy {
+    pub(crate) fn open(spec: &StudySpec, callbacks: Vec<Box<dyn Callback>>) -> Result<OpenStudy, StudyError> {
+        let search = InProcessSearch::open(spec)?;
+        let (folder, earlier) = (search.folder().to_path_buf(), search.trials().len() as u64);
+        let mut study = Shared { search, callbacks, executions: BTreeMap::new(), failure: None };
+        study.announce(|callback| callback.on_search_begin(&folder, earlier));
+        Ok(OpenStudy(Rc::new(RefCell::new(study))))
+    }
+
+    /// Runs one trial after the other, each in one write to the journal.
+    pub(crate) fn optimize<R: ObjectiveValue>(
+        &mut self,
+        mut objective: impl FnMut(&Trial) -> Result<R>,
+    ) -> Result<Finish, StudyError> {
+        self.0.borrow_mut().search.go_on();
+        let ended = self.run(&mut objective);
+        let mut study = self.0.borrow_mut();
+        study.search.sync()?;
+        let finish = ended?;
+        study.callbacks.iter_mut().for_each(|callback| callback.on_search_end(&finish));
+        Ok(finish)
+    }
+
+    fn run<R: ObjectiveValue>(
+        &mut self,
+        objective: &mut impl FnMut(&Trial) -> Result<R>,
+    ) -> Result<Finish, StudyError> {
+        loop {
+            let next = self.0.borrow_mut().begin(Writing::EachTrial)?;
+            let number = match next {
+                Next::Trial(number) => number,
+                Next::Over(finish) => return Ok(finish),
+            };
+            let ran = ferrotune_trial::run_here(self.desk(number), &mut *objective);
+            // Why the study could not record the result is the better reason.
+            self.0.borrow_mut().conclude(number)?;
+            ran?;
+        }
+    }
+
+    pub(crate) fn ask(&mut self) -> Result<Trial, StudyError> {
+        let next = self.0.borrow_mut().begin(Writing::EachFact)?;
+        match next {
+            Next::Trial(number) => Ok(Trial::at(self.desk(number))?),
+            Next::Over(finish) => Err(StudyError::Over { finish }),
+        }
+    }
+
+    pub(crate) fn tell(&mut self, trial: &Trial, values: Vec<Option<f64>>) -> Result<TrialRecord, StudyError> {
+        self.end(trial, &Request::Finish { values })
+    }
+
+    pub(crate) fn tell_failed(&mut self, trial: &Trial, reason: &str) -> Result<TrialRecord, StudyError> {
+        self.end(trial, &Request::Fail { ending: Ending::Failed { reason: reason.to_owned() } })
+    }
+
+    pub(crate) fn trials(&self) -> Vec<TrialRecord> {
+        self.0.borrow().search.trials().to_vec()
+    }
+
+    fn end(&mut self, trial: &Trial, request: &Request) -> Result<TrialRecord, StudyError> {
+        let mut study = self.0.borrow_mut();
+        match study.search.answer(trial.number(), request)? {
+            Reply::Refused { reason } => Err(StudyError::Refused { reason }),
+            _ => study.conclude(trial.number()),
+        }
+    }
+
+    fn desk(&self, number: u64) -> Box<TrialDesk> {
+        Box::new(TrialDesk { study: Rc::clone(&self.0), number })
+    }
+}
