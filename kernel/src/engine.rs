@@ -90,8 +90,8 @@ impl Engine {
 
     fn execute(&mut self, cell: &Cell) -> Result<(), Failure> {
         self.replace_dead_supervisor()?;
-        let steps =
-            ferrotune_magics::parse(&cell.code).map_err(|error| Failure::new(ErrorName::Magic, error.to_string()))?;
+        let steps = ferrotune_magics::parse(&cell.code)
+            .map_err(|error| Failure::new(ErrorName::MagicError, error.to_string()))?;
         for step in steps {
             match step {
                 Step::Code { source, first_line } => {
@@ -106,7 +106,7 @@ impl Engine {
     /// Starts another supervisor if something has ended the present one.
     fn replace_dead_supervisor(&mut self) -> Result<(), Failure> {
         let ended = self.supervisor.restart_if_ended();
-        let Some(status) = ended.map_err(|error| Failure::from_error(ErrorName::Engine, &error))? else {
+        let Some(status) = ended.map_err(|error| Failure::from_error(ErrorName::EngineError, &error))? else {
             return Ok(());
         };
         self.supervisor.ask(SupervisorRequest::Limit { bytes: self.notebook.memory_limit })?;
@@ -114,12 +114,12 @@ impl Engine {
         self.redeclare(self.undo.now.clone())?;
         let text =
             format!("the supervisor of the cells ended ({status}); it was started again, and the variables are lost");
-        Err(Failure::new(ErrorName::Engine, text))
+        Err(Failure::new(ErrorName::EngineError, text))
     }
 
     /// Runs the user's Rust, which begins at a line of the cell, and the `:commands` above it.
     fn run_user_code(&mut self, cell: &str, source: &str, first_line: usize) -> Result<EvalOutputs, Failure> {
-        let mut calls = commands::calls(source).map_err(|text| Failure::new(ErrorName::Command, text))?;
+        let mut calls = commands::calls(source).map_err(|text| Failure::new(ErrorName::CommandError, text))?;
         let mut lines: Vec<&str> = source.split('\n').collect();
         for name in dependencies::leave_out(&mut calls, &mut lines) {
             let text = format!("{name} is part of every cell; the :dep line is not needed, and was left out\n");
@@ -216,17 +216,23 @@ impl Engine {
         explain: impl Fn(&[CompilationError]) -> Failure,
     ) -> Result<EvalOutputs, Failure> {
         let outcome = match result {
-            Err(Error::SubprocessTerminated(_)) => self.link.last_words(),
+            Err(Error::SubprocessTerminated(_)) => self.link.outcome_of_death(),
             _ => self.link.sync(),
         };
-        match result {
+        if outcome.cancelled {
             // evcxr's result depends on when the interrupt came; the user sees the same line each time.
-            _ if outcome.cancelled => Err(Failure::new(ErrorName::Interrupted, STOPPED_BEFORE)),
-            _ if outcome.restored.is_some() => Err(self.restored(cell, &outcome)),
+            return Err(Failure::new(ErrorName::Interrupted, STOPPED_BEFORE));
+        }
+        let ended_early = self.ended_early(cell, &outcome);
+        if let Some((ending, threads)) = &outcome.restored {
+            let own = ended_early.filter(|_| *ending == CellEnding::TakenBack);
+            return Err(own.unwrap_or_else(|| report::taken_over(ending, threads)));
+        }
+        match result {
             Err(Error::Message(_)) if outcome.failed.is_some() => {
                 Err(Failure::new(ErrorName::Error, outcome.failed.unwrap_or_default()))
             }
-            Ok(outputs) => match self.ended_early(cell, &outcome) {
+            Ok(outputs) => match ended_early {
                 Some(failure) => Err(failure),
                 None => {
                     self.show_value(&outputs);
@@ -239,15 +245,6 @@ impl Engine {
             }
             Err(error) => Err(Failure::new(ErrorName::Error, error.to_string())),
         }
-    }
-
-    /// The failure of a cell whose snapshot has taken over: the cell's own error, or how its process ended.
-    fn restored(&self, cell: &str, outcome: &CellOutcome) -> Failure {
-        let Some((ending, threads)) = &outcome.restored else {
-            return Failure::new(ErrorName::CellDied, "the cell ended");
-        };
-        let own = self.ended_early(cell, outcome).filter(|_| *ending == CellEnding::TakenBack);
-        own.unwrap_or_else(|| report::taken_over(ending, threads))
     }
 
     /// The failure of a cell that ended by a panic or at a `?`.

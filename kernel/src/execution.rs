@@ -107,3 +107,18 @@ pub(crate) enum Completeness {
     Incomplete { indent: String },
     Invalid,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_live_display_is_shown_once_and_then_updated() {
+        let mut display = LiveDisplay::new("id".to_owned());
+        let updates = ["first", "second", "third"].map(|text| match display.show(Bundle::text(text)) {
+            Output::Display { display_id, update, .. } => (display_id, update),
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(updates, [false, true, true].map(|update| (Some("id".to_owned()), update)));
+    }
+}

@@ -1,23 +1,24 @@
 //! Why a cell or a request failed, as Jupyter shows it: the name of the error, one line, and lines with colours.
 
 use crate::chain;
+use serde::Serialize;
 use std::fmt;
 
 pub(crate) const RED: &str = "\x1b[31m";
 pub(crate) const BOLD: &str = "\x1b[1m";
 pub(crate) const PLAIN: &str = "\x1b[0m";
 
-/// Jupyter's `ename`. Notebooks and tests match on these names, so they never change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Jupyter's `ename`: front ends show the names of these variants, and notebooks match on them, so they never change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) enum ErrorName {
     /// The cell process ended.
     CellDied,
     /// A `:command` is unknown or does not work here.
-    Command,
+    CommandError,
     /// The cell does not compile.
-    Compilation,
+    CompilationError,
     /// A part of the kernel failed.
-    Engine,
+    EngineError,
     /// The engine's thread has ended.
     EngineStopped,
     /// The cell ended at a `?`, or evcxr refused it.
@@ -27,7 +28,7 @@ pub(crate) enum ErrorName {
     /// The content of a request cannot be read.
     InvalidRequest,
     /// A magic is misspelt, or cannot do what it is asked for.
-    Magic,
+    MagicError,
     /// A client asked for a debugger.
     NoDebugger,
     /// The cell held more memory than its limit or the machine allows.
@@ -35,35 +36,14 @@ pub(crate) enum ErrorName {
     /// The cell panicked.
     Panic,
     /// A search failed.
-    Tune,
+    TuneError,
     /// The kernel does not serve requests of this type.
     UnknownRequest,
 }
 
-impl ErrorName {
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::CellDied => "CellDied",
-            Self::Command => "CommandError",
-            Self::Compilation => "CompilationError",
-            Self::Engine => "EngineError",
-            Self::EngineStopped => "EngineStopped",
-            Self::Error => "Error",
-            Self::Interrupted => "Interrupted",
-            Self::InvalidRequest => "InvalidRequest",
-            Self::Magic => "MagicError",
-            Self::NoDebugger => "NoDebugger",
-            Self::OutOfMemory => "OutOfMemory",
-            Self::Panic => "Panic",
-            Self::Tune => "TuneError",
-            Self::UnknownRequest => "UnknownRequest",
-        }
-    }
-}
-
 impl fmt::Display for ErrorName {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.as_str())
+        fmt::Debug::fmt(self, formatter)
     }
 }
 

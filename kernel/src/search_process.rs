@@ -87,7 +87,7 @@ impl SearchProcess {
         let reaper = std::thread::Builder::new().name("background-search".into()).spawn(move || child.wait());
         match reaper {
             Ok(_) => Ok(()),
-            Err(error) => Err(Failure::new(ErrorName::Tune, format!("cannot start a thread: {error}"))),
+            Err(error) => Err(Failure::new(ErrorName::TuneError, format!("cannot start a thread: {error}"))),
         }
     }
 
@@ -102,7 +102,7 @@ impl SearchProcess {
 
     /// Shows the search until it is over.
     pub(crate) fn follow(mut self, display: &mut LiveDisplay, emit: &dyn Fn(Output)) -> Result<(), Failure> {
-        let failure = |error: anyhow::Error| Failure::from_error(ErrorName::Tune, &error);
+        let failure = |error: anyhow::Error| Failure::from_error(ErrorName::TuneError, &error);
         if self.earlier_trials > 0 {
             let text = format!("continuing {} with {} earlier trials\n", self.folder.display(), self.earlier_trials);
             emit(Output::Stream(Stream::Stdout, text));
@@ -130,7 +130,7 @@ impl SearchProcess {
             emit(display.show(progress::shown(&last, &self.spec, finish.as_ref())));
         }
         match (error, finish) {
-            (Some(message), _) => Err(Failure::new(ErrorName::Tune, message)),
+            (Some(message), _) => Err(Failure::new(ErrorName::TuneError, message)),
             (None, Some(Finish::Interrupted)) => {
                 let text = "the search was stopped; run the cell again to go on with it";
                 Err(Failure::new(ErrorName::Interrupted, text))
@@ -139,7 +139,7 @@ impl SearchProcess {
             (None, None) => {
                 let status = status.unwrap_or_default();
                 let text = format!("the search's supervisor ended with {status}; run the cell again to go on with it");
-                Err(Failure::new(ErrorName::Tune, text))
+                Err(Failure::new(ErrorName::TuneError, text))
             }
         }
     }

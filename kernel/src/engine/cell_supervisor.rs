@@ -46,11 +46,11 @@ impl CellSupervisor {
     /// Sends a request and waits for the reply.
     pub(super) fn ask(&self, request: SupervisorRequest) -> Result<SupervisorReply, Failure> {
         match self.link.request(request) {
-            Some(SupervisorReply::Refused { reason }) => Err(Failure::new(ErrorName::Magic, reason)),
+            Some(SupervisorReply::Refused { reason }) => Err(Failure::new(ErrorName::MagicError, reason)),
             Some(reply) => Ok(reply),
             None => {
                 let text = "the supervisor of the cells does not answer; restart the kernel";
-                Err(Failure::new(ErrorName::Engine, text))
+                Err(Failure::new(ErrorName::EngineError, text))
             }
         }
     }
@@ -59,7 +59,7 @@ impl CellSupervisor {
     pub(super) fn report(&self) -> Result<MemoryReport, Failure> {
         match self.ask(SupervisorRequest::Report)? {
             SupervisorReply::Report { report } => Ok(report),
-            _ => Err(Failure::new(ErrorName::Engine, "the supervisor of the cells gave another answer")),
+            _ => Err(Failure::new(ErrorName::EngineError, "the supervisor of the cells gave another answer")),
         }
     }
 }

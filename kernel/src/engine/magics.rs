@@ -57,7 +57,7 @@ impl Engine {
     }
 
     fn show_result(&self, result: Result<Bundle>) -> Result<(), Failure> {
-        let bundle = result.map_err(|error| Failure::from_error(ErrorName::Magic, &error))?;
+        let bundle = result.map_err(|error| Failure::from_error(ErrorName::MagicError, &error))?;
         self.show(bundle);
         Ok(())
     }

@@ -31,7 +31,7 @@ impl Engine {
             self.notebook.memory_limit = bytes;
             let text = match bytes {
                 Some(bytes) => format!("a cell that holds more than {} is stopped from now on", format::bytes(bytes)),
-                None => "cells may hold what the machine can spare".to_owned(),
+                None => "a cell may hold all memory that the machine has available".to_owned(),
             };
             self.show_text(text);
             return Ok(());
@@ -80,7 +80,7 @@ impl Engine {
                 }
             }
         });
-        spawned.map(drop).map_err(|error| Failure::new(ErrorName::Engine, error.to_string()))
+        spawned.map(drop).map_err(|error| Failure::new(ErrorName::EngineError, error.to_string()))
     }
 }
 

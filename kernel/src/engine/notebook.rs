@@ -49,14 +49,42 @@ impl Notebook {
         match (&study.project, &self.last_study) {
             (Some(project), _) => Ok(self.directory(study.directory.as_deref()).join(project)),
             (None, _) if study.directory.is_some() => Err(Failure::new(
-                ErrorName::Magic,
+                ErrorName::MagicError,
                 "--directory alone names no study; name one with --project, %studies lists those of a folder",
             )),
             (None, Some(last)) => Ok(last.clone()),
             (None, None) => {
                 let text = "no search has run in this notebook; name one with --project";
-                Err(Failure::new(ErrorName::Magic, text))
+                Err(Failure::new(ErrorName::MagicError, text))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_study_that_is_not_named_is_the_last_one() {
+        let mut notebook = Notebook::default();
+        let folder = |notebook: &Notebook, project: Option<&str>, directory: Option<&str>| {
+            let study = Study { project: project.map(str::to_owned), directory: directory.map(str::to_owned) };
+            notebook.folder_of(&study).map_err(|failure| failure.text)
+        };
+        assert_eq!(folder(&notebook, Some("a"), None), Ok("studies/a".into()));
+        assert_eq!(folder(&notebook, Some("a"), Some("/x")), Ok("/x/a".into()));
+        let none = "no search has run in this notebook; name one with --project".to_owned();
+        assert_eq!(folder(&notebook, None, None), Err(none));
+        notebook.last_study = Some("/y/last".into());
+        assert_eq!(folder(&notebook, None, None), Ok("/y/last".into()));
+        assert_eq!(folder(&notebook, Some("a"), None), Ok("/y/a".into()));
+        assert!(folder(&notebook, None, Some("/x")).is_err_and(|text| text.starts_with("--directory alone")));
+    }
+
+    #[test]
+    fn only_cells_that_can_be_undone_have_numbers() {
+        let mut notebook = Notebook::default();
+        assert_eq!([true, false, true].map(|counts| notebook.begin_cell(counts)), [Some(1), None, Some(2)]);
     }
 }

@@ -30,7 +30,7 @@ impl Objective {
                 "{error} (line {line}, column {}); the body is a closure, as in |trial| {{ … }}",
                 start.column + 1
             );
-            Failure::new(ErrorName::Compilation, text)
+            Failure::new(ErrorName::CompilationError, text)
         })?;
         let captured: Vec<_> = variables.iter().filter(|(name, _)| free.contains(name)).collect();
         let mut line = format!(
@@ -76,7 +76,7 @@ impl Objective {
             failure.text = format!("variable `{name}`: {}", failure.text);
             failure.traceback.insert(
                 0,
-                format!("the objective uses the notebook's variable `{name}`, which must travel to the trials:"),
+                format!("the objective uses the notebook's variable `{name}`, which must be sent to the trials:"),
             );
         }
         failure

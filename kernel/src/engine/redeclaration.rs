@@ -35,9 +35,9 @@ impl Engine {
     pub(super) fn redeclare(&mut self, state: EvaluatorState) -> Result<(), Failure> {
         let cell = self.notebook.cell.take();
         // An interrupt between the two steps would leave an evcxr that knows nothing.
-        self.link.engine_starts();
+        self.link.compile_for_engine();
         let declared = self.declare(state);
-        self.link.engine_runs();
+        self.link.compile_for_user();
         self.notebook.cell = cell;
         match declared {
             Ok(state) => {
@@ -62,7 +62,8 @@ impl Engine {
         let dependencies: String = dependencies.map(|dependency| format!(":dep {dependency}\n")).collect();
         self.evaluate_generated(&format!("{dependencies}{FIRST_CELL}"))?;
         loop {
-            let declaration = state.declaration().map_err(|error| Failure::from_error(ErrorName::Magic, &error))?;
+            let declaration =
+                state.declaration().map_err(|error| Failure::from_error(ErrorName::MagicError, &error))?;
             let result = self.evaluate_once(&declaration);
             let dropped = self.link.take_changed();
             if dropped.is_empty() {

@@ -99,7 +99,7 @@ pub(super) fn compilation(
         traceback.extend(error.help().into_iter().map(|help| format!("{BLUE}help{PLAIN}: {help}")));
     }
     let text = first.unwrap_or_else(|| "the cell does not compile".to_owned());
-    Failure { name: ErrorName::Compilation, text, traceback }
+    Failure { name: ErrorName::CompilationError, text, traceback }
 }
 
 /// The compiler's notes without a place, such as the message of a trait's author to those who do not implement it.

@@ -31,8 +31,9 @@ impl Engine {
         let result = self.evaluate(&objective.source);
         self.link.set_tuner(None);
         self.conclude("", result, |errors| objective.explain(errors))?;
-        let search =
-            searches.try_recv().map_err(|_| Failure::new(ErrorName::Tune, "the cell ended before the search began"))?;
+        let search = searches
+            .try_recv()
+            .map_err(|_| Failure::new(ErrorName::TuneError, "the cell ended before the search began"))?;
         self.follow(search)
     }
 
@@ -42,7 +43,7 @@ impl Engine {
         let origin = if request.trust { Origin::User } else { Origin::Study };
         let search = spec::resumed(&folder, request)
             .and_then(|spec| SearchProcess::start(spec, &trust(origin), self.runtime.folder()))
-            .map_err(|error| Failure::from_error(ErrorName::Tune, &error))?;
+            .map_err(|error| Failure::from_error(ErrorName::TuneError, &error))?;
         self.follow(search)
     }
 

@@ -47,7 +47,7 @@ fn serve(runtime: &Runtime, interrupts: &Interrupts, work: &Receiver<Work>) {
         link.begin_cell(None, outputs.clone(), cell.allow_stdin);
     }
     loop {
-        link.engine_starts();
+        link.compile_for_engine();
         let mut engine = match start_engine(runtime, interrupts, &link) {
             Ok(engine) => engine,
             Err(error) => {
@@ -56,7 +56,7 @@ fn serve(runtime: &Runtime, interrupts: &Interrupts, work: &Receiver<Work>) {
                 return refuse_all(&reason, pending, work);
             }
         };
-        link.engine_runs();
+        link.compile_for_user();
         match run(&mut engine, pending.take(), work) {
             Ended::NoMoreWork => return,
             // The loop replaces the engine by one without variables.
@@ -112,7 +112,7 @@ fn run(engine: &mut Engine, mut pending: Option<Work>, work: &Receiver<Work>) ->
         // panics, too.
         if done.is_err() && is_cell {
             let text = "the compiler's front end failed on this cell; it was started again, and the variables are lost";
-            engine.link.emit(Output::Done(Err(Failure::new(ErrorName::Engine, text))));
+            engine.link.emit(Output::Done(Err(Failure::new(ErrorName::EngineError, text))));
             return Ended::Panicked;
         }
     }
@@ -123,7 +123,7 @@ fn run(engine: &mut Engine, mut pending: Option<Work>, work: &Receiver<Work>) ->
 fn refuse_all(reason: &str, pending: Option<Work>, work: &Receiver<Work>) {
     for work in pending.into_iter().chain(work) {
         if let Work::Execute { outputs, .. } = work
-            && outputs.send(Output::Done(Err(Failure::new(ErrorName::Engine, reason)))).is_err()
+            && outputs.send(Output::Done(Err(Failure::new(ErrorName::EngineError, reason)))).is_err()
         {
             tracing::debug!("nobody waits for the cell");
         }

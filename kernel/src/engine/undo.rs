@@ -62,7 +62,7 @@ impl Engine {
                 1 => "only the last cell can be undone".to_owned(),
                 most => format!("only the last {most} cells can be undone"),
             };
-            return Err(Failure::new(ErrorName::Magic, text));
+            return Err(Failure::new(ErrorName::MagicError, text));
         };
         let (cell, state) = (*cell, state.clone());
         self.return_to(SnapshotKey::Before { cell }, state)?;
@@ -88,7 +88,7 @@ impl Engine {
         let Some((_, state)) = self.undo.named.iter().find(|(known, _)| known == name) else {
             let names: Vec<&str> = self.undo.named.iter().map(|(name, _)| name.as_str()).collect();
             let known = if names.is_empty() { "%checkpoint NAME makes one".to_owned() } else { names.join(", ") };
-            return Err(Failure::new(ErrorName::Magic, format!("there is no checkpoint {name}; {known}")));
+            return Err(Failure::new(ErrorName::MagicError, format!("there is no checkpoint {name}; {known}")));
         };
         let state = state.clone();
         let left = self.undo.now.clone();
@@ -127,14 +127,14 @@ impl Engine {
 
     /// Returns to an earlier state: the variables first, then evcxr.
     fn return_to(&mut self, to: SnapshotKey, state: EvaluatorState) -> Result<(), Failure> {
-        state.declaration().map_err(|error| Failure::from_error(ErrorName::Magic, &error))?;
+        state.declaration().map_err(|error| Failure::from_error(ErrorName::MagicError, &error))?;
         let reply = self.supervisor.ask(SupervisorRequest::Return { to })?;
         self.link.begin(None);
         if reply == SupervisorReply::Lost {
             self.undo.lose_variables();
             self.redeclare(self.undo.now.clone())?;
             let text = "the snapshot did not wake in time, and the variables are lost";
-            return Err(Failure::new(ErrorName::Engine, text));
+            return Err(Failure::new(ErrorName::EngineError, text));
         }
         self.redeclare(state)
     }
@@ -152,5 +152,39 @@ fn variables(state: &EvaluatorState) -> String {
     match state.names().as_slice() {
         [] => "there are no variables".to_owned(),
         names => format!("the variables are {}", names.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A state whose only variable has this name.
+    fn state(name: &str) -> EvaluatorState {
+        EvaluatorState::new(String::new(), vec![(name.to_owned(), "u8".to_owned())], Vec::new())
+    }
+
+    fn before(states: &UndoStates) -> Vec<(u64, Vec<&str>)> {
+        states.before.iter().map(|(cell, state)| (*cell, state.names())).collect()
+    }
+
+    #[test]
+    fn a_cell_is_undone_to_the_state_before_its_first_part() {
+        let mut states = UndoStates::new(state("a"));
+        states.record(Some(1), state("b"));
+        states.record(Some(1), state("c"));
+        states.record(None, state("d"));
+        states.record(Some(2), state("e"));
+        assert_eq!(before(&states), [(1, vec!["a"]), (2, vec!["d"])]);
+        assert_eq!(states.now.names(), ["e"]);
+        states.lose_variables();
+        assert_eq!((before(&states), states.now.names()), (vec![], vec![]));
+    }
+
+    #[test]
+    fn the_oldest_states_are_forgotten() {
+        let mut states = UndoStates::new(state("a"));
+        (1..=100).for_each(|cell| states.record(Some(cell), state("a")));
+        assert_eq!((states.before.len(), states.before[0].0), (UndoStates::MAX_STATES, 37));
     }
 }

@@ -41,7 +41,7 @@ pub(super) fn act(verb: SearchVerb, folder: &Path, display: &mut LiveDisplay, li
             let text = "no longer waited for; the search goes on until %tune stop";
             Err(Failure::new(ErrorName::Interrupted, text))
         }
-        result => result.map_err(|error| Failure::from_error(ErrorName::Tune, &error)),
+        result => result.map_err(|error| Failure::from_error(ErrorName::TuneError, &error)),
     }
 }
 

@@ -68,7 +68,7 @@ impl Exchange {
     /// Replies that the request could not be served.
     pub(super) async fn refuse(&mut self, name: ErrorName, text: &str) {
         tracing::warn!(msg_type = self.request.msg_type, %name, text, "request refused");
-        self.reply(json!({"status": "error", "ename": name.as_str(), "evalue": text, "traceback": []})).await;
+        self.reply(json!({"status": "error", "ename": name, "evalue": text, "traceback": []})).await;
     }
 }
 

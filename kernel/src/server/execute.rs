@@ -168,7 +168,7 @@ async fn evaluate(engine: &EngineHandle, expressions: BTreeMap<String, String>) 
 }
 
 fn error_content(failure: &Failure) -> Value {
-    json!({"ename": failure.name.as_str(), "evalue": failure.text, "traceback": failure.traceback})
+    json!({"ename": failure.name, "evalue": failure.text, "traceback": failure.traceback})
 }
 
 fn engine_gone(how: &str) -> Failure {

@@ -150,7 +150,7 @@ fn debug_refusal(request: &Map<String, Value>) -> Value {
         "message": message,
         "body": {},
         "status": "error",
-        "ename": ErrorName::NoDebugger.as_str(),
+        "ename": ErrorName::NoDebugger,
         "evalue": message,
         "traceback": [],
     })
