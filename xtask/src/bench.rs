@@ -1,6 +1,6 @@
-//! `cargo xtask bench`: this kernel and evcxr_jupyter, run in turn, on this machine; writes `docs/benchmarks.md`.
-//! `cargo xtask bench hpo` compares the oracles with Optuna instead, and `cargo xtask bench keras` a search with Keras
-//! Tuner's. `cargo xtask bench digits` has them train, and Optuna.
+//! `cargo xtask bench` compares this kernel with evcxr_jupyter on this machine and writes `docs/benchmarks.md`.
+//! `cargo xtask bench hpo` compares the oracles with Optuna on formulas, `cargo xtask bench digits` on real training, and
+//! `cargo xtask bench keras` compares a search with Keras Tuner's.
 
 mod digits;
 mod hpo;
@@ -10,7 +10,7 @@ use crate::step;
 use anyhow::{Result, bail};
 use std::path::Path;
 
-/// The rival, as it is published.
+/// The published version of the kernel to compare with.
 const RIVAL: [&str; 4] = ["evcxr_jupyter", "--version", "0.22.0", "--locked"];
 
 pub(crate) fn run(root: &Path) -> Result<()> {
@@ -20,7 +20,9 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         Some((what, rest)) if what == "hpo" => hpo::run(root, rest),
         Some((what, [])) if what == "keras" => keras(root),
         Some((what, [])) if what == "digits" => digits::run(root),
-        Some((what, _)) => bail!("there is no bench `{what}`; give hpo, digits or keras, or nothing for the kernels"),
+        Some((what, _)) => {
+            bail!("there is no bench `{what}`; use hpo, digits, keras, or no name to compare the kernels")
+        }
     }
 }
 

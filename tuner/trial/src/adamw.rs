@@ -1,4 +1,4 @@
-//! AdamW whose state can be saved. Computes what candle's own does, which hides its moments.
+//! AdamW with a state that can be saved. Computes the same as candle's AdamW, whose moments are private.
 
 use crate::shared::{Pack, ShareError, Shared};
 use crate::trial::{Restore, Save};
@@ -6,8 +6,8 @@ use candle_core::backprop::GradStore;
 use candle_core::{Result, Tensor, Var};
 use candle_nn::{Optimizer, ParamsAdamW};
 
-/// Adam with decoupled weight decay (Loshchilov and Hutter 2019, arXiv:1711.05101), as `candle_nn::AdamW` and in place
-/// of it: this one's moments go into a checkpoint, so that a trial that goes on trains as one that never stopped.
+/// Adam with decoupled weight decay (Loshchilov and Hutter 2019, arXiv:1711.05101), the same as `candle_nn::AdamW`,
+/// except that a checkpoint can save its moments, so a resumed trial trains as if it had never stopped.
 ///
 /// ```
 /// use candle_core::{Device, Tensor, Var};
@@ -41,8 +41,8 @@ impl Optimizer for AdamW {
 
     fn new(vars: Vec<Var>, params: ParamsAdamW) -> Result<AdamW> {
         let mut vars: Vec<Var> = vars.into_iter().filter(|var| var.dtype().is_float()).collect();
-        // A `VarMap` gives them in another order in each process, and the moments that are restored must find theirs.
-        // candle numbers tensors as they are made, and shows the number in no other way.
+        // A `VarMap` returns its variables in another order in each process, and restored moments must match theirs.
+        // candle numbers tensors when they are made, and only the debug text has the number.
         vars.sort_by_cached_key(|var| {
             let id = format!("{:?}", var.id());
             (id.len(), id)
@@ -104,7 +104,7 @@ impl Restore for &mut AdamW {
             let tensor = saved.tensor(&name)?.to_device(var.device());
             tensor.map_err(|source| ShareError::Tensor { name, source })
         };
-        // One after the other, each in place of the old one: memory for both of all is not there.
+        // Replaces one moment after the other, because there may be too little memory for a second copy of all.
         for (index, Moments { var, first, second }) in self.vars.iter_mut().enumerate() {
             *first = load(first_name(name, index), var)?;
             *second = load(second_name(name, index), var)?;
