@@ -1,4 +1,4 @@
-"""Measures this kernel and evcxr_jupyter, run in turn on the same machine, and writes what came out as Markdown.
+"""Measures this kernel and evcxr_jupyter, run in turn on the same machine, and writes the results as Markdown.
 
 Usage: python tests/bench.py --output docs/benchmarks.md [--rounds 20]     (`cargo xtask bench` prepares and calls it)
 """
@@ -12,7 +12,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time as clock
 
 from session import Session
 
@@ -93,7 +92,7 @@ def starts(folder, rounds):
 
 
 def first_candle_cells(folder, rounds):
-    """Seconds of the first cell with candle in a kernel that has started: the rival's once, since it builds candle."""
+    """Seconds of the first cell with candle after the start; only once for the rival, because it builds candle."""
     ours = []
     for _ in range(rounds):
         session = Session(folder)
@@ -174,15 +173,8 @@ def interrupts(folder, rounds):
     session.ok(CANDLE)
     seconds = []
     for _ in range(rounds):
-        asked = []
-
-        def interrupt(message):
-            if message["msg_type"] == "stream" and not asked:
-                asked.append(clock.monotonic())
-                session.manager.interrupt_kernel()
-
-        outcome = session.run('println!("on"); loop { std::hint::spin_loop() }', watch=interrupt)
-        seconds.append(clock.monotonic() - asked[0])
+        outcome = session.interrupt('println!("on"); loop { std::hint::spin_loop() }')
+        seconds.append(outcome.seconds)
         assert outcome.error.startswith("Interrupted"), outcome.error
     session.close()
     say(f"interrupts: {statistics.median(seconds):.2f} s")
@@ -195,7 +187,7 @@ def resident(status):
 
 
 def machine():
-    """What the figures depend on, and nothing that names the machine."""
+    """The hardware and the versions, without the name of the machine."""
     cpu = [line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")]
     total = [line.split()[1] for line in open("/proc/meminfo") if line.startswith("MemTotal")]
     rustc = subprocess.run(["rustc", "--version"], capture_output=True, text=True, check=True).stdout.split()[1]
@@ -216,7 +208,7 @@ def verdict(good):
 
 
 def report(rounds, start, first, rival_first, measured, forks, stops, lines, sizes):
-    """The page."""
+    """The page as Markdown."""
     rows = []
 
     def compare(name, ours, rival, goal=None):
@@ -287,7 +279,7 @@ def main():
     arguments = parser.parse_args()
     register_rival()
     with tempfile.TemporaryDirectory() as folder:
-        # Both once, so that no start pays for what only the first one does.
+        # Starts both once before measuring, because the first start takes longer.
         for kernel in (OURS, RIVAL):
             session = Session(folder, kernel)
             session.ok("1 + 1")

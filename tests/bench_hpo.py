@@ -116,7 +116,7 @@ def models(trial):
 
 
 class Digits:
-    """Real training, by the program that our oracles search with, too; one process of it for each search."""
+    """Real training, with the same program as for our oracles; one process for each search."""
 
     def __init__(self, seed):
         command = [os.environ["FERROTUNE_DIGITS"], "train", str(seed)]

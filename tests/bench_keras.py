@@ -1,4 +1,4 @@
-"""Runs one search here and with Keras Tuner, of the same model on the same data, and writes what it took as Markdown.
+"""Runs one search here and with Keras Tuner, of the same model on the same data, and writes times and memory as Markdown.
 
 Usage: python tests/bench_keras.py --output docs/benchmarks-keras.md     (`cargo xtask bench keras` prepares and calls it)
 """
@@ -88,7 +88,7 @@ def tree(pid):
 
 
 class Peak(threading.Thread):
-    """Looks every 20 ms at what a process and all below it hold."""
+    """Measures every 20 ms the memory of a process and all its descendants."""
 
     def __init__(self, pid):
         super().__init__(daemon=True)
@@ -121,7 +121,7 @@ def ours(session, code):
 
 
 def keras(what, folder):
-    """The same, in a process of its own."""
+    """The same, in a separate process."""
     result = folder / f"{what}.json"
     child = subprocess.Popen([sys.executable, __file__, "--keras", what, "--output", str(result)], cwd=folder)
     peak = Peak(child.pid)

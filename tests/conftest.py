@@ -2,6 +2,7 @@
 
 import pytest
 
+from front_end import OPEN
 from session import Session
 
 
@@ -25,3 +26,11 @@ def kernel(tmp_path_factory):
     session = Session(tmp_path_factory.mktemp("kernel"))
     yield session
     session.close()
+
+
+@pytest.fixture(autouse=True)
+def every_message_is_claimed(start):
+    """Fails a test that leaves a message of a running kernel unclaimed; looks before `start` closes the test's kernels."""
+    yield
+    left = [message for front_end in OPEN for message in front_end.unclaimed()]
+    assert left == []

@@ -1,4 +1,4 @@
-"""Runs notebooks through nbclient, over tcp or ipc, with something to see while they run.
+"""Runs notebooks through nbclient, over tcp or ipc, and shows their outputs while they run.
 
 Used by the tests and by `run_notebook.py`; changes nothing in the notebook's own folder.
 """
@@ -16,7 +16,7 @@ CELL_TIMEOUT_S = 600
 
 
 class ShownNotebookClient(NotebookClient):
-    """Tells `watch` what a notebook says, the moment it says it."""
+    """Passes each message of a notebook to `watch` at once."""
 
     watch = None
 
@@ -27,7 +27,7 @@ class ShownNotebookClient(NotebookClient):
 
 
 def run(path, folder, transport="tcp", watch=None):
-    """Runs the notebook with `folder` as its working folder; gives it with its outputs, and the error if it has one.
+    """Runs the notebook with `folder` as its working folder; returns it with its outputs, and the error or None.
 
     A cell that fails ends the run; what came before it is in the notebook that is given back.
     """
@@ -57,14 +57,14 @@ def run(path, folder, transport="tcp", watch=None):
 
 
 def copy_of(notebooks, folder):
-    """A copy of the notebooks and their data, without the studies that someone has left beside them."""
+    """Copies the notebooks and their data, without studies beside them."""
     target = pathlib.Path(folder) / "notebooks"
     shutil.copytree(notebooks, target, ignore=shutil.ignore_patterns("studies", ".ipynb_checkpoints"))
     return target
 
 
 def text_of(output):
-    """What a reader of plain text sees of an output."""
+    """The plain text of an output."""
     if output.output_type == "stream":
         return output.text
     if output.output_type == "error":

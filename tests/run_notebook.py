@@ -1,4 +1,4 @@
-"""Runs one notebook, shows what it says while it runs, and keeps it with its outputs, as .ipynb and as HTML.
+"""Runs one notebook, shows its outputs while it runs, and saves it with its outputs as .ipynb and as HTML.
 
 Usage: python tests/run_notebook.py NOTEBOOK --output FOLDER
 """
@@ -16,7 +16,7 @@ import notebook_run
 
 
 class Terminal:
-    """The notebook as lines of text; a display that is updated stays on its line where the terminal can do that."""
+    """Prints the notebook as lines of text; an updated display keeps its line if the terminal supports that."""
 
     def __init__(self, cells):
         self.codes = [index for index, cell in enumerate(cells) if cell.cell_type == "code"]

@@ -1,4 +1,4 @@
-"""A kernel and a client that runs cells in it, one after the other, and gives back all that each one says."""
+"""A front end that runs cells one after the other and returns all that each one publishes."""
 
 import dataclasses
 import os
@@ -6,27 +6,39 @@ import pathlib
 import re
 import time
 
-from jupyter_client.manager import KernelManager
+from front_end import IDLE, KERNEL, TIMEOUT_S, FrontEnd
 
-KERNEL = "ferrotune"
 # Where cargo puts what it builds.
 TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", pathlib.Path(__file__).parent.parent / "target"))
-START_TIMEOUT_S = 120
-CELL_TIMEOUT_S = 300
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 @dataclasses.dataclass
 class Outcome:
-    """All that one cell gave."""
+    """All that one cell has published."""
 
+    msg_id: str
     stdout: str = ""
     stderr: str = ""
     result: str = None
     displays: list = dataclasses.field(default_factory=list)
     errors: list = dataclasses.field(default_factory=list)
     seconds: float = 0.0
+
+    def add(self, msg_type, content):
+        match msg_type:
+            case "stream":
+                name = content["name"]
+                setattr(self, name, getattr(self, name) + content["text"])
+            case "execute_result":
+                self.result = content["data"].get("text/plain")
+            case "display_data" | "update_display_data":
+                self.displays.append(content["data"].get("text/plain", ""))
+            case "error":
+                self.errors.append(content)
+            case _:
+                assert msg_type in ("status", "execute_input", "clear_output"), msg_type
 
     @property
     def error(self):
@@ -54,40 +66,83 @@ def resident_bytes(pid):
     return (int(resident) - int(shared)) * os.sysconf("SC_PAGE_SIZE")
 
 
-class Session:
-    """A started kernel with `folder` as its working folder."""
+def wait_for(condition, what, seconds=60):
+    """Waits until a condition holds."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"no {what} within {seconds} s"
+        time.sleep(0.01)
 
-    cell_timeout_s = CELL_TIMEOUT_S
+
+def is_alive(pid):
+    """Whether a process runs; one that has ended and that nobody has waited for yet does not."""
+    try:
+        stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
+
+
+class Session(FrontEnd):
+    """A started kernel with `folder` as its working folder, in which cells run one after the other."""
+
+    cell_timeout_s = TIMEOUT_S
 
     def __init__(self, folder, kernel=KERNEL):
         self.folder = pathlib.Path(folder)
-        self.manager = KernelManager(kernel_name=kernel)
         started = time.monotonic()
-        self.manager.start_kernel(cwd=str(folder))
-        self.client = self.manager.client()
-        self.client.start_channels()
-        self.client.wait_for_ready(timeout=START_TIMEOUT_S)
+        super().__init__(kernel, str(folder))
+        self.wait_for_ready()
         self.start_seconds = time.monotonic() - started
 
     def run(self, code, watch=None):
-        """Runs a cell to its end, whatever that is; `watch` is given each message as it comes."""
-        outcome = Outcome()
+        """Runs a cell to its end, however it ends; `watch` gets each message when it comes."""
+        started = time.monotonic()
+        outcome = self.end_of(self.begin(code), watch)
+        outcome.seconds = time.monotonic() - started
+        return outcome
 
-        def take(message):
-            self._take(outcome, message)
+    def begin(self, code, **options):
+        """Sends a cell; returns its id."""
+        return self.client.execute(code, **{"allow_stdin": False, "stop_on_error": False, **options})
+
+    def end_of(self, msg_id, watch=None):
+        """Waits for a cell that was sent; returns all that it has published."""
+        outcome, said = Outcome(msg_id), None
+        deadline = time.monotonic() + self.cell_timeout_s
+        while said != IDLE:
+            message = self.next_published(msg_id, max(0.0, deadline - time.monotonic()))
+            said = (message["msg_type"], message["content"])
+            outcome.add(*said)
             if watch:
                 watch(message)
-
-        started = time.monotonic()
-        reply = self.client.execute_interactive(
-            code,
-            allow_stdin=False,
-            stop_on_error=False,
-            timeout=self.cell_timeout_s,
-            output_hook=take,
-        )
-        outcome.seconds = time.monotonic() - started
+        reply = self.reply(msg_id)
         assert (reply["content"]["status"] == "error") == bool(outcome.errors), (reply["content"], outcome)
+        return outcome
+
+    def interrupt(self, code, event=lambda message: message["msg_type"] == "stream"):
+        """Runs a cell and interrupts it at its first message for which `event` holds; its seconds count from there."""
+        asked = []
+
+        def watch(message):
+            # A second interrupt would be for the next cell.
+            if not asked and event(message):
+                asked.append(time.monotonic())
+                self.ask("interrupt_request", channel="control")
+
+        outcome = self.run(code, watch)
+        assert asked, f"the cell was not interrupted: {outcome}"
+        outcome.seconds = time.monotonic() - asked[0]
+        return outcome
+
+    def interrupt_when(self, code, condition, what):
+        """Runs a cell and interrupts it once a condition holds; its seconds count from there."""
+        msg_id = self.begin(code)
+        wait_for(condition, what)
+        asked = time.monotonic()
+        self.ask("interrupt_request", channel="control")
+        outcome = self.end_of(msg_id)
+        outcome.seconds = time.monotonic() - asked
         return outcome
 
     def ok(self, code):
@@ -97,29 +152,9 @@ class Session:
         return outcome
 
     def fails(self, code):
-        """Runs a cell that must fail, with one error, and leave a kernel that goes on."""
+        """Runs a cell that must fail with one error, and a second cell that must not."""
         outcome = self.run(code)
         assert len(outcome.errors) == 1, outcome
         assert "\n" not in outcome.errors[0]["evalue"].strip(), outcome.errors[0]["evalue"]
         assert self.ok("40 + 2").result == "42"
         return outcome
-
-    def close(self):
-        """Ends the kernel, if it has not ended yet."""
-        if self.manager.has_kernel:
-            self.client.stop_channels()
-            self.manager.shutdown_kernel()
-
-    def _take(self, outcome, message):
-        content = message["content"]
-        match message["msg_type"]:
-            case "stream" if content["name"] == "stdout":
-                outcome.stdout += content["text"]
-            case "stream":
-                outcome.stderr += content["text"]
-            case "execute_result":
-                outcome.result = content["data"].get("text/plain")
-            case "display_data" | "update_display_data":
-                outcome.displays.append(content["data"].get("text/plain", ""))
-            case "error":
-                outcome.errors.append(content)

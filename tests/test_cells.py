@@ -1,13 +1,13 @@
-"""Cells that go wrong in odd ways: the error is the cell's own, and the notebook keeps what it had."""
+"""Cells that fail in unusual ways: the cell has an error, and the notebook keeps its variables."""
 
 import os
 import pathlib
-import threading
-import time
 
 import pytest
 
-# The compiler evaluates it, which takes seconds; the cell itself would take none.
+from session import wait_for
+
+# The compiler evaluates this for seconds; the cell itself runs at once.
 SLOW_TO_COMPILE = """
 #[allow(long_running_const_eval)]
 const SLOW: u64 = { let mut n = 0u64; let mut i = 0u64; while i < 40_000_000 { n ^= i; i += 1; } n };
@@ -28,12 +28,9 @@ def processes(words):
     return found
 
 
-def until(condition, seconds=60):
-    """Waits for something that must come true."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come true"
-        time.sleep(0.01)
+def compiler():
+    """Process ids of compilers that compile a cell."""
+    return processes(["--crate-name=ctx", "--emit=link"])
 
 
 def test_panic_that_the_cell_catches_is_no_error(kernel):
@@ -64,29 +61,17 @@ def test_cell_that_cannot_be_loaded_costs_no_variable(kernel):
 
 def test_cell_stopped_while_it_compiles_changes_nothing(kernel):
     kernel.ok("let kept = 9u64;")
-    interrupter = threading.Thread(
-        target=lambda: (
-            until(lambda: processes(["--crate-name=ctx", "--emit=link"])),
-            kernel.manager.interrupt_kernel(),
-        )
-    )
-    interrupter.start()
-    outcome = kernel.fails(SLOW_TO_COMPILE)
-    interrupter.join()
+    outcome = kernel.interrupt_when(SLOW_TO_COMPILE, compiler, "compiler")
     assert outcome.error == "Interrupted: the cell was stopped before it ran; no variable has changed"
     assert kernel.ok("kept").result == "9"
 
 
 def test_what_an_interrupted_cell_has_started_ends_with_it(kernel):
     length = str(100000 + os.getpid())
-    interrupter = threading.Thread(
-        target=lambda: (until(lambda: processes(["sleep", length])), kernel.manager.interrupt_kernel())
-    )
-    interrupter.start()
-    outcome = kernel.fails(f'std::process::Command::new("sleep").arg("{length}").spawn()?; loop {{ std::hint::spin_loop() }}')
-    interrupter.join()
+    cell = f'std::process::Command::new("sleep").arg("{length}").spawn()?; loop {{ std::hint::spin_loop() }}'
+    outcome = kernel.interrupt_when(cell, lambda: processes(["sleep", length]), "program of the cell")
     assert outcome.error.startswith("Interrupted: ")
-    until(lambda: not processes(["sleep", length]))
+    wait_for(lambda: not processes(["sleep", length]), "end of what the cell has started")
 
 
 @pytest.mark.parametrize(
@@ -104,25 +89,15 @@ def test_cell_that_dies_names_the_reason_and_costs_no_variable(kernel, cell, how
     assert outcome.error.startswith("CellDied: the process of the cells " + how)
     assert "every variable is as it was before the cell" in outcome.error
     assert kernel.ok("number").result == "5"
-    # Matrix products use a thread pool, which the process that died had.
+    # Matrix products use a thread pool, which died with the process.
     assert kernel.ok("square.matmul(&square)?.sum_all()?.to_scalar::<f32>()?").result == "300.0"
     assert "cannot find value `new`" in kernel.fails("new").error
 
 
 def test_cell_that_does_not_stop_is_ended_and_costs_no_variable(kernel):
     kernel.ok("let mut number = 5;")
-
-    interrupted = []
-
-    def interrupt(message):
-        # A line may come in two parts, and a second interrupt would be for the next cell.
-        if message["msg_type"] == "stream" and not interrupted:
-            interrupted.append(True)
-            kernel.manager.interrupt_kernel()
-
-    started = time.monotonic()
-    outcome = kernel.run('number = 6; println!("running"); loop { std::hint::spin_loop() }', watch=interrupt)
-    assert time.monotonic() - started < 20
+    outcome = kernel.interrupt('number = 6; println!("running"); loop { std::hint::spin_loop() }')
+    assert outcome.seconds < 20
     assert outcome.error.startswith("Interrupted: the cell did not stop when it was asked to, and was ended")
     assert kernel.ok("number").result == "5"
 
@@ -131,18 +106,16 @@ def test_thread_that_crashes_between_cells_costs_no_variable(kernel):
     kernel.ok("let mut number = 7;")
     pid = int(kernel.ok("number = 8; std::process::id()").result)
     go = kernel.folder / "go"
-    outputs = []
-    kernel.ok(
+    outputs = ""
+    cell = kernel.ok(
         f'std::thread::spawn(|| {{ while !std::path::Path::new("{go}").exists() '
         "{ std::thread::sleep(std::time::Duration::from_millis(5)) } std::process::abort() });"
     )
     go.touch()
-    until(lambda: not pathlib.Path(f"/proc/{pid}").exists())
-    while not any("SIGABRT" in output for output in outputs):
-        message = kernel.client.get_iopub_msg(timeout=20)
-        if message["msg_type"] == "stream":
-            outputs.append(message["content"]["text"])
-    assert "after the cell had ended, the process of the cells was ended by SIGABRT" in "".join(outputs)
+    wait_for(lambda: not pathlib.Path(f"/proc/{pid}").exists(), "end of the process of the cells")
+    while "SIGABRT" not in outputs:
+        outputs += kernel.next_published(cell.msg_id, timeout_s=20)["content"]["text"]
+    assert "after the cell had ended, the process of the cells was ended by SIGABRT" in outputs
     assert kernel.ok("number").result == "8"
 
 
@@ -155,23 +128,23 @@ def test_lock_of_a_thread_that_is_gone_is_told_and_can_be_interrupted(kernel):
     )
     outcome = kernel.fails("std::process::abort();")
     assert "these threads of earlier cells are gone: holder; a lock that one of them held stays locked" in outcome.error
-    interrupted = []
-
-    def interrupt(message):
-        if message["msg_type"] == "stream" and not interrupted:
-            interrupted.append(True)
-            kernel.manager.interrupt_kernel()
-
-    outcome = kernel.run('println!("waits"); drop(guarded.lock());', watch=interrupt)
+    outcome = kernel.interrupt('println!("waits"); drop(guarded.lock());')
     assert outcome.error.startswith("Interrupted: the cell did not stop when it was asked to, and was ended")
     assert kernel.ok("let guarded = Arc::new(Mutex::new(4)); *guarded.lock().unwrap()").result == "4"
 
 
 def test_output_without_a_line_end_comes_while_the_cell_runs(kernel):
-    seen = []
+    seen, heard = [], kernel.folder / "heard"
+
+    def watch(message):
+        if message["msg_type"] == "stream":
+            seen.append(message["content"]["text"])
+            heard.touch()
+
     kernel.run(
-        'for percent in ["10%\\r", "20%\\r"] { print!("{percent}"); std::thread::sleep(std::time::Duration::from_millis(400)); }',
-        lambda message: seen.append(message["content"]["text"]) if message["msg_type"] == "stream" else None,
+        f'print!("10%\\r"); while !std::path::Path::new("{heard}").exists() '
+        '{ std::thread::sleep(std::time::Duration::from_millis(5)) } print!("20%\\r");',
+        watch,
     )
     assert seen == ["10%\r", "20%\r"]
 
@@ -191,18 +164,9 @@ def test_panic_without_a_move_keeps_what_the_cell_has_changed(kernel):
 
 
 def test_sleep_of_the_prelude_wakes_for_an_interrupt(kernel):
-    interrupted = []
-
-    def interrupt(message):
-        # A line may come in two parts, and a second interrupt would be for the next cell.
-        if message["msg_type"] == "stream" and not interrupted:
-            interrupted.append(True)
-            kernel.manager.interrupt_kernel()
-
-    started = time.monotonic()
     pid = kernel.ok("std::process::id()").result
-    outcome = kernel.run('println!("running"); ferrotune::sleep(std::time::Duration::from_secs(60))?;', watch=interrupt)
-    assert time.monotonic() - started < 20
+    outcome = kernel.interrupt('println!("running"); ferrotune::sleep(std::time::Duration::from_secs(60))?;')
+    assert outcome.seconds < 20
     assert outcome.error == "Error: the cell was interrupted"
     assert kernel.ok("std::process::id()").result == pid, "it ended by itself"
 
@@ -228,19 +192,12 @@ def test_second_copy_of_candle_is_refused(kernel, line):
 
 
 def test_user_is_asked_for_a_line(kernel):
-    lines = []
-    reply = kernel.client.execute_interactive(
-        'assert_eq!(ferrotune::input("Name: ")?, "Ada"); assert_eq!(ferrotune::input_password("Word: ")?, "secret");',
-        allow_stdin=True,
-        stdin_hook=lambda message: (
-            lines.append(message["content"]),
-            kernel.client.input("secret" if message["content"]["password"] else "Ada"),
-        ),
-        timeout=60,
-        output_hook=lambda message: None,
-    )
-    assert reply["content"]["status"] == "ok", reply["content"]
-    assert lines == [{"prompt": "Name: ", "password": False}, {"prompt": "Word: ", "password": True}]
+    cell = 'assert_eq!(ferrotune::input("Name: ")?, "Ada"); assert_eq!(ferrotune::input_password("Word: ")?, "secret");'
+    msg_id = kernel.begin(cell, allow_stdin=True)
+    for prompt, is_password, answer in [("Name: ", False, "Ada"), ("Word: ", True, "secret")]:
+        assert kernel.receive("stdin")["content"] == {"prompt": prompt, "password": is_password}
+        kernel.client.input(answer)
+    assert kernel.end_of(msg_id).error is None
 
 
 def test_builder_of_candle_can_be_a_variable(kernel):

@@ -1,4 +1,4 @@
-"""evcxr's `:commands`: each one works here, or says in one line what to do instead, and none breaks a later cell."""
+"""evcxr's `:commands`: each one works here, or says in one line what to do instead, and no command breaks a later cell."""
 
 import pytest
 
@@ -22,7 +22,7 @@ REFUSED = [
     ":types",
 ]
 
-# Each with what sets it back, if anything.
+# Each command, and the command that reverts it, if there is one.
 WORKING = [
     (":vars", None),
     (":type point", None),
@@ -42,7 +42,7 @@ WORKING = [
 
 @pytest.fixture(scope="module")
 def notebook(kernel):
-    """A notebook with a variable of a type of its own."""
+    """A notebook with a variable of a type that a cell defines."""
     kernel.ok("#[derive(Debug)]\nstruct Point { x: i64 }\nlet mut point = Point { x: 1 };")
     return kernel
 
@@ -132,9 +132,9 @@ def test_looking_at_a_command_does_not_carry_it_out(start):
     kernel = start()
     kernel.ok("let kept = 7; let text = String::new();")
     cell = ":restart\n:clear\ntext.is_emp"
-    assert "is_empty" in " ".join(kernel.client.complete(cell, reply=True)["content"]["matches"])
-    kernel.client.inspect(":restart\nkept", 13, reply=True)
-    assert kernel.client.complete("// text\n  :cl", reply=True)["content"]["matches"] == [":clear"]
+    assert kernel.complete(cell)["matches"] == ["is_empty()"]
+    kernel.inspect(":restart\nkept", 13)
+    assert kernel.complete("// text\n  :cl")["matches"] == [":clear"]
     assert kernel.ok("kept").result == "7"
 
 

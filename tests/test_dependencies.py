@@ -1,11 +1,10 @@
-"""Crates added with `:dep`: how far their build is, and what an interrupt leaves. All lie in a temporary folder."""
+"""Crates of `:dep`: the progress of their build, and interrupts of it. All crates are in a temporary folder."""
 
 import fcntl
 import pathlib
-import threading
-import time
 
-from test_cells import processes, until
+from session import wait_for
+from test_cells import compiler
 
 ENDLESS = """fn main() {
     println!("cargo::rerun-if-env-changed=NEVER");
@@ -19,7 +18,7 @@ ENDLESS = """fn main() {
 
 
 def crate(folder, name, source, dependencies=(), build=None):
-    """Writes a crate, with others of the same folder as its dependencies."""
+    """Writes a crate that depends on others of the same folder."""
     root = pathlib.Path(folder) / name
     (root / "src").mkdir(parents=True, exist_ok=True)
     lines = "".join(f'{other} = {{ path = "../{other}" }}\n' for other in dependencies)
@@ -64,22 +63,11 @@ def test_build_that_is_interrupted_ends_at_once_and_changes_nothing(kernel, tmp_
     crate(tmp_path, "quick", "pub fn value() -> u64 { 1 }")
     root = crate(tmp_path, "endless", "pub fn value() -> u64 { quick::value() }", ["quick"], build=ENDLESS)
     (root / "wait").touch()
-    interrupted = []
-
-    def interrupt():
-        until((root / "began").exists)
-        interrupted.append(time.monotonic())
-        kernel.manager.interrupt_kernel()
-
-    interrupter = threading.Thread(target=interrupt)
-    interrupter.start()
     cell = f':dep endless = {{ path = "{root}" }}\nlet kept = endless::value();'
-    outcome = kernel.run(cell)
-    ended = time.monotonic()
-    interrupter.join()
+    outcome = kernel.interrupt_when(cell, (root / "began").exists, "build script")
     assert outcome.error == "Interrupted: the cell was stopped before it ran; no variable has changed"
-    assert ended - interrupted[0] < 10
-    until(lambda: not build_scripts(root), seconds=10)
+    assert outcome.seconds < 10
+    wait_for(lambda: not build_scripts(root), "end of the build script", seconds=10)
     assert kernel.ok("kept").result == "7"
     assert "cannot find module or crate `endless`" in kernel.fails("endless::value()").error
     (root / "wait").unlink()
@@ -89,34 +77,22 @@ def test_build_that_is_interrupted_ends_at_once_and_changes_nothing(kernel, tmp_
 def test_crate_that_was_interrupted_is_built_whole_by_another_kernel(kernel, start, tmp_path):
     root = crate(tmp_path, "later", "pub fn value() -> u64 { 3 }", build=ENDLESS)
     (root / "wait").touch()
-    interrupter = threading.Thread(target=lambda: (until((root / "began").exists), kernel.manager.interrupt_kernel()))
-    interrupter.start()
     cell = f':dep later = {{ path = "{root}" }}\nlater::value()'
-    assert kernel.run(cell).error.startswith("Interrupted: ")
-    interrupter.join()
+    assert kernel.interrupt_when(cell, (root / "began").exists, "build script").error.startswith("Interrupted: ")
     (root / "wait").unlink()
     assert start().ok(cell).result == "3"
 
 
 def test_compiler_that_is_interrupted_ends_at_once(kernel):
     kernel.ok("let kept = 9u64;")
-    began = []
-
-    def interrupt():
-        until(lambda: processes(["--crate-name=ctx", "--emit=link"]))
-        began.append(time.monotonic())
-        kernel.manager.interrupt_kernel()
-
-    interrupter = threading.Thread(target=interrupt)
-    interrupter.start()
-    outcome = kernel.run(
+    outcome = kernel.interrupt_when(
         "#[allow(long_running_const_eval)]\n"
-        "const SLOW: u64 = { let mut i = 0u64; while i < 4_000_000_000 { i += 1; } i };\nlet kept = SLOW;"
+        "const SLOW: u64 = { let mut i = 0u64; while i < 4_000_000_000 { i += 1; } i };\nlet kept = SLOW;",
+        compiler,
+        "compiler",
     )
-    ended = time.monotonic()
-    interrupter.join()
     assert outcome.error == "Interrupted: the cell was stopped before it ran; no variable has changed"
-    assert ended - began[0] < 10
+    assert outcome.seconds < 10
     assert kernel.ok("kept").result == "9"
 
 
@@ -168,18 +144,15 @@ def test_wait_for_another_cargo_is_shown_and_can_be_interrupted(start, tmp_path,
     kernel.ok("%undo")
     root = crate(tmp_path, "waits", "pub fn value() -> u64 { 1 }")
     cell = f':dep waits = {{ path = "{root}" }}\nwaits::value() + kept'
-    interrupted = []
 
-    def interrupt(message):
+    def is_blocked(message):
         shown = message["content"].get("data", {}).get("text/plain", "")
-        if shown.startswith("Blocking waiting for file lock on package cache") and not interrupted:
-            interrupted.append(time.monotonic())
-            kernel.manager.interrupt_kernel()
+        return shown.startswith("Blocking waiting for file lock on package cache")
 
     with open(home / ".package-cache", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        outcome = kernel.run(cell, watch=interrupt)
-    assert interrupted and time.monotonic() - interrupted[0] < 20
+        outcome = kernel.interrupt(cell, is_blocked)
+    assert outcome.seconds < 20
     assert outcome.error == "Interrupted: the cell was stopped before it ran; no variable has changed"
     assert kernel.ok(cell).result == "8"
 

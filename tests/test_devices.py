@@ -25,7 +25,7 @@ CONTRACT = TARGET / "release/examples/contract"
 THROUGHPUT = TARGET / "release/examples/throughput"
 HELPER = {"FERROTUNE_PJRT_PYTHON": sys.executable, "FERROTUNE_PJRT_HELPER": str(TESTS / "xla_cpu_helper.py")}
 DOWNLOAD_TIMEOUT_S = 150
-# The first that compiled for v6e on a machine without a TPU, and whatever is newest when the tests are first run.
+# The first version that compiles for v6e without a TPU, and the newest version at the first run of the tests.
 LIBTPUS = {"old": "libtpu==0.0.17", "newest": "libtpu"}
 TOPOLOGIES = {"v5e:1x1": 1, "v5e:2x2": 4, "v5e:2x4": 8, "v6e:2x4": 8, "v4:2x2x1": 8}
 
@@ -63,7 +63,7 @@ module @spread attributes {mhlo.num_partitions = 4 : i32} {
 
 @pytest.fixture(scope="module")
 def devices(tmp_path_factory):
-    """A kernel that no variable tells of a TPU, in a folder with the programs that are checked."""
+    """A kernel without environment variables for TPUs, in a folder with the programs to check."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in HELPER.items():
             patch.setenv(name, value)
@@ -74,13 +74,13 @@ def devices(tmp_path_factory):
         (session.folder / f"{name}.mlir").write_text(text)
     session.ok("let kept = vec![1, 2, 3];")
     yield session
-    # Whatever was tried, it was tried elsewhere.
+    # No test has ended the process of the cells.
     assert session.ok("kept.len()").result == "3"
     session.close()
 
 
 def set_variable(session, name, value):
-    """Of the process of the cells, which is the one that looks for devices and tries plugins."""
+    """Sets it in the process of the cells, which looks for devices and tries plugins."""
     session.ok(f"unsafe {{ std::env::set_var({quoted(name)}, {quoted(value)}) }};")
 
 
@@ -139,29 +139,26 @@ def test_the_speed_of_a_plugin_is_measured():
     assert re.fullmatch(r"transfer  64 MiB: [\d.]+ GB/s to the device, [\d.]+ GB/s back", lines[3]), lines[3]
 
 
-def test_a_device_that_was_open_is_refused_to_a_copy_of_its_process(tmp_path, monkeypatch):
+def test_a_device_that_was_open_is_refused_to_a_copy_of_its_process(start, monkeypatch):
     for name, value in HELPER.items():
         monkeypatch.setenv(name, value)
-    session = Session(tmp_path)
-    try:
-        session.ok("use ferrotune::devices::pjrt::{Client, Plugin}; let kept = 7;")
-        session.ok("%checkpoint closed")
-        opening = f"let client: Client = Plugin::load({quoted(PLUGIN)}.as_ref())?.client(&[])?;"
-        session.ok(opening)
-        assert session.ok("client.devices()?.len()").result == "2"
-        assert "SIGABRT" in session.fails("std::process::abort();").error
-        # Variables came along; the plugin's threads and its connection did not.
-        refusal = r"this process forked from process \d+, which had opened an accelerator"
-        assert re.search(refusal, session.fails("client.devices()?;").error)
-        assert re.search(refusal, session.fails(opening.replace("client:", "again:")).error)
-        assert session.ok("kept").result == "7"
-        # A snapshot from before it was open can open it.
-        session.ok("%restore closed")
-        assert session.ok("kept").result == "7"
-        session.ok(opening)
-        assert session.ok("client.devices()?.len()").result == "2"
-    finally:
-        session.close()
+    session = start()
+    session.ok("use ferrotune::devices::pjrt::{Client, Plugin}; let kept = 7;")
+    session.ok("%checkpoint closed")
+    opening = f"let client: Client = Plugin::load({quoted(PLUGIN)}.as_ref())?.client(&[])?;"
+    session.ok(opening)
+    assert session.ok("client.devices()?.len()").result == "2"
+    assert "SIGABRT" in session.fails("std::process::abort();").error
+    # The snapshot has the variables, but neither the plugin's threads nor its connection.
+    refusal = r"this process forked from process \d+, which had opened an accelerator"
+    assert re.search(refusal, session.fails("client.devices()?;").error)
+    assert re.search(refusal, session.fails(opening.replace("client:", "again:")).error)
+    assert session.ok("kept").result == "7"
+    # A snapshot from before it was open can open it.
+    session.ok("%restore closed")
+    assert session.ok("kept").result == "7"
+    session.ok(opening)
+    assert session.ok("client.devices()?.len()").result == "2"
 
 
 def test_cuda_without_its_compiler_is_one_line_that_names_the_cure(tmp_path):
@@ -192,13 +189,11 @@ def test_a_plugin_that_aborts_costs_the_cell_alone(devices, place):
 def test_an_interrupt_ends_a_plugin_that_hangs(devices):
     set_variable(devices, "FERROTUNE_PJRT_FAULT", "client:hang")
 
-    def interrupt(message):
-        # The choice is shown right before the plugin is tried.
-        if message["msg_type"] == "display_data" and "connected to" in message["content"]["data"]["text/plain"]:
-            devices.manager.interrupt_kernel()
+    def plugin_is_tried_next(message):
+        return message["msg_type"] == "display_data" and "connected to" in message["content"]["data"]["text/plain"]
 
     try:
-        outcome = devices.run(f"%tpu_connect --selftest --plugin {PLUGIN}", watch=interrupt)
+        outcome = devices.interrupt(f"%tpu_connect --selftest --plugin {PLUGIN}", plugin_is_tried_next)
     finally:
         set_variable(devices, "FERROTUNE_PJRT_FAULT", "")
     assert "interrupted" in outcome.error.lower(), outcome.error
@@ -281,25 +276,22 @@ println!("{:?}", alike(&strategy)?.iter().map(|weight| weight.to_bits()).collect
 """
 
 
-def test_two_notebooks_train_as_one_on_the_global_batch(strategies, tmp_path):
-    # An address of its own for each run: nobody else listens there, and no connection comes from there.
+def test_two_notebooks_train_as_one_on_the_global_batch(strategies, start):
+    # Each run has its own address, so that no other program listens there or connects from there.
     pid = os.getpid()
     addresses = [f"127.{2 + (pid >> 16)}.{pid >> 8 & 255}.{pid & 255}:{port}" for port in (4000, 4001)]
-    other = Session(tmp_path)
-    try:
-        for index, session in enumerate((strategies, other)):
-            config = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
-            set_variable(session, "TF_CONFIG", json.dumps(config))
-        other.ok(TRAIN)
-        with concurrent.futures.ThreadPoolExecutor() as threads:
-            first, second = threads.map(lambda session: session.ok(WORKER).stdout, (strategies, other))
-        assert first == second, "not the same bit for bit"
-        one = 'println!("{:?}", alike(&Strategy::on("cpu"))?);'
-        weights = struct.unpack("57f", struct.pack("57I", *json.loads(first)))
-        alone = json.loads(strategies.ok(one).stdout)
-        assert max(abs(a - b) for a, b in zip(weights, alone)) < 1e-6
-    finally:
-        other.close()
+    other = start()
+    for index, session in enumerate((strategies, other)):
+        config = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
+        set_variable(session, "TF_CONFIG", json.dumps(config))
+    other.ok(TRAIN)
+    with concurrent.futures.ThreadPoolExecutor() as threads:
+        first, second = threads.map(lambda session: session.ok(WORKER).stdout, (strategies, other))
+    assert first == second, "not the same bit for bit"
+    one = 'println!("{:?}", alike(&Strategy::on("cpu"))?);'
+    weights = struct.unpack("57f", struct.pack("57I", *json.loads(first)))
+    alone = json.loads(strategies.ok(one).stdout)
+    assert max(abs(a - b) for a, b in zip(weights, alone)) < 1e-6
 
 
 def test_the_current_strategy_is_the_connected_device(strategies):
@@ -395,7 +387,7 @@ def test_a_program_is_compiled_for_a_tpu_that_is_not_there(checked, libtpu, tpu)
 
 
 def test_a_program_that_is_too_large_does_not_fit(checked, libtpu):
-    # The old version counts what is known when it gives up, the arguments; the newest all three arrays.
+    # The old version counts only the arguments; the newest version counts all three arrays.
     needed = {"old": "32", "newest": "48"}[libtpu[0]]
     assert checked("v5e:2x2", "too_large").splitlines()[-1] == f"does not fit: needs {needed} GiB of 15.75 GiB"
 

@@ -1,8 +1,7 @@
-"""Faults of every kind, one after the other in one notebook: each costs its own cell and nothing else."""
+"""Faults of every kind, one after the other in one notebook: each one costs only its own cell."""
 
 import pathlib
 import random
-import threading
 
 import pytest
 
@@ -55,7 +54,7 @@ KEPT = '("kept", [1.5, 2.5], 0, 8386560.0)'
 
 SLEEP_FOR_EVER = "loop { std::thread::sleep(std::time::Duration::from_secs(1)) }"
 
-# What the cell does, whether it is interrupted once it has printed, and how its error begins.
+# The code of the cell, whether the test interrupts it after its first output, and the beginning of its error.
 FAULTS = {
     "SIGSEGV": ("fault(0);", False, "CellDied: the process of the cells was ended by SIGSEGV"),
     "SIGABRT": ("fault(1);", False, "CellDied: the process of the cells was ended by SIGABRT"),
@@ -112,7 +111,7 @@ def notebook(tmp_path_factory):
     session.ok("%memory limit 1GiB")
     session.ok(PREPARE)
     session.pid = session.manager.provisioner.pid
-    # The kernel has seen each kind of cell once.
+    # Runs each kind of cell once before the memory of the kernel is measured.
     session.ok(CHECK)
     session.ok("train()?")
     session.fails("fault(1);")
@@ -124,14 +123,7 @@ def notebook(tmp_path_factory):
 @pytest.mark.parametrize("name", FAULTS)
 def test_fault_costs_its_own_cell_alone(notebook, name):
     cell, interrupt, error = FAULTS[name]
-    asked = threading.Event()
-
-    def watch(message):
-        if interrupt and message["msg_type"] == "stream" and not asked.is_set():
-            asked.set()
-            notebook.manager.interrupt_kernel()
-
-    outcome = notebook.run(cell, watch)
+    outcome = notebook.interrupt(cell) if interrupt else notebook.run(cell)
     if error is None:
         assert outcome.error is None or outcome.error.startswith("Error: Resource temporarily unavailable"), outcome.error
     else:

@@ -37,7 +37,7 @@ let (hidden, output) = {
     (candle_nn::linear(2, 8, builder.pp("hidden"))?, candle_nn::linear(8, 1, builder.pp("output"))?)
 };
 """
-# The same in every run, where candle would draw them.
+# candle would draw random weights; these are the same in every run.
 WEIGHTS = """
 for (name, var) in vars.data().lock().unwrap().iter() {
     let first = name.len() as f32;

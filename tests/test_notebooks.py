@@ -61,7 +61,7 @@ def check_many_objectives(notebook, folder):
     assert header.split()[:3] == ["trial", "val_accuracy", "weights"], header
     front = sorted((float(row.split()[2]), float(row.split()[1])) for row in rows)
     assert len(front) >= 2
-    # Who is larger is better, or it would not be there.
+    # In the front a larger model is also a better one.
     assert [accuracy for _, accuracy in front] == sorted(accuracy for _, accuracy in front)
     assert all(size <= 20000 for size, _ in front)
 

@@ -1,10 +1,9 @@
-"""A study is an Optuna journal: what the real Optuna reads in it is what `%trials` shows, and Optuna can go on with it."""
+"""A study is an Optuna journal: Optuna reads the same as `%trials` shows, and can continue the study."""
 
 import collections
 import json
 import shutil
 import threading
-import time
 
 import optuna
 import pytest
@@ -12,6 +11,7 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
+from session import wait_for
 from test_tune import study, table
 
 TRIALS = 8
@@ -127,7 +127,7 @@ def test_optuna_sees_trade_offs_constraints_and_enqueued_trials(kernel):
         x = trial.params["x"]
         assert trial.state == TrialState.COMPLETE and trial.values == [x, x * x]
         assert trial.system_attrs["constraints"] == [pytest.approx(x - 0.6)]
-    # What keeps the constraint is a trade-off.
+    # All trials that keep the constraint are trade-offs.
     kept = [trial.number for trial in loaded.trials if trial.params["x"] <= 0.6]
     assert 0 < len(kept) < 6
     assert sorted(trial.number for trial in loaded.best_trials) == kept
@@ -163,11 +163,8 @@ def test_optuna_enqueues_and_optimises_during_the_search(kernel):
     outcomes = []
     search = threading.Thread(target=lambda: outcomes.append(kernel.ok(BESIDE)))
     search.start()
-    deadline = time.monotonic() + 120
     # The cell is compiled first.
-    while not journal.exists() or b"ferrotune:spec" not in journal.read_bytes():
-        assert time.monotonic() < deadline and search.is_alive(), "no search within 120 s"
-        time.sleep(0.02)
+    wait_for(lambda: journal.exists() and b"ferrotune:spec" in journal.read_bytes(), "search", seconds=120)
     other = optuna.load_study(study_name="beside", storage=JournalStorage(JournalFileBackend(str(journal))))
     for value in (0.125, 0.25, 0.375):
         other.enqueue_trial({"x": value})
@@ -187,7 +184,7 @@ def test_optuna_enqueues_and_optimises_during_the_search(kernel):
 
 
 def test_optuna_loads_running_and_torn_studies(journal, tmp_path):
-    """Each beginning of a journal is one of a study that runs, and one that ends within a line is torn."""
+    """Each beginning of a journal is the journal of a running study; if it ends within a line, it is torn."""
     whole = journal.read_bytes()
     lines = whole.splitlines(keepends=True)
     copy, seen = tmp_path / "journal.log", set()

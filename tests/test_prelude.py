@@ -1,4 +1,4 @@
-"""Building the prelude: what was compiled before a build ended early is not compiled again."""
+"""Building the prelude: after an interrupted build, the next build does not compile finished crates again."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ ENOUGH = 30
 
 
 def libraries_before_the_kill(cache, prefix):
-    """Begins to build the prelude and kills the build early; gives the libraries that are there, with when they were made."""
+    """Kills a build of the prelude early; returns its libraries and their times."""
     environment = {name: value for name, value in os.environ.items() if name != "FERROTUNE_PRELUDE_TARGET"}
     environment |= {"XDG_CACHE_HOME": str(cache), "CARGO_BUILD_JOBS": str(JOBS)}
     install = subprocess.Popen(
@@ -39,6 +39,6 @@ def test_build_that_was_killed_goes_on_where_it_was(tmp_path):
     assert not prefix.exists(), "a kernel is registered whose cells cannot be compiled"
     second = libraries_before_the_kill(cache, prefix)
     assert len(first) > 3 * JOBS and len(second) > len(first), (first, second)
-    # Cargo may have been killed before it had noted that those are done.
+    # Cargo may have died before it recorded that these crates are finished.
     again = [path for path, made in first.items() if second.get(path) != made]
     assert len(again) <= JOBS, again

@@ -1,4 +1,4 @@
-"""Types that are defined anew: a variable of the old type is dropped by name, and never read as the new type.
+"""Types that are redefined: a variable of the old type is dropped by name, and never read as the new type.
 
 Plain evcxr takes a struct for the same one as long as its fields have the same names, since all its cells are crates of
 one name. `test_variable_is_not_read_as_another_type` ends its process with a segmentation fault: a number is taken for
@@ -15,7 +15,7 @@ def dropped(outcome):
 
 
 def redefine(kernel, before, make, after):
-    """Makes variables of a type, defines it anew, and gives the names of those that are lost."""
+    """Makes variables of a type, redefines it, and returns the names of the lost variables."""
     kernel.ok(before)
     kernel.ok(make)
     return sorted(dropped(kernel.ok(after)) + dropped(kernel.ok("1 + 1")))

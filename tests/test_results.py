@@ -1,4 +1,4 @@
-"""What a search has found, shown and written: each form is read by the program that it is for, and says what Optuna does."""
+"""Results of a search, as tables, plots and files: the program for each format reads it, and the values are Optuna's."""
 
 import csv
 import json
@@ -25,7 +25,7 @@ from test_tune import study, table
 
 TRIALS = 24
 PANICS = 5
-# The best report is that of the middle epoch, and the bias of the layer tells the epoch.
+# The report of the middle epoch is the best one, and the bias of the layer is the epoch.
 SEARCH = f"""%%tune --objective accuracy:max --oracle random --max-trials {TRIALS} --seed 3 --project shown
 |trial| {{
     let lr: f64 = trial.float("lr", 1e-4..=1e-1).log().get()?;
@@ -64,7 +64,7 @@ def load(journal, name):
 
 
 def bundle(kernel, code):
-    """All forms of what a cell shows."""
+    """All MIME types of the one display of a cell."""
     shown = []
 
     def take(message):
@@ -93,7 +93,7 @@ def test_trials_are_sorted_and_chosen(kernel, shown):
     assert len(table(text)) == 3 and f"3 of {TRIALS} trials are shown" in text
     (failed,) = table(kernel.ok("%trials --where state=failed").display)
     assert failed["trial"] == str(PANICS)
-    # What a trial said is text wherever it is shown.
+    # Texts from a trial are shown as text, never as HTML.
     assert "<b>" not in bundle(kernel, "%trials")["text/html"]
 
 
@@ -107,7 +107,7 @@ def test_snippet_of_the_best_trial_loads_its_weights(kernel, shown):
     assert kernel.ok("units").result == str(best.params["units"])
     assert kernel.ok("lr").result == repr(best.params["lr"])
     assert kernel.ok("kind").result == f'"{best.params["kind"]}"'
-    # Of the epoch whose report is the trial's value, which is not the last one.
+    # The weights are from the epoch whose report is the trial's value, which is not the last epoch.
     ones = str([1.0] * best.params["units"])
     assert kernel.ok('weights["layer.bias"].to_vec1::<f32>()?').result == ones
     (line,) = re.findall(r"vars\.load\(.*\)\?;", snippet)
@@ -119,7 +119,7 @@ def test_snippet_of_the_best_trial_loads_its_weights(kernel, shown):
         layer.bias().unwrap().to_vec1::<f32>()?
     }}"""
     assert kernel.ok(loaded).result == ones
-    # Trials that did not win keep none.
+    # Other trials keep no weights.
     worst = min(complete(shown), key=lambda trial: trial.value)
     assert "weights" not in kernel.ok(f"%trials {worst.number}").display
     assert "weights: /" in kernel.ok(f"%trials {best.number}").display
@@ -242,7 +242,7 @@ def test_tables_are_read_by_other_programs(kernel, shown):
         if trial.value is not None:
             assert float(row["values_accuracy"]) == trial.value
     assert stored[PANICS][1] == "failed" and "boom" in rows[PANICS]["ending"]
-    # Nothing is left beside what was asked for, and the files are as readable as any.
+    # There are no other files, and these have the usual permissions.
     assert sorted(path.name for path in kernel.folder.iterdir() if path.is_file()) == ["shown.csv", "shown.json", "shown.parquet"]
 
 
@@ -255,7 +255,7 @@ def test_page_has_table_and_plots(kernel, shown):
 
 
 def read_tensorboard(folder):
-    """What TensorBoard's HParams page asks its server for."""
+    """The answer of TensorBoard's server to its HParams page."""
     runs = plugin_event_multiplexer.EventMultiplexer()
     runs.AddRunsFromDirectory(str(folder))
     runs.Reload()
@@ -297,11 +297,11 @@ def test_event_files_are_appended_to(kernel, shown):
     kernel.ok("%export tensorboard grown")
     (path,) = (kernel.folder / "grown" / "trial-0000").iterdir()
     whole, inode = path.read_bytes(), path.stat().st_ino
-    # As an export made while the trial still ran would have left it.
+    # The state after an export while the trial was still running.
     path.write_bytes(whole[: len(whole) // 2])
     kernel.ok("%export tensorboard grown")
     assert path.read_bytes() == whole and path.stat().st_ino == inode
-    # Another search's events beside it would be shown with this one's parameters.
+    # TensorBoard would show events of another search with this study's parameters.
     (events,) = (kernel.folder / "grown").glob("events.*")
     events.rename(events.with_name("events.out.tfevents.1.ferrotune"))
     assert "has the events of another search" in kernel.fails("%export tensorboard grown").error

@@ -1,4 +1,4 @@
-"""Studies that go on: after their kernel is gone, without any kernel, in the background, and from a mirror."""
+"""Studies that continue: after their kernel has died, without a kernel, in the background, and from a mirror."""
 
 import fcntl
 import json
@@ -13,10 +13,11 @@ import time
 
 import pytest
 
-from test_tune import is_alive, study, tune
+from session import is_alive, wait_for
+from test_tune import study, tune
 
-# Counts epochs in a model of one number, and fails where a checkpoint is not what it should be. It goes slowly until a
-# file says that it may go on.
+# Counts epochs in a model of one number, and fails if a checkpoint has another number. It is slow until a certain file
+# exists.
 COUNTING = """std::fs::copy("/proc/self/maps", trial.folder().join("maps"))?;
     let vars = candle_nn::VarMap::new();
     let start = candle_nn::Init::Const(0.0);
@@ -33,8 +34,9 @@ COUNTING = """std::fs::copy("/proc/self/maps", trial.folder().join("maps"))?;
     }
     trial.best("loss")"""
 
-# Kills of a kernel at a random instant of a search.
+# Number of kills of a kernel at random times of a search.
 ROUNDS = int(os.environ.get("FERROTUNE_TORTURE_ROUNDS", "3"))
+SEED = os.environ.get("FERROTUNE_TORTURE_SEED", str(time.time_ns()))
 
 OPTIONS = "--objective loss:min --max-trials 3 --seed 6"
 
@@ -44,19 +46,12 @@ def cell(kernel, project, more=""):
     return tune(COUNTING.replace("GATE", json.dumps(str(gate))), OPTIONS, project, more)
 
 
-def wait_for(condition, what, seconds=60):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"no {what} within {seconds} s"
-        time.sleep(0.02)
-
-
 def has_checkpoint(folder, trial=0):
     return any((folder / f"trials/{trial}").glob("checkpoint-*.safetensors"))
 
 
 def facts(folder):
-    """What is on disk of each trial: number of epochs reported and of times that each was."""
+    """The reported epochs and the final states of each trial in the journal."""
     reports, states = {}, {}
     for line in (folder / "journal.log").read_text().splitlines():
         line = json.loads(line)
@@ -68,18 +63,17 @@ def facts(folder):
 
 
 def check_whole(folder):
-    """Every trial finished once, with every epoch reported; one that was under way may be reported again."""
+    """Every trial has finished once and reported every epoch; an interrupted epoch may be reported twice."""
     reports, states = facts(folder)
     assert states == {number: [1] for number in range(3)}, states
     assert all(sorted(set(steps)) == list(range(8)) for steps in reports.values()), reports
 
 
 def supervisor_of(folder):
-    """The process that has the study, or had it last; it writes its name once it has the lock."""
-    deadline = time.monotonic() + 10
-    while not (words := (folder / "lock").read_text().split()):
-        assert time.monotonic() < deadline, "the lock's holder does not write its name"
-    return int(words[1])
+    """The process that has the lock of the study, or had it last. It writes its process id after it gets the lock."""
+    lock = folder / "lock"
+    wait_for(lambda: lock.read_text(), "process in the lock file", seconds=10)
+    return int(lock.read_text().split()[1])
 
 
 @pytest.fixture
@@ -109,14 +103,7 @@ def test_background_search_outlives_its_kernel_and_is_picked_up_again(begun, sta
     outcome = later.fails(cell(later, "background").replace("factor", "0.5"))
     assert f"in use by process {pid} on {os.uname().nodename}" in outcome.error, outcome.error
     later.ok("let kept = 5;")
-    interrupted = []
-
-    def interrupt(message):
-        if message["msg_type"] == "display_data" and not interrupted:
-            interrupted.append(True)
-            later.manager.interrupt_kernel()
-
-    outcome = later.run("%tune wait", watch=interrupt)
+    outcome = later.interrupt("%tune wait", lambda message: message["msg_type"] == "display_data")
     assert outcome.error.startswith("Interrupted: no longer waited for; the search goes on"), outcome.error
     assert is_alive(pid) and later.ok("kept").result == "5"
     (kernel.folder / "go-on").touch()
@@ -128,7 +115,7 @@ def test_background_search_outlives_its_kernel_and_is_picked_up_again(begun, sta
 def test_background_search_is_stopped_with_its_checkpoints_and_resumed(begun, start):
     kernel, folder = begun
     assert "has stopped" in kernel.ok("%tune stop").stdout
-    # The study is free by then.
+    # The study has no search now.
     assert kernel.ok("%tune stop").stdout == "no search of this study runs\n"
     kernel.ok("%tune wait")
     reports, states = facts(folder)
@@ -136,11 +123,11 @@ def test_background_search_is_stopped_with_its_checkpoints_and_resumed(begun, st
     assert "does not run any more" in kernel.ok("%tune status").display
     assert kernel.ok("%tune stop").stdout == "no search of this study runs\n"
     (kernel.folder / "go-on").touch()
-    # A notebook in which nothing was ever defined.
+    # A notebook without definitions.
     later = start(folder=kernel.folder)
     assert "3/3 trials" in later.ok("%resume background").display
     check_whole(folder)
-    # The step that was under way when it was stopped was not lost.
+    # The search finished the interrupted step before it stopped.
     assert len(facts(folder)[0][0]) == 8
 
 
@@ -166,11 +153,11 @@ def test_killed_search_is_resumed_elsewhere_without_a_notebook(begun, tmp_path):
     assert done.returncode == 0, done.stderr
     assert "continuing" in done.stderr and done.stderr.rstrip().endswith("done"), done.stderr
     check_whole(elsewhere)
-    # It ran with the libraries that it brought along, and with no others: the bytes that were trusted, in memory.
+    # It ran only with the libraries of its folder: the trusted bytes, in memory.
     maps = (elsewhere / "trials/2/maps").read_text()
     libraries = {name for name in ["libferrotune.so", "libstd-", "objective.so"] if f"/memfd:{name}" in maps}
     assert len(libraries) == 3 and maps.count("libstd-") == maps.count("/memfd:libstd-"), maps
-    # Asked once.
+    # The second search does not ask.
     command[-1] = "4"
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
@@ -196,12 +183,12 @@ def test_study_from_somebody_else_is_resumed_only_when_it_is_trusted(start, tmp_
     assert refused.startswith("TuneError: the study ") and "neither compiled nor trusted" in refused, refused
     assert "3/3 trials" in kernel.ok("%resume mine --max-trials 3 --trust").display
     assert "4/4 trials" in kernel.ok("%resume mine --max-trials 4").display
-    # A cell runs its own objective, whatever came with the folder.
+    # A cell runs its own objective and not that of the folder.
     objective[-1] ^= 2
     (theirs / "objective.so").write_bytes(objective)
     kernel.ok(code.replace("PROJECT", "theirs").replace("OFFSET", "3.0").replace("--max-trials 1", "--max-trials 2"))
     assert "3/3 trials" in kernel.ok("%resume theirs --max-trials 3").display
-    # What a folder leads to is not shown either.
+    # Magics do not follow a link in the folder either.
     (tmp_path / "secret").write_text("of the user")
     output = theirs / "trials/0/output.log"
     output.unlink(missing_ok=True)
@@ -221,7 +208,7 @@ def program():
 
 
 def in_a_terminal(command):
-    """A shell with job control in a terminal of its own, in which the command is typed, and that terminal's other end."""
+    """A shell with job control in a new terminal, which runs the command, and the other end of that terminal."""
     ours, terminal = os.openpty()
 
     def take_terminal():
@@ -255,7 +242,7 @@ def test_search_in_the_background_of_a_terminal_survives_its_hangup(begun):
 
     wait_for(has_begun, "search that gives the terminal back")
     supervisor = supervisor_of(folder)
-    # Neither the terminal's session nor a group of its shell reaches it.
+    # It is in another session than the terminal, so signals of the terminal do not reach it.
     assert os.getsid(supervisor) == supervisor
     assert f"runs in the background as process {supervisor};".encode() in heard, heard
     assert f"kill -INT {supervisor} stops it".encode() in heard, heard
@@ -307,7 +294,7 @@ def test_study_whose_disk_is_gone_comes_back_from_its_mirror(start, tmp_path):
 
 def test_interrupt_waits_for_the_step_that_is_under_way(start):
     kernel = start()
-    # Longer than any fixed grace would be.
+    # A step takes longer than any fixed grace period.
     body = """let vars = candle_nn::VarMap::new();
     vars.get(1, "w", candle_nn::Init::Const(0.0), candle_core::DType::F32, &candle_core::Device::Cpu)?;
     trial.restore(&vars)?;
@@ -319,14 +306,8 @@ def test_interrupt_waits_for_the_step_that_is_under_way(start):
     }
     trial.best("loss")"""
     began = study(kernel, "steps") / "trials/0/began-1"
-    interrupted = []
-
-    def interrupt(_message):
-        if began.exists() and not interrupted:
-            interrupted.append(True)
-            kernel.manager.interrupt_kernel()
-
-    outcome = kernel.run(tune(body, "--objective loss:min --max-trials 1 --seed 1", "steps"), watch=interrupt)
+    cell = tune(body, "--objective loss:min --max-trials 1 --seed 1", "steps")
+    outcome = kernel.interrupt(cell, lambda _: began.exists())
     assert outcome.error.startswith("Interrupted: "), outcome
     assert any("stopping after the current step" in display for display in outcome.displays), outcome.displays
     reports, states = facts(study(kernel, "steps"))
@@ -335,7 +316,7 @@ def test_interrupt_waits_for_the_step_that_is_under_way(start):
 
 
 def test_kernels_killed_at_random_instants_cost_no_finished_trial(start, tmp_path):
-    """What a trial has written to a file of its own before it returned is the model of what the journal must know."""
+    """Each trial writes its value to a file before it returns; the journal must have the same values."""
     body = """let told = trial.folder().join("told");
     for epoch in trial.epochs(3) {
         std::thread::sleep(std::time::Duration::from_millis(30));
@@ -344,6 +325,8 @@ def test_kernels_killed_at_random_instants_cost_no_finished_trial(start, tmp_pat
     let earlier = std::fs::read_to_string(&told).unwrap_or_default();
     std::fs::write(&told, format!("{earlier}{x}\\n"))?;
     Ok(x)"""
+    print(f"FERROTUNE_TORTURE_SEED={SEED}")
+    delays = random.Random(SEED)
     folder, trials = tmp_path / "studies/killed", 0
     for round in range(ROUNDS + 1):
         kernel = start()
@@ -355,14 +338,14 @@ def test_kernels_killed_at_random_instants_cost_no_finished_trial(start, tmp_pat
         kernel.client.execute(code)
         begun = count_ended(folder)
         wait_for(lambda: count_ended(folder) > begun, "trial")
-        time.sleep(random.uniform(0, 0.5))
+        time.sleep(delays.uniform(0, 0.5))
         supervisor = supervisor_of(folder)
         os.kill(kernel.manager.provisioner.pid, signal.SIGKILL)
         wait_for(lambda: not is_alive(supervisor), "end of the search")
     ended = [number for number, states in facts(folder)[1].items() for _ in states]
     assert sorted(ended) == list(range(trials)), "a trial is lost, or has ended twice"
     for number in range(trials):
-        # Killed between its last word and its end it may do that part again; never once it has ended.
+        # A trial that is killed after writing its file, and before its end, runs again; a trial that has ended never does.
         values = (folder / f"trials/{number}/told").read_text().split()
         assert 1 <= len(values) <= 1 + ROUNDS and len(set(values)) == 1, (number, values)
 

@@ -1,4 +1,4 @@
-"""Starting kernels: what is built once stays built, and one kernel does not disturb another."""
+"""Starting kernels: nothing is built twice, and one kernel does not disturb another."""
 
 import os
 import pathlib
@@ -7,7 +7,7 @@ MATMUL = "let a = candle_core::Tensor::ones((2, 3), candle_core::DType::F32, &ca
 
 
 def cache():
-    """Every file and folder of the kernel's cache, and when it was last changed."""
+    """Every file and folder of the kernel's cache with its time of change."""
     folder = pathlib.Path(os.environ["XDG_CACHE_HOME"]) / "ferrotune"
     return {path: path.lstat().st_mtime_ns for path in [folder, *folder.rglob("*")]}
 

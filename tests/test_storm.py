@@ -1,8 +1,8 @@
-"""Everything at once that a machine and its users can do to a search: foreign files in /dev/shm and beside the mirror,
-Optuna's trials in its journal, read errors on checkpoints, a full disk, kills. Nothing that is not the search's is
-touched, and nothing that it has said is lost.
+"""All faults of a machine and its users at the same time as a search: foreign files in /dev/shm and beside the mirror,
+Optuna's trials in its journal, read errors on checkpoints, a full disk, kills. The search touches no foreign file
+and loses nothing that it has recorded.
 
-The objective writes what it was told into files outside the study. They are the model of what the study must hold.
+The objective writes what it has reported into files outside the study, and the study must have the same.
 """
 
 import contextlib
@@ -21,13 +21,13 @@ import pytest
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 
-from session import Session
-from test_resume import facts, program, supervisor_of, wait_for
-from test_tune import is_alive, tune
+from session import is_alive, wait_for
+from test_resume import program, supervisor_of
+from test_tune import tune
 
-# Kills of the supervisor or of one of its workers, each at a random instant.
+# Number of kills of the supervisor or of one of its workers, each at a random time.
 ROUNDS = int(os.environ.get("FERROTUNE_STORM_ROUNDS", "4"))
-# More than one run of this test may be on a machine.
+# Several runs of this test may share a machine.
 PROJECT = f"storm-{os.getpid()}"
 SEED = os.environ.get("FERROTUNE_STORM_SEED", str(time.time_ns()))
 TRIALS = max(20, 3 * ROUNDS)
@@ -35,11 +35,11 @@ EPOCHS = 6
 ENQUEUED = [0.125, 0.375, 0.625]
 # Input and output error.
 EIO = 5
-# Room for the study's copy of the prelude, and for some checkpoints.
+# Enough for the study's copy of the prelude and for some checkpoints.
 DISK_BYTES = 192 << 20
 FAULTS = pathlib.Path(__file__).parent / "faulty_files.c"
 
-# Each line of the trial's file is written after the call that it is about has returned.
+# The trial writes each line after the call that the line describes has returned.
 BODY = """let told = format!("{TOLD}/{}", trial.number());
     let tell = |line: String| -> std::io::Result<()> {
         use std::io::Write;
@@ -64,7 +64,7 @@ BODY = """let told = format!("{TOLD}/{}", trial.number());
 
 
 class Foreign:
-    """Files that are not the search's: made while it runs, and looked at when it has ended."""
+    """Foreign files: created while the search runs, and compared after its end."""
 
     def __init__(self, drive):
         self.files = {}
@@ -87,7 +87,7 @@ class Foreign:
             self.write(pathlib.Path(f"/dev/shm/foreign-{os.getpid()}-{number}"))
 
     def end(self):
-        """Stops, and gives the files that are gone or were changed."""
+        """Stops, and returns the files that are missing or changed."""
         self.ended.set()
         self.thread.join()
         digests = {path: hashlib.sha256(path.read_bytes()).digest() if path.exists() else None for path in self.files}
@@ -99,7 +99,7 @@ class Foreign:
 
 @pytest.fixture
 def disk(tmp_path):
-    """A small disk; a folder of the large one where this user may not mount, which is never full then."""
+    """A small disk; if this user may not mount one, a folder of the large disk, which is never full."""
     folder = tmp_path / "disk"
     folder.mkdir()
     size = f"size={DISK_BYTES}"
@@ -127,13 +127,13 @@ def storage(folder):
 
 
 def resume(folder):
-    """`ferrotune resume`, as a process of its own."""
+    """Starts `ferrotune resume`."""
     command = [program(), "resume", str(folder), "--max-trials", str(TRIALS)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
 def workers(folder):
-    """Processes that run a trial of the study."""
+    """Process ids of the trials of the study."""
     found = []
     for process in pathlib.Path("/proc").glob("[0-9]*"):
         try:
@@ -153,7 +153,7 @@ def kill(pids):
 
 
 def check_told(told, folder):
-    """All that a trial was told is in the study, and no trial went back behind a checkpoint that it was told of."""
+    """The study has all that its trials have recorded, and no trial resumed from before a saved checkpoint."""
     reports = {}
     for line in (folder / "journal.log").read_text().splitlines():
         line = json.loads(line)
@@ -176,7 +176,7 @@ def check_told(told, folder):
     assert resumed, "no trial has gone on from a checkpoint: the test has not tested it"
 
 
-def test_nothing_is_lost_or_touched_when_everything_happens_at_once(tmp_path, disk, faulty):
+def test_nothing_is_lost_or_touched_when_everything_happens_at_once(tmp_path, disk, faulty, start):
     print(f"FERROTUNE_STORM_SEED={SEED}")
     random.seed(SEED)
     (disk, is_small), drive, told = disk, tmp_path / "drive", tmp_path / "told"
@@ -187,7 +187,7 @@ def test_nothing_is_lost_or_touched_when_everything_happens_at_once(tmp_path, di
     body = BODY.replace("{TOLD}", str(told)).replace("EPOCHS", str(EPOCHS))
     options = f"--objective loss:min --max-trials {TRIALS} --seed 4 --concurrency 2 --retries 20 --keep-best 100"
     places = f"--background --directory {disk} --mirror {drive} --max-consecutive-failures 100"
-    session = Session(tmp_path)
+    session = start()
     try:
         session.ok(tune(body, options, PROJECT, places))
         wait_for(lambda: any(told.iterdir()), "trial that was told something")
@@ -219,7 +219,6 @@ def test_nothing_is_lost_or_touched_when_everything_happens_at_once(tmp_path, di
     finally:
         touched = foreign.end()
         kill([supervisor_of(folder)] if workers(folder) else [])
-        session.close()
     assert touched == []
     assert faulty.exists(), "no read has failed: the test has not tested it"
     assert kills >= ROUNDS // 2, f"{kills} kills of {ROUNDS} met a process"
@@ -234,7 +233,7 @@ def test_nothing_is_lost_or_touched_when_everything_happens_at_once(tmp_path, di
 
 
 def fill(path):
-    """Takes all that a disk has left."""
+    """Fills a disk."""
     with contextlib.suppress(OSError), path.open("wb", buffering=0) as file:
         while True:
             file.write(bytes(1 << 16))

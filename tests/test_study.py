@@ -58,19 +58,19 @@ def test_study_goes_from_optuna_to_rust_and_back(tmp_path):
 
     continued.optimize(objective, n_trials=10)
     assert len(optuna.load_study(study_name="optuna", storage=storage(tmp_path)).trials) == 30
-    # There are more than it was to run.
+    # There are more trials than the program may run.
     assert run(tmp_path) == "MaxTrials 30\n"
 
 
 def begun_by(journal):
-    """The workers that have written of each trial, as far as Optuna takes notice of them: `ferrotune` or Optuna's. Of two
-    that begin a trial which waits, the later one hears that it came too late, and runs another one."""
+    """The workers, `ferrotune` or Optuna's, that have written about each trial and that Optuna accepts. If two of them begin
+    a waiting trial, the later one is refused and runs another trial."""
     workers, numbers = {}, 0
     for line in journal.read_text().splitlines():
         line = json.loads(line)
         worker = "ferrotune" if line["worker_id"].startswith("ferrotune-") else "optuna"
         if line["op_code"] == 4:
-            # One that waits is begun by a line of its own.
+            # A separate line begins a waiting trial.
             workers[numbers] = set() if line.get("state") == 4 else {worker}
             numbers += 1
         elif line["op_code"] == 6 and line["state"] == 0 and workers[line["trial_id"]]:

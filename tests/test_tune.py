@@ -7,6 +7,8 @@ import shutil
 
 import pytest
 
+from session import is_alive
+
 
 def tune(body, options="--objective loss:min --max-trials 2 --seed 1", project=None, more=""):
     """The cell of a search whose objective asks for `x` and then runs `body`."""
@@ -23,7 +25,7 @@ def study(kernel, project):
 
 
 def table(text):
-    """Rows of a table of %trials or %best, by column name; what stands below it is left out."""
+    """Rows of a table of %trials or %best by column name, without the text below the table."""
     header, *rows = text.split("\n\n")[0].splitlines()
     names = list(re.finditer(r"\S+(?: \S+)*", header))
     ends = [name.start() for name in names[1:]] + [None]
@@ -78,7 +80,7 @@ def test_captured_variables_arrive_as_they_were(kernel):
     kernel.ok('let (factor, names) = (0.5f64, vec!["one".to_string(), "two".to_string()]);')
     kernel.ok(tune("Ok(numbers.sum_all()?.to_scalar::<f32>()? as f64 * factor + names.join(\"\").len() as f64)", project="captured"))
     assert {row["loss"] for row in trials(kernel, "captured")} == {"11"}
-    # They are still the cell's.
+    # The variables still exist in the notebook.
     assert kernel.ok("names.len()").result == "2"
 
 
@@ -110,15 +112,8 @@ def test_interrupted_search_goes_on_later(kernel):
     }
     Ok(x)"""
     cell = tune(body, "--objective loss:min --max-trials 3 --seed 2", "interrupted")
-    stopped = []
-
-    def interrupt(message):
-        text = message["content"].get("data", {}).get("text/plain", "")
-        if "1/3 trials" in text and not stopped:
-            stopped.append(True)
-            kernel.manager.interrupt_kernel()
-
-    outcome = kernel.run(cell, watch=interrupt)
+    has_one = lambda message: "1/3 trials" in message["content"].get("data", {}).get("text/plain", "")
+    outcome = kernel.interrupt(cell, has_one)
     assert outcome.error.startswith("Interrupted: "), outcome
     assert len(trials(kernel, "interrupted")) == 2
     (kernel.folder / "go-on").touch()
@@ -151,15 +146,6 @@ def test_worker_is_started_by_the_supervisor_and_no_fork_of_the_cells(kernel):
         assert parent_command.split()[1] == "supervise"
         assert cells_pid not in (pid, parent)
         assert not is_alive(int(pid)) and not is_alive(int(parent))
-
-
-def is_alive(pid):
-    try:
-        stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return False
-    # One that has ended and whose parent has not looked yet is a zombie.
-    return stat.rpartition(")")[2].split()[0] != "Z"
 
 
 def test_trials_that_end_badly_are_recorded_and_the_search_goes_on(kernel):
@@ -310,7 +296,7 @@ def test_compiler_says_how_a_struct_travels_and_what_an_objective_returns(kernel
     outcome = kernel.fails(tune("Ok(kept.at)", project="kept"))
     assert outcome.error.startswith("CompilationError: variable `kept`: "), outcome.error
     assert "the variable of type `Kept` cannot travel to a trial" in outcome.traceback
-    # The spelling that the note names is one that works.
+    # The macro call in the note works.
     (spelling,) = set(re.findall(r"note: for a struct of your own: `(.*?)`", outcome.traceback))
     kernel.ok(spelling.replace("field, other_field", "at"))
     kernel.ok(tune("Ok(kept.at)", project="kept"))

@@ -52,7 +52,7 @@ def test_checkpoint_comes_back_as_often_as_asked_for(start):
     assert "there is no checkpoint trained" in kernel.run("%restore trained").error
     assert kernel.ok("%checkpoint trained").display == "kept as trained; %restore trained brings it back"
     for _ in range(2):
-        # A Var is changed in place: only the process' memory knows what it was.
+        # A Var changes in place: only the memory of the process has its old value.
         kernel.ok("weights.set(&Tensor::ones(4, DType::F32, &Device::Cpu)?)?; let extra = 1;")
         assert kernel.ok("weights.sum_all()?.to_scalar::<f32>()?").result == "4.0"
         assert kernel.ok("%restore trained").display == "restored trained; the variables are weights"
@@ -73,7 +73,7 @@ def test_checkpoints_tell_their_age_and_what_they_cost(start):
     kernel.ok("big.fill(3);")
     table = kernel.ok("%checkpoints").display.splitlines()
     assert table[0].split() == ["state", "age", "private", "memory", "share", "of", "memory", "fork"]
-    # What two snapshots have in common is neither one's own.
+    # Memory that two snapshots share belongs to neither of them alone.
     assert [line.split()[0] for line in table[1:]] == ["%undo", "full", "%undo", "%undo"]
     (full,) = [line.split("  ") for line in table if line.startswith("full")]
     (last,) = [line for line in table if line.startswith("%undo 1")]
@@ -144,7 +144,7 @@ def test_gc_gives_freed_memory_back_and_says_how_much(start):
     came, unit = re.match(r"(\S+) (\S+) came back; variables and cells hold", shown).groups()
     assert unit == "MiB" and 90 <= float(came) <= 300, shown
     assert kernel.run("%undo").error == "MagicError: there is no cell that can be undone"
-    # The net under the next cell is there again.
+    # The snapshot for the next cell exists again.
     assert "CellDied" in kernel.fails("small.clear(); std::process::abort();").error
     assert kernel.ok("small.len()").result == "1"
     assert "write %gc or %gc all" in kernel.run("%gc nothing").error
@@ -158,7 +158,7 @@ def test_methods_of_a_cell_of_their_own_outlive_other_definitions(start):
     kernel.ok("let a = A(4);")
     kernel.ok("let new = 1;")
     kernel.ok("%undo")
-    # evcxr forgets what stands below a definition together with it.
+    # evcxr forgets a definition together with everything below it.
     kernel.ok("\n".join(f"struct {name}(u8);" for name in names))
     assert kernel.ok('format!("{a} {}", a.twice())').result == '"A4 8"'
 

@@ -1,4 +1,4 @@
-"""Random walks through a notebook: what it says and holds after each cell is what a model of docs/cells.md says.
+"""Random walks through a notebook: its messages and variables after each cell equal those of a model of docs/cells.md.
 
 A walk that fails prints its seed and its cells. `FERROTUNE_WALK_SEED`, `FERROTUNE_WALKS` and `FERROTUNE_WALK_STEPS` choose
 others: `cargo xtask torture` walks far, with another seed each time.
@@ -11,7 +11,6 @@ import random
 
 import pytest
 
-from session import Session
 from test_dependencies import crate
 
 SEED = int(os.environ.get("FERROTUNE_WALK_SEED", "1"))
@@ -37,12 +36,12 @@ class Variable:
 
 @dataclasses.dataclass
 class State:
-    """What a notebook holds."""
+    """The state of a notebook."""
 
     variables: dict = dataclasses.field(default_factory=dict)
     # Number of the field of each type that is defined.
     types: dict = dataclasses.field(default_factory=dict)
-    # Types with a method that a cell of its own has added.
+    # Types with a method from another cell.
     methods: set = dataclasses.field(default_factory=set)
     functions: dict = dataclasses.field(default_factory=dict)
     has_crate: bool = False
@@ -51,10 +50,10 @@ class State:
 class Walk:
     """A kernel and its model, side by side."""
 
-    def __init__(self, seed, folder):
+    def __init__(self, seed, kernel):
         self.random = random.Random(seed)
-        self.folder = folder
-        self.kernel = Session(folder)
+        self.folder = kernel.folder
+        self.kernel = kernel
         self.state = State()
         self.before = []
         self.named = {}
@@ -63,14 +62,14 @@ class Walk:
         self.version = 0
         self.write_crate()
 
-    # What is to be expected.
+    # Expectations.
 
     def definition(self, kind):
-        """Which definition of a kind's type holds now."""
+        """The present definition of a kind's type."""
         return {"Shape": self.version, **self.state.types}.get(kind, 0)
 
     def stale(self):
-        """Variables whose types have been defined anew, or whose crate has changed."""
+        """Variables whose types were redefined, or whose crate has changed."""
         return {name for name, it in self.state.variables.items() if it.definition != self.definition(it.kind)}
 
     def live(self, *kinds):
@@ -80,18 +79,18 @@ class Walk:
         return [name for name, it in known if name not in stale and (not kinds or it.kind in kinds)]
 
     def can_be_undone(self):
-        """A cell begins of which the state before it is kept."""
+        """Stores the state before a cell that can be undone."""
         self.before = [*self.before, copy.deepcopy(self.state)][-UNDO_CELLS:]
 
     def lose_stale(self):
-        """Drops them, and gives the sorted names."""
+        """Drops stale variables, and returns their sorted names."""
         stale = self.stale()
         for name in stale:
             del self.state.variables[name]
         return sorted(stale)
 
     def look(self):
-        """An expression that tells all that the notebook holds, and its value."""
+        """An expression over all variables and functions, and its value."""
         parts = {}
         for name, it in sorted(self.state.variables.items()):
             match it.kind:
@@ -114,7 +113,7 @@ class Walk:
     # Single steps.
 
     def run(self, cell, error=None, dropped=(), result=None, shown=None):
-        """Runs a cell, and holds what it says against what is expected."""
+        """Runs a cell, and compares its messages with the expected ones."""
         self.cells.append(cell)
         outcome = self.kernel.run(cell)
         said = sorted(line.split()[2] for line in outcome.stderr.splitlines() if line.startswith("the variable "))
@@ -126,7 +125,7 @@ class Walk:
             assert outcome.display == shown, outcome
 
     def execute(self, statements, change):
-        """Runs statements, which do to the model what `change` does, and looks at all that there is."""
+        """Runs statements, which change the state like `change`, and compares the whole state."""
         self.can_be_undone()
         dropped = self.lose_stale()
         change()
@@ -134,7 +133,7 @@ class Walk:
         self.run(f"{statements}\n{look}", dropped=dropped, result=result)
 
     def define(self, items, change):
-        """Runs items: with statements below, or without, so that nothing is dropped yet."""
+        """Runs items, with statements below or without; without statements no variable is dropped yet."""
         self.can_be_undone()
         change()
         if self.random.random() < 0.5:
@@ -163,7 +162,7 @@ class Walk:
         self.execute(f"let mut {name} = {value};", lambda: self.state.variables.update({name: made}))
 
     def changed(self, name):
-        """A statement that changes a variable in place, and what it does."""
+        """A statement that changes a variable in place, and the new value."""
         it = self.state.variables[name]
         match it.kind:
             case "number":
@@ -201,7 +200,7 @@ class Walk:
     def step_type(self):
         kind = self.random.choice(TYPES)
         self.count += 1
-        # Sometimes one that was there before.
+        # Sometimes an earlier field.
         field = self.random.choice([self.count, self.random.randint(1, 3)])
         self.define(f"struct {kind} {{ f{field}: i64 }}", lambda: self.state.types.update({kind: field}))
 
@@ -240,7 +239,7 @@ class Walk:
             self.write_crate()
 
     def fail(self, statements, error, stays):
-        """Runs a cell that fails; `stays` is what it leaves done, or None where it leaves nothing."""
+        """Runs a cell that fails; `stays` makes the changes that remain, and is None if none remain."""
         is_kept = bool(self.stale())
         if is_kept or stays:
             self.can_be_undone()
@@ -283,7 +282,7 @@ class Walk:
         self.run(f"%checkpoint {name}", shown=f"kept as {name}; %restore {name} brings it back")
 
     def back(self, magic, said, look_is_kept):
-        """Goes back, and sometimes looks around in the same cell."""
+        """Goes back, and sometimes compares the state in the same cell."""
         dropped = self.lose_stale()
         shown = f"{said}; {self.variables_are()}"
         if self.random.random() < 0.5:
@@ -338,8 +337,8 @@ class Walk:
 
 
 @pytest.mark.parametrize("seed", range(SEED, SEED + WALKS))
-def test_notebook_does_what_its_document_says(seed, tmp_path):
-    walk = Walk(seed, tmp_path)
+def test_notebook_does_what_its_document_says(seed, start):
+    walk = Walk(seed, start())
     try:
         for _ in range(STEPS):
             walk.step()
@@ -348,5 +347,3 @@ def test_notebook_does_what_its_document_says(seed, tmp_path):
         print(f"FERROTUNE_WALK_SEED={seed}: after these cells")
         print("\n---\n".join(walk.cells))
         raise
-    finally:
-        walk.kernel.close()

@@ -22,7 +22,7 @@ import numpy as np
 from jaxlib import _jax, xla_client
 
 CODES = {"RESOURCE_EXHAUSTED": 8, "INVALID_ARGUMENT": 3, "UNIMPLEMENTED": 12, "NOT_FOUND": 5}
-# In the order of PJRT's numbers, which begin at 1.
+# In the order of PJRT's numbers, which start at 1.
 TYPES = [np.bool_, np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64]
 TYPES += [np.float16, np.float32, np.float64, ml_dtypes.bfloat16, np.complex64, np.complex128]
 TYPES += [ml_dtypes.float8_e5m2, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e4m3b11fnuz]

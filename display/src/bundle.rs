@@ -1,4 +1,4 @@
-//! A MIME bundle: one thing in several representations, of which the front end takes the richest that it knows.
+//! A MIME bundle: one output in several representations. The front end shows the richest one that it knows.
 
 use serde_json::{Map, Value};
 

@@ -1,4 +1,4 @@
-//! The functions with which a cell shows things, at once and while it still runs.
+//! The functions with which a cell shows things while it runs.
 
 use crate::Bundle;
 use base64::Engine as _;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How much of an output is printed that could not be shown.
+/// How much is printed of an output that could not be shown.
 const SHOWN_AFTER_FAILURE_CHARS: usize = 1000;
 
 /// Something that is on screen and may be replaced there.

@@ -216,7 +216,7 @@ impl Engine {
         explain: impl Fn(&[CompilationError]) -> Failure,
     ) -> Result<EvalOutputs, Failure> {
         let outcome = match result {
-            Err(Error::SubprocessTerminated(_)) => self.link.last_words(),
+            Err(Error::SubprocessTerminated(_)) => self.link.outcome_of_death(),
             _ => self.link.sync(),
         };
         if outcome.cancelled {

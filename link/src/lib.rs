@@ -3,10 +3,12 @@
 //! This crate knows nothing of Jupyter, evcxr or candle. The kernel and the prelude share it, so both sides of each
 //! socket have the same types.
 
+mod cell;
 pub mod connection;
 mod frame;
 mod supervisor;
 pub mod wire;
 
+pub use cell::{CellOrder, CellReport};
 pub use frame::{Answer, CellEnding, KernelFrame, Stream};
 pub use supervisor::{MemoryReport, SnapshotKey, SnapshotReport, SupervisorOrder, SupervisorReply, SupervisorRequest};

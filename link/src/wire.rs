@@ -30,8 +30,10 @@ pub fn write(writer: &mut impl Write, frame: &impl Serialize) -> io::Result<()> 
 /// Those of the reader; a frame that is too long, cut off, or not what was expected.
 pub fn read<T: DeserializeOwned>(reader: &mut impl Read) -> io::Result<Option<T>> {
     let mut length = [0; 4];
-    if reader.read(&mut length[..1])? == 0 {
-        return Ok(None);
+    // Unlike `read`, `read_exact` goes on after a signal.
+    match reader.read_exact(&mut length[..1]) {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        result => result?,
     }
     reader.read_exact(&mut length[1..])?;
     let length = u32::from_le_bytes(length);

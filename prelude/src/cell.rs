@@ -18,13 +18,13 @@ use std::thread::ThreadId;
 /// The thread on which the cell runs.
 static CELL_THREAD: Mutex<Option<ThreadId>> = Mutex::new(None);
 
-/// The thread pool of a process that has taken another one's place: rayon's own did not come along.
+/// The thread pool of a woken snapshot, because the threads of rayon's own pool were not copied.
 static POOL: Mutex<Option<ThreadPool>> = Mutex::new(None);
 
-/// As much as the main thread mostly has, on which cells run at first.
+/// The usual stack of a main thread, on which cells run at first.
 const STACK_BYTES: usize = 8 << 20;
 
-/// Names of the threads of rayon's pool. What begins like this is not the user's, and is started anew where it is lost.
+/// Names of the threads of rayon's pool. Threads whose names begin like this are started anew in a woken snapshot.
 fn thread_name(index: usize) -> String {
     format!("ferrotune-{index}")
 }
@@ -34,8 +34,8 @@ type Entry = extern "C" fn(*mut c_void) -> *mut c_void;
 
 /// Shows the value of a cell's last expression.
 ///
-/// evcxr calls `evcxr_display` on it. A type with an inherent method of that name shows itself; every other type
-/// that is `Debug` and owns what it holds is shown by this trait, so that no cell is compiled twice.
+/// evcxr calls `evcxr_display` on it. A type with an inherent method of that name shows itself. This trait shows every
+/// other type that is `Debug` and `'static`, so that no cell is compiled twice.
 pub trait Show {
     /// Shows the value; nothing for `()`, and the elements of a tensor.
     fn evcxr_display(&self);
@@ -69,7 +69,7 @@ pub extern "C" fn ferrotune_start() {
     if let Err(error) = ThreadPoolBuilder::new().thread_name(thread_name).stack_size(STACK_BYTES).build_global() {
         eprintln!("cells compute on one thread: {error}");
     }
-    // Until each of them runs, it has no name.
+    // A thread gets its name when it first runs.
     rayon::broadcast(|_| ());
     output::start();
 }
@@ -87,7 +87,7 @@ pub extern "C" fn ferrotune_before_cell() {
 #[expect(unsafe_code, reason = "the cell process finds these functions by name")]
 #[unsafe(no_mangle)]
 pub extern "C" fn ferrotune_run(entry: Entry, variables: *mut c_void) -> *mut c_void {
-    // As a number, since the variables' address goes to a thread of the pool and back.
+    // A pointer cannot go to a thread of the pool and back, but a number can.
     let address = variables.expose_provenance();
     let call = || {
         *CELL_THREAD.lock().unwrap_or_else(PoisonError::into_inner) = Some(std::thread::current().id());
@@ -110,7 +110,7 @@ pub extern "C" fn ferrotune_quietly(call: extern "C" fn(*mut c_void), data: *mut
     call(data);
 }
 
-/// Called once in a process that has taken the place of one that died.
+/// Called once in a snapshot that has been woken.
 #[expect(unsafe_code, reason = "the cell process finds these functions by name")]
 #[unsafe(no_mangle)]
 pub extern "C" fn ferrotune_restored() {
@@ -119,18 +119,18 @@ pub extern "C" fn ferrotune_restored() {
     output::start();
     match ThreadPoolBuilder::new().thread_name(thread_name).stack_size(STACK_BYTES).build() {
         Ok(pool) => {
-            pool.broadcast(|_| ()); // until each thread runs, it has no name
+            pool.broadcast(|_| ()); // a thread gets its name when it first runs
             std::mem::forget(POOL.lock().unwrap_or_else(PoisonError::into_inner).replace(pool));
         }
         Err(error) => {
-            eprintln!("the process of the cells cannot start its threads: {error}");
+            eprintln!("the cell process cannot start its threads: {error}");
             std::process::abort();
         }
     }
 }
 
-/// Called after every cell: what it printed without a line end goes out, too. `false` if a thread keeps the standard
-/// output locked; a copy of this process could then not print.
+/// Called after every cell: flushes what it printed without a line end. `false` if a thread keeps the standard output
+/// locked; a snapshot of this process could then not print.
 #[expect(unsafe_code, reason = "the cell process finds these functions by name")]
 #[unsafe(no_mangle)]
 pub extern "C" fn ferrotune_after_cell() -> bool {
@@ -144,7 +144,7 @@ pub extern "C" fn ferrotune_missing() -> usize {
     store::missing()
 }
 
-/// Sends a panic to the kernel, which makes it the cell's error; where there is none, prints it.
+/// Sends a panic to the kernel, which makes it the cell's error; prints it where there is no kernel.
 fn report_panic(info: &PanicHookInfo<'_>) {
     let message = info.payload_as_str().unwrap_or("a panic whose payload is no text").to_owned();
     let location = info.location().map(ToString::to_string);

@@ -1,4 +1,4 @@
-//! The device that cells and trials use: chosen once, named always.
+//! The device that cells and trials use.
 
 mod candle;
 
@@ -13,9 +13,9 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// For opening the devices of a plugin: a TPU takes several seconds, a slice of many hosts longer.
+/// How long opening the devices of a plugin may take: a TPU takes several seconds, a slice of many hosts longer.
 const OPEN_DEADLINE: Duration = Duration::from_secs(120);
-/// For compiling and running: large programs take minutes.
+/// How long compiling and running may take: large programs take minutes.
 const WORK_DEADLINE: Duration = Duration::from_secs(600);
 
 static CONNECTED: Mutex<Option<String>> = Mutex::new(None);
@@ -28,25 +28,25 @@ pub fn name() -> String {
 /// The connected device, as candle knows it.
 ///
 /// # Errors
-/// Those of candle where the device cannot be opened; and if it was lost with the process that had opened it.
+/// Those of candle if the device cannot be opened; and if the process that had opened it has died.
 pub fn current() -> ferrotune_trial::Result<candle_core::Device> {
     ferrotune_trial::open_device(&name())
 }
 
-/// This process has taken the place of another one: memory came along, an accelerator's context did not.
+/// This process is a woken snapshot: memory was copied, the context of an accelerator was not.
 pub(crate) fn lose() {
     if let Err(lost) = fork::check() {
         eprintln!("{lost}");
     }
 }
 
-/// What `%tpu_connect` runs: looks for accelerators, says what was found and why, and takes the best one that this
-/// build can drive. With `require`, anything but the accelerator is an error. Whether there is a connection now.
+/// What `%tpu_connect` runs: looks for accelerators, says what it found, and connects to the best one that this build can
+/// drive. With `require`, it is an error if that is no accelerator. Returns whether there is a connection.
 #[doc(hidden)]
 pub fn connect(tpu: Option<&str>, require: bool) -> bool {
     let report = detect(&Machine::this(), tpu);
     show(table(&report));
-    // An attached TPU tells what it is whether or not this build can drive it.
+    // An attached TPU is described even if this build cannot drive it.
     if let Some(libtpu) = driver(&report) {
         match with_probe(OPEN_DEADLINE, |probe| probe.open(libtpu)) {
             Ok(opened) => say(format!("the TPU opens: {opened}")),
@@ -66,7 +66,7 @@ pub fn connect(tpu: Option<&str>, require: bool) -> bool {
     }
 }
 
-/// The choice, where this process can open it.
+/// The best device, if this process can open it.
 fn usable(report: &Report, require: bool) -> Result<Connection, String> {
     let connection = choose(report, support(), require).map_err(|error| error.to_string())?;
     if connection.device != "cpu" {
@@ -88,14 +88,14 @@ pub(crate) fn opened_tpu() -> ferrotune_trial::Result<Opened> {
     Ok(with_probe(OPEN_DEADLINE, |probe| probe.open(libtpu))?)
 }
 
-/// What `%device` runs: the connected device, and what else there is.
+/// What `%device` runs: shows the connected device and all others.
 #[doc(hidden)]
 pub fn describe() {
     show(table(&detect(&Machine::this(), None)));
     say(format!("connected to {}", name()));
 }
 
-/// What `%devices` runs: the CPU, the CUDA devices and the TPU, with their memory.
+/// What `%devices` runs: shows the CPU, the CUDA devices and the TPU, with their memory.
 #[doc(hidden)]
 pub fn list() {
     let mut report = detect(&Machine::this(), None);
@@ -103,7 +103,7 @@ pub fn list() {
     say(report.devices_text());
 }
 
-/// What `%tpu_check` runs: compiles the StableHLO module in a file for a TPU that need not be there.
+/// What `%tpu_check` runs: compiles the StableHLO module in a file for a TPU, which need not be attached.
 #[doc(hidden)]
 pub fn check(tpu: &str, file: &str) {
     let Some(libtpu) = detect(&Machine::this(), None).libtpu else {
@@ -156,9 +156,9 @@ fn candle_losses() -> candle_core::Result<Vec<f32>> {
     Ok(Candle { device: candle_core::Device::Cpu }.train(&selftest::Network::default())?.values)
 }
 
-/// Tries a plugin in a child of this process: the cells, and the devices that they use, stay as they are.
+/// Tries a plugin in a child process, so that cells and the devices that they use stay as they are.
 fn with_probe<T>(deadline: Duration, ask: impl FnOnce(Probe<'_>) -> Result<T, ProbeError>) -> Result<T, ProbeError> {
-    // Cells run in the one program, which tries plugins, too.
+    // The program in which cells run has a subcommand that tries plugins.
     ask(Probe { program: Path::new("/proc/self/exe"), deadline, stop: &interrupted })
 }
 
@@ -175,7 +175,7 @@ fn support() -> Support {
     Support { cuda: candle_core::utils::cuda_is_available(), tpu: false }
 }
 
-/// Makes an error of the running cell, or a line of the standard error where no kernel listens.
+/// Fails the running cell with this message; prints it where there is no kernel.
 pub(crate) fn fail(message: &str) {
     if connection::send(&KernelFrame::Failed { message: message.to_owned() }).is_err() {
         eprintln!("error: {message}");

@@ -1,4 +1,4 @@
-//! Asking the user for a line, through the front end. A cell's standard input is empty.
+//! Asks the user for a line, through the front end. A cell's standard input is empty.
 
 use ferrotune_link::{Answer, KernelFrame, connection};
 use ferrotune_trial::Result;
@@ -6,7 +6,7 @@ use ferrotune_trial::Result;
 /// Asks the user for a line of text, and waits for it.
 ///
 /// # Errors
-/// Where there is no one to ask: in a scripted notebook, or in a trial.
+/// If the front end takes no input, as in a scripted notebook; in a trial; after an interrupt.
 ///
 /// ```ignore
 /// let name = ferrotune::input("Your name: ")?;
@@ -15,7 +15,7 @@ pub fn input(prompt: &str) -> Result<String> {
     ask(prompt, false)
 }
 
-/// As [`input`], for what must not be shown while it is typed.
+/// Like [`input`], but the front end hides what the user types.
 ///
 /// # Errors
 /// Those of [`input`].

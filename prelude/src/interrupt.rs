@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 static REQUESTED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
-/// Whether the user has asked the running cell to stop. A loop that looks at it can end in good order; one that
-/// does not is ended two seconds later.
+/// Whether the user has interrupted the running cell. A loop that checks this can end in good order. A cell that does not
+/// stop within two seconds is killed.
 ///
 /// ```ignore
 /// while !ferrotune::interrupted() {
@@ -18,10 +18,10 @@ pub fn interrupted() -> bool {
     REQUESTED.load(Ordering::Relaxed)
 }
 
-/// Sleeps, and wakes early if the user asks the running cell to stop.
+/// Sleeps, and wakes early if the user interrupts the running cell.
 ///
 /// # Errors
-/// Where the user did.
+/// If the user has interrupted the cell.
 ///
 /// ```ignore
 /// ferrotune::sleep(std::time::Duration::from_secs(60))?;
@@ -38,12 +38,12 @@ pub fn sleep(duration: Duration) -> ferrotune_trial::Result<()> {
     Err("the cell was interrupted".into())
 }
 
-/// Forgets an earlier request; a new cell begins.
+/// A new cell begins: forgets an earlier interrupt.
 pub(crate) fn reset() {
     REQUESTED.store(false, Ordering::Relaxed);
 }
 
-/// Takes note of SIGINT from now on instead of dying of it.
+/// From now on SIGINT is remembered, and does not end the process.
 pub(crate) fn listen() -> std::io::Result<()> {
     signal_hook::flag::register(signal_hook::consts::SIGINT, Arc::clone(&REQUESTED))?;
     Ok(())

@@ -1,6 +1,7 @@
-//! Strategies over candle: several replicas of a model train on parts of a batch as one would on all of it.
+//! Strategies over candle: several replicas of a model train on parts of a batch, with the result of one model that trains
+//! on all of it.
 //!
-//! CUDA devices of one process exchange gradients through NCCL; all others do through the memory of their hosts.
+//! CUDA devices of one process exchange gradients through NCCL, all others through the memory of their hosts.
 
 #[cfg(feature = "cuda")]
 mod nccl;
@@ -26,7 +27,7 @@ pub fn tpu() -> ferrotune_trial::Result<Strategy> {
 /// The device of a replica.
 ///
 /// # Errors
-/// Those of candle where the device cannot be opened; and that it cannot compute on a TPU.
+/// Those of candle if the device cannot be opened; candle cannot compute on a TPU.
 pub fn device(replica: &Replica<'_>) -> ferrotune_trial::Result<Device> {
     ferrotune_trial::open_device(replica.device())
 }
@@ -39,7 +40,7 @@ pub fn device(replica: &Replica<'_>) -> ferrotune_trial::Result<Device> {
 /// ```
 ///
 /// # Errors
-/// Those of candle where the device has no such type.
+/// Those of candle if the device does not have this type.
 pub fn cast(replica: &Replica<'_>, tensor: &Tensor) -> Result<Tensor> {
     tensor.to_dtype(match replica.strategy().precision() {
         Precision::F32 => DType::F32,
@@ -48,8 +49,8 @@ pub fn cast(replica: &Replica<'_>, tensor: &Tensor) -> Result<Tensor> {
 }
 
 /// Replaces the gradients of `vars` by their mean over all replicas, before the optimiser's step. A variable without a
-/// gradient counts as one of zeros. Every replica names the same variables in the same order. Double precision is kept;
-/// all else travels in single precision.
+/// gradient has a gradient of zeros. Every replica names the same variables in the same order. Double precision is kept;
+/// all else is exchanged in single precision.
 ///
 /// ```ignore
 /// let losses = Strategy::mirrored(["cpu", "cpu"])?.scope(|replica| {
@@ -62,7 +63,7 @@ pub fn cast(replica: &Replica<'_>, tensor: &Tensor) -> Result<Tensor> {
 /// ```
 ///
 /// # Errors
-/// Those of candle, and that of the strategy where another replica has ended.
+/// Those of candle, and that of the strategy if another replica has ended.
 pub fn average(replica: &Replica<'_>, gradients: &mut GradStore, vars: &[Var]) -> Result<()> {
     let (double, single): (Vec<&Var>, Vec<&Var>) = vars.iter().partition(|var| var.dtype() == DType::F64);
     for (vars, dtype) in [(single, DType::F32), (double, DType::F64)] {

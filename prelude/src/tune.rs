@@ -41,7 +41,7 @@ impl Launch {
         self
     }
 
-    /// Hands the search to the kernel; what is wrong becomes the cell's error.
+    /// Hands the search to the kernel. If that fails, so does the cell.
     pub fn start(self) {
         if let Err(reason) = self.hand_over() {
             device::fail(&reason);
@@ -63,7 +63,7 @@ impl Launch {
             shared_fd: shared.as_ref().map(AsRawFd::as_raw_fd),
             device: device::name(),
         };
-        // The supervisor holds the shared data by the time of the answer; then this process may let go of it.
+        // When the answer comes, the search's supervisor holds the shared data, and this process may close it.
         match connection::send(&frame) {
             Ok(Answer::Refused { reason }) => Err(reason),
             Ok(_) => Ok(()),
@@ -72,7 +72,7 @@ impl Launch {
     }
 }
 
-/// Path of the shared object that holds an address, from the process' own list of mappings.
+/// Path of the shared object at an address, from the process' own list of mappings.
 fn library_of(address: usize) -> std::io::Result<String> {
     let maps = std::fs::read_to_string("/proc/self/maps")?;
     maps.lines()

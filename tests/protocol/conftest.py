@@ -1,17 +1,26 @@
 """Kernels for the tests of this folder."""
 
+import tempfile
+
 import pytest
 
 from front_end import FrontEnd
 
 
+@pytest.fixture(scope="session")
+def data():
+    """A data folder, which holds the history, so that the user's own stays as it is."""
+    with tempfile.TemporaryDirectory(prefix="ferrotune-data-") as folder:
+        yield {"XDG_DATA_HOME": folder}
+
+
 @pytest.fixture
-def start():
+def start(data):
     """Starts kernels that end with the test."""
     started = []
 
     def start_one(**options):
-        started.append(FrontEnd(**options))
+        started.append(FrontEnd(env=data, **options))
         return started[-1]
 
     yield start_one
@@ -20,17 +29,8 @@ def start():
 
 
 @pytest.fixture(scope="module")
-def shared_kernel():
-    front_end = FrontEnd().wait_for_ready()
+def kernel(data):
+    """A kernel that the tests of a module share."""
+    front_end = FrontEnd(env=data).wait_for_ready()
     yield front_end
     front_end.close()
-
-
-@pytest.fixture
-def kernel(shared_kernel):
-    """A kernel that other tests have used too, with its channels read empty."""
-    for channel in ("shell", "control", "iopub", "stdin"):
-        channel = getattr(shared_kernel.client, f"{channel}_channel")
-        while channel.msg_ready():
-            channel.get_msg(timeout=1)
-    return shared_kernel

@@ -11,6 +11,10 @@ class TestFerrotune(jupyter_kernel_test.KernelTests):
     code_stderr = 'eprintln!("on stderr");'
     code_execute_result = [{"code": "1 + 2", "result": "3"}]
     code_generate_error = "panic!();"
+    code_display_data = [{"code": 'ferrotune::display::text("shown");', "mime": "text/plain"}]
+    code_clear_output = "ferrotune::display::clear_output(false);"
+    code_inspect_sample = "Vec"
+    completion_samples = [{"text": "%tpu_con", "matches": {"%tpu_connect"}}]
     code_history_pattern = "1 ? 2"
     supported_history_operations = ("tail", "search", "range")
     complete_code_samples = ["1 + 1", "fn f() {}", "let a = 1;"]

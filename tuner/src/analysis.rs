@@ -1,14 +1,14 @@
-//! What a finished search tells: trade-offs, the space that they dominate, and how values are spread. Draws no plots.
+//! Analysis of a search: trade-offs, the volume that they dominate, and distributions of values. Draws no plots.
 //!
-//! All of it is over losses: numbers of which small ones are good. A maximised objective's loss is its negative.
+//! All functions take losses, of which small ones are good. The loss of a maximised objective is its negative.
 
 pub mod hypervolume;
 pub mod pareto;
 pub mod ranking;
 
-/// Shares of `values` that are at most as large as each of `at`: the empirical distribution function.
+/// The empirical distribution function: for each of `at`, the share of `values` that are at most as large.
 ///
-/// `None` without a finite value; values that are not finite count as larger than everything.
+/// `None` without a finite value; values that are not finite count as infinite.
 ///
 /// ```
 /// use ferrotune_tuner::analysis::empirical_distribution;

@@ -1,4 +1,4 @@
-//! What the supervisor tells whoever watches the search: one JSON object a line on its standard output.
+//! The events that a supervisor sends to the watcher of its search: one JSON object a line on its standard output.
 
 use crate::record::TrialRecord;
 use crate::space::Value;
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// What the supervisor tells its watcher.
+/// An event of a search.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
@@ -122,8 +122,8 @@ pub struct Front {
     pub ranges: Vec<(f64, f64)>,
 }
 
-/// The last word on a search, for those who were not there to hear it. What a search that was killed said last may be
-/// old: whether one runs, its study's lock tells.
+/// The last state of a search, for programs that look later. It may be old where the search was killed: the study's lock
+/// shows whether one runs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     /// Where it stands, or stood at its end.

@@ -1,8 +1,8 @@
-//! Which parameters decide whether a trial is among the best: PED-ANOVA. Fits no model of the objective.
+//! PED-ANOVA: how much each parameter decides whether a trial is among the best. Fits no model of the objective.
 //!
-//! Watanabe et al. (2023), PED-ANOVA, IJCAI, arXiv:2304.10255: a parameter matters as far as its values in the best
-//! tenth of the trials are spread otherwise than in all of them. Parameters that are not always asked for count by the
-//! share of trials that ask, as in Conditional PED-ANOVA, arXiv:2601.20800. The numbers are Optuna's.
+//! Watanabe et al. (2023), PED-ANOVA, IJCAI, arXiv:2304.10255: a parameter is important if its values in the best tenth
+//! of the trials are distributed differently than in all trials. Conditional parameters are weighted by the share of
+//! trials that ask for them, as in Conditional PED-ANOVA, arXiv:2601.20800. The results equal Optuna's.
 
 mod density;
 
@@ -11,10 +11,10 @@ use crate::space::Distribution;
 
 /// Share of the trials that count as the best.
 const TARGET_SHARE: f64 = 0.1;
-/// Trials with the same range of a parameter that it takes to say anything.
+/// Smallest number of trials with the same range of a parameter for a result.
 const FEWEST_TRIALS: usize = 2;
 
-/// How much one parameter matters.
+/// The importance of one parameter.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Importance {
     /// The parameter.
@@ -25,8 +25,8 @@ pub struct Importance {
 
 /// Importance of every parameter of the finished trials, the largest first; shares sum to 1.
 ///
-/// `loss` tells a trial's value, of which small is good; trials for which it is `None` or not finite do not count.
-/// Where nothing can be told, from a single trial or from equal ones, all parameters share alike.
+/// `loss` gives a trial's value, where small is good; trials for which it is `None` or not finite do not count. With a
+/// single trial or with equal values, all parameters get the same share.
 pub fn importance(trials: &[TrialRecord], loss: impl Fn(&TrialRecord) -> Option<f64>) -> Vec<Importance> {
     let finished = trials.iter().filter(|trial| trial.state() == State::Finished);
     let region: Vec<(&TrialRecord, f64)> =

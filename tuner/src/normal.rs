@@ -7,7 +7,7 @@ pub(crate) fn density(x: f64) -> f64 {
     (-0.5 * x * x).exp() / (2.0 * PI).sqrt()
 }
 
-/// Probability of a value of at most `x`; precise in the lower tail too.
+/// Probability of a value of at most `x`; precise also in the lower tail.
 pub(crate) fn cumulative(x: f64) -> f64 {
     0.5 * libm::erfc(-x * FRAC_1_SQRT_2)
 }
@@ -17,9 +17,9 @@ pub(crate) fn between(low: f64, high: f64) -> f64 {
     if low > 0.0 { cumulative(-low) - cumulative(-high) } else { cumulative(high) - cumulative(low) }
 }
 
-/// The value that is exceeded with probability `1 - probability`; infinite at 0 and 1.
+/// The quantile of `probability`; infinite at 0 and 1.
 ///
-/// Acklam's rational approximation (2003), good to nine digits, sharpened by one step of Halley's method.
+/// Acklam's rational approximation (2003), precise to nine digits, improved by one step of Halley's method.
 pub(crate) fn quantile(probability: f64) -> f64 {
     if probability <= 0.0 {
         return f64::NEG_INFINITY;

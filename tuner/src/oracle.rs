@@ -1,4 +1,4 @@
-//! What to try next: the oracles. They see trial records only, never storage or processes.
+//! The oracles, which decide what a search tries next. They see only trial records, never storage or processes.
 
 mod asha;
 mod auto;
@@ -45,41 +45,41 @@ use whole::WholeTrials;
 
 /// Decides what a search tries next.
 ///
-/// Every answer is a function of the records, the study's settings and its seed, so that a resumed search goes on as
-/// an uninterrupted one would have.
+/// Every answer is a function of the records, the study's settings and its seed, so a resumed search continues exactly
+/// like one that was never interrupted.
 pub trait Oracle {
     /// What to do next, given all records so far (by number) and the numbers of the trials that this search runs.
     ///
-    /// Any other trial without an ending waits, unless another program runs it: nobody knows whether that program still
-    /// lives, so that no decision waits for its trials. The answer names no trial that runs here or there; where there is
-    /// nothing to do beside those that run here, it is [`Next::Wait`].
+    /// Any other trial without an ending waits, unless another program runs it. That program may be dead, so no
+    /// decision waits for its trials. The answer never names a trial that runs, here or in another program. If only
+    /// trials of this search can continue, and they run, the answer is [`Next::Wait`].
     fn next(&mut self, trials: &[TrialRecord], running: &[u64]) -> Next;
 
     /// Value for a parameter that `trial` asks for the first time; the distribution must be valid.
     ///
-    /// `trials` may hold the trial's own record, with the parameters that it has so far: only then is it certain that no
-    /// combination of few is tried twice. Trials that run beside it are those without an ending.
+    /// `trials` may contain the trial's own record with its parameters so far; without it, a combination of a small
+    /// space may be tried twice. Trials without an ending run at the same time.
     fn suggest(&mut self, trial: u64, name: &str, distribution: &Distribution, trials: &[TrialRecord]) -> Value;
 
-    /// How far `trial` may train now (exclusive), of a whole training of `total` epochs. A trial whose records show
-    /// that many epochs already has nothing to do until [`Oracle::next`] names it.
+    /// The epoch (exclusive) up to which `trial` may train now, of a whole training of `total` epochs. A trial that has
+    /// reported so many epochs already waits until [`Oracle::next`] names it.
     fn epochs(&mut self, trial: u64, total: u64, trials: &[TrialRecord]) -> u64;
 
-    /// The trial with whose last checkpoint a new one begins, which is then past that one's epochs; `None` for a trial
-    /// that begins afresh. `trials` may hold the new trial's own record.
+    /// The trial whose last checkpoint a new trial starts from, after that checkpoint's epoch; `None` for a trial that
+    /// starts from the first epoch. `trials` may contain the new trial's own record.
     ///
-    /// Asked before the first worker of `trial` starts, and thus before the other trial is named to go on.
+    /// Called before the first worker of `trial` starts, and so before the other trial continues.
     fn parent(&mut self, _trial: u64, _trials: &[TrialRecord]) -> Option<u64> {
         None
     }
 
-    /// Whether `trial`, which is in `trials` with its last report, is to be ended as it stands.
+    /// Whether `trial`, whose last report is in `trials`, has to end now.
     fn prunes(&mut self, _trial: u64, _trials: &[TrialRecord]) -> bool {
         false
     }
 
-    /// Whether trials may be stopped short of a whole training, and their progress read from their reports: steps
-    /// must then be epochs counted from 0.
+    /// Whether trials may stop before a whole training. Their reports then show their progress, so steps must be epochs
+    /// counted from 0.
     fn pauses(&self) -> bool {
         false
     }
@@ -90,17 +90,17 @@ pub trait Oracle {
 pub enum Next {
     /// Start the trial whose number is the count of records.
     New,
-    /// Run a waiting trial on, with more epochs, or to the epoch it did not reach when it was interrupted.
+    /// Continue a waiting trial, with more epochs, or up to the epoch that it did not reach when it was interrupted.
     Continue {
         /// Its number.
         trial: u64,
     },
-    /// End a waiting trial: it will not go on.
+    /// End a waiting trial, which will not continue.
     Prune {
         /// Its number.
         trial: u64,
     },
-    /// Nothing, until one of the trials that run has ended.
+    /// Do nothing until a running trial ends.
     Wait,
     /// There is nothing more to try.
     Exhausted,
@@ -114,25 +114,25 @@ pub enum OracleError {
     Unknown {
         /// The name that was asked for.
         name: String,
-        /// The known name next to it, if one is near.
+        /// The most similar known name, if there is one.
         nearest: Option<&'static str>,
     },
-    /// The pruner's text names none.
+    /// The text does not name a pruner.
     #[error(transparent)]
     Pruner(#[from] PrunerError),
-    /// The terminator's text names none.
+    /// The text does not name a terminator.
     #[error(transparent)]
     Terminator(#[from] TerminatorError),
-    /// A search for nothing.
+    /// The search has no objective.
     #[error("the search has no objective; name a metric and its direction with --objective, as in val_accuracy:max")]
     NoObjective,
-    /// A metric that is to be optimised twice.
+    /// A metric is an objective twice.
     #[error("--objective names {metric} twice; keep one")]
     RepeatedObjective {
         /// The metric.
         metric: String,
     },
-    /// What compares trials by a single objective, for a search with several.
+    /// An option compares trials by a single objective, but the search has several.
     #[error("{what} compares trials by one objective, but --objective names {objectives}; {cure}")]
     SeveralObjectives {
         /// The option and its value.
@@ -142,26 +142,26 @@ pub enum OracleError {
         /// What to do.
         cure: &'static str,
     },
-    /// Whole trainings, several for each trial, by an oracle that stops trainings on their way.
+    /// The search runs several whole trainings for each trial, but its oracle stops trainings early.
     #[error(
         "--executions {executions} runs whole trainings, but --oracle {oracle} stops them on their way to compare them; use auto, gp, tpe or random, or leave --executions out"
     )]
     SeveralExecutions {
-        /// How often each trial is to run.
+        /// Number of executions of each trial.
         executions: u64,
         /// The oracle.
         oracle: String,
     },
-    /// A number that JSON has no form for.
+    /// A number is infinite or NaN, which JSON cannot express.
     #[error("{what} is not a finite number; give one that is")]
     NotFinite {
-        /// What it is for.
+        /// What the number is for.
         what: String,
     },
-    /// A search of no trials.
+    /// The search may start no trial.
     #[error("--max-trials is 0; give at least 1")]
     NoTrials,
-    /// A time limit that is over before it begins.
+    /// A time limit is not positive.
     #[error("{option} is {seconds}; give more than 0 seconds")]
     Timeout {
         /// The option.
@@ -171,7 +171,7 @@ pub enum OracleError {
     },
 }
 
-/// An oracle, from the settings of its search.
+/// Makes an oracle from the settings of its search.
 type Make = fn(Settings) -> Box<dyn Oracle>;
 
 /// The oracles by their names.
@@ -196,9 +196,9 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     ORACLES.iter().map(|(name, _)| *name)
 }
 
-/// The oracle that `spec` names, after a check of the limits that it sets.
+/// Checks the limits in `spec` and makes the oracle that it names.
 ///
-/// Without a seed in `spec` one is drawn from the operating system.
+/// If `spec` has no seed, the operating system gives one.
 pub fn create(spec: &StudySpec) -> Result<Box<dyn Oracle>, OracleError> {
     let settings = Settings::new(spec)?;
     let Some((_, make)) = ORACLES.iter().find(|(name, _)| *name == spec.oracle) else {
@@ -214,7 +214,7 @@ pub fn create(spec: &StudySpec) -> Result<Box<dyn Oracle>, OracleError> {
     stopping::with_rules(oracle, settings, spec)
 }
 
-/// Refuses what compares trials while they run, or a search with itself, where there is no one value to compare.
+/// Refuses oracles, pruners and terminators that compare single values, if the search has several objectives.
 fn refuse_comparisons(spec: &StudySpec, oracle_pauses: bool) -> Result<(), OracleError> {
     let oracle = oracle_pauses.then(|| (format!("--oracle {}", spec.oracle), "use nsga2, auto, gp, tpe or random"));
     let rule = |option, rule: &Option<String>| rule.as_ref().map(|rule| (format!("{option} {rule}"), "leave it out"));
@@ -232,14 +232,14 @@ fn suggestion(nearest: &Option<&'static str>) -> String {
     nearest.map_or_else(String::new, |name| format!(", did you mean `{name}`?"))
 }
 
-/// The known name that is most like `name`, if one is.
+/// The known name that is most similar to `name`, unless none is similar.
 fn nearest(name: &str) -> Option<&'static str> {
     let name = name.to_lowercase();
     let similar = names().map(|known| (strsim::sorensen_dice(&name, known), known));
     similar.filter(|(likeness, _)| *likeness >= 0.5).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, known)| known)
 }
 
-/// Trials without an ending that nobody runs.
+/// Trials without an ending that no program runs.
 fn idle<'a>(trials: &'a [TrialRecord], running: &'a [u64]) -> impl Iterator<Item = &'a TrialRecord> {
     trials.iter().filter(|trial| is_idle(trial, running))
 }
@@ -248,12 +248,12 @@ fn is_idle(trial: &TrialRecord, running: &[u64]) -> bool {
     trial.ending.is_none() && !trial.runs_elsewhere() && !running.contains(&trial.number)
 }
 
-/// What is left to do once no trial begins any more: the first one that was interrupted goes on.
+/// The next step when no new trial may begin: the first interrupted trial continues.
 fn wind_up(trials: &[TrialRecord], running: &[u64]) -> Next {
     idle(trials, running).next().map_or_else(|| nothing_beside(running), |trial| Next::Continue { trial: trial.number })
 }
 
-/// There is nothing to do but what runs already.
+/// The answer when only running trials are left.
 fn nothing_beside(running: &[u64]) -> Next {
     if running.is_empty() { Next::Exhausted } else { Next::Wait }
 }

@@ -1,4 +1,5 @@
-//! When a running trial is not worth its remaining steps: the pruners. They see trial records only, and end nothing.
+//! The pruners, which decide that a running trial is not worth its remaining steps. They see only trial records, and
+//! end no trial themselves.
 //!
 //! A pruner is written as `NAME` or `NAME:SETTING=NUMBER,…`, for example `percentile:keep=25,warmup=3`.
 
@@ -15,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 /// Judges a trial after each of its reports.
 ///
-/// The rules and their defaults are Optuna's, so that a search pruned there is pruned alike here.
+/// The rules and their defaults are Optuna's, so both programs prune a search in the same way.
 ///
 /// ```
 /// use ferrotune_tuner::pruner::Pruner;
@@ -29,35 +30,35 @@ pub enum Pruner {
     /// `median` (keeps 50 %) and `percentile`: ends a trial whose best value so far is not among the best of the
     /// finished trials' values at the same step.
     Percentile {
-        /// Per cent of the trials that go on, from 0 to 100.
+        /// Per cent of the trials that continue, from 0 to 100.
         keep: f64,
         /// Finished trials before the first one is pruned.
         startup: u64,
-        /// When in its steps a trial is judged.
+        /// The steps at which a trial is judged.
         checks: Checks,
         /// Trials that must have reported at the step.
         least: u64,
     },
-    /// `wilcoxon`: ends a trial whose steps, each the same problem for all trials (a fold, an instance), are worse than
-    /// the best trial's by the signed-rank test. A trial's value must be the mean of its steps.
+    /// `wilcoxon`: ends a trial whose steps are worse than the best trial's by the signed-rank test. Each step must be
+    /// the same problem for all trials (a fold, an instance). A trial's value must be the mean of its steps.
     Wilcoxon {
-        /// The probability of such a difference by chance, below which a trial is pruned.
+        /// A trial is pruned if the probability of such a difference by chance is lower.
         p: f64,
         /// Steps before a trial is judged, at least 2.
         startup: u64,
     },
     /// `patience`: ends a trial that has not improved on itself for so many steps.
     Patience {
-        /// Reports without an improvement that are borne.
+        /// Number of reports without an improvement that a trial may have.
         steps: u64,
-        /// An improvement below this is none.
+        /// A smaller improvement does not count.
         delta: f64,
     },
-    /// `threshold`: ends a trial whose last value is outside the bounds, or no number.
+    /// `threshold`: ends a trial whose last value is outside the bounds or NaN.
     Threshold {
-        /// Smallest value that goes on.
+        /// Smallest value of a trial that continues.
         lower: f64,
-        /// Largest value that goes on.
+        /// Largest value of a trial that continues.
         upper: f64,
         /// When in its steps a trial is judged.
         checks: Checks,
@@ -69,14 +70,14 @@ pub enum Pruner {
 pub struct Checks {
     /// The first step at which it may be pruned.
     pub warmup: u64,
-    /// Steps from one judgement to the next, at least 1.
+    /// Steps between two judgements, at least 1.
     pub interval: u64,
 }
 
 impl Pruner {
-    /// Whether `trial` is to be ended, as its last report and the other trials' records stand.
+    /// Whether the last report of `trial` and the records of the other trials end it.
     ///
-    /// `trials` may hold `trial` itself. A trial without a report is never ended.
+    /// `trials` may contain `trial` itself. A trial without a report is never ended.
     pub fn prunes(&self, trial: &TrialRecord, trials: &[TrialRecord], objective: &Objective) -> bool {
         let values = Values::of(trial, objective);
         let Some((last_step, last_value)) = values.0.last().copied() else { return false };
@@ -95,7 +96,7 @@ impl Pruner {
 }
 
 impl Checks {
-    /// Whether the last report is the first one since a check was due.
+    /// Whether the last report is the first one after a step at which the trial is judged.
     fn are_due(&self, values: &Values) -> bool {
         let Some((last, earlier)) = values.0.split_last().filter(|((step, _), _)| *step >= self.warmup) else {
             return false;
@@ -105,7 +106,7 @@ impl Checks {
     }
 }
 
-/// A trial's values of the objective by step, NaN where what was reported is no number.
+/// A trial's values of the objective by step, NaN if the report is not a number.
 struct Values(Vec<(u64, f64)>);
 
 impl Values {

@@ -44,7 +44,7 @@ pub struct TrialRecord {
     /// Reported metrics by step; `None` for a value that was not finite.
     #[serde(deserialize_with = "metrics_by_step")]
     pub metrics: BTreeMap<u64, BTreeMap<String, Option<f64>>>,
-    /// A value for each of the study's objectives, or none at all. Of a pruned trial, what its reports had come to.
+    /// A value for each of the study's objectives, or none at all. Of a pruned trial, the summary of its reports.
     #[serde(default)]
     pub values: Vec<f64>,
     /// How it ended; `None` while it runs, waits for more epochs, or where its supervisor died with it.
@@ -93,7 +93,7 @@ pub struct MemoryCheck {
     pub after_bytes: u64,
     /// The supervisor's own memory after it, in bytes.
     pub supervisor_bytes: u64,
-    /// What the trial left behind and what became of that, in words.
+    /// What the trial left behind, and whether it could be removed, in words.
     pub left: Vec<String>,
 }
 

@@ -163,7 +163,7 @@ impl Search {
         }
     }
 
-    /// Decides whether the search can go on after a trial has come to this; an error ends it.
+    /// Decides whether the search can go on after this outcome of a trial; an error ends it.
     pub(crate) fn judge(&mut self, trial: &RunningTrial, outcome: &Outcome) -> Result<(), SearchError> {
         let record = &self.journal.trials()[trial.number as usize];
         if let (Some(epochs), Outcome::Paused { .. }) = (trial.continued_from, outcome)
@@ -172,7 +172,7 @@ impl Search {
         {
             return Err(SearchError::Stuck { number: trial.number, epochs });
         }
-        // An objective that breaks after its first reports has come to where each metric is reported.
+        // An objective that breaks after its first report has had the chance to report every metric.
         let reports_were_due = !trial.has_returned && trial.outcome.is_some() && !record.metrics.is_empty();
         self.failures.judge(&self.spec, record, outcome, reports_were_due)
     }

@@ -1,4 +1,4 @@
-//! What a hyper-parameter may be: its kind, its range and its lattice. Refuses empty and impossible ranges.
+//! Hyper-parameters: kinds, ranges, lattices and values. Refuses empty and impossible ranges.
 
 mod cube;
 mod display;
@@ -17,7 +17,8 @@ pub use validity::SpaceError;
 
 use serde::{Deserialize, Serialize};
 
-/// How far a value may be from a lattice point that it stands for, in steps. Single precision is off by 6e-8 of a value.
+/// The largest distance of a value from its lattice point, in steps. Single precision has an error of 6e-8 of the
+/// value.
 const NEAR: f64 = 1e-6;
 
 /// A hyper-parameter's value, as the objective sees it.
@@ -38,19 +39,19 @@ pub enum Value {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Distribution {
-    /// Whole numbers `low, low + step, …` up to `high`; where `scale` is not linear, `step` is 1.
+    /// Whole numbers `low, low + step, …` up to `high`; `step` is 1 unless `scale` is linear.
     Int {
         /// Smallest value.
         low: i64,
-        /// Largest value; lowered to the lattice where `step` does not divide the range.
+        /// Largest value; lowered to the lattice if `step` does not divide the range.
         high: i64,
         /// Distance between neighbours, at least 1.
         step: i64,
-        /// On which scale they are spread evenly; a logarithmic one needs `low >= 1`.
+        /// The scale on which values are uniform; a logarithmic one needs `low >= 1`.
         #[serde(rename = "log")]
         scale: Scale,
     },
-    /// Real numbers from `low` to `high`, on a lattice where `step` is given.
+    /// Real numbers from `low` to `high`, on a lattice if there is a `step`.
     Float {
         /// Smallest value.
         low: f64,
@@ -58,7 +59,7 @@ pub enum Distribution {
         high: f64,
         /// Distance between neighbours, if the values lie on a lattice.
         step: Option<f64>,
-        /// On which scale they are spread evenly; a logarithmic one needs `low > 0` and no `step`.
+        /// The scale on which values are uniform; a logarithmic one needs `low > 0` and no `step`.
         #[serde(rename = "log")]
         scale: Scale,
     },
@@ -66,7 +67,7 @@ pub enum Distribution {
     Choice {
         /// The values, at least one, all of one type.
         values: Vec<Value>,
-        /// Whether neighbours in the list are alike: oracles then treat it as the ranks 0, 1, …
+        /// Whether neighbours in the list are similar; oracles then use the ranks 0, 1, …
         #[serde(default, skip_serializing_if = "is_false")]
         is_ordered: bool,
     },
@@ -82,8 +83,8 @@ impl Distribution {
                     && (i128::from(*value) - i128::from(*low)) % i128::from((*step).max(1)) == 0
             }
             (Distribution::Float { low, high, step: None, .. }, Value::Float(value)) => low <= value && value <= high,
-            // Decimals such as 0.1 have no exact binary form, and sums of them, or single precision, miss the lattice point
-            // by a little: its neighbourhood counts, at the ends of the range, too.
+            // Decimals such as 0.1 have no exact binary form, so sums of them, and values in single precision, miss a
+            // lattice point by a little. Such values count, also at the ends of the range.
             (Distribution::Float { low, high, step: Some(step), .. }, Value::Float(value)) => {
                 (nearest_point(*low, *high, *step, *value) - value).abs() <= NEAR * step
             }
@@ -92,14 +93,14 @@ impl Distribution {
         }
     }
 
-    /// The value of this distribution that is nearest to `value`; `None` where the types differ, or for a choice
-    /// that is not listed.
+    /// The value of this distribution that is nearest to `value`; `None` if the types differ, or if a choice is not
+    /// listed.
     pub fn clamp_to_lattice(&self, value: &Value) -> Option<Value> {
         match (self, value) {
             (Distribution::Int { low, step, .. }, Value::Int(value)) => {
                 let (low, step) = (i128::from(*low), i128::from((*step).max(1)));
                 let inside = i128::from(*value).clamp(low, i128::from(self.top_int()));
-                // Inside the bounds by now, so that rounding down after half a step cannot leave i64.
+                // The value is within the bounds now, so adding half a step and rounding down cannot overflow.
                 let point = low + (inside - low + step / 2) / step * step;
                 i64::try_from(point.min(i128::from(self.top_int()))).ok().map(Value::Int)
             }
@@ -112,8 +113,8 @@ impl Distribution {
         }
     }
 
-    /// Whether both are the same range to an objective that reads single precision. Studies of earlier versions have
-    /// bounds of such objectives with the digits that double precision adds, as 0.10000000149011612 for 0.1.
+    /// Whether both ranges are equal in single precision. In studies of earlier versions the bounds of `f32` parameters
+    /// have the digits that double precision adds, such as 0.10000000149011612 for 0.1.
     #[cfg(feature = "supervisor")]
     pub(crate) fn is_alike(&self, other: &Distribution) -> bool {
         match (self, other) {
@@ -139,12 +140,12 @@ impl Distribution {
         }
     }
 
-    /// Whether some of its values are nearer to each other than others: numbers and ordered choices.
+    /// Whether its values have an order: numbers and ordered choices.
     pub fn has_order(&self) -> bool {
         !matches!(self, Distribution::Choice { is_ordered: false, .. })
     }
 
-    /// Largest integer on the lattice; `low` for a distribution of another kind, which has none.
+    /// Largest integer on the lattice; 0 for a distribution of another kind, which has none.
     fn top_int(&self) -> i64 {
         match self {
             Distribution::Int { low, high, step, .. } => {
@@ -164,7 +165,7 @@ fn is_false(flag: &bool) -> bool {
 
 /// Index of the last point of the lattice `low, low + step, …` up to `high`.
 ///
-/// A hair is added before rounding down, for (1.0 - 0.0) / 0.1 may fall short of 10.
+/// Adds a small number before rounding down, because (1.0 - 0.0) / 0.1 may be less than 10.
 fn last_index(low: f64, high: f64, step: f64) -> f64 {
     ((high - low) / step + 1e-8).floor().max(0.0)
 }
@@ -176,7 +177,7 @@ fn point(low: f64, step: f64, index: f64) -> f64 {
     if decimals > 15 {
         return raw;
     }
-    // A zero that rounding came to from below has a sign, which is nobody's.
+    // Rounding a small negative number gives -0.0; adding 0.0 removes its sign.
     format!("{raw:.decimals$}").parse().unwrap_or(raw) + 0.0
 }
 

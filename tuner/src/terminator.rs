@@ -1,4 +1,5 @@
-//! When a search as a whole is not worth further trials: the terminators. They see trial records only, and end nothing.
+//! The terminators, which decide that a search is not worth further trials. They see only trial records, and end
+//! nothing themselves.
 //!
 //! A terminator is written as `NAME` or `NAME:SETTING=NUMBER`, for example `stagnation:trials=50`.
 
@@ -16,29 +17,29 @@ const FEWEST_TRIALS: usize = 20;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Terminator {
-    /// `stagnation`: ends a search whose best value has not become better for so many finished trials.
+    /// `stagnation`: ends a search whose best value has not improved for this many finished trials.
     Stagnation {
         /// Finished trials without an improvement, at least 1.
         trials: u64,
     },
-    /// `regret`: ends a search when a Gaussian process is confident that hardly anything is left to gain (Makarova et
-    /// al. 2022, Automatic Termination for Hyperparameter Optimization, AutoML).
+    /// `regret`: ends a search when a Gaussian process predicts with confidence that no relevant improvement is
+    /// possible (Makarova et al. 2022, Automatic Termination for Hyperparameter Optimization, AutoML).
     Regret {
-        /// What counts as hardly anything, as a share of what the best trial has over the median one.
+        /// The smallest relevant improvement, as a share of the difference between the best and the median trial.
         share: f64,
     },
 }
 
-/// Why a text names no terminator.
+/// Why a text does not name a terminator.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TerminatorError {
-    /// No terminator of this name, or no such setting.
+    /// There is no terminator of this name, or it has no such setting.
     #[error("`{text}` names no terminator; write stagnation:trials=30 or regret:share=0.01")]
     Unknown {
         /// What was given.
         text: String,
     },
-    /// A number that the setting cannot be.
+    /// The setting cannot have this number.
     #[error("terminator {name} has {setting}={number}; give {wanted}")]
     Number {
         /// The terminator.
@@ -47,15 +48,15 @@ pub enum TerminatorError {
         setting: &'static str,
         /// What was given.
         number: String,
-        /// What is wanted.
+        /// The allowed numbers.
         wanted: &'static str,
     },
 }
 
 impl Terminator {
-    /// Whether a search with these losses of finished trials, in the order of their numbers, has come to its end.
+    /// Whether a search with these losses of finished trials, in the order of their numbers, has to end.
     ///
-    /// `regret` tells how much better the best trial could have been, in the losses' unit, if a model can tell.
+    /// `regret` is a bound on the possible improvement, in the losses' unit, if a model can compute one.
     pub(crate) fn ends(self, losses: &[f64], regret: impl FnOnce() -> Option<f64>) -> bool {
         match self {
             Terminator::Stagnation { trials } => {

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 /// The environment variable that carries the path of the shared data into a worker.
 pub const SHARED_VARIABLE: &str = "FERROTUNE_SHARED";
 
-/// What a worker asks or tells, each answered by one [`Reply`].
+/// A question or a report of a worker, each answered by one [`Reply`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "snake_case")]
 pub enum Request {
@@ -129,7 +129,7 @@ pub struct Assignment {
     /// The metrics that earlier workers of this trial have reported, by step.
     #[serde(deserialize_with = "metrics_by_step")]
     pub reported: BTreeMap<u64, BTreeMap<String, Option<f64>>>,
-    /// The study's objectives, of which the worker tells the best value so far; never empty.
+    /// The study's objectives, with which `Trial::best` finds the best value so far; never empty.
     pub objectives: Vec<Objective>,
     /// The first of them, for the workers of studies that were begun before there could be several.
     pub objective: Objective,

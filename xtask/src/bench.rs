@@ -1,6 +1,6 @@
-//! `cargo xtask bench`: this kernel and evcxr_jupyter, run in turn, on this machine; writes `docs/benchmarks.md`.
-//! `cargo xtask bench hpo` compares the oracles with Optuna instead, and `cargo xtask bench keras` a search with Keras
-//! Tuner's. `cargo xtask bench digits` has them train, and Optuna. `cargo xtask bench steps` times steps of training.
+//! `cargo xtask bench` compares this kernel with evcxr_jupyter on this machine and writes `docs/benchmarks.md`.
+//! `cargo xtask bench hpo` compares the oracles with Optuna on formulas, `cargo xtask bench digits` on real training, and
+//! `cargo xtask bench keras` compares a search with Keras Tuner's. `cargo xtask bench steps` compares our optimiser with candle's.
 
 mod digits;
 mod hpo;
@@ -11,7 +11,7 @@ use crate::step;
 use anyhow::{Result, bail};
 use std::path::Path;
 
-/// The rival, as it is published.
+/// The published version of the kernel to compare with.
 const RIVAL: [&str; 4] = ["evcxr_jupyter", "--version", "0.22.0", "--locked"];
 
 pub(crate) fn run(root: &Path) -> Result<()> {
@@ -23,7 +23,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         Some((what, [])) if what == "digits" => digits::run(root),
         Some((what, [])) if what == "steps" => steps::run(root),
         Some((what, _)) => {
-            bail!("there is no bench `{what}`; give hpo, digits, keras or steps, or nothing for the kernels")
+            bail!("there is no bench `{what}`; use hpo, digits, keras, steps, or no name to compare the kernels")
         }
     }
 }

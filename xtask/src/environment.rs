@@ -1,6 +1,6 @@
-//! The tools that a task needs, and an environment for the kernel and its tests that is all under `target/`.
+//! Finds the tools that a task needs, and makes an environment for the kernel and its tests under `target/`.
 //!
-//! What is missing is named on one line, with the package that has it. Nothing of the user's Jupyter is read or written.
+//! The error for a missing tool is one line that names its package. Never reads or writes the user's Jupyter.
 
 use crate::step::{output, run};
 use anyhow::{Context, Result, bail};
@@ -12,21 +12,21 @@ use std::process::{Command, Stdio};
 
 /// The oldest Python that the notebook tools run on.
 const OLDEST_PYTHON: (u32, u32) = (3, 10);
-/// Where `python3` is another one, a newer one may stand beside it.
+/// A newer Python may be installed beside an old `python3`.
 const PYTHONS: [&str; 6] = ["python3", "python3.14", "python3.13", "python3.12", "python3.11", "python3.10"];
 
-/// Beginnings of the variables of cargo that are the user's settings.
+/// Prefixes of cargo's environment variables that are settings of the user.
 const USERS: [&str; 6] =
     ["CARGO_HOME", "CARGO_HTTP_", "CARGO_NET_", "CARGO_REGISTRIES_", "CARGO_REGISTRY_", "CARGO_SOURCE_"];
 
-/// A place to install the kernel into, and to test it in.
+/// A place where the kernel is installed and tested.
 pub(crate) struct Environment {
     root: PathBuf,
     python: PathBuf,
 }
 
 impl Environment {
-    /// Finds the tools, and makes `target/venv` with what runs notebooks in it.
+    /// Finds the tools, and makes `target/venv` with the packages that run notebooks.
     pub(crate) fn prepare(root: &Path) -> Result<Self> {
         find_linker()?;
         find_standard_library_sources(root)?;
@@ -40,28 +40,28 @@ impl Environment {
         Ok(environment)
     }
 
-    /// [`Environment::prepare`], with what the tests need beside.
+    /// [`Environment::prepare`], and the packages of the tests.
     pub(crate) fn prepare_for_tests(root: &Path) -> Result<Self> {
         let environment = Self::prepare(root)?;
         environment.add("tests/requirements.txt")?;
         Ok(environment)
     }
 
-    /// Installs the kernel that was built, and builds the prelude if it is not there yet.
+    /// Installs the kernel that was built, which builds the prelude unless it exists.
     pub(crate) fn install_kernel(&self) -> Result<()> {
         let mut install = Command::new(self.root.join("target/release/ferrotune"));
         install.args(["install", "--prefix"]).arg(self.root.join("target/jupyter"));
         run(&mut self.private(install))
     }
 
-    /// A call of Python that sees the installed kernel and nothing else of Jupyter.
+    /// A Python command that finds the installed kernel and nothing of the user's Jupyter.
     pub(crate) fn python(&self) -> Command {
         let mut python = self.private(Command::new(&self.python));
         python.current_dir(&self.root).env("PYTHONDONTWRITEBYTECODE", "1").env("PYTHONUNBUFFERED", "1");
         python
     }
 
-    /// Installs what a file of requirements lists into `target/venv`, unless that has been done.
+    /// Installs a file of requirements into `target/venv`, unless that is done already.
     pub(crate) fn add(&self, requirements: &str) -> Result<()> {
         let file = self.root.join(requirements);
         let name = file.file_name().with_context(|| format!("{requirements} names no file"))?;
@@ -69,7 +69,7 @@ impl Environment {
         stamped(&stamp, &fs::read_to_string(&file)?, || install(&self.python, &file))
     }
 
-    /// Points every folder that is the user's by default into `target/`.
+    /// Sets every folder of the user to one under `target/`.
     fn private(&self, mut command: Command) -> Command {
         let target = self.root.join("target");
         let jupyter = target.join("jupyter/share/jupyter");
@@ -88,7 +88,7 @@ impl Environment {
     }
 }
 
-/// Does the work unless `stamp` says that it was done for the same text, and leaves the text there.
+/// Does the work unless `stamp` already contains the text, then writes the text to it.
 fn stamped(stamp: &Path, text: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
     if fs::read_to_string(stamp).is_ok_and(|done| done == text) {
         return Ok(());
@@ -97,15 +97,15 @@ fn stamped(stamp: &Path, text: &str, work: impl FnOnce() -> Result<()>) -> Resul
     fs::write(stamp, text).with_context(|| format!("cannot write {}", stamp.display()))
 }
 
-/// Installs what a file of requirements lists, with the user's settings of pip.
+/// Installs a file of requirements with the user's settings of pip.
 fn install(python: &Path, requirements: &Path) -> Result<()> {
     let mut pip = Command::new(python);
     pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"]);
     run(pip.arg(requirements)).with_context(|| format!("{} cannot be installed from PyPI", requirements.display()))
 }
 
-/// Takes away what rustup and cargo set for this program. A user's kernel starts without it, and a library that is found
-/// through it is one that the user's kernel does not find.
+/// Removes the environment variables that rustup and cargo set for this program. A user's kernel starts without them, so a
+/// library that is found only through them would be missing there.
 pub(crate) fn outside_cargo(command: &mut Command) -> &mut Command {
     let source = env::var("RUSTUP_TOOLCHAIN_SOURCE").ok();
     for (variable, _) in env::vars_os() {
@@ -122,8 +122,8 @@ pub(crate) fn outside_cargo(command: &mut Command) -> &mut Command {
     }
 }
 
-/// Whether a variable says how `cargo xtask` was run, rather than how the user reaches registries and toolchains.
-/// `toolchain_source` is rustup's own word on who chose the toolchain.
+/// Whether cargo or rustup sets a variable for `cargo xtask`, so that it is not a setting of the user.
+/// `toolchain_source` is rustup's variable that says who chose the toolchain.
 fn is_of_cargo(variable: &str, toolchain_source: Option<&str>) -> bool {
     match variable {
         "RUSTUP_TOOLCHAIN" => toolchain_source == Some("default"),
@@ -132,21 +132,21 @@ fn is_of_cargo(variable: &str, toolchain_source: Option<&str>) -> bool {
     }
 }
 
-/// The folders of a library path that cargo did not put there, if any.
+/// The folders of a library path that cargo did not add, if any.
 fn users_own(paths: &OsStr, program: Option<&Path>, toolchain: Option<&Path>) -> Option<OsString> {
     let is_of_cargo = |path: &Path| {
         program.is_some_and(|program| {
             program.starts_with(path) || program.parent().is_some_and(|built| path.starts_with(built))
         }) || toolchain.is_some_and(|lib| path == lib || path.starts_with(lib.join("rustlib")))
     };
-    // An empty entry is the working folder to the loader, and nothing that anybody means.
+    // The loader reads an empty entry as the working folder, which nobody intends.
     let kept: Vec<PathBuf> =
         env::split_paths(paths).filter(|path| !path.as_os_str().is_empty() && !is_of_cargo(path)).collect();
-    // What was split at colons can be joined with them.
+    // Joining fails only for a path with a colon, and these were split at colons.
     if kept.is_empty() { None } else { env::join_paths(kept).ok() }
 }
 
-/// rustc links with `cc`; without it, every build ends late and at length.
+/// rustc links with `cc`; without it, a build fails late and with a long message.
 fn find_linker() -> Result<()> {
     if !runs(Command::new("cc").arg("--version")) {
         bail!("cc, the linker, not found; install gcc (Debian and Ubuntu: apt-get install build-essential)");
@@ -154,7 +154,7 @@ fn find_linker() -> Result<()> {
     Ok(())
 }
 
-/// The kernel learns the types of variables from these sources. They are looked for before minutes of building.
+/// The kernel needs these sources to infer the types of variables. Checked before a build that takes minutes.
 fn find_standard_library_sources(root: &Path) -> Result<()> {
     let sysroot = output(outside_cargo(Command::new("rustc").args(["--print", "sysroot"]).current_dir(root)))?;
     let is_there = || Path::new(sysroot.trim()).join("lib/rustlib/src/rust/library/std/src/lib.rs").is_file();
@@ -165,7 +165,7 @@ fn find_standard_library_sources(root: &Path) -> Result<()> {
     bail!("the standard library's sources are not installed; install them (rustup component add rust-src)")
 }
 
-/// A minimal toolchain has neither of what checks the style.
+/// A minimal toolchain has neither rustfmt nor clippy.
 pub(crate) fn find_style_tools(root: &Path) -> Result<()> {
     if ["fmt", "clippy"].iter().all(|tool| runs(cargo(root).args([tool, "--version"]))) {
         return Ok(());
@@ -179,7 +179,7 @@ fn find_python() -> Result<String> {
     choose_python(&versions)
 }
 
-/// The first that is new enough.
+/// The first Python that is new enough.
 fn choose_python(versions: &[(&str, (u32, u32))]) -> Result<String> {
     let wanted = format!("Python {}.{} or newer", OLDEST_PYTHON.0, OLDEST_PYTHON.1);
     match (versions.iter().find(|(_, version)| *version >= OLDEST_PYTHON), versions.first()) {
@@ -209,8 +209,8 @@ fn runs(command: &mut Command) -> bool {
     command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
 }
 
-/// Builds the program. The whole workspace is named since cargo then chooses the features that `cargo test` chooses, and
-/// what one has built the other need not build again; the other crates' libraries are not built.
+/// Builds the program. `--workspace` makes cargo choose the same features as in `cargo test`, so that neither command builds
+/// dependencies again that the other has built; `--bins` leaves out the other crates' libraries.
 pub(crate) fn build_program(root: &Path) -> Result<()> {
     run(cargo(root).args(["build", "--release", "--locked", "--workspace", "--bins"]))
 }
@@ -218,11 +218,11 @@ pub(crate) fn build_program(root: &Path) -> Result<()> {
 /// The cargo that runs this program.
 pub(crate) fn cargo(root: &Path) -> Command {
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    // What the cargo that runs this program has set is not meant for another one. The program must be where the rest
-    // looks for it.
+    // The variables of the cargo that runs this program do not apply to another cargo. All tasks expect the program in this
+    // target folder.
     outside_cargo(&mut cargo).current_dir(root).env("CARGO_TARGET_DIR", root.join("target"));
-    // But for the toolchain: cargo starts rustc in the folder of the package that it builds, and there are packages with
-    // a rust-toolchain.toml of their own (salsa), which rustup's rustc would follow.
+    // The toolchain is kept: cargo starts rustc in the folder of the package that it builds, and rustup's rustc would follow
+    // a rust-toolchain.toml there, which salsa has.
     if let Some(toolchain) = env::var_os("RUSTUP_TOOLCHAIN") {
         cargo.env("RUSTUP_TOOLCHAIN", toolchain);
     }
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_one_line_with_its_package() {
+    fn missing_python_is_one_line_with_its_package() {
         let error = choose_python(&[]).unwrap_err().to_string();
         assert_eq!(error, "python3 not found; install it (Debian and Ubuntu: apt-get install python3 python3-venv)");
         let error = choose_python(&[("python3", (3, 9))]).unwrap_err().to_string();
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cargo_set_is_taken_away_and_the_users_settings_stay() {
+    fn variables_of_cargo_are_removed_and_settings_of_the_user_stay() {
         for variable in ["CARGO", "CARGO_PKG_NAME", "CARGO_MANIFEST_DIR", "CARGO_TARGET_DIR", "RUST_BACKTRACE"] {
             assert!(is_of_cargo(variable, None), "{variable}");
         }
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn toolchain_stays_where_somebody_chose_it() {
+    fn toolchain_stays_if_the_user_chose_it() {
         assert!(is_of_cargo("RUSTUP_TOOLCHAIN", Some("default")));
         for source in [None, Some("env"), Some("cli"), Some("path override")] {
             assert!(!is_of_cargo("RUSTUP_TOOLCHAIN", source), "{source:?}");
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn library_path_keeps_what_is_not_cargos() {
+    fn library_path_keeps_folders_of_the_user() {
         let own = |paths: &str| {
             users_own(
                 OsStr::new(paths),
@@ -290,7 +290,7 @@ mod tests {
 
     #[test]
     fn programs_see_nothing_of_cargo() {
-        // Under `cargo test` this process has all of it.
+        // `cargo test` sets all of these for this process.
         let mut printenv = Command::new("sh");
         printenv.args(["-c", r#"echo "$LD_LIBRARY_PATH $CARGO_PKG_NAME $RUST_BACKTRACE""#]);
         let seen = output(outside_cargo(&mut printenv)).unwrap();

@@ -1,5 +1,5 @@
-//! `cargo xtask`: what is done with this repository, as one command each. Needs Rust and Python, and nothing installed
-//! before; everything it makes is under `target/`, except for what `install` is asked to install.
+//! `cargo xtask TASK`: the tasks of this repository. Needs Rust and Python, and installs everything else itself. Writes only
+//! under `target/`; only `install` writes to the user's folders.
 
 mod bench;
 mod demo;
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
-/// Something that `cargo xtask` can do.
+/// One command of `cargo xtask`.
 struct Task {
     name: &'static str,
     help: &'static str,
@@ -23,17 +23,13 @@ struct Task {
 }
 
 const TASKS: &[Task] = &[
-    Task { name: "demo", help: "build all, run the quickstart notebook, show its best trial", run: demo::run },
-    Task { name: "test", help: "everything CI runs: style, Rust tests, protocol, notebooks", run: test::run },
-    Task {
-        name: "torture",
-        help: "hundreds of kills at random, and every fault that a trial can have",
-        run: torture::run,
-    },
-    Task { name: "tidy", help: "check the house rules that no compiler knows", run: tidy::run },
+    Task { name: "demo", help: "build everything, run the quickstart notebook, show its best trial", run: demo::run },
+    Task { name: "test", help: "all that CI runs: style, Rust tests, protocol, notebooks", run: test::run },
+    Task { name: "torture", help: "hundreds of kills at random times, and every fault of a trial", run: torture::run },
+    Task { name: "tidy", help: "check the style rules that no compiler checks", run: tidy::run },
     Task {
         name: "bench",
-        help: "measure against evcxr_jupyter; `bench hpo`: the oracles against Optuna",
+        help: "compare with evcxr_jupyter; `bench hpo|digits|keras`: compare searches with Optuna and Keras Tuner",
         run: bench::run,
     },
     Task { name: "install", help: "install the kernel for the current user", run: install::run },
@@ -62,7 +58,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The repository, which holds this crate's folder.
+/// The root of the repository, which contains this crate.
 fn root() -> PathBuf {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
     manifest.parent().unwrap_or(manifest).to_owned()

@@ -1,10 +1,10 @@
-//! The steps of a task: each one named while it runs, timed when it ends, and named again if it fails.
+//! The steps of a task: prints the name of each step when it begins and its time when it ends; an error names its step.
 
 use anyhow::{Context, Result, bail};
 use std::process::Command;
 use std::time::Instant;
 
-/// Does one step of a task.
+/// Runs one step of a task.
 pub(crate) fn step<T>(name: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
     eprintln!("==> {name}");
     let started = Instant::now();
@@ -23,7 +23,7 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Runs a program to its end and gives what it printed on its standard output.
+/// Runs a program to its end and returns its standard output.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.output().with_context(|| format!("cannot run {program}"))?;

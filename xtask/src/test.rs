@@ -1,6 +1,6 @@
-//! `cargo xtask test`: everything that CI runs, in the order in which a failure costs least.
+//! `cargo xtask test`: everything that CI runs, the fastest steps first.
 //!
-//! One profile, release, for all that is compiled: the kernel's dependencies are heavy and are built once.
+//! Everything is built with one profile, release, because the kernel's dependencies are large and must be built only once.
 
 use crate::environment::{Environment, cargo, find_style_tools};
 use crate::{step, tidy};
@@ -19,7 +19,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         clippy.args(["clippy", "--release", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings"]);
         step::run(&mut clippy)
     })?;
-    // The integration tests of the kernel make cargo build the program itself, which the next steps install.
+    // The integration tests of the kernel make cargo build the program, which the next steps install.
     step::step("cargo test", || step::run(cargo(root).args(["test", "--release", "--locked", "--workspace"])))?;
     step::step("install into target/jupyter", || environment.install_kernel())?;
     step::step("pytest", || step::run(environment.python().args(["-m", "pytest", "tests"])))

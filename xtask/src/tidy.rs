@@ -1,4 +1,4 @@
-//! `cargo xtask tidy`: the house rules that no compiler knows. Reads; never changes a file.
+//! `cargo xtask tidy`: checks the style rules that no compiler checks. Never changes a file.
 
 mod rust;
 mod text;
@@ -17,7 +17,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     let fenced = text::unsafe_modules(&architecture);
     complaints.extend(text::missing_paths(&architecture, root));
     for path in files(root)? {
-        // Files that are no text hold nothing that these rules are about.
+        // These rules do not apply to binary files.
         let Ok(content) = fs::read_to_string(root.join(&path)) else { continue };
         complaints.extend(text::check(&path, &content));
         if path.ends_with(".rs") {
@@ -38,7 +38,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// All files of the repository, relative to its root: what git knows, and what it would take.
+/// All files of the repository that git tracks or would add, relative to its root.
 fn files(root: &Path) -> Result<Vec<String>> {
     let mut git = Command::new("git");
     git.current_dir(root).args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
@@ -47,7 +47,7 @@ fn files(root: &Path) -> Result<Vec<String>> {
         // A source archive has no git.
         Err(_) => walk(root, Path::new(""))?,
     };
-    // Deleted, and not yet committed so.
+    // Git still lists files that are deleted and not committed yet.
     files.retain(|path| root.join(path).is_file());
     files.sort();
     files.dedup();
@@ -68,7 +68,7 @@ fn walk(root: &Path, folder: &Path) -> Result<Vec<String>> {
     Ok(files)
 }
 
-/// The crates that a package is linked from, one on each line.
+/// The crates that a package links, one on each line.
 fn dependencies(root: &Path, package: &str, depth: &str) -> Result<String> {
     let mut tree = cargo(root);
     tree.args(["tree", "--locked", "--edges", "normal", "--prefix", "none", "--package", package, "--depth", depth]);

@@ -1,5 +1,5 @@
-//! `cargo xtask torture`: the long form of the fault injection that the tests do briefly: hundreds of kills at random
-//! instants, and every way in which a trial can go wrong, and long walks through notebooks.
+//! `cargo xtask torture`: fault injection for an hour, which the tests do briefly: hundreds of kills at random times, every
+//! fault that a trial can have, and long random walks through notebooks.
 
 use crate::environment::{Environment, build_program, cargo};
 use crate::step;
@@ -7,22 +7,22 @@ use anyhow::Result;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Rounds of kills, each of a supervisor and half of them of its workers too.
+/// Rounds in which a supervisor is killed, in every second round with its workers.
 const ROUNDS: &str = "200";
-/// Rounds of kills of a kernel, which take some seconds each.
+/// Rounds in which a kernel is killed; each takes some seconds.
 const KERNEL_ROUNDS: &str = "40";
-/// Walks through a notebook, and cells of each.
+/// Number of random walks through a notebook, and cells of each walk.
 const WALKS: (&str, &str) = ("20", "150");
-/// Rounds of everything at once.
+/// Rounds of all faults at the same time.
 const STORM_ROUNDS: &str = "30";
-/// Trials after which memory must be what it was.
+/// Number of trials over which memory must not grow.
 const TRIALS: &str = "200";
 
 pub(crate) fn run(root: &Path) -> Result<()> {
     let environment = step::step("tools", || Environment::prepare_for_tests(root))?;
     step::step("kills at random instants", || {
         let mut tests = cargo(root);
-        // Not `--test it`: the example that is supervisor and worker is built with all tests only.
+        // Not `--test it`: cargo builds the example, which is supervisor and worker, only with all tests.
         tests.args(["test", "--release", "--locked", "-p", "ferrotune-trial", "torture"]);
         step::run(tests.args(["--", "--nocapture"]).env("FERROTUNE_TORTURE_ROUNDS", ROUNDS))
     })?;
@@ -35,7 +35,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         python.env("FERROTUNE_WALKS", WALKS.0).env("FERROTUNE_WALK_STEPS", WALKS.1);
         step::run(python.args(["-m", "pytest", "tests/test_walks.py"]))
     })?;
-    step::step("everything at once", || {
+    step::step("all faults at the same time", || {
         let mut python = environment.python();
         step::run(python.env("FERROTUNE_STORM_ROUNDS", STORM_ROUNDS).args(["-m", "pytest", "tests/test_storm.py"]))
     })?;

@@ -35,9 +35,9 @@ impl Engine {
     pub(super) fn redeclare(&mut self, state: EvaluatorState) -> Result<(), Failure> {
         let cell = self.notebook.cell.take();
         // An interrupt between the two steps would leave an evcxr that knows nothing.
-        self.link.engine_starts();
+        self.link.compile_for_engine();
         let declared = self.declare(state);
-        self.link.engine_runs();
+        self.link.compile_for_user();
         self.notebook.cell = cell;
         match declared {
             Ok(state) => {

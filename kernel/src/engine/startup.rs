@@ -47,7 +47,7 @@ fn serve(runtime: &Runtime, interrupts: &Interrupts, work: &Receiver<Work>) {
         link.begin_cell(None, outputs.clone(), cell.allow_stdin);
     }
     loop {
-        link.engine_starts();
+        link.compile_for_engine();
         let mut engine = match start_engine(runtime, interrupts, &link) {
             Ok(engine) => engine,
             Err(error) => {
@@ -56,7 +56,7 @@ fn serve(runtime: &Runtime, interrupts: &Interrupts, work: &Receiver<Work>) {
                 return refuse_all(&reason, pending, work);
             }
         };
-        link.engine_runs();
+        link.compile_for_user();
         match run(&mut engine, pending.take(), work) {
             Ended::NoMoreWork => return,
             // The loop replaces the engine by one without variables.

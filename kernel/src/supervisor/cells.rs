@@ -1,30 +1,35 @@
-//! The process of the cells, as its supervisor sees it.
+//! The cell process, as its supervisor sees it.
 
-use super::streams::{retry, set_nonblocking};
+use super::streams::{read_available, retry, set_nonblocking};
 use super::{KERNEL_VARIABLE, Places, SNAPSHOTS_VARIABLE, SUPERVISOR_VARIABLE};
 use crate::runtime::OWN_PROGRAM;
 use anyhow::{Context, Result};
 use ferrotune_link::connection::LINK_VARIABLE;
+use ferrotune_link::{CellOrder, CellReport, wire};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, waitpid};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// A process that holds the variables, or could.
+/// A process that holds the variables.
 pub(super) struct CellProcess {
     pub(super) pid: Pid,
-    pub(super) fd: OwnedFd,
+    fd: OwnedFd,
     /// How it ended, once that is known.
     ended: Option<WaitStatus>,
+    /// Whether the supervisor has taken note of its end.
+    is_reaped: bool,
 }
 
-/// The streams of the process: the same ones for all that follow each other, and for their sleeping copies.
+/// The streams of the process. Those that follow it, and their snapshots, have the same ones.
 pub(super) struct Streams {
+    /// Takes [`CellOrder`]s and gives [`CellReport`]s.
     pub(super) control: UnixStream,
+    report_bytes: Vec<u8>,
     pub(super) stdout: OwnedFd,
     pub(super) stderr: OwnedFd,
     /// The other ends, for the next process.
@@ -47,11 +52,30 @@ impl Streams {
         }
         control.set_nonblocking(true)?;
         let theirs = Ends { control: theirs.into(), stdout: their_stdout, stderr: their_stderr };
-        Ok(Self { control, stdout, stderr, theirs })
+        Ok(Self { control, report_bytes: Vec::new(), stdout, stderr, theirs })
     }
 
-    /// Orders that a process has left unread are not for the next one.
-    pub(super) fn forget_orders(&self) -> Result<()> {
+    /// Sends the process an order. If it is gone, the order is lost, and `poll` finds the end of the process.
+    pub(super) fn order(&mut self, order: &CellOrder) {
+        if let Err(error) = wire::write(&mut self.control, order) {
+            tracing::debug!("the cell process takes no orders: {error}");
+        }
+    }
+
+    pub(super) fn read_reports(&mut self) -> Result<()> {
+        read_available(&self.control, &mut self.report_bytes).map(drop)
+    }
+
+    /// The next report that has been read.
+    pub(super) fn take_report(&mut self) -> Result<Option<CellReport>> {
+        Ok(wire::take(&mut self.report_bytes)?)
+    }
+
+    /// Drops orders that a dead process has not read, and reports of it that were not read: the next one has the same
+    /// socket.
+    pub(super) fn forget(&mut self) -> Result<()> {
+        self.read_reports()?;
+        self.report_bytes.clear();
         let mut ready = [PollFd::new(&self.theirs.control, PollFlags::IN)];
         let mut buffer = [0; 4096];
         while poll(&mut ready, Some(&Timespec::default()))? > 0 {
@@ -62,7 +86,7 @@ impl Streams {
 }
 
 impl CellProcess {
-    /// Starts one without variables.
+    /// Starts a process without variables.
     pub(super) fn start(places: &Places, streams: &Streams) -> Result<Self> {
         let mut command = Command::new(OWN_PROGRAM);
         command
@@ -73,9 +97,9 @@ impl CellProcess {
             .env_remove(KERNEL_VARIABLE)
             .env("RUST_BACKTRACE", "0")
             .env(SUPERVISOR_VARIABLE, std::process::id().to_string())
-            // What the cell has started ends with it.
+            // Processes that a cell has started are killed with it.
             .process_group(0)
-            // candle's own pools would not survive a fork; its matrix products use rayon's, which does.
+            // candle's own thread pools do not survive a fork. Its matrix products use rayon's pool, which is started anew.
             .env("CANDLE_NUM_THREADS", "1")
             .stdin(streams.theirs.control.try_clone()?)
             .stdout(streams.theirs.stdout.try_clone()?)
@@ -86,7 +110,7 @@ impl CellProcess {
     }
 
     pub(super) fn of(pid: Pid) -> Result<Self> {
-        Ok(Self { pid, fd: rustix::process::pidfd_open(pid, PidfdFlags::empty())?, ended: None })
+        Ok(Self { pid, fd: rustix::process::pidfd_open(pid, PidfdFlags::empty())?, ended: None, is_reaped: false })
     }
 
     pub(super) fn number(&self) -> u32 {
@@ -103,7 +127,7 @@ impl CellProcess {
     /// Ends the process and what it has started in its group.
     pub(super) fn kill(&self) -> Result<()> {
         if self.ended.is_some() {
-            return Ok(()); // its number may be another process' by now
+            return Ok(()); // another process may have its number by now
         }
         match rustix::process::kill_process_group(self.pid, Signal::KILL) {
             Ok(()) | Err(Errno::SRCH | Errno::PERM) => self.signal(Signal::KILL),
@@ -111,17 +135,27 @@ impl CellProcess {
         }
     }
 
+    /// Becomes readable when the process ends; none once that has been noted.
+    pub(super) fn end_fd(&self) -> Option<BorrowedFd<'_>> {
+        (!self.is_reaped).then(|| self.fd.as_fd())
+    }
+
+    pub(super) fn is_reaped(&self) -> bool {
+        self.is_reaped
+    }
+
     /// Waits for its end.
     pub(super) fn reap(&mut self) -> Result<WaitStatus> {
+        self.is_reaped = true;
         if let Some(status) = self.ended {
             return Ok(status);
         }
         let ended = retry(|| waitpid(Some(self.pid), WaitOptions::empty()))?;
         self.ended = ended.map(|(_, status)| status);
-        self.ended.context("the system knows nothing of the cell process")
+        self.ended.context("the system has no status of the cell process")
     }
 
-    /// Takes note of the ends of all processes that have become children of the supervisor.
+    /// Reaps all processes that have become children of the supervisor and have ended.
     pub(super) fn reap_strays(&mut self) -> Result<()> {
         loop {
             match retry(|| rustix::process::wait(WaitOptions::NOHANG)) {

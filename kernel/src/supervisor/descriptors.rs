@@ -1,15 +1,14 @@
-//! The cell process' own ends of its streams, out of reach of cells that close or replace the first three descriptors.
+//! The cell process' own descriptors. Cells that close or replace the first three descriptors do not reach them.
 
 use anyhow::Result;
 use rustix::io::fcntl_dupfd_cloexec;
 use std::fs::File;
-use std::io::BufReader;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Programs that close descriptors at random close low ones.
 const FIRST_PRIVATE: i32 = 100;
 
-/// What descriptors 0, 1 and 2 are to be, and the socket to the supervisor.
+/// What descriptors 0, 1 and 2 must refer to, and the socket to the supervisor.
 pub(super) struct Descriptors {
     nothing: OwnedFd,
     stdout: OwnedFd,
@@ -18,7 +17,7 @@ pub(super) struct Descriptors {
 }
 
 impl Descriptors {
-    /// Moves the supervisor's socket away from descriptor 0, so that a cell that reads its standard input finds it empty.
+    /// Moves the supervisor's socket away from descriptor 0. A cell that reads its standard input finds it empty.
     pub(super) fn take_over() -> Result<Self> {
         let nothing = File::open("/dev/null")?;
         let descriptors = Self {
@@ -32,12 +31,12 @@ impl Descriptors {
     }
 
     /// The socket to the supervisor, for reading and for writing.
-    pub(super) fn supervisor(&self) -> Result<(BufReader<File>, File)> {
+    pub(super) fn supervisor(&self) -> Result<(File, File)> {
         let duplicate = || fcntl_dupfd_cloexec(&self.supervisor, FIRST_PRIVATE).map(File::from);
-        Ok((BufReader::new(duplicate()?), duplicate()?))
+        Ok((duplicate()?, duplicate()?))
     }
 
-    /// Puts back what a cell has closed, or has opened in the place of what it had closed.
+    /// Restores descriptors 0, 1 and 2 if a cell has closed or replaced them.
     pub(super) fn mend(&self) -> Result<()> {
         if !is_same(rustix::stdio::stdin(), &self.nothing) {
             rustix::stdio::dup2_stdin(&self.nothing)?;

@@ -1,7 +1,7 @@
 //! Separates what a cell prints from the lines with which evcxr's generated code speaks to evcxr.
 //!
-//! Both come over the cell's standard output. A marker is recognised by its words alone: a user's line that imitates
-//! one may be swallowed, but the session stays in step, since the end of a cell is not told this way.
+//! Both come over the cell's standard output. A marker is recognised by its text alone, so a line of the user's that
+//! imitates one may be lost. The end of a cell is not reported this way, so evcxr and the supervisor stay in step.
 
 /// A piece of a cell's standard output.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,9 +25,6 @@ const PANIC: &str = "EVCXR_PANIC_NOTIFICATION";
 const ERROR: &str = "EVCXR_ERROR_OCCURRED";
 const CHANGED_TYPE: &str = "EVCXR_VARIABLE_CHANGED_TYPE:";
 
-/// The line with which evcxr learns that a cell has ended.
-pub(super) const COMPLETE: &str = "EVCXR_EXECUTION_COMPLETE";
-
 /// Takes the bytes in as they come.
 #[derive(Debug, Default)]
 pub(super) struct Markers {
@@ -36,7 +33,7 @@ pub(super) struct Markers {
 }
 
 impl Markers {
-    /// The pieces that are certain after these bytes; what may yet become a marker is held back.
+    /// The pieces that these bytes complete. What may still become a marker is held back.
     pub(super) fn push(&mut self, bytes: &[u8]) -> Vec<Piece> {
         self.held.extend_from_slice(bytes);
         let mut pieces = Vec::new();
@@ -44,7 +41,7 @@ impl Markers {
         pieces
     }
 
-    /// The cell is known to write no more for now: what is held back outside of content is the user's.
+    /// The cell writes no more for now, so what is held back outside of content is the user's.
     pub(super) fn release(&mut self) -> Vec<Piece> {
         if self.in_content || self.held.is_empty() {
             return Vec::new();
@@ -52,7 +49,7 @@ impl Markers {
         vec![Piece::Text(std::mem::take(&mut self.held))]
     }
 
-    /// The cell has ended: all that is held back is the user's, and open content is closed.
+    /// The cell has ended, so everything that is held back is the user's, and open content is closed.
     pub(super) fn finish(&mut self) -> Vec<Piece> {
         let mut pieces = Vec::new();
         if std::mem::take(&mut self.in_content) {

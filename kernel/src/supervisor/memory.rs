@@ -1,4 +1,4 @@
-//! What the process of the cells may hold, and whether it holds more.
+//! How much memory the cell process may hold, and whether it holds more.
 
 use super::cells::CellProcess;
 use anyhow::{Context, Result};
@@ -6,18 +6,18 @@ use ferrotune_link::CellEnding;
 use ferrotune_machine::memory::{available_bytes, oom_kills, private_bytes};
 use std::time::{Duration, Instant};
 
-/// The machine's free memory at which the running cell must go, lest the system choose what does.
+/// If the machine has less memory available, the running cell is killed, before the system chooses a process itself.
 const FLOOR_BYTES: u64 = 500 << 20;
 
-/// A cell that has taken less than this since it began is not what makes a machine short of memory.
+/// A cell that has taken less than this since it began is not the reason why the machine is short of memory.
 const SMALL_BYTES: u64 = 64 << 20;
 
-/// Below this much room the process is looked at often: a program can fill some GB in a second.
+/// With less room than this, the process is checked often: a program can fill several GB in a second.
 const NEAR_BYTES: u64 = 2 << 30;
 const OFTEN: Duration = Duration::from_millis(10);
 const SELDOM: Duration = Duration::from_millis(50);
 
-/// Looks at the process while a cell runs.
+/// Checks the process while a cell runs.
 pub(super) struct Watch {
     limit_bytes: Option<u64>,
     floor_bytes: u64,
@@ -33,7 +33,7 @@ impl Watch {
         let available = available_bytes().context("cannot read how much memory is available")?;
         Ok(Self {
             limit_bytes: None,
-            // On a machine that has next to nothing from the start, the floor must not end every cell.
+            // On a machine with little memory, this floor must not end every cell.
             floor_bytes: FLOOR_BYTES.min(available / 4),
             undo_budget_bytes: available / 4,
             at_begin_bytes: 0,

@@ -1,39 +1,38 @@
-//! What cells print and show: in order, live, and no faster than a front end can take it.
+//! What cells print and show is passed on in order, at once, and no faster than a front end can take it.
 
-use super::markers::Piece;
-use super::streams::read_available;
-use super::{CellConnection, Supervisor, accept, markers};
+use super::Supervisor;
+use super::markers::{self, Markers, Piece};
+use super::phase::Event;
+use super::streams::{Utf8, read_available};
 use anyhow::Result;
-use ferrotune_link::{Answer, KernelFrame, Stream, wire};
+use ferrotune_link::{Answer, KernelFrame, Stream};
+use std::time::{Duration, Instant};
 
 /// How much of the standard error is kept, to name the error at which a cell ended.
 const KEPT_ERROR_BYTES: usize = 4096;
 
-impl Supervisor {
-    /// Passes on all that has been printed so far.
-    pub(super) fn drain(&mut self) -> Result<()> {
-        let mut bytes = Vec::new();
-        read_available(&self.streams.stdout, &mut bytes)?;
-        let pieces = self.markers.push(&bytes);
-        self.allowance -= bytes.len() as f64;
-        bytes.clear();
-        read_available(&self.streams.stderr, &mut bytes)?;
-        self.allowance -= bytes.len() as f64;
-        let text = self.stderr_text.push(&bytes);
-        // Known before the marker of an error that it explains.
-        self.remember_error(&text);
-        self.pass_on(pieces)?;
-        self.print(Stream::Stderr, text)
+/// A cell that prints or shows more has to wait, as at a terminal. Otherwise output that front ends cannot take would fill
+/// the memory. The output of one second passes at once.
+const OUTPUT_BYTES_PER_SECOND: f64 = 4e6;
+
+/// What has been read of the cell's two streams and is not complete yet.
+#[derive(Default)]
+pub(super) struct Output {
+    pub(super) markers: Markers,
+    stdout_text: Utf8,
+    stderr_text: Utf8,
+    /// The end of what the running cell has written to the standard error.
+    last_error: String,
+    pub(super) allowance: Allowance,
+}
+
+impl Output {
+    /// A cell begins.
+    pub(super) fn begin_cell(&mut self) {
+        self.last_error.clear();
     }
 
-    /// Passes on also what might have become a marker: the cell has written all that it meant to by now.
-    pub(super) fn drain_whole(&mut self) -> Result<()> {
-        self.drain()?;
-        let pieces = self.markers.release();
-        self.pass_on(pieces)
-    }
-
-    pub(super) fn remember_error(&mut self, text: &str) {
+    fn remember_error(&mut self, text: &str) {
         self.last_error.push_str(text);
         if self.last_error.len() > KEPT_ERROR_BYTES {
             let excess = self.last_error.len() - KEPT_ERROR_BYTES;
@@ -42,86 +41,117 @@ impl Supervisor {
         }
     }
 
-    pub(super) fn pass_on(&mut self, pieces: Vec<Piece>) -> Result<()> {
+    /// The error at which the cell ended, which it has printed last.
+    fn error(&self) -> String {
+        self.last_error.trim().lines().next_back().unwrap_or("an error").to_owned()
+    }
+}
+
+/// How many bytes of output may be passed on now. Below zero, output is left unread until the allowance has grown again.
+pub(super) struct Allowance {
+    bytes: f64,
+    updated_at: Instant,
+}
+
+impl Default for Allowance {
+    fn default() -> Self {
+        Self { bytes: OUTPUT_BYTES_PER_SECOND, updated_at: Instant::now() }
+    }
+}
+
+impl Allowance {
+    fn spend(&mut self, bytes: usize) {
+        self.bytes -= bytes as f64;
+    }
+
+    /// Adds what has been earned by now. If that does not suffice, the result is how long to wait.
+    pub(super) fn wait(&mut self, now: Instant) -> Option<Duration> {
+        let earned = OUTPUT_BYTES_PER_SECOND * now.duration_since(self.updated_at).as_secs_f64();
+        // After one large picture the cell waits for a second at most.
+        self.bytes = (self.bytes.max(-OUTPUT_BYTES_PER_SECOND) + earned).min(OUTPUT_BYTES_PER_SECOND);
+        self.updated_at = now;
+        (self.bytes < 0.0).then(|| Duration::from_secs_f64(-self.bytes / OUTPUT_BYTES_PER_SECOND))
+    }
+}
+
+impl Supervisor {
+    /// Passes on what has been printed so far.
+    pub(super) fn drain(&mut self) -> Result<()> {
+        let mut bytes = Vec::new();
+        read_available(&self.streams.stdout, &mut bytes)?;
+        let pieces = self.output.markers.push(&bytes);
+        self.output.allowance.spend(bytes.len());
+        bytes.clear();
+        read_available(&self.streams.stderr, &mut bytes)?;
+        self.output.allowance.spend(bytes.len());
+        let text = self.output.stderr_text.push(&bytes);
+        // The marker of an error on the standard output belongs to the message on the standard error.
+        self.output.remember_error(&text);
+        self.pass_on(pieces)?;
+        self.print(Stream::Stderr, text)
+    }
+
+    /// Also passes on what might have become a marker: the cell has written all that it meant to by now.
+    pub(super) fn drain_whole(&mut self) -> Result<()> {
+        self.drain()?;
+        let pieces = self.output.markers.release();
+        self.pass_on(pieces)
+    }
+
+    /// The cell has ended: passes on everything, also lines and characters that are not complete.
+    pub(super) fn drain_to_end(&mut self) -> Result<()> {
+        self.drain()?;
+        let pieces = self.output.markers.finish();
+        self.pass_on(pieces)?;
+        let rest = self.output.stdout_text.finish();
+        self.print(Stream::Stdout, rest)?;
+        let rest = self.output.stderr_text.finish();
+        self.print(Stream::Stderr, rest)
+    }
+
+    fn pass_on(&mut self, pieces: Vec<Piece>) -> Result<()> {
         for piece in pieces {
-            // Between cells evcxr does not listen, and what it has not read could fill the way to it.
-            if let Some(line) = markers::line_for_evcxr(&piece).filter(|_| self.running) {
-                self.say(line)?;
+            if let Some(line) = markers::line_for_evcxr(&piece).filter(|_| self.protocol.evcxr_listens()) {
+                self.evcxr.say(line)?;
             }
-            self.failed |= matches!(piece, Piece::Failed | Piece::Panicked);
             match piece {
                 Piece::Text(bytes) => {
-                    let text = self.stdout_text.push(&bytes);
+                    let text = self.output.stdout_text.push(&bytes);
                     self.print(Stream::Stdout, text)?;
                 }
                 Piece::Failed => {
-                    let message = self.last_error.trim().lines().next_back().unwrap_or("an error").to_owned();
-                    self.tell(&KernelFrame::Failed { message })?;
+                    self.kernel.tell(&KernelFrame::Failed { message: self.output.error() })?;
+                    self.raise(Event::CellFailed)?;
                 }
-                Piece::Panicked => self.tell(&KernelFrame::Panicked)?,
-                Piece::Changed(name) => self.changed.push(name),
+                Piece::Panicked => {
+                    self.kernel.tell(&KernelFrame::Panicked)?;
+                    self.raise(Event::CellFailed)?;
+                }
+                Piece::Changed(name) => self.raise(Event::TypeChanged(name))?,
                 Piece::Line(_) => {}
             }
         }
         Ok(())
     }
 
-    pub(super) fn finish_streams(&mut self) -> Result<()> {
-        let pieces = self.markers.finish();
-        self.pass_on(pieces)?;
-        let rest = self.stdout_text.finish();
-        self.print(Stream::Stdout, rest)?;
-        let rest = self.stderr_text.finish();
-        self.print(Stream::Stderr, rest)
-    }
-
-    pub(super) fn print(&mut self, stream: Stream, text: String) -> Result<()> {
+    fn print(&mut self, stream: Stream, text: String) -> Result<()> {
         if text.is_empty() {
             return Ok(());
         }
-        self.tell(&KernelFrame::Stream { stream, text })
+        self.kernel.tell(&KernelFrame::Stream { stream, text })
     }
 
-    pub(super) fn accept_link(&mut self) -> Result<()> {
-        if let Some(stream) = accept(&self.listeners.link)? {
-            self.next_link += 1;
-            self.links.push(CellConnection { number: self.next_link, stream, bytes: Vec::new() });
+    /// Passes on what a cell shows, after what it has printed before.
+    pub(super) fn take_frame(&mut self, number: usize) -> Result<()> {
+        let (count, frame) = self.connections.read(number)?;
+        self.output.allowance.spend(count);
+        let Some(frame) = frame else { return Ok(()) };
+        self.drain_whole()?;
+        self.kernel.tell(&frame)?;
+        if matches!(frame, KernelFrame::Input { .. } | KernelFrame::Tune { .. }) {
+            self.connections.await_answer(number);
+            return Ok(());
         }
-        Ok(())
-    }
-
-    pub(super) fn take_link(&mut self, number: usize) -> Result<()> {
-        let Some(position) = self.links.iter().position(|link| link.number == number) else { return Ok(()) };
-        let link = &mut self.links[position];
-        let before = link.bytes.len();
-        let open = read_available(&link.stream, &mut link.bytes)?;
-        self.allowance -= (link.bytes.len() - before) as f64;
-        let frame = wire::take::<KernelFrame>(&mut link.bytes);
-        match frame {
-            Ok(Some(frame)) => {
-                self.drain_whole()?;
-                self.tell(&frame)?;
-                if matches!(frame, KernelFrame::Input { .. } | KernelFrame::Tune { .. }) {
-                    self.waiting = Some(number);
-                } else {
-                    self.answer(number, &Answer::Done)?;
-                }
-            }
-            Ok(None) if open => {}
-            Ok(None) | Err(_) => {
-                self.links.remove(position);
-            }
-        }
-        Ok(())
-    }
-
-    pub(super) fn answer(&mut self, number: usize, answer: &Answer) -> Result<()> {
-        let Some(link) = self.links.iter_mut().find(|link| link.number == number) else { return Ok(()) };
-        link.stream.set_nonblocking(false)?;
-        if let Err(error) = wire::write(&mut link.stream, answer) {
-            tracing::debug!("the cell does not wait for its answer: {error}");
-        }
-        link.stream.set_nonblocking(true)?;
-        Ok(())
+        self.connections.answer(number, &Answer::Done)
     }
 }

@@ -1,40 +1,23 @@
 //! The process in which cells run: loads each cell's shared object and calls it.
 //!
-//! It owns the user's variables, through a pointer that only the cells understand, and leaves a sleeping copy of itself
-//! after every cell. It links no candle; the prelude comes with the first library that it loads.
+//! It owns the user's variables, through a pointer that only the cells understand, and makes a snapshot of itself after
+//! every cell. It links no candle: candle comes with the prelude, which it loads.
 #![expect(unsafe_code, reason = "cells are loaded and called by name, over the C calling convention")]
 
 use super::descriptors::Descriptors;
 use super::snapshot::{self, Fork};
 use super::{SNAPSHOTS_VARIABLE, SUPERVISOR_VARIABLE};
+use crate::chain;
 use anyhow::{Context, Result, bail};
+use ferrotune_link::{CellOrder, CellReport, wire};
 use libloading::os::unix::{Library, RTLD_NOW};
 use rustix::process::{Pid, Signal};
 use std::ffi::c_void;
 use std::fs::File;
-use std::io::{BufRead, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// What the process answers when a cell has ended, with the number of variables that it took and did not give back.
-pub(super) const COMPLETE: &str = "complete ";
-/// What it answers, with the reason, where a cell could not be run.
-pub(super) const REFUSED: &str = "refused ";
-/// What it says, with a process id and the cost in microseconds, when a sleeping copy of it has been made.
-pub(super) const SNAPSHOT: &str = "snapshot ";
-/// What it is told to make another copy.
-pub(super) const SNAPSHOT_ORDER: &[u8] = b"SNAPSHOT\n";
-/// What it is told to give back the memory that it has freed, and what it says when it has, and has copied itself.
-pub(super) const TRIM_ORDER: &[u8] = b"TRIM\n";
-pub(super) const TRIMMED: &str = "trimmed";
-/// What it says, with the reason, when there is no copy of its state.
-pub(super) const UNGUARDED: &str = "unguarded ";
-/// What a copy says when it has taken over, with the names of the threads that it could not keep.
-pub(super) const RESTORED: &str = "restored ";
-/// Between the names of threads.
-pub(super) const SEPARATOR: char = '\u{1f}';
-
-/// The likelihood, in the system's words, of being chosen when memory has run out: before everything but a trial.
+/// How likely the system is to choose this process when memory runs out: before everything but a trial.
 const OOM_SCORE: &str = "900";
 
 /// Runs cells until standard input, a socket to the supervisor, is closed.
@@ -46,103 +29,136 @@ pub(crate) fn run(prelude: &Path) -> Result<()> {
     let snapshots = std::env::var_os(SNAPSHOTS_VARIABLE).map(PathBuf::from);
     let snapshots = snapshots.with_context(|| format!("{SNAPSHOTS_VARIABLE} is not set"))?;
     let descriptors = Descriptors::take_over()?;
-    let (mut orders, mut answers) = descriptors.supervisor()?;
+    let (orders, reports) = descriptors.supervisor()?;
     // SAFETY: the prelude's initialisers are those of Rust's standard library and of our own crates.
     let prelude = unsafe { Library::open(Some(prelude), RTLD_NOW) }.context("cannot load the prelude")?;
     let hooks = Hooks::of(&prelude)?;
     (hooks.start)();
-    let mut sleepers = Vec::new();
-    let mut variables: *mut c_void = std::ptr::null_mut();
-    let mut is_quiet = true;
-    let mut has_trimmed = false;
-    loop {
-        if let Some(threads) = spread_net(&hooks, &snapshots, is_quiet, &mut sleepers, &mut answers)? {
-            wait_for_adoption();
-            end_with_supervisor()?;
-            descriptors.mend()?;
-            (hooks.restored)();
-            sleepers.clear();
-            say(&mut answers, &format!("{RESTORED}{}", threads.join(&SEPARATOR.to_string()).replace('\n', " ")))?;
-            continue;
-        }
-        if std::mem::take(&mut has_trimmed) {
-            say(&mut answers, TRIMMED)?;
-        }
-        let mut line = String::new();
-        if orders.read_line(&mut line)? == 0 {
-            return Ok(());
-        }
-        if line.as_bytes() == SNAPSHOT_ORDER {
-            continue;
-        }
-        if line.as_bytes() == TRIM_ORDER {
-            trim();
-            has_trimmed = true;
-            continue;
-        }
-        let mut words = line.split_whitespace();
-        let (Some("LOAD_AND_RUN"), Some(path), Some(function)) = (words.next(), words.next(), words.next()) else {
-            bail!("unexpected order {line:?}");
-        };
-        let answer = match load(Path::new(path), function) {
-            Ok(entry) => {
-                let own = std::process::id();
-                (hooks.before_cell)();
-                variables = (hooks.run)(entry, variables);
-                if std::process::id() != own {
-                    snapshot::leave();
+    let variables = std::ptr::null_mut();
+    Process { hooks, descriptors, snapshots, reports, variables, made: Vec::new(), is_quiet: true }.serve(orders)
+}
+
+/// The process in which cells run.
+struct Process {
+    hooks: Hooks,
+    descriptors: Descriptors,
+    /// The socket at which snapshots wait.
+    snapshots: PathBuf,
+    reports: File,
+    /// Only the cells know what it points to.
+    variables: *mut c_void,
+    /// The snapshots of this process that may still live.
+    made: Vec<Pid>,
+    /// No thread has the standard output locked.
+    is_quiet: bool,
+}
+
+impl Process {
+    /// The orders come unbuffered: a snapshot must not hold an order that this process has yet to follow.
+    fn serve(&mut self, mut orders: File) -> Result<()> {
+        self.make_snapshot()?;
+        while let Some(order) = wire::read(&mut orders)? {
+            match order {
+                CellOrder::Run { library, function } => {
+                    let report = self.run(Path::new(&library), &function);
+                    self.descriptors.mend()?;
+                    self.report(&report)?;
+                    self.make_snapshot()?;
                 }
-                is_quiet = (hooks.after_cell)();
-                format!("{COMPLETE}{}", (hooks.missing)())
+                CellOrder::Snapshot => {
+                    self.make_snapshot()?;
+                }
+                CellOrder::Trim => {
+                    trim();
+                    if self.make_snapshot()? == Side::Original {
+                        self.report(&CellReport::Trimmed)?;
+                    }
+                }
             }
-            Err(error) => format!("{REFUSED}{}", format!("{error:#}").replace('\n', " ")),
+        }
+        Ok(())
+    }
+
+    fn run(&mut self, library: &Path, function: &str) -> CellReport {
+        let entry = match load(library, function) {
+            Ok(entry) => entry,
+            Err(error) => return CellReport::Refused { reason: chain::in_one_line(&error) },
         };
-        descriptors.mend()?;
-        say(&mut answers, &answer)?;
+        let own = std::process::id();
+        (self.hooks.before_cell)();
+        self.variables = (self.hooks.run)(entry, self.variables);
+        if std::process::id() != own {
+            snapshot::leave();
+        }
+        self.is_quiet = (self.hooks.after_cell)();
+        CellReport::Completed { missing: (self.hooks.missing)() }
+    }
+
+    /// This process may be killed at any time, so a report is written at once, and whole.
+    fn report(&mut self, report: &CellReport) -> Result<()> {
+        Ok(wire::write(&mut self.reports, report)?)
+    }
+
+    /// Leaves a snapshot of this process behind. A snapshot that is woken comes back from here, too, after it has made
+    /// a snapshot of itself.
+    fn make_snapshot(&mut self) -> Result<Side> {
+        let mut side = Side::Original;
+        loop {
+            snapshot::reap(&mut self.made);
+            let report = match self.fork() {
+                Ok(Fork::Original { snapshot, cost }) => {
+                    self.made.push(snapshot);
+                    let cost_us = u64::try_from(cost.as_micros()).unwrap_or(u64::MAX);
+                    CellReport::SnapshotMade { pid: snapshot.as_raw_nonzero().get(), cost_us }
+                }
+                Ok(Fork::Woken { threads }) => {
+                    self.take_over(threads)?;
+                    side = Side::Woken;
+                    continue;
+                }
+                Ok(Fork::Unguarded) => CellReport::Unguarded { reason: "there is too little memory".to_owned() },
+                Err(error) => CellReport::Unguarded { reason: chain::in_one_line(&error) },
+            };
+            self.report(&report)?;
+            return Ok(side);
+        }
+    }
+
+    /// Forks while no thread can hold the standard streams locked.
+    fn fork(&self) -> Result<Fork> {
+        if !self.is_quiet {
+            bail!("a thread of an earlier cell holds the standard output locked");
+        }
+        let mut attempt = Attempt { snapshots: &self.snapshots, result: None };
+        (self.hooks.quietly)(Attempt::make, (&raw mut attempt).cast());
+        attempt.result.context("the prelude did not call back")?
+    }
+
+    /// This process was a snapshot, and takes the place of the one that it was copied from.
+    fn take_over(&mut self, threads: Vec<String>) -> Result<()> {
+        wait_for_adoption();
+        end_with_supervisor()?;
+        self.descriptors.mend()?;
+        (self.hooks.restored)();
+        self.made.clear();
+        self.report(&CellReport::Restored { threads })
     }
 }
 
-/// Has malloc give back to the system what is free. Without glibc there is nothing that could be asked to.
+/// In which process a call of [`Process::make_snapshot`] has returned.
+#[derive(PartialEq)]
+enum Side {
+    Original,
+    Woken,
+}
+
+/// Has malloc give free memory back to the system. Only glibc has a function for it.
 fn trim() {
     #[cfg(target_env = "gnu")]
     // SAFETY: malloc_trim takes the allocator's own locks, and touches only what nobody has allocated.
     unsafe {
         libc::malloc_trim(0);
     }
-}
-
-/// Writes one line, whole: this process may be ended at any time.
-fn say(answers: &mut File, line: &str) -> Result<()> {
-    Ok(answers.write_all(format!("{line}\n").as_bytes())?)
-}
-
-/// Leaves a sleeping copy of this process; in the copy, once it has been woken, the threads that it is without.
-fn spread_net(
-    hooks: &Hooks,
-    snapshots: &Path,
-    is_quiet: bool,
-    sleepers: &mut Vec<Pid>,
-    answers: &mut File,
-) -> Result<Option<Vec<String>>> {
-    snapshot::reap(sleepers);
-    let reason = if is_quiet {
-        let mut attempt = Attempt { snapshots, result: None };
-        (hooks.quietly)(Attempt::make, (&raw mut attempt).cast());
-        match attempt.result.unwrap_or_else(|| Ok(Fork::Unguarded)) {
-            Ok(Fork::Original { sleeper, cost }) => {
-                say(answers, &format!("{SNAPSHOT}{} {}", sleeper.as_raw_nonzero(), cost.as_micros()))?;
-                sleepers.push(sleeper);
-                return Ok(None);
-            }
-            Ok(Fork::Woken { threads }) => return Ok(Some(threads)),
-            Ok(Fork::Unguarded) => "there is too little memory".to_owned(),
-            Err(error) => format!("{error:#}"),
-        }
-    } else {
-        "a thread of an earlier cell holds the standard output locked".to_owned()
-    };
-    say(answers, &format!("{UNGUARDED}{}", reason.replace('\n', " ")))?;
-    Ok(None)
 }
 
 /// A fork that is to be made while no thread can hold the standard streams locked; the copy could not unlock them.
@@ -153,13 +169,13 @@ struct Attempt<'a> {
 
 impl Attempt<'_> {
     extern "C" fn make(attempt: *mut c_void) {
-        // SAFETY: `spread_net` passes the address of an `Attempt` that outlives the call, and nothing else uses it.
+        // SAFETY: `Process::fork` passes the address of an `Attempt` that outlives the call, and nothing else uses it.
         let attempt = unsafe { &mut *attempt.cast::<Attempt<'_>>() };
         attempt.result = Some(snapshot::take(attempt.snapshots));
     }
 }
 
-/// Asks the system to end this process when its supervisor ends, however that happens.
+/// Asks the system to kill this process when its supervisor ends.
 fn end_with_supervisor() -> Result<()> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     if !is_child_of_supervisor() {
@@ -173,10 +189,10 @@ fn is_child_of_supervisor() -> bool {
     std::env::var(SUPERVISOR_VARIABLE).ok() == parent
 }
 
-/// Waits until a woken copy has the supervisor for its parent. It would be ended along with the original if it asked for
-/// the death signal while that one is still ending.
+/// Waits until the supervisor is the parent of a woken snapshot. If the snapshot asked for the death signal while the
+/// original is still ending, it would be killed with it.
 fn wait_for_adoption() {
-    let deadline = Instant::now() + super::WAKING;
+    let deadline = Instant::now() + super::phase::PATIENCE;
     while !is_child_of_supervisor() && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(1));
     }

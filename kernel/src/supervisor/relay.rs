@@ -1,6 +1,6 @@
-//! What evcxr takes for its runtime: passes lines between evcxr and the supervisor, and has no more to do.
+//! The relay: evcxr believes that it is the process in which cells run. It passes lines between evcxr and the supervisor.
 //!
-//! evcxr ends and starts it as it likes; the supervisor, and the variables with it, stay.
+//! evcxr ends and starts relays as it likes. The supervisor and the variables stay.
 
 use super::{KERNEL_VARIABLE, RELAY_SOCKET};
 use anyhow::{Context, Result};
@@ -11,16 +11,16 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::thread;
 
-/// Passes lines on until one of the two sides is gone.
+/// Passes lines on until evcxr or the supervisor has gone.
 pub(crate) fn run() -> Result<ExitCode> {
     let kernel = std::env::var_os(KERNEL_VARIABLE).with_context(|| format!("{KERNEL_VARIABLE} is not set"))?;
     let supervisor = UnixStream::connect(Path::new(&kernel).with_file_name(RELAY_SOCKET))
-        .context("the supervisor of the cells cannot be reached")?;
+        .context("the cell supervisor cannot be reached")?;
     let orders = supervisor.try_clone()?;
     thread::Builder::new().spawn(move || {
         let passed = pass(io::stdin().lock(), &orders).and_then(|()| orders.shutdown(Shutdown::Write));
         if let Err(error) = passed {
-            tracing::debug!("the supervisor of the cells takes no more orders: {error}");
+            tracing::debug!("the cell supervisor takes no more orders: {error}");
         }
     })?;
     if let Err(error) = pass(&supervisor, io::stdout().lock()) {
@@ -29,8 +29,8 @@ pub(crate) fn run() -> Result<ExitCode> {
     Ok(ExitCode::FAILURE)
 }
 
-/// Copies what comes, as it comes. `io::copy` would have the system do it, by `splice`, which keeps the pipe locked
-/// while it waits for the socket: a reader of the pipe could then not even be killed.
+/// Copies bytes as they arrive. `io::copy` uses `splice`, which keeps the pipe locked while it waits for the socket; a
+/// process that reads from the pipe could then not even be killed.
 fn pass(mut from: impl Read, mut to: impl Write) -> io::Result<()> {
     let mut buffer = [0; 8192];
     loop {

@@ -1,7 +1,7 @@
-//! Sleeping copies of the process that holds the variables: the crash net, and the way back.
+//! Makes a snapshot of the process that holds the variables: a forked child that sleeps.
 //!
-//! After every cell its process forks, and the child sleeps, as a client of the supervisor, which alone decides whether
-//! it wakes or goes. Memory survives that way; threads and device contexts do not.
+//! The child connects to the supervisor, which alone decides whether it wakes or ends. Memory is copied that way; threads
+//! and device contexts are not.
 #![expect(unsafe_code, reason = "fork, and leaving a forked process without running what belongs to the other one")]
 
 use anyhow::{Context, Result};
@@ -13,26 +13,26 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// What is left to the machine when a cell's process is counted twice.
+/// What must be left to the machine if a cell changes all memory that the process and its snapshot share.
 const RESERVE_BYTES: u64 = 512 << 20;
 
-/// The byte that wakes a sleeper; the end of the stream lets it go.
+/// The byte that wakes a snapshot. At the end of the stream it ends.
 pub(super) const WAKE: u8 = b'w';
 
-/// On which side of the fork the caller finds itself.
+/// In which process the caller is after the fork.
 pub(super) enum Fork {
-    /// This process goes on; the copy sleeps.
+    /// This process goes on; the snapshot sleeps.
     Original {
-        /// The copy.
-        sleeper: Pid,
+        /// The snapshot.
+        snapshot: Pid,
         /// How long the fork took.
         cost: Duration,
     },
     /// There is not enough memory for both.
     Unguarded,
-    /// This is the copy, and it has been woken: it takes the original's place.
+    /// This is the snapshot, and it has been woken: it takes the place of the original.
     Woken {
-        /// Names of the original's threads, which did not come along.
+        /// Names of the original's threads, which were not copied.
         threads: Vec<String>,
     },
 }
@@ -56,17 +56,17 @@ pub(super) fn take(socket: &Path) -> Result<Fork> {
             Ok(Fork::Woken { threads })
         }
         pid => {
-            let sleeper = Pid::from_raw(pid).context("fork gave no process id")?;
-            // As the child does: whoever of the two is first, it is out of a group that may be killed now.
-            if let Err(error) = rustix::process::setpgid(Some(sleeper), Some(sleeper)) {
+            let snapshot = Pid::from_raw(pid).context("fork gave no process id")?;
+            // Parent and child both call setpgid, so that the snapshot has left the group, which may be killed, in either order.
+            if let Err(error) = rustix::process::setpgid(Some(snapshot), Some(snapshot)) {
                 tracing::debug!("the snapshot has gone by itself: {error}");
             }
-            Ok(Fork::Original { sleeper, cost: started.elapsed() })
+            Ok(Fork::Original { snapshot, cost: started.elapsed() })
         }
     }
 }
 
-/// Leaves a process that the user's own code has forked: it must not go on as if it were the notebook's.
+/// Ends a process that the user's own code has forked: it must not go on as if it were the notebook's.
 pub(super) fn leave() -> ! {
     // SAFETY: ends this process at once; its exit handlers and buffers are the parent's.
     unsafe { libc::_exit(0) }
@@ -74,7 +74,7 @@ pub(super) fn leave() -> ! {
 
 /// Sleeps until the supervisor has decided.
 fn is_woken(socket: &Path) -> bool {
-    // A group of its own: the parent's is killed as a whole.
+    // The parent's group is killed as a whole.
     if rustix::process::setpgid(None, None).is_err() {
         return false;
     }
@@ -83,12 +83,12 @@ fn is_woken(socket: &Path) -> bool {
     supervisor.read_exact(&mut byte).is_ok() && byte == [WAKE]
 }
 
-/// Takes note of sleepers that have gone. They are children of the process that they were copied from.
-pub(super) fn reap(sleepers: &mut Vec<Pid>) {
-    sleepers.retain(|pid| matches!(waitpid(Some(*pid), WaitOptions::NOHANG), Ok(None) | Err(Errno::INTR)));
+/// Reaps snapshots that have ended. They are children of the process that they were copied from.
+pub(super) fn reap(snapshots: &mut Vec<Pid>) {
+    snapshots.retain(|pid| matches!(waitpid(Some(*pid), WaitOptions::NOHANG), Ok(None) | Err(Errno::INTR)));
 }
 
-/// Names of the threads beside the calling one, without those that a woken copy starts anew; the first few.
+/// Names of the threads beside the calling one, without those that a woken snapshot starts anew; the first few.
 fn other_threads() -> Vec<String> {
     const MOST: usize = 16;
     let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return Vec::new() };
@@ -110,10 +110,10 @@ fn other_threads() -> Vec<String> {
     names.take(MOST).collect()
 }
 
-/// How the names of the threads begin that the prelude starts, and starts again in a woken copy.
+/// The names of threads that the prelude starts, and starts again in a woken snapshot, begin like this.
 const OWN_THREADS: &str = "ferrotune-";
 
-/// Whether the cell could change all that it holds, and the machine would still have memory left.
+/// Whether memory is left even if the next cell changes everything that the process holds.
 fn memory_suffices() -> Result<bool> {
     let held = ferrotune_machine::memory::own_resident_bytes();
     let available = ferrotune_machine::memory::available_bytes().context("cannot read how much memory is available")?;

@@ -1,4 +1,4 @@
-//! The sleeping copies that a supervisor keeps: the net under the next cell, the last few states for `%undo`, and those
+//! The snapshots that a supervisor keeps: the latest, to which a crash returns, the last few states for `%undo`, and those
 //! with a name.
 
 use super::cells::CellProcess;
@@ -16,12 +16,12 @@ use std::time::{Duration, Instant};
 /// How many cells can be undone.
 const UNDO_CELLS: usize = 5;
 
-/// One sleeping copy. It goes when this is dropped.
+/// One sleeping snapshot. Its process ends when this is dropped.
 pub(super) struct Snapshot {
     pub(super) pid: Pid,
     made_at: Instant,
     cost: Duration,
-    /// The copy waits at the other end; none until it has connected.
+    /// The snapshot waits at the other end; none until it has connected.
     stream: Option<UnixStream>,
     memory: Memory,
 }
@@ -31,10 +31,10 @@ impl Snapshot {
         Self { pid, made_at: Instant::now(), cost, stream: None, memory: Memory::default() }
     }
 
-    /// Wakes the copy, which has connected.
+    /// Wakes the snapshot, which must have connected.
     pub(super) fn wake(mut self) -> Result<CellProcess> {
         let process = CellProcess::of(self.pid).context("the snapshot is gone")?;
-        let mut stream = self.stream.take().context("the snapshot has not reported")?;
+        let mut stream = self.stream.take().context("the snapshot has not connected")?;
         stream.write_all(&[WAKE]).context("the snapshot is gone")?;
         Ok(process)
     }
@@ -59,14 +59,14 @@ impl Snapshot {
     }
 }
 
-/// What a process' memory costs, from `smaps_rollup`, in bytes.
+/// The memory of a process, from `smaps_rollup`, in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Memory {
-    /// What would come back if it ended.
+    /// What comes back when it ends.
     private: u64,
-    /// Its share of the anonymous memory that it has in common with others.
+    /// Its proportional share of the anonymous memory that it has in common with others.
     share: u64,
-    /// The anonymous memory that it sees.
+    /// The anonymous memory that it sees, its own and shared.
     anonymous: u64,
 }
 
@@ -87,33 +87,33 @@ impl Memory {
     }
 }
 
-/// All copies that are kept.
+/// All snapshots that are kept.
 #[derive(Default)]
 pub(super) struct Snapshots {
-    /// Of the state as it is now.
-    now: Option<Snapshot>,
+    /// Of the present state.
+    latest: Option<Snapshot>,
     /// Of the states before the last cells, oldest first.
     before: VecDeque<(u64, Snapshot)>,
     named: Vec<(String, Snapshot)>,
-    /// Copies that have connected before the process that they were made of has said so.
+    /// Snapshots that have connected before the process that made them has reported them.
     early: Vec<(Pid, UnixStream)>,
 }
 
 impl Snapshots {
-    /// A copy of the state that the last cell has left. The one before it is kept if `cell` can be undone with it.
-    pub(super) fn put(&mut self, mut sleeper: Snapshot, cell: Option<u64>) {
-        if let Some(position) = self.early.iter().position(|(pid, _)| *pid == sleeper.pid) {
-            sleeper.stream = Some(self.early.swap_remove(position).1);
+    /// Keeps the latest snapshot. The one before it is kept if `cell` can be undone with it.
+    pub(super) fn put(&mut self, mut snapshot: Snapshot, cell: Option<u64>) {
+        if let Some(position) = self.early.iter().position(|(pid, _)| *pid == snapshot.pid) {
+            snapshot.stream = Some(self.early.swap_remove(position).1);
         }
-        // Copies are made one after the other: what else has connected was made by a process that is gone.
+        // Snapshots are made one after the other: what else has connected was made by a process that is gone.
         self.early.clear();
         self.shelve(cell);
-        self.now = Some(sleeper);
+        self.latest = Some(snapshot);
     }
 
-    /// The state is not the copied one any more: the copy is kept if `cell` can be undone with it.
+    /// The latest snapshot is not of the present state any more. It is kept if `cell` can be undone with it.
     pub(super) fn shelve(&mut self, cell: Option<u64>) {
-        if let (Some(last), Some(cell)) = (self.now.take(), cell) {
+        if let (Some(last), Some(cell)) = (self.latest.take(), cell) {
             self.before.push_back((cell, last));
             while self.before.len() > UNDO_CELLS {
                 self.before.pop_front();
@@ -121,47 +121,47 @@ impl Snapshots {
         }
     }
 
-    /// A copy has connected.
+    /// A snapshot has connected.
     pub(super) fn connect(&mut self, stream: UnixStream) -> Result<()> {
         let pid = socket_peercred(&stream)?.pid;
-        if let Some(sleeper) = self.sleepers().find(|sleeper| sleeper.pid == pid) {
-            sleeper.stream = Some(stream);
+        if let Some(snapshot) = self.all().find(|snapshot| snapshot.pid == pid) {
+            snapshot.stream = Some(stream);
             return Ok(());
         }
         self.early.push((pid, stream));
         Ok(())
     }
 
-    /// Whether the copy of the state as it is now has yet to connect.
-    pub(super) fn is_awaited(&self, place: &SnapshotKey) -> bool {
-        self.find(place).is_some_and(|sleeper| !sleeper.is_connected())
+    /// Whether the snapshot exists and has yet to connect.
+    pub(super) fn is_awaited(&self, key: &SnapshotKey) -> bool {
+        self.find(key).is_some_and(|snapshot| !snapshot.is_connected())
     }
 
-    fn find(&self, place: &SnapshotKey) -> Option<&Snapshot> {
-        match place {
-            SnapshotKey::Latest => self.now.as_ref(),
+    fn find(&self, key: &SnapshotKey) -> Option<&Snapshot> {
+        match key {
+            SnapshotKey::Latest => self.latest.as_ref(),
             SnapshotKey::Before { cell } => {
-                self.before.iter().find(|(number, _)| number == cell).map(|(_, sleeper)| sleeper)
+                self.before.iter().find(|(number, _)| number == cell).map(|(_, snapshot)| snapshot)
             }
             SnapshotKey::Named { name } => {
-                self.named.iter().find(|(known, _)| known == name).map(|(_, sleeper)| sleeper)
+                self.named.iter().find(|(known, _)| known == name).map(|(_, snapshot)| snapshot)
             }
         }
     }
 
-    pub(super) fn has(&self, place: &SnapshotKey) -> bool {
-        self.find(place).is_some()
+    pub(super) fn has(&self, key: &SnapshotKey) -> bool {
+        self.find(key).is_some()
     }
 
-    /// Takes out the copy of an earlier state, and drops those of the states after it. A named one is to be made anew.
-    pub(super) fn take(&mut self, place: &SnapshotKey) -> Option<Snapshot> {
-        match place {
-            SnapshotKey::Latest => self.now.take(),
+    /// Takes out a snapshot. Those for `%undo` of later states are dropped, because these states are left.
+    pub(super) fn take(&mut self, key: &SnapshotKey) -> Option<Snapshot> {
+        match key {
+            SnapshotKey::Latest => self.latest.take(),
             SnapshotKey::Before { cell } => {
                 let position = self.before.iter().position(|(number, _)| number == cell)?;
                 self.before.truncate(position + 1);
-                self.now = None;
-                self.before.pop_back().map(|(_, sleeper)| sleeper)
+                self.latest = None;
+                self.before.pop_back().map(|(_, snapshot)| snapshot)
             }
             SnapshotKey::Named { name } => {
                 let position = self.named.iter().position(|(known, _)| known == name)?;
@@ -170,11 +170,11 @@ impl Snapshots {
         }
     }
 
-    /// Gives the copy of the state as it is now a name, so that another one is to be made; `false` where there is none.
+    /// Gives the latest snapshot a name. The caller has another latest one made; `false` where there is none.
     pub(super) fn name(&mut self, name: &str) -> bool {
-        let Some(sleeper) = self.now.take() else { return false };
+        let Some(snapshot) = self.latest.take() else { return false };
         self.named.retain(|(known, _)| known != name);
-        self.named.push((name.to_owned(), sleeper));
+        self.named.push((name.to_owned(), snapshot));
         true
     }
 
@@ -183,29 +183,29 @@ impl Snapshots {
         self.before.pop_front().is_some()
     }
 
-    /// The variables have begun anew; earlier states stay.
-    pub(super) fn forget_now(&mut self) {
-        self.now = None;
+    /// A process without variables has been started. Snapshots of earlier states stay.
+    pub(super) fn forget_latest(&mut self) {
+        self.latest = None;
         self.early.clear();
     }
 
-    fn sleepers(&mut self) -> impl Iterator<Item = &mut Snapshot> {
-        let before = self.before.iter_mut().map(|(_, sleeper)| sleeper);
-        before.chain(self.named.iter_mut().map(|(_, sleeper)| sleeper)).chain(&mut self.now)
+    fn all(&mut self) -> impl Iterator<Item = &mut Snapshot> {
+        let before = self.before.iter_mut().map(|(_, snapshot)| snapshot);
+        before.chain(self.named.iter_mut().map(|(_, snapshot)| snapshot)).chain(&mut self.latest)
     }
 
-    /// Measures all copies, and drops the oldest for `%undo` as long as all together hold more than `budget_bytes`
+    /// Measures all snapshots, and drops the oldest for `%undo` as long as all together hold more than `budget_bytes`
     /// beside what `cells` holds itself.
     pub(super) fn keep_within(&mut self, budget_bytes: u64, cells: Pid) {
-        // Cheap to know, and mostly enough: none costs more than it sees.
-        let seen = self.sleepers().filter_map(|sleeper| private_bytes(sleeper.number())).sum::<u64>();
+        // This is cheap, and mostly enough: no snapshot costs more than it sees.
+        let seen = self.all().filter_map(|snapshot| private_bytes(snapshot.number())).sum::<u64>();
         if seen <= budget_bytes {
             return;
         }
         loop {
             self.measure();
             let own = Memory::of(cells);
-            // What is left of all shares, once the process itself has had what it sees.
+            // All shares, less what the process itself sees.
             let extra = (self.share() + own.share).saturating_sub(own.anonymous);
             if extra <= budget_bytes || !self.drop_oldest() {
                 return;
@@ -214,25 +214,26 @@ impl Snapshots {
     }
 
     fn measure(&mut self) {
-        for sleeper in self.sleepers() {
-            sleeper.memory = Memory::of(sleeper.pid);
+        for snapshot in self.all() {
+            snapshot.memory = Memory::of(snapshot.pid);
         }
     }
 
-    /// The shares of all copies as they were measured last, in bytes.
+    /// The shares of all snapshots as they were measured last, in bytes.
     fn share(&mut self) -> u64 {
-        self.sleepers().map(|sleeper| sleeper.memory.share).sum()
+        self.all().map(|snapshot| snapshot.memory.share).sum()
     }
 
-    /// What is kept, oldest first; and what all that and `cells` hold in the machine's memory, each page counted once, in
-    /// bytes.
+    /// Reports on the snapshots, oldest first, and how many bytes of the machine's memory they and `cells` hold together,
+    /// each page counted once.
     pub(super) fn report(&mut self, cells: Pid) -> (Vec<SnapshotReport>, u64) {
         self.measure();
         let held_bytes = self.share() + Memory::of(cells).share;
-        let named = self.named.iter().map(|(name, sleeper)| sleeper.report(SnapshotKey::Named { name: name.clone() }));
-        let before = self.before.iter().map(|(cell, sleeper)| sleeper.report(SnapshotKey::Before { cell: *cell }));
-        let now = self.now.iter().map(|sleeper| sleeper.report(SnapshotKey::Latest));
-        let mut reports: Vec<_> = named.chain(before).chain(now).collect();
+        let named =
+            self.named.iter().map(|(name, snapshot)| snapshot.report(SnapshotKey::Named { name: name.clone() }));
+        let before = self.before.iter().map(|(cell, snapshot)| snapshot.report(SnapshotKey::Before { cell: *cell }));
+        let latest = self.latest.iter().map(|snapshot| snapshot.report(SnapshotKey::Latest));
+        let mut reports: Vec<_> = named.chain(before).chain(latest).collect();
         reports.sort_by(|one, other| other.age_s.total_cmp(&one.age_s));
         (reports, held_bytes)
     }
@@ -242,49 +243,49 @@ impl Snapshots {
 mod tests {
     use super::*;
 
-    fn sleeper(pid: i32) -> Snapshot {
+    fn snapshot(pid: i32) -> Snapshot {
         Snapshot::new(Pid::from_raw(pid).unwrap(), Duration::ZERO)
     }
 
-    fn pids(kept: &mut Snapshots) -> Vec<i32> {
-        kept.sleepers().map(|sleeper| sleeper.pid.as_raw_nonzero().get()).collect()
+    fn pids(snapshots: &mut Snapshots) -> Vec<i32> {
+        snapshots.all().map(|snapshot| snapshot.pid.as_raw_nonzero().get()).collect()
     }
 
     #[test]
     fn the_last_cells_can_be_undone_and_the_oldest_goes_first() {
-        let mut kept = Snapshots::default();
-        kept.put(sleeper(100), None);
+        let mut snapshots = Snapshots::default();
+        snapshots.put(snapshot(100), None);
         for cell in 1..=7 {
-            kept.put(sleeper(100 + i32::try_from(cell).unwrap()), Some(cell));
+            snapshots.put(snapshot(100 + i32::try_from(cell).unwrap()), Some(cell));
         }
-        assert_eq!(pids(&mut kept), [102, 103, 104, 105, 106, 107]);
-        assert!(!kept.has(&SnapshotKey::Before { cell: 2 }));
-        assert!(kept.drop_oldest());
-        assert!(!kept.has(&SnapshotKey::Before { cell: 3 }));
+        assert_eq!(pids(&mut snapshots), [102, 103, 104, 105, 106, 107]);
+        assert!(!snapshots.has(&SnapshotKey::Before { cell: 2 }));
+        assert!(snapshots.drop_oldest());
+        assert!(!snapshots.has(&SnapshotKey::Before { cell: 3 }));
     }
 
     #[test]
     fn going_back_drops_the_states_that_came_after() {
-        let mut kept = Snapshots::default();
-        kept.put(sleeper(100), None);
+        let mut snapshots = Snapshots::default();
+        snapshots.put(snapshot(100), None);
         for cell in 1..=4 {
-            kept.put(sleeper(100 + i32::try_from(cell).unwrap()), Some(cell));
+            snapshots.put(snapshot(100 + i32::try_from(cell).unwrap()), Some(cell));
         }
-        let taken = kept.take(&SnapshotKey::Before { cell: 3 }).unwrap();
+        let taken = snapshots.take(&SnapshotKey::Before { cell: 3 }).unwrap();
         assert_eq!(taken.pid.as_raw_nonzero().get(), 102);
-        assert_eq!(pids(&mut kept), [100, 101]);
-        assert!(kept.take(&SnapshotKey::Before { cell: 4 }).is_none());
+        assert_eq!(pids(&mut snapshots), [100, 101]);
+        assert!(snapshots.take(&SnapshotKey::Before { cell: 4 }).is_none());
     }
 
     #[test]
     fn a_name_holds_one_state() {
-        let mut kept = Snapshots::default();
-        assert!(!kept.name("trained"));
-        kept.put(sleeper(100), None);
-        assert!(kept.name("trained"));
-        kept.put(sleeper(101), None);
-        assert!(kept.name("trained"));
-        assert_eq!(pids(&mut kept), [101]);
+        let mut snapshots = Snapshots::default();
+        assert!(!snapshots.name("trained"));
+        snapshots.put(snapshot(100), None);
+        assert!(snapshots.name("trained"));
+        snapshots.put(snapshot(101), None);
+        assert!(snapshots.name("trained"));
+        assert_eq!(pids(&mut snapshots), [101]);
     }
 
     #[test]

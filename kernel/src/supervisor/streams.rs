@@ -1,13 +1,13 @@
-//! Bytes as they come out of pipes and sockets: whole lines, whole characters, and no waiting.
+//! Reading from pipes and sockets without waiting: whole lines and whole characters.
 
 use anyhow::Result;
 use rustix::io::Errno;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// So much is read at a time: a cell that prints without end must not keep the others waiting.
+/// At most so much is read at a time, so that a cell which prints without end does not block everything else.
 const MOST_BYTES: usize = 1 << 20;
 
-/// Text out of bytes that may be cut anywhere; what is not UTF-8 is replaced.
+/// Decodes UTF-8 that arrives in pieces. Bytes that are not UTF-8 are replaced.
 #[derive(Debug, Default)]
 pub(super) struct Utf8 {
     held: Vec<u8>,
@@ -17,11 +17,11 @@ impl Utf8 {
     pub(super) fn push(&mut self, bytes: &[u8]) -> String {
         self.held.extend_from_slice(bytes);
         let cut = match std::str::from_utf8(&self.held) {
-            // A character that is not whole yet waits for the rest of it.
+            // A character that is not complete yet waits for the rest.
             Err(error) if error.error_len().is_none() => error.valid_up_to(),
             _ => self.held.len(),
         };
-        // An invalid byte before the cut hides an unfinished character at the end, which then is replaced as well.
+        // If an invalid byte comes first, an incomplete character at the end is replaced, too.
         let text: Vec<u8> = self.held.drain(..cut).collect();
         String::from_utf8_lossy(&text).into_owned()
     }
@@ -31,13 +31,13 @@ impl Utf8 {
     }
 }
 
-/// The first line that is whole, with its end.
+/// Takes out the first complete line, with its end.
 pub(super) fn take_line(bytes: &mut Vec<u8>) -> Option<Vec<u8>> {
     let end = bytes.iter().position(|byte| *byte == b'\n')?;
     Some(bytes.drain(..=end).collect())
 }
 
-/// Reads what is there; `false` at the end of the stream.
+/// Reads what has arrived; `false` at the end of the stream.
 pub(super) fn read_available(fd: impl AsFd, bytes: &mut Vec<u8>) -> Result<bool> {
     let mut buffer = [0; 65536];
     loop {
@@ -54,7 +54,7 @@ pub(super) fn read_available(fd: impl AsFd, bytes: &mut Vec<u8>) -> Result<bool>
     }
 }
 
-/// Makes a call again that a signal has interrupted.
+/// Repeats a system call that a signal has interrupted.
 pub(super) fn retry<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     loop {
         match call() {
@@ -64,7 +64,7 @@ pub(super) fn retry<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, 
     }
 }
 
-/// From now on, a read gives what is there and does not wait.
+/// Makes reads return at once.
 pub(super) fn set_nonblocking(fd: &OwnedFd) -> Result<()> {
     let flags = rustix::fs::fcntl_getfl(fd)?;
     rustix::fs::fcntl_setfl(fd, flags | rustix::fs::OFlags::NONBLOCK)?;

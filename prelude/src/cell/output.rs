@@ -1,14 +1,14 @@
-//! Output without a line end: the standard library holds it back, a notebook wants to see it.
+//! Flushes output without a line end, which the standard library holds back and a notebook is to show.
 //!
-//! One thread flushes the standard output while a cell runs, and rests in between, so that no lock is held when the
-//! process is copied.
+//! One thread flushes the standard output while a cell runs. It rests between cells, so that it holds no lock while the
+//! process forks.
 
 use std::io::Write;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How old output may become; a progress bar looks smooth.
+/// How often the output is flushed. A progress bar looks smooth.
 const INTERVAL: Duration = Duration::from_millis(40);
 
 /// How long another thread may hold the standard output locked at the end of a cell.
@@ -23,7 +23,7 @@ enum State {
     Resting,
     /// A cell runs.
     Running,
-    /// The cell has ended: once more, then rest.
+    /// The cell has ended: flush once more, then rest.
     Ending,
 }
 
@@ -31,9 +31,9 @@ fn state() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Starts the thread; also in a process that has taken another one's place.
+/// Starts the thread, also in a woken snapshot.
 pub(super) fn start() {
-    set(State::Ending); // it begins with a rest, and until then it has no name
+    set(State::Ending); // `end` waits until the thread has run once, and so has its name
     match thread::Builder::new().name("ferrotune-out".to_owned()).spawn(serve) {
         Ok(_) => {
             end();
@@ -47,7 +47,7 @@ pub(super) fn begin() {
     set(State::Running);
 }
 
-/// The cell has ended; `false` if its last output cannot be passed on, since a thread keeps it locked.
+/// The cell has ended; `false` if its last output cannot be flushed, because a thread keeps it locked.
 pub(super) fn end() -> bool {
     set(State::Ending);
     let deadline = Instant::now() + PATIENCE;
@@ -80,9 +80,9 @@ fn serve() {
             continue;
         }
         drop(now);
-        // What cannot be written has lost its reader, and there is no one to tell.
+        // The pipe has no reader any more; only the standard error is left.
         if let Err(error) = std::io::stdout().flush() {
-            eprintln!("what the cell printed last is lost: {error}");
+            eprintln!("the last output of the cell is lost: {error}");
         }
         now = state();
         if ending && *now == State::Ending {

@@ -1,22 +1,22 @@
 //! Where a notebook's variables are kept between cells.
 //!
-//! It has the interface of the store that evcxr writes into each cell. Here it is compiled once; what is generic is
-//! only as much as the type of a variable makes necessary.
+//! It has the interface of the store that evcxr writes into each cell. Here it is compiled once, and only what depends on
+//! the type of a variable is generic.
 //!
-//! The compiler takes a struct for the same type when one field's type has changed. What the kernel knows of the
-//! definitions behind a type is therefore kept beside the value, as a number, and compared as well.
+//! To the compiler a struct is still the same type after the type of a field has been redefined. A fingerprint of the
+//! definitions behind a type, which the kernel computes, is therefore kept beside the value and compared, too.
 
 use std::any::{Any, TypeId};
 use std::collections::{HashMap, HashSet};
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Tells the supervisor that a variable is not of the type that the cell means.
+/// Tells the supervisor that a variable does not have the type that the cell expects.
 pub const VARIABLE_CHANGED_TYPE: &str = "EVCXR_VARIABLE_CHANGED_TYPE:";
 /// Tells evcxr that the cell ended at a `?`.
 pub const USER_ERROR_OCCURRED: &str = "EVCXR_ERROR_OCCURRED";
 
-/// The variables that the running cell has taken out and not put back.
+/// Names of the variables that the running cell has taken out and not put back.
 static TAKEN: Mutex<Option<HashSet<String>>> = Mutex::new(None);
 
 fn taken() -> MutexGuard<'static, Option<HashSet<String>>> {
@@ -28,7 +28,7 @@ pub(super) fn begin() {
     *taken() = None;
 }
 
-/// How many variables the cell has taken out and not put back: those that it has moved.
+/// How many variables the cell has moved: taken out and not put back.
 pub(super) fn missing() -> usize {
     taken().as_ref().map_or(0, HashSet::len)
 }
@@ -42,7 +42,7 @@ pub struct VariableStore {
 #[derive(Debug)]
 struct Variable {
     value: Box<dyn Any>,
-    /// Fingerprint of the definitions that its type rests on, where the kernel has found any.
+    /// Fingerprint of the definitions that its type depends on, if the kernel has found any.
     definitions: Option<u64>,
 }
 
@@ -52,17 +52,17 @@ impl VariableStore {
         self.put(name, Variable { value: Box::new(value), definitions: None });
     }
 
-    /// Keeps a variable whose type rests on definitions with this fingerprint.
+    /// Keeps a variable whose type depends on definitions with this fingerprint.
     pub fn put_variable_as<T: 'static>(&mut self, name: &str, definitions: u64, value: T) {
         self.put(name, Variable { value: Box::new(value), definitions: Some(definitions) });
     }
 
-    /// Whether the variable, if it is there, has this type; drops it and says so to the supervisor if not.
+    /// Whether the variable is there and has this type. If not, it is dropped, and the supervisor is told.
     pub fn check_variable<T: 'static>(&mut self, name: &str) -> bool {
         self.check(name, TypeId::of::<T>(), None)
     }
 
-    /// As [`VariableStore::check_variable`], for a type that rests on definitions with this fingerprint.
+    /// Like [`VariableStore::check_variable`], for a type that depends on definitions with this fingerprint.
     pub fn check_variable_as<T: 'static>(&mut self, name: &str, definitions: u64) -> bool {
         self.check(name, TypeId::of::<T>(), Some(definitions))
     }
@@ -70,7 +70,7 @@ impl VariableStore {
     /// Takes a variable out.
     ///
     /// # Panics
-    /// If it is not there or has another type, which [`VariableStore::check_variable`] rules out.
+    /// If it is not there or has another type. [`VariableStore::check_variable`] finds that out before.
     pub fn take_variable<T: 'static>(&mut self, name: &str) -> T {
         match self.take(name).downcast() {
             Ok(value) => *value,
@@ -102,7 +102,7 @@ impl VariableStore {
     #[expect(clippy::print_stdout, reason = "the supervisor reads this line")]
     fn check(&mut self, name: &str, wanted: TypeId, definitions: Option<u64>) -> bool {
         let Some(variable) = self.variables.get(name) else {
-            // Without its value the cell could not run.
+            // The cell cannot run without its value.
             println!("{VARIABLE_CHANGED_TYPE}{name}");
             return false;
         };
@@ -111,7 +111,7 @@ impl VariableStore {
             return true;
         }
         println!("{VARIABLE_CHANGED_TYPE}{name}");
-        // Its own code drops it, and knows the type as it was; a panic there must not end the process.
+        // The code that drops it belongs to the old type. A panic in there must not end the process.
         if panic::catch_unwind(AssertUnwindSafe(|| drop(self.variables.remove(name)))).is_err() {
             eprintln!("dropping the variable {name} panicked");
         }

@@ -1,7 +1,7 @@
-//! CUDA devices of one process reduce among themselves, through NVIDIA's NCCL. Other processes are not served.
+//! CUDA devices of one process reduce among themselves, through NVIDIA's NCCL. It serves no other processes.
 //!
-//! NCCL waits for ever for a replica that does not come, so all meet through the host's memory first, where one that has
-//! left is an error.
+//! NCCL waits for ever for a replica that has ended, so all replicas meet through the host's memory first, where a missing
+//! one is an error.
 
 use candle_core::backend::BackendStorage as _;
 use candle_core::cuda_backend::cudarc::driver::{CudaSlice, DeviceRepr, ValidAsZeroBits};
@@ -24,7 +24,7 @@ struct Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        // Ending the connection ends what is still under way in it.
+        // This aborts operations that are still running.
         if let Err(error) = self.comm.stream().synchronize() {
             eprintln!("ferrotune: gradients may not have arrived: {error:?}");
         }
@@ -55,7 +55,7 @@ pub(super) fn mean(replica: &Replica<'_>, values: &Tensor) -> Result<Tensor> {
 
 /// Waits for all replicas, and makes sure that they have equally many values.
 fn meet(replica: &Replica<'_>, length: usize) -> Result<()> {
-    // The mean of what one says alone is its share of it.
+    // Only this replica writes to its slot, so the mean over all replicas is what it wrote divided by their number.
     let mut lengths = vec![0.0_f64; replica.count()];
     lengths[replica.index()] = (length * replica.count()) as f64;
     replica.all_reduce_mean(&mut lengths).map_err(Error::wrap)?;
@@ -65,7 +65,7 @@ fn meet(replica: &Replica<'_>, length: usize) -> Result<()> {
     }
 }
 
-/// Joins the others, who do the same at this time.
+/// Joins the other replicas, which call this at the same time.
 fn open(replica: &Replica<'_>, values: &Tensor) -> Result<Link> {
     let stream = values.device().as_cuda_device()?.cuda_stream();
     stream.context().bind_to_thread().map_err(|error| failed("bind the device", &error))?;

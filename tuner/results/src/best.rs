@@ -1,4 +1,4 @@
-//! `%best`: the trials that won, where their weights are, and the Rust that makes of the best one a model again.
+//! `%best`: the best trials, the files with their weights, and Rust code that builds the best model again.
 
 use crate::ResultsError;
 use crate::bundle::{with_code, with_note};
@@ -12,8 +12,8 @@ use ferrotune_tuner::journal::Study;
 use ferrotune_tuner::record::TrialRecord;
 use std::path::{Path, PathBuf};
 
-/// The best `count` trials, best first; where it is not given the one that won, or of several objectives all that no
-/// other one beats. `weights` tells where a trial's weights are, if they are kept.
+/// The best `count` trials, best first. Without `count` the best trial, or with several objectives all trials that no
+/// other trial beats. `weights` gives the path of a trial's weights, if they are kept.
 ///
 /// Fails where no trial has finished.
 pub fn best(
@@ -42,7 +42,7 @@ pub fn best(
     Ok(with_code(&bundle, &described(study, first, path)))
 }
 
-/// The snippet of a trial, with a line above it that says what it is.
+/// The snippet of a trial, below a line that names the trial.
 fn described(study: &Study, trial: &TrialRecord, weights: Option<&Path>) -> String {
     // A newline in the name would end the comment.
     let name = study.spec.project.escape_debug();

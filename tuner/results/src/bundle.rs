@@ -1,4 +1,4 @@
-//! Bundles put together from parts: text below text, HTML below HTML.
+//! Puts bundles together: text below text, HTML below HTML.
 
 use ferrotune_display::{Bundle, escape};
 

@@ -1,5 +1,5 @@
-//! A chart as data, and its three forms: Vega-Lite for front ends that draw it, SVG for those that show pictures, text
-//! for terminals. All forms are made of the same numbers; none of them needs a network.
+//! A chart as data, and its three forms: Vega-Lite for front ends that support it, SVG for those that show pictures,
+//! text for terminals. All forms have the same numbers, and none needs a network.
 
 mod colours;
 mod scale;
@@ -14,19 +14,19 @@ use ferrotune_display::Bundle;
 
 /// The MIME type of Vega-Lite 5, which JupyterLab and VS Code draw.
 const VEGA_LITE: &str = "application/vnd.vegalite.v5+json";
-/// Panels beside each other.
+/// Number of panels in a row.
 const PANELS_A_ROW: usize = 3;
 
 /// One chart: panels that share title, legend and shades.
 #[derive(Clone, Debug, Default)]
 pub struct Chart {
-    /// What it shows.
+    /// The title.
     pub title: String,
     /// One plot each.
     pub panels: Vec<Panel>,
     /// The scale of marks that are coloured by a number.
     pub shades: Option<Shades>,
-    /// What should be said about it, such as what was left out.
+    /// A note below the chart, for example about points that are left out.
     pub note: Option<String>,
 }
 
@@ -37,16 +37,16 @@ pub struct Panel {
     pub x: Axis,
     /// The vertical axis, from bottom to top.
     pub y: Axis,
-    /// What is drawn, the first at the bottom.
+    /// The layers, the first at the bottom.
     pub layers: Vec<Layer>,
 }
 
 /// An axis.
 #[derive(Clone, Debug)]
 pub struct Axis {
-    /// What it measures, with its unit.
+    /// The title, with the unit.
     pub title: String,
-    /// From which value to which, and how.
+    /// The range and the kind of scale.
     pub scale: Scale,
 }
 
@@ -64,7 +64,7 @@ pub struct Layer {
 /// How a layer is coloured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Colour {
-    /// One of the colours that are told apart best, by number.
+    /// One of the easily distinguished colours, by number.
     Series(usize),
     /// Each mark by its own shade.
     Shade,
@@ -81,7 +81,7 @@ pub enum Marks {
     Lines(Vec<Line>),
     /// Horizontal bars, one or more to a row.
     Bars(Vec<Bar>),
-    /// Rectangles side by side, of which each is one value of a function.
+    /// Adjacent rectangles, each of which has one value of a function.
     Cells(Vec<Cell>),
 }
 
@@ -92,9 +92,9 @@ pub struct Point {
     pub x: f64,
     /// Vertical coordinate.
     pub y: f64,
-    /// What colours it, where the layer goes by shades.
+    /// The value for its shade, if the layer has shades.
     pub shade: f64,
-    /// What it is, for who points at it.
+    /// The text that appears when the pointer is on it.
     pub label: String,
 }
 
@@ -125,9 +125,9 @@ pub struct Bar {
 /// A rectangle.
 #[derive(Clone, Debug)]
 pub struct Cell {
-    /// From where to where, horizontally.
+    /// Horizontal range.
     pub x: (f64, f64),
-    /// From where to where, vertically.
+    /// Vertical range.
     pub y: (f64, f64),
     /// The value.
     pub shade: f64,

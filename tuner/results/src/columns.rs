@@ -1,4 +1,4 @@
-//! What can be asked of a trial by name: its numbers, parameters, metrics, and how it went.
+//! The columns of a trial by name: numbers, parameters, metrics, and its ending.
 
 use crate::values::{ending, metric_names, parameter_names, state_name};
 use crate::{ResultsError, number};
@@ -38,7 +38,7 @@ const FIXED: [(&str, Column); 8] = [
     ("ending", Column::Ending),
 ];
 
-/// What a trial has in a column. A cell without text is empty.
+/// The cell of a trial in a column. A cell without text is empty.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Cell {
     pub(crate) text: String,
@@ -46,7 +46,7 @@ pub(crate) struct Cell {
 }
 
 impl Column {
-    /// The column of this name: an objective, a parameter or a metric of the study before what all studies have.
+    /// The column of this name. Objectives, parameters and metrics of the study come before the columns of all studies.
     pub(crate) fn named(study: &Study, name: &str) -> Result<Column, ResultsError> {
         let parameters = parameter_names(&study.trials);
         if let Some(index) = study.spec.objectives.iter().position(|objective| objective.metric == name) {
@@ -67,7 +67,7 @@ impl Column {
         })
     }
 
-    /// The columns that a table of these trials has.
+    /// The columns of a table of these trials.
     pub(crate) fn usual<'a>(study: &Study, trials: impl IntoIterator<Item = &'a TrialRecord>) -> Vec<Column> {
         let mut columns = vec![Column::Trial];
         columns.extend((0..study.spec.objectives.len()).map(Column::Objective));
@@ -84,7 +84,7 @@ impl Column {
         }
     }
 
-    /// What the trial has here.
+    /// The cell of the trial in this column.
     pub(crate) fn cell(&self, study: &Study, trial: &TrialRecord) -> Cell {
         match self {
             Column::Objective(index) => Cell::number(trial.values.get(*index).copied()),

@@ -1,6 +1,6 @@
-//! Why something cannot be shown. Each text is one line that names the object and the cure.
+//! Why results cannot be shown. Each error is one line that names the object and says what to do.
 
-/// What was asked for does not fit the study.
+/// Why a request does not fit the study.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "a variant's fields are what its text names")]
@@ -13,16 +13,16 @@ pub enum ResultsError {
         "{condition} is no condition; write COLUMN, a comparison and VALUE, as in val_accuracy>0.9 or state=failed"
     )]
     Condition { condition: String },
-    /// A comparison by size with something that has none.
+    /// A comparison by size with a value that has no size.
     #[error("{column} can be compared by < and > with numbers only, and {value} is none; use = or !=")]
     NotANumber { column: String, value: String },
-    /// An order that is neither up nor down.
+    /// A sort order other than asc and desc.
     #[error("the order {order} is neither asc nor desc; write COLUMN:asc or COLUMN:desc")]
     Order { order: String },
-    /// A plot that nobody knows.
+    /// An unknown plot.
     #[error("there is no plot {name}; choose from {plots}")]
     UnknownPlot { name: String, plots: String },
-    /// A format that nobody knows.
+    /// An unknown format.
     #[error("there is no format {name}; choose from {formats}")]
     UnknownFormat { name: String, formats: String },
     /// A parameter that no trial asked for.
@@ -42,7 +42,7 @@ pub enum ResultsError {
     /// No trial at all.
     #[error("study {study} has no trial yet; its search space shows with the first one")]
     NoTrial { study: String },
-    /// Too few of something for a plot.
+    /// Not enough values for a plot.
     #[error("study {study} has too little for this plot: it needs {need}")]
     TooLittle { study: String, need: &'static str },
     /// A Parquet file cannot be made.

@@ -1,4 +1,4 @@
-//! `%export`: a study as a file that other programs read. Gives bytes; where they go is the caller's.
+//! `%export`: a study as a file that other programs read. Returns bytes, and the caller writes them.
 
 mod csv;
 mod fields;
@@ -14,11 +14,11 @@ use ferrotune_tuner::journal::Study;
 pub enum Format {
     /// A row for each trial, by [RFC 4180](https://www.rfc-editor.org/rfc/rfc4180).
     Csv,
-    /// Everything that is known, every reported metric included.
+    /// Everything in the journal, with every reported metric.
     Json,
     /// The columns of [`Format::Csv`], with types.
     Parquet,
-    /// A page that needs nothing beside it: the table of trials and the plots.
+    /// A page with the table of trials and the plots, which needs no other files.
     Html,
 }
 

@@ -1,7 +1,7 @@
-//! What a search has found, for people and for other programs: tables, charts, files.
+//! The results of a search for people and for other programs: tables, charts, files.
 //!
-//! Pure functions of a [`Study`](ferrotune_tuner::journal::Study), usable by the kernel's magics and by any program that
-//! reads a journal. Refuses to read or write anything: folders, files and notebooks are the caller's.
+//! Pure functions of a [`Study`](ferrotune_tuner::journal::Study), usable by the kernel's magics and by any program
+//! that reads a journal. Never reads or writes anything: callers handle folders, files and notebooks.
 
 pub mod best;
 mod bundle;

@@ -1,4 +1,4 @@
-//! `%trials`: which trials, in which order, with which columns. Says so where it leaves some out.
+//! `%trials`: selects, sorts and shows trials. Says so if it leaves some out.
 
 mod condition;
 
@@ -24,16 +24,16 @@ use std::cmp::Ordering;
 pub struct Listing<'a> {
     /// Column to sort by, as `COLUMN`, `COLUMN:asc` or `COLUMN:desc`; without it by number.
     pub sort: Option<&'a str>,
-    /// What the trials must be like: `COLUMN>VALUE` and so on, several of them joined by ` and `.
+    /// Conditions on the trials: `COLUMN>VALUE` and so on, joined by ` and `.
     pub filter: Option<&'a str>,
-    /// Columns to show, with commas between them; without it the usual ones.
+    /// Columns to show, separated by commas; the usual ones if it is `None`.
     pub columns: Option<&'a str>,
     /// Most rows to show; without it all are shown.
     pub limit: Option<usize>,
 }
 
 impl Listing<'_> {
-    /// The table of the trials. Fails where a column is unknown, or a condition or an order cannot be read.
+    /// The table of the trials. Fails if a column is unknown, or if a condition or a sort order cannot be parsed.
     pub fn table(&self, study: &Study) -> Result<Bundle, ResultsError> {
         let chosen = self.trials(study)?;
         let shown = &chosen[..chosen.len().min(self.limit.unwrap_or(usize::MAX))];
@@ -89,7 +89,7 @@ fn order(study: &Study, sort: &str) -> Result<(Column, bool), ResultsError> {
     }
 }
 
-/// Numbers before texts, and cells without anything last, whichever way it goes.
+/// Compares numbers before texts; empty cells are last in both directions.
 fn compare(one: &Cell, other: &Cell, descending: bool) -> Ordering {
     let is_empty = |cell: &Cell| cell.text.is_empty();
     let by_value = match (one.number, other.number) {

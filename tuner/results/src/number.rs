@@ -10,9 +10,9 @@ pub fn number(value: f64) -> String {
     significant(value, 6)
 }
 
-/// As [`number`], with as many digits as asked for, at least 1.
+/// Like [`number`], with `digits` significant digits, at least 1.
 pub(crate) fn significant(value: f64, digits: usize) -> String {
-    // What was written by a format can be read again.
+    // The text comes from `format!`, so parsing it cannot fail.
     let rounded: f64 = format!("{value:.*e}", digits.saturating_sub(1)).parse().unwrap_or(value);
     if rounded != 0.0 && !(1e-4..1e7).contains(&rounded.abs()) { format!("{rounded:e}") } else { rounded.to_string() }
 }

@@ -1,4 +1,4 @@
-//! `%studies`: what studies there are, and how they stand.
+//! `%studies`: the studies of a folder and their state.
 
 use crate::number;
 use crate::values::finished_value;
@@ -8,7 +8,7 @@ use ferrotune_tuner::analysis::ranking;
 use ferrotune_tuner::journal::Study;
 use ferrotune_tuner::record::State;
 
-/// A study, and what is known of it beside its journal.
+/// A study, with facts that are not in its journal.
 #[derive(Debug)]
 pub struct Entry {
     /// The name of its folder.
@@ -57,7 +57,7 @@ fn row(entry: &Entry) -> Vec<String> {
     ]
 }
 
-/// The best value; of several objectives, how many trials no other one beats.
+/// The best value; with several objectives, the number of trials that no other trial beats.
 fn best(study: &Study) -> String {
     let winners = ranking::best(&study.trials, &study.spec);
     match winners.first() {

@@ -1,4 +1,4 @@
-//! `%plot`: what Optuna's plots of the same names show. Each is a [`Chart`], and knows nothing of how that is drawn.
+//! `%plot`: the same plots as Optuna's. Each is a [`Chart`], which other modules draw.
 
 mod contour;
 mod edf;
@@ -18,9 +18,9 @@ use ferrotune_tuner::importance::{Importance, importance as ped_anova};
 use ferrotune_tuner::journal::Study;
 use ferrotune_tuner::record::TrialRecord;
 
-/// Parameters of which a plot shows the most important ones, unless it is told which.
+/// A plot shows this many of the most important parameters, unless the user names parameters.
 const MOST_PARAMETERS: usize = 9;
-/// Marks that front ends still draw at once, and that fit into one message.
+/// Largest number of marks, which front ends draw quickly and which fit into one message.
 const MOST_MARKS: usize = 2_000;
 
 /// What to plot.
@@ -46,12 +46,12 @@ pub enum Plot {
     Timeline,
 }
 
-/// Of which objective and parameters.
+/// The objective and the parameters of a plot.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Focus<'a> {
-    /// Names of parameters, with commas between them; without it the most important ones.
+    /// Names of parameters, separated by commas; the most important ones if it is `None`.
     pub parameters: Option<&'a str>,
-    /// The objective by its metric, and for [`Plot::Intermediate`] any metric; without it the first objective.
+    /// The metric of an objective, or for [`Plot::Intermediate`] any metric; the first objective if it is `None`.
     pub objective: Option<&'a str>,
 }
 
@@ -85,12 +85,12 @@ impl Plot {
         })
     }
 
-    /// Every plot that the study has enough for.
+    /// Every plot for which the study has enough trials.
     pub fn all_of(study: &Study) -> Vec<Chart> {
         Plot::ALL.iter().filter_map(|(_, plot)| plot.of(study, Focus::default()).ok()).collect()
     }
 
-    /// Plots the study. Fails where a parameter or an objective is unknown, or where the study has too little to show.
+    /// Plots the study. Fails if a parameter or an objective is unknown, or if the study has too few trials.
     pub fn of(self, study: &Study, focus: Focus<'_>) -> Result<Chart, ResultsError> {
         let objective = || objective_index(study, focus.objective);
         match self {
@@ -107,7 +107,7 @@ impl Plot {
     }
 }
 
-/// How much each parameter matters for an objective, the most important first.
+/// The importance of each parameter for an objective, the most important first.
 fn importances(study: &Study, objective: usize) -> Vec<Importance> {
     let direction = study.spec.objectives[objective].direction;
     ped_anova(&study.trials, |trial| crate::values::finished_value(trial, objective).map(|value| direction.loss(value)))
@@ -123,7 +123,7 @@ fn title(study: &Study, what: &str) -> String {
     format!("{what}: {}", study.spec.project)
 }
 
-/// What a mark says of its trial.
+/// The tooltip of a trial's mark.
 fn label(trial: &TrialRecord, metric: &str, value: f64) -> String {
     let parameters = trial.parameters.iter().map(|(name, parameter)| format!("{name}={}", parameter.value));
     let mut parameters: Vec<String> = parameters.collect();
@@ -134,7 +134,7 @@ fn label(trial: &TrialRecord, metric: &str, value: f64) -> String {
     format!("trial {}: {metric} = {} ({})", trial.number, crate::number(value), parameters.join(", "))
 }
 
-/// At most `most` of the items, evenly spread, the last one among them; and what to say where some are left out.
+/// At most `most` of the items, evenly spread and with the last one; and a note if some are left out.
 fn thinned<T>(items: Vec<T>, most: usize) -> (Vec<T>, Option<String>) {
     let all = items.len();
     if all <= most {
@@ -147,7 +147,7 @@ fn thinned<T>(items: Vec<T>, most: usize) -> (Vec<T>, Option<String>) {
     (kept, Some(note))
 }
 
-/// What two notes say, in one.
+/// Joins two notes.
 fn joined(one: Option<String>, other: Option<String>) -> Option<String> {
     [one, other].into_iter().flatten().reduce(|one, other| format!("{one}; {other}"))
 }

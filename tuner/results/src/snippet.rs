@@ -1,13 +1,13 @@
-//! The Rust that makes a trial's parameters variables again, and loads its weights.
+//! Rust code that defines variables for a trial's parameters and loads its weights.
 
 use ferrotune_tuner::record::TrialRecord;
 use ferrotune_tuner::space::Value;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Words that are no names in Rust, not even with `r#` before them.
+/// Words that cannot be names in Rust, even with `r#`.
 const NEVER_NAMES: [&str; 4] = ["self", "Self", "super", "crate"];
-/// Words that are names in Rust only with `r#` before them.
+/// Words that can be names in Rust only with `r#`.
 const KEYWORDS: [&str; 48] = [
     "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "do", "dyn", "else", "enum",
     "extern", "false", "final", "fn", "for", "gen", "if", "impl", "in", "let", "loop", "macro", "match", "mod", "move",
@@ -15,7 +15,7 @@ const KEYWORDS: [&str; 48] = [
     "unsafe", "unsized", "use", "virtual", "where", "while", "yield",
 ];
 
-/// A `let` for every parameter of the trial, one for its weights, and how a model takes these.
+/// A `let` for every parameter of the trial and for its weights, and comments that show how a model loads them.
 pub fn snippet(trial: &TrialRecord, weights: Option<&Path>) -> String {
     let mut taken = BTreeSet::new();
     let mut lines: Vec<String> = trial
@@ -45,7 +45,7 @@ fn binding(name: &str, value: &Value) -> String {
     }
 }
 
-/// The parameter's name as one that Rust takes.
+/// The parameter's name as a valid Rust name.
 fn identifier(name: &str) -> String {
     let mut plain: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
     if plain.starts_with(|c: char| c.is_ascii_digit()) || plain.is_empty() || plain == "_" {
@@ -57,7 +57,7 @@ fn identifier(name: &str) -> String {
     if KEYWORDS.contains(&plain.as_str()) { format!("r#{plain}") } else { plain }
 }
 
-/// The name, with underscores behind it until it is none that is there already.
+/// The name, with as many underscores at its end as make it unique.
 fn unique(mut name: String, taken: &mut BTreeSet<String>) -> String {
     while !taken.insert(name.clone()) {
         name.push('_');

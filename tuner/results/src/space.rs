@@ -1,4 +1,4 @@
-//! `%space`: the search space as the trials have shown it.
+//! `%space`: the search space that the trials have shown.
 
 use crate::columns::numeric;
 use crate::{ResultsError, number};
@@ -6,7 +6,7 @@ use ferrotune_display::{Bundle, table};
 use ferrotune_tuner::journal::Study;
 use ferrotune_tuner::space::{Dimension, Distribution, Scale, Space, Value};
 
-/// Values of a choice that fit into a cell.
+/// Most values of a choice in a cell.
 const MOST_VALUES: usize = 12;
 
 /// Name, kind, range, scale, default, condition and values so far of every parameter. Fails before the first trial.
@@ -56,7 +56,7 @@ fn described(distribution: &Distribution) -> (&'static str, String, String) {
     }
 }
 
-/// Under which values of which parameter it is asked for, if that is known.
+/// The condition under which it is asked for, if that is known.
 fn condition(space: &Space, dimension: &Dimension) -> Option<String> {
     let condition = dimension.condition.as_ref()?;
     let parent = &space.dimensions[condition.parent];
@@ -75,7 +75,7 @@ fn condition(space: &Space, dimension: &Dimension) -> Option<String> {
     Some(format!("if {} is {}", parent.name, listed(present)))
 }
 
-/// What was tried: the smallest and the largest number, or the values.
+/// The values that were tried: the smallest and the largest number, or a list.
 fn tried(values: &[&Value]) -> String {
     let numbers: Option<Vec<f64>> = values.iter().map(|value| numeric(value)).collect();
     match numbers {

@@ -1,7 +1,7 @@
-//! A study as TensorBoard reads it: a run for each trial with its metrics as scalars, and the HParams plugin's table.
+//! A study in TensorBoard's format: a run for each trial with its metrics as scalars, and the HParams plugin's table.
 //!
-//! The files of a study that goes on begin, as a rule, with what they held before, so that the caller can append the rest
-//! and a TensorBoard that is open shows it.
+//! When a study grows, its files usually begin with their earlier content, so the caller can append the rest, and an
+//! open TensorBoard shows it.
 
 mod events;
 mod hparams;
@@ -17,18 +17,18 @@ use ferrotune_tuner::record::TrialRecord;
 pub struct EventFile {
     /// Its path below the folder that TensorBoard is given.
     pub path: String,
-    /// What is in it.
+    /// Its content.
     pub bytes: Vec<u8>,
 }
 
 /// All files of a study: the experiment, and one folder for each trial that has begun.
 ///
-/// The journal does not tell when a metric was reported: every scalar has the time at which its trial began.
+/// The journal does not have the times of reports, so every scalar has the time at which its trial began.
 pub fn files(study: &Study) -> Vec<EventFile> {
     let begun = study.times.iter().filter_map(|times| times.started).min();
     let begun = begun.map_or(0, |time| time.timestamp());
     let mut files = vec![file(String::new(), begun, &[events::summary(begun as f64, 0, &hparams::experiment(study))])];
-    // One that waits for its turn has no parameters yet, and TensorBoard would keep it so.
+    // A waiting trial has no parameters yet, and TensorBoard would never update them.
     let has_begun = |trial: &&TrialRecord| times(study, trial).started.is_some();
     files.extend(study.trials.iter().filter(has_begun).map(|trial| of_trial(study, trial)));
     files

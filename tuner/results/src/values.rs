@@ -1,4 +1,4 @@
-//! What the trials of a study were to achieve, and have achieved.
+//! Objectives of a study, and the values of its trials.
 
 use crate::ResultsError;
 use ferrotune_tuner::analysis::ranking;
@@ -24,7 +24,7 @@ pub(crate) fn finished_value(trial: &TrialRecord, objective: usize) -> Option<f6
     (trial.state() == State::Finished).then_some(value)
 }
 
-/// Trials that have finished with a finite value, each with it.
+/// Trials that have finished with a finite value, and these values.
 pub(crate) fn finished(study: &Study, objective: usize) -> Result<Vec<(&TrialRecord, f64)>, ResultsError> {
     let valued = study.trials.iter().filter_map(|trial| Some((trial, finished_value(trial, objective)?)));
     let valued: Vec<_> = valued.collect();
@@ -34,8 +34,8 @@ pub(crate) fn finished(study: &Study, objective: usize) -> Result<Vec<(&TrialRec
     Ok(valued)
 }
 
-/// The trials that won: the one with the best value, or of several objectives all that no other one beats; where none
-/// keeps the constraints, the one that breaks them least. Empty where no trial has finished.
+/// The best trials: the one with the best value, or with several objectives all trials that no other trial beats. If no
+/// trial keeps the constraints, the one that breaks them least. Empty if no trial has finished.
 pub(crate) fn winners(study: &Study) -> Vec<&TrialRecord> {
     let best = ranking::best(&study.trials, &study.spec);
     if best.is_empty() { ranking::ranked(&study.trials, &study.spec, 1) } else { best }
@@ -52,7 +52,7 @@ pub(crate) fn metric_names(study: &Study) -> BTreeSet<&str> {
     steps.flat_map(|metrics| metrics.keys()).map(String::as_str).collect()
 }
 
-/// Where a trial stands, as a word.
+/// The state of a trial as a word.
 pub(crate) fn state_name(state: State) -> &'static str {
     match state {
         State::Running => "running",
@@ -62,7 +62,7 @@ pub(crate) fn state_name(state: State) -> &'static str {
     }
 }
 
-/// How a trial ended, in words.
+/// The ending of a trial in words.
 pub(crate) fn ending(trial: &TrialRecord) -> String {
     trial.ending.as_ref().map_or_else(|| "unfinished".to_owned(), ToString::to_string)
 }

@@ -1,9 +1,9 @@
-//! How much of the space before a reference point a set of trade-offs dominates. Exact, in any number of dimensions.
+//! The volume that a set of trade-offs dominates up to a reference point. Exact, in any number of dimensions.
 
 use super::pareto;
 
-/// Volume that `points` dominate up to `reference`, which lies behind them in every loss; points that do not lie before
-/// it add nothing.
+/// Volume that `points` dominate up to `reference`. Points that are not better than `reference` in every loss add
+/// nothing.
 ///
 /// In two dimensions a sweep; in more, slices along the last loss, as in While et al. (2006), IEEE TEC 10(1): a few
 /// hundred points in three dimensions take milliseconds, and each further dimension costs a factor of their number.
@@ -26,7 +26,7 @@ pub fn hypervolume(points: &[Vec<f64>], reference: &[f64]) -> f64 {
     }
 }
 
-/// Two dimensions: `front` is sorted by its first loss, so that its second falls.
+/// Two dimensions: `front` is sorted by the first loss, so the second loss decreases.
 fn sweep(front: &[Vec<f64>], first: f64, second: f64) -> f64 {
     let mut height = second;
     let mut area = 0.0;
@@ -37,7 +37,7 @@ fn sweep(front: &[Vec<f64>], first: f64, second: f64) -> f64 {
     area
 }
 
-/// Between two neighbouring values of the last loss the section is that of the points so far.
+/// Between two neighbouring values of the last loss, the points so far determine the section.
 fn slices(mut front: Vec<Vec<f64>>, rest: &[f64], last: f64) -> f64 {
     front.sort_by(|a, b| a[rest.len()].total_cmp(&b[rest.len()]));
     let mut section: Vec<Vec<f64>> = Vec::new();

@@ -1,12 +1,12 @@
-//! Trade-offs among several losses: which points no other point beats. Knows no reference and no weights.
+//! Trade-offs between several losses: the points that no other point beats. Uses no reference point and no weights.
 
 /// Whether `a` is nowhere worse than `b` and somewhere better. Both have as many losses.
 pub fn dominates(a: &[f64], b: &[f64]) -> bool {
     a.iter().zip(b).all(|(a, b)| a <= b) && a.iter().zip(b).any(|(a, b)| a < b)
 }
 
-/// Positions of the points that no other one dominates, in order. Equal points are all kept; a point with a NaN never
-/// is, nor does it dominate any.
+/// Positions of the points that no other one dominates, in order. Keeps all of several equal points. A point with a NaN
+/// is never kept and dominates no other.
 ///
 /// ```
 /// use ferrotune_tuner::analysis::pareto::front;
@@ -14,7 +14,7 @@ pub fn dominates(a: &[f64], b: &[f64]) -> bool {
 /// ```
 pub fn front(points: &[Vec<f64>]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..points.len()).filter(|index| !points[*index].iter().any(|x| x.is_nan())).collect();
-    // What dominates a point comes before it in this order, so that each need be compared with the front so far only.
+    // In this order a point comes after those that dominate it, so it needs comparing only with the front so far.
     order.sort_by(|a, b| lexicographic(&points[*a], &points[*b]));
     let mut front: Vec<usize> = Vec::new();
     for index in order {
@@ -26,7 +26,7 @@ pub fn front(points: &[Vec<f64>]) -> Vec<usize> {
     front
 }
 
-/// Crowding distance of each point of a front (Deb et al. 2002, IEEE TEC 6(2)): how far its neighbours are apart, summed
+/// Crowding distance of each point of a front (Deb et al. 2002, IEEE TEC 6(2)): the distance of its neighbours, summed
 /// over the losses as shares of their ranges; infinite at the ends of a range.
 pub fn crowding(front: &[&[f64]]) -> Vec<f64> {
     let mut distances = vec![0.0; front.len()];
@@ -35,7 +35,7 @@ pub fn crowding(front: &[&[f64]]) -> Vec<f64> {
         order.sort_by(|a, b| front[*a][loss].total_cmp(&front[*b][loss]));
         let (first, last) = (order[0], order[order.len() - 1]);
         let range = front[last][loss] - front[first][loss];
-        // Where all are equal, no one is at an end of anything.
+        // If all values are equal, no point is at an end of the range.
         if range.is_nan() || range <= 0.0 {
             continue;
         }

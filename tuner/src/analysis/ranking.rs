@@ -1,12 +1,12 @@
-//! Which trials of a study are best: by value, by Pareto's fronts, and those that keep the constraints before those that
-//! do not. Reads records and draws no conclusion about why.
+//! Ranks the trials of a study: trials that keep the constraints first, then by value or by Pareto's fronts. Reads only
+//! records.
 
 use super::pareto;
 use crate::record::{State, TrialRecord};
 use crate::spec::StudySpec;
 
-/// The best trials: of one objective the one with the best value, the earliest of equals; of several all that no other
-/// one beats, in the order of their numbers. Only finished trials that keep the constraints.
+/// The best finished trials that keep the constraints: with one objective the trial with the best value, the earliest
+/// among equals; with several objectives all trials that no other trial beats, in the order of their numbers.
 pub fn best<'a>(trials: &'a [TrialRecord], spec: &StudySpec) -> Vec<&'a TrialRecord> {
     let kept = candidates(trials, spec).filter(|candidate| candidate.violation <= 0.0).collect();
     if spec.objectives.len() == 1 {
@@ -16,9 +16,9 @@ pub fn best<'a>(trials: &'a [TrialRecord], spec: &StudySpec) -> Vec<&'a TrialRec
     front.into_iter().map(|candidate| candidate.trial).collect()
 }
 
-/// Up to `count` finished trials, the best first: those that keep the constraints, then the others by how little they
-/// break them. Of several objectives one front comes after the other, and within a front the ones that stand alone come
-/// first.
+/// Up to `count` finished trials, best first: trials that keep the constraints, then the others by how little they
+/// break them. With several objectives one front follows the other, and within a front trials with distant neighbours
+/// come first.
 pub fn ranked<'a>(trials: &'a [TrialRecord], spec: &StudySpec, count: usize) -> Vec<&'a TrialRecord> {
     let (mut kept, mut broken): (Vec<_>, Vec<_>) =
         candidates(trials, spec).partition(|candidate| candidate.violation <= 0.0);
@@ -58,13 +58,13 @@ fn candidates<'a>(trials: &'a [TrialRecord], spec: &StudySpec) -> impl Iterator<
 }
 
 fn by_rank(mut candidates: Vec<Candidate<'_>>, count: usize) -> Vec<Candidate<'_>> {
-    // Stable: the earlier one of equals stays first.
+    // A stable sort keeps the earlier one of equals first.
     candidates.sort_by(|a, b| a.losses[0].total_cmp(&b.losses[0]));
     candidates.truncate(count);
     candidates
 }
 
-/// The candidates that no other one dominates, and the others.
+/// The candidates that no other candidate dominates, and the others.
 fn first_front(candidates: Vec<Candidate<'_>>) -> (Vec<Candidate<'_>>, Vec<Candidate<'_>>) {
     let losses: Vec<Vec<f64>> = candidates.iter().map(|candidate| candidate.losses.clone()).collect();
     let mut members = pareto::front(&losses).into_iter().peekable();

@@ -13,10 +13,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// What our links point to. It leads to the journal, for Optuna looks at the time of what a link leads to; and Optuna
-/// itself never writes it so, which tells ours from its own.
+/// itself never writes the path like this, so that our links differ from its own.
 const OURS: &str = ".//journal.log";
 
-/// After so long in which neither the lock nor the journal has changed, Optuna takes the lock's holder for dead.
+/// Where neither the lock nor the journal changes for this long, Optuna assumes that the lock's holder is dead.
 const GRACE: Duration = Duration::from_secs(30);
 
 /// The least and the longest time between two attempts to take a lock that another process holds.
@@ -119,7 +119,7 @@ impl AppendLock {
         Ok(Some(Seen { inode: lock.st_ino, made_at: changed_at(&lock), journal_changed_at }))
     }
 
-    /// Renamed first, as Optuna does it: of several processes that come to this at a time only one has it.
+    /// Renames the lock first, as Optuna does: of several processes that try this at once, only one succeeds.
     fn remove_dead(&self) -> io::Result<()> {
         let removed = format!("{FILE}{:x}-{}.rename", seed::draw(), std::process::id());
         match renameat(&self.folder, FILE, &self.folder, removed.as_str()) {

@@ -107,8 +107,8 @@ pub(super) fn is_ours(bytes: &[u8]) -> bool {
     bytes.windows(WORKER_PREFIX.len()).any(|window| window == WORKER_PREFIX.as_bytes())
 }
 
-/// A line with `null` in place of `NaN` and infinities, which Python writes and JSON has not; none where it has none of
-/// them outside its texts.
+/// A line with `null` in place of `NaN` and infinities, which Python writes and JSON does not have. `None` where the line
+/// has no such value outside its texts.
 pub(super) fn with_nulls(line: &[u8]) -> Option<Vec<u8>> {
     let (mut plain, mut rest) = (Vec::with_capacity(line.len()), line);
     let (mut is_in_text, mut is_escaped, mut is_changed) = (false, false, false);
@@ -127,7 +127,7 @@ pub(super) fn with_nulls(line: &[u8]) -> Option<Vec<u8>> {
     is_changed.then_some(plain)
 }
 
-/// Reads a line without its line end. A line without a checksum is good only if somebody else (Optuna) wrote it.
+/// Reads a line without its line end. A line without a checksum is valid only if another program (Optuna) wrote it.
 pub(super) fn decode(line: &[u8]) -> Result<Line<'_>, String> {
     let text = std::str::from_utf8(line).map_err(|error| error.to_string())?;
     let object: Line<'_> = serde_json::from_str(text).map_err(|error| error.to_string())?;
@@ -139,7 +139,7 @@ pub(super) fn decode(line: &[u8]) -> Result<Line<'_>, String> {
     hasher.update(body.as_bytes());
     hasher.update(b"}");
     let found = hasher.finalize();
-    // Digit by digit, for a capital one is none of ours.
+    // Digit by digit: our checksums have no capital digits.
     let digits = (0..8).rev().map(|place| b"0123456789abcdef"[(found >> (4 * place) & 15) as usize]);
     if digits.eq(crc.bytes()) { Ok(object) } else { Err(format!("its checksum is {crc} but its text has {found:08x}")) }
 }

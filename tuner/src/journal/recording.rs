@@ -26,7 +26,7 @@ pub struct Usage {
     pub unended_workers: u64,
     /// The machine around the last worker; `None` keeps what is known.
     pub memory: Option<MemoryCheck>,
-    /// Endings after which the trial was tried again; none of them keeps what is known.
+    /// Endings after which the trial was tried again; an empty list keeps what is known.
     pub retried: Vec<Ending>,
 }
 

@@ -30,7 +30,7 @@ pub struct Times {
     pub ended: Option<DateTime<Utc>>,
 }
 
-/// What the lines of a journal come to.
+/// A study as the lines of its journal describe it.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct StudyState {
     /// `None` until the study's first line is there.

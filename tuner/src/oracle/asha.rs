@@ -1,6 +1,6 @@
-//! ASHA (Li et al. 2020, A System for Massively Parallel Hyperparameter Tuning, MLSys): successive halving that waits
-//! for no one. A trial goes on as soon as it is among the best third of those that have come as far; what to try is the
-//! sampler's affair. Keeps nothing that the records cannot give back.
+//! ASHA (Li et al. 2020, A System for Massively Parallel Hyperparameter Tuning, MLSys): successive halving that never
+//! waits for other trials. A trial continues as soon as it is among the best third of those that have trained as long;
+//! the sampler chooses values. Keeps only what the records contain.
 
 use super::hyperband::{self, ETA};
 use super::sampler::{Sampler, Suggestions};
@@ -15,7 +15,7 @@ use crate::spec::Objective;
 pub(super) struct Asha {
     objective: Objective,
     suggestions: Suggestions,
-    /// What the first trial said, until its record shows it.
+    /// The epochs that the first trial announced, until its record has them.
     total: Option<u64>,
 }
 
@@ -63,7 +63,7 @@ impl Oracle for Asha {
     }
 }
 
-/// The rungs, and how far the trials have climbed.
+/// The rungs, and the rung that each trial has reached.
 struct Ladder<'a> {
     /// Epochs of each rung.
     stops: Vec<u64>,
@@ -79,10 +79,10 @@ impl<'a> Ladder<'a> {
         (0..self.stops.len() - 1).rev().find_map(waiting).map(|trial| trial.number)
     }
 
-    /// What is left to do when no trial will begin any more and none is promoted.
+    /// The next step when no trial may begin and none is promoted.
     ///
-    /// Those short of their rung come first, for they may still change who is best, and so may those that run. If then no trial has trained to
-    /// the end, the best of those that have come farthest does.
+    /// Trials that have not reached their rung come first, because they may still change which trial is best, and so
+    /// may running trials. If no trial has trained to the end then, the best of those that have trained longest does.
     fn wind_up(&self, running: &[u64]) -> Next {
         let open = || idle(self.trials, running);
         if let Some(trial) = open().find(|trial| self.is_short(trial)) {
@@ -101,18 +101,18 @@ impl<'a> Ladder<'a> {
         open().next().map_or(Next::Exhausted, |trial| Next::Prune { trial: trial.number })
     }
 
-    /// The epoch to which `trial` may train, as things stand.
+    /// The epoch up to which `trial` may train now.
     fn stop_of(&self, trial: &TrialRecord) -> u64 {
         let arrived = self.arrived(trial);
         let Some(rung) = arrived.checked_sub(1) else { return self.stops[0] };
         let Some(above) = self.stops.get(arrived) else { return u64::MAX };
-        // One that has waited runs only because it has been named, whoever has come to the rung since.
+        // A trial that has waited runs only because it was promoted, whichever trials have reached the rung since.
         let is_named = trial.waited_at().is_some_and(|at| at >= self.stop(trial, rung));
         let is_best = || self.best(rung).iter().any(|best| best.number == trial.number);
         if is_named || is_best() { *above } else { self.stops[rung] }
     }
 
-    /// Whether it is on its way to a rung; without a worker, it was interrupted.
+    /// Whether it has not reached its next rung; if it has no worker, it was interrupted.
     fn is_short(&self, trial: &TrialRecord) -> bool {
         let total = trial.epochs.unwrap_or(u64::MAX);
         let is_on_its_way = match self.arrived(trial).checked_sub(1) {
@@ -126,7 +126,7 @@ impl<'a> Ladder<'a> {
         trial.ending.is_none() && trial.epochs_done() == self.stop(trial, rung)
     }
 
-    /// The best third of those that have come to the rung's end, best first.
+    /// The best third of the trials that have reached the end of the rung, best first.
     fn best(&self, rung: usize) -> Vec<&'a TrialRecord> {
         let members = self.trials.iter().filter(|trial| self.arrived(trial) > rung);
         let mut ranked: Vec<_> = members.map(|trial| (self.rank(trial, rung + 1), trial)).collect();
@@ -135,19 +135,20 @@ impl<'a> Ladder<'a> {
         ranked.into_iter().take(count).map(|(_, trial)| trial).collect()
     }
 
-    /// Number of rungs whose end it has reached.
+    /// Number of rungs that the trial has completed.
     fn arrived(&self, trial: &TrialRecord) -> usize {
         (0..self.stops.len()).take_while(|rung| trial.epochs_done() >= self.stop(trial, *rung)).count()
     }
 
-    /// By its best value on the first `rungs` rungs; small is good. A trial that has reported no value comes last.
+    /// The sort key of a trial: its best value on the first `rungs` rungs, where small is good. A trial without a value
+    /// comes last.
     fn rank(&self, trial: &TrialRecord, rungs: usize) -> f64 {
         let stop = rungs.checked_sub(1).map_or(0, |rung| self.stop(trial, rung));
         let best = trial.summary_before(self.objective, stop);
         best.map_or(f64::INFINITY, |value| loss(self.objective, value))
     }
 
-    /// Where a rung ends for `trial`: no later than its whole training, which may be shorter than R.
+    /// The epoch at which a rung ends for `trial`, at most its whole training, which may be shorter than R.
     fn stop(&self, trial: &TrialRecord, rung: usize) -> u64 {
         trial.epochs.map_or(self.stops[rung], |total| total.min(self.stops[rung]))
     }

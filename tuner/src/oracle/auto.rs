@@ -1,5 +1,4 @@
-//! The search for those who do not choose one: the sampler that does best at the length that the search has come to.
-//! Proposes nothing itself.
+//! The default oracle: chooses the sampler that does best for the number of trials so far. Proposes nothing itself.
 
 use super::cmaes::CmaEs;
 use super::gp::Gp;
@@ -9,10 +8,10 @@ use super::tpe::Tpe;
 
 /// A Gaussian process learns most from a trial, but its cost grows with the cube of their number.
 const MOST_TRIALS: usize = 250;
-/// In more dimensions it is no better than others, and slow.
+/// In more dimensions the Gaussian process is slow and no better than other samplers.
 const MOST_DIMENSIONS: usize = 30;
 
-/// Gaussian process, then CMA-ES where all parameters are numbers, or else TPE.
+/// Gaussian process first; then CMA-ES if all parameters are numbers, and TPE otherwise.
 #[derive(Debug, Default)]
 pub(super) struct Auto {
     gp: Gp,
@@ -25,7 +24,7 @@ impl Sampler for Auto {
         if history.rows.len() < MOST_TRIALS && history.space.dimensions.len() <= MOST_DIMENSIONS {
             return self.gp.propose(history, trial);
         }
-        // Alternating, for CMA-ES refines what is known and TPE goes on looking.
+        // The two alternate, because CMA-ES refines good regions and TPE searches for new ones.
         if is_numeric(history) && trial.is_multiple_of(2) {
             return self.cmaes.propose(history, trial);
         }
@@ -33,7 +32,7 @@ impl Sampler for Auto {
     }
 }
 
-/// Whether there are numbers only, asked for by all trials, and one objective.
+/// Whether all trials ask for all parameters, all of these are numbers, and there is one objective.
 fn is_numeric(history: &History) -> bool {
     let is_plain =
         |dimension: &crate::space::Dimension| dimension.condition.is_none() && dimension.distribution.has_order();

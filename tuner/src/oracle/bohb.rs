@@ -1,5 +1,5 @@
-//! BOHB (Falkner et al. 2018, ICML): Hyperband's brackets, whose trials are chosen by a model of the longest trainings of
-//! which there are enough. Which brackets there are, and who goes on, is Hyperband's affair.
+//! BOHB (Falkner et al. 2018, ICML): Hyperband's brackets, with values from a model of the longest trainings that are
+//! numerous enough. Hyperband decides on brackets and promotions.
 
 use super::history::History;
 use super::hyperband::{self, Hyperband};
@@ -11,7 +11,7 @@ use crate::record::{Ending, TrialRecord};
 use crate::space::{Distribution, Value};
 use std::collections::BTreeMap;
 
-/// One trial in so many is drawn at random, whatever the model says.
+/// One trial in this many is drawn at random, without the model.
 const RANDOM_SHARE: u64 = 3;
 
 /// Hyperband with a model.
@@ -28,10 +28,10 @@ impl Bohb {
         Bohb { settings, hyperband }
     }
 
-    /// The trials as if every training ended at the largest rung that enough of them have reached.
+    /// The records as if every training ended at the largest rung that enough trials have reached.
     ///
-    /// Those that were given up before it stay what they are, for they lost against others. Those that wait at a lower
-    /// rung say nothing of it, good or bad, and are left out.
+    /// Trials that were pruned before this rung stay pruned, because they lost against others. Trials that wait at a
+    /// lower rung are left out, because nothing is known about them.
     fn at_one_rung(&self, trials: &[TrialRecord]) -> Vec<TrialRecord> {
         let is_tuned = |name: &&String| self.settings.given.leaves_open(name);
         let tuned = |trial: &TrialRecord| trial.parameters.keys().filter(is_tuned).count();
@@ -57,7 +57,7 @@ impl Bohb {
         trials.iter().map(view).collect()
     }
 
-    /// A trial that has not come to the rung.
+    /// A trial that has not reached the rung.
     fn short_of_it(&self, trial: &TrialRecord) -> TrialRecord {
         let waits = trial.ending.is_none() && trial.waited_at().is_some();
         let ending = if waits { Some(Ending::Cancelled) } else { trial.ending.clone() };
@@ -111,7 +111,7 @@ impl Oracle for Bohb {
     }
 }
 
-/// A model that leaves some trials to chance, so that it cannot lead Hyperband astray for good.
+/// A model that draws some trials at random, so that a wrong model cannot mislead Hyperband for ever.
 #[derive(Debug)]
 struct Mixed<S> {
     model: S,

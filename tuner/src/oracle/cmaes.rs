@@ -1,7 +1,8 @@
-//! CMA-ES as a sampler: which trials make up a generation, and which parameters it is about. The maths is in its modules.
+//! CMA-ES as a sampler: decides which trials make up a generation and which parameters the strategy moves. Its modules
+//! have the mathematics.
 //!
-//! The strategy moves numbers, and choices of two, that every trial asks for. The other parameters descend from a good
-//! trial's, all from the same one, so that a conditional parameter stays with the choice that it belongs to.
+//! The strategy moves numbers, and choices of two values, that every trial asks for. All other parameters come from one
+//! good trial, so a conditional parameter keeps the choice that it depends on.
 
 mod eigen;
 mod margin;
@@ -19,25 +20,25 @@ use rand::{Rng, RngExt};
 use restarts::Run;
 use strategy::Candidate;
 
-/// Draws for one trial; the first one that no other trial has had is taken.
+/// Number of draws for one trial; the first draw that no other trial has is used.
 const DRAWS: usize = 10;
-/// Generations ago that a trial may have been drawn and still be known again as a draw.
+/// A trial counts as a draw of the strategy if it was drawn at most this many generations ago.
 const MEMORY: usize = 3;
-/// More cells than this are as good as a continuous axis.
+/// An axis with more cells is treated as continuous.
 const MOST_CELLS: f64 = 4096.0;
-/// The other parameters descend from one trial in so many, the best ones.
+/// The other parameters come from the best trials, one in this many.
 const PARENTS: usize = 4;
 
 /// CMA-ES with margin and restarts.
 ///
-/// A generation is the next so many ended trials in the order of their numbers: one that runs long holds up nobody, and
-/// trials from elsewhere count as draws, too. All that is kept is a cache of the history.
+/// A generation consists of the next ended trials in the order of their numbers, so a long trial delays no other trial,
+/// and trials of other programs count as draws, too. Everything stored here is a cache of the history.
 #[derive(Debug, Default)]
 pub(super) struct CmaEs {
     axes: Vec<Axis>,
-    /// The trials that the states were made from.
+    /// The trials that the states were computed from.
     told: Vec<Told>,
-    /// After no generation, after one, and so on; each with the number of trials that it has learnt from.
+    /// The states after each generation, with the number of trials that each has learnt from.
     states: Vec<(usize, Run)>,
 }
 
@@ -48,7 +49,7 @@ struct Axis {
     distribution: Distribution,
 }
 
-/// An ended trial, on the axes.
+/// An ended trial in the coordinates of the axes.
 #[derive(Clone, Debug, PartialEq)]
 struct Told {
     trial: u64,
@@ -82,7 +83,7 @@ impl Sampler for CmaEs {
 }
 
 impl CmaEs {
-    /// Brings the states up to date.
+    /// Updates the states.
     fn learn(&mut self, history: &History) {
         let axes = axes(&history.space);
         if self.axes != axes {
@@ -118,11 +119,11 @@ impl CmaEs {
         let fitness: Vec<Fitness> = generation.iter().map(|told| told.fitness.clone()).collect();
         let order = survivors(&fitness, generation.len());
         let draws: Vec<Vec<f64>> = order.iter().map(|index| self.raw(run, &generation[*index], history)).collect();
-        // A generation that failed as a whole tells nothing of where to go.
+        // A generation in which every trial failed gives no direction.
         if fitness[order[0]].is_lost() { run.clone() } else { run.after(&draws, fitness[order[0]].losses[0]) }
     }
 
-    /// Where the trial's draw fell before it was put into cells; or where it would have fallen, if it was none.
+    /// The draw of the trial before it was rounded to cells; for a trial that was not drawn, an equivalent draw.
     fn raw(&self, run: &Run, told: &Told, history: &History) -> Vec<f64> {
         for (_, state) in self.states.iter().rev().take(MEMORY) {
             let draws = draws(state, history, told.trial);
@@ -141,7 +142,7 @@ impl CmaEs {
 impl Axis {
     fn cells(&self) -> Option<u32> {
         match self.distribution {
-            // Its cells are not of one width.
+            // Its cells have different widths.
             Distribution::Int { scale: Scale::Log | Scale::ReverseLog, .. } => None,
             _ => self.distribution.cells().filter(|cells| *cells <= MOST_CELLS).map(|cells| cells as u32),
         }
@@ -166,7 +167,7 @@ fn axes(space: &Space) -> Vec<Axis> {
     dimensions.map(|(dimension, known)| Axis { dimension, distribution: known.distribution.clone() }).collect()
 }
 
-/// A point that descends from one of the best trials, with a mutation now and then.
+/// A point whose values come from one of the best trials, with occasional mutations.
 fn descend<R: Rng>(history: &History, rng: &mut R) -> Vec<f64> {
     let dimensions = &history.space.dimensions;
     let ended: Vec<(&Row, Fitness)> = history

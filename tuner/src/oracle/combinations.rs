@@ -1,9 +1,9 @@
-//! Which combinations of values the trials have had, and how many are left. Knows the space only as the trials have asked
-//! for it, one question after the other, so that a range may depend on the values before it. Proposes nothing.
+//! Counts the combinations of values that trials have tried, and those that are left. Knows only the parameters that
+//! trials have asked for, one after the other, so a range may depend on earlier values. Proposes nothing.
 //!
-//! The same tree as Optuna's `BruteForceSampler`: a node is what a trial has been answered so far, and its children are
-//! the values of the next question. Records do not keep the order of the questions. The next one is a parameter that all
-//! trials of the node ask for, and any such order finds the same combinations.
+//! The tree is that of Optuna's `BruteForceSampler`: a node is the list of values that a trial has so far, and its
+//! children are the values of the next parameter. Records do not store the order of parameters. The next parameter is
+//! one that all trials of the node ask for; every such order finds the same combinations.
 
 use crate::space::{Distribution, Value};
 use std::borrow::Cow;
@@ -11,18 +11,18 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
-/// A value that is none of those that are counted.
+/// The key of a value that is not counted.
 const ELSEWHERE: u64 = u64::MAX;
 
-/// The coordinates of the values that a range has in the search, in their order; `None` where they are not counted.
+/// Gives the sorted coordinates of a range's values in the search; `None` if they are not counted.
 pub(super) type Levels = fn(&Distribution) -> Option<Vec<f64>>;
 
-/// What a trial has been answered.
+/// The values that a trial has.
 #[derive(Debug)]
 pub(super) struct Member<'a> {
     answers: BTreeMap<&'a str, Answer<'a>>,
-    /// Whether it has asked for everything that it needs. Any other one takes one of the combinations that begin with
-    /// its answers.
+    /// Whether it has asked for all its parameters. Otherwise it takes one of the combinations that begin with its
+    /// values.
     is_whole: bool,
     /// Whether it has not ended.
     is_open: bool,
@@ -36,18 +36,18 @@ struct Answer<'a> {
 }
 
 impl<'a> Member<'a> {
-    /// A trial that has been answered nothing yet.
+    /// A trial without values.
     pub(super) fn new(is_whole: bool, is_open: bool) -> Member<'a> {
         Member { answers: BTreeMap::new(), is_whole, is_open }
     }
 
-    /// Adds an answer, unless there is one to the same question.
+    /// Adds the value of a parameter, unless there is one.
     pub(super) fn answer(&mut self, name: &'a str, distribution: &'a Distribution, value: &'a Value) {
         let key = key_of(distribution, value);
         self.answers.entry(name).or_insert(Answer { distribution, value: Cow::Borrowed(value), key });
     }
 
-    /// Whether it has these values, or may still come to them.
+    /// Whether it has these values, or may still get them.
     fn may_have(&self, values: &BTreeMap<&str, &Value>) -> bool {
         values.iter().all(|(name, value)| match self.answers.get(name) {
             Some(answer) => *answer.value == **value,
@@ -62,16 +62,16 @@ impl Answer<'_> {
     }
 }
 
-/// Which of several free values is taken.
+/// Which of several free values is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Preference {
     /// The first one.
     First,
-    /// The one that is nearest to what was proposed; of values without an order the next one in the list.
+    /// The free value nearest to the proposed one; for values without an order, the next one in the list.
     Nearest,
 }
 
-/// The combinations that trials have had, or are about to have.
+/// The combinations that trials have tried or are going to try.
 #[derive(Debug)]
 pub(super) struct Combinations<'a> {
     members: Vec<Member<'a>>,
@@ -79,7 +79,7 @@ pub(super) struct Combinations<'a> {
     known: RefCell<Vec<(Distribution, Option<Rc<Values>>)>>,
 }
 
-/// The values of a range, as coordinates and as keys, both rising.
+/// The values of a range as sorted coordinates and sorted keys.
 #[derive(Debug)]
 struct Values {
     units: Vec<f64>,
@@ -87,24 +87,24 @@ struct Values {
 }
 
 impl<'a> Combinations<'a> {
-    /// Those of these trials, in the order of their numbers.
+    /// The combinations of these trials.
     pub(super) fn new(members: Vec<Member<'a>>, levels: Levels) -> Combinations<'a> {
         Combinations { members, levels, known: RefCell::default() }
     }
 
-    /// Whether a trial has shown a whole combination.
+    /// Whether a trial has asked for all its parameters.
     pub(super) fn has_whole(&self) -> bool {
         self.members.iter().any(|member| member.is_whole)
     }
 
-    /// Whether every combination is taken, as far as is known. Of what trials have not come to yet, one that runs takes
-    /// all.
+    /// Whether every known combination is taken. A running trial takes all combinations of parameters that it has not
+    /// asked for yet.
     pub(super) fn are_taken(&self) -> bool {
         self.left(&self.members.iter().collect::<Vec<_>>(), &mut Vec::new()) == 0
     }
 
-    /// The value for a question of a trial that has been answered `asked` so far: the proposed one, or another one where
-    /// no combination with that is left.
+    /// The value of a parameter for a trial that has the values `asked`: the proposed one, or another one if no
+    /// combination with the proposed one is left.
     pub(super) fn free_value(
         &self,
         asked: &BTreeMap<&str, &Value>,
@@ -126,7 +126,8 @@ impl<'a> Combinations<'a> {
             if values.keys.binary_search(&key).is_err() { 0 } else { self.left(members, &mut names) }
         };
         let is_free = |key: u64| left(key, groups.get(&key).map_or(&[], Vec::as_slice)) > 0;
-        // Where trials that run have taken all that is known, what they have in mind may be more than one combination.
+        // If running trials have taken all known combinations, the parameters that they have not asked for yet may have
+        // more.
         let is_unfinished = |key: u64| {
             let ended = groups.get(&key).into_iter().flatten().copied().filter(|member| !member.is_open);
             left(key, &ended.collect::<Vec<_>>()) > 0
@@ -144,13 +145,13 @@ impl<'a> Combinations<'a> {
         found.map_or(proposed, |index| distribution.from_unit(values.units[index]))
     }
 
-    /// How many combinations are left among those that begin with the answers to the questions `asked`, which these
-    /// `members` have in common. Where nothing is known of what follows, there is one.
+    /// How many combinations are left that begin with the values of the parameters `asked`, which these `members` have
+    /// in common. If no further parameter is known, there is one.
     fn left<'b>(&self, members: &[&'b Member<'a>], asked: &mut Vec<&'b str>) -> u64 {
         let Some((name, distribution)) = next_question(members, asked) else { return u64::from(members.is_empty()) };
         let Some(values) = self.values(distribution) else { return u64::MAX };
         let mut groups: HashMap<u64, Vec<&Member<'a>>> = HashMap::new();
-        // Those that have not come so far take one each.
+        // Each trial that has not asked for it takes one combination.
         let mut elsewhere = 0;
         for member in members {
             match member.answers.get(name) {
@@ -181,7 +182,7 @@ impl<'a> Combinations<'a> {
 }
 
 impl Values {
-    /// Indices of all values, those first that are preferred to the one with the key `wanted`.
+    /// Indices of all values, beginning with those to choose first in place of the one with the key `wanted`.
     fn order(&self, distribution: &Distribution, wanted: u64, preference: Preference) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.keys.len()).collect();
         if preference == Preference::Nearest && wanted != ELSEWHERE {
@@ -195,8 +196,8 @@ impl Values {
     }
 }
 
-/// A parameter that all trials of a node ask for next, with its range: the one that most of them have been answered,
-/// if possible with one range for all of them.
+/// The next parameter of a node, with its range: the one that most of its trials have, and of these one with the same
+/// range in all of them if possible.
 fn next_question<'b, 'a>(members: &[&'b Member<'a>], asked: &[&str]) -> Option<(&'b str, &'b Distribution)> {
     let mut questions: BTreeMap<&'b str, (usize, bool, &'b Distribution)> = BTreeMap::new();
     for member in members {
@@ -207,7 +208,7 @@ fn next_question<'b, 'a>(members: &[&'b Member<'a>], asked: &[&str]) -> Option<(
             *range = answer.distribution;
         }
     }
-    // The first by name of equals.
+    // Among equals, the first by name.
     let best = questions.into_iter().rev().max_by_key(|(_, (count, is_one_range, _))| (*count, *is_one_range));
     best.map(|(name, (_, _, range))| (name, range))
 }
@@ -217,7 +218,7 @@ fn key_of(distribution: &Distribution, value: &Value) -> u64 {
     unit.map_or(ELSEWHERE, key)
 }
 
-/// A logarithm and back again may miss the last bit; neighbours are further apart than this.
+/// Computing a logarithm and its reverse may change the last bit; neighbouring values differ by more than this.
 fn key(unit: f64) -> u64 {
     (unit * 1e9).round() as u64
 }
@@ -235,7 +236,7 @@ mod tests {
         distribution.levels(1000)
     }
 
-    /// Trials that ask for a, and for b of 1..=a.
+    /// Trials that ask for a, and then for b in 1..=a.
     struct Trials {
         ranges: Vec<Distribution>,
         values: Vec<Value>,
@@ -281,7 +282,7 @@ mod tests {
     fn trial_that_failed_before_a_question_takes_one_combination() {
         let trials = Trials::new();
         let mut answers = vec![(1, Some(1)), (2, Some(1)), (2, None), (3, None)];
-        // Of what follows 3 nothing is known: that is one combination, and it is taken.
+        // No parameter after a = 3 is known, which counts as one combination, and it is taken.
         assert!(trials.of(&answers).are_taken());
         answers.push((3, Some(1)));
         assert!(!trials.of(&answers).are_taken());

@@ -1,5 +1,5 @@
-//! Bayesian optimisation with a Gaussian process: a global arm and a trust-region arm by turns. For searches of up to a
-//! few hundred trials; its cost grows with their cube.
+//! Bayesian optimisation with a Gaussian process: a global arm and a trust-region arm alternate. For searches of up to
+//! a few hundred trials, because the cost grows with the cube of their number.
 
 mod acquisition;
 mod evidence;
@@ -25,20 +25,21 @@ use rand_pcg::Pcg64;
 use region::{Region, Trust};
 use warp::{WARPS, Warp};
 
-/// Trials beyond the number of parameters that are spread over the space before anything is modelled.
+/// The number of parameters plus this many trials are spread over the space before the first model.
 const INITIAL: usize = 4;
-/// One trial in so many looks at the whole space.
+/// One trial in this many searches the whole space.
 const ARMS: u64 = 3;
-/// Trials that decide between the kinds of model, and that its hyper-parameters are then fitted to. More would cost
-/// time and change little.
+/// Numbers of trials for choosing the kind of model and for fitting its hyper-parameters. More trials take time and
+/// change little.
 const ROUGH: usize = 64;
 const FINE: usize = 120;
-/// Trials that the model of the whole space is made of, and that of a trust region.
+/// Numbers of trials in the model of the whole space and in that of a trust region.
 const MOST: usize = 300;
 const MOST_NEAR: usize = 60;
-/// Evaluations of the likelihood: for the first warp, for each further one, for a change of smoothness, and at last.
+/// Evaluations of the likelihood for the first warp, for each further warp, for another smoothness, and for the final
+/// fit.
 const EVALUATIONS: [usize; 4] = [12, 6, 8, 12];
-/// Good points around which both arms look.
+/// Number of good points that both arms search around.
 const GOOD: usize = 3;
 
 /// Gaussian-process search.
@@ -65,7 +66,7 @@ fn is_local(trial: u64) -> bool {
     !trial.is_multiple_of(ARMS)
 }
 
-/// The most promising point of an arm; `None` where all that it looked at have been tried.
+/// The most promising point of an arm; `None` if all points that it looked at have been tried.
 fn search(evidence: &Evidence, space: &Space, in_trust_region: bool, rng: &mut Pcg64) -> Option<Vec<f64>> {
     let dimensions = evidence.axes.len();
     let trust = in_trust_region.then(|| {
@@ -86,15 +87,15 @@ fn search(evidence: &Evidence, space: &Space, in_trust_region: bool, rng: &mut P
     let mut values = warp.apply(&losses).values;
     let feasible =
         members.iter().zip(&values).filter(|(index, _)| evidence.is_feasible[**index]).map(|(_, value)| *value);
-    // Where nothing has kept to the constraints yet, keeping to them is all that counts.
+    // Until a trial keeps the constraints, only the probability of keeping them counts.
     let best = feasible.reduce(f64::min).unwrap_or_else(|| values.iter().copied().fold(f64::NEG_INFINITY, f64::max));
     let mut order: Vec<usize> = (0..points.len()).collect();
     order.sort_by(|a, b| values[*a].total_cmp(&values[*b]));
     let good: Vec<Vec<f64>> = order.iter().take(GOOD).map(|index| points[*index].clone()).collect();
     let mut process = Process::new(&Data { axes: &evidence.axes, points: &points, values: &values }, &hyper);
     for open in &evidence.open {
-        // A trial that runs is believed to come out as predicted, so that its place promises nothing more (Ginsbourger
-        // et al. 2010).
+        // A running trial is assumed to have the predicted value, so that its point promises no further improvement
+        // (Ginsbourger et al. 2010).
         values.push(process.predict(open).mean);
         points.push(open.clone());
         process = Process::new(&Data { axes: &evidence.axes, points: &points, values: &values }, &hyper);
@@ -130,7 +131,7 @@ fn model(evidence: &Evidence, points: &[Vec<f64>], losses: &[f64]) -> (Warp, Hyp
     };
     let mut found = vec![rough(WARPS[0], &Hyper::prior(evidence.axes.len()), first)];
     for warp in &WARPS[1..] {
-        // Its hyper-parameters will not be far from those of the warp before.
+        // Its hyper-parameters are close to those of the warp before.
         let start = found[found.len() - 1].2.clone();
         found.push(rough(*warp, &start, further));
     }
@@ -148,7 +149,8 @@ fn model(evidence: &Evidence, points: &[Vec<f64>], losses: &[f64]) -> (Warp, Hyp
     (*warp, fit(&data, start, last).hyper)
 }
 
-/// Indices, in their order, of at most so many trials: the better half by loss, and of the rest as many, evenly chosen.
+/// Indices, in their order, of at most so many trials: half of them the best by loss, and the other half evenly chosen
+/// from the others.
 fn thinned(losses: &[f64], most: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..losses.len()).collect();
     if order.len() > most {

@@ -1,5 +1,5 @@
-//! The records as samplers want them: points of the unit cube and what came of each. A cache of the records and of
-//! nothing else, so that a search that is taken up again sees what it would have seen.
+//! The records in the form that samplers need: points of the unit cube and their outcomes. A cache of the records only,
+//! so a resumed search sees the same history.
 
 use super::settings::Settings;
 use crate::record::{Ending, TrialRecord};
@@ -9,17 +9,17 @@ use std::collections::BTreeMap;
 /// Proposed values of trials that have not asked for all of them yet, by trial and name.
 pub(super) type Proposed = BTreeMap<u64, BTreeMap<String, Value>>;
 
-/// All trials but the one that is to be chosen.
+/// All trials except the one to propose values for.
 #[derive(Clone, Debug)]
 pub(crate) struct History {
-    /// What the search was asked for.
+    /// The settings of the search.
     pub(crate) settings: Settings,
     /// The parameters and their conditions, as far as the trials have shown them.
     pub(crate) space: Space,
-    /// Trials that have asked for parameters, in the order of their numbers. Cancelled ones are left out, and those in
+    /// Trials that have asked for parameters, in the order of their numbers. Leaves out cancelled trials, and those in
     /// which a fixed parameter has another value.
     pub(crate) rows: Vec<Row>,
-    /// What the rows of ended trials were made from, by trial number.
+    /// Fingerprints of the records that the rows of ended trials come from, by trial number.
     seen: Vec<Option<Fingerprint>>,
     /// The trial that the last proposal was for.
     asked: u64,
@@ -30,15 +30,15 @@ pub(crate) struct History {
 pub(crate) struct Row {
     /// Its number.
     pub(crate) trial: u64,
-    /// Its parameters in the order of the space's dimensions; NaN for one that it did not ask for.
+    /// Its parameters in the order of the space's dimensions; NaN if the trial did not ask for one.
     pub(crate) point: Vec<f64>,
-    /// What came of it.
+    /// Its outcome.
     pub(crate) outcome: Outcome,
-    /// Whether it has asked for every parameter that it needs.
+    /// Whether it has asked for all its parameters.
     is_whole: bool,
 }
 
-/// What came of a trial.
+/// The outcome of a trial.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Outcome {
     /// It trained to its end.
@@ -48,14 +48,14 @@ pub(crate) enum Outcome {
         /// By how much it breaks its constraints: 0 if it keeps them all.
         violation: f64,
     },
-    /// It was given up.
+    /// It was pruned.
     Pruned {
         /// Epochs that it trained.
         epochs: u64,
         /// Best value of the first objective up to then, small is good.
         loss: Option<f64>,
     },
-    /// It broke, was killed, took too long, or gave no value.
+    /// It failed, was killed, timed out, or returned no value.
     Failed,
     /// It did not fit into memory.
     OutOfMemory,
@@ -63,7 +63,7 @@ pub(crate) enum Outcome {
     Open,
 }
 
-/// As much of an ended trial's record as could change: by a retry, or because another study is shown.
+/// The part of an ended trial's record that may change: by a retry, or because the records are those of another study.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Fingerprint {
     ending: std::mem::Discriminant<Ending>,
@@ -90,10 +90,10 @@ impl History {
         History { settings, space: Space::default(), rows: Vec::new(), seen: Vec::new(), asked: 0 }
     }
 
-    /// Brings the rows up to date for a proposal to `asking`.
+    /// Updates the rows for a proposal to the trial `asking`.
     ///
-    /// Trials without an ending count only if they began before it, and have the values in `proposed` where they have
-    /// not asked yet: trials that are chosen side by side then know of each other.
+    /// Trials without an ending count only if they began before it. They have the values in `proposed` for parameters
+    /// that they have not asked for yet, so concurrent trials know of each other.
     pub(super) fn update(&mut self, trials: &[TrialRecord], asking: u64, proposed: &Proposed) {
         if self.is_of_other_trials(trials, asking) {
             *self = History::new(self.settings.clone());
@@ -135,7 +135,7 @@ impl History {
         self.forget_unneeded(proposed);
     }
 
-    /// Whether a trial that is known has become another, or the proposal is for an earlier trial than the last one.
+    /// Whether a known trial has changed, or the proposal is for an earlier trial than the last proposal.
     fn is_of_other_trials(&self, trials: &[TrialRecord], asking: u64) -> bool {
         let is_other = |(trial, seen): (&TrialRecord, &Option<Fingerprint>)| {
             seen.is_some() && (trial.number == asking || *seen != Fingerprint::of(trial))
@@ -156,7 +156,7 @@ impl History {
         point.iter().any(|unit| !unit.is_nan()).then_some(Row { trial: trial.number, point, outcome, is_whole })
     }
 
-    /// Takes those values out of open trials' rows that they are not expected to ask for.
+    /// Removes from the rows of open trials the values that they are not expected to ask for.
     fn forget_unneeded(&mut self, proposed: &Proposed) {
         for row in self.rows.iter_mut().filter(|row| row.outcome == Outcome::Open && proposed.contains_key(&row.trial))
         {

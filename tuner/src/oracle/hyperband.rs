@@ -1,5 +1,5 @@
 //! Hyperband (Li et al. 2018, JMLR 18): brackets of successive halving, from the most exploratory to plain random
-//! search, over and over. Keeps nothing that the records cannot give back; what to try is the sampler's affair.
+//! search, again and again. Keeps only what the records contain; the sampler chooses values.
 
 use super::sampler::{Sampler, Suggestions};
 use super::settings::{Settings, loss};
@@ -8,28 +8,28 @@ use crate::record::{Ending, TrialRecord};
 use crate::space::{Distribution, Value};
 use crate::spec::Objective;
 
-/// One trial in `ETA` goes on at each rung, with `ETA` times the epochs.
+/// One trial in `ETA` is promoted at each rung, to `ETA` times the epochs.
 pub(super) const ETA: u64 = 3;
 
 /// Hyperband with eta 3.
 ///
-/// The maximum resource R is the number of epochs of a whole training, known once the first trial has said it.
-/// Trial numbers tell which bracket a trial belongs to, and its reports and `paused_at` how far it came.
+/// The maximum resource R is the number of epochs of a whole training, which the first trial announces. A trial's
+/// number determines its bracket; its reports and `paused_at` show how far it has trained.
 #[derive(Debug)]
 pub(super) struct Hyperband {
     order: Order,
     objective: Objective,
     pub(super) suggestions: Suggestions,
-    /// What the first trial said, until its record shows it.
+    /// The epochs that the first trial announced, until its record has them.
     total: Option<u64>,
 }
 
-/// Which brackets there are.
+/// The brackets that run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
-    /// From the most exploratory to random search.
+    /// All brackets, from the most exploratory to random search.
     All,
-    /// The most exploratory alone.
+    /// Only the most exploratory bracket.
     MostExploratory,
 }
 
@@ -41,7 +41,7 @@ impl Hyperband {
         Hyperband { order, objective, suggestions: Suggestions::new(settings, sampler), total: None }
     }
 
-    /// Successive halving (Jamieson and Talwalkar 2016, AISTATS): the most exploratory bracket, over and over.
+    /// Successive halving (Jamieson and Talwalkar 2016, AISTATS): the most exploratory bracket, again and again.
     pub(super) fn most_exploratory(settings: Settings, sampler: Box<dyn Sampler>) -> Hyperband {
         Hyperband { order: Order::MostExploratory, ..Hyperband::new(settings, sampler) }
     }
@@ -66,19 +66,19 @@ impl Hyperband {
         planned.fuse()
     }
 
-    /// The epoch (exclusive) to which `trial`, of `total` epochs in all, may train as things stand, in a search of
-    /// `max_trials`.
+    /// The epoch (exclusive) to which `trial`, of `total` epochs in all, may train now, in a search of `max_trials`.
     fn stop_of(&self, trial: u64, total: u64, resource: u64, (trials, max_trials): (&[TrialRecord], u64)) -> u64 {
-        // The record of a trial that begins may not be among `trials` yet; its number is below this limit all the same.
+        // The record of a trial that begins may not be in `trials` yet, but its number is below this limit.
         let limit = max_trials.max(trial + 1);
         let bracket = self.brackets(resource, trials, limit).find(|bracket| bracket.holds(trial));
         let rung_stop = bracket.map_or(resource, |bracket| bracket.stop_of(trial));
         if rung_stop >= resource { total } else { rung_stop.min(total) }
     }
 
-    /// The first open trial that is short of the epochs it may train, or has trained them all and not said its value.
+    /// The first open trial that has not trained all epochs that it may train, or that has trained them all and
+    /// returned no value.
     ///
-    /// One that waits at a rung's end for others is none of them: it would come back from its worker as it went.
+    /// Leaves out a trial that waits at the end of a rung, because its worker would return without training.
     fn first_interrupted(&self, resource: u64, search: (&[TrialRecord], u64), running: &[u64]) -> Option<u64> {
         let (trials, _) = search;
         let interrupted = |trial: &&TrialRecord| {
@@ -120,7 +120,7 @@ impl Oracle for Hyperband {
     }
 }
 
-/// R: as the first record says that knows it, so that it cannot change while a bracket runs; until then what `said`.
+/// R from the first record that has it, so that it cannot change while a bracket runs; before that, `said`.
 pub(super) fn resource(trials: &[TrialRecord], said: Option<u64>) -> Option<u64> {
     trials.iter().find_map(|trial| trial.epochs).or(said).map(|total| total.max(1))
 }
@@ -141,11 +141,11 @@ pub(super) fn most_exploratory(resource: u64) -> u32 {
     resource.max(1).ilog(ETA).min(30)
 }
 
-/// One bracket: its plan and the trials that it has started.
+/// One bracket: its plan and its trials.
 struct Bracket<'a> {
     /// Number of its first trial.
     first: u64,
-    /// Configurations that it starts: as planned, or what the search's limit leaves.
+    /// Configurations that it starts: as planned, or fewer because of the search's limit.
     size: u64,
     /// Epochs of each rung.
     stops: Vec<u64>,
@@ -153,12 +153,12 @@ struct Bracket<'a> {
     objective: &'a Objective,
 }
 
-/// What became of one rung.
+/// The state of one rung.
 struct Rung<'a> {
     members: Vec<&'a TrialRecord>,
-    /// Whether every member has got to its end, has ended, or is run by another program.
+    /// Whether every member has completed the rung, has ended, or is run by another program.
     complete: bool,
-    /// Those that go on, best first; empty until the rung is complete.
+    /// The promoted trials, best first; empty until the rung is complete.
     promoted: Vec<&'a TrialRecord>,
 }
 
@@ -181,8 +181,8 @@ impl<'a> Bracket<'a> {
         (self.first..self.first + self.size).contains(&trial)
     }
 
-    /// What this bracket wants done; nothing if it is finished, or waits for trials that run: another bracket may begin
-    /// meanwhile.
+    /// The next step of this bracket; `None` if it is finished or waits for running trials, so that another bracket may
+    /// begin.
     fn next(&self, may_start: bool, running: &[u64]) -> Option<Next> {
         let last = self.stops.len() - 1;
         for (index, rung) in self.history().into_iter().enumerate() {
@@ -206,7 +206,7 @@ impl<'a> Bracket<'a> {
         None
     }
 
-    /// The epoch to which `trial` may train, as things stand.
+    /// The epoch up to which `trial` may train now.
     fn stop_of(&self, trial: u64) -> u64 {
         let mut stop = self.stops[0];
         for (rung, next_stop) in self.history().iter().zip(self.stops.iter().skip(1)) {
@@ -236,10 +236,11 @@ impl<'a> Bracket<'a> {
         history
     }
 
-    /// The best of a complete rung, as many as the plan lets through.
+    /// The best trials of a complete rung, as many as the plan promotes.
     ///
-    /// Who went on already stays, even where a repeated report would change the order now; who was pruned or failed
-    /// stays out, for it would take the place of one that can use it. So does who is run by another program.
+    /// A trial that was promoted already stays promoted, even if a repeated report changes the order. Trials that were
+    /// pruned, failed or are run by another program are left out, so that they take no place of a trial that can
+    /// continue.
     fn promote(&self, members: &[&'a TrialRecord], index: usize) -> Vec<&'a TrialRecord> {
         let mut candidates: Vec<_> = members
             .iter()
@@ -250,18 +251,18 @@ impl<'a> Bracket<'a> {
             .collect();
         candidates.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)).then(a.2.number.cmp(&b.2.number)));
         let beyond = candidates.iter().filter(|candidate| !candidate.0).count();
-        // A bracket that the search's limit has cut short still trains one trial to the end.
+        // A bracket with fewer trials because of the search's limit still trains one trial to the end.
         let slots = (self.size / ETA.pow(index as u32 + 1)).max(1) as usize;
         candidates.into_iter().take(slots.max(beyond)).map(|(_, _, trial)| trial).collect()
     }
 
-    /// Small is good. A trial that has reported no value comes last.
+    /// The sort key of a trial; small is good. A trial without a value comes last.
     fn rank(&self, trial: &TrialRecord, index: usize) -> f64 {
         let best = trial.summary_before(self.objective, self.stop(trial, index));
         best.map_or(f64::INFINITY, |value| loss(self.objective, value))
     }
 
-    /// Where rung `index` ends for `trial`: no later than its whole training, which may be shorter than R.
+    /// The epoch at which rung `index` ends for `trial`, at most its whole training, which may be shorter than R.
     fn stop(&self, trial: &TrialRecord, index: usize) -> u64 {
         trial.epochs.map_or(self.stops[index], |total| total.min(self.stops[index]))
     }

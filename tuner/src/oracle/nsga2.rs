@@ -1,8 +1,8 @@
-//! NSGA-II (Deb et al. 2002, IEEE TEC 6(2)): an evolution towards all trade-offs between several objectives. Also fit
-//! for one objective, and for conditional parameters, which children inherit one by one.
+//! NSGA-II (Deb et al. 2002, IEEE TEC 6(2)): evolves the trials towards all trade-offs between several objectives. Also
+//! works with one objective, and with conditional parameters, which children inherit one by one.
 //!
-//! In the steady-state form of Durillo et al. (2009, EMO): each trial that ends takes its place among the survivors at
-//! once, so that trials side by side wait for no generation.
+//! In the steady-state form of Durillo et al. (2009, EMO): each trial that ends competes with the survivors at once, so
+//! concurrent trials never wait for a generation.
 
 use super::history::{History, Row};
 use super::qmc;
@@ -18,13 +18,13 @@ const POPULATION: (u64, u64) = (10, 50);
 const POPULATION_SHARE: u64 = 5;
 /// Probability that a child has two parents.
 const CROSSOVER: f64 = 0.9;
-/// Children for one trial; the first one that no other trial has had is taken.
+/// Number of children for one trial; the first child that no other trial has is used.
 const CHILDREN: usize = 10;
 
 /// NSGA-II.
 #[derive(Debug, Default)]
 pub(super) struct Nsga2 {
-    /// The trials that the survivors come from. Like these a cache of the history.
+    /// The trials that the survivors come from. Both are caches of the history.
     told: Vec<Individual>,
     survivors: Vec<Individual>,
 }
@@ -63,7 +63,7 @@ impl Sampler for Nsga2 {
 }
 
 impl Nsga2 {
-    /// Lets each trial that has ended since compete with the survivors.
+    /// Lets each trial that has ended since the last call compete with the survivors.
     fn learn(&mut self, history: &History, population: usize) {
         let told: Vec<Individual> = history.rows.iter().filter_map(|row| Individual::of(row, history)).collect();
         let is_grown = told.len() >= self.told.len() && self.told.iter().zip(&told).all(|(a, b)| a.is_same(b));
@@ -102,7 +102,7 @@ impl Nsga2 {
     }
 }
 
-/// What a child has of its parents in one parameter: of one of them alone, or something between them.
+/// One parameter of a child: the value of one parent, or a value between both.
 fn inherit<R: Rng>(mother: f64, father: f64, distribution: &Distribution, rng: &mut R) -> Option<f64> {
     let is_mixed = rng.random::<bool>();
     let either = if rng.random::<bool>() { mother } else { father };
@@ -126,7 +126,7 @@ impl Individual {
         Some(Individual { trial: row.trial, point: row.point.clone(), fitness })
     }
 
-    /// Equality, with a parameter that neither has asked for counting as equal.
+    /// Equality, where a parameter that neither has asked for counts as equal.
     fn is_same(&self, other: &Individual) -> bool {
         let units = |individual: &Individual| individual.point.iter().map(|unit| unit.to_bits()).collect::<Vec<_>>();
         self.trial == other.trial && self.fitness == other.fitness && units(self) == units(other)

@@ -1,8 +1,9 @@
-//! Population-based training (Jaderberg et al. 2017, arXiv:1711.09846): trials train side by side, and every so many
-//! epochs the worst give way to copies of the best, which go on from their checkpoints with other parameters.
+//! Population-based training (Jaderberg et al. 2017, arXiv:1711.09846): trials train at the same time, and at regular
+//! epochs copies of the best trials replace the worst. A copy continues from its original's checkpoint with changed
+//! parameters.
 //!
-//! A copy is a trial of its own, so that a record's parameters are always those that it was trained with. Only floats
-//! are changed in it: numbers of layers and the like decide what a checkpoint fits. Nothing is kept but the records.
+//! A copy is a separate trial, so a record always has the parameters that the trial was trained with. Only floats
+//! change, because a checkpoint fits only one number of layers and the like. Keeps only what the records contain.
 
 use super::qmc::Qmc;
 use super::random::{self, generator};
@@ -14,13 +15,13 @@ use crate::space::{Distribution, Scale, Value};
 use rand::RngExt;
 use std::collections::BTreeMap;
 
-/// Trials of a population; when it has trained to the end another one begins.
+/// Trials of a population; after it has trained to the end, another population begins.
 const POPULATION: u64 = 12;
-/// Those that give way at a time, to copies of as many of the best.
+/// Number of trials that are replaced at a time, by copies of as many of the best.
 const REPLACED: usize = 3;
-/// How often the trials of a population are compared.
+/// How often a population's trials are compared during a training.
 const GENERATIONS: u64 = 10;
-/// Probability that a copy's parameter is drawn anew rather than moved.
+/// Probability that a copy's parameter is a new draw and not a changed value.
 const RESAMPLING: f64 = 0.25;
 /// Factor, up or down, by which a parameter on a logarithmic scale is moved on average.
 const FACTOR: f64 = 1.25;
@@ -31,9 +32,9 @@ const MOVE: f64 = 0.1;
 #[derive(Debug)]
 pub(super) struct Pbt {
     settings: Settings,
-    /// For trials that are no copies.
+    /// Gives the values of trials that are not copies.
     suggestions: Suggestions,
-    /// What the first trial said, until its record shows it.
+    /// The epochs that the first trial announced, until its record has them.
     total: Option<u64>,
 }
 
@@ -43,7 +44,7 @@ impl Pbt {
         Pbt { settings: settings.clone(), suggestions: Suggestions::new(settings, Box::new(Qmc)), total: None }
     }
 
-    /// What has become of every population so far.
+    /// The state of every population.
     fn lineage(&self, resource: u64, trials: &[TrialRecord], running: &[u64]) -> Lineage {
         let mut lineage = Lineage::default();
         let limit = self.settings.max_trials.max(trials.len() as u64);
@@ -53,9 +54,9 @@ impl Pbt {
         lineage
     }
 
-    /// Follows the next population from its first trial to its last, or to what is to be done now.
+    /// Follows the next population from its first trial to its last, or to the next step of the search.
     ///
-    /// The order matters: those that give way are pruned, copies begin, and only then do the originals go on.
+    /// The order matters: first trials are pruned, then copies begin, and only then do the originals continue.
     fn follow(&self, lineage: &mut Lineage, resource: u64, limit: u64, (trials, running): (&[TrialRecord], &[u64])) {
         let mut members = lineage.begin(POPULATION, limit);
         let generations = GENERATIONS.min(resource);
@@ -73,7 +74,7 @@ impl Pbt {
                 lineage.next = Some(Next::Continue { trial: short.number });
                 return;
             }
-            // One that has arrived may still write the checkpoint that its copies are to have.
+            // A trial that has just reached this epoch may still be writing the checkpoint for its copies.
             if records.iter().any(|trial| running.contains(&trial.number)) {
                 lineage.next = Some(Next::Wait);
                 return;
@@ -101,8 +102,8 @@ impl Pbt {
         }
     }
 
-    /// By the last value before `stop`, small is good; infinite for a trial that failed before it, and for one
-    /// that another program runs.
+    /// The sort key of a trial: its last value before `stop`, where small is good; infinite if it failed before, or if
+    /// another program runs it.
     fn rank(&self, trial: &TrialRecord, stop: u64) -> f64 {
         let reported =
             trial.metrics.range(..stop).rev().find_map(|(_, metrics)| metrics.get(&self.settings.objective().metric));
@@ -112,11 +113,11 @@ impl Pbt {
         value.map_or(f64::INFINITY, |value| loss(self.settings.objective(), value))
     }
 
-    /// A copy's value of a parameter that the original has with `value`; `None` if it cannot have that.
+    /// A copy's value of a parameter that is `value` in the original; `None` if the range does not have that value.
     fn vary(&self, copy: u64, name: &str, distribution: &Distribution, value: &Value) -> Option<Value> {
         let mut rng = generator(self.settings.seed, copy, name);
         let (is_drawn, anything): (bool, f64) = (rng.random_bool(RESAMPLING), rng.random());
-        // From half a move to one and a half, up or down, so that two copies of one trial differ.
+        // Moves by 0.5 to 1.5 times the average, up or down, so that two copies of one trial differ.
         let moves = rng.random_range(0.5..1.5) * if rng.random::<bool>() { 1.0 } else { -1.0 };
         match (distribution, value) {
             (Distribution::Float { .. }, _) if is_drawn => Some(distribution.from_unit(anything)),
@@ -163,12 +164,12 @@ impl Oracle for Pbt {
     }
 }
 
-/// What the records tell of the populations.
+/// The state of the populations, from the records.
 #[derive(Debug, Default)]
 struct Lineage {
-    /// What is to be done now; `None` if every trial that has begun is over.
+    /// The next step; `None` if all trials that have begun have ended.
     next: Option<Next>,
-    /// Trials that have begun, or are about to.
+    /// Number of trials that have begun, or begin next.
     begun: u64,
     /// The epoch (exclusive) to which each trial may train now.
     stops: BTreeMap<u64, u64>,
@@ -177,11 +178,10 @@ struct Lineage {
 }
 
 impl Lineage {
-    /// For how many copies there is room at the end of a generation of these members. Where there is none, the worst
-    /// train on.
+    /// How many copies may begin at the end of a generation of these members. If none may, the worst trials continue.
     ///
-    /// Once a member has trained beyond `stop` the generation is over. It had as many copies as it had room for then, and
-    /// no more begin, however many trials the search may have by now.
+    /// When a member has trained beyond `stop`, the generation is over. No more copies begin then, even if the search
+    /// may have more trials now.
     fn room(&self, limit: u64, stop: u64, members: &[&TrialRecord], trials: &[TrialRecord]) -> usize {
         if members.iter().any(|member| member.epochs_done() > stop) {
             let later = trials.iter().skip(usize::try_from(self.begun).unwrap_or(usize::MAX));

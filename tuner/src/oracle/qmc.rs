@@ -1,15 +1,15 @@
 //! Quasi-random search: an Owen-scrambled Sobol sequence (Burley 2020, JCGT 9(4)), which fills the space more evenly
-//! than independent draws. Learns nothing from trials but which parameters there are.
+//! than independent draws. Learns only the parameters from trials.
 
 use super::history::History;
 use super::random;
 use super::sampler::Sampler;
 
-/// Dimensions and points that the generator's tables reach to.
+/// Numbers of dimensions and points in the generator's tables.
 const DIMENSIONS: usize = 256;
 const POINTS: u64 = 1 << 16;
 
-/// Sobol search. The first trial is drawn at random, for only it can tell the parameters.
+/// Sobol search. The first trial is drawn at random, because the parameters are known only after it.
 #[derive(Debug)]
 pub(super) struct Qmc;
 
@@ -22,7 +22,7 @@ impl Sampler for Qmc {
 
 /// Point number `index` of the sequence with this seed.
 ///
-/// Beyond the tables, dimensions and points start over under another scrambling.
+/// Beyond the tables, dimensions and points start again with another scrambling.
 pub(super) fn point(seed: u64, index: u64, dimensions: usize) -> Vec<f64> {
     let coordinate = |dimension: usize| {
         let (round, set) = (index / POINTS, dimension / DIMENSIONS);

@@ -20,12 +20,12 @@ impl Sampler for Random {
     }
 }
 
-/// Draws a parameter's value. The draw does not depend on what else the trial asked for, or in which order.
+/// Draws a parameter's value. The draw does not depend on the trial's other parameters or on their order.
 pub(super) fn draw(seed: u64, trial: u64, name: &str, distribution: &Distribution) -> Value {
     distribution.sample(&mut generator(seed, trial, name))
 }
 
-/// A generator for what a sampler draws for one trial; `purpose` keeps the draws of its parts apart.
+/// A generator for a sampler's draws for one trial; `purpose` separates the draws of different parts.
 pub(super) fn generator(seed: u64, trial: u64, purpose: &str) -> Pcg64 {
     Pcg64::seed_from_u64(hash(&[&seed.to_le_bytes(), &trial.to_le_bytes(), purpose.as_bytes()]))
 }

@@ -1,4 +1,5 @@
-//! What values to try: the part of an oracle that knows nothing of epochs, workers or the order of questions.
+//! Samplers, which choose values. They are the part of an oracle that knows nothing of epochs, workers or the order of
+//! parameters.
 
 use super::combinations::{Combinations, Levels, Member, Preference};
 use super::history::{History, Proposed};
@@ -9,7 +10,7 @@ use crate::space::{Dimension, Distribution, Value, has_asked_all, is_training};
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Debug;
 
-/// In a space with more combinations they are not counted.
+/// Combinations are counted only up to this number.
 const MOST_COMBINATIONS: usize = 10_000;
 
 /// Proposes all parameters of a trial together.
@@ -17,7 +18,7 @@ pub(crate) trait Sampler: Debug {
     /// A point of the unit cube of `history.space`, one coordinate for each dimension, for the trial `trial`; `None`
     /// to draw at random.
     ///
-    /// A function of the history, its settings and the trial's number: whatever else a sampler keeps must be a cache.
+    /// A function of the history, its settings and the trial's number; all other state of a sampler must be a cache.
     fn propose(&mut self, history: &History, trial: u64) -> Option<Vec<f64>>;
 
     /// Whether it looks at the history at all.
@@ -25,26 +26,26 @@ pub(crate) trait Sampler: Debug {
         true
     }
 
-    /// Value of a parameter that no trial has asked for before; at random, as a rule.
+    /// Value of a parameter that no trial has asked for before; usually at random.
     fn draw(&self, seed: u64, trial: u64, name: &str, distribution: &Distribution) -> Value {
         random::draw(seed, trial, name, distribution)
     }
 
-    /// Whether it goes through the combinations of a grid one by one, whatever they come to.
+    /// Whether it tries the combinations of a grid one by one, whatever their results.
     fn is_systematic(&self) -> bool {
         false
     }
 
-    /// The coordinates of the values among which no combination is to be tried twice; `None` where they are not counted.
+    /// The coordinates of a range's values, of which no combination is tried twice; `None` if they are not counted.
     fn levels(&self) -> Levels {
         |distribution| distribution.levels(MOST_COMBINATIONS)
     }
 }
 
-/// A sampler's answers to single questions.
+/// Answers requests for single parameters with a sampler's proposals.
 ///
-/// The proposal to a trial is made when it asks for its first parameter, and kept until the trial is over. After a
-/// restart it is made again, from the same records. Parameters that no trial has asked for before are drawn by themselves.
+/// The proposal for a trial is made when it asks for its first parameter, and kept until the trial ends. After a
+/// restart it is made again from the same records. A parameter that no trial has asked for before is drawn separately.
 #[derive(Debug)]
 pub(super) struct Suggestions {
     sampler: Box<dyn Sampler>,
@@ -75,7 +76,7 @@ impl Suggestions {
         self.unless_repeated(trial, name, distribution, value, trials)
     }
 
-    /// The value, or another one where every combination with it has been tried.
+    /// The value, or another one if every combination with it has been tried.
     fn unless_repeated(
         &self,
         trial: u64,
@@ -94,33 +95,33 @@ impl Suggestions {
         combinations.free_value(&asked, name, distribution, value, preference)
     }
 
-    /// How many trials there may be: as many as the search is to have, or no more than there are where every combination
-    /// of values has been tried, or is about to be.
+    /// How many trials there may be: the search's limit, or the present number if every combination is tried or is
+    /// being tried.
     pub(super) fn limit(&self, trials: &[TrialRecord]) -> u64 {
         let most = self.history.settings.max_trials;
         let count = trials.len() as u64;
         if count >= most {
             return most;
         }
-        // What is known of the space before a trial has shown it whole is enough for a grid alone.
+        // Before a trial has asked for all its parameters, the known part of the space is enough only for a grid.
         let is_exhausted = self.combinations(trials.iter()).is_some_and(|combinations| {
             (self.sampler.is_systematic() || combinations.has_whole()) && combinations.are_taken()
         });
         if is_exhausted { count } else { most }
     }
 
-    /// The combinations of these trials; `None` where they are too many to be counted.
+    /// The combinations of these trials; `None` if there are too many to count.
     fn combinations<'a>(&'a self, trials: impl Iterator<Item = &'a TrialRecord> + Clone) -> Option<Combinations<'a>> {
         let given = &self.history.settings.given;
         let trials = trials.filter(|trial| {
-            // One that has shown that it asks for nothing has no combination.
+            // A trial that has started to train without parameters has no combination.
             let is_silent = trial.parameters.is_empty() && (trial.ending.is_some() || is_training(trial));
             !is_silent && trial.ending != Some(Ending::Cancelled) && given.agrees_with(&trial.parameters)
         });
         if !self.sampler.is_systematic() && !self.is_countable(trials.clone()) {
             return None;
         }
-        // A trial that has asked for as much as another one that was whole may be about to train.
+        // A trial that has asked for the same parameters as a complete one may be about to train.
         let names = |trial: &'a TrialRecord| -> Vec<&'a str> {
             trial.parameters.keys().map(String::as_str).filter(|name| given.leaves_open(name)).collect()
         };
@@ -129,7 +130,7 @@ impl Suggestions {
         Some(Combinations::new(trials.map(member).collect(), self.sampler.levels()))
     }
 
-    /// Whether there are no more combinations than are counted, as far as these trials show.
+    /// Whether these trials show few enough combinations to count.
     fn is_countable<'a>(&self, trials: impl Iterator<Item = &'a TrialRecord>) -> bool {
         let mut cells: BTreeMap<&str, f64> = BTreeMap::new();
         for (name, parameter) in trials.flat_map(|trial| &trial.parameters) {
@@ -148,7 +149,7 @@ impl Suggestions {
         true
     }
 
-    /// What a trial has been answered, and what it will be, unless it may have asked for everything.
+    /// The values that a trial has, and its proposed values, unless it may have asked for all its parameters.
     fn member<'a>(&'a self, trial: &'a TrialRecord, may_be_whole: bool) -> Member<'a> {
         let is_open = trial.ending.is_none();
         let mut member = Member::new(has_asked_all(trial), is_open);
@@ -170,12 +171,12 @@ impl Suggestions {
         member
     }
 
-    /// Whether the values for `trial` are settled, but for parameters that are new.
+    /// Whether there is a proposal for `trial`.
     pub(super) fn has_proposed(&self, trial: u64) -> bool {
         self.proposed.contains_key(&trial)
     }
 
-    /// Settles the values for `trial`, but for parameters that are new.
+    /// Makes the proposal for `trial`.
     pub(super) fn propose(&mut self, trial: u64, trials: &[TrialRecord]) {
         if !self.sampler.looks_back() {
             return;
@@ -184,8 +185,8 @@ impl Suggestions {
         self.propose_one(trial, trials);
     }
 
-    /// Forgets the proposals of trials that are over, and makes those again that a restart has lost. Whoever runs a trial
-    /// elsewhere chooses its values.
+    /// Drops the proposals of ended trials, and makes those again that a restart has lost. Another program chooses the
+    /// values of trials that it runs itself.
     fn remember_neighbours(&mut self, trial: u64, trials: &[TrialRecord]) {
         let is_choosing =
             |trial: &TrialRecord| trial.ending.is_none() && !trial.runs_elsewhere() && !is_training(trial);
@@ -199,8 +200,36 @@ impl Suggestions {
 
     fn propose_one(&mut self, trial: u64, trials: &[TrialRecord]) {
         self.history.update(trials, trial, &self.proposed);
-        let point = self.sampler.propose(&self.history, trial);
-        self.proposed.insert(trial, point.map(|point| self.history.space.decode(&point)).unwrap_or_default());
+        let values = if self.sampler.is_systematic() {
+            self.first_combination(trial, trials)
+        } else {
+            let point = self.sampler.propose(&self.history, trial);
+            point.map(|point| self.history.space.decode(&point)).unwrap_or_default()
+        };
+        self.proposed.insert(trial, values);
+    }
+
+    /// The first combination that is left, where the last parameter changes fastest.
+    fn first_combination(&self, trial: u64, trials: &[TrialRecord]) -> BTreeMap<String, Value> {
+        let earlier = trials.iter().filter(|other| other.number < trial || other.ending.is_some());
+        let mut values = BTreeMap::new();
+        let Some(combinations) = self.combinations(earlier.filter(|other| other.number != trial)) else {
+            return values;
+        };
+        let space = &self.history.space;
+        let mut point = vec![f64::NAN; space.dimensions.len()];
+        for index in space.parents_first() {
+            if !space.is_active(index, &point) {
+                continue;
+            }
+            let Dimension { name, distribution, .. } = &space.dimensions[index];
+            let asked = values.iter().map(|(name, value): (&String, _)| (name.as_str(), value)).collect();
+            let first = distribution.from_unit(0.0);
+            let value = combinations.free_value(&asked, name, distribution, first, Preference::First);
+            point[index] = distribution.to_unit(&value).unwrap_or(f64::NAN);
+            values.insert(name.clone(), value);
+        }
+        values
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a search was asked for, as far as it bears on what to try next; and what a trial's record means by it.
+//! The settings of a search that oracles need, and the outcome of a trial's record under these settings.
 
 use super::OracleError;
 use super::history::Outcome;
@@ -8,24 +8,24 @@ use crate::seed;
 use crate::space::Value;
 use crate::spec::{Constraint, Objective, StudySpec};
 
-/// The settings of a search that its oracle works by.
+/// The settings of a search that its oracle uses.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// Seed of all that is drawn.
+    /// Seed of all draws.
     pub seed: u64,
     /// How many trials the search may start.
     pub max_trials: u64,
-    /// What to optimise; at least one.
+    /// The objectives, at least one.
     pub objectives: Vec<Objective>,
-    /// What a trial must keep to.
+    /// The constraints of a trial.
     pub constraints: Vec<Constraint>,
-    /// The parameters that the user has decided about: to an oracle there are no such parameters.
+    /// The parameters whose values the user has decided. Oracles do not see them.
     pub given: Given,
 }
 
 impl Settings {
-    /// The settings of `spec`, with a seed from the operating system where it has none. Fails for limits that leave
-    /// nothing to do.
+    /// The settings of `spec`, with a seed from the operating system if it has none. Fails if its limits allow no
+    /// trial.
     pub fn new(spec: &StudySpec) -> Result<Settings, OracleError> {
         if spec.max_trials == 0 {
             return Err(OracleError::NoTrials);
@@ -43,12 +43,12 @@ impl Settings {
         Ok(Settings { seed, max_trials: spec.max_trials, objectives, constraints, given })
     }
 
-    /// The objective that trials are compared by before they have ended.
+    /// The objective that compares trials before they end.
     pub fn objective(&self) -> &Objective {
         &self.objectives[0]
     }
 
-    /// What came of a trial, in the samplers' terms.
+    /// The outcome of a trial for samplers.
     pub(super) fn outcome(&self, trial: &TrialRecord) -> Outcome {
         match &trial.ending {
             None | Some(Ending::Cancelled) => Outcome::Open,
@@ -75,7 +75,7 @@ impl Settings {
     }
 }
 
-/// Refuses a search that does not say what it is for, or says so twice.
+/// Refuses a search without objectives, or with the same objective twice.
 fn check_objectives(spec: &StudySpec) -> Result<(), OracleError> {
     if spec.objectives.is_empty() {
         return Err(OracleError::NoObjective);
@@ -90,7 +90,7 @@ fn check_objectives(spec: &StudySpec) -> Result<(), OracleError> {
     Ok(())
 }
 
-/// Refuses numbers that no journal can hold.
+/// Refuses numbers that a journal cannot store.
 fn check_numbers(spec: &StudySpec) -> Result<(), OracleError> {
     let given = spec.given.fixed.iter().chain(spec.given.enqueued.iter().flatten());
     let mut given = given.filter(|(_, value)| matches!(value, Value::Float(value) if !value.is_finite()));

@@ -1,5 +1,4 @@
-//! An oracle whose trials, or whose search as a whole, end early: by a pruner's and a terminator's rules. Decides on no
-//! value of any parameter.
+//! An oracle that ends trials early with a pruner, and the search with a terminator. Chooses no values of parameters.
 
 use super::gp;
 use super::history::{History, Outcome, Proposed};
@@ -11,7 +10,7 @@ use crate::space::{Distribution, Value};
 use crate::spec::StudySpec;
 use crate::terminator::Terminator;
 
-/// Finished trials from one judgement of the search to the next.
+/// The terminator judges the search each time this many more trials have finished.
 const INTERVAL: usize = 5;
 
 /// An oracle with rules for stopping.
@@ -20,11 +19,11 @@ pub(super) struct Stopping {
     settings: Settings,
     pruner: Option<Pruner>,
     terminator: Option<Terminator>,
-    /// What the terminator has said last, of so many trials, so many of them finished. A cache of the records.
+    /// The terminator's last answer, with the numbers of trials and of finished trials. A cache of the records.
     verdict: Option<((usize, usize), bool)>,
 }
 
-/// `oracle` with the rules that `spec` names. Fails for a text that names no rule.
+/// `oracle` with the rules that `spec` names. Fails if a text does not name a rule.
 pub(super) fn with_rules(
     oracle: Box<dyn Oracle>,
     settings: Settings,
@@ -39,7 +38,7 @@ pub(super) fn with_rules(
 }
 
 impl Stopping {
-    /// Whether the terminator would have no more trials. It judges after every fifth finished one.
+    /// Whether the terminator ends the search. It judges after every fifth finished trial.
     fn is_over(&mut self, trials: &[TrialRecord]) -> bool {
         let Some(terminator) = self.terminator else { return false };
         let loss = |(index, trial): (usize, &TrialRecord)| match self.settings.outcome(trial) {
@@ -67,7 +66,7 @@ impl Oracle for Stopping {
     fn next(&mut self, trials: &[TrialRecord], running: &[u64]) -> Next {
         match self.oracle.next(trials, running) {
             Next::New if self.is_over(trials) => {
-                // Those that wait for others to begin wait in vain; any other is to be finished.
+                // Trials that wait for new trials would wait for ever; all others continue to their end.
                 let waiting = idle(trials, running).find(|trial| trial.paused_at.is_some());
                 waiting.map_or_else(|| wind_up(trials, running), |trial| Next::Prune { trial: trial.number })
             }

@@ -1,11 +1,11 @@
-//! Who is better among trials with several losses: non-dominated fronts, crowding, and survival. Pure maths.
+//! Ranks trials with several losses by non-dominated fronts and crowding, and selects survivors. Pure mathematics.
 //!
 //! Deb et al. (2002), A Fast and Elitist Multiobjective Genetic Algorithm: NSGA-II, IEEE TEC 6(2).
 
 use super::history::Outcome;
 use crate::analysis::pareto;
 
-/// One individual, as far as survival goes.
+/// What survival needs to know about one individual.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Fitness {
     /// One for each objective, small is good; infinite for a trial that failed.
@@ -14,7 +14,7 @@ pub(super) struct Fitness {
     pub(super) violation: f64,
 }
 
-/// Where each individual stands: its front, counted from 0, and how lonely it is there.
+/// The rank of an individual: its front, counted from 0, and its crowding distance there.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Standing {
     /// Number of the front.
@@ -24,16 +24,16 @@ pub(super) struct Standing {
 }
 
 impl Standing {
-    /// Whether it wins a tournament: by front, then by loneliness.
+    /// Whether it wins a tournament: by front, then by crowding distance.
     pub(super) fn beats(&self, other: &Standing) -> bool {
         self.front < other.front || (self.front == other.front && self.distance > other.distance)
     }
 }
 
 impl Fitness {
-    /// Of what came of a trial, in a search with so many objectives; `None` while nothing has.
+    /// The individual for a trial's outcome in a search with so many objectives; `None` if the trial is open.
     ///
-    /// A pruned trial counts by what it had reached, which told against it; of several objectives only one is known.
+    /// A pruned trial counts with the value that it had reached; with several objectives only one value is known.
     pub(super) fn of(outcome: &Outcome, objectives: usize) -> Option<Fitness> {
         let (losses, violation) = match outcome {
             Outcome::Open => return None,
@@ -46,7 +46,7 @@ impl Fitness {
         Some(Fitness { losses, violation })
     }
 
-    /// Whether the trial came to nothing.
+    /// Whether the trial failed.
     pub(super) fn is_lost(&self) -> bool {
         !self.losses.iter().all(|loss| loss.is_finite())
     }
@@ -77,7 +77,7 @@ pub(super) fn standings(population: &[Fitness]) -> Vec<Standing> {
 pub(super) fn survivors(population: &[Fitness], count: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..population.len()).collect();
     if population.iter().all(|fitness| fitness.losses.len() == 1) {
-        // One loss makes every front a single value: sorting is all there is to do.
+        // With one loss each front has a single value, so sorting is enough.
         let key = |index: &usize| (population[*index].violation, population[*index].losses[0]);
         order.sort_by(|a, b| key(a).0.total_cmp(&key(b).0).then(key(a).1.total_cmp(&key(b).1)));
         order.truncate(count);

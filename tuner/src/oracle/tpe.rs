@@ -1,8 +1,8 @@
 //! The tree-structured Parzen estimator: values that are dense among good trials and rare among the others.
 //!
-//! Bergstra et al. 2011; all parameters together, as in Falkner et al. 2018 (BOHB) and Optuna's `multivariate`. What
-//! Optuna's `group` is for follows from the estimator here: a parameter that a trial did not ask for has a flat kernel
-//! in it, and one that a proposal does not need is not judged. For searches of any length.
+//! Bergstra et al. 2011; all parameters together, as in Falkner et al. 2018 (BOHB) and Optuna's `multivariate`.
+//! Optuna's `group` is not needed here: a parameter that a trial did not ask for has a flat kernel, and a parameter
+//! that a proposal does not need is not scored. For searches of any length.
 
 mod parzen;
 
@@ -13,9 +13,9 @@ use super::sampler::Sampler;
 use super::survival::{Fitness, survivors};
 use parzen::Parzen;
 
-/// Trials that are spread over the space before anything is learned from them.
+/// The first trials are spread over the space, and the estimator begins after them.
 const INITIAL: usize = 10;
-/// Candidates among which the best is proposed.
+/// Number of candidates; the best one is proposed.
 const CANDIDATES: usize = 24;
 
 /// TPE search.
@@ -48,8 +48,8 @@ impl Sampler for Tpe {
     }
 }
 
-/// The points of the good trials, and those of the others: failed and pruned ones, and the ones that run, so that the
-/// next proposal stays away from where they are (the constant liar of Ginsbourger et al. 2010).
+/// The points of the good trials, and those of the others: failed, pruned and running ones, so that the next proposal
+/// is not close to these (the constant liar of Ginsbourger et al. 2010).
 fn split(rows: &[Row], objectives: usize) -> (Vec<&[f64]>, Vec<&[f64]>) {
     let (mut judged, mut population, mut open) = (Vec::new(), Vec::new(), Vec::new());
     for row in rows {
@@ -66,7 +66,7 @@ fn split(rows: &[Row], objectives: usize) -> (Vec<&[f64]>, Vec<&[f64]>) {
     let order = survivors(&population, population.len());
     let points = |order: &[usize]| order.iter().map(|index| judged[*index].point.as_slice()).collect();
     let (good, mut bad): (Vec<&[f64]>, Vec<&[f64]>) = (points(&order[..count]), points(&order[count..]));
-    // The sums over the estimator's kernels are then formed in the order of the trials.
+    // Keeps the order of the trials, in which the estimator sums its kernels.
     bad.extend(open);
     (good, bad)
 }

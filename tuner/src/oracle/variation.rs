@@ -1,4 +1,4 @@
-//! How children come of parents: crossover and mutation of one parameter in the unit interval. Chooses no parents.
+//! Crossover and mutation of one parameter in the unit interval. Chooses no parents.
 
 use super::history::{History, Row};
 use crate::space::Distribution;
@@ -6,11 +6,11 @@ use rand::{Rng, RngExt};
 
 /// How near children stay to their parents: large is near (Deb et al. 2002 use 20).
 const CROSSOVER_INDEX: f64 = 20.0;
-/// How near a mutant stays to what it was.
+/// How near a mutant stays to its original value.
 const MUTATION_INDEX: f64 = 20.0;
 
-/// A parameter of a child: what it `inherits`, with a mutation in one of `count` parameters; or anything, if that is
-/// nothing.
+/// A parameter of a child: the value that it `inherits`, with a mutation in one of `count` parameters; a random value
+/// if it inherits none.
 pub(super) fn pass_on<R: Rng + ?Sized>(
     inherits: Option<f64>,
     distribution: &Distribution,
@@ -26,7 +26,8 @@ pub(super) fn pass_on<R: Rng + ?Sized>(
     }
 }
 
-/// Whether a trial of the history has the values that `point` stands for. One that has yet to ask for some has not.
+/// Whether a trial of the history has the values that `point` stands for. A trial that has not asked for all of them
+/// does not count.
 pub(super) fn is_repeated(history: &History, point: &[f64]) -> bool {
     let space = &history.space;
     let needed: Vec<usize> = (0..point.len()).filter(|index| space.is_active(*index, point)).collect();
@@ -47,8 +48,8 @@ pub(super) fn is_same(distribution: &Distribution, a: f64, b: f64) -> bool {
 
 /// One child of two parents by simulated binary crossover on [0, 1].
 ///
-/// Deb and Agrawal (1995), Complex Systems 9, in the bounded form: the spread is cut where it would leave the interval,
-/// on both sides alike, so that the child's mean is the parents'.
+/// Deb and Agrawal (1995), Complex Systems 9, in the bounded form: the spread is limited to the interval, equally on
+/// both sides, so that the child has the parents' mean.
 pub(super) fn cross<R: Rng + ?Sized>(a: f64, b: f64, rng: &mut R) -> f64 {
     let (low, high) = (a.min(b), a.max(b));
     let distance = high - low;

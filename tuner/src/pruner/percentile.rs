@@ -1,4 +1,4 @@
-//! The median rule and its generalisation to any percentile. Looks at one step of the finished trials.
+//! The median rule and its generalisation to any percentile. Uses one step of the finished trials.
 
 use super::Values;
 use crate::record::{State, TrialRecord};
@@ -33,7 +33,7 @@ pub(super) fn prunes(
     percentile(others, keep).is_some_and(|limit| best > limit)
 }
 
-/// The value below which `per_cent` of the values lie, between two of them in proportion; `None` of no values.
+/// The value below which `per_cent` of the values lie, interpolated between two of them; `None` without values.
 fn percentile(mut values: Vec<f64>, per_cent: f64) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let position = per_cent / 100.0 * values.len().checked_sub(1)? as f64;

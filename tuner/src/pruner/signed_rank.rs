@@ -5,10 +5,10 @@ use crate::normal;
 use crate::record::{TrialRecord, study_best};
 use crate::spec::{Direction, Objective};
 
-/// Differences up to which the test is exact.
+/// The test is exact up to this many differences.
 const EXACT: usize = 50;
 
-/// A trial that the test calls worse although its mean is better is spared.
+/// A trial with a better mean continues, even if the test says that it is worse.
 pub(super) fn prunes(p: f64, startup: u64, values: &Values, trials: &[TrialRecord], objective: &Objective) -> bool {
     let Some(best) = study_best(trials, objective.direction).map(|best| Values::of(best, objective)) else {
         return false;
@@ -24,10 +24,10 @@ pub(super) fn prunes(p: f64, startup: u64, values: &Values, trials: &[TrialRecor
     enough && probability_of_positive(&worse_by) < p && sign * values.mean() > sign * best.mean()
 }
 
-/// Probability, were all signs chance, of a rank sum of the positive differences as large as this one.
+/// Probability of such a large rank sum of the positive differences, if all signs were random.
 ///
 /// Wilcoxon (1945), Biometrics Bulletin 1(6). Zeros count half as positive. Up to 50 differences the distribution is
-/// exact, with ties too; beyond it is taken for normal.
+/// exact, with ties too; for more differences it is approximated by a normal distribution.
 fn probability_of_positive(differences: &[f64]) -> f64 {
     let count = differences.len();
     let doubled_ranks = doubled_ranks(differences);
@@ -46,7 +46,7 @@ fn probability_of_positive(differences: &[f64]) -> f64 {
         let deviation = ((n * (n + 1.0) * (2.0 * n + 1.0) - ties / 2.0) / 24.0).sqrt();
         return normal::cumulative(-(sum as f64 / 4.0 - n * (n + 1.0) / 4.0) / deviation);
     }
-    // Twice the doubled ranks, so that half the rank of a zero is whole.
+    // Doubles the doubled ranks, so that half the rank of a zero is a whole number.
     let most = doubled_ranks.iter().sum::<u64>() as usize * 2;
     let mut shares = vec![0.0; most + 1];
     shares[0] = 1.0;

@@ -1,4 +1,4 @@
-//! Pruners as a command line writes them: `NAME:SETTING=NUMBER,…`. Judges no trial.
+//! Reads pruners from a command line: `NAME:SETTING=NUMBER,…`. Judges no trial.
 
 use super::{Checks, Pruner};
 use std::fmt;
@@ -13,7 +13,7 @@ const KINDS: [(&str, &[&str]); 5] = [
     ("threshold", &["lower", "upper", "warmup", "interval"]),
 ];
 
-/// Why a text names no pruner.
+/// Why a text does not name a pruner.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PrunerError {
     /// No pruner of this name.
@@ -22,17 +22,17 @@ pub enum PrunerError {
         /// The name that was asked for.
         name: String,
     },
-    /// A setting that this pruner has not, or that is not written `SETTING=NUMBER`.
+    /// The pruner has no such setting, or the setting is not written as `SETTING=NUMBER`.
     #[error("pruner {pruner} has no setting `{setting}`; write {pruner}:SETTING=NUMBER with {known}")]
     Setting {
         /// The pruner.
         pruner: &'static str,
         /// What was given.
         setting: String,
-        /// The settings that there are.
+        /// The settings of this pruner.
         known: String,
     },
-    /// A number that the setting cannot be.
+    /// The setting cannot have this number.
     #[error("pruner {pruner} has {setting}={number}; give {wanted}")]
     Number {
         /// The pruner.
@@ -41,17 +41,17 @@ pub enum PrunerError {
         setting: &'static str,
         /// What was given.
         number: String,
-        /// What is wanted.
+        /// The allowed numbers.
         wanted: &'static str,
     },
-    /// A pruner that does nothing unless it is told something.
+    /// The pruner does nothing without a certain setting.
     #[error("pruner {pruner} lacks {settings}; write for example {example}")]
     Missing {
         /// The pruner.
         pruner: &'static str,
-        /// What must be given.
+        /// The missing setting.
         settings: &'static str,
-        /// How.
+        /// How to write the setting.
         example: &'static str,
     },
 }
@@ -96,7 +96,7 @@ impl FromStr for Pruner {
     }
 }
 
-/// What a text gives for the settings of one pruner.
+/// The settings of one pruner in a text.
 struct Settings<'a> {
     pruner: &'static str,
     given: Vec<(&'static str, &'a str)>,

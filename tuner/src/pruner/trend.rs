@@ -1,4 +1,4 @@
-//! Whether a trial still improves on itself. Looks at no other trial.
+//! Whether a trial still improves. Uses no other trial.
 
 use super::Values;
 use crate::spec::Direction;

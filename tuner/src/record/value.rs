@@ -1,4 +1,4 @@
-//! What a trial's reports and executions come to: its values, how far they break constraints, and which trial is best.
+//! Values from a trial's reports and executions, how far they break constraints, and which trial is best.
 
 use super::{State, TrialRecord};
 use crate::spec::{Constraint, Direction, Objective, Summary};
@@ -19,12 +19,12 @@ impl TrialRecord {
         mean(&self.executions).into_iter().enumerate().map(|(index, mean)| spread(index, mean)).collect()
     }
 
-    /// What the reports of all steps come to for an objective.
+    /// An objective's value from the reports of all steps.
     pub fn summary(&self, objective: &Objective) -> Option<f64> {
         self.summary_before(objective, u64::MAX)
     }
 
-    /// What the reports of the steps before `stop` come to for an objective.
+    /// An objective's value from the reports of the steps before `stop`.
     pub fn summary_before(&self, objective: &Objective, stop: u64) -> Option<f64> {
         let reported = self.metrics.range(..stop).filter_map(|(_, metrics)| metrics.get(&objective.metric));
         let mut finite = reported.map(|value| value.filter(|value| value.is_finite()));

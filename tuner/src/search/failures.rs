@@ -5,14 +5,14 @@ use super::outcome::{Outcome, never_reported};
 use crate::record::{Ending, Runner, TrialRecord};
 use crate::spec::StudySpec;
 
-/// After so many failures in a row, with no success before them, the objective itself must be wrong.
+/// After this many failures in a row without an earlier success, assume that the objective itself is wrong.
 const HOPELESS: u64 = 3;
 
 /// The failures of a search so far.
 #[derive(Debug)]
 pub(super) struct Failures {
     in_a_row: u64,
-    /// Whether a trial of this search has come to something.
+    /// Whether a trial of this search has finished, paused, or been pruned.
     has_succeeded: bool,
 }
 

@@ -87,7 +87,7 @@ pub(super) fn answered(
     }
 }
 
-/// The values of a trial that was given up: what its reports have come to.
+/// The values of a pruned trial: the summaries of its reports.
 pub(super) fn pruned_values(record: &TrialRecord, spec: &StudySpec) -> Vec<f64> {
     spec.objectives.iter().map(|objective| record.summary(objective)).collect::<Option<_>>().unwrap_or_default()
 }
@@ -95,7 +95,7 @@ pub(super) fn pruned_values(record: &TrialRecord, spec: &StudySpec) -> Vec<f64> 
 fn returned(returned: &[Option<f64>], epochs: Option<(u64, u64)>, record: &TrialRecord, spec: &StudySpec) -> Outcome {
     let is_reported = record.summary(spec.objective()).is_some();
     match (epochs, values(returned, record, spec)) {
-        // The oracle compares trials by what they report: a value that only the return tells comes too late.
+        // The oracle compares trials by their reports: a value that is only returned comes too late.
         (Some((stop, total)), Ok(_)) if stop < total && is_reported => Outcome::Paused { at: stop },
         (_, Ok(values)) => Outcome::Ended { ending: Ending::Finished, values },
         (_, Err(reason)) => Outcome::Ended { ending: Ending::Failed { reason }, values: Vec::new() },

@@ -1,13 +1,13 @@
-//! Every range as the unit interval, so that an oracle's maths has one kind of coordinate. Draws nothing.
+//! Maps every range to the unit interval, so that oracles have one kind of coordinate. Draws nothing.
 //!
-//! A lattice of n values has n cells of equal width, and a value stands at the middle of its cell. A continuous range
-//! is mapped linearly, or by its scale.
+//! A lattice of n values has n cells of equal width, and the coordinate of a value is the middle of its cell. A
+//! continuous range is mapped linearly or by its scale.
 
 use super::{Distribution, Scale, Value, last_index, point};
 
 impl Distribution {
-    /// Where `value` stands in the unit interval; `None` if it is of another type or not among the choices. A value
-    /// outside the bounds counts as the bound.
+    /// The coordinate of `value` in the unit interval; `None` if it has another type or is not among the choices. A
+    /// value outside the bounds has the coordinate of the bound.
     ///
     /// ```
     /// use ferrotune_tuner::space::{Distribution, Scale, Value};
@@ -43,11 +43,11 @@ impl Distribution {
         Some(unit.clamp(0.0, 1.0))
     }
 
-    /// The value whose cell holds `unit`; coordinates outside the interval count as its ends. The distribution must
+    /// The value whose cell contains `unit`; coordinates outside the interval count as its ends. The distribution must
     /// be valid (see [`Distribution::validate`]).
     pub fn from_unit(&self, unit: f64) -> Value {
         let unit = if unit.is_nan() { 0.5 } else { unit.clamp(0.0, 1.0) };
-        // Conversions saturate; the last cell holds its upper end.
+        // Conversions saturate; the last cell contains its upper end.
         let cell = |cells: f64| (unit * cells).floor().min(cells - 1.0);
         match self {
             Distribution::Choice { values, .. } => values[cell(values.len() as f64) as usize].clone(),
@@ -71,7 +71,7 @@ impl Distribution {
         }
     }
 
-    /// Index, among its values in their order, of the one whose cell holds `unit`; 0 for a continuous range.
+    /// Index of the value whose cell contains `unit`; 0 for a continuous range.
     pub fn cell_at(&self, unit: f64) -> usize {
         // A range with more values than usize saturates.
         if let Distribution::Int { low, scale: Scale::Log | Scale::ReverseLog, .. } = self {
@@ -83,18 +83,18 @@ impl Distribution {
         self.cells().map_or(0, |cells| (unit.clamp(0.0, 1.0) * cells).floor().min(cells - 1.0) as usize)
     }
 
-    /// The coordinates of all its values, in their order, if there are at most `most`; `None` for a range with more,
-    /// or a continuous one.
+    /// The coordinates of all its values, in their order, if there are at most `most`; `None` for a range with more
+    /// values, or a continuous one.
     pub fn levels(&self, most: usize) -> Option<Vec<f64>> {
         let cells = self.cells().filter(|cells| *cells <= most as f64)? as usize;
         if let Distribution::Int { low, high, scale: Scale::Log | Scale::ReverseLog, .. } = self {
             return (*low..=*high).map(|value| self.to_unit(&Value::Int(value))).collect();
         }
-        // Through the value, whose coordinate a record will give.
+        // Computed through the value, so that it equals the coordinate of the recorded value.
         (0..cells).map(|cell| self.to_unit(&self.from_unit((cell as f64 + 0.5) / cells as f64))).collect()
     }
 
-    /// How many values it has; `None` where they are not counted: continuous ranges.
+    /// Number of values; `None` for a continuous range.
     pub fn cells(&self) -> Option<f64> {
         match self {
             Distribution::Choice { values, .. } => Some(values.len() as f64),
@@ -108,14 +108,14 @@ impl Distribution {
     }
 }
 
-/// What an integer range covers where it is not linear: both ends get a whole cell.
+/// The interval of an integer range on a scale that is not linear; both ends get a whole cell.
 pub(super) fn whole_cells(low: i64, high: i64) -> (f64, f64) {
     (low as f64 - 0.5, high as f64 + 0.5)
 }
 
-/// How far `value` is on the way from one bound to the other; the middle of an interval without length.
+/// The position of `value` between the bounds, as a share; 0.5 for an interval without length.
 fn share((low, high): (f64, f64), value: f64) -> f64 {
-    // Halved first, for the difference of two finite bounds may overflow.
+    // Halves the bounds first, because the difference of two finite bounds may overflow.
     let length = high / 2.0 - low / 2.0;
     if length > 0.0 { (value / 2.0 - low / 2.0) / length } else { 0.5 }
 }

@@ -1,4 +1,4 @@
-//! Values and ranges in a few words, for messages and tables. Nothing is read back from them.
+//! Short texts of values and ranges for messages and tables. Nothing parses these texts.
 
 use super::{Distribution, Scale, Value};
 use std::fmt;
@@ -30,7 +30,7 @@ impl fmt::Display for Distribution {
 }
 
 impl fmt::Display for Value {
-    /// Floats get four significant digits; the journal keeps them all.
+    /// Floats have four significant digits; the journal has all digits.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Value::Bool(value) => formatter.pad(&value.to_string()),
@@ -42,7 +42,7 @@ impl fmt::Display for Value {
 }
 
 impl Value {
-    /// The value with all its digits, for messages about this value and no other.
+    /// The value with all its digits, for messages about exactly this value.
     pub fn exact(&self) -> String {
         match self {
             Value::Float(value) => format!("{value:?}"),

@@ -1,17 +1,17 @@
-//! The search space as the trials have shown it: which parameters there are, and under what condition each is asked
-//! for. Objectives never declare a space, so nothing here is known before the first trial.
+//! The search space that the trials have shown: the parameters, and the condition under which each is asked for.
+//! Objectives never declare a space, so it is empty before the first trial.
 
 use super::{Distribution, Value};
 use crate::record::{Ending, Parameter, TrialRecord};
 use std::collections::BTreeMap;
 
-/// A parent with more values than this is not looked at for conditions.
+/// A parameter with more values cannot be the parent of a condition.
 const MOST_CELLS: f64 = 256.0;
 
-/// All parameters that a study's trials have asked for, in the order in which they first came up.
+/// All parameters that a study's trials have asked for, in the order of their first trials.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Space {
-    /// The parameters. Parameters that came up in the same trial are in order of their names.
+    /// The parameters. Parameters with the same first trial are in the order of their names.
     pub dimensions: Vec<Dimension>,
 }
 
@@ -20,17 +20,17 @@ pub struct Space {
 pub struct Dimension {
     /// Its name.
     pub name: String,
-    /// Its range, as the latest trial gave it.
+    /// Its range in the latest trial.
     pub distribution: Distribution,
-    /// When it is asked for, if that depends on another parameter.
+    /// The condition under which it is asked for, if it depends on another parameter.
     pub condition: Option<Condition>,
-    /// The trial in which it came up.
+    /// The first trial that asked for it.
     first: u64,
-    /// The trial that gave its range.
+    /// The trial that the range is from.
     latest: u64,
 }
 
-/// A parameter is asked for when its parent is, and has one of some values.
+/// A parameter is asked for if its parent is, and if the parent has certain values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Condition {
     /// Index of the parent among the dimensions.
@@ -40,7 +40,7 @@ pub struct Condition {
 }
 
 impl Dimension {
-    /// A parameter that came up in the trial `first`, as far as is known under no condition.
+    /// A parameter without a condition that the trial `first` has asked for.
     pub(crate) fn new(name: String, distribution: Distribution, first: u64) -> Dimension {
         Dimension { name, distribution, condition: None, first, latest: first }
     }
@@ -59,8 +59,7 @@ impl Space {
         space
     }
 
-    /// Adds those of the parameters that `trial` asks for whose names count; whether that changes anything that points
-    /// depend on.
+    /// Adds the parameters of `trial` whose names count. Returns whether that changes the coordinates of points.
     pub(crate) fn include(&mut self, trial: &TrialRecord, counts: impl Fn(&str) -> bool) -> bool {
         let mut changed = false;
         for (name, Parameter { distribution, .. }) in trial.parameters.iter().filter(|(name, _)| counts(name)) {
@@ -98,22 +97,34 @@ impl Space {
         self.dimensions.iter().map(|dimension| coordinate(dimension).unwrap_or(f64::NAN)).collect()
     }
 
-    /// The values of a point of the unit cube, also of parameters that it would not ask for.
+    /// The values of a point of the unit cube, also those of inactive parameters.
     pub fn decode(&self, point: &[f64]) -> BTreeMap<String, Value> {
         let values = self.dimensions.iter().zip(point);
         values.map(|(dimension, unit)| (dimension.name.clone(), dimension.distribution.from_unit(*unit))).collect()
     }
 
-    /// Whether a trial at `point` is expected to ask for a parameter. One whose condition is not understood counts
-    /// as asked for.
+    /// Whether a trial at `point` is expected to ask for a parameter. A parameter whose condition is unknown counts as
+    /// asked for.
     pub fn is_active(&self, dimension: usize, point: &[f64]) -> bool {
         let Some(Condition { parent, present }) = &self.dimensions[dimension].condition else { return true };
-        // A parent is asked for strictly more often than its child, so that this comes to an end.
+        // Trials ask for a parent strictly more often than for its child, so the recursion ends.
         let cell = self.dimensions[*parent].distribution.cell_at(point[*parent]);
         self.is_active(*parent, point) && present.get(cell).copied().unwrap_or(true)
     }
 
-    /// Finds, for each parameter that is not always asked for, the parameter whose values decide on it.
+    /// Indices of all parameters, each after those that its condition depends on.
+    pub(crate) fn parents_first(&self) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.dimensions.len()).collect();
+        order.sort_by_key(|index| self.depth(*index));
+        order
+    }
+
+    /// How many conditions a parameter depends on.
+    fn depth(&self, dimension: usize) -> usize {
+        self.dimensions[dimension].condition.as_ref().map_or(0, |condition| 1 + self.depth(condition.parent))
+    }
+
+    /// Finds the condition of each parameter that trials do not always ask for.
     ///
     /// `points` are those of trials that have asked for everything.
     pub(crate) fn infer_conditions<'a>(&mut self, points: impl Iterator<Item = &'a [f64]> + Clone) {
@@ -123,7 +134,7 @@ impl Space {
                 let parents = (0..self.dimensions.len()).filter(|parent| *parent != child);
                 candidates.extend(parents.filter_map(|parent| self.condition(child, parent, points.clone())));
             }
-            // What has fewest values explains most by least; choices explain before numbers do.
+            // Prefers choices to numbers, and parents with fewer values, because these are simpler explanations.
             let simplicity = |condition: &Condition| {
                 let is_choice = matches!(self.dimensions[condition.parent].distribution, Distribution::Choice { .. });
                 (!is_choice, condition.present.len())
@@ -133,7 +144,8 @@ impl Space {
         }
     }
 
-    /// The condition of `child` on `parent`, if the parent's values decide on it in every point.
+    /// The condition of `child` on `parent`, if the parent's value determines in every point whether the child is asked
+    /// for.
     fn condition<'a>(&self, child: usize, parent: usize, points: impl Iterator<Item = &'a [f64]>) -> Option<Condition> {
         let distribution = &self.dimensions[parent].distribution;
         let cells = distribution.cells().filter(|cells| *cells <= MOST_CELLS)? as usize;
@@ -151,7 +163,7 @@ impl Space {
                 return None;
             }
         }
-        // Without an absence of its own a condition would say nothing, and could go round in a circle.
+        // A condition that is always true says nothing, and could make a cycle.
         if !seen.contains(&Some(false)) {
             return None;
         }
@@ -164,17 +176,17 @@ impl Space {
     }
 }
 
-/// Whether the trial came so far that it must have asked for every parameter that it needs.
+/// Whether the trial has gone so far that it must have asked for all its parameters.
 pub(crate) fn has_asked_all(trial: &TrialRecord) -> bool {
     matches!(trial.ending, Some(Ending::Finished | Ending::Pruned)) || is_training(trial)
 }
 
-/// Whether the trial has reported, or said how many epochs it has, or waits for more of them.
+/// Whether the trial has reported, has announced its epochs, or waits for more epochs.
 pub(crate) fn is_training(trial: &TrialRecord) -> bool {
     !trial.metrics.is_empty() || trial.epochs.is_some() || trial.waited_at().is_some()
 }
 
-/// What is known of the nearest value of a number that has been tried.
+/// Whether the parameter was asked for at the nearest value that was tried.
 fn nearest_seen(seen: &[Option<bool>], index: usize) -> bool {
     let tried = seen.iter().enumerate().filter_map(|(other, present)| Some((other.abs_diff(index), (*present)?)));
     tried.min_by_key(|(distance, _)| *distance).is_none_or(|(_, present)| present)

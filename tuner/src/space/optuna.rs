@@ -1,4 +1,4 @@
-//! Distributions and values in the form that Optuna stores. Refuses what a search here could not draw from.
+//! Distributions and values in Optuna's storage format. Refuses distributions that this program cannot draw from.
 
 use super::{Distribution, Scale, SpaceError, Value, last_index, point};
 use serde::{Deserialize, Serialize};
@@ -42,8 +42,8 @@ impl Distribution {
         }
     }
 
-    /// The JSON text that Optuna keeps for a distribution. `high` is lowered to the lattice, as Optuna wants it; what
-    /// Optuna does not know, a reversed logarithm and an order of choices, is left out.
+    /// The JSON text that Optuna stores for a distribution. Lowers `high` to the lattice, which Optuna requires. Leaves
+    /// out reversed logarithms and orders of choices, which Optuna does not have.
     pub fn to_optuna(&self) -> String {
         let stored = match self {
             Distribution::Int { low, step, scale, .. } => {

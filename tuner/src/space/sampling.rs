@@ -1,4 +1,4 @@
-//! Uniform draws from a distribution: over its lattice, its interval or its logarithm. Does not look at trials.
+//! Uniform draws from a distribution: over its lattice, its interval or its logarithm. Uses no trials.
 
 use super::cube::whole_cells;
 use super::{Distribution, Scale, Value, last_index, point};
@@ -22,7 +22,7 @@ impl Distribution {
                 Value::Float(sample_scaled(*scale, (*low, *high), rng).clamp(*low, *high))
             }
             Distribution::Float { low, high, step: Some(step), .. } => {
-                // The conversion saturates, and a lattice finer than 2^53 points is no lattice in f64.
+                // The conversion saturates; f64 cannot represent a lattice of more than 2^53 points anyway.
                 let index = rng.random_range(0..=last_index(*low, *high, *step) as u64);
                 Value::Float(point(*low, *step, index as f64))
             }

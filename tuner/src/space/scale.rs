@@ -1,22 +1,22 @@
-//! On which scale the numbers of a range are spread evenly. Knows nothing of lattices.
+//! The scale on which the numbers of a range are uniform. Knows no lattices.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The scale on which a range is uniform.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scale {
-    /// As the numbers are.
+    /// Linear.
     #[default]
     Linear,
-    /// Their logarithms: as many between 0.001 and 0.01 as between 0.01 and 0.1.
+    /// Logarithmic: as many values between 0.001 and 0.01 as between 0.01 and 0.1.
     Log,
-    /// The logarithms seen from the upper end, as Keras Tuner's `reverse_log`: of 0.9 to 0.999, more near 0.999. The
-    /// mirror image of [`Scale::Log`] in the middle of the range.
+    /// Logarithmic from the upper end, like Keras Tuner's `reverse_log`: between 0.9 and 0.999 most values are near
+    /// 0.999. The mirror image of [`Scale::Log`] in the middle of the range.
     ReverseLog,
 }
 
 impl Scale {
-    /// `value` on this scale, which rises with it. Of `range` only the sum of its ends counts.
+    /// `value` on this scale, which rises with it. Depends only on the sum of the ends of `range`.
     pub(crate) fn warp(self, (low, high): (f64, f64), value: f64) -> f64 {
         match self {
             Scale::Linear => value,
@@ -39,7 +39,7 @@ impl Scale {
         (self.warp((low, high), low), self.warp((low, high), high))
     }
 
-    /// How an objective asks for it.
+    /// The method with which an objective asks for it.
     pub(crate) fn method(self) -> &'static str {
         match self {
             Scale::Linear => "",
@@ -49,12 +49,12 @@ impl Scale {
     }
 }
 
-/// `value` as far from the upper end as it was from the lower one. Both ends are positive, so that nothing overflows.
+/// The mirror image of `value` in the middle of the range. Both ends are positive, so nothing overflows.
 fn mirror((low, high): (f64, f64), value: f64) -> f64 {
     low + (high - value)
 }
 
-/// As studies write it: `false` and `true` are what it was before there were three of them.
+/// The stored form: `false` and `true`, as in versions that had only two scales, or a name.
 impl Serialize for Scale {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {

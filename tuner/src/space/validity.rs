@@ -1,8 +1,8 @@
-//! Which ranges can be drawn from, and what to do about those that cannot. Mends nothing by itself.
+//! Checks that values can be drawn from a range; an error says what to change. Changes nothing itself.
 
 use super::{Distribution, Scale, Value};
 
-/// What is wrong with a range.
+/// Why a range is invalid.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SpaceError {
     /// `low` is above `high`.
@@ -15,14 +15,14 @@ pub enum SpaceError {
         /// Upper bound.
         high: Value,
     },
-    /// The distance between neighbours makes no lattice.
+    /// The step is not a positive number.
     #[error("parameter {name} has step {step}; give a step of {least}")]
     Step {
         /// The parameter.
         name: String,
         /// The step.
         step: Value,
-        /// What a step must be.
+        /// The steps that are allowed.
         least: &'static str,
     },
     /// A logarithmic scale that reaches zero or below.
@@ -32,12 +32,12 @@ pub enum SpaceError {
         name: String,
         /// Lower bound.
         low: Value,
-        /// Where it may start.
+        /// The smallest allowed lower bound.
         least: &'static str,
         /// The scale.
         scale: Scale,
     },
-    /// A logarithmic scale with a lattice.
+    /// A logarithmic scale with a step.
     #[error("parameter {name} is logarithmic and has step {step}; drop the step or {}", scale.method())]
     LogStep {
         /// The parameter.
@@ -55,13 +55,13 @@ pub enum SpaceError {
         /// The bound.
         bound: Value,
     },
-    /// A choice of nothing.
+    /// A choice without values.
     #[error("parameter {name} has no choices; list at least one value")]
     NoChoices {
         /// The parameter.
         name: String,
     },
-    /// Choices of several types.
+    /// A choice with values of several types.
     #[error("parameter {name} has choices of different types ({first} and {other}); give all of one type")]
     MixedChoices {
         /// The parameter.
@@ -71,10 +71,10 @@ pub enum SpaceError {
         /// The type that differs.
         other: &'static str,
     },
-    /// Text that is no distribution of Optuna's.
+    /// A text that is not a distribution of Optuna.
     #[error("`{text}` is not a distribution that can be searched: {reason}; write it with Optuna 3 or later")]
     Foreign {
-        /// What was read.
+        /// The text.
         text: String,
         /// Why it was refused.
         reason: String,
@@ -82,7 +82,7 @@ pub enum SpaceError {
 }
 
 impl Distribution {
-    /// Whether anything can be drawn from it; an error names the parameter and the cure.
+    /// Checks that values can be drawn; an error names the parameter and says what to change.
     pub fn validate(&self, name: &str) -> Result<(), SpaceError> {
         match self {
             Distribution::Int { low, high, step, scale } => validate_int(name, *low, *high, *step, *scale),

@@ -1,5 +1,5 @@
-//! What the supervisor does about a worker's requests, beside the search's answer: it tells the mirror and the watcher, and
-//! ends a trial that cannot fit into memory.
+//! What the supervisor does about a worker's requests, beside the search's answer: it informs the mirror and the
+//! watcher, and ends a trial that cannot fit into memory.
 
 use super::session::Session;
 use super::{Program, Supervisor, SupervisorError, estimate};

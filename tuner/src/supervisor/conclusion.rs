@@ -75,7 +75,7 @@ impl Supervisor<'_> {
             Outcome::Ended { .. } => self.announce_end(number),
             Outcome::Interrupted | Outcome::Postponed(_) => {
                 let mut record = record.without_reports();
-                // The journal leaves the trial open, so that it goes on next time; the watcher hears how it ended now.
+                // The journal leaves the trial open, so that it goes on next time; the watcher sees a cancelled trial.
                 record.ending = Some(Ending::Cancelled);
                 self.watcher.send(&Event::TrialEnded { record });
             }

@@ -101,7 +101,7 @@ pub enum SupervisorError {
     /// Something in the study's folder leads out of it.
     #[error(transparent)]
     Folder(#[from] FolderError),
-    /// The study comes from somebody else, or from a machine or a version that kept no account of what it compiled.
+    /// The study comes from another user, or from a machine or a version that did not record what it compiled.
     #[error(
         "the study {} has code that this user has neither compiled nor trusted, and code can do whatever you can; if you know where it is from, go on with --trust, which is asked once for the same code",
         study.display()
@@ -122,7 +122,7 @@ pub enum SupervisorError {
         /// Where it wants to be copied.
         mirror: PathBuf,
     },
-    /// A name in the journal that is none of a file in the study's folder.
+    /// The journal names a library by a path rather than by a file name.
     #[error("the journal of the study {} names the library {}, which is no file's name; run the study's %%tune cell again", study.display(), library.display())]
     StrayLibrary {
         /// The study's folder.

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 /// So many trials that ran out of memory must agree.
 const EVIDENCE: usize = 3;
-/// One trial in so many is never refused, so that a wrong law meets what contradicts it.
+/// One trial in this many is never refused, so that a wrong law is contradicted by a trial that fits.
 const RUN_ANYWAY: u64 = 4;
 /// More numbers than this are not worth fitting.
 const MOST_NUMBERS: usize = 16;

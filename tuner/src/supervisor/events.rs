@@ -1,4 +1,4 @@
-//! What the watcher of a search hears: one JSON line for each event, none of which grows with what a trial has reported.
+//! Sends events to the watcher of a search: one JSON line each, whose length does not grow with a trial's reports.
 //! A watcher that has left stops the search; it never makes it fail.
 
 use super::Supervisor;
@@ -47,7 +47,7 @@ impl<'a> Watcher<'a> {
         Watcher { events, status_path: None, status: Status::default(), noted: None, gone: false, last_progress: None }
     }
 
-    /// The watcher of the study in `folder`, which has the last word on its search in a file, too.
+    /// The watcher of the study in `folder`, where a file holds the last status as well.
     pub(super) fn of_study(events: &'a mut dyn Write, folder: &Path) -> Watcher<'a> {
         Watcher { status_path: Some(folder.join(STATUS)), ..Watcher::new(events) }
     }
@@ -57,7 +57,7 @@ impl<'a> Watcher<'a> {
         self.gone
     }
 
-    /// Writes an event that tells the search's status where later watchers find it.
+    /// Writes an event that changes the search's status into the status file, for watchers that come later.
     pub(super) fn note(&mut self, event: &Event) {
         match event {
             Event::Progress(progress) => {
@@ -79,7 +79,7 @@ impl<'a> Watcher<'a> {
         self.noted = Some(Instant::now());
         let partial = path.with_extension("partial");
         let text = serde_json::to_vec(&self.status).map_err(io::Error::from);
-        // Not synced: after a crash the journal tells all that is true of the study.
+        // Not synced: after a crash the journal has all facts of the study.
         let noted = text.and_then(|text| fs::write(&partial, text)).and_then(|()| fs::rename(&partial, path));
         if let Err(error) = noted {
             tracing::warn!(path = %path.display(), %error, "the status of the search cannot be written");
@@ -110,7 +110,7 @@ impl<'a> Watcher<'a> {
 }
 
 impl Supervisor<'_> {
-    /// Tells where the search stands, if that was not told just now.
+    /// Sends the search's progress, unless it was sent just now.
     pub(super) fn tick_progress(&mut self, sessions: &[Session]) {
         if self.watcher.wants_progress() {
             self.send_progress(sessions);

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 /// Its number on every Linux.
 const SIGKILL: i32 = 9;
-/// The machine's memory is looked at once in so many ticks: it costs more to read, and more is left of it.
+/// The machine's memory is read once in this many ticks: it costs more to read than a trial's, and more of it is left.
 const MACHINE_TICKS: u64 = 4;
 
 /// A trial that runs in a worker, and what the supervisor keeps about it.

@@ -38,7 +38,7 @@ impl Control {
 /// }
 /// ```
 pub trait Callback: Debug {
-    /// The study is open, with so many trials from before.
+    /// The study is open, with this many trials of earlier runs.
     fn on_search_begin(&mut self, _folder: &Path, _earlier_trials: u64) -> Control {
         Control::Continue
     }
@@ -53,7 +53,7 @@ pub trait Callback: Debug {
         Control::Continue
     }
 
-    /// An execution of a trial has come to a value for each objective.
+    /// An execution of a trial has finished, with a value for each objective.
     fn on_execution_end(&mut self, _trial: u64, _execution: u64, _values: &[f64]) -> Control {
         Control::Continue
     }

@@ -2,7 +2,7 @@
 
 use crate::callback::{began, ended, tell};
 use crate::{Callback, Control, Ending, Finish, ObjectiveValue, Result, StudyError, Trial, TrialRecord};
-use ferrotune_trial::Desk;
+use ferrotune_trial::SupervisorClient;
 use ferrotune_tuner::in_process::{Begun, InProcessSearch, SearchError, Writing};
 use ferrotune_tuner::spec::StudySpec;
 use ferrotune_tuner::wire::{Reply, Request};
@@ -28,12 +28,12 @@ struct Shared {
 
 /// Where one trial asks.
 #[derive(Debug)]
-struct TrialDesk {
+struct TrialClient {
     study: Rc<RefCell<Shared>>,
     number: u64,
 }
 
-impl Desk for TrialDesk {
+impl SupervisorClient for TrialClient {
     fn exchange(&mut self, request: &Request) -> io::Result<Reply> {
         let mut study = self.study.borrow_mut();
         let reply = study.search.answer(self.number, request);
@@ -146,7 +146,7 @@ impl OpenStudy {
                 Next::Trial(number) => number,
                 Next::Over(finish) => return Ok(finish),
             };
-            let ran = ferrotune_trial::run_here(self.desk(number), &mut *objective);
+            let ran = ferrotune_trial::run_in_process(self.client(number), &mut *objective);
             // Why the study could not record the result is the better reason.
             self.0.borrow_mut().conclude(number)?;
             ran?;
@@ -156,7 +156,7 @@ impl OpenStudy {
     pub(crate) fn ask(&mut self) -> Result<Trial, StudyError> {
         let next = self.0.borrow_mut().begin(Writing::EachFact)?;
         match next {
-            Next::Trial(number) => Ok(Trial::at(self.desk(number))?),
+            Next::Trial(number) => Ok(Trial::at(self.client(number))?),
             Next::Over(finish) => Err(StudyError::Over { finish }),
         }
     }
@@ -181,7 +181,7 @@ impl OpenStudy {
         }
     }
 
-    fn desk(&self, number: u64) -> Box<TrialDesk> {
-        Box::new(TrialDesk { study: Rc::clone(&self.0), number })
+    fn client(&self, number: u64) -> Box<TrialClient> {
+        Box::new(TrialClient { study: Rc::clone(&self.0), number })
     }
 }

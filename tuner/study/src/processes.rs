@@ -37,7 +37,7 @@ pub(crate) fn supervise(spec: &Path) -> ! {
     std::process::exit(i32::from(status != ExitCode::SUCCESS))
 }
 
-/// Whether this process has come to a trial's objective.
+/// Whether this process runs a trial's objective.
 static IN_OBJECTIVE: AtomicBool = AtomicBool::new(false);
 
 /// Says that what follows is a trial's objective.
@@ -77,7 +77,7 @@ fn refuse(watcher: OwnedFd) -> ExitCode {
 
 /// Has the program supervise `spec` in another process, and tells the callbacks what happens there.
 pub(crate) fn search(spec: &StudySpec, callbacks: &mut [Box<dyn Callback>]) -> Result<Finish, StudyError> {
-    // Ctrl-C is for the supervisor, which hears it too: this process stays to tell what came of it.
+    // The supervisor receives Ctrl-C, too, and stops the search: this process stays to return the result.
     let idle = idle().map_err(StudyError::process("cannot wait for an interrupt"))?;
     idle.store(false, Ordering::Relaxed);
     let found = listen(spec, callbacks);

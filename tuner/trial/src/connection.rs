@@ -1,4 +1,4 @@
-//! What a trial asks and tells: over a socket that was the worker's standard input, or in the same process.
+//! The trial's requests to its supervisor: over the socket that is the worker's standard input, or in the same process.
 
 use crate::error::TrialError;
 use ferrotune_tuner::wire::{Assignment, Reply, Request};
@@ -8,14 +8,14 @@ use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 
-/// Where a trial's requests are answered.
-pub trait Desk: Debug {
-    /// Answers one request. Fails where there is nobody to answer any more.
+/// Sends a trial's requests to its supervisor.
+pub trait SupervisorClient: Debug {
+    /// Returns the reply to one request. Fails if the supervisor is gone.
     fn exchange(&mut self, request: &Request) -> io::Result<Reply>;
 }
 
-impl dyn Desk {
-    /// Introduces the trial, and hears what it is to run.
+impl dyn SupervisorClient {
+    /// Introduces the trial, and returns its assignment.
     pub(crate) fn hello(&mut self) -> Result<Assignment, TrialError> {
         match self.ask(&Request::Hello)? {
             Reply::Assignment(assignment) => Ok(assignment),
@@ -23,7 +23,7 @@ impl dyn Desk {
         }
     }
 
-    /// Asks and waits for the answer; a refusal is an error.
+    /// Sends a request and waits for the reply; a refusal is an error.
     pub(crate) fn ask(&mut self, request: &Request) -> Result<Reply, TrialError> {
         match self.exchange(request).map_err(|source| TrialError::Connection { source })? {
             Reply::Refused { reason } => Err(TrialError::Refused { reason }),
@@ -31,7 +31,7 @@ impl dyn Desk {
         }
     }
 
-    /// Tells something that has no answer but "recorded".
+    /// Sends a request whose only reply is `Done`.
     pub(crate) fn tell(&mut self, request: &Request) -> Result<(), TrialError> {
         match self.ask(request)? {
             Reply::Done => Ok(()),
@@ -52,7 +52,7 @@ impl Connection {
     pub(crate) fn from_stdin() -> Result<Connection, TrialError> {
         let take = || {
             let stream = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
-            // Fails where standard input is no socket.
+            // Fails if standard input is not a socket.
             stream.peer_addr()?;
             rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
             Ok(Connection::over(stream))
@@ -65,7 +65,7 @@ impl Connection {
     }
 }
 
-impl Desk for Connection {
+impl SupervisorClient for Connection {
     fn exchange(&mut self, request: &Request) -> io::Result<Reply> {
         let mut line = serde_json::to_vec(request)?;
         line.push(b'\n');

@@ -1,4 +1,4 @@
-//! Devices by name, as candle opens them. Chooses none.
+//! Opens candle devices by name. Chooses none.
 
 use crate::error::{Result, TrialError};
 use candle_core::Device;
@@ -6,9 +6,8 @@ use ferrotune_devices::fork;
 
 /// Opens a device by its name: `cpu`, `cuda:0`, …
 ///
-/// # Errors
-/// Where this build has no such device, or candle cannot open it; and in a process that has forked from one where an
-/// accelerator was open.
+/// # Errors Fails if this build has no such device, if candle cannot open it, or if the process is forked from one that
+/// had opened an accelerator.
 pub fn open_device(device: &str) -> Result<Device> {
     let owned = || device.to_owned();
     match device.split_once(':').unwrap_or((device, "0")) {
@@ -18,7 +17,7 @@ pub fn open_device(device: &str) -> Result<Device> {
             Ok(_) if !candle_core::utils::cuda_is_available() => Err(TrialError::NoCuda { device: owned() }.into()),
             Ok(ordinal) => {
                 fork::check()?;
-                // Also where it fails: the driver has been at work then.
+                // Recorded also on failure, because the driver was loaded.
                 fork::opened();
                 Ok(Device::new_cuda(ordinal)?)
             }
@@ -38,7 +37,7 @@ mod tests {
         let refused = |device| open_device(device).err().map(|error| error.to_string()).unwrap_or_default();
         assert_eq!(
             refused("tpu:0"),
-            "candle cannot compute on tpu:0; programs for TPUs run through ferrotune::devices::pjrt alone"
+            "candle cannot compute on tpu:0; use ferrotune::devices::pjrt to run programs on TPUs"
         );
         assert!(refused("gpu").starts_with("there is no device `gpu`"), "{}", refused("gpu"));
         assert!(refused("cuda:first").starts_with("there is no device `cuda:first`"));

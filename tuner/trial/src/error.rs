@@ -1,20 +1,20 @@
-//! Why a call of a trial fails. A trial that is told to stop fails on purpose, so that `?` leaves the objective.
+//! Why a call of a trial fails. When a trial has to stop, its calls fail on purpose, so that `?` ends the objective.
 
 use std::error::Error;
 use std::io;
 use std::path::PathBuf;
 
-/// The result of everything that an objective does: `?` takes candle's errors, this crate's and any other.
+/// The result of everything that an objective does: its `?` accepts errors of candle, of this crate and all others.
 pub type Result<T, E = Box<dyn Error + Send + Sync>> = std::result::Result<T, E>;
 
 /// Why a call of a trial fails.
 #[derive(Debug, thiserror::Error)]
 pub enum TrialError {
-    /// The search is being stopped; the trial goes on from its last checkpoint another time.
+    /// The search is being stopped; the trial continues later from its last checkpoint.
     #[error("the search is being stopped")]
     Stopped,
-    /// The oracle gives up on this trial.
-    #[error("the oracle gave up on this trial")]
+    /// The oracle prunes this trial.
+    #[error("the oracle has pruned this trial")]
     Pruned,
     /// The supervisor refuses the request.
     #[error("{reason}")]
@@ -22,19 +22,19 @@ pub enum TrialError {
         /// What is wrong and what to do.
         reason: String,
     },
-    /// There is no supervisor to talk to.
+    /// The supervisor cannot be reached.
     #[error("no connection to the search's supervisor: {source}; objectives are run by %%tune")]
     Connection {
         /// The system's reason.
         source: io::Error,
     },
-    /// The supervisor's answer is none that this version knows.
+    /// This version does not know the supervisor's answer.
     #[error("the supervisor answered {answer}; kernel and prelude are of different versions: run `ferrotune install`")]
     Answer {
         /// The answer.
         answer: String,
     },
-    /// A parameter's value is outside the type that the objective wants.
+    /// The type of a parameter in the objective cannot represent its value.
     #[error("`{name}` is {value}, which its type in the objective cannot hold; narrow its range")]
     Value {
         /// The parameter.
@@ -42,43 +42,43 @@ pub enum TrialError {
         /// The value.
         value: String,
     },
-    /// A parameter hangs on one that was not asked for.
-    #[error("`{name}` hangs on `{parent}`, which this trial has not asked for; ask for `{parent}` first")]
+    /// A parameter depends on one that was not asked for.
+    #[error("`{name}` depends on `{parent}`, which this trial has not asked for; ask for `{parent}` first")]
     Parent {
         /// The parameter.
         name: String,
-        /// What it hangs on.
+        /// The parameter that it depends on.
         parent: String,
     },
-    /// A parameter hangs on a value that its parent never has.
-    #[error("`{name}` hangs on `{parent}` being {value}, but that is {distribution}; name one of its values")]
+    /// A parameter depends on a value that its parent never has.
+    #[error("`{name}` depends on `{parent}` being {value}, but `{parent}` is {distribution}; name one of its values")]
     Condition {
         /// The parameter.
         name: String,
-        /// What it hangs on.
+        /// The parameter that it depends on.
         parent: String,
         /// The value.
         value: String,
-        /// What the parent can be.
+        /// The values of the parent.
         distribution: String,
     },
-    /// A checkpoint must say which step it covers.
+    /// A checkpoint has no step that it belongs to.
     #[error("trial.checkpoint has no step yet; call it inside `for epoch in trial.epochs(n)` or after trial.report")]
     NoStep,
     /// A checkpoint could not be written or read.
     #[error("cannot {what} the checkpoint {path}: {source}")]
     Checkpoint {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
         /// The file.
         path: PathBuf,
         /// The reason.
         source: Box<dyn Error + Send + Sync>,
     },
-    /// A checkpoint, or the trial's folder, cannot be read now: the trial goes on another time.
+    /// A checkpoint or the trial's folder cannot be read now; the trial continues later.
     #[error("cannot {what} {path}: {source}")]
     Unreadable {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
         /// The file or folder.
         path: PathBuf,
@@ -90,18 +90,18 @@ pub enum TrialError {
     Model {
         /// The file.
         path: PathBuf,
-        /// Which variable, and how.
+        /// The variable, and how it differs.
         mismatch: String,
     },
-    /// The best of a metric was asked for that has no better or worse.
-    #[error("`{metric}` is no objective of the search ({objectives}); name it with --objective to have its best")]
+    /// The best value of a metric that is not an objective was asked for.
+    #[error("`{metric}` is not an objective of the search ({objectives}); name it with --objective")]
     NotAnObjective {
         /// The metric that was asked for.
         metric: String,
         /// The study's objectives.
         objectives: String,
     },
-    /// The best of a metric was asked for before it was reported.
+    /// The best value of a metric was asked for before any report.
     #[error("`{metric}` has no finite value yet; call trial.report with it first")]
     NothingReported {
         /// The metric.
@@ -114,13 +114,13 @@ pub enum TrialError {
         device: String,
     },
     /// This build has no CUDA.
-    #[error("{device} cannot be used, since this build of candle has no CUDA; run `ferrotune install --cuda`")]
+    #[error("{device} cannot be used, because this build of candle has no CUDA; run `ferrotune install --cuda`")]
     NoCuda {
         /// The device's name.
         device: String,
     },
-    /// TPUs are described and compiled for, and nothing more.
-    #[error("candle cannot compute on {device}; programs for TPUs run through ferrotune::devices::pjrt alone")]
+    /// candle cannot compute on TPUs.
+    #[error("candle cannot compute on {device}; use ferrotune::devices::pjrt to run programs on TPUs")]
     Tpu {
         /// The device's name.
         device: String,

@@ -1,5 +1,5 @@
-//! What an objective sees inside a worker: the [`Trial`] with its hyper-parameters, reports and checkpoints, and the
-//! [`Shared`] data that its body captured. Decides nothing: every question goes to the supervisor.
+//! The library of objectives in workers: the [`Trial`] with its hyper-parameters, reports and checkpoints, and the
+//! [`Shared`] variables of the notebook. Decides nothing: every request goes to the supervisor.
 //!
 //! ```no_run
 //! # use ferrotune_trial::{Result, Trial, run_objective};
@@ -27,11 +27,11 @@ mod runtime;
 pub mod shared;
 pub mod trial;
 
-pub use connection::Desk;
+pub use connection::SupervisorClient;
 pub use device::open_device;
 pub use error::{Result, TrialError};
 pub use optim::AdamW;
 pub use place::in_cell;
-pub use runtime::{ObjectiveValue, run_here, run_objective};
+pub use runtime::{ObjectiveValue, run_in_process, run_objective};
 pub use shared::{Pack, Share, ShareError, Shared};
 pub use trial::{Restore, Save, Trial};

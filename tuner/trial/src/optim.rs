@@ -52,10 +52,10 @@ fn of<F: Float>(coefficient: f64) -> F {
 
 /// The variables that an optimiser changes, in the order in which they were made.
 ///
-/// A `VarMap` gives its variables in another order in each process, and the moments that are restored must find theirs.
+/// A `VarMap` returns its variables in another order in each process, and restored moments must match theirs.
 fn in_order(vars: Vec<Var>) -> Vec<Var> {
     let mut vars: Vec<Var> = vars.into_iter().filter(|var| var.dtype().is_float()).collect();
-    // candle numbers tensors as they are made, and shows the number in no other way.
+    // candle numbers tensors when they are made, and only the debug text has the number.
     vars.sort_by_cached_key(|var| {
         let id = format!("{:?}", var.id());
         (id.len(), id)

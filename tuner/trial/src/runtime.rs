@@ -1,6 +1,7 @@
-//! Runs an objective inside a worker, and tells the supervisor what came of it. Catches panics; never exits itself.
+//! Runs an objective inside a worker, and reports its result to the supervisor. Catches panics; never exits the
+//! process.
 
-use crate::connection::{Connection, Desk};
+use crate::connection::{Connection, SupervisorClient};
 use crate::error::{Result, TrialError};
 use crate::place::line_of_cell;
 use crate::shared::Shared;
@@ -13,14 +14,14 @@ use std::panic::{self, AssertUnwindSafe, PanicHookInfo};
 use std::path::Path;
 use std::sync::{Mutex, Once};
 
-/// A reason is one line; what is beyond this is not read by anyone.
+/// A reason is one line with at most this many characters.
 const LONGEST_REASON_CHARS: usize = 2000;
 
-/// The last panic of any thread. A panic that crosses from a thread pool into the objective runs the hook only where
-/// it began.
+/// The last panic of any thread. If a panic crosses from a thread pool into the objective, the hook runs only on the
+/// pool's thread.
 static LAST_PANIC: Mutex<Option<String>> = Mutex::new(None);
 
-/// What an objective may return: its value, or nothing if it has reported it.
+/// The types that an objective may return: values, or nothing if it has reported them.
 #[diagnostic::on_unimplemented(
     message = "an objective cannot return `{Self}`",
     label = "not a value to optimise",
@@ -28,8 +29,8 @@ static LAST_PANIC: Mutex<Option<String>> = Mutex::new(None);
     note = "of several objectives, a tuple or an array of them in the order of --objective: `Ok((accuracy, size))`"
 )]
 pub trait ObjectiveValue {
-    /// The values of the objectives, in the order of `--objective`; `None` leaves one, and an empty list all, to the
-    /// reports.
+    /// The values of the objectives, in the order of `--objective`; `None` means that the reports have the value; an
+    /// empty list means this for all objectives.
     fn values(self) -> Vec<Option<f64>>;
 }
 
@@ -87,12 +88,12 @@ tuples! {
 
 /// Runs `body` as the objective of the trial that this worker was started for, and returns the worker's exit status.
 ///
-/// The status is 0 when the objective returned a value or was stopped, and 1 otherwise. To be called once, from the
-/// entry point that the worker calls.
+/// The status is 0 when the objective returned a value or was stopped, and 1 otherwise. Call it once, from the entry
+/// point that the worker calls.
 pub fn run_objective<R: ObjectiveValue>(body: impl FnOnce(&Trial, &Shared) -> Result<R>) -> i32 {
     record_panics();
     let result = Connection::from_stdin().and_then(|connection| run_over(Box::new(connection), body));
-    // The process is left without running the destructors that would do this.
+    // The process exits without destructors, which would do this.
     let flushed = std::io::stdout().flush().map_err(|source| TrialError::Connection { source });
     match result.and_then(|status| flushed.map(|()| status)) {
         Ok(status) => status,
@@ -103,33 +104,33 @@ pub fn run_objective<R: ObjectiveValue>(body: impl FnOnce(&Trial, &Shared) -> Re
     }
 }
 
-/// Runs `body` as the objective of a trial in this very process, and tells `desk` what came of it.
+/// Runs `body` as the objective of a trial in this process, and sends its result to `client`.
 ///
-/// A panic is caught; whatever else ends a process ends this one. Fails only where the desk cannot be told.
+/// Catches a panic; everything else that ends a process ends this one. Fails only if the result cannot be sent.
 #[doc(hidden)]
-pub fn run_here<R: ObjectiveValue>(
-    desk: Box<dyn Desk>,
+pub fn run_in_process<R: ObjectiveValue>(
+    client: Box<dyn SupervisorClient>,
     body: impl FnOnce(&Trial) -> Result<R>,
 ) -> Result<(), TrialError> {
     static RECORDS: Once = Once::new();
     RECORDS.call_once(record_panics);
-    run_over(desk, |trial, _| body(trial)).map(drop)
+    run_over(client, |trial, _| body(trial)).map(drop)
 }
 
 fn run_over<R: ObjectiveValue>(
-    mut desk: Box<dyn Desk>,
+    mut client: Box<dyn SupervisorClient>,
     body: impl FnOnce(&Trial, &Shared) -> Result<R>,
 ) -> Result<i32, TrialError> {
-    let request = match desk.hello() {
+    let request = match client.hello() {
         Ok(assignment) => {
-            let trial = Trial::new(desk, assignment);
+            let trial = Trial::new(client, assignment);
             let request = outcome(&trial, body);
             trial.tell(&request)?;
             request
         }
         Err(error) => {
             let request = failed(&error);
-            desk.tell(&request)?;
+            client.tell(&request)?;
             request
         }
     };
@@ -146,10 +147,10 @@ fn outcome<R: ObjectiveValue>(trial: &Trial, body: impl FnOnce(&Trial, &Shared) 
         Err(error) => Ok(Err(error.into())),
     };
     match (result, trial.take_refusal()) {
-        // Whatever the objective made of it: its checkpoint is there, and may be read another time.
+        // This comes before the objective's own result: the checkpoint exists and may be readable later.
         (_, Some(refusal @ TrialError::Unreadable { .. })) => Request::Postpone { reason: refusal.to_string() },
         (Err(_), _) => Request::Fail { ending: Ending::Panicked { message: last_panic() } },
-        // Whatever error the objective made of being stopped, it is no failure of its own.
+        // An error after the trial was asked to stop is not a failure of the objective.
         (Ok(Err(_)), _) if trial.is_stopped() => Request::Finish { values: Vec::new() },
         (Ok(Err(error)), _) if is_of_full_disk(error.as_ref()) => {
             Request::DiskFull { reason: reason_of(error.as_ref()) }
@@ -183,7 +184,7 @@ fn reason_of(error: &(dyn Error + 'static)) -> String {
     let mut source = error.source();
     while let Some(error) = source {
         let text = error.to_string();
-        // Many errors show their source themselves.
+        // Many errors include their source in their text.
         if !reason.contains(&text) {
             reason = format!("{reason}: {text}");
         }

@@ -1,7 +1,7 @@
-//! The variables that an objective captured: packed once by the cell process, mapped by every worker.
+//! The notebook's variables that an objective uses: the cell process packs them once, and every worker maps them.
 //!
-//! They travel in one sealed memory file in safetensors layout. Tensors are handed out over the mapping, without a
-//! copy; other values are text in the file's metadata. Types that cannot travel are refused by the compiler.
+//! They are in one sealed memory file in safetensors layout. Tensors lie over the mapping, without a copy; other values
+//! are text in the file's metadata. The compiler refuses types that cannot travel.
 
 mod foreign;
 mod pack;
@@ -25,7 +25,7 @@ pub enum ShareError {
     /// The file with the shared data could not be opened or written.
     #[error("cannot {what} the shared data: {source}")]
     File {
-        /// What was tried, with the file's name if it has one.
+        /// The operation, with the file's name if it has one.
         what: String,
         /// The system's reason.
         source: io::Error,
@@ -46,23 +46,23 @@ pub enum ShareError {
         /// Its element type.
         dtype: DType,
     },
-    /// Something of this name was not packed.
+    /// Nothing was packed under this name.
     #[error("`{name}` is not among the shared data; run the cell that defines it, then %%tune again")]
     Missing {
         /// The variable, or the part of it.
         name: String,
     },
-    /// What was packed is not of the type that is wanted.
+    /// The packed value has another type.
     #[error("`{name}` is {found} among the shared data, which is no {wanted}; run %%tune again")]
     Kind {
         /// The variable, or the part of it.
         name: String,
-        /// What was found.
+        /// The packed type.
         found: String,
-        /// The type that is wanted.
+        /// The requested type.
         wanted: &'static str,
     },
-    /// What was saved is not what is to be restored.
+    /// The saved state does not fit the state to restore.
     #[error("{mismatch}")]
     Fit {
         /// Which variable, and how it differs.
@@ -78,25 +78,25 @@ pub enum ShareError {
     },
 }
 
-/// A tensor that is loaded into a variable is read in pieces of this size.
+/// A variable is loaded in pieces of this size.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// The shared data of a study, or a trial's checkpoint, as a worker sees it.
+/// The shared data of a study, or a trial's checkpoint, in a worker.
 #[derive(Debug)]
 pub struct Shared {
     /// `None` if nothing was captured.
     file: Option<(Place, Metadata)>,
-    /// One tensor for each name: two over the same bytes could be changed behind each other's back.
+    /// One tensor for each name, because a change of one tensor would change any other over the same bytes.
     tensors: RefCell<HashMap<String, Tensor>>,
 }
 
-/// Where the tensors are.
+/// The place of the tensors.
 #[derive(Debug)]
 enum Place {
-    /// In memory that is mapped for ever, over which the tensors lie.
+    /// In memory that is mapped for ever; the tensors lie over it.
     Mapping(Mapping),
-    /// In a file, from which each is read when it is asked for: what is mapped privately counts as the trial's own memory
-    /// for as long as it is mapped, whether it is used or not.
+    /// In a file; each tensor is read when it is requested. A private mapping would count as the trial's own memory for
+    /// as long as it exists.
     File {
         file: File,
         /// Where the first tensor's data begin.
@@ -110,7 +110,7 @@ impl Shared {
         Shared { file: None, tensors: RefCell::default() }
     }
 
-    /// Maps the file at `path`, which must not be cut short while it is in use: [`Pack`] seals it against that.
+    /// Maps the file at `path`. Nobody may shorten it while it is mapped; [`Pack`] seals it against that.
     ///
     /// The mapping is private: a change to a tensor stays in this process. It is never unmapped.
     pub fn open(path: &Path) -> Result<Shared, ShareError> {
@@ -121,16 +121,16 @@ impl Shared {
         Ok(Shared { file: Some((Place::Mapping(mapping), metadata)), tensors: RefCell::default() })
     }
 
-    /// What is in a file whose header, with the eight bytes of its length, is `header`. Its bytes must be as they were
-    /// written: nothing here looks whether they are.
+    /// The content of a file with this `header`, which includes the eight bytes of its length. Does not check the
+    /// file's other bytes.
     pub(crate) fn in_file(file: File, header: &[u8]) -> serde_json::Result<Shared> {
         let metadata = serde_json::from_slice(&header[8..])?;
         let place = Place::File { file, data: header.len() as u64 };
         Ok(Shared { file: Some((place, metadata)), tensors: RefCell::default() })
     }
 
-    /// The tensor that was packed under `name`. Over a mapping it is the same tensor when it is asked for again; from a
-    /// file it is a new one, with memory of its own.
+    /// The tensor that was packed under `name`. Over a mapping every call returns the same tensor; from a file every
+    /// call returns a new tensor with its own memory.
     pub fn tensor(&self, name: &str) -> Result<Tensor, ShareError> {
         if let Some(tensor) = self.tensors.borrow().get(name) {
             return Ok(tensor.clone());
@@ -155,13 +155,13 @@ impl Shared {
         Ok((dtype_of(name, info)?, &info.shape))
     }
 
-    /// Sets `var`, which is of the same type and shape, to the tensor that was packed under `name`. Needs next to no memory
-    /// beyond the variable's own.
+    /// Sets `var`, which has the same type and shape, to the tensor that was packed under `name`. Needs almost no
+    /// memory beyond that of the variable.
     pub(crate) fn fill(&self, name: &str, var: &Var) -> Result<(), ShareError> {
         let failed = |source| ShareError::Tensor { name: name.to_owned(), source };
         let (place, info) = self.find(name)?;
         let (file, data) = match place {
-            // A view of what does not lie in one piece would be a copy.
+            // A view of a tensor that is not contiguous would be a copy.
             Place::File { file, data } if var.is_contiguous() => (file, data),
             _ => return var.set(&self.tensor(name)?.to_device(var.device()).map_err(failed)?).map_err(failed),
         };
@@ -183,7 +183,7 @@ impl Shared {
         Ok((place, metadata.info(name).ok_or_else(missing)?))
     }
 
-    /// The names of the tensors that begin with `prefix`, without it; what only fills gaps is left out.
+    /// The names of the tensors that begin with `prefix`, without the prefix. Leaves out tensors that only fill gaps.
     pub(crate) fn tensor_names(&self, prefix: &str) -> Vec<String> {
         let infos = self.file.as_ref().map(|(_, metadata)| metadata.tensors()).unwrap_or_default();
         let names = infos.into_keys().filter(|name| !name.starts_with(pack::PADDING));

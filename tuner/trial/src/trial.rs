@@ -1,4 +1,4 @@
-//! The trial as its objective sees it: reports, epochs, the device and the best value so far.
+//! The trial in its objective: reports, epochs, the device and the best value so far.
 
 mod checkpoint;
 mod generation;
@@ -9,7 +9,7 @@ pub use state::{Restore, Save};
 
 pub use parameters::{ChoiceParameter, Choosable, FloatParameter, IntParameter, Integer, Plain, Real};
 
-use crate::connection::{Desk, unexpected};
+use crate::connection::{SupervisorClient, unexpected};
 use crate::device::open_device;
 use crate::error::{Result, TrialError};
 use candle_core::Device;
@@ -21,43 +21,43 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// One trial: asks the supervisor for hyper-parameters, and tells it what comes of them.
+/// One trial: asks the supervisor for hyper-parameters, and reports results to it.
 #[derive(Debug)]
 pub struct Trial {
-    desk: RefCell<Box<dyn Desk>>,
+    client: RefCell<Box<dyn SupervisorClient>>,
     assignment: Assignment,
-    /// What was reported, by earlier workers of this trial too.
+    /// All reports, also those of earlier workers of this trial.
     record: RefCell<TrialRecord>,
-    /// The last step that the objective has come to, in this worker.
+    /// The last step of the objective in this worker.
     step: Cell<Option<u64>>,
-    /// The first epoch that the checkpoint which was restored does not cover.
+    /// The first epoch after the restored checkpoint.
     resume_at: Cell<u64>,
     verdict: Cell<Verdict>,
-    /// Whether the objective goes by [`Trial::epochs`], which ends when the trial is to.
+    /// Whether the objective uses [`Trial::epochs`], which ends when the trial has to stop.
     goes_by_epochs: Cell<bool>,
-    /// The steps of the checkpoints whose steps this worker has come to know, by generation.
+    /// The known steps of checkpoints, by generation.
     checkpoints: RefCell<BTreeMap<u64, u64>>,
-    /// Why this trial cannot go on, whatever its objective makes of that.
+    /// Why this trial cannot continue, even if its objective ignores the error.
     refusal: RefCell<Option<TrialError>>,
     /// The parameters that the objective has asked for, in this worker.
     asked: RefCell<BTreeMap<String, Asked>>,
 }
 
 impl Trial {
-    /// The trial whose requests `desk` answers. For programs that run objectives themselves.
+    /// A trial that sends its requests through `client`. For programs that run objectives themselves.
     ///
-    /// Fails where the desk does not know what is to be run.
+    /// Fails if the supervisor does not return an assignment.
     #[doc(hidden)]
-    pub fn at(mut desk: Box<dyn Desk>) -> Result<Trial, TrialError> {
-        let assignment = desk.hello()?;
-        Ok(Trial::new(desk, assignment))
+    pub fn at(mut client: Box<dyn SupervisorClient>) -> Result<Trial, TrialError> {
+        let assignment = client.hello()?;
+        Ok(Trial::new(client, assignment))
     }
 
-    pub(crate) fn new(desk: Box<dyn Desk>, assignment: Assignment) -> Trial {
+    pub(crate) fn new(client: Box<dyn SupervisorClient>, assignment: Assignment) -> Trial {
         let mut record = TrialRecord::new(assignment.trial);
         record.metrics = assignment.reported.clone();
         Trial {
-            desk: RefCell::new(desk),
+            client: RefCell::new(client),
             assignment,
             record: RefCell::new(record),
             step: Cell::new(None),
@@ -75,7 +75,7 @@ impl Trial {
         self.assignment.trial
     }
 
-    /// A seed of the trial's own, the same whenever it is resumed, and another one for each of its executions.
+    /// The trial's own seed: the same after a resume, and different for each execution.
     pub fn seed(&self) -> u64 {
         self.assignment.seed
     }
@@ -85,29 +85,29 @@ impl Trial {
         self.assignment.execution
     }
 
-    /// The trial's own folder, which a trial without a worker of its own has from its first checkpoint on. What is
-    /// written there stays with the study.
+    /// The trial's own folder. Its files stay with the study. Without processes, the folder exists only after the first
+    /// checkpoint.
     pub fn folder(&self) -> &Path {
         &self.assignment.folder
     }
 
     /// The device that was connected when the search began.
     ///
-    /// Fails where this build has no such device.
+    /// Fails if this build has no such device.
     pub fn device(&self) -> Result<Device> {
         open_device(&self.assignment.device)
     }
 
-    /// That device as a strategy with one replica. A trial on several devices makes its own, as a cell does.
+    /// That device as a strategy with one replica. A trial on several devices makes its own strategy, like a cell.
     pub fn strategy(&self) -> Strategy {
         Strategy::on(&*self.assignment.device)
     }
 
     /// The epochs to run now, of `total` in a whole training.
     ///
-    /// They begin after the checkpoint that [`Trial::restore`] has loaded, and at 0 without one. They end early where
-    /// the oracle wants to compare this trial with others first: return as usual, and the trial goes on later if it
-    /// does well. Where the supervisor refuses, there are no epochs and the trial fails with its reason.
+    /// They begin after the checkpoint that [`Trial::restore`] has loaded, or at 0. They end early if the oracle first
+    /// compares this trial with others: return as usual, and the trial continues later if it does well. If the
+    /// supervisor refuses, there are no epochs and the trial fails with the reason.
     pub fn epochs(&self, total: usize) -> impl Iterator<Item = usize> + '_ {
         self.goes_by_epochs.set(true);
         let request = Request::Epochs { total: total as u64, resume_at: self.resume_at.get() };
@@ -129,12 +129,12 @@ impl Trial {
         })
     }
 
-    /// Reports metrics of a step (an epoch, by habit), and hears whether to go on.
+    /// Reports the metrics of a step, usually an epoch, and learns whether to continue.
     ///
-    /// Values that are not finite are kept as missing. Fails with [`TrialError::Stopped`] or [`TrialError::Pruned`]
-    /// when the trial is to end; leave the objective with `?` then, which counts as no failure. Where the search is
-    /// being stopped and a checkpoint may still follow, that comes first: [`Trial::checkpoint`] or the end of
-    /// [`Trial::epochs`] ends the trial then.
+    /// Values that are not finite count as missing. Fails with [`TrialError::Stopped`] or [`TrialError::Pruned`] if the
+    /// trial has to end; leave the objective with `?` then, which does not count as a failure. If the search is being
+    /// stopped and a checkpoint may still follow, [`Trial::checkpoint`] or the end of [`Trial::epochs`] ends the trial
+    /// instead.
     ///
     /// ```no_run
     /// # fn objective(trial: &ferrotune_trial::Trial) -> ferrotune_trial::Result<()> {
@@ -165,10 +165,10 @@ impl Trial {
         }
     }
 
-    /// The best value of an objective's metric that this trial has reported, in earlier workers too; the last one or the
-    /// mean where `--objective` says so.
+    /// The best value of an objective's metric in this trial's reports, also those of earlier workers; the last value
+    /// or the mean if `--objective` says so.
     ///
-    /// Fails for another metric, of which nobody said whether small or large is good, and before the first report.
+    /// Fails before the first report, and for a metric that is not an objective, because its direction is unknown.
     pub fn best(&self, metric: &str) -> Result<f64> {
         let objectives = &self.assignment.objectives;
         let Some(objective) = objectives.iter().find(|objective| objective.metric == metric) else {
@@ -180,7 +180,7 @@ impl Trial {
         best.ok_or_else(|| TrialError::NothingReported { metric: metric.to_owned() }.into())
     }
 
-    /// Whether this trial has been told to end.
+    /// Whether the supervisor has asked this trial to end.
     pub(crate) fn is_stopped(&self) -> bool {
         self.verdict.get() != Verdict::Continue
     }
@@ -194,20 +194,20 @@ impl Trial {
     }
 
     pub(crate) fn tell(&self, request: &Request) -> Result<(), TrialError> {
-        self.desk.borrow_mut().tell(request)
+        self.client.borrow_mut().tell(request)
     }
 
     fn ask(&self, request: &Request) -> Result<Reply, TrialError> {
         self.check_refusal()?;
-        self.desk.borrow_mut().ask(request)
+        self.client.borrow_mut().ask(request)
     }
 
-    /// The first reason is the one to tell: what comes after it follows from it.
+    /// Keeps the first reason, because later ones follow from it.
     fn refuse(&self, error: TrialError) {
         self.refusal.borrow_mut().get_or_insert(error);
     }
 
-    /// Fails where the trial cannot go on.
+    /// Fails if the trial cannot continue.
     fn check_refusal(&self) -> Result<(), TrialError> {
         let reason = self.refusal.borrow().as_ref().map(ToString::to_string);
         reason.map_or(Ok(()), |reason| Err(TrialError::Refused { reason }))

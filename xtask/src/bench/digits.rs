@@ -1,4 +1,4 @@
-//! `cargo xtask bench digits`: the oracles and Optuna's default on real training, with the same budget; writes
+//! `cargo xtask bench digits` compares the oracles and Optuna's default on real training, with the same budget, and writes
 //! `docs/benchmarks-digits.md`.
 
 use super::hpo::Results;
@@ -10,11 +10,11 @@ use std::path::Path;
 
 const ORACLES: [&str; 2] = ["auto", "tpe"];
 const RIVAL: &str = "optuna-tpe";
-/// After how many trials the best loss is compared.
+/// Numbers of trials after which the best loss is compared.
 const COUNTED: [usize; 3] = [10, 20, 40];
 const SEEDS: &str = "20";
 
-/// Runs all searches, some ten minutes of training.
+/// Runs all searches, which takes about ten minutes.
 pub(super) fn run(root: &Path) -> Result<()> {
     let environment = step::step("tools", || Environment::prepare_for_tests(root))?;
     let bench = ["bench", "--quiet", "--locked", "--package", "ferrotune-study", "--bench", "digits"];
@@ -23,7 +23,7 @@ pub(super) fn run(root: &Path) -> Result<()> {
         lines += &step::step(oracle, || {
             let mut bench_of = cargo(root);
             bench_of.args(bench).args(["--", "search", oracle, "0", SEEDS]);
-            // Networks this small are slower on several threads.
+            // Such small networks are slower on several threads.
             step::output(bench_of.env("RAYON_NUM_THREADS", "1"))
         })?;
     }
@@ -36,7 +36,7 @@ pub(super) fn run(root: &Path) -> Result<()> {
         .context("cannot write docs/benchmarks-digits.md")
 }
 
-/// The bench as cargo has just built it.
+/// The path of the bench, which cargo builds first.
 fn program(root: &Path, bench: &[&str]) -> Result<String> {
     let mut built = cargo(root);
     built.args(bench).args(["--no-run", "--message-format", "json"]);

@@ -1,5 +1,5 @@
-//! `cargo xtask bench hpo`: the oracles and Optuna's samplers on twelve problems, in turn, on this machine; writes
-//! `docs/benchmarks-hpo.md`. Trains nothing: objectives are formulas.
+//! `cargo xtask bench hpo` compares the oracles with Optuna's samplers on twelve problems on this machine, and writes
+//! `docs/benchmarks-hpo.md`. Trains nothing: the objectives are formulas.
 
 use crate::environment::{Environment, cargo};
 use crate::step;
@@ -8,20 +8,20 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// Ours, and then theirs, in the order of the tables.
+/// The oracles of this crate, in the order of the tables.
 const ORACLES: [&str; 3] = ["auto", "tpe", "cmaes"];
 const SAMPLERS: [&str; 3] = ["optuna-tpe", "optuna-gp", "optuna-cmaes"];
-/// After how many trials the best value is compared.
+/// Numbers of trials after which the best value is compared.
 const COUNTED: [usize; 3] = [25, 50, 100];
 
-/// How many searches there are for each problem.
+/// Numbers of searches for each problem.
 struct Seeds {
     ours: u32,
     optunas: u32,
 }
 
-/// Runs all searches: 20 for each problem, or what `--seeds N` says, and `--optuna-seeds N` for Optuna alone, whose
-/// Gaussian process takes hours for 20.
+/// Runs 20 searches for each problem, or `--seeds N`. `--optuna-seeds N` changes the number for Optuna alone, whose Gaussian
+/// process takes hours for 20 searches.
 pub(super) fn run(root: &Path, arguments: &[String]) -> Result<()> {
     let seeds = parse(arguments)?;
     let environment = step::step("tools", || Environment::prepare_for_tests(root))?;
@@ -37,7 +37,7 @@ pub(super) fn run(root: &Path, arguments: &[String]) -> Result<()> {
     for sampler in SAMPLERS {
         lines += &step::step(sampler, || {
             let mut bench = environment.python();
-            // Several threads make Optuna's small matrices slower, and times incomparable.
+            // Optuna's small matrices are slower on several threads, and times could not be compared.
             bench.args(["tests/bench_hpo.py", sampler, "0"]).env("OMP_NUM_THREADS", "1");
             step::output(bench.arg(seeds.optunas.to_string()))
         })?;
@@ -60,16 +60,16 @@ fn parse(arguments: &[String]) -> Result<Seeds> {
     Ok(seeds)
 }
 
-/// What all searches found.
+/// The results of all searches.
 pub(super) struct Results {
-    /// In the order of their first search.
+    /// The problems in the order of their first search.
     problems: Vec<String>,
     /// By sampler and problem: for each search the best values after [`COUNTED`] trials, and milliseconds a trial.
     searches: BTreeMap<(String, String), Vec<Vec<f64>>>,
 }
 
 impl Results {
-    /// From lines of CSV: sampler, problem, seed, and so many numbers.
+    /// Reads lines of CSV with a sampler, a problem, a seed and `count` numbers.
     pub(super) fn read(lines: &str, count: usize) -> Result<Results> {
         let mut results = Results { problems: Vec::new(), searches: BTreeMap::new() };
         for line in lines.lines() {

@@ -1,18 +1,18 @@
-//! Rules about Rust files: the heading, the length, and where unsafe code may be.
+//! Rules for Rust files: the heading, the length, and the modules that may have unsafe code.
 
-/// Beyond so many lines, a file's heading has to give a reason.
-const LONGEST_LINES: usize = 800;
+/// The heading of a longer file must give a reason.
+const LONGEST_LINES: usize = 400;
 /// How that reason begins.
 const REASON: &str = "long because";
-/// The module whose unsafe code is the export of names, and no more.
+/// A module that may only export names without mangling, and have no other unsafe code.
 const EXPORTS_ONLY: &str = "prelude/src/cell.rs";
 
-/// Rules for one file; `fenced` are the modules in which unsafe code may be.
+/// Checks one file; `fenced` lists the modules that may have unsafe code.
 pub(super) fn check(path: &str, source: &str, fenced: &[String]) -> Vec<String> {
     let mut complaints = Vec::new();
     let heading: Vec<&str> = source.lines().take_while(|line| line.starts_with("//!")).collect();
     if heading.is_empty() {
-        complaints.push(format!("{path}: does not open with //!, which says what the file is for"));
+        complaints.push(format!("{path}: the first line is not a //! comment; say what the file is for"));
     }
     let lines = source.lines().count();
     if lines > LONGEST_LINES && !heading.join(" ").contains(REASON) {
@@ -24,7 +24,8 @@ pub(super) fn check(path: &str, source: &str, fenced: &[String]) -> Vec<String> 
     }
     for (index, line) in without_texts(source).lines().enumerate() {
         if has_unsafe(line, fenced_off) {
-            complaints.push(format!("{path}:{}: unsafe code outside of the modules of ARCHITECTURE.md", index + 1));
+            complaints
+                .push(format!("{path}:{}: unsafe code outside the modules that ARCHITECTURE.md lists", index + 1));
         }
     }
     complaints
@@ -36,7 +37,7 @@ fn is_inside(path: &str, module: &str) -> bool {
     rest.is_some_and(|rest| rest == ".rs" || rest.starts_with('/'))
 }
 
-/// Whether a line of code has the keyword; with `exports_are_fine`, apart from `#[unsafe(no_mangle)]`.
+/// Whether a line has the keyword `unsafe`; `#[unsafe(no_mangle)]` does not count with `exports_are_fine`.
 fn has_unsafe(line: &str, exports_are_fine: bool) -> bool {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     line.match_indices("unsafe").any(|(start, word)| {
@@ -46,7 +47,7 @@ fn has_unsafe(line: &str, exports_are_fine: bool) -> bool {
     })
 }
 
-/// The source with comments and literals blanked, line by line as it was.
+/// The source with blanks for comments and literals, and with the same lines.
 fn without_texts(source: &str) -> String {
     let mut code = String::with_capacity(source.len());
     let mut rest = source;
@@ -63,7 +64,7 @@ fn without_texts(source: &str) -> String {
     code
 }
 
-/// Bytes of the comment or literal that `rest` begins with; 0 if it begins with code.
+/// Length in bytes of the comment or literal at the start of `rest`; 0 if it starts with code.
 fn text_length(rest: &str, before: Option<char>) -> usize {
     if rest.starts_with("//") {
         return rest.find('\n').unwrap_or(rest.len());
@@ -96,7 +97,7 @@ fn quoted_length(rest: &str) -> usize {
     rest.len()
 }
 
-/// A character literal; 0 for a lifetime.
+/// Length of a character literal; 0 for a lifetime.
 fn char_length(rest: &str) -> usize {
     let mut characters = rest.char_indices().skip(1);
     match characters.next() {
@@ -106,7 +107,7 @@ fn char_length(rest: &str) -> usize {
     }
 }
 
-/// A raw string; 0 for a name that begins with r.
+/// Length of a raw string; 0 for a name that begins with r.
 fn raw_length(rest: &str) -> usize {
     let hashes = rest[1..].chars().take_while(|c| *c == '#').count();
     let Some(body) = rest[1 + hashes..].strip_prefix('"') else { return 0 };

@@ -1,22 +1,22 @@
-//! Rules about texts: machine paths, notebooks, and what ARCHITECTURE.md says.
+//! Rules for text files: paths of one machine, outputs of notebooks, and the paths that ARCHITECTURE.md names.
 
 use std::path::Path;
 
-/// How a path begins that is right on one machine only, in two pieces so that this file does not hold one.
+/// Prefixes of paths that exist on one machine only, in two parts so that this file does not contain one.
 const MACHINE_PATHS: [[&str; 2]; 3] = [["/ro", "ot/"], ["/ho", "me/"], ["/wo", "rk/"]];
-/// The user of examples.
+/// The user name that examples may have.
 const EXAMPLE: &str = "me/";
-/// The line of ARCHITECTURE.md that says where unsafe code may be begins so.
+/// Start of the line of ARCHITECTURE.md that lists the modules with unsafe code.
 const FENCE: &str = "* **Unsafe code**";
-/// Extensions by which a name without a folder is taken for a path.
+/// A name without a folder is a path if it has one of these extensions.
 const EXTENSIONS: [&str; 7] = [".rs", ".py", ".md", ".toml", ".ipynb", ".lock", ".txt"];
 
-/// Rules for every text file.
+/// Checks a text file.
 pub(super) fn check(path: &str, content: &str) -> Vec<String> {
     let mut complaints = Vec::new();
     for (index, line) in content.lines().enumerate() {
         if let Some(found) = machine_path(line) {
-            complaints.push(format!("{path}:{}: {found} is a path of one machine", index + 1));
+            complaints.push(format!("{path}:{}: {found} exists on one machine only", index + 1));
         }
     }
     complaints
@@ -32,12 +32,12 @@ fn machine_path(line: &str) -> Option<String> {
     })
 }
 
-/// Notebooks are stored as they were written, not as they were last run.
+/// Complains about outputs and execution counts that are stored in a notebook.
 pub(super) fn stored_outputs(path: &str, content: &str) -> Vec<String> {
     let mut complaints = Vec::new();
     for (key, empty) in [("\"outputs\":", "[]"), ("\"execution_count\":", "null")] {
         let stored = content.match_indices(key).any(|(start, _)| {
-            // In a cell's source the quote is escaped.
+            // A quote in a cell's source is escaped, so this key is the notebook's own.
             let value: String = content[start + key.len()..].chars().filter(|c| !c.is_whitespace()).take(4).collect();
             !content[..start].ends_with('\\') && !value.starts_with(empty)
         });
@@ -48,19 +48,19 @@ pub(super) fn stored_outputs(path: &str, content: &str) -> Vec<String> {
     complaints
 }
 
-/// Paths that ARCHITECTURE.md names in backticks and that do not exist.
+/// Complains about paths in backticks in ARCHITECTURE.md that do not exist.
 pub(super) fn missing_paths(architecture: &str, root: &Path) -> Vec<String> {
     let missing = backticked(architecture).filter(|name| is_path(name) && !root.join(name).exists());
     missing.map(|name| format!("ARCHITECTURE.md names {name}, which does not exist")).collect()
 }
 
-/// The modules that ARCHITECTURE.md allows unsafe code in.
+/// The modules in which ARCHITECTURE.md allows unsafe code.
 pub(super) fn unsafe_modules(architecture: &str) -> Vec<String> {
     let lines = architecture.lines().filter(|line| line.starts_with(FENCE));
     lines.flat_map(backticked).filter(|name| is_path(name)).map(str::to_owned).collect()
 }
 
-/// What stands between single backticks, outside of code blocks.
+/// The texts between single backticks, outside of code blocks.
 fn backticked(text: &str) -> impl Iterator<Item = &str> {
     let in_prose = text.split("```").step_by(2);
     in_prose.flat_map(|prose| prose.split('`').skip(1).step_by(2))

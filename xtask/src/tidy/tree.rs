@@ -1,24 +1,25 @@
-//! Rules about who may link what.
+//! Rules for the dependencies of crates.
 
-/// Packages that live as long as the notebook, and so must never hold a device.
+/// Packages whose processes live as long as the notebook or a search, and so must never open a device.
 pub(super) const HOSTS: [&str; 2] = ["ferrotune", "ferrotune-tuner"];
 pub(super) const MAGICS: &str = "ferrotune-magics";
 
-/// Crates, by the beginning of their names, that compute or link devices. `ferrotune-devices` is none of them: it loads a
-/// plugin, and the program has it do so only in a process that is there for nothing else (`ferrotune probe`).
+/// Prefixes of the names of crates that compute or link devices. `ferrotune-devices` is not one of them: it loads a plugin,
+/// and the program does this only in a separate process (`ferrotune probe`).
 const DEVICE_CRATES: [&str; 5] = ["candle", "cudarc", "ferrotune-prelude", "ferrotune-trial", "pjrt"];
-/// All that parsing needs. Of the tuner, magics use the description of a search alone.
+/// The only dependencies that parsing needs.
 const MAGICS_NEEDS: [&str; 4] = ["ferrotune-tuner", "ra-ap-rustc_lexer", "strsim", "thiserror"];
+/// The only modules of the tuner that magics use: the description of a search.
 const DESCRIPTION: [&str; 3] = ["given::", "space::", "spec::"];
 
-/// Device crates in a package's `cargo tree`.
+/// Complains about device crates in a package's `cargo tree`.
 pub(super) fn forbidden(package: &str, tree: &str) -> Vec<String> {
     let forbidden = names(tree).filter(|name| DEVICE_CRATES.iter().any(|device| name.starts_with(device)));
     let complaint = |name| format!("{package} links {name}; kernel and tuner never link candle, CUDA or PJRT");
     forbidden.map(complaint).collect()
 }
 
-/// Direct dependencies of magics that could do IO.
+/// Complains about direct dependencies of magics that could do IO.
 pub(super) fn foreign_to_magics(tree: &str) -> Vec<String> {
     let foreign = names(tree).filter(|name| *name != MAGICS && !MAGICS_NEEDS.contains(name));
     foreign.map(|name| format!("{MAGICS} depends on {name}; magics only parse, and need {MAGICS_NEEDS:?}")).collect()

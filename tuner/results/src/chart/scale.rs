@@ -1,31 +1,31 @@
-//! From values to places on an axis, and the values at which an axis has its ticks.
+//! Maps values to positions on an axis, and chooses the ticks of an axis.
 
 use crate::number::significant;
 
-/// How an axis goes from one end to the other.
+/// The kind and the range of an axis.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Scale {
-    /// Evenly.
+    /// Linear.
     Linear {
         /// The first value.
         low: f64,
         /// The last value.
         high: f64,
     },
-    /// Evenly in the logarithm; both ends are positive.
+    /// Logarithmic; both ends are positive.
     Log {
         /// The first value.
         low: f64,
         /// The last value.
         high: f64,
     },
-    /// From 0 to 1, without ticks, since it measures something else at every place.
+    /// From 0 to 1, without ticks, because it has another meaning at every position.
     Share,
     /// Names side by side; coordinates are positions in the list.
     Names(Vec<String>),
 }
 
-/// The smallest and the largest of finite numbers; 0 and 1 where there is none.
+/// The smallest and the largest of the finite numbers; 0 and 1 if there is none.
 pub(crate) fn extent(values: impl IntoIterator<Item = f64>) -> (f64, f64) {
     let finite = values.into_iter().filter(|value| value.is_finite());
     let (low, high) =
@@ -34,14 +34,14 @@ pub(crate) fn extent(values: impl IntoIterator<Item = f64>) -> (f64, f64) {
 }
 
 impl Scale {
-    /// A linear scale with a little room on both sides of the values.
+    /// A linear scale with a margin on both sides of the values.
     pub fn around(values: impl IntoIterator<Item = f64>) -> Scale {
         let (low, high) = extent(values);
         let room = if high > low { (high - low) * 0.04 } else { (low.abs() * 0.1).max(0.5) };
         Scale::Linear { low: low - room, high: high + room }
     }
 
-    /// A logarithmic scale with a little room; a linear one where not all values are positive.
+    /// A logarithmic scale with a margin; a linear one if not all values are positive.
     pub fn around_log(values: impl IntoIterator<Item = f64>) -> Scale {
         let (low, high) = extent(values);
         if low <= 0.0 {
@@ -61,7 +61,7 @@ impl Scale {
         }
     }
 
-    /// Where a value lies, from 0 at the first end to 1 at the last.
+    /// The position of a value, from 0 at the first end to 1 at the last.
     pub(crate) fn position(&self, value: f64) -> f64 {
         match self {
             Scale::Linear { low, high } => (value - low) / (high - low),
@@ -71,7 +71,7 @@ impl Scale {
         }
     }
 
-    /// The value at a place, from 0 to 1; on an axis of names a fraction of a position.
+    /// The value at a position from 0 to 1; on an axis of names a fractional index.
     pub(crate) fn value_at(&self, position: f64) -> f64 {
         match self {
             Scale::Linear { low, high } => low + (high - low) * position,
@@ -81,7 +81,7 @@ impl Scale {
         }
     }
 
-    /// About `count` values with their labels, or all names as far as there is room.
+    /// About `count` values with their labels, or as many names as there is room for.
     pub(crate) fn ticks(&self, count: usize) -> Vec<(f64, String)> {
         match self {
             Scale::Linear { low, high } => linear_ticks(*low, *high, count),
@@ -101,7 +101,7 @@ fn linear_ticks(low: f64, high: f64, count: usize) -> Vec<(f64, String)> {
     let power = 10_f64.powf(raw.log10().floor());
     let step = [1.0, 2.0, 5.0, 10.0].into_iter().map(|factor| factor * power).find(|step| *step >= raw * 0.999);
     let step = step.unwrap_or(10.0 * power);
-    // A range that is no more than rounding errors has no ticks of its own.
+    // A range that consists only of rounding errors has no ticks of its own.
     if !step.is_normal() || !(low / step).is_finite() {
         return vec![(low, significant(low, 4))];
     }
@@ -111,7 +111,7 @@ fn linear_ticks(low: f64, high: f64, count: usize) -> Vec<(f64, String)> {
     (first..=last).take(4 * count).map(|index| (tick(index), significant(tick(index), 6))).collect()
 }
 
-/// Powers of ten, with 2 and 5 times these where the range is short; even places where it is shorter still.
+/// Powers of ten; in a short range also 2 and 5 times these, and in a very short range evenly spaced values.
 fn log_ticks(low: f64, high: f64, count: usize) -> Vec<(f64, String)> {
     let (first, last) = (low.log10().floor() as i32, high.log10().ceil() as i32);
     let factors: &[f64] = if last - first <= 3 { &[1.0, 2.0, 5.0] } else { &[1.0] };

@@ -1,4 +1,4 @@
-//! A chart as SVG: axes with ticks and labels, marks with tooltips, a legend. No scripts and no fonts of its own.
+//! A chart as SVG: axes with ticks and labels, marks with tooltips, a legend. Has no scripts and no fonts.
 
 use super::colours::{INK, SHADES, hex, of_mark, series, shaded};
 use super::{Axis, Chart, Colour, Layer, Marks, PANELS_A_ROW, Panel, Scale, Shades};
@@ -8,10 +8,10 @@ use ferrotune_display::escape;
 /// Width of a letter, and height of a line.
 const LETTER: f64 = 6.2;
 const LINE: f64 = 16.0;
-/// Letters of a label beyond which it is cut.
+/// Longer labels are cut to this many letters.
 const LONGEST_LABEL: usize = 18;
 
-/// A panel and where it is drawn.
+/// A panel and its position.
 struct Frame<'a> {
     panel: &'a Panel,
     left: f64,
@@ -148,7 +148,7 @@ impl Frame<'_> {
         self.left + place(&self.panel.x.scale, value) * self.width
     }
 
-    /// Numbers grow upwards, and names are read from the top.
+    /// Numbers increase upwards; names begin at the top.
     fn y(&self, value: f64) -> f64 {
         let position = place(&self.panel.y.scale, value);
         match self.panel.y.scale {
@@ -165,7 +165,7 @@ impl Frame<'_> {
     }
 }
 
-/// Where a value is on an axis; on one without ticks there is room for labels at both ends.
+/// The position of a value on an axis; an axis without ticks has room for labels at both ends.
 fn place(scale: &Scale, value: f64) -> f64 {
     match scale {
         Scale::Share => 0.06 + 0.88 * value,
@@ -232,7 +232,7 @@ fn below_margin(panel: &Panel, width: f64) -> f64 {
     labels + if panel.x.title.is_empty() { 8.0 } else { LINE + 6.0 }
 }
 
-/// Names that would overlap side by side are written at a slant.
+/// Names that would overlap are written at an angle.
 fn labels_are_slanted(axis: &Axis, width: f64) -> bool {
     let Scale::Names(names) = &axis.scale else { return false };
     let longest = names.iter().map(|name| shortened(name).chars().count()).max().unwrap_or(0);
@@ -250,7 +250,7 @@ fn text(x: f64, y: f64, anchor: &str, content: &str) -> String {
     format!("<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{}</text>", escape::html(content))
 }
 
-/// An element, from its name and attributes, that tells what it is when it is pointed at.
+/// An element with its name, attributes and tooltip.
 fn with_tooltip(element: &str, label: &str) -> String {
     if label.is_empty() {
         return format!("<{element}/>");

@@ -5,7 +5,7 @@ use crate::number;
 
 const WIDTH: usize = 64;
 const HEIGHT: usize = 16;
-/// What points are drawn with, by the place of their layer in the panel.
+/// Characters for points, by the position of their layer in the panel.
 const POINTS: [char; 5] = ['•', 'o', 'x', '+', '#'];
 /// From low to high.
 const DENSITIES: [char; 6] = ['.', ':', '-', '=', '#', '@'];
@@ -77,18 +77,18 @@ impl Chart {
                     }
                 }
             }
-            // Drawn as rows, and at the ends of strips.
+            // These are drawn as rows, and at the ends of strips.
             Marks::Bars(_) | Marks::Labels(_) => {}
         }
     }
 }
 
-/// What a layer is drawn with where it is neither level nor upright.
+/// The character of a layer for lines that are neither horizontal nor vertical.
 fn glyph(index: usize, layer: &Layer) -> char {
     if matches!(layer.marks, Marks::Lines(_)) { '─' } else { POINTS[index % POINTS.len()] }
 }
 
-/// How far up a value is, from 0 to 1; names are read from the top.
+/// The height of a value, from 0 to 1; names begin at the top.
 fn height(scale: &Scale, value: f64) -> f64 {
     let position = scale.position(value);
     if matches!(scale, Scale::Names(_)) { 1.0 - position } else { position }
@@ -103,7 +103,7 @@ fn set(grid: &mut [Vec<char>], x: f64, y: f64, glyph: char) {
     grid[row][column] = glyph;
 }
 
-/// The grid with labels at its sides, and which layer has which glyph.
+/// The grid with labels at its sides, and the character of each layer.
 fn framed(panel: &Panel, grid: &[Vec<char>]) -> String {
     let ticks = panel.y.scale.ticks(4);
     let row_of = |value: f64| (((1.0 - height(&panel.y.scale, value)) * HEIGHT as f64) as usize).min(HEIGHT - 1);
@@ -122,7 +122,7 @@ fn framed(panel: &Panel, grid: &[Vec<char>]) -> String {
     lines.join("\n")
 }
 
-/// The labels of the horizontal axis, each under its place, as far as there is room.
+/// The labels of the horizontal axis at their positions, as many as there is room for.
 fn tick_line(axis: &Axis) -> String {
     let mut line = String::new();
     for (value, label) in axis.scale.ticks(5) {
@@ -141,7 +141,7 @@ fn has_bars(layers: &[Layer]) -> bool {
     layers.iter().any(|layer| matches!(layer.marks, Marks::Bars(_)))
 }
 
-/// Bars as rows with their names, those of one row behind each other.
+/// Bars as rows with their names; the bars of one row follow each other.
 fn bars(axis: &Axis, names: &[String], layers: &[Layer]) -> String {
     let margin = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
     let mut rows = vec![(vec![' '; WIDTH], String::new()); names.len()];
@@ -171,7 +171,7 @@ fn lines_of(layers: &[Layer]) -> Option<&[Line]> {
     })
 }
 
-/// One strip for each name: where the lines cross that axis. The last line is marked.
+/// One strip for each name, with the points where lines cross that axis. Marks the last line.
 fn strips(names: &[String], panel: &Panel, lines: &[Line]) -> String {
     let margin = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
     let strip = |(index, name): (usize, &String)| {

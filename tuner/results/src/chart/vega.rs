@@ -1,5 +1,5 @@
-//! A chart as Vega-Lite 5, with its data in it: <https://vega.github.io/vega-lite/docs/>. The axes go from where to where
-//! they go in the other forms.
+//! A chart as Vega-Lite 5, with its data in it: <https://vega.github.io/vega-lite/docs/>. The axes have the same ranges
+//! as in the other forms.
 
 use super::colours::{SHADES, hex, series};
 use super::{Axis, Chart, Colour, Layer, Marks, PANELS_A_ROW, Panel, Scale};
@@ -50,7 +50,7 @@ impl Chart {
         encoding["color"] = self.colour(layer);
         let mut spec = json!({"mark": mark, "data": {"values": data}, "encoding": encoding});
         if !layer.name.is_empty() {
-            // A text in JSON is one in Vega's expressions, too.
+            // A JSON string is also a string in Vega's expressions.
             let name = json!(layer.name).to_string();
             spec["transform"] = json!([{"calculate": name, "as": "series"}]);
         }
@@ -109,13 +109,13 @@ fn channel(field: &str, axis: &Axis) -> Value {
     }
 }
 
-/// Names below the chart are level if they are short.
+/// Short names below the chart are horizontal.
 fn label_angle(field: &str, names: &[String]) -> i32 {
     let letters: usize = names.iter().map(|name| name.chars().count() + 1).sum();
     if field == "x" && letters > 40 { -35 } else { 0 }
 }
 
-/// A coordinate as Vega-Lite takes it: a number, or the name.
+/// A coordinate for Vega-Lite: a number, or the name.
 fn coordinate(axis: &Axis, value: f64) -> Value {
     match &axis.scale {
         Scale::Names(names) => json!(names.get(value.round().max(0.0) as usize)),
@@ -123,7 +123,7 @@ fn coordinate(axis: &Axis, value: f64) -> Value {
     }
 }
 
-/// What is drawn, and with which data.
+/// The mark type of a layer and its data.
 fn marks(panel: &Panel, marks: &Marks) -> (Value, Vec<Value>) {
     let (x, y) = (|value| coordinate(&panel.x, value), |value| coordinate(&panel.y, value));
     match marks {

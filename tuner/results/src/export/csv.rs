@@ -3,7 +3,7 @@
 use super::fields::{Values, fields};
 use ferrotune_tuner::journal::Study;
 
-/// How the RFC ends lines.
+/// The line end of the RFC.
 const END: &str = "\r\n";
 
 pub(super) fn text(study: &Study) -> String {

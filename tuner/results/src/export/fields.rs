@@ -1,5 +1,5 @@
-//! The columns of a table of trials for programs. Names have prefixes, as those of Optuna's data frames, so that a
-//! parameter and a metric of one name stay apart.
+//! The columns of a table of trials for programs. Names have prefixes as in Optuna's data frames, so a parameter and a
+//! metric may have the same name.
 
 use crate::columns::times;
 use crate::values::{ending, metric_names, parameter_names, state_name};
@@ -7,7 +7,7 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use ferrotune_tuner::journal::Study;
 use ferrotune_tuner::space::Value;
 
-/// One column, with a value or none for each trial.
+/// One column, with an optional value for each trial.
 pub(super) struct Field {
     pub(super) name: String,
     pub(super) values: Values,
@@ -56,7 +56,7 @@ pub(super) fn fields(study: &Study) -> Vec<Field> {
     fields
 }
 
-/// The values of a parameter in the narrowest type that holds them all.
+/// The values of a parameter in the narrowest type for all of them.
 fn typed(values: &[Option<&Value>]) -> Values {
     let all = |fits: fn(&Value) -> bool| values.iter().flatten().all(|value| fits(value));
     if all(|value| matches!(value, Value::Int(_))) {

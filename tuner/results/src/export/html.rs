@@ -1,5 +1,5 @@
-//! A page about a study that can be sent to somebody: nothing in it comes from a network, and a click on the head of a
-//! column sorts the table.
+//! A self-contained page about a study: it loads nothing from a network, and a click on a column's header sorts the
+//! table.
 
 use crate::columns::Column;
 use crate::listing::Listing;
@@ -22,7 +22,7 @@ const order=(a,b)=>isNaN(size(a))||isNaN(size(b))?a.localeCompare(b):size(a)-siz
 
 pub(super) fn page(study: &Study) -> String {
     let name = escape::html(&study.spec.project);
-    // The usual columns exist, and there is nothing else to fail on.
+    // The usual columns exist, so this cannot fail.
     let table = Listing::default().table(study).map_or_else(|_| String::new(), |table| html_of(&table));
     let plots: String = Plot::all_of(study).iter().map(|chart| format!("<figure>{}</figure>", chart.svg())).collect();
     format!(
@@ -38,7 +38,7 @@ fn html_of(bundle: &ferrotune_display::Bundle) -> String {
     bundle.data.get("text/html").and_then(|html| html.as_str()).unwrap_or_default().to_owned()
 }
 
-/// What was searched for, how, and what became of the trials.
+/// The objectives, the oracle, and the numbers of trials by state.
 fn facts(study: &Study) -> String {
     let objectives: Vec<&str> = study.spec.objectives.iter().map(|objective| objective.metric.as_str()).collect();
     let states = [State::Finished, State::Pruned, State::Failed, State::Running].into_iter().filter_map(|state| {

@@ -1,4 +1,4 @@
-//! JSON: the study, and of every trial what it tried, what it reported and what came of it.
+//! JSON: the study, and the parameters, reports and outcome of every trial.
 
 use crate::columns::times;
 use crate::values::state_name;

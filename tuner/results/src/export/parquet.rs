@@ -1,4 +1,4 @@
-//! Parquet: one row group, every column optional, uncompressed (a study is small, and every reader takes it).
+//! Parquet: one row group, every column optional, uncompressed, because a study is small and every reader supports it.
 
 use super::fields::{Values, fields};
 use crate::ResultsError;
@@ -20,7 +20,7 @@ pub(super) fn bytes(study: &Study) -> Result<Vec<u8>, ResultsError> {
     let mut file = SerializedFileWriter::new(&mut bytes, schema, Arc::default())?;
     let mut group = file.next_row_group()?;
     for field in fields {
-        // There are as many columns as fields, which the schema was made of.
+        // The schema has one column for each field.
         let Some(mut column) = group.next_column()? else { break };
         write(column.untyped(), field.values)?;
         column.close()?;

@@ -6,9 +6,9 @@ use ferrotune_tuner::journal::Study;
 use ferrotune_tuner::record::TrialRecord;
 use std::cmp::Ordering;
 
-/// Between conditions that must all hold.
+/// The separator between conditions that must all hold.
 const AND: &str = " and ";
-/// How comparisons are written; the longer ones first, since a shorter one may begin them.
+/// The comparison operators; longer ones first, because some begin with a shorter one.
 const COMPARISONS: [(&str, Comparison); 8] = [
     ("<=", Comparison::AtMost),
     (">=", Comparison::AtLeast),
@@ -40,14 +40,14 @@ pub(super) struct Condition {
 }
 
 impl Condition {
-    /// Reads conditions that must all hold.
+    /// Parses conditions that must all hold.
     pub(super) fn read_all(study: &Study, text: &str) -> Result<Vec<Condition>, ResultsError> {
         text.split(AND).map(|condition| Condition::read(study, condition.trim())).collect()
     }
 
     fn read(study: &Study, text: &str) -> Result<Condition, ResultsError> {
         let places = COMPARISONS.iter().filter_map(|(sign, comparison)| Some((text.find(sign)?, sign, *comparison)));
-        // Of two that begin at one place the longer one is meant, which stands first in the list.
+        // If two operators begin at the same position, the longer one counts, which is first in the list.
         let first = places.min_by_key(|(place, ..)| *place);
         let (place, sign, comparison) = first.ok_or_else(|| ResultsError::Condition { condition: text.to_owned() })?;
         let (name, value) = (text[..place].trim(), text[place + sign.len()..].trim().trim_matches(['"', '\'']));
@@ -63,7 +63,7 @@ impl Condition {
         Ok(Condition { column, comparison, value })
     }
 
-    /// Whether it holds for the trial; never, where the trial has nothing in the column.
+    /// Whether it holds for the trial; false if the trial has no value in the column.
     pub(super) fn holds(&self, study: &Study, trial: &TrialRecord) -> bool {
         let cell = self.column.cell(study, trial);
         if cell.text.is_empty() {
@@ -83,7 +83,7 @@ impl Condition {
     }
 }
 
-/// A number, also one of bytes: `0.9`, `1e-3`, `512MiB`.
+/// A number or a number of bytes: `0.9`, `1e-3`, `512MiB`.
 fn quantity(text: &str) -> Option<f64> {
     let units = [("KiB", 10), ("MiB", 20), ("GiB", 30)];
     let unit = units.iter().find_map(|(unit, power)| Some((text.strip_suffix(unit)?, *power)));

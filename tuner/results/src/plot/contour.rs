@@ -1,5 +1,5 @@
-//! The value over pairs of parameters: where the valley is. Between the trials it is interpolated by distance, which
-//! invents no value beyond theirs.
+//! The value against pairs of parameters. Interpolates between trials by distance, so no value is beyond those of the
+//! trials.
 
 use super::parameter::{ParameterAxis, chosen};
 use super::{MOST_MARKS, joined, label, metric, thinned, title};
@@ -11,9 +11,9 @@ use ferrotune_tuner::record::TrialRecord;
 
 /// Cells along an axis of numbers.
 const CELLS: usize = 24;
-/// Parameters of which all pairs are shown, at most.
+/// Shows all pairs of at most this many parameters.
 const MOST: usize = 4;
-/// What a cell's value is made of: more trials would only make it slower.
+/// A cell's value comes from at most this many trials; more only take time.
 const MOST_TRIALS: usize = 500;
 
 pub(super) fn chart(study: &Study, objective: usize, named: Option<&str>) -> Result<Chart, ResultsError> {

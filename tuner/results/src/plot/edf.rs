@@ -17,7 +17,7 @@ pub(super) fn chart(study: &Study, objective: usize) -> Result<Chart, ResultsErr
         let place = |index: usize| low + (high - low) * index as f64 / (MOST_MARKS / 2 - 1) as f64;
         at = (0..MOST_MARKS / 2).map(place).collect();
     }
-    // There are values, or this would have ended above.
+    // There are values; otherwise the function has returned above.
     let shares = empirical_distribution(&values, &at).unwrap_or_default();
     let mut points = vec![(low, 0.0)];
     for (value, share) in at.into_iter().zip(shares) {

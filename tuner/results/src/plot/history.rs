@@ -1,4 +1,4 @@
-//! Each trial's value, and the best so far: whether the search still finds anything better.
+//! Each trial's value and the best value so far, which show whether the search still improves.
 
 use super::{MOST_MARKS, label, metric, thinned, title};
 use crate::ResultsError;

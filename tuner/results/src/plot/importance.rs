@@ -1,4 +1,4 @@
-//! How much each parameter matters, by PED-ANOVA.
+//! The importance of each parameter by PED-ANOVA.
 
 use super::{importances, metric, parameter, title};
 use crate::ResultsError;

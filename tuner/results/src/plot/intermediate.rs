@@ -1,4 +1,4 @@
-//! What trials report, step by step, pruned and running ones too, later trials brighter.
+//! The reports of trials, step by step, also of pruned and running ones; later trials are brighter.
 
 use super::{joined, metric, thinned, title};
 use crate::ResultsError;
@@ -6,11 +6,11 @@ use crate::chart::{Axis, Chart, Colour, Layer, Line, Marks, Panel, Point, Scale,
 use ferrotune_tuner::journal::Study;
 use ferrotune_tuner::record::TrialRecord;
 
-/// More lines than that are a cloud.
+/// More lines are not readable.
 const MOST_LINES: usize = 200;
-/// Corners of a line; a longer one is thinned.
+/// A line has at most this many corners.
 const MOST_CORNERS: usize = 100;
-/// Corners of all lines, so that the plot fits into a message.
+/// Most corners of all lines, so that the plot fits into a message.
 const MOST_CORNERS_IN_ALL: usize = 6_000;
 
 pub(super) fn chart(study: &Study, named: Option<&str>) -> Result<Chart, ResultsError> {

@@ -1,4 +1,4 @@
-//! A line for each trial through its value and all its parameters: which combinations are good.
+//! A line for each trial through its value and all its parameters, which shows good combinations.
 
 use super::parameter::{ParameterAxis, chosen};
 use super::{MOST_PARAMETERS, label, metric, thinned, title};
@@ -8,7 +8,7 @@ use crate::number::significant;
 use crate::values::{finished, keeps_constraints};
 use ferrotune_tuner::journal::Study;
 
-/// More lines than that are a cloud.
+/// More lines are not readable.
 const MOST_LINES: usize = 400;
 
 pub(super) fn chart(study: &Study, objective: usize, named: Option<&str>) -> Result<Chart, ResultsError> {
@@ -21,7 +21,7 @@ pub(super) fn chart(study: &Study, objective: usize, named: Option<&str>) -> Res
     }
     let values = || finished.iter().map(|(_, value)| *value);
     let ((low, high), value_scale) = (extent(values()), Scale::around(values()).exactly(values()));
-    // The best ones are drawn last, on top of the others, and those that break a constraint first.
+    // Draws the best trials last, on top of the others, and those that break a constraint first.
     finished.sort_by(|one, other| {
         let keeps = |trial| keeps_constraints(study, trial);
         let by_loss = direction.loss(other.1).total_cmp(&direction.loss(one.1));

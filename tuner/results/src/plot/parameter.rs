@@ -13,12 +13,12 @@ use ferrotune_tuner::space::{self, Distribution, Value};
 pub(super) struct ParameterAxis {
     pub(super) name: String,
     pub(super) axis: Axis,
-    /// The values that have names on the axis; none where it has numbers.
+    /// The values with names on the axis; empty if the axis has numbers.
     choices: Vec<Value>,
 }
 
 impl ParameterAxis {
-    /// The axis on which all of these trials have their place.
+    /// The axis that contains the values of all these trials.
     pub(super) fn of(name: &str, trials: &[(&TrialRecord, f64)]) -> ParameterAxis {
         let parameters: Vec<_> = trials.iter().filter_map(|(trial, _)| trial.parameters.get(name)).collect();
         let numbers: Option<Vec<f64>> = parameters.iter().map(|parameter| numeric(&parameter.value)).collect();
@@ -50,7 +50,7 @@ impl ParameterAxis {
         ParameterAxis { name: name.to_owned(), axis: Axis::new(name, scale), choices }
     }
 
-    /// Where a trial stands on it; `None` if it did not ask for the parameter.
+    /// The position of a trial on it; `None` if it did not ask for the parameter.
     pub(super) fn coordinate(&self, trial: &TrialRecord) -> Option<f64> {
         let value = &trial.parameters.get(&self.name)?.value;
         let position = || self.choices.iter().position(|choice| choice == value).map(|index| index as f64);
@@ -58,8 +58,8 @@ impl ParameterAxis {
     }
 }
 
-/// The parameters to show: those that are named, else the most important ones. Fails where a name is unknown, or where
-/// there are fewer than `fewest`.
+/// The parameters to show: the named ones, or else the most important ones. Fails if a name is unknown, or if there are
+/// fewer than `fewest`.
 pub(super) fn chosen(
     study: &Study,
     objective: usize,

@@ -1,4 +1,4 @@
-//! One objective against another: which trials no other one beats in both.
+//! One objective against another, and the trials that no other trial beats in both.
 
 use super::{MOST_MARKS, label, metric, thinned, title};
 use crate::ResultsError;

@@ -1,5 +1,5 @@
-//! The HParams plugin's messages: what the parameters and the metrics are, and with which parameters a trial began and
-//! how it ended. <https://github.com/tensorflow/tensorboard/blob/master/tensorboard/plugins/hparams>
+//! The HParams plugin's messages: the parameters and metrics of the study, the parameters of each trial, and how it
+//! ended. <https://github.com/tensorflow/tensorboard/blob/master/tensorboard/plugins/hparams>
 
 use super::message::Message;
 use crate::values::parameter_names;
@@ -10,7 +10,7 @@ use ferrotune_tuner::space::{Distribution, Space, Value};
 /// What a summary needs for a tensor: a float of shape `[0]`.
 const NULL_TENSOR: [u8; 6] = [0x08, 0x01, 0x12, 0x02, 0x12, 0x00];
 
-/// The tag under which an objective's value stands, apart from what was reported step by step.
+/// The tag of an objective's value, which differs from the tags of reports.
 pub(super) fn objective_tag(metric: &str) -> String {
     format!("objective/{metric}")
 }
@@ -52,7 +52,7 @@ fn parameter(name: &str, distribution: &Distribution) -> Message {
     }
 }
 
-/// With what a trial began.
+/// The parameters of a trial.
 pub(super) fn session_start(trial: &TrialRecord, started: f64) -> Vec<u8> {
     let mut start = Message::default();
     for (name, parameter) in &trial.parameters {
@@ -62,7 +62,7 @@ pub(super) fn session_start(trial: &TrialRecord, started: f64) -> Vec<u8> {
     plugin_data("_hparams_/session_start_info", 3, start)
 }
 
-/// How a trial ended, if it has.
+/// The ending of a trial, if it has one.
 pub(super) fn session_end(trial: &TrialRecord, ended: f64) -> Option<Vec<u8>> {
     const SUCCESS: u64 = 1;
     const FAILURE: u64 = 2;

@@ -1,4 +1,4 @@
-//! Protocol buffers' wire format, as far as events need it: <https://protobuf.dev/programming-guides/encoding>.
+//! Protocol buffers' wire format, the part that events need: <https://protobuf.dev/programming-guides/encoding>.
 
 /// A message under construction.
 #[derive(Default)]

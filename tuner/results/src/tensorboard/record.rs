@@ -27,7 +27,7 @@ fn crc32c(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0, |checksum, byte| TABLE[(checksum as u8 ^ byte) as usize] ^ checksum >> 8)
 }
 
-/// The format masks checksums, since those of data that holds its own checksum are weak.
+/// The format masks checksums, because a checksum of data that contains its own checksum is weak.
 fn masked(bytes: &[u8]) -> u32 {
     crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8)
 }

@@ -1,6 +1,6 @@
 //! Eigendecomposition of a small symmetric matrix by Jacobi's rotations. Not for more than a few hundred rows.
 
-/// Rotations over the whole matrix after which the rest off the diagonal is below rounding, with a margin.
+/// Sweeps over the matrix; with a margin, enough to bring all entries off the diagonal below rounding errors.
 const SWEEPS: usize = 30;
 
 /// Eigenvalues in no particular order, and their vectors.
@@ -33,7 +33,7 @@ pub(super) fn decompose(matrix: &[f64]) -> Eigen {
     Eigen { values: (0..size).map(|row| rest[row * (size + 1)]).collect(), vectors }
 }
 
-/// Makes the entries at `(p, q)` and `(q, p)` zero; says whether there was anything to do.
+/// Makes the entries at `(p, q)` and `(q, p)` zero; returns whether they were not zero before.
 fn rotate(rest: &mut [f64], vectors: &mut [f64], size: usize, p: usize, q: usize) -> bool {
     let (diagonal_p, diagonal_q, off) = (rest[p * (size + 1)], rest[q * (size + 1)], rest[p * size + q]);
     if off.abs() <= f64::EPSILON * (diagonal_p * diagonal_q).abs().sqrt() * 0.1 {

@@ -1,9 +1,9 @@
-//! The strategy's constants, which follow from its dimensions and population alone. Nothing here is adapted.
+//! The strategy's constants, which depend only on its dimensions and population. Adapts nothing.
 
 /// Weights and learning rates, with Hansen's (2016) names and defaults (table 1).
 #[derive(Clone, Debug)]
 pub(super) struct Rates {
-    /// Of each draw of a generation, best first; the second half is negative.
+    /// Weight of each draw of a generation, best first; the second half is negative.
     pub(super) weights: Vec<f64>,
     /// Variance-effective number of the draws with a positive weight.
     pub(super) mu_eff: f64,

@@ -1,19 +1,19 @@
-//! What follows when a strategy has come to its end: another one, from another place. Learns from no trial itself.
+//! Starts another strategy, from another point, when one has ended. Does not learn from trials itself.
 //!
-//! Hansen (2009), Benchmarking a BI-Population CMA-ES, GECCO workshop: by turns with a population that doubles each time,
-//! for landscapes with a structure at large, and with small ones and small steps, for those without.
+//! Hansen (2009), Benchmarking a BI-Population CMA-ES, GECCO workshop: alternates between a population that doubles
+//! each time, for functions with a global structure, and small populations with small steps, for functions without one.
 
 use super::strategy::Strategy;
 use crate::oracle::random;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
-/// Standard deviation on each axis of the unit cube with which a search begins.
+/// Initial standard deviation on each axis of the unit cube.
 const FIRST_SIGMA: f64 = 1.0 / 6.0;
-/// Doublings of the population after which it stays as it is.
+/// Most doublings of the population.
 const MOST_DOUBLINGS: u32 = 8;
 
-/// A strategy, and what came before it.
+/// A strategy, and the numbers of those before it.
 #[derive(Clone, Debug)]
 pub(super) struct Run {
     pub(super) strategy: Strategy,
@@ -24,9 +24,9 @@ pub(super) struct Run {
     /// How often the large population has been doubled.
     doublings: u32,
     is_large: bool,
-    /// Draws that strategies with the large population have had.
+    /// Number of draws of strategies with the large population.
     spent_large: usize,
-    /// Draws that those with small ones have had.
+    /// Number of draws of strategies with small populations.
     spent_small: usize,
 }
 
@@ -37,7 +37,7 @@ impl Run {
         Run { strategy, cells, seed, restarts: 0, doublings: 0, is_large: true, spent_large: 0, spent_small: 0 }
     }
 
-    /// This one with a generation more, best draw first; or its successor, if that was its last.
+    /// This strategy after another generation, best draw first; or its successor, if the strategy ends.
     pub(super) fn after(&self, draws: &[Vec<f64>], best_loss: f64) -> Run {
         let mut next = self.clone();
         next.strategy.tell(draws, best_loss);

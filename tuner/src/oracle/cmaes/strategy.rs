@@ -1,20 +1,20 @@
-//! The evolution strategy with covariance matrix adaptation: pure maths on the unit cube. Knows no trials.
+//! The evolution strategy with covariance matrix adaptation: pure mathematics on the unit cube. Knows no trials.
 //!
 //! Hansen (2016), The CMA Evolution Strategy: A Tutorial, arXiv:1604.00772, whose equations are named below, with the
-//! margin of Hamano et al. (2022), arXiv:2205.13482, for axes on which there are only cells to choose from.
+//! margin of Hamano et al. (2022), arXiv:2205.13482, for axes that consist of cells.
 
 use super::eigen::{self, Eigen};
 use super::margin;
 use super::rates::Rates;
 use rand::{Rng, RngExt};
 
-/// Draws of a point before what lies outside the cube is moved to its wall.
+/// Number of draws before a point outside the cube is moved to its bounds.
 const RESAMPLING: usize = 100;
-/// Generations without any difference in the best loss, beyond those that depend on the dimensions.
+/// Generations without a change of the best loss, in addition to a number that depends on the dimensions.
 const STAGNATION: usize = 10;
-/// A standard deviation on every axis below which there is nothing left to find.
+/// The strategy ends when the standard deviation on every axis is smaller.
 const SMALLEST_SPREAD: f64 = 1e-8;
-/// A condition of the covariance at which its numbers are not to be trusted.
+/// The strategy ends when the condition number of the covariance is larger, because rounding errors dominate then.
 const LARGEST_CONDITION: f64 = 1e14;
 
 /// A normal distribution over the unit cube that moves to where the losses are small.
@@ -28,21 +28,21 @@ pub(super) struct Strategy {
     mean: Vec<f64>,
     sigma: f64,
     covariance: Vec<f64>,
-    /// Of `covariance`, with standard deviations in place of variances.
+    /// The eigenvectors and eigenvalues of `covariance`, with standard deviations in place of variances.
     axes: Eigen,
     path_sigma: Vec<f64>,
     path_covariance: Vec<f64>,
     /// Stretch of each axis with cells when a draw is put into its cell.
     margin: Vec<f64>,
     generation: i32,
-    /// Smallest losses of the generations since the last change of them.
+    /// Best losses of the last generations.
     best_losses: Vec<f64>,
 }
 
-/// A draw: where it fell, and the point of the cube that is tried for it.
+/// A draw, and the point of the cube that is tried for it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Candidate {
-    /// Not confined to cells; what [`Strategy::tell`] learns from.
+    /// The draw without rounding to cells; [`Strategy::tell`] learns from it.
     pub(super) raw: Vec<f64>,
     /// Inside the cube, in the middle of its cells.
     pub(super) point: Vec<f64>,
@@ -93,7 +93,7 @@ impl Strategy {
         Candidate { raw, point }
     }
 
-    /// Where a point would have fallen that was chosen elsewhere, but no farther away than a draw plausibly falls.
+    /// The draw that stands for a point chosen by others, moved no farther away than a likely draw.
     ///
     /// Hansen (2011), Injecting External Solutions Into CMA-ES, arXiv:1110.4181, equation 4.
     pub(super) fn inject(&self, point: &[f64]) -> Vec<f64> {
@@ -106,7 +106,7 @@ impl Strategy {
         self.mean.iter().zip(&step).map(|(mean, step)| mean + self.sigma * shrink * step).collect()
     }
 
-    /// Learns from one generation: where its draws fell, best first, and the best one's loss.
+    /// Learns from one generation: its draws, best first, and the best loss.
     ///
     /// The number of draws is [`Strategy::population`].
     pub(super) fn tell(&mut self, draws: &[Vec<f64>], best_loss: f64) {
@@ -125,7 +125,7 @@ impl Strategy {
         }
     }
 
-    /// Whether it has come to an end: to a point, to a plain, or to where its numbers fail it.
+    /// Whether it ends: it has converged to a point, reached a plateau, or its numbers are unreliable.
     pub(super) fn is_over(&self) -> bool {
         let size = self.mean.len();
         let spread = (0..size).map(|axis| self.sigma * self.covariance[axis * (size + 1)].sqrt());
@@ -153,7 +153,7 @@ impl Strategy {
         let length = norm(&self.path_sigma);
         let expected = size_f.sqrt() * (1.0 - 1.0 / (4.0 * size_f) + 1.0 / (21.0 * size_f * size_f));
         let unbiased = length / (1.0 - (1.0 - rates.c_sigma).powi(2 * (self.generation + 1))).sqrt();
-        // Where the step size grows fast the covariance would be stretched too far along the path.
+        // If the step size grows fast, the covariance would grow too far along the path.
         let moving = f64::from(u8::from(unbiased < (1.4 + 2.0 / (size_f + 1.0)) * expected));
         let gain = moving * (rates.c_c * (2.0 - rates.c_c) * rates.mu_eff).sqrt();
         for (path, step) in self.path_covariance.iter_mut().zip(&mean_step) {
@@ -174,7 +174,7 @@ impl Strategy {
             }
         }
         self.mean.iter_mut().zip(&mean_step).for_each(|(mean, step)| *mean += self.sigma * step);
-        // On the cube nothing is gained by a distribution much wider than it.
+        // A distribution that is much wider than the cube has no advantage.
         self.sigma = (self.sigma * (rates.c_sigma / rates.d_sigma * (length / expected - 1.0)).exp()).min(10.0);
         self.axes = eigen::decompose(&self.covariance);
         self.axes.values.iter_mut().for_each(|value| *value = value.max(1e-30).sqrt());
@@ -196,7 +196,7 @@ impl Strategy {
         (0..size).map(|row| self.mean[row] + self.sigma * along(row)).collect()
     }
 
-    /// The step in coordinates in which the distribution is round: C^(-1/2) times it.
+    /// The step in coordinates in which the distribution is isotropic: C^(-1/2) times the step.
     fn whiten(&self, step: &[f64]) -> Vec<f64> {
         let (size, vectors) = (step.len(), &self.axes.vectors);
         let project = |k: usize| -> f64 { (0..size).map(|row| vectors[row * size + k] * step[row]).sum() };
@@ -284,7 +284,7 @@ mod tests {
 
     #[test]
     fn margin_keeps_cells_from_being_frozen() {
-        // Every second axis has two cells, of which the far one is right but hardly matters at first.
+        // Every second axis has two cells; the far one is right, but its effect is small at first.
         let cells: Vec<_> = (0..10).map(|axis| (axis % 2 == 1).then_some(2)).collect();
         let loss = |point: &[f64]| {
             let rugged: f64 = point.iter().step_by(2).map(|x| 1000.0 * (x - 0.6).powi(2)).sum();

@@ -1,5 +1,5 @@
-//! Where the next trial promises most: the logarithm of expected improvement, times the probability that the trial
-//! does not fail, and the search for its maximum over continuous, integer, categorical and conditional parameters.
+//! The acquisition function: the logarithm of expected improvement, plus that of the probability that the trial does
+//! not fail. Finds its maximum over continuous, integer, categorical and conditional parameters.
 
 use super::excess::{log_cumulative, log_excess};
 use super::kernel::{Axis, embed};
@@ -11,16 +11,16 @@ use crate::space::Space;
 use rand::RngExt as _;
 use rand_pcg::Pcg64;
 
-/// Points that are looked at before the best are refined.
+/// Number of points that are evaluated before the best are refined.
 const SPREAD: usize = 256;
-/// Points close to known good ones that are looked at as well.
+/// Number of further points, close to known good points.
 const NEAR: usize = 96;
-/// How many are refined.
+/// Number of points that are refined.
 const REFINED: usize = 4;
-/// Evaluations for the refinement of one.
+/// Evaluations for refining one point.
 const EVALUATIONS: usize = 30;
-/// Below this a place counts as safe, from -1, where trials went well, to 1, where they failed: half-way would send every
-/// other trial over the edge.
+/// A point is safe if the prediction is below this value; -1 means that trials succeed, 1 that they fail. With 0, every
+/// second trial near the boundary would fail.
 const SAFE: f64 = -0.5;
 /// How likely a choice is to keep the value of the trust region's centre.
 const KEPT: f64 = 0.75;
@@ -30,12 +30,13 @@ pub(super) struct Promise {
     pub(super) process: Process,
     /// The value to improve on.
     pub(super) best: f64,
-    /// A process over -1 for trials that went well and 1 for those that failed, where any failed.
+    /// A process over -1 for trials that succeeded and 1 for those that failed, if any failed.
     pub(super) failure: Option<Process>,
 }
 
-/// The fine for a place that does not count as safe. No expected improvement is worth it: where the loss is known well,
-/// the logarithm falls without limit, and the chances alone would be outweighed at the edge, where the best often is.
+/// The penalty for a point that is not safe. It exceeds every expected improvement: where the loss is well known, the
+/// logarithm falls without limit and would outweigh the probability of failure at the boundary, where the best point
+/// often is.
 const FINE: f64 = 1e9;
 
 impl Promise {
@@ -80,16 +81,16 @@ pub(super) struct Quest<'a> {
     pub(super) axes: &'a [Axis],
     pub(super) space: &'a Space,
     pub(super) region: &'a Region,
-    /// Good points to look around.
+    /// Good points to search around.
     pub(super) good: &'a [Vec<f64>],
-    /// Points that are not worth a second trial.
+    /// Points that must not be tried again.
     pub(super) known: &'a [Vec<f64>],
     /// A typical distance over which the function changes, for each axis.
     pub(super) scales: Vec<f64>,
 }
 
 impl Quest<'_> {
-    /// The most promising point that has not been tried; `None` where every one that was looked at has.
+    /// The most promising point that has not been tried; `None` if all evaluated points have been tried.
     pub(super) fn run(&self, rng: &mut Pcg64) -> Option<Vec<f64>> {
         let mut candidates: Vec<(f64, Vec<f64>)> = self
             .spread(rng)
@@ -114,7 +115,7 @@ impl Quest<'_> {
         (0..SPREAD).map(|index| self.place(&point(index), rng)).collect()
     }
 
-    /// The place in the region of a point of the unit cube.
+    /// Maps a point of the unit cube to the region.
     fn place(&self, unit: &[f64], rng: &mut Pcg64) -> Vec<f64> {
         let place = |index: usize| {
             let (low, high) = self.region.bounds[index];
@@ -148,7 +149,7 @@ impl Quest<'_> {
                     _ => point[index] = axis.snap(point[index].clamp(low, high)),
                 }
                 if point[index] < 0.0 {
-                    // A choice that becomes one that is asked for needs a value.
+                    // A choice that becomes active needs a value.
                     point[index] = axis.snap(rng.random());
                 }
             }

@@ -1,5 +1,5 @@
-//! What the trials have shown, as the Gaussian process takes it: embedded points, one loss for each, and which of them
-//! are not to be repeated. Decides nothing.
+//! The trials in the form that the Gaussian process needs: embedded points, one loss for each, and the points that must
+//! not be repeated. Decides nothing.
 
 use super::kernel::{Axis, embed};
 use super::model::{Data, Fit, Hyper, Process, fit};
@@ -9,7 +9,7 @@ use rand::RngExt as _;
 use rand_pcg::Pcg64;
 use std::ops::RangeInclusive;
 
-/// Weight of the sum beside the largest, where several losses become one (Knowles 2006, ParEGO).
+/// Weight of the sum beside the largest loss, when several losses become one (Knowles 2006, ParEGO).
 const SUM: f64 = 0.05;
 
 /// The trials so far.
@@ -20,7 +20,7 @@ pub(super) struct Evidence {
     pub(super) numbers: Vec<u64>,
     pub(super) points: Vec<Vec<f64>>,
     pub(super) losses: Vec<f64>,
-    /// Whether each of them kept to the constraints.
+    /// Whether each of them kept the constraints.
     pub(super) is_feasible: Vec<bool>,
     /// Trials that run.
     pub(super) open: Vec<Vec<f64>>,
@@ -29,7 +29,7 @@ pub(super) struct Evidence {
 }
 
 impl Evidence {
-    /// Gathers the history. Of several losses a weighted one is made, by weights that `rng` draws.
+    /// Gathers the history. Combines several losses into one with weights that `rng` draws.
     pub(super) fn of(history: &History, rng: &mut Pcg64) -> Evidence {
         let axes = Axis::all(&history.space);
         let mut evidence = Evidence {
@@ -46,7 +46,7 @@ impl Evidence {
             let point = embed(&evidence.axes, &history.space, &row.point);
             let (losses, violation) = match &row.outcome {
                 Outcome::Finished { losses, violation } => (losses.clone(), *violation),
-                // What it had reached was bad enough; of several losses the others are not known.
+                // Its value was bad enough to be pruned; with several objectives the other losses are unknown.
                 Outcome::Pruned { loss: Some(loss), .. } if history.settings.objectives.len() == 1 => {
                     (vec![*loss], 0.0)
                 }
@@ -80,7 +80,7 @@ impl Evidence {
         (0..self.points.len()).map(step).collect()
     }
 
-    /// Indices of the trials nearest to a point: all within `reach`, but no fewer and no more than `count` allows.
+    /// Indices of the trials nearest to a point: all within `reach`, but within the limits of `count`.
     pub(super) fn nearest(&self, centre: &[f64], reach: f64, count: RangeInclusive<usize>) -> Vec<usize> {
         let square = |point: &[f64]| -> f64 {
             let pairs = self.axes.iter().zip(centre.iter().zip(point));
@@ -101,8 +101,8 @@ impl Evidence {
         pairs.map(|(axis, (a, b))| axis.difference(*a, *b).abs()).fold(0.0, f64::max)
     }
 
-    /// A process over which trials come to nothing or break a constraint, 1, and which do not, -1; `None` if all went
-    /// well. Of more than `most` trials some are left out, evenly.
+    /// A process over 1 for trials that fail or break a constraint and -1 for all others; `None` if no trial fails.
+    /// Uses at most `most` trials, evenly chosen.
     pub(super) fn failure(&self, most: usize, evaluations: usize) -> Option<Process> {
         if self.failed.is_empty() && self.is_feasible.iter().all(|is_feasible| *is_feasible) {
             return None;
@@ -125,7 +125,7 @@ fn scalar(vectors: &[Vec<f64>], rng: &mut Pcg64) -> Vec<f64> {
     if objectives == 1 {
         return vectors.iter().filter_map(|losses| losses.first().copied()).collect();
     }
-    // Exponential draws over their sum are spread evenly over the simplex.
+    // Exponential draws divided by their sum are uniform on the simplex.
     let draws: Vec<f64> = (0..objectives).map(|_| -(1.0 - rng.random::<f64>()).ln()).collect();
     let total: f64 = draws.iter().sum();
     let ranges: Vec<(f64, f64)> = (0..objectives)

@@ -3,7 +3,7 @@
 use crate::normal::{cumulative, density};
 use std::f64::consts::PI;
 
-/// Below this the series of the tail is more accurate than the difference that it stands for.
+/// Below this value the series of the tail is more accurate than the difference of two functions.
 const TAIL: f64 = -20.0;
 
 /// Logarithm of the probability that a standard normal variable is below `z`, and its derivative.
@@ -21,8 +21,8 @@ fn log_density(z: f64) -> f64 {
     -0.5 * (z * z + (2.0 * PI).ln())
 }
 
-/// Logarithm of the expected excess of a standard normal variable over `-z`, `φ(z) + z Φ(z)`, and its derivative:
-/// what the logarithm of expected improvement is made of (Ament et al. 2023, arXiv 2310.20708).
+/// Logarithm of the expected excess of a standard normal variable over `-z`, `φ(z) + z Φ(z)`, and its derivative: the
+/// logarithm of expected improvement without its scale (Ament et al. 2023, arXiv 2310.20708).
 pub(super) fn log_excess(z: f64) -> (f64, f64) {
     if z > 0.0 {
         let below = cumulative(z);

@@ -2,10 +2,10 @@
 
 use crate::space::{Dimension, Distribution, Space};
 
-/// Lattices with more values are searched as if they were continuous; what is found is one of their values.
+/// Lattices with more values are searched as continuous axes, and the result is rounded to the lattice.
 const MOST_LEVELS: usize = 50;
 
-/// What a coordinate is, to the kernel and to the search for the best point.
+/// The kind of a coordinate, for the kernel and for the search for the best point.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Axis {
     /// Any number of the unit interval.
@@ -14,7 +14,7 @@ pub(super) enum Axis {
     Fine(Distribution),
     /// Numbers of a lattice, in their order.
     Levels(Vec<f64>),
-    /// Values without an order: all are as far from each other.
+    /// Values without an order, which all have the same distance from each other.
     Choice(Vec<f64>),
 }
 
@@ -37,7 +37,7 @@ impl Axis {
         }
     }
 
-    /// The coordinate that stands for a parameter that is not asked for.
+    /// The coordinate of a parameter that a trial does not ask for.
     fn absent(&self) -> f64 {
         if let Axis::Choice(_) = self { ABSENT } else { 0.5 }
     }
@@ -56,7 +56,7 @@ impl Axis {
         }
     }
 
-    /// How far two coordinates are apart.
+    /// The distance of two coordinates.
     pub(super) fn difference(&self, a: f64, b: f64) -> f64 {
         match self {
             Axis::Choice(_) => f64::from(u8::from(a != b)),
@@ -70,7 +70,7 @@ fn centres(cells: usize) -> Vec<f64> {
     (0..cells).map(|cell| (cell as f64 + 0.5) / cells as f64).collect()
 }
 
-/// A point with coordinates that the kernel can take: of values, and of those that are not asked for.
+/// A point in the kernel's coordinates: of values, and of parameters that are not asked for.
 pub(super) fn embed(axes: &[Axis], space: &Space, point: &[f64]) -> Vec<f64> {
     let is_present = |index: usize| !point[index].is_nan() && space.is_active(index, point);
     let coordinate = |(index, axis): (usize, &Axis)| if is_present(index) { point[index] } else { axis.absent() };
@@ -82,7 +82,7 @@ pub(super) fn embed(axes: &[Axis], space: &Space, point: &[f64]) -> Vec<f64> {
 pub(super) enum Shape {
     /// Twice differentiable: Matérn 5/2.
     Matern,
-    /// Without any corner: the squared exponential.
+    /// Infinitely differentiable: the squared exponential.
     Gaussian,
 }
 
@@ -94,12 +94,12 @@ pub(super) struct Kernel {
     joint: Vec<f64>,
     /// √5 over each lengthscale of the single ones.
     single: Vec<f64>,
-    /// The part that the single ones have.
+    /// The share of the single kernels.
     share: f64,
 }
 
 impl Kernel {
-    /// The kernel with these logarithms of the joint one's lengthscales, which the single ones' are lower by
+    /// The kernel with these logarithms of the joint kernel's lengthscales; those of the single kernels are lower by
     /// `log_narrowing`.
     pub(super) fn new(shape: Shape, log_lengthscales: &[f64], log_narrowing: f64, share: f64) -> Kernel {
         let joint: Vec<f64> = log_lengthscales.iter().map(|log| 5_f64.sqrt() * (-log).exp()).collect();
@@ -129,8 +129,8 @@ impl Kernel {
         (1.0 - self.share) * joint + scale * sum
     }
 
-    /// The covariance, and its derivatives by the logarithms of the lengthscales, by that of what the single ones are
-    /// narrower by, and by the logit of the share.
+    /// The covariance, and its derivatives by the logarithms of the lengthscales, by `log_narrowing`, and by the logit
+    /// of the share.
     pub(super) fn value_and_slopes(&self, distances: &[f64], slopes: &mut [f64]) -> f64 {
         let dimensions = distances.len();
         let scale = self.share / dimensions as f64;
@@ -169,10 +169,10 @@ impl Shape {
     }
 }
 
-/// The exponential function of a number that is not positive, to twelve digits: three quarters of the time of a fit
-/// would go into the standard library's, which cannot be inlined into a loop.
+/// The exponential function of a number that is not positive, to twelve digits. The standard library's function cannot
+/// be inlined into a loop and would take three quarters of the time of a fit.
 fn exp_of_negative(x: f64) -> f64 {
-    // Adding this rounds to a whole number, which the lowest bits then hold.
+    // Adding this constant rounds to a whole number, and puts it into the lowest bits.
     const ROUND: f64 = 6_755_399_441_055_744.0;
     const COEFFICIENTS: [f64; 11] = [
         1.0 / 3_628_800.0,

@@ -1,11 +1,11 @@
-//! The linear algebra that a Gaussian process needs: Cholesky's factor of a symmetric matrix, and what is solved with
-//! it. Row-major, of sizes in the hundreds; no BLAS.
+//! The linear algebra that a Gaussian process needs: the Cholesky factor of a symmetric matrix, and solutions of its
+//! systems. Row-major, for a few hundred rows, without BLAS.
 
 /// The lower triangle L of `L Lᵀ = A`.
 #[derive(Clone, Debug)]
 pub(super) struct Cholesky {
     size: usize,
-    /// Row-major; what is above the diagonal is not looked at.
+    /// Row-major; entries above the diagonal are not used.
     lower: Vec<f64>,
 }
 
@@ -63,7 +63,7 @@ impl Cholesky {
     /// The lower triangle of A⁻¹, row-major; zeros above it.
     pub(super) fn inverse(&self) -> Vec<f64> {
         let size = self.size;
-        // Row i holds column i of L⁻¹ from its diagonal on, so that what is multiplied lies together.
+        // Row i has column i of L⁻¹ from its diagonal on, so that factors of a product are contiguous in memory.
         let mut columns = vec![0.0; size * size];
         for column in 0..size {
             let (row, _) = columns[column * size..].split_at_mut(size);
@@ -88,7 +88,7 @@ impl Cholesky {
     }
 }
 
-/// Inner product, in four sums that the processor can form side by side.
+/// Inner product as four sums, which the processor computes in parallel.
 pub(super) fn dot(a: &[f64], b: &[f64]) -> f64 {
     let (a_fours, a_rest) = a.as_chunks::<4>();
     let (b_fours, b_rest) = b.as_chunks::<4>();
@@ -106,7 +106,7 @@ pub(super) fn dot(a: &[f64], b: &[f64]) -> f64 {
 mod tests {
     use super::*;
 
-    /// A positive definite matrix without symmetry by chance.
+    /// A positive definite matrix without accidental symmetries.
     fn matrix(size: usize) -> Vec<f64> {
         let entry = |row: usize, column: usize| {
             let (row, column) = (row.max(column) as f64, row.min(column) as f64);

@@ -4,12 +4,12 @@
 use super::matrix::dot;
 use std::collections::VecDeque;
 
-/// Pairs of steps and gradient changes that are remembered.
+/// Number of stored pairs of steps and gradient changes.
 const MEMORY: usize = 8;
-/// A step must achieve this share of what the slope promises (Armijo).
+/// A step must achieve this share of the decrease that the slope predicts (Armijo).
 const SUFFICIENT: f64 = 1e-4;
 
-/// Where a minimisation has come to.
+/// The result of a minimisation.
 #[derive(Clone, Debug)]
 pub(super) struct Minimum {
     pub(super) point: Vec<f64>,
@@ -62,7 +62,7 @@ struct Trial {
     gradient: Vec<f64>,
 }
 
-/// Backtracks along the direction, bent at the bounds; `None` if nothing better is found.
+/// Backtracks along the direction, projected onto the bounds; `None` if no better point is found.
 fn search(
     point: &[f64],
     value: f64,
@@ -91,7 +91,7 @@ fn search(
         if trial.value <= value + SUFFICIENT * slope {
             return Some(trial);
         }
-        // The parabola through both values and the slope, where it tells anything.
+        // The minimum of the parabola through both values and the slope, if it has one.
         let curvature = trial.value - value - slope;
         let factor = if trial.value.is_finite() { -slope / (2.0 * curvature) } else { 0.1 };
         length *= factor.clamp(0.1, 0.5);
@@ -99,13 +99,13 @@ fn search(
     None
 }
 
-/// Which variables are not held at a bound by the gradient.
+/// The variables that the gradient does not push against a bound.
 fn free(point: &[f64], gradient: &[f64], bounds: &[(f64, f64)]) -> Vec<bool> {
     let variables = point.iter().zip(gradient).zip(bounds);
     variables.map(|((x, slope), (low, high))| !(*x <= *low && *slope > 0.0 || *x >= *high && *slope < 0.0)).collect()
 }
 
-/// The two-loop recursion over the free variables. Without memory it is steepest descent of a careful length.
+/// The two-loop recursion over the free variables. Without stored pairs it is steepest descent with a short step.
 fn direction(gradient: &[f64], free: &[bool], memory: &VecDeque<(Vec<f64>, Vec<f64>)>) -> Vec<f64> {
     let masked = |vector: &[f64]| -> Vec<f64> {
         vector.iter().zip(free).map(|(x, free)| if *free { *x } else { 0.0 }).collect()

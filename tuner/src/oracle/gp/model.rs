@@ -1,4 +1,4 @@
-//! A Gaussian process over points of the unit cube: its hyper-parameters by maximum a posteriori, and what it predicts.
+//! A Gaussian process over points of the unit cube: fits its hyper-parameters by maximum a posteriori, and predicts.
 //! Knows no trials.
 
 use super::kernel::{Axis, Kernel, Shape};
@@ -12,15 +12,15 @@ const NOISE: (f64, f64) = (-28.0, 0.0);
 /// Weight of the prior that the variance is that of the data, in observations.
 const VARIANCE_PRIOR: f64 = 4.0;
 
-/// What a process is made of, apart from its data: a Matérn kernel over all axes together, and beside it the sum of
-/// one over each axis alone, for losses are often near to such a sum.
+/// The hyper-parameters of a process: a Matérn kernel over all axes together, plus a sum of kernels over single axes,
+/// because losses are often close to such a sum.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Hyper {
     /// How smooth the function is.
     pub(super) shape: Shape,
     /// Logarithm of each axis' lengthscale in the joint kernel.
     pub(super) log_lengthscales: Vec<f64>,
-    /// What the logarithms are lower by in the sum.
+    /// The logarithms of the lengthscales in the sum are lower by this.
     pub(super) log_narrowing: f64,
     /// The sum's share of the variance, as a logit.
     pub(super) logit_share: f64,
@@ -97,7 +97,7 @@ impl Data<'_> {
     }
 }
 
-/// A fit, and how probable it makes the data: minus the logarithm of the posterior density.
+/// A fit, and minus the logarithm of its posterior density.
 #[derive(Clone, Debug)]
 pub(super) struct Fit {
     pub(super) hyper: Hyper,
@@ -143,7 +143,7 @@ fn badness(data: &Data<'_>, distances: &[f64], hyper: &Hyper, gradient: &mut [f6
     for row in 0..size {
         let (row_alpha, row_inverse) = (centred.alpha[row] / variance, &inverse[row * size..=row * size + row]);
         for ((alpha, inverse), slopes) in centred.alpha[..row].iter().zip(row_inverse).zip(&mut pairs) {
-            // Each pair stands for two entries of the matrix, and the likelihood's slope has a half.
+            // Each pair counts for two entries of the matrix, which cancels the half in the likelihood's gradient.
             let by_entry = inverse - row_alpha * alpha;
             gradient.iter_mut().zip(slopes).for_each(|(sum, slope)| *sum += by_entry * slope);
         }
@@ -154,7 +154,7 @@ fn badness(data: &Data<'_>, distances: &[f64], hyper: &Hyper, gradient: &mut [f6
     likelihood + hyper.penalty(gradient)
 }
 
-/// The values without their mean, as the kernel weighs it.
+/// The values minus their mean, which the kernel weights.
 struct Centred {
     mean: f64,
     /// `R⁻¹ (y - mean)`.
@@ -196,7 +196,7 @@ pub(super) struct Prediction {
 }
 
 impl Process {
-    /// The process with these hyper-parameters and data. Noise is raised until the numbers allow it.
+    /// The process with these hyper-parameters and data. Raises the noise until the matrix is positive definite.
     pub(super) fn new(data: &Data<'_>, hyper: &Hyper) -> Process {
         let (size, kernel) = (data.points.len(), hyper.kernel());
         let distances = data.distances();

@@ -1,15 +1,15 @@
-//! The part of the space in which an arm looks: all of it, or a trust region around the best trial, which grows and
-//! shrinks with the arm's success (TuRBO: Eriksson et al. 2019; TREGO: Diouane et al. 2022).
+//! The part of the space that an arm searches: all of it, or a trust region around the best trial, which grows with
+//! successes and shrinks with failures (TuRBO: Eriksson et al. 2019; TREGO: Diouane et al. 2022).
 
 use super::kernel::Axis;
 
-/// Side of the trust region at first, its largest and its smallest, as shares of the space's.
+/// Initial, largest and smallest side of the trust region, as shares of the space.
 const SIDES: (f64, f64, f64) = (0.4, 0.8, 0.002);
-/// What a success and a failure multiply the side by.
+/// Factors of the side after a success and after a failure.
 const FACTORS: (f64, f64) = (1.4, 0.85);
-/// A gain counts as a success from this share of the distance between the best and the fifth best loss.
+/// An improvement is a success if it is at least this share of the distance between the best and the fifth best loss.
 const GAIN: f64 = 0.05;
-/// How far from a region that was given up the next one's centre must be, along some axis.
+/// The centre of a new region has at least this distance, along some axis, from an abandoned region.
 const APART: f64 = 0.15;
 
 /// A box of the unit cube.
@@ -17,7 +17,7 @@ const APART: f64 = 0.15;
 pub(super) struct Region {
     /// Lower and upper bound of each axis.
     pub(super) bounds: Vec<(f64, f64)>,
-    /// What the choices are kept at, mostly; `None` for the whole space.
+    /// The values that choices mostly keep; `None` for the whole space.
     pub(super) centre: Option<Vec<f64>>,
 }
 
@@ -38,7 +38,7 @@ impl Region {
         let bounds = axes.iter().zip(centre).zip(log_lengthscales).map(|((axis, centre), log)| match axis {
             Axis::Choice(_) => (0.0, 1.0),
             Axis::Continuous => bounds(*centre, 0.5 * side * (log - mean).clamp(-1.5, 1.5).exp()),
-            // One step to either side is always within reach.
+            // The box always contains one step to each side.
             Axis::Fine(range) => {
                 let step = 1.0 / range.cells().unwrap_or(f64::INFINITY);
                 bounds(*centre, (0.5 * side * (log - mean).clamp(-1.5, 1.5).exp()).max(1.01 * step))
@@ -56,7 +56,7 @@ fn bounds(centre: f64, half: f64) -> (f64, f64) {
     ((centre - half).max(0.0), (centre + half).min(1.0))
 }
 
-/// Where the trust region stands.
+/// The state of the trust region.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Trust {
     /// Its side, as a share of the space's.
@@ -70,14 +70,14 @@ pub(super) struct Trust {
 pub(super) struct Step<'a> {
     pub(super) point: &'a [f64],
     pub(super) loss: f64,
-    /// Whether it was chosen in the trust region.
+    /// Whether it was proposed in the trust region.
     pub(super) is_local: bool,
 }
 
 impl Trust {
-    /// The region after these trials, at least one, in their order: follows from them alone.
+    /// The region after these trials, at least one, in their order. Depends only on them.
     ///
-    /// One that has become too small to find anything in is given up; the next one is around the best trial elsewhere.
+    /// A region that is too small is abandoned; the next one is around the best trial elsewhere.
     pub(super) fn after(steps: &[Step<'_>], apart: impl Fn(&[f64], &[f64]) -> f64) -> Trust {
         let (first, largest, smallest) = SIDES;
         let mut left: Option<usize> = None;
@@ -106,7 +106,7 @@ impl Trust {
     }
 }
 
-/// How far the best few losses are apart: what counts as a gain shrinks with it.
+/// The distance of the best few losses, which decides the smallest improvement that counts.
 fn spread(steps: &[Step<'_>]) -> f64 {
     let mut losses: Vec<f64> = steps.iter().map(|step| step.loss).collect();
     let rank = 4.min(losses.len() - 1);

@@ -1,21 +1,21 @@
-//! How much better than the best trial anything may still be, as far as a Gaussian process can tell.
+//! A bound on the improvement over the best trial that is still possible, from a Gaussian process.
 
 use super::kernel::{Axis, embed};
 use super::model::{Data, Hyper, Process, fit};
 use crate::oracle::history::{History, Outcome, Row};
 use crate::oracle::qmc;
 
-/// Trials that the process is fitted to: the better half, but no fewer and no more than these.
+/// Smallest and largest number of trials in the fit, which is otherwise the better half.
 const TRIALS: (usize, usize) = (20, 150);
-/// Points of the space, and as many near the best trial, at which it is asked.
+/// Number of points of the space, and of points near the best trial, at which the process predicts.
 const PROBES: u64 = 512;
-/// Side of the cube that counts as near.
+/// Side of the cube of points near the best trial.
 const NEAR: f64 = 0.1;
 /// Probability that the bound does not hold.
 const DELTA: f64 = 0.1;
 
 /// A bound, with 90 % confidence, on the best trial's simple regret, in the unit of the losses; `None` without a space
-/// or trials to tell it from.
+/// or enough trials.
 ///
 /// Makarova et al. (2022), Automatic Termination for Hyperparameter Optimization, AutoML, section 3: the smallest upper
 /// confidence bound of the trials less the smallest lower one of the space.

@@ -1,29 +1,29 @@
-//! Losses as a Gaussian process can take them: of mean 0 and variance 1, and on the scale, linear or more or less
-//! logarithmic, on which they look most like its draws. Losses of a search that has a long way to go span decades.
+//! Transforms losses for a Gaussian process: to mean 0 and variance 1, on a linear or logarithmic scale, whichever
+//! makes them most likely. Early losses of a search often span several orders of magnitude.
 
-/// How losses are bent before they are scaled.
+/// The transformation of losses before they are scaled.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Warp {
-    /// Not at all.
+    /// None.
     Linear,
     /// By the logarithm of the distance from the best, in units of the median's, plus this.
     Log(f64),
 }
 
-/// Those that are tried.
+/// The transformations to choose from.
 pub(super) const WARPS: [Warp; 4] = [Warp::Linear, Warp::Log(1.0), Warp::Log(0.1), Warp::Log(0.01)];
 
-/// Values in place of losses.
+/// Transformed losses.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Warped {
     pub(super) values: Vec<f64>,
-    /// Logarithm of the determinant of the change of variables, up to what all warps have in common: likelihoods of
-    /// the values less this can be compared.
+    /// Logarithm of the determinant of the change of variables, up to a constant of all warps. Subtract it from the
+    /// likelihoods of the values to compare warps.
     pub(super) log_stretch: f64,
 }
 
 impl Warp {
-    /// Bends and scales losses, at least one. They must be finite.
+    /// Transforms and scales losses. There must be at least one, and all must be finite.
     pub(super) fn apply(self, losses: &[f64]) -> Warped {
         let mut sorted = losses.to_vec();
         sorted.sort_by(f64::total_cmp);

@@ -1,20 +1,19 @@
 //! A density over the unit cube: a mixture of one kernel for each point and a flat one. Truncated normal kernels on
-//! numbers, mostly one value on choices. Pure maths.
+//! numbers, kernels with most weight on one value on choices. Pure mathematics.
 
 use crate::normal;
 use crate::space::{Dimension, Distribution, Scale, Space};
 use rand::RngExt as _;
 use rand_pcg::Pcg64;
 
-/// What Scott's rule (1992) for the bandwidth, which follows the spread of the points, is multiplied by: it is meant
-/// for one heap, and good trials make several.
+/// Factor for the bandwidth of Scott's rule (1992), which assumes one cluster of points; good trials form several.
 const FACTOR: f64 = 0.6;
 /// Bounds of the bandwidth, as shares of the axis.
 const NARROWEST: f64 = 0.03;
 const WIDEST: f64 = 0.2;
-/// Places at which a kernel's share inside the unit interval is worked out; it is interpolated between them.
+/// Number of points at which a kernel's integral over the unit interval is computed; it is interpolated between them.
 const KNOTS: usize = 64;
-/// A logarithm whose number is less than a quarter of the distance from 1 to the next number below.
+/// The logarithm of a number that is less than a quarter of the distance from 1 to the next lower number.
 const NEGLIGIBLE: f64 = -38.5;
 
 /// One axis of the estimator.
@@ -24,13 +23,13 @@ enum Axis {
     Number {
         /// Standard deviation of every kernel.
         deviation: f64,
-        /// Minus the logarithm of a kernel's normalisation, by its centre; empty where there are so few kernels that
-        /// it is worked out for each.
+        /// Minus the logarithm of a kernel's normalisation, by its centre; empty if there are so few kernels that each
+        /// one is computed exactly.
         log_scale: Vec<f64>,
-        /// Number of values, if they are counted.
+        /// Number of values; `None` for a continuous range.
         cells: Option<f64>,
     },
-    /// One of so many values.
+    /// A choice of this many values.
     Choice {
         cells: f64,
         /// Logarithm of the density, over the unit interval, at a kernel's own value and at any other.
@@ -44,7 +43,7 @@ enum Axis {
 pub(super) struct Parzen<'a> {
     axes: Vec<Axis>,
     points: &'a [&'a [f64]],
-    /// By axis, for that is how densities are worked out: the processor then takes several kernels at once.
+    /// By axis, so that the processor computes the densities of several kernels at once.
     columns: Vec<Column>,
 }
 
@@ -55,8 +54,8 @@ struct Column {
     centres: Vec<f64>,
     /// The logarithm of each kernel's normalisation; 0 where there is no coordinate.
     log_scales: Vec<f64>,
-    /// Where a kernel's probabilities begin and end in the unit interval; empty on a choice, and where there are so many
-    /// kernels that their normalisation is interpolated.
+    /// The cumulative probabilities of each kernel at the ends of the unit interval; empty on a choice, and if there
+    /// are so many kernels that their normalisation is interpolated.
     ends: Vec<(f64, f64)>,
 }
 
@@ -70,7 +69,7 @@ impl<'a> Parzen<'a> {
             let bandwidth = (FACTOR * spread(points, index) * narrowing).clamp(NARROWEST, WIDEST);
             match (distribution, distribution.cells()) {
                 (Distribution::Choice { is_ordered: false, .. }, Some(cells)) => choice(cells, kernels),
-                // Its cells are not equally wide.
+                // Its cells have different widths.
                 (Distribution::Int { scale: Scale::Log | Scale::ReverseLog, .. }, _) => {
                     number(bandwidth, None, kernels)
                 }
@@ -117,7 +116,7 @@ impl<'a> Parzen<'a> {
         let highest = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let mut sum = 0.0;
         for depth in logs.iter().map(|log| log - highest) {
-            // Less than half of a sum's last bit would change nothing.
+            // A term below half of the sum's last bit changes nothing.
             if sum < 1.0 || depth > NEGLIGIBLE {
                 sum += depth.exp();
             }
@@ -136,11 +135,11 @@ fn spread(points: &[&[f64]], axis: usize) -> f64 {
 }
 
 fn number(bandwidth: f64, cells: Option<f64>, kernels: f64) -> Axis {
-    // A kernel narrower than a cell would tell neighbours on a lattice apart that are all but the same.
+    // A kernel narrower than a cell would separate neighbours on a lattice that are almost equal.
     let deviation = cells.map_or(bandwidth, |cells| bandwidth.max(0.5 / cells));
     let log_scale = match kernels > KNOTS as f64 {
         true => {
-            // What a kernel has below 0 is what one as far from the other end has above 1.
+            // By symmetry, a kernel has the same probability below 0 as its mirror image has above 1.
             let below: Vec<f64> =
                 (0..=KNOTS).map(|knot| normal::cumulative(-(knot as f64) / KNOTS as f64 / deviation)).collect();
             (0..=KNOTS).map(|knot| exact_log_scale((below[knot], 1.0 - below[KNOTS - knot]), deviation)).collect()
@@ -160,7 +159,7 @@ fn exact_log_scale((low, high): (f64, f64), deviation: f64) -> f64 {
     -(deviation * (2.0 * std::f64::consts::PI).sqrt() * (high - low)).ln()
 }
 
-/// A kernel gives its own value the weight of one observation and every value that of a share of one.
+/// A kernel gives its own value the weight of one observation, and every value a share of one.
 fn choice(cells: f64, kernels: f64) -> Axis {
     let weight = 1.0 / kernels;
     let log = |own: f64| ((own + weight) / (1.0 + cells * weight) * cells).ln();
@@ -200,7 +199,7 @@ impl Axis {
         }
     }
 
-    /// A value from the kernel at `centre`, of which the `ends` may be known.
+    /// Draws a value from the kernel at `centre`; `ends` are its probabilities at the ends of the interval, if known.
     fn sample(&self, centre: f64, known: Option<(f64, f64)>, rng: &mut Pcg64) -> f64 {
         match self {
             Axis::Number { deviation, .. } => {
@@ -213,14 +212,14 @@ impl Axis {
                 if rng.random::<f64>() < own || *cells < 2.0 {
                     return centre;
                 }
-                // Any of the others: the next one, or the one after that, …
+                // One of the other values: the next one, or the one after that, …
                 let step = rng.random_range(1..*cells as u64) as f64;
                 (centre + step / cells) % 1.0
             }
         }
     }
 
-    /// The coordinate of the value whose cell holds this one.
+    /// The coordinate of the value whose cell contains this coordinate.
     fn snap(&self, unit: f64) -> f64 {
         let cells = match self {
             Axis::Number { cells, .. } => *cells,

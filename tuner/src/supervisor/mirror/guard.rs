@@ -163,7 +163,7 @@ fn is_unique(text: &str) -> bool {
 /// Whether the mirror holds a study other than this one: journals begin with a line that no other journal has. Where the
 /// study's own journal is gone or empty, its folder must be the one that the mirrored journal names, if it is to be cleared.
 fn is_of_another(study: &Path, mirror: &Path, spec: &StudySpec) -> io::Result<bool> {
-    // An empty journal tells of no study: a search that found no space for its files leaves one.
+    // An empty journal describes no study: a search that found no space for its files leaves one.
     let own = first_line(&study.join(JOURNAL))?.filter(|line| !line.is_empty());
     for name in super::names(mirror, is_journal_copy)? {
         let path = mirror.join(name);
@@ -173,7 +173,7 @@ fn is_of_another(study: &Path, mirror: &Path, spec: &StudySpec) -> io::Result<bo
             Some(own) => copy.is_some_and(|copy| !own.starts_with(&copy) && !copy.starts_with(own)),
             None if spec.overwrite => match Journal::spec_at(&path) {
                 Ok(earlier) => earlier.directory != spec.directory,
-                // It was cut off before it told of any study.
+                // It was cut off before it described any study.
                 Err(JournalError::Missing { .. }) => false,
                 Err(_) => true,
             },

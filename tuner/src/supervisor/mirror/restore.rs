@@ -12,8 +12,8 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// In the study's folder from the first file that is brought back to the last one. So what an attempt that was cut off has
-/// left is told from a user's files.
+/// In the study's folder from the first file that is brought back to the last one. It distinguishes
+/// the remains of an interrupted attempt from a user's files.
 const UNFINISHED: &str = "restore.unfinished";
 
 /// Brings the study back into `study`, where it is gone and the mirror has it.

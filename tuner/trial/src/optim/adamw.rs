@@ -9,8 +9,8 @@ use candle_core::{Result, Tensor, Var};
 use candle_nn::{Optimizer, ParamsAdamW};
 use num_traits::Float;
 
-/// Adam with decoupled weight decay (Loshchilov and Hutter 2019, arXiv:1711.05101), as `candle_nn::AdamW` and in place
-/// of it: this one's moments go into a checkpoint, so that a trial that goes on trains as one that never stopped.
+/// Adam with decoupled weight decay (Loshchilov and Hutter 2019, arXiv:1711.05101), the same as `candle_nn::AdamW`,
+/// except that a checkpoint can save its moments, so a resumed trial trains as if it had never stopped.
 ///
 /// ```
 /// use candle_core::{Device, Tensor, Var};

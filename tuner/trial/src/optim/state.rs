@@ -72,7 +72,7 @@ impl<const N: usize> State<N> {
                 }
             }
         }
-        // One after the other, each in place of the old one: there is no memory for a second copy of all.
+        // Replaces one moment after the other, because there may be too little memory for a second copy of all.
         for (index, Slot { var, moments }) in self.slots.iter_mut().enumerate() {
             for (kind, moment) in self.names.iter().zip(moments) {
                 let name = moment_name(name, kind, index);

@@ -19,22 +19,21 @@ pub(super) struct Mapping {
 
 impl Mapping {
     pub(super) fn new(file: &File) -> io::Result<Mapping> {
-        // SAFETY: the mapping is private, so nobody else's writes are needed to stay out; the file is sealed, or its
-        // caller has been told not to cut it.
+        // SAFETY: the mapping is private, so writes of other processes do not matter; the file is sealed, or its owner
+        // does not shorten it.
         let mapping = unsafe { MmapOptions::new().map_copy(file)? };
-        // Leaked: tensors that were handed out may outlive whoever opened the file.
+        // Leaked, because tensors over the mapping may outlive everything else.
         let bytes: &'static mut memmap2::MmapMut = Box::leak(Box::new(mapping));
         Ok(Mapping { start: bytes.as_mut_ptr(), length: bytes.len() })
     }
 
     pub(super) fn metadata(&self) -> Result<Metadata, SafeTensorError> {
-        // SAFETY: the mapping is readable for `length` bytes for ever, and no tensor has been handed out yet through
-        // which it could change.
+        // SAFETY: `length` bytes of the mapping are readable for ever, and no tensor exists yet that could change them.
         let bytes = unsafe { std::slice::from_raw_parts(self.start, self.length) };
         SafeTensors::read_metadata(bytes).map(|(_, metadata)| metadata)
     }
 
-    /// A tensor over the bytes that `info`, of this mapping's own metadata, points to. To be called once a name.
+    /// A tensor over the bytes of `info`, which is from this mapping's own metadata. Call it once for each name.
     pub(super) fn tensor(&self, name: &str, info: &TensorInfo) -> Result<Tensor, ShareError> {
         let unsupported = |source| ShareError::Tensor { name: name.to_owned(), source };
         let dtype = DType::try_from(info.dtype).map_err(unsupported)?;
@@ -54,7 +53,7 @@ impl Mapping {
         let start = unsafe { self.start.add(offset) };
         // SAFETY: `start` is aligned for the type that `dtype` stands for and followed by `elements` of it inside the
         // mapping, which is writable and stays for ever; every bit pattern is a value of these types. No other tensor
-        // lies over these bytes, since names do not overlap. The vectors are never dropped, see below.
+        // lies over these bytes, because names do not overlap. The vectors are never dropped, see below.
         let storage = unsafe {
             match dtype {
                 DType::U8 => CpuStorage::U8(foreign(start, elements)),
@@ -73,14 +72,14 @@ impl Mapping {
             }
         };
         let tensor = Tensor::from_storage(Storage::Cpu(storage), info.shape.as_slice(), BackpropOp::none(), false);
-        // candle shares storage by reference count: with this clone leaked the count never falls to zero, and the
-        // vector's memory is never given to an allocator that does not know it.
+        // candle shares storage by reference count: because this clone is leaked the count never becomes zero, and the
+        // vector's memory never goes to an allocator that did not allocate it.
         std::mem::forget(tensor.clone());
         Ok(tensor)
     }
 }
 
-/// Reads a tensor that begins at byte `start` of a file, into memory of its own.
+/// Reads a tensor that begins at byte `start` of a file into its own memory.
 pub(super) fn read_tensor(
     name: &str,
     file: &File,
@@ -109,8 +108,8 @@ pub(super) fn read_tensor(
 /// Reads numbers of a type that candle's storage holds.
 fn read<T: WithDType>(file: &File, start: u64, length: usize) -> io::Result<Vec<T>> {
     let mut numbers = vec![T::zero(); length];
-    // SAFETY: the slice is initialised and has no padding, being of plain numbers of which every bit pattern is one, so
-    // that whatever is read into its bytes is a number; the lifetime is the slice's.
+    // SAFETY: the slice is initialised and has no padding, and every bit pattern is a valid number, so any bytes may be
+    // read into it; the lifetime is the slice's.
     let bytes =
         unsafe { std::slice::from_raw_parts_mut(numbers.as_mut_ptr().cast::<u8>(), size_of_val(numbers.as_slice())) };
     file.read_exact_at(bytes, start)?;
@@ -122,16 +121,16 @@ fn read<T: WithDType>(file: &File, start: u64, length: usize) -> io::Result<Vec<
 /// # Safety
 /// `start` is aligned for `T` and followed by `length` valid elements that nothing else uses.
 unsafe fn foreign<T>(start: *mut u8, length: usize) -> Vec<T> {
-    // SAFETY: as the caller has promised; the allocator never sees the memory, since the vector is never dropped.
+    // SAFETY: the caller guarantees it; the allocator never gets the memory, because the vector is never dropped.
     unsafe { Vec::from_raw_parts(start.cast(), length, length) }
 }
 
 /// Hands the bytes of a contiguous tensor on the CPU to `write`, without a copy.
-pub(super) fn with_bytes<E>(
+pub(super) fn with_bytes(
     name: &str,
     tensor: &Tensor,
-    write: impl FnOnce(&[u8]) -> Result<(), E>,
-) -> Result<Result<(), E>, ShareError> {
+    write: impl FnOnce(&[u8]) -> Result<(), ShareError>,
+) -> Result<(), ShareError> {
     let (storage, layout) = tensor.storage_and_layout();
     let (Storage::Cpu(storage), Some(range)) = (&*storage, layout.contiguous_offsets()) else {
         let message = "it is not contiguous in main memory".to_owned();
@@ -152,11 +151,10 @@ pub(super) fn with_bytes<E>(
             return Err(ShareError::Dtype { name: name.to_owned(), dtype: tensor.dtype() });
         }
     };
-    Ok(write(bytes))
+    write(bytes)
 }
 
-/// The bytes of numbers, as the machine holds them; safetensors and every machine that candle runs on are
-/// little-endian.
+/// The bytes of numbers in memory; safetensors and every machine that candle runs on are little-endian.
 fn bytes_of<T: Copy>(numbers: &[T]) -> &[u8] {
     // SAFETY: the slice is initialised and has no padding, being of plain numbers; the lifetime is the slice's.
     unsafe { std::slice::from_raw_parts(numbers.as_ptr().cast(), size_of_val(numbers)) }

@@ -1,4 +1,4 @@
-//! Writes captured variables into one sealed memory file. Holds no second copy of a tensor that lies in one piece.
+//! Writes captured variables into one sealed memory file. Makes no second copy of a contiguous tensor.
 
 use super::foreign::with_bytes;
 use super::{Share, ShareError};
@@ -10,13 +10,13 @@ use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 
-/// Where every tensor's data begin: at a multiple of this, which suits any vector instruction.
+/// Every tensor's data begin at a multiple of this, which is enough for all vector instructions.
 const ALIGNMENT_BYTES: usize = 64;
 
-/// What the names of gaps between tensors begin with.
+/// Prefix of the names of gaps between tensors.
 pub(super) const PADDING: &str = "ferrotune:padding.";
 
-/// Variables on their way into a file.
+/// Variables to write into a file.
 ///
 /// ```
 /// use ferrotune_trial::{Pack, Share, Shared};
@@ -40,7 +40,7 @@ impl Pack {
         Pack::default()
     }
 
-    /// Adds a variable; the same as [`Share::pack`], in the order that reads better in a list of them.
+    /// Adds a variable; the same as [`Share::pack`] with another order of arguments.
     pub fn add<T: Share>(&mut self, name: &str, variable: &T) -> Result<(), ShareError> {
         variable.pack(name, self)
     }
@@ -65,22 +65,21 @@ impl Pack {
 
     /// Writes everything in safetensors layout.
     pub(crate) fn write_to(&self, file: &mut impl io::Write) -> Result<(), ShareError> {
-        let file_error = |source: io::Error| ShareError::File { what: "write".to_owned(), source };
         let infos = layout(&self.tensors);
-        file.write_all(&header(&self.texts, &infos)?).map_err(file_error)?;
+        write(file, &header(&self.texts, &infos)?)?;
         for (name, info) in infos {
             match self.tensors.get(&name) {
-                Some(tensor) => write_tensor(&name, tensor, file)?.map_err(file_error)?,
-                None => file.write_all(&vec![0; info.data_offsets.1 - info.data_offsets.0]).map_err(file_error)?,
+                Some(tensor) => write_tensor(&name, tensor, file)?,
+                None => write(file, &vec![0; info.data_offsets.1 - info.data_offsets.0])?,
             }
         }
         Ok(())
     }
 
-    /// Writes everything into a new memory file, and seals it: nobody can change it any more.
+    /// Writes everything into a new memory file and seals it, so that nobody can change it.
     ///
-    /// Needs as much memory as the data, and one tensor more while a tensor is written that is on another device or
-    /// does not lie in one piece.
+    /// Needs as much memory as the data, plus one tensor while it writes a tensor that is on another device or not
+    /// contiguous.
     pub fn into_memfd(self) -> Result<OwnedFd, ShareError> {
         let file_error =
             |source: io::Error| ShareError::File { what: "write the captured variables into".to_owned(), source };
@@ -93,7 +92,7 @@ impl Pack {
     }
 }
 
-/// Where each tensor goes. Gaps are tensors too, of bytes, since safetensors allows none.
+/// The position of each tensor. Gaps are tensors of bytes, because safetensors allows no gaps.
 fn layout(tensors: &BTreeMap<String, Tensor>) -> Vec<(String, TensorInfo)> {
     let mut infos = Vec::new();
     let mut end = 0_usize;
@@ -110,7 +109,7 @@ fn layout(tensors: &BTreeMap<String, Tensor>) -> Vec<(String, TensorInfo)> {
     infos
 }
 
-/// The header with its length, filled up with blanks so that the data begin aligned.
+/// The header with its length, padded with blanks to align the data.
 fn header(texts: &HashMap<String, String>, infos: &[(String, TensorInfo)]) -> Result<Vec<u8>, ShareError> {
     let damaged = |source| ShareError::Layout { path: "in memory".into(), source };
     let metadata = Metadata::new(Some(texts.clone()), infos.to_vec()).map_err(damaged)?;
@@ -123,8 +122,12 @@ fn header(texts: &HashMap<String, String>, infos: &[(String, TensorInfo)]) -> Re
     Ok(header)
 }
 
-fn write_tensor(name: &str, tensor: &Tensor, file: &mut impl io::Write) -> Result<io::Result<()>, ShareError> {
+fn write(file: &mut impl io::Write, bytes: &[u8]) -> Result<(), ShareError> {
+    file.write_all(bytes).map_err(|source| ShareError::File { what: "write".to_owned(), source })
+}
+
+fn write_tensor(name: &str, tensor: &Tensor, file: &mut impl io::Write) -> Result<(), ShareError> {
     let copied = tensor.to_device(&Device::Cpu).and_then(|tensor| tensor.contiguous());
     let tensor = copied.map_err(|source| ShareError::Tensor { name: name.to_owned(), source })?;
-    with_bytes(name, &tensor, |bytes| file.write_all(bytes))
+    with_bytes(name, &tensor, |bytes| write(file, bytes))
 }

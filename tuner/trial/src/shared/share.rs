@@ -1,4 +1,4 @@
-//! What can travel from a cell to a trial, and how. Types of the user's own join with [`share_fields!`].
+//! Variables that travel from a cell to a trial. [`share_fields!`] adds the user's own types.
 //!
 //! [`share_fields!`]: crate::share_fields
 
@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::str::FromStr;
 
-/// A variable that an objective may capture.
+/// A variable that an objective may use.
 #[diagnostic::on_unimplemented(
     message = "the variable of type `{Self}` cannot travel to a trial",
     label = "captured by the objective, but a trial runs in another process",
@@ -25,7 +25,7 @@ pub trait Share: Sized {
     /// The variable that was packed under `name`.
     fn unpack(name: &str, shared: &Shared) -> Result<Self, ShareError>;
 
-    /// Adds a list; numbers do it in one piece.
+    /// Adds a list; a list of numbers is one tensor.
     #[doc(hidden)]
     fn pack_list(list: &[Self], name: &str, pack: &mut Pack) -> Result<(), ShareError> {
         list.len().pack(&format!("{name}.len"), pack)?;
@@ -40,8 +40,8 @@ pub trait Share: Sized {
     }
 }
 
-/// Lets a struct travel, given that its fields can. In a notebook it is written in a line of its own, in the cell of the
-/// struct or in a later one.
+/// Lets a struct travel if its fields can. In a notebook, write it on its own line, in the cell of the struct or in a
+/// later one.
 ///
 /// ```
 /// # use candle_core::Tensor;
@@ -75,7 +75,7 @@ impl Share for Tensor {
     }
 }
 
-/// A description of devices, which the trial opens anew.
+/// A description of devices, which the trial opens itself.
 impl Share for Strategy {
     fn pack(&self, name: &str, pack: &mut Pack) -> Result<(), ShareError> {
         let text = serde_json::to_string(self).map_err(|error| kind::<Self>(name, error.to_string()))?;
@@ -171,7 +171,7 @@ tuples! {
     (A 0, B 1, C 2, D 3, E 4, F 5)
 }
 
-/// Values that travel as text, which Rust writes without loss for these types, floats too.
+/// Values that travel as text. Rust writes these types without loss, also floats.
 macro_rules! texts {
     ($($kind:ty $({ $($list:item)* })?),* $(,)?) => {$(
         impl Share for $kind {
@@ -189,7 +189,7 @@ macro_rules! texts {
     )*};
 }
 
-/// Numbers of which a list is a tensor.
+/// Numbers whose lists are tensors.
 macro_rules! tensor_elements {
     ($($kind:ty),*) => { texts! { $($kind {
         fn pack_list(list: &[$kind], name: &str, pack: &mut Pack) -> Result<(), ShareError> {
@@ -204,7 +204,7 @@ macro_rules! tensor_elements {
     }),* } };
 }
 
-/// Numbers and bools that no tensor holds: a list of them is one line of text.
+/// Numbers and bools that tensors do not have; a list of them is one line of text.
 macro_rules! words {
     ($($kind:ty),*) => { texts! { $($kind {
         fn pack_list(list: &[$kind], name: &str, pack: &mut Pack) -> Result<(), ShareError> {

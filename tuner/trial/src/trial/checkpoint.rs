@@ -1,4 +1,5 @@
-//! Checkpoints in the trial's folder, a generation to a file. Keeps the last two and the best; never changes one.
+//! Checkpoints in the trial's folder, one file for each generation. Keeps the last two and the best one; never changes
+//! a file.
 
 use super::Trial;
 use super::generation::{self, OpenError};
@@ -19,12 +20,12 @@ const READ: &str = "read the checkpoint";
 const KEPT: usize = 2;
 
 impl Trial {
-    /// Saves the trial's state to disk, for the step that the objective has come to: a `VarMap`, or several things at
-    /// once, such as `(&vars, &optimiser, &position)`. See [`Save`].
+    /// Saves the trial's state for the present step to disk: a `VarMap`, or several things at once, such as `(&vars,
+    /// &optimiser, &position)`. See [`Save`].
     ///
     /// When this returns, the checkpoint survives a crash of the machine. The trial resumes from it only if the
-    /// objective calls [`Trial::restore`]. Fails with [`TrialError::Stopped`], after it is written, where the search is
-    /// being stopped and the objective does not go by [`Trial::epochs`].
+    /// objective calls [`Trial::restore`]. If the search is being stopped and the objective does not use
+    /// [`Trial::epochs`], it fails with [`TrialError::Stopped`] after it has written the checkpoint.
     ///
     /// ```no_run
     /// # fn objective(trial: &ferrotune_trial::Trial, vars: candle_nn::VarMap) -> ferrotune_trial::Result<()> {
@@ -43,7 +44,7 @@ impl Trial {
         let step = self.step.get().ok_or(TrialError::NoStep)?;
         self.check_refusal()?;
         let folder = self.folder();
-        // Only a worker's folder is there from the start.
+        // Only a worker has its folder from the start.
         fs::create_dir_all(folder).map_err(|source| failure("make the folder of", folder, source.into()))?;
         let generations = self.generations()?;
         let number = generations.last().map_or(0, |last| last + 1);
@@ -58,18 +59,18 @@ impl Trial {
         if self.is_stopped() && !self.goes_by_epochs.get() { Err(TrialError::Stopped.into()) } else { Ok(()) }
     }
 
-    /// Loads the trial's last good checkpoint into what it was made of; `false` if there is none.
+    /// Loads the trial's last good checkpoint; returns `false` if there is none.
     ///
-    /// Call it once all is built and before [`Trial::epochs`], which then goes on after the checkpoint:
-    /// `trial.restore((&vars, &mut optimiser, &mut position))`. Fails where the checkpoint is of something else. A damaged
-    /// one gives way to the one before it; where the system cannot read one, this fails, and so does every later call:
-    /// the trial goes on from that checkpoint another time.
+    /// Call it after building the state and before [`Trial::epochs`], which then continues after the checkpoint:
+    /// `trial.restore((&vars, &mut optimiser, &mut position))`. Fails if the checkpoint has another state. If a
+    /// checkpoint is damaged, loads the one before it. If the system cannot read one, this call and all later calls
+    /// fail, and the trial continues from that checkpoint another time.
     pub fn restore(&self, state: impl Restore) -> Result<bool> {
         let Some(last) = self.assignment.checkpoint.as_deref().and_then(checkpoint_generation) else {
             return Ok(false);
         };
         let mut generations = self.generations()?;
-        // One that the journal does not know was written by a worker that was killed before it could tell.
+        // If the journal does not have it, the worker that wrote it was killed before it could report it.
         generations.retain(|number| *number <= last);
         if generations.last() != Some(&last) {
             let path = self.folder().join(checkpoint_file(last));
@@ -84,7 +85,7 @@ impl Trial {
                     self.checkpoints.borrow_mut().insert(number, step);
                     return Ok(true);
                 }
-                // The one before it is kept for this.
+                // This is why the one before it is kept.
                 Err(OpenError::Damaged(reason)) => {
                     eprintln!("ferrotune: the checkpoint {} is damaged: {reason}", path.display());
                 }
@@ -102,7 +103,7 @@ impl Trial {
         }
     }
 
-    /// Ends the trial, for now: what it has not read it must not take for lost, and remove.
+    /// Ends the trial for now, because it must not remove a checkpoint that it could not read.
     fn unreadable(&self, what: &'static str, path: PathBuf, source: io::Error) -> TrialError {
         let error = TrialError::Unreadable { what, path, source };
         let reason = error.to_string();
@@ -110,7 +111,7 @@ impl Trial {
         TrialError::Refused { reason }
     }
 
-    /// Removes what is none of the last checkpoints and not that of the best step; `earlier` were there before `last`.
+    /// Removes all checkpoints except the last ones and that of the best step; `earlier` are those before `last`.
     fn remove_old(&self, earlier: &[u64], last: u64) -> Result<(), TrialError> {
         self.read_steps(earlier)?;
         self.checkpoints.borrow_mut().retain(|number, _| *number == last || earlier.contains(number));
@@ -123,7 +124,7 @@ impl Trial {
         Ok(())
     }
 
-    /// Finds out the steps of checkpoints that earlier workers of this trial, or its original's, have written.
+    /// Reads the steps of checkpoints that earlier workers of this trial, or of its original, have written.
     fn read_steps(&self, generations: &[u64]) -> Result<(), TrialError> {
         for number in generations {
             let is_known = self.checkpoints.borrow().contains_key(number);
@@ -138,7 +139,7 @@ impl Trial {
         Ok(())
     }
 
-    /// The generations of which the trial's folder has a checkpoint, in order.
+    /// The sorted generations of the checkpoints in the trial's folder.
     fn generations(&self) -> Result<Vec<u64>, TrialError> {
         let folder = self.folder();
         generations_in(folder)
@@ -150,7 +151,7 @@ impl Trial {
         let record = self.record.borrow();
         let objective = &self.assignment.objectives[0];
         let value = |step: &u64| *record.metrics.get(step)?.get(&objective.metric)?;
-        // Where a step was repeated, its value is that of the last time.
+        // The last report of a repeated step counts.
         let by_step: BTreeMap<u64, u64> = steps.iter().map(|(number, step)| (*step, *number)).collect();
         let known = by_step.iter().filter_map(|(step, number)| Some((*number, value(step)?)));
         let best = known.reduce(|best, next| if objective.direction.prefers(next.1, best.1) { next } else { best });
@@ -165,7 +166,7 @@ fn failure(what: &'static str, path: &Path, source: Box<dyn Error + Send + Sync>
 fn generations_in(folder: &Path) -> io::Result<Vec<u64>> {
     let mut generations = Vec::new();
     let entries = match fs::read_dir(folder) {
-        // A trial without a worker has its folder from its first checkpoint on.
+        // Without processes, the folder exists only after the first checkpoint.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(generations),
         entries => entries?,
     };

@@ -1,5 +1,5 @@
-//! One checkpoint file: safetensors with a checksum over every byte of it. Written whole or not at all, and on disk when
-//! the call returns.
+//! One checkpoint file: safetensors with a checksum over every byte of it. A file is written completely or not at all,
+//! and is on disk when the call returns.
 
 use crate::error::Result;
 use crate::shared::{Pack, Shared};
@@ -12,31 +12,31 @@ use std::path::Path;
 
 const CHECKSUM: &str = "ferrotune:crc";
 const VERSION: &str = "ferrotune:version";
-/// Version of what a checkpoint holds beyond safetensors.
+/// Version of the checkpoint format, in addition to safetensors.
 const CURRENT: u64 = 1;
-/// What stands in the checksum's place while it is computed.
+/// Placeholder for the checksum while it is computed.
 const BLANK: &str = "00000000";
 
-/// Why a checkpoint is not opened.
+/// Why a checkpoint cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum OpenError {
-    /// It does not hold what was written: an earlier one has to do.
+    /// It is damaged; use an earlier one.
     #[error("{0}")]
     Damaged(String),
-    /// It is whole, and of a later version of Ferrotune.
+    /// It is whole, but from a later version of Ferrotune.
     #[error("it was written by checkpoint version {found}, this one reads up to {CURRENT}; update ferrotune")]
     Newer { found: u64 },
-    /// The system does not let it be read, which says nothing about what is in it.
+    /// The system cannot read it, which says nothing about its content.
     #[error(transparent)]
     Unreadable(#[from] io::Error),
 }
 
-/// For `map_err`: an error of what was read, and not of the reading.
+/// For `map_err`: an error of the content, not of reading.
 fn damaged(error: impl std::fmt::Display) -> OpenError {
     OpenError::Damaged(error.to_string())
 }
 
-/// Writes what is packed, as it stands after `step`.
+/// Writes the packed state after `step`.
 pub(super) fn write(mut pack: Pack, step: u64, path: &Path) -> Result<()> {
     pack.text(VERSION, CURRENT.to_string());
     write_texts(pack, step, path)
@@ -60,8 +60,8 @@ fn write_texts(mut pack: Pack, step: u64, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Opens a checkpoint whose checksum holds, and gives the step after which it was written. Nothing of it is mapped: a file
-/// that is cut short, or whose disk goes away, is then an error of a read and no signal.
+/// Opens a checkpoint, checks its checksum, and returns its step. Does not map the file: if the file is shortened or
+/// its disk disappears, a read fails, where a mapping would kill the process.
 pub(super) fn open(path: &Path) -> Result<(Shared, u64), OpenError> {
     let mut file = File::open(path)?;
     let mut header = header(&mut file)?;
@@ -84,7 +84,7 @@ pub(super) fn open(path: &Path) -> Result<(Shared, u64), OpenError> {
     Ok((saved, step))
 }
 
-/// The length, as it stands in the file, and the header itself.
+/// The length in the file, and the header.
 fn header(file: &mut impl Read) -> Result<Vec<u8>, OpenError> {
     let mut header = Vec::new();
     file.by_ref().take(8).read_to_end(&mut header)?;
@@ -97,8 +97,8 @@ fn header(file: &mut impl Read) -> Result<Vec<u8>, OpenError> {
     if read < bytes { Err(damaged("it ends in its header")) } else { Ok(header) }
 }
 
-/// Where the checksum stands, and what it is. A quote within a text has a backslash before it, so that no text of the
-/// user's looks like this.
+/// The position and the value of the checksum. A quote within a text has a backslash before it, so no text of the user
+/// looks like this.
 fn checksum(header: &[u8]) -> Option<(usize, String)> {
     let key = format!("\"{CHECKSUM}\":\"");
     let place = header.windows(key.len()).position(|window| window == key.as_bytes())? + key.len();
@@ -106,7 +106,7 @@ fn checksum(header: &[u8]) -> Option<(usize, String)> {
     Some((place, String::from_utf8_lossy(told).into_owned()))
 }
 
-/// Passes on what is written, and sums it up.
+/// Writes through and computes the checksum.
 struct Summing<W> {
     file: W,
     hasher: Hasher,
@@ -156,7 +156,7 @@ mod tests {
         small(&path)?;
         let text = String::from_utf8_lossy(&fs::read(&path)?).into_owned();
         assert!(text.contains("\"ferrotune:version\":\"1\""), "{text}");
-        // As a later version would write it: with a checksum that holds.
+        // A later version would write it like this, with a correct checksum.
         let mut pack = Pack::new();
         pack.text(VERSION, "2".to_owned());
         write_texts(pack, 7, &path)?;
@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn what_cannot_be_read_is_not_damaged() -> Result<()> {
         let folder = tempfile::tempdir()?;
-        // A folder can be opened, and not be read.
+        // A folder can be opened but not read.
         for path in [folder.path().to_path_buf(), folder.path().join("none.safetensors")] {
             assert!(matches!(open(&path), Err(OpenError::Unreadable(_))), "{}", path.display());
         }

@@ -1,9 +1,8 @@
-//! Hyper-parameters: what an objective may ask for. Ranges are checked where the values are drawn, by the supervisor.
+//! Hyper-parameters that an objective may ask for. The supervisor checks ranges when it draws values.
 //!
-//! A parameter that only some trials have is asked for under an `if`, as in Optuna: nothing has to be declared, and
-//! oracles learn on what it hangs from the trials without it. Keras Tuner's `conditional_scope` is there because it
-//! must know the whole space before the first trial; where its parameters are to be spelt without an `if`, `.when()`
-//! takes its place.
+//! An objective asks for a conditional parameter under an `if`, as in Optuna: nothing is declared, and oracles learn
+//! its condition from the trials without it. Keras Tuner has `conditional_scope` because it must know the whole space
+//! before the first trial; `.when()` replaces it here for objectives without an `if`.
 
 mod kinds;
 mod question;
@@ -69,14 +68,14 @@ impl Trial {
         self.choice(name, [false, true])
     }
 
-    /// A value that is not searched, but is recorded with the others.
+    /// A fixed value, which is recorded like the others.
     #[track_caller]
     pub fn fixed<T: Choosable>(&self, name: &str, value: T) -> ChoiceParameter<'_, T> {
         self.choice(name, [value])
     }
 }
 
-/// A whole number to be asked for; made by [`Trial::int`].
+/// A request for a whole number, made by [`Trial::int`].
 #[derive(Clone, Debug)]
 #[must_use = "a parameter is asked for with .get()?"]
 pub struct IntParameter<'a, T> {
@@ -101,14 +100,15 @@ impl<T: Integer> IntParameter<'_, T> {
         self
     }
 
-    /// Uniform in the logarithm as seen from the upper bound: most values are near it. Keras Tuner's `reverse_log`.
+    /// Uniform in the logarithm from the upper bound, so most values are near it. Keras Tuner's `reverse_log`.
     pub fn reverse_log(mut self) -> Self {
         self.scale = Scale::ReverseLog;
         self
     }
 
-    /// Asked for only where `parent`, asked for before, has this value; elsewhere it is its default, or its lower
-    /// bound, and not recorded. Of several values of one parent any will do; several parents must all agree.
+    /// Asks only if `parent`, which was asked for before, has this value. Otherwise the value is the default or the
+    /// lower bound, and is not recorded. With several values of one parent, any of them is enough; with several
+    /// parents, all must match.
     pub fn when(mut self, parent: &str, value: impl Choosable) -> Self {
         self.question.when(parent, value.to_value());
         self
@@ -122,7 +122,7 @@ impl<T: Integer> IntParameter<'_, T> {
 
     /// The value in this trial.
     ///
-    /// Fails where the range is empty or impossible, or differs from an earlier one of the same name.
+    /// Fails if the range is empty or invalid, or differs from an earlier range of the same name.
     pub fn get(self) -> Result<T> {
         let wide = |value: T| {
             let error = TrialError::Value { name: self.question.name.clone(), value: value.to_string() };
@@ -140,7 +140,7 @@ impl<T: Integer> IntParameter<'_, T> {
     }
 }
 
-/// A real number to be asked for; made by [`Trial::float`].
+/// A request for a real number, made by [`Trial::float`].
 #[derive(Clone, Debug)]
 #[must_use = "a parameter is asked for with .get()?"]
 pub struct FloatParameter<'a, T> {
@@ -165,14 +165,15 @@ impl<T: Real> FloatParameter<'_, T> {
         self
     }
 
-    /// Uniform in the logarithm as seen from the upper bound: most values are near it. Keras Tuner's `reverse_log`.
+    /// Uniform in the logarithm from the upper bound, so most values are near it. Keras Tuner's `reverse_log`.
     pub fn reverse_log(mut self) -> Self {
         self.scale = Scale::ReverseLog;
         self
     }
 
-    /// Asked for only where `parent`, asked for before, has this value; elsewhere it is its default, or its lower
-    /// bound, and not recorded. Of several values of one parent any will do; several parents must all agree.
+    /// Asks only if `parent`, which was asked for before, has this value. Otherwise the value is the default or the
+    /// lower bound, and is not recorded. With several values of one parent, any of them is enough; with several
+    /// parents, all must match.
     pub fn when(mut self, parent: &str, value: impl Choosable) -> Self {
         self.question.when(parent, value.to_value());
         self
@@ -186,7 +187,7 @@ impl<T: Real> FloatParameter<'_, T> {
 
     /// The value in this trial.
     ///
-    /// Fails where the range is empty or impossible, or differs from an earlier one of the same name.
+    /// Fails if the range is empty or invalid, or differs from an earlier range of the same name.
     pub fn get(self) -> Result<T> {
         let step = self.step.map(Real::to_f64);
         let bound = |bound: T| if step.is_some() { decimal(bound.to_f64()) } else { bound.to_f64() };
@@ -200,7 +201,7 @@ impl<T: Real> FloatParameter<'_, T> {
     }
 }
 
-/// One of a list, to be asked for; made by [`Trial::choice`], [`Trial::bool`] and [`Trial::fixed`].
+/// A request for one of a list, made by [`Trial::choice`], [`Trial::bool`] and [`Trial::fixed`].
 #[derive(Clone, Debug)]
 #[must_use = "a parameter is asked for with .get()?"]
 pub struct ChoiceParameter<'a, T> {
@@ -218,14 +219,15 @@ impl<T: Choosable> ChoiceParameter<'_, T> {
         self
     }
 
-    /// Neighbours in the list are alike, as in `["small", "medium", "large"]`: the search treats it as ranks.
+    /// Neighbours in the list are similar, as in `["small", "medium", "large"]`; the search uses ranks.
     pub fn ordered(mut self) -> Self {
         self.is_ordered = true;
         self
     }
 
-    /// Asked for only where `parent`, asked for before, has this value; elsewhere it is its default, or the first of
-    /// its list, and not recorded. Of several values of one parent any will do; several parents must all agree.
+    /// Asks only if `parent`, which was asked for before, has this value. Otherwise the value is the default or the
+    /// first of the list, and is not recorded. With several values of one parent, any of them is enough; with several
+    /// parents, all must match.
     ///
     /// ```no_run
     /// # fn objective(trial: &ferrotune_trial::Trial) -> ferrotune_trial::Result<()> {
@@ -248,7 +250,7 @@ impl<T: Choosable> ChoiceParameter<'_, T> {
 impl<T: Plain> ChoiceParameter<'_, T> {
     /// The value in this trial.
     ///
-    /// Fails where the list is empty, or a parameter of this name was something else before.
+    /// Fails if the list is empty, or if a parameter of this name had another kind before.
     pub fn get(self) -> Result<T> {
         self.ask(T::from_value)
     }

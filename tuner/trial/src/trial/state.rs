@@ -1,4 +1,5 @@
-//! What a checkpoint can hold: models, optimisers, and every value that can travel to a trial, one or several at once.
+//! States that a checkpoint can save: models, optimisers, and every value that can travel to a trial, one or several at
+//! once.
 
 use crate::shared::{Pack, Share, ShareError, Shared};
 use candle_core::Var;
@@ -6,8 +7,8 @@ use candle_nn::VarMap;
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
 
-/// What [`Trial::checkpoint`](crate::Trial::checkpoint) saves: a reference to a `VarMap`, to an
-/// [`AdamW`](crate::AdamW), to any value that implements [`Share`], or a tuple of such references.
+/// State for [`Trial::checkpoint`](crate::Trial::checkpoint): a reference to a `VarMap`, to an [`AdamW`](crate::AdamW),
+/// to any value that implements [`Share`], or a tuple of such references.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be saved in a checkpoint",
     note = "a checkpoint takes references: `&vars`, or several as `(&vars, &optimiser, &epoch)`",
@@ -16,18 +17,18 @@ use std::sync::PoisonError;
     note = "candle's own AdamW hides its state; `ferrotune::AdamW` is used in the same way and can be saved"
 )]
 pub trait Save {
-    /// Adds this state under `name`, which is empty for a state that is alone or the first of several.
+    /// Adds this state under `name`, which is empty for the only state or the first of several.
     fn save(&self, name: &str, pack: &mut Pack) -> Result<(), ShareError>;
 }
 
-/// What [`Trial::restore`](crate::Trial::restore) loads into: `&vars` for a `VarMap`, and `&mut value` for what else
-/// [`Save`] takes; a tuple is in the order in which it was saved.
+/// State for [`Trial::restore`](crate::Trial::restore): `&vars` for a `VarMap`, and `&mut value` for all other types of
+/// [`Save`]; a tuple has the order in which it was saved.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be restored from a checkpoint",
     note = "restore takes what checkpoint was given, to be changed: `(&vars, &mut optimiser, &mut epoch)`"
 )]
 pub trait Restore {
-    /// Loads what was saved under `name`.
+    /// Loads the state that was saved under `name`.
     fn restore(self, name: &str, saved: &Shared) -> Result<(), ShareError>;
 }
 
@@ -51,7 +52,7 @@ impl Restore for &VarMap {
                 return Err(ShareError::Fit { mismatch });
             }
         }
-        // Of a state with a name only what begins with it is the model's; of one without, what is no other state's.
+        // With a name, the model's tensors begin with it; without one, they are all that belong to no other state.
         let names = saved.tensor_names(name).into_iter();
         if let Some(other) = names.filter(|other| !other.contains(':')).find(|other| !variables.contains_key(other)) {
             let mismatch = format!("the model has no `{other}`; build it before trial.restore");
@@ -62,7 +63,7 @@ impl Restore for &VarMap {
 }
 
 fn variables(vars: &VarMap) -> BTreeMap<String, Var> {
-    // A panic while the map was locked leaves a map of whole variables all the same.
+    // If a thread panics while it has the lock, the variables in the map are still whole.
     let data = vars.data().lock().unwrap_or_else(PoisonError::into_inner);
     data.iter().map(|(name, var)| (name.clone(), var.clone())).collect()
 }
@@ -80,7 +81,7 @@ impl<T: Share> Restore for &mut T {
     }
 }
 
-/// The colon keeps it apart from the names of a model's variables.
+/// The colon separates it from the names of a model's variables.
 fn value_name(name: &str) -> String {
     format!("{name}ferrotune:value")
 }
@@ -103,8 +104,8 @@ macro_rules! tuples {
     )*};
 }
 
-/// The first of several keeps the name of the whole: a model that comes first has its variables under their own names,
-/// as every reader of safetensors expects.
+/// The first of several states has the name of the tuple: the variables of a model that comes first keep their own
+/// names, as all readers of safetensors expect.
 fn member(name: &str, index: usize) -> String {
     if index == 0 { name.to_owned() } else { format!("{name}ferrotune:{index}.") }
 }

@@ -18,7 +18,7 @@ fn every_fault_has_its_ending_and_the_search_goes_on() {
     let endings: Vec<String> = done.ended().iter().map(|record| record.ending.as_ref().unwrap().to_string()).collect();
     let expected = [
         "finished",
-        "panicked: injected panic (tuner/trial/examples/objective.rs:",
+        "panicked: injected panic (tuner/trial/examples/objective/faults.rs:",
         "killed by SIGABRT",
         "exited with 0 before the objective returned",
         "exited with 3 before the objective returned",

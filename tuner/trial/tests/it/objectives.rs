@@ -47,5 +47,5 @@ fn missing_objective_and_wrong_count_of_values_are_named() {
     let three = error("three", &["accuracy", "size", "latency"]);
     assert!(three.contains("the objective returned 2 of 3 values; return one for each of accuracy:max, "), "{three}");
     let misnamed = error("misnamed", &["accuracy", "weight"]);
-    assert!(misnamed.contains("`size` is no objective of the search (accuracy, weight)"), "{misnamed}");
+    assert!(misnamed.contains("`size` is not an objective of the search (accuracy, weight)"), "{misnamed}");
 }

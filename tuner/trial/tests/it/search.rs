@@ -84,8 +84,8 @@ fn parameter_with_two_ranges_is_refused_with_both() {
 
 /// Where in the example's source a piece of text stands first.
 fn line_of(text: &str) -> String {
-    const FILE: &str = "tuner/trial/examples/objective.rs";
-    let source = include_str!("../../examples/objective.rs");
+    const FILE: &str = "tuner/trial/examples/objective/main.rs";
+    let source = include_str!("../../examples/objective/main.rs");
     let line = source.lines().position(|line| line.contains(text)).unwrap();
     format!("{FILE}:{}", line + 1)
 }
@@ -137,10 +137,10 @@ fn condition_that_can_never_hold_is_an_error() {
     let directory = tempfile::tempdir().unwrap();
     let reasons = |scenario: &str| run(&spec(directory.path(), scenario, 1)).ended()[0].ending.clone();
     let failed = |reason: &str| Some(Ending::Failed { reason: reason.to_owned() });
-    let orphan = "`momentum` hangs on `optimiser`, which this trial has not asked for; ask for `optimiser` first";
+    let orphan = "`momentum` depends on `optimiser`, which this trial has not asked for; ask for `optimiser` first";
     assert_eq!(reasons("orphan"), failed(orphan));
     let misspelt =
-        "`momentum` hangs on `optimiser` being sdg, but that is a choice of adam, sgd; name one of its values";
+        "`momentum` depends on `optimiser` being sdg, but `optimiser` is a choice of adam, sgd; name one of its values";
     assert_eq!(reasons("misspelt"), failed(misspelt));
 }
 

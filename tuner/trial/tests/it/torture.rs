@@ -1,5 +1,5 @@
 //! `kill -9` of supervisors and workers at random instants, against a model of what must be on disk. A few rounds with
-//! the other tests; `cargo xtask torture` asks for hundreds.
+//! the other tests; `cargo xtask torture` asks for hundreds. `FERROTUNE_TORTURE_SEED` repeats the delays of a run.
 
 use crate::harness::{Supervisor, on_disk, run, spec, tagged};
 use ferrotune_tuner::event::{Event, Finish};
@@ -7,7 +7,7 @@ use ferrotune_tuner::record::{Ending, State, TrialRecord};
 use ferrotune_tuner::spec::StudySpec;
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
-use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::hash::{BuildHasher as _, DefaultHasher, Hash as _, Hasher as _, RandomState};
 use std::time::Duration;
 
 const TRIALS: u64 = 40;
@@ -74,6 +74,9 @@ fn nothing_that_was_told_is_lost_by_kills_at_random_instants() {
     spec.supervision.retries = 10_000;
     spec.supervision.concurrency = 3;
     let rounds: u32 = std::env::var("FERROTUNE_TORTURE_ROUNDS").map_or(8, |rounds| rounds.parse().unwrap());
+    let any_seed = || RandomState::new().build_hasher().finish();
+    let seed: u64 = std::env::var("FERROTUNE_TORTURE_SEED").map_or_else(|_| any_seed(), |seed| seed.parse().unwrap());
+    eprintln!("FERROTUNE_TORTURE_SEED={seed}");
     let mut model = Model::default();
     for round in 0..rounds {
         if model.ended.len() as u64 == spec.max_trials {
@@ -81,7 +84,7 @@ fn nothing_that_was_told_is_lost_by_kills_at_random_instants() {
         }
         let supervisor = Supervisor::start(&spec);
         let pids = supervisor.pid();
-        let killer = std::thread::spawn(move || kill_at_random(pids, round % 2 == 0));
+        let killer = std::thread::spawn(move || kill_at_random(pids, round % 2 == 0, (seed, round)));
         let done = supervisor.finish();
         killer.join().unwrap();
         done.events.iter().for_each(|event| model.hear(event));
@@ -103,12 +106,16 @@ fn nothing_that_was_told_is_lost_by_kills_at_random_instants() {
     assert_eq!(tagged("torture"), Vec::<String>::new());
 }
 
-/// Kills some of a supervisor's workers, then itself.
-fn kill_at_random(supervisor: u32, workers_too: bool) {
-    let wait = || std::thread::sleep(Duration::from_micros(RandomState::new().build_hasher().finish() % 250_000));
+/// Kills some of a supervisor's workers, then itself, after delays that the seed decides.
+fn kill_at_random(supervisor: u32, workers_too: bool, seed: (u64, u32)) {
+    let wait = |step: u8| {
+        let mut hasher = DefaultHasher::new();
+        (seed, step).hash(&mut hasher);
+        std::thread::sleep(Duration::from_micros(hasher.finish() % 250_000));
+    };
     if workers_too {
-        for _ in 0..3 {
-            wait();
+        for step in 0..3 {
+            wait(step);
             let children = std::fs::read_to_string(format!("/proc/{supervisor}/task/{supervisor}/children"));
             // None where the supervisor has ended already.
             let children = children.unwrap_or_default();
@@ -117,7 +124,7 @@ fn kill_at_random(supervisor: u32, workers_too: bool) {
             }
         }
     }
-    wait();
+    wait(3);
     kill(supervisor);
 }
 

@@ -1,15 +1,15 @@
-//! The types of which parameters can be, and how their values travel.
+//! The types of parameters, and the conversion of their values.
 
 use super::ChoiceParameter;
 use crate::error::Result;
 use ferrotune_tuner::space::Value;
 use std::fmt;
 
-/// The integer types that [`Trial::int`] takes.
+/// The integer types of [`Trial::int`].
 #[diagnostic::on_unimplemented(message = "`{Self}` is not a whole-number type that trial.int takes")]
 pub trait Integer: Copy + fmt::Debug + fmt::Display + TryInto<i64> + TryFrom<i64> {}
 
-/// The real types that [`Trial::float`] takes.
+/// The real types of [`Trial::float`].
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a real-number type that trial.float takes",
     note = "write the bounds with a point, e.g. `0.0..=1.0`, or use trial.int"
@@ -18,8 +18,8 @@ pub trait Real: Copy + fmt::Debug {
     /// The nearest value of this type.
     fn from_f64(value: f64) -> Self;
 
-    /// The number that is written as this one is: 0.1 for the `f32` 0.1, which lies at 0.10000000149011612. Studies have
-    /// the decimals that people write, whatever type reads them.
+    /// The `f64` with the same shortest decimal: 0.1 for the `f32` 0.1, which is 0.10000000149011612. Studies store the
+    /// decimals that people write, for every type.
     fn to_f64(self) -> f64;
 }
 
@@ -43,19 +43,19 @@ impl Real for f32 {
     }
 }
 
-/// What [`Trial::choice`] takes: numbers, bools and strings.
+/// The types of [`Trial::choice`]: numbers, bools and strings.
 #[diagnostic::on_unimplemented(
     message = "trial.choice cannot offer values of type `{Self}`",
     note = "offer strings, numbers or bools, and match on the one that was chosen"
 )]
 pub trait Choosable {
-    /// As it travels to the supervisor.
+    /// The value for the supervisor.
     fn to_value(&self) -> Value;
 }
 
-/// What [`Trial::choice`] takes and hands out as it is: numbers and bools.
+/// The types that [`Trial::choice`] returns unchanged: numbers and bools.
 pub trait Plain: Choosable + Sized {
-    /// As it comes back; `None` if it is of another type.
+    /// The value from the supervisor; `None` if it has another type.
     fn from_value(value: &Value) -> Option<Self>;
 }
 
@@ -86,13 +86,13 @@ impl Plain for bool {
     }
 }
 
-/// A choice of any kind of string gives a `String`.
+/// A choice of any string type returns a `String`.
 macro_rules! strings {
     ($($kind:ty),*) => {$(
         impl ChoiceParameter<'_, $kind> {
             /// The value in this trial.
             ///
-            /// Fails where the list is empty, or a parameter of this name was something else before.
+            /// Fails if the list is empty, or if a parameter of this name had another kind before.
             pub fn get(self) -> Result<String> {
                 self.ask(|value| match value {
                     Value::Text(text) => Some(text.clone()),
@@ -109,7 +109,7 @@ macro_rules! integers {
 
         impl Choosable for $kind {
             fn to_value(&self) -> Value {
-                // Numbers beyond i64 cannot be stored as such; as floats they at least keep their order.
+                // Numbers beyond i64 cannot be stored as integers; floats at least keep their order.
                 i64::try_from(*self).map_or_else(|_| Value::Float(*self as f64), Value::Int)
             }
         }
@@ -148,12 +148,12 @@ strings!(&str, String);
 integers!(i8, i16, i32, i64, isize, u8, u16, u32, u64, usize);
 reals!(f32, f64);
 
-/// A bound of a lattice without what a sum of decimals has added to it: 0.3 for 0.1 + 0.2, which is 0.30000000000000004.
-/// Any other number stays as it is.
+/// A bound of a lattice without the rounding error of a sum of decimals: 0.3 for 0.1 + 0.2, which is
+/// 0.30000000000000004. Does not change other numbers.
 pub(super) fn decimal(number: f64) -> f64 {
     let rounded = format!("{number:.14e}");
     let digits = rounded.split('e').next().unwrap_or_default().trim_end_matches('0').len();
-    // Of 15 digits the last three are zeros: no third, and no square root.
+    // Rounds only if the last three of 15 digits are zeros, which is not so for a third or a square root.
     if digits <= "-1.23456789012".len() { rounded.parse().unwrap_or(number) } else { number }
 }
 

@@ -1,4 +1,4 @@
-//! The question that every kind of parameter comes to: its name, where it is asked, and under what condition.
+//! The common part of a request for any kind of parameter: its name, its position in the source and its condition.
 
 use super::super::Trial;
 use crate::connection::unexpected;
@@ -8,27 +8,27 @@ use ferrotune_tuner::space::{Distribution, Value};
 use ferrotune_tuner::wire::{Reply, Request};
 use std::panic::Location;
 
-/// A parameter of which only the range is missing.
+/// A parameter without its range.
 #[derive(Clone, Debug)]
 pub(super) struct Question<'a> {
     trial: &'a Trial,
     pub(super) name: String,
-    /// Where the objective asks.
+    /// The position in the source.
     location: &'static Location<'static>,
     /// Parents, each with a value that it must have.
     conditions: Vec<(String, Value)>,
 }
 
-/// What an objective has asked for.
+/// A parameter that an objective has asked for.
 #[derive(Debug)]
 pub(in crate::trial) struct Asked {
     distribution: Distribution,
-    /// `None` where a condition kept it from being asked for.
+    /// `None` if its condition is false.
     value: Option<Value>,
 }
 
 impl<'a> Question<'a> {
-    /// Asked where the caller is.
+    /// A request at the caller's position in the source.
     #[track_caller]
     pub(super) fn here(trial: &'a Trial, name: &str) -> Question<'a> {
         Question { trial, name: name.to_owned(), location: Location::caller(), conditions: Vec::new() }
@@ -38,7 +38,7 @@ impl<'a> Question<'a> {
         self.conditions.push((parent.to_owned(), value));
     }
 
-    /// The value in this trial: the supervisor's, or the default where a condition does not hold.
+    /// The value in this trial: from the supervisor, or the default if a condition is false.
     pub(super) fn ask(&self, distribution: &Distribution, default: Option<Value>) -> Result<Value, TrialError> {
         let is_wanted = self.is_wanted()?;
         let value = if is_wanted { self.suggested(distribution, default)? } else { self.idle(distribution, default)? };
@@ -55,14 +55,14 @@ impl<'a> Question<'a> {
         }
     }
 
-    /// The value of a parameter that this trial does not have.
+    /// The value of a parameter whose condition is false.
     fn idle(&self, distribution: &Distribution, default: Option<Value>) -> Result<Value, TrialError> {
         let refused = |reason: String| TrialError::Refused { reason: format!("{}: {reason}", place(self.location)) };
         distribution.validate(&self.name).map_err(|error| refused(error.to_string()))?;
         Ok(default.unwrap_or_else(|| distribution.first()))
     }
 
-    /// Whether every parent has one of the values that were named for it.
+    /// Whether every parent has one of its named values.
     fn is_wanted(&self) -> Result<bool, TrialError> {
         let asked = self.trial.asked.borrow();
         for (parent, value) in &self.conditions {
@@ -76,7 +76,7 @@ impl<'a> Question<'a> {
                 None => return Err(TrialError::Parent { name, parent }),
             };
             let mut wanted = self.conditions.iter().filter(|(other, _)| *other == parent).map(|(_, value)| value);
-            // A sum of decimals stands for the lattice point next to it.
+            // A sum of decimals means the nearest lattice point.
             let is_known = |wanted: &Value| known.distribution.clamp_to_lattice(wanted) == known.value;
             if known.value.is_none() || !wanted.any(is_known) {
                 return Ok(false);

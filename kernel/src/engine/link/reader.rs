@@ -1,0 +1,156 @@
+//! The threads that read from cell supervisors and compilers, and what they do with each frame.
+
+use super::{CellLink, TuneRequest, write};
+use crate::engine::report;
+use crate::execution::{Output, Stream};
+use ferrotune_link::{Answer, CellEnding, KernelFrame, SupervisorOrder, wire};
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use tokio::sync::oneshot;
+
+impl CellLink {
+    pub(super) fn connected(self, stream: UnixStream) {
+        let spawned = thread::Builder::new().name("link-reader".into()).spawn(move || self.follow(stream));
+        if let Err(error) = spawned {
+            tracing::error!("outputs of cells cannot be read: {error}");
+        }
+    }
+
+    fn follow(self, mut reader: UnixStream) {
+        let number = match self.greet(&mut reader) {
+            Ok(number) => number,
+            Err(error) => return tracing::warn!("a cell supervisor or compiler could not connect: {error}"),
+        };
+        loop {
+            match wire::read::<KernelFrame>(&mut reader) {
+                Ok(Some(frame)) => self.take(frame),
+                Ok(None) => break,
+                Err(error) => {
+                    tracing::debug!("the cell supervisor's connection broke: {error}");
+                    break;
+                }
+            }
+        }
+        let mut state = self.lock();
+        state.compilers.retain(|(compiler, _)| *compiler != number);
+        if state.connection.as_ref().is_some_and(|(current, _)| *current == number) {
+            state.connection = None;
+            // Nobody answers the requests to this supervisor any more.
+            state.replies.clear();
+        }
+    }
+
+    /// The first frame says who has connected.
+    fn greet(&self, reader: &mut UnixStream) -> io::Result<u64> {
+        let peer = Arc::new(Mutex::new(reader.try_clone()?));
+        let first = wire::read::<KernelFrame>(reader)?;
+        let mut state = self.lock();
+        state.connections += 1;
+        let number = state.connections;
+        match first {
+            Some(KernelFrame::Supervisor) => state.connection = Some((number, peer)),
+            Some(KernelFrame::Compiler) => {
+                state.compilers.push((number, Arc::clone(&peer)));
+                // evcxr compiles a cell a second time if it does not compile.
+                let is_too_late = state.compiles_for_user && state.outcome.interrupted;
+                drop(state);
+                if is_too_late {
+                    write(&peer, &SupervisorOrder::Interrupt);
+                }
+            }
+            _ => return Err(io::Error::new(io::ErrorKind::InvalidData, "it does not say what it is")),
+        }
+        Ok(number)
+    }
+
+    fn take(&self, frame: KernelFrame) {
+        match frame {
+            KernelFrame::Supervisor | KernelFrame::Compiler => {
+                tracing::warn!("a connection says a second time what it is")
+            }
+            KernelFrame::Stream { stream, text } => self.emit(Output::Stream(stream, text)),
+            KernelFrame::Display { data, metadata, display_id, update } => {
+                self.emit(Output::Display { data, metadata, display_id, update });
+            }
+            KernelFrame::Result { data, metadata } => self.emit(Output::Result { data, metadata }),
+            KernelFrame::Clear { wait } => self.emit(Output::Clear { wait }),
+            KernelFrame::Input { prompt, password } => self.aside(move |link| link.ask(prompt, password)),
+            KernelFrame::Tune { pid, library, symbol, shared_fd, device } => {
+                self.aside(move |link| link.tune(TuneRequest { pid, library, symbol, shared_fd, device }));
+            }
+            KernelFrame::Panic { message, location } => self.lock().outcome.panic = Some((message, location)),
+            KernelFrame::Panicked => {
+                let outcome = &mut self.lock().outcome;
+                let elsewhere = || ("a panic on another thread ended the cell".to_owned(), None);
+                outcome.panicked = Some(outcome.panic.take().unwrap_or_else(elsewhere));
+            }
+            // The first error is the cause. A `?` may have passed it on.
+            KernelFrame::Failed { message } => {
+                self.lock().outcome.failed.get_or_insert(message);
+            }
+            KernelFrame::Restored { ending, threads, running: true } => {
+                self.lock().outcome.restored = Some((ending, threads));
+            }
+            KernelFrame::Restored { ending, threads, running: false } => self.tell_restored(&ending, &threads),
+            KernelFrame::Unguarded { reason } => self.warn_unguarded(&reason),
+            KernelFrame::Cancelled => self.lock().outcome.cancelled = true,
+            KernelFrame::Changed { names } => self.lock().outcome.changed = names,
+            KernelFrame::Reply { number, reply } => {
+                let waiting = self.lock().replies.remove(&number);
+                if waiting.is_none_or(|waiting| waiting.send(reply).is_err()) {
+                    tracing::debug!("the request of this reply was given up");
+                }
+            }
+            KernelFrame::Died { ending } => {
+                let mut state = self.lock();
+                state.outcome.died = Some(ending);
+                state.died_was_told = false;
+            }
+        }
+    }
+
+    /// A thread of an earlier cell ended the process while no cell ran.
+    fn tell_restored(&self, ending: &CellEnding, threads: &[String]) {
+        let text = format!("{}\n", report::taken_over_between_cells(ending, threads));
+        self.emit(Output::Stream(Stream::Stderr, text));
+    }
+
+    /// Warns once that a crash would cost the variables.
+    fn warn_unguarded(&self, reason: &str) {
+        if !std::mem::replace(&mut self.lock().unguarded_was_told, true) {
+            let text = format!("no snapshot was made, a crash in the next cell would cost the variables: {reason}\n");
+            self.emit(Output::Stream(Stream::Stderr, text));
+        }
+    }
+
+    /// Runs on a thread of its own what may take long: this one has to read on.
+    fn aside(&self, work: impl FnOnce(Self) + Send + 'static) {
+        let link = self.clone();
+        if let Err(error) = thread::Builder::new().name("link-answer".into()).spawn(move || work(link)) {
+            let reason = format!("the kernel cannot start a thread: {error}");
+            self.order(&SupervisorOrder::Answer { answer: Answer::Refused { reason } });
+        }
+    }
+
+    fn ask(&self, prompt: String, password: bool) {
+        let text = if self.lock().allow_stdin {
+            let (reply, line) = oneshot::channel();
+            self.emit(Output::Input { prompt, password, reply });
+            line.blocking_recv().ok()
+        } else {
+            None
+        };
+        self.order(&SupervisorOrder::Answer { answer: Answer::Line { text } });
+    }
+
+    fn tune(&self, request: TuneRequest) {
+        let tuner = self.lock().tuner.take();
+        let answer = match tuner {
+            Some(tuner) => tuner(request),
+            None => Answer::Refused { reason: "a search begins with %%tune".to_owned() },
+        };
+        self.order(&SupervisorOrder::Answer { answer });
+    }
+}

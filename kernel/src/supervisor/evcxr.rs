@@ -1,0 +1,99 @@
+//! The supervisor's connection to evcxr, which comes through a relay and speaks lines of text.
+
+use super::accept;
+use super::streams::{read_available, take_line};
+use anyhow::Result;
+use ferrotune_link::CellOrder;
+use std::io::Write;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+
+/// evcxr takes this line for the end of a cell.
+const COMPLETE: &[u8] = b"EVCXR_EXECUTION_COMPLETE\n";
+
+/// A line that is not UTF-8 is an error to evcxr. It then keeps its list of variables as it was.
+const REFUSED: &[u8] = b"\xff\n";
+
+/// evcxr, as the supervisor sees it.
+pub(super) struct Evcxr {
+    pub(super) listener: UnixListener,
+    relay: Option<UnixStream>,
+    bytes: Vec<u8>,
+}
+
+impl Evcxr {
+    pub(super) fn new(listener: UnixListener) -> Self {
+        Self { listener, relay: None, bytes: Vec::new() }
+    }
+
+    pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.relay.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Takes the connection of a new relay; `false` where there is none.
+    pub(super) fn accept(&mut self) -> Result<bool> {
+        let Some(relay) = accept(&self.listener)? else { return Ok(false) };
+        self.relay = Some(relay);
+        self.bytes.clear();
+        Ok(true)
+    }
+
+    /// The lines that have come.
+    pub(super) fn read(&mut self) -> Result<Vec<Vec<u8>>> {
+        let Some(relay) = &self.relay else { return Ok(Vec::new()) };
+        if !read_available(relay, &mut self.bytes)? {
+            self.hang_up();
+            return Ok(Vec::new());
+        }
+        Ok(std::iter::from_fn(|| take_line(&mut self.bytes)).collect())
+    }
+
+    pub(super) fn hang_up(&mut self) {
+        self.relay = None;
+    }
+
+    pub(super) fn complete(&mut self) -> Result<()> {
+        self.send(COMPLETE)
+    }
+
+    pub(super) fn refuse(&mut self) -> Result<()> {
+        self.send(REFUSED)
+    }
+
+    pub(super) fn say(&mut self, line: &str) -> Result<()> {
+        self.send(format!("{line}\n").as_bytes())
+    }
+
+    /// evcxr reads every line at once, so this may block.
+    fn send(&mut self, line: &[u8]) -> Result<()> {
+        let Some(relay) = &mut self.relay else { return Ok(()) };
+        relay.set_nonblocking(false)?;
+        if let Err(error) = relay.write_all(line) {
+            tracing::debug!("evcxr has gone: {error}");
+        }
+        relay.set_nonblocking(true)?;
+        Ok(())
+    }
+}
+
+/// What a line from evcxr orders.
+pub(super) fn order(line: &[u8]) -> Option<CellOrder> {
+    let mut words = std::str::from_utf8(line).ok()?.split_whitespace();
+    let (Some("LOAD_AND_RUN"), Some(library), Some(function)) = (words.next(), words.next(), words.next()) else {
+        return None;
+    };
+    Some(CellOrder::Run { library: library.to_owned(), function: function.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_evcxr_names_library_and_function() {
+        let expected = CellOrder::Run { library: "/tmp/cell.so".to_owned(), function: "run_user_code_3".to_owned() };
+        assert_eq!(order(b"LOAD_AND_RUN /tmp/cell.so run_user_code_3\n"), Some(expected));
+        assert_eq!(order(b"LOAD_AND_RUN /tmp/cell.so\n"), None);
+        assert_eq!(order(b"LOAD_AND_RUN \xff run\n"), None);
+    }
+}

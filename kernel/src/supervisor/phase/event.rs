@@ -1,0 +1,107 @@
+//! What happens to the cell supervisor, and what it does about it: the alphabet of its state machine.
+
+use ferrotune_link::{CellEnding, CellOrder, KernelFrame, SnapshotKey};
+use std::time::Instant;
+
+/// A snapshot that the process has just made.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(in crate::supervisor) struct MadeSnapshot {
+    pub(in crate::supervisor) pid: i32,
+    pub(in crate::supervisor) cost_us: u64,
+}
+
+/// What happens to the supervisor. Events carry the time where it matters.
+#[derive(Debug)]
+pub(in crate::supervisor) enum Event {
+    /// evcxr has started a new relay.
+    RelayConnected,
+    /// evcxr wants a cell to run.
+    RunOrdered(CellOrder),
+    /// The kernel begins a cell, which can be undone under this number.
+    Begun {
+        cell: Option<u64>,
+    },
+    Interrupted {
+        now: Instant,
+    },
+    SkipRequested,
+    ReturnRequested {
+        number: u64,
+        to: SnapshotKey,
+        now: Instant,
+    },
+    TrimRequested {
+        number: u64,
+        forget: bool,
+        now: Instant,
+    },
+    KernelGone,
+    /// The running cell has panicked or has returned an error.
+    CellFailed,
+    /// The running cell found that the type of this variable has been defined anew.
+    TypeChanged(String),
+    /// The cell has ended. `missing` variables were moved; `guarded` says whether there is a snapshot that has them.
+    Completed {
+        missing: usize,
+        guarded: bool,
+    },
+    /// The process could not load the cell.
+    LoadFailed {
+        reason: String,
+    },
+    SnapshotMade(MadeSnapshot),
+    Unguarded {
+        reason: String,
+    },
+    /// The woken snapshot has taken its place, without these threads.
+    Woken {
+        threads: Vec<String>,
+    },
+    /// There is no snapshot that could wake.
+    WakeFailed,
+    Trimmed,
+    /// The process has ended.
+    Ended {
+        ending: CellEnding,
+        now: Instant,
+    },
+    /// The process holds too much memory.
+    OutOfMemory(CellEnding),
+    /// The [deadline](Protocol::deadline) has come.
+    Due {
+        now: Instant,
+    },
+}
+
+/// What the driver is to do.
+#[derive(Debug, PartialEq)]
+pub(in crate::supervisor) enum Effect {
+    /// Send the process an order.
+    Order(CellOrder),
+    /// Send the process SIGINT.
+    Signal,
+    /// If the cell waits for the user's input, answer that there is none.
+    RefuseInput,
+    /// Kill the process and its group.
+    Kill,
+    /// Put this snapshot in the place of the process, which is killed if it still runs.
+    Wake(SnapshotKey),
+    /// Put a process without variables in the place of the present one.
+    StartAnew,
+    /// Keep this as the latest snapshot, and the one before it for undoing a cell, if there is one.
+    Keep { snapshot: MadeSnapshot, undo: Option<u64> },
+    /// There is no latest snapshot any more; keep it for undoing a cell, if there is one.
+    Shelve { undo: Option<u64> },
+    /// Give the latest snapshot this name, and order another one.
+    Name(String),
+    /// Drop all snapshots for undoing cells.
+    ForgetUndo,
+    /// Send the kernel a frame.
+    Tell(KernelFrame),
+    /// Tell evcxr that the cell has run.
+    Complete,
+    /// Tell evcxr that the cell has not run.
+    Refuse,
+    /// Close the connection to evcxr, which learns from it that the variables are lost.
+    HangUp,
+}
