@@ -35,9 +35,14 @@ class FrontEnd:
 
     def wait_for_ready(self):
         """Waits until IOPub is subscribed and a first cell can run."""
-        self.client.wait_for_ready(timeout=TIMEOUT_S)
-        # The client has asked more than once if the kernel was slow.
-        self.settle("shell")
+        try:
+            self.client.wait_for_ready(timeout=TIMEOUT_S)
+            # The client has asked more than once if the kernel was slow.
+            self.settle("shell")
+        except BaseException:
+            # No later test waits for the messages of a kernel that does not answer.
+            self.close()
+            raise
         self.kept.clear()
         return self
 

@@ -71,6 +71,7 @@ def test_what_an_interrupted_cell_has_started_ends_with_it(kernel):
     cell = f'std::process::Command::new("sleep").arg("{length}").spawn()?; loop {{ std::hint::spin_loop() }}'
     outcome = kernel.interrupt_when(cell, lambda: processes(["sleep", length]), "program of the cell")
     assert outcome.error.startswith("Interrupted: ")
+    assert kernel.ok("40 + 2").result == "42"
     wait_for(lambda: not processes(["sleep", length]), "end of what the cell has started")
 
 

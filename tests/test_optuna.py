@@ -164,7 +164,9 @@ def test_optuna_enqueues_and_optimises_during_the_search(kernel):
     search = threading.Thread(target=lambda: outcomes.append(kernel.ok(BESIDE)))
     search.start()
     # The cell is compiled first.
-    wait_for(lambda: journal.exists() and b"ferrotune:spec" in journal.read_bytes(), "search", seconds=120)
+    begun = lambda: journal.exists() and b"ferrotune:spec" in journal.read_bytes()
+    wait_for(lambda: begun() or not search.is_alive(), "search", seconds=120)
+    assert begun(), outcomes
     other = optuna.load_study(study_name="beside", storage=JournalStorage(JournalFileBackend(str(journal))))
     for value in (0.125, 0.25, 0.375):
         other.enqueue_trial({"x": value})

@@ -25,8 +25,9 @@ pub(crate) fn check(code: &str) -> Completeness {
         return check_cell_magic(code, body);
     }
     let split = split(code);
-    let rust: String =
-        split.parts.iter().map(|part| if part.kind == PartKind::Rust { part.text } else { "\n" }).collect();
+    // A doc comment is blank to magics, and what it documents is still to come.
+    let is_rust = |kind| matches!(kind, PartKind::Rust | PartKind::Blank);
+    let rust: String = split.parts.iter().map(|part| if is_rust(part.kind) { part.text } else { "\n" }).collect();
     match split.ending {
         Ending::Mismatch => Completeness::Invalid,
         Ending::InLiteral => Completeness::Incomplete { indent: String::new() },

@@ -317,7 +317,16 @@ impl Supervisor {
     /// Reports from the process: on its snapshots, and that a cell has ended.
     fn take_reports(&mut self) -> Result<()> {
         self.streams.read_reports()?;
-        while let Some(report) = self.streams.take_report()? {
+        loop {
+            let report = match self.streams.take_report() {
+                Ok(Some(report)) => report,
+                Ok(None) => return Ok(()),
+                Err(error) => {
+                    // A cell has written to a descriptor that is not its own. The latest snapshot takes the place.
+                    tracing::warn!("the process of the cells sent a report that cannot be read: {error}");
+                    return self.cells.kill();
+                }
+            };
             if matches!(report, CellReport::Completed { .. } | CellReport::Refused { .. }) {
                 self.drain_to_end()?;
             }
@@ -332,7 +341,6 @@ impl Supervisor {
                 CellReport::Trimmed => Event::Trimmed,
             })?;
         }
-        Ok(())
     }
 }
 

@@ -53,6 +53,7 @@ fn complete_cells() {
 fn begun_cells_are_incomplete() {
     assert_table(&[
         ("fn main() {", "incomplete 4"),
+        ("/// Adds.", "incomplete 4"),
         ("fn main() {\n    if a {", "incomplete 8"),
         ("foo(", "incomplete 4"),
         ("vec![\n    1,", "incomplete 4"),

@@ -13,7 +13,10 @@ use ferrotune_link::{CellEnding, SnapshotKey};
 pub(super) use protocol::Protocol;
 use std::time::{Duration, Instant};
 
-/// How long a snapshot may take to stand in for its process, and a process to trim its memory.
+/// How long a snapshot may take to connect and to stand in for its process.
+pub(super) const WAKING: Duration = Duration::from_secs(10);
+
+/// How long a process may take to trim its memory.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What the supervisor is doing, with what this alone needs.
@@ -27,7 +30,7 @@ pub(super) enum Phase {
     /// first, both go back to the state before the cell.
     Settling { undo: Option<u64>, interrupt: Option<Interrupt> },
     /// The cell was not run, and the process makes a snapshot. evcxr hears of the refusal after that.
-    Refusing { undo: Option<u64> },
+    Refusing { undo: Option<u64>, interrupt: Option<Interrupt> },
     /// The supervisor has killed the process while a cell ran, and waits for its end.
     Killed { why: CellEnding },
     /// A snapshot takes the place of the process.

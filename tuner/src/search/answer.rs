@@ -55,7 +55,8 @@ impl Search {
             instructions: Instructions::default(),
             outcome: None,
             has_returned: false,
-            continued_from: record.paused_at.map(|_| record.epochs_done()),
+            // A trial that was interrupted after its pause has reports beyond it, and is not stuck if it adds none.
+            continued_from: record.paused_at.filter(|at| record.epochs_done() == *at),
             inherited,
             unrecorded_s: 0.0,
         })

@@ -114,8 +114,11 @@ impl Study {
 
     /// Begins one more trial, for a loop of one's own: ask it for parameters, then [`Study::tell`] what came of it.
     ///
-    /// Every fact is on disk before its call returns. Fails unless the study is [`in_process`](StudyBuilder::in_process),
-    /// and where the search has nothing more to try.
+    /// Every fact is on disk before its call returns.
+    ///
+    /// # Errors
+    /// Fails unless the study is [`in_process`](StudyBuilder::in_process); if the search has nothing more to try; and with
+    /// [`StudyError::Waiting`] while the oracle needs the values of trials that were asked for and have not been told.
     ///
     /// ```no_run
     /// # use ferrotune_study::{Direction, Study};

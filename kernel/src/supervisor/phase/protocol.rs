@@ -1,6 +1,6 @@
 //! The transitions: a phase and an event give the next phase and the effects.
 
-use super::{Course, Effect, Event, Interrupt, PATIENCE, Phase, Purpose, Variables};
+use super::{Course, Effect, Event, Interrupt, PATIENCE, Phase, Purpose, Variables, WAKING};
 use ferrotune_link::{CellEnding, CellOrder, KernelFrame, SnapshotKey, SupervisorReply};
 use std::time::{Duration, Instant};
 
@@ -31,11 +31,13 @@ pub(in crate::supervisor) struct Protocol {
     next: Next,
     /// The user's cell whose first run has not ended. Only that one can be undone.
     cell: Option<u64>,
+    /// The name that the next snapshot gets, if the process did not make it in time.
+    late_name: Option<String>,
 }
 
 impl Protocol {
     pub(in crate::supervisor) fn new() -> Self {
-        Self { phase: Phase::Idle { variables: Variables::None }, next: Next::Startup, cell: None }
+        Self { phase: Phase::Idle { variables: Variables::None }, next: Next::Startup, cell: None, late_name: None }
     }
 
     /// Whether a cell runs, or has run and is not concluded.
@@ -56,13 +58,15 @@ impl Protocol {
     /// When [`Event::Due`] is to come.
     pub(in crate::supervisor) fn deadline(&self) -> Option<Instant> {
         match &self.phase {
-            Phase::Running { interrupt, .. } | Phase::Settling { interrupt, .. } => {
+            Phase::Running { interrupt, .. }
+            | Phase::Settling { interrupt, .. }
+            | Phase::Refusing { interrupt, .. } => {
                 interrupt.map(|interrupt| interrupt.kill_at.min(interrupt.signal_at))
             }
             Phase::Waking { deadline, .. } | Phase::Naming { deadline, .. } | Phase::Trimming { deadline, .. } => {
                 Some(*deadline)
             }
-            Phase::Idle { .. } | Phase::Refusing { .. } | Phase::Killed { .. } | Phase::Over => None,
+            Phase::Idle { .. } | Phase::Killed { .. } | Phase::Over => None,
         }
     }
 
@@ -85,7 +89,7 @@ impl Protocol {
                 Phase::Idle { variables } => self.idle(variables, event),
                 Phase::Running { course, interrupt } => self.running(course, interrupt, event),
                 Phase::Settling { undo, interrupt } => self.settling(undo, interrupt, event),
-                Phase::Refusing { undo } => self.refusing(undo, event),
+                Phase::Refusing { undo, interrupt } => self.refusing(undo, interrupt, event),
                 Phase::Killed { why } => self.killed(why, event),
                 Phase::Waking { key, purpose, deadline } => self.waking(key, purpose, deadline, event),
                 Phase::Naming { number, name, deadline } => self.naming(number, name, deadline, event),
@@ -113,7 +117,7 @@ impl Protocol {
                 let effects = forget.into_iter().chain([Effect::Order(CellOrder::Trim)]).collect();
                 (Phase::Trimming { number, variables, deadline: now + PATIENCE }, effects)
             }
-            Event::Ended { ending, now } => replace(ending, false, variables, now),
+            Event::Ended { ending, now } => self.replace(ending, false, variables, now),
             event => self.settle_or_decline(phase, event),
         }
     }
@@ -145,7 +149,7 @@ impl Protocol {
             effects.push(Effect::Shelve { undo: self.cell.take() });
         }
         effects.push(Effect::Wake(to.clone()));
-        (Phase::Waking { key: to, purpose: Purpose::Return { number }, deadline: now + PATIENCE }, effects)
+        (Phase::Waking { key: to, purpose: Purpose::Return { number }, deadline: now + WAKING }, effects)
     }
 
     /// evcxr has given the variables up.
@@ -166,7 +170,8 @@ impl Protocol {
             }
             Event::Completed { missing, guarded } => self.conclude(course, missing > 0 && guarded),
             Event::LoadFailed { reason } => {
-                (Phase::Refusing { undo: None }, vec![Effect::Tell(KernelFrame::Failed { message: reason })])
+                let phase = Phase::Refusing { undo: None, interrupt: None };
+                (phase, vec![Effect::Tell(KernelFrame::Failed { message: reason })])
             }
             event @ (Event::SnapshotMade(_) | Event::Unguarded { .. }) => {
                 self.settle_or_decline(Phase::Running { course, interrupt }, event)
@@ -180,7 +185,7 @@ impl Protocol {
             Course::Changed(names) => {
                 // The snapshot before still has them.
                 let undo = self.cell.take();
-                (Phase::Refusing { undo }, vec![Effect::Tell(KernelFrame::Changed { names })])
+                (Phase::Refusing { undo, interrupt: None }, vec![Effect::Tell(KernelFrame::Changed { names })])
             }
             // What it has moved would be lost; the snapshot has it.
             Course::Failed if is_restorable => kill(CellEnding::TakenBack),
@@ -218,26 +223,30 @@ impl Protocol {
                 (phase(Some(Interrupt { signal_at: now + SIGNAL_AGAIN, kill_at })), vec![Effect::Signal])
             }
             (Event::OutOfMemory(ending), _) => kill(ending),
-            (Event::Ended { ending, now }, _) => replace(ending, true, Variables::Held, now),
+            (Event::Ended { ending, now }, _) => self.replace(ending, true, Variables::Held, now),
             (event, interrupt) => self.decline(phase(interrupt), event),
         }
     }
 
-    fn refusing(&mut self, undo: Option<u64>, event: Event) -> Step {
+    fn refusing(&mut self, undo: Option<u64>, interrupt: Option<Interrupt>, event: Event) -> Step {
         match settle(undo, event) {
             Ok(mut effects) => {
                 effects.push(Effect::Refuse);
                 (Phase::Idle { variables: Variables::Held }, effects)
             }
-            Err(Event::Interrupted { .. }) => self.cancel(Phase::Refusing { undo }),
-            Err(Event::Ended { ending, now }) => replace(ending, true, Variables::Held, now),
-            Err(event) => self.decline(Phase::Refusing { undo }, event),
+            Err(event) => {
+                if matches!(event, Event::Interrupted { .. }) && self.next != Next::Startup {
+                    // The kernel runs the cell again without the variables that have changed.
+                    self.next = Next::Cancel;
+                }
+                self.may_stop(interrupt, event, |interrupt| Phase::Refusing { undo, interrupt })
+            }
         }
     }
 
     fn killed(&mut self, why: CellEnding, event: Event) -> Step {
         match event {
-            Event::Ended { now, .. } => replace(why, true, Variables::Held, now),
+            Event::Ended { now, .. } => self.replace(why, true, Variables::Held, now),
             event => self.decline(Phase::Killed { why }, event),
         }
     }
@@ -275,7 +284,10 @@ impl Protocol {
                 effects.push(reply(number, SupervisorReply::Done));
                 (Phase::Idle { variables: Variables::Returned }, effects)
             }
-            Err(Event::Due { .. }) => returned(number),
+            Err(Event::Due { .. }) => {
+                self.late_name = Some(name);
+                returned(number)
+            }
             Err(Event::Ended { .. }) => {
                 let effects = vec![Effect::StartAnew, reply(number, SupervisorReply::Lost)];
                 (Phase::Idle { variables: Variables::None }, effects)
@@ -290,7 +302,7 @@ impl Protocol {
             Event::Trimmed => (Phase::Idle { variables }, vec![reply(number, SupervisorReply::Done)]),
             Event::Due { .. } => (Phase::Idle { variables }, vec![refused()]),
             Event::Ended { ending, now } => {
-                let (phase, effects) = replace(ending, false, variables, now);
+                let (phase, effects) = self.replace(ending, false, variables, now);
                 (phase, [refused()].into_iter().chain(effects).collect())
             }
             event => self.settle_or_decline(Phase::Trimming { number, variables, deadline }, event),
@@ -300,9 +312,21 @@ impl Protocol {
     /// A snapshot here belongs to no cell: it is the first one of a process, or was made anew.
     fn settle_or_decline(&mut self, phase: Phase, event: Event) -> Step {
         match settle(None, event) {
-            Ok(effects) => (phase, effects),
+            Ok(mut effects) => {
+                let name = self.late_name.take().filter(|_| matches!(effects[..], [Effect::Keep { .. }]));
+                effects.extend(name.map(Effect::Name));
+                (phase, effects)
+            }
             Err(event) => self.decline(phase, event),
         }
+    }
+
+    /// The process has ended: the latest snapshot takes its place.
+    fn replace(&mut self, ending: CellEnding, running: bool, variables: Variables, now: Instant) -> Step {
+        self.late_name = None;
+        let key = SnapshotKey::Latest;
+        let purpose = Purpose::Replace { ending, running, variables };
+        (Phase::Waking { key: key.clone(), purpose, deadline: now + WAKING }, vec![Effect::Wake(key)])
     }
 
     /// What evcxr and the kernel want at a time at which it cannot be done.
@@ -321,13 +345,6 @@ impl Protocol {
 /// Kills the process while a cell runs.
 fn kill(why: CellEnding) -> Step {
     (Phase::Killed { why }, vec![Effect::Kill])
-}
-
-/// The process has ended: the latest snapshot takes its place.
-fn replace(ending: CellEnding, running: bool, variables: Variables, now: Instant) -> Step {
-    let key = SnapshotKey::Latest;
-    let purpose = Purpose::Replace { ending, running, variables };
-    (Phase::Waking { key: key.clone(), purpose, deadline: now + PATIENCE }, vec![Effect::Wake(key)])
 }
 
 fn returned(number: u64) -> Step {

@@ -3,7 +3,7 @@
 mod table;
 
 use super::protocol::{GRACE, SIGNAL_AGAIN};
-use super::{Course, Effect, Event, PATIENCE, Phase, Protocol, Variables};
+use super::{Course, Effect, Event, Phase, Protocol, Variables, WAKING};
 use ferrotune_link::{CellEnding, CellOrder, KernelFrame, SnapshotKey, SupervisorReply};
 use std::time::{Duration, Instant};
 use table::{CRASH, LATEST, Table, completed, died, keep, made, order, refused, reply, restored, woken};
@@ -53,7 +53,7 @@ fn woken_snapshot_that_dies_or_does_not_answer_is_replaced_by_a_process_without_
         } else {
             let asked_at = table.now;
             table.due(lost);
-            assert_eq!(table.now - asked_at, PATIENCE);
+            assert_eq!(table.now - asked_at, WAKING);
         }
         assert_eq!(table.protocol.phase, Phase::Idle { variables: Variables::None });
     }
@@ -178,6 +178,19 @@ fn cell_with_a_type_that_was_defined_anew_is_refused_and_the_state_before_is_kep
 }
 
 #[test]
+fn process_that_hangs_before_a_refusal_can_be_interrupted() {
+    let mut table = Table::running(1);
+    table.check(Event::TypeChanged("a".to_owned()), []);
+    table.check(completed(0), [Effect::Tell(KernelFrame::Changed { names: vec!["a".to_owned()] })]);
+    table.check(table.interrupted(), [Effect::RefuseInput, Effect::Signal]);
+    table.check(Event::Due { now: table.now + GRACE }, [Effect::Kill]);
+    table.check(table.ended(), [Effect::Wake(LATEST)]);
+    table.check(woken(), [restored(CellEnding::Stopped, true), Effect::Refuse]);
+    // The user has stopped the cell, so its second run is not wanted either.
+    table.check(Event::RunOrdered(order()), [Effect::Tell(KernelFrame::Cancelled), Effect::Refuse]);
+}
+
+#[test]
 fn cell_that_cannot_be_loaded_is_refused() {
     let mut table = Table::running(1);
     let message = "no such file".to_owned();
@@ -226,6 +239,26 @@ fn return_to_a_name_keeps_the_state_that_is_left_and_names_the_next_snapshot() {
     let effects = [keep(3, None), Effect::Name("trained".to_owned()), reply(SupervisorReply::Done)];
     table.check(made(3), effects);
     assert_eq!(table.protocol.phase, Phase::Idle { variables: Variables::Returned });
+}
+
+#[test]
+fn snapshot_that_comes_late_gets_its_name_all_the_same() {
+    let named = || SnapshotKey::Named { name: "trained".to_owned() };
+    let returned = || {
+        let mut table = Table::after(1);
+        table.check(table.return_to(named()), [Effect::Shelve { undo: None }, Effect::Wake(named())]);
+        table.check(woken(), []);
+        table.due([reply(SupervisorReply::Done)]);
+        table
+    };
+    let mut table = returned();
+    table.check(made(3), [keep(3, None), Effect::Name("trained".to_owned())]);
+    table.check(made(4), [keep(4, None)]);
+    // The state of another process is not the one with the name.
+    let mut table = returned();
+    table.check(table.ended(), [Effect::Wake(LATEST)]);
+    table.check(woken(), [restored(CRASH, false)]);
+    table.check(made(3), [keep(3, None)]);
 }
 
 #[test]
