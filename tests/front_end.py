@@ -144,6 +144,8 @@ class FrontEnd:
 
     def close(self):
         """Ends the kernel, if it has not ended yet."""
+        if self not in OPEN:
+            return
         OPEN.remove(self)
         self.client.stop_channels()
         if self.manager.has_kernel:
