@@ -157,7 +157,8 @@ fn flood_of_threads_is_ended() {
         ending.ends_with("threads and processes at once; a trial may have 4096") || ending.contains("thread"),
         "{ending}"
     );
-    assert!(done.ended()[0].seconds < 2.0, "{}", done.ended()[0].seconds);
+    // Each thread would sleep for 9 s.
+    assert!(done.ended()[0].seconds < 5.0, "{}", done.ended()[0].seconds);
 }
 
 #[test]
