@@ -177,8 +177,8 @@ def test_what_was_left_behind_is_in_the_trials_record(torture, kernel):
     _, _, _, project = torture
     number = [name for name, _, _ in FAULTS].index("setsid double fork")
     shown = kernel.ok(f"%trials {number} --project {project}").display
-    # Their number depends on how far the shell has run.
-    assert re.search(r"left behind: (1 process|[23] processes), killed", shown), shown
+    # Their number depends on how far the shell has run, and on which other trials end at the same time.
+    assert re.search(r"left behind: (1 process|[2-9] processes), killed", shown), shown
 
 
 def test_overshoot_of_the_budget_is_small(torture, kernel):
