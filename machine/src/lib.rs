@@ -1,5 +1,5 @@
 //! Facts of the machine that the kernel, its cells and searches all need, each read in one place: memory, cgroups,
-//! processes, NVIDIA's devices; and how sizes and durations are written for people.
+//! processes, NVIDIA's devices; files in memory; and how sizes and durations are written for people.
 //!
 //! It decides nothing: budgets, and whom to kill, are for those who ask. It links no candle, CUDA or PJRT.
 
@@ -8,6 +8,7 @@ pub mod child;
 pub mod format;
 pub mod identity;
 pub mod memory;
+pub mod memory_file;
 pub mod nvidia;
 pub mod process_tree;
 

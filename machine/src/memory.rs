@@ -55,14 +55,41 @@ pub fn own_resident_bytes() -> u64 {
     private_bytes(std::process::id()).unwrap_or(0)
 }
 
+/// The memory of a process beside others that were forked from it, from `smaps_rollup`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rollup {
+    /// The memory that is free again when the process ends.
+    pub private_bytes: u64,
+    /// Its proportional share of the anonymous memory that it has in common with others.
+    pub share_bytes: u64,
+    /// The anonymous memory that it sees, its own and shared.
+    pub anonymous_bytes: u64,
+}
+
+impl Rollup {
+    /// Takes some 30 ms for a process of 1.5 GB; zero for one that is gone.
+    pub fn of(pid: u32) -> Rollup {
+        Rollup::parse(&fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default())
+    }
+
+    fn parse(text: &str) -> Rollup {
+        let bytes = |name| kibibytes(text, name).unwrap_or(0);
+        Rollup {
+            private_bytes: bytes("Private_Clean:") + bytes("Private_Dirty:"),
+            share_bytes: bytes("Pss_Anon:"),
+            anonymous_bytes: bytes("Anonymous:"),
+        }
+    }
+}
+
 /// How many processes the system has killed for want of memory since it started; none where it does not tell.
 pub fn oom_kills() -> Option<u64> {
     field(&file(Path::new("/proc/vmstat"))?, "oom_kill")
 }
 
-/// A field of `/proc/meminfo`, in bytes.
-fn kibibytes(meminfo: &str, name: &str) -> Option<u64> {
-    field(meminfo, name)?.checked_mul(1024)
+/// A field of `/proc/meminfo` or of a process' `smaps_rollup`, in bytes.
+fn kibibytes(text: &str, name: &str) -> Option<u64> {
+    field(text, name)?.checked_mul(1024)
 }
 
 #[cfg(test)]
@@ -76,6 +103,15 @@ mod tests {
         let limit = memory_limit()?;
         assert!(limit.bytes >= available_bytes()? && Some(limit.bytes) <= total_bytes(&file), "{limit:?}");
         Ok(())
+    }
+
+    #[test]
+    fn memory_is_read_from_a_rollup() {
+        let text = "55 rollup\nRss: 900 kB\nPss: 500 kB\nPss_Anon: 300 kB\nPrivate_Clean: 1 kB\nPrivate_Dirty: 2 kB\n\
+                    Anonymous: 400 kB\n";
+        let memory = Rollup::parse(text);
+        let read = (memory.private_bytes, memory.share_bytes, memory.anonymous_bytes);
+        assert_eq!(read, (3 << 10, 300 << 10, 400 << 10));
     }
 
     #[test]

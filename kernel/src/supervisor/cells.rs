@@ -6,6 +6,7 @@ use crate::runtime::OWN_PROGRAM;
 use anyhow::{Context, Result};
 use ferrotune_link::connection::LINK_VARIABLE;
 use ferrotune_link::{CellOrder, CellReport, wire};
+use ferrotune_machine::process_tree;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -114,7 +115,7 @@ impl CellProcess {
     }
 
     pub(super) fn number(&self) -> u32 {
-        self.pid.as_raw_nonzero().get().unsigned_abs()
+        process_tree::number(self.pid)
     }
 
     pub(super) fn signal(&self, signal: Signal) -> Result<()> {

@@ -5,7 +5,8 @@ use super::cells::CellProcess;
 use super::snapshot::WAKE;
 use anyhow::{Context, Result};
 use ferrotune_link::{SnapshotKey, SnapshotReport};
-use ferrotune_machine::memory::private_bytes;
+use ferrotune_machine::memory::{Rollup, private_bytes};
+use ferrotune_machine::process_tree::number;
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::Pid;
 use std::collections::VecDeque;
@@ -23,12 +24,12 @@ pub(super) struct Snapshot {
     cost: Duration,
     /// The snapshot waits at the other end; none until it has connected.
     stream: Option<UnixStream>,
-    memory: Memory,
+    memory: Rollup,
 }
 
 impl Snapshot {
     pub(super) fn new(pid: Pid, cost: Duration) -> Self {
-        Self { pid, made_at: Instant::now(), cost, stream: None, memory: Memory::default() }
+        Self { pid, made_at: Instant::now(), cost, stream: None, memory: Rollup::default() }
     }
 
     /// Wakes the snapshot, which must have connected.
@@ -43,47 +44,15 @@ impl Snapshot {
         self.stream.is_some()
     }
 
-    fn number(&self) -> u32 {
-        self.pid.as_raw_nonzero().get().unsigned_abs()
-    }
-
     fn report(&self, key: SnapshotKey) -> SnapshotReport {
         SnapshotReport {
             key,
-            pid: self.number(),
+            pid: number(self.pid),
             age_s: self.made_at.elapsed().as_secs_f64(),
             cost_us: u64::try_from(self.cost.as_micros()).unwrap_or(u64::MAX),
-            private_bytes: self.memory.private,
-            share_bytes: self.memory.share,
+            private_bytes: self.memory.private_bytes,
+            share_bytes: self.memory.share_bytes,
         }
-    }
-}
-
-/// The memory of a process, from `smaps_rollup`, in bytes.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Memory {
-    /// What comes back when it ends.
-    private: u64,
-    /// Its proportional share of the anonymous memory that it has in common with others.
-    share: u64,
-    /// The anonymous memory that it sees, its own and shared.
-    anonymous: u64,
-}
-
-impl Memory {
-    /// Takes some 30 ms for a process of 1.5 GB; zero for one that is gone.
-    pub(super) fn of(pid: Pid) -> Self {
-        let path = format!("/proc/{}/smaps_rollup", pid.as_raw_nonzero());
-        Self::parse(&std::fs::read_to_string(path).unwrap_or_default())
-    }
-
-    fn parse(text: &str) -> Self {
-        let field = |name: &str| {
-            let line = text.lines().find_map(|line| line.strip_prefix(name)?.split_whitespace().next());
-            line.and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) * 1024
-        };
-        let private = field("Private_Clean:") + field("Private_Dirty:");
-        Self { private, share: field("Pss_Anon:"), anonymous: field("Anonymous:") }
     }
 }
 
@@ -198,15 +167,15 @@ impl Snapshots {
     /// beside what `cells` holds itself.
     pub(super) fn keep_within(&mut self, budget_bytes: u64, cells: Pid) {
         // This is cheap, and mostly enough: no snapshot costs more than it sees.
-        let seen = self.all().filter_map(|snapshot| private_bytes(snapshot.number())).sum::<u64>();
+        let seen = self.all().filter_map(|snapshot| private_bytes(number(snapshot.pid))).sum::<u64>();
         if seen <= budget_bytes {
             return;
         }
         loop {
             self.measure();
-            let own = Memory::of(cells);
+            let own = Rollup::of(number(cells));
             // All shares, less what the process itself sees.
-            let extra = (self.share() + own.share).saturating_sub(own.anonymous);
+            let extra = (self.share() + own.share_bytes).saturating_sub(own.anonymous_bytes);
             if extra <= budget_bytes || !self.drop_oldest() {
                 return;
             }
@@ -215,20 +184,20 @@ impl Snapshots {
 
     fn measure(&mut self) {
         for snapshot in self.all() {
-            snapshot.memory = Memory::of(snapshot.pid);
+            snapshot.memory = Rollup::of(number(snapshot.pid));
         }
     }
 
     /// The shares of all snapshots as they were measured last, in bytes.
     fn share(&mut self) -> u64 {
-        self.all().map(|snapshot| snapshot.memory.share).sum()
+        self.all().map(|snapshot| snapshot.memory.share_bytes).sum()
     }
 
     /// Reports on the snapshots, oldest first, and how many bytes of the machine's memory they and `cells` hold together,
     /// each page counted once.
     pub(super) fn report(&mut self, cells: Pid) -> (Vec<SnapshotReport>, u64) {
         self.measure();
-        let held_bytes = self.share() + Memory::of(cells).share;
+        let held_bytes = self.share() + Rollup::of(number(cells)).share_bytes;
         let named =
             self.named.iter().map(|(name, snapshot)| snapshot.report(SnapshotKey::Named { name: name.clone() }));
         let before = self.before.iter().map(|(cell, snapshot)| snapshot.report(SnapshotKey::Before { cell: *cell }));
@@ -286,13 +255,5 @@ mod tests {
         snapshots.put(snapshot(101), None);
         assert!(snapshots.name("trained"));
         assert_eq!(pids(&mut snapshots), [101]);
-    }
-
-    #[test]
-    fn memory_is_read_from_a_rollup() {
-        let text = "55 rollup\nRss: 900 kB\nPss: 500 kB\nPss_Anon: 300 kB\nPrivate_Clean: 1 kB\nPrivate_Dirty: 2 kB\n\
-                    Anonymous: 400 kB\n";
-        let memory = Memory::parse(text);
-        assert_eq!((memory.private, memory.share, memory.anonymous), (3 << 10, 300 << 10, 400 << 10));
     }
 }

@@ -7,7 +7,7 @@ use super::files::read_error;
 use super::trust::hexadecimal;
 use crate::process::Library;
 use crate::spec::StudySpec;
-use rustix::fs::{MemfdFlags, SealFlags};
+use ferrotune_machine::memory_file;
 use sha2::{Digest as _, Sha256};
 use std::ffi::OsStr;
 use std::fs::File;
@@ -60,8 +60,7 @@ fn is_standard(library: &Path) -> bool {
 /// A file's bytes in memory, where nobody can change them, and their hash.
 fn sealed(source: &Path, name: &OsStr) -> io::Result<(Library, String)> {
     let mut from = File::open(source)?;
-    let mut to =
-        File::from(rustix::fs::memfd_create(name.as_encoded_bytes(), MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?);
+    let mut to = memory_file::create(name)?;
     let (mut hasher, mut chunk, mut bytes) = (Sha256::new(), vec![0; CHUNK_BYTES], 0);
     loop {
         let length = match from.read(&mut chunk) {
@@ -76,7 +75,7 @@ fn sealed(source: &Path, name: &OsStr) -> io::Result<(Library, String)> {
         hasher.update(&chunk[..length]);
         to.write_all(&chunk[..length])?;
     }
-    rustix::fs::fcntl_add_seals(&to, SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL)?;
+    memory_file::seal(&to)?;
     Ok((Library { name: name.to_owned(), file: to }, hexadecimal(&hasher.finalize())))
 }
 

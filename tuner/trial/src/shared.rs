@@ -9,6 +9,7 @@ mod share;
 
 pub use pack::Pack;
 pub use share::Share;
+pub(crate) use share::for_tuples;
 
 use candle_core::{DType, Tensor, Var};
 use foreign::{Mapping, read_tensor};

@@ -278,9 +278,8 @@ impl Protocol {
 
     fn naming(&mut self, number: u64, name: String, deadline: Instant, event: Event) -> Step {
         match settle(None, event) {
-            Ok(mut effects) => {
-                let is_kept = matches!(effects[..], [Effect::Keep { .. }]);
-                effects.extend(is_kept.then_some(Effect::Name(name)));
+            Ok(effects) => {
+                let mut effects = named(effects, Some(name));
                 effects.push(reply(number, SupervisorReply::Done));
                 (Phase::Idle { variables: Variables::Returned }, effects)
             }
@@ -312,11 +311,7 @@ impl Protocol {
     /// A snapshot here belongs to no cell: it is the first one of a process, or was made anew.
     fn settle_or_decline(&mut self, phase: Phase, event: Event) -> Step {
         match settle(None, event) {
-            Ok(mut effects) => {
-                let name = self.late_name.take().filter(|_| matches!(effects[..], [Effect::Keep { .. }]));
-                effects.extend(name.map(Effect::Name));
-                (phase, effects)
-            }
+            Ok(effects) => (phase, named(effects, self.late_name.take())),
             Err(event) => self.decline(phase, event),
         }
     }
@@ -360,6 +355,13 @@ fn settle(undo: Option<u64>, event: Event) -> Result<Vec<Effect>, Event> {
         }
         event => Err(event),
     }
+}
+
+/// Gives the snapshot a name, if there is one: a process that could not make a snapshot has nothing to name.
+fn named(mut effects: Vec<Effect>, name: Option<String>) -> Vec<Effect> {
+    let name = name.filter(|_| matches!(effects[..], [Effect::Keep { .. }]));
+    effects.extend(name.map(Effect::Name));
+    effects
 }
 
 fn reply(number: u64, reply: SupervisorReply) -> Effect {

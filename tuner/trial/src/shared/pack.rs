@@ -3,10 +3,10 @@
 use super::foreign::with_bytes;
 use super::{Share, ShareError};
 use candle_core::{DType, Device, Tensor};
-use rustix::fs::{MemfdFlags, SealFlags};
+use ferrotune_machine::memory_file;
 use safetensors::tensor::{Dtype, Metadata, TensorInfo};
 use std::collections::{BTreeMap, HashMap};
-use std::fs::File;
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::OwnedFd;
 
@@ -83,11 +83,9 @@ impl Pack {
     pub fn into_memfd(self) -> Result<OwnedFd, ShareError> {
         let file_error =
             |source: io::Error| ShareError::File { what: "write the captured variables into".to_owned(), source };
-        let memfd = rustix::fs::memfd_create("ferrotune-shared", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING);
-        let mut file = File::from(memfd.map_err(|errno| file_error(errno.into()))?);
+        let mut file = memory_file::create(OsStr::new("ferrotune-shared")).map_err(file_error)?;
         self.write_to(&mut file)?;
-        let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL;
-        rustix::fs::fcntl_add_seals(&file, seals).map_err(|errno| file_error(errno.into()))?;
+        memory_file::seal(&file).map_err(file_error)?;
         Ok(file.into())
     }
 }

@@ -147,6 +147,21 @@ maps! {
     BTreeMap: Ord;
 }
 
+/// Calls a macro with the tuples of one to six elements: the name of each element's type, and its index.
+macro_rules! for_tuples {
+    ($implement:ident) => {
+        $implement! {
+            (A 0)
+            (A 0, B 1)
+            (A 0, B 1, C 2)
+            (A 0, B 1, C 2, D 3)
+            (A 0, B 1, C 2, D 3, E 4)
+            (A 0, B 1, C 2, D 3, E 4, F 5)
+        }
+    };
+}
+pub(crate) use for_tuples;
+
 macro_rules! tuples {
     ($(($($kind:ident $index:tt),+))*) => {$(
         impl<$($kind: Share),+> Share for ($($kind,)+) {
@@ -162,14 +177,7 @@ macro_rules! tuples {
     )*};
 }
 
-tuples! {
-    (A 0)
-    (A 0, B 1)
-    (A 0, B 1, C 2)
-    (A 0, B 1, C 2, D 3)
-    (A 0, B 1, C 2, D 3, E 4)
-    (A 0, B 1, C 2, D 3, E 4, F 5)
-}
+for_tuples!(tuples);
 
 /// Values that travel as text. Rust writes these types without loss, also floats.
 macro_rules! texts {

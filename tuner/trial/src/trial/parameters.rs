@@ -28,9 +28,7 @@ impl Trial {
     /// ```
     #[track_caller]
     pub fn int<T: Integer>(&self, name: &str, range: RangeInclusive<T>) -> IntParameter<'_, T> {
-        let (low, high) = (*range.start(), *range.end());
-        let question = Question::here(self, name);
-        IntParameter { question, low, high, step: None, scale: Scale::Linear, default: None }
+        IntParameter::new(Question::here(self, name), &range)
     }
 
     /// A real number. Bounds are inclusive.
@@ -42,9 +40,7 @@ impl Trial {
     /// ```
     #[track_caller]
     pub fn float<T: Real>(&self, name: &str, range: RangeInclusive<T>) -> FloatParameter<'_, T> {
-        let (low, high) = (*range.start(), *range.end());
-        let question = Question::here(self, name);
-        FloatParameter { question, low, high, step: None, scale: Scale::Linear, default: None }
+        FloatParameter::new(Question::here(self, name), &range)
     }
 
     /// One of a list of strings, numbers or bools. A choice of strings gives a `String`.
@@ -76,18 +72,38 @@ impl Trial {
 }
 
 /// A request for a whole number, made by [`Trial::int`].
+pub type IntParameter<'a, T> = NumberParameter<'a, T, Whole>;
+
+/// A request for a real number, made by [`Trial::float`].
+pub type FloatParameter<'a, T> = NumberParameter<'a, T, Continuous>;
+
+/// The kind of a parameter of whole numbers.
+#[derive(Clone, Debug)]
+pub enum Whole {}
+
+/// The kind of a parameter of real numbers.
+#[derive(Clone, Debug)]
+pub enum Continuous {}
+
+/// A request for a number of the kind [`Whole`] or [`Continuous`].
 #[derive(Clone, Debug)]
 #[must_use = "a parameter is asked for with .get()?"]
-pub struct IntParameter<'a, T> {
+pub struct NumberParameter<'a, T, K> {
     question: Question<'a>,
     low: T,
     high: T,
     step: Option<T>,
     scale: Scale,
     default: Option<T>,
+    kind: PhantomData<fn() -> K>,
 }
 
-impl<T: Integer> IntParameter<'_, T> {
+impl<'a, T: Copy, K> NumberParameter<'a, T, K> {
+    fn new(question: Question<'a>, range: &RangeInclusive<T>) -> Self {
+        let (low, high) = (*range.start(), *range.end());
+        NumberParameter { question, low, high, step: None, scale: Scale::Linear, default: None, kind: PhantomData }
+    }
+
     /// Only `low, low + step, …`.
     pub fn step(mut self, step: T) -> Self {
         self.step = Some(step);
@@ -119,7 +135,9 @@ impl<T: Integer> IntParameter<'_, T> {
         self.default = Some(value);
         self
     }
+}
 
+impl<T: Integer> IntParameter<'_, T> {
     /// The value in this trial.
     ///
     /// Fails if the range is empty or invalid, or differs from an earlier range of the same name.
@@ -140,51 +158,7 @@ impl<T: Integer> IntParameter<'_, T> {
     }
 }
 
-/// A request for a real number, made by [`Trial::float`].
-#[derive(Clone, Debug)]
-#[must_use = "a parameter is asked for with .get()?"]
-pub struct FloatParameter<'a, T> {
-    question: Question<'a>,
-    low: T,
-    high: T,
-    step: Option<T>,
-    scale: Scale,
-    default: Option<T>,
-}
-
 impl<T: Real> FloatParameter<'_, T> {
-    /// Only `low, low + step, …`.
-    pub fn step(mut self, step: T) -> Self {
-        self.step = Some(step);
-        self
-    }
-
-    /// Uniform in the logarithm.
-    pub fn log(mut self) -> Self {
-        self.scale = Scale::Log;
-        self
-    }
-
-    /// Uniform in the logarithm from the upper bound, so most values are near it. Keras Tuner's `reverse_log`.
-    pub fn reverse_log(mut self) -> Self {
-        self.scale = Scale::ReverseLog;
-        self
-    }
-
-    /// Asks only if `parent`, which was asked for before, has this value. Otherwise the value is the default or the
-    /// lower bound, and is not recorded. With several values of one parent, any of them is enough; with several
-    /// parents, all must match.
-    pub fn when(mut self, parent: &str, value: impl Choosable) -> Self {
-        self.question.when(parent, value.to_value());
-        self
-    }
-
-    /// The value of the first trial.
-    pub fn default(mut self, value: T) -> Self {
-        self.default = Some(value);
-        self
-    }
-
     /// The value in this trial.
     ///
     /// Fails if the range is empty or invalid, or differs from an earlier range of the same name.

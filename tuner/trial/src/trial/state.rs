@@ -1,7 +1,7 @@
 //! States that a checkpoint can save: models, optimisers, and every value that can travel to a trial, one or several at
 //! once.
 
-use crate::shared::{Pack, Share, ShareError, Shared};
+use crate::shared::{Pack, Share, ShareError, Shared, for_tuples};
 use candle_core::Var;
 use candle_nn::VarMap;
 use std::collections::BTreeMap;
@@ -110,11 +110,4 @@ fn member(name: &str, index: usize) -> String {
     if index == 0 { name.to_owned() } else { format!("{name}ferrotune:{index}.") }
 }
 
-tuples! {
-    (A 0)
-    (A 0, B 1)
-    (A 0, B 1, C 2)
-    (A 0, B 1, C 2, D 3)
-    (A 0, B 1, C 2, D 3, E 4)
-    (A 0, B 1, C 2, D 3, E 4, F 5)
-}
+for_tuples!(tuples);
