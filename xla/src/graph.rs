@@ -1,0 +1,355 @@
+//! The graph of what candle has asked for: nodes are dense arrays of known shape, computed or not.
+//!
+//! A node never changes. Once its value is computed, it forgets how: its inputs are freed, and programs take it as an argument.
+
+use ferrotune_devices::pjrt::{Buffer, Element};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// How an array follows from its inputs. Without another word, the names and rules are [StableHLO]'s.
+///
+/// [StableHLO]: https://openxla.org/stablehlo/spec
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Op {
+    /// Its value is there since it was made.
+    Data,
+    /// Data of which only shape and type are known, for programs that are compiled and not run.
+    Described,
+    /// A number of [`Node::numbers`] in each element: an argument of the program, so that another number needs no other
+    /// program.
+    Number,
+    /// Any elements: candle sets all of them before it reads one.
+    Uninit,
+    /// The number with these bits (of an `f64`; of an `i64` for integers) in each element.
+    Constant(u64),
+    Iota(usize),
+    Reshape,
+    Transpose(Vec<usize>),
+    /// Where each dimension of the input is in the result.
+    Broadcast(Vec<usize>),
+    /// First element and the one after the last, for each dimension, and how far apart the elements are.
+    Slice { start: Vec<usize>, end: Vec<usize>, stride: Vec<usize> },
+    Concatenate(usize),
+    /// Zeros (the second input) before, after and between the elements of the first.
+    Pad { low: Vec<i64>, high: Vec<i64>, between: Vec<usize> },
+    Reverse(Vec<usize>),
+    Unary(Unary),
+    Binary(Binary),
+    /// Two inputs; the result is a predicate.
+    Compare(Compare),
+    /// Predicate, value where it holds, value elsewhere.
+    Select,
+    Convert,
+    /// Removes these dimensions.
+    Reduce(Reduction, Vec<usize>),
+    /// How many leading dimensions are batches; the last of the left one and the first other of the right one are summed.
+    Dot { batches: usize },
+    Convolution(Convolution),
+    /// Reduces windows of the last two dimensions.
+    Window { reduction: Reduction, size: (usize, usize), stride: (usize, usize) },
+    /// Operand, source: adds each element of the source to where its window has the greatest element.
+    SelectAndScatter { size: (usize, usize), stride: (usize, usize) },
+    /// Slices of size 1 in this dimension at indices (the second input, of one dimension).
+    Take(usize),
+    /// Slices of size 1 in this dimension are added or put at indices: old value, indices, source.
+    Put(Update, usize),
+    /// Single elements at places: indices of all dimensions are in the last dimension of the second input.
+    TakeEach,
+    /// Single elements are added or put at places: old value, places, source.
+    PutEach(Update),
+    /// The places that the elements have in order along the last dimension, in `u32`.
+    SortPlaces { ascending: bool },
+    /// A key for random bits: two numbers, an argument of the program that is new in each run.
+    Key,
+    /// Random bits by a key.
+    Bits,
+    /// The sum over all replicas.
+    AllReduce,
+}
+
+/// A function of one array. StableHLO's names; `Erf` is CHLO's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Unary {
+    Abs,
+    Ceil,
+    Cosine,
+    Erf,
+    Exponential,
+    ExponentialMinusOne,
+    Floor,
+    Log,
+    Logistic,
+    Negate,
+    Not,
+    RoundNearestAfz,
+    Rsqrt,
+    Sign,
+    Sine,
+    Sqrt,
+    Tanh,
+}
+
+/// A function of two arrays of the same shape. StableHLO's names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Binary {
+    Add,
+    And,
+    Divide,
+    Maximum,
+    Minimum,
+    Multiply,
+    Or,
+    Power,
+    Remainder,
+    ShiftLeft,
+    ShiftRightLogical,
+    Subtract,
+    Xor,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Compare {
+    Equal,
+    NotEqual,
+    LessOrEqual,
+    GreaterOrEqual,
+    Less,
+    Greater,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Reduction {
+    Sum,
+    Maximum,
+    Minimum,
+}
+
+/// What becomes of an element of the old value where one of the source is put.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Update {
+    Add,
+    Set,
+}
+
+/// A convolution of batch × channels × space with output × input channels × space (the reverse if `transposed`).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Convolution {
+    pub(crate) spatial: usize,
+    pub(crate) stride: usize,
+    /// Before and after the elements, in each spatial dimension.
+    pub(crate) padding: (i64, i64),
+    pub(crate) input_dilation: usize,
+    pub(crate) kernel_dilation: usize,
+    pub(crate) transposed: bool,
+}
+
+/// An array.
+pub(crate) struct Node {
+    /// Greater than that of each node that was made earlier.
+    pub(crate) id: u64,
+    pub(crate) op: Op,
+    pub(crate) dims: Vec<usize>,
+    pub(crate) element: Element,
+    /// Arguments of [`Op::Number`] and [`Op::Key`].
+    pub(crate) numbers: Vec<f64>,
+    inputs: Mutex<Vec<Arc<Node>>>,
+    /// The value, once for each replica.
+    value: OnceLock<Vec<Buffer>>,
+}
+
+/// The number of the next node.
+pub(crate) fn next_id() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+impl Node {
+    pub(crate) fn new(op: Op, inputs: Vec<Arc<Node>>, dims: &[usize], element: Element) -> Arc<Node> {
+        Node::with_numbers(op, inputs, dims, element, Vec::new())
+    }
+
+    pub(crate) fn with_numbers(
+        op: Op,
+        inputs: Vec<Arc<Node>>,
+        dims: &[usize],
+        element: Element,
+        numbers: Vec<f64>,
+    ) -> Arc<Node> {
+        let (dims, inputs, value) = (dims.to_vec(), Mutex::new(inputs), OnceLock::new());
+        Arc::new(Node { id: next_id(), op, dims, element, numbers, inputs, value })
+    }
+
+    /// An array whose value is there: one buffer for each replica.
+    pub(crate) fn data(value: Vec<Buffer>, dims: &[usize], element: Element) -> Arc<Node> {
+        let node = Node::new(Op::Data, Vec::new(), dims, element);
+        node.set_value(value);
+        node
+    }
+
+    /// `number` in each element, as a part of the program.
+    pub(crate) fn constant(number: f64, dims: &[usize], element: Element) -> Arc<Node> {
+        let bits = if is_float(element) { number.to_bits() } else { (number as i64).cast_unsigned() };
+        Node::new(Op::Constant(bits), Vec::new(), dims, element)
+    }
+
+    /// `number` in each element, as an argument of the program.
+    pub(crate) fn number(number: f64, dims: &[usize], element: Element) -> Arc<Node> {
+        Node::with_numbers(Op::Number, Vec::new(), dims, element, vec![number])
+    }
+
+    /// The place of each element in a dimension.
+    pub(crate) fn iota(dim: usize, dims: &[usize], element: Element) -> Arc<Node> {
+        Node::new(Op::Iota(dim), Vec::new(), dims, element)
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.dims.iter().product()
+    }
+
+    pub(crate) fn inputs(&self) -> Vec<Arc<Node>> {
+        self.lock().clone()
+    }
+
+    /// The value, once for each replica, if it is computed.
+    pub(crate) fn value(&self) -> Option<&[Buffer]> {
+        self.value.get().map(Vec::as_slice)
+    }
+
+    /// Keeps the computed value. The first one stays, should two threads compute the same node.
+    pub(crate) fn set_value(&self, value: Vec<Buffer>) {
+        if self.value.set(value).is_ok() {
+            let inputs = std::mem::take(&mut *self.lock());
+            free(inputs);
+        }
+    }
+
+    /// The value of a node that nobody else has; otherwise the node itself.
+    pub(crate) fn into_value(self: Arc<Self>) -> Result<Vec<Buffer>, Arc<Node>> {
+        if self.value.get().is_none() || Arc::strong_count(&self) > 1 {
+            return Err(self);
+        }
+        let mut node = Arc::try_unwrap(self)?;
+        node.value.take().ok_or_else(|| Arc::new(node))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Node>>> {
+        self.inputs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        free(std::mem::take(self.inputs.get_mut().unwrap_or_else(PoisonError::into_inner)));
+    }
+}
+
+/// Frees nodes one after the other: a chain of many thousands, freed by each other, would need as many stack frames.
+fn free(mut nodes: Vec<Arc<Node>>) {
+    while let Some(node) = nodes.pop() {
+        if let Ok(mut node) = Arc::try_unwrap(node) {
+            nodes.append(node.inputs.get_mut().unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+}
+
+pub(crate) fn is_float(element: Element) -> bool {
+    matches!(element, Element::F16 | Element::Bf16 | Element::F32 | Element::F64)
+}
+
+/// What can be made of an array.
+pub(crate) trait Array {
+    fn reshape(&self, dims: &[usize]) -> Arc<Node>;
+    fn slice(&self, start: &[usize], end: &[usize]) -> Arc<Node>;
+    fn transpose(&self, order: &[usize]) -> Arc<Node>;
+    /// `at` tells where each dimension is in the result.
+    fn broadcast(&self, at: &[usize], dims: &[usize]) -> Arc<Node>;
+    /// `number` in each element of an array like this one.
+    fn like(&self, number: f64) -> Arc<Node>;
+    fn unary(&self, unary: Unary) -> Arc<Node>;
+    fn binary(&self, binary: Binary, right: &Arc<Node>) -> Arc<Node>;
+    fn binary_number(&self, binary: Binary, right: f64) -> Arc<Node>;
+    fn compare(&self, compare: Compare, right: &Arc<Node>) -> Arc<Node>;
+    /// `yes` where this predicate holds, `no` elsewhere.
+    fn select(&self, yes: &Arc<Node>, no: &Arc<Node>) -> Arc<Node>;
+    fn convert(&self, element: Element) -> Arc<Node>;
+    /// Without these dimensions.
+    fn reduce(&self, reduction: Reduction, dims: &[usize]) -> Arc<Node>;
+    /// Reduces the last dimension and repeats the result along it.
+    fn over_last(&self, reduction: Reduction) -> Arc<Node>;
+}
+
+impl Array for Arc<Node> {
+    fn reshape(&self, dims: &[usize]) -> Arc<Node> {
+        if self.dims == dims {
+            return self.clone();
+        }
+        Node::new(Op::Reshape, vec![self.clone()], dims, self.element)
+    }
+
+    fn slice(&self, start: &[usize], end: &[usize]) -> Arc<Node> {
+        if start.iter().all(|start| *start == 0) && end == self.dims {
+            return self.clone();
+        }
+        let dims: Vec<usize> = start.iter().zip(end).map(|(start, end)| end - start).collect();
+        let op = Op::Slice { start: start.to_vec(), end: end.to_vec(), stride: vec![1; start.len()] };
+        Node::new(op, vec![self.clone()], &dims, self.element)
+    }
+
+    fn transpose(&self, order: &[usize]) -> Arc<Node> {
+        if order.is_sorted() {
+            return self.clone();
+        }
+        let dims: Vec<usize> = order.iter().map(|dim| self.dims[*dim]).collect();
+        Node::new(Op::Transpose(order.to_vec()), vec![self.clone()], &dims, self.element)
+    }
+
+    fn broadcast(&self, at: &[usize], dims: &[usize]) -> Arc<Node> {
+        if self.dims == dims {
+            return self.clone();
+        }
+        Node::new(Op::Broadcast(at.to_vec()), vec![self.clone()], dims, self.element)
+    }
+
+    fn like(&self, number: f64) -> Arc<Node> {
+        Node::constant(number, &self.dims, self.element)
+    }
+
+    fn unary(&self, unary: Unary) -> Arc<Node> {
+        Node::new(Op::Unary(unary), vec![self.clone()], &self.dims, self.element)
+    }
+
+    fn binary(&self, binary: Binary, right: &Arc<Node>) -> Arc<Node> {
+        Node::new(Op::Binary(binary), vec![self.clone(), right.clone()], &self.dims, self.element)
+    }
+
+    fn binary_number(&self, binary: Binary, right: f64) -> Arc<Node> {
+        self.binary(binary, &self.like(right))
+    }
+
+    fn compare(&self, compare: Compare, right: &Arc<Node>) -> Arc<Node> {
+        Node::new(Op::Compare(compare), vec![self.clone(), right.clone()], &self.dims, Element::Pred)
+    }
+
+    fn select(&self, yes: &Arc<Node>, no: &Arc<Node>) -> Arc<Node> {
+        Node::new(Op::Select, vec![self.clone(), yes.clone(), no.clone()], &yes.dims, yes.element)
+    }
+
+    fn convert(&self, element: Element) -> Arc<Node> {
+        if self.element == element {
+            return self.clone();
+        }
+        Node::new(Op::Convert, vec![self.clone()], &self.dims, element)
+    }
+
+    fn reduce(&self, reduction: Reduction, over: &[usize]) -> Arc<Node> {
+        let kept = (0..self.dims.len()).filter(|dim| !over.contains(dim));
+        let dims: Vec<usize> = kept.map(|dim| self.dims[dim]).collect();
+        Node::new(Op::Reduce(reduction, over.to_vec()), vec![self.clone()], &dims, self.element)
+    }
+
+    fn over_last(&self, reduction: Reduction) -> Arc<Node> {
+        let last = self.dims.len() - 1;
+        let others: Vec<usize> = (0..last).collect();
+        self.reduce(reduction, &[last]).broadcast(&others, &self.dims)
+    }
+}

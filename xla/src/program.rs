@@ -1,0 +1,117 @@
+//! Programs: the part of the graph that some results need, in an order in which it can be computed.
+
+use crate::graph::{Node, Op};
+use ferrotune_devices::pjrt::Element;
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::Arc;
+
+/// What a program is given when it runs, in this order.
+pub(crate) enum Argument {
+    /// The value of a node, or what is given in its place.
+    Node(Arc<Node>),
+    /// A key for random bits: the node's numbers tell which one.
+    Key(Arc<Node>),
+    /// The numbers of all [`Op::Number`]s in the order of the instructions, in this type.
+    Numbers(Vec<f64>, Element),
+}
+
+/// A node that the program computes, or takes as an argument.
+pub(crate) struct Instruction {
+    pub(crate) node: Arc<Node>,
+    /// The instructions that compute its inputs.
+    pub(crate) inputs: Vec<usize>,
+    /// The argument that it is, if it is not computed.
+    pub(crate) argument: Option<usize>,
+}
+
+pub(crate) struct Program {
+    pub(crate) arguments: Vec<Argument>,
+    pub(crate) instructions: Vec<Instruction>,
+    /// The instructions whose values the program returns.
+    pub(crate) results: Vec<usize>,
+    /// Arguments whose memory a result takes over: argument and result.
+    pub(crate) aliases: Vec<(usize, usize)>,
+    pub(crate) replicas: usize,
+}
+
+impl Program {
+    /// The program that computes `results`. `donors` are nodes with values, each with the number of the result that takes
+    /// over its memory.
+    pub(crate) fn new(results: &[Arc<Node>], donors: &[(Arc<Node>, usize)], replicas: usize) -> Program {
+        let mut program =
+            Program { arguments: Vec::new(), instructions: Vec::new(), results: Vec::new(), aliases: Vec::new(), replicas };
+        let places = program.order(results);
+        let numbers: Vec<f64> = program.computed(|op| *op == Op::Number).flat_map(|node| node.numbers.clone()).collect();
+        if !numbers.is_empty() {
+            let is_wide = program.instructions.iter().any(|instruction| instruction.node.element == Element::F64);
+            program.arguments.push(Argument::Numbers(numbers, if is_wide { Element::F64 } else { Element::F32 }));
+        }
+        program.results = results.iter().map(|node| places[&Arc::as_ptr(node)]).collect();
+        let argument = |node: &Arc<Node>| program.instructions[*places.get(&Arc::as_ptr(node))?].argument;
+        program.aliases = donors.iter().filter_map(|(node, result)| Some((argument(node)?, *result))).collect();
+        program
+    }
+
+    /// Puts all nodes that `results` need into an order in which inputs come first. Returns where each one is.
+    fn order(&mut self, results: &[Arc<Node>]) -> HashMap<*const Node, usize> {
+        let mut places = HashMap::new();
+        // A graph is deep, so that a function that calls itself for the inputs would use up the stack.
+        let mut open: Vec<(Arc<Node>, Option<Vec<Arc<Node>>>)> =
+            results.iter().rev().map(|node| (node.clone(), None)).collect();
+        while let Some((node, inputs)) = open.pop() {
+            if places.contains_key(&Arc::as_ptr(&node)) {
+                continue;
+            }
+            match inputs {
+                None => {
+                    let inputs = if is_argument(&node) { Vec::new() } else { node.inputs() };
+                    let missing: Vec<_> =
+                        inputs.iter().rev().filter(|input| !places.contains_key(&Arc::as_ptr(input))).cloned().collect();
+                    open.push((node, Some(inputs)));
+                    open.extend(missing.into_iter().map(|input| (input, None)));
+                }
+                Some(inputs) => {
+                    places.insert(Arc::as_ptr(&node), self.instructions.len());
+                    let inputs = inputs.iter().map(|input| places[&Arc::as_ptr(input)]).collect();
+                    self.add(node, inputs);
+                }
+            }
+        }
+        places
+    }
+
+    fn add(&mut self, node: Arc<Node>, inputs: Vec<usize>) {
+        let argument = match (&node.op, is_argument(&node)) {
+            (Op::Key, _) => Some(Argument::Key(node.clone())),
+            (_, true) => Some(Argument::Node(node.clone())),
+            _ => None,
+        };
+        let place = argument.is_some().then_some(self.arguments.len());
+        self.arguments.extend(argument);
+        self.instructions.push(Instruction { node, inputs, argument: place });
+    }
+
+    /// The nodes with such an operation that the program computes.
+    fn computed(&self, is_wanted: impl Fn(&Op) -> bool) -> impl Iterator<Item = &Arc<Node>> {
+        let computed = self.instructions.iter().filter(|instruction| instruction.argument.is_none());
+        computed.map(|instruction| &instruction.node).filter(move |node| is_wanted(&node.op))
+    }
+
+    /// What tells this program from others: two with the same value are the same text.
+    pub(crate) fn fingerprint(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        for Instruction { node, inputs, argument } in &self.instructions {
+            (&node.dims, node.element as u8, inputs, argument).hash(&mut hasher);
+            if argument.is_none() {
+                node.op.hash(&mut hasher);
+            }
+        }
+        (&self.results, &self.aliases, self.replicas).hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
+fn is_argument(node: &Node) -> bool {
+    node.value().is_some() || matches!(node.op, Op::Described | Op::Key)
+}
