@@ -3,7 +3,11 @@
 //!
 //! Decides nothing about devices: whoever uses it loads the plugin.
 
+mod element;
 mod graph;
+mod lower;
 mod program;
 mod random;
+mod stablehlo;
 mod value;
+mod view;
