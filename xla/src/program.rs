@@ -98,6 +98,19 @@ impl Program {
         computed.map(|instruction| &instruction.node).filter(move |node| is_wanted(&node.op))
     }
 
+    /// Whether two programs are the same, with the same numbers.
+    pub(crate) fn is_same(&self, other: &Program) -> bool {
+        let numbers = |program: &Program| -> Vec<Vec<u64>> {
+            let of = |argument: &Argument| match argument {
+                Argument::Numbers(numbers, _) => numbers.iter().map(|number| number.to_bits()).collect(),
+                Argument::Node(node) if node.op != Op::Described => vec![node.id],
+                Argument::Node(_) | Argument::Key(_) => Vec::new(),
+            };
+            program.arguments.iter().map(of).collect()
+        };
+        self.fingerprint() == other.fingerprint() && numbers(self) == numbers(other)
+    }
+
     /// What tells this program from others: two with the same value are the same text.
     pub(crate) fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();

@@ -20,6 +20,12 @@ impl Value {
         }
     }
 
+    pub(crate) fn into_node(self) -> Arc<Node> {
+        match self {
+            Value::Node(node) => node,
+        }
+    }
+
     pub(crate) fn node(&self) -> Arc<Node> {
         match self {
             Value::Node(node) => node.clone(),
