@@ -157,7 +157,8 @@ impl Backend {
 
     /// Notes a node. A loop that reads no value is computed now and then.
     fn noted(&self, value: Value) -> Result<external::Value> {
-        if self.nodes.fetch_add(1, Ordering::Relaxed) >= MOST_NODES && !self.trace.is_running() && self.client.is_some() {
+        if self.nodes.fetch_add(1, Ordering::Relaxed) >= MOST_NODES && !self.trace.is_running() && self.client.is_some()
+        {
             self.compute(&[])?;
         }
         Ok(Arc::new(value))
@@ -214,12 +215,7 @@ impl external::Backend for Backend {
         self.noted(lower::apply(&self.generator, op, inputs, shape, dtype)?)
     }
 
-    fn custom(
-        &self,
-        name: &str,
-        attributes: &[f64],
-        inputs: &[Input<'_>],
-    ) -> Result<(external::Value, Shape, DType)> {
+    fn custom(&self, name: &str, attributes: &[f64], inputs: &[Input<'_>]) -> Result<(external::Value, Shape, DType)> {
         self.trace.saw(inputs)?;
         let (value, shape, dtype) = lower::custom(name, attributes, inputs)?;
         Ok((self.noted(value)?, shape, dtype))

@@ -9,11 +9,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, ThreadId};
 
 /// The trace of a device: none, or one of the thread that traces a step.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Trace(Mutex<Option<Traced>>);
 
 /// What a step has done.
-#[derive(Debug)]
 pub(crate) struct Traced {
     thread: ThreadId,
     /// Nodes that the step has made have this number or a greater one.
