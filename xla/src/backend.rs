@@ -41,24 +41,24 @@ impl Backend {
     ///
     /// # Errors
     /// Those of the plugin, and if it has fewer devices.
-    pub(crate) fn new(name: &str, client: Client, replicas: usize) -> Result<Backend> {
+    pub(crate) fn new(name: &str, client: Client, replicas: usize, executables: Executables) -> Result<Backend> {
         let mut devices = client.devices().map_err(Error::wrap)?;
         if devices.len() < replicas || replicas == 0 {
             bail!("{name} has {} devices and not {replicas}", devices.len());
         }
         devices.truncate(replicas);
-        Ok(Backend { client: Some(client), devices, ..Backend::described(name, replicas) })
+        Ok(Backend { client: Some(client), devices, replicas, executables, ..Backend::described(name) })
     }
 
     /// A device of which only programs are wanted.
-    pub(crate) fn described(name: &str, replicas: usize) -> Backend {
+    pub(crate) fn described(name: &str) -> Backend {
         Backend {
             name: name.to_owned(),
             client: None,
             devices: Vec::new(),
-            replicas,
+            replicas: 1,
             generator: Generator::new(),
-            executables: Executables::default(),
+            executables: Executables::new(None, name),
             changed: Mutex::default(),
             nodes: AtomicUsize::new(0),
             trace: Trace::default(),
