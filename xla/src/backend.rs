@@ -251,8 +251,9 @@ impl external::Backend for Backend {
     }
 
     fn assigned(&self, slot: &Arc<Slot>, before: &external::Value) {
-        self.trace.assigned(slot, before);
-        self.changed().push(Arc::downgrade(slot));
+        if !self.trace.assigned(slot, before) {
+            self.changed().push(Arc::downgrade(slot));
+        }
     }
 
     fn set_seed(&self, seed: u64) -> Result<()> {

@@ -121,6 +121,8 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
             traced.changed.iter().map(|(slot, _)| Ok(Value::of(&slot.value())?.node())).collect();
         traced.restore();
         traced.check()?;
+        // What has a value is an argument of the program; anything else would be computed in it, the same in each run.
+        backend.compute(&traced.used()?)?;
         let results = results?;
         let nodes = results.iter().map(node_of).collect::<Result<Vec<_>>>()?;
         let results = results.iter().map(|tensor| (tensor.dims().to_vec(), tensor.dtype())).collect();
