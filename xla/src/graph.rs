@@ -30,10 +30,18 @@ pub(crate) enum Op {
     /// Where each dimension of the input is in the result.
     Broadcast(Vec<usize>),
     /// First element and the one after the last, for each dimension, and how far apart the elements are.
-    Slice { start: Vec<usize>, end: Vec<usize>, stride: Vec<usize> },
+    Slice {
+        start: Vec<usize>,
+        end: Vec<usize>,
+        stride: Vec<usize>,
+    },
     Concatenate(usize),
     /// Zeros (the second input) before, after and between the elements of the first.
-    Pad { low: Vec<i64>, high: Vec<i64>, between: Vec<usize> },
+    Pad {
+        low: Vec<i64>,
+        high: Vec<i64>,
+        between: Vec<usize>,
+    },
     Reverse(Vec<usize>),
     Unary(Unary),
     Binary(Binary),
@@ -45,12 +53,21 @@ pub(crate) enum Op {
     /// Removes these dimensions.
     Reduce(Reduction, Vec<usize>),
     /// How many leading dimensions are batches; the last of the left one and the first other of the right one are summed.
-    Dot { batches: usize },
+    Dot {
+        batches: usize,
+    },
     Convolution(Convolution),
     /// Reduces windows of the last two dimensions.
-    Window { reduction: Reduction, size: (usize, usize), stride: (usize, usize) },
+    Window {
+        reduction: Reduction,
+        size: (usize, usize),
+        stride: (usize, usize),
+    },
     /// Operand, source: adds each element of the source to where its window has the greatest element.
-    SelectAndScatter { size: (usize, usize), stride: (usize, usize) },
+    SelectAndScatter {
+        size: (usize, usize),
+        stride: (usize, usize),
+    },
     /// Slices of size 1 in this dimension at indices (the second input, of one dimension).
     Take(usize),
     /// Slices of size 1 in this dimension are added or put at indices: old value, indices, source.
@@ -60,7 +77,9 @@ pub(crate) enum Op {
     /// Single elements are added or put at places: old value, places, source.
     PutEach(Update),
     /// The places that the elements have in order along the last dimension, in `u32`.
-    SortPlaces { ascending: bool },
+    SortPlaces {
+        ascending: bool,
+    },
     /// A key for random bits: two numbers, an argument of the program that is new in each run.
     Key,
     /// Random bits by a key.

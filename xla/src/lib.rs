@@ -1,13 +1,25 @@
 //! candle on PJRT: each kernel that candle asks for becomes a node of a graph, which is written as StableHLO, compiled by a
 //! plugin and run on its device. Views, `backward`, layers and optimisers are candle's own.
 //!
-//! Decides nothing about devices: whoever uses it loads the plugin.
+//! Decides nothing about devices: whoever uses it names the plugin.
 
+mod backend;
+mod device;
 mod element;
+mod executables;
 mod graph;
 mod lower;
 mod program;
 mod random;
 mod stablehlo;
+mod step;
+mod trace;
+mod traffic;
+mod transfer;
 mod value;
 mod view;
+
+pub use backend::Backend;
+pub use device::{Options, backend_of, describe, device_on, open, open_with};
+pub use step::Step;
+pub use traffic::Traffic;

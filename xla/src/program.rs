@@ -39,10 +39,16 @@ impl Program {
     /// The program that computes `results`. `donors` are nodes with values, each with the number of the result that takes
     /// over its memory.
     pub(crate) fn new(results: &[Arc<Node>], donors: &[(Arc<Node>, usize)], replicas: usize) -> Program {
-        let mut program =
-            Program { arguments: Vec::new(), instructions: Vec::new(), results: Vec::new(), aliases: Vec::new(), replicas };
+        let mut program = Program {
+            arguments: Vec::new(),
+            instructions: Vec::new(),
+            results: Vec::new(),
+            aliases: Vec::new(),
+            replicas,
+        };
         let places = program.order(results);
-        let numbers: Vec<f64> = program.computed(|op| *op == Op::Number).flat_map(|node| node.numbers.clone()).collect();
+        let numbers: Vec<f64> =
+            program.computed(|op| *op == Op::Number).flat_map(|node| node.numbers.clone()).collect();
         if !numbers.is_empty() {
             let is_wide = program.instructions.iter().any(|instruction| instruction.node.element == Element::F64);
             program.arguments.push(Argument::Numbers(numbers, if is_wide { Element::F64 } else { Element::F32 }));
@@ -66,8 +72,12 @@ impl Program {
             match inputs {
                 None => {
                     let inputs = if is_argument(&node) { Vec::new() } else { node.inputs() };
-                    let missing: Vec<_> =
-                        inputs.iter().rev().filter(|input| !places.contains_key(&Arc::as_ptr(input))).cloned().collect();
+                    let missing: Vec<_> = inputs
+                        .iter()
+                        .rev()
+                        .filter(|input| !places.contains_key(&Arc::as_ptr(input)))
+                        .cloned()
+                        .collect();
                     open.push((node, Some(inputs)));
                     open.extend(missing.into_iter().map(|input| (input, None)));
                 }
@@ -96,6 +106,19 @@ impl Program {
     fn computed(&self, is_wanted: impl Fn(&Op) -> bool) -> impl Iterator<Item = &Arc<Node>> {
         let computed = self.instructions.iter().filter(|instruction| instruction.argument.is_none());
         computed.map(|instruction| &instruction.node).filter(move |node| is_wanted(&node.op))
+    }
+
+    /// Whether two programs are the same, with the same numbers.
+    pub(crate) fn is_same(&self, other: &Program) -> bool {
+        let numbers = |program: &Program| -> Vec<Vec<u64>> {
+            let of = |argument: &Argument| match argument {
+                Argument::Numbers(numbers, _) => numbers.iter().map(|number| number.to_bits()).collect(),
+                Argument::Node(node) if node.op != Op::Described => vec![node.id],
+                Argument::Node(_) | Argument::Key(_) => Vec::new(),
+            };
+            program.arguments.iter().map(of).collect()
+        };
+        self.fingerprint() == other.fingerprint() && numbers(self) == numbers(other)
     }
 
     /// What tells this program from others: two with the same value are the same text.

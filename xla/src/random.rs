@@ -42,8 +42,8 @@ impl Generator {
     }
 }
 
-/// The two numbers of a key, as [`Generator::key`] has kept them; `draws` later.
-pub(crate) fn key_of(numbers: &[f64], draws: u64) -> [u64; 2] {
+/// The two numbers of a key, as [`Generator::key`] has kept them.
+pub(crate) fn key_of(numbers: &[f64]) -> [u64; 2] {
     let number = |index: usize| numbers.get(index).map_or(0, |number| *number as u64);
-    [number(0) | number(1) << 32, number(2) + draws]
+    [number(0) | number(1) << 32, number(2)]
 }

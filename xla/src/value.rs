@@ -25,6 +25,13 @@ impl Value {
         }
     }
 
+    pub(crate) fn into_node(self) -> Arc<Node> {
+        match self {
+            Value::Node(node) => node,
+            Value::Parts(parts) => parts.node(),
+        }
+    }
+
     pub(crate) fn node(&self) -> Arc<Node> {
         match self {
             Value::Node(node) => node.clone(),

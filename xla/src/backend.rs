@@ -1,0 +1,283 @@
+//! The device that candle sees: notes what is asked for, and computes it when a value is read.
+
+use crate::executables::Executables;
+use crate::graph::Node;
+use crate::lower;
+use crate::program::{Argument, Program};
+use crate::random::{Generator, key_of};
+use crate::trace::Trace;
+use crate::traffic::Traffic;
+use crate::transfer::{element_of, literal_of, values_of};
+use crate::value::Value;
+use candle_core::external::{self, Input, Op, Slot};
+use candle_core::{CpuStorage, DType, Error, Result, Shape, bail};
+use ferrotune_devices::pjrt::{self, Buffer, Client, Element, Literal};
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+/// The graph is computed at the latest when it has grown by so many nodes, so that a loop that reads no value has an end.
+const MOST_NODES: usize = 20_000;
+
+/// A PJRT device as candle's [`external::Backend`].
+pub struct Backend {
+    name: String,
+    /// None for a device that is only described: programs can be compiled for it, and not run.
+    client: Option<Client>,
+    /// One for each replica.
+    devices: Vec<pjrt::Device>,
+    replicas: usize,
+    generator: Generator,
+    executables: Executables,
+    /// Storages that refer to another value since the last computation.
+    changed: Mutex<Vec<Weak<Slot>>>,
+    nodes: AtomicUsize,
+    pub(crate) trace: Trace,
+    traffic: Traffic,
+}
+
+impl Backend {
+    /// The first `replicas` devices of an open plugin. `name` is how messages call the device.
+    ///
+    /// # Errors
+    /// Those of the plugin, and if it has fewer devices.
+    pub(crate) fn new(name: &str, client: Client, replicas: usize, executables: Executables) -> Result<Backend> {
+        let mut devices = client.devices().map_err(Error::wrap)?;
+        if devices.len() < replicas || replicas == 0 {
+            bail!("{name} has {} devices and not {replicas}", devices.len());
+        }
+        devices.truncate(replicas);
+        Ok(Backend { client: Some(client), devices, replicas, executables, ..Backend::described(name) })
+    }
+
+    /// A device of which only programs are wanted.
+    pub(crate) fn described(name: &str) -> Backend {
+        Backend {
+            name: name.to_owned(),
+            client: None,
+            devices: Vec::new(),
+            replicas: 1,
+            generator: Generator::new(),
+            executables: Executables::new(None, name),
+            changed: Mutex::default(),
+            nodes: AtomicUsize::new(0),
+            trace: Trace::default(),
+            traffic: Traffic::default(),
+        }
+    }
+
+    pub(crate) fn client(&self) -> Result<&Client> {
+        let name = &self.name;
+        self.client.as_ref().ok_or_else(|| {
+            Error::msg(format!("{name} is only described, and nothing can be computed on it; connect to a device"))
+        })
+    }
+
+    pub(crate) fn generator(&self) -> &Generator {
+        &self.generator
+    }
+
+    pub(crate) fn executables(&self) -> &Executables {
+        &self.executables
+    }
+
+    pub(crate) fn replicas(&self) -> usize {
+        self.replicas
+    }
+
+    /// What has crossed between the host and this device.
+    pub fn traffic(&self) -> &Traffic {
+        &self.traffic
+    }
+
+    /// How many programs the plugin has compiled since the device was opened.
+    pub fn compilations(&self) -> u64 {
+        self.executables.compilations()
+    }
+
+    /// The same array on the device of each replica.
+    pub(crate) fn upload_to_all(&self, literal: &Literal) -> Result<Vec<Buffer>> {
+        let client = self.client()?;
+        self.devices.iter().map(|device| client.upload(literal, device).map_err(Error::wrap)).collect()
+    }
+
+    /// Computes `nodes`, and what storages refer to since the last time.
+    pub(crate) fn compute(&self, nodes: &[Arc<Node>]) -> Result<()> {
+        self.nodes.store(0, Ordering::Relaxed);
+        let changed = std::mem::take(&mut *self.changed());
+        let mut wanted: Vec<Arc<Node>> = Vec::new();
+        let slots = changed.iter().filter_map(Weak::upgrade);
+        let assigned = slots.map(|slot| Ok(Value::of(&slot.value())?.node())).collect::<Result<Vec<_>>>()?;
+        for node in assigned.into_iter().chain(nodes.iter().cloned()) {
+            if node.value().is_none() && !wanted.iter().any(|other| Arc::ptr_eq(other, &node)) {
+                wanted.push(node);
+            }
+        }
+        let done = self.compute_only(&wanted);
+        if done.is_err() {
+            self.changed().extend(changed);
+        }
+        done
+    }
+
+    fn compute_only(&self, nodes: &[Arc<Node>]) -> Result<()> {
+        if nodes.is_empty() {
+            return Ok(());
+        }
+        let program = Program::new(nodes, &[], self.replicas);
+        let executable = self.executables.get(self.client()?, &program)?;
+        let fresh = program.arguments.iter().map(|argument| self.fresh(argument)).collect::<Result<Vec<_>>>()?;
+        let rows = (0..self.replicas).map(|replica| row(&program.arguments, &fresh, replica)).collect::<Result<_>>()?;
+        let outputs = executable.launch(rows).map_err(Error::wrap)?.outputs;
+        for (node, value) in nodes.iter().zip(by_result(outputs)) {
+            node.set_value(value);
+        }
+        Ok(())
+    }
+
+    /// A key for random numbers.
+    pub(crate) fn upload_key(&self, key: [u64; 2]) -> Result<Vec<Buffer>> {
+        let literal = Literal::new(Element::U64, &[2], bytemuck::cast_slice(&key).to_vec());
+        self.upload_to_all(&literal.map_err(Error::wrap)?)
+    }
+
+    /// What an argument needs to be uploaded anew for each run.
+    pub(crate) fn fresh(&self, argument: &Argument) -> Result<Option<Vec<Buffer>>> {
+        let literal = match argument {
+            Argument::Node(_) => return Ok(None),
+            Argument::Key(node) => return self.upload_key(key_of(&node.numbers)).map(Some),
+            Argument::Numbers(numbers, element) => numbers_literal(numbers, *element),
+        };
+        self.upload_to_all(&literal.map_err(Error::wrap)?).map(Some)
+    }
+
+    fn changed(&self) -> MutexGuard<'_, Vec<Weak<Slot>>> {
+        self.changed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes a node. A loop that reads no value is computed now and then.
+    fn noted(&self, value: Value) -> Result<external::Value> {
+        if self.nodes.fetch_add(1, Ordering::Relaxed) >= MOST_NODES && !self.trace.is_running() && self.client.is_some()
+        {
+            self.compute(&[])?;
+        }
+        Ok(Arc::new(value))
+    }
+}
+
+/// The inputs of a replica.
+fn row<'a>(
+    arguments: &'a [Argument],
+    fresh: &'a [Option<Vec<Buffer>>],
+    replica: usize,
+) -> Result<Vec<pjrt::Input<'a>>> {
+    let input = |(argument, fresh): (&'a Argument, &'a Option<Vec<Buffer>>)| match (argument, fresh) {
+        (_, Some(buffers)) => Ok(pjrt::Input::Keep(&buffers[replica])),
+        (Argument::Node(node), None) => match node.value() {
+            Some(buffers) => Ok(pjrt::Input::Keep(&buffers[replica])),
+            None => bail!("an array of a step that is traced is used outside of it; return it from the step"),
+        },
+        (_, None) => bail!("an argument of the program has no value; please report this"),
+    };
+    arguments.iter().zip(fresh).map(input).collect()
+}
+
+/// The outputs of all replicas, by result instead of by replica.
+pub(crate) fn by_result(outputs: Vec<Vec<Buffer>>) -> Vec<Vec<Buffer>> {
+    let mut results: Vec<Vec<Buffer>> = Vec::new();
+    for row in outputs {
+        results.resize_with(row.len(), Vec::new);
+        for (result, buffer) in results.iter_mut().zip(row) {
+            result.push(buffer);
+        }
+    }
+    results
+}
+
+fn numbers_literal(numbers: &[f64], element: Element) -> std::result::Result<Literal, pjrt::PjrtError> {
+    let count = i64::try_from(numbers.len()).unwrap_or(i64::MAX);
+    if element == Element::F64 {
+        return Literal::new(element, &[count], bytemuck::cast_slice(numbers).to_vec());
+    }
+    let singles: Vec<f32> = numbers.iter().map(|number| *number as f32).collect();
+    Literal::f32(&[count], &singles)
+}
+
+impl fmt::Debug for Backend {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.name)
+    }
+}
+
+impl external::Backend for Backend {
+    fn apply(&self, op: Op, inputs: &[Input<'_>], shape: &Shape, dtype: DType) -> Result<external::Value> {
+        self.trace.saw(inputs)?;
+        self.noted(lower::apply(&self.generator, op, inputs, shape, dtype)?)
+    }
+
+    fn custom(&self, name: &str, attributes: &[f64], inputs: &[Input<'_>]) -> Result<(external::Value, Shape, DType)> {
+        self.trace.saw(inputs)?;
+        let (value, shape, dtype) = lower::custom(name, attributes, inputs)?;
+        Ok((self.noted(value)?, shape, dtype))
+    }
+
+    fn upload(&self, values: CpuStorage) -> Result<external::Value> {
+        let literal = literal_of(&values)?;
+        let element = literal.element();
+        let node = match (literal.dims(), number_of(&values)) {
+            // A number in a formula: another one needs no other program.
+            (&[1], Some(number)) => Node::number(number, &[1], element),
+            (dims, _) => {
+                let dims: Vec<usize> = dims.iter().map(|dim| dim.unsigned_abs() as usize).collect();
+                if self.client.is_none() {
+                    Node::new(crate::graph::Op::Described, Vec::new(), &dims, element)
+                } else {
+                    self.traffic.to_device(literal.bytes().len());
+                    Node::data(self.upload_to_all(&literal)?, &dims, element)
+                }
+            }
+        };
+        self.noted(Value::Node(node))
+    }
+
+    fn download(&self, value: &external::Value, dtype: DType) -> Result<CpuStorage> {
+        let node = Value::of(value)?.node();
+        self.trace.reads(&node)?;
+        self.compute(std::slice::from_ref(&node))?;
+        let Some([buffer, ..]) = node.value() else { bail!("{self:?} has computed nothing; please report this") };
+        let literal = buffer.download().and_then(pjrt::Transfer::wait).map_err(Error::wrap)?;
+        self.traffic.to_host(&node.dims, element_of(dtype)?, literal.bytes().len());
+        values_of(&literal, dtype)
+    }
+
+    fn assigned(&self, slot: &Arc<Slot>, before: &external::Value) {
+        if !self.trace.assigned(slot, before) {
+            self.changed().push(Arc::downgrade(slot));
+        }
+    }
+
+    fn set_seed(&self, seed: u64) -> Result<()> {
+        self.generator.set_seed(seed);
+        Ok(())
+    }
+
+    fn seed(&self) -> u64 {
+        self.generator.seed()
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        self.trace.refuse("synchronize")?;
+        self.compute(&[])
+    }
+}
+
+/// The floating-point number of an array of one element.
+fn number_of(values: &CpuStorage) -> Option<f64> {
+    match values {
+        CpuStorage::BF16(v) => v.first().map(|number| number.to_f64()),
+        CpuStorage::F16(v) => v.first().map(|number| number.to_f64()),
+        CpuStorage::F32(v) => v.first().map(|number| f64::from(*number)),
+        CpuStorage::F64(v) => v.first().copied(),
+        _ => None,
+    }
+}

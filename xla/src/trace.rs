@@ -1,0 +1,131 @@
+//! What a step does to a device while it is traced.
+
+use crate::graph::Node;
+use crate::value::Value;
+use candle_core::external::{self, Input, Slot};
+use candle_core::{Result, bail};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread::{self, ThreadId};
+
+/// The trace of a device: none, or one of the thread that traces a step.
+#[derive(Default)]
+pub(crate) struct Trace(Mutex<Option<Traced>>);
+
+/// What a step has done.
+pub(crate) struct Traced {
+    thread: ThreadId,
+    /// Nodes that the step has made have this number or a greater one.
+    start: u64,
+    /// Storages that existed before and refer to another value now, and what they referred to.
+    pub(crate) changed: Vec<(Arc<Slot>, Arc<Node>)>,
+    /// Where nodes that existed before were found, by their number.
+    pub(crate) seen: HashMap<u64, Weak<Slot>>,
+    /// Numbers of nodes that existed before and whose values were read.
+    read: Vec<u64>,
+}
+
+impl Trace {
+    /// Begins to trace on this thread. Nodes that the step makes have the number `start` or a greater one.
+    pub(crate) fn begin(&self, start: u64) -> Result<()> {
+        let mut running = self.lock();
+        if running.is_some() {
+            bail!("a step of this device is traced already; call a compiled step outside of other compiled steps");
+        }
+        let (changed, seen, read) = (Vec::new(), HashMap::new(), Vec::new());
+        *running = Some(Traced { thread: thread::current().id(), start, changed, seen, read });
+        Ok(())
+    }
+
+    /// Ends the trace.
+    pub(crate) fn end(&self) -> Option<Traced> {
+        self.lock().take()
+    }
+
+    /// Whether this thread traces a step.
+    pub(crate) fn is_running(&self) -> bool {
+        self.lock().as_ref().is_some_and(Traced::is_own)
+    }
+
+    /// The step uses these storages.
+    pub(crate) fn saw(&self, inputs: &[Input<'_>]) -> Result<()> {
+        let mut running = self.lock();
+        let Some(traced) = running.as_mut().filter(|traced| traced.is_own()) else { return Ok(()) };
+        for Input { storage, .. } in inputs {
+            let node = Value::of(&storage.slot().value())?.node();
+            if node.id < traced.start {
+                traced.seen.entry(node.id).or_insert_with(|| Arc::downgrade(storage.slot()));
+            }
+        }
+        Ok(())
+    }
+
+    /// The step reads a value.
+    pub(crate) fn reads(&self, node: &Arc<Node>) -> Result<()> {
+        let mut running = self.lock();
+        let Some(traced) = running.as_mut().filter(|traced| traced.is_own()) else { return Ok(()) };
+        if node.id >= traced.start {
+            bail!(
+                "a compiled step reads a value that it computes, which is not there while the step is traced; choose with \
+                 `where_cond`, or return the tensor from the step and read it there"
+            );
+        }
+        traced.read.push(node.id);
+        Ok(())
+    }
+
+    /// A storage refers to another value than `before`. Returns whether a step has done it.
+    pub(crate) fn assigned(&self, slot: &Arc<Slot>, before: &external::Value) -> bool {
+        let mut running = self.lock();
+        let Some(traced) = running.as_mut().filter(|traced| traced.is_own()) else { return false };
+        let Ok(before) = Value::of(before).map(Value::node) else { return false };
+        // A storage that the step itself has made is no variable.
+        if before.id < traced.start && !traced.changed.iter().any(|(other, _)| Arc::ptr_eq(other, slot)) {
+            traced.changed.push((slot.clone(), before));
+        }
+        true
+    }
+
+    /// What cannot be done within a step.
+    pub(crate) fn refuse(&self, what: &str) -> Result<()> {
+        if self.is_running() {
+            bail!("`{what}` is called in a compiled step while it is traced; call it after the step");
+        }
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Traced>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Traced {
+    fn is_own(&self) -> bool {
+        self.thread == thread::current().id()
+    }
+
+    /// Gives every variable the value back that it had before the step was traced.
+    pub(crate) fn restore(&self) {
+        for (slot, before) in &self.changed {
+            slot.replace(Arc::new(Value::Node(before.clone())));
+        }
+    }
+
+    /// The nodes that existed before and that the step uses, as the storages refer to them now.
+    pub(crate) fn used(&self) -> Result<Vec<Arc<Node>>> {
+        let changed = self.changed.iter().map(|(_, before)| Ok(before.clone()));
+        let seen = self.seen.values().filter_map(Weak::upgrade).map(|slot| Ok(Value::of(&slot.value())?.node()));
+        changed.chain(seen).collect()
+    }
+
+    /// Fails if the step has read a variable that it changes: the value of the first call would stay for ever.
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.changed.iter().any(|(_, before)| self.read.contains(&before.id)) {
+            bail!(
+                "a compiled step reads a variable that it changes, and would use the value of its first call for ever; \
+                 compute with the tensor instead of its value"
+            );
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,67 @@
+//! Arrays between candle's memory and a device.
+
+use candle_core::backend::BackendStorage as _;
+use candle_core::{CpuStorage, DType, Error, Result, bail};
+use ferrotune_devices::pjrt::{Element, Literal};
+
+/// The type of a device's elements that candle calls `dtype`.
+///
+/// # Errors
+/// For the types of quantised models, which no kernel of candle computes with.
+pub(crate) fn element_of(dtype: DType) -> Result<Element> {
+    Ok(match dtype {
+        DType::U8 => Element::U8,
+        DType::U32 => Element::U32,
+        DType::I16 => Element::S16,
+        DType::I32 => Element::S32,
+        DType::I64 => Element::S64,
+        DType::BF16 => Element::Bf16,
+        DType::F16 => Element::F16,
+        DType::F32 => Element::F32,
+        DType::F64 => Element::F64,
+        other => bail!("{other:?} is not computed with on XLA devices; convert it with `to_dtype` on the CPU"),
+    })
+}
+
+/// candle's array as a device takes it, with one dimension.
+pub(crate) fn literal_of(values: &CpuStorage) -> Result<Literal> {
+    let (bytes, count) = match values {
+        CpuStorage::U8(v) => (v.clone(), v.len()),
+        CpuStorage::U32(v) => (bytes_of(v), v.len()),
+        CpuStorage::I16(v) => (bytes_of(v), v.len()),
+        CpuStorage::I32(v) => (bytes_of(v), v.len()),
+        CpuStorage::I64(v) => (bytes_of(v), v.len()),
+        CpuStorage::BF16(v) => (bytes_of(v), v.len()),
+        CpuStorage::F16(v) => (bytes_of(v), v.len()),
+        CpuStorage::F32(v) => (bytes_of(v), v.len()),
+        CpuStorage::F64(v) => (bytes_of(v), v.len()),
+        other => bail!("{:?} has no XLA type; convert it with `to_dtype` on the CPU", other.dtype()),
+    };
+    let count = i64::try_from(count).map_err(Error::wrap)?;
+    Literal::new(element_of(values.dtype())?, &[count], bytes).map_err(Error::wrap)
+}
+
+/// A device's array as candle's CPU has it.
+pub(crate) fn values_of(literal: &Literal, dtype: DType) -> Result<CpuStorage> {
+    let bytes = literal.bytes();
+    Ok(match dtype {
+        DType::U8 => CpuStorage::U8(bytes.to_vec()),
+        DType::U32 => CpuStorage::U32(elements_of(bytes)),
+        DType::I16 => CpuStorage::I16(elements_of(bytes)),
+        DType::I32 => CpuStorage::I32(elements_of(bytes)),
+        DType::I64 => CpuStorage::I64(elements_of(bytes)),
+        DType::BF16 => CpuStorage::BF16(elements_of(bytes)),
+        DType::F16 => CpuStorage::F16(elements_of(bytes)),
+        DType::F32 => CpuStorage::F32(elements_of(bytes)),
+        DType::F64 => CpuStorage::F64(elements_of(bytes)),
+        other => bail!("{other:?} is not computed with on XLA devices"),
+    })
+}
+
+fn bytes_of<T: bytemuck::NoUninit>(values: &[T]) -> Vec<u8> {
+    bytemuck::cast_slice(values).to_vec()
+}
+
+fn elements_of<T: bytemuck::Pod>(bytes: &[u8]) -> Vec<T> {
+    bytemuck::allocation::pod_collect_to_vec(bytes)
+}
