@@ -22,6 +22,8 @@ pub(crate) enum Op {
     Uninit,
     /// The number with these bits (of an `f64`; of an `i64` for integers) in each element.
     Constant(u64),
+    /// These numbers, as [`Op::Constant`] has them, in the one dimension.
+    Table(Vec<u64>),
     Iota(usize),
     Reshape,
     Transpose(Vec<usize>),
@@ -155,8 +157,8 @@ pub(crate) enum Update {
 pub(crate) struct Convolution {
     pub(crate) spatial: usize,
     pub(crate) stride: usize,
-    /// Before and after the elements, in each spatial dimension.
-    pub(crate) padding: (i64, i64),
+    /// Before and after the elements, for each spatial dimension.
+    pub(crate) padding: Vec<(i64, i64)>,
     pub(crate) input_dilation: usize,
     pub(crate) kernel_dilation: usize,
     pub(crate) transposed: bool,
@@ -214,6 +216,12 @@ impl Node {
     /// `number` in each element, as an argument of the program.
     pub(crate) fn number(number: f64, dims: &[usize], element: Element) -> Arc<Node> {
         Node::with_numbers(Op::Number, Vec::new(), dims, element, vec![number])
+    }
+
+    /// Numbers as bits of an `f64`, or of an `i64` for integers, as a part of the program.
+    pub(crate) fn table(numbers: Vec<u64>, element: Element) -> Arc<Node> {
+        let count = numbers.len();
+        Node::new(Op::Table(numbers), Vec::new(), &[count], element)
     }
 
     /// The place of each element in a dimension.

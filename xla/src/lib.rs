@@ -5,6 +5,7 @@
 
 mod backend;
 mod device;
+mod element;
 mod executables;
 mod graph;
 mod lower;
