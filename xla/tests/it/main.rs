@@ -1,6 +1,7 @@
 //! candle on XLA:CPU against candle on the CPU.
 
 mod compare;
+mod custom;
 mod elementwise;
 mod gradient;
 mod plugin;

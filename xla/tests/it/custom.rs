@@ -1,0 +1,107 @@
+//! candle's custom operations, and those that no device knows.
+
+use crate::compare::{Cases, Draws, FLOATS};
+use crate::plugin;
+use candle_core::{CpuStorage, CustomOp1, CustomOp2, DType, Device, Layout, Result, Shape, Tensor, bail};
+use candle_nn::ops;
+
+#[test]
+fn fused_functions_are_candles() -> Result<()> {
+    let mut cases = Cases::default();
+    for dtype in FLOATS {
+        let input = move |device: &Device| Draws(1).tensor((3, 4, 6), dtype, device);
+        cases.add(format!("sigmoid of {dtype:?}"), move |device| ops::sigmoid(&input(device)?.transpose(0, 2)?));
+        cases.add(format!("softmax of {dtype:?}"), move |device| ops::softmax_last_dim(&input(device)?));
+    }
+    cases.check(&plugin::open()?)
+}
+
+/// An operation of this name that adds one on the CPU.
+struct Named(&'static str);
+
+impl CustomOp1 for Named {
+    fn name(&self) -> &'static str {
+        self.0
+    }
+
+    fn cpu_fwd(&self, storage: &CpuStorage, layout: &Layout) -> Result<(CpuStorage, Shape)> {
+        let CpuStorage::F32(values) = storage else { bail!("only f32") };
+        Ok((CpuStorage::F32(values.iter().map(|value| value + 1.).collect()), layout.shape().clone()))
+    }
+}
+
+#[test]
+fn an_operation_without_lowering_is_an_error_that_names_it() -> Result<()> {
+    let x = Tensor::new(&[1f32, 2.], &plugin::open()?)?;
+    let error = x.apply_op1_no_bwd(&Named("add-one")).expect_err("no device knows it").to_string();
+    let expected =
+        "add-one has no lowering to XLA; compute it on the CPU with to_device, or write it with candle's operations";
+    assert!(error.contains(expected), "{error}");
+    let whole = Tensor::new(&[1u8, 2], x.device())?;
+    let error = whole.apply_op1_no_bwd(&Named("sigmoid")).expect_err("integers have none").to_string();
+    assert!(error.contains("sigmoid of u8 elements has no lowering to XLA"), "{error}");
+    Ok(())
+}
+
+/// The gradient of a pooling, as candle's `backward` asks for it.
+struct PoolGradient {
+    name: &'static str,
+    windows: [usize; 4],
+}
+
+impl CustomOp2 for PoolGradient {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn attributes(&self) -> Result<Vec<f64>> {
+        Ok(self.windows.iter().map(|number| *number as f64).collect())
+    }
+
+    fn cpu_fwd(
+        &self,
+        x: &CpuStorage,
+        layout: &Layout,
+        gradient: &CpuStorage,
+        windows: &Layout,
+    ) -> Result<(CpuStorage, Shape)> {
+        let (CpuStorage::F32(x), CpuStorage::F32(gradient)) = (x, gradient) else { bail!("only f32") };
+        let (_, _, height, width) = layout.shape().dims4()?;
+        let (_, _, rows, columns) = windows.shape().dims4()?;
+        let mut sums = vec![0.; x.len()];
+        for (place, gradient) in gradient.iter().enumerate() {
+            let (plane, row, column) = (place / (rows * columns), place / columns % rows, place % columns);
+            let start = plane * height * width + row * self.windows[2] * width + column * self.windows[3];
+            let elements = (0..self.windows[0]).flat_map(|m| (0..self.windows[1]).map(move |n| start + m * width + n));
+            match self.name {
+                "avg-pool2d-grad" => {
+                    let part = gradient / (self.windows[0] * self.windows[1]) as f32;
+                    elements.for_each(|element| sums[element] += part);
+                }
+                _ => {
+                    let greatest = elements.reduce(|best, element| if x[best] < x[element] { element } else { best });
+                    sums[greatest.expect("a window has elements")] += gradient;
+                }
+            }
+        }
+        Ok((CpuStorage::F32(sums), layout.shape().clone()))
+    }
+}
+
+#[test]
+fn gradients_of_pooling_go_where_the_windows_are() -> Result<()> {
+    let mut cases = Cases::default();
+    for windows in [[2, 2, 2, 2], [3, 2, 1, 2], [2, 3, 3, 1], [1, 1, 2, 2]] {
+        for name in ["max-pool2d-grad", "avg-pool2d-grad"] {
+            cases.add(format!("{name} {windows:?}"), move |device| {
+                let mut draws = Draws(3);
+                // Few different numbers, so that windows have several greatest elements.
+                let x = draws.indices((2, 3, 8, 7), 4, DType::F32, device)?;
+                let pooled = x.max_pool2d_with_stride((windows[0], windows[1]), (windows[2], windows[3]))?;
+                let gradient = draws.tensor(pooled.shape(), DType::F32, device)?;
+                x.apply_op2_no_bwd(&gradient, &PoolGradient { name, windows })
+            });
+        }
+    }
+    cases.check(&plugin::open()?)
+}
