@@ -138,8 +138,32 @@ fn functions_of_two_tensors_are_candles() -> Result<()> {
 
 /// Floats near the ends of integer types, and numbers that lie between two floats of fewer bits.
 const EDGES: [f64; 26] = [
-    0.0, -0.0, 0.5, -0.5, 0.999, 1.5, -1.5, 2.5, 127.4, 128.0, 255.0, 255.9, 256.0, -1.0, 32767.9, 32768.0, -32768.9,
-    65504.0, 65520.0, 2147483647.0, 2147483648.0, 4294967295.0, 1e19, -1e19, f64::INFINITY, f64::NAN,
+    0.0,
+    -0.0,
+    0.5,
+    -0.5,
+    0.999,
+    1.5,
+    -1.5,
+    2.5,
+    127.4,
+    128.0,
+    255.0,
+    255.9,
+    256.0,
+    -1.0,
+    32767.9,
+    32768.0,
+    -32768.9,
+    65504.0,
+    65520.0,
+    2147483647.0,
+    2147483648.0,
+    4294967295.0,
+    1e19,
+    -1e19,
+    f64::INFINITY,
+    f64::NAN,
 ];
 
 #[test]
@@ -165,14 +189,13 @@ fn functions_with_numbers_are_candles() -> Result<()> {
                 Draws(3).tensor((4, 3), dtype, device)?.t()?.affine(mul, add)
             });
         }
-        for condition in [INTEGERS[place % 5]] {
-            cases.add(format!("where {condition:?} of {dtype:?}"), move |device| {
-                let mut draws = Draws(4);
-                let condition = draws.indices((3, 4), 2, condition, device)?.t()?;
-                let (yes, no) = (draws.tensor((4, 3), dtype, device)?, draws.tensor(4, dtype, device)?);
-                condition.where_cond(&yes, &no.unsqueeze(1)?.broadcast_as((4, 3))?)
-            });
-        }
+        let condition = INTEGERS[place % 5];
+        cases.add(format!("where {condition:?} of {dtype:?}"), move |device| {
+            let mut draws = Draws(4);
+            let condition = draws.indices((3, 4), 2, condition, device)?.t()?;
+            let (yes, no) = (draws.tensor((4, 3), dtype, device)?, draws.tensor(4, dtype, device)?);
+            condition.where_cond(&yes, &no.unsqueeze(1)?.broadcast_as((4, 3))?)
+        });
     }
     for dtype in FLOATS {
         for number in [2.0, 3.0, 0.5, -1.5] {

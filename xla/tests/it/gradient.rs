@@ -5,11 +5,7 @@ use crate::plugin;
 use candle_core::{D, DType, Device, Result, Tensor, Var};
 
 /// The gradients of a weighted sum of what `function` makes of variables of these shapes, one after the other.
-fn gradients(
-    device: &Device,
-    shapes: &[&[usize]],
-    function: impl Fn(&[Tensor]) -> Result<Tensor>,
-) -> Result<Tensor> {
+fn gradients(device: &Device, shapes: &[&[usize]], function: impl Fn(&[Tensor]) -> Result<Tensor>) -> Result<Tensor> {
     let mut draws = Draws(shapes.len() as u64 + 11);
     let variable = |shape: &&[usize]| Var::from_tensor(&draws.tensor(*shape, DType::F32, device)?);
     let variables = shapes.iter().map(variable).collect::<Result<Vec<_>>>()?;
@@ -85,9 +81,7 @@ fn gradients_of_structure_are_candles() -> Result<()> {
         ("slice_scatter", &[&[4, 3], &[2, 3]], |x| x[0].slice_scatter(&x[1], 0, 1)?.sqr()),
         ("matmul", &[&[2, 3, 4], &[2, 4, 5]], |x| x[0].matmul(&x[1])),
         ("broadcast_matmul", &[&[2, 3, 4], &[4, 5]], |x| x[0].broadcast_matmul(&x[1])),
-        ("index_select", &[&[5, 3]], |x| {
-            x[0].index_select(&Tensor::new(&[1u32, 1, 4, 0], x[0].device())?, 0)?.sqr()
-        }),
+        ("index_select", &[&[5, 3]], |x| x[0].index_select(&Tensor::new(&[1u32, 1, 4, 0], x[0].device())?, 0)?.sqr()),
         ("gather", &[&[4, 3]], |x| {
             x[0].gather(&Tensor::new(&[[2u32, 1], [0, 0], [1, 2], [1, 1]], x[0].device())?, 1)?.sqr()
         }),

@@ -68,9 +68,7 @@ fn upsampling_is_candles() -> Result<()> {
         cases.add(format!("nearest {name}"), move |device| {
             input(device)?.transpose(0, 1)?.upsample_nearest2d(height, width)
         });
-        cases.add(format!("line of {dtype:?}"), move |device| {
-            input(device)?.flatten(0, 1)?.upsample_nearest1d(13)
-        });
+        cases.add(format!("line of {dtype:?}"), move |device| input(device)?.flatten(0, 1)?.upsample_nearest1d(13));
         for corners in [true, false].into_iter().filter(|_| dtype.is_float()) {
             cases.add(format!("bilinear, {corners}, {name}"), move |device| {
                 input(device)?.upsample_bilinear2d(height, width, corners)
