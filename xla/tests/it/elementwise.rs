@@ -189,14 +189,13 @@ fn functions_with_numbers_are_candles() -> Result<()> {
                 Draws(3).tensor((4, 3), dtype, device)?.t()?.affine(mul, add)
             });
         }
-        for condition in [INTEGERS[place % 5]] {
-            cases.add(format!("where {condition:?} of {dtype:?}"), move |device| {
-                let mut draws = Draws(4);
-                let condition = draws.indices((3, 4), 2, condition, device)?.t()?;
-                let (yes, no) = (draws.tensor((4, 3), dtype, device)?, draws.tensor(4, dtype, device)?);
-                condition.where_cond(&yes, &no.unsqueeze(1)?.broadcast_as((4, 3))?)
-            });
-        }
+        let condition = INTEGERS[place % 5];
+        cases.add(format!("where {condition:?} of {dtype:?}"), move |device| {
+            let mut draws = Draws(4);
+            let condition = draws.indices((3, 4), 2, condition, device)?.t()?;
+            let (yes, no) = (draws.tensor((4, 3), dtype, device)?, draws.tensor(4, dtype, device)?);
+            condition.where_cond(&yes, &no.unsqueeze(1)?.broadcast_as((4, 3))?)
+        });
     }
     for dtype in FLOATS {
         for number in [2.0, 3.0, 0.5, -1.5] {
