@@ -3,7 +3,7 @@
 use crate::compare::{Cases, Draws, FLOATS};
 use crate::plugin;
 use candle_core::{CpuStorage, CustomOp1, CustomOp2, DType, Device, Layout, Result, Shape, Tensor, bail};
-use candle_nn::ops;
+use candle_nn::{ops, rotary_emb};
 
 #[test]
 fn fused_functions_are_candles() -> Result<()> {
@@ -12,6 +12,49 @@ fn fused_functions_are_candles() -> Result<()> {
         let input = move |device: &Device| Draws(1).tensor((3, 4, 6), dtype, device);
         cases.add(format!("sigmoid of {dtype:?}"), move |device| ops::sigmoid(&input(device)?.transpose(0, 2)?));
         cases.add(format!("softmax of {dtype:?}"), move |device| ops::softmax_last_dim(&input(device)?));
+    }
+    cases.check(&plugin::open()?)
+}
+
+#[test]
+fn norms_have_the_epsilon_that_they_were_made_with() -> Result<()> {
+    let mut cases = Cases::default();
+    for (seed, dtype) in [DType::F32, DType::BF16, DType::F16].into_iter().enumerate() {
+        for epsilon in [1e-5, 0.5] {
+            let input = move |device: &Device| -> Result<[Tensor; 3]> {
+                let mut draws = Draws(seed as u64);
+                let x = draws.tensor((3, 4, 6), dtype, device)?;
+                Ok([x, draws.tensor(6, dtype, device)?, draws.tensor(6, dtype, device)?])
+            };
+            cases.add(format!("rms_norm {epsilon} of {dtype:?}"), move |device| {
+                let [x, scale, _] = input(device)?;
+                ops::rms_norm(&x, &scale, epsilon)
+            });
+            cases.add(format!("layer_norm {epsilon} of {dtype:?}"), move |device| {
+                let [x, scale, shift] = input(device)?;
+                ops::layer_norm(&x, &scale, &shift, epsilon)
+            });
+        }
+    }
+    cases.check(&plugin::open()?)
+}
+
+#[test]
+fn rotary_embeddings_are_candles() -> Result<()> {
+    type Rotary = fn(&Tensor, &Tensor, &Tensor) -> Result<Tensor>;
+    let mut cases = Cases::default();
+    let kinds: [(&str, Rotary); 3] =
+        [("rope", rotary_emb::rope), ("rope_i", rotary_emb::rope_i), ("rope_thd", rotary_emb::rope_thd)];
+    for (name, rotary) in kinds {
+        // As many heads as times, so that the shape does not tell which is which; also angles for each batch.
+        for (dims, angles) in [((2, 4, 4, 6), vec![4, 3]), ((2, 3, 3, 8), vec![5, 4]), ((2, 4, 4, 6), vec![2, 4, 3])] {
+            cases.add(format!("{name} {dims:?} {angles:?}"), move |device| {
+                let mut draws = Draws(7);
+                let x = draws.tensor(dims, DType::F32, device)?;
+                let cos = draws.tensor(angles.as_slice(), DType::F32, device)?;
+                rotary(&x, &cos, &draws.tensor(angles.as_slice(), DType::F32, device)?)
+            });
+        }
     }
     cases.check(&plugin::open()?)
 }

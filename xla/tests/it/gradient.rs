@@ -3,6 +3,7 @@
 use crate::compare::{Cases, Draws};
 use crate::plugin;
 use candle_core::{D, DType, Device, Result, Tensor, Var};
+use candle_nn::{ops, rotary_emb};
 
 /// The gradients of a weighted sum of what `function` makes of variables of these shapes, one after the other.
 fn gradients(device: &Device, shapes: &[&[usize]], function: impl Fn(&[Tensor]) -> Result<Tensor>) -> Result<Tensor> {
@@ -54,7 +55,7 @@ fn gradients_of_elementwise_functions_are_candles() -> Result<()> {
         ("elu", ONE, |x| x[0].elu(0.7)),
         ("powf", ONE, |x| (x[0].abs()? + 0.5)?.powf(2.5)),
         ("affine", ONE, |x| x[0].affine(2.0, 3.0)),
-        ("sigmoid", ONE, |x| candle_nn::ops::sigmoid(&x[0])),
+        ("sigmoid", ONE, |x| ops::sigmoid(&x[0])),
         ("add", TWO, |x| x[0].broadcast_add(&x[1])),
         ("sub", TWO, |x| x[0].broadcast_sub(&x[1])),
         ("mul", TWO, |x| x[0].broadcast_mul(&x[1])),
@@ -73,8 +74,8 @@ fn gradients_of_structure_are_candles() -> Result<()> {
         ("sum", ONE, |x| x[0].sqr()?.sum((0, 2))),
         ("max", ONE, |x| x[0].max(1)),
         ("min", ONE, |x| x[0].min_keepdim(0)),
-        ("softmax", ONE, |x| candle_nn::ops::softmax(&x[0], 1)),
-        ("log_softmax", ONE, |x| candle_nn::ops::log_softmax(&x[0], D::Minus1)),
+        ("softmax", ONE, |x| ops::softmax(&x[0], 1)),
+        ("log_softmax", ONE, |x| ops::log_softmax(&x[0], D::Minus1)),
         ("views", ONE, |x| x[0].transpose(0, 2)?.narrow(1, 1, 2)?.flatten_all()?.sqr()),
         ("broadcast", ONE, |x| x[0].unsqueeze(0)?.broadcast_as((5, 3, 4, 2))?.sqr()),
         ("cat", &[&[3, 2], &[3, 5]], |x| Tensor::cat(&[&x[0], &x[1], &x[0]], 1)?.sqr()),
@@ -95,6 +96,20 @@ fn gradients_of_structure_are_candles() -> Result<()> {
 }
 
 #[test]
+fn gradients_of_fused_functions_are_candles() -> Result<()> {
+    const NORM: &[&[usize]] = &[&[3, 4, 6], &[6], &[6]];
+    const ROTARY: &[&[usize]] = &[&[2, 3, 3, 4], &[3, 2], &[3, 2]];
+    check(&[
+        ("softmax_last_dim", &[&[3, 4]], |x| ops::softmax_last_dim(&x[0])),
+        ("rms_norm", NORM, |x| ops::rms_norm(&x[0], &x[1], 1e-3)),
+        ("layer_norm", NORM, |x| ops::layer_norm(&x[0], &x[1], &x[2], 1e-3)),
+        ("rope", ROTARY, |x| rotary_emb::rope(&x[0], &x[1], &x[2])),
+        ("rope_i", ROTARY, |x| rotary_emb::rope_i(&x[0], &x[1], &x[2])),
+        ("rope_thd", ROTARY, |x| rotary_emb::rope_thd(&x[0], &x[1], &x[2])),
+    ])
+}
+
+#[test]
 fn gradients_over_space_are_candles() -> Result<()> {
     check(&[
         ("conv1d", &[&[1, 4, 9], &[6, 2, 3]], |x| x[0].conv1d(&x[1], 1, 2, 1, 2)),
@@ -102,6 +117,8 @@ fn gradients_over_space_are_candles() -> Result<()> {
         ("conv2d", &[&[2, 3, 8, 7], &[4, 3, 3, 3]], |x| x[0].conv2d(&x[1], 1, 1, 1, 1)),
         ("conv2d, strided", &[&[2, 3, 8, 8], &[4, 3, 3, 3]], |x| x[0].conv2d(&x[1], 1, 2, 1, 1)),
         ("conv_transpose2d", &[&[2, 3, 4, 4], &[3, 2, 3, 3]], |x| x[0].conv_transpose2d(&x[1], 1, 1, 2, 1)),
+        ("max_pool2d, overlapping", &[&[2, 3, 8, 7]], |x| x[0].max_pool2d_with_stride((3, 2), (2, 1))),
+        ("avg_pool2d, overlapping", &[&[2, 3, 8, 7]], |x| x[0].avg_pool2d_with_stride((3, 2), (2, 1))),
         ("avg_pool2d", &[&[2, 3, 8, 6]], |x| x[0].avg_pool2d(2)),
         ("max_pool2d", &[&[2, 3, 8, 6]], |x| x[0].max_pool2d(2)),
         ("upsample_nearest2d", &[&[2, 3, 4, 3]], |x| x[0].upsample_nearest2d(8, 6)),
