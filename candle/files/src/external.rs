@@ -8,9 +8,10 @@
 
 use crate::backend::{BackendDevice, BackendStorage};
 use crate::conv::{ParamsConv1D, ParamsConv2D, ParamsConvTranspose1D, ParamsConvTranspose2D};
+use crate::gradients::Rule;
 use crate::op::{BinaryOpT, ReduceOp, UnaryOpT};
 use crate::scalar::Scalar;
-use crate::{CpuStorage, DType, Device, DeviceLocation, Layout, Result, Shape};
+use crate::{CpuStorage, CustomOp1, CustomOp2, CustomOp3, DType, Device, DeviceLocation, Layout, Result, Shape};
 use std::any::Any;
 use std::fmt::{self, Debug};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -228,14 +229,35 @@ fn named<'a>(inputs: &[(&'a MetalStorage, &'a Layout)]) -> Vec<Input<'a>> {
     inputs.iter().map(|(storage, layout)| Input { storage, layout }).collect()
 }
 
-/// The forward pass of a custom operation.
-pub(crate) fn custom(
+/// The forward pass of a custom operation of one input.
+pub(crate) fn custom1(op: &dyn CustomOp1, storage: &MetalStorage, l: &Layout) -> Result<(MetalStorage, Shape)> {
+    custom(op.name(), &op.attributes()?, [(storage, l)])
+}
+
+pub(crate) fn custom2(op: &dyn CustomOp2, inputs: [(&MetalStorage, &Layout); 2]) -> Result<(MetalStorage, Shape)> {
+    custom(op.name(), &attributes(op.attributes()?, || Rule::of2(op)), inputs)
+}
+
+pub(crate) fn custom3(op: &dyn CustomOp3, inputs: [(&MetalStorage, &Layout); 3]) -> Result<(MetalStorage, Shape)> {
+    custom(op.name(), &attributes(op.attributes()?, || Rule::of3(op)), inputs)
+}
+
+/// An operation's own attributes; without any, those that its gradient has found for candle-nn's.
+fn attributes(own: Vec<f64>, rule: impl FnOnce() -> Rule) -> Vec<f64> {
+    if own.is_empty() {
+        rule().attributes()
+    } else {
+        own
+    }
+}
+
+fn custom<const N: usize>(
     name: &str,
     attributes: &[f64],
-    inputs: &[(&MetalStorage, &Layout)],
+    inputs: [(&MetalStorage, &Layout); N],
 ) -> Result<(MetalStorage, Shape)> {
     let device = &inputs[0].0.device;
-    let (value, shape, dtype) = device.backend.custom(name, attributes, &named(inputs))?;
+    let (value, shape, dtype) = device.backend.custom(name, attributes, &named(&inputs))?;
     Ok((device.storage(value, dtype, shape.elem_count()), shape))
 }
 

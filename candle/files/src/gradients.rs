@@ -17,7 +17,6 @@ pub use norm::{layer_norm_epsilon, rms_norm_epsilon};
 pub(crate) use pool::{avg_pool2d, max_pool2d};
 pub use rotary::Rotary;
 pub use rule::Rule;
-pub(crate) use rule::{attributes2, attributes3};
 pub(crate) use view::{matmul_like, scatter, sum_to, upsample_nearest};
 
 /// The gradients of a backward pass in progress.

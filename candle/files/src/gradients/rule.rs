@@ -42,6 +42,16 @@ impl Rule {
         }
     }
 
+    /// The numbers that define the operation beside its inputs, for a device that knows it by its name alone.
+    pub fn attributes(&self) -> Vec<f64> {
+        match self {
+            Self::RmsNorm { epsilon } | Self::LayerNorm { epsilon } => vec![f64::from(*epsilon)],
+            Self::Rotary(rotary::Rotary::HalvesTimeFirst) => vec![1.],
+            Self::Rotary(_) => vec![0.],
+            Self::SoftmaxLastDim | Self::Unknown { .. } => vec![],
+        }
+    }
+
     fn unknown(name: &str) -> Self {
         let reason = format!(
             "backward is not supported for {name}; detach its arguments if they need no gradient"
@@ -92,27 +102,6 @@ impl Rule {
                     .transpose()
             })
             .collect()
-    }
-}
-
-/// The numbers that define one of candle-nn's binary operations beside its inputs.
-pub(crate) fn attributes2(op: &dyn CustomOp2) -> Result<Vec<f64>> {
-    match op.name() {
-        "rms-norm" => Ok(vec![f64::from(norm::rms_norm_epsilon(op)?)]),
-        _ => Ok(vec![]),
-    }
-}
-
-/// The numbers that define one of candle-nn's ternary operations beside its inputs. That of a rotary embedding is 1 where
-/// the time comes before the heads, and 0 elsewhere.
-pub(crate) fn attributes3(op: &dyn CustomOp3) -> Result<Vec<f64>> {
-    match op.name() {
-        "layer-norm" => Ok(vec![f64::from(norm::layer_norm_epsilon(op)?)]),
-        "rotary-emb" => {
-            let is_time_first = rotary::Rotary::of(op)? == rotary::Rotary::HalvesTimeFirst;
-            Ok(vec![f64::from(u8::from(is_time_first))])
-        }
-        _ => Ok(vec![]),
     }
 }
 
