@@ -5,6 +5,7 @@ use candle_core::{CpuStorage, CustomOp1, DType, Device, Layout, Result, Shape, T
 use candle_nn::ops;
 
 type Unary = fn(&Tensor) -> Result<Tensor>;
+type Function = fn(&[Tensor]) -> Result<Tensor>;
 
 fn gradient(x: &[f32], function: impl Fn(&Tensor) -> Result<Tensor>) -> Vec<f64> {
     let x = Tensor::new(x, &Device::Cpu).unwrap();
@@ -64,10 +65,10 @@ fn the_first_of_equal_maxima_in_a_window_has_its_gradient() {
 #[test]
 fn half_precision_does_not_overflow() {
     let half = |x: &[f32]| Tensor::new(x, &Device::Cpu).unwrap().to_dtype(DType::F16).unwrap();
-    let cases: &[(&str, [Tensor; 2], fn(&[Tensor]) -> Result<Tensor>)] = &[
+    let cases: &[(&str, [Tensor; 2], Function)] = &[
         ("gelu", [half(&[60., -300.]), half(&[1., 1.])], |inputs| inputs[0].gelu()?.mul(&inputs[1])),
         ("div", [half(&[1e-4, 300.]), half(&[1e-4, 300.])], |inputs| inputs[0].div(&inputs[1])),
-        ("recip", [half(&[1., 1.]), half(&[0.01, 300.])], |inputs| inputs[1].recip()?.mul(&inputs[0])),
+        ("recip", [half(&[1., 1.]), half(&[0.01, 30.])], |inputs| inputs[1].recip()?.mul(&inputs[0])),
     ];
     for (name, inputs, function) in cases {
         let single = inputs.clone().map(|input| input.to_dtype(DType::F32).unwrap());
