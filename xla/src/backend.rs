@@ -41,24 +41,24 @@ impl Backend {
     ///
     /// # Errors
     /// Those of the plugin, and if it has fewer devices.
-    pub(crate) fn new(name: &str, client: Client, replicas: usize) -> Result<Backend> {
+    pub(crate) fn new(name: &str, client: Client, replicas: usize, executables: Executables) -> Result<Backend> {
         let mut devices = client.devices().map_err(Error::wrap)?;
         if devices.len() < replicas || replicas == 0 {
             bail!("{name} has {} devices and not {replicas}", devices.len());
         }
         devices.truncate(replicas);
-        Ok(Backend { client: Some(client), devices, ..Backend::described(name, replicas) })
+        Ok(Backend { client: Some(client), devices, replicas, executables, ..Backend::described(name) })
     }
 
     /// A device of which only programs are wanted.
-    pub(crate) fn described(name: &str, replicas: usize) -> Backend {
+    pub(crate) fn described(name: &str) -> Backend {
         Backend {
             name: name.to_owned(),
             client: None,
             devices: Vec::new(),
-            replicas,
+            replicas: 1,
             generator: Generator::new(),
-            executables: Executables::default(),
+            executables: Executables::new(None, name),
             changed: Mutex::default(),
             nodes: AtomicUsize::new(0),
             trace: Trace::default(),
@@ -157,7 +157,8 @@ impl Backend {
 
     /// Notes a node. A loop that reads no value is computed now and then.
     fn noted(&self, value: Value) -> Result<external::Value> {
-        if self.nodes.fetch_add(1, Ordering::Relaxed) >= MOST_NODES && !self.trace.is_running() && self.client.is_some() {
+        if self.nodes.fetch_add(1, Ordering::Relaxed) >= MOST_NODES && !self.trace.is_running() && self.client.is_some()
+        {
             self.compute(&[])?;
         }
         Ok(Arc::new(value))
@@ -214,12 +215,7 @@ impl external::Backend for Backend {
         self.noted(lower::apply(&self.generator, op, inputs, shape, dtype)?)
     }
 
-    fn custom(
-        &self,
-        name: &str,
-        attributes: &[f64],
-        inputs: &[Input<'_>],
-    ) -> Result<(external::Value, Shape, DType)> {
+    fn custom(&self, name: &str, attributes: &[f64], inputs: &[Input<'_>]) -> Result<(external::Value, Shape, DType)> {
         self.trace.saw(inputs)?;
         let (value, shape, dtype) = lower::custom(name, attributes, inputs)?;
         Ok((self.noted(value)?, shape, dtype))
@@ -255,8 +251,9 @@ impl external::Backend for Backend {
     }
 
     fn assigned(&self, slot: &Arc<Slot>, before: &external::Value) {
-        self.trace.assigned(slot, before);
-        self.changed().push(Arc::downgrade(slot));
+        if !self.trace.assigned(slot, before) {
+            self.changed().push(Arc::downgrade(slot));
+        }
     }
 
     fn set_seed(&self, seed: u64) -> Result<()> {

@@ -1,12 +1,29 @@
 //! Devices of plugins as candle's.
 
 use crate::backend::Backend;
+use crate::executables::Executables;
 use candle_core::{Device, Error, Result, external};
-use ferrotune_devices::pjrt::Plugin;
+use ferrotune_devices::pjrt::{Client, Plugin};
 use std::any::Any;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// How a device is opened.
+#[derive(Clone, Copy, Debug)]
+pub struct Options<'a> {
+    /// How many devices of the plugin compute each program, on the same values unless they were uploaded for each.
+    pub replicas: usize,
+    /// Where compiled programs are kept for later processes; nowhere without a folder.
+    pub cache: Option<&'a Path>,
+}
+
+impl Default for Options<'_> {
+    /// One device, and no folder.
+    fn default() -> Self {
+        Options { replicas: 1, cache: None }
+    }
+}
 
 /// The first device of a plugin, such as XLA:CPU or libtpu.
 ///
@@ -20,23 +37,32 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// # Errors
 /// If the library is no plugin, or its device does not open.
 pub fn open(plugin: &Path) -> Result<Device> {
-    open_replicas(plugin, 1)
+    open_with(plugin, Options::default())
 }
 
-/// The first `replicas` devices of a plugin as one: each computes the same program, on the same values unless they were
-/// uploaded for each.
+/// The first devices of a plugin as one.
 ///
 /// # Errors
-/// If the library is no plugin, its devices do not open, or there are fewer.
-pub fn open_replicas(plugin: &Path, replicas: usize) -> Result<Device> {
+/// If the library is no plugin, its devices do not open, or there are fewer than replicas.
+pub fn open_with(plugin: &Path, options: Options<'_>) -> Result<Device> {
     let client = Plugin::load(plugin).and_then(|plugin| plugin.client(&[])).map_err(Error::wrap)?;
+    device_on(client, options)
+}
+
+/// The first devices of a client that is open already, as one.
+///
+/// # Errors
+/// Those of the plugin, and if there are fewer devices than replicas.
+pub fn device_on(client: Client, options: Options<'_>) -> Result<Device> {
     let name = client.platform().map_err(Error::wrap)?;
-    Ok(device_of(Backend::new(&name, client, replicas)?))
+    let version = client.version().map_err(Error::wrap)?;
+    let executables = Executables::new(options.cache, &format!("{name} {version}"));
+    Ok(device_of(Backend::new(&name, client, options.replicas, executables)?))
 }
 
 /// A device of which only programs are wanted: nothing can be computed on it. `name` is how messages call it.
 pub fn describe(name: &str) -> Device {
-    device_of(Backend::described(name, 1))
+    device_of(Backend::described(name))
 }
 
 /// The backend of a device that this crate has made.
@@ -45,8 +71,8 @@ pub fn backend_of(device: &Device) -> Option<&Backend> {
     backend.downcast_ref()
 }
 
-/// candle tells devices apart by their number alone in some places.
 fn device_of(backend: Backend) -> Device {
+    // candle tells devices apart by their number alone in some places.
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let backend: Arc<dyn external::Backend> = Arc::new(backend);
     Device::external(backend, NEXT.fetch_add(1, Ordering::Relaxed))

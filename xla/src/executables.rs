@@ -1,43 +1,154 @@
-//! Compiled programs, kept so that each one is compiled once.
+//! Compiled programs, kept so that each one is compiled once: in memory, and in a folder for later processes.
 
 use crate::program::Program;
 use crate::stablehlo;
 use candle_core::{Error, Result};
 use ferrotune_devices::pjrt::{Client, CompileOptions, LoadedExecutable};
+use sha2::{Digest as _, Sha256};
 use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
 
-/// The programs that a device has compiled since it was opened.
-#[derive(Default)]
+/// The most executables that a folder keeps; the ones that were used longest ago go first.
+const MOST_KEPT: usize = 256;
+
+/// How the names of kept executables end.
+const EXTENSION: &str = "executable";
+
+/// The programs that a device has compiled or loaded since it was opened.
 pub(crate) struct Executables {
-    compiled: Mutex<HashMap<u64, Arc<LoadedExecutable>>>,
+    /// Where executables are kept, and what tells this plugin on this machine from others.
+    kept: Option<(PathBuf, String)>,
+    ready: Mutex<HashMap<u64, Arc<LoadedExecutable>>>,
     compilations: AtomicU64,
 }
 
 impl Executables {
-    /// The compiled program.
+    /// Keeps executables in `folder`, if one is given. `plugin` tells the plugin and its devices from others.
+    pub(crate) fn new(folder: Option<&Path>, plugin: &str) -> Executables {
+        let kept = folder.map(|folder| (folder.to_owned(), format!("{plugin}\n{}", processor())));
+        Executables { kept, ready: Mutex::default(), compilations: AtomicU64::new(0) }
+    }
+
+    /// The executable of a program, compiled at most once.
     ///
     /// # Errors
     /// Those of the plugin's compiler.
     pub(crate) fn get(&self, client: &Client, program: &Program) -> Result<Arc<LoadedExecutable>> {
         let fingerprint = program.fingerprint();
-        let known = |executables: &Self| {
-            executables.compiled.lock().unwrap_or_else(PoisonError::into_inner).get(&fingerprint).cloned()
-        };
-        if let Some(executable) = known(self) {
+        if let Some(executable) = self.ready.lock().unwrap_or_else(PoisonError::into_inner).get(&fingerprint) {
+            return Ok(executable.clone());
+        }
+        let executable = Arc::new(self.load_or_compile(client, program)?);
+        let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(ready.entry(fingerprint).or_insert(executable).clone())
+    }
+
+    /// How many programs have been compiled, and not loaded.
+    pub(crate) fn compilations(&self) -> u64 {
+        self.compilations.load(Ordering::Relaxed)
+    }
+
+    fn load_or_compile(&self, client: &Client, program: &Program) -> Result<LoadedExecutable> {
+        let text = stablehlo::text(program);
+        let path = self.kept.as_ref().map(|(folder, plugin)| path(folder, plugin, &text));
+        if let Some(executable) = path.as_deref().and_then(|path| load(client, path)) {
             return Ok(executable);
         }
         let replicas = u32::try_from(program.replicas).map_err(Error::wrap)?;
-        let text = stablehlo::text(program);
         let executable = client.compile(text.as_bytes(), &CompileOptions::replicated(replicas)).map_err(Error::wrap)?;
         self.compilations.fetch_add(1, Ordering::Relaxed);
-        let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(compiled.entry(fingerprint).or_insert_with(|| Arc::new(executable)).clone())
+        if let Some(path) = path {
+            // A plugin that cannot write its executables, or a full disk, costs the next process a compilation.
+            let _ = executable.executable().serialize().map_err(io::Error::other).and_then(|bytes| keep(&path, &bytes));
+        }
+        Ok(executable)
+    }
+}
+
+fn path(folder: &Path, plugin: &str, text: &str) -> PathBuf {
+    let mut hasher = Sha256::new();
+    hasher.update(plugin);
+    hasher.update([0]);
+    hasher.update(text);
+    let name: String = hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    folder.join(name).with_extension(EXTENSION)
+}
+
+/// The executable in a file, if the file is there and the plugin takes it; one that it does not take is compiled anew.
+fn load(client: &Client, path: &Path) -> Option<LoadedExecutable> {
+    let bytes = fs::read(path).ok()?;
+    let executable = client.load(&bytes).ok()?;
+    // When it was used last decides which ones are kept.
+    let _ = fs::File::open(path).and_then(|file| file.set_modified(SystemTime::now()));
+    Some(executable)
+}
+
+/// Writes an executable under another name first, so that no process loads half of one.
+fn keep(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let Some(folder) = path.parent() else { return Ok(()) };
+    fs::create_dir_all(folder)?;
+    let partial = path.with_extension(format!("{}.partial", std::process::id()));
+    let written = fs::write(&partial, bytes).and_then(|()| fs::rename(&partial, path));
+    if written.is_err() {
+        fs::remove_file(&partial)?;
+    }
+    written?;
+    trim(folder)
+}
+
+/// Removes the executables that were used longest ago, beyond the most that are kept.
+fn trim(folder: &Path) -> io::Result<()> {
+    let mut kept = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.path().extension().is_some_and(|extension| extension == EXTENSION) {
+            kept.push((entry.metadata()?.modified()?, entry.path()));
+        }
+    }
+    kept.sort_by(|left, right| right.cmp(left));
+    kept.iter().skip(MOST_KEPT).try_for_each(|(_, path)| fs::remove_file(path))
+}
+
+/// What the code of a CPU's executable depends on: a folder may be shared by machines with other processors.
+fn processor() -> String {
+    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let line = text.lines().find(|line| line.starts_with("flags") || line.starts_with("Features"));
+    line.unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_executables_used_longest_ago_are_removed() -> io::Result<()> {
+        let folder = tempfile::tempdir()?;
+        let path = |index: usize| folder.path().join(format!("{index:04}")).with_extension(EXTENSION);
+        let start = SystemTime::now() - std::time::Duration::from_secs(10_000);
+        for index in 0..MOST_KEPT + 3 {
+            fs::write(path(index), "")?;
+            let used = start + std::time::Duration::from_secs(index as u64);
+            fs::File::open(path(index))?.set_modified(used)?;
+        }
+        fs::write(folder.path().join("notes.txt"), "of the user")?;
+        keep(&path(MOST_KEPT + 3), b"new")?;
+        let gone: Vec<usize> = (0..MOST_KEPT + 4).filter(|index| !path(*index).exists()).collect();
+        assert_eq!(gone, [0, 1, 2, 3]);
+        assert!(folder.path().join("notes.txt").exists());
+        Ok(())
     }
 
-    /// How many programs have been compiled.
-    pub(crate) fn compilations(&self) -> u64 {
-        self.compilations.load(Ordering::Relaxed)
+    #[test]
+    fn another_program_or_plugin_has_another_file() {
+        let folder = Path::new("/cache");
+        assert_eq!(path(folder, "cpu", "module"), path(folder, "cpu", "module"));
+        assert_ne!(path(folder, "cpu", "module"), path(folder, "cpu", "other"));
+        assert_ne!(path(folder, "cpu", "module"), path(folder, "tpu", "module"));
+        assert_ne!(path(folder, "cpu", "module"), path(folder, "cp", "umodule"));
     }
 }

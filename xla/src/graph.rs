@@ -22,16 +22,26 @@ pub(crate) enum Op {
     Uninit,
     /// The number with these bits (of an `f64`; of an `i64` for integers) in each element.
     Constant(u64),
+    /// These numbers, as [`Op::Constant`] has them, in the one dimension.
+    Table(Vec<u64>),
     Iota(usize),
     Reshape,
     Transpose(Vec<usize>),
     /// Where each dimension of the input is in the result.
     Broadcast(Vec<usize>),
     /// First element and the one after the last, for each dimension, and how far apart the elements are.
-    Slice { start: Vec<usize>, end: Vec<usize>, stride: Vec<usize> },
+    Slice {
+        start: Vec<usize>,
+        end: Vec<usize>,
+        stride: Vec<usize>,
+    },
     Concatenate(usize),
     /// Zeros (the second input) before, after and between the elements of the first.
-    Pad { low: Vec<i64>, high: Vec<i64>, between: Vec<usize> },
+    Pad {
+        low: Vec<i64>,
+        high: Vec<i64>,
+        between: Vec<usize>,
+    },
     Reverse(Vec<usize>),
     Unary(Unary),
     Binary(Binary),
@@ -43,12 +53,21 @@ pub(crate) enum Op {
     /// Removes these dimensions.
     Reduce(Reduction, Vec<usize>),
     /// How many leading dimensions are batches; the last of the left one and the first other of the right one are summed.
-    Dot { batches: usize },
+    Dot {
+        batches: usize,
+    },
     Convolution(Convolution),
     /// Reduces windows of the last two dimensions.
-    Window { reduction: Reduction, size: (usize, usize), stride: (usize, usize) },
+    Window {
+        reduction: Reduction,
+        size: (usize, usize),
+        stride: (usize, usize),
+    },
     /// Operand, source: adds each element of the source to where its window has the greatest element.
-    SelectAndScatter { size: (usize, usize), stride: (usize, usize) },
+    SelectAndScatter {
+        size: (usize, usize),
+        stride: (usize, usize),
+    },
     /// Slices of size 1 in this dimension at indices (the second input, of one dimension).
     Take(usize),
     /// Slices of size 1 in this dimension are added or put at indices: old value, indices, source.
@@ -58,7 +77,9 @@ pub(crate) enum Op {
     /// Single elements are added or put at places: old value, places, source.
     PutEach(Update),
     /// The places that the elements have in order along the last dimension, in `u32`.
-    SortPlaces { ascending: bool },
+    SortPlaces {
+        ascending: bool,
+    },
     /// A key for random bits: two numbers, an argument of the program that is new in each run.
     Key,
     /// Random bits by a key.
@@ -136,8 +157,8 @@ pub(crate) enum Update {
 pub(crate) struct Convolution {
     pub(crate) spatial: usize,
     pub(crate) stride: usize,
-    /// Before and after the elements, in each spatial dimension.
-    pub(crate) padding: (i64, i64),
+    /// Before and after the elements, for each spatial dimension.
+    pub(crate) padding: Vec<(i64, i64)>,
     pub(crate) input_dilation: usize,
     pub(crate) kernel_dilation: usize,
     pub(crate) transposed: bool,
@@ -195,6 +216,12 @@ impl Node {
     /// `number` in each element, as an argument of the program.
     pub(crate) fn number(number: f64, dims: &[usize], element: Element) -> Arc<Node> {
         Node::with_numbers(Op::Number, Vec::new(), dims, element, vec![number])
+    }
+
+    /// Numbers as bits of an `f64`, or of an `i64` for integers, as a part of the program.
+    pub(crate) fn table(numbers: Vec<u64>, element: Element) -> Arc<Node> {
+        let count = numbers.len();
+        Node::new(Op::Table(numbers), Vec::new(), &[count], element)
     }
 
     /// The place of each element in a dimension.

@@ -5,6 +5,7 @@
 
 mod backend;
 mod device;
+mod element;
 mod executables;
 mod graph;
 mod lower;
@@ -19,6 +20,6 @@ mod value;
 mod view;
 
 pub use backend::Backend;
-pub use device::{backend_of, describe, open, open_replicas};
+pub use device::{Options, backend_of, describe, device_on, open, open_with};
 pub use step::Step;
 pub use traffic::Traffic;

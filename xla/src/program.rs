@@ -39,10 +39,16 @@ impl Program {
     /// The program that computes `results`. `donors` are nodes with values, each with the number of the result that takes
     /// over its memory.
     pub(crate) fn new(results: &[Arc<Node>], donors: &[(Arc<Node>, usize)], replicas: usize) -> Program {
-        let mut program =
-            Program { arguments: Vec::new(), instructions: Vec::new(), results: Vec::new(), aliases: Vec::new(), replicas };
+        let mut program = Program {
+            arguments: Vec::new(),
+            instructions: Vec::new(),
+            results: Vec::new(),
+            aliases: Vec::new(),
+            replicas,
+        };
         let places = program.order(results);
-        let numbers: Vec<f64> = program.computed(|op| *op == Op::Number).flat_map(|node| node.numbers.clone()).collect();
+        let numbers: Vec<f64> =
+            program.computed(|op| *op == Op::Number).flat_map(|node| node.numbers.clone()).collect();
         if !numbers.is_empty() {
             let is_wide = program.instructions.iter().any(|instruction| instruction.node.element == Element::F64);
             program.arguments.push(Argument::Numbers(numbers, if is_wide { Element::F64 } else { Element::F32 }));
@@ -66,8 +72,12 @@ impl Program {
             match inputs {
                 None => {
                     let inputs = if is_argument(&node) { Vec::new() } else { node.inputs() };
-                    let missing: Vec<_> =
-                        inputs.iter().rev().filter(|input| !places.contains_key(&Arc::as_ptr(input))).cloned().collect();
+                    let missing: Vec<_> = inputs
+                        .iter()
+                        .rev()
+                        .filter(|input| !places.contains_key(&Arc::as_ptr(input)))
+                        .cloned()
+                        .collect();
                     open.push((node, Some(inputs)));
                     open.extend(missing.into_iter().map(|input| (input, None)));
                 }

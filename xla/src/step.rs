@@ -10,13 +10,13 @@ use crate::value::Value;
 use crate::view::dense;
 use candle_core::external::{Input, Slot};
 use candle_core::op::BackpropOp;
-use candle_core::{DType, Device, Error, Result, Shape, Storage, Tensor, bail};
+use candle_core::{DType, Device, Error, Result, Storage, Tensor, bail};
 use ferrotune_devices::pjrt::{self, Buffer, Element, LoadedExecutable};
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 /// Shape and type of each argument.
-type Key = Vec<(Shape, DType)>;
+type Key = Vec<(Vec<usize>, DType)>;
 
 /// A compiled step; see [`Step::new`].
 pub struct Step<F> {
@@ -30,7 +30,7 @@ struct Compiled {
     executable: Arc<LoadedExecutable>,
     arguments: Vec<From>,
     states: Vec<State>,
-    results: Vec<(Shape, DType)>,
+    results: Key,
     keys: u64,
 }
 
@@ -74,9 +74,12 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
     pub fn run(&mut self, arguments: &[Tensor]) -> Result<Vec<Tensor>> {
         let device = self.device.clone();
         let Some(backend) = backend_of(&device) else { return (self.body)(arguments) };
-        let key: Key = arguments.iter().map(|tensor| (tensor.shape().clone(), tensor.dtype())).collect();
+        let key: Key = arguments.iter().map(|tensor| (tensor.dims().to_vec(), tensor.dtype())).collect();
         if let Some(stray) = arguments.iter().find(|tensor| !tensor.device().same_device(&device)) {
-            bail!("an argument of a step on {backend:?} is on {:?}; move it with `to_device`", stray.device().location());
+            bail!(
+                "an argument of a step on {backend:?} is on {:?}; move it with `to_device`",
+                stray.device().location()
+            );
         }
         if !self.compiled.contains_key(&key) {
             let compiled = self.compile(backend, &key)?;
@@ -105,9 +108,12 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
     /// Calls the function with arguments whose values are not there.
     fn trace(&mut self, backend: &Backend, key: &Key) -> Result<Recorded> {
         let start = next_id();
-        let given = key.iter().map(|(shape, dtype)| described(shape, *dtype)).collect::<Result<Vec<_>>>()?;
-        let arguments: Vec<Tensor> =
-            given.iter().zip(key).map(|(node, (shape, dtype))| tensor(&self.device, node, shape, *dtype)).collect::<Result<_>>()?;
+        let given = key.iter().map(|(dims, dtype)| described(dims, *dtype)).collect::<Result<Vec<_>>>()?;
+        let arguments: Vec<Tensor> = given
+            .iter()
+            .zip(key)
+            .map(|(node, (dims, dtype))| tensor(&self.device, node, dims, *dtype))
+            .collect::<Result<_>>()?;
         backend.trace.begin(start)?;
         let results = (self.body)(&arguments);
         let Some(traced) = backend.trace.end() else { bail!("the trace of a step has been ended by another one") };
@@ -115,9 +121,11 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
             traced.changed.iter().map(|(slot, _)| Ok(Value::of(&slot.value())?.node())).collect();
         traced.restore();
         traced.check()?;
+        // What has a value is an argument of the program; anything else would be computed in it, the same in each run.
+        backend.compute(&traced.used()?)?;
         let results = results?;
         let nodes = results.iter().map(node_of).collect::<Result<Vec<_>>>()?;
-        let results = results.iter().map(|tensor| (tensor.shape().clone(), tensor.dtype())).collect();
+        let results = results.iter().map(|tensor| (tensor.dims().to_vec(), tensor.dtype())).collect();
         let after = after?.iter().zip(&traced.changed).map(|(node, (_, before))| node.reshape(&before.dims)).collect();
         Ok(Recorded { given, traced, nodes, after, results })
     }
@@ -131,7 +139,7 @@ struct Recorded {
     nodes: Vec<Arc<Node>>,
     /// The new values of the variables.
     after: Vec<Arc<Node>>,
-    results: Vec<(Shape, DType)>,
+    results: Key,
 }
 
 impl Recorded {
@@ -174,7 +182,10 @@ impl Recorded {
 impl Compiled {
     fn run(&self, backend: &Backend, device: &Device, arguments: &[Tensor]) -> Result<Vec<Tensor>> {
         // Everything that can fail comes before the variables are given away.
-        let given = arguments.iter().map(|tensor| computed(backend, node_of(tensor)?, tensor.dims())).collect::<Result<Vec<_>>>()?;
+        let given = arguments
+            .iter()
+            .map(|tensor| computed(backend, node_of(tensor)?, tensor.dims()))
+            .collect::<Result<Vec<_>>>()?;
         let captured = self.arguments.iter().map(|from| self.captured(backend, from)).collect::<Result<Vec<_>>>()?;
         let keys = self.keys(backend)?;
         self.states.iter().try_for_each(|state| state.compute(backend))?;
@@ -183,9 +194,7 @@ impl Compiled {
         let mut outputs = outputs.into_iter();
         let results = self.results.iter().zip(outputs.by_ref());
         let results = results
-            .map(|((shape, dtype), value)| {
-                tensor(device, &Node::data(value, shape.dims(), element_of(*dtype)?), shape, *dtype)
-            })
+            .map(|((dims, dtype), value)| tensor(device, &Node::data(value, dims, element_of(*dtype)?), dims, *dtype))
             .collect();
         for (state, value) in self.states.iter().zip(outputs) {
             state.put(Node::data(value, &state.dims, state.element));
@@ -195,8 +204,11 @@ impl Compiled {
 
     fn captured(&self, backend: &Backend, from: &From) -> Result<Option<Arc<Node>>> {
         let From::Captured(slot, known) = from else { return Ok(None) };
-        let node = slot.upgrade().map_or_else(|| Ok(known.clone()), |slot| Ok(Value::of(&slot.value())?.node()));
-        computed(backend, node?, &known.dims).map(Some)
+        let node = match slot.upgrade() {
+            Some(slot) => Value::of(&slot.value())?.node(),
+            None => known.clone(),
+        };
+        computed(backend, node, &known.dims).map(Some)
     }
 
     /// The keys of this run.
@@ -294,15 +306,15 @@ fn computed(backend: &Backend, node: Arc<Node>, dims: &[usize]) -> Result<Arc<No
     Ok(node)
 }
 
-fn described(shape: &Shape, dtype: DType) -> Result<Arc<Node>> {
-    Ok(Node::new(Op::Described, Vec::new(), shape.dims(), element_of(dtype)?))
+fn described(dims: &[usize], dtype: DType) -> Result<Arc<Node>> {
+    Ok(Node::new(Op::Described, Vec::new(), dims, element_of(dtype)?))
 }
 
 /// A tensor of its own that refers to a node.
-fn tensor(device: &Device, node: &Arc<Node>, shape: &Shape, dtype: DType) -> Result<Tensor> {
+fn tensor(device: &Device, node: &Arc<Node>, dims: &[usize], dtype: DType) -> Result<Tensor> {
     let metal = device.as_metal_device()?;
-    let storage = metal.storage(Arc::new(Value::Node(node.clone())), dtype, shape.elem_count());
-    Ok(Tensor::from_storage(Storage::Metal(storage), shape.clone(), BackpropOp::none(), false))
+    let storage = metal.storage(Arc::new(Value::Node(node.clone())), dtype, node.count());
+    Ok(Tensor::from_storage(Storage::Metal(storage), dims, BackpropOp::none(), false))
 }
 
 /// The array that a tensor shows.

@@ -9,11 +9,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, ThreadId};
 
 /// The trace of a device: none, or one of the thread that traces a step.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Trace(Mutex<Option<Traced>>);
 
 /// What a step has done.
-#[derive(Debug)]
 pub(crate) struct Traced {
     thread: ThreadId,
     /// Nodes that the step has made have this number or a greater one.
@@ -75,15 +74,16 @@ impl Trace {
         Ok(())
     }
 
-    /// A storage refers to another value than `before`.
-    pub(crate) fn assigned(&self, slot: &Arc<Slot>, before: &external::Value) {
+    /// A storage refers to another value than `before`. Returns whether a step has done it.
+    pub(crate) fn assigned(&self, slot: &Arc<Slot>, before: &external::Value) -> bool {
         let mut running = self.lock();
-        let Some(traced) = running.as_mut().filter(|traced| traced.is_own()) else { return };
-        let Ok(before) = Value::of(before).map(Value::node) else { return };
+        let Some(traced) = running.as_mut().filter(|traced| traced.is_own()) else { return false };
+        let Ok(before) = Value::of(before).map(Value::node) else { return false };
         // A storage that the step itself has made is no variable.
         if before.id < traced.start && !traced.changed.iter().any(|(other, _)| Arc::ptr_eq(other, slot)) {
             traced.changed.push((slot.clone(), before));
         }
+        true
     }
 
     /// What cannot be done within a step.
@@ -109,6 +109,13 @@ impl Traced {
         for (slot, before) in &self.changed {
             slot.replace(Arc::new(Value::Node(before.clone())));
         }
+    }
+
+    /// The nodes that existed before and that the step uses, as the storages refer to them now.
+    pub(crate) fn used(&self) -> Result<Vec<Arc<Node>>> {
+        let changed = self.changed.iter().map(|(_, before)| Ok(before.clone()));
+        let seen = self.seen.values().filter_map(Weak::upgrade).map(|slot| Ok(Value::of(&slot.value())?.node()));
+        changed.chain(seen).collect()
     }
 
     /// Fails if the step has read a variable that it changes: the value of the first call would stay for ever.

@@ -63,5 +63,5 @@ fn bytes_of<T: bytemuck::NoUninit>(values: &[T]) -> Vec<u8> {
 }
 
 fn elements_of<T: bytemuck::Pod>(bytes: &[u8]) -> Vec<T> {
-    bytemuck::pod_collect_to_vec(bytes)
+    bytemuck::allocation::pod_collect_to_vec(bytes)
 }

@@ -1,14 +1,19 @@
 //! What a storage of candle refers to.
 
+mod parts;
+
 use crate::graph::Node;
 use candle_core::external;
 use candle_core::{Result, bail};
+pub(crate) use parts::{Parts, Place};
 use std::sync::Arc;
 
 /// The value of a storage: a dense array.
 pub(crate) enum Value {
     /// An array of the graph.
     Node(Arc<Node>),
+    /// An array into which candle copies one part after the other.
+    Parts(Parts),
 }
 
 impl Value {
@@ -29,6 +34,15 @@ impl Value {
     pub(crate) fn node(&self) -> Arc<Node> {
         match self {
             Value::Node(node) => node.clone(),
+            Value::Parts(parts) => parts.node(),
+        }
+    }
+
+    /// This value with `source` in its place.
+    pub(crate) fn with(&self, place: Place, source: &Arc<Node>) -> Value {
+        match self {
+            Value::Parts(parts) if parts.has_room(place, source) => Value::Parts(parts.with(place.column, source)),
+            value => Value::Parts(Parts::new(&value.node(), place, source)),
         }
     }
 }

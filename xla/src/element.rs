@@ -1,0 +1,48 @@
+//! Facts about the types of elements.
+
+use crate::graph::is_float;
+use candle_core::{DType, Result, bail};
+use ferrotune_devices::pjrt::Element;
+
+/// candle's name for a type of PJRT that candle has.
+pub(crate) fn to_dtype(element: Element) -> Result<DType> {
+    Ok(match element {
+        Element::U8 => DType::U8,
+        Element::U32 => DType::U32,
+        Element::S16 => DType::I16,
+        Element::S32 => DType::I32,
+        Element::S64 => DType::I64,
+        Element::Bf16 => DType::BF16,
+        Element::F16 => DType::F16,
+        Element::F32 => DType::F32,
+        Element::F64 => DType::F64,
+        other => bail!("candle has no elements of type {other:?}"),
+    })
+}
+
+/// Whether sums of such elements lose digits so soon that they are computed in `f32`.
+pub(crate) fn is_short_float(element: Element) -> bool {
+    is_float(element) && element.bytes() == 2
+}
+
+pub(crate) fn is_unsigned(element: Element) -> bool {
+    matches!(element, Element::Pred | Element::U8 | Element::U16 | Element::U32 | Element::U64)
+}
+
+/// The least number of an integer type, and the power of two above its greatest one.
+pub(crate) fn bounds(element: Element) -> (f64, f64) {
+    let bits = if element == Element::Pred { 1 } else { 8 * element.bytes() as i32 };
+    if is_unsigned(element) { (0.0, 2_f64.powi(bits)) } else { (-2_f64.powi(bits - 1), 2_f64.powi(bits - 1)) }
+}
+
+/// What Rust's `as` makes of a number for an integer type: truncated and not out of bounds, 0 if not a number.
+pub(crate) fn saturated(number: f64, element: Element) -> f64 {
+    match element {
+        Element::U8 => f64::from(number as u8),
+        Element::U32 => f64::from(number as u32),
+        Element::S16 => f64::from(number as i16),
+        Element::S32 => f64::from(number as i32),
+        // Out of bounds, the conversion of a constant to `i64` saturates.
+        _ => number.trunc(),
+    }
+}

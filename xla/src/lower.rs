@@ -1,0 +1,145 @@
+//! From candle's kernels to nodes of the graph.
+//!
+//! The results are candle's on the CPU, with these exceptions, which depend on values and so cannot be errors here:
+//!
+//! * An index outside its dimension, which is an error on the CPU, reads a NaN (0 among integers), and writes nothing. The
+//!   greatest index of its type reads 0 and writes nothing, as on the CPU.
+//! * Where `scatter` puts several elements into one place, any of them stays.
+//! * Integers divided by zero give a number that depends on the device.
+//! * The greatest element of a window with a NaN is NaN. In a sort, a NaN is greater than every number.
+//!
+//! Sums of 16-bit elements are computed in `f32`.
+
+mod cast;
+mod copy;
+mod custom;
+mod draw;
+mod elementwise;
+mod index;
+mod norm;
+mod pool;
+mod reduce;
+mod rotary;
+mod space;
+mod upsample;
+
+use crate::graph::{Array as _, Compare, Node, Op};
+use crate::random::Generator;
+use crate::transfer::element_of;
+use crate::value::Value;
+use crate::{element, view};
+use candle_core::external::{CmpOp, Input, Op as Kernel};
+use candle_core::op::ReduceOp;
+use candle_core::{DType, Result, Shape, bail};
+pub(crate) use custom::custom;
+use ferrotune_devices::pjrt::Element;
+use std::sync::Arc;
+
+/// The array that a kernel makes.
+#[derive(Clone, Copy)]
+struct Wanted<'a> {
+    dims: &'a [usize],
+    element: Element,
+}
+
+/// The result of a kernel, of this shape and type. Nothing is computed yet.
+///
+/// # Errors
+/// If candle's kernel refuses such inputs, or they have no lowering.
+pub(crate) fn apply(
+    generator: &Generator,
+    kernel: Kernel,
+    inputs: &[Input<'_>],
+    shape: &Shape,
+    dtype: DType,
+) -> Result<Value> {
+    match (&kernel, inputs) {
+        // Only a part of the old value changes, so that it need not be put together for that.
+        (Kernel::Copy { offset }, [old, source]) => return copy::elements(old, source, *offset),
+        (Kernel::Copy2d { rows, columns, source: from, target }, [old, source]) => {
+            return copy::rows(old, source, *rows, *columns, *from, *target);
+        }
+        (Kernel::Set(number), [old]) => return copy::set(old, *number),
+        _ => {}
+    }
+    let inputs = inputs.iter().map(view::dense).collect::<Result<Vec<_>>>()?;
+    let wanted = Wanted { dims: shape.dims(), element: element_of(dtype)? };
+    Ok(Value::Node(lowered(generator, kernel, &inputs, wanted)?))
+}
+
+fn lowered(generator: &Generator, kernel: Kernel, inputs: &[Arc<Node>], wanted: Wanted<'_>) -> Result<Arc<Node>> {
+    let Wanted { dims, element } = wanted;
+    if let (Kernel::Reduce(op, over), [x]) = (&kernel, inputs) {
+        return reduce::reduce(x, *op, over, wanted);
+    }
+    if dims.contains(&0) {
+        return Ok(Node::constant(0.0, dims, element));
+    }
+    Ok(match (kernel, inputs) {
+        (Kernel::Affine { mul, add }, [x]) => elementwise::affine(x, mul, add),
+        (Kernel::Powf(exponent), [x]) => elementwise::powf(x, exponent)?,
+        (Kernel::Elu { alpha }, [x]) => elementwise::elu(x, alpha)?,
+        (Kernel::Cmp(comparison), [x, y]) => x.compare(compare(comparison), y).convert(element),
+        (Kernel::ToDType, [x]) => cast::cast(x, element),
+        (Kernel::Unary(name), [x]) => elementwise::unary(x, name)?,
+        (Kernel::Binary(name), [x, y]) => elementwise::binary(x, y, name)?,
+        (Kernel::WhereCond, [condition, yes, no]) => {
+            condition.compare(Compare::NotEqual, &condition.like(0.0)).select(yes, no)
+        }
+        (Kernel::Matmul, [x, y]) => {
+            let batches = dims.len().saturating_sub(2);
+            Node::new(Op::Dot { batches }, vec![x.clone(), y.clone()], dims, element)
+        }
+        (Kernel::Conv { spatial, stride, padding, dilation }, [x, kernel]) => {
+            space::convolution(x, kernel, space::Steps { spatial, stride, padding, dilation }, wanted)
+        }
+        (Kernel::ConvTranspose { spatial, stride, padding, output_padding, dilation }, [x, kernel]) => {
+            let steps = space::Steps { spatial, stride, padding, dilation };
+            space::transposed(x, kernel, steps, output_padding, wanted)
+        }
+        (Kernel::AvgPool2d { kernel, stride }, [x]) => pool::average(x, kernel, stride, wanted),
+        (Kernel::MaxPool2d { kernel, stride }, [x]) => pool::greatest(x, kernel, stride, wanted),
+        (Kernel::UpsampleNearest(sizes), [x]) => upsample::nearest(x, &sizes),
+        (Kernel::UpsampleBilinear2d { size, align_corners, scale }, [x]) => {
+            upsample::bilinear(x, size, align_corners, scale)
+        }
+        (Kernel::IndexSelect { dim }, [x, indices]) => index::select(x, indices, dim)?,
+        (Kernel::IndexAdd { dim }, [old, indices, source]) => index::add(old, indices, source, dim)?,
+        (Kernel::Gather { dim }, [x, indices]) => index::gather(x, indices, dim)?,
+        (Kernel::Scatter { dim }, [old, indices, source]) => index::scatter(old, indices, source, dim)?,
+        (Kernel::ScatterAdd { dim }, [old, indices, source]) => index::scatter_add(old, indices, source, dim)?,
+        (Kernel::Uniform { low, high }, []) => draw::uniform(generator, low, high, wanted)?,
+        (Kernel::Normal { mean, deviation }, []) => draw::normal(generator, mean, deviation, wanted)?,
+        (Kernel::Zeros, []) => Node::constant(0.0, dims, element),
+        (Kernel::Uninit, []) => Node::new(Op::Uninit, Vec::new(), dims, element),
+        (kernel, inputs) => bail!("{kernel:?} of {} inputs has no lowering to XLA", inputs.len()),
+    })
+}
+
+fn compare(comparison: CmpOp) -> Compare {
+    match comparison {
+        CmpOp::Eq => Compare::Equal,
+        CmpOp::Ne => Compare::NotEqual,
+        CmpOp::Le => Compare::LessOrEqual,
+        CmpOp::Ge => Compare::GreaterOrEqual,
+        CmpOp::Lt => Compare::Less,
+        CmpOp::Gt => Compare::Greater,
+    }
+}
+
+/// The error for a function that these elements do not have.
+fn no_lowering<T>(name: &str, element: Element) -> Result<T> {
+    let dtype = element::to_dtype(element)?;
+    bail!(
+        "{name} of {} elements has no lowering to XLA; convert them with to_dtype, or compute it on the CPU with to_device",
+        dtype.as_str()
+    )
+}
+
+/// Computes with 16-bit floats in `f32`, and with all others in their own type.
+fn widened(x: &Arc<Node>, compute: impl FnOnce(&Arc<Node>) -> Arc<Node>) -> Arc<Node> {
+    match element::is_short_float(x.element) {
+        true => compute(&x.convert(Element::F32)).convert(x.element),
+        false => compute(x),
+    }
+}

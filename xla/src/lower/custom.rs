@@ -1,0 +1,61 @@
+//! candle's custom operations, by name.
+
+use super::{no_lowering, norm, rotary, widened};
+use crate::element::to_dtype;
+use crate::graph::{Array as _, Binary, Node, Op, Reduction, Unary, is_float};
+use crate::value::Value;
+use crate::view;
+use candle_core::external::Input;
+use candle_core::{DType, Result, Shape, bail};
+use ferrotune_devices::pjrt::Element;
+use std::sync::Arc;
+
+/// The result of a custom operation, with its shape and type. `attributes` are the numbers that define it beside the inputs.
+///
+/// # Errors
+/// If there is no lowering for an operation of this name with such inputs.
+pub(crate) fn custom(name: &str, attributes: &[f64], inputs: &[Input<'_>]) -> Result<(Value, Shape, DType)> {
+    let inputs = inputs.iter().map(view::dense).collect::<Result<Vec<_>>>()?;
+    let result = lowered(name, attributes, &inputs)?;
+    let (shape, dtype) = (Shape::from(result.dims.as_slice()), to_dtype(result.element)?);
+    Ok((Value::Node(result), shape, dtype))
+}
+
+fn lowered(name: &str, attributes: &[f64], inputs: &[Arc<Node>]) -> Result<Arc<Node>> {
+    if let Some(x) = inputs.first().filter(|x| x.dims.is_empty() && name != "sigmoid") {
+        bail!("{name} needs a tensor with dimensions, not a scalar of {:?}", x.element);
+    }
+    let attribute = || match attributes.first() {
+        Some(number) => Ok(*number),
+        None => bail!("{name} has no lowering to XLA without the number that defines it; write it with candle's operations"),
+    };
+    match (name, inputs) {
+        ("argsort", [x]) => Ok(sorted_places(x, attribute()? != 0.0)),
+        ("sigmoid", [x]) => floats(name, x).map(|x| x.unary(Unary::Logistic)),
+        ("softmax-last-dim", [x]) => floats(name, x).map(|x| widened(x, softmax)),
+        ("rms-norm", [x, scale]) => norm::rms(floats(name, x)?, scale, attribute()?),
+        ("layer-norm", [x, scale, shift]) => norm::layer(floats(name, x)?, scale, shift, attribute()?),
+        ("rotary-emb", [x, cos, sin]) => {
+            let heads = if attribute()? == 0.0 { rotary::Heads::BeforeTime } else { rotary::Heads::AfterTime };
+            rotary::halves(floats(name, x)?, cos, sin, heads)
+        }
+        ("rotary-emb-int", [x, cos, sin]) => rotary::pairs(floats(name, x)?, cos, sin),
+        _ => bail!(
+            "{name} has no lowering to XLA; compute it on the CPU with to_device, or write it with candle's operations"
+        ),
+    }
+}
+
+fn floats<'a>(name: &str, x: &'a Arc<Node>) -> Result<&'a Arc<Node>> {
+    if is_float(x.element) { Ok(x) } else { no_lowering(name, x.element) }
+}
+
+/// The places that the elements have in order along the last dimension. Equal elements keep their order.
+fn sorted_places(x: &Arc<Node>, ascending: bool) -> Arc<Node> {
+    Node::new(Op::SortPlaces { ascending }, vec![x.clone()], &x.dims, Element::U32)
+}
+
+fn softmax(x: &Arc<Node>) -> Arc<Node> {
+    let exponential = x.binary(Binary::Subtract, &x.over_last(Reduction::Maximum)).unary(Unary::Exponential);
+    exponential.binary(Binary::Divide, &exponential.over_last(Reduction::Sum))
+}

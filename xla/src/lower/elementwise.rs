@@ -1,0 +1,160 @@
+//! Functions of one or two arrays, element by element.
+
+use super::{no_lowering, widened};
+use crate::element::{is_unsigned, saturated};
+use crate::graph::{Array as _, Binary, Compare, Node, Unary, is_float};
+use candle_core::{Result, bail};
+use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_PI};
+use std::sync::Arc;
+
+/// `x * mul + add`. The numbers are arguments of the program among floats, so that another learning rate needs no other
+/// program.
+pub(super) fn affine(x: &Arc<Node>, mul: f64, add: f64) -> Arc<Node> {
+    let product = if mul == 1.0 { x.clone() } else { x.binary(Binary::Multiply, &number(x, mul)) };
+    if add == 0.0 { product } else { product.binary(Binary::Add, &number(x, add)) }
+}
+
+/// A number that may be another one in the next run.
+fn number(x: &Arc<Node>, number: f64) -> Arc<Node> {
+    if is_float(x.element) {
+        Node::number(number, &x.dims, x.element)
+    } else {
+        x.like(saturated(number, x.element))
+    }
+}
+
+pub(super) fn powf(x: &Arc<Node>, exponent: f64) -> Result<Arc<Node>> {
+    match is_float(x.element) {
+        true if exponent == 2.0 => Ok(x.binary(Binary::Multiply, x)),
+        true => Ok(x.binary_number(Binary::Power, exponent)),
+        false => no_lowering("powf", x.element),
+    }
+}
+
+pub(super) fn elu(x: &Arc<Node>, alpha: f64) -> Result<Arc<Node>> {
+    if !is_float(x.element) {
+        return no_lowering("elu", x.element);
+    }
+    let below = x.unary(Unary::ExponentialMinusOne).binary_number(Binary::Multiply, alpha);
+    Ok(is_positive(x).select(x, &below))
+}
+
+fn is_positive(x: &Arc<Node>) -> Arc<Node> {
+    x.compare(Compare::Greater, &x.like(0.0))
+}
+
+/// The functions that candle has, by its names for them.
+pub(super) fn unary(x: &Arc<Node>, name: &str) -> Result<Arc<Node>> {
+    let result = if is_float(x.element) { of_floats(x, name)? } else { of_integers(x, name)? };
+    match result {
+        Some(result) => Ok(result),
+        None => bail!("{name} has no lowering to XLA; compute it on the CPU with to_device"),
+    }
+}
+
+fn of_floats(x: &Arc<Node>, name: &str) -> Result<Option<Arc<Node>>> {
+    if let Some(unary) = direct(name) {
+        return Ok(Some(x.unary(unary)));
+    }
+    Ok(Some(match name {
+        "recip" => x.like(1.0).binary(Binary::Divide, x),
+        "sqr" => x.binary(Binary::Multiply, x),
+        // As on the CPU, a NaN becomes 0.
+        "relu" => is_positive(x).select(x, &x.like(0.0)),
+        "sign" => sign(x),
+        "silu" => widened(x, |x| x.binary(Binary::Multiply, &x.unary(Unary::Logistic))),
+        "gelu" => widened(x, gelu),
+        "gelu_erf" => widened(x, gelu_erf),
+        "erf" => widened(x, |x| x.unary(Unary::Erf)),
+        _ => return Ok(None),
+    }))
+}
+
+/// Functions that have a name of their own in StableHLO.
+fn direct(name: &str) -> Option<Unary> {
+    Some(match name {
+        "exp" => Unary::Exponential,
+        "log" => Unary::Log,
+        "sin" => Unary::Sine,
+        "cos" => Unary::Cosine,
+        "tanh" => Unary::Tanh,
+        "abs" => Unary::Abs,
+        "neg" => Unary::Negate,
+        "sqrt" => Unary::Sqrt,
+        "floor" => Unary::Floor,
+        "ceil" => Unary::Ceil,
+        "round" => Unary::RoundNearestAfz,
+        _ => return None,
+    })
+}
+
+/// StableHLO's `sign` keeps a NaN and the sign of a zero; candle's gives 0.
+fn sign(x: &Arc<Node>) -> Arc<Node> {
+    let is_negative = x.compare(Compare::Less, &x.like(0.0));
+    is_positive(x).select(&x.like(1.0), &is_negative.select(&x.like(-1.0), &x.like(0.0)))
+}
+
+/// `x / 2 * (1 + tanh(sqrt(2 / π) * x * (1 + 0.044715 * x * x)))`.
+fn gelu(x: &Arc<Node>) -> Arc<Node> {
+    let cubic = x.binary(Binary::Multiply, x).binary_number(Binary::Multiply, 0.044_715).binary_number(Binary::Add, 1.0);
+    let inner = x.binary_number(Binary::Multiply, FRAC_2_PI.sqrt()).binary(Binary::Multiply, &cubic);
+    let gate = inner.unary(Unary::Tanh).binary_number(Binary::Add, 1.0);
+    x.binary_number(Binary::Multiply, 0.5).binary(Binary::Multiply, &gate)
+}
+
+/// `x / 2 * (1 + erf(x / sqrt(2)))`.
+fn gelu_erf(x: &Arc<Node>) -> Arc<Node> {
+    let gate = x.binary_number(Binary::Multiply, FRAC_1_SQRT_2).unary(Unary::Erf).binary_number(Binary::Add, 1.0);
+    x.binary_number(Binary::Multiply, 0.5).binary(Binary::Multiply, &gate)
+}
+
+fn of_integers(x: &Arc<Node>, name: &str) -> Result<Option<Arc<Node>>> {
+    Ok(Some(match name {
+        "floor" | "ceil" | "round" => x.clone(),
+        "abs" | "relu" if is_unsigned(x.element) => x.clone(),
+        "abs" => x.unary(Unary::Abs),
+        "relu" => x.binary_number(Binary::Maximum, 0.0),
+        "sign" if is_unsigned(x.element) => x.binary_number(Binary::Minimum, 1.0),
+        "sign" => x.unary(Unary::Sign),
+        // candle's own, odd as it is.
+        "gelu" | "gelu_erf" | "erf" | "silu" => x.like(0.0),
+        "recip" | "sqr" | "neg" => return no_lowering(name, x.element),
+        name if direct(name).is_some() => return no_lowering(name, x.element),
+        _ => return Ok(None),
+    }))
+}
+
+/// The functions of two arrays that candle has, by its names for them.
+pub(super) fn binary(x: &Arc<Node>, y: &Arc<Node>, name: &str) -> Result<Arc<Node>> {
+    let direct = |binary| Ok(x.binary(binary, y));
+    match name {
+        "add" => direct(Binary::Add),
+        "sub" => direct(Binary::Subtract),
+        "mul" => direct(Binary::Multiply),
+        "div" => direct(Binary::Divide),
+        // A comparison with a NaN is false, so that the first one stays, as on the CPU.
+        "maximum" => Ok(x.compare(Compare::Less, y).select(y, x)),
+        "minimum" => Ok(x.compare(Compare::Greater, y).select(y, x)),
+        _ => bail!("{name} has no lowering to XLA; compute it on the CPU with to_device"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ferrotune_devices::pjrt::Element;
+
+    #[test]
+    fn an_affine_function_of_integers_saturates_its_numbers_as_candle_does() {
+        let x = Node::iota(0, &[3], Element::U8);
+        let product = affine(&x, -1.0, 300.0);
+        let numbers: Vec<_> = product.inputs()[1..].iter().map(|node| format!("{:?}", node.op)).collect();
+        assert_eq!(numbers, ["Constant(255)"]);
+    }
+
+    #[test]
+    fn a_factor_of_one_and_a_summand_of_zero_are_left_out() {
+        let x = Node::iota(0, &[3], Element::F32);
+        assert!(Arc::ptr_eq(&affine(&x, 1.0, 0.0), &x));
+    }
+}

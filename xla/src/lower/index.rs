@@ -1,0 +1,142 @@
+//! Elements and slices at indices.
+
+use super::no_lowering;
+use crate::graph::{Array as _, Binary, Compare, Node, Op, Reduction, Update, is_float};
+use candle_core::{Result, bail};
+use ferrotune_devices::pjrt::Element;
+use std::sync::Arc;
+
+/// Slices of size 1 of a dimension.
+pub(super) fn select(x: &Arc<Node>, indices: &Arc<Node>, dim: usize) -> Result<Arc<Node>> {
+    let indices = Indices::new(&indices.reshape(&[indices.count()]), x.dims[dim])?;
+    let mut dims = x.dims.clone();
+    dims[dim] = indices.places.count();
+    let taken = Node::new(Op::Take(dim), vec![x.clone(), indices.places.clone()], &dims, x.element);
+    Ok(indices.checked(&taken, |mask| mask.broadcast(&[dim], &dims)))
+}
+
+/// Adds slices of size 1 of a dimension.
+pub(super) fn add(old: &Arc<Node>, indices: &Arc<Node>, source: &Arc<Node>, dim: usize) -> Result<Arc<Node>> {
+    if indices.count() == 0 {
+        return Ok(old.clone());
+    }
+    let places = Indices::new(&indices.reshape(&[indices.count()]), old.dims[dim])?.places;
+    let inputs = vec![old.clone(), places, source.clone()];
+    Ok(Node::new(Op::Put(Update::Add, dim), inputs, &old.dims, old.element))
+}
+
+/// Single elements: indices replace the place in one dimension.
+pub(super) fn gather(x: &Arc<Node>, indices: &Arc<Node>, dim: usize) -> Result<Arc<Node>> {
+    let dims = &indices.dims;
+    let indices = Indices::new(indices, x.dims[dim])?;
+    let taken = if is_one_for_each_row(x, dims, dim) {
+        let hit = indices.one_hot(dim, &x.dims);
+        hit.select(x, &x.like(0.0)).reduce(Reduction::Sum, &[dim]).reshape(dims)
+    } else {
+        Node::new(Op::TakeEach, vec![x.clone(), indices.in_all_dimensions(dim)], dims, x.element)
+    };
+    Ok(indices.checked(&taken, Arc::clone))
+}
+
+pub(super) fn scatter_add(old: &Arc<Node>, indices: &Arc<Node>, source: &Arc<Node>, dim: usize) -> Result<Arc<Node>> {
+    if is_one_for_each_row(old, &indices.dims, dim) && source.dims == indices.dims {
+        let wide = repeated(source, dim, &old.dims);
+        let hit = Indices::new(indices, old.dims[dim])?.one_hot(dim, &old.dims);
+        return Ok(old.binary(Binary::Add, &hit.select(&wide, &wide.like(0.0))));
+    }
+    put(Update::Add, old, indices, source, dim)
+}
+
+pub(super) fn scatter(old: &Arc<Node>, indices: &Arc<Node>, source: &Arc<Node>, dim: usize) -> Result<Arc<Node>> {
+    put(Update::Set, old, indices, source, dim)
+}
+
+fn put(update: Update, old: &Arc<Node>, indices: &Arc<Node>, source: &Arc<Node>, dim: usize) -> Result<Arc<Node>> {
+    if indices.count() == 0 {
+        return Ok(old.clone());
+    }
+    let places = Indices::new(indices, old.dims[dim])?.in_all_dimensions(dim);
+    let inputs = vec![old.clone(), places, source.clone()];
+    Ok(Node::new(Op::PutEach(update), inputs, &old.dims, old.element))
+}
+
+/// Whether a comparison with the place finds the one element of each row: it fuses with what is around it, other than a
+/// gather or a scatter.
+fn is_one_for_each_row(x: &Arc<Node>, indices: &[usize], dim: usize) -> bool {
+    let mut rows = x.dims.clone();
+    rows[dim] = 1;
+    rows == indices
+}
+
+/// A dimension of size 1, repeated.
+fn repeated(x: &Arc<Node>, dim: usize, dims: &[usize]) -> Arc<Node> {
+    let others: Vec<usize> = (0..dims.len()).filter(|other| *other != dim).collect();
+    let kept: Vec<usize> = others.iter().map(|other| dims[*other]).collect();
+    x.reshape(&kept).broadcast(&others, dims)
+}
+
+/// Indices into a dimension.
+struct Indices {
+    given: Arc<Node>,
+    /// The indices, in a signed type; those outside the dimension are just before or just behind it.
+    places: Arc<Node>,
+    size: usize,
+}
+
+impl Indices {
+    fn new(given: &Arc<Node>, size: usize) -> Result<Indices> {
+        if size == 0 {
+            bail!("there are indices into a dimension without elements");
+        }
+        let signed = if i32::try_from(size).is_ok() { Element::S32 } else { Element::S64 };
+        let places = match given.element {
+            Element::U8 | Element::S16 | Element::S32 => bounded(&given.convert(signed), size),
+            Element::U32 | Element::S64 => bounded(given, size).convert(signed),
+            other => return no_lowering("indexing by indices", other),
+        };
+        Ok(Indices { given: given.clone(), places, size })
+    }
+
+    /// What was read, where the index is in the dimension; 0 at the greatest index; a NaN elsewhere, or 0 among integers.
+    fn checked(&self, taken: &Arc<Node>, spread: impl Fn(&Arc<Node>) -> Arc<Node>) -> Arc<Node> {
+        let places = &self.places;
+        let is_low = places.compare(Compare::GreaterOrEqual, &places.like(0.0));
+        let is_high = places.compare(Compare::Less, &places.like(self.size as f64));
+        let is_within = spread(&is_low.binary(Binary::And, &is_high));
+        if !is_float(taken.element) {
+            return is_within.select(taken, &taken.like(0.0));
+        }
+        let is_padding = spread(&self.given.compare(Compare::Equal, &self.given.like(greatest(self.given.element))));
+        is_within.select(taken, &is_padding.select(&taken.like(0.0), &taken.like(f64::NAN)))
+    }
+
+    /// Whether the place in a dimension is the one that the row's index names.
+    fn one_hot(&self, dim: usize, dims: &[usize]) -> Arc<Node> {
+        let iota = Node::iota(dim, dims, self.places.element);
+        repeated(&self.places, dim, dims).compare(Compare::Equal, &iota)
+    }
+
+    /// For each index the place of its element in all dimensions, one after the other in a new last dimension.
+    fn in_all_dimensions(&self, dim: usize) -> Arc<Node> {
+        let (dims, element, rank) = (&self.places.dims, self.places.element, self.places.dims.len());
+        let column = [&dims[..], &[1]].concat();
+        let place = |other: usize| if other == dim { self.places.clone() } else { Node::iota(other, dims, element) };
+        let columns: Vec<_> = (0..rank).map(|other| place(other).reshape(&column)).collect();
+        match columns.as_slice() {
+            [only] => only.clone(),
+            _ => Node::new(Op::Concatenate(rank), columns, &[&dims[..], &[rank]].concat(), element),
+        }
+    }
+}
+
+/// Indices that are at most one before and at most one behind a dimension of this size.
+fn bounded(indices: &Arc<Node>, size: usize) -> Arc<Node> {
+    let upper = indices.binary_number(Binary::Minimum, (size as f64).min(greatest(indices.element)));
+    if indices.element == Element::U32 { upper } else { upper.binary_number(Binary::Maximum, -1.0) }
+}
+
+/// The greatest number of an integer type.
+fn greatest(element: Element) -> f64 {
+    let (_, above) = crate::element::bounds(element);
+    if element == Element::S64 { above } else { above - 1.0 }
+}

@@ -1,0 +1,116 @@
+//! Programs as [StableHLO](https://openxla.org/stablehlo/spec)'s text, which every PJRT plugin compiles.
+//!
+//! Only what the graph says is written: nothing is simplified here, since compilers do that better.
+
+mod instruction;
+mod notation;
+mod region;
+mod window;
+
+use crate::graph::{Node, Op};
+use crate::program::{Argument, Program};
+use ferrotune_devices::pjrt::Element;
+use instruction::Line;
+use notation::tensor;
+use std::sync::Arc;
+
+/// The program as a module with the function `main`.
+pub(crate) fn text(program: &Program) -> String {
+    let results: Vec<String> = program.results.iter().map(|place| type_of(&program.instructions[*place].node)).collect();
+    let mut body = Body::new(program);
+    for place in 0..program.instructions.len() {
+        body.add(place);
+    }
+    let names: Vec<&str> = program.results.iter().map(|place| body.names[*place].as_str()).collect();
+    let returned = match names.is_empty() {
+        true => "    return\n".to_owned(),
+        false => format!("    return {} : {}\n", names.join(", "), results.join(", ")),
+    };
+    format!(
+        "module @ferrotune attributes {{mhlo.num_partitions = 1 : i32, mhlo.num_replicas = {} : i32}} {{\n  \
+         func.func public @main({}) -> ({}) {{\n{}{returned}  }}\n}}\n",
+        program.replicas,
+        parameters(program).join(", "),
+        results.join(", "),
+        body.text,
+    )
+}
+
+fn parameters(program: &Program) -> Vec<String> {
+    let parameter = |(place, argument): (usize, &Argument)| {
+        let type_of = match argument {
+            Argument::Node(node) | Argument::Key(node) => type_of(node),
+            Argument::Numbers(numbers, element) => tensor(&[numbers.len()], *element),
+        };
+        let alias = program.aliases.iter().find(|(argument, _)| *argument == place);
+        let attribute = alias.map_or(String::new(), |(_, result)| format!(" {{tf.aliasing_output = {result} : i32}}"));
+        format!("%arg{place}: {type_of}{attribute}")
+    };
+    program.arguments.iter().enumerate().map(parameter).collect()
+}
+
+fn type_of(node: &Node) -> String {
+    tensor(&node.dims, node.element)
+}
+
+/// The instructions of the function, one after the other.
+struct Body<'a> {
+    program: &'a Program,
+    text: String,
+    /// The name of each instruction's value.
+    names: Vec<String>,
+    /// How many of the numbers have been used.
+    numbers: usize,
+}
+
+impl Body<'_> {
+    fn new(program: &Program) -> Body<'_> {
+        Body { program, text: String::new(), names: Vec::new(), numbers: 0 }
+    }
+
+    fn add(&mut self, place: usize) {
+        let program = self.program;
+        let instruction = &program.instructions[place];
+        if let Some(argument) = instruction.argument {
+            self.names.push(format!("%arg{argument}"));
+            return;
+        }
+        let name = format!("%v{place}");
+        let node = &instruction.node;
+        if node.op == Op::Number {
+            self.number(&name, node);
+            self.names.push(name);
+            return;
+        }
+        let input = |place: &usize| (self.names[*place].as_str(), &program.instructions[*place].node);
+        let line = Line { name: &name, node, inputs: instruction.inputs.iter().map(input).collect() };
+        for statement in line.statements(program.replicas) {
+            self.text.push_str("    ");
+            self.text.push_str(&statement);
+            self.text.push('\n');
+        }
+        let value = line.value();
+        self.names.push(value);
+    }
+
+    /// Takes the next number out of the argument that has them all.
+    fn number(&mut self, name: &str, node: &Arc<Node>) {
+        let start = self.numbers;
+        self.numbers += 1;
+        let numbers = self.program.arguments.iter().enumerate().find_map(|(place, argument)| match argument {
+            Argument::Numbers(numbers, element) => Some((place, numbers.len(), *element)),
+            _ => None,
+        });
+        // A program with an instruction of this kind has the argument.
+        let (argument, count, element) = numbers.unwrap_or((0, 1, Element::F32));
+        let (all, one, scalar) = (tensor(&[count], element), tensor(&[1], element), tensor(&[], element));
+        let (converted, result) = (tensor(&[], node.element), type_of(node));
+        let end = start + 1;
+        self.text.push_str(&format!(
+            "    {name}_s = stablehlo.slice %arg{argument} [{start}:{end}] : ({all}) -> {one}\n    \
+             {name}_r = stablehlo.reshape {name}_s : ({one}) -> {scalar}\n    \
+             {name}_c = stablehlo.convert {name}_r : ({scalar}) -> {converted}\n    \
+             {name} = stablehlo.broadcast_in_dim {name}_c, dims = [] : ({converted}) -> {result}\n"
+        ));
+    }
+}

@@ -1,0 +1,114 @@
+//! Strided views as dense arrays: slices, transposes and broadcasts, which the compiler fuses into what reads them.
+//!
+//! A layout that no slices give, such as one whose rows overlap, is read by indices.
+
+use crate::graph::{Array as _, Binary, Node, Op};
+use crate::value::Value;
+use candle_core::external::Input;
+use candle_core::{Layout, Result};
+use ferrotune_devices::pjrt::Element;
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+/// The elements of an input, in the order of its layout.
+pub(crate) fn dense(input: &Input<'_>) -> Result<Arc<Node>> {
+    let value = input.storage.slot().value();
+    Ok(strided(&Value::of(&value)?.node(), input.layout))
+}
+
+/// The elements of a dense array that a layout names, in the layout's order.
+pub(crate) fn strided(array: &Arc<Node>, layout: &Layout) -> Arc<Node> {
+    let (dims, offset) = (layout.dims(), layout.start_offset());
+    let count = layout.shape().elem_count();
+    if count == 0 {
+        return Node::constant(0.0, dims, array.element);
+    }
+    if offset == 0 && layout.is_contiguous() && count == array.count() {
+        return array.reshape(dims);
+    }
+    let view = View::new(layout);
+    view.sliced(array, offset).or_else(|| view.window(array, offset)).unwrap_or_else(|| by_indices(array, layout))
+}
+
+/// The dimensions of a layout along which the storage is read.
+struct View<'a> {
+    dims: &'a [usize],
+    strides: &'a [usize],
+    /// Those of more than one element that are not broadcast, by falling stride.
+    read: Vec<usize>,
+}
+
+impl View<'_> {
+    fn new(layout: &Layout) -> View<'_> {
+        let (dims, strides) = (layout.dims(), layout.stride());
+        let mut read: Vec<usize> = (0..dims.len()).filter(|dim| dims[*dim] > 1 && strides[*dim] > 0).collect();
+        read.sort_by_key(|dim| Reverse(strides[*dim]));
+        View { dims, strides, read }
+    }
+
+    /// The view as a slice of the array, whose dimensions have the strides of the view. None if a stride does not divide the
+    /// next greater one, or if the view crosses the end of a dimension.
+    fn sliced(&self, array: &Arc<Node>, offset: usize) -> Option<Arc<Node>> {
+        let (mut full, mut start, mut end) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut outer, mut rest) = (array.count(), offset);
+        for dim in &self.read {
+            let stride = self.strides[*dim];
+            if !outer.is_multiple_of(stride) {
+                return None;
+            }
+            full.push(outer / stride);
+            start.push(rest / stride);
+            end.push(rest / stride + self.dims[*dim]);
+            (outer, rest) = (stride, rest % stride);
+        }
+        if outer > 1 {
+            // Within the least stride one element is read.
+            full.push(outer);
+            start.push(rest);
+            end.push(rest + 1);
+        }
+        let is_within = end.iter().zip(&full).all(|(end, full)| end <= full);
+        is_within.then(|| self.arranged(&array.reshape(&full).slice(&start, &end)))
+    }
+
+    /// The view as a slice of the elements from the offset on.
+    fn window(&self, array: &Arc<Node>, offset: usize) -> Option<Arc<Node>> {
+        let outermost = *self.read.first()?;
+        let end = offset + self.dims[outermost] * self.strides[outermost];
+        let count = array.count();
+        (end <= count).then(|| array.reshape(&[count]).slice(&[offset], &[end])).and_then(|part| self.sliced(&part, 0))
+    }
+
+    /// Puts the dimensions that are read into the layout's order, and adds the others.
+    fn arranged(&self, slice: &Arc<Node>) -> Arc<Node> {
+        let sizes: Vec<usize> = self.read.iter().map(|dim| self.dims[*dim]).collect();
+        let mut order: Vec<usize> = (0..self.read.len()).collect();
+        order.sort_by_key(|place| self.read[*place]);
+        let ordered = slice.reshape(&sizes).transpose(&order);
+        if ordered.count() == self.dims.iter().product() {
+            return ordered.reshape(self.dims);
+        }
+        let mut at = self.read.clone();
+        at.sort_unstable();
+        ordered.broadcast(&at, self.dims)
+    }
+}
+
+fn by_indices(array: &Arc<Node>, layout: &Layout) -> Arc<Node> {
+    let (count, places) = (array.count(), places(layout, array.count()));
+    let flat = places.reshape(&[places.count()]);
+    let inputs = vec![array.reshape(&[count]), flat];
+    Node::new(Op::Take(0), inputs, &[places.count()], array.element).reshape(layout.dims())
+}
+
+/// Where the elements of a layout are in an array of so many elements.
+pub(crate) fn places(layout: &Layout, count: usize) -> Arc<Node> {
+    let dims = layout.dims();
+    let element = if u32::try_from(count).is_ok() { Element::U32 } else { Element::S64 };
+    let start = Node::constant(layout.start_offset() as f64, dims, element);
+    let strides = layout.stride().iter().enumerate().filter(|(_, stride)| **stride > 0);
+    strides.fold(start, |places, (dim, stride)| {
+        let steps = Node::iota(dim, dims, element).binary_number(Binary::Multiply, *stride as f64);
+        places.binary(Binary::Add, &steps)
+    })
+}

@@ -1,0 +1,207 @@
+//! Compiled steps: what they compute, what they keep, and what they refuse.
+
+use crate::plugin;
+use candle_core::{DType, Device, Result, Tensor, Var};
+use candle_nn::{AdamW, Linear, Module as _, Optimizer as _, ParamsAdamW, SGD, VarBuilder, VarMap, linear, ops};
+use ferrotune_xla::{Options, Step, backend_of};
+
+/// A small network, with the same weights on every device.
+struct Network {
+    layers: [Linear; 2],
+    map: VarMap,
+}
+
+impl Network {
+    fn new(device: &Device) -> Result<Network> {
+        let map = VarMap::new();
+        let builder = VarBuilder::from_varmap(&map, DType::F32, device);
+        let layers = [linear(6, 8, builder.pp("a"))?, linear(8, 3, builder.pp("b"))?];
+        let mut named: Vec<_> = map.data().lock().expect("no test panics with it").clone().into_iter().collect();
+        named.sort_by(|left, right| left.0.cmp(&right.0));
+        for (_, var) in named {
+            let count = var.elem_count() as f32;
+            let values = Tensor::arange(0f32, count, &Device::Cpu)?.affine(1.7, 0.3)?.sin()?.affine(0.5, 0.)?;
+            var.set(&values.reshape(var.shape())?.to_device(device)?)?;
+        }
+        Ok(Network { layers, map })
+    }
+
+    fn loss(&self, x: &Tensor, y: &Tensor) -> Result<Tensor> {
+        let hidden = self.layers[0].forward(x)?.relu()?;
+        candle_nn::loss::cross_entropy(&self.layers[1].forward(&hidden)?, y)
+    }
+}
+
+fn data(device: &Device, rows: usize) -> Result<[Tensor; 2]> {
+    let x = Tensor::arange(0f32, rows as f32 * 6., &Device::Cpu)?.cos()?.reshape((rows, 6))?.to_device(device)?;
+    let classes: Vec<u32> = (0..rows as u32).map(|row| row * 7 % 3).collect();
+    Ok([x, Tensor::from_vec(classes, rows, &Device::Cpu)?.to_device(device)?])
+}
+
+fn values(tensor: &Tensor) -> Result<Vec<f32>> {
+    tensor.flatten_all()?.to_vec1()
+}
+
+fn assert_close(left: &[f32], right: &[f32], tolerance: f32) {
+    assert_eq!(left.len(), right.len());
+    for (left, right) in left.iter().zip(right) {
+        assert!((left - right).abs() <= tolerance * right.abs().max(1.), "{left} and {right}");
+    }
+}
+
+/// The losses of twenty steps of gradient descent, by a compiled step where the device has a compiler.
+fn losses(device: &Device) -> Result<Vec<f32>> {
+    let network = Network::new(device)?;
+    let mut optimizer = SGD::new(network.map.all_vars(), 0.2)?;
+    let mut step = Step::new(device, |arguments: &[Tensor]| {
+        let loss = network.loss(&arguments[0], &arguments[1])?;
+        optimizer.backward_step(&loss)?;
+        Ok(vec![loss])
+    });
+    let data = data(device, 9)?;
+    (0..20).map(|_| step.run(&data)?[0].to_scalar()).collect()
+}
+
+#[test]
+fn a_compiled_step_trains_as_the_cpu_does() -> Result<()> {
+    let expected = losses(&Device::Cpu)?;
+    assert!(expected[19] < expected[0] / 2., "{expected:?}");
+    assert_close(&losses(&plugin::open()?)?, &expected, 1e-5);
+    Ok(())
+}
+
+#[test]
+fn a_loop_without_compile_trains_as_well() -> Result<()> {
+    let device = plugin::open()?;
+    let network = Network::new(&device)?;
+    let mut optimizer = AdamW::new(network.map.all_vars(), ParamsAdamW { lr: 0.05, ..ParamsAdamW::default() })?;
+    let [x, y] = data(&device, 9)?;
+    let mut losses: Vec<f32> = Vec::new();
+    for _ in 0..20 {
+        let loss = network.loss(&x, &y)?;
+        optimizer.backward_step(&loss)?;
+        losses.push(loss.to_scalar()?);
+    }
+    assert!(losses[19] < losses[0] / 2., "{losses:?}");
+    // The step counter and the learning rate are arguments of the program.
+    let backend = backend_of(&device).expect("a device of a plugin");
+    assert!(backend.compilations() < 6, "{}", backend.compilations());
+    Ok(())
+}
+
+#[test]
+fn another_shape_is_compiled_once_more_and_the_state_is_the_same() -> Result<()> {
+    let device = plugin::open()?;
+    let sum = Var::zeros((), DType::F32, &device)?;
+    let mut step = Step::new(&device, |arguments: &[Tensor]| {
+        sum.set(&(sum.as_tensor() + arguments[0].sum_all()?)?)?;
+        Ok(vec![(arguments[0].sum_all()? * 2.)?])
+    });
+    let ones = |count: usize| Tensor::ones(count, DType::F32, &device);
+    assert_eq!(step.run(&[ones(2)?])?[0].to_scalar::<f32>()?, 4.);
+    let compiled = backend_of(&device).expect("a device of a plugin").compilations();
+    step.run(&[ones(2)?])?;
+    assert_eq!(backend_of(&device).expect("a device of a plugin").compilations(), compiled);
+    step.run(&[ones(5)?])?;
+    assert_eq!(sum.to_scalar::<f32>()?, 9.);
+    Ok(())
+}
+
+#[test]
+fn a_tensor_from_outside_is_read_anew_in_each_run() -> Result<()> {
+    let device = plugin::open()?;
+    let weight = Var::new(3f32, &device)?;
+    let mut step = Step::new(&device, |arguments: &[Tensor]| Ok(vec![(&arguments[0] * weight.as_tensor())?]));
+    let two = Tensor::new(2f32, &device)?;
+    assert_eq!(step.run(std::slice::from_ref(&two))?[0].to_scalar::<f32>()?, 6.);
+    weight.set(&Tensor::new(10f32, &device)?)?;
+    assert_eq!(step.run(&[two])?[0].to_scalar::<f32>()?, 20.);
+    Ok(())
+}
+
+#[test]
+fn a_copy_of_a_variable_keeps_its_value() -> Result<()> {
+    let device = plugin::open()?;
+    let count = Var::new(1f32, &device)?;
+    let mut step = Step::new(&device, |_: &[Tensor]| {
+        count.set(&(count.as_tensor() + 1.)?)?;
+        Ok(Vec::new())
+    });
+    step.run(&[])?;
+    let kept = count.as_tensor().copy()?;
+    step.run(&[])?;
+    assert_eq!((kept.to_scalar::<f32>()?, count.to_scalar::<f32>()?), (2., 3.));
+    Ok(())
+}
+
+#[test]
+fn random_numbers_are_new_in_each_run_and_the_same_for_a_seed() -> Result<()> {
+    let device = plugin::open()?;
+    let mut step = Step::new(&device, |arguments: &[Tensor]| Ok(vec![ops::dropout(&arguments[0], 0.5)?]));
+    let ones = [Tensor::ones(64, DType::F32, &device)?];
+    let mut two = || -> Result<_> {
+        device.set_seed(7)?;
+        Ok((values(&step.run(&ones)?[0])?, values(&step.run(&ones)?[0])?))
+    };
+    let (first, second) = two()?;
+    assert_ne!(first, second);
+    assert_eq!((first, second), two()?);
+    Ok(())
+}
+
+/// The error of a step.
+fn refusal(device: &Device, body: impl FnMut(&[Tensor]) -> Result<Vec<Tensor>>) -> Result<String> {
+    let argument = Tensor::ones(3, DType::F32, device)?;
+    let error = Step::new(device, body).run(&[argument]).err();
+    Ok(error.expect("the step is refused").to_string())
+}
+
+#[test]
+fn what_a_program_cannot_hold_is_refused() -> Result<()> {
+    let device = plugin::open()?;
+    let reads = refusal(&device, |arguments| {
+        if arguments[0].sum_all()?.to_scalar::<f32>()? > 0. { Ok(Vec::new()) } else { Ok(arguments.to_vec()) }
+    })?;
+    assert!(reads.contains("where_cond"), "{reads}");
+
+    let mut calls = 0.;
+    let counts = refusal(&device, |arguments| {
+        calls += 1.;
+        Ok(vec![(&arguments[0] * calls)?])
+    })?;
+    assert!(counts.contains("changes from call to call"), "{counts}");
+
+    let total = Var::new(1f32, &device)?;
+    let frozen = refusal(&device, |arguments| {
+        let known = total.to_scalar::<f32>()?;
+        total.set(&(total.as_tensor() + 1.)?)?;
+        Ok(vec![(&arguments[0] * f64::from(known))?])
+    })?;
+    assert!(frozen.contains("reads a variable that it changes"), "{frozen}");
+    assert_eq!(total.to_scalar::<f32>()?, 1., "a step that is refused changes nothing");
+
+    let elsewhere = refusal(&device, |_| Ok(vec![Tensor::new(1f32, &Device::Cpu)?]))?;
+    assert!(elsewhere.contains("keep it on the device"), "{elsewhere}");
+    let mut step = Step::new(&device, |arguments: &[Tensor]| Ok(arguments.to_vec()));
+    let stray = step.run(&[Tensor::new(1f32, &Device::Cpu)?]).expect_err("another device").to_string();
+    assert!(stray.contains("to_device"), "{stray}");
+    Ok(())
+}
+
+#[test]
+fn a_later_process_loads_what_was_compiled() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let compilations = || -> Result<u64> {
+        let options = Options { cache: Some(folder.path()), ..Options::default() };
+        let device = ferrotune_xla::open_with(&plugin::path()?, options)?;
+        assert_eq!(values(&Tensor::arange(0f32, 3., &device)?.sqr()?)?, [0., 1., 4.]);
+        Ok(backend_of(&device).expect("a device of a plugin").compilations())
+    };
+    assert_eq!(compilations()?, 1);
+    assert_eq!(compilations()?, 0);
+    for entry in std::fs::read_dir(folder.path())? {
+        std::fs::write(entry?.path(), "damaged")?;
+    }
+    assert_eq!(compilations()?, 1);
+    Ok(())
+}
