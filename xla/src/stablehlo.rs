@@ -16,7 +16,8 @@ use std::sync::Arc;
 
 /// The program as a module with the function `main`.
 pub(crate) fn text(program: &Program) -> String {
-    let results: Vec<String> = program.results.iter().map(|place| type_of(&program.instructions[*place].node)).collect();
+    let results: Vec<String> =
+        program.results.iter().map(|place| type_of(&program.instructions[*place].node)).collect();
     let mut body = Body::new(program);
     for place in 0..program.instructions.len() {
         body.add(place);

@@ -13,7 +13,7 @@ use ferrotune_devices::{Machine, Metadata, Report, Support, connect, detect};
 use tempfile::TempDir;
 
 /// The devices that a build without CUDA can drive.
-const CPU_BUILD: Support = Support { cuda: false, tpu: false };
+const CPU_BUILD: Support = Support { cuda: false };
 
 /// A described machine, with its temporary folder.
 struct Described {

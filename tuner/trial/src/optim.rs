@@ -47,13 +47,7 @@ trait Rule<const N: usize>: Sync {
     fn scalars(&self, lr: f64, steps: u32) -> Self::Scalars<f64>;
 
     /// The new value and moments of one element.
-    fn element<F: Float>(
-        &self,
-        scalars: &Self::Scalars<f64>,
-        value: F,
-        gradient: F,
-        moments: [F; N],
-    ) -> (F, [F; N]);
+    fn element<F: Float>(&self, scalars: &Self::Scalars<f64>, value: F, gradient: F, moments: [F; N]) -> (F, [F; N]);
 
     /// [`Rule::scalars`] on a device, without a look at its values.
     fn device_scalars(&self, lr: &Tensor, steps: &Tensor) -> Result<Self::Scalars<Tensor>>;

@@ -1,8 +1,8 @@
 //! Changes of a part of an array: copies into it, and numbers put into it.
 
 use crate::graph::{Array as _, Node, Op, Update, is_float};
-use crate::value::{Place, Value};
 use crate::transfer::element_of;
+use crate::value::{Place, Value};
 use crate::view;
 use candle_core::external::{Input, Rows};
 use candle_core::scalar::Scalar;

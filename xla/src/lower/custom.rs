@@ -27,7 +27,9 @@ fn lowered(name: &str, attributes: &[f64], inputs: &[Arc<Node>]) -> Result<Arc<N
     }
     let attribute = || match attributes.first() {
         Some(number) => Ok(*number),
-        None => bail!("{name} has no lowering to XLA without the number that defines it; write it with candle's operations"),
+        None => {
+            bail!("{name} has no lowering to XLA without the number that defines it; write it with candle's operations")
+        }
     };
     match (name, inputs) {
         ("argsort", [x]) => Ok(sorted_places(x, attribute()? != 0.0)),

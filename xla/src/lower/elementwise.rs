@@ -16,11 +16,7 @@ pub(super) fn affine(x: &Arc<Node>, mul: f64, add: f64) -> Arc<Node> {
 
 /// A number that may be another one in the next run.
 fn number(x: &Arc<Node>, number: f64) -> Arc<Node> {
-    if is_float(x.element) {
-        Node::number(number, &x.dims, x.element)
-    } else {
-        x.like(saturated(number, x.element))
-    }
+    if is_float(x.element) { Node::number(number, &x.dims, x.element) } else { x.like(saturated(number, x.element)) }
 }
 
 pub(super) fn powf(x: &Arc<Node>, exponent: f64) -> Result<Arc<Node>> {
@@ -96,7 +92,8 @@ fn sign(x: &Arc<Node>) -> Arc<Node> {
 
 /// `x / 2 * (1 + tanh(sqrt(2 / π) * x * (1 + 0.044715 * x * x)))`.
 fn gelu(x: &Arc<Node>) -> Arc<Node> {
-    let cubic = x.binary(Binary::Multiply, x).binary_number(Binary::Multiply, 0.044_715).binary_number(Binary::Add, 1.0);
+    let cubic =
+        x.binary(Binary::Multiply, x).binary_number(Binary::Multiply, 0.044_715).binary_number(Binary::Add, 1.0);
     let inner = x.binary_number(Binary::Multiply, FRAC_2_PI.sqrt()).binary(Binary::Multiply, &cubic);
     let gate = inner.unary(Unary::Tanh).binary_number(Binary::Add, 1.0);
     x.binary_number(Binary::Multiply, 0.5).binary(Binary::Multiply, &gate)

@@ -64,7 +64,9 @@ pub(super) fn is_first(element: Element, ascending: bool, tag: &str) -> String {
     let (mut left, mut right) = (format!("%a{tag}"), format!("%b{tag}"));
     if is_float(element) {
         kind = "TOTALORDER";
-        let constant = |number: u64| format!("stablehlo.constant dense<{number}> : tensor<{e}>", number = self::number(number, element));
+        let constant = |number: u64| {
+            format!("stablehlo.constant dense<{number}> : tensor<{e}>", number = self::number(number, element))
+        };
         body = format!(
             "      %zero{tag} = {}\n      %nan{tag} = {}\n{}{}",
             constant(0),

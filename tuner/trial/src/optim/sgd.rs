@@ -103,13 +103,7 @@ impl Rule<0> for ParamsSGD {
         (value - gradient * of(*lr), [])
     }
 
-    fn tensor(
-        &self,
-        lr: &Tensor,
-        value: &Tensor,
-        gradient: &Tensor,
-        _: [&Tensor; 0],
-    ) -> Result<(Tensor, [Tensor; 0])> {
+    fn tensor(&self, lr: &Tensor, value: &Tensor, gradient: &Tensor, _: [&Tensor; 0]) -> Result<(Tensor, [Tensor; 0])> {
         let gradient = (gradient + (value * self.weight_decay)?)?;
         Ok(((value - gradient.broadcast_mul(lr)?)?, []))
     }

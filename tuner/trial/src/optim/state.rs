@@ -55,8 +55,10 @@ impl<const N: usize> State<N> {
 
     /// The state as any device keeps it. `vars` is not empty.
     pub(super) fn on_device(vars: Vec<Var>, names: [&'static str; N], lr: f64) -> Result<State<N>> {
-        let moments =
-            vars.iter().map(|var| array(|_| Var::zeros(var.shape(), var.dtype(), var.device()))).collect::<Result<_>>()?;
+        let moments = vars
+            .iter()
+            .map(|var| array(|_| Var::zeros(var.shape(), var.dtype(), var.device())))
+            .collect::<Result<_>>()?;
         let is_wide = vars.iter().any(|var| var.dtype() == DType::F64);
         let dtype = if is_wide { DType::F64 } else { DType::F32 };
         let number = |number| Var::from_tensor(&scalar(number, dtype, vars[0].device())?);
@@ -146,7 +148,7 @@ impl<const N: usize> State<N> {
         }
         // Replaces one moment after the other, because there may be too little memory for a second copy of all.
         for index in 0..self.vars.len() {
-            for (place, kind) in self.names.iter().enumerate() {
+            for (place, kind) in self.names.into_iter().enumerate() {
                 let name = moment_name(name, kind, index);
                 let loaded = saved.tensor(&name)?;
                 self.set_moment(index, place, &loaded).map_err(|source| ShareError::Tensor { name, source })?;
@@ -208,7 +210,7 @@ fn update_on_device<const N: usize, R: Rule<N>>(
     gradient: &Tensor,
     moments: &[Var; N],
     rule: &R,
-    scalars: &R::DeviceScalars,
+    scalars: &R::Scalars<Tensor>,
 ) -> Result<()> {
     let dtype = var.dtype();
     let wide = |tensor: &Tensor| match dtype {
