@@ -12,6 +12,7 @@ use crate::value::Value;
 use candle_core::external::{self, Input, Op, Slot};
 use candle_core::{CpuStorage, DType, Error, Result, Shape, bail};
 use ferrotune_devices::pjrt::{self, Buffer, Client, Element, Literal};
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -105,11 +106,11 @@ impl Backend {
     pub(crate) fn compute(&self, nodes: &[Arc<Node>]) -> Result<()> {
         self.nodes.store(0, Ordering::Relaxed);
         let changed = std::mem::take(&mut *self.changed());
-        let mut wanted: Vec<Arc<Node>> = Vec::new();
+        let (mut wanted, mut known): (Vec<Arc<Node>>, _) = (Vec::new(), HashSet::new());
         let slots = changed.iter().filter_map(Weak::upgrade);
         let assigned = slots.map(|slot| Ok(Value::of(&slot.value())?.node())).collect::<Result<Vec<_>>>()?;
         for node in assigned.into_iter().chain(nodes.iter().cloned()) {
-            if node.value().is_none() && !wanted.iter().any(|other| Arc::ptr_eq(other, &node)) {
+            if node.value().is_none() && known.insert(node.id) {
                 wanted.push(node);
             }
         }

@@ -28,6 +28,7 @@ impl Value {
     pub(crate) fn into_node(self) -> Arc<Node> {
         match self {
             Value::Node(node) => node,
+            Value::Parts(parts) => parts.node(),
         }
     }
 
