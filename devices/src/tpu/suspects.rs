@@ -54,8 +54,8 @@ pub(super) fn find(machine: &Machine, tree: &Tree<'_>, count: usize, findings: &
 /// Says that a variable stands for more or fewer chips than this machine has.
 fn wrong_bounds(machine: &Machine, name: &str, count: usize) -> Option<String> {
     let value = machine.variable(name)?;
-    let bounds = value.split(',').map(|bound| bound.trim().parse::<usize>().ok());
-    let product = bounds.fold(Some(1_usize), |product, bound| product?.checked_mul(bound?));
+    let mut bounds = value.split(',').map(|bound| bound.trim().parse::<usize>().ok());
+    let product = bounds.try_fold(1_usize, |product, bound| product.checked_mul(bound?));
     // Several processes may share the chips of a machine.
     let fits = product.is_some_and(|product| product == count || (name == BOUNDS[1] && product < count));
     let own = chips(count);
