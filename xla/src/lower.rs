@@ -29,7 +29,6 @@ use crate::transfer::element_of;
 use crate::value::Value;
 use crate::{element, view};
 use candle_core::external::{CmpOp, Input, Op as Kernel};
-use candle_core::op::ReduceOp;
 use candle_core::{DType, Result, Shape, bail};
 pub(crate) use custom::custom;
 use ferrotune_devices::pjrt::Element;

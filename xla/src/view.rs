@@ -85,7 +85,7 @@ impl View<'_> {
         let mut order: Vec<usize> = (0..self.read.len()).collect();
         order.sort_by_key(|place| self.read[*place]);
         let ordered = slice.reshape(&sizes).transpose(&order);
-        if ordered.count() == self.dims.iter().product() {
+        if ordered.count() == self.dims.iter().product::<usize>() {
             return ordered.reshape(self.dims);
         }
         let mut at = self.read.clone();

@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn what_cannot_be_opened_is_said_with_the_cure() {
         assert!(open_device("cpu").is_ok_and(|device| device.is_cpu()));
-        let refused = |device| open_device(device).err().map(|error| error.to_string()).unwrap_or_default();
+        let refused = |device: &str| open_device(device).err().map(|error| error.to_string()).unwrap_or_default();
         let missing = refused("xla:/nowhere/plugin.so");
         assert_eq!(missing, "/nowhere/plugin.so is not a file; name cpu, or the library of a PJRT plugin");
         let other = refused(&format!("xla:{}", env!("CARGO_MANIFEST_PATH")));

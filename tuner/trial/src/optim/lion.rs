@@ -68,7 +68,7 @@ impl Optimizer for Lion {
 }
 
 /// The numbers of one step.
-struct Rates<T> {
+pub(super) struct Rates<T> {
     lr: T,
     /// The share of a variable that weight decay leaves.
     keep: T,
