@@ -62,6 +62,6 @@ fn bytes_of<T: bytemuck::NoUninit>(values: &[T]) -> Vec<u8> {
     bytemuck::cast_slice(values).to_vec()
 }
 
-fn elements_of<T: bytemuck::Pod>(bytes: &[u8]) -> Vec<T> {
-    bytemuck::allocation::pod_collect_to_vec(bytes)
+fn elements_of<T: bytemuck::AnyBitPattern>(bytes: &[u8]) -> Vec<T> {
+    bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned).collect()
 }
