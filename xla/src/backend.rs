@@ -5,6 +5,7 @@ use crate::graph::Node;
 use crate::lower;
 use crate::program::{Argument, Program};
 use crate::random::{Generator, key_of};
+use crate::replicas;
 use crate::trace::Trace;
 use crate::traffic::Traffic;
 use crate::transfer::{element_of, literal_of, values_of};
@@ -218,7 +219,8 @@ impl external::Backend for Backend {
 
     fn custom(&self, name: &str, attributes: &[f64], inputs: &[Input<'_>]) -> Result<(external::Value, Shape, DType)> {
         self.trace.saw(inputs)?;
-        let (value, shape, dtype) = lower::custom(name, attributes, inputs)?;
+        let collective = replicas::lowered(name, inputs, self.replicas);
+        let (value, shape, dtype) = collective.unwrap_or_else(|| lower::custom(name, attributes, inputs))?;
         Ok((self.noted(value)?, shape, dtype))
     }
 

@@ -84,6 +84,8 @@ pub(crate) enum Op {
     Key,
     /// Random bits by a key.
     Bits,
+    /// The rows of an array that belong to this replica: the first replica has the first ones.
+    Shard,
     /// The sum over all replicas.
     AllReduce,
 }
@@ -101,7 +103,6 @@ pub(crate) enum Unary {
     Log,
     Logistic,
     Negate,
-    Not,
     RoundNearestAfz,
     Rsqrt,
     Sign,
@@ -119,13 +120,9 @@ pub(crate) enum Binary {
     Maximum,
     Minimum,
     Multiply,
-    Or,
     Power,
-    Remainder,
-    ShiftLeft,
     ShiftRightLogical,
     Subtract,
-    Xor,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -11,6 +11,7 @@ mod graph;
 mod lower;
 mod program;
 mod random;
+mod replicas;
 mod stablehlo;
 mod step;
 mod trace;
@@ -21,5 +22,6 @@ mod view;
 
 pub use backend::Backend;
 pub use device::{Options, backend_of, describe, device_on, open, open_with};
+pub use replicas::{all_reduce_gradients, all_reduce_mean, shard};
 pub use step::Step;
 pub use traffic::Traffic;

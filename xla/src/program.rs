@@ -16,6 +16,9 @@ pub(crate) enum Argument {
     Numbers(Vec<f64>, Element),
 }
 
+/// A node whose place is not known yet; with its inputs once they were looked at.
+type Open = (Arc<Node>, Option<Vec<Arc<Node>>>);
+
 /// A node that the program computes, or takes as an argument.
 pub(crate) struct Instruction {
     pub(crate) node: Arc<Node>,
@@ -63,8 +66,7 @@ impl Program {
     fn order(&mut self, results: &[Arc<Node>]) -> HashMap<*const Node, usize> {
         let mut places = HashMap::new();
         // A graph is deep, so that a function that calls itself for the inputs would use up the stack.
-        let mut open: Vec<(Arc<Node>, Option<Vec<Arc<Node>>>)> =
-            results.iter().rev().map(|node| (node.clone(), None)).collect();
+        let mut open: Vec<Open> = results.iter().rev().map(|node| (node.clone(), None)).collect();
         while let Some((node, inputs)) = open.pop() {
             if places.contains_key(&Arc::as_ptr(&node)) {
                 continue;

@@ -29,9 +29,19 @@ impl Generator {
         self.seed.load(Ordering::Relaxed)
     }
 
-    /// The numbers of `draws` keys that follow one another, of which this is the first.
-    pub(crate) fn advance(&self, draws: u64) -> u64 {
-        self.draws.fetch_add(draws, Ordering::Relaxed)
+    /// Takes so many keys; returns how many were taken before.
+    pub(crate) fn advance(&self, keys: u64) -> u64 {
+        self.draws.fetch_add(keys, Ordering::Relaxed)
+    }
+
+    /// How many keys were taken.
+    pub(crate) fn draws(&self) -> u64 {
+        self.draws.load(Ordering::Relaxed)
+    }
+
+    /// Goes back to where so many keys were taken.
+    pub(crate) fn rewind(&self, draws: u64) {
+        self.draws.store(draws, Ordering::Relaxed);
     }
 
     /// A key that no other array has.
@@ -42,8 +52,14 @@ impl Generator {
     }
 }
 
-/// The two numbers of a key, as [`Generator::key`] has kept them.
+/// The state of the random bits for a key, as [`Generator::key`] has kept it.
 pub(crate) fn key_of(numbers: &[f64]) -> [u64; 2] {
     let number = |index: usize| numbers.get(index).map_or(0, |number| *number as u64);
-    [number(0) | number(1) << 32, number(2)]
+    state(number(0) | number(1) << 32, number(2))
+}
+
+/// The state of the random bits for a seed and the number of a draw: a seed and a counter of blocks of bits. Each draw has
+/// 2³² blocks of its own, so that no two arrays have numbers in common.
+pub(crate) fn state(seed: u64, draw: u64) -> [u64; 2] {
+    [seed ^ (draw >> 32).rotate_left(32), draw << 32]
 }

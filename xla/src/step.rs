@@ -4,6 +4,7 @@ use crate::backend::{Backend, by_result};
 use crate::device::backend_of;
 use crate::graph::{Array as _, Node, Op, next_id};
 use crate::program::{Argument, Program};
+use crate::random::state;
 use crate::trace::Traced;
 use crate::transfer::element_of;
 use crate::value::Value;
@@ -90,8 +91,10 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
 
     fn compile(&mut self, backend: &Backend, key: &Key) -> Result<Compiled> {
         backend.compute(&[])?;
-        let first = self.trace(backend, key)?;
-        let again = self.trace(backend, key)?;
+        let draws = backend.generator().draws();
+        let traced = self.trace(backend, key).and_then(|first| Ok((first, self.trace(backend, key)?)));
+        backend.generator().rewind(draws);
+        let (first, again) = traced?;
         let (program, same) = (first.program(backend), again.program(backend));
         if !program.is_same(&same) {
             bail!(
@@ -114,19 +117,16 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
             .zip(key)
             .map(|(node, (dims, dtype))| tensor(&self.device, node, dims, *dtype))
             .collect::<Result<_>>()?;
-        backend.trace.begin(start)?;
+        let running = backend.trace.begin(start)?;
         let results = (self.body)(&arguments);
-        let Some(traced) = backend.trace.end() else { bail!("the trace of a step has been ended by another one") };
-        let after: Result<Vec<Arc<Node>>> =
-            traced.changed.iter().map(|(slot, _)| Ok(Value::of(&slot.value())?.node())).collect();
-        traced.restore();
+        let (traced, after) = running.end()?;
         traced.check()?;
         // What has a value is an argument of the program; anything else would be computed in it, the same in each run.
         backend.compute(&traced.used()?)?;
         let results = results?;
         let nodes = results.iter().map(node_of).collect::<Result<Vec<_>>>()?;
         let results = results.iter().map(|tensor| (tensor.dims().to_vec(), tensor.dtype())).collect();
-        let after = after?.iter().zip(&traced.changed).map(|(node, (_, before))| node.reshape(&before.dims)).collect();
+        let after = after.iter().zip(&traced.changed).map(|(node, (_, before))| node.reshape(&before.dims)).collect();
         Ok(Recorded { given, traced, nodes, after, results })
     }
 }
@@ -215,7 +215,7 @@ impl Compiled {
     fn keys(&self, backend: &Backend) -> Result<Vec<Vec<Buffer>>> {
         let first = backend.generator().advance(self.keys);
         let seed = backend.generator().seed();
-        (first..first + self.keys).map(|draw| backend.upload_key([seed, draw])).collect()
+        (first..first + self.keys).map(|draw| backend.upload_key(state(seed, draw))).collect()
     }
 
     fn launch(

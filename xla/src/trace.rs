@@ -27,19 +27,14 @@ pub(crate) struct Traced {
 
 impl Trace {
     /// Begins to trace on this thread. Nodes that the step makes have the number `start` or a greater one.
-    pub(crate) fn begin(&self, start: u64) -> Result<()> {
+    pub(crate) fn begin(&self, start: u64) -> Result<Running<'_>> {
         let mut running = self.lock();
         if running.is_some() {
             bail!("a step of this device is traced already; call a compiled step outside of other compiled steps");
         }
         let (changed, seen, read) = (Vec::new(), HashMap::new(), Vec::new());
         *running = Some(Traced { thread: thread::current().id(), start, changed, seen, read });
-        Ok(())
-    }
-
-    /// Ends the trace.
-    pub(crate) fn end(&self) -> Option<Traced> {
-        self.lock().take()
+        Ok(Running(self))
     }
 
     /// Whether this thread traces a step.
@@ -99,16 +94,37 @@ impl Trace {
     }
 }
 
+/// A trace that runs. It ends when this is dropped, also by a panic of the step.
+pub(crate) struct Running<'a>(&'a Trace);
+
+impl Running<'_> {
+    /// Ends the trace: what the step has done, and the new values of the variables, which have their old ones again.
+    pub(crate) fn end(self) -> Result<(Traced, Vec<Arc<Node>>)> {
+        let Some(traced) = self.0.lock().take() else { bail!("the trace of a step has ended before the step") };
+        let after = traced.restore()?;
+        Ok((traced, after))
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        if let Some(traced) = self.0.lock().take() {
+            // Only a step that has panicked comes here, and nobody asks for its results.
+            let _ = traced.restore();
+        }
+    }
+}
+
 impl Traced {
     fn is_own(&self) -> bool {
         self.thread == thread::current().id()
     }
 
-    /// Gives every variable the value back that it had before the step was traced.
-    pub(crate) fn restore(&self) {
-        for (slot, before) in &self.changed {
-            slot.replace(Arc::new(Value::Node(before.clone())));
-        }
+    /// Gives every variable the value back that it had before the step was traced. Returns what the step has given them.
+    fn restore(&self) -> Result<Vec<Arc<Node>>> {
+        let restored = |(slot, before): &(Arc<Slot>, Arc<Node>)| slot.replace(Arc::new(Value::Node(before.clone())));
+        let after: Vec<external::Value> = self.changed.iter().map(restored).collect();
+        after.iter().map(|value| Ok(Value::of(value)?.node())).collect()
     }
 
     /// The nodes that existed before and that the step uses, as the storages refer to them now.

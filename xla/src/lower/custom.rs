@@ -1,6 +1,6 @@
 //! candle's custom operations, by name.
 
-use super::{no_lowering, norm, rotary, widened};
+use super::{no_lowering, norm, pool, rotary, widened};
 use crate::element::to_dtype;
 use crate::graph::{Array as _, Binary, Node, Op, Reduction, Unary, is_float};
 use crate::value::Value;
@@ -41,6 +41,8 @@ fn lowered(name: &str, attributes: &[f64], inputs: &[Arc<Node>]) -> Result<Arc<N
             let heads = if attribute()? == 0.0 { rotary::Heads::BeforeTime } else { rotary::Heads::AfterTime };
             rotary::halves(floats(name, x)?, cos, sin, heads)
         }
+        ("max-pool2d-grad", [x, gradient]) => pool::greatest_gradient(floats(name, x)?, gradient, attributes),
+        ("avg-pool2d-grad", [x, gradient]) => pool::average_gradient(floats(name, x)?, gradient, attributes),
         ("rotary-emb-int", [x, cos, sin]) => rotary::pairs(floats(name, x)?, cos, sin),
         _ => bail!(
             "{name} has no lowering to XLA; compute it on the CPU with to_device, or write it with candle's operations"

@@ -69,6 +69,7 @@ impl Line<'_> {
             Op::PutEach(update) => one(self.put_each(*update)),
             Op::SortPlaces { ascending } => self.sort_places(*ascending).to_vec(),
             Op::Bits => one(self.bits()),
+            Op::Shard => self.shard().to_vec(),
             Op::AllReduce => one(self.all_reduce(replicas)),
         }
     }
@@ -179,6 +180,27 @@ impl Line<'_> {
         )
     }
 
+    fn shard(&self) -> [String; 5] {
+        let (name, dims) = (&self.name, &self.node.dims);
+        let rows = dims.first().copied().unwrap_or(1);
+        let starts =
+            list((0..dims.len()).map(|dim| if dim == 0 { format!("{name}_start") } else { format!("{name}_zero") }));
+        let types = list(dims.iter().map(|_| "tensor<ui32>"));
+        [
+            format!("{name}_replica = stablehlo.replica_id : tensor<ui32>"),
+            format!("{name}_rows = stablehlo.constant dense<{rows}> : tensor<ui32>"),
+            format!("{name}_start = stablehlo.multiply {name}_replica, {name}_rows : tensor<ui32>"),
+            format!("{name}_zero = stablehlo.constant dense<0> : tensor<ui32>"),
+            format!(
+                "{name} = stablehlo.dynamic_slice {}, {starts}, sizes = [{}] : ({}, {types}) -> {}",
+                self.operands(),
+                list(dims),
+                self.input_types(),
+                self.result_type()
+            ),
+        ]
+    }
+
     fn all_reduce(&self, replicas: usize) -> String {
         let combine = region::combine("add", self.node.element, &self.name[1..]);
         format!(
@@ -203,7 +225,6 @@ fn unary_name(unary: Unary) -> &'static str {
         Unary::Log => "log",
         Unary::Logistic => "logistic",
         Unary::Negate => "negate",
-        Unary::Not => "not",
         Unary::RoundNearestAfz => "round_nearest_afz",
         Unary::Rsqrt => "rsqrt",
         Unary::Sign => "sign",
@@ -221,12 +242,8 @@ fn binary_name(binary: Binary) -> &'static str {
         Binary::Maximum => "maximum",
         Binary::Minimum => "minimum",
         Binary::Multiply => "multiply",
-        Binary::Or => "or",
         Binary::Power => "power",
-        Binary::Remainder => "remainder",
-        Binary::ShiftLeft => "shift_left",
         Binary::ShiftRightLogical => "shift_right_logical",
         Binary::Subtract => "subtract",
-        Binary::Xor => "xor",
     }
 }

@@ -1,0 +1,97 @@
+//! Data parallelism: each replica computes the same program on its own rows of the batch, and gradients are averaged over all.
+//!
+//! The replicas of a device ([`Options::replicas`](crate::Options)) hold the same tensors. [`shard`] gives each its own rows,
+//! and [`all_reduce_mean`] makes what follows from them the same on all again. On a device with one replica, and on candle's
+//! own devices, both return what they are given.
+
+use crate::device::backend_of;
+use crate::graph::{Array as _, Binary, Node, Op};
+use crate::value::Value;
+use crate::view::dense;
+use candle_core::backprop::GradStore;
+use candle_core::external::Input;
+use candle_core::{CpuStorage, CustomOp1, DType, Layout, Result, Shape, Tensor, Var, bail};
+use std::sync::Arc;
+
+const SHARD: &str = "shard";
+const ALL_REDUCE_MEAN: &str = "all-reduce-mean";
+
+/// This replica's rows of a tensor whose first dimension is the global batch.
+///
+/// # Errors
+/// If the replicas cannot have the same number of rows.
+pub fn shard(batch: &Tensor) -> Result<Tensor> {
+    if replicas_of(batch) == 1 { Ok(batch.clone()) } else { batch.apply_op1_no_bwd(&Collective(SHARD)) }
+}
+
+/// The mean of a tensor over all replicas.
+///
+/// # Errors
+/// If the tensor has no floating-point numbers.
+pub fn all_reduce_mean(tensor: &Tensor) -> Result<Tensor> {
+    if replicas_of(tensor) == 1 { Ok(tensor.clone()) } else { tensor.apply_op1_no_bwd(&Collective(ALL_REDUCE_MEAN)) }
+}
+
+/// Replaces the gradients of `vars` by their means over all replicas. What comes between `backward` and the optimiser's step.
+///
+/// # Errors
+/// Those of [`all_reduce_mean`].
+pub fn all_reduce_gradients(vars: &[Var], gradients: &mut GradStore) -> Result<()> {
+    for var in vars {
+        if let Some(gradient) = gradients.get(var) {
+            let mean = all_reduce_mean(gradient)?;
+            gradients.insert(var, mean);
+        }
+    }
+    Ok(())
+}
+
+fn replicas_of(tensor: &Tensor) -> usize {
+    backend_of(tensor.device()).map_or(1, |backend| backend.replicas())
+}
+
+/// An operation over all replicas, by its name.
+struct Collective(&'static str);
+
+impl CustomOp1 for Collective {
+    fn name(&self) -> &'static str {
+        self.0
+    }
+
+    fn cpu_fwd(&self, _: &CpuStorage, _: &Layout) -> Result<(CpuStorage, Shape)> {
+        bail!("{} is for devices with several replicas; the CPU is one", self.0)
+    }
+}
+
+/// The lowering of a collective operation, if `name` is one.
+pub(crate) fn lowered(name: &str, inputs: &[Input<'_>], replicas: usize) -> Option<Result<(Value, Shape, DType)>> {
+    let lower = match name {
+        SHARD => rows_of,
+        ALL_REDUCE_MEAN => mean,
+        _ => return None,
+    };
+    let [input] = inputs else { return None };
+    let dtype = input.storage.dtype();
+    let node = dense(input).and_then(|node| lower(&node, replicas));
+    Some(node.map(|node| {
+        let shape = Shape::from(node.dims.as_slice());
+        (Value::Node(node), shape, dtype)
+    }))
+}
+
+fn rows_of(batch: &Arc<Node>, replicas: usize) -> Result<Arc<Node>> {
+    match batch.dims.as_slice() {
+        [rows, others @ ..] if rows % replicas == 0 => {
+            let dims = [&[rows / replicas], others].concat();
+            Ok(Node::new(Op::Shard, vec![batch.clone()], &dims, batch.element))
+        }
+        dims => {
+            bail!("{replicas} replicas cannot share a batch of shape {dims:?}; make its rows a multiple of {replicas}")
+        }
+    }
+}
+
+fn mean(tensor: &Arc<Node>, replicas: usize) -> Result<Arc<Node>> {
+    let sum = Node::new(Op::AllReduce, vec![tensor.clone()], &tensor.dims, tensor.element);
+    Ok(sum.binary_number(Binary::Divide, replicas as f64))
+}
