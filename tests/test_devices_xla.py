@@ -210,12 +210,13 @@ def test_an_error_in_a_cell_that_has_moved_a_variable_costs_the_variable_and_not
 def test_undo_after_the_device_was_opened_says_what_is_lost(start):
     session = start()
     session.ok("%tpu_connect --plugin cpu")
-    session.ok("let before = 1;")
-    session.ok("use candle_core::{DType, Tensor};\nlet x = Tensor::ones(3, DType::F32, &ferrotune::device::current()?)?;")
+    session.ok("use candle_core::{DType, Tensor};\nlet before = 1;")
+    session.ok("let x = Tensor::ones(3, DType::F32, &ferrotune::device::current()?)?;")
     session.ok("let y = (&x + 1.)?;")
     session.ok("%undo")
     assert re.search(FORKED, session.run("x.to_vec1::<f32>()?;").error)
     session.ok("%undo 2")
+    assert session.ok("before").result == "1"
     assert session.ok("Tensor::ones(3, DType::F32, &ferrotune::device::current()?)?.to_vec1::<f32>()?").result == "[1.0, 1.0, 1.0]"
 
 

@@ -85,7 +85,10 @@ fn settings_that_fit_are_no_suspects() {
     let huge = suspects(&[skip, ("TPU_CHIPS_PER_HOST_BOUNDS", "99999999999,99999999999,99999999999")], 4);
     assert_eq!(huge.len(), 1);
     // Without a chip there is nothing to open.
-    assert_eq!(Described::new(&[], &[("TPU_CHIPS_PER_HOST_BOUNDS", "2,2,1")]).report().tpu_suspects, Vec::<String>::new());
+    assert_eq!(
+        Described::new(&[], &[("TPU_CHIPS_PER_HOST_BOUNDS", "2,2,1")]).report().tpu_suspects,
+        Vec::<String>::new()
+    );
 }
 
 #[test]
