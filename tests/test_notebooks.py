@@ -1,10 +1,16 @@
 """Every notebook, from its first cell to its last, on both transports and in a copy of its folder."""
 
+import os
 import pathlib
+import re
+import sys
 
 import pytest
 
 import notebook_run
+
+# Where kernels look for the plugin of XLA:CPU, which comes with the requirements of the tests.
+os.environ.setdefault("VIRTUAL_ENV", sys.prefix)
 
 NOTEBOOKS = pathlib.Path(__file__).parent.parent / "notebooks"
 PATHS = sorted(NOTEBOOKS.glob("*.ipynb"))
@@ -66,10 +72,27 @@ def check_many_objectives(notebook, folder):
     assert all(size <= 20000 for size, _ in front)
 
 
+def check_tpu(notebook, folder):
+    def printed(source):
+        return "".join(output.text for output in notebook_run.cell_of(notebook, source).outputs if output.get("name") == "stdout")
+
+    lazy, compiled = re.findall(r"loss ([\d.]+), ([\d.]+) ms", printed("// The same network"))
+    assert float(lazy[0]) < 0.5 and float(compiled[0]) < 0.5
+    for source in ("struct Cnn", "struct Transformer"):
+        first, last = map(float, re.search(r"mean loss ([\d.]+) in the first epoch, ([\d.]+)", printed(source)).groups())
+        assert last < first / 2, (source, first, last)
+    assert "a compiled step reads a value that it computes" in printed("let mut choosing")
+    (absolute,) = notebook_run.cell_of(notebook, "let mut absolute").outputs
+    assert absolute.data["text/plain"] == "[2.0, 3.0, 4.0]"
+    (report,) = notebook_run.cell_of(notebook, "%device --report").outputs
+    assert report.data["text/plain"].startswith("connected to xla:cpu\nprograms compiled: "), report
+
+
 CHECKS = {
     "01_quickstart": check_quickstart,
     "02_search": check_search,
     "03_many_objectives": check_many_objectives,
+    "05_tpu": check_tpu,
 }
 
 

@@ -9,14 +9,12 @@ use serde::{Deserialize, Serialize};
 pub struct Support {
     /// Whether candle is built with CUDA.
     pub cuda: bool,
-    /// Whether TPUs can be driven.
-    pub tpu: bool,
 }
 
 /// The device to use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Connection {
-    /// `tpu`, `cuda:0` or `cpu`.
+    /// `tpu`, `cuda:0`, `cpu`, or a plugin's: `xla:cpu`, `xla:/opt/plugin.so`.
     pub device: String,
     /// Why this one, and no better one, on one line.
     pub reason: String,
@@ -40,7 +38,7 @@ pub enum ConnectError {
 ///
 /// If `require` is set and there is no TPU that can be used.
 pub fn connect(report: &Report, support: Support, require: bool) -> Result<Connection, ConnectError> {
-    let without_tpu = match (&report.tpu, tpu_obstacle(report, support)) {
+    let without_tpu = match (&report.tpu, tpu_obstacle(report)) {
         (Some(tpu), None) => {
             return Ok(Connection { device: "tpu".into(), reason: format!("using the {tpu}") });
         }
@@ -67,19 +65,17 @@ pub fn connect(report: &Report, support: Support, require: bool) -> Result<Conne
 }
 
 /// Why the TPU that was found cannot be used.
-fn tpu_obstacle(report: &Report, support: Support) -> Option<&'static str> {
+fn tpu_obstacle(report: &Report) -> Option<String> {
     let Tpu { name, chips, .. } = report.tpu.as_ref()?;
-    if !support.tpu {
-        return Some("this build cannot drive TPUs yet");
-    }
     if chips.is_none() {
-        return Some(match name {
+        let why = match name {
             Some(_) => "it is named but not attached to this machine, and only attached TPUs can be driven",
             None => "no chip is visible here; a container needs --privileged or the TPU's device nodes",
-        });
+        };
+        return Some(why.to_owned());
     }
     if report.libtpu.is_none() {
-        return Some("libtpu is not installed; pip install libtpu, or set TPU_LIBRARY_PATH");
+        return Some("libtpu is not installed; pip install libtpu, or set TPU_LIBRARY_PATH".to_owned());
     }
-    None
+    report.tpu_failure.as_ref().map(|failure| format!("it does not open: {failure}"))
 }

@@ -22,6 +22,11 @@ pub fn opened() {
     OPENED_BY.store(std::process::id(), Ordering::Relaxed);
 }
 
+/// Whether this process itself has opened an accelerator, so that a copy of it would lose what is there.
+pub fn is_open() -> bool {
+    OPENED_BY.load(Ordering::Relaxed) == std::process::id()
+}
+
 /// Checks that this process may open or use an accelerator.
 ///
 /// # Errors

@@ -9,7 +9,7 @@
 //! use ferrotune_devices::{Machine, Support, connect, detect};
 //!
 //! let report = detect(&Machine::this(), None);
-//! let connection = connect(&report, Support { cuda: false, tpu: false }, false)?;
+//! let connection = connect(&report, Support { cuda: false }, false)?;
 //! assert_eq!(connection.device, "cpu");
 //! # Ok::<(), ferrotune_devices::ConnectError>(())
 //! ```
@@ -22,6 +22,7 @@ mod finding;
 pub mod fork;
 mod machine;
 mod opened;
+mod packaged;
 pub mod pjrt;
 pub mod probe;
 mod report;
@@ -35,6 +36,7 @@ pub use cpu::Cpu;
 pub use cuda::CudaDevice;
 pub use finding::Finding;
 pub use machine::{Machine, Metadata};
+pub use packaged::{NoPlugin, find_plugin, name_of_plugin};
 pub use report::Report;
 pub use strategy::{Cluster, Precision, Reduce, Replica, Strategy, StrategyError};
 pub use tpu::{Generation, Tpu};
@@ -46,9 +48,10 @@ pub use tpu::{Generation, Tpu};
 pub fn detect(machine: &Machine, tpu: Option<&str>) -> Report {
     let tree = machine::Tree::new(&machine.root);
     let mut findings = Vec::new();
-    let tpu::Detected { tpu, absence: no_tpu, libtpu } = tpu::detect(machine, &tree, tpu, &mut findings);
+    let tpu::Detected { tpu, absence: no_tpu, libtpu, suspects: tpu_suspects } =
+        tpu::detect(machine, &tree, tpu, &mut findings);
     let (cuda, no_cuda) = cuda::detect(machine, &tree, &mut findings);
     let cpu = cpu::detect(&tree, &mut findings);
     findings.extend(tree.into_problems());
-    Report { findings, tpu, no_tpu, libtpu, cuda, no_cuda, cpu }
+    Report { findings, tpu, no_tpu, libtpu, tpu_suspects, tpu_failure: None, cuda, no_cuda, cpu }
 }

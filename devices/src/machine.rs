@@ -93,6 +93,15 @@ impl<'a> Tree<'a> {
         names
     }
 
+    /// Where the links in a folder lead to. Of other users' processes nobody may know.
+    pub(crate) fn links(&self, path: &str) -> Vec<String> {
+        let Ok(entries) = std::fs::read_dir(self.path(path)) else {
+            return Vec::new();
+        };
+        let target = |entry: std::io::Result<std::fs::DirEntry>| std::fs::read_link(entry.ok()?.path()).ok();
+        entries.filter_map(target).map(|target| target.to_string_lossy().into_owned()).collect()
+    }
+
     pub(crate) fn is_file(&self, path: &str) -> bool {
         self.present(path, std::fs::metadata(self.path(path))).is_some_and(|metadata| metadata.is_file())
     }

@@ -187,6 +187,7 @@ impl Running {
         let mut command = Command::new(program);
         command.arg("probe").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         command.env("RUST_BACKTRACE", "0");
+        machine_child::loud_drivers(&mut command);
         if request.task.leaves_devices_alone() {
             // Without these libtpu waits minutes for a metadata server, and refuses beside a process that has the chip.
             command.env("TPU_SKIP_MDS_QUERY", "1").env("ALLOW_MULTIPLE_LIBTPU_LOAD", "1");

@@ -1,6 +1,8 @@
 //! The result of looking at a machine, as data and as tables.
 
 use crate::finding::Finding;
+use crate::probe::ProbeError;
+use crate::tpu::cure_of;
 use crate::{Cpu, CudaDevice, Tpu, cuda};
 use ferrotune_machine::format::precise_bytes;
 use serde::{Deserialize, Serialize};
@@ -17,6 +19,10 @@ pub struct Report {
     pub no_tpu: String,
     /// The library that drives TPUs; it may be there without a TPU, and a TPU without it.
     pub libtpu: Option<PathBuf>,
+    /// What may keep an attached TPU from being opened, each with its cure.
+    pub tpu_suspects: Vec<String>,
+    /// Why the attached TPU did not open when it was tried, with the cure.
+    pub tpu_failure: Option<String>,
     /// The CUDA devices, by CUDA's own index.
     pub cuda: Vec<CudaDevice>,
     /// Why there is no CUDA device; empty if there is one.
@@ -29,6 +35,17 @@ impl Report {
     /// Fills in the memory of the CUDA devices, for which NVIDIA's driver has 5 s; it stays unknown without an answer.
     pub fn ask_cuda_memory(&mut self) {
         cuda::fill_in_memory(&mut self.cuda);
+    }
+
+    /// Notes that the attached TPU does not open, and what to do: what libtpu's message is known to mean, or else every
+    /// suspect.
+    pub fn note_tpu_failure(&mut self, failure: &ProbeError) {
+        let failure = failure.to_string();
+        let cures = match cure_of(&failure) {
+            Some(cure) => cure.to_owned(),
+            None => self.tpu_suspects.join("; "),
+        };
+        self.tpu_failure = Some(if cures.is_empty() { failure } else { format!("{failure}; {cures}") });
     }
 
     /// A line for each device, and the reason for each kind that is absent.

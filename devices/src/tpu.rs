@@ -5,15 +5,18 @@
 //! without a TPU, too, and its bounds are wrong on Colab's single chips.
 
 mod attached;
-mod libtpu;
 mod metadata;
 mod named;
+mod suspects;
 
 use crate::finding::Finding;
 use crate::machine::{Machine, Metadata, Tree};
+use crate::packaged::LIBTPU;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
+use suspects::SKIP_METADATA;
+pub(crate) use suspects::cure_of;
 
 /// A kind of TPU chip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -103,6 +106,8 @@ pub(crate) struct Detected {
     /// Why there is none.
     pub(crate) absence: String,
     pub(crate) libtpu: Option<PathBuf>,
+    /// What may keep it from being opened, with the cures.
+    pub(crate) suspects: Vec<String>,
 }
 
 pub(crate) fn detect(
@@ -116,9 +121,10 @@ pub(crate) fn detect(
     let is_known = attached.chips.is_some() && attached.generation.is_some();
     let is_settled = is_known || named.name.is_some() || named.is_refused;
     let metadata = if is_settled { None } else { ask_metadata(machine, tree, findings) };
-    let libtpu = libtpu::find(machine, tree, findings);
+    let libtpu = LIBTPU.find(machine, tree, findings);
+    let suspects = attached.chips.map_or_else(Vec::new, |count| suspects::find(machine, tree, count, findings));
     if named.is_refused {
-        return Detected { tpu: None, absence: named.absence, libtpu };
+        return Detected { tpu: None, absence: named.absence, libtpu, suspects };
     }
 
     let from_metadata = metadata.as_ref().and_then(|answer| answer.as_deref().ok());
@@ -128,16 +134,15 @@ pub(crate) fn detect(
         attached.source.map(str::to_owned).or(name_source).or_else(|| from_metadata.map(|_| "metadata server".into()));
     if let Some(source) = source {
         let tpu = Tpu { generation, chips: attached.chips, name, source };
-        return Detected { tpu: Some(tpu), absence: String::new(), libtpu };
+        return Detected { tpu: Some(tpu), absence: String::new(), libtpu, suspects };
     }
     let mut reasons = vec![attached.absence, named.absence];
     reasons.extend(metadata.and_then(Result::err));
-    Detected { tpu: None, absence: reasons.join(", "), libtpu }
+    Detected { tpu: None, absence: reasons.join(", "), libtpu, suspects }
 }
 
 /// The accelerator type that the metadata server reports, where it may be asked and something points to Google Cloud.
 fn ask_metadata(machine: &Machine, tree: &Tree<'_>, findings: &mut Vec<Finding>) -> Option<Result<String, String>> {
-    const SKIP: &str = "TPU_SKIP_MDS_QUERY";
     let Metadata::Host(host) = &machine.metadata else {
         return None;
     };
@@ -145,8 +150,8 @@ fn ask_metadata(machine: &Machine, tree: &Tree<'_>, findings: &mut Vec<Finding>)
     let is_sign = |name: &str| name.starts_with("GCE_") || name.starts_with("KUBE_GOOGLE_CLOUD_");
     let variable = machine.environment.keys().find(|name| is_sign(name) && machine.variable(name).is_some()).cloned();
     let sign = product.or(variable)?;
-    if let Some(value) = machine.variable(SKIP).filter(|value| !matches!(*value, "0" | "false")) {
-        findings.push(Finding::new(SKIP, value, "the metadata server is not asked"));
+    if let Some(value) = machine.variable(SKIP_METADATA).filter(|value| !matches!(*value, "0" | "false")) {
+        findings.push(Finding::new(SKIP_METADATA, value, "the metadata server is not asked"));
         return None;
     }
     let answer = metadata::accelerator_type(host);

@@ -11,6 +11,24 @@ use std::time::{Duration, Instant};
 /// How long a killed process may take to leave. One that takes longer is held by a driver.
 const GRACE: Duration = Duration::from_millis(200);
 
+/// How much libtpu and XLA write to standard error; 3 is only what ends the process.
+const QUIET: [&str; 3] = ["TF_CPP_MIN_LOG_LEVEL", "TPU_MIN_LOG_LEVEL", "TPU_STDERR_LOG_LEVEL"];
+
+/// Keeps the libraries that drive devices from writing to standard error in a process that this command starts, where the user
+/// has not set otherwise. Their errors come back from their functions.
+pub fn quiet_drivers(command: &mut Command) {
+    for name in QUIET.into_iter().filter(|name| std::env::var_os(name).is_none()) {
+        command.env(name, "3");
+    }
+}
+
+/// Undoes [`quiet_drivers`], for a process whose standard error is shown only where it fails: warnings and errors are written.
+pub fn loud_drivers(command: &mut Command) {
+    for name in QUIET {
+        command.env(name, "1");
+    }
+}
+
 /// What a program prints on its standard output, which must be less than a pipe holds (64 KiB).
 ///
 /// # Errors

@@ -29,6 +29,8 @@ pub enum Action {
     TpuConnect(TpuConnect),
     /// `%device`
     Device,
+    /// `%device --report`
+    DeviceReport,
     /// `%devices`
     Devices,
     /// `%tpu_check`
@@ -103,25 +105,26 @@ pub enum Memory {
     },
 }
 
-/// Find an accelerator and make it the notebook's device.
+/// Make a device the notebook's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TpuConnect {
-    /// A TPU's name or `local`; none means that the machine is searched.
-    pub tpu: Option<String>,
-    /// Fail rather than fall back to CUDA or the CPU.
-    pub require: bool,
-    /// What to test once it is connected.
-    pub self_test: SelfTest,
+    /// Which device.
+    pub choice: DeviceChoice,
+    /// Whether to compute on it once it is connected, and to compare.
+    pub self_test: bool,
 }
 
-/// What a self-test computes on.
+/// How a device is chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SelfTest {
-    /// Nothing: no test runs.
-    Off,
-    /// The TPU.
-    Tpu,
-    /// The device of this PJRT plugin.
+pub enum DeviceChoice {
+    /// The best accelerator of this machine.
+    Best {
+        /// A TPU's name or `local`; none means that the machine is searched.
+        tpu: Option<String>,
+        /// Fail rather than fall back to CUDA or the CPU.
+        require: bool,
+    },
+    /// The first device of a PJRT plugin: `cpu`, or the path of its library.
     Plugin(String),
 }
 

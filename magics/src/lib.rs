@@ -27,8 +27,8 @@ mod table;
 mod values;
 
 pub use action::{
-    Action, Best, Export, Memory, Plot, Resume, Search, SearchVerb, SelfTest, Step, Study, Time, TpuCheck, TpuConnect,
-    Trials, Tune,
+    Action, Best, DeviceChoice, Export, Memory, Plot, Resume, Search, SearchVerb, Step, Study, Time, TpuCheck,
+    TpuConnect, Trials, Tune,
 };
 pub use cell::parse;
 pub use error::{MagicError, Problem};

@@ -5,6 +5,7 @@ pub mod store;
 
 use crate::{device, interrupt};
 use candle_core::Tensor;
+use ferrotune_devices::fork;
 use ferrotune_display::Bundle;
 use ferrotune_link::{KernelFrame, connection};
 use rayon::{ThreadPool, ThreadPoolBuilder};
@@ -137,11 +138,12 @@ pub extern "C" fn ferrotune_after_cell() -> bool {
     output::end()
 }
 
-/// How many variables the last cell has taken out and not put back.
+/// How many variables the last cell has taken out and not put back, if it is to be taken back for them when it fails. It is not
+/// where an accelerator is open, since all that is on it would be lost with the process.
 #[expect(unsafe_code, reason = "the cell process finds these functions by name")]
 #[unsafe(no_mangle)]
 pub extern "C" fn ferrotune_missing() -> usize {
-    store::missing()
+    if fork::is_open() { 0 } else { store::missing() }
 }
 
 /// Sends a panic to the kernel, which makes it the cell's error; prints it where there is no kernel.

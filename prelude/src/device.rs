@@ -4,13 +4,15 @@ mod candle;
 
 use crate::interrupt::interrupted;
 use candle::Candle;
+use ferrotune_devices::fork::{self, Forked};
 use ferrotune_devices::probe::{Opened, Probe, ProbeError};
 use ferrotune_devices::selftest::{self, Compute as _, SelfTest};
-use ferrotune_devices::{Connection, Machine, Report, Support, connect as choose, detect, fork};
+use ferrotune_devices::{
+    Connection, Machine, NoPlugin, Report, Support, connect as choose, detect, find_plugin, name_of_plugin,
+};
 use ferrotune_display::{Bundle, show};
 use ferrotune_link::{KernelFrame, connection};
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// How long opening the devices of a plugin may take: a TPU takes several seconds, a slice of many hosts longer.
@@ -18,14 +20,13 @@ const OPEN_DEADLINE: Duration = Duration::from_secs(120);
 /// How long compiling and running may take: large programs take minutes.
 const WORK_DEADLINE: Duration = Duration::from_secs(600);
 
-static CONNECTED: Mutex<Option<String>> = Mutex::new(None);
-
-/// The device that is connected: `cpu`, `cuda:0`, …; `cpu` until `%tpu_connect` has run.
+/// The device that is connected: `cpu`, `cuda:0`, `tpu`, `xla:cpu`, `xla:/opt/plugin.so`; `cpu` until `%tpu_connect` has run.
+/// In a `%%tune` body it is the device of the trial.
 pub fn name() -> String {
-    CONNECTED.lock().unwrap_or_else(PoisonError::into_inner).clone().unwrap_or_else(|| "cpu".to_owned())
+    ferrotune_trial::connected()
 }
 
-/// The connected device, as candle knows it.
+/// The connected device, as candle knows it. It is opened once: a second call returns the same device.
 ///
 /// # Errors
 /// Those of candle if the device cannot be opened; and if the process that had opened it has died.
@@ -44,26 +45,70 @@ pub(crate) fn lose() {
 /// drive. With `require`, it is an error if that is no accelerator. Returns whether there is a connection.
 #[doc(hidden)]
 pub fn connect(tpu: Option<&str>, require: bool) -> bool {
-    let report = detect(&Machine::this(), tpu);
+    let mut report = detect(&Machine::this(), tpu);
     show(table(&report));
-    // An attached TPU is described even if this build cannot drive it.
-    if let Some(libtpu) = driver(&report) {
-        match with_probe(OPEN_DEADLINE, |probe| probe.open(libtpu)) {
-            Ok(opened) => say(format!("the TPU opens: {opened}")),
-            Err(error) => say(format!("the TPU does not open: {error}")),
+    if let Some(libtpu) = driver(&report).map(Path::to_owned) {
+        match try_opening("tpu", &libtpu) {
+            Ok(opened) => say_all(opened),
+            Err(Unopened::Lost(lost)) => return failed(&format!("tpu: {lost}")),
+            Err(Unopened::Probe(failure)) => report.note_tpu_failure(&failure),
         }
     }
     match usable(&report, require) {
-        Ok(connection) => {
-            *CONNECTED.lock().unwrap_or_else(PoisonError::into_inner) = Some(connection.device.clone());
-            say(format!("connected to {}: {}", connection.device, connection.reason));
-            true
-        }
-        Err(reason) => {
-            fail(&reason);
-            false
-        }
+        Ok(connection) => connected(&connection.device, &connection.reason),
+        Err(reason) => failed(&reason),
     }
+}
+
+/// What `%tpu_connect --plugin` runs: connects to the first device of a PJRT plugin, which is `cpu` for XLA's own of the CPU,
+/// or the path of its library. Returns whether there is a connection.
+#[doc(hidden)]
+pub fn connect_plugin(plugin: &str) -> bool {
+    let found = name_of_plugin(plugin).and_then(|name| Ok((find_plugin(&Machine::this(), &name)?, name)));
+    let (path, name) = match found {
+        Ok(found) => found,
+        Err(missing) => return failed(&missing.to_string()),
+    };
+    match try_opening(&name, &path) {
+        Ok(opened) => {
+            say_all(opened);
+            connected(&name, "as --plugin says")
+        }
+        Err(Unopened::Lost(lost)) => failed(&format!("{name}: {lost}")),
+        Err(Unopened::Probe(failure)) => failed(&failure.to_string()),
+    }
+}
+
+/// Why a plugin was not opened.
+enum Unopened {
+    Lost(Forked),
+    Probe(ProbeError),
+}
+
+/// Opens a plugin in a process of its own, where it may hang or crash, unless this process has opened it already. Returns what
+/// it has opened.
+fn try_opening(name: &str, plugin: &Path) -> Result<Option<String>, Unopened> {
+    fork::check().map_err(Unopened::Lost)?;
+    if ferrotune_trial::is_open(plugin) {
+        return Ok(None);
+    }
+    let opened = with_probe(OPEN_DEADLINE, |probe| probe.open(plugin)).map_err(Unopened::Probe)?;
+    Ok(Some(format!("{name} opens: {opened}")))
+}
+
+fn say_all(text: Option<String>) {
+    text.into_iter().for_each(say);
+}
+
+fn connected(name: &str, reason: &str) -> bool {
+    ferrotune_trial::connect(name);
+    say(format!("connected to {name}: {reason}"));
+    true
+}
+
+fn failed(message: &str) -> bool {
+    fail(message);
+    false
 }
 
 /// The best device, if this process can open it.
@@ -95,6 +140,35 @@ pub fn describe() {
     say(format!("connected to {}", name()));
 }
 
+/// What `%device --report` runs: shows what the connected device has compiled, and what crossed to the host.
+#[doc(hidden)]
+pub fn report() {
+    let name = name();
+    let plugin = match find_plugin(&Machine::this(), &name) {
+        Ok(plugin) => plugin,
+        Err(NoPlugin::NotOfAPlugin { .. }) => {
+            return say(format!("connected to {name}, which computes at once and compiles nothing"));
+        }
+        Err(missing) => return fail(&missing.to_string()),
+    };
+    if !ferrotune_trial::is_open(&plugin) {
+        return say(format!("connected to {name}, and nothing was computed there yet"));
+    }
+    match current() {
+        Ok(device) => say(traffic(&name, &device)),
+        Err(error) => fail(&error.to_string()),
+    }
+}
+
+fn traffic(name: &str, device: &candle_core::Device) -> String {
+    match ferrotune_xla::backend_of(device) {
+        Some(backend) => {
+            format!("connected to {name}\nprograms compiled: {}\n{}", backend.compilations(), backend.traffic())
+        }
+        None => format!("connected to {name}"),
+    }
+}
+
 /// What `%devices` runs: shows the CPU, the CUDA devices and the TPU, with their memory.
 #[doc(hidden)]
 pub fn list() {
@@ -117,14 +191,13 @@ pub fn check(tpu: &str, file: &str) {
     }
 }
 
-/// What `%tpu_connect --selftest` runs: computes on the attached TPU, or on the first device of another PJRT plugin, and
-/// without either with candle on the connected device; then compares with candle on the CPU.
+/// What `%tpu_connect --selftest` runs: computes on the connected device, which for a TPU or another PJRT plugin a process of
+/// its own does, and compares with candle on the CPU.
 #[doc(hidden)]
-pub fn self_test(plugin: Option<&str>) {
-    let report = detect(&Machine::this(), None);
-    let tested = match plugin.map(Path::new).or_else(|| driver(&report)) {
-        Some(plugin) => test_plugin(plugin),
-        None => test_candle(),
+pub fn self_test() {
+    let tested = match find_plugin(&Machine::this(), &name()) {
+        Ok(plugin) if !ferrotune_trial::is_open(&plugin) => test_plugin(&plugin),
+        _ => test_candle(),
     };
     match tested {
         Ok(test) if test.passes() => say(test.to_string()),
@@ -172,7 +245,7 @@ fn table(report: &Report) -> Bundle {
 
 /// What this build of the prelude can drive.
 fn support() -> Support {
-    Support { cuda: candle_core::utils::cuda_is_available(), tpu: false }
+    Support { cuda: candle_core::utils::cuda_is_available() }
 }
 
 /// Fails the running cell with this message; prints it where there is no kernel.

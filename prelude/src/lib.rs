@@ -8,6 +8,7 @@
 
 #[doc(hidden)]
 pub mod cell;
+mod compile;
 pub mod device;
 mod input;
 mod interrupt;
@@ -17,11 +18,13 @@ pub mod tune;
 
 pub use candle_core;
 pub use candle_nn;
+pub use compile::{Step, compile};
 pub use ferrotune_devices as devices;
 pub use ferrotune_display as display;
 pub use ferrotune_display::progress;
 pub use ferrotune_trial::optim;
 pub use ferrotune_trial::{AdamW, Restore, Result, Save, Share, Trial, share_fields};
+pub use ferrotune_xla as xla;
 pub use input::{input, input_password};
 pub use interrupt::{interrupted, sleep};
 pub use rayon;

@@ -4,7 +4,7 @@ use crate::{CPU_BUILD, Described};
 use expect_test::expect;
 use ferrotune_devices::{Machine, Report, Support, connect, detect};
 
-const FULL_BUILD: Support = Support { cuda: true, tpu: true };
+const FULL_BUILD: Support = Support { cuda: true };
 const LIBTPU: &str = "usr/local/lib/python3.12/dist-packages/libtpu/libtpu.so";
 
 /// `device: reason`, or the error.

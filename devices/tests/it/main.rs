@@ -6,6 +6,7 @@ mod cudas;
 mod metadata;
 mod named_tpus;
 mod strategies;
+mod suspects;
 mod tpus;
 mod workers;
 
@@ -13,7 +14,7 @@ use ferrotune_devices::{Machine, Metadata, Report, Support, connect, detect};
 use tempfile::TempDir;
 
 /// The devices that a build without CUDA can drive.
-const CPU_BUILD: Support = Support { cuda: false, tpu: false };
+const CPU_BUILD: Support = Support { cuda: false };
 
 /// A described machine, with its temporary folder.
 struct Described {
@@ -41,6 +42,13 @@ impl Described {
         let path = self.folder.path().join(path);
         std::fs::create_dir_all(path.parent().expect("inside the folder")).expect("folders");
         std::fs::write(path, text).expect("a file");
+    }
+
+    /// A link below the root to an absolute path, as the system shows what a process has open.
+    fn link(&self, path: &str, target: &str) {
+        let path = self.folder.path().join(path);
+        std::fs::create_dir_all(path.parent().expect("inside the folder")).expect("folders");
+        std::os::unix::fs::symlink(target, path).expect("a link");
     }
 
     /// `count` PCI devices of Google's.

@@ -1,17 +1,15 @@
 //! The magics of devices, as Rust that the cell process runs: a device belongs to the process that computes on it, and
 //! that process' environment decides which devices it sees.
 
-use ferrotune_magics::{SelfTest, TpuCheck, TpuConnect};
+use ferrotune_magics::{DeviceChoice, TpuCheck, TpuConnect};
 
 /// `%tpu_connect`
-pub(super) fn connect(request: &TpuConnect) -> String {
-    let TpuConnect { tpu, require, self_test } = request;
-    let connect = format!("ferrotune::device::connect({tpu:?}, {require})");
-    match self_test {
-        SelfTest::Off => format!("{connect};"),
-        SelfTest::Tpu => format!("if {connect} {{ ferrotune::device::self_test(None); }}"),
-        SelfTest::Plugin(plugin) => format!("if {connect} {{ ferrotune::device::self_test(Some({plugin:?})); }}"),
-    }
+pub(super) fn connect(TpuConnect { choice, self_test }: &TpuConnect) -> String {
+    let connect = match choice {
+        DeviceChoice::Best { tpu, require } => format!("ferrotune::device::connect({tpu:?}, {require})"),
+        DeviceChoice::Plugin(plugin) => format!("ferrotune::device::connect_plugin({plugin:?})"),
+    };
+    if *self_test { format!("if {connect} {{ ferrotune::device::self_test(); }}") } else { format!("{connect};") }
 }
 
 /// `%tpu_check`
@@ -28,10 +26,11 @@ mod tests {
         let quoted = "\"); panic!(\"".to_owned();
         let source = check(&TpuCheck { tpu: "v5e:2x2".into(), file: quoted.clone() });
         assert_eq!(source, r#"ferrotune::device::check("v5e:2x2", "\"); panic!(\"");"#);
-        let request = TpuConnect { tpu: None, require: true, self_test: SelfTest::Plugin(quoted) };
+        let request = TpuConnect { choice: DeviceChoice::Plugin(quoted), self_test: true };
         let source = connect(&request);
-        let expected =
-            r#"if ferrotune::device::connect(None, true) { ferrotune::device::self_test(Some("\"); panic!(\"")); }"#;
+        let expected = r#"if ferrotune::device::connect_plugin("\"); panic!(\"") { ferrotune::device::self_test(); }"#;
         assert_eq!(source, expected);
+        let request = TpuConnect { choice: DeviceChoice::Best { tpu: None, require: true }, self_test: false };
+        assert_eq!(connect(&request), "ferrotune::device::connect(None, true);");
     }
 }

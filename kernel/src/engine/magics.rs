@@ -18,6 +18,7 @@ impl Engine {
             Action::TpuConnect(request) => self.run_generated(&devices::connect(&request)),
             Action::TpuCheck(request) => self.run_generated(&devices::check(&request)),
             Action::Device => self.run_generated("ferrotune::device::describe();"),
+            Action::DeviceReport => self.run_generated("ferrotune::device::report();"),
             Action::Devices => self.run_generated("ferrotune::device::list();"),
             Action::Tune(tune) => self.tune(&tune),
             Action::Resume(request) => self.resume(&request),

@@ -106,6 +106,7 @@ impl CellProcess {
             .stdout(streams.theirs.stdout.try_clone()?)
             .stderr(streams.theirs.stderr.try_clone()?);
         crate::environment::restore_path(&mut command);
+        ferrotune_machine::child::quiet_drivers(&mut command);
         let child = command.spawn().context("cannot start the cell process")?;
         Self::of(Pid::from_child(&child))
     }

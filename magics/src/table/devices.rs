@@ -1,7 +1,7 @@
 //! The magics for devices.
 
 use super::{Magic, MagicOption};
-use crate::action::{Action, SelfTest, TpuCheck, TpuConnect};
+use crate::action::{Action, DeviceChoice, TpuCheck, TpuConnect};
 use crate::arguments::{Arguments, Invocation};
 use crate::error::MagicError;
 use crate::values::text;
@@ -13,15 +13,20 @@ const REQUIRE: MagicOption = MagicOption::flag("--require", "fail rather than fa
 const SELF_TEST: MagicOption =
     MagicOption::flag("--selftest", "compute on the device and compare with plain arithmetic");
 const PLUGIN: MagicOption =
-    MagicOption::new("--plugin", "FILE", "with --selftest: the PJRT plugin to test instead of libtpu");
+    MagicOption::new("--plugin", "cpu|FILE", "a PJRT plugin: XLA's own for the CPU, or the library of another one");
+const REPORT: MagicOption = MagicOption::flag("--report", "show what was compiled, and what crossed to the host");
 
 pub(super) const DEVICE: Magic = Magic {
     forms: &["%device"],
-    usage: "%device",
+    usage: "%device {options}",
     summary: "show the device in use",
-    help: "The device that cells and trials compute on. %tpu_connect chooses it.\n\nExample\n  %device",
+    help: "The device that cells and trials compute on. %tpu_connect chooses it. With --report: how many programs a\n\
+           plugin's device has compiled since it was opened, and which arrays were copied to the host. Each such copy\n\
+           waits until all that it needs is computed.\n\
+           \n\
+           Example\n  %device --report",
     arguments: &[],
-    options: &[],
+    options: &[REPORT],
     build: device,
 };
 
@@ -56,17 +61,26 @@ pub(super) const TPU_CONNECT: Magic = Magic {
     usage: "%tpu_connect {options}",
     summary: "pick a TPU, else CUDA, else the CPU, and say why",
     help: "Shows what was found on this machine and what it means, then connects the best device that can be\n\
-           driven. A TPU is opened once, in a process of its own, to say what it is. With --selftest, that process\n\
-           also computes on it, and the result is what to paste into a bug report.\n\
+           driven. With --plugin, it connects the first device of a PJRT plugin instead: cpu stands for XLA's\n\
+           compiler for the CPU (pip install xla_cpu_pjrt). A TPU or plugin is first opened in a process of its own,\n\
+           so that one that hangs or crashes costs nothing. With --selftest, that process also computes on it, and\n\
+           the result is what to paste into a bug report.\n\
            \n\
-           Example\n  %tpu_connect --require",
+           ferrotune::device::current()? is the connected device, and tensors made on it compute there. A function\n\
+           of tensors becomes one program with ferrotune::compile:\n\
+           \n  \
+             let mut step = ferrotune::compile(|args: &[Tensor]| Ok(vec![args[0].sqr()?]));\n  \
+             let squares = step.run(&[x])?;\n\
+           \n\
+           Example\n  %tpu_connect --plugin cpu",
     arguments: &[],
-    options: &[TPU, REQUIRE, SELF_TEST, PLUGIN],
+    options: &[TPU, REQUIRE, PLUGIN, SELF_TEST],
     build: tpu_connect,
 };
 
 fn device(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
-    Arguments::read(invocation).map(|_| Action::Device)
+    let arguments = Arguments::read(invocation)?;
+    Ok(if arguments.has(&REPORT) { Action::DeviceReport } else { Action::Device })
 }
 
 fn devices(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
@@ -82,12 +96,11 @@ fn tpu_check(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
 
 fn tpu_connect(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
     let arguments = Arguments::read(invocation)?;
-    let self_test = match (arguments.has(&SELF_TEST), arguments.option(&PLUGIN, text)?) {
-        (true, Some(plugin)) => SelfTest::Plugin(plugin),
-        (true, None) => SelfTest::Tpu,
-        (false, None) => SelfTest::Off,
-        (false, Some(plugin)) => return Err(invocation.bad_value(PLUGIN.name, &plugin, "is for --selftest only")),
-    };
     let (tpu, require) = (arguments.option(&TPU, text)?, arguments.has(&REQUIRE));
-    Ok(Action::TpuConnect(TpuConnect { tpu, require, self_test }))
+    let choice = match (arguments.option(&PLUGIN, text)?, &tpu) {
+        (Some(plugin), Some(_)) => return Err(invocation.bad_value(PLUGIN.name, &plugin, "cannot be used with --tpu")),
+        (Some(plugin), None) => DeviceChoice::Plugin(plugin),
+        (None, _) => DeviceChoice::Best { tpu, require },
+    };
+    Ok(Action::TpuConnect(TpuConnect { choice, self_test: arguments.has(&SELF_TEST) }))
 }

@@ -46,7 +46,7 @@ fn line_magics_and_rust_mix_and_keep_their_lines() {
     check(
         "// choose a device\n%tpu_connect --require\n\nlet a = 1;\nlet b = 2;\n  %device\nlet c = 3;",
         expect![[r#"
-            TpuConnect(TpuConnect { tpu: None, require: true, self_test: Off })
+            TpuConnect(TpuConnect { choice: Best { tpu: None, require: true }, self_test: false })
             4 "let a = 1;\nlet b = 2;\n"
             Device
             7 "let c = 3;""#]],
@@ -130,20 +130,33 @@ fn evcxr_commands_are_code_that_ends_with_its_line() {
 
 #[test]
 fn device_magics_take_their_options() {
-    check("%tpu_connect", expect!["TpuConnect(TpuConnect { tpu: None, require: false, self_test: Off })"]);
+    check(
+        "%tpu_connect",
+        expect!["TpuConnect(TpuConnect { choice: Best { tpu: None, require: false }, self_test: false })"],
+    );
     check(
         "%tpu_connect --tpu local --require",
-        expect![[r#"TpuConnect(TpuConnect { tpu: Some("local"), require: true, self_test: Off })"#]],
+        expect![[r#"TpuConnect(TpuConnect { choice: Best { tpu: Some("local"), require: true }, self_test: false })"#]],
     );
     check(
         "%tpu_connect --tpu=\"my tpu\"",
-        expect![[r#"TpuConnect(TpuConnect { tpu: Some("my tpu"), require: false, self_test: Off })"#]],
+        expect![[
+            r#"TpuConnect(TpuConnect { choice: Best { tpu: Some("my tpu"), require: false }, self_test: false })"#
+        ]],
     );
-    check("%tpu_connect --selftest", expect!["TpuConnect(TpuConnect { tpu: None, require: false, self_test: Tpu })"]);
+    check(
+        "%tpu_connect --selftest",
+        expect!["TpuConnect(TpuConnect { choice: Best { tpu: None, require: false }, self_test: true })"],
+    );
     check(
         "%tpu_connect --selftest --plugin /opt/plugin.so",
-        expect![[r#"TpuConnect(TpuConnect { tpu: None, require: false, self_test: Plugin("/opt/plugin.so") })"#]],
+        expect![[r#"TpuConnect(TpuConnect { choice: Plugin("/opt/plugin.so"), self_test: true })"#]],
     );
+    check(
+        "%tpu_connect --plugin cpu",
+        expect![[r#"TpuConnect(TpuConnect { choice: Plugin("cpu"), self_test: false })"#]],
+    );
+    check("%device --report", expect!["DeviceReport"]);
     check("%devices", expect!["Devices"]);
     check(
         "%tpu_check --tpu v5e:2x2 'my step.mlir'",

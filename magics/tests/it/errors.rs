@@ -112,7 +112,7 @@ fn arguments_that_a_magic_has_no_place_for_are_refused() {
             "%devices all",
             "%tpu_check --tpu v5e:2x2",
             "%tpu_check step.mlir",
-            "%tpu_connect --plugin libtpu.so",
+            "%tpu_connect --plugin libtpu.so --tpu local",
         ],
         expect![[r#"
             1: unexpected argument cpu; usage: %device

@@ -164,6 +164,7 @@ fn set_environment(command: &mut Command, launch: &Launch<'_>) {
     command.env("RAYON_NUM_THREADS", launch.threads.to_string()).env("CANDLE_NUM_THREADS", "1");
     // An allocation that fails while Rust's runtime prints a backtrace deadlocks the process.
     command.env("RUST_BACKTRACE", "0");
+    ferrotune_machine::child::quiet_drivers(command);
     match launch.shared {
         Some(shared) => command.env(SHARED_VARIABLE, format!("/proc/{}/fd/{}", std::process::id(), shared.as_raw_fd())),
         None => command.env_remove(SHARED_VARIABLE),

@@ -108,7 +108,7 @@ pub enum TrialError {
         metric: String,
     },
     /// There is no such device.
-    #[error("there is no device `{device}`; devices are cpu, cuda:0, cuda:1 and so on")]
+    #[error("there is no device `{device}`; devices are cpu, cuda:0, cuda:1 and so on, tpu, xla:cpu and xla:FILE")]
     Device {
         /// The device's name.
         device: String,
@@ -116,12 +116,6 @@ pub enum TrialError {
     /// This build has no CUDA.
     #[error("{device} cannot be used, because this build of candle has no CUDA; run `ferrotune install --cuda`")]
     NoCuda {
-        /// The device's name.
-        device: String,
-    },
-    /// candle cannot compute on TPUs.
-    #[error("candle cannot compute on {device}; use ferrotune::devices::pjrt to run programs on TPUs")]
-    Tpu {
         /// The device's name.
         device: String,
     },

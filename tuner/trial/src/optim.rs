@@ -1,5 +1,7 @@
-//! Optimisers that update each variable in place, in one pass over its memory, and whose state goes into a checkpoint.
-//! Also clipping of gradients and schedules of the learning rate. Computes no gradients: candle's `backward` does.
+//! Optimisers whose state goes into a checkpoint. On the CPU they update each variable in place, in one pass over its memory;
+//! on other devices by candle's operations, with the learning rate and the number of steps on the device, so that they can be
+//! part of a compiled step. Also clipping of gradients and schedules of the learning rate. Computes no gradients: candle's
+//! `backward` does.
 //!
 //! ```
 //! use candle_core::{Device, Var};
@@ -38,11 +40,26 @@ use num_traits::Float;
 
 /// How one step changes a variable and the `N` moments that are kept for it.
 trait Rule<const N: usize>: Sync {
-    /// The new value and moments of one element.
-    fn element<F: Float>(&self, value: F, gradient: F, moments: [F; N]) -> (F, [F; N]);
+    /// What a step computes once for all variables: numbers of type `f64`, or tensors without dimensions.
+    type Scalars<T: Sync>: Sync;
 
-    /// The same for whole tensors, on a device that has no kernel of ours.
-    fn tensor(&self, value: &Tensor, gradient: &Tensor, moments: [&Tensor; N]) -> Result<(Tensor, [Tensor; N])>;
+    /// The numbers of step `steps`, counted from 1.
+    fn scalars(&self, lr: f64, steps: u32) -> Self::Scalars<f64>;
+
+    /// The new value and moments of one element.
+    fn element<F: Float>(&self, scalars: &Self::Scalars<f64>, value: F, gradient: F, moments: [F; N]) -> (F, [F; N]);
+
+    /// [`Rule::scalars`] on a device, without a look at its values.
+    fn device_scalars(&self, lr: &Tensor, steps: &Tensor) -> Result<Self::Scalars<Tensor>>;
+
+    /// [`Rule::element`] for whole tensors, on a device that has no kernel of ours.
+    fn tensor(
+        &self,
+        scalars: &Self::Scalars<Tensor>,
+        value: &Tensor,
+        gradient: &Tensor,
+        moments: [&Tensor; N],
+    ) -> Result<(Tensor, [Tensor; N])>;
 }
 
 /// A coefficient in the precision of the elements.
@@ -70,38 +87,42 @@ mod tests {
     use candle_core::{DType, Device};
     use candle_nn::Optimizer;
 
-    /// `N` steps of [`Rule::tensor`], and of the pass in place, from the same start and with the same gradients.
+    /// Three steps as on a device, and as on the CPU, from the same start and with the same gradients and learning rates.
     fn check<const N: usize>(rule: &impl Rule<N>, dtype: DType, length: usize, tolerance: f64) -> Result<()> {
         let wave = |shift: f64| -> Result<Tensor> {
             let angles = (0..length * 2).map(|index| (index as f64 * 0.37 + shift).sin()).collect::<Vec<_>>();
             Tensor::new(angles, &Device::Cpu)?.reshape((length, 2))?.to_dtype(dtype)
         };
-        let var = Var::from_tensor(&wave(0.0)?)?;
-        let zeros = var.zeros_like()?;
-        let (mut value, mut moments) = (wave(0.0)?, std::array::from_fn(|_| zeros.clone()));
-        let mut state = State::new(vec![var.clone()], ["moment"; N])?;
+        let vars = [Var::from_tensor(&wave(0.0)?)?, Var::from_tensor(&wave(0.0)?)?];
+        let mut host = State::new(vec![vars[0].clone()], ["moment"; N], 0.1)?;
+        let mut device = State::on_device(vec![vars[1].clone()], ["moment"; N], 0.1)?;
         for step in 0..3 {
             // Every second gradient is not contiguous.
             let gradient = wave(f64::from(step))?;
             let gradient = if step % 2 == 0 { gradient } else { gradient.t()?.contiguous()?.t()? };
-            let mut grads = var.sum_all()?.backward()?;
-            grads.insert(&var, gradient.clone());
-            state.update(&grads, rule)?;
-            (value, moments) = rule.tensor(&value, &gradient, moments.each_ref())?;
+            let mut grads = (vars[0].sum_all()? + vars[1].sum_all()?)?.backward()?;
+            vars.iter().for_each(|var| drop(grads.insert(var, gradient.clone())));
+            host.update(&grads, rule)?;
+            device.update(&grads, rule)?;
+            host.set_learning_rate(0.05);
+            device.set_learning_rate(0.05);
         }
-        let difference = (var.as_tensor() - value)?.abs()?.max_all()?.to_dtype(DType::F64)?.to_scalar::<f64>()?;
+        let difference = (vars[0].as_tensor() - vars[1].as_tensor())?;
+        let difference = difference.abs()?.max_all()?.to_dtype(DType::F64)?.to_scalar::<f64>()?;
         assert!(difference <= tolerance, "{dtype:?} × {length}: {difference}");
         Ok(())
     }
 
     #[test]
-    fn a_pass_in_place_is_what_tensors_compute() -> Result<()> {
+    fn a_device_takes_the_steps_of_the_cpu() -> Result<()> {
         let sgd = ParamsSGD { lr: 0.1, momentum: 0.9, nesterov: true, weight_decay: 0.01 };
         let lion = ParamsLion { lr: 0.1, weight_decay: 0.01, ..ParamsLion::default() };
+        let adamw = ParamsAdamW { lr: 0.1, weight_decay: 0.01, ..ParamsAdamW::default() };
         for (dtype, tolerance) in [(DType::F64, 1e-14), (DType::F32, 1e-6), (DType::F16, 4e-3), (DType::BF16, 3e-2)] {
             for length in [1, 8191, 8192, 8193, 40_000] {
                 check::<0>(&sgd, dtype, length, tolerance)?;
                 check::<1>(&sgd, dtype, length, tolerance)?;
+                check::<2>(&adamw, dtype, length, tolerance)?;
             }
             check::<1>(&ParamsSGD { nesterov: false, ..sgd.clone() }, dtype, 100, tolerance)?;
         }
@@ -133,6 +154,22 @@ mod tests {
         let lion = ParamsLion { lr: 0.5, ..ParamsLion::default() };
         assert_eq!(descend::<Lion>(lion.clone())?, [0.5, 0.0, -0.5, -0.0]);
         assert_eq!(descend::<Lion>(ParamsLion { weight_decay: 1.0, ..lion })?, [0.0, -0.5, 0.25, -0.375]);
+        Ok(())
+    }
+
+    /// The step count is a number on the device, so that its powers must not lose digits where they are near 1 or 0.
+    #[test]
+    fn bias_corrections_have_the_digits_of_the_cpu() -> Result<()> {
+        let params = ParamsAdamW::default();
+        for steps in [1_u32, 2, 3, 10, 100, 1_000, 30_000, 10_000_000] {
+            let host = params.scalars(1e-3, steps);
+            let number = |number: f64| Tensor::new(number as f32, &Device::Cpu);
+            let device = params.device_scalars(&number(1e-3)?, &number(f64::from(steps))?)?;
+            for (host, device) in [(host.first_scale, device.first_scale), (host.second_scale, device.second_scale)] {
+                let relative = f64::from(device.to_scalar::<f32>()?) / host - 1.0;
+                assert!(relative.abs() < 5e-7, "step {steps}: {relative}");
+            }
+        }
         Ok(())
     }
 

@@ -92,6 +92,10 @@ tuples! {
 /// point that the worker calls.
 pub fn run_objective<R: ObjectiveValue>(body: impl FnOnce(&Trial, &Shared) -> Result<R>) -> i32 {
     record_panics();
+    let body = |trial: &Trial, shared: &Shared| {
+        crate::device::connect(trial.device_name());
+        body(trial, shared)
+    };
     let result = Connection::from_stdin().and_then(|connection| run_over(Box::new(connection), body));
     // The process exits without destructors, which would do this.
     let flushed = std::io::stdout().flush().map_err(|source| TrialError::Connection { source });

@@ -95,7 +95,11 @@ impl Trial {
     ///
     /// Fails if this build has no such device.
     pub fn device(&self) -> Result<Device> {
-        open_device(&self.assignment.device)
+        open_device(self.device_name())
+    }
+
+    pub(crate) fn device_name(&self) -> &str {
+        &self.assignment.device
     }
 
     /// That device as a strategy with one replica. A trial on several devices makes its own strategy, like a cell.

@@ -1,4 +1,4 @@
-//! AdamW whose state can be saved, and whose step is one pass over the memory of each variable.
+//! AdamW whose state can be saved.
 
 use super::state::State;
 use super::{Rule, of};
@@ -34,66 +34,85 @@ impl Optimizer for AdamW {
     type Config = ParamsAdamW;
 
     fn new(vars: Vec<Var>, params: ParamsAdamW) -> Result<AdamW> {
-        Ok(AdamW { state: State::new(vars, ["first", "second"])?, params })
+        Ok(AdamW { state: State::new(vars, ["first", "second"], params.lr)?, params })
     }
 
     fn step(&mut self, grads: &GradStore) -> Result<()> {
-        self.state.steps = self.state.steps.saturating_add(1);
-        let ParamsAdamW { lr, beta1, beta2, eps, weight_decay } = self.params;
-        let exponent = i32::try_from(self.state.steps).unwrap_or(i32::MAX);
-        let step = Step {
-            beta1,
-            beta2,
-            // Both moments begin at 0, which biases the first ones.
-            first_scale: 1.0 / (1.0 - beta1.powi(exponent)),
-            second_scale: 1.0 / (1.0 - beta2.powi(exponent)),
-            keep: 1.0 - lr * weight_decay,
-            lr,
-            eps,
-        };
-        self.state.update(grads, &step)
+        self.state.update(grads, &self.params)
     }
 
     fn learning_rate(&self) -> f64 {
-        self.params.lr
+        self.state.learning_rate()
     }
 
     fn set_learning_rate(&mut self, lr: f64) {
-        self.params.lr = lr;
+        self.state.set_learning_rate(lr);
     }
 }
 
 /// The coefficients of one step.
-struct Step {
-    beta1: f64,
-    beta2: f64,
-    first_scale: f64,
-    second_scale: f64,
+pub(super) struct Coefficients<T> {
+    pub(super) first_scale: T,
+    pub(super) second_scale: T,
     /// The share of a variable that weight decay leaves.
-    keep: f64,
-    lr: f64,
-    eps: f64,
+    keep: T,
+    lr: T,
 }
 
-impl Rule<2> for Step {
-    fn element<F: Float>(&self, value: F, gradient: F, [first, second]: [F; 2]) -> (F, [F; 2]) {
+impl Rule<2> for ParamsAdamW {
+    type Scalars<T: Sync> = Coefficients<T>;
+
+    /// Both moments begin at 0, which biases the first ones.
+    fn scalars(&self, lr: f64, steps: u32) -> Coefficients<f64> {
+        let exponent = i32::try_from(steps).unwrap_or(i32::MAX);
+        let scale = |beta: f64| 1.0 / (1.0 - beta.powi(exponent));
+        let keep = 1.0 - lr * self.weight_decay;
+        Coefficients { first_scale: scale(self.beta1), second_scale: scale(self.beta2), keep, lr }
+    }
+
+    fn element<F: Float>(
+        &self,
+        scalars: &Coefficients<f64>,
+        value: F,
+        gradient: F,
+        [first, second]: [F; 2],
+    ) -> (F, [F; 2]) {
         let first = first * of(self.beta1) + gradient * of(1.0 - self.beta1);
         let second = second * of(self.beta2) + gradient * gradient * of(1.0 - self.beta2);
-        let change = first * of(self.first_scale) / ((second * of(self.second_scale)).sqrt() + of(self.eps));
-        (value * of(self.keep) - change * of(self.lr), [first, second])
+        let change = first * of(scalars.first_scale) / ((second * of(scalars.second_scale)).sqrt() + of(self.eps));
+        (value * of(scalars.keep) - change * of(scalars.lr), [first, second])
+    }
+
+    fn device_scalars(&self, lr: &Tensor, steps: &Tensor) -> Result<Coefficients<Tensor>> {
+        let keep = ((lr * -self.weight_decay)? + 1.0)?;
+        let (first_scale, second_scale) = (scale(self.beta1, steps)?, scale(self.beta2, steps)?);
+        Ok(Coefficients { first_scale, second_scale, keep, lr: lr.clone() })
     }
 
     fn tensor(
         &self,
+        scalars: &Coefficients<Tensor>,
         value: &Tensor,
         gradient: &Tensor,
         [first, second]: [&Tensor; 2],
     ) -> Result<(Tensor, [Tensor; 2])> {
         let first = ((first * self.beta1)? + (gradient * (1.0 - self.beta1))?)?;
         let second = ((second * self.beta2)? + (gradient.sqr()? * (1.0 - self.beta2))?)?;
-        let change = ((&first * self.first_scale)? / ((&second * self.second_scale)?.sqrt()? + self.eps)?)?;
-        Ok((((value * self.keep)? - (change * self.lr)?)?, [first, second]))
+        let size = (second.broadcast_mul(&scalars.second_scale)?.sqrt()? + self.eps)?;
+        let change = first.broadcast_mul(&scalars.first_scale)?.div(&size)?;
+        let value = (value.broadcast_mul(&scalars.keep)? - change.broadcast_mul(&scalars.lr)?)?;
+        Ok((value, [first, second]))
     }
+}
+
+/// `1 / (1 - beta^steps)`, by `1 - e^x = -2 t / (1 - t)` with `t = tanh(x / 2)`: the difference itself loses all digits of
+/// single precision where `beta` is near 1 and the steps are few.
+fn scale(beta: f64, steps: &Tensor) -> Result<Tensor> {
+    if beta == 0.0 {
+        return steps.ones_like();
+    }
+    let tanh = (steps * (beta.ln() / 2.0))?.tanh()?;
+    (1.0 - &tanh)?.div(&(&tanh * -2.0)?)
 }
 
 impl Save for &AdamW {

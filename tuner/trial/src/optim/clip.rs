@@ -1,33 +1,60 @@
 //! Keeps gradients from becoming too large.
 
 use candle_core::backprop::GradStore;
-use candle_core::{DType, Result, Tensor, Var, bail};
+use candle_core::{DType, Device, Result, Tensor, Var, bail};
 
 /// Scales the gradients of `vars` down so that all of them together have a 2-norm of `max_norm` at most (Pascanu et al.
-/// 2013, arXiv:1211.5063, algorithm 1), and returns the norm that they had. Variables without a gradient are passed over.
+/// 2013, arXiv:1211.5063, algorithm 1), and returns the norm that they had, a tensor without dimensions: `f64` on the CPU, and
+/// on other devices only where a gradient is. Variables without a gradient are passed over.
+///
+/// On other devices than the CPU no value is read, so that a compiled step can clip. A norm that is not finite makes all
+/// gradients NaN there, as in PyTorch.
 ///
 /// # Errors
-/// Where the norm is NaN or infinite, in which case no gradient is changed.
+/// On the CPU where the norm is NaN or infinite, in which case no gradient is changed.
 ///
 /// ```
 /// use candle_core::{Device, Var};
 /// use ferrotune_trial::optim::clip_grad_norm;
 /// let x = Var::new(&[3_f32, 4.0], &Device::Cpu)?;
 /// let mut grads = (x.as_tensor().sqr()?.sum_all()? * 0.5)?.backward()?;
-/// assert_eq!(clip_grad_norm(&mut grads, &[x.clone()], 1.0)?, 5.0);
-/// assert_eq!(clip_grad_norm(&mut grads, &[x.clone()], 1.0)?.round(), 1.0);
+/// assert_eq!(clip_grad_norm(&mut grads, &[x.clone()], 1.0)?.to_scalar::<f64>()?, 5.0);
+/// assert_eq!(clip_grad_norm(&mut grads, &[x.clone()], 1.0)?.to_scalar::<f64>()?.round(), 1.0);
 /// # Ok::<(), candle_core::Error>(())
 /// ```
-pub fn clip_grad_norm(grads: &mut GradStore, vars: &[Var], max_norm: f64) -> Result<f64> {
-    let squares = vars.iter().filter_map(|var| grads.get(var)).map(square_sum);
-    let norm = squares.sum::<Result<f64>>()?.sqrt();
+pub fn clip_grad_norm(grads: &mut GradStore, vars: &[Var], max_norm: f64) -> Result<Tensor> {
+    let gradients: Vec<&Tensor> = vars.iter().filter_map(|var| grads.get(var)).collect();
+    let Some(first) = gradients.first() else { return Tensor::new(0_f64, &Device::Cpu) };
+    let is_on_cpu = first.device().is_cpu();
+    // In double precision, as the sum over all variables of a large model needs it; a TPU has none.
+    let is_double = is_on_cpu || gradients.iter().any(|gradient| gradient.dtype() == DType::F64);
+    let dtype = if is_double { DType::F64 } else { DType::F32 };
+    let squares = gradients.iter().map(|gradient| gradient.detach().to_dtype(dtype)?.sqr()?.sum_all());
+    let squares = squares.collect::<Result<Vec<_>>>()?;
+    let norm = Tensor::stack(&squares, 0)?.sum_all()?.sqrt()?;
+    match is_on_cpu {
+        true => scale(grads, vars, max_norm, norm.to_scalar()?)?,
+        false => scale_on_device(grads, vars, max_norm, &norm)?,
+    }
+    Ok(norm)
+}
+
+fn scale(grads: &mut GradStore, vars: &[Var], max_norm: f64, norm: f64) -> Result<()> {
     if !norm.is_finite() {
         bail!("the gradients' norm is {norm}; lower the learning rate, or look for a division by 0 or a log of 0");
     }
-    if norm > max_norm {
-        change(grads, vars, |gradient| gradient * (max_norm / norm))?;
+    match norm > max_norm {
+        true => change(grads, vars, |gradient| gradient * (max_norm / norm)),
+        false => Ok(()),
     }
-    Ok(norm)
+}
+
+fn scale_on_device(grads: &mut GradStore, vars: &[Var], max_norm: f64, norm: &Tensor) -> Result<()> {
+    // `max_norm / norm`, and 1 where the norm is smaller.
+    let factor = (norm.maximum(max_norm.max(f64::from(f32::MIN_POSITIVE)))?.recip()? * max_norm)?;
+    // A comparison would lose that the norm is NaN; 0 times infinity is NaN, too.
+    let factor = (factor + (norm * 0.0)?)?;
+    change(grads, vars, |gradient| gradient.broadcast_mul(&factor.to_dtype(gradient.dtype())?))
 }
 
 /// Moves each element of the gradients of `vars` into `-max_value..=max_value`. NaN stays NaN.
@@ -39,11 +66,6 @@ pub fn clip_grad_value(grads: &mut GradStore, vars: &[Var], max_value: f64) -> R
         bail!("gradients cannot be clipped to {max_value}; give a value of 0 or more");
     }
     change(grads, vars, |gradient| gradient.clamp(-max_value, max_value))
-}
-
-/// In double precision, as the sum over all variables of a large model needs it.
-fn square_sum(gradient: &Tensor) -> Result<f64> {
-    gradient.to_dtype(DType::F64)?.sqr()?.sum_all()?.to_scalar()
 }
 
 fn change(grads: &mut GradStore, vars: &[Var], changed: impl Fn(&Tensor) -> Result<Tensor>) -> Result<()> {
@@ -59,7 +81,6 @@ fn change(grads: &mut GradStore, vars: &[Var], changed: impl Fn(&Tensor) -> Resu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use candle_core::Device;
 
     #[test]
     fn gradients_are_scaled_together_and_clipped_one_by_one() -> Result<()> {
@@ -71,9 +92,9 @@ mod tests {
         };
         let all = [vars[0].clone(), vars[1].clone(), unused];
         let mut scaled = grads()?;
-        assert_eq!(clip_grad_norm(&mut scaled, &all, 10.0)?, 5.0);
+        assert_eq!(clip_grad_norm(&mut scaled, &all, 10.0)?.to_scalar::<f64>()?, 5.0);
         assert_eq!(scaled.get(&vars[0]).map(Tensor::to_vec1::<f32>).transpose()?, Some(vec![3.0, 0.0]));
-        assert_eq!(clip_grad_norm(&mut scaled, &all, 2.5)?, 5.0);
+        assert_eq!(clip_grad_norm(&mut scaled, &all, 2.5)?.to_scalar::<f64>()?, 5.0);
         assert_eq!(scaled.get(&vars[0]).map(Tensor::to_vec1::<f32>).transpose()?, Some(vec![1.5, 0.0]));
         assert_eq!(scaled.get(&vars[1]).map(Tensor::to_vec2::<f64>).transpose()?, Some(vec![vec![2.0]]));
         let mut clipped = grads()?;
@@ -81,6 +102,23 @@ mod tests {
         assert_eq!(clipped.get(&vars[0]).map(Tensor::to_vec1::<f32>).transpose()?, Some(vec![3.0, 0.0]));
         assert_eq!(clipped.get(&vars[1]).map(Tensor::to_vec2::<f64>).transpose()?, Some(vec![vec![3.5]]));
         assert!(clip_grad_value(&mut clipped, &all, -1.0).is_err());
+        Ok(())
+    }
+
+    #[test]
+    fn a_device_scales_like_the_cpu_and_keeps_nan() -> Result<()> {
+        let var = Var::new(&[3_f64, 4.0], &Device::Cpu)?;
+        for (max_norm, expected) in [(10.0, [3.0, 4.0]), (2.5, [1.5, 2.0])] {
+            let mut grads = (var.sqr()?.sum_all()? * 0.5)?.backward()?;
+            scale_on_device(&mut grads, std::slice::from_ref(&var), max_norm, &Tensor::new(5_f64, &Device::Cpu)?)?;
+            assert_eq!(grads.get(&var).map(Tensor::to_vec1::<f64>).transpose()?, Some(expected.to_vec()));
+        }
+        for norm in [f64::NAN, f64::INFINITY] {
+            let mut grads = (var.sqr()?.sum_all()? * 0.5)?.backward()?;
+            scale_on_device(&mut grads, std::slice::from_ref(&var), 1.0, &Tensor::new(norm, &Device::Cpu)?)?;
+            let values = grads.get(&var).map(Tensor::to_vec1::<f64>).transpose()?.unwrap_or_default();
+            assert!(values.iter().all(|value| value.is_nan()), "{values:?}");
+        }
         Ok(())
     }
 

@@ -11,26 +11,22 @@ use std::cell::RefCell;
 /// Elements that one thread takes at a time. What is read and written of them fits into a core's second cache.
 const ELEMENTS: usize = 1 << 14;
 
-/// Whether [`update`] takes these tensors: they are on the CPU and contiguous.
-pub(super) fn takes<const N: usize>(value: &Tensor, moments: &[Tensor; N]) -> bool {
-    let takes = |tensor: &Tensor| tensor.device().is_cpu() && tensor.is_contiguous();
-    takes(value) && moments.iter().all(takes)
-}
-
-/// Updates `value` and `moments` by `rule`. All have one floating-point dtype and one shape, [`takes`] is true of them, and
-/// none shares its memory with another one.
-pub(super) fn update<const N: usize>(
+/// Updates `value` and `moments` by `rule`. All are on the CPU, have one floating-point dtype and one shape, and none shares its
+/// memory with another one.
+pub(super) fn update<const N: usize, R: Rule<N>>(
     value: &Tensor,
     gradient: &Tensor,
     moments: &[Tensor; N],
-    rule: &impl Rule<N>,
+    rule: &R,
+    scalars: &R::Scalars<f64>,
 ) -> Result<()> {
-    value.inplace_op2(gradient, &Update { moments, rule })
+    value.inplace_op2(gradient, &Update { moments, rule, scalars })
 }
 
-struct Update<'a, const N: usize, R> {
+struct Update<'a, const N: usize, R: Rule<N>> {
     moments: &'a [Tensor; N],
     rule: &'a R,
+    scalars: &'a R::Scalars<f64>,
 }
 
 impl<const N: usize, R: Rule<N>> InplaceOp2 for Update<'_, N, R> {
@@ -61,7 +57,7 @@ impl<const N: usize, R: Rule<N>> Update<'_, N, R> {
         let gradient = &gradient[range(from)?];
         open(self.moments, &mut [], &mut |moments| {
             let moments: [&mut [T]; N] = std::array::from_fn(|index| std::mem::take(&mut moments[index]));
-            chunks(value, gradient, moments).into_par_iter().for_each(|chunk| chunk.update(self.rule));
+            chunks(value, gradient, moments).into_par_iter().for_each(|chunk| chunk.update(self.rule, self.scalars));
         })
     }
 }
@@ -129,14 +125,14 @@ fn chunks<'a, T: Element, const N: usize>(
 }
 
 impl<T: Element, const N: usize> Chunk<'_, T, N> {
-    fn update(self, rule: &impl Rule<N>) {
+    fn update<R: Rule<N>>(self, rule: &R, scalars: &R::Scalars<f64>) {
         let length = self.value.len();
         // Slices of one known length, so that the loop is compiled to vector instructions.
         let (value, gradient) = (&mut self.value[..length], &self.gradient[..length]);
         let moments = self.moments.map(|moment| &mut moment[..length]);
         for index in 0..length {
             let old = std::array::from_fn(|moment| moments[moment][index].widen());
-            let (new, kept) = rule.element(value[index].widen(), gradient[index].widen(), old);
+            let (new, kept) = rule.element(scalars, value[index].widen(), gradient[index].widen(), old);
             value[index] = T::narrow(new);
             for moment in 0..N {
                 moments[moment][index] = T::narrow(kept[moment]);

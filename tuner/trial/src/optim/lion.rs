@@ -51,7 +51,7 @@ impl Optimizer for Lion {
     type Config = ParamsLion;
 
     fn new(vars: Vec<Var>, params: ParamsLion) -> Result<Lion> {
-        Ok(Lion { state: State::new(vars, ["moment"])?, params })
+        Ok(Lion { state: State::new(vars, ["moment"], params.lr)?, params })
     }
 
     fn step(&mut self, grads: &GradStore) -> Result<()> {
@@ -59,27 +59,50 @@ impl Optimizer for Lion {
     }
 
     fn learning_rate(&self) -> f64 {
-        self.params.lr
+        self.state.learning_rate()
     }
 
     fn set_learning_rate(&mut self, lr: f64) {
-        self.params.lr = lr;
+        self.state.set_learning_rate(lr);
     }
 }
 
+/// The numbers of one step.
+pub(super) struct Rates<T> {
+    lr: T,
+    /// The share of a variable that weight decay leaves.
+    keep: T,
+}
+
 impl Rule<1> for ParamsLion {
-    fn element<F: Float>(&self, value: F, gradient: F, [moment]: [F; 1]) -> (F, [F; 1]) {
+    type Scalars<T: Sync> = Rates<T>;
+
+    fn scalars(&self, lr: f64, _: u32) -> Rates<f64> {
+        Rates { lr, keep: 1.0 - lr * self.weight_decay }
+    }
+
+    fn element<F: Float>(&self, rates: &Rates<f64>, value: F, gradient: F, [moment]: [F; 1]) -> (F, [F; 1]) {
         let mean = |beta: f64| moment * of(beta) + gradient * of(1.0 - beta);
         let update = mean(self.beta1);
         // `signum` of 0 is 1.
         let sign = if update == F::zero() { F::zero() } else { update.signum() };
-        (value * of(1.0 - self.lr * self.weight_decay) - sign * of(self.lr), [mean(self.beta2)])
+        (value * of(rates.keep) - sign * of(rates.lr), [mean(self.beta2)])
     }
 
-    fn tensor(&self, value: &Tensor, gradient: &Tensor, [moment]: [&Tensor; 1]) -> Result<(Tensor, [Tensor; 1])> {
+    fn device_scalars(&self, lr: &Tensor, _: &Tensor) -> Result<Rates<Tensor>> {
+        Ok(Rates { lr: lr.clone(), keep: ((lr * -self.weight_decay)? + 1.0)? })
+    }
+
+    fn tensor(
+        &self,
+        rates: &Rates<Tensor>,
+        value: &Tensor,
+        gradient: &Tensor,
+        [moment]: [&Tensor; 1],
+    ) -> Result<(Tensor, [Tensor; 1])> {
         let mean = |beta: f64| (moment * beta)? + (gradient * (1.0 - beta))?;
-        let value = ((value * (1.0 - self.lr * self.weight_decay))? - (mean(self.beta1)?.sign()? * self.lr)?)?;
-        Ok((value, [mean(self.beta2)?]))
+        let step = mean(self.beta1)?.sign()?.broadcast_mul(&rates.lr)?;
+        Ok(((value.broadcast_mul(&rates.keep)? - step)?, [mean(self.beta2)?]))
     }
 }
 

@@ -58,8 +58,8 @@ impl Optimizer for SGD {
 
     fn new(vars: Vec<Var>, params: ParamsSGD) -> Result<SGD> {
         let state = match params.momentum == 0.0 {
-            true => Moments::None(State::new(vars, [])?),
-            false => Moments::Momentum(State::new(vars, ["momentum"])?),
+            true => Moments::None(State::new(vars, [], params.lr)?),
+            false => Moments::Momentum(State::new(vars, ["momentum"], params.lr)?),
         };
         Ok(SGD { state, params })
     }
@@ -72,39 +72,73 @@ impl Optimizer for SGD {
     }
 
     fn learning_rate(&self) -> f64 {
-        self.params.lr
+        match &self.state {
+            Moments::None(state) => state.learning_rate(),
+            Moments::Momentum(state) => state.learning_rate(),
+        }
     }
 
     fn set_learning_rate(&mut self, lr: f64) {
-        self.params.lr = lr;
+        match &mut self.state {
+            Moments::None(state) => state.set_learning_rate(lr),
+            Moments::Momentum(state) => state.set_learning_rate(lr),
+        }
     }
 }
 
 impl Rule<0> for ParamsSGD {
-    fn element<F: Float>(&self, value: F, gradient: F, _: [F; 0]) -> (F, [F; 0]) {
-        let gradient = gradient + value * of(self.weight_decay);
-        (value - gradient * of(self.lr), [])
+    /// The learning rate.
+    type Scalars<T: Sync> = T;
+
+    fn scalars(&self, lr: f64, _: u32) -> f64 {
+        lr
     }
 
-    fn tensor(&self, value: &Tensor, gradient: &Tensor, _: [&Tensor; 0]) -> Result<(Tensor, [Tensor; 0])> {
+    fn device_scalars(&self, lr: &Tensor, _: &Tensor) -> Result<Tensor> {
+        Ok(lr.clone())
+    }
+
+    fn element<F: Float>(&self, lr: &f64, value: F, gradient: F, _: [F; 0]) -> (F, [F; 0]) {
+        let gradient = gradient + value * of(self.weight_decay);
+        (value - gradient * of(*lr), [])
+    }
+
+    fn tensor(&self, lr: &Tensor, value: &Tensor, gradient: &Tensor, _: [&Tensor; 0]) -> Result<(Tensor, [Tensor; 0])> {
         let gradient = (gradient + (value * self.weight_decay)?)?;
-        Ok(((value - (gradient * self.lr)?)?, []))
+        Ok(((value - gradient.broadcast_mul(lr)?)?, []))
     }
 }
 
 impl Rule<1> for ParamsSGD {
-    fn element<F: Float>(&self, value: F, gradient: F, [moment]: [F; 1]) -> (F, [F; 1]) {
+    /// The learning rate.
+    type Scalars<T: Sync> = T;
+
+    fn scalars(&self, lr: f64, _: u32) -> f64 {
+        lr
+    }
+
+    fn device_scalars(&self, lr: &Tensor, _: &Tensor) -> Result<Tensor> {
+        Ok(lr.clone())
+    }
+
+    fn element<F: Float>(&self, lr: &f64, value: F, gradient: F, [moment]: [F; 1]) -> (F, [F; 1]) {
         let gradient = gradient + value * of(self.weight_decay);
         let moment = moment * of(self.momentum) + gradient;
         let direction = if self.nesterov { gradient + moment * of(self.momentum) } else { moment };
-        (value - direction * of(self.lr), [moment])
+        (value - direction * of(*lr), [moment])
     }
 
-    fn tensor(&self, value: &Tensor, gradient: &Tensor, [moment]: [&Tensor; 1]) -> Result<(Tensor, [Tensor; 1])> {
+    fn tensor(
+        &self,
+        lr: &Tensor,
+        value: &Tensor,
+        gradient: &Tensor,
+        [moment]: [&Tensor; 1],
+    ) -> Result<(Tensor, [Tensor; 1])> {
         let gradient = (gradient + (value * self.weight_decay)?)?;
         let moment = ((moment * self.momentum)? + &gradient)?;
         let direction = if self.nesterov { (gradient + (&moment * self.momentum)?)? } else { moment.clone() };
-        Ok(((value - (direction * self.lr)?)?, [moment]))
+        Ok(((value - direction.broadcast_mul(lr)?)?, [moment]))
     }
 }
 

@@ -1,0 +1,78 @@
+//! What may keep an attached TPU from being opened: settings that do not fit the machine, and other processes. Known from
+//! Colab and Kaggle. Each suspect has its cure. None is proof: some versions of libtpu cope, so a TPU is tried all the same.
+
+use super::chips;
+use crate::finding::Finding;
+use crate::machine::{Machine, Tree, numbered};
+
+/// How many chips libtpu is to expect, in each dimension. The second one counts those of each process.
+const BOUNDS: [&str; 2] = ["TPU_CHIPS_PER_HOST_BOUNDS", "TPU_CHIPS_PER_PROCESS_BOUNDS"];
+
+/// Lets a process load libtpu that another one has loaded.
+const MULTIPLE_LOAD: &str = "ALLOW_MULTIPLE_LIBTPU_LOAD";
+
+/// Keeps libtpu, and this crate, from asking the metadata server.
+pub(super) const SKIP_METADATA: &str = "TPU_SKIP_MDS_QUERY";
+
+/// What libtpu says when it cannot open a TPU, in lower case, and what to do.
+const MESSAGES: [(&str, &str); 6] = [
+    ("already in use by", "only one process can use a TPU; end the other one, or restart its notebook"),
+    ("resource busy", "only one process can use a TPU; end the other one, or restart its notebook"),
+    ("lockfile", "remove /tmp/libtpu_lockfile, which is another user's, if no process uses the TPU"),
+    ("metadata", "start the kernel with TPU_SKIP_MDS_QUERY=1 where there is no metadata server, as on Colab"),
+    ("bounds", "start the kernel without TPU_CHIPS_PER_HOST_BOUNDS and TPU_CHIPS_PER_PROCESS_BOUNDS"),
+    ("not permitted", "the device nodes are not yours; a container needs --privileged"),
+];
+
+/// What to do about a message of libtpu, if that is known.
+pub(crate) fn cure_of(message: &str) -> Option<&'static str> {
+    let message = message.to_lowercase();
+    MESSAGES.into_iter().find(|(words, _)| message.contains(words)).map(|(_, cure)| cure)
+}
+
+/// What may keep `count` attached chips from being opened, with its cure.
+pub(super) fn find(machine: &Machine, tree: &Tree<'_>, count: usize, findings: &mut Vec<Finding>) -> Vec<String> {
+    let mut suspects: Vec<String> = BOUNDS.into_iter().filter_map(|name| wrong_bounds(machine, name, count)).collect();
+    if let Some((process, node)) = holder(tree) {
+        findings.push(Finding::new(&node, &process, "has the TPU open, which only one process can use"));
+        suspects.push(format!("{process} has {node} open; end it, or restart its notebook"));
+    }
+    let is_set = |name: &str| machine.variable(name).is_some_and(|value| !matches!(value, "0" | "false"));
+    if is_set(MULTIPLE_LOAD) {
+        let meaning = "libtpu does not look whether another process has the TPU";
+        findings.push(Finding::new(MULTIPLE_LOAD, machine.variable(MULTIPLE_LOAD).unwrap_or_default(), meaning));
+        suspects.push(format!("{MULTIPLE_LOAD} is set, so {meaning}; start the kernel without it"));
+    }
+    if !is_set(SKIP_METADATA) {
+        suspects.push(format!(
+            "libtpu may wait for a metadata server; start the kernel with {SKIP_METADATA}=1 where there is none"
+        ));
+    }
+    suspects
+}
+
+/// Says that a variable stands for more or fewer chips than this machine has.
+fn wrong_bounds(machine: &Machine, name: &str, count: usize) -> Option<String> {
+    let value = machine.variable(name)?;
+    let mut bounds = value.split(',').map(|bound| bound.trim().parse::<usize>().ok());
+    let product = bounds.try_fold(1_usize, |product, bound| product.checked_mul(bound?));
+    // Several processes may share the chips of a machine.
+    let fits = product.is_some_and(|product| product == count || (name == BOUNDS[1] && product < count));
+    let own = chips(count);
+    (!fits).then(|| format!("{name} is {value}, and this machine has {own}; start the kernel without it"))
+}
+
+/// Another process that has a TPU open, and the device node.
+fn holder(tree: &Tree<'_>) -> Option<(String, String)> {
+    let own = std::process::id().to_string();
+    let processes = tree.names("/proc").into_iter().filter(|name| numbered(name, "").is_some() && *name != own);
+    processes.into_iter().find_map(|process| {
+        let folder = format!("/proc/{process}/fd");
+        let node = tree
+            .links(&folder)
+            .into_iter()
+            .find(|target| numbered(target, "/dev/accel").is_some() || numbered(target, "/dev/vfio/").is_some())?;
+        let name = tree.text(&format!("/proc/{process}/comm")).map(|name| format!(" ({name})")).unwrap_or_default();
+        Some((format!("process {process}{name}"), node))
+    })
+}
