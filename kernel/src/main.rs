@@ -18,6 +18,7 @@ mod toolchain;
 
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
+use ferrotune_candle::Changes;
 use ferrotune_tuner::supervisor::{Origin, Trust};
 use prelude::Accelerator;
 use runtime::Runtime;
@@ -41,6 +42,11 @@ enum Action {
     Install(Install),
     /// Remove the kernel from Jupyter.
     Uninstall(Target),
+    /// Write Ferrotune's candle-core into a folder, for `[patch.crates-io]` of Rust programs.
+    Candle {
+        /// A new folder, or one that this command has written.
+        folder: PathBuf,
+    },
     /// Continue a study without a notebook.
     Resume(resume::Resume),
     /// Run a kernel; Jupyter calls this.
@@ -139,6 +145,7 @@ fn run(arguments: &[OsString]) -> Result<ExitCode> {
     match Arguments::parse().command {
         Action::Install(request) => install(request).map(|()| ExitCode::SUCCESS),
         Action::Uninstall(target) => uninstall(target).map(|()| ExitCode::SUCCESS),
+        Action::Candle { folder } => candle(&folder).map(|()| ExitCode::SUCCESS),
         Action::Resume(arguments) => resume::run(&arguments),
         Action::Kernel { connection_file, cuda } => {
             kernel(&connection_file, arguments, accelerator(cuda)).map(|()| ExitCode::SUCCESS)
@@ -181,6 +188,14 @@ fn install(Install { target, cuda }: Install) -> Result<()> {
 fn uninstall(target: Target) -> Result<()> {
     let folder = kernelspec::uninstall(&target.place())?;
     eprintln!("removed {}", folder.display());
+    Ok(())
+}
+
+fn candle(folder: &Path) -> Result<()> {
+    let toolchain = toolchain::Toolchain::find()?;
+    ferrotune_candle::make(toolchain.cargo(), folder, &Changes::packed(), &mut |line| eprintln!("{line}"))?;
+    let path = folder.canonicalize().with_context(|| format!("cannot find {}", folder.display()))?;
+    eprintln!("[patch.crates-io]\ncandle-core = {{ path = {path:?} }}");
     Ok(())
 }
 

@@ -9,6 +9,7 @@ mod cuda;
 
 use crate::toolchain::Toolchain;
 use anyhow::{Context, Result};
+use ferrotune_candle::Changes;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -151,7 +152,17 @@ fn key(toolchain: &Toolchain) -> String {
         hasher.update((text.len() as u64).to_le_bytes());
         hasher.update(text);
     }
+    update_with_changes(&mut hasher, &Changes::packed());
     format!("{}-{}", env!("CARGO_PKG_VERSION"), short_hash(hasher))
+}
+
+/// Adds the changes of candle-core to a digest.
+fn update_with_changes(hasher: &mut Sha256, changes: &Changes) {
+    for (name, hash) in changes.hashes() {
+        hasher.update((name.len() as u64).to_le_bytes());
+        hasher.update(name);
+        hasher.update(hash);
+    }
 }
 
 /// The first bytes of a digest, for the name of a folder.

@@ -56,6 +56,13 @@ impl Toolchain {
         Ok(Self { rustc, cargo, host: host.to_owned(), sysroot, library_folder, standard_library })
     }
 
+    /// A call of cargo with this toolchain.
+    pub(crate) fn cargo(&self) -> Command {
+        let mut cargo = Command::new(&self.cargo);
+        cargo.env("RUSTC", &self.rustc);
+        cargo
+    }
+
     /// Folder of the standard library's sources, which rust-analyzer needs. If they are missing, rustup installs them.
     pub(crate) fn standard_library_sources(&self) -> Result<PathBuf> {
         let folder = self.sysroot.join("lib/rustlib/src/rust/library");

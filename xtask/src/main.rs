@@ -2,6 +2,7 @@
 //! under `target/`; only `install` writes to the user's folders.
 
 mod bench;
+mod candle;
 mod demo;
 mod environment;
 mod install;
@@ -33,6 +34,11 @@ const TASKS: &[Task] = &[
         run: bench::run,
     },
     Task { name: "install", help: "install the kernel for the current user", run: install::run },
+    Task {
+        name: candle::NAME,
+        help: "make candle/candle-core, as every task does first; `candle --diff`: write its changes anew",
+        run: candle::run,
+    },
 ];
 
 fn main() -> ExitCode {
@@ -45,7 +51,7 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let started = Instant::now();
-    match (task.run)(&root()) {
+    match run(task, &root()) {
         Ok(()) => {
             let seconds = started.elapsed().as_secs();
             eprintln!("xtask {name}: done in {} min {} s", seconds / 60, seconds % 60);
@@ -56,6 +62,14 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Runs a task, after it has made candle-core, which every build needs. The task that writes its changes decides by itself.
+fn run(task: &Task, root: &Path) -> Result<()> {
+    if task.name != candle::NAME {
+        candle::make(root)?;
+    }
+    (task.run)(root)
 }
 
 /// The root of the repository, which contains this crate.

@@ -4,6 +4,7 @@ mod rust;
 mod text;
 mod tree;
 
+use crate::candle;
 use crate::environment::cargo;
 use crate::step::output;
 use anyhow::{Context, Result, bail};
@@ -31,6 +32,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     for package in tree::HOSTS {
         complaints.extend(tree::forbidden(package, &dependencies(root, package, "99")?));
     }
+    complaints.extend(candle::complaints(root)?);
     complaints.extend(tree::foreign_to_magics(&dependencies(root, tree::MAGICS, "1")?));
     if !complaints.is_empty() {
         bail!("{} complaints:\n{}", complaints.len(), complaints.join("\n"));

@@ -5,7 +5,9 @@ use super::{Accelerator, CRATES, Contents, SOURCES, analysis, beside};
 use crate::toolchain::Toolchain;
 use crate::toolchain::progress::{self, Progress};
 use anyhow::{Context, Result, bail};
+use ferrotune_candle::Changes;
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
@@ -40,7 +42,7 @@ pub(super) fn build(
         Accelerator::Cuda => Some(Toolkit::find()?),
     };
     let source = building.join("source");
-    unpack(&source)?;
+    unpack(&source, &make_candle(toolchain, progress)?)?;
     let artifacts = run_cargo(cargo(toolchain, cuda.as_ref(), &source, &target)?, progress)?;
     let library = building.join("library");
     fs::create_dir_all(&library)?;
@@ -61,20 +63,35 @@ pub(super) fn build(
     Ok(())
 }
 
-fn unpack(source: &Path) -> Result<()> {
+/// Makes candle-core, and returns its folder. It is in no prelude's folder: cargo takes sources in another folder for another
+/// package, and would compile candle for each prelude anew.
+fn make_candle(toolchain: &Toolchain, progress: &mut dyn FnMut(&str)) -> Result<PathBuf> {
+    let changes = Changes::packed();
+    let mut hasher = Sha256::new();
+    super::update_with_changes(&mut hasher, &changes);
+    let name = format!("candle-core-{}-{}", ferrotune_candle::VERSION, super::short_hash(hasher));
+    let cache = super::cache_folder()?;
+    let folder = cache.join(name);
+    let mut cargo = toolchain.cargo();
+    cargo.current_dir(&cache); // the notebook's folder may have a configuration of cargo
+    ferrotune_candle::make(cargo, &folder, &changes, progress)?;
+    Ok(folder)
+}
+
+fn unpack(source: &Path, candle: &Path) -> Result<()> {
     for (path, text) in SOURCES {
         let file = source.join(path);
         if let Some(parent) = file.parent() {
             fs::create_dir_all(parent).with_context(|| format!("cannot create {}", parent.display()))?;
         }
-        let text = if *path == "Cargo.toml" { workspace_of_prelude(text)? } else { (*text).to_owned() };
+        let text = if *path == "Cargo.toml" { workspace_of_prelude(text, candle)? } else { (*text).to_owned() };
         fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
     }
     Ok(())
 }
 
-/// The root manifest, with the packed crates as its only members.
-fn workspace_of_prelude(manifest: &str) -> Result<String> {
+/// The root manifest, with the packed crates as its only members, and with the folder of candle-core.
+fn workspace_of_prelude(manifest: &str, candle: &Path) -> Result<String> {
     let mut manifest: toml_edit::DocumentMut = manifest.parse()?;
     let members: toml_edit::Array = SOURCES
         .iter()
@@ -82,6 +99,8 @@ fn workspace_of_prelude(manifest: &str) -> Result<String> {
         .filter(|member| !member.contains('/'))
         .collect();
     manifest["workspace"]["members"] = toml_edit::value(members);
+    let candle = candle.to_str().context("the cache folder is not UTF-8")?;
+    manifest["patch"]["crates-io"]["candle-core"]["path"] = toml_edit::value(candle);
     // `false` means thin-local LTO, which makes candle faster. The program is built without it, since only its size and
     // its build time matter.
     manifest["profile"]["release"]["lto"] = toml_edit::value(false);
@@ -90,14 +109,13 @@ fn workspace_of_prelude(manifest: &str) -> Result<String> {
 
 /// The call of cargo that builds the prelude.
 fn cargo(toolchain: &Toolchain, cuda: Option<&Toolkit>, source: &Path, target: &Path) -> Result<Command> {
-    let mut command = Command::new(&toolchain.cargo);
+    let mut command = toolchain.cargo();
     command
         .args(["build", "--release", "--package", PACKAGE, "--message-format=json-render-diagnostics"])
         .args(["--target", &toolchain.host, "--target-dir"])
         .arg(target)
         .current_dir(source)
         .env("CARGO_ENCODED_RUSTFLAGS", flags(toolchain)?)
-        .env("RUSTC", &toolchain.rustc)
         .envs(progress::ENVIRONMENT);
     if let Some(toolkit) = cuda {
         command.args(["--features", "cuda"]);

@@ -1,0 +1,32 @@
+//! Packs our changes of candle-core into the library, so that an installed kernel has them.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::{env, fs, io};
+
+fn main() -> io::Result<()> {
+    let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
+    let mut files = vec![PathBuf::from("candle-core/Cargo.toml")];
+    for name in ["patches", "files"].map(Path::new).into_iter().filter(|name| root.join(name).exists()) {
+        println!("cargo:rerun-if-changed={}", root.join(name).display());
+        collect(&root, name, &mut files)?;
+    }
+    files.sort();
+    let mut table = String::from("&[\n");
+    for file in files {
+        let path = root.join(&file);
+        println!("cargo:rerun-if-changed={}", path.display());
+        writeln!(table, "    ({:?}, include_str!({path:?})),", file.display().to_string()).expect("a String takes all");
+    }
+    table.push(']');
+    fs::write(PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it")).join("changes.rs"), table)
+}
+
+fn collect(root: &Path, folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
+    for entry in fs::read_dir(root.join(folder))? {
+        let entry = entry?;
+        let path = folder.join(entry.file_name());
+        if entry.file_type()?.is_dir() { collect(root, &path, files)? } else { files.push(path) }
+    }
+    Ok(())
+}

@@ -1,0 +1,7 @@
+//! The folder of candle-core, made by the real cargo from crates.io's package, which is in cargo's cache since the
+//! workspace was built.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod folder;
+mod manifest;
