@@ -1,4 +1,5 @@
-"""A training program of `cargo xtask bench steps`: JAX, each step compiled as one, its state donated. See steps.py."""
+"""A training program of `cargo xtask bench steps`: JAX, each step compiled as one, its state donated.
+It uses as many threads as the process has cores. See steps.py for what it is told and answers."""
 
 import os
 import sys
@@ -6,8 +7,6 @@ import sys
 import steps
 
 os.environ["JAX_PLATFORMS"] = "cpu"
-# XLA has no other setting for the threads of its operations: it asks how many cores the process may use.
-os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: steps.THREADS])
 
 import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402

@@ -15,7 +15,8 @@ pub struct Weights {
 impl Weights {
     pub fn read(path: &str, device: Device) -> std::io::Result<Self> {
         let bytes = std::fs::read(path)?;
-        let numbers = bytes.chunks_exact(4).map(|four| f32::from_le_bytes(four.try_into().expect("four bytes"))).collect();
+        let numbers =
+            bytes.chunks_exact(4).map(|four| f32::from_le_bytes(four.try_into().expect("four bytes"))).collect();
         Ok(Self { numbers, used: 0, device })
     }
 

@@ -13,6 +13,7 @@ mod resume;
 mod rules;
 mod search;
 mod shared;
+mod sums;
 mod supervision;
 mod torture;
 mod trust;
