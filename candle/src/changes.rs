@@ -138,6 +138,19 @@ mod tests {
     }
 
     #[test]
+    fn each_change_changes_the_hashes() {
+        let hashes = |pairs: &[(&str, &str)]| Changes::of(texts(pairs)).hashes();
+        let all = [
+            hashes(&[]),
+            hashes(&[(MANIFEST, "[package]")]),
+            hashes(&[("patches/src/a.rs.patch", PATCH)]),
+            hashes(&[("patches/src/a.rs.patch", TEXT)]),
+            hashes(&[("files/src/a.rs", PATCH)]),
+        ];
+        assert!(all.iter().enumerate().all(|(index, one)| !all[..index].contains(one)));
+    }
+
+    #[test]
     fn the_version_is_that_of_the_manifest() {
         let version = format!("\nversion = \"{}\"\n", crate::VERSION);
         assert!(Changes::packed().manifest.contains(&version));

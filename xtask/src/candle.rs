@@ -9,6 +9,9 @@ use std::path::Path;
 /// The task's name.
 pub(crate) const NAME: &str = "candle";
 
+/// The sources that it makes.
+pub(crate) const SOURCES: &str = "candle/candle-core/src";
+
 pub(crate) fn run(root: &Path) -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(2).collect();
     match arguments.as_slice() {

@@ -1,5 +1,5 @@
 //! `cargo xtask TASK`: the tasks of this repository. Needs Rust and Python, and installs everything else itself. Writes only
-//! under `target/`; only `install` writes to the user's folders.
+//! under `target/` and the sources in `candle/candle-core`; only `install` writes to the user's folders.
 
 mod bench;
 mod candle;

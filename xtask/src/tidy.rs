@@ -63,7 +63,7 @@ fn walk(root: &Path, folder: &Path) -> Result<Vec<String>> {
         let path = folder.join(entry.file_name());
         if entry.file_type()?.is_file() {
             files.push(path.to_string_lossy().into_owned());
-        } else if entry.file_name() != "target" && entry.file_name() != ".git" {
+        } else if entry.file_name() != "target" && entry.file_name() != ".git" && path != Path::new(candle::SOURCES) {
             files.extend(walk(root, &path)?);
         }
     }
@@ -84,12 +84,13 @@ mod tests {
     #[test]
     fn files_of_a_tree_without_git_are_found() {
         let root = tempfile::tempdir().unwrap();
-        for folder in ["a/b", "target"] {
+        for folder in ["a/b", "target", candle::SOURCES] {
             fs::create_dir_all(root.path().join(folder)).unwrap();
         }
         for file in ["a/b/c.rs", "target/d.rs", "e.md"] {
             fs::write(root.path().join(file), "").unwrap();
         }
+        fs::write(root.path().join(candle::SOURCES).join("lib.rs"), "").unwrap();
         let mut found = walk(root.path(), Path::new("")).unwrap();
         found.sort();
         assert_eq!(found, ["a/b/c.rs", "e.md"]);
