@@ -91,7 +91,15 @@ impl Program {
                 python.arg(root.join(format!("tests/bench_steps/{}_steps.py", self.name())));
                 python
             }
-            _ => Command::new(root.join(FOLDER).join("build/release").join(format!("bench-{}", self.name()))),
+            _ => {
+                let mut program =
+                    Command::new(root.join(FOLDER).join("build/release").join(format!("bench-{}", self.name())));
+                if self == Program::Ours {
+                    // As cells and workers are started.
+                    program.env("CANDLE_NUM_THREADS", "1");
+                }
+                program
+            }
         }
     }
 }
