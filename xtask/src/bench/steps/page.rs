@@ -25,32 +25,37 @@ pub(super) fn write(root: &Path, table: &[Vec<Figures>], rounds: usize) -> Resul
 fn tables(table: &[Vec<Figures>], rounds: usize) -> Result<String> {
     let cores = std::thread::available_parallelism().context("cannot count the cores")?;
     let mut text = String::new();
-    let kinds: [(&str, fn(&Figures) -> String); 3] = [
-        ("Time of a step, in milliseconds", |figures| format!("{:.2}", figures.wall_ms)),
-        ("Processor time of a step in all threads, in milliseconds", |figures| format!("{:.1}", figures.processor_ms)),
-        ("Pages that the system provides in a step", |figures| format!("{:.0}", figures.faults)),
-    ];
-    for (number, (title, figure)) in kinds.into_iter().enumerate() {
-        writeln!(text, "{title} ({cores} cores, {rounds} rounds):\n")?;
-        let ratios = if number < 2 { " ours ÷ candle | best of ours ÷ best rival |" } else { "" };
-        writeln!(text, "| | {} |{ratios}", MODES.each_ref().map(|mode| mode.name).join(" | "))?;
-        writeln!(text, "|---|{}", "---|".repeat(MODES.len() + if number < 2 { 2 } else { 0 }))?;
-        for (model, row) in MODELS.iter().zip(table) {
-            write!(text, "| {} | {} |", model.name, row.iter().map(figure).collect::<Vec<_>>().join(" | "))?;
-            if number < 2 {
-                let time = |figures: &Figures| if number == 0 { figures.wall_ms } else { figures.processor_ms };
-                let (of_candle, of_rivals) = ratios_of(&row.iter().map(time).collect::<Vec<_>>());
-                write!(text, " {of_candle:.2} | {of_rivals:.2} |")?;
-            }
-            writeln!(text)?;
-        }
-        writeln!(text)?;
+    writeln!(text, "Time of a step in milliseconds, on {cores} cores, {rounds} turns each:\n")?;
+    times(&mut text, table, |figures| figures.wall_ms)?;
+    writeln!(text, "Processor time of a step in milliseconds, of all threads together:\n")?;
+    times(&mut text, table, |figures| figures.processor_ms)?;
+    writeln!(text, "Pages that the system provides in a step:\n")?;
+    head(&mut text, "", 0)?;
+    for (model, row) in MODELS.iter().zip(table) {
+        let pages: Vec<String> = row.iter().map(|figures| format!("{:.0}", figures.faults)).collect();
+        writeln!(text, "| {} | {} |", model.name, pages.join(" | "))?;
     }
     Ok(text)
 }
 
+fn head(text: &mut String, more: &str, count: usize) -> Result<()> {
+    writeln!(text, "| | {} |{more}", MODES.each_ref().map(|mode| mode.name).join(" | "))?;
+    Ok(writeln!(text, "|---|{}", "---|".repeat(MODES.len() + count))?)
+}
+
+fn times(text: &mut String, table: &[Vec<Figures>], time: fn(&Figures) -> f64) -> Result<()> {
+    head(text, " ours ÷ candle | best of ours ÷ best rival |", 2)?;
+    for (model, row) in MODELS.iter().zip(table) {
+        let row: Vec<f64> = row.iter().map(time).collect();
+        let (of_candle, of_rivals) = ratios(&row);
+        let row: Vec<String> = row.iter().map(|time| format!("{time:.2}")).collect();
+        writeln!(text, "| {} | {} | {of_candle:.2} | {of_rivals:.2} |", model.name, row.join(" | "))?;
+    }
+    Ok(writeln!(text)?)
+}
+
 /// The time of candle with ours, relative to candle as it is; and the best time of ours, relative to the best rival.
-fn ratios_of(times: &[f64]) -> (f64, f64) {
+fn ratios(times: &[f64]) -> (f64, f64) {
     let best = |ours: bool| {
         let of = MODES.iter().zip(times).filter(move |(mode, _)| mode.is_ours == ours).map(|(_, time)| *time);
         of.fold(f64::INFINITY, f64::min)
@@ -65,6 +70,6 @@ mod tests {
 
     #[test]
     fn ratios_are_with_candle_and_with_the_best_rival() {
-        assert_eq!(ratios_of(&[10.0, 5.0, 8.0, 4.0, 2.0, 9.0]), (0.5, 2.5));
+        assert_eq!(ratios(&[10.0, 5.0, 8.0, 4.0, 2.0, 9.0]), (0.5, 2.5));
     }
 }
