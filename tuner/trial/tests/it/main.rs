@@ -1,10 +1,11 @@
-//! Searches run for real: a supervisor process, worker processes, and a study folder on disk.
+//! Searches run for real: a supervisor process, worker processes, and a study folder on disk. Gradients of our candle are right.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod checkpoints;
 mod faults;
 mod full_disk;
 mod given;
+mod gradients;
 mod harness;
 mod objectives;
 mod ownership;

@@ -1,0 +1,124 @@
+//! Convolutions, pooling and upsampling: strides with a remainder, dilation, padding, groups.
+
+use super::difference::{Draws, check};
+use super::views::check_views;
+use candle_core::Tensor;
+
+const RANGE: (f64, f64) = (-1., 1.);
+
+#[test]
+fn convolutions_of_one_dimension() {
+    // Length, kernel, padding, stride, dilation, groups.
+    let cases = [
+        [7, 3, 0, 1, 1, 1],
+        [8, 3, 1, 2, 1, 1],
+        [9, 3, 2, 3, 2, 1],
+        [6, 2, 0, 4, 1, 1],
+        [2, 2, 2, 5, 1, 1],
+        [7, 3, 1, 2, 1, 2],
+        [7, 1, 0, 3, 1, 2],
+    ];
+    for case in cases {
+        let [length, kernel, padding, stride, dilation, groups] = case;
+        check_views(&format!("conv1d {case:?}"), &[&[2, 4, length], &[2, 4 / groups, kernel]], RANGE, |arguments| {
+            arguments[0].conv1d(&arguments[1], padding, stride, dilation, groups)
+        });
+    }
+}
+
+#[test]
+fn convolutions_of_two_dimensions() {
+    // Height, width, kernel's height, kernel's width, padding, stride, dilation, groups.
+    let cases = [
+        [5, 6, 3, 3, 0, 1, 1, 1],
+        [6, 5, 3, 2, 1, 2, 1, 1],
+        [6, 7, 2, 3, 0, 3, 1, 1],
+        [7, 6, 3, 2, 2, 2, 2, 1],
+        [5, 5, 3, 3, 1, 2, 1, 2],
+        [4, 5, 1, 1, 0, 2, 1, 1],
+    ];
+    for case in cases {
+        let [height, width, kernel_height, kernel_width, padding, stride, dilation, groups] = case;
+        let shapes: [&[usize]; 2] = [&[2, 2, height, width], &[2, 2 / groups, kernel_height, kernel_width]];
+        check_views(&format!("conv2d {case:?}"), &shapes, RANGE, |arguments| {
+            arguments[0].conv2d(&arguments[1], padding, stride, dilation, groups)
+        });
+    }
+}
+
+#[test]
+fn transposed_convolutions() {
+    // Size, kernel, padding, output padding, stride, dilation.
+    let cases = [
+        [4, 3, 0, 0, 1, 1],
+        [4, 3, 1, 1, 2, 1],
+        [3, 2, 0, 2, 3, 1],
+        [3, 3, 2, 0, 2, 2],
+        [3, 2, 0, 2, 2, 2],
+        [3, 2, 0, 1, 1, 3],
+    ];
+    for case in cases {
+        let [size, kernel, padding, output_padding, stride, dilation] = case;
+        check_views(&format!("conv_transpose1d {case:?}"), &[&[2, 4, size], &[4, 1, kernel]], RANGE, |arguments| {
+            arguments[0].conv_transpose1d(&arguments[1], padding, output_padding, stride, dilation, 2)
+        });
+        let shapes: [&[usize]; 2] = [&[1, 2, size, size + 1], &[2, 2, kernel, kernel + 1]];
+        check_views(&format!("conv_transpose2d {case:?}"), &shapes, RANGE, |arguments| {
+            arguments[0].conv_transpose2d(&arguments[1], padding, output_padding, stride, dilation)
+        });
+    }
+}
+
+#[test]
+fn pooling() {
+    // Height, width, kernel's height, kernel's width, stride's height, stride's width.
+    let cases = [
+        [4, 6, 2, 2, 2, 2],
+        [5, 7, 2, 2, 2, 2],
+        [5, 6, 3, 3, 1, 1],
+        [7, 6, 3, 2, 2, 1],
+        [7, 5, 2, 1, 3, 2],
+        [3, 4, 3, 4, 1, 1],
+    ];
+    for case in cases {
+        let [height, width, kernel_height, kernel_width, stride_height, stride_width] = case;
+        let (kernel, stride) = ((kernel_height, kernel_width), (stride_height, stride_width));
+        check_views(&format!("avg_pool2d {case:?}"), &[&[2, 2, height, width]], RANGE, |arguments| {
+            arguments[0].avg_pool2d_with_stride(kernel, stride)?.sqr()
+        });
+        check_views(&format!("max_pool2d {case:?}"), &[&[2, 2, height, width]], RANGE, |arguments| {
+            arguments[0].max_pool2d_with_stride(kernel, stride)?.sqr()
+        });
+    }
+}
+
+#[test]
+fn upsampling_to_the_nearest() {
+    for (size, target) in [(3, 6), (3, 7), (4, 4), (5, 3)] {
+        let name = format!("upsample_nearest1d from {size} to {target}");
+        check_views(&name, &[&[2, 3, size]], RANGE, |arguments| {
+            arguments[0].upsample_nearest1d(target)?.sqr()?.sum_all()?.add(&arguments[0].sum_all()?)
+        });
+        let name = format!("upsample_nearest2d from {size} to {target}");
+        check_views(&name, &[&[2, 2, size, 3]], RANGE, |arguments| {
+            arguments[0].upsample_nearest2d(target, 5)?.sqr()?.sum_all()?.add(&arguments[0].sum_all()?)
+        });
+    }
+}
+
+#[test]
+fn a_network_of_convolution_and_pooling() {
+    let mut draws = Draws::new(11);
+    let inputs = [
+        draws.tensor(&[2, 1, 7, 7], RANGE),
+        draws.tensor(&[3, 1, 3, 3], RANGE),
+        draws.tensor(&[3], RANGE),
+        draws.tensor(&[4, 12], RANGE),
+    ];
+    check("a convolutional network", &inputs, |inputs| {
+        let bias = inputs[2].reshape((1, 3, 1, 1))?;
+        let features = inputs[0].conv2d(&inputs[1], 0, 1, 1, 1)?.broadcast_add(&bias)?.gelu()?;
+        let pooled: Tensor = features.max_pool2d(2)?.flatten_from(1)?;
+        candle_nn::ops::log_softmax(&pooled.matmul(&inputs[3].t()?)?, 1)
+    });
+}
