@@ -1,6 +1,7 @@
 //! `cargo xtask bench` compares this kernel with evcxr_jupyter on this machine and writes `docs/benchmarks.md`.
 //! `cargo xtask bench hpo` compares the oracles with Optuna on formulas, `cargo xtask bench digits` on real training, and
-//! `cargo xtask bench keras` compares a search with Keras Tuner's. `cargo xtask bench steps` compares our optimiser with candle's.
+//! `cargo xtask bench keras` compares a search with Keras Tuner's. `cargo xtask bench steps` compares steps of training with
+//! candle's own, PyTorch's, JAX's and burn's.
 
 mod digits;
 mod hpo;
@@ -21,7 +22,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         Some((what, rest)) if what == "hpo" => hpo::run(root, rest),
         Some((what, [])) if what == "keras" => keras(root),
         Some((what, [])) if what == "digits" => digits::run(root),
-        Some((what, [])) if what == "steps" => steps::run(root),
+        Some((what, rest)) if what == "steps" => steps::run(root, rest),
         Some((what, _)) => {
             bail!("there is no bench `{what}`; use hpo, digits, keras, steps, or no name to compare the kernels")
         }

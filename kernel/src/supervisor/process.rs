@@ -10,6 +10,7 @@ use super::{SNAPSHOTS_VARIABLE, SUPERVISOR_VARIABLE};
 use crate::chain;
 use anyhow::{Context, Result, bail};
 use ferrotune_link::{CellOrder, CellReport, wire};
+use ferrotune_tuner::process::keep_freed_memory;
 use libloading::os::unix::{Library, RTLD_NOW};
 use rustix::process::{Pid, Signal};
 use std::ffi::c_void;
@@ -23,6 +24,7 @@ const OOM_SCORE: &str = "900";
 /// Runs cells until standard input, a socket to the supervisor, is closed.
 pub(crate) fn run(prelude: &Path) -> Result<()> {
     end_with_supervisor()?;
+    keep_freed_memory();
     if let Err(error) = std::fs::write("/proc/self/oom_score_adj", OOM_SCORE) {
         tracing::debug!("the system may choose another process when memory runs out: {error}");
     }
@@ -69,7 +71,6 @@ impl Process {
                     self.make_snapshot()?;
                 }
                 CellOrder::Trim => {
-                    trim();
                     if self.make_snapshot()? == Side::Original {
                         self.report(&CellReport::Trimmed)?;
                     }
@@ -99,12 +100,14 @@ impl Process {
         Ok(wire::write(&mut self.reports, report)?)
     }
 
-    /// Leaves a snapshot of this process behind. A snapshot that is woken comes back from here, too, after it has made
+    /// Leaves a snapshot of this process behind, which holds no memory that cells have freed. A snapshot that is woken comes back from here, too, after it has made
     /// a snapshot of itself.
     fn make_snapshot(&mut self) -> Result<Side> {
         let mut side = Side::Original;
         loop {
             snapshot::reap(&mut self.made);
+            // The fork would copy the pages' entries, and the next cell each page that it writes.
+            trim();
             let report = match self.fork() {
                 Ok(Fork::Original { snapshot, cost }) => {
                     self.made.push(snapshot);
@@ -152,7 +155,7 @@ enum Side {
     Woken,
 }
 
-/// Has malloc give free memory back to the system. Only glibc has a function for it.
+/// Has malloc give the memory back to the system that it has kept during a cell. Only glibc has a function for it.
 fn trim() {
     #[cfg(target_env = "gnu")]
     // SAFETY: malloc_trim takes the allocator's own locks, and touches only what nobody has allocated.

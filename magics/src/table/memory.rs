@@ -36,8 +36,9 @@ pub(super) const GC: Magic = Magic {
     forms: &["%gc"],
     usage: "%gc [all]",
     summary: "give memory that cells have freed back to the machine, and say how much that was",
-    help: "Rust frees a value when its variable goes; the allocator keeps some of that memory for later, and the\n\
-           snapshots for %undo hold some, too. %gc all also deletes these snapshots: no cell can be undone then.\n\
+    help: "Rust frees a value when its variable goes. The allocator keeps that memory while a cell runs, and gives it\n\
+           back after the cell; %gc does so again, for what threads of cells have freed since. The snapshots for\n\
+           %undo hold memory, too. %gc all also deletes these snapshots: no cell can be undone then.\n\
            \n\
            Example\n  %gc",
     arguments: &["all"],
@@ -54,6 +55,7 @@ pub(super) const MEMORY: Magic = Magic {
            %memory watch keeps the table up to date once a second until the next %memory.\n\
            %memory limit stops a cell that holds more than SIZE, and brings the variables back to what they were\n\
            before it. Without a limit that happens when the machine or the container is about to run out.\n\
+           Memory that the running cell has freed and that the allocator keeps counts as the cell's.\n\
            \n\
            Example\n  %memory limit 6GiB",
     arguments: &[],

@@ -3,6 +3,7 @@
 
 use super::cgroup::Cgroup;
 use super::leftovers;
+use super::malloc::BUDGET_VARIABLE;
 use super::output::Output;
 use super::requests::RequestSocket;
 use super::shared_memory::Inodes;
@@ -82,6 +83,8 @@ pub struct Launch<'a> {
     pub threads: u64,
     /// The niceness of its process: the one that [`go_first`] returned.
     pub niceness: i32,
+    /// The most memory that it may hold, in bytes.
+    pub budget_bytes: u64,
     /// The most that it may allocate, in bytes; the system refuses more. Mapped files are not included. `None` where
     /// device libraries reserve far more than they use.
     pub allocation_limit_bytes: Option<u64>,
@@ -165,6 +168,7 @@ fn set_environment(command: &mut Command, launch: &Launch<'_>) {
     // An allocation that fails while Rust's runtime prints a backtrace deadlocks the process.
     command.env("RUST_BACKTRACE", "0");
     ferrotune_machine::child::quiet_drivers(command);
+    command.env(BUDGET_VARIABLE, launch.budget_bytes.to_string());
     match launch.shared {
         Some(shared) => command.env(SHARED_VARIABLE, format!("/proc/{}/fd/{}", std::process::id(), shared.as_raw_fd())),
         None => command.env_remove(SHARED_VARIABLE),

@@ -1,6 +1,7 @@
 //! Runs in the worker process itself, from its first instruction to the objective's entry point.
 #![expect(unsafe_code, reason = "loads and calls the objective's shared object")]
 
+use super::malloc::keep_freed_memory;
 use super::{TRIAL_VARIABLE, signals};
 use crate::record::Ending;
 use crate::wire::Request;
@@ -36,7 +37,7 @@ pub fn worker_main(args: impl IntoIterator<Item = OsString>) -> ! {
 }
 
 /// Makes this process a worker: it dies with its supervisor, is the first that the system kills when memory runs out,
-/// leaves no core dump, has every signal at its default, and adopts the orphans among its descendants, so that they stay
+/// leaves no core dump, keeps freed memory for the next step, has every signal at its default, and adopts the orphans among its descendants, so that they stay
 /// in its process tree. The error is one line.
 pub fn set_up_worker() -> Result<(), String> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
@@ -48,6 +49,7 @@ pub fn set_up_worker() -> Result<(), String> {
     if supervisor.is_none() || rustix::process::getppid() != supervisor {
         return Err(format!("the supervisor of {tag} is gone"));
     }
+    keep_freed_memory();
     signals::reset().map_err(|error| format!("cannot reset the worker's signals: {error}"))?;
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .map_err(|errno| format!("cannot become the reaper of the trial's processes: {errno}"))?;

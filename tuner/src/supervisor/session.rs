@@ -85,6 +85,7 @@ impl Supervisor<'_> {
             shared: workers.files.shared.as_ref().map(|file| file.as_fd()),
             threads: workers.threads,
             niceness: workers.niceness,
+            budget_bytes: self.budget.trial_bytes,
             // Device libraries reserve far more than they use.
             allocation_limit_bytes: Some(limit_bytes).filter(|_| spec.device.starts_with("cpu")),
             cgroups: workers.cgroups.as_ref().map(|cgroups| (cgroups, limit_bytes)),

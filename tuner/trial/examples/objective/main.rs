@@ -11,7 +11,7 @@ use faults::{die_of_a_fault, faults, leave_a_daemon, leave_shared_memory, short_
 use ferrotune_trial::{Result, Shared, Trial, run_objective};
 use ferrotune_tuner::process::{set_up_worker, worker_main};
 use ferrotune_tuner::supervisor::{Origin, Trust};
-use memory::look_at_shared;
+use memory::{change_sizes, look_at_shared, step_again};
 use rustix::process::{Signal, getppid, kill_process};
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -164,6 +164,8 @@ fn play(scenario: &str, trial: &Trial, shared: &Shared) -> Result<Option<f64>> {
             trial.float("momentum", 0.5..=0.9).when("optimiser", "sdg").get().map(Some)
         }
         "impossible" => Ok(Some(f64::from(trial.int("units", 9..=9).step(0).get()?))),
+        "step_again" => step_again(trial),
+        "change_sizes" => change_sizes(trial),
         "shared" => look_at_shared(trial, shared),
         "shared_memory" => leave_shared_memory(trial),
         _ => Err(format!("no scenario {scenario}").into()),

@@ -1,7 +1,7 @@
-//! The scenario that measures what a mapping of shared data costs.
+//! The scenarios that measure what memory costs: shared data that are mapped, and memory that is freed and taken again.
 
 use super::quick_parameter;
-use candle_core::Tensor;
+use candle_core::{DType, Device, Tensor};
 use ferrotune_trial::{Result, Share as _, Shared, Trial};
 use std::path::Path;
 use std::time::Instant;
@@ -19,6 +19,42 @@ pub(crate) fn look_at_shared(trial: &Trial, shared: &Shared) -> Result<Option<f6
     let same = f64::from(given.dims() == again.dims() && last.iter().all(|value| *value == 7.0));
     trial.report(0, [("val_accuracy", x), ("open_ms", open_ms), ("grown_kib", grown_kib), ("same", same)])?;
     Ok(None)
+}
+
+/// Reports how many pages the system has to provide for a step whose tensors are those of the step before.
+pub(crate) fn step_again(trial: &Trial) -> Result<Option<f64>> {
+    let x = quick_parameter(trial)?;
+    let weights = Tensor::ones((512, 512), DType::F32, &Device::Cpu)?;
+    let step = || -> Result<()> {
+        let hidden = (0..8).try_fold(weights.clone(), |values, _| (values * 0.5)?.relu())?;
+        std::hint::black_box(hidden.sum_all()?.to_scalar::<f32>()?);
+        Ok(())
+    };
+    step()?;
+    let before = page_faults()?;
+    (0..20).try_for_each(|_| step())?;
+    trial.report(0, [("val_accuracy", x), ("faults", (page_faults()? - before) / 20.0)])?;
+    Ok(None)
+}
+
+/// Holds 130 MiB in tensors of one size, and after these are freed in tensors of another.
+pub(crate) fn change_sizes(trial: &Trial) -> Result<Option<f64>> {
+    let x = quick_parameter(trial)?;
+    for mib in [1, 3, 10, 32, 130, 2] {
+        let held: Result<Vec<_>> =
+            (0..130 / mib).map(|_| Ok(Tensor::ones((mib, 1 << 18), DType::F32, &Device::Cpu)?)).collect();
+        std::hint::black_box(held?);
+        // Long enough for the watch to see it.
+        std::thread::sleep(std::time::Duration::from_millis(30));
+    }
+    Ok(Some(x))
+}
+
+/// Pages that the system has provided to this process without reading them from a disk.
+fn page_faults() -> Result<f64> {
+    let status = std::fs::read_to_string("/proc/self/stat")?;
+    let after_name = status.rsplit_once(')').ok_or("no name")?.1;
+    Ok(after_name.split_whitespace().nth(7).ok_or("no faults")?.parse()?)
 }
 
 fn anonymous_kib() -> Result<f64> {

@@ -14,6 +14,7 @@ mod resume;
 mod rules;
 mod search;
 mod shared;
+mod sums;
 mod supervision;
 mod torture;
 mod trust;

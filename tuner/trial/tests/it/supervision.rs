@@ -67,6 +67,30 @@ fn trial_that_cannot_fit_is_refused_before_it_trains() {
 }
 
 #[test]
+fn memory_that_a_step_has_freed_serves_the_next_one_unless_the_user_says_otherwise() {
+    let faults_in = |environment: &[(&str, &str)]| {
+        let directory = tempfile::tempdir().unwrap();
+        let spec = spec(directory.path(), "step_again", 1);
+        assert_eq!(Supervisor::start_in(&spec, &[], environment).finish().last(), Ok(Finish::MaxTrials));
+        on_disk(&spec)[0].metrics[&0]["faults"].unwrap()
+    };
+    let (kept, returned) = (faults_in(&[]), faults_in(&[("MALLOC_TRIM_THRESHOLD_", "131072")]));
+    // Each step makes 16 tensors of 256 pages.
+    assert!(kept < 50.0 && returned > 500.0, "{kept} pages and {returned} pages");
+}
+
+#[test]
+fn freed_memory_that_is_kept_leaves_room_for_other_sizes_within_the_budget() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut spec = spec(directory.path(), "change_sizes", 2);
+    spec.memory_budget_bytes = Some(220 * MIB);
+    assert_eq!(run(&spec).last(), Ok(Finish::MaxTrials));
+    for record in on_disk(&spec) {
+        assert_eq!(record.ending, Some(Ending::Finished), "{record:?}");
+    }
+}
+
+#[test]
 fn checkpoints_of_trials_that_cannot_win_are_removed() {
     let directory = tempfile::tempdir().unwrap();
     let mut spec = spec(directory.path(), "train", 6);

@@ -1,0 +1,105 @@
+//! How glibc's malloc treats memory that this process frees. Other allocators stay as they are.
+//!
+//! By default, glibc returns the tensors of a training step to the system when they are freed, and the next step waits for
+//! fresh pages: more than half of the time of a small step. A limit on what is kept leaves room for what does not fit there.
+#![cfg_attr(target_env = "gnu", expect(unsafe_code, reason = "how malloc keeps its memory has no safe interface"))]
+
+use ferrotune_machine::memory::available_bytes;
+use std::ffi::OsStr;
+
+/// The variable with the most bytes that a worker may hold, which limit how much freed memory it keeps.
+pub(super) const BUDGET_VARIABLE: &str = "FERROTUNE_BUDGET_BYTES";
+
+/// Variables by which users set the same for glibc.
+const USERS: [&str; 4] = ["MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TOP_PAD_", "MALLOC_MMAP_MAX_"];
+
+/// glibc's newer variable, and its settings that mean the same as [`USERS`].
+const TUNABLES: &str = "GLIBC_TUNABLES";
+const USERS_TUNABLES: [&str; 4] =
+    ["malloc.trim_threshold", "malloc.mmap_threshold", "malloc.top_pad", "malloc.mmap_max"];
+
+/// A larger tensor has pages of its own, which go back when it is freed. A vector of that size grows without a copy.
+const LARGEST_KEPT_BYTES: u64 = 256 << 20;
+/// The largest such size that glibc before 2.35 accepts.
+const OLD_LARGEST_BYTES: i32 = 32 << 20;
+
+/// Memory that malloc keeps when it is freed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Kept {
+    /// Allocations up to this size are kept.
+    largest_bytes: i32,
+    /// The most that is kept at the end of the heap.
+    most_bytes: i32,
+}
+
+impl Kept {
+    /// At most a quarter of the memory that the process may hold, and tensors of at most a sixteenth: what is free in one
+    /// place does not serve a larger allocation in another.
+    fn within(budget_bytes: u64) -> Self {
+        let bytes = |bytes: u64| i32::try_from(bytes).unwrap_or(i32::MAX);
+        Self { largest_bytes: bytes((budget_bytes / 16).min(LARGEST_KEPT_BYTES)), most_bytes: bytes(budget_bytes / 4) }
+    }
+}
+
+/// Makes glibc's malloc keep freed memory for the next step of a training, unless the user has set by glibc's own variables
+/// what it keeps. Call it before any thread runs.
+pub fn keep_freed_memory() {
+    if is_set_by_user(|name| std::env::var_os(name)) {
+        return;
+    }
+    let budget = std::env::var(BUDGET_VARIABLE).ok().and_then(|bytes| bytes.parse().ok());
+    // Without /proc, memory is not kept.
+    let Some(budget_bytes) = budget.or_else(|| available_bytes().ok()) else { return };
+    let kept = Kept::within(budget_bytes);
+    if !set(kept) && !set(Kept { largest_bytes: kept.largest_bytes.min(OLD_LARGEST_BYTES), ..kept }) {
+        tracing::debug!("malloc returns freed memory to the system");
+    }
+}
+
+/// Makes malloc keep all memory that is freed, up to the largest size that every glibc accepts.
+pub(super) fn keep_all() {
+    if !set(Kept { largest_bytes: OLD_LARGEST_BYTES, most_bytes: i32::MAX }) {
+        tracing::debug!("malloc returns the reserve to the system");
+    }
+}
+
+fn is_set_by_user<S: AsRef<OsStr>>(variable: impl Fn(&str) -> Option<S>) -> bool {
+    let tunables = variable(TUNABLES).map(|value| value.as_ref().to_string_lossy().into_owned()).unwrap_or_default();
+    USERS.iter().any(|name| variable(name).is_some()) || USERS_TUNABLES.iter().any(|name| tunables.contains(name))
+}
+
+/// Whether malloc accepts it.
+#[cfg(target_env = "gnu")]
+fn set(kept: Kept) -> bool {
+    // SAFETY: both set a number that malloc reads; no other thread runs yet that could allocate at the same time.
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, kept.largest_bytes) == 1
+            && libc::mallopt(libc::M_TRIM_THRESHOLD, kept.most_bytes) == 1
+    }
+}
+
+#[cfg(not(target_env = "gnu"))]
+fn set(_: Kept) -> bool {
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_of_the_budget_is_kept_and_all_fits_an_int() {
+        assert_eq!(Kept::within(1 << 30), Kept { largest_bytes: 64 << 20, most_bytes: 256 << 20 });
+        assert_eq!(Kept::within(1 << 40), Kept { largest_bytes: 256 << 20, most_bytes: i32::MAX });
+    }
+
+    #[test]
+    fn settings_of_the_user_win() {
+        let with = |name: &'static str, value: &'static str| {
+            is_set_by_user(move |asked: &str| Some(value).filter(|_| asked == name))
+        };
+        assert!(with("MALLOC_TRIM_THRESHOLD_", "0") && with("MALLOC_MMAP_THRESHOLD_", ""));
+        assert!(with("GLIBC_TUNABLES", "glibc.malloc.tcache_count=1:glibc.malloc.trim_threshold=4096"));
+        assert!(!with("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1") && !with("MALLOC_ARENA_MAX", "1"));
+    }
+}
