@@ -6,6 +6,7 @@
 //!   greatest index of its type reads 0 and writes nothing, as on the CPU.
 //! * Where `scatter` puts several elements into one place, any of them stays.
 //! * Integers divided by zero give a number that depends on the device.
+//! * Bilinear interpolation of integers may give a neighbour, since its sums are rounded in another order.
 //! * The greatest element of a window with a NaN is NaN. In a sort, a NaN is greater than every number.
 //!
 //! Sums of 16-bit elements are computed in `f32`.

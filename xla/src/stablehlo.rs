@@ -115,3 +115,31 @@ impl Body<'_> {
         ));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::{Array as _, Binary, Reduction};
+
+    #[test]
+    fn a_program_is_a_module_with_one_function() {
+        let x = Node::new(Op::Described, Vec::new(), &[2, 3], Element::F32);
+        let doubled = x.binary(Binary::Multiply, &Node::number(2.0, &[2, 3], Element::F32));
+        let program = Program::new(&[doubled.reduce(Reduction::Sum, &[1])], &[], 2);
+        let expected = "\
+module @ferrotune attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 2 : i32} {
+  func.func public @main(%arg0: tensor<2x3xf32>, %arg1: tensor<1xf32>) -> (tensor<2xf32>) {
+    %v1_s = stablehlo.slice %arg1 [0:1] : (tensor<1xf32>) -> tensor<1xf32>
+    %v1_r = stablehlo.reshape %v1_s : (tensor<1xf32>) -> tensor<f32>
+    %v1_c = stablehlo.convert %v1_r : (tensor<f32>) -> tensor<f32>
+    %v1 = stablehlo.broadcast_in_dim %v1_c, dims = [] : (tensor<f32>) -> tensor<2x3xf32>
+    %v2 = stablehlo.multiply %arg0, %v1 : tensor<2x3xf32>
+    %v3_init = stablehlo.constant dense<0x00000000> : tensor<f32>
+    %v3 = stablehlo.reduce(%v2 init: %v3_init) applies stablehlo.add across dimensions = [1] : (tensor<2x3xf32>, tensor<f32>) -> tensor<2xf32>
+    return %v3 : tensor<2xf32>
+  }
+}
+";
+        assert_eq!(text(&program), expected);
+    }
+}

@@ -4,6 +4,7 @@ mod compare;
 mod custom;
 mod elementwise;
 mod gradient;
+mod layers;
 mod plugin;
 mod random;
 mod space;
