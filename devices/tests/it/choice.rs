@@ -56,8 +56,8 @@ fn a_tpu_is_used_or_what_hinders_is_said() {
     ];
     expect![[r#"
         tpu: using the TPU v5e (8 chips, by PCI)
-        cpu: the TPU v5e (8 chips, by PCI) is not used: this build cannot drive TPUs yet; no CUDA: no NVIDIA driver, and this build of candle has no CUDA; using the CPU (1 core)
-        the TPU v5e (8 chips, by PCI) is not used: this build cannot drive TPUs yet; leave out --require to fall back to CUDA or the CPU
+        tpu: using the TPU v5e (8 chips, by PCI)
+        tpu: using the TPU v5e (8 chips, by PCI)
         cpu: the TPU v6e (1 chip, by PCI) is not used: libtpu is not installed; pip install libtpu, or set TPU_LIBRARY_PATH; no CUDA: no NVIDIA driver; using the CPU (1 core)
         cpu: the TPU far-away (by TPU_NAME) is not used: it is named but not attached to this machine, and only attached TPUs can be driven; no CUDA: no NVIDIA driver; using the CPU (1 core)"#]].assert_eq(&lines.join("\n"));
 }

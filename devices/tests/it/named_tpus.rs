@@ -34,16 +34,16 @@ fn gke_endpoints_and_tpu_config_name_a_tpu() {
         &Described::new(&[], &variables),
         None,
         expect![[r#"
-        Source                           Found                       Meaning
-        KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS  grpc://10.0.0.2:8470        names a TPU
-        TPU_CONFIG                       {"tpu_node_name": "other"}  not used: KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS comes first
-        /sys/bus/pci/devices             no device of vendor 0x1ae0  no TPU on the bus
-        /dev/accel*, /dev/vfio/*         absent                      no TPU by its device nodes
-        libtpu                           not found                   needed to drive a TPU; pip install libtpu
-        /proc/driver/nvidia              absent                      no NVIDIA driver, so no CUDA device
-        CPU                              unknown model (1 core)      always there
-        cpu: the TPU grpc://10.0.0.2:8470 (by KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS) is not used: this build cannot drive TPUs yet; no CUDA: no NVIDIA driver, and this build of candle has no CUDA; using the CPU (1 core)
-    "#]],
+            Source                           Found                       Meaning
+            KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS  grpc://10.0.0.2:8470        names a TPU
+            TPU_CONFIG                       {"tpu_node_name": "other"}  not used: KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS comes first
+            /sys/bus/pci/devices             no device of vendor 0x1ae0  no TPU on the bus
+            /dev/accel*, /dev/vfio/*         absent                      no TPU by its device nodes
+            libtpu                           not found                   needed to drive a TPU; pip install libtpu
+            /proc/driver/nvidia              absent                      no NVIDIA driver, so no CUDA device
+            CPU                              unknown model (1 core)      always there
+            cpu: the TPU grpc://10.0.0.2:8470 (by KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS) is not used: it is named but not attached to this machine, and only attached TPUs can be driven; no CUDA: no NVIDIA driver, and this build of candle has no CUDA; using the CPU (1 core)
+        "#]],
     );
     check(
         &Described::new(&[], &[("TPU_CONFIG", "{\"tpu_node_name\": \"node\"}")]),
@@ -56,7 +56,7 @@ fn gke_endpoints_and_tpu_config_name_a_tpu() {
             libtpu                    not found                   needed to drive a TPU; pip install libtpu
             /proc/driver/nvidia       absent                      no NVIDIA driver, so no CUDA device
             CPU                       unknown model (1 core)      always there
-            cpu: the TPU node (by TPU_CONFIG) is not used: this build cannot drive TPUs yet; no CUDA: no NVIDIA driver, and this build of candle has no CUDA; using the CPU (1 core)
+            cpu: the TPU node (by TPU_CONFIG) is not used: it is named but not attached to this machine, and only attached TPUs can be driven; no CUDA: no NVIDIA driver, and this build of candle has no CUDA; using the CPU (1 core)
         "#]],
     );
     check(
@@ -82,15 +82,15 @@ fn an_explicit_name_comes_before_the_environment() {
         &described,
         Some("my-tpu"),
         expect![[r#"
-        Source                    Found                       Meaning
-        --tpu                     my-tpu                      names a TPU; the environment's names are not looked at
-        /sys/bus/pci/devices      no device of vendor 0x1ae0  no TPU on the bus
-        /dev/accel*, /dev/vfio/*  absent                      no TPU by its device nodes
-        libtpu                    not found                   needed to drive a TPU; pip install libtpu
-        /proc/driver/nvidia       absent                      no NVIDIA driver, so no CUDA device
-        CPU                       unknown model (1 core)      always there
-        cpu: the TPU my-tpu (by --tpu) is not used: this build cannot drive TPUs yet; no CUDA: no NVIDIA driver, and this build of candle has no CUDA; using the CPU (1 core)
-    "#]],
+            Source                    Found                       Meaning
+            --tpu                     my-tpu                      names a TPU; the environment's names are not looked at
+            /sys/bus/pci/devices      no device of vendor 0x1ae0  no TPU on the bus
+            /dev/accel*, /dev/vfio/*  absent                      no TPU by its device nodes
+            libtpu                    not found                   needed to drive a TPU; pip install libtpu
+            /proc/driver/nvidia       absent                      no NVIDIA driver, so no CUDA device
+            CPU                       unknown model (1 core)      always there
+            cpu: the TPU my-tpu (by --tpu) is not used: it is named but not attached to this machine, and only attached TPUs can be driven; no CUDA: no NVIDIA driver, and this build of candle has no CUDA; using the CPU (1 core)
+        "#]],
     );
     check(
         &described,
@@ -110,15 +110,15 @@ fn an_explicit_name_comes_before_the_environment() {
         &described,
         Some(""),
         expect![[r#"
-        Source                    Found                       Meaning
-        TPU_NAME                  from-environment            names a TPU
-        /sys/bus/pci/devices      no device of vendor 0x1ae0  no TPU on the bus
-        /dev/accel*, /dev/vfio/*  absent                      no TPU by its device nodes
-        libtpu                    not found                   needed to drive a TPU; pip install libtpu
-        /proc/driver/nvidia       absent                      no NVIDIA driver, so no CUDA device
-        CPU                       unknown model (1 core)      always there
-        cpu: the TPU from-environment (by TPU_NAME) is not used: this build cannot drive TPUs yet; no CUDA: no NVIDIA driver, and this build of candle has no CUDA; using the CPU (1 core)
-    "#]],
+            Source                    Found                       Meaning
+            TPU_NAME                  from-environment            names a TPU
+            /sys/bus/pci/devices      no device of vendor 0x1ae0  no TPU on the bus
+            /dev/accel*, /dev/vfio/*  absent                      no TPU by its device nodes
+            libtpu                    not found                   needed to drive a TPU; pip install libtpu
+            /proc/driver/nvidia       absent                      no NVIDIA driver, so no CUDA device
+            CPU                       unknown model (1 core)      always there
+            cpu: the TPU from-environment (by TPU_NAME) is not used: it is named but not attached to this machine, and only attached TPUs can be driven; no CUDA: no NVIDIA driver, and this build of candle has no CUDA; using the CPU (1 core)
+        "#]],
     );
 }
 

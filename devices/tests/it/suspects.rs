@@ -53,6 +53,7 @@ fn messages_of_libtpu_have_their_cures() {
         ; start the kernel with TPU_SKIP_MDS_QUERY=1 where there is no metadata server, as on Colab
         ; start the kernel without TPU_CHIPS_PER_HOST_BOUNDS and TPU_CHIPS_PER_PROCESS_BOUNDS
         ; the device nodes are not yours; a container needs --privileged
+
     "#]]
     .assert_eq(&cures.map(|cure| format!("{cure}\n")).concat());
 }
@@ -66,7 +67,12 @@ fn a_plugin_that_hangs_is_explained_by_the_machine() {
     held.write("proc/77/comm", "python3\n");
     held.link("proc/77/fd/5", "/dev/accel0");
     let reasons = [bounds, several, metadata, held].map(|machine| reason(machine.report(), &hung()) + "\n");
-    expect![[r#""#]].assert_eq(&reasons.concat());
+    expect![[r#"
+        the TPU v5e (1 chip, by PCI) is not used: it does not open: /libtpu.so did not answer within 120 s and was ended; is the device in use by another process?; TPU_CHIPS_PER_HOST_BOUNDS is 2,2,1, and this machine has 1 chip; start the kernel without it
+        the TPU v5e (1 chip, by PCI) is not used: it does not open: /libtpu.so did not answer within 120 s and was ended; is the device in use by another process?; ALLOW_MULTIPLE_LIBTPU_LOAD is set, so libtpu does not look whether another process has the TPU; start the kernel without it
+        the TPU v5e (1 chip, by PCI) is not used: it does not open: /libtpu.so did not answer within 120 s and was ended; is the device in use by another process?; libtpu may wait for a metadata server; start the kernel with TPU_SKIP_MDS_QUERY=1 where there is none
+        the TPU v5e (1 chip, by PCI) is not used: it does not open: /libtpu.so did not answer within 120 s and was ended; is the device in use by another process?; process 77 (python3) has /dev/accel0 open; end it, or restart its notebook
+    "#]].assert_eq(&reasons.concat());
 }
 
 #[test]
@@ -116,5 +122,15 @@ fn plugins_are_found_like_libtpu() {
         find(&colab(&[]), "tpu:1"),
     ]
     .map(|found| found.unwrap_or_else(|error| error.to_string()) + "\n");
-    expect![[r#""#]].assert_eq(&found.concat());
+    expect![[r#"
+        XLA:CPU is not installed, and it is needed to compile for the CPU; pip install xla_cpu_pjrt, or set FERROTUNE_XLA_CPU
+        libtpu is not installed, and it is needed to drive a TPU; pip install libtpu, or set TPU_LIBRARY_PATH
+        cuda:0 is no device of a plugin; those are tpu, xla:cpu and xla:FILE
+        /own.so is not a file; name cpu, or the library of a PJRT plugin
+        venv/lib/python3.12/site-packages/xla_plugins/xla_cpu_pjrt/xla_cpu_pjrt.so
+        own.so
+        own.so
+        usr/local/lib/python3.12/dist-packages/libtpu/libtpu.so
+        tpu:1 is no device of a plugin; those are tpu, xla:cpu and xla:FILE
+    "#]].assert_eq(&found.concat());
 }

@@ -45,20 +45,20 @@ fn colab_v5e_1_has_one_chip_whatever_its_bounds_say() {
         &described,
         None,
         expect![[r#"
-        Source                                                 Found                                                     Meaning
-        TPU_NAME, KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS, TPU_CONFIG  not set                                                   no TPU is named
-        /sys/bus/pci/devices                                   1 device of vendor 0x1ae0                                 1 chip of a TPU v5e
-        /dev/vfio/*                                            1 device                                                  device nodes, here of a TPU
-        TPU_ACCELERATOR_TYPE                                   v5litepod-4                                               agrees: a TPU machine
-        TPU_WORKER_HOSTNAMES                                   localhost                                                 agrees: a TPU machine
-        COLAB_TPU_1VM                                          1                                                         agrees: a TPU machine
-        TPU_CHIPS_PER_HOST_BOUNDS                              2,2,1                                                     not used to count chips: wrong on machines with one chip
-        libtpu                                                 /usr/local/lib/python3.12/dist-packages/libtpu/libtpu.so  libtpu is here, in its Python package
-        /proc/driver/nvidia                                    absent                                                    no NVIDIA driver, so no CUDA device
-        CPU                                                    unknown model (1 core)                                    always there
-        libtpu: /usr/local/lib/python3.12/dist-packages/libtpu/libtpu.so
-        cpu: the TPU v5e (1 chip, by PCI) is not used: this build cannot drive TPUs yet; no CUDA: no NVIDIA driver, and this build of candle has no CUDA; using the CPU (1 core)
-    "#]],
+            Source                                                 Found                                                     Meaning
+            TPU_NAME, KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS, TPU_CONFIG  not set                                                   no TPU is named
+            /sys/bus/pci/devices                                   1 device of vendor 0x1ae0                                 1 chip of a TPU v5e
+            /dev/vfio/*                                            1 device                                                  device nodes, here of a TPU
+            TPU_ACCELERATOR_TYPE                                   v5litepod-4                                               agrees: a TPU machine
+            TPU_WORKER_HOSTNAMES                                   localhost                                                 agrees: a TPU machine
+            COLAB_TPU_1VM                                          1                                                         agrees: a TPU machine
+            TPU_CHIPS_PER_HOST_BOUNDS                              2,2,1                                                     not used to count chips: wrong on machines with one chip
+            libtpu                                                 /usr/local/lib/python3.12/dist-packages/libtpu/libtpu.so  libtpu is here, in its Python package
+            /proc/driver/nvidia                                    absent                                                    no NVIDIA driver, so no CUDA device
+            CPU                                                    unknown model (1 core)                                    always there
+            libtpu: /usr/local/lib/python3.12/dist-packages/libtpu/libtpu.so
+            tpu: using the TPU v5e (1 chip, by PCI)
+        "#]],
     );
 }
 
@@ -92,17 +92,17 @@ fn kaggle_v5e_8_has_eight_chips() {
         &described,
         None,
         expect![[r#"
-        Source                                                 Found                                                     Meaning
-        TPU_NAME, KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS, TPU_CONFIG  not set                                                   no TPU is named
-        /sys/bus/pci/devices                                   8 devices of vendor 0x1ae0                                8 chips of a TPU v5e
-        /dev/vfio/*                                            8 devices                                                 device nodes, here of a TPU
-        TPU_ACCELERATOR_TYPE                                   v5e-8                                                     agrees: a TPU machine
-        libtpu                                                 /usr/local/lib/python3.10/site-packages/libtpu/libtpu.so  libtpu is here, in its Python package
-        /proc/driver/nvidia                                    absent                                                    no NVIDIA driver, so no CUDA device
-        CPU                                                    unknown model (1 core)                                    always there
-        libtpu: /usr/local/lib/python3.10/site-packages/libtpu/libtpu.so
-        cpu: the TPU v5e (8 chips, by PCI) is not used: this build cannot drive TPUs yet; no CUDA: no NVIDIA driver, and this build of candle has no CUDA; using the CPU (1 core)
-    "#]],
+            Source                                                 Found                                                     Meaning
+            TPU_NAME, KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS, TPU_CONFIG  not set                                                   no TPU is named
+            /sys/bus/pci/devices                                   8 devices of vendor 0x1ae0                                8 chips of a TPU v5e
+            /dev/vfio/*                                            8 devices                                                 device nodes, here of a TPU
+            TPU_ACCELERATOR_TYPE                                   v5e-8                                                     agrees: a TPU machine
+            libtpu                                                 /usr/local/lib/python3.10/site-packages/libtpu/libtpu.so  libtpu is here, in its Python package
+            /proc/driver/nvidia                                    absent                                                    no NVIDIA driver, so no CUDA device
+            CPU                                                    unknown model (1 core)                                    always there
+            libtpu: /usr/local/lib/python3.10/site-packages/libtpu/libtpu.so
+            tpu: using the TPU v5e (8 chips, by PCI)
+        "#]],
     );
 }
 
@@ -120,16 +120,16 @@ fn gce_v4_8_has_four_chips_beside_googles_network_card() {
         &described,
         None,
         expect![[r#"
-        Source                Found                              Meaning
-        TPU_NAME              local                              the TPU is attached to this machine, if there is one
-        /sys/bus/pci/devices  4 devices of vendor 0x1ae0         4 chips of a TPU v4
-        /sys/bus/pci/devices  1 device of vendor 0x1ae0: 0x0042  not TPUs that this version knows
-        /dev/accel*           4 devices                          the device nodes of a TPU
-        libtpu                not found                          needed to drive a TPU; pip install libtpu
-        /proc/driver/nvidia   absent                             no NVIDIA driver, so no CUDA device
-        CPU                   unknown model (1 core)             always there
-        cpu: the TPU v4 (4 chips, by PCI) is not used: this build cannot drive TPUs yet; no CUDA: no NVIDIA driver, and this build of candle has no CUDA; using the CPU (1 core)
-    "#]],
+            Source                Found                              Meaning
+            TPU_NAME              local                              the TPU is attached to this machine, if there is one
+            /sys/bus/pci/devices  4 devices of vendor 0x1ae0         4 chips of a TPU v4
+            /sys/bus/pci/devices  1 device of vendor 0x1ae0: 0x0042  not TPUs that this version knows
+            /dev/accel*           4 devices                          the device nodes of a TPU
+            libtpu                not found                          needed to drive a TPU; pip install libtpu
+            /proc/driver/nvidia   absent                             no NVIDIA driver, so no CUDA device
+            CPU                   unknown model (1 core)             always there
+            cpu: the TPU v4 (4 chips, by PCI) is not used: libtpu is not installed; pip install libtpu, or set TPU_LIBRARY_PATH; no CUDA: no NVIDIA driver, and this build of candle has no CUDA; using the CPU (1 core)
+        "#]],
     );
 }
 
@@ -147,18 +147,18 @@ fn gce_v5p_16_is_one_of_two_machines() {
         &described,
         None,
         expect![[r#"
-        Source                                                 Found                       Meaning
-        TPU_NAME, KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS, TPU_CONFIG  not set                     no TPU is named
-        /sys/bus/pci/devices                                   4 devices of vendor 0x1ae0  4 chips of a TPU v5p
-        /dev/vfio/*                                            4 devices                   device nodes, here of a TPU
-        TPU_ACCELERATOR_TYPE                                   v5p-16                      agrees: a TPU machine
-        TPU_WORKER_HOSTNAMES                                   10.0.0.2,10.0.0.3           agrees: one of the 2 machines of a slice, which compute only together
-        TPU_LIBRARY_PATH                                       /opt/libtpu.so              libtpu is here
-        /proc/driver/nvidia                                    absent                      no NVIDIA driver, so no CUDA device
-        CPU                                                    unknown model (1 core)      always there
-        libtpu: /opt/libtpu.so
-        cpu: the TPU v5p (4 chips, by PCI) is not used: this build cannot drive TPUs yet; no CUDA: no NVIDIA driver, and this build of candle has no CUDA; using the CPU (1 core)
-    "#]],
+            Source                                                 Found                       Meaning
+            TPU_NAME, KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS, TPU_CONFIG  not set                     no TPU is named
+            /sys/bus/pci/devices                                   4 devices of vendor 0x1ae0  4 chips of a TPU v5p
+            /dev/vfio/*                                            4 devices                   device nodes, here of a TPU
+            TPU_ACCELERATOR_TYPE                                   v5p-16                      agrees: a TPU machine
+            TPU_WORKER_HOSTNAMES                                   10.0.0.2,10.0.0.3           agrees: one of the 2 machines of a slice, which compute only together
+            TPU_LIBRARY_PATH                                       /opt/libtpu.so              libtpu is here
+            /proc/driver/nvidia                                    absent                      no NVIDIA driver, so no CUDA device
+            CPU                                                    unknown model (1 core)      always there
+            libtpu: /opt/libtpu.so
+            tpu: using the TPU v5p (4 chips, by PCI)
+        "#]],
     );
 }
 
@@ -171,16 +171,16 @@ fn gce_v6e_8_has_eight_chips() {
         &described,
         Some("local"),
         expect![[r#"
-        Source                Found                       Meaning
-        --tpu                 local                       only a TPU attached to this machine will do
-        /sys/bus/pci/devices  8 devices of vendor 0x1ae0  8 chips of a TPU v6e
-        /dev/vfio/*           8 devices                   device nodes, here of a TPU
-        TPU_ACCELERATOR_TYPE  v6e-8                       agrees: a TPU machine
-        libtpu                not found                   needed to drive a TPU; pip install libtpu
-        /proc/driver/nvidia   absent                      no NVIDIA driver, so no CUDA device
-        CPU                   unknown model (1 core)      always there
-        cpu: the TPU v6e (8 chips, by PCI) is not used: this build cannot drive TPUs yet; no CUDA: no NVIDIA driver, and this build of candle has no CUDA; using the CPU (1 core)
-    "#]],
+            Source                Found                       Meaning
+            --tpu                 local                       only a TPU attached to this machine will do
+            /sys/bus/pci/devices  8 devices of vendor 0x1ae0  8 chips of a TPU v6e
+            /dev/vfio/*           8 devices                   device nodes, here of a TPU
+            TPU_ACCELERATOR_TYPE  v6e-8                       agrees: a TPU machine
+            libtpu                not found                   needed to drive a TPU; pip install libtpu
+            /proc/driver/nvidia   absent                      no NVIDIA driver, so no CUDA device
+            CPU                   unknown model (1 core)      always there
+            cpu: the TPU v6e (8 chips, by PCI) is not used: libtpu is not installed; pip install libtpu, or set TPU_LIBRARY_PATH; no CUDA: no NVIDIA driver, and this build of candle has no CUDA; using the CPU (1 core)
+        "#]],
     );
 }
 
@@ -200,7 +200,7 @@ fn gke_gives_a_pod_device_nodes_and_variables() {
             libtpu                                                 not found                   needed to drive a TPU; pip install libtpu
             /proc/driver/nvidia                                    absent                      no NVIDIA driver, so no CUDA device
             CPU                                                    unknown model (1 core)      always there
-            cpu: the TPU v6e (4 chips, by /dev/vfio/*) is not used: this build cannot drive TPUs yet; no CUDA: no NVIDIA driver, and this build of candle has no CUDA; using the CPU (1 core)
+            cpu: the TPU v6e (4 chips, by /dev/vfio/*) is not used: libtpu is not installed; pip install libtpu, or set TPU_LIBRARY_PATH; no CUDA: no NVIDIA driver, and this build of candle has no CUDA; using the CPU (1 core)
         "#]],
     );
 }
