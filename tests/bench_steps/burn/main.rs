@@ -4,7 +4,7 @@
 mod models;
 mod weights;
 
-use burn::module::AutodiffModule;
+use burn::module::Module;
 use burn::optim::{AdamWConfig, GradientsParams};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use std::io::{BufRead as _, Write as _};
@@ -16,7 +16,7 @@ type Failure = Box<dyn std::error::Error>;
 /// One step of training; returns its loss.
 type Step = Box<dyn FnMut() -> Result<f32, Failure>>;
 
-fn train<M: AutodiffModule + 'static>(model: M, loss: impl Fn(&M) -> Tensor<1> + 'static) -> Step {
+fn train<M: Module + 'static>(model: M, loss: impl Fn(&M) -> Tensor<1> + 'static) -> Step {
     let mut optimiser = AdamWConfig::new().with_weight_decay(0.01).with_epsilon(1e-8).init();
     let mut model = Some(model);
     Box::new(move || {
