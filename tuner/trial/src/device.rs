@@ -3,6 +3,7 @@
 use crate::error::{Result, TrialError};
 use candle_core::Device;
 use ferrotune_devices::{Machine, find_plugin, fork};
+use ferrotune_xla::Options;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -69,7 +70,9 @@ fn open_plugin(plugin: PathBuf) -> Result<Device> {
     }
     // Recorded also on failure, because the plugin was loaded and may have started threads.
     fork::opened();
-    let device = ferrotune_xla::open(&plugin)?;
+    // A search compiles the same program in many workers; each but the first one loads it.
+    let cache = dirs::cache_dir().map(|folder| folder.join("ferrotune/xla"));
+    let device = ferrotune_xla::open_with(&plugin, Options { cache: cache.as_deref(), ..Options::default() })?;
     open.insert(plugin, device.clone());
     Ok(device)
 }
