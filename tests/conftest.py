@@ -1,9 +1,17 @@
 """Fixtures for tests of the installed kernel. `cargo xtask test` installs it under target/ and sets the environment."""
 
+import subprocess
+import sys
+import zipfile
+
 import pytest
 
 from front_end import OPEN
-from session import Session
+from session import TARGET, Session
+
+DOWNLOAD_TIMEOUT_S = 150
+# The first version that compiles for v6e without a TPU, and the newest version at the first run of the tests.
+LIBTPUS = {"old": "libtpu==0.0.17", "newest": "libtpu"}
 
 
 @pytest.fixture
@@ -34,3 +42,32 @@ def every_message_is_claimed(start):
     yield
     left = [message for front_end in OPEN for message in front_end.unclaimed()]
     assert left == []
+
+
+@pytest.fixture(scope="module", params=LIBTPUS)
+def libtpu(request):
+    """The library of a version of libtpu, by the version's name in `LIBTPUS`."""
+    folder = TARGET / "libtpu" / request.param
+    library = folder / "libtpu/libtpu.so"
+    if not library.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
+        try:
+            ran = subprocess.run(
+                [*pip, "--disable-pip-version-check", "--dest", folder, LIBTPUS[request.param]],
+                capture_output=True,
+                text=True,
+                timeout=DOWNLOAD_TIMEOUT_S,
+            )
+        except subprocess.TimeoutExpired:
+            pytest.skip(f"{LIBTPUS[request.param]} was not downloaded within {DOWNLOAD_TIMEOUT_S} s")
+        if ran.returncode != 0:
+            reason = ran.stderr.strip().splitlines()[-1:]
+            pytest.skip(f"{LIBTPUS[request.param]} cannot be installed here: {reason}")
+        (wheel,) = folder.glob("*.whl")
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extract("libtpu/libtpu.so", folder / "partial")
+        wheel.unlink()
+        (folder / "partial/libtpu").rename(folder / "libtpu")
+        (folder / "partial").rmdir()
+    return request.param, library

@@ -13,7 +13,6 @@ import re
 import struct
 import subprocess
 import sys
-import zipfile
 
 import pytest
 
@@ -24,9 +23,6 @@ PLUGIN = TARGET / "release/deps/libferrotune_pjrt_plugin.so"
 CONTRACT = TARGET / "release/examples/contract"
 THROUGHPUT = TARGET / "release/examples/throughput"
 HELPER = {"FERROTUNE_PJRT_PYTHON": sys.executable, "FERROTUNE_PJRT_HELPER": str(TESTS / "xla_cpu_helper.py")}
-DOWNLOAD_TIMEOUT_S = 150
-# The first version that compiles for v6e without a TPU, and the newest version at the first run of the tests.
-LIBTPUS = {"old": "libtpu==0.0.17", "newest": "libtpu"}
 TOPOLOGIES = {"v5e:1x1": 1, "v5e:2x2": 4, "v5e:2x4": 8, "v6e:2x4": 8, "v4:2x2x1": 8}
 
 MATMUL = """
@@ -340,35 +336,6 @@ def test_a_trial_trains_on_two_replicas_of_a_strategy_from_the_notebook(strategi
     assert "failed" not in rows and rows.count("finished") == 2, rows
     # Gradients of both halves pull to their middle, by 2 × rate of the way each step.
     assert abs(loss - 0.5 * (1 - 2 * rate) ** 3) < 1e-3, outcome.display
-
-
-@pytest.fixture(scope="module", params=LIBTPUS)
-def libtpu(request):
-    """The library of a version of libtpu, by the version's name in `LIBTPUS`."""
-    folder = TARGET / "libtpu" / request.param
-    library = folder / "libtpu/libtpu.so"
-    if not library.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
-        try:
-            ran = subprocess.run(
-                [*pip, "--disable-pip-version-check", "--dest", folder, LIBTPUS[request.param]],
-                capture_output=True,
-                text=True,
-                timeout=DOWNLOAD_TIMEOUT_S,
-            )
-        except subprocess.TimeoutExpired:
-            pytest.skip(f"{LIBTPUS[request.param]} was not downloaded within {DOWNLOAD_TIMEOUT_S} s")
-        if ran.returncode != 0:
-            reason = ran.stderr.strip().splitlines()[-1:]
-            pytest.skip(f"{LIBTPUS[request.param]} cannot be installed here: {reason}")
-        (wheel,) = folder.glob("*.whl")
-        with zipfile.ZipFile(wheel) as archive:
-            archive.extract("libtpu/libtpu.so", folder / "partial")
-        wheel.unlink()
-        (folder / "partial/libtpu").rename(folder / "libtpu")
-        (folder / "partial").rmdir()
-    return request.param, library
 
 
 @pytest.fixture

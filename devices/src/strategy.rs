@@ -78,8 +78,8 @@ impl Strategy {
         Ok(Devices::Mirrored { devices }.into())
     }
 
-    /// A replica on each core of a TPU that was opened: TensorFlow's `TPUStrategy`. So far it is only a description:
-    /// candle cannot compute there, and each replica fails when it opens its device.
+    /// A replica on each core of a TPU that was opened: TensorFlow's `TPUStrategy`. So far it is a description: only the
+    /// first core can be opened by its name, and the other replicas fail when they open theirs.
     ///
     /// # Errors
     /// If the opened platform is not a TPU, or has no cores.

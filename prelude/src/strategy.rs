@@ -16,7 +16,7 @@ pub fn current() -> Strategy {
 }
 
 /// A replica on each core of the attached TPU, which is opened in a process of its own to count them: TensorFlow's
-/// `TPUStrategy`. A description alone so far, since candle cannot compute there; see [`Strategy::tpu`].
+/// `TPUStrategy`. A description: of its cores only the first one can be opened by name so far; see [`Strategy::tpu`].
 ///
 /// # Errors
 /// If there is no TPU, or it does not open.
@@ -27,7 +27,7 @@ pub fn tpu() -> ferrotune_trial::Result<Strategy> {
 /// The device of a replica.
 ///
 /// # Errors
-/// Those of candle if the device cannot be opened; candle cannot compute on a TPU.
+/// If the device cannot be opened; of a TPU's cores only the first one can be.
 pub fn device(replica: &Replica<'_>) -> ferrotune_trial::Result<Device> {
     ferrotune_trial::open_device(replica.device())
 }

@@ -5,6 +5,7 @@ use crate::device::backend_of;
 use crate::graph::{Array as _, Node, Op, next_id};
 use crate::program::{Argument, Program};
 use crate::random::state;
+use crate::stablehlo;
 use crate::trace::Traced;
 use crate::transfer::element_of;
 use crate::value::Value;
@@ -75,7 +76,7 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
     pub fn run(&mut self, arguments: &[Tensor]) -> Result<Vec<Tensor>> {
         let device = self.device.clone();
         let Some(backend) = backend_of(&device) else { return (self.body)(arguments) };
-        let key: Key = arguments.iter().map(|tensor| (tensor.dims().to_vec(), tensor.dtype())).collect();
+        let key = key_of(arguments);
         if let Some(stray) = arguments.iter().find(|tensor| !tensor.device().same_device(&device)) {
             bail!(
                 "an argument of a step on {backend:?} is on {:?}; move it with `to_device`",
@@ -89,7 +90,37 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
         self.compiled[&key].run(backend, &device, arguments)
     }
 
+    /// The program of the step for arguments of these shapes and types, as the text of a [StableHLO] module. Runs nothing:
+    /// `%tpu_check` tells from it whether the step fits on a TPU that this machine does not have.
+    ///
+    /// ```no_run
+    /// # use candle_core::Tensor;
+    /// let device = ferrotune_xla::open("xla_cpu_pjrt.so".as_ref())?;
+    /// let mut step = ferrotune_xla::Step::new(&device, |args: &[Tensor]| Ok(vec![args[0].sqr()?]));
+    /// std::fs::write("step.mlir", step.stablehlo(&[Tensor::arange(0f32, 8f32, &device)?])?)?;
+    /// # Ok::<(), candle_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of the function while it is traced, and if the device has no compiler.
+    ///
+    /// [StableHLO]: https://openxla.org/stablehlo/spec
+    pub fn stablehlo(&mut self, arguments: &[Tensor]) -> Result<String> {
+        let device = self.device.clone();
+        let Some(backend) = backend_of(&device) else {
+            bail!("a step on {:?} is no program; connect a device with a compiler, such as xla:cpu", device.location())
+        };
+        Ok(stablehlo::text(&self.program(backend, &key_of(arguments))?.1))
+    }
+
     fn compile(&mut self, backend: &Backend, key: &Key) -> Result<Compiled> {
+        let (recorded, program) = self.program(backend, key)?;
+        let executable = backend.executables().get(backend.client()?, &program)?;
+        recorded.compiled(backend, &program, executable)
+    }
+
+    /// Traces the step twice, and fails if that makes two programs.
+    fn program(&mut self, backend: &Backend, key: &Key) -> Result<(Recorded, Program)> {
         backend.compute(&[])?;
         let draws = backend.generator().draws();
         let traced = self.trace(backend, key).and_then(|first| Ok((first, self.trace(backend, key)?)));
@@ -103,9 +134,7 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
                  as an argument"
             );
         }
-        drop(same);
-        let executable = backend.executables().get(backend.client()?, &program)?;
-        first.compiled(backend, &program, executable)
+        Ok((first, program))
     }
 
     /// Calls the function with arguments whose values are not there.
@@ -304,6 +333,10 @@ fn computed(backend: &Backend, node: Arc<Node>, dims: &[usize]) -> Result<Arc<No
         backend.compute(std::slice::from_ref(&node))?;
     }
     Ok(node)
+}
+
+fn key_of(arguments: &[Tensor]) -> Key {
+    arguments.iter().map(|tensor| (tensor.dims().to_vec(), tensor.dtype())).collect()
 }
 
 fn described(dims: &[usize], dtype: DType) -> Result<Arc<Node>> {

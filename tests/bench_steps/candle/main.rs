@@ -4,7 +4,7 @@
 mod models;
 mod weights;
 
-use candle_core::{Result, Tensor, Var};
+use candle_core::{Device, Result, Tensor};
 use candle_nn::{Optimizer as _, ParamsAdamW};
 use models::Model;
 use std::io::{BufRead as _, Write as _};
@@ -20,26 +20,44 @@ type Failure = Box<dyn std::error::Error>;
 /// One step of training; returns its loss.
 type Step = Box<dyn FnMut() -> Result<Tensor>>;
 
-/// How a model becomes a step.
-type Mode = fn(Model) -> Result<Step>;
+/// How the model of a name, with these first weights, becomes a step.
+type Mode = fn(&str, &str) -> std::result::Result<Step, Failure>;
 
-const MODES: [(&str, Mode); 1] = [("eager", eager)];
+const MODES: &[(&str, Mode)] = &[
+    ("eager", eager),
+    #[cfg(feature = "ours")]
+    ("compiled", compiled),
+];
 
 /// Each operation runs when it is called.
-fn eager(model: Model) -> Result<Step> {
-    let variables: Vec<Var> = model.variables;
+fn eager(model: &str, weights: &str) -> std::result::Result<Step, Failure> {
+    let Model { variables, loss } = models::make(model, weights, &Device::Cpu)?;
     let mut optimiser = AdamW::new(variables, ParamsAdamW::default())?;
     Ok(Box::new(move || {
-        let loss = (model.loss)()?;
+        let loss = loss()?;
         optimiser.step(&loss.backward()?)?;
         Ok(loss)
     }))
 }
 
+/// The step is one program of XLA:CPU.
+#[cfg(feature = "ours")]
+fn compiled(model: &str, weights: &str) -> std::result::Result<Step, Failure> {
+    let device = ferrotune_trial::open_device("xla:cpu")?;
+    let Model { variables, loss } = models::make(model, weights, &device)?;
+    let mut optimiser = AdamW::new(variables, ParamsAdamW::default())?;
+    let mut step = ferrotune_xla::Step::new(&device, move |_| {
+        let loss = loss()?;
+        optimiser.step(&loss.backward()?)?;
+        Ok(vec![loss])
+    });
+    Ok(Box::new(move || Ok(step.run(&[])?.swap_remove(0))))
+}
+
 fn main() -> std::result::Result<(), Failure> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [mode, weights] = arguments.as_slice() else { return Err("usage: PROGRAM MODE WEIGHTS".into()) };
-    let mode = MODES.into_iter().find(|(name, _)| name == mode).ok_or_else(|| format!("there is no mode `{mode}`"))?.1;
+    let mode = MODES.iter().find(|(name, _)| name == mode).ok_or_else(|| format!("there is no mode `{mode}`"))?.1;
     #[cfg(feature = "ours")]
     ferrotune_tuner::process::keep_freed_memory();
     let mut current: Option<(String, Step)> = None;
@@ -50,7 +68,7 @@ fn main() -> std::result::Result<(), Failure> {
             Some(kept) if kept.0 == name => current.insert(kept),
             other => {
                 drop(other);
-                current.insert((name.to_owned(), mode(models::make(name, weights)?)?))
+                current.insert((name.to_owned(), mode(name, weights)?))
             }
         };
         answer(step, steps.parse()?)?;

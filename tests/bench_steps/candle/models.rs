@@ -11,9 +11,9 @@ pub struct Model {
     pub loss: Box<dyn Fn() -> Result<Tensor>>,
 }
 
-/// The model of a name such as `mlp128`, which ends with the batch size.
-pub fn make(name: &str, weights: &str) -> Result<Model> {
-    let mut weights = Weights::read(weights)?;
+/// The model of a name such as `mlp128`, which ends with the batch size, on a device.
+pub fn make(name: &str, weights: &str, device: &Device) -> Result<Model> {
+    let mut weights = Weights::read(weights, device)?;
     let digits = name.find(|letter: char| letter.is_ascii_digit()).unwrap_or(name.len());
     let batch = name[digits..].parse().map_err(candle_core::Error::wrap)?;
     let loss = match &name[..digits] {
@@ -27,8 +27,8 @@ pub fn make(name: &str, weights: &str) -> Result<Model> {
 
 type Loss = Box<dyn Fn() -> Result<Tensor>>;
 
-fn labels(batch: usize) -> Result<Tensor> {
-    Tensor::from_iter((0..batch as u32).map(|row| row * 7 % 10), &Device::Cpu)
+fn labels(weights: &Weights, batch: usize) -> Result<Tensor> {
+    Tensor::from_iter((0..batch as u32).map(|row| row * 7 % 10), &weights.device)
 }
 
 fn linear(weights: &mut Weights, inputs: usize, outputs: usize) -> Result<Linear> {
@@ -37,7 +37,7 @@ fn linear(weights: &mut Weights, inputs: usize, outputs: usize) -> Result<Linear
 
 fn mlp(weights: &mut Weights, batch: usize) -> Result<Loss> {
     let inputs = weights.inputs(&[batch, 784])?;
-    let labels = labels(batch)?;
+    let labels = labels(weights, batch)?;
     let layers = [linear(weights, 784, 512)?, linear(weights, 512, 512)?, linear(weights, 512, 10)?];
     Ok(Box::new(move || {
         let hidden = layers[0].forward(&inputs)?.relu()?;
@@ -55,7 +55,7 @@ fn convolution(weights: &mut Weights, inputs: usize, outputs: usize) -> Result<C
 /// Pools by means, since candle's gradient of `max_pool2d` is another one than that of the rivals.
 fn cnn(weights: &mut Weights, batch: usize) -> Result<Loss> {
     let inputs = weights.inputs(&[batch, 1, 28, 28])?;
-    let labels = labels(batch)?;
+    let labels = labels(weights, batch)?;
     let convolutions = [convolution(weights, 1, 16)?, convolution(weights, 16, 32)?];
     let layers = [linear(weights, 32 * 7 * 7, 128)?, linear(weights, 128, 10)?];
     Ok(Box::new(move || {
@@ -128,11 +128,11 @@ fn transformer(weights: &mut Weights, batch: usize) -> Result<Loss> {
         let (row, time) = (index / TIME, index % TIME);
         ((row * 31 + time * time * 7 + time) % VOCABULARY) as u32
     };
-    let ids = Tensor::from_iter((0..batch * TIME).map(token), &Device::Cpu)?.reshape((batch, TIME))?;
+    let ids = Tensor::from_iter((0..batch * TIME).map(token), &weights.device)?.reshape((batch, TIME))?;
     let targets = (0..batch * TIME).map(|index| token(index / TIME * TIME + (index + 1) % TIME));
-    let targets = Tensor::from_iter(targets, &Device::Cpu)?;
+    let targets = Tensor::from_iter(targets, &weights.device)?;
     let later = (0..TIME * TIME).map(|index| if index % TIME > index / TIME { -1e9_f32 } else { 0.0 });
-    let mask = Tensor::from_iter(later, &Device::Cpu)?.reshape((TIME, TIME))?.to_dtype(DType::F32)?;
+    let mask = Tensor::from_iter(later, &weights.device)?.reshape((TIME, TIME))?.to_dtype(DType::F32)?;
     let tokens = Embedding::new(weights.next(&[VOCABULARY, WIDTH], WIDTH)?, WIDTH);
     let positions = weights.next(&[TIME, WIDTH], WIDTH)?;
     let blocks = (0..6).map(|_| Block::new(weights)).collect::<Result<Vec<_>>>()?;

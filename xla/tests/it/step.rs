@@ -230,3 +230,20 @@ fn four_replicas_train_as_one_device_does_on_the_global_batch() -> Result<()> {
     assert!(odd.contains("multiple of 4"), "{odd}");
     Ok(())
 }
+
+#[test]
+fn the_program_of_a_step_is_text_and_nothing_runs() -> Result<()> {
+    let device = plugin::open()?;
+    let count = Var::new(1f32, &device)?;
+    let mut step = Step::new(&device, |arguments: &[Tensor]| {
+        count.set(&(count.as_tensor() + 1.)?)?;
+        Ok(vec![arguments[0].sqr()?])
+    });
+    let text = step.stablehlo(&[Tensor::ones((2, 3), DType::F32, &device)?])?;
+    assert!(text.contains("func.func public @main") && text.contains("tensor<2x3xf32>"), "{text}");
+    assert!(text.contains("tf.aliasing_output"), "the variable keeps its memory: {text}");
+    assert_eq!(count.to_scalar::<f32>()?, 1.);
+    let none = Step::new(&Device::Cpu, |_: &[Tensor]| Ok(Vec::new())).stablehlo(&[]).expect_err("the CPU").to_string();
+    assert!(none.contains("xla:cpu"), "{none}");
+    Ok(())
+}

@@ -25,9 +25,10 @@ struct Mode {
 }
 
 /// candle as it is comes first: the others are compared with it.
-const MODES: [Mode; 6] = [
+const MODES: [Mode; 7] = [
     Mode { name: "candle", program: Program::Candle, argument: "eager", is_ours: false },
     Mode { name: "candle with ours", program: Program::Ours, argument: "eager", is_ours: true },
+    Mode { name: "compiled by XLA:CPU", program: Program::Ours, argument: "compiled", is_ours: true },
     Mode { name: "PyTorch", program: Program::Torch, argument: "default", is_ours: false },
     Mode { name: "PyTorch, fused", program: Program::Torch, argument: "fused", is_ours: false },
     Mode { name: "JAX", program: Program::Jax, argument: "jit", is_ours: false },

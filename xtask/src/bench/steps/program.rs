@@ -71,7 +71,8 @@ impl Program {
                 format!(
                     "[features]\ndefault = [\"ours\"]\nours = []\n\n[dependencies]\n{CANDLE}\
                      ferrotune-trial = {{ path = \"{root}/tuner/trial\" }}\n\
-                     ferrotune-tuner = {{ path = \"{root}/tuner\" }}\n\n\
+                     ferrotune-tuner = {{ path = \"{root}/tuner\" }}\n\
+                     ferrotune-xla = {{ path = \"{root}/xla\" }}\n\n\
                      [patch.crates-io]\ncandle-core = {{ path = \"{root}/candle/candle-core\" }}\n"
                 ),
             ),
@@ -97,6 +98,8 @@ impl Program {
                 if self == Program::Ours {
                     // As cells and workers are started.
                     program.env("CANDLE_NUM_THREADS", "1");
+                    // Where the tests' XLA:CPU is.
+                    program.env("VIRTUAL_ENV", root.join("target/venv"));
                 }
                 program
             }
