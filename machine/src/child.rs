@@ -24,7 +24,7 @@ pub fn quiet_drivers(command: &mut Command) {
 
 /// Undoes [`quiet_drivers`], for a process whose standard error is shown only where it fails: warnings and errors are written.
 pub fn loud_drivers(command: &mut Command) {
-    for name in QUIET {
+    for name in QUIET.into_iter().filter(|name| std::env::var_os(name).is_none_or(|level| level == "3")) {
         command.env(name, "1");
     }
 }

@@ -72,7 +72,7 @@ pub fn connect_plugin(plugin: &str) -> bool {
     match try_opening(&name, &path) {
         Ok(opened) => {
             say_all(opened);
-            connected(&name, "as --plugin says")
+            connected(&name, "chosen by --plugin")
         }
         Err(Unopened::Lost(lost)) => failed(&format!("{name}: {lost}")),
         Err(Unopened::Probe(failure)) => failed(&failure.to_string()),
@@ -130,6 +130,9 @@ fn driver(report: &Report) -> Option<&Path> {
 pub(crate) fn opened_tpu() -> ferrotune_trial::Result<Opened> {
     let report = detect(&Machine::this(), None);
     let libtpu = driver(&report).ok_or("no TPU is attached that libtpu could open; %devices tells why")?;
+    if ferrotune_trial::is_open(libtpu) {
+        return Err("the TPU is open in this process already; call strategy::tpu() before device::current()".into());
+    }
     Ok(with_probe(OPEN_DEADLINE, |probe| probe.open(libtpu))?)
 }
 
@@ -143,6 +146,9 @@ pub fn describe() {
 /// What `%device --report` runs: shows what the connected device has compiled, and what crossed to the host.
 #[doc(hidden)]
 pub fn report() {
+    if let Err(lost) = fork::check() {
+        return fail(&lost.to_string());
+    }
     let name = name();
     let plugin = match find_plugin(&Machine::this(), &name) {
         Ok(plugin) => plugin,
@@ -195,6 +201,9 @@ pub fn check(tpu: &str, file: &str) {
 /// its own does, and compares with candle on the CPU.
 #[doc(hidden)]
 pub fn self_test() {
+    if let Err(lost) = fork::check() {
+        return fail(&lost.to_string());
+    }
     let tested = match find_plugin(&Machine::this(), &name()) {
         Ok(plugin) if !ferrotune_trial::is_open(&plugin) => test_plugin(&plugin),
         _ => test_candle(),

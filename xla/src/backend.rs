@@ -24,8 +24,7 @@ const MOST_NODES: usize = 20_000;
 /// A PJRT device as candle's [`external::Backend`].
 pub struct Backend {
     name: String,
-    /// None for a device that is only described: programs can be compiled for it, and not run.
-    client: Option<Client>,
+    client: Client,
     /// One for each replica.
     devices: Vec<pjrt::Device>,
     replicas: usize,
@@ -49,30 +48,22 @@ impl Backend {
             bail!("{name} has {} devices and not {replicas}", devices.len());
         }
         devices.truncate(replicas);
-        Ok(Backend { client: Some(client), devices, replicas, executables, ..Backend::described(name) })
-    }
-
-    /// A device of which only programs are wanted.
-    pub(crate) fn described(name: &str) -> Backend {
-        Backend {
+        Ok(Backend {
             name: name.to_owned(),
-            client: None,
-            devices: Vec::new(),
-            replicas: 1,
+            client,
+            devices,
+            replicas,
             generator: Generator::new(),
-            executables: Executables::new(None, name),
+            executables,
             changed: Mutex::default(),
             nodes: AtomicUsize::new(0),
             trace: Trace::default(),
             traffic: Traffic::default(),
-        }
+        })
     }
 
-    pub(crate) fn client(&self) -> Result<&Client> {
-        let name = &self.name;
-        self.client.as_ref().ok_or_else(|| {
-            Error::msg(format!("{name} is only described, and nothing can be computed on it; connect to a device"))
-        })
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
     }
 
     pub(crate) fn generator(&self) -> &Generator {
@@ -99,8 +90,7 @@ impl Backend {
 
     /// The same array on the device of each replica.
     pub(crate) fn upload_to_all(&self, literal: &Literal) -> Result<Vec<Buffer>> {
-        let client = self.client()?;
-        self.devices.iter().map(|device| client.upload(literal, device).map_err(Error::wrap)).collect()
+        self.devices.iter().map(|device| self.client.upload(literal, device).map_err(Error::wrap)).collect()
     }
 
     /// Computes `nodes`, and what storages refer to since the last time.
@@ -127,7 +117,7 @@ impl Backend {
             return Ok(());
         }
         let program = Program::new(nodes, &[], self.replicas);
-        let executable = self.executables.get(self.client()?, &program)?;
+        let executable = self.executables.get(&self.client, &program)?;
         let fresh = program.arguments.iter().map(|argument| self.fresh(argument)).collect::<Result<Vec<_>>>()?;
         let rows = (0..self.replicas).map(|replica| row(&program.arguments, &fresh, replica)).collect::<Result<_>>()?;
         let outputs = executable.launch(rows).map_err(Error::wrap)?.outputs;
@@ -159,8 +149,7 @@ impl Backend {
 
     /// Notes a node. A loop that reads no value is computed now and then.
     fn noted(&self, value: Value) -> Result<external::Value> {
-        if self.nodes.fetch_add(1, Ordering::Relaxed) >= MOST_NODES && !self.trace.is_running() && self.client.is_some()
-        {
+        if self.nodes.fetch_add(1, Ordering::Relaxed) >= MOST_NODES && !self.trace.is_running() {
             self.compute(&[])?;
         }
         Ok(Arc::new(value))
@@ -232,12 +221,8 @@ impl external::Backend for Backend {
             (&[1], Some(number)) => Node::number(number, &[1], element),
             (dims, _) => {
                 let dims: Vec<usize> = dims.iter().map(|dim| dim.unsigned_abs() as usize).collect();
-                if self.client.is_none() {
-                    Node::new(crate::graph::Op::Described, Vec::new(), &dims, element)
-                } else {
-                    self.traffic.to_device(literal.bytes().len());
-                    Node::data(self.upload_to_all(&literal)?, &dims, element)
-                }
+                self.traffic.to_device(literal.bytes().len());
+                Node::data(self.upload_to_all(&literal)?, &dims, element)
             }
         };
         self.noted(Value::Node(node))

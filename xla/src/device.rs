@@ -46,23 +46,26 @@ pub fn open(plugin: &Path) -> Result<Device> {
 /// If the library is no plugin, its devices do not open, or there are fewer than replicas.
 pub fn open_with(plugin: &Path, options: Options<'_>) -> Result<Device> {
     let client = Plugin::load(plugin).and_then(|plugin| plugin.client(&[])).map_err(Error::wrap)?;
-    device_on(client, options)
+    device_on(client, &identity(plugin), options)
 }
 
-/// The first devices of a client that is open already, as one.
+/// What tells a plugin's library from another build of it: XLA:CPU, for one, has no version of its own.
+pub fn identity(plugin: &Path) -> String {
+    let file = std::fs::metadata(plugin).ok();
+    let changed = file.as_ref().and_then(|file| file.modified().ok());
+    format!("{} {:?} {changed:?}", plugin.display(), file.map(|file| file.len()))
+}
+
+/// The first devices of a client that is open already, as one. `plugin` is the [`identity`] of its library.
 ///
 /// # Errors
 /// Those of the plugin, and if there are fewer devices than replicas.
-pub fn device_on(client: Client, options: Options<'_>) -> Result<Device> {
+pub fn device_on(client: Client, plugin: &str, options: Options<'_>) -> Result<Device> {
     let name = client.platform().map_err(Error::wrap)?;
     let version = client.version().map_err(Error::wrap)?;
-    let executables = Executables::new(options.cache, &format!("{name} {version}"));
+    let flags = std::env::var_os("XLA_FLAGS").unwrap_or_default();
+    let executables = Executables::new(options.cache, &format!("{plugin} {name} {version} {flags:?}"));
     Ok(device_of(Backend::new(&name, client, options.replicas, executables)?))
-}
-
-/// A device of which only programs are wanted: nothing can be computed on it. `name` is how messages call it.
-pub fn describe(name: &str) -> Device {
-    device_of(Backend::described(name))
 }
 
 /// The backend of a device that this crate has made.

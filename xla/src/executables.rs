@@ -7,17 +7,25 @@ use ferrotune_devices::pjrt::{Client, CompileOptions, LoadedExecutable};
 use sha2::{Digest as _, Sha256};
 use std::collections::HashMap;
 use std::fs;
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
-/// The most executables that a folder keeps; the ones that were used longest ago go first.
+/// The most executables that a folder keeps, and the most bytes; the ones that were used longest ago go first.
 const MOST_KEPT: usize = 256;
+const MOST_BYTES: u64 = 1 << 30;
 
-/// How the names of kept executables end.
+/// How the names of kept executables end, and of those that are being written.
 const EXTENSION: &str = "executable";
+const PARTIAL: &str = "partial";
+
+/// A file that is still being written after this time belongs to a process that was killed.
+const ABANDONED: Duration = Duration::from_secs(3600);
+
+/// The length of the checksum before an executable.
+const CHECKSUM_BYTES: usize = 32;
 
 /// The programs that a device has compiled or loaded since it was opened.
 pub(crate) struct Executables {
@@ -79,39 +87,64 @@ fn path(folder: &Path, plugin: &str, text: &str) -> PathBuf {
     folder.join(name).with_extension(EXTENSION)
 }
 
-/// The executable in a file, if the file is there and the plugin takes it; one that it does not take is compiled anew.
+/// The executable in a file, if the file is there, whole, and the plugin takes it; any other one is compiled anew.
 fn load(client: &Client, path: &Path) -> Option<LoadedExecutable> {
     let bytes = fs::read(path).ok()?;
-    let executable = client.load(&bytes).ok()?;
+    let executable = client.load(checked(&bytes)?).ok()?;
     // When it was used last decides which ones are kept.
     let _ = fs::File::open(path).and_then(|file| file.set_modified(SystemTime::now()));
     Some(executable)
+}
+
+/// The executable behind its checksum: a plugin may end the process for a file that a crash of the machine has torn.
+fn checked(bytes: &[u8]) -> Option<&[u8]> {
+    let (checksum, executable) = bytes.split_at_checked(CHECKSUM_BYTES)?;
+    (checksum == Sha256::digest(executable).as_slice()).then_some(executable)
 }
 
 /// Writes an executable under another name first, so that no process loads half of one.
 fn keep(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let Some(folder) = path.parent() else { return Ok(()) };
     fs::create_dir_all(folder)?;
-    let partial = path.with_extension(format!("{}.partial", std::process::id()));
-    let written = fs::write(&partial, bytes).and_then(|()| fs::rename(&partial, path));
-    if written.is_err() {
-        fs::remove_file(&partial)?;
-    }
-    written?;
+    let mut partial = tempfile::Builder::new().suffix(&format!(".{PARTIAL}")).tempfile_in(folder)?;
+    partial.write_all(&Sha256::digest(bytes))?;
+    partial.write_all(bytes)?;
+    partial.persist(path)?;
     trim(folder)
 }
 
-/// Removes the executables that were used longest ago, beyond the most that are kept.
+/// Removes the executables that were used longest ago, beyond what is kept, and files that nobody writes any more.
 fn trim(folder: &Path) -> io::Result<()> {
     let mut kept = Vec::new();
     for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        if entry.path().extension().is_some_and(|extension| extension == EXTENSION) {
-            kept.push((entry.metadata()?.modified()?, entry.path()));
+        let path = entry?.path();
+        let has = |extension: &str| path.extension().is_some_and(|own| own == extension);
+        // Another process may have removed it meanwhile.
+        let Ok(file) = fs::metadata(&path) else { continue };
+        let used = file.modified()?;
+        if has(EXTENSION) {
+            kept.push((used, file.len(), path));
+        } else if has(PARTIAL) && used.elapsed().is_ok_and(|age| age > ABANDONED) {
+            removed(fs::remove_file(path))?;
         }
     }
     kept.sort_by(|left, right| right.cmp(left));
-    kept.iter().skip(MOST_KEPT).try_for_each(|(_, path)| fs::remove_file(path))
+    let mut bytes = 0;
+    for (place, (_, length, path)) in kept.into_iter().enumerate() {
+        bytes += length;
+        if place >= MOST_KEPT || bytes > MOST_BYTES {
+            removed(fs::remove_file(path))?;
+        }
+    }
+    Ok(())
+}
+
+/// Another process may have removed the file first.
+fn removed(outcome: io::Result<()>) -> io::Result<()> {
+    match outcome {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        outcome => outcome,
+    }
 }
 
 /// What the code of a CPU's executable depends on: a folder may be shared by machines with other processors.
@@ -135,11 +168,28 @@ mod tests {
             let used = start + std::time::Duration::from_secs(index as u64);
             fs::File::open(path(index))?.set_modified(used)?;
         }
+        let (abandoned, written) = (folder.path().join("a.partial"), folder.path().join("b.partial"));
+        fs::write(&abandoned, "half of an exe")?;
+        fs::write(&written, "half of an exe")?;
+        fs::File::open(&abandoned)?.set_modified(start)?;
         fs::write(folder.path().join("notes.txt"), "of the user")?;
         keep(&path(MOST_KEPT + 3), b"new")?;
         let gone: Vec<usize> = (0..MOST_KEPT + 4).filter(|index| !path(*index).exists()).collect();
         assert_eq!(gone, [0, 1, 2, 3]);
+        assert!(written.exists() && !abandoned.exists());
         assert!(folder.path().join("notes.txt").exists());
+        Ok(())
+    }
+
+    #[test]
+    fn a_torn_file_is_no_executable() -> io::Result<()> {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("one").with_extension(EXTENSION);
+        keep(&path, b"code")?;
+        let mut bytes = fs::read(&path)?;
+        assert_eq!(checked(&bytes), Some(&b"code"[..]));
+        bytes.pop();
+        assert_eq!((checked(&bytes), checked(b""), checked(&[0; 40])), (None, None, None));
         Ok(())
     }
 

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 pub(crate) enum Op {
     /// Its value is there since it was made.
     Data,
-    /// Data of which only shape and type are known, for programs that are compiled and not run.
+    /// Data of which only shape and type are known: an argument of a step that is traced.
     Described,
     /// A number of [`Node::numbers`] in each element: an argument of the program, so that another number needs no other
     /// program.

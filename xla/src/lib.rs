@@ -21,7 +21,7 @@ mod value;
 mod view;
 
 pub use backend::Backend;
-pub use device::{Options, backend_of, describe, device_on, open, open_with};
+pub use device::{Options, backend_of, device_on, identity, open, open_with};
 pub use replicas::{all_reduce_gradients, all_reduce_mean, shard};
 pub use step::Step;
 pub use traffic::Traffic;

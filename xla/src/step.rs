@@ -115,7 +115,7 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
 
     fn compile(&mut self, backend: &Backend, key: &Key) -> Result<Compiled> {
         let (recorded, program) = self.program(backend, key)?;
-        let executable = backend.executables().get(backend.client()?, &program)?;
+        let executable = backend.executables().get(backend.client(), &program)?;
         recorded.compiled(backend, &program, executable)
     }
 

@@ -20,7 +20,7 @@ const MESSAGES: [(&str, &str); 6] = [
     ("resource busy", "only one process can use a TPU; end the other one, or restart its notebook"),
     ("lockfile", "remove /tmp/libtpu_lockfile, which is another user's, if no process uses the TPU"),
     ("metadata", "start the kernel with TPU_SKIP_MDS_QUERY=1 where there is no metadata server, as on Colab"),
-    ("bounds", "start the kernel without TPU_CHIPS_PER_HOST_BOUNDS and TPU_CHIPS_PER_PROCESS_BOUNDS"),
+    ("host bounds", "start the kernel without TPU_CHIPS_PER_HOST_BOUNDS and TPU_CHIPS_PER_PROCESS_BOUNDS"),
     ("not permitted", "the device nodes are not yours; a container needs --privileged"),
 ];
 
@@ -62,10 +62,19 @@ fn wrong_bounds(machine: &Machine, name: &str, count: usize) -> Option<String> {
     (!fits).then(|| format!("{name} is {value}, and this machine has {own}; start the kernel without it"))
 }
 
-/// Another process that has a TPU open, and the device node.
+/// Another process that has a TPU open, and the device node. The snapshots of this process have what it has open, and are
+/// no users of the TPU: they run the same program for the same parent.
 fn holder(tree: &Tree<'_>) -> Option<(String, String)> {
     let own = std::process::id().to_string();
-    let processes = tree.names("/proc").into_iter().filter(|name| numbered(name, "").is_some() && *name != own);
+    let parent = |process: &str| {
+        let status = tree.text(&format!("/proc/{process}/stat"))?;
+        status.rsplit_once(')')?.1.split_whitespace().nth(1).map(str::to_owned)
+    };
+    let own_parent = parent(&own);
+    let is_own = |process: &String| {
+        *process == own || parent(process).is_some_and(|parent| parent == own || Some(parent) == own_parent)
+    };
+    let processes = tree.names("/proc").into_iter().filter(|name| numbered(name, "").is_some() && !is_own(name));
     processes.into_iter().find_map(|process| {
         let folder = format!("/proc/{process}/fd");
         let node = tree

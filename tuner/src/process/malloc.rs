@@ -71,7 +71,7 @@ fn is_set_by_user<S: AsRef<OsStr>>(variable: impl Fn(&str) -> Option<S>) -> bool
 /// Whether malloc accepts it.
 #[cfg(target_env = "gnu")]
 fn set(kept: Kept) -> bool {
-    // SAFETY: both set a number that malloc reads; no other thread runs yet that could allocate at the same time.
+    // SAFETY: both set a number under malloc's own lock; a thread that allocates meanwhile sees the old or the new one.
     unsafe {
         libc::mallopt(libc::M_MMAP_THRESHOLD, kept.largest_bytes) == 1
             && libc::mallopt(libc::M_TRIM_THRESHOLD, kept.most_bytes) == 1

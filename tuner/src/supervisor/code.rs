@@ -26,7 +26,7 @@ pub(super) struct Code {
     pub(super) objective: Library,
     /// What the objective is linked with, in the order in which it can be loaded.
     pub(super) linked: Vec<Library>,
-    /// What tells this code from any other: the entry point, and names and hashes of the libraries.
+    /// What tells this code from any other: the entry point, names and hashes of the libraries, and of a plugin that is a file.
     pub(super) facts: String,
 }
 
@@ -49,6 +49,11 @@ impl Code {
             facts.push_str(&format!("linked {name:?} {hash}\n"));
             linked.push(library);
         }
+        // A plugin of the user's environment (`tpu`, `xla:cpu`) is not the study's choice; a file that the study names is.
+        if let Some(plugin) = spec.device.strip_prefix("xla:").filter(|plugin| *plugin != "cpu") {
+            let hash = hash(Path::new(plugin)).map_err(read_error("read the plugin", Path::new(plugin), study))?;
+            facts.push_str(&format!("plugin {plugin:?} {hash}\n"));
+        }
         Ok(Code { objective, linked, facts })
     }
 }
@@ -59,8 +64,20 @@ fn is_standard(library: &Path) -> bool {
 
 /// A file's bytes in memory, where nobody can change them, and their hash.
 fn sealed(source: &Path, name: &OsStr) -> io::Result<(Library, String)> {
-    let mut from = File::open(source)?;
     let mut to = memory_file::create(name)?;
+    let hash = read(source, |chunk| to.write_all(chunk))?;
+    memory_file::seal(&to)?;
+    Ok((Library { name: name.to_owned(), file: to }, hash))
+}
+
+/// The hash of a file's bytes.
+fn hash(source: &Path) -> io::Result<String> {
+    read(source, |_| Ok(()))
+}
+
+/// Reads a file piece by piece, and returns the hash of its bytes.
+fn read(source: &Path, mut take: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<String> {
+    let mut from = File::open(source)?;
     let (mut hasher, mut chunk, mut bytes) = (Sha256::new(), vec![0; CHUNK_BYTES], 0);
     loop {
         let length = match from.read(&mut chunk) {
@@ -73,10 +90,9 @@ fn sealed(source: &Path, name: &OsStr) -> io::Result<(Library, String)> {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
         hasher.update(&chunk[..length]);
-        to.write_all(&chunk[..length])?;
+        take(&chunk[..length])?;
     }
-    memory_file::seal(&to)?;
-    Ok((Library { name: name.to_owned(), file: to }, hexadecimal(&hasher.finalize())))
+    Ok(hexadecimal(&hasher.finalize()))
 }
 
 #[cfg(test)]
@@ -138,6 +154,14 @@ mod tests {
             write(folder.path())?;
         }
         assert_eq!(facts(&original)?, known);
+        let plugin = folder.path().join("plugin.so");
+        fs::write(&plugin, "driver")?;
+        let driven = StudySpec { device: format!("xla:{}", plugin.display()), ..original.clone() };
+        let with_plugin = facts(&driven)?;
+        assert_ne!(with_plugin, known);
+        fs::write(&plugin, "another driver")?;
+        assert_ne!(facts(&driven)?, with_plugin);
+        assert_eq!(facts(&StudySpec { device: "xla:cpu".to_owned(), ..original })?, known);
         Ok(())
     }
 }

@@ -2,8 +2,9 @@
 
 use crate::error::{Result, TrialError};
 use candle_core::Device;
+use ferrotune_devices::pjrt::Plugin;
 use ferrotune_devices::{Machine, find_plugin, fork};
-use ferrotune_xla::Options;
+use ferrotune_xla::{Options, identity};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -25,7 +26,7 @@ static OPEN: Mutex<BTreeMap<PathBuf, Device>> = Mutex::new(BTreeMap::new());
 
 /// Whether this process has opened this plugin.
 pub fn is_open(plugin: &Path) -> bool {
-    open_plugins().contains_key(plugin)
+    open_plugins().contains_key(&real(plugin))
 }
 
 fn open_plugins() -> MutexGuard<'static, BTreeMap<PathBuf, Device>> {
@@ -62,17 +63,26 @@ pub fn open_device(device: &str) -> Result<Device> {
     }
 }
 
+/// The library itself, to which several names may lead.
+fn real(plugin: &Path) -> PathBuf {
+    plugin.canonicalize().unwrap_or_else(|_| plugin.to_owned())
+}
+
 /// The device of a plugin's library, opened now or before.
 fn open_plugin(plugin: PathBuf) -> Result<Device> {
+    let plugin = real(&plugin);
     let mut open = open_plugins();
     if let Some(device) = open.get(&plugin) {
         return Ok(device.clone());
     }
-    // Recorded also on failure, because the plugin was loaded and may have started threads.
+    let loaded = Plugin::load(&plugin)?;
+    // Recorded also if no client opens, because the plugin may have started threads.
     fork::opened();
+    let client = loaded.client(&[])?;
     // A search compiles the same program in many workers; each but the first one loads it.
     let cache = dirs::cache_dir().map(|folder| folder.join("ferrotune/xla"));
-    let device = ferrotune_xla::open_with(&plugin, Options { cache: cache.as_deref(), ..Options::default() })?;
+    let options = Options { cache: cache.as_deref(), ..Options::default() };
+    let device = ferrotune_xla::device_on(client, &identity(&plugin), options)?;
     open.insert(plugin, device.clone());
     Ok(device)
 }

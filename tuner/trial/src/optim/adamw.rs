@@ -98,9 +98,9 @@ impl Rule<2> for ParamsAdamW {
     ) -> Result<(Tensor, [Tensor; 2])> {
         let first = ((first * self.beta1)? + (gradient * (1.0 - self.beta1))?)?;
         let second = ((second * self.beta2)? + (gradient.sqr()? * (1.0 - self.beta2))?)?;
-        let size = (second.broadcast_mul(&scalars.second_scale)?.sqrt()? + self.eps)?;
-        let change = first.broadcast_mul(&scalars.first_scale)?.div(&size)?;
-        let value = (value.broadcast_mul(&scalars.keep)? - change.broadcast_mul(&scalars.lr)?)?;
+        let size = (times(&second, &scalars.second_scale)?.sqrt()? + self.eps)?;
+        let change = times(&first, &scalars.first_scale)?.div(&size)?;
+        let value = (times(value, &scalars.keep)? - times(&change, &scalars.lr)?)?;
         Ok((value, [first, second]))
     }
 }

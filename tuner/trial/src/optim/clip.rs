@@ -4,14 +4,14 @@ use candle_core::backprop::GradStore;
 use candle_core::{DType, Device, Result, Tensor, Var, bail};
 
 /// Scales the gradients of `vars` down so that all of them together have a 2-norm of `max_norm` at most (Pascanu et al.
-/// 2013, arXiv:1211.5063, algorithm 1), and returns the norm that they had, a tensor without dimensions: `f64` on the CPU, and
-/// on other devices only where a gradient is. Variables without a gradient are passed over.
+/// 2013, arXiv:1211.5063, algorithm 1), and returns the norm that they had, a tensor without dimensions: `f64` on the CPU and on
+/// CUDA, and on other devices only where a gradient is. Variables without a gradient are passed over.
 ///
-/// On other devices than the CPU no value is read, so that a compiled step can clip. A norm that is not finite makes all
-/// gradients NaN there, as in PyTorch.
+/// On a plugin's device no value is read, so that a compiled step can clip. A norm that is not finite makes all gradients NaN
+/// there, as in PyTorch.
 ///
 /// # Errors
-/// On the CPU where the norm is NaN or infinite, in which case no gradient is changed.
+/// On the CPU and on CUDA where the norm is NaN or infinite, in which case no gradient is changed.
 ///
 /// ```
 /// use candle_core::{Device, Var};
@@ -25,14 +25,15 @@ use candle_core::{DType, Device, Result, Tensor, Var, bail};
 pub fn clip_grad_norm(grads: &mut GradStore, vars: &[Var], max_norm: f64) -> Result<Tensor> {
     let gradients: Vec<&Tensor> = vars.iter().filter_map(|var| grads.get(var)).collect();
     let Some(first) = gradients.first() else { return Tensor::new(0_f64, &Device::Cpu) };
-    let is_on_cpu = first.device().is_cpu();
+    // A compiled step cannot read the norm, and neither the CPU nor CUDA compiles steps.
+    let is_read = first.device().is_cpu() || first.device().is_cuda();
     // In double precision, as the sum over all variables of a large model needs it; a TPU has none.
-    let is_double = is_on_cpu || gradients.iter().any(|gradient| gradient.dtype() == DType::F64);
+    let is_double = is_read || gradients.iter().any(|gradient| gradient.dtype() == DType::F64);
     let dtype = if is_double { DType::F64 } else { DType::F32 };
     let squares = gradients.iter().map(|gradient| gradient.detach().to_dtype(dtype)?.sqr()?.sum_all());
     let squares = squares.collect::<Result<Vec<_>>>()?;
     let norm = Tensor::stack(&squares, 0)?.sum_all()?.sqrt()?;
-    match is_on_cpu {
+    match is_read {
         true => scale(grads, vars, max_norm, norm.to_scalar()?)?,
         false => scale_on_device(grads, vars, max_norm, &norm)?,
     }
@@ -50,6 +51,10 @@ fn scale(grads: &mut GradStore, vars: &[Var], max_norm: f64, norm: f64) -> Resul
 }
 
 fn scale_on_device(grads: &mut GradStore, vars: &[Var], max_norm: f64, norm: &Tensor) -> Result<()> {
+    // No finite norm is larger in single precision, in which the reciprocal of such a number is lost.
+    if max_norm >= 1e30 {
+        return Ok(());
+    }
     // `max_norm / norm`, and 1 where the norm is smaller.
     let factor = (norm.maximum(max_norm.max(f64::from(f32::MIN_POSITIVE)))?.recip()? * max_norm)?;
     // A comparison would lose that the norm is NaN; 0 times infinity is NaN, too.

@@ -101,8 +101,8 @@ impl Rule<1> for ParamsLion {
         [moment]: [&Tensor; 1],
     ) -> Result<(Tensor, [Tensor; 1])> {
         let mean = |beta: f64| (moment * beta)? + (gradient * (1.0 - beta))?;
-        let step = mean(self.beta1)?.sign()?.broadcast_mul(&rates.lr)?;
-        Ok(((value.broadcast_mul(&rates.keep)? - step)?, [mean(self.beta2)?]))
+        let step = times(&mean(self.beta1)?.sign()?, &rates.lr)?;
+        Ok(((times(value, &rates.keep)? - step)?, [mean(self.beta2)?]))
     }
 }
 

@@ -105,7 +105,7 @@ impl Rule<0> for ParamsSGD {
 
     fn tensor(&self, lr: &Tensor, value: &Tensor, gradient: &Tensor, _: [&Tensor; 0]) -> Result<(Tensor, [Tensor; 0])> {
         let gradient = (gradient + (value * self.weight_decay)?)?;
-        Ok(((value - gradient.broadcast_mul(lr)?)?, []))
+        Ok(((value - times(&gradient, lr)?)?, []))
     }
 }
 
@@ -138,7 +138,7 @@ impl Rule<1> for ParamsSGD {
         let gradient = (gradient + (value * self.weight_decay)?)?;
         let moment = ((moment * self.momentum)? + &gradient)?;
         let direction = if self.nesterov { (gradient + (&moment * self.momentum)?)? } else { moment.clone() };
-        Ok(((value - direction.broadcast_mul(lr)?)?, [moment]))
+        Ok(((value - times(&direction, lr)?)?, [moment]))
     }
 }
 

@@ -204,6 +204,11 @@ impl Numbers {
     }
 }
 
+/// A tensor times a number of the optimiser, which is in `f64` where any variable is.
+pub(super) fn times(tensor: &Tensor, number: &Tensor) -> Result<Tensor> {
+    tensor.broadcast_mul(&number.to_dtype(tensor.dtype())?)
+}
+
 /// A step of one variable by candle's operations, of which a compiled step is made. Types of 16 bits are computed with in 32.
 fn update_on_device<const N: usize, R: Rule<N>>(
     var: &Var,

@@ -99,7 +99,8 @@ impl Program {
                     // As cells and workers are started.
                     program.env("CANDLE_NUM_THREADS", "1");
                     // Where the tests' XLA:CPU is.
-                    program.env("VIRTUAL_ENV", root.join("target/venv"));
+                    program.env("VIRTUAL_ENV", root.join("target/venv")).env_remove("FERROTUNE_XLA_CPU");
+                    program.env("XDG_CACHE_HOME", root.join("target/cache"));
                 }
                 program
             }
