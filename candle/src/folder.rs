@@ -22,7 +22,7 @@ pub fn make(cargo: Command, folder: &Path, changes: &Changes, progress: &mut dyn
     fs::create_dir_all(folder).map_err(io("create", folder))?;
     let _lock = lock(folder)?;
     let stamp = Stamp::read(folder)?;
-    if stamp.as_ref().is_some_and(|stamp| stamp.changes == changes.hashes()) {
+    if stamp.as_ref().is_some_and(|stamp| stamp.changes == changes.hashes() && stamp.is_there(folder)) {
         return Ok(());
     }
     let before = sources::read(folder, "src")?;
@@ -59,7 +59,8 @@ pub(crate) fn lock(folder: &Path) -> Result<File> {
 }
 
 fn refuse_edits(stamp: &Stamp, sources: &Sources, folder: &Path) -> Result<()> {
-    match stamp.edited(sources).into_iter().next() {
+    // What is gone, as after a cleaner of caches, is made again.
+    match stamp.edited(sources).into_iter().find(|path| sources.contains_key(path)) {
         Some(path) => Err(Error::Edited { folder: folder.to_owned(), path }),
         None => Ok(()),
     }

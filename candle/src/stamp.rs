@@ -48,6 +48,11 @@ impl Stamp {
         fs::write(&path, lines.collect::<String>()).map_err(io("write", &path))
     }
 
+    /// Whether the folder has the manifest and each file, whatever is in it.
+    pub(crate) fn is_there(&self, folder: &Path) -> bool {
+        folder.join("Cargo.toml").is_file() && self.sources.keys().all(|path| folder.join(path).is_file())
+    }
+
     /// The files that are not as they were written: changed, added or deleted.
     pub(crate) fn edited(&self, sources: &Sources) -> BTreeSet<String> {
         let is_as_written = |path: &String| match (self.sources.get(path), sources.get(path)) {

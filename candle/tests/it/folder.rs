@@ -132,6 +132,17 @@ fn a_file_of_candle_cannot_be_deleted() {
 }
 
 #[test]
+fn what_a_cleaner_of_caches_has_taken_is_made_again() {
+    let copy = Copy::new();
+    copy.make().unwrap();
+    let path = copy.source("shape.rs");
+    let text = fs::read_to_string(&path).unwrap();
+    fs::remove_file(&path).unwrap();
+    assert_eq!(copy.make().unwrap().len(), 1);
+    assert_eq!(fs::read_to_string(&path).unwrap(), text);
+}
+
+#[test]
 fn files_of_somebody_else_are_never_overwritten() {
     for name in ["src/lib.rs", "Cargo.toml", "README.md"] {
         let folder = tempfile::tempdir().unwrap();
