@@ -1,7 +1,7 @@
 //! The device that candle sees: notes what is asked for, and computes it when a value is read.
 
 use crate::executables::Executables;
-use crate::graph::Node;
+use crate::graph::{Node, next_id};
 use crate::lower;
 use crate::program::{Argument, Program};
 use crate::random::{Generator, key_of};
@@ -15,11 +15,15 @@ use candle_core::{CpuStorage, DType, Error, Result, Shape, bail};
 use ferrotune_devices::pjrt::{self, Buffer, Client, Element, Literal};
 use std::collections::HashSet;
 use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// The graph is computed at the latest when it has grown by so many nodes, so that a loop that reads no value has an end.
-const MOST_NODES: usize = 20_000;
+/// A value is computed at the latest when so many nodes must be computed for it one after the other, so that the graph of a
+/// loop that carries a tensor from step to step has an end.
+const MOST_DEPTH: usize = 10_000;
+
+/// Values that may be gone are looked for when the list of all has so many, and twice as many as were left the last time.
+const FEWEST_LIVE: usize = 4096;
 
 /// A PJRT device as candle's [`external::Backend`].
 pub struct Backend {
@@ -32,7 +36,8 @@ pub struct Backend {
     executables: Executables,
     /// Storages that refer to another value since the last computation.
     changed: Mutex<Vec<Weak<Slot>>>,
-    nodes: AtomicUsize,
+    /// All values that storages may refer to, and how many were left when those that are gone were removed.
+    live: Mutex<(Vec<Weak<Value>>, usize)>,
     pub(crate) trace: Trace,
     traffic: Traffic,
 }
@@ -56,7 +61,7 @@ impl Backend {
             generator: Generator::new(),
             executables,
             changed: Mutex::default(),
-            nodes: AtomicUsize::new(0),
+            live: Mutex::default(),
             trace: Trace::default(),
             traffic: Traffic::default(),
         })
@@ -95,7 +100,6 @@ impl Backend {
 
     /// Computes `nodes`, and what storages refer to since the last time.
     pub(crate) fn compute(&self, nodes: &[Arc<Node>]) -> Result<()> {
-        self.nodes.store(0, Ordering::Relaxed);
         let changed = std::mem::take(&mut *self.changed());
         let (mut wanted, mut known): (Vec<Arc<Node>>, _) = (Vec::new(), HashSet::new());
         let slots = changed.iter().filter_map(Weak::upgrade);
@@ -147,12 +151,34 @@ impl Backend {
         self.changed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes a node. A loop that reads no value is computed now and then.
-    fn noted(&self, value: Value) -> Result<external::Value> {
-        if self.nodes.fetch_add(1, Ordering::Relaxed) >= MOST_NODES && !self.trace.is_running() {
-            self.compute(&[])?;
+    /// Keeps a new value. `first` is the number of the first node that was made for it.
+    fn noted(&self, value: Value, first: u64) -> Result<external::Value> {
+        let value = Arc::new(value.of_its_own(first));
+        if !self.trace.is_running() {
+            if let Value::Node(node) = &*value
+                && node.depth > MOST_DEPTH
+            {
+                self.compute(std::slice::from_ref(node))?;
+            }
+            self.keep_watch(&value);
         }
-        Ok(Arc::new(value))
+        Ok(value)
+    }
+
+    fn keep_watch(&self, value: &Arc<Value>) {
+        let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+        if live.0.len() >= FEWEST_LIVE.max(2 * live.1) {
+            live.0.retain(|value| value.strong_count() > 0);
+            live.1 = live.0.len();
+        }
+        live.0.push(Arc::downgrade(value));
+    }
+
+    /// The arrays that some storage refers to and that are not computed.
+    fn pending(&self) -> Vec<Arc<Node>> {
+        let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+        let nodes = live.0.iter().filter_map(Weak::upgrade).map(|value| value.node());
+        nodes.filter(|node| node.value().is_none()).collect()
     }
 }
 
@@ -166,7 +192,10 @@ fn row<'a>(
         (_, Some(buffers)) => Ok(pjrt::Input::Keep(&buffers[replica])),
         (Argument::Node(node), None) => match node.value() {
             Some(buffers) => Ok(pjrt::Input::Keep(&buffers[replica])),
-            None => bail!("an array of a step that is traced is used outside of it; return it from the step"),
+            None => bail!(
+                "an array has no value: it was made while a step was traced, or a step that changes it has failed; return it \
+                 from the step, keep state in a `Var`, or load a checkpoint"
+            ),
         },
         (_, None) => bail!("an argument of the program has no value; please report this"),
     };
@@ -203,14 +232,16 @@ impl fmt::Debug for Backend {
 impl external::Backend for Backend {
     fn apply(&self, op: Op, inputs: &[Input<'_>], shape: &Shape, dtype: DType) -> Result<external::Value> {
         self.trace.saw(inputs)?;
-        self.noted(lower::apply(&self.generator, op, inputs, shape, dtype)?)
+        let first = next_id();
+        self.noted(lower::apply(&self.generator, op, inputs, shape, dtype)?, first)
     }
 
     fn custom(&self, name: &str, attributes: &[f64], inputs: &[Input<'_>]) -> Result<(external::Value, Shape, DType)> {
         self.trace.saw(inputs)?;
+        let first = next_id();
         let collective = replicas::lowered(name, inputs, self.replicas);
         let (value, shape, dtype) = collective.unwrap_or_else(|| lower::custom(name, attributes, inputs))?;
-        Ok((self.noted(value)?, shape, dtype))
+        Ok((self.noted(value, first)?, shape, dtype))
     }
 
     fn upload(&self, values: CpuStorage) -> Result<external::Value> {
@@ -222,15 +253,16 @@ impl external::Backend for Backend {
             (dims, _) => {
                 let dims: Vec<usize> = dims.iter().map(|dim| dim.unsigned_abs() as usize).collect();
                 self.traffic.to_device(literal.bytes().len());
-                Node::data(self.upload_to_all(&literal)?, &dims, element)
+                let hash = if self.trace.is_running() { vec![hash_of(literal.bytes())] } else { Vec::new() };
+                Node::hashed_data(self.upload_to_all(&literal)?, &dims, element, hash)
             }
         };
-        self.noted(Value::Node(node))
+        self.noted(Value::Node(node), 0)
     }
 
     fn download(&self, value: &external::Value, dtype: DType) -> Result<CpuStorage> {
         let node = Value::of(value)?.node();
-        self.trace.reads(&node)?;
+        self.trace.refuse_read(&node)?;
         self.compute(std::slice::from_ref(&node))?;
         let Some([buffer, ..]) = node.value() else { bail!("{self:?} has computed nothing; please report this") };
         let literal = buffer.download().and_then(pjrt::Transfer::wait).map_err(Error::wrap)?;
@@ -245,6 +277,7 @@ impl external::Backend for Backend {
     }
 
     fn set_seed(&self, seed: u64) -> Result<()> {
+        self.trace.refuse("set_seed")?;
         self.generator.set_seed(seed);
         Ok(())
     }
@@ -255,8 +288,15 @@ impl external::Backend for Backend {
 
     fn synchronize(&self) -> Result<()> {
         self.trace.refuse("synchronize")?;
-        self.compute(&[])
+        self.compute(&self.pending())
     }
+}
+
+/// A number that tells bytes from others.
+fn hash_of(bytes: &[u8]) -> f64 {
+    let mut hasher = DefaultHasher::new();
+    bytes.hash(&mut hasher);
+    f64::from_bits(hasher.finish())
 }
 
 /// The floating-point number of an array of one element.

@@ -168,8 +168,10 @@ pub(crate) struct Node {
     pub(crate) op: Op,
     pub(crate) dims: Vec<usize>,
     pub(crate) element: Element,
-    /// Arguments of [`Op::Number`] and [`Op::Key`].
+    /// Arguments of [`Op::Number`] and [`Op::Key`]; the hash of the bytes of [`Op::Data`] that a step has made.
     pub(crate) numbers: Vec<f64>,
+    /// How many nodes follow one another from one that is computed to this one.
+    pub(crate) depth: usize,
     inputs: Mutex<Vec<Arc<Node>>>,
     /// The value, once for each replica.
     value: OnceLock<Vec<Buffer>>,
@@ -193,13 +195,20 @@ impl Node {
         element: Element,
         numbers: Vec<f64>,
     ) -> Arc<Node> {
+        let depth =
+            inputs.iter().filter(|input| input.value().is_none()).map(|input| input.depth + 1).max().unwrap_or(0);
         let (dims, inputs, value) = (dims.to_vec(), Mutex::new(inputs), OnceLock::new());
-        Arc::new(Node { id: next_id(), op, dims, element, numbers, inputs, value })
+        Arc::new(Node { id: next_id(), op, dims, element, numbers, depth, inputs, value })
     }
 
     /// An array whose value is there: one buffer for each replica.
     pub(crate) fn data(value: Vec<Buffer>, dims: &[usize], element: Element) -> Arc<Node> {
-        let node = Node::new(Op::Data, Vec::new(), dims, element);
+        Node::hashed_data(value, dims, element, Vec::new())
+    }
+
+    /// The same with the hash of its bytes.
+    pub(crate) fn hashed_data(value: Vec<Buffer>, dims: &[usize], element: Element, hash: Vec<f64>) -> Arc<Node> {
+        let node = Node::with_numbers(Op::Data, Vec::new(), dims, element, hash);
         node.set_value(value);
         node
     }

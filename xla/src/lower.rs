@@ -99,6 +99,9 @@ fn lowered(generator: &Generator, kernel: Kernel, inputs: &[Arc<Node>], wanted: 
         }
         (Kernel::AvgPool2d { kernel, stride }, [x]) => pool::average(x, kernel, stride, wanted),
         (Kernel::MaxPool2d { kernel, stride }, [x]) => pool::greatest(x, kernel, stride, wanted),
+        (Kernel::UpsampleNearest(_) | Kernel::UpsampleBilinear2d { .. }, [x]) if x.count() == 0 => {
+            bail!("an image without elements, of shape {:?}, cannot be made greater", x.dims)
+        }
         (Kernel::UpsampleNearest(sizes), [x]) => upsample::nearest(x, &sizes),
         (Kernel::UpsampleBilinear2d { size, align_corners, scale }, [x]) => {
             upsample::bilinear(x, size, align_corners, scale)

@@ -112,11 +112,15 @@ impl Program {
 
     /// Whether two programs are the same, with the same numbers.
     pub(crate) fn is_same(&self, other: &Program) -> bool {
+        let bits = |numbers: &[f64]| numbers.iter().map(|number| number.to_bits()).collect();
         let numbers = |program: &Program| -> Vec<Vec<u64>> {
             let of = |argument: &Argument| match argument {
-                Argument::Numbers(numbers, _) => numbers.iter().map(|number| number.to_bits()).collect(),
-                Argument::Node(node) if node.op != Op::Described => vec![node.id],
-                Argument::Node(_) | Argument::Key(_) => Vec::new(),
+                Argument::Numbers(numbers, _) => bits(numbers),
+                Argument::Node(node) if node.op == Op::Described => Vec::new(),
+                // Data that the step itself has made is other data in each call, with the same content.
+                Argument::Node(node) if !node.numbers.is_empty() => bits(&node.numbers),
+                Argument::Node(node) => vec![node.id],
+                Argument::Key(_) => Vec::new(),
             };
             program.arguments.iter().map(of).collect()
         };

@@ -5,7 +5,7 @@
 //! own devices, both return what they are given.
 
 use crate::device::backend_of;
-use crate::graph::{Array as _, Binary, Node, Op};
+use crate::graph::{Array as _, Binary, Node, Op, is_float};
 use crate::value::Value;
 use crate::view::dense;
 use candle_core::backprop::GradStore;
@@ -92,6 +92,12 @@ fn rows_of(batch: &Arc<Node>, replicas: usize) -> Result<Arc<Node>> {
 }
 
 fn mean(tensor: &Arc<Node>, replicas: usize) -> Result<Arc<Node>> {
+    if !is_float(tensor.element) {
+        bail!(
+            "all_reduce_mean takes floating-point numbers and not {:?}; convert them with `to_dtype`",
+            tensor.element
+        );
+    }
     let sum = Node::new(Op::AllReduce, vec![tensor.clone()], &tensor.dims, tensor.element);
     Ok(sum.binary_number(Binary::Divide, replicas as f64))
 }

@@ -42,7 +42,7 @@ enum From {
     Given(usize),
     /// A variable that the step changes.
     State(usize),
-    /// A tensor from outside that the step uses: what its storage refers to, or the value that it had when it is gone.
+    /// A tensor from outside that the step uses: what its storage refers to; if it is gone, what it was when the step was traced.
     Captured(Weak<Slot>, Arc<Node>),
     /// A number in a formula.
     Constant(Vec<Buffer>),
@@ -60,9 +60,10 @@ struct State {
 impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
     /// A step on this device. On a device without a compiler (the CPU, CUDA) it calls the function each time.
     ///
-    /// The function is called when the step runs for the first time with arguments of certain shapes and types, twice: what
-    /// candle is asked for becomes a program, and the second call shows that the program does not depend on anything that
-    /// changes from call to call in the program's own memory, such as a step counter or a learning rate. Variables that the
+    /// The function is called when the step runs for the first time with arguments of certain shapes and types, twice or three
+    /// times: what candle is asked for becomes a program, and the other calls show that it does not depend on anything that
+    /// changes from one call to the next in the program's own memory, such as a step counter. What changes later, such as a
+    /// learning rate in Rust, is not noticed: it belongs on the device, as in ferrotune's optimisers, or among the arguments. Variables that the
     /// function changes (`Var::set`, an optimiser) stay on the device from run to run. Random numbers are new in each run.
     pub fn new(device: &Device, body: F) -> Step<F> {
         Step { device: device.clone(), body, compiled: HashMap::new() }
@@ -76,6 +77,7 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
     pub fn run(&mut self, arguments: &[Tensor]) -> Result<Vec<Tensor>> {
         let device = self.device.clone();
         let Some(backend) = backend_of(&device) else { return (self.body)(arguments) };
+        backend.trace.refuse("Step::run")?;
         let key = key_of(arguments);
         if let Some(stray) = arguments.iter().find(|tensor| !tensor.device().same_device(&device)) {
             bail!(
@@ -119,22 +121,31 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
         recorded.compiled(backend, &program, executable)
     }
 
-    /// Traces the step twice, and fails if that makes two programs.
+    /// Traces the step until two calls make the same program. A function may keep a tensor that it makes in its first call, so
+    /// that the second one makes another program; the third one must make the same.
     fn program(&mut self, backend: &Backend, key: &Key) -> Result<(Recorded, Program)> {
         backend.compute(&[])?;
         let draws = backend.generator().draws();
-        let traced = self.trace(backend, key).and_then(|first| Ok((first, self.trace(backend, key)?)));
+        let traced = self.traced(backend, key);
         backend.generator().rewind(draws);
-        let (first, again) = traced?;
-        let (program, same) = (first.program(backend), again.program(backend));
-        if !program.is_same(&same) {
-            bail!(
-                "a compiled step depends on something that changes from call to call outside of the device, such as a step \
-                 counter or a learning rate in Rust; use ferrotune's optimisers, which keep them on the device, or pass it \
-                 as an argument"
-            );
+        traced
+    }
+
+    fn traced(&mut self, backend: &Backend, key: &Key) -> Result<(Recorded, Program)> {
+        let first = self.trace(backend, key)?;
+        let mut known = first.program(backend);
+        for _ in 0..2 {
+            let recorded = self.trace(backend, key)?;
+            let program = recorded.program(backend);
+            if program.is_same(&known) {
+                return Ok((recorded, program));
+            }
+            known = program;
         }
-        Ok((first, program))
+        bail!(
+            "a compiled step depends on something that changes from call to call outside of the device, such as a step counter \
+             or a learning rate in Rust; use ferrotune's optimisers, which keep them on the device, or pass it as an argument"
+        )
     }
 
     /// Calls the function with arguments whose values are not there.
@@ -147,16 +158,28 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
             .map(|(node, (dims, dtype))| tensor(&self.device, node, dims, *dtype))
             .collect::<Result<_>>()?;
         let running = backend.trace.begin(start)?;
-        let results = (self.body)(&arguments);
+        let results = (self.body)(&arguments).and_then(|results| self.results(backend, &results));
         let (traced, after) = running.end()?;
-        traced.check()?;
+        let (nodes, results) = results?;
         // What has a value is an argument of the program; anything else would be computed in it, the same in each run.
         backend.compute(&traced.used()?)?;
-        let results = results?;
-        let nodes = results.iter().map(node_of).collect::<Result<Vec<_>>>()?;
-        let results = results.iter().map(|tensor| (tensor.dims().to_vec(), tensor.dtype())).collect();
         let after = after.iter().zip(&traced.changed).map(|(node, (_, before))| node.reshape(&before.dims)).collect();
         Ok(Recorded { given, traced, nodes, after, results })
+    }
+
+    /// The arrays that the function returns, with their shapes and types, while its variables have their new values.
+    fn results(&self, backend: &Backend, tensors: &[Tensor]) -> Result<(Vec<Arc<Node>>, Key)> {
+        if let Some(stray) = tensors.iter().find(|tensor| !tensor.device().same_device(&self.device)) {
+            let place = stray.device().location();
+            bail!("a compiled step returns a tensor on {place:?}; keep it on the device of the step");
+        }
+        let node = |tensor: &Tensor| {
+            let (storage, layout) = tensor.storage_and_layout();
+            let Storage::Metal(storage) = &*storage else { bail!("a tensor of another device; please report this") };
+            backend.trace.saw(&[Input { storage, layout }])?;
+            dense(&Input { storage, layout })
+        };
+        Ok((tensors.iter().map(node).collect::<Result<_>>()?, key_of(tensors)))
     }
 }
 
@@ -210,7 +233,7 @@ impl Recorded {
 
 impl Compiled {
     fn run(&self, backend: &Backend, device: &Device, arguments: &[Tensor]) -> Result<Vec<Tensor>> {
-        // Everything that can fail comes before the variables are given away.
+        // What can fail before the device is asked comes before the variables are given away.
         let given = arguments
             .iter()
             .map(|tensor| computed(backend, node_of(tensor)?, tensor.dims()))
@@ -219,7 +242,14 @@ impl Compiled {
         let keys = self.keys(backend)?;
         self.states.iter().try_for_each(|state| state.compute(backend))?;
         let states: Vec<Held> = self.states.iter().map(State::take).collect::<Result<_>>()?;
-        let outputs = self.launch(backend, &given, &captured, keys, states)?;
+        let lent: Vec<Option<Arc<Node>>> = states.iter().map(Held::lent).collect();
+        let outputs = self.launch(backend, &given, &captured, keys, states).inspect_err(|_| {
+            for (state, node) in self.states.iter().zip(lent) {
+                if let Some(node) = node {
+                    state.put(node);
+                }
+            }
+        })?;
         let mut outputs = outputs.into_iter();
         let results = self.results.iter().zip(outputs.by_ref());
         let results = results
@@ -287,6 +317,15 @@ enum Held {
     Lent(Arc<Node>),
 }
 
+impl Held {
+    fn lent(&self) -> Option<Arc<Node>> {
+        match self {
+            Held::Own(_) => None,
+            Held::Lent(node) => Some(node.clone()),
+        }
+    }
+}
+
 impl State {
     /// Makes sure that the variable has a value in the shape that the program takes.
     fn compute(&self, backend: &Backend) -> Result<()> {
@@ -299,7 +338,7 @@ impl State {
     }
 
     fn take(&self) -> Result<Held> {
-        let nothing = Arc::new(Value::Node(Node::new(Op::Uninit, Vec::new(), &self.dims, self.element)));
+        let nothing = Arc::new(Value::Node(Node::new(Op::Described, Vec::new(), &self.dims, self.element)));
         let value = self.slot.replace(nothing);
         let Ok(value) = Arc::downcast::<Value>(value) else { bail!("a variable of the step is of another device") };
         let node = match Arc::try_unwrap(value) {

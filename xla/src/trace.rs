@@ -21,8 +21,6 @@ pub(crate) struct Traced {
     pub(crate) changed: Vec<(Arc<Slot>, Arc<Node>)>,
     /// Where nodes that existed before were found, by their number.
     pub(crate) seen: HashMap<u64, Weak<Slot>>,
-    /// Numbers of nodes that existed before and whose values were read.
-    read: Vec<u64>,
 }
 
 impl Trace {
@@ -30,10 +28,10 @@ impl Trace {
     pub(crate) fn begin(&self, start: u64) -> Result<Running<'_>> {
         let mut running = self.lock();
         if running.is_some() {
-            bail!("a step of this device is traced already; call a compiled step outside of other compiled steps");
+            bail!("another thread traces a step of this device; run steps of one device one after the other");
         }
-        let (changed, seen, read) = (Vec::new(), HashMap::new(), Vec::new());
-        *running = Some(Traced { thread: thread::current().id(), start, changed, seen, read });
+        let (changed, seen) = (Vec::new(), HashMap::new());
+        *running = Some(Traced { thread: thread::current().id(), start, changed, seen });
         Ok(Running(self))
     }
 
@@ -55,18 +53,20 @@ impl Trace {
         Ok(())
     }
 
-    /// The step reads a value.
-    pub(crate) fn reads(&self, node: &Arc<Node>) -> Result<()> {
-        let mut running = self.lock();
-        let Some(traced) = running.as_mut().filter(|traced| traced.is_own()) else { return Ok(()) };
+    /// Fails if a step reads a value: one that it computes is not there, and one from outside would stay the same in each run.
+    pub(crate) fn refuse_read(&self, node: &Arc<Node>) -> Result<()> {
+        let running = self.lock();
+        let Some(traced) = running.as_ref().filter(|traced| traced.is_own()) else { return Ok(()) };
         if node.id >= traced.start {
             bail!(
                 "a compiled step reads a value that it computes, which is not there while the step is traced; choose with \
                  `where_cond`, or return the tensor from the step and read it there"
             );
         }
-        traced.read.push(node.id);
-        Ok(())
+        bail!(
+            "a compiled step reads a value from outside, and would use that of its first call for ever; compute with the \
+             tensor, or make the number an argument"
+        )
     }
 
     /// A storage refers to another value than `before`. Returns whether a step has done it.
@@ -132,16 +132,5 @@ impl Traced {
         let changed = self.changed.iter().map(|(_, before)| Ok(before.clone()));
         let seen = self.seen.values().filter_map(Weak::upgrade).map(|slot| Ok(Value::of(&slot.value())?.node()));
         changed.chain(seen).collect()
-    }
-
-    /// Fails if the step has read a variable that it changes: the value of the first call would stay for ever.
-    pub(crate) fn check(&self) -> Result<()> {
-        if self.changed.iter().any(|(_, before)| self.read.contains(&before.id)) {
-            bail!(
-                "a compiled step reads a variable that it changes, and would use the value of its first call for ever; \
-                 compute with the tensor instead of its value"
-            );
-        }
-        Ok(())
     }
 }

@@ -2,7 +2,7 @@
 
 mod parts;
 
-use crate::graph::Node;
+use crate::graph::{Node, Op};
 use candle_core::external;
 use candle_core::{Result, bail};
 pub(crate) use parts::{Parts, Place};
@@ -22,6 +22,17 @@ impl Value {
         match value.downcast_ref() {
             Some(value) => Ok(value),
             None => bail!("a value of another device is used on this one; move the tensor with `to_device`"),
+        }
+    }
+
+    /// This value, if its node was made with the number `first` or a greater one; otherwise a copy. A storage has a node of its
+    /// own: a compiled step tells by its node which storage an argument comes from.
+    pub(crate) fn of_its_own(self, first: u64) -> Value {
+        match self {
+            Value::Node(node) if node.id < first => {
+                Value::Node(Node::new(Op::Reshape, vec![node.clone()], &node.dims, node.element))
+            }
+            value => value,
         }
     }
 

@@ -17,6 +17,9 @@ pub(super) fn reduce(x: &Arc<Node>, op: ReduceOp, over: &[usize], wanted: Wanted
         ReduceOp::ArgMin => "argmin",
     };
     let [dim] = over else { bail!("{name} reduces one dimension at a time, not {over:?}") };
+    if wanted.dims.contains(&0) {
+        return Ok(Node::constant(0.0, wanted.dims, wanted.element));
+    }
     if x.count() == 0 {
         bail!("{name} of a tensor without elements has no value");
     }

@@ -177,7 +177,7 @@ fn what_a_program_cannot_hold_is_refused() -> Result<()> {
         total.set(&(total.as_tensor() + 1.)?)?;
         Ok(vec![(&arguments[0] * f64::from(known))?])
     })?;
-    assert!(frozen.contains("reads a variable that it changes"), "{frozen}");
+    assert!(frozen.contains("reads a value from outside"), "{frozen}");
     assert_eq!(total.to_scalar::<f32>()?, 1., "a step that is refused changes nothing");
 
     let elsewhere = refusal(&device, |_| Ok(vec![Tensor::new(1f32, &Device::Cpu)?]))?;
@@ -245,5 +245,85 @@ fn the_program_of_a_step_is_text_and_nothing_runs() -> Result<()> {
     assert_eq!(count.to_scalar::<f32>()?, 1.);
     let none = Step::new(&Device::Cpu, |_: &[Tensor]| Ok(Vec::new())).stablehlo(&[]).expect_err("the CPU").to_string();
     assert!(none.contains("xla:cpu"), "{none}");
+    Ok(())
+}
+
+#[test]
+fn a_copy_from_outside_is_not_the_variable() -> Result<()> {
+    let device = plugin::open()?;
+    let weight = Var::from_tensor(&Tensor::ones((1, 4), DType::F32, &device)?)?;
+    let (kept, target) = (weight.as_tensor().copy()?, Var::from_tensor(weight.as_tensor())?);
+    let mut step = Step::new(&device, |_: &[Tensor]| {
+        let away = (weight.as_tensor() - &kept)?.sqr()?.sum_all()?;
+        weight.set(&(weight.as_tensor() + 1.)?)?;
+        target.set(&(target.as_tensor() * 2.)?)?;
+        Ok(vec![away, weight.as_tensor().copy()?])
+    });
+    let away: Vec<f32> = (0..3).map(|_| step.run(&[])?[0].to_scalar()).collect::<Result<_>>()?;
+    assert_eq!(away, [0., 4., 16.]);
+    assert_eq!((values(weight.as_tensor())?, values(target.as_tensor())?), (vec![4.; 4], vec![8.; 4]));
+    assert_eq!(values(&kept)?, [1.; 4]);
+    Ok(())
+}
+
+#[test]
+fn what_a_step_returns_is_what_it_has_set() -> Result<()> {
+    let device = plugin::open()?;
+    let (total, outside) = (Var::new(1f32, &device)?, Var::new(7f32, &device)?);
+    let mut step = Step::new(&device, |arguments: &[Tensor]| {
+        total.set(&(total.as_tensor() + &arguments[0])?)?;
+        Ok(vec![total.as_tensor().clone(), outside.as_tensor().clone(), arguments[0].clone()])
+    });
+    let two = Tensor::new(2f32, &device)?;
+    let mut run = || step.run(std::slice::from_ref(&two))?.iter().map(Tensor::to_scalar).collect::<Result<Vec<f32>>>();
+    assert_eq!(run()?, [3., 7., 2.]);
+    outside.set(&Tensor::new(9f32, &device)?)?;
+    assert_eq!(run()?, [5., 9., 2.]);
+    Ok(())
+}
+
+#[test]
+fn a_step_may_make_tensors_and_keep_the_first_one() -> Result<()> {
+    let device = plugin::open()?;
+    let mut mask: Option<Tensor> = None;
+    let zeros = Tensor::zeros((1, 3), DType::F32, &device)?;
+    let mut step = Step::new(&device, |arguments: &[Tensor]| {
+        let kept = match &mask {
+            Some(mask) => mask.clone(),
+            None => mask.insert(Tensor::new(&[1f32, 0., 1.], arguments[0].device())?.affine(2., 0.)?).clone(),
+        };
+        let places = Tensor::arange(0u32, 3, arguments[0].device())?.unsqueeze(0)?;
+        let put = zeros.scatter_add(&places, &(&arguments[0] * kept)?.unsqueeze(0)?, 1)?;
+        Ok(vec![put.squeeze(0)?])
+    });
+    let ones = [Tensor::ones(3, DType::F32, &device)?];
+    for _ in 0..3 {
+        assert_eq!(values(&step.run(&ones)?[0])?, [2., 0., 2.]);
+    }
+    assert_eq!(values(&zeros)?, [0.; 3]);
+    Ok(())
+}
+
+#[test]
+fn a_step_within_a_step_is_refused() -> Result<()> {
+    let device = plugin::open()?;
+    let mut inner = Step::new(&device, |_: &[Tensor]| Ok(Vec::new()));
+    inner.run(&[])?;
+    let refused = refusal(&device, |_| inner.run(&[]))?;
+    assert!(refused.contains("`Step::run` is called in a compiled step"), "{refused}");
+    Ok(())
+}
+
+#[test]
+fn a_tensor_that_a_loop_carries_has_an_end() -> Result<()> {
+    let device = plugin::open()?;
+    let mut sum = Tensor::zeros(2, DType::F32, &device)?;
+    for _ in 0..11_000 {
+        sum = (sum + 1.)?;
+    }
+    device.synchronize()?;
+    let compiled = backend_of(&device).expect("a device of a plugin").compilations();
+    assert_eq!(values(&sum)?, [11_000.; 2]);
+    assert_eq!(backend_of(&device).expect("a device of a plugin").compilations(), compiled, "it was computed before");
     Ok(())
 }

@@ -11,7 +11,7 @@ impl BackendStorage for MetalStorage {
     type Device = MetalDevice;
 
     fn try_clone(&self, _: &Layout) -> Result<Self> {
-        Ok(self.device.storage(self.slot.value(), self.dtype, self.count))
+        self.apply(Op::ToDType, &[(self, &self.all())], self.count, self.dtype)
     }
 
     fn dtype(&self) -> DType {
