@@ -51,7 +51,7 @@ impl Code {
         }
         // A plugin of the user's environment (`tpu`, `xla:cpu`) is not the study's choice; a file that the study names is.
         if let Some(plugin) = spec.device.strip_prefix("xla:").filter(|plugin| *plugin != "cpu") {
-            let hash = hash(Path::new(plugin)).map_err(read_error("read the plugin", Path::new(plugin), study))?;
+            let hash = hash_of(Path::new(plugin)).map_err(read_error("read the plugin", Path::new(plugin), study))?;
             facts.push_str(&format!("plugin {plugin:?} {hash}\n"));
         }
         Ok(Code { objective, linked, facts })
@@ -71,7 +71,7 @@ fn sealed(source: &Path, name: &OsStr) -> io::Result<(Library, String)> {
 }
 
 /// The hash of a file's bytes.
-fn hash(source: &Path) -> io::Result<String> {
+fn hash_of(source: &Path) -> io::Result<String> {
     read(source, |_| Ok(()))
 }
 

@@ -1,6 +1,6 @@
 //! Lion, which keeps one moment and uses only the sign of the update.
 
-use super::state::State;
+use super::state::{State, times};
 use super::{Rule, of};
 use crate::shared::{Pack, ShareError, Shared};
 use crate::trial::{Restore, Save};

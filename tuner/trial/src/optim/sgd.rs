@@ -1,6 +1,6 @@
 //! Gradient descent, with momentum where it is wanted.
 
-use super::state::State;
+use super::state::{State, times};
 use super::{Rule, of};
 use crate::shared::{Pack, ShareError, Shared};
 use crate::trial::{Restore, Save};
