@@ -252,7 +252,8 @@ fn the_program_of_a_step_is_text_and_nothing_runs() -> Result<()> {
 fn a_copy_from_outside_is_not_the_variable() -> Result<()> {
     let device = plugin::open()?;
     let weight = Var::from_tensor(&Tensor::ones((1, 4), DType::F32, &device)?)?;
-    let (kept, target) = (weight.as_tensor().copy()?, Var::from_tensor(weight.as_tensor())?);
+    let (kept, target) = (weight.as_tensor().copy()?, Var::zeros((1, 4), DType::F32, &device)?);
+    target.set(weight.as_tensor())?;
     let mut step = Step::new(&device, |_: &[Tensor]| {
         let away = (weight.as_tensor() - &kept)?.sqr()?.sum_all()?;
         weight.set(&(weight.as_tensor() + 1.)?)?;
