@@ -15,7 +15,7 @@ use candle_nn::AdamW;
 #[cfg(feature = "ours")]
 use ferrotune_trial::optim::AdamW;
 
-type Failure = Box<dyn std::error::Error>;
+type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// One step of training; returns its loss.
 type Step = Box<dyn FnMut() -> Result<Tensor>>;
