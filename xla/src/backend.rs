@@ -1,5 +1,6 @@
 //! The device that candle sees: notes what is asked for, and computes it when a value is read.
 
+use crate::element::element_of;
 use crate::executables::Executables;
 use crate::graph::{Node, next_id};
 use crate::lower;
@@ -8,7 +9,7 @@ use crate::random::{Generator, key_of};
 use crate::replicas;
 use crate::trace::Trace;
 use crate::traffic::Traffic;
-use crate::transfer::{element_of, literal_of, values_of};
+use crate::transfer::{literal_of, values_of};
 use crate::value::Value;
 use candle_core::external::{self, Input, Op, Slot};
 use candle_core::{CpuStorage, DType, Error, Result, Shape, bail};
@@ -103,7 +104,7 @@ impl Backend {
         let changed = std::mem::take(&mut *self.changed());
         let (mut wanted, mut known): (Vec<Arc<Node>>, _) = (Vec::new(), HashSet::new());
         let slots = changed.iter().filter_map(Weak::upgrade);
-        let assigned = slots.map(|slot| Ok(Value::of(&slot.value())?.node())).collect::<Result<Vec<_>>>()?;
+        let assigned = slots.map(|slot| Value::node_in(&slot)).collect::<Result<Vec<_>>>()?;
         for node in assigned.into_iter().chain(nodes.iter().cloned()) {
             if node.value().is_none() && known.insert(node.id) {
                 wanted.push(node);

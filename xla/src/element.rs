@@ -4,6 +4,25 @@ use crate::graph::is_float;
 use candle_core::{DType, Result, bail};
 use ferrotune_devices::pjrt::Element;
 
+/// The type of a device's elements that candle calls `dtype`.
+///
+/// # Errors
+/// For the types of quantised models, which no kernel of candle computes with.
+pub(crate) fn element_of(dtype: DType) -> Result<Element> {
+    Ok(match dtype {
+        DType::U8 => Element::U8,
+        DType::U32 => Element::U32,
+        DType::I16 => Element::S16,
+        DType::I32 => Element::S32,
+        DType::I64 => Element::S64,
+        DType::BF16 => Element::Bf16,
+        DType::F16 => Element::F16,
+        DType::F32 => Element::F32,
+        DType::F64 => Element::F64,
+        other => bail!("{other:?} is not computed with on XLA devices; convert it with `to_dtype` on the CPU"),
+    })
+}
+
 /// candle's name for a type of PJRT that candle has.
 pub(crate) fn to_dtype(element: Element) -> Result<DType> {
     Ok(match element {

@@ -24,9 +24,9 @@ mod rotary;
 mod space;
 mod upsample;
 
+use crate::element::element_of;
 use crate::graph::{Array as _, Compare, Node, Op};
 use crate::random::Generator;
-use crate::transfer::element_of;
 use crate::value::Value;
 use crate::{element, view};
 use candle_core::external::{CmpOp, Input, Op as Kernel};

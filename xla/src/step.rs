@@ -2,12 +2,12 @@
 
 use crate::backend::{Backend, by_result};
 use crate::device::backend_of;
+use crate::element::element_of;
 use crate::graph::{Array as _, Node, Op, next_id};
 use crate::program::{Argument, Program};
 use crate::random::state;
 use crate::stablehlo;
 use crate::trace::Traced;
-use crate::transfer::element_of;
 use crate::value::Value;
 use crate::view::dense;
 use candle_core::external::{Input, Slot};
@@ -241,12 +241,12 @@ impl Compiled {
         let captured = self.arguments.iter().map(|from| self.captured(backend, from)).collect::<Result<Vec<_>>>()?;
         let keys = self.keys(backend)?;
         self.states.iter().try_for_each(|state| state.compute(backend))?;
-        let states: Vec<Held> = self.states.iter().map(State::take).collect::<Result<_>>()?;
-        let lent: Vec<Option<Arc<Node>>> = states.iter().map(Held::lent).collect();
-        let outputs = self.launch(backend, &given, &captured, keys, states).inspect_err(|_| {
-            for (state, node) in self.states.iter().zip(lent) {
+        let taken = self.states.iter().map(State::take).collect::<Result<Vec<_>>>()?;
+        let (own, lent): (Vec<_>, Vec<_>) = taken.into_iter().unzip();
+        let outputs = self.launch(backend, &given, &captured, keys, own, &lent).inspect_err(|_| {
+            for (state, node) in self.states.iter().zip(&lent) {
                 if let Some(node) = node {
-                    state.put(node);
+                    state.put(node.clone());
                 }
             }
         })?;
@@ -264,7 +264,7 @@ impl Compiled {
     fn captured(&self, backend: &Backend, from: &From) -> Result<Option<Arc<Node>>> {
         let From::Captured(slot, known) = from else { return Ok(None) };
         let node = match slot.upgrade() {
-            Some(slot) => Value::of(&slot.value())?.node(),
+            Some(slot) => Value::node_in(&slot)?,
             None => known.clone(),
         };
         computed(backend, node, &known.dims).map(Some)
@@ -283,25 +283,21 @@ impl Compiled {
         given: &[Arc<Node>],
         captured: &[Option<Arc<Node>>],
         keys: Vec<Vec<Buffer>>,
-        states: Vec<Held>,
+        mut own: Vec<Option<Vec<Buffer>>>,
+        lent: &[Option<Arc<Node>>],
     ) -> Result<Vec<Vec<Buffer>>> {
         let mut rows: Vec<Vec<pjrt::Input<'_>>> = Vec::new();
         rows.resize_with(backend.replicas(), Vec::new);
-        let (mut keys, mut states): (_, Vec<Option<Held>>) = (keys.into_iter(), states.into_iter().map(Some).collect());
-        let lent: Vec<Option<Held>> = states
-            .iter_mut()
-            .map(|held| if matches!(held, Some(Held::Lent(_))) { held.take() } else { None })
-            .collect();
+        let mut keys = keys.into_iter();
         for (from, captured) in self.arguments.iter().zip(captured) {
             match from {
                 From::Given(index) => keep(&mut rows, given[*index].value()),
                 From::Constant(buffers) => keep(&mut rows, Some(buffers)),
                 From::Captured(..) => keep(&mut rows, captured.as_ref().and_then(|node| node.value())),
                 From::Key => donate(&mut rows, keys.next().unwrap_or_default()),
-                From::State(index) => match (&lent[*index], states[*index].take()) {
-                    (Some(Held::Lent(node)), _) => keep(&mut rows, node.value()),
-                    (_, Some(Held::Own(buffers))) => donate(&mut rows, buffers),
-                    _ => {}
+                From::State(index) => match own[*index].take() {
+                    Some(buffers) => donate(&mut rows, buffers),
+                    None => keep(&mut rows, lent[*index].as_ref().and_then(|node| node.value())),
                 },
             }
         }
@@ -309,27 +305,14 @@ impl Compiled {
     }
 }
 
-/// The value of a variable for one run.
-enum Held {
-    /// Nobody else has it: its memory becomes that of the new value.
-    Own(Vec<Buffer>),
-    /// Something else refers to it, such as a copy.
-    Lent(Arc<Node>),
-}
-
-impl Held {
-    fn lent(&self) -> Option<Arc<Node>> {
-        match self {
-            Held::Own(_) => None,
-            Held::Lent(node) => Some(node.clone()),
-        }
-    }
-}
+/// The value of a variable for one run: its buffers, whose memory becomes that of the new value, or its node, if something else
+/// refers to it, such as a copy that is not computed yet.
+type Taken = (Option<Vec<Buffer>>, Option<Arc<Node>>);
 
 impl State {
     /// Makes sure that the variable has a value in the shape that the program takes.
     fn compute(&self, backend: &Backend) -> Result<()> {
-        let node = Value::of(&self.slot.value())?.node();
+        let node = Value::node_in(&self.slot)?;
         let ready = computed(backend, node.clone(), &self.dims)?;
         if !Arc::ptr_eq(&ready, &node) {
             self.put(ready);
@@ -337,7 +320,7 @@ impl State {
         Ok(())
     }
 
-    fn take(&self) -> Result<Held> {
+    fn take(&self) -> Result<Taken> {
         let nothing = Arc::new(Value::Node(Node::new(Op::Described, Vec::new(), &self.dims, self.element)));
         let value = self.slot.replace(nothing);
         let Ok(value) = Arc::downcast::<Value>(value) else { bail!("a variable of the step is of another device") };
@@ -345,7 +328,7 @@ impl State {
             Ok(value) => value.into_node(),
             Err(shared) => shared.node(),
         };
-        Ok(node.into_value().map_or_else(Held::Lent, Held::Own))
+        Ok(node.into_value().map_or_else(|node| (None, Some(node)), |buffers| (Some(buffers), None)))
     }
 
     fn put(&self, node: Arc<Node>) {

@@ -45,7 +45,7 @@ impl Trace {
         let mut running = self.lock();
         let Some(traced) = running.as_mut().filter(|traced| traced.is_own()) else { return Ok(()) };
         for Input { storage, .. } in inputs {
-            let node = Value::of(&storage.slot().value())?.node();
+            let node = Value::node_in(storage.slot())?;
             if node.id < traced.start {
                 traced.seen.entry(node.id).or_insert_with(|| Arc::downgrade(storage.slot()));
             }
@@ -130,7 +130,7 @@ impl Traced {
     /// The nodes that existed before and that the step uses, as the storages refer to them now.
     pub(crate) fn used(&self) -> Result<Vec<Arc<Node>>> {
         let changed = self.changed.iter().map(|(_, before)| Ok(before.clone()));
-        let seen = self.seen.values().filter_map(Weak::upgrade).map(|slot| Ok(Value::of(&slot.value())?.node()));
+        let seen = self.seen.values().filter_map(Weak::upgrade).map(|slot| Value::node_in(&slot));
         changed.chain(seen).collect()
     }
 }

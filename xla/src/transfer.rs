@@ -1,27 +1,9 @@
 //! Arrays between candle's memory and a device.
 
+use crate::element::element_of;
 use candle_core::backend::BackendStorage as _;
 use candle_core::{CpuStorage, DType, Error, Result, bail};
-use ferrotune_devices::pjrt::{Element, Literal};
-
-/// The type of a device's elements that candle calls `dtype`.
-///
-/// # Errors
-/// For the types of quantised models, which no kernel of candle computes with.
-pub(crate) fn element_of(dtype: DType) -> Result<Element> {
-    Ok(match dtype {
-        DType::U8 => Element::U8,
-        DType::U32 => Element::U32,
-        DType::I16 => Element::S16,
-        DType::I32 => Element::S32,
-        DType::I64 => Element::S64,
-        DType::BF16 => Element::Bf16,
-        DType::F16 => Element::F16,
-        DType::F32 => Element::F32,
-        DType::F64 => Element::F64,
-        other => bail!("{other:?} is not computed with on XLA devices; convert it with `to_dtype` on the CPU"),
-    })
-}
+use ferrotune_devices::pjrt::Literal;
 
 /// candle's array as a device takes it, with one dimension.
 pub(crate) fn literal_of(values: &CpuStorage) -> Result<Literal> {

@@ -25,6 +25,11 @@ impl Value {
         }
     }
 
+    /// The array that a storage refers to.
+    pub(crate) fn node_in(slot: &external::Slot) -> Result<Arc<Node>> {
+        Ok(Value::of(&slot.value())?.node())
+    }
+
     /// This value, if its node was made with the number `first` or a greater one; otherwise a copy. A storage has a node of its
     /// own: a compiled step tells by its node which storage an argument comes from.
     pub(crate) fn of_its_own(self, first: u64) -> Value {

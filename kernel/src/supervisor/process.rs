@@ -100,8 +100,8 @@ impl Process {
         Ok(wire::write(&mut self.reports, report)?)
     }
 
-    /// Leaves a snapshot of this process behind, which holds no memory that cells have freed. A snapshot that is woken comes back from here, too, after it has made
-    /// a snapshot of itself.
+    /// Leaves a snapshot of this process behind, which holds no memory that cells have freed. A snapshot that is woken comes
+    /// back from here, too, after it has made a snapshot of itself.
     fn make_snapshot(&mut self) -> Result<Side> {
         let mut side = Side::Original;
         loop {

@@ -37,8 +37,8 @@ pub fn worker_main(args: impl IntoIterator<Item = OsString>) -> ! {
 }
 
 /// Makes this process a worker: it dies with its supervisor, is the first that the system kills when memory runs out,
-/// leaves no core dump, keeps freed memory for the next step, has every signal at its default, and adopts the orphans among its descendants, so that they stay
-/// in its process tree. The error is one line.
+/// leaves no core dump, keeps freed memory for the next step, has every signal at its default, and adopts the orphans among
+/// its descendants, so that they stay in its process tree. The error is one line.
 pub fn set_up_worker() -> Result<(), String> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|errno| format!("cannot tie the worker to its supervisor: {errno}"))?;
