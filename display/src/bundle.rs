@@ -32,6 +32,20 @@ impl Bundle {
         self
     }
 
+    /// The same bundle with content that is written as text. What front ends take as a JSON value, such as Vega-Lite's plots,
+    /// becomes one, if the text is JSON.
+    ///
+    /// ```
+    /// use ferrotune_display::Bundle;
+    /// let bundle = Bundle::default().with_text("application/vnd.vegalite.v5+json", r#"{"mark": "bar"}"#);
+    /// assert_eq!(bundle.data["application/vnd.vegalite.v5+json"]["mark"], "bar");
+    /// ```
+    #[must_use]
+    pub fn with_text(self, mime_type: &str, content: &str) -> Self {
+        let value = if is_json(mime_type) { serde_json::from_str(content).ok() } else { None };
+        self.with(mime_type, value.unwrap_or_else(|| Value::from(content)))
+    }
+
     /// Shows the bundle as the value of a cell; evcxr calls it on a cell's last expression.
     ///
     /// ```
@@ -41,4 +55,10 @@ impl Bundle {
     pub fn evcxr_display(&self) {
         crate::show::result(self.clone());
     }
+}
+
+/// Whether front ends expect a JSON value and not a text: `application/json`, and all types with the suffix `+json`.
+fn is_json(mime_type: &str) -> bool {
+    let essence = mime_type.split(';').next().unwrap_or(mime_type).trim();
+    essence == "application/json" || essence.ends_with("+json")
 }

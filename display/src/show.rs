@@ -76,10 +76,10 @@ pub fn json(value: impl Into<Value>) -> Handle {
     show(Bundle::text(format!("{value:#}")).with("application/json", value))
 }
 
-/// Shows content of any MIME type: text for textual types, base64 for binary ones.
+/// Shows content of any MIME type: text for textual types and for JSON, base64 for binary ones.
 pub fn mime(mime_type: &str, content: impl Into<String>) -> Handle {
     let content = content.into();
-    show(Bundle::text(content.clone()).with(mime_type, content))
+    show(Bundle::text(content.as_str()).with_text(mime_type, &content))
 }
 
 /// Clears the cell's output; with `wait`, only when the next output comes, which avoids flicker.

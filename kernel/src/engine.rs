@@ -39,13 +39,12 @@ use cell_supervisor::CellSupervisor;
 use commands::{KernelCommand, Runner};
 use evaluator::Evaluator;
 use evcxr::{CompilationError, Error, EvalOutputs};
-use ferrotune_display::table;
+use ferrotune_display::{Bundle, table};
 use ferrotune_link::{CellEnding, SupervisorRequest};
 use ferrotune_magics::Step;
 use insertions::Insertions;
 use link::{CellLink, CellOutcome};
 use notebook::Notebook;
-use serde_json::{Map, Value};
 use undo::UndoStates;
 
 /// The error of a cell that an interrupt stopped before it ran.
@@ -68,20 +67,19 @@ impl Engine {
             Work::Execute { cell, outputs } => {
                 let number = self.notebook.begin_cell(cell.can_be_undone);
                 self.link.begin_cell(number, outputs, cell.allow_stdin);
-                let result = if self.interrupts.is_interrupted_since(cell.begun_at) {
-                    Err(Failure::new(ErrorName::Interrupted, STOPPED_BEFORE))
-                } else {
-                    self.execute(&cell)
+                let result = match self.interrupts.begin_cell(cell.sent_at) {
+                    Some(_running) => self.execute(&cell),
+                    None => Err(Failure::new(ErrorName::Interrupted, STOPPED_BEFORE)),
                 };
                 self.link.emit(Output::Done(result));
             }
             Work::Complete { code, cursor, reply } => {
-                if reply.send(inspection::complete(&mut self.evaluator, &code, cursor)).is_err() {
+                if reply.send(self.complete(&code, cursor)).is_err() {
                     tracing::debug!("nobody waits for the completion");
                 }
             }
             Work::Inspect { code, cursor, reply } => {
-                if reply.send(inspection::inspect(&mut self.evaluator, &code, cursor)).is_err() {
+                if reply.send(self.inspect(&code, cursor)).is_err() {
                     tracing::debug!("nobody waits for the inspection");
                 }
             }
@@ -262,8 +260,10 @@ impl Engine {
         if outputs.is_empty() || is_unit {
             return;
         }
-        let contents = outputs.content_by_mime_type.iter();
-        let data = contents.map(|(mime, content)| (mime.clone(), Value::from(content.trim_end_matches('\n'))));
-        self.link.emit(Output::Result { data: data.collect(), metadata: Map::new() });
+        let bundle = outputs
+            .content_by_mime_type
+            .iter()
+            .fold(Bundle::default(), |bundle, (mime, content)| bundle.with_text(mime, content.trim_end_matches('\n')));
+        self.link.emit(Output::Result { data: bundle.data, metadata: bundle.metadata });
     }
 }

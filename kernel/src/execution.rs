@@ -16,8 +16,8 @@ pub(crate) struct Cell {
     pub(crate) allow_stdin: bool,
     /// Whether `%undo` counts it: it is not one of a request's `user_expressions`.
     pub(crate) can_be_undone: bool,
-    /// When the server took it from the queue: a later interrupt stops this cell.
-    pub(crate) begun_at: Instant,
+    /// When the request came: a later interrupt stops this cell, an earlier one does not.
+    pub(crate) sent_at: Instant,
 }
 
 /// What a cell puts out while it runs, in order. `Done` comes once; output of background threads may follow it.

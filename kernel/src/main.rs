@@ -215,7 +215,7 @@ fn serve(connection_file: &Path, runtime: Runtime) -> Result<()> {
     let result = tokio.block_on(server::serve(connection_file, move || {
         let interrupts = engine::Interrupts::default();
         let work = engine::start(runtime, interrupts.clone());
-        server::EngineHandle { work, interrupt: Box::new(move || interrupts.interrupt()) }
+        server::EngineHandle { work, interrupt: Box::new(move |at| interrupts.interrupt(at)) }
     }));
     // Does not wait for a cell that does not stop.
     tokio.shutdown_background();

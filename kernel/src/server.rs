@@ -6,7 +6,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 use tokio::sync::{Notify, mpsc, watch};
@@ -103,7 +103,10 @@ async fn receive(kernel: Arc<Kernel>, replies: RouterSendHalf, mut requests: Rou
     loop {
         match requests.recv().await {
             Ok(message) => match kernel.codec.decode(&message.into_vec()) {
-                Ok(request) => requests::dispatch(&kernel, Received { request, socket: replies.clone() }).await,
+                Ok(request) => {
+                    let received = Received { request, socket: replies.clone(), at: Instant::now() };
+                    requests::dispatch(&kernel, received).await;
+                }
                 Err(error) => tracing::warn!(%error, "message skipped"),
             },
             Err(error) => {

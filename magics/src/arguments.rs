@@ -62,8 +62,8 @@ impl<'a> Arguments<'a> {
         while let Some(word) = words.next() {
             if word.is_option() {
                 arguments.push_option(&word.text, &mut words)?;
-            } else if let Some(name) = invocation.magic.arguments.get(arguments.positional.len()) {
-                arguments.positional.push(not_blank(invocation, name, word.text)?);
+            } else if let Some(argument) = invocation.magic.arguments.get(arguments.positional.len()) {
+                arguments.positional.push(not_blank(invocation, argument.name, word.text)?);
             } else {
                 return Err(invocation.unexpected(&word.text));
             }
@@ -140,14 +140,14 @@ impl<'a> Arguments<'a> {
 
     /// What `read` makes of the first argument without a name, if there is one.
     pub(crate) fn first<T>(&self, read: impl FnOnce(&str) -> Result<T, String>) -> Result<Option<T>, MagicError> {
-        let (name, value) = (self.invocation.magic.arguments.first(), self.positional.first());
-        name.zip(value).map(|(name, value)| self.value(name, value, read)).transpose()
+        let (argument, value) = (self.invocation.magic.arguments.first(), self.positional.first());
+        argument.zip(value).map(|(argument, value)| self.value(argument.name, value, read)).transpose()
     }
 
     /// All arguments without a name, which must be given; `what` says of each what it is.
     pub(crate) fn all<const N: usize>(&self, what: [&'static str; N]) -> Result<[String; N], MagicError> {
         self.positional.clone().try_into().map_err(|given: Vec<String>| {
-            self.invocation.missing(self.invocation.magic.arguments[given.len()], what[given.len()])
+            self.invocation.missing(self.invocation.magic.arguments[given.len()].name, what[given.len()])
         })
     }
 }

@@ -20,6 +20,7 @@
 mod action;
 mod arguments;
 mod cell;
+mod completion;
 mod error;
 mod quantity;
 mod split;
@@ -31,7 +32,8 @@ pub use action::{
     TpuConnect, Trials, Tune,
 };
 pub use cell::parse;
+pub use completion::{Completion, Matches, complete};
 pub use error::{MagicError, Problem};
 pub use quantity::seconds;
 pub use split::{Ending, Part, PartKind, Split, cell_magic, split};
-pub use table::{Magic, MagicOption, complete, help, lsmagic, table};
+pub use table::{Magic, MagicOption, Values, help, lsmagic, table};

@@ -1,4 +1,4 @@
-//! The one table of magics, and what comes straight from it: help, `%lsmagic`, completion and suggestions.
+//! The one table of magics, and what comes straight from it: help, `%lsmagic` and suggestions.
 
 mod devices;
 mod memory;
@@ -46,10 +46,12 @@ pub struct Magic {
     pub summary: &'static str,
     /// Several lines, with an example. [`help`] puts usage and options around it.
     help: &'static str,
-    /// What the arguments without a name are called, in their order.
-    pub(crate) arguments: &'static [&'static str],
+    /// The arguments without a name, in their order.
+    pub(crate) arguments: &'static [Argument],
     /// What may be given by name.
     pub options: &'static [MagicOption],
+    /// Whether the rest of its line is Rust.
+    pub(crate) runs_line: bool,
     pub(crate) build: fn(&Invocation<'_>) -> Result<Action, MagicError>,
 }
 
@@ -70,6 +72,47 @@ impl Magic {
     }
 }
 
+/// An argument without a name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Argument {
+    /// What it is called in the usage.
+    pub(crate) name: &'static str,
+    pub(crate) values: Values,
+}
+
+/// What an argument, or the value of an option, may be. Says what to look up; the kernel does it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Values {
+    /// Anything.
+    Any,
+    /// One of these words.
+    Words(&'static [&'static str]),
+    /// The name of an oracle.
+    Oracle,
+    /// The name of a pruner.
+    Pruner,
+    /// The name of a terminator.
+    Terminator,
+    /// The name of a plot.
+    Plot,
+    /// The name of a file format.
+    Format,
+    /// The name of a magic.
+    Magic,
+    /// The name of a study.
+    Study,
+    /// The name of a checkpoint of the notebook.
+    Checkpoint,
+    /// The path of a file or folder.
+    Path,
+}
+
+impl Argument {
+    const fn new(name: &'static str, values: Values) -> Argument {
+        Argument { name, values }
+    }
+}
+
 /// `--name`, perhaps with a value.
 #[derive(Clone, Copy, Debug)]
 pub struct MagicOption {
@@ -77,6 +120,7 @@ pub struct MagicOption {
     pub name: &'static str,
     /// What the value is called in the usage; none if the option takes no value.
     pub(crate) value: Option<&'static str>,
+    pub(crate) values: Values,
     /// What holds where the option is not given.
     absence: Absence,
     /// A few words.
@@ -95,11 +139,15 @@ enum Absence {
 
 impl MagicOption {
     const fn flag(name: &'static str, summary: &'static str) -> MagicOption {
-        MagicOption { name, value: None, absence: Absence::Allowed, summary }
+        MagicOption { name, value: None, values: Values::Any, absence: Absence::Allowed, summary }
     }
 
     const fn new(name: &'static str, value: &'static str, summary: &'static str) -> MagicOption {
-        MagicOption { name, value: Some(value), absence: Absence::Allowed, summary }
+        MagicOption { name, value: Some(value), values: Values::Any, absence: Absence::Allowed, summary }
+    }
+
+    const fn taking(self, values: Values) -> MagicOption {
+        MagicOption { values, ..self }
     }
 
     const fn or(self, default: fn() -> String) -> MagicOption {
@@ -169,36 +217,6 @@ pub fn lsmagic() -> String {
     }
     text.push_str("A question mark behind a name shows its help, as in %%tune?\n");
     text
-}
-
-/// What may stand in place of `prefix`, the text from a magic's `%` to the cursor: magics, or options of one.
-pub fn complete(prefix: &str) -> Vec<&'static str> {
-    let Some((name, rest)) = prefix.split_once(char::is_whitespace) else {
-        let mut forms: Vec<&'static str> = TABLE.iter().flat_map(|magic| forms_for(magic, prefix)).collect();
-        forms.sort_unstable();
-        return forms;
-    };
-    let word = rest.rsplit(char::is_whitespace).next().unwrap_or(rest);
-    let options = find(name).map_or(&[][..], |magic| magic.options);
-    let is_given = |option: &MagicOption| rest.split_whitespace().any(|word| word == option.name);
-    if !word.starts_with('-') {
-        return Vec::new();
-    }
-    options
-        .iter()
-        .filter(|option| option.name.starts_with(word) && (option.name == word || !is_given(option)))
-        .map(|option| option.name)
-        .collect()
-}
-
-/// The forms that begin with `prefix`; who types `%tu` may mean `%%tune`.
-fn forms_for(magic: &Magic, prefix: &str) -> Vec<&'static str> {
-    let begun: Vec<&'static str> = magic.forms.iter().copied().filter(|form| form.starts_with(prefix)).collect();
-    if !begun.is_empty() {
-        return begun;
-    }
-    let cell_prefix = format!("%{prefix}");
-    magic.forms.iter().copied().filter(|form| form.starts_with(&cell_prefix)).collect()
 }
 
 /// The error for a name, typed with or without `%`, that no magic has.

@@ -54,6 +54,9 @@ pub enum TerminatorError {
 }
 
 impl Terminator {
+    /// Names of the terminators.
+    pub const NAMES: [&str; 2] = ["stagnation", "regret"];
+
     /// Whether a search with these losses of finished trials, in the order of their numbers, has to end.
     ///
     /// `regret` is a bound on the possible improvement, in the losses' unit, if a model can compute one.

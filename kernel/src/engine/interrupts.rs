@@ -17,14 +17,28 @@ struct State {
     search: Option<u32>,
     /// When the user interrupted last.
     last: Option<Instant>,
+    /// When the cell that runs was sent.
+    cell: Option<Instant>,
+}
+
+/// A cell that runs. It ends when this is dropped.
+pub(super) struct RunningCell(Interrupts);
+
+impl Drop for RunningCell {
+    fn drop(&mut self) {
+        self.0.lock().cell = None;
+    }
 }
 
 impl Interrupts {
-    /// Asks the running search to stop, or else the running cell.
-    pub(crate) fn interrupt(&self) {
+    /// Asks the running search to stop, or else the running cell, unless it was sent after this moment.
+    pub(crate) fn interrupt(&self, at: Instant) {
         let (link, search) = {
             let mut state = self.lock();
-            state.last = Some(Instant::now());
+            state.last = state.last.max(Some(at));
+            if state.cell.is_none_or(|sent_at| sent_at > at) {
+                return;
+            }
             (state.link.clone(), state.search)
         };
         if let Some(pid) = search.and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?)) {
@@ -36,9 +50,14 @@ impl Interrupts {
         }
     }
 
-    /// Whether the user has interrupted at or after this moment.
-    pub(super) fn is_interrupted_since(&self, begin: Instant) -> bool {
-        self.lock().last.is_some_and(|last| last >= begin)
+    /// A cell begins that was sent at this moment; none if the user has interrupted since.
+    pub(super) fn begin_cell(&self, sent_at: Instant) -> Option<RunningCell> {
+        let mut state = self.lock();
+        if state.last.is_some_and(|last| last >= sent_at) {
+            return None;
+        }
+        state.cell = Some(sent_at);
+        Some(RunningCell(self.clone()))
     }
 
     /// From now on interrupts reach the cells of this link.

@@ -11,6 +11,7 @@ use ferrotune_link::Answer;
 use ferrotune_magics::{Resume, Search, Tune};
 use ferrotune_tuner::supervisor::Origin;
 use std::sync::mpsc;
+use std::time::Instant;
 
 impl Engine {
     /// `%%tune`: runs the objective's cell, which asks for a search while it runs, and follows that search.
@@ -64,7 +65,7 @@ impl Engine {
         }
         self.interrupts.begin_search(search.pid());
         if self.link.is_interrupted() {
-            self.interrupts.interrupt(); // the user interrupted while the search was starting
+            self.interrupts.interrupt(Instant::now()); // the user interrupted while the search was starting
         }
         let mut display = self.notebook.search_display();
         let result = search.follow(&mut display, &|output| self.link.emit(output));

@@ -16,7 +16,7 @@ use ferrotune_tuner::journal::{Journal, holder_of};
 use ferrotune_tuner::record::{MemoryCheck, TrialRecord};
 use ferrotune_tuner::supervisor::output_of;
 use std::cell::Cell;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The trials of a study, or one of them.
 pub(super) fn trials(folder: &Path, request: &Trials) -> Result<Bundle> {
@@ -121,8 +121,8 @@ pub(super) fn export(folder: &Path, request: &Export) -> Result<Bundle> {
     Ok(Bundle::text(format!("wrote {trials} trials to {}, {size}", target.display())))
 }
 
-/// All studies in a folder, and the errors of those that cannot be read.
-pub(super) fn overview(directory: &Path) -> Result<Bundle> {
+/// The folders of all studies in a folder, by name.
+pub(super) fn folders_in(directory: &Path) -> Result<Vec<PathBuf>> {
     let listed = std::fs::read_dir(directory).with_context(|| {
         format!("cannot read the folder {}; name another one with --directory", directory.display())
     })?;
@@ -134,6 +134,12 @@ pub(super) fn overview(directory: &Path) -> Result<Bundle> {
         }
     }
     folders.sort();
+    Ok(folders)
+}
+
+/// All studies in a folder, and the errors of those that cannot be read.
+pub(super) fn overview(directory: &Path) -> Result<Bundle> {
+    let folders = folders_in(directory)?;
     if folders.is_empty() {
         bail!("there is no study in {}; name another folder with --directory", directory.display());
     }

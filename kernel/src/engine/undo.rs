@@ -41,6 +41,11 @@ impl UndoStates {
         self.before.extend(cell.filter(|cell| last != Some(*cell)).map(|cell| (cell, before)));
     }
 
+    /// The names of the checkpoints.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.named.iter().map(|(name, _)| name.as_str())
+    }
+
     /// The supervisor has ended, and all snapshots with it.
     pub(super) fn lose_variables(&mut self) {
         self.now.lose_variables();
@@ -86,7 +91,7 @@ impl Engine {
     /// `%restore`: returns to a state that has a name.
     pub(super) fn restore_checkpoint(&mut self, name: &str) -> Result<(), Failure> {
         let Some((_, state)) = self.undo.named.iter().find(|(known, _)| known == name) else {
-            let names: Vec<&str> = self.undo.named.iter().map(|(name, _)| name.as_str()).collect();
+            let names: Vec<&str> = self.undo.names().collect();
             let known = if names.is_empty() { "%checkpoint NAME makes one".to_owned() } else { names.join(", ") };
             return Err(Failure::new(ErrorName::MagicError, format!("there is no checkpoint {name}; {known}")));
         };

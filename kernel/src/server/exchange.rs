@@ -1,6 +1,7 @@
 //! One request and its answer: `busy`, the reply, and `idle`. Knows no request types.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -30,19 +31,23 @@ impl Iopub {
 pub(super) struct Received {
     pub(super) request: Request,
     pub(super) socket: RouterSendHalf,
+    /// When it came.
+    pub(super) at: Instant,
 }
 
 /// A request that is being answered. Dropping it publishes `idle`, on every path.
 pub(super) struct Exchange {
     pub(super) iopub: Iopub,
     pub(super) request: Request,
+    /// When the request came.
+    pub(super) at: Instant,
     socket: RouterSendHalf,
 }
 
 impl Exchange {
     /// Publishes `busy`.
-    pub(super) fn begin(iopub: Iopub, Received { request, socket }: Received) -> Self {
-        let exchange = Self { iopub, request, socket };
+    pub(super) fn begin(iopub: Iopub, Received { request, socket, at }: Received) -> Self {
+        let exchange = Self { iopub, request, at, socket };
         exchange.publish("status", json!({"execution_state": "busy"}));
         exchange
     }

@@ -67,7 +67,6 @@ async fn execute(
     };
     // Listens before the client can see the cell begin, since it may interrupt at once.
     let interrupted = kernel.interrupts.notified();
-    let begun_at = Instant::now();
     // The counter counts stored cells; other cells show the number of the next stored one.
     let execution_count = *count + 1;
     if request.store_history && !request.silent {
@@ -78,7 +77,7 @@ async fn execute(
         exchange.publish("execute_input", json!({"code": request.code, "execution_count": execution_count}));
     }
     let metadata = json!({"started": wire::now()});
-    let result = run(kernel, interrupted, begun_at, &exchange, &request, execution_count).await;
+    let result = run(kernel, interrupted, &exchange, &request, execution_count).await;
 
     let mut aborted = Vec::new();
     let content = match result {
@@ -111,7 +110,6 @@ async fn execute(
 async fn run(
     kernel: &Arc<Kernel>,
     interrupted: Notified<'_>,
-    begun_at: Instant,
     exchange: &Exchange,
     request: &ExecuteRequest,
     execution_count: u32,
@@ -122,7 +120,8 @@ async fn run(
             return Err(Failure::new(ErrorName::Interrupted, "the cell was interrupted before the kernel had started"));
         }
     };
-    let cell = Cell { code: request.code.clone(), allow_stdin: request.allow_stdin, can_be_undone: true, begun_at };
+    let sent_at = exchange.at;
+    let cell = Cell { code: request.code.clone(), allow_stdin: request.allow_stdin, can_be_undone: true, sent_at };
     let mut outputs = start(&engine, cell)?;
     let mut screen = Screen {
         iopub: exchange.iopub.clone(),
@@ -148,7 +147,7 @@ fn start(engine: &EngineHandle, cell: Cell) -> Result<UnboundedReceiver<Output>,
 async fn evaluate(engine: &EngineHandle, expressions: BTreeMap<String, String>) -> Map<String, Value> {
     let mut values = Map::new();
     for (name, code) in expressions {
-        let cell = Cell { code, allow_stdin: false, can_be_undone: false, begun_at: Instant::now() };
+        let cell = Cell { code, allow_stdin: false, can_be_undone: false, sent_at: Instant::now() };
         let value = match start(engine, cell) {
             Ok(mut outputs) => capture(&mut outputs).await.unwrap_or_else(|| Err(engine_gone("it has ended"))),
             Err(failure) => Err(failure),

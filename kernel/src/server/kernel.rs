@@ -1,7 +1,7 @@
 //! State that the tasks of the server share: the codec, channels to other tasks, and the engine.
 
 use std::sync::{Arc, mpsc as work};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, mpsc, watch};
 
@@ -18,8 +18,8 @@ const ENGINE_SHUTDOWN: Duration = Duration::from_secs(2);
 /// The thread that runs cells.
 pub(crate) struct EngineHandle {
     pub(crate) work: work::Sender<Work>,
-    /// Stops the running cell or search. Called on another thread.
-    pub(crate) interrupt: Box<dyn Fn() + Send + Sync>,
+    /// Stops the cell or search that ran or was queued at this moment. Called on another thread.
+    pub(crate) interrupt: Box<dyn Fn(Instant) + Send + Sync>,
 }
 
 /// Shared by all tasks, which change its state through channels only.
@@ -43,17 +43,16 @@ impl Kernel {
         engine.wait_for(Option::is_some).await.ok()?.clone()
     }
 
-    pub(super) fn interrupt(self: &Arc<Self>) {
+    /// Stops what ran or was queued at this moment.
+    pub(super) async fn interrupt(&self, at: Instant) {
         self.interrupts.notify_waiters();
         let engine = self.engine.borrow().clone();
-        let kernel = self.clone();
-        tokio::task::spawn_blocking(move || {
-            if let Some(engine) = engine {
-                (engine.interrupt)();
-            }
-            // After the interrupt, so that a cell that waits for input fails as interrupted.
-            kernel.stdin.cancel();
-        });
+        if let Some(engine) = engine {
+            let interrupted = tokio::task::spawn_blocking(move || (engine.interrupt)(at)).await;
+            interrupted.unwrap_or_else(|error| tracing::error!(%error, "the interrupt failed"));
+        }
+        // After the interrupt, so that a cell that waits for input fails as interrupted.
+        self.stdin.cancel();
     }
 
     pub(super) fn stop(&self) {
@@ -66,7 +65,7 @@ impl Kernel {
         let Some(engine) = self.engine.borrow().clone() else {
             return;
         };
-        let interrupted = tokio::task::spawn_blocking(move || (engine.interrupt)());
+        let interrupted = tokio::task::spawn_blocking(move || (engine.interrupt)(Instant::now()));
         match tokio::time::timeout(ENGINE_SHUTDOWN, interrupted).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::error!(%error, "engine failed to stop"),

@@ -1,7 +1,7 @@
 //! Ends or interrupts the kernel without a message: on signals, and at the end of the front end's process.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::process::{Pid, getppid, test_kill_process};
@@ -25,7 +25,7 @@ pub(super) async fn watch(kernel: Arc<Kernel>) {
     loop {
         tokio::select! {
             _ = terminate.recv() => kernel.stop(),
-            _ = interrupt.recv() => kernel.interrupt(),
+            _ = interrupt.recv() => kernel.interrupt(Instant::now()).await,
             _ = poll.tick() => {
                 if parent.as_ref().is_some_and(|front_end| !front_end.is_alive()) {
                     tracing::warn!("the process that started this kernel has ended; the kernel ends too");

@@ -40,6 +40,10 @@ pub(super) async fn dispatch(kernel: &Arc<Kernel>, received: Received) {
         }
         "comm_open" => refuse_comm(&exchange),
         "shutdown_request" => shut_down(kernel, exchange).await,
+        "interrupt_request" => {
+            kernel.interrupt(exchange.at).await;
+            exchange.reply(json!({"status": "ok"})).await;
+        }
         _ => match answer(kernel, &exchange) {
             Ok(Some(content)) => exchange.reply(content).await,
             Ok(None) => {}
@@ -76,10 +80,6 @@ fn answer(kernel: &Arc<Kernel>, exchange: &Exchange) -> Result<Option<Value>, Re
                 "control_port": connection.control_port,
                 "hb_port": connection.hb_port,
             })
-        }
-        "interrupt_request" => {
-            kernel.interrupt();
-            json!({"status": "ok"})
         }
         "debug_request" => debug_refusal(&exchange.request.content.clone()?),
         "comm_msg" | "comm_close" => {

@@ -1,6 +1,6 @@
 //! The magics for devices.
 
-use super::{Magic, MagicOption};
+use super::{Argument, Magic, MagicOption, Values};
 use crate::action::{Action, DeviceChoice, TpuCheck, TpuConnect};
 use crate::arguments::{Arguments, Invocation};
 use crate::error::MagicError;
@@ -8,12 +8,14 @@ use crate::values::text;
 
 const TPU_TYPE: MagicOption = MagicOption::new("--tpu", "TYPE", "the TPU to compile for, such as v5e:2x2").required();
 const TPU: MagicOption =
-    MagicOption::new("--tpu", "NAME|local", "the TPU to use; local means one attached to this machine");
+    MagicOption::new("--tpu", "NAME|local", "the TPU to use; local means one attached to this machine")
+        .taking(Values::Words(&["local"]));
 const REQUIRE: MagicOption = MagicOption::flag("--require", "fail rather than fall back to CUDA or the CPU");
 const SELF_TEST: MagicOption =
     MagicOption::flag("--selftest", "compute on the device and compare with plain arithmetic");
 const PLUGIN: MagicOption =
-    MagicOption::new("--plugin", "cpu|FILE", "a PJRT plugin: XLA's own for the CPU, or the library of another one");
+    MagicOption::new("--plugin", "cpu|FILE", "a PJRT plugin: XLA's own for the CPU, or the library of another one")
+        .taking(Values::Path);
 const REPORT: MagicOption = MagicOption::flag("--report", "show what was compiled, and what crossed to the host");
 
 pub(super) const DEVICE: Magic = Magic {
@@ -27,6 +29,7 @@ pub(super) const DEVICE: Magic = Magic {
            Example\n  %device --report",
     arguments: &[],
     options: &[REPORT],
+    runs_line: false,
     build: device,
 };
 
@@ -39,6 +42,7 @@ pub(super) const DEVICES: Magic = Magic {
            Example\n  %devices",
     arguments: &[],
     options: &[],
+    runs_line: false,
     build: devices,
 };
 
@@ -51,8 +55,9 @@ pub(super) const TPU_CHECK: Magic = Magic {
            its memory against that of a device, its operations and its traffic.\n\
            \n\
            Example\n  %tpu_check --tpu v5e:2x2 step.mlir",
-    arguments: &["FILE"],
+    arguments: &[Argument::new("FILE", Values::Path)],
     options: &[TPU_TYPE],
+    runs_line: false,
     build: tpu_check,
 };
 
@@ -75,6 +80,7 @@ pub(super) const TPU_CONNECT: Magic = Magic {
            Example\n  %tpu_connect --plugin cpu",
     arguments: &[],
     options: &[TPU, REQUIRE, PLUGIN, SELF_TEST],
+    runs_line: false,
     build: tpu_connect,
 };
 

@@ -1,6 +1,6 @@
 //! The magics for memory and for going back to an earlier state.
 
-use super::Magic;
+use super::{Argument, Magic, Values};
 use crate::action::{Action, Memory};
 use crate::arguments::{Arguments, Invocation};
 use crate::error::MagicError;
@@ -15,8 +15,9 @@ pub(super) const CHECKPOINT: Magic = Magic {
            what changes afterwards, which %checkpoints shows. A NAME that exists is replaced.\n\
            \n\
            Example\n  %checkpoint trained",
-    arguments: &["NAME"],
+    arguments: &[Argument::new("NAME", Values::Checkpoint)],
     options: &[],
+    runs_line: false,
     build: checkpoint,
 };
 
@@ -29,6 +30,7 @@ pub(super) const CHECKPOINTS: Magic = Magic {
            Example\n  %checkpoints",
     arguments: &[],
     options: &[],
+    runs_line: false,
     build: checkpoints,
 };
 
@@ -41,8 +43,9 @@ pub(super) const GC: Magic = Magic {
            %undo hold memory, too. %gc all also deletes these snapshots: no cell can be undone then.\n\
            \n\
            Example\n  %gc",
-    arguments: &["all"],
+    arguments: &[Argument::new("all", Values::Words(&["all"]))],
     options: &[],
+    runs_line: false,
     build: gc,
 };
 
@@ -58,8 +61,9 @@ pub(super) const MEMORY: Magic = Magic {
            Memory that the running cell has freed and that the allocator keeps counts as the cell's.\n\
            \n\
            Example\n  %memory limit 6GiB",
-    arguments: &[],
+    arguments: &[Argument::new("watch|limit", Values::Words(&["watch", "limit"]))],
     options: &[],
+    runs_line: false,
     build: memory,
 };
 
@@ -71,8 +75,9 @@ pub(super) const RESTORE: Magic = Magic {
            Threads do not come back.\n\
            \n\
            Example\n  %restore trained",
-    arguments: &["NAME"],
+    arguments: &[Argument::new("NAME", Values::Checkpoint)],
     options: &[],
+    runs_line: false,
     build: restore,
 };
 
@@ -85,8 +90,9 @@ pub(super) const UNDO: Magic = Magic {
            for example, is not undone.\n\
            \n\
            Example\n  %undo 2",
-    arguments: &["COUNT"],
+    arguments: &[Argument::new("COUNT", Values::Any)],
     options: &[],
+    runs_line: false,
     build: undo,
 };
 

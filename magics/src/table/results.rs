@@ -1,14 +1,15 @@
 //! The magics that show the results of a search.
 
-use super::{Magic, MagicOption};
+use super::{Argument, Magic, MagicOption, Values};
 use crate::action::{Action, Best, Export, Plot, Study, Trials};
 use crate::arguments::{Arguments, Invocation};
 use crate::error::MagicError;
 use crate::values::{count, number, project, text};
 
 pub(super) const PROJECT: MagicOption =
-    MagicOption::new("--project", "NAME", "the study; without it the notebook's last one");
-pub(super) const DIRECTORY: MagicOption = MagicOption::new("--directory", "FOLDER", "the folder that holds the study");
+    MagicOption::new("--project", "NAME", "the study; without it the notebook's last one").taking(Values::Study);
+pub(super) const DIRECTORY: MagicOption =
+    MagicOption::new("--directory", "FOLDER", "the folder that holds the study").taking(Values::Path);
 const PARAMS: MagicOption =
     MagicOption::new("--params", "NAMES", "the parameters, as in lr,units; without it the most important ones");
 const OBJECTIVE: MagicOption = MagicOption::new(
@@ -34,8 +35,9 @@ pub(super) const BEST: Magic = Magic {
            objectives, the trials that no other one beats in all of them.\n\
            \n\
            Example\n  %best 3 --project digits",
-    arguments: &["COUNT"],
+    arguments: &[Argument::new("COUNT", Values::Any)],
     options: &[PROJECT, DIRECTORY],
+    runs_line: false,
     build: best,
 };
 
@@ -48,8 +50,9 @@ pub(super) const EXPORT: Magic = Magic {
            on, TensorBoard's files grow, and an open TensorBoard shows what is new.\n\
            \n\
            Example\n  %export csv digits.csv --project digits",
-    arguments: &["FORMAT", "FILE"],
+    arguments: &[Argument::new("FORMAT", Values::Format), Argument::new("FILE", Values::Path)],
     options: &[PROJECT, DIRECTORY],
+    runs_line: false,
     build: export,
 };
 
@@ -61,8 +64,9 @@ pub(super) const PLOT: Magic = Magic {
            Optuna's plots of the same names do: Vega-Lite where the front end draws it, else a picture, else text.\n\
            \n\
            Example\n  %plot contour --params lr,units --project digits",
-    arguments: &["KIND"],
+    arguments: &[Argument::new("KIND", Values::Plot)],
     options: &[PARAMS, OBJECTIVE, PROJECT, DIRECTORY],
+    runs_line: false,
     build: plot,
 };
 
@@ -74,8 +78,9 @@ pub(super) const SPACE: Magic = Magic {
            its parameters as it runs, so that there is nothing to show before the first trial.\n\
            \n\
            Example\n  %space digits",
-    arguments: &["NAME"],
+    arguments: &[Argument::new("NAME", Values::Study)],
     options: &[DIRECTORY],
+    runs_line: false,
     build: space,
 };
 
@@ -89,6 +94,7 @@ pub(super) const STUDIES: Magic = Magic {
            Example\n  %studies --directory studies",
     arguments: &[],
     options: &[DIRECTORY],
+    runs_line: false,
     build: studies,
 };
 
@@ -101,8 +107,9 @@ pub(super) const TRIALS: Magic = Magic {
            and ending. A condition compares by = != < > <= >= or ~ (contains); several are joined by ` and `.\n\
            \n\
            Example\n  %trials --where \"state=finished and lr<0.01\" --sort val_accuracy:desc\n  %trials 7 --project digits",
-    arguments: &["ID"],
+    arguments: &[Argument::new("ID", Values::Any)],
     options: &[SORT, WHERE, COLUMNS, LIMIT, PROJECT, DIRECTORY],
+    runs_line: false,
     build: trials,
 };
 

@@ -1,7 +1,7 @@
 //! The magics for a search that exists: `%resume`, and `%tune` on a line of its own.
 
 use super::results::{DIRECTORY, PROJECT, study};
-use super::{Magic, MagicOption};
+use super::{Argument, Magic, MagicOption, Values};
 use crate::action::{Action, Resume, Search, SearchVerb, Study};
 use crate::arguments::{Arguments, Invocation};
 use crate::error::{MagicError, Problem};
@@ -26,8 +26,9 @@ pub(super) const RESUME: Magic = Magic {
            which is remembered for that code.\n\
            \n\
            Example\n  %resume digits --max-trials 50",
-    arguments: &["NAME"],
+    arguments: &[Argument::new("NAME", Values::Study)],
     options: &[MAX_TRIALS, TIMEOUT, TRUST, BACKGROUND, DIRECTORY],
+    runs_line: false,
     build: resume,
 };
 

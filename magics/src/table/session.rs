@@ -1,6 +1,6 @@
 //! The magics for the session: help and time.
 
-use super::{Magic, find, unknown};
+use super::{Argument, Magic, Values, find, unknown};
 use crate::action::{Action, Time};
 use crate::arguments::{Arguments, Invocation};
 use crate::cell;
@@ -12,8 +12,9 @@ pub(super) const LSMAGIC: Magic = Magic {
     usage: "%lsmagic [NAME]",
     summary: "list the magics",
     help: "With a NAME, the help of that magic, as NAME? shows it.\n\nExample\n  %lsmagic tune",
-    arguments: &["NAME"],
+    arguments: &[Argument::new("NAME", Values::Magic)],
     options: &[],
+    runs_line: false,
     build: lsmagic,
 };
 
@@ -26,6 +27,7 @@ pub(super) const TIME: Magic = Magic {
            Example\n  %time data.sum_all()?\n\n  %%time\n  for epoch in 0..10 {\n      fit(&mut model)?;\n  }",
     arguments: &[],
     options: &[],
+    runs_line: true,
     build: time,
 };
 

@@ -1,7 +1,7 @@
 //! `%%tune`: every option with the field of the search's description that it sets.
 
 use super::search::{BACKGROUND, search};
-use super::{Magic, MagicOption};
+use super::{Argument, Magic, MagicOption, Values};
 use crate::action::{Action, Tune};
 use crate::arguments::{Arguments, Invocation};
 use crate::cell;
@@ -29,8 +29,9 @@ pub(super) const TUNE: Magic = Magic {
            let mut model = Mlp::new(units, trial.device()?)?;\n      for epoch in trial.epochs(20) {\n          \
            let accuracy = fit_one_epoch(&mut model, lr)?;\n          \
            trial.report(epoch, [(\"val_accuracy\", accuracy)])?;\n      }\n      trial.best(\"val_accuracy\")\n  }",
-    arguments: &["status|wait|stop"],
+    arguments: &[Argument::new("status|wait|stop", Values::Words(&["status", "wait", "stop"]))],
     options: &OPTIONS,
+    runs_line: false,
     build: tune,
 };
 
@@ -45,6 +46,10 @@ type Set = fn(&mut StudySpec, &str) -> Result<(), String>;
 impl Row {
     const fn of(option: MagicOption, set: Set) -> Row {
         Row { option, set }
+    }
+
+    const fn taking(self, values: Values) -> Row {
+        Row { option: self.option.taking(values), set: self.set }
     }
 
     const fn or(self, default: fn() -> String) -> Row {
@@ -80,16 +85,19 @@ const ROWS: [Row; 24] = [
         "how to search: auto, gp, tpe, cmaes, nsga2, qmc, grid, random, hyperband, asha, bohb, …",
         |spec, text| set(&mut spec.oracle, values::text(text)),
     )
+    .taking(Values::Oracle)
     .or(|| default().oracle),
     row(
         "--pruner",
         "RULE",
         "give up trials that do badly: median, percentile, wilcoxon, patience or threshold",
         |spec, text| set(&mut spec.pruner, values::text(text).map(Some)),
-    ),
+    )
+    .taking(Values::Pruner),
     row("--terminator", "RULE", "end the search when no more is to be expected: stagnation or regret", |spec, text| {
         set(&mut spec.terminator, values::text(text).map(Some))
-    }),
+    })
+    .taking(Values::Terminator),
     row("--max-trials", "N", "how many trials to run", |spec, text| set(&mut spec.max_trials, count(text)))
         .or(|| default().max_trials.to_string()),
     row("--executions", "N", "how often to run each trial, with other seeds; its value is the mean", |spec, text| {
@@ -115,10 +123,12 @@ const ROWS: [Row; 24] = [
         set(&mut spec.seed, number(text).map(Some))
     }),
     row("--project", "NAME", "the study's name", |spec, text| set(&mut spec.project, values::project(text)))
+        .taking(Values::Study)
         .or(|| default().project),
     row("--directory", "FOLDER", "the folder that holds the study", |spec, text| {
         set(&mut spec.directory, Ok(text.into()))
     })
+    .taking(Values::Path)
     .or(|| default().directory.display().to_string()),
     row("--timeout", "TIME", "end the search after this time", |spec, text| {
         set(&mut spec.timeout_s, seconds(text).map(Some))
@@ -149,7 +159,8 @@ const ROWS: [Row; 24] = [
     .or(|| default().supervision.keep_best.to_string()),
     row("--mirror", "FOLDER", "copy the study to this folder as it grows, and go on from there", |spec, text| {
         set(&mut spec.supervision.mirror, Ok(Some(text.into())))
-    }),
+    })
+    .taking(Values::Path),
     Row::of(BACKGROUND, |spec, _| set(&mut spec.supervision.background, Ok(true))),
     Row::of(OVERWRITE, |spec, _| set(&mut spec.overwrite, Ok(true))),
 ];

@@ -1,7 +1,7 @@
 //! The table and what is made of it.
 
 use expect_test::expect;
-use ferrotune_magics::{complete, help, lsmagic, table};
+use ferrotune_magics::{Completion, Matches, complete, help, lsmagic, table};
 
 #[test]
 fn every_entry_is_coherent() {
@@ -111,33 +111,70 @@ fn help_shows_usage_options_and_an_example() {
 }
 
 #[test]
-fn completion_offers_magics_and_their_options() {
+fn completion_offers_magics_options_and_values() {
     let rows = [
         "%",
         "%%",
         "%t",
-        "%tu",
-        "%tp",
+        "  %tu",
         "%%t",
         "%x",
+        "%x --",
         "%%tune --m",
-        "%%tune --seed 1 --",
-        "%best 3 --p",
-        "%time x -",
+        "%%tune --seed 1 --or",
         "%%tune --seed",
+        "%best 3 --p",
+        "%%tune --oracle ",
+        "%%tune --objective acc:max --oracle g",
+        "%%tune --oracle=g",
+        "%%tune --seed 1 ",
+        "%tune st",
+        "%plot ",
+        "%plot --project d",
+        "%plot --project digits ",
+        "%export csv ",
+        "%export csv out/ta",
+        "%restore ",
+        "%resume di",
+        "%memory ",
+        "%gc ",
+        "%lsmagic t",
+        "%time tensor.",
+        "%%time",
+        "%trials ",
     ];
-    let text: Vec<String> = rows.iter().map(|row| format!("{row}: {}", complete(row).join(" "))).collect();
+    let shown = |row: &&str| match complete(row) {
+        Completion { start, matches: Matches::Names(names) } => format!("{row}: {start} {}", names.join(" ")),
+        Completion { start, matches } => format!("{row}: {start} {matches:?}"),
+    };
     expect![[r#"
-        %: %%time %%tune %best %checkpoint %checkpoints %device %devices %export %gc %lsmagic %memory %plot %restore %resume %space %studies %time %tpu_check %tpu_connect %trials %tune %undo
-        %%: %%time %%tune
-        %t: %time %tpu_check %tpu_connect %trials %tune
-        %tu: %tune
-        %tp: %tpu_check %tpu_connect
-        %%t: %%time %%tune
-        %x: 
-        %%tune --m: --max-trials --memory --max-consecutive-failures --mirror
-        %%tune --seed 1 --: --objective --constraint --oracle --pruner --terminator --max-trials --executions --fix --enqueue --tune-only --project --directory --timeout --trial-timeout --memory --concurrency --threads --retries --max-consecutive-failures --keep-best --mirror --background --overwrite
-        %best 3 --p: --project
-        %time x -: 
-        %%tune --seed: --seed"#]].assert_eq(&text.join("\n"));
+        %: 0 %%time %%tune %best %checkpoint %checkpoints %device %devices %export %gc %lsmagic %memory %plot %restore %resume %space %studies %time %tpu_check %tpu_connect %trials %tune %undo
+        %%: 0 %%time %%tune
+        %t: 0 %time %tpu_check %tpu_connect %trials %tune
+          %tu: 2 %tune
+        %%t: 0 %%time %%tune
+        %x: 0 
+        %x --: 5 
+        %%tune --m: 7 --max-trials --memory --max-consecutive-failures --mirror
+        %%tune --seed 1 --or: 16 --oracle
+        %%tune --seed: 7 --seed
+        %best 3 --p: 8 --project
+        %%tune --oracle : 16 Of(Oracle)
+        %%tune --objective acc:max --oracle g: 36 Of(Oracle)
+        %%tune --oracle=g: 16 Of(Oracle)
+        %%tune --seed 1 : 16 --objective --constraint --oracle --pruner --terminator --max-trials --executions --fix --enqueue --tune-only --project --directory --timeout --trial-timeout --memory --concurrency --threads --retries --max-consecutive-failures --keep-best --mirror --background --overwrite
+        %tune st: 6 Of(Words(["status", "wait", "stop"]))
+        %plot : 6 Of(Plot)
+        %plot --project d: 16 Of(Study)
+        %plot --project digits : 23 Of(Plot)
+        %export csv : 12 Of(Path)
+        %export csv out/ta: 12 Of(Path)
+        %restore : 9 Of(Checkpoint)
+        %resume di: 8 Of(Study)
+        %memory : 8 Of(Words(["watch", "limit"]))
+        %gc : 4 Of(Words(["all"]))
+        %lsmagic t: 9 Of(Magic)
+        %time tensor.: 6 Rust
+        %%time: 0 %%time
+        %trials : 8 --sort --where --columns --limit --project --directory"#]].assert_eq(&rows.iter().map(shown).collect::<Vec<_>>().join("\n"));
 }

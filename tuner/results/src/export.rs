@@ -27,6 +27,11 @@ impl Format {
     const ALL: [(&str, Format); 4] =
         [("csv", Format::Csv), ("json", Format::Json), ("parquet", Format::Parquet), ("html", Format::Html)];
 
+    /// Names of the formats.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        Format::ALL.iter().map(|(name, _)| *name)
+    }
+
     /// The format of this name.
     ///
     /// ```

@@ -69,6 +69,11 @@ impl Plot {
         ("timeline", Plot::Timeline),
     ];
 
+    /// Names of the plots.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        Plot::ALL.iter().map(|(name, _)| *name)
+    }
+
     /// The plot of this name.
     ///
     /// ```

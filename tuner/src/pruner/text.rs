@@ -56,6 +56,13 @@ pub enum PrunerError {
     },
 }
 
+impl Pruner {
+    /// Names of the pruners.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        KINDS.iter().map(|(name, _)| *name)
+    }
+}
+
 impl FromStr for Pruner {
     type Err = PrunerError;
 

@@ -1,0 +1,55 @@
+//! What the values of magics may be: names of the tuner's, of the notebook's, and of files.
+
+use crate::engine::{Engine, studies};
+use ferrotune_magics::Values;
+use ferrotune_results::export::Format;
+use ferrotune_results::plot::Plot;
+use ferrotune_tuner::oracle;
+use ferrotune_tuner::pruner::Pruner;
+use ferrotune_tuner::terminator::Terminator;
+use std::path::Path;
+
+impl Engine {
+    /// The values that begin like `word`, sorted.
+    pub(super) fn values(&self, values: Values, word: &str) -> Vec<String> {
+        let names: Vec<String> = match values {
+            Values::Any => Vec::new(),
+            Values::Words(words) => owned(words.iter().copied()),
+            Values::Oracle => owned(oracle::names()),
+            Values::Pruner => owned(Pruner::names()),
+            Values::Terminator => owned(Terminator::NAMES),
+            Values::Plot => owned(Plot::names()),
+            Values::Format => owned(Format::names().chain(["tensorboard"])),
+            Values::Magic => owned(ferrotune_magics::table().iter().map(ferrotune_magics::Magic::name)),
+            Values::Study => self.studies(),
+            Values::Checkpoint => self.undo.names().map(str::to_owned).collect(),
+            Values::Path => paths(word),
+        };
+        let mut names: Vec<String> = names.into_iter().filter(|name| name.starts_with(word)).collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// The studies in the folder that magics look in without `--directory`. None where there is no such folder yet.
+    fn studies(&self) -> Vec<String> {
+        let folders = studies::folders_in(&self.notebook.directory(None)).unwrap_or_default();
+        folders.iter().filter_map(|folder| Some(folder.file_name()?.to_str()?.to_owned())).collect()
+    }
+}
+
+fn owned<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    names.into_iter().map(str::to_owned).collect()
+}
+
+/// The files and folders in the folder that `typed` names so far; a folder ends with `/`. None where it cannot be read.
+fn paths(typed: &str) -> Vec<String> {
+    let (folder, name) = typed.rfind('/').map_or(("", typed), |end| typed.split_at(end + 1));
+    let read = std::fs::read_dir(if folder.is_empty() { Path::new(".") } else { Path::new(folder) });
+    let entries = read.into_iter().flatten().flatten();
+    let path = |entry: std::fs::DirEntry| {
+        let file = entry.file_name().into_string().ok()?;
+        let end = if entry.path().is_dir() { "/" } else { "" };
+        (!file.starts_with('.') || name.starts_with('.')).then(|| format!("{folder}{file}{end}"))
+    };
+    entries.filter_map(path).collect()
+}

@@ -1,0 +1,101 @@
+//! Completion of a magic's line. Looks nothing up: where names are not in the table, the answer says what to look for.
+
+use crate::table::{Magic, MagicOption, Values, find, table};
+
+/// What may stand at the end of a line that is typed so far.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Completion {
+    /// Where the word begins that is completed, in bytes of the line.
+    pub start: usize,
+    /// What it may be.
+    pub matches: Matches,
+}
+
+/// What a word may be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Matches {
+    /// One of these, which begin like the word.
+    Names(Vec<&'static str>),
+    /// One of these that begins like the word.
+    Of(Values),
+    /// The line goes on as Rust, from [`Completion::start`] on.
+    Rust,
+}
+
+/// What may stand at the end of `line`, which begins with a magic and ends at the cursor.
+///
+/// ```
+/// use ferrotune_magics::{Completion, Matches, Values, complete};
+/// assert_eq!(complete("%bes"), Completion { start: 0, matches: Matches::Names(vec!["%best"]) });
+/// assert_eq!(complete("%%tune --oracle t"), Completion { start: 16, matches: Matches::Of(Values::Oracle) });
+/// ```
+pub fn complete(line: &str) -> Completion {
+    let start = line.len() - line.trim_start().len();
+    let Some((name, rest)) = line[start..].split_once(char::is_whitespace) else {
+        return Completion { start, matches: Matches::Names(forms(&line[start..])) };
+    };
+    let behind = line.len() - rest.len();
+    match find(name) {
+        None => Completion { start: line.len(), matches: Matches::Names(Vec::new()) },
+        Some(magic) if magic.runs_line => Completion { start: behind, matches: Matches::Rust },
+        Some(magic) => {
+            let (start, matches) = word(magic, name.starts_with("%%"), rest);
+            Completion { start: behind + start, matches }
+        }
+    }
+}
+
+/// What the last word behind a magic's name may be, and where it begins.
+fn word(magic: &'static Magic, is_cell: bool, rest: &str) -> (usize, Matches) {
+    let word = rest.rsplit(char::is_whitespace).next().unwrap_or(rest);
+    let start = rest.len() - word.len();
+    let before = &rest[..start];
+    let given: Vec<&str> = before.split_whitespace().collect();
+    if let Some((name, _)) = word.split_once('=').filter(|_| word.starts_with('-')) {
+        return (start + name.len() + 1, Matches::Of(values_of(magic, name)));
+    }
+    if word.starts_with('-') {
+        return (start, Matches::Names(options(magic, &given, word)));
+    }
+    let takes_value = |name: &&str| option(magic, name).is_some_and(|option| option.value.is_some());
+    if let Some(name) = given.last().filter(|name| takes_value(name)) {
+        return (start, Matches::Of(values_of(magic, name)));
+    }
+    let values = (0..given.len()).filter(|place| *place > 0 && takes_value(&given[place - 1])).count();
+    let arguments = given.iter().filter(|word| !word.starts_with('-')).count().saturating_sub(values);
+    match magic.arguments.get(arguments).filter(|_| !is_cell) {
+        Some(argument) if argument.values != Values::Any => (start, Matches::Of(argument.values)),
+        _ => (start, Matches::Names(options(magic, &given, word))),
+    }
+}
+
+fn option(magic: &'static Magic, name: &str) -> Option<&'static MagicOption> {
+    magic.options.iter().find(|option| option.name == name)
+}
+
+fn values_of(magic: &'static Magic, name: &str) -> Values {
+    option(magic, name).map_or(Values::Any, |option| option.values)
+}
+
+/// The options that begin like the word and are not given yet.
+fn options(magic: &'static Magic, given: &[&str], word: &str) -> Vec<&'static str> {
+    let names = magic.options.iter().map(|option| option.name);
+    names.filter(|name| name.starts_with(word) && !given.contains(name)).collect()
+}
+
+/// The magics that begin like `prefix`, sorted.
+fn forms(prefix: &str) -> Vec<&'static str> {
+    let mut forms: Vec<&'static str> = table().iter().flat_map(|magic| forms_of(magic, prefix)).collect();
+    forms.sort_unstable();
+    forms
+}
+
+/// The forms that begin with `prefix`; who types `%tu` may mean `%%tune`.
+fn forms_of(magic: &Magic, prefix: &str) -> Vec<&'static str> {
+    let begun: Vec<&'static str> = magic.forms.iter().copied().filter(|form| form.starts_with(prefix)).collect();
+    if !begun.is_empty() {
+        return begun;
+    }
+    let cell_prefix = format!("%{prefix}");
+    magic.forms.iter().copied().filter(|form| form.starts_with(&cell_prefix)).collect()
+}
