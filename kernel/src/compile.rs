@@ -18,11 +18,25 @@ use crate::prelude::Prelude;
 use anyhow::{Context, Result, bail};
 use dependencies::Dependencies;
 use manifest::Manifest;
+use serde_json::Value;
 use std::ffi::{OsStr, OsString};
+use std::io::Write as _;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, Stdio};
 use stoppable::{Kernel, with_kernel};
+
+/// What is usual in a notebook, where later cells use what this one defines, and names come from formulas.
+const USUAL_LINTS: [&str; 8] = [
+    "dead_code",
+    "nonstandard_style",
+    "unused_assignments",
+    "unused_imports",
+    "unused_labels",
+    "unused_macros",
+    "unused_mut",
+    "unused_variables",
+];
 
 /// Acts as `cargo` or `rustup` if this program was called by that name.
 pub(crate) fn stand_in(name: &OsStr, arguments: &[OsString]) -> Option<ExitCode> {
@@ -102,16 +116,30 @@ fn compile(offline: bool, emit: Emit, kernel: &mut Kernel) -> Result<ExitCode> {
     source::prepare(&folder.join("src/lib.rs"), &dependencies.externs)?;
     let output_folder = folder.join("target");
     std::fs::create_dir_all(&output_folder)?;
-    let ended = stoppable::run(&mut rustc(&manifest, &dependencies, &output_folder, emit)?, kernel, |_, _| Ok(()))?;
+    let mut rustc = rustc(&manifest, &dependencies, &output_folder, emit)?;
+    let mut messages = Vec::new();
+    let ended = stoppable::run(rustc.stderr(Stdio::piped()), kernel, |bytes, _| {
+        messages.extend_from_slice(bytes);
+        Ok(())
+    })?;
+    // evcxr reads them.
+    std::io::stderr().write_all(&messages)?;
     if !ended.status.success() {
         return Ok(ExitCode::FAILURE);
     }
+    kernel.warn(warnings(&messages))?;
     if emit == Emit::Library
         && let Some(file) = std::env::var_os(RESULT_VARIABLE)
     {
         std::fs::write(file, output_folder.join("libctx.so").as_os_str().as_encoded_bytes())?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What rustc warns of, and at which place: it ends with a summary that has none.
+fn warnings(messages: &[u8]) -> Vec<Value> {
+    let messages = messages.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice::<Value>(line).ok());
+    messages.filter(|message| message["level"] == "warning" && message["code"].is_object()).collect()
 }
 
 /// The one call of rustc that makes a cell: no debug information, no debug assertions, everything linked dynamically.
@@ -128,6 +156,7 @@ fn rustc(manifest: &Manifest, dependencies: &Dependencies, output_folder: &Path,
         })
         .arg(format!("-Copt-level={}", manifest.opt_level))
         .args(["-Coverflow-checks=on", "-Cstrip=debuginfo", "-Cprefer-dynamic", "-Ccodegen-units=1"])
+        .args(USUAL_LINTS.map(|lint| format!("-A{lint}")))
         .arg("--out-dir")
         .arg(output_folder);
     for (name, file) in prelude.externs() {

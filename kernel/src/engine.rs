@@ -19,6 +19,7 @@ mod magics;
 mod memory;
 mod notebook;
 mod objective;
+mod place;
 mod redeclaration;
 mod report;
 mod search;
@@ -26,6 +27,7 @@ mod sharing;
 mod startup;
 mod studies;
 mod undo;
+mod warnings;
 mod watch;
 
 pub(crate) use interrupts::Interrupts;
@@ -93,7 +95,7 @@ impl Engine {
         for step in steps {
             match step {
                 Step::Code { source, first_line } => {
-                    self.run_user_code(&cell.code, &source, first_line)?;
+                    self.run_user_code(&source, first_line)?;
                 }
                 Step::Action(action) => self.act(&cell.code, action)?,
             }
@@ -116,7 +118,7 @@ impl Engine {
     }
 
     /// Runs the user's Rust, which begins at a line of the cell, and the `:commands` above it.
-    fn run_user_code(&mut self, cell: &str, source: &str, first_line: usize) -> Result<EvalOutputs, Failure> {
+    fn run_user_code(&mut self, source: &str, first_line: usize) -> Result<EvalOutputs, Failure> {
         let mut calls = commands::calls(source).map_err(|text| Failure::new(ErrorName::CommandError, text))?;
         let mut lines: Vec<&str> = source.split('\n').collect();
         for name in dependencies::leave_out(&mut calls, &mut lines) {
@@ -126,18 +128,20 @@ impl Engine {
         for call in calls {
             let Runner::Kernel(command) = call.runner else { continue };
             // evcxr runs its own commands above this one first.
-            self.evaluate_lines(cell, &lines[..call.line], first_line)?;
+            self.evaluate_lines(&lines[..call.line], first_line)?;
             lines[..=call.line].fill("");
             self.carry_out(command)?;
         }
-        self.evaluate_lines(cell, &lines, first_line)
+        self.evaluate_lines(&lines, first_line)
     }
 
-    fn evaluate_lines(&mut self, cell: &str, lines: &[&str], first_line: usize) -> Result<EvalOutputs, Failure> {
+    fn evaluate_lines(&mut self, lines: &[&str], first_line: usize) -> Result<EvalOutputs, Failure> {
         let padded = format!("{}{}", "\n".repeat(first_line.saturating_sub(1)), lines.join("\n"));
         let (source, insertions) = sharing::items(&padded, self.evaluator.item_names());
         let result = self.evaluate(&source);
-        self.conclude(cell, result, |errors| report::compilation(errors, |_| true, &insertions))
+        let concluded = self.conclude(&source, result, |errors| report::compilation(errors, |_| true, &insertions));
+        self.show_warnings(&source, &insertions);
+        concluded
     }
 
     /// Runs a command that evcxr does not run.

@@ -5,6 +5,8 @@ use serde::Serialize;
 use std::fmt;
 
 pub(crate) const RED: &str = "\x1b[31m";
+pub(crate) const YELLOW: &str = "\x1b[33m";
+pub(crate) const BLUE: &str = "\x1b[34m";
 pub(crate) const BOLD: &str = "\x1b[1m";
 pub(crate) const PLAIN: &str = "\x1b[0m";
 

@@ -77,6 +77,11 @@ pub enum KernelFrame {
         /// The error's text.
         message: String,
     },
+    /// What the compiler warns of in the source that it has just compiled, each as rustc's JSON. Replaces earlier warnings.
+    Warnings {
+        /// The diagnostics.
+        diagnostics: Vec<Value>,
+    },
     /// The cell was not run, because the user had stopped it before.
     Cancelled,
     /// The cell was not run, because the types of some variables have been defined anew. They have been dropped.

@@ -10,6 +10,7 @@ use ferrotune_link::{KernelFrame, SupervisorOrder, wire};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal};
+use serde_json::Value;
 use std::io::{self, Read};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
@@ -62,6 +63,11 @@ impl Kernel {
     /// Prints under the cell.
     pub(super) fn print_error(&mut self, text: &str) -> Result<()> {
         self.send(&KernelFrame::Stream { stream: ferrotune_link::Stream::Stderr, text: text.to_owned() })
+    }
+
+    /// Hands over what rustc has warned of.
+    pub(super) fn warn(&mut self, diagnostics: Vec<Value>) -> Result<()> {
+        self.send(&KernelFrame::Warnings { diagnostics })
     }
 
     pub(super) fn has_shown(&self) -> bool {

@@ -10,6 +10,7 @@ use analysed::Analysed;
 use ferrotune_display::Bundle;
 use ferrotune_magics::Matches;
 use serde_json::{Map, Value};
+use std::collections::HashSet;
 
 impl Engine {
     /// What may stand at the cursor.
@@ -31,10 +32,12 @@ impl Engine {
         let analysed = Analysed::of(code, cursor);
         match self.evaluator.completions(&analysed.source, analysed.cursor) {
             Ok(found) => {
-                let matches = found.completions.into_iter();
-                let matches = matches.map(|found| Completion { text: found.code, kind: found.kind.to_owned() });
                 let (start, end) = (analysed.in_cell(found.start_offset), analysed.in_cell(found.end_offset));
-                Completions { start, end, matches: matches.collect() }
+                let matches = found.completions.into_iter().filter(|found| !is_internal(&found.code));
+                let matches = matches.map(|found| Completion { text: name(&found.code), kind: found.kind.to_owned() });
+                let mut known = HashSet::new();
+                let matches = matches.filter(|completion| known.insert(completion.text.clone())).collect();
+                Completions { start, end, matches }
             }
             Err(error) => {
                 tracing::debug!("no completions: {error}");
@@ -54,13 +57,36 @@ impl Engine {
         let analysed = Analysed::of(code, end);
         match self.evaluator.hover(&analysed.source, analysed.cursor) {
             Ok((text, _)) if text == "No documentation found" => Map::new(),
-            Ok((text, html)) => Bundle::text(text).with("text/html", html).data,
+            Ok((text, html)) => Bundle::text(readable(&text)).with("text/html", readable(&html)).data,
             Err(error) => {
                 tracing::debug!("nothing to inspect: {error}");
                 Map::new()
             }
         }
     }
+}
+
+/// Whether a name is evcxr's or the kernel's own, which they write into every cell.
+fn is_internal(name: &str) -> bool {
+    ["evcxr_", "Evcxr", "run_user_code_", "ferrotune_shared", "vars_ok", "Show", "SimpleBackend"]
+        .iter()
+        .any(|internal| name.starts_with(internal))
+}
+
+/// A completion without the arguments that evcxr writes into a call.
+fn name(code: &str) -> String {
+    code.split('(').next().unwrap_or(code).to_owned()
+}
+
+/// Documentation without the name of the notebook's generated crate, and without the lines that rustdoc hides, too.
+fn readable(text: &str) -> String {
+    let lines = text.lines().filter(|line| !line.starts_with("# ") || !is_hidden(line));
+    lines.map(|line| line.replace("ctx::", "")).collect::<Vec<_>>().join("\n")
+}
+
+/// Whether a line of an example that begins with `# ` is hidden, and no heading.
+fn is_hidden(line: &str) -> bool {
+    line.ends_with([';', '{', '}', ')', ',']) || line.starts_with("# use ")
 }
 
 fn of_names<N: Into<String>>(start: usize, end: usize, names: impl IntoIterator<Item = N>) -> Completions {

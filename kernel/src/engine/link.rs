@@ -5,6 +5,7 @@ mod reader;
 use crate::execution::Output;
 use anyhow::{Context, Result, bail};
 use ferrotune_link::{Answer, CellEnding, SupervisorOrder, SupervisorReply, SupervisorRequest, wire};
+use serde_json::Value;
 use std::collections::HashMap;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
@@ -43,6 +44,8 @@ pub(super) struct CellOutcome {
     pub(super) cancelled: bool,
     /// The cell was not run, because the types of these variables have been defined anew.
     changed: Vec<String>,
+    /// What the compiler warned of when it compiled last, as rustc's JSON.
+    warnings: Vec<Value>,
 }
 
 /// A search that a cell wants to begin.
@@ -191,6 +194,11 @@ impl CellLink {
     pub(super) fn take_changed(&self) -> Vec<String> {
         self.request(SupervisorRequest::Sync);
         std::mem::take(&mut self.lock().outcome.changed)
+    }
+
+    /// What the compiler warned of when it compiled last. It is told once.
+    pub(super) fn take_warnings(&self) -> Vec<Value> {
+        std::mem::take(&mut self.lock().outcome.warnings)
     }
 
     /// Whether the user has interrupted the running cell.

@@ -20,7 +20,7 @@ impl Engine {
             Action::Device => self.run_generated("ferrotune::device::describe();"),
             Action::DeviceReport => self.run_generated("ferrotune::device::report();"),
             Action::Devices => self.run_generated("ferrotune::device::list();"),
-            Action::Tune(tune) => self.tune(&tune),
+            Action::Tune(tune) => self.tune(cell, &tune),
             Action::Resume(request) => self.resume(&request),
             Action::Search(request) => self.act_on_search(&request),
             Action::Trials(request) => self.show_study(&request.study, |folder| studies::trials(folder, &request)),
@@ -45,7 +45,7 @@ impl Engine {
                 let help = ferrotune_magics::help(&name).with_context(|| format!("there is no magic {name}"));
                 self.show_result(help.map(Bundle::text))
             }
-            Action::Time(Time { source, first_line }) => self.time(cell, &source, first_line),
+            Action::Time(Time { source, first_line }) => self.time(&source, first_line),
         }
     }
 
@@ -68,9 +68,9 @@ impl Engine {
     }
 
     /// `%time`
-    fn time(&mut self, cell: &str, source: &str, first_line: usize) -> Result<(), Failure> {
+    fn time(&mut self, source: &str, first_line: usize) -> Result<(), Failure> {
         let started = Instant::now();
-        let outputs = self.run_user_code(cell, source, first_line)?;
+        let outputs = self.run_user_code(source, first_line)?;
         let total = started.elapsed();
         let phases = outputs.phases.iter().filter(|phase| phase.name == EXECUTION);
         let run: Duration = phases.map(|phase| phase.duration).sum();

@@ -1,7 +1,8 @@
 //! Errors as a user sees them: a name, one line, and the place in their own cell.
 
 use super::insertions::Insertions;
-use crate::failure::{BOLD, ErrorName, Failure, PLAIN, RED};
+use super::place;
+use crate::failure::{BLUE, BOLD, ErrorName, Failure, PLAIN, RED};
 use evcxr::CompilationError;
 use ferrotune_link::CellEnding;
 use ferrotune_machine::format::bytes;
@@ -9,8 +10,6 @@ use ferrotune_tuner::record::signal_name;
 
 /// Beginnings of the compiler's notes that do not help in a notebook: about the compiler, or about deleted files.
 const IDLE_NOTES: [&str; 3] = ["this error originates in the", "the full ", "consider using `--verbose`"];
-
-const BLUE: &str = "\x1b[34m";
 
 /// The cell process has ended, and the variables are lost.
 pub(super) fn died(ending: &CellEnding) -> Failure {
@@ -146,17 +145,11 @@ pub(super) fn panicked(cell: &str, generated: &str, message: &str, location: Opt
     Failure::new(ErrorName::Panic, format!("{message}{}", place.unwrap_or_default()))
 }
 
-/// The line of the cell that a location in the generated source means: the one with the same text, if it is unique.
+/// The line of the cell that a location in the generated source means.
 fn cell_line(cell: &str, generated: &str, location: &str) -> Option<usize> {
     let (file, rest) = location.split_once(".rs:")?;
-    let number: usize = rest.split(':').next()?.parse().ok()?;
-    if !file.ends_with("src/lib") {
-        return None;
-    }
-    let text = generated.lines().nth(number.checked_sub(1)?)?.trim();
-    let mut matches = cell.lines().enumerate().filter(|(_, line)| line.trim() == text);
-    let (line, _) = matches.next()?;
-    matches.next().is_none().then_some(line + 1)
+    let number = rest.split(':').next()?.parse().ok()?;
+    file.ends_with("src/lib").then(|| place::in_cell(cell, generated, number))?.map(|place| place.line)
 }
 
 #[cfg(test)]
@@ -173,10 +166,9 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_is_placed_in_the_cell_only_where_its_line_is_unique() {
+    fn a_panic_is_placed_in_the_cell_if_it_is_in_its_source() {
         let generated = "fn generated() {\n    boom();\n}\n";
         assert_eq!(cell_line("let x = 1;\nboom();", generated, "src/lib.rs:2:5"), Some(2));
-        assert_eq!(cell_line("boom();\nboom();", generated, "src/lib.rs:2:5"), None);
         assert_eq!(cell_line("boom();", generated, "/rustc/library/core/src/option.rs:2:5"), None);
     }
 }

@@ -2,6 +2,7 @@
 
 mod spec;
 
+use super::insertions::Insertions;
 use super::objective::Objective;
 use super::{Engine, watch};
 use crate::chain;
@@ -14,8 +15,9 @@ use std::sync::mpsc;
 use std::time::Instant;
 
 impl Engine {
-    /// `%%tune`: runs the objective's cell, which asks for a search while it runs, and follows that search.
-    pub(super) fn tune(&mut self, tune: &Tune) -> Result<(), Failure> {
+    /// `%%tune`: runs the objective's cell, which asks for a search while it runs, and follows that search. `cell` is the source
+    /// of the whole cell.
+    pub(super) fn tune(&mut self, cell: &str, tune: &Tune) -> Result<(), Failure> {
         let objective = Objective::expand(tune, &self.evaluator.variables())?;
         let (sender, searches) = mpsc::channel();
         let (description, runtime_folder) = (tune.clone(), self.runtime.folder().to_owned());
@@ -32,6 +34,7 @@ impl Engine {
         let result = self.evaluate(&objective.source);
         self.link.set_tuner(None);
         self.conclude("", result, |errors| objective.explain(errors))?;
+        self.show_warnings(cell, &Insertions::default());
         let search = searches
             .try_recv()
             .map_err(|_| Failure::new(ErrorName::TuneError, "the cell ended before the search began"))?;

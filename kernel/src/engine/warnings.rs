@@ -1,0 +1,85 @@
+//! What the compiler warns of, in the lines of the cell. Warnings about earlier cells and about evcxr's own code are left out.
+
+use super::Engine;
+use super::insertions::Insertions;
+use super::place;
+use crate::execution::{Output, Stream};
+use crate::failure::{BLUE, BOLD, PLAIN, YELLOW};
+use serde_json::Value;
+
+impl Engine {
+    /// Shows what the compiler warned of in a cell that has been compiled.
+    pub(super) fn show_warnings(&self, cell: &str, insertions: &Insertions) {
+        let diagnostics = self.link.take_warnings();
+        if diagnostics.is_empty() {
+            return;
+        }
+        let generated = self.evaluator.last_source();
+        for lines in diagnostics.iter().filter_map(|warning| warning_lines(warning, cell, &generated, insertions)) {
+            self.link.emit(Output::Stream(Stream::Stderr, format!("{}\n", lines.join("\n"))));
+        }
+    }
+}
+
+/// A warning with its line of the cell; none if it is about another line.
+fn warning_lines(warning: &Value, cell: &str, generated: &str, insertions: &Insertions) -> Option<Vec<String>> {
+    let span = warning["spans"].as_array()?.iter().find(|span| span["is_primary"] == true)?;
+    let number = |name: &str| usize::try_from(span[name].as_u64()?).ok();
+    let (start, end) = (number("line_start")?, number("line_end")?);
+    let place = place::in_cell(cell, generated, start)?;
+    let text = cell.lines().nth(place.line - 1)?;
+    let column = |name: &str| {
+        let column = number(name)?.checked_add_signed(place.shift)?;
+        Some(insertions.original_column(place.line, column))
+    };
+    let first = column("column_start")?;
+    let shown = insertions.original_line(place.line, text);
+    let last = if start == end { column("column_end")? } else { shown.chars().count() + 1 };
+    let marks = "^".repeat(last.saturating_sub(first).max(1));
+    let label = span["label"].as_str().unwrap_or_default();
+    let mut lines = vec![
+        format!("{YELLOW}{BOLD}warning{PLAIN}: {} (line {}, column {first})", warning["message"].as_str()?, place.line),
+        format!("{BLUE}{:4} |{PLAIN} {shown}", place.line),
+        format!("{BLUE}     |{PLAIN} {}{YELLOW}{marks}{PLAIN} {label}", " ".repeat(first.saturating_sub(1)))
+            .trim_end()
+            .to_owned(),
+    ];
+    let children = warning["children"].as_array().into_iter().flatten();
+    let advice = children.filter_map(|child| Some((child["level"].as_str()?, child["message"].as_str()?)));
+    // Each note that names the lint tells only where it is set.
+    let advice = advice.filter(|(_, message)| !message.contains("on by default"));
+    lines.extend(advice.map(|(level, message)| format!("{BLUE}{level}{PLAIN}: {message}")));
+    Some(lines)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_warning_is_shown_with_its_line_and_one_about_an_earlier_cell_is_not() {
+        let warning = json!({
+            "message": "unused `Result` that must be used",
+            "spans": [{"is_primary": true, "line_start": 3, "line_end": 3, "column_start": 1, "column_end": 7, "label": null}],
+            "children": [
+                {"level": "note", "message": "`#[warn(unused_must_use)]` (part of `#[warn(unused)]`) on by default"},
+                {"level": "help", "message": "use `let _ = ...` to ignore the resulting value"},
+            ],
+        });
+        let shown =
+            |cell: &str| warning_lines(&warning, cell, "fn run() {\nlet a = 1;\ncall();\n}", &Insertions::default());
+        let plain = |line: &String| {
+            [YELLOW, BLUE, BOLD, PLAIN].iter().fold(line.clone(), |line, colour| line.replace(colour, ""))
+        };
+        let lines: Vec<String> = shown("let a = 1; call();").unwrap_or_default().iter().map(plain).collect();
+        let expected = [
+            "warning: unused `Result` that must be used (line 1, column 12)",
+            "   1 | let a = 1; call();",
+            "     |            ^^^^^^",
+            "help: use `let _ = ...` to ignore the resulting value",
+        ];
+        assert_eq!(lines, expected);
+        assert_eq!(shown("let a = 1;"), None);
+    }
+}
