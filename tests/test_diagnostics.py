@@ -124,7 +124,7 @@ class TestPlaces:
         assert error.startswith("Panic: assertion failed: n < 3")
         assert f"In [{number}]" in error and "line 2" in error
 
-    @pytest.mark.parametrize("cell", ['panic!("same")', 'if true {\n    panic!("same");\n}\npanic!("same");', 'let xs = vec![1];\n\nxs[4]'])
+    @pytest.mark.parametrize("cell", ['panic!("same")', 'let a = 1; panic!("{a}");', 'if true {\n    panic!("same");\n}\npanic!("same");', 'let xs = vec![1];\n\nxs[4]'])
     def test_panic_has_its_line_even_if_two_lines_are_the_same(self, kernel, cell):
         line = next(n for n, text in enumerate(cell.split("\n"), 1) if "panic!" in text or "[4]" in text)
         assert kernel.fails(cell).error.endswith(f"(line {line} of the cell)")

@@ -7,6 +7,7 @@
 mod definitions;
 mod dependencies;
 mod manifest;
+mod messages;
 mod source;
 mod stoppable;
 
@@ -18,7 +19,7 @@ use crate::prelude::Prelude;
 use anyhow::{Context, Result, bail};
 use dependencies::Dependencies;
 use manifest::Manifest;
-use serde_json::Value;
+use messages::Messages;
 use std::ffi::{OsStr, OsString};
 use std::io::Write as _;
 use std::os::unix::process::CommandExt;
@@ -122,24 +123,19 @@ fn compile(offline: bool, emit: Emit, kernel: &mut Kernel) -> Result<ExitCode> {
         messages.extend_from_slice(bytes);
         Ok(())
     })?;
+    let messages = Messages::read(&messages);
     // evcxr reads them.
-    std::io::stderr().write_all(&messages)?;
+    std::io::stderr().write_all(&messages.errors)?;
     if !ended.status.success() {
         return Ok(ExitCode::FAILURE);
     }
-    kernel.warn(warnings(&messages))?;
+    kernel.warn(messages.warnings)?;
     if emit == Emit::Library
         && let Some(file) = std::env::var_os(RESULT_VARIABLE)
     {
         std::fs::write(file, output_folder.join("libctx.so").as_os_str().as_encoded_bytes())?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// What rustc warns of, and at which place: it ends with a summary that has none.
-fn warnings(messages: &[u8]) -> Vec<Value> {
-    let messages = messages.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice::<Value>(line).ok());
-    messages.filter(|message| message["level"] == "warning" && message["code"].is_object()).collect()
 }
 
 /// The one call of rustc that makes a cell: no debug information, no debug assertions, everything linked dynamically.

@@ -95,7 +95,7 @@ pub(super) fn compilation(
         traceback.push(format!("{RED}{BOLD}{head}{PLAIN}"));
         traceback.extend(places(error, &visible, insertions));
         traceback.extend(notes(error).map(|note| format!("{BLUE}note{PLAIN}: {note}")));
-        traceback.extend(error.help().into_iter().map(|help| format!("{BLUE}help{PLAIN}: {help}")));
+        traceback.extend(helps(error).map(|help| format!("{BLUE}help{PLAIN}: {help}")));
     }
     let text = first.unwrap_or_else(|| "the cell does not compile".to_owned());
     Failure { name: ErrorName::CompilationError, text, traceback }
@@ -108,6 +108,39 @@ fn notes(error: &CompilationError) -> impl Iterator<Item = &str> {
     let notes = children.filter(|child| child["level"] == "note").filter(points_nowhere);
     let notes = notes.filter_map(|note| note["message"].as_str());
     notes.filter(|note| !IDLE_NOTES.iter().any(|idle| note.starts_with(idle)))
+}
+
+/// The compiler's suggestions, each with the line as it would be then.
+fn helps(error: &CompilationError) -> impl Iterator<Item = String> {
+    let children = error.json["children"].as_array().into_iter().flatten().filter(|child| child["level"] == "help");
+    children.filter_map(|child| {
+        let message = child["message"].as_str()?;
+        Some(suggested(child).map_or_else(|| message.to_owned(), |line| format!("{message}: `{line}`")))
+    })
+}
+
+/// The line of the source that a suggestion is about, with the suggestion in it; none if there is no such line.
+fn suggested(child: &serde_json::Value) -> Option<String> {
+    let spans = child["spans"].as_array()?;
+    let first = spans.first()?;
+    let mut line: Vec<char> = first["text"][0]["text"].as_str()?.chars().collect();
+    let mut edits = Vec::new();
+    for span in spans {
+        if span["line_start"] != first["line_start"] || span["line_end"] != first["line_start"] {
+            return None;
+        }
+        let column = |name: &str| usize::try_from(span[name].as_u64()?).ok()?.checked_sub(1);
+        edits.push((column("column_start")?, column("column_end")?, span["suggested_replacement"].as_str()?));
+    }
+    // From the right, so that no edit moves another one.
+    edits.sort_unstable_by(|left, right| right.cmp(left));
+    for (start, end, text) in edits {
+        if start > end || end > line.len() {
+            return None;
+        }
+        line.splice(start..end, text.chars());
+    }
+    Some(line.into_iter().collect::<String>().trim().to_owned())
 }
 
 /// The lines that an error points at, with the columns marked.

@@ -1,0 +1,96 @@
+//! rustc's messages, as lines of JSON: evcxr is given the errors, in a form that it does not misread, and the kernel the warnings.
+
+use serde_json::Value;
+
+/// A variable that evcxr puts behind the last line of a cell.
+const BEHIND_CELL: &str = "`evcxr_variable_store`";
+
+/// What rustc has written.
+pub(super) struct Messages {
+    /// Lines of JSON for evcxr.
+    pub(super) errors: Vec<u8>,
+    pub(super) warnings: Vec<Value>,
+}
+
+impl Messages {
+    pub(super) fn read(bytes: &[u8]) -> Messages {
+        let mut messages = Messages { errors: Vec::new(), warnings: Vec::new() };
+        for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+            match serde_json::from_slice::<Value>(line) {
+                Ok(warning) if warning["level"] == "warning" => messages.warnings.push(warning),
+                Ok(mut error) if error["spans"].is_array() => {
+                    for_evcxr(&mut error);
+                    messages.errors.extend(error.to_string().as_bytes());
+                    messages.errors.push(b'\n');
+                }
+                _ => messages.errors.extend(line),
+            }
+        }
+        // The summary of all warnings has no code.
+        messages.warnings.retain(|warning| warning["code"].is_object());
+        messages
+    }
+}
+
+/// Prepares an error for evcxr, which takes a suggestion for the error itself if it is about another line.
+fn for_evcxr(error: &mut Value) {
+    let line = error["spans"].as_array().into_iter().flatten().find(|span| span["is_primary"] == true);
+    let line = line.map(|span| span["line_start"].clone());
+    for child in error["children"].as_array_mut().into_iter().flatten() {
+        let spans = child["spans"].as_array().cloned().unwrap_or_default();
+        if spans.is_empty() || spans.iter().any(|span| Some(&span["line_start"]) == line.as_ref()) {
+            continue;
+        }
+        let texts = spans.iter().filter_map(|span| span["suggested_replacement"].as_str()).map(str::trim);
+        let texts: Vec<String> = texts.filter(|text| !text.is_empty()).map(|text| format!("`{text}`")).collect();
+        if let Some(message) = child["message"].as_str() {
+            let text = if texts.is_empty() { String::new() } else { format!(": {}", texts.join(", ")) };
+            child["message"] = Value::from(format!("{message}{text}"));
+        }
+        child["spans"] = Value::Array(Vec::new());
+    }
+    name_the_end(error);
+}
+
+/// What comes behind the user's last line is the end of the cell.
+fn name_the_end(error: &mut Value) {
+    let end = |text: &mut Value| {
+        if let Some(changed) = text.as_str().map(|text| text.replace(BEHIND_CELL, "the end of the cell")) {
+            *text = Value::from(changed);
+        }
+    };
+    end(&mut error["message"]);
+    error["spans"].as_array_mut().into_iter().flatten().for_each(|span| end(&mut span["label"]));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn warnings_are_the_kernels_and_errors_are_evcxrs() {
+        let span = |line: u32| json!({"is_primary": true, "line_start": line, "label": "found `evcxr_variable_store`"});
+        let import = json!({"line_start": 1, "suggested_replacement": "use std::process::exit;\n\n"});
+        let error = json!({
+            "level": "error", "message": "expected `;`, found `evcxr_variable_store`", "spans": [span(7)],
+            "children": [
+                {"message": "consider importing this function", "spans": [import]},
+                {"message": "add it", "spans": [{"line_start": 7, "suggested_replacement": ";"}]},
+            ],
+        });
+        let warning = json!({"level": "warning", "code": {"code": "unused_must_use"}, "spans": [span(1)]});
+        let summary = json!({"level": "warning", "code": null, "spans": []});
+        let text = format!("{error}\n{warning}\nno JSON\n{summary}\n");
+        let messages = Messages::read(text.as_bytes());
+        assert_eq!(messages.warnings, [warning]);
+        let lines: Vec<&[u8]> = messages.errors.split(|byte| *byte == b'\n').collect();
+        assert_eq!(lines[1..], [b"no JSON".as_slice(), b""]);
+        let error: Value = serde_json::from_slice(lines[0]).unwrap_or_default();
+        assert_eq!(error["message"], "expected `;`, found the end of the cell");
+        assert_eq!(error["spans"][0]["label"], "found the end of the cell");
+        assert_eq!(error["children"][0]["message"], "consider importing this function: `use std::process::exit;`");
+        assert_eq!(error["children"][0]["spans"], json!([]));
+        assert_eq!(error["children"][1]["spans"][0]["suggested_replacement"], ";");
+    }
+}
