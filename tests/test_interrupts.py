@@ -4,11 +4,6 @@ import pytest
 
 from session import wait_for
 
-# A cell compiles before it asks.
-ASKED_WITHIN_S = 20
-
-READ = "let mut line = String::new();\nlet count = std::io::stdin().read_line(&mut line)?;\n(count, line)"
-
 
 def test_cell_after_an_interrupt_of_an_idle_kernel_runs(kernel):
     refused = []
@@ -50,20 +45,6 @@ def test_interrupt_stops_the_running_cell_and_the_queued_ones(kernel):
     assert kernel.ok("40 + 2").result == "42"
 
 
-def test_standard_input_asks_the_user(kernel):
-    msg_id = kernel.begin(READ, allow_stdin=True)
-    assert kernel.receive("stdin", ASKED_WITHIN_S)["content"] == {"prompt": "", "password": False}
-    kernel.client.input("Ada")
-    outcome = kernel.end_of(msg_id)
-    assert (outcome.error, outcome.result) == (None, '(4, "Ada\\n")')
-
-
-def test_standard_input_is_an_error_at_once_where_nobody_answers(kernel):
-    outcome = kernel.fails(READ)
-    assert "input" in outcome.error
-    assert outcome.seconds < 10
-
-
 @pytest.mark.parametrize("cell", ["std::io::stdin().lines().count()", "std::io::read_to_string(std::io::stdin())?.len()"])
 def test_other_ways_to_read_standard_input_do_not_wait(kernel, cell):
     assert kernel.run(cell).seconds < 10
@@ -74,9 +55,3 @@ def test_program_of_a_cell_has_an_empty_standard_input(kernel):
     assert (outcome.result, outcome.seconds < 10) == ("0", True)
 
 
-def test_cell_that_waits_for_input_is_interrupted(kernel):
-    msg_id = kernel.begin(READ, allow_stdin=True)
-    kernel.receive("stdin", ASKED_WITHIN_S)
-    kernel.ask("interrupt_request", channel="control")
-    assert kernel.end_of(msg_id).error is not None
-    assert kernel.ok("40 + 2").result == "42"

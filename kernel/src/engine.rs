@@ -139,7 +139,8 @@ impl Engine {
         let padded = format!("{}{}", "\n".repeat(first_line.saturating_sub(1)), lines.join("\n"));
         let (source, insertions) = sharing::items(&padded, self.evaluator.item_names());
         let result = self.evaluate(&source);
-        let concluded = self.conclude(&source, result, |errors| report::compilation(errors, |_| true, &insertions));
+        let concluded =
+            self.conclude(&source, result, |errors| report::compilation(errors, &source, |_| true, &insertions));
         self.show_warnings(&source, &insertions);
         concluded
     }
@@ -158,7 +159,7 @@ impl Engine {
     /// Runs Rust of which the user has written no line.
     fn run_generated(&mut self, source: &str) -> Result<(), Failure> {
         let result = self.evaluate(source);
-        self.conclude("", result, |errors| report::compilation(errors, |_| false, &Insertions::default())).map(drop)
+        self.conclude("", result, |errors| report::compilation(errors, "", |_| false, &Insertions::default())).map(drop)
     }
 
     /// Evaluates Rust, again if the cell process has dropped variables whose types have been redefined.
@@ -245,7 +246,7 @@ impl Engine {
             Err(Error::SubprocessTerminated(_)) => {
                 Err(report::died(outcome.died.as_ref().unwrap_or(&CellEnding::Stopped)))
             }
-            Err(error) => Err(Failure::new(ErrorName::Error, error.to_string())),
+            Err(error) => Err(Failure::of_lines(ErrorName::Error, &error.to_string())),
         }
     }
 

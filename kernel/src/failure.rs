@@ -66,6 +66,14 @@ impl Failure {
         Self { name, traceback: vec![format!("{RED}{BOLD}{name}{PLAIN}: {text}")], text }
     }
 
+    /// A failure whose text has several lines, of which the first one is the error.
+    pub(crate) fn of_lines(name: ErrorName, text: &str) -> Self {
+        let mut lines = text.trim().lines();
+        let mut failure = Self::new(name, lines.next().unwrap_or_default());
+        failure.traceback.extend(lines.map(str::to_owned));
+        failure
+    }
+
     /// A failure with the text of an error and of its causes.
     pub(crate) fn from_error(name: ErrorName, error: &anyhow::Error) -> Self {
         Self::new(name, chain::in_one_line(error))

@@ -36,7 +36,7 @@ impl Engine {
                 let matches = found.completions.into_iter().filter(|found| !is_internal(&found.code));
                 let matches = matches.map(|found| Completion { text: name(&found.code), kind: found.kind.to_owned() });
                 let mut known = HashSet::new();
-                let matches = matches.filter(|completion| known.insert(completion.text.clone())).collect();
+                let matches = matches.filter(|found| known.insert(found.text.trim_end_matches("()").to_owned())).collect();
                 Completions { start, end, matches }
             }
             Err(error) => {
@@ -73,9 +73,12 @@ fn is_internal(name: &str) -> bool {
         .any(|internal| name.starts_with(internal))
 }
 
-/// A completion without the arguments that evcxr writes into a call.
+/// A completion without the arguments that evcxr writes into a call. A call without any stays one.
 fn name(code: &str) -> String {
-    code.split('(').next().unwrap_or(code).to_owned()
+    match code.split_once('(') {
+        Some((name, arguments)) if arguments != ")" => name.to_owned(),
+        _ => code.to_owned(),
+    }
 }
 
 /// Documentation without the name of the notebook's generated crate, and without the lines that rustdoc hides, too.

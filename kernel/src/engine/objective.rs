@@ -67,7 +67,8 @@ impl Objective {
 
     /// The compiler's errors. One in the generated line is about a variable that cannot be sent to the trials.
     pub(super) fn explain(&self, errors: &[CompilationError]) -> Failure {
-        let mut failure = report::compilation(errors, |line| self.body_lines.contains(&line), &Insertions::default());
+        let mut failure =
+            report::compilation(errors, "", |line| self.body_lines.contains(&line), &Insertions::default());
         let variable = errors.iter().flat_map(CompilationError::spanned_messages).find_map(|message| {
             let span = message.span.filter(|span| span.start_line + 1 == self.body_lines.start)?;
             self.columns.iter().find(|(columns, _)| columns.contains(&span.start_column)).map(|(_, name)| name)

@@ -82,7 +82,7 @@ impl Engine {
 
     fn conclude_generated(&mut self, result: Result<EvalOutputs, Error>) -> Result<(), Failure> {
         self.conclude("", result, |errors| {
-            let mut failure = report::compilation(errors, |_| false, &Insertions::default());
+            let mut failure = report::compilation(errors, "", |_| false, &Insertions::default());
             failure.text = format!("the variables are kept, but evcxr cannot declare them again: {}", failure.text);
             failure
         })

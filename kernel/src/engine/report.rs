@@ -67,9 +67,11 @@ fn ended(ending: &CellEnding) -> String {
 
 /// The compiler's errors, each with the user's line.
 ///
-/// Only the lines that are `visible` are shown, which are those that the user wrote, without what was inserted into them.
+/// Only the lines of `source` that are `visible` are shown, which are those that the user wrote, without what was inserted into
+/// them.
 pub(super) fn compilation(
     errors: &[CompilationError],
+    source: &str,
     visible: impl Fn(usize) -> bool,
     insertions: &Insertions,
 ) -> Failure {
@@ -85,10 +87,11 @@ pub(super) fn compilation(
         let place =
             error.primary_spanned_message().and_then(|message| message.span).filter(|span| visible(span.start_line));
         let head = head.strip_prefix("error: error: ").map(|rest| format!("error: {rest}")).unwrap_or(head);
+        // evcxr takes `use` items apart, and forgets where they were.
+        let place = place.map(|span| (span.start_line, span.start_column)).or_else(|| imported(error, source));
         first.get_or_insert_with(|| match place {
-            Some(span) => {
-                let column = insertions.original_column(span.start_line, span.start_column);
-                format!("{head} (line {}, column {column})", span.start_line)
+            Some((line, column)) => {
+                format!("{head} (line {line}, column {})", insertions.original_column(line, column))
             }
             None => head.clone(),
         });
@@ -99,6 +102,29 @@ pub(super) fn compilation(
     }
     let text = first.unwrap_or_else(|| "the cell does not compile".to_owned());
     Failure { name: ErrorName::CompilationError, text, traceback }
+}
+
+/// Line and column, from 1, of the name in a `use` item of the source that an error is about.
+fn imported(error: &CompilationError, source: &str) -> Option<(usize, usize)> {
+    let text = &error.json["spans"].as_array()?.iter().find(|span| span["is_primary"] == true)?["text"][0];
+    let column = |name: &str| usize::try_from(text[name].as_u64()?).ok()?.checked_sub(1);
+    let (start, end) = (column("highlight_start")?, column("highlight_end")?);
+    let path: String = text["text"].as_str()?.chars().take(end).skip(start).collect();
+    let name = path.rsplit("::").next().filter(|name| !name.is_empty())?;
+    let mut is_use = false;
+    source.lines().zip(1..).find_map(|(line, number)| {
+        is_use |= line.trim_start().trim_start_matches("pub ").starts_with("use ");
+        let found = line.match_indices(name).map(|(at, _)| at).find(|at| is_word(line, *at, name.len()));
+        let found = found.filter(|_| is_use).map(|at| (number, line[..at].chars().count() + 1));
+        is_use &= !line.contains(';');
+        found
+    })
+}
+
+/// Whether no letter stands beside a part of a line.
+fn is_word(line: &str, start: usize, length: usize) -> bool {
+    let is_letter = |character: char| character.is_alphanumeric() || character == '_';
+    !line[..start].ends_with(is_letter) && !line[start + length..].starts_with(is_letter)
 }
 
 /// The compiler's notes without a place, such as the message of a trait's author to those who do not implement it.
@@ -115,6 +141,11 @@ fn helps(error: &CompilationError) -> impl Iterator<Item = String> {
     let children = error.json["children"].as_array().into_iter().flatten().filter(|child| child["level"] == "help");
     children.filter_map(|child| {
         let message = child["message"].as_str()?;
+        if let Some(name) =
+            message.strip_prefix("you might be missing a crate named `").and_then(|rest| rest.strip_suffix('`'))
+        {
+            return Some(format!("{message}; `:dep {name}` adds it"));
+        }
         Some(suggested(child).map_or_else(|| message.to_owned(), |line| format!("{message}: `{line}`")))
     })
 }
