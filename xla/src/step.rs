@@ -7,6 +7,7 @@ use crate::device::backend_of;
 use crate::element::element_of;
 use crate::graph::{Array as _, Node, Op, next_id};
 use crate::program::{Argument, Program};
+use crate::random;
 use crate::stablehlo;
 use crate::trace::Traced;
 use crate::value::Value;
@@ -15,12 +16,13 @@ use candle_core::external::{Input, Slot};
 use candle_core::op::BackpropOp;
 use candle_core::{DType, Device, Result, Storage, Tensor, bail};
 use compiled::{Compiled, From, State};
+pub(crate) use compiled::{computed, node_of};
 use ferrotune_devices::pjrt::LoadedExecutable;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Shape and type of each argument.
-type Key = Vec<(Vec<usize>, DType)>;
+pub(crate) type Key = Vec<(Vec<usize>, DType)>;
 
 /// A compiled step; see [`Step::new`].
 pub struct Step<F> {
@@ -47,8 +49,13 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
     /// Those of the function while it is traced; if it reads a value that it computes; if it depends on something that
     /// changes from call to call; and those of the device.
     pub fn run(&mut self, arguments: &[Tensor]) -> Result<Vec<Tensor>> {
+        Ok(self.run_drawing(arguments, None)?.0)
+    }
+
+    /// [`Step::run`] with the random numbers of the run that began at this draw, or with new ones. Returns at which draw it began.
+    pub(crate) fn run_drawing(&mut self, arguments: &[Tensor], draw: Option<u64>) -> Result<(Vec<Tensor>, u64)> {
         let device = self.device.clone();
-        let Some(backend) = backend_of(&device) else { return (self.body)(arguments) };
+        let Some(backend) = backend_of(&device) else { return Ok(((self.body)(arguments)?, 0)) };
         backend.trace.refuse("Step::run")?;
         let key = key_of(arguments);
         if let Some(stray) = arguments.iter().find(|tensor| !tensor.device().same_device(&device)) {
@@ -57,11 +64,18 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
                 stray.device().location()
             );
         }
-        if !self.compiled.contains_key(&key) {
-            let compiled = self.compile(backend, &key)?;
-            self.compiled.insert(key.clone(), compiled);
-        }
-        self.compiled[&key].run(backend, &device, arguments)
+        let compiled = self.compiled(backend, &key)?;
+        let draw = draw.unwrap_or_else(|| backend.generator().advance(compiled.keys));
+        Ok((compiled.run(backend, &device, arguments, draw)?, draw))
+    }
+
+    /// Compiles the step for such arguments, unless it is compiled. Returns shape and type of each result; none on a device
+    /// without a compiler.
+    pub(crate) fn prepare(&mut self, key: &Key) -> Result<Option<Key>> {
+        let device = self.device.clone();
+        let Some(backend) = backend_of(&device) else { return Ok(None) };
+        backend.trace.refuse("Step::run")?;
+        Ok(Some(self.compiled(backend, key)?.results.clone()))
     }
 
     /// The program of the step for arguments of these shapes and types, as the text of a [StableHLO] module. Runs nothing:
@@ -80,11 +94,25 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
     ///
     /// [StableHLO]: https://openxla.org/stablehlo/spec
     pub fn stablehlo(&mut self, arguments: &[Tensor]) -> Result<String> {
+        Ok(self.written(&key_of(arguments))?.0)
+    }
+
+    /// The text of the program, and shape and type of each result.
+    pub(crate) fn written(&mut self, key: &Key) -> Result<(String, Key)> {
         let device = self.device.clone();
         let Some(backend) = backend_of(&device) else {
             bail!("a step on {:?} is no program; connect a device with a compiler, such as xla:cpu", device.location())
         };
-        Ok(stablehlo::text(&self.program(backend, &key_of(arguments))?.1))
+        let (recorded, program) = self.program(backend, key)?;
+        Ok((stablehlo::text(&program), recorded.results))
+    }
+
+    fn compiled(&mut self, backend: &Backend, key: &Key) -> Result<&Compiled> {
+        if !self.compiled.contains_key(key) {
+            let compiled = self.compile(backend, key)?;
+            self.compiled.insert(key.clone(), compiled);
+        }
+        Ok(&self.compiled[key])
     }
 
     fn compile(&mut self, backend: &Backend, key: &Key) -> Result<Compiled> {
@@ -97,13 +125,6 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
     /// that the second one makes another program; the third one must make the same.
     fn program(&mut self, backend: &Backend, key: &Key) -> Result<(Recorded, Program)> {
         backend.compute(&[])?;
-        let draws = backend.generator().draws();
-        let traced = self.traced(backend, key);
-        backend.generator().rewind(draws);
-        traced
-    }
-
-    fn traced(&mut self, backend: &Backend, key: &Key) -> Result<(Recorded, Program)> {
         let first = self.trace(backend, key)?;
         let mut known = first.program(backend);
         for _ in 0..2 {
@@ -176,7 +197,7 @@ impl Recorded {
 
     fn compiled(&self, backend: &Backend, program: &Program, executable: Arc<LoadedExecutable>) -> Result<Compiled> {
         let from = |argument: &Argument| match argument {
-            Argument::Key(_) => Ok(From::Key),
+            Argument::Key(node) => Ok(From::Key(random::place_of(&node.numbers))),
             Argument::Numbers(..) => Ok(From::Constant(backend.fresh(argument)?.unwrap_or_default())),
             Argument::Node(node) => Ok(self.source(node)),
         };
@@ -187,8 +208,7 @@ impl Recorded {
             element: before.element,
         };
         let states = self.traced.changed.iter().map(state).collect();
-        let keys = arguments.iter().filter(|from| matches!(from, From::Key)).count() as u64;
-        Ok(Compiled { executable, arguments, states, results: self.results.clone(), keys })
+        Ok(Compiled { executable, arguments, states, results: self.results.clone(), keys: self.traced.keys })
     }
 
     /// Where a node's value comes from when the step runs.
@@ -203,7 +223,7 @@ impl Recorded {
     }
 }
 
-fn key_of(arguments: &[Tensor]) -> Key {
+pub(crate) fn key_of(arguments: &[Tensor]) -> Key {
     arguments.iter().map(|tensor| (tensor.dims().to_vec(), tensor.dtype())).collect()
 }
 
@@ -212,7 +232,7 @@ fn described(dims: &[usize], dtype: DType) -> Result<Arc<Node>> {
 }
 
 /// A tensor of its own that refers to a node.
-fn tensor(device: &Device, node: &Arc<Node>, dims: &[usize], dtype: DType) -> Result<Tensor> {
+pub(crate) fn tensor(device: &Device, node: &Arc<Node>, dims: &[usize], dtype: DType) -> Result<Tensor> {
     let metal = device.as_metal_device()?;
     let storage = metal.storage(Arc::new(Value::Node(node.clone())), dtype, node.count());
     Ok(Tensor::from_storage(Storage::Metal(storage), dims, BackpropOp::none(), false))
