@@ -23,5 +23,5 @@ mod view;
 pub use backend::Backend;
 pub use device::{Options, backend_of, device_on, identity, open, open_with};
 pub use replicas::{all_reduce_gradients, all_reduce_mean, shard};
-pub use step::Step;
+pub use step::{Signature, Step};
 pub use traffic::Traffic;
