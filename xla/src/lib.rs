@@ -25,5 +25,5 @@ pub use backend::Backend;
 pub use device::{Options, backend_of, cores, device_on, identity, open, open_with};
 pub use pipeline::{Pipeline, Stage};
 pub use replicas::{all_reduce_gradients, all_reduce_mean, shard};
-pub use step::Step;
+pub use step::{Signature, Step};
 pub use traffic::Traffic;

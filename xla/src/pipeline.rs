@@ -7,7 +7,7 @@ mod part;
 mod schedule;
 mod worker;
 
-use crate::step::{Key, Step, key_of};
+use crate::step::{Signature, Step, signature_of};
 use crate::transfer::sent;
 use candle_core::backprop::GradStore;
 use candle_core::{Device, Result, Tensor, Var, bail};
@@ -72,7 +72,7 @@ pub struct Pipeline<'a> {
     /// All passes of a step in their order.
     passes: Vec<(usize, Pass)>,
     /// The shapes and types for which all programs are there.
-    prepared: Option<Key>,
+    prepared: Option<Signature>,
     /// Whether a step has begun and has not ended.
     is_torn: bool,
 }
@@ -141,8 +141,8 @@ impl<'a> Pipeline<'a> {
     /// Those of [`Pipeline::run`] before anything runs, and if a device has no compiler.
     pub fn stablehlo(&mut self, x: &Tensor, y: &Tensor) -> Result<Vec<(String, String)>> {
         let mut programs = Vec::new();
-        self.visit(x, y, &mut |name, step, key| {
-            let (text, results) = step.written(key)?;
+        self.visit(x, y, &mut |name, step, signature| {
+            let (text, results) = step.written(signature)?;
             programs.push((name.to_owned(), text));
             Ok(Some(results))
         })?;
@@ -151,7 +151,7 @@ impl<'a> Pipeline<'a> {
 
     /// Compiles what is not compiled for such tensors.
     fn prepare(&mut self, x: &Tensor, y: &Tensor) -> Result<()> {
-        let key = key_of(&[x.clone(), y.clone()]);
+        let signature = signature_of(&[x.clone(), y.clone()]);
         for (name, tensor, worker) in [("input", x, self.workers.first()), ("target", y, self.workers.last())] {
             let Some(worker) = worker else { continue };
             if !tensor.device().same_device(worker.device()) {
@@ -159,9 +159,9 @@ impl<'a> Pipeline<'a> {
                 bail!("the {name} of the pipeline is on {here:?} and its stage on {there:?}; move it with `to_device`");
             }
         }
-        if self.prepared.as_ref() != Some(&key) {
-            self.visit(x, y, &mut |_, step, key| step.prepare(key))?;
-            self.prepared = Some(key);
+        if self.prepared.as_ref() != Some(&signature) {
+            self.visit(x, y, &mut |_, step, signature| step.prepare(signature))?;
+            self.prepared = Some(signature);
         }
         Ok(())
     }
@@ -173,8 +173,8 @@ impl<'a> Pipeline<'a> {
             bail!("the pipeline is given {} rows and {} targets", x.dims()[0], y.dims()[0]);
         }
         for (index, worker) in self.workers.iter_mut().enumerate() {
-            let mut named = |pass: &str, step: &mut Step<Body<'a>>, key: &Key| {
-                ask(&format!("stage_{}_{pass}", index + 1), step, key)
+            let mut named = |pass: &str, step: &mut Step<Body<'a>>, signature: &Signature| {
+                ask(&format!("stage_{}_{pass}", index + 1), step, signature)
             };
             let Some(output) = worker.visit(&input, &target, &mut named)? else { break };
             input = output;

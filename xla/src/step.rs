@@ -22,13 +22,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Shape and type of each argument.
-pub(crate) type Key = Vec<(Vec<usize>, DType)>;
+pub type Signature = Vec<(Vec<usize>, DType)>;
 
 /// A compiled step; see [`Step::new`].
 pub struct Step<F> {
     device: Device,
     body: F,
-    compiled: HashMap<Key, Compiled>,
+    compiled: HashMap<Signature, Compiled>,
+    /// The arguments for which a program was asked for, the first ones first.
+    signatures: Vec<Signature>,
 }
 
 impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
@@ -40,7 +42,7 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
     /// learning rate in Rust, is not noticed: it belongs on the device, as in ferrotune's optimisers, or among the arguments. Variables that the
     /// function changes (`Var::set`, an optimiser) stay on the device from run to run. Random numbers are new in each run.
     pub fn new(device: &Device, body: F) -> Step<F> {
-        Step { device: device.clone(), body, compiled: HashMap::new() }
+        Step { device: device.clone(), body, compiled: HashMap::new(), signatures: Vec::new() }
     }
 
     /// Runs the step: its variables change, and what the function returned is returned.
@@ -57,25 +59,25 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
         let device = self.device.clone();
         let Some(backend) = backend_of(&device) else { return Ok(((self.body)(arguments)?, 0)) };
         backend.trace.refuse("Step::run")?;
-        let key = key_of(arguments);
+        let signature = signature_of(arguments);
         if let Some(stray) = arguments.iter().find(|tensor| !tensor.device().same_device(&device)) {
             bail!(
                 "an argument of a step on {backend:?} is on {:?}; move it with `to_device`",
                 stray.device().location()
             );
         }
-        let compiled = self.compiled(backend, &key)?;
+        let compiled = self.compiled(backend, &signature)?;
         let draw = draw.unwrap_or_else(|| backend.generator().advance(compiled.keys));
         Ok((compiled.run(backend, &device, arguments, draw)?, draw))
     }
 
     /// Compiles the step for such arguments, unless it is compiled. Returns shape and type of each result; none on a device
     /// without a compiler.
-    pub(crate) fn prepare(&mut self, key: &Key) -> Result<Option<Key>> {
+    pub(crate) fn prepare(&mut self, signature: &Signature) -> Result<Option<Signature>> {
         let device = self.device.clone();
         let Some(backend) = backend_of(&device) else { return Ok(None) };
         backend.trace.refuse("Step::run")?;
-        Ok(Some(self.compiled(backend, key)?.results.clone()))
+        Ok(Some(self.compiled(backend, signature)?.results.clone()))
     }
 
     /// The program of the step for arguments of these shapes and types, as the text of a [StableHLO] module. Runs nothing:
@@ -94,41 +96,63 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
     ///
     /// [StableHLO]: https://openxla.org/stablehlo/spec
     pub fn stablehlo(&mut self, arguments: &[Tensor]) -> Result<String> {
-        Ok(self.written(&key_of(arguments))?.0)
+        self.stablehlo_of(&signature_of(arguments))
+    }
+
+    /// The same as [`Step::stablehlo`], for arguments that need not be there.
+    ///
+    /// # Errors
+    /// Those of [`Step::stablehlo`].
+    pub fn stablehlo_of(&mut self, signature: &Signature) -> Result<String> {
+        Ok(self.written(signature)?.0)
     }
 
     /// The text of the program, and shape and type of each result.
-    pub(crate) fn written(&mut self, key: &Key) -> Result<(String, Key)> {
+    pub(crate) fn written(&mut self, signature: &Signature) -> Result<(String, Signature)> {
         let device = self.device.clone();
         let Some(backend) = backend_of(&device) else {
             bail!("a step on {:?} is no program; connect a device with a compiler, such as xla:cpu", device.location())
         };
-        let (recorded, program) = self.program(backend, key)?;
+        let (recorded, program) = self.program(backend, signature)?;
         Ok((stablehlo::text(&program), recorded.results))
     }
 
-    fn compiled(&mut self, backend: &Backend, key: &Key) -> Result<&Compiled> {
-        if !self.compiled.contains_key(key) {
-            let compiled = self.compile(backend, key)?;
-            self.compiled.insert(key.clone(), compiled);
+    fn compiled(&mut self, backend: &Backend, signature: &Signature) -> Result<&Compiled> {
+        if !self.compiled.contains_key(signature) {
+            let compiled = self.compile(backend, signature)?;
+            self.compiled.insert(signature.clone(), compiled);
         }
-        Ok(&self.compiled[key])
+        Ok(&self.compiled[signature])
     }
 
-    fn compile(&mut self, backend: &Backend, key: &Key) -> Result<Compiled> {
-        let (recorded, program) = self.program(backend, key)?;
+    /// The device on which the step runs.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// The arguments for which [`Step::run`] or [`Step::stablehlo`] has traced the step, also where that has failed, in the order
+    /// of the first calls. On a device without a compiler there are none.
+    pub fn signatures(&self) -> &[Signature] {
+        &self.signatures
+    }
+
+    fn compile(&mut self, backend: &Backend, signature: &Signature) -> Result<Compiled> {
+        let (recorded, program) = self.program(backend, signature)?;
         let executable = backend.executables().get(backend.client(), &program)?;
         recorded.compiled(backend, &program, executable)
     }
 
     /// Traces the step until two calls make the same program. A function may keep a tensor that it makes in its first call, so
     /// that the second one makes another program; the third one must make the same.
-    fn program(&mut self, backend: &Backend, key: &Key) -> Result<(Recorded, Program)> {
+    fn program(&mut self, backend: &Backend, signature: &Signature) -> Result<(Recorded, Program)> {
+        if !self.signatures.contains(signature) {
+            self.signatures.push(signature.clone());
+        }
         backend.compute(&[])?;
-        let first = self.trace(backend, key)?;
+        let first = self.trace(backend, signature)?;
         let mut known = first.program(backend);
         for _ in 0..2 {
-            let recorded = self.trace(backend, key)?;
+            let recorded = self.trace(backend, signature)?;
             let program = recorded.program(backend);
             if program.is_same(&known) {
                 return Ok((recorded, program));
@@ -142,12 +166,12 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
     }
 
     /// Calls the function with arguments whose values are not there.
-    fn trace(&mut self, backend: &Backend, key: &Key) -> Result<Recorded> {
+    fn trace(&mut self, backend: &Backend, signature: &Signature) -> Result<Recorded> {
         let start = next_id();
-        let given = key.iter().map(|(dims, dtype)| described(dims, *dtype)).collect::<Result<Vec<_>>>()?;
+        let given = signature.iter().map(|(dims, dtype)| described(dims, *dtype)).collect::<Result<Vec<_>>>()?;
         let arguments: Vec<Tensor> = given
             .iter()
-            .zip(key)
+            .zip(signature)
             .map(|(node, (dims, dtype))| tensor(&self.device, node, dims, *dtype))
             .collect::<Result<_>>()?;
         let running = backend.trace.begin(start)?;
@@ -161,7 +185,7 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
     }
 
     /// The arrays that the function returns, with their shapes and types, while its variables have their new values.
-    fn results(&self, backend: &Backend, tensors: &[Tensor]) -> Result<(Vec<Arc<Node>>, Key)> {
+    fn results(&self, backend: &Backend, tensors: &[Tensor]) -> Result<(Vec<Arc<Node>>, Signature)> {
         if let Some(stray) = tensors.iter().find(|tensor| !tensor.device().same_device(&self.device)) {
             let place = stray.device().location();
             bail!("a compiled step returns a tensor on {place:?}; keep it on the device of the step");
@@ -172,7 +196,7 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
             backend.trace.saw(&[Input { storage, layout }])?;
             dense(&Input { storage, layout })
         };
-        Ok((tensors.iter().map(node).collect::<Result<_>>()?, key_of(tensors)))
+        Ok((tensors.iter().map(node).collect::<Result<_>>()?, signature_of(tensors)))
     }
 }
 
@@ -184,7 +208,7 @@ struct Recorded {
     nodes: Vec<Arc<Node>>,
     /// The new values of the variables.
     after: Vec<Arc<Node>>,
-    results: Key,
+    results: Signature,
 }
 
 impl Recorded {
@@ -223,7 +247,7 @@ impl Recorded {
     }
 }
 
-pub(crate) fn key_of(arguments: &[Tensor]) -> Key {
+pub(crate) fn signature_of(arguments: &[Tensor]) -> Signature {
     arguments.iter().map(|tensor| (tensor.dims().to_vec(), tensor.dtype())).collect()
 }
 

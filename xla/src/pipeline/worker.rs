@@ -2,13 +2,13 @@
 
 use super::part::{Loss, Part};
 use super::{Body, Stage};
-use crate::step::{Key, Step};
+use crate::step::{Signature, Step};
 use candle_core::{DType, Device, Result, Tensor, bail};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
 /// Asks a program for its results, for arguments of these shapes and types; none on a device without a compiler.
-pub(super) type Ask<'a, 'b> = &'b mut dyn FnMut(&str, &mut Step<Body<'a>>, &Key) -> Result<Option<Key>>;
+pub(super) type Ask<'a, 'b> = &'b mut dyn FnMut(&str, &mut Step<Body<'a>>, &Signature) -> Result<Option<Signature>>;
 
 /// Shape and type of a tensor.
 pub(super) type Kind = (Vec<usize>, DType);

@@ -1,6 +1,6 @@
 //! A step that is compiled: gathers its arguments, gives its variables away and puts their new values back.
 
-use super::{Key, tensor};
+use super::{Signature, tensor};
 use crate::backend::{Backend, by_result};
 use crate::element::element_of;
 use crate::graph::{Array as _, Node, Op};
@@ -17,7 +17,7 @@ pub(super) struct Compiled {
     pub(super) executable: Arc<LoadedExecutable>,
     pub(super) arguments: Vec<From>,
     pub(super) states: Vec<State>,
-    pub(super) results: Key,
+    pub(super) results: Signature,
     /// How many keys for random numbers the function asks for.
     pub(super) keys: u64,
 }

@@ -10,6 +10,7 @@ use candle_nn::{AdamW, Optimizer, ParamsAdamW, SGD, ops};
 use ferrotune_xla::{Pipeline, Stage, Step, backend_of, cores};
 use model::{Adam, Layer, Maker, STAGES, classes, layer, numbers, perceptron, tokens, transformer};
 use std::cell::Cell;
+use std::slice::from_ref;
 use std::time::{Duration, Instant};
 
 const STEPS: usize = 100;
@@ -182,13 +183,13 @@ fn random_numbers_are_the_same_when_a_stage_is_computed_once_more() -> Result<()
         ];
         let mut pipeline = Pipeline::new(stages, |output, _| output.sum_all(), 2)?;
         let y = Tensor::zeros(2, DType::F32, second)?;
-        let mut before = values(&[left.clone()])?;
+        let mut before = values(from_ref(&left))?;
         let mut changes = Vec::new();
         for _ in 0..2 {
             // Both variables are the same before, so both gradients are the sum of the masks.
             right.set(&left.to_device(&Device::Cpu)?.to_device(second)?)?;
             pipeline.run(&Tensor::ones((2, 64), DType::F32, first)?, &y)?;
-            let [after, other] = [values(&[left.clone()])?, values(&[right.clone()])?];
+            let [after, other] = [values(from_ref(&left))?, values(from_ref(&right))?];
             assert_eq!(after, other);
             changes
                 .push(before.iter().zip(&after).map(|(before, after)| (before - after) / before).collect::<Vec<f64>>());
