@@ -9,6 +9,7 @@ use super::{ProcessError, SharedMemory, Worker, strays};
 use ferrotune_machine::process_tree::{below, number};
 use rustix::io::Errno;
 use rustix::process::Signal;
+use std::io;
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -24,8 +25,9 @@ impl Worker {
         make_temporary(&self.temporary)
             .map_err(|source| ProcessError::Write { path: self.temporary.clone(), source })?;
         (self.shared_files, self.started) = (Inodes::new(), Instant::now());
-        let Some(control) = &self.control else { return Ok(()) };
-        control.hand_over(workers_end.as_fd(), writer.as_fd()).map_err(ProcessError::system("give the worker a trial"))
+        let control = self.control.as_ref().ok_or_else(|| io::Error::from(io::ErrorKind::Unsupported));
+        let given = control.and_then(|control| control.hand_over(workers_end.as_fd(), writer.as_fd()));
+        given.map_err(ProcessError::system("give the worker a trial"))
     }
 
     /// Whether the worker runs on after its trial, which is over. No requests of the trial come after those that have arrived.

@@ -140,7 +140,8 @@ impl Supervisor<'_> {
         &mut self,
         mut worker: Worker,
         mut tenure: Tenure,
-        (device, outcome): (Option<&DeviceUse>, impl FnOnce(i32) -> Outcome),
+        device: Option<&DeviceUse>,
+        outcome: impl FnOnce(i32) -> Outcome,
     ) -> Result<(Outcome, Vec<String>), SupervisorError> {
         let (status, mut left) = worker.settle(&mut self.shared_memory)?;
         let outcome = outcome(status);

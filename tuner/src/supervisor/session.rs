@@ -171,8 +171,7 @@ impl Supervisor<'_> {
         if let Some(tenure) = tenure
             && !worker.has_exited()
         {
-            let (outcome, left) =
-                self.settle(worker, tenure, (device.as_ref(), |status| outcome(Exit::Code(status))))?;
+            let (outcome, left) = self.settle(worker, tenure, device.as_ref(), |status| outcome(Exit::Code(status)))?;
             let memory = machine.check(left, false)?;
             return Ok(Ended { trial, outcome, killed, seconds, peak_bytes, memory });
         }
