@@ -62,13 +62,16 @@ impl Backend {
 
     /// Those of the other cores of the same plugin, as many in each as in this one.
     pub(crate) fn others(&self) -> Result<Vec<Backend>> {
-        let others: Vec<pjrt::Device> = self.client.devices().map_err(Error::wrap)?.split_off(self.replicas);
-        let group = |(index, devices): (usize, &[pjrt::Device])| {
-            let name = format!("{}:{}", self.name, index + 1);
-            let executables = self.executables.on(numbers_of(devices)?);
-            Ok(Backend::new(name, self.client.clone(), devices.to_vec(), executables))
+        let (all, own) = (self.client.devices().map_err(Error::wrap)?, numbers_of(&self.devices)?);
+        let numbered = numbers_of(&all)?.into_iter().zip(all).filter(|(number, _)| !own.contains(number));
+        let (numbers, others): (Vec<i32>, Vec<pjrt::Device>) = numbered.unzip();
+        let platform = self.client.platform().map_err(Error::wrap)?;
+        let group = |(numbers, devices): (&[i32], &[pjrt::Device])| {
+            let name = format!("{platform}:{}", numbers[0]);
+            let executables = self.executables.on(numbers.to_vec());
+            Backend::new(name, self.client.clone(), devices.to_vec(), executables)
         };
-        others.chunks_exact(self.replicas).enumerate().map(group).collect()
+        Ok(numbers.chunks_exact(self.replicas).zip(others.chunks_exact(self.replicas)).map(group).collect())
     }
 
     /// The same arrays, one for each replica, on the devices of this backend. Starts the copies and waits for none.
