@@ -1,8 +1,8 @@
 //! Devices of plugins as candle's.
 
-use crate::backend::Backend;
+use crate::backend::{Backend, numbers_of};
 use crate::executables::Executables;
-use candle_core::{Device, Error, Result, external};
+use candle_core::{Device, Error, Result, bail, external};
 use ferrotune_devices::pjrt::{Client, Plugin};
 use std::any::Any;
 use std::path::Path;
@@ -64,8 +64,33 @@ pub fn device_on(client: Client, plugin: &str, options: Options<'_>) -> Result<D
     let name = client.platform().map_err(Error::wrap)?;
     let version = client.version().map_err(Error::wrap)?;
     let flags = std::env::var_os("XLA_FLAGS").unwrap_or_default();
-    let executables = Executables::new(options.cache, &format!("{plugin} {name} {version} {flags:?}"));
-    Ok(device_of(Backend::new(&name, client, options.replicas, executables)?))
+    let mut devices = client.devices().map_err(Error::wrap)?;
+    if devices.len() < options.replicas || options.replicas == 0 {
+        bail!("{name} has {} devices and not {}", devices.len(), options.replicas);
+    }
+    devices.truncate(options.replicas);
+    let plugin = format!("{plugin} {name} {version} {flags:?}");
+    let executables = Executables::new(options.cache, &plugin, numbers_of(&devices)?);
+    Ok(device_of(Backend::new(name, client, devices, executables)))
+}
+
+/// All cores of the plugin that a device belongs to, each as a device of its own: a process can open a TPU only once. The first
+/// one is `device` itself; where it is made of several replicas, so are the others, and cores that are left over are not used.
+/// A device without a plugin (`cpu`, `cuda`) is alone.
+///
+/// Each call makes new devices of the other cores, so call it once.
+///
+/// ```no_run
+/// let cores = ferrotune_xla::cores(&ferrotune_xla::open("libtpu.so".as_ref())?)?;
+/// let weights = candle_core::Tensor::zeros((4096, 4096), candle_core::DType::F32, &cores[3])?;
+/// # Ok::<(), candle_core::Error>(())
+/// ```
+///
+/// # Errors
+/// Those of the plugin.
+pub fn cores(device: &Device) -> Result<Vec<Device>> {
+    let others = backend_of(device).map_or(Ok(Vec::new()), Backend::others)?;
+    Ok(std::iter::once(device.clone()).chain(others.into_iter().map(device_of)).collect())
 }
 
 /// The backend of a device that this crate has made.

@@ -7,6 +7,7 @@ use crate::device::backend_of;
 use crate::element::element_of;
 use crate::graph::{Array as _, Node, Op, next_id};
 use crate::program::{Argument, Program};
+use crate::random;
 use crate::stablehlo;
 use crate::trace::Traced;
 use crate::value::Value;
@@ -15,6 +16,7 @@ use candle_core::external::{Input, Slot};
 use candle_core::op::BackpropOp;
 use candle_core::{DType, Device, Result, Storage, Tensor, bail};
 use compiled::{Compiled, From, State};
+pub(crate) use compiled::{computed, node_of};
 use ferrotune_devices::pjrt::LoadedExecutable;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -49,8 +51,13 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
     /// Those of the function while it is traced; if it reads a value that it computes; if it depends on something that
     /// changes from call to call; and those of the device.
     pub fn run(&mut self, arguments: &[Tensor]) -> Result<Vec<Tensor>> {
+        Ok(self.run_drawing(arguments, None)?.0)
+    }
+
+    /// [`Step::run`] with the random numbers of the run that began at this draw, or with new ones. Returns at which draw it began.
+    pub(crate) fn run_drawing(&mut self, arguments: &[Tensor], draw: Option<u64>) -> Result<(Vec<Tensor>, u64)> {
         let device = self.device.clone();
-        let Some(backend) = backend_of(&device) else { return (self.body)(arguments) };
+        let Some(backend) = backend_of(&device) else { return Ok(((self.body)(arguments)?, 0)) };
         backend.trace.refuse("Step::run")?;
         let signature = signature_of(arguments);
         if let Some(stray) = arguments.iter().find(|tensor| !tensor.device().same_device(&device)) {
@@ -59,11 +66,18 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
                 stray.device().location()
             );
         }
-        if !self.compiled.contains_key(&signature) {
-            let compiled = self.compile(backend, &signature)?;
-            self.compiled.insert(signature.clone(), compiled);
-        }
-        self.compiled[&signature].run(backend, &device, arguments)
+        let compiled = self.compiled(backend, &signature)?;
+        let draw = draw.unwrap_or_else(|| backend.generator().advance(compiled.keys));
+        Ok((compiled.run(backend, &device, arguments, draw)?, draw))
+    }
+
+    /// Compiles the step for such arguments, unless it is compiled. Returns shape and type of each result; none on a device
+    /// without a compiler.
+    pub(crate) fn prepare(&mut self, signature: &Signature) -> Result<Option<Signature>> {
+        let device = self.device.clone();
+        let Some(backend) = backend_of(&device) else { return Ok(None) };
+        backend.trace.refuse("Step::run")?;
+        Ok(Some(self.compiled(backend, signature)?.results.clone()))
     }
 
     /// The program of the step for arguments of these shapes and types, as the text of a [StableHLO] module. Runs nothing:
@@ -90,11 +104,25 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
     /// # Errors
     /// Those of [`Step::stablehlo`].
     pub fn stablehlo_of(&mut self, signature: &Signature) -> Result<String> {
+        Ok(self.written(signature)?.0)
+    }
+
+    /// The text of the program, and shape and type of each result.
+    pub(crate) fn written(&mut self, signature: &Signature) -> Result<(String, Signature)> {
         let device = self.device.clone();
         let Some(backend) = backend_of(&device) else {
             bail!("a step on {:?} is no program; connect a device with a compiler, such as xla:cpu", device.location())
         };
-        Ok(stablehlo::text(&self.program(backend, signature)?.1))
+        let (recorded, program) = self.program(backend, signature)?;
+        Ok((stablehlo::text(&program), recorded.results))
+    }
+
+    fn compiled(&mut self, backend: &Backend, signature: &Signature) -> Result<&Compiled> {
+        if !self.compiled.contains_key(signature) {
+            let compiled = self.compile(backend, signature)?;
+            self.compiled.insert(signature.clone(), compiled);
+        }
+        Ok(&self.compiled[signature])
     }
 
     /// The device on which the step runs.
@@ -121,13 +149,6 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
             self.signatures.push(signature.clone());
         }
         backend.compute(&[])?;
-        let draws = backend.generator().draws();
-        let traced = self.traced(backend, signature);
-        backend.generator().rewind(draws);
-        traced
-    }
-
-    fn traced(&mut self, backend: &Backend, signature: &Signature) -> Result<(Recorded, Program)> {
         let first = self.trace(backend, signature)?;
         let mut known = first.program(backend);
         for _ in 0..2 {
@@ -200,7 +221,7 @@ impl Recorded {
 
     fn compiled(&self, backend: &Backend, program: &Program, executable: Arc<LoadedExecutable>) -> Result<Compiled> {
         let from = |argument: &Argument| match argument {
-            Argument::Key(_) => Ok(From::Key),
+            Argument::Key(node) => Ok(From::Key(random::place_of(&node.numbers))),
             Argument::Numbers(..) => Ok(From::Constant(backend.fresh(argument)?.unwrap_or_default())),
             Argument::Node(node) => Ok(self.source(node)),
         };
@@ -211,8 +232,7 @@ impl Recorded {
             element: before.element,
         };
         let states = self.traced.changed.iter().map(state).collect();
-        let keys = arguments.iter().filter(|from| matches!(from, From::Key)).count() as u64;
-        Ok(Compiled { executable, arguments, states, results: self.results.clone(), keys })
+        Ok(Compiled { executable, arguments, states, results: self.results.clone(), keys: self.traced.keys })
     }
 
     /// Where a node's value comes from when the step runs.
@@ -227,7 +247,7 @@ impl Recorded {
     }
 }
 
-fn signature_of(arguments: &[Tensor]) -> Signature {
+pub(crate) fn signature_of(arguments: &[Tensor]) -> Signature {
     arguments.iter().map(|tensor| (tensor.dims().to_vec(), tensor.dtype())).collect()
 }
 
@@ -236,7 +256,7 @@ fn described(dims: &[usize], dtype: DType) -> Result<Arc<Node>> {
 }
 
 /// A tensor of its own that refers to a node.
-fn tensor(device: &Device, node: &Arc<Node>, dims: &[usize], dtype: DType) -> Result<Tensor> {
+pub(crate) fn tensor(device: &Device, node: &Arc<Node>, dims: &[usize], dtype: DType) -> Result<Tensor> {
     let metal = device.as_metal_device()?;
     let storage = metal.storage(Arc::new(Value::Node(node.clone())), dtype, node.count());
     Ok(Tensor::from_storage(Storage::Metal(storage), dims, BackpropOp::none(), false))

@@ -18,6 +18,7 @@ pub(super) struct Compiled {
     pub(super) arguments: Vec<From>,
     pub(super) states: Vec<State>,
     pub(super) results: Signature,
+    /// How many keys for random numbers the function asks for.
     pub(super) keys: u64,
 }
 
@@ -31,8 +32,8 @@ pub(super) enum From {
     Captured(Weak<Slot>, Arc<Node>),
     /// A number in a formula.
     Constant(Vec<Buffer>),
-    /// A new key for random numbers.
-    Key,
+    /// A key for random numbers: which one of those that the function asks for.
+    Key(u64),
 }
 
 /// A variable that the step changes.
@@ -43,14 +44,21 @@ pub(super) struct State {
 }
 
 impl Compiled {
-    pub(super) fn run(&self, backend: &Backend, device: &Device, arguments: &[Tensor]) -> Result<Vec<Tensor>> {
+    /// Runs it with the random numbers of the keys from `draw` on.
+    pub(super) fn run(
+        &self,
+        backend: &Backend,
+        device: &Device,
+        arguments: &[Tensor],
+        draw: u64,
+    ) -> Result<Vec<Tensor>> {
         // What can fail before the device is asked comes before the variables are given away.
         let given = arguments
             .iter()
             .map(|tensor| computed(backend, node_of(tensor)?, tensor.dims()))
             .collect::<Result<Vec<_>>>()?;
         let captured = self.arguments.iter().map(|from| self.captured(backend, from)).collect::<Result<Vec<_>>>()?;
-        let keys = self.keys(backend)?;
+        let keys = self.keys(backend, draw)?;
         self.states.iter().try_for_each(|state| state.compute(backend))?;
         let taken = self.states.iter().map(State::take).collect::<Result<Vec<_>>>()?;
         let (own, lent): (Vec<_>, Vec<_>) = taken.into_iter().unzip();
@@ -82,10 +90,11 @@ impl Compiled {
     }
 
     /// The keys of this run.
-    fn keys(&self, backend: &Backend) -> Result<Vec<Vec<Buffer>>> {
-        let first = backend.generator().advance(self.keys);
+    fn keys(&self, backend: &Backend, draw: u64) -> Result<Vec<Vec<Buffer>>> {
         let seed = backend.generator().seed();
-        (first..first + self.keys).map(|draw| backend.upload_key(state(seed, draw))).collect()
+        let places =
+            self.arguments.iter().filter_map(|from| if let From::Key(place) = from { Some(place) } else { None });
+        places.map(|place| backend.upload_key(state(seed, draw + place))).collect()
     }
 
     fn launch(
@@ -105,7 +114,7 @@ impl Compiled {
                 From::Given(index) => keep(&mut rows, given[*index].value()),
                 From::Constant(buffers) => keep(&mut rows, Some(buffers)),
                 From::Captured(..) => keep(&mut rows, captured.as_ref().and_then(|node| node.value())),
-                From::Key => donate(&mut rows, keys.next().unwrap_or_default()),
+                From::Key(_) => donate(&mut rows, keys.next().unwrap_or_default()),
                 From::State(index) => match own[*index].take() {
                     Some(buffers) => donate(&mut rows, buffers),
                     None => keep(&mut rows, lent[*index].as_ref().and_then(|node| node.value())),
@@ -160,7 +169,7 @@ fn donate(rows: &mut [Vec<pjrt::Input<'_>>], buffers: Vec<Buffer>) {
 }
 
 /// The node in this shape, with its value.
-fn computed(backend: &Backend, node: Arc<Node>, dims: &[usize]) -> Result<Arc<Node>> {
+pub(crate) fn computed(backend: &Backend, node: Arc<Node>, dims: &[usize]) -> Result<Arc<Node>> {
     let node = node.reshape(dims);
     if node.value().is_none() {
         backend.compute(std::slice::from_ref(&node))?;
@@ -169,7 +178,7 @@ fn computed(backend: &Backend, node: Arc<Node>, dims: &[usize]) -> Result<Arc<No
 }
 
 /// The array that a tensor shows.
-fn node_of(tensor: &Tensor) -> Result<Arc<Node>> {
+pub(crate) fn node_of(tensor: &Tensor) -> Result<Arc<Node>> {
     let (storage, layout) = tensor.storage_and_layout();
     let Storage::Metal(storage) = &*storage else {
         bail!("a compiled step returns a tensor on {:?}; keep it on the device of the step", tensor.device().location())
