@@ -1,7 +1,7 @@
 """A training step's peak of memory on a TPU against that of the same step in JAX (`jax_twins/`), as libtpu reports both.
 
-Compiling takes minutes, so that each generation has the whole of one large model and the first layers of the other.
-`FERROTUNE_TPU_MEMORY=whole` compiles all of both for both; docs/benchmarks-steps.md has those figures.
+Compiling takes minutes: ResNet-18 is compiled for v5e alone, and GPT-2 for v5e with two of its layers. `FERROTUNE_TPU_MEMORY=whole`
+compiles all models whole for both generations; docs/benchmarks-steps.md has those figures.
 """
 
 import os
@@ -17,8 +17,8 @@ from test_devices import set_variable
 from test_devices_xla import xla_cpu  # noqa: F401 (a fixture)
 
 TWINS = pathlib.Path(__file__).parent / "jax_twins"
-# Layers or stages of the whole model, how many of them do for a generation that has not the whole, and the batch.
-MODELS = {"mlp": (3, 3, 1024), "resnet18": (4, 1, 32), "gpt2": (12, 2, 2)}
+# Layers or stages of the whole model, how many are compiled for a generation that has not the whole, and the batch.
+MODELS = {"mlp": (3, 3, 1024), "resnet18": (4, None, 32), "gpt2": (12, 2, 2)}
 WHOLE = {"v5e": ("mlp", "resnet18"), "v6e": ("mlp", "gpt2")}
 STEPS = {
     "mlp": ("mlp(&device)?", "({batch}, 784), DType::F32", "{batch}, DType::U32"),
@@ -58,6 +58,8 @@ def kernels(tmp_path_factory, xla_cpu):  # noqa: F811
 @pytest.mark.parametrize("model", MODELS)
 def test_a_training_step_needs_no_more_memory_than_in_jax(kernels, libtpu, model, generation):
     depth, batch = depth_of(model, generation), MODELS[model][2]
+    if depth is None:
+        pytest.skip("takes minutes; FERROTUNE_TPU_MEMORY=whole compiles it")
     for kernel in kernels:
         set_variable(kernel, "TPU_LIBRARY_PATH", libtpu[1])
         kernel.cell_timeout_s = 1500
@@ -68,8 +70,9 @@ def test_a_training_step_needs_no_more_memory_than_in_jax(kernels, libtpu, model
     ours.ok(f"let mut step: ferrotune::Step<'static> = ferrotune::compile({made})?;")
     x, y = (f"Tensor::zeros({argument}, &device)?" for argument in arguments)
     ours.ok(f"step.stablehlo(&[{x}, {y}])?;")
-    checks = [(kernel, kernel.begin(f"%tpu_check --tpu {generation}:1x1 {name}")) for kernel, name in ((ours, "step"), (theirs, "twin.mlir"))]
-    own, jax = (peak(kernel.end_of(cell)) for kernel, cell in checks)
+    check = f"%tpu_check --tpu {generation}:1x1 "
+    begun = [(ours, ours.begin(check + "step")), (theirs, theirs.begin(check + "twin.mlir"))]
+    own, jax = (peak(kernel.end_of(cell)) for kernel, cell in begun)
     ours.ok("drop(step);")
     line = f"{model} of depth {depth}, {generation}: {own / 2**20:.1f} MiB, JAX {jax / 2**20:.1f} MiB, ratio {own / jax:.3f}"
     print(line)

@@ -60,7 +60,7 @@ impl Supervisor<'_> {
         let (number, budget_bytes) = (session.trial.number, self.budget.trial_bytes);
         let record = self.search.record(number);
         let Some(estimate_bytes) = estimate::refusal(record, self.search.trials(), budget_bytes) else { return Ok(()) };
-        let ending = Ending::Refused { estimate_bytes, budget_bytes };
+        let ending = Ending::Refused { estimate_bytes, budget_bytes, device: None };
         let (usage, end) = (Usage::of(record), End::without_value(ending.clone(), record));
         self.search.journal.trial_ended(number, usage, end)?;
         session.trial.outcome = Some(Outcome::Ended { ending, values: Vec::new() });

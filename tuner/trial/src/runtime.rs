@@ -6,6 +6,7 @@ use crate::error::{Result, TrialError};
 use crate::place::line_of_cell;
 use crate::shared::Shared;
 use crate::trial::Trial;
+use ferrotune_devices::Shortage;
 use ferrotune_tuner::record::Ending;
 use ferrotune_tuner::wire::{Request, SHARED_VARIABLE};
 use std::error::Error;
@@ -159,7 +160,10 @@ fn outcome<R: ObjectiveValue>(trial: &Trial, body: impl FnOnce(&Trial, &Shared) 
         (Ok(Err(error)), _) if is_of_full_disk(error.as_ref()) => {
             Request::DiskFull { reason: reason_of(error.as_ref()) }
         }
-        (Ok(Err(error)), _) => failed(error.as_ref()),
+        (Ok(Err(error)), _) => match crate::device::shortage() {
+            Some(shortage) => refused(shortage),
+            None => failed(error.as_ref()),
+        },
         (Ok(Ok(_)), Some(refusal)) => failed(&refusal),
         (Ok(Ok(returned)), None) => Request::Finish { values: returned.values() },
     }
@@ -176,6 +180,12 @@ fn is_of_full_disk(error: &(dyn Error + 'static)) -> bool {
         cause = error.source();
     }
     is_checkpoint && is_full
+}
+
+/// The objective has failed because of its last program, which its device could not hold.
+fn refused(Shortage { device, needed_bytes, available_bytes }: Shortage) -> Request {
+    let (estimate_bytes, budget_bytes) = (needed_bytes, available_bytes);
+    Request::Fail { ending: Ending::Refused { estimate_bytes, budget_bytes, device: Some(device) } }
 }
 
 fn failed(error: &(dyn Error + 'static)) -> Request {
