@@ -102,9 +102,9 @@ impl Backend {
         &self.traffic
     }
 
-    /// Why the last new program was refused, if its device has too little memory for it.
-    pub fn shortage(&self) -> Option<Shortage> {
-        self.executables.shortage()
+    /// Why the last new program was refused, if its device has too little memory for it. Forgets it.
+    pub fn take_shortage(&self) -> Option<Shortage> {
+        self.executables.take_shortage()
     }
 
     /// How many programs the plugin has compiled since the device was opened.

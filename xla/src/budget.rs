@@ -38,7 +38,7 @@ impl Budget {
         shortage.map_or(Ok(()), |shortage| Err(Error::wrap(shortage)))
     }
 
-    pub(crate) fn shortage(&self) -> Option<Shortage> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub(crate) fn take_shortage(&self) -> Option<Shortage> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }

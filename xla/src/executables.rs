@@ -2,12 +2,12 @@
 
 use crate::budget::Budget;
 use crate::program::Program;
+use crate::recent::Recent;
 use crate::stablehlo;
 use candle_core::{Error, Result};
 use ferrotune_devices::Shortage;
 use ferrotune_devices::pjrt::{Client, CompileOptions, LoadedExecutable};
 use sha2::{Digest as _, Sha256};
-use std::collections::HashMap;
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -29,14 +29,14 @@ const ABANDONED: Duration = Duration::from_secs(3600);
 /// The length of the checksum before an executable.
 const CHECKSUM_BYTES: usize = 32;
 
-/// The programs that a device has compiled or loaded since it was opened.
+/// The programs that a device has compiled or loaded since it was opened, as many as [`Recent`] keeps.
 pub(crate) struct Executables {
     /// Where executables are kept, and what tells this plugin on this machine from others.
     kept: Option<(PathBuf, String)>,
     /// The devices that run the programs: that of the first replica, that of the second.
     device_ids: Vec<i32>,
     budget: Budget,
-    ready: Mutex<HashMap<u64, Arc<LoadedExecutable>>>,
+    ready: Mutex<Recent<u64, Arc<LoadedExecutable>>>,
     compilations: AtomicU64,
 }
 
@@ -44,13 +44,13 @@ impl Executables {
     /// Programs for these devices. Keeps executables in `folder`, if one is given; `plugin` tells the plugin from others.
     pub(crate) fn new(folder: Option<&Path>, plugin: &str, device_ids: Vec<i32>, budget: Budget) -> Executables {
         let kept = folder.map(|folder| (folder.to_owned(), format!("{plugin}\n{}", processor())));
-        Executables { kept, device_ids, budget, ready: Mutex::default(), compilations: AtomicU64::new(0) }
+        Executables { kept, device_ids, budget, ready: Mutex::new(Recent::new()), compilations: AtomicU64::new(0) }
     }
 
     /// None yet, for other devices of the same plugin.
     pub(crate) fn on(&self, device_ids: Vec<i32>) -> Executables {
         let (kept, budget) = (self.kept.clone(), self.budget.of_another());
-        Executables { kept, device_ids, budget, ready: Mutex::default(), compilations: AtomicU64::new(0) }
+        Executables { kept, device_ids, budget, ready: Mutex::new(Recent::new()), compilations: AtomicU64::new(0) }
     }
 
     /// The executable of a program, compiled at most once.
@@ -65,12 +65,12 @@ impl Executables {
         let executable = Arc::new(self.load_or_compile(client, program)?);
         self.budget.check(&executable)?;
         let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(ready.entry(fingerprint).or_insert(executable).clone())
+        Ok(ready.insert(fingerprint, executable).clone())
     }
 
-    /// Why the last new program was refused, if it was.
-    pub(crate) fn shortage(&self) -> Option<Shortage> {
-        self.budget.shortage()
+    /// Why the last new program was refused, if it was. Forgets it.
+    pub(crate) fn take_shortage(&self) -> Option<Shortage> {
+        self.budget.take_shortage()
     }
 
     /// How many programs have been compiled, and not loaded.

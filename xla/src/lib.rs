@@ -13,6 +13,7 @@ mod lower;
 mod pipeline;
 mod program;
 mod random;
+mod recent;
 mod replicas;
 mod stablehlo;
 mod step;

@@ -8,6 +8,7 @@ use crate::element::element_of;
 use crate::graph::{Array as _, Node, Op, next_id};
 use crate::program::{Argument, Program};
 use crate::random;
+use crate::recent::{MOST_RECENT, Recent};
 use crate::stablehlo;
 use crate::trace::Traced;
 use crate::value::Value;
@@ -18,8 +19,7 @@ use candle_core::{DType, Device, Result, Storage, Tensor, bail};
 use compiled::{Compiled, From, State};
 pub(crate) use compiled::{computed, node_of};
 use ferrotune_devices::pjrt::LoadedExecutable;
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// Shape and type of each argument.
 pub type Signature = Vec<(Vec<usize>, DType)>;
@@ -28,7 +28,7 @@ pub type Signature = Vec<(Vec<usize>, DType)>;
 pub struct Step<F> {
     device: Device,
     body: F,
-    compiled: HashMap<Signature, Compiled>,
+    compiled: Recent<Signature, Compiled>,
     /// The arguments for which a program was asked for, the first ones first.
     signatures: Vec<Signature>,
 }
@@ -42,7 +42,7 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
     /// learning rate in Rust, is not noticed: it belongs on the device, as in ferrotune's optimisers, or among the arguments. Variables that the
     /// function changes (`Var::set`, an optimiser) stay on the device from run to run. Random numbers are new in each run.
     pub fn new(device: &Device, body: F) -> Step<F> {
-        Step { device: device.clone(), body, compiled: HashMap::new(), signatures: Vec::new() }
+        Step { device: device.clone(), body, compiled: Recent::new(), signatures: Vec::new() }
     }
 
     /// Runs the step: its variables change, and what the function returned is returned.
@@ -118,11 +118,14 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
     }
 
     fn compiled(&mut self, backend: &Backend, signature: &Signature) -> Result<&Compiled> {
-        if !self.compiled.contains_key(signature) {
+        if self.compiled.get(signature).is_none() {
             let compiled = self.compile(backend, signature)?;
-            self.compiled.insert(signature.clone(), compiled);
+            return Ok(self.compiled.insert(signature.clone(), compiled));
         }
-        Ok(&self.compiled[signature])
+        match self.compiled.get(signature) {
+            Some(compiled) => Ok(compiled),
+            None => bail!("a step has lost its program; please report this"),
+        }
     }
 
     /// The device on which the step runs.
@@ -131,7 +134,7 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
     }
 
     /// The arguments for which [`Step::run`] or [`Step::stablehlo`] has traced the step, also where that has failed, in the order
-    /// of the first calls. On a device without a compiler there are none.
+    /// of the first calls, the last 256 of them. On a device without a compiler there are none.
     pub fn signatures(&self) -> &[Signature] {
         &self.signatures
     }
@@ -146,6 +149,9 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
     /// that the second one makes another program; the third one must make the same.
     fn program(&mut self, backend: &Backend, signature: &Signature) -> Result<(Recorded, Program)> {
         if !self.signatures.contains(signature) {
+            if self.signatures.len() == MOST_RECENT {
+                self.signatures.remove(0);
+            }
             self.signatures.push(signature.clone());
         }
         backend.compute(&[])?;
@@ -243,7 +249,10 @@ impl Recorded {
         if let Some(index) = self.traced.changed.iter().position(|(_, before)| Arc::ptr_eq(before, node)) {
             return From::State(index);
         }
-        From::Captured(self.traced.seen.get(&node.id).cloned().unwrap_or_default(), node.clone())
+        match self.traced.seen.get(&node.id).and_then(Weak::upgrade) {
+            Some(slot) => From::Captured(slot, node.dims.clone()),
+            None => From::Kept(node.clone()),
+        }
     }
 }
 

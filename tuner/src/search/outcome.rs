@@ -54,11 +54,13 @@ pub(super) enum Answer {
 }
 
 impl Answer {
-    /// What an objective says of itself. Endings other than errors, panics and what its device refuses are for the search to
-    /// decide.
+    /// What an objective says of itself. Endings other than errors, panics and a full device are for the search to decide.
     pub(super) fn broke(ending: Ending) -> Answer {
         Answer::Broke(match ending {
-            Ending::Failed { .. } | Ending::Panicked { .. } | Ending::Refused { device: Some(_), .. } => ending,
+            Ending::Failed { .. }
+            | Ending::Panicked { .. }
+            | Ending::DeviceOutOfMemory { .. }
+            | Ending::Refused { device: Some(_), .. } => ending,
             other => Ending::Failed { reason: format!("the worker called itself '{other}'") },
         })
     }

@@ -10,7 +10,7 @@ use crate::view::dense;
 use candle_core::external::{Input, Slot};
 use candle_core::{Device, Error, Result, Storage, Tensor, bail};
 use ferrotune_devices::pjrt::{self, Buffer, Element, LoadedExecutable};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 /// A step for arguments of certain shapes.
 pub(super) struct Compiled {
@@ -28,8 +28,10 @@ pub(super) enum From {
     Given(usize),
     /// A variable that the step changes.
     State(usize),
-    /// A tensor from outside that the step uses: what its storage refers to; if it is gone, what it was when the step was traced.
-    Captured(Weak<Slot>, Arc<Node>),
+    /// A tensor from outside that the step uses: what its storage refers to, in the shape that the program takes.
+    Captured(Arc<Slot>, Vec<usize>),
+    /// A tensor from outside that nothing referred to any more once the step was traced.
+    Kept(Arc<Node>),
     /// A number in a formula.
     Constant(Vec<Buffer>),
     /// A key for random numbers: which one of those that the function asks for.
@@ -81,12 +83,11 @@ impl Compiled {
     }
 
     fn captured(&self, backend: &Backend, from: &From) -> Result<Option<Arc<Node>>> {
-        let From::Captured(slot, known) = from else { return Ok(None) };
-        let node = match slot.upgrade() {
-            Some(slot) => Value::node_in(&slot)?,
-            None => known.clone(),
-        };
-        computed(backend, node, &known.dims).map(Some)
+        match from {
+            From::Captured(slot, dims) => computed(backend, Value::node_in(slot)?, dims).map(Some),
+            From::Kept(node) => computed(backend, node.clone(), &node.dims).map(Some),
+            _ => Ok(None),
+        }
     }
 
     /// The keys of this run.
@@ -113,7 +114,7 @@ impl Compiled {
             match from {
                 From::Given(index) => keep(&mut rows, given[*index].value()),
                 From::Constant(buffers) => keep(&mut rows, Some(buffers)),
-                From::Captured(..) => keep(&mut rows, captured.as_ref().and_then(|node| node.value())),
+                From::Captured(..) | From::Kept(_) => keep(&mut rows, captured.as_ref().and_then(|node| node.value())),
                 From::Key(_) => donate(&mut rows, keys.next().unwrap_or_default()),
                 From::State(index) => match own[*index].take() {
                     Some(buffers) => donate(&mut rows, buffers),
