@@ -1,4 +1,4 @@
-// The models of `twins.py` in candle, each with the training step that `%tpu_check` compiles. A cell runs this file.
+//! The models of `twins.py` in candle, each with the training step that `%tpu_check` compiles. A cell runs what is below this line.
 use candle_core::{DType, Device, Result, Tensor, Var};
 use candle_nn::{
     BatchNorm, Conv2d, Conv2dConfig, Embedding, LayerNorm, Linear, Module, ModuleT, Optimizer, VarBuilder, VarMap,
