@@ -1,6 +1,7 @@
 //! Devices of plugins as candle's.
 
 use crate::backend::{Backend, numbers_of};
+use crate::budget::Budget;
 use crate::executables::Executables;
 use candle_core::{Device, Error, Result, bail, external};
 use ferrotune_devices::pjrt::{Client, Plugin};
@@ -16,12 +17,17 @@ pub struct Options<'a> {
     pub replicas: usize,
     /// Where compiled programs are kept for later processes; nowhere without a folder.
     pub cache: Option<&'a Path>,
+    /// What a program may need, in bytes, if the plugin does not report the memory of its device. One that needs more is an
+    /// error before it runs.
+    pub memory_bytes: Option<u64>,
+    /// How messages call the device; by the plugin's own name without one.
+    pub name: Option<&'a str>,
 }
 
 impl Default for Options<'_> {
-    /// One device, and no folder.
+    /// One device, no folder, and any memory.
     fn default() -> Self {
-        Options { replicas: 1, cache: None }
+        Options { replicas: 1, cache: None, memory_bytes: None, name: None }
     }
 }
 
@@ -70,7 +76,10 @@ pub fn device_on(client: Client, plugin: &str, options: Options<'_>) -> Result<D
     }
     devices.truncate(options.replicas);
     let plugin = format!("{plugin} {name} {version} {flags:?}");
-    let executables = Executables::new(options.cache, &plugin, numbers_of(&devices)?);
+    // Some plugins do not report memory.
+    let reported = devices.first().and_then(|device| device.memory().ok()?.limit_bytes);
+    let budget = Budget::new(options.name.unwrap_or(&name), reported.or(options.memory_bytes));
+    let executables = Executables::new(options.cache, &plugin, numbers_of(&devices)?, budget);
     Ok(device_of(Backend::new(name, client, devices, executables)))
 }
 

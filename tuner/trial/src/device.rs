@@ -3,10 +3,11 @@
 use crate::error::{Result, TrialError};
 use candle_core::Device;
 use ferrotune_devices::pjrt::{Client, Plugin};
-use ferrotune_devices::{Machine, find_plugin, fork};
+use ferrotune_devices::{Machine, Shortage, find_plugin, fork};
 use ferrotune_tuner::record::DeviceUse;
 use ferrotune_tuner::spec::takes_one_process;
-use ferrotune_xla::{Options, identity};
+use ferrotune_tuner::wire::BUDGET_VARIABLE;
+use ferrotune_xla::{Options, backend_of, identity};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -101,7 +102,7 @@ pub fn open_device(device: &str) -> Result<Device> {
         ("cpu", _) => Ok(Device::Cpu),
         ("tpu", "0") | ("xla", _) => {
             fork::check()?;
-            open_plugin(find_plugin(&Machine::this(), device)?)
+            open_plugin(device, find_plugin(&Machine::this(), device)?)
         }
         ("cuda", ordinal) => match ordinal.parse() {
             Ok(_) if !candle_core::utils::cuda_is_available() => Err(TrialError::NoCuda { device: owned() }.into()),
@@ -122,8 +123,13 @@ fn real(plugin: &Path) -> PathBuf {
     plugin.canonicalize().unwrap_or_else(|_| plugin.to_owned())
 }
 
+/// Why the last new program of an open device was refused, if its device has too little memory for it. Forgets it.
+pub(crate) fn take_shortage() -> Option<Shortage> {
+    open_plugins().values().find_map(|opened| backend_of(&opened.device)?.take_shortage())
+}
+
 /// The device of a plugin's library, opened now or before.
-fn open_plugin(plugin: PathBuf) -> Result<Device> {
+fn open_plugin(name: &str, plugin: PathBuf) -> Result<Device> {
     let plugin = real(&plugin);
     let mut open = open_plugins();
     if let Some(opened) = open.get(&plugin) {
@@ -135,7 +141,9 @@ fn open_plugin(plugin: PathBuf) -> Result<Device> {
     let client = loaded.client(&[])?;
     // A search compiles the same program in many workers; each but the first one loads it.
     let cache = dirs::cache_dir().map(|folder| folder.join("ferrotune/xla"));
-    let options = Options { cache: cache.as_deref(), ..Options::default() };
+    // A trial on the CPU shares its budget with the programs of XLA. In a cell there is no such limit.
+    let budget = std::env::var(BUDGET_VARIABLE).ok().and_then(|bytes| bytes.parse().ok());
+    let options = Options { cache: cache.as_deref(), memory_bytes: budget, name: Some(name), ..Options::default() };
     let device = ferrotune_xla::device_on(client.clone(), &identity(&plugin), options)?;
     open.insert(plugin, Opened { device: device.clone(), client });
     Ok(device)
