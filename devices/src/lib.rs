@@ -27,10 +27,11 @@ pub mod pjrt;
 pub mod probe;
 mod report;
 pub mod selftest;
+mod shortage;
 mod strategy;
 mod tpu;
 
-pub use check::{Check, Needs, Outcome, Target};
+pub use check::{Check, Needs, Outcome, Target, Time};
 pub use connect::{ConnectError, Connection, Support, connect};
 pub use cpu::Cpu;
 pub use cuda::CudaDevice;
@@ -38,6 +39,7 @@ pub use finding::Finding;
 pub use machine::{Machine, Metadata};
 pub use packaged::{NoPlugin, find_plugin, name_of_plugin};
 pub use report::Report;
+pub use shortage::Shortage;
 pub use strategy::{Cluster, Precision, Reduce, Replica, Strategy, StrategyError};
 pub use tpu::{Generation, Tpu};
 

@@ -68,6 +68,10 @@ impl Failure {
 
     /// A failure whose text has several lines, of which the first one is the error.
     pub(crate) fn of_lines(name: ErrorName, text: &str) -> Self {
+        // The crate in which evcxr tries out a dependency.
+        let text = text
+            .replace("evcxr_dummy_validate_dep", "this notebook")
+            .replace("prevent evcxr from attempting", "keep the notebook from trying");
         let mut lines = text.trim().lines();
         let mut failure = Self::new(name, lines.next().unwrap_or_default());
         failure.traceback.extend(lines.map(str::to_owned));

@@ -13,6 +13,7 @@ use crate::transfer::{literal_of, values_of};
 use crate::value::Value;
 use candle_core::external::{self, Input, Op, Slot};
 use candle_core::{CpuStorage, DType, Error, Result, Shape, bail};
+use ferrotune_devices::Shortage;
 use ferrotune_devices::pjrt::{self, Buffer, Client, Element, Literal};
 use std::collections::HashSet;
 use std::fmt;
@@ -44,28 +45,43 @@ pub struct Backend {
 }
 
 impl Backend {
-    /// The first `replicas` devices of an open plugin. `name` is how messages call the device.
-    ///
-    /// # Errors
-    /// Those of the plugin, and if it has fewer devices.
-    pub(crate) fn new(name: &str, client: Client, replicas: usize, executables: Executables) -> Result<Backend> {
-        let mut devices = client.devices().map_err(Error::wrap)?;
-        if devices.len() < replicas || replicas == 0 {
-            bail!("{name} has {} devices and not {replicas}", devices.len());
-        }
-        devices.truncate(replicas);
-        Ok(Backend {
-            name: name.to_owned(),
+    /// These devices of an open plugin, one for each replica. `name` is how messages call them.
+    pub(crate) fn new(name: String, client: Client, devices: Vec<pjrt::Device>, executables: Executables) -> Backend {
+        Backend {
+            name,
             client,
+            replicas: devices.len(),
             devices,
-            replicas,
             generator: Generator::new(),
             executables,
             changed: Mutex::default(),
             live: Mutex::default(),
             trace: Trace::default(),
             traffic: Traffic::default(),
-        })
+        }
+    }
+
+    /// Those of the other cores of the same plugin, as many in each as in this one.
+    pub(crate) fn others(&self) -> Result<Vec<Backend>> {
+        let (all, own) = (self.client.devices().map_err(Error::wrap)?, numbers_of(&self.devices)?);
+        let numbered = numbers_of(&all)?.into_iter().zip(all).filter(|(number, _)| !own.contains(number));
+        let (numbers, others): (Vec<i32>, Vec<pjrt::Device>) = numbered.unzip();
+        let platform = self.client.platform().map_err(Error::wrap)?;
+        let group = |(numbers, devices): (&[i32], &[pjrt::Device])| {
+            let name = format!("{platform}:{}", numbers[0]);
+            let executables = self.executables.on(numbers.to_vec());
+            Backend::new(name, self.client.clone(), devices.to_vec(), executables)
+        };
+        Ok(numbers.chunks_exact(self.replicas).zip(others.chunks_exact(self.replicas)).map(group).collect())
+    }
+
+    /// The same arrays, one for each replica, on the devices of this backend. Starts the copies and waits for none.
+    pub(crate) fn copies(&self, buffers: &[Buffer]) -> Result<Vec<Buffer>> {
+        if buffers.len() != self.replicas {
+            bail!("an array of {} replicas cannot go to {self:?}, which has {}", buffers.len(), self.replicas);
+        }
+        let copies = buffers.iter().zip(&self.devices).map(|(buffer, device)| buffer.copy_to(device));
+        copies.map(|copy| copy.map_err(Error::wrap)).collect()
     }
 
     pub(crate) fn client(&self) -> &Client {
@@ -87,6 +103,11 @@ impl Backend {
     /// What has crossed between the host and this device.
     pub fn traffic(&self) -> &Traffic {
         &self.traffic
+    }
+
+    /// Why the last new program was refused, if its device has too little memory for it. Forgets it.
+    pub fn take_shortage(&self) -> Option<Shortage> {
+        self.executables.take_shortage()
     }
 
     /// How many programs the plugin has compiled since the device was opened.
@@ -183,6 +204,11 @@ impl Backend {
     }
 }
 
+/// The numbers by which a program names its devices.
+pub(crate) fn numbers_of(devices: &[pjrt::Device]) -> Result<Vec<i32>> {
+    devices.iter().map(|device| Ok(device.description().map_err(Error::wrap)?.id)).collect()
+}
+
 /// The inputs of a replica.
 fn row<'a>(
     arguments: &'a [Argument],
@@ -234,7 +260,11 @@ impl external::Backend for Backend {
     fn apply(&self, op: Op, inputs: &[Input<'_>], shape: &Shape, dtype: DType) -> Result<external::Value> {
         self.trace.saw(inputs)?;
         let first = next_id();
-        self.noted(lower::apply(&self.generator, op, inputs, shape, dtype)?, first)
+        let key = || match self.trace.next_key() {
+            Some(before) => self.generator.traced_key(before),
+            None => self.generator.key(),
+        };
+        self.noted(lower::apply(&key, op, inputs, shape, dtype)?, first)
     }
 
     fn custom(&self, name: &str, attributes: &[f64], inputs: &[Input<'_>]) -> Result<(external::Value, Shape, DType)> {

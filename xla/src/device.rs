@@ -1,8 +1,9 @@
 //! Devices of plugins as candle's.
 
-use crate::backend::Backend;
+use crate::backend::{Backend, numbers_of};
+use crate::budget::Budget;
 use crate::executables::Executables;
-use candle_core::{Device, Error, Result, external};
+use candle_core::{Device, Error, Result, bail, external};
 use ferrotune_devices::pjrt::{Client, Plugin};
 use std::any::Any;
 use std::path::Path;
@@ -16,12 +17,17 @@ pub struct Options<'a> {
     pub replicas: usize,
     /// Where compiled programs are kept for later processes; nowhere without a folder.
     pub cache: Option<&'a Path>,
+    /// What a program may need, in bytes, if the plugin does not report the memory of its device. One that needs more is an
+    /// error before it runs.
+    pub memory_bytes: Option<u64>,
+    /// How messages call the device; by the plugin's own name without one.
+    pub name: Option<&'a str>,
 }
 
 impl Default for Options<'_> {
-    /// One device, and no folder.
+    /// One device, no folder, and any memory.
     fn default() -> Self {
-        Options { replicas: 1, cache: None }
+        Options { replicas: 1, cache: None, memory_bytes: None, name: None }
     }
 }
 
@@ -64,8 +70,36 @@ pub fn device_on(client: Client, plugin: &str, options: Options<'_>) -> Result<D
     let name = client.platform().map_err(Error::wrap)?;
     let version = client.version().map_err(Error::wrap)?;
     let flags = std::env::var_os("XLA_FLAGS").unwrap_or_default();
-    let executables = Executables::new(options.cache, &format!("{plugin} {name} {version} {flags:?}"));
-    Ok(device_of(Backend::new(&name, client, options.replicas, executables)?))
+    let mut devices = client.devices().map_err(Error::wrap)?;
+    if devices.len() < options.replicas || options.replicas == 0 {
+        bail!("{name} has {} devices and not {}", devices.len(), options.replicas);
+    }
+    devices.truncate(options.replicas);
+    let plugin = format!("{plugin} {name} {version} {flags:?}");
+    // Some plugins do not report memory.
+    let reported = devices.first().and_then(|device| device.memory().ok()?.limit_bytes);
+    let budget = Budget::new(options.name.unwrap_or(&name), reported.or(options.memory_bytes));
+    let executables = Executables::new(options.cache, &plugin, numbers_of(&devices)?, budget);
+    Ok(device_of(Backend::new(name, client, devices, executables)))
+}
+
+/// All cores of the plugin that a device belongs to, each as a device of its own: a process can open a TPU only once. The first
+/// one is `device` itself; where it is made of several replicas, so are the others, and cores that are left over are not used.
+/// A device without a plugin (`cpu`, `cuda`) is alone.
+///
+/// Each call makes new devices of the other cores, so call it once.
+///
+/// ```no_run
+/// let cores = ferrotune_xla::cores(&ferrotune_xla::open("libtpu.so".as_ref())?)?;
+/// let weights = candle_core::Tensor::zeros((4096, 4096), candle_core::DType::F32, &cores[3])?;
+/// # Ok::<(), candle_core::Error>(())
+/// ```
+///
+/// # Errors
+/// Those of the plugin.
+pub fn cores(device: &Device) -> Result<Vec<Device>> {
+    let others = backend_of(device).map_or(Ok(Vec::new()), Backend::others)?;
+    Ok(std::iter::once(device.clone()).chain(others.into_iter().map(device_of)).collect())
 }
 
 /// The backend of a device that this crate has made.

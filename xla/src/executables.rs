@@ -1,11 +1,13 @@
 //! Compiled programs, kept so that each one is compiled once: in memory, and in a folder for later processes.
 
+use crate::budget::Budget;
 use crate::program::Program;
+use crate::recent::Recent;
 use crate::stablehlo;
 use candle_core::{Error, Result};
+use ferrotune_devices::Shortage;
 use ferrotune_devices::pjrt::{Client, CompileOptions, LoadedExecutable};
 use sha2::{Digest as _, Sha256};
-use std::collections::HashMap;
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -27,33 +29,48 @@ const ABANDONED: Duration = Duration::from_secs(3600);
 /// The length of the checksum before an executable.
 const CHECKSUM_BYTES: usize = 32;
 
-/// The programs that a device has compiled or loaded since it was opened.
+/// The programs that a device has compiled or loaded since it was opened, as many as [`Recent`] keeps.
 pub(crate) struct Executables {
     /// Where executables are kept, and what tells this plugin on this machine from others.
     kept: Option<(PathBuf, String)>,
-    ready: Mutex<HashMap<u64, Arc<LoadedExecutable>>>,
+    /// The devices that run the programs: that of the first replica, that of the second.
+    device_ids: Vec<i32>,
+    budget: Budget,
+    ready: Mutex<Recent<u64, Arc<LoadedExecutable>>>,
     compilations: AtomicU64,
 }
 
 impl Executables {
-    /// Keeps executables in `folder`, if one is given. `plugin` tells the plugin and its devices from others.
-    pub(crate) fn new(folder: Option<&Path>, plugin: &str) -> Executables {
+    /// Programs for these devices. Keeps executables in `folder`, if one is given; `plugin` tells the plugin from others.
+    pub(crate) fn new(folder: Option<&Path>, plugin: &str, device_ids: Vec<i32>, budget: Budget) -> Executables {
         let kept = folder.map(|folder| (folder.to_owned(), format!("{plugin}\n{}", processor())));
-        Executables { kept, ready: Mutex::default(), compilations: AtomicU64::new(0) }
+        Executables { kept, device_ids, budget, ready: Mutex::new(Recent::new()), compilations: AtomicU64::new(0) }
+    }
+
+    /// None yet, for other devices of the same plugin.
+    pub(crate) fn on(&self, device_ids: Vec<i32>) -> Executables {
+        let (kept, budget) = (self.kept.clone(), self.budget.of_another());
+        Executables { kept, device_ids, budget, ready: Mutex::new(Recent::new()), compilations: AtomicU64::new(0) }
     }
 
     /// The executable of a program, compiled at most once.
     ///
     /// # Errors
-    /// Those of the plugin's compiler.
+    /// Those of the plugin's compiler, and if the device has too little memory for the program.
     pub(crate) fn get(&self, client: &Client, program: &Program) -> Result<Arc<LoadedExecutable>> {
         let fingerprint = program.fingerprint();
         if let Some(executable) = self.ready.lock().unwrap_or_else(PoisonError::into_inner).get(&fingerprint) {
             return Ok(executable.clone());
         }
         let executable = Arc::new(self.load_or_compile(client, program)?);
+        self.budget.check(&executable)?;
         let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(ready.entry(fingerprint).or_insert(executable).clone())
+        Ok(ready.insert(fingerprint, executable).clone())
+    }
+
+    /// Why the last new program was refused, if it was. Forgets it.
+    pub(crate) fn take_shortage(&self) -> Option<Shortage> {
+        self.budget.take_shortage()
     }
 
     /// How many programs have been compiled, and not loaded.
@@ -63,12 +80,14 @@ impl Executables {
 
     fn load_or_compile(&self, client: &Client, program: &Program) -> Result<LoadedExecutable> {
         let text = stablehlo::text(program);
-        let path = self.kept.as_ref().map(|(folder, plugin)| path(folder, plugin, &text));
+        let name = |plugin: &str| format!("{plugin}\n{:?}", self.device_ids);
+        let path = self.kept.as_ref().map(|(folder, plugin)| path(folder, &name(plugin), &text));
         if let Some(executable) = path.as_deref().and_then(|path| load(client, path)) {
             return Ok(executable);
         }
         let replicas = u32::try_from(program.replicas).map_err(Error::wrap)?;
-        let executable = client.compile(text.as_bytes(), &CompileOptions::replicated(replicas)).map_err(Error::wrap)?;
+        let options = CompileOptions::replicated(replicas).on(self.device_ids.clone());
+        let executable = client.compile(text.as_bytes(), &options).map_err(Error::wrap)?;
         self.compilations.fetch_add(1, Ordering::Relaxed);
         if let Some(path) = path {
             // A plugin that cannot write its executables, or a full disk, costs the next process a compilation.

@@ -2,6 +2,10 @@
 //!
 //! A node never changes. Once its value is computed, it forgets how: its inputs are freed, and programs take it as an argument.
 
+mod array;
+
+use crate::element::rounded;
+pub(crate) use array::Array;
 use ferrotune_devices::pjrt::{Buffer, Element};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -219,9 +223,9 @@ impl Node {
         Node::new(Op::Constant(bits), Vec::new(), dims, element)
     }
 
-    /// `number` in each element, as an argument of the program.
+    /// `number` in each element, as an argument of the program: on its way there through `f32`, a 16-bit number stays as it is.
     pub(crate) fn number(number: f64, dims: &[usize], element: Element) -> Arc<Node> {
-        Node::with_numbers(Op::Number, Vec::new(), dims, element, vec![number])
+        Node::with_numbers(Op::Number, Vec::new(), dims, element, vec![rounded(number, element)])
     }
 
     /// Numbers as bits of an `f64`, or of an `i64` for integers, as a part of the program.
@@ -287,102 +291,4 @@ fn free(mut nodes: Vec<Arc<Node>>) {
 
 pub(crate) fn is_float(element: Element) -> bool {
     matches!(element, Element::F16 | Element::Bf16 | Element::F32 | Element::F64)
-}
-
-/// What can be made of an array.
-pub(crate) trait Array {
-    fn reshape(&self, dims: &[usize]) -> Arc<Node>;
-    fn slice(&self, start: &[usize], end: &[usize]) -> Arc<Node>;
-    fn transpose(&self, order: &[usize]) -> Arc<Node>;
-    /// `at` tells where each dimension is in the result.
-    fn broadcast(&self, at: &[usize], dims: &[usize]) -> Arc<Node>;
-    /// `number` in each element of an array like this one.
-    fn like(&self, number: f64) -> Arc<Node>;
-    fn unary(&self, unary: Unary) -> Arc<Node>;
-    fn binary(&self, binary: Binary, right: &Arc<Node>) -> Arc<Node>;
-    fn binary_number(&self, binary: Binary, right: f64) -> Arc<Node>;
-    fn compare(&self, compare: Compare, right: &Arc<Node>) -> Arc<Node>;
-    /// `yes` where this predicate holds, `no` elsewhere.
-    fn select(&self, yes: &Arc<Node>, no: &Arc<Node>) -> Arc<Node>;
-    fn convert(&self, element: Element) -> Arc<Node>;
-    /// Without these dimensions.
-    fn reduce(&self, reduction: Reduction, dims: &[usize]) -> Arc<Node>;
-    /// Reduces the last dimension and repeats the result along it.
-    fn over_last(&self, reduction: Reduction) -> Arc<Node>;
-}
-
-impl Array for Arc<Node> {
-    fn reshape(&self, dims: &[usize]) -> Arc<Node> {
-        if self.dims == dims {
-            return self.clone();
-        }
-        Node::new(Op::Reshape, vec![self.clone()], dims, self.element)
-    }
-
-    fn slice(&self, start: &[usize], end: &[usize]) -> Arc<Node> {
-        if start.iter().all(|start| *start == 0) && end == self.dims {
-            return self.clone();
-        }
-        let dims: Vec<usize> = start.iter().zip(end).map(|(start, end)| end - start).collect();
-        let op = Op::Slice { start: start.to_vec(), end: end.to_vec(), stride: vec![1; start.len()] };
-        Node::new(op, vec![self.clone()], &dims, self.element)
-    }
-
-    fn transpose(&self, order: &[usize]) -> Arc<Node> {
-        if order.is_sorted() {
-            return self.clone();
-        }
-        let dims: Vec<usize> = order.iter().map(|dim| self.dims[*dim]).collect();
-        Node::new(Op::Transpose(order.to_vec()), vec![self.clone()], &dims, self.element)
-    }
-
-    fn broadcast(&self, at: &[usize], dims: &[usize]) -> Arc<Node> {
-        if self.dims == dims {
-            return self.clone();
-        }
-        Node::new(Op::Broadcast(at.to_vec()), vec![self.clone()], dims, self.element)
-    }
-
-    fn like(&self, number: f64) -> Arc<Node> {
-        Node::constant(number, &self.dims, self.element)
-    }
-
-    fn unary(&self, unary: Unary) -> Arc<Node> {
-        Node::new(Op::Unary(unary), vec![self.clone()], &self.dims, self.element)
-    }
-
-    fn binary(&self, binary: Binary, right: &Arc<Node>) -> Arc<Node> {
-        Node::new(Op::Binary(binary), vec![self.clone(), right.clone()], &self.dims, self.element)
-    }
-
-    fn binary_number(&self, binary: Binary, right: f64) -> Arc<Node> {
-        self.binary(binary, &self.like(right))
-    }
-
-    fn compare(&self, compare: Compare, right: &Arc<Node>) -> Arc<Node> {
-        Node::new(Op::Compare(compare), vec![self.clone(), right.clone()], &self.dims, Element::Pred)
-    }
-
-    fn select(&self, yes: &Arc<Node>, no: &Arc<Node>) -> Arc<Node> {
-        Node::new(Op::Select, vec![self.clone(), yes.clone(), no.clone()], &yes.dims, yes.element)
-    }
-
-    fn convert(&self, element: Element) -> Arc<Node> {
-        if self.element == element {
-            return self.clone();
-        }
-        Node::new(Op::Convert, vec![self.clone()], &self.dims, element)
-    }
-
-    fn reduce(&self, reduction: Reduction, over: &[usize]) -> Arc<Node> {
-        let kept = (0..self.dims.len()).filter(|dim| !over.contains(dim));
-        let dims: Vec<usize> = kept.map(|dim| self.dims[dim]).collect();
-        Node::new(Op::Reduce(reduction, over.to_vec()), vec![self.clone()], &dims, self.element)
-    }
-
-    fn over_last(&self, reduction: Reduction) -> Arc<Node> {
-        let last = self.dims.len() - 1;
-        let others: Vec<usize> = (0..last).collect();
-        self.reduce(reduction, &[last]).broadcast(&others, &self.dims)
-    }
 }

@@ -4,13 +4,16 @@
 //! Decides nothing about devices: whoever uses it names the plugin.
 
 mod backend;
+mod budget;
 mod device;
 mod element;
 mod executables;
 mod graph;
 mod lower;
+mod pipeline;
 mod program;
 mod random;
+mod recent;
 mod replicas;
 mod stablehlo;
 mod step;
@@ -21,7 +24,8 @@ mod value;
 mod view;
 
 pub use backend::Backend;
-pub use device::{Options, backend_of, device_on, identity, open, open_with};
+pub use device::{Options, backend_of, cores, device_on, identity, open, open_with};
+pub use pipeline::{Pipeline, Stage};
 pub use replicas::{all_reduce_gradients, all_reduce_mean, shard};
-pub use step::Step;
+pub use step::{Signature, Step};
 pub use traffic::Traffic;

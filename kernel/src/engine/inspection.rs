@@ -36,7 +36,8 @@ impl Engine {
                 let matches = found.completions.into_iter().filter(|found| !is_internal(&found.code));
                 let matches = matches.map(|found| Completion { text: name(&found.code), kind: found.kind.to_owned() });
                 let mut known = HashSet::new();
-                let matches = matches.filter(|found| known.insert(found.text.trim_end_matches("()").to_owned())).collect();
+                let matches =
+                    matches.filter(|found| known.insert(found.text.trim_end_matches("()").to_owned())).collect();
                 Completions { start, end, matches }
             }
             Err(error) => {

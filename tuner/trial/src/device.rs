@@ -2,9 +2,12 @@
 
 use crate::error::{Result, TrialError};
 use candle_core::Device;
-use ferrotune_devices::pjrt::Plugin;
-use ferrotune_devices::{Machine, find_plugin, fork};
-use ferrotune_xla::{Options, identity};
+use ferrotune_devices::pjrt::{Client, Plugin};
+use ferrotune_devices::{Machine, Shortage, find_plugin, fork};
+use ferrotune_tuner::record::DeviceUse;
+use ferrotune_tuner::spec::takes_one_process;
+use ferrotune_tuner::wire::BUDGET_VARIABLE;
+use ferrotune_xla::{Options, backend_of, identity};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -22,14 +25,66 @@ pub fn connect(device: &str) {
 }
 
 /// The plugins that this process has opened, by the paths of their libraries.
-static OPEN: Mutex<BTreeMap<PathBuf, Device>> = Mutex::new(BTreeMap::new());
+static OPEN: Mutex<BTreeMap<PathBuf, Opened>> = Mutex::new(BTreeMap::new());
+
+/// An open plugin's device: as candle's, and as the plugin's.
+#[derive(Debug)]
+struct Opened {
+    device: Device,
+    client: Client,
+}
+
+/// The seed of a device that was given none, which is candle's own.
+const SEED: u64 = 299_792_458;
+
+/// Makes the device with this name the one of a trial that begins in this process: its random numbers begin anew, although an
+/// earlier trial may have used it. A device that one process at a time can use is opened now, so that what its plugin takes is
+/// not taken for the trial's, and what is known of it is returned.
+pub(crate) fn enter_trial(device: &str) -> Option<DeviceUse> {
+    connect(device);
+    let is_exclusive = takes_one_process(device);
+    if is_exclusive && let Err(error) = open_device(device) {
+        // The objective may do without it, and gets this error where it does not.
+        eprintln!("ferrotune: {device} does not open: {error}");
+    }
+    for opened in open_plugins().values() {
+        if let Err(error) = opened.device.set_seed(SEED) {
+            eprintln!("ferrotune: the random numbers of {device} do not begin anew: {error}");
+        }
+    }
+    let (kind, version, before_bytes) = if is_exclusive { facts_of(device).unwrap_or_default() } else { return None };
+    Some(DeviceUse { name: device.to_owned(), kind, version, before_bytes, after_bytes: None })
+}
+
+/// What is known of the device with this name after a trial that began with `before`; none of the CPU.
+pub(crate) fn leave_trial(device: &str, before: Option<DeviceUse>) -> Option<DeviceUse> {
+    if device.split(':').next() == Some("cpu") {
+        return None;
+    }
+    let (kind, version, after_bytes) = facts_of(device).unwrap_or_default();
+    let before_bytes = before.and_then(|before| before.before_bytes);
+    Some(DeviceUse { name: device.to_owned(), kind, version, before_bytes, after_bytes })
+}
+
+/// Kind, version and memory in use of an open plugin's device, as far as the plugin tells; none of any other device.
+fn facts_of(device: &str) -> Option<(Option<String>, Option<String>, Option<u64>)> {
+    let plugin = real(&find_plugin(&Machine::this(), device).ok()?);
+    let open = open_plugins();
+    let client = &open.get(&plugin)?.client;
+    // Not all plugins tell all of it, and a trial needs none of it.
+    let version = client.version().ok().and_then(|version| version.lines().next().map(str::to_owned));
+    let first = client.devices().ok().and_then(|devices| devices.into_iter().next());
+    let kind = first.as_ref().and_then(|device| Some(device.description().ok()?.kind));
+    let used_bytes = first.and_then(|device| Some(device.memory().ok()?.used_bytes));
+    Some((kind, version, used_bytes))
+}
 
 /// Whether this process has opened this plugin.
 pub fn is_open(plugin: &Path) -> bool {
     open_plugins().contains_key(&real(plugin))
 }
 
-fn open_plugins() -> MutexGuard<'static, BTreeMap<PathBuf, Device>> {
+fn open_plugins() -> MutexGuard<'static, BTreeMap<PathBuf, Opened>> {
     OPEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -47,7 +102,7 @@ pub fn open_device(device: &str) -> Result<Device> {
         ("cpu", _) => Ok(Device::Cpu),
         ("tpu", "0") | ("xla", _) => {
             fork::check()?;
-            open_plugin(find_plugin(&Machine::this(), device)?)
+            open_plugin(device, find_plugin(&Machine::this(), device)?)
         }
         ("cuda", ordinal) => match ordinal.parse() {
             Ok(_) if !candle_core::utils::cuda_is_available() => Err(TrialError::NoCuda { device: owned() }.into()),
@@ -68,12 +123,17 @@ fn real(plugin: &Path) -> PathBuf {
     plugin.canonicalize().unwrap_or_else(|_| plugin.to_owned())
 }
 
+/// Why the last new program of an open device was refused, if its device has too little memory for it. Forgets it.
+pub(crate) fn take_shortage() -> Option<Shortage> {
+    open_plugins().values().find_map(|opened| backend_of(&opened.device)?.take_shortage())
+}
+
 /// The device of a plugin's library, opened now or before.
-fn open_plugin(plugin: PathBuf) -> Result<Device> {
+fn open_plugin(name: &str, plugin: PathBuf) -> Result<Device> {
     let plugin = real(&plugin);
     let mut open = open_plugins();
-    if let Some(device) = open.get(&plugin) {
-        return Ok(device.clone());
+    if let Some(opened) = open.get(&plugin) {
+        return Ok(opened.device.clone());
     }
     let loaded = Plugin::load(&plugin)?;
     // Recorded also if no client opens, because the plugin may have started threads.
@@ -81,9 +141,11 @@ fn open_plugin(plugin: PathBuf) -> Result<Device> {
     let client = loaded.client(&[])?;
     // A search compiles the same program in many workers; each but the first one loads it.
     let cache = dirs::cache_dir().map(|folder| folder.join("ferrotune/xla"));
-    let options = Options { cache: cache.as_deref(), ..Options::default() };
-    let device = ferrotune_xla::device_on(client, &identity(&plugin), options)?;
-    open.insert(plugin, device.clone());
+    // A trial on the CPU shares its budget with the programs of XLA. In a cell there is no such limit.
+    let budget = std::env::var(BUDGET_VARIABLE).ok().and_then(|bytes| bytes.parse().ok());
+    let options = Options { cache: cache.as_deref(), memory_bytes: budget, name: Some(name), ..Options::default() };
+    let device = ferrotune_xla::device_on(client.clone(), &identity(&plugin), options)?;
+    open.insert(plugin, Opened { device: device.clone(), client });
     Ok(device)
 }
 

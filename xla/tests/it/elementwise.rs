@@ -1,6 +1,6 @@
 //! Functions of single elements, of every type and through every kind of view.
 
-use crate::compare::{Cases, Draws, FLOATS, INTEGERS};
+use crate::compare::{Cases, Draws, FLOATS, INTEGERS, wide};
 use crate::plugin;
 use candle_core::{DType, Device, Result, Tensor};
 use std::collections::BTreeSet;
@@ -217,5 +217,19 @@ fn a_function_that_integers_lack_is_an_error() -> Result<()> {
     assert!(error.contains("exp of i64 elements has no lowering to XLA"), "{error}");
     assert!(x.powf(1.5).is_err() && x.elu(1.0).is_err());
     assert_eq!(x.to_dtype(DType::F32)?.exp()?.dtype(), DType::F32);
+    Ok(())
+}
+
+#[test]
+fn a_number_for_16_bit_elements_is_rounded_once() -> Result<()> {
+    let device = plugin::open()?;
+    for (dtype, digits) in [(DType::BF16, 8), (DType::F16, 11)] {
+        // A little less than one and a half steps of the type above 1: in `f32` exactly that, which is rounded to two steps.
+        let number = 1. + 3. * 2f64.powi(-digits) - 2f64.powi(-25);
+        let scaled = |device: &Device| wide(&Tensor::ones(3, dtype, device)?.affine(number, 0.)?);
+        let moved = |device: &Device| wide(&Tensor::zeros(3, dtype, device)?.affine(1., number)?);
+        assert_eq!(scaled(&device)?, scaled(&Device::Cpu)?, "{dtype:?}");
+        assert_eq!(moved(&device)?, moved(&Device::Cpu)?, "{dtype:?}");
+    }
     Ok(())
 }

@@ -1,0 +1,188 @@
+//! A step that is compiled: gathers its arguments, gives its variables away and puts their new values back.
+
+use super::{Signature, tensor};
+use crate::backend::{Backend, by_result};
+use crate::element::element_of;
+use crate::graph::{Array as _, Node, Op};
+use crate::random::state;
+use crate::value::Value;
+use crate::view::dense;
+use candle_core::external::{Input, Slot};
+use candle_core::{Device, Error, Result, Storage, Tensor, bail};
+use ferrotune_devices::pjrt::{self, Buffer, Element, LoadedExecutable};
+use std::sync::Arc;
+
+/// A step for arguments of certain shapes.
+pub(super) struct Compiled {
+    pub(super) executable: Arc<LoadedExecutable>,
+    pub(super) arguments: Vec<From>,
+    pub(super) states: Vec<State>,
+    pub(super) results: Signature,
+    /// How many keys for random numbers the function asks for.
+    pub(super) keys: u64,
+}
+
+/// Where an argument of the program comes from when the step runs.
+pub(super) enum From {
+    /// An argument of the step.
+    Given(usize),
+    /// A variable that the step changes.
+    State(usize),
+    /// A tensor from outside that the step uses: what its storage refers to, in the shape that the program takes.
+    Captured(Arc<Slot>, Vec<usize>),
+    /// A tensor from outside that nothing referred to any more once the step was traced.
+    Kept(Arc<Node>),
+    /// A number in a formula.
+    Constant(Vec<Buffer>),
+    /// A key for random numbers: which one of those that the function asks for.
+    Key(u64),
+}
+
+/// A variable that the step changes.
+pub(super) struct State {
+    pub(super) slot: Arc<Slot>,
+    pub(super) dims: Vec<usize>,
+    pub(super) element: Element,
+}
+
+impl Compiled {
+    /// Runs it with the random numbers of the keys from `draw` on.
+    pub(super) fn run(
+        &self,
+        backend: &Backend,
+        device: &Device,
+        arguments: &[Tensor],
+        draw: u64,
+    ) -> Result<Vec<Tensor>> {
+        // What can fail before the device is asked comes before the variables are given away.
+        let given = arguments
+            .iter()
+            .map(|tensor| computed(backend, node_of(tensor)?, tensor.dims()))
+            .collect::<Result<Vec<_>>>()?;
+        let captured = self.arguments.iter().map(|from| self.captured(backend, from)).collect::<Result<Vec<_>>>()?;
+        let keys = self.keys(backend, draw)?;
+        self.states.iter().try_for_each(|state| state.compute(backend))?;
+        let taken = self.states.iter().map(State::take).collect::<Result<Vec<_>>>()?;
+        let (own, lent): (Vec<_>, Vec<_>) = taken.into_iter().unzip();
+        let outputs = self.launch(backend, &given, &captured, keys, own, &lent).inspect_err(|_| {
+            for (state, node) in self.states.iter().zip(&lent) {
+                if let Some(node) = node {
+                    state.put(node.clone());
+                }
+            }
+        })?;
+        let mut outputs = outputs.into_iter();
+        let results = self.results.iter().zip(outputs.by_ref());
+        let results = results
+            .map(|((dims, dtype), value)| tensor(device, &Node::data(value, dims, element_of(*dtype)?), dims, *dtype))
+            .collect();
+        for (state, value) in self.states.iter().zip(outputs) {
+            state.put(Node::data(value, &state.dims, state.element));
+        }
+        results
+    }
+
+    fn captured(&self, backend: &Backend, from: &From) -> Result<Option<Arc<Node>>> {
+        match from {
+            From::Captured(slot, dims) => computed(backend, Value::node_in(slot)?, dims).map(Some),
+            From::Kept(node) => computed(backend, node.clone(), &node.dims).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// The keys of this run.
+    fn keys(&self, backend: &Backend, draw: u64) -> Result<Vec<Vec<Buffer>>> {
+        let seed = backend.generator().seed();
+        let places =
+            self.arguments.iter().filter_map(|from| if let From::Key(place) = from { Some(place) } else { None });
+        places.map(|place| backend.upload_key(state(seed, draw + place))).collect()
+    }
+
+    fn launch(
+        &self,
+        backend: &Backend,
+        given: &[Arc<Node>],
+        captured: &[Option<Arc<Node>>],
+        keys: Vec<Vec<Buffer>>,
+        mut own: Vec<Option<Vec<Buffer>>>,
+        lent: &[Option<Arc<Node>>],
+    ) -> Result<Vec<Vec<Buffer>>> {
+        let mut rows: Vec<Vec<pjrt::Input<'_>>> = Vec::new();
+        rows.resize_with(backend.replicas(), Vec::new);
+        let mut keys = keys.into_iter();
+        for (from, captured) in self.arguments.iter().zip(captured) {
+            match from {
+                From::Given(index) => keep(&mut rows, given[*index].value()),
+                From::Constant(buffers) => keep(&mut rows, Some(buffers)),
+                From::Captured(..) | From::Kept(_) => keep(&mut rows, captured.as_ref().and_then(|node| node.value())),
+                From::Key(_) => donate(&mut rows, keys.next().unwrap_or_default()),
+                From::State(index) => match own[*index].take() {
+                    Some(buffers) => donate(&mut rows, buffers),
+                    None => keep(&mut rows, lent[*index].as_ref().and_then(|node| node.value())),
+                },
+            }
+        }
+        Ok(by_result(self.executable.launch(rows).map_err(Error::wrap)?.outputs))
+    }
+}
+
+/// The value of a variable for one run: its buffers, whose memory becomes that of the new value, or its node, if something else
+/// refers to it, such as a copy that is not computed yet.
+type Taken = (Option<Vec<Buffer>>, Option<Arc<Node>>);
+
+impl State {
+    /// Makes sure that the variable has a value in the shape that the program takes.
+    fn compute(&self, backend: &Backend) -> Result<()> {
+        let node = Value::node_in(&self.slot)?;
+        let ready = computed(backend, node.clone(), &self.dims)?;
+        if !Arc::ptr_eq(&ready, &node) {
+            self.put(ready);
+        }
+        Ok(())
+    }
+
+    fn take(&self) -> Result<Taken> {
+        let nothing = Arc::new(Value::Node(Node::new(Op::Described, Vec::new(), &self.dims, self.element)));
+        let value = self.slot.replace(nothing);
+        let Ok(value) = Arc::downcast::<Value>(value) else { bail!("a variable of the step is of another device") };
+        let node = match Arc::try_unwrap(value) {
+            Ok(value) => value.into_node(),
+            Err(shared) => shared.node(),
+        };
+        Ok(node.into_value().map_or_else(|node| (None, Some(node)), |buffers| (Some(buffers), None)))
+    }
+
+    fn put(&self, node: Arc<Node>) {
+        self.slot.replace(Arc::new(Value::Node(node)));
+    }
+}
+
+fn keep<'a>(rows: &mut [Vec<pjrt::Input<'a>>], buffers: Option<&'a [Buffer]>) {
+    for (row, buffer) in rows.iter_mut().zip(buffers.unwrap_or_default()) {
+        row.push(pjrt::Input::Keep(buffer));
+    }
+}
+
+fn donate(rows: &mut [Vec<pjrt::Input<'_>>], buffers: Vec<Buffer>) {
+    for (row, buffer) in rows.iter_mut().zip(buffers) {
+        row.push(pjrt::Input::Donate(buffer));
+    }
+}
+
+/// The node in this shape, with its value.
+pub(crate) fn computed(backend: &Backend, node: Arc<Node>, dims: &[usize]) -> Result<Arc<Node>> {
+    let node = node.reshape(dims);
+    if node.value().is_none() {
+        backend.compute(std::slice::from_ref(&node))?;
+    }
+    Ok(node)
+}
+
+/// The array that a tensor shows.
+pub(crate) fn node_of(tensor: &Tensor) -> Result<Arc<Node>> {
+    let (storage, layout) = tensor.storage_and_layout();
+    let Storage::Metal(storage) = &*storage else {
+        bail!("a compiled step returns a tensor on {:?}; keep it on the device of the step", tensor.device().location())
+    };
+    dense(&Input { storage, layout })
+}
