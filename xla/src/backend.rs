@@ -4,16 +4,18 @@ use crate::element::element_of;
 use crate::executables::Executables;
 use crate::graph::{Node, next_id};
 use crate::lower;
+use crate::mesh::Cores;
 use crate::program::{Argument, Program};
 use crate::random::{Generator, key_of};
 use crate::replicas;
+use crate::sharding;
 use crate::trace::Trace;
 use crate::traffic::Traffic;
 use crate::transfer::{literal_of, values_of};
 use crate::value::Value;
 use candle_core::external::{self, Input, Op, Slot};
 use candle_core::{CpuStorage, DType, Error, Result, Shape, bail};
-use ferrotune_devices::pjrt::{self, Buffer, Client, Element, Literal};
+use ferrotune_devices::pjrt::{self, Buffer, Client, CompileOptions, Element, Literal, LoadedExecutable};
 use std::collections::HashSet;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -30,9 +32,11 @@ const FEWEST_LIVE: usize = 4096;
 pub struct Backend {
     name: String,
     client: Client,
-    /// One for each replica.
+    /// In the order of replicas or of the mesh.
     devices: Vec<pjrt::Device>,
-    replicas: usize,
+    cores: Cores,
+    /// How programs are compiled for these devices.
+    options: CompileOptions,
     generator: Generator,
     executables: Executables,
     /// Storages that refer to another value since the last computation.
@@ -44,21 +48,28 @@ pub struct Backend {
 }
 
 impl Backend {
-    /// The first `replicas` devices of an open plugin. `name` is how messages call the device.
+    /// The first devices of an open plugin, as many as there are cores. `name` is how messages call the device.
     ///
     /// # Errors
     /// Those of the plugin, and if it has fewer devices.
-    pub(crate) fn new(name: &str, client: Client, replicas: usize, executables: Executables) -> Result<Backend> {
-        let mut devices = client.devices().map_err(Error::wrap)?;
-        if devices.len() < replicas || replicas == 0 {
-            bail!("{name} has {} devices and not {replicas}", devices.len());
+    pub(crate) fn new(name: &str, client: Client, cores: Cores, executables: Executables) -> Result<Backend> {
+        let (mut devices, count) = (client.devices().map_err(Error::wrap)?, cores.count());
+        if devices.len() < count || count == 0 {
+            bail!("{name} has {} devices and not {count}", devices.len());
         }
-        devices.truncate(replicas);
+        devices.truncate(count);
+        let mut options = cores.options();
+        if count > 1 {
+            // The plugin may put the parts of a program in another order than that of its list.
+            let ids = devices.iter().map(|device| device.description().map(|description| description.id));
+            options = options.on(ids.collect::<std::result::Result<Vec<_>, _>>().map_err(Error::wrap)?);
+        }
         Ok(Backend {
             name: name.to_owned(),
             client,
             devices,
-            replicas,
+            cores,
+            options,
             generator: Generator::new(),
             executables,
             changed: Mutex::default(),
@@ -68,20 +79,17 @@ impl Backend {
         })
     }
 
-    pub(crate) fn client(&self) -> &Client {
-        &self.client
-    }
-
     pub(crate) fn generator(&self) -> &Generator {
         &self.generator
     }
 
-    pub(crate) fn executables(&self) -> &Executables {
-        &self.executables
+    /// The executable of a program, compiled at most once.
+    pub(crate) fn executable(&self, program: &Program) -> Result<Arc<LoadedExecutable>> {
+        self.executables.get(&self.client, program, &self.options)
     }
 
-    pub(crate) fn replicas(&self) -> usize {
-        self.replicas
+    pub(crate) fn cores(&self) -> &Cores {
+        &self.cores
     }
 
     /// What has crossed between the host and this device.
@@ -94,7 +102,7 @@ impl Backend {
         self.executables.compilations()
     }
 
-    /// The same array on the device of each replica.
+    /// The same array on each device.
     pub(crate) fn upload_to_all(&self, literal: &Literal) -> Result<Vec<Buffer>> {
         self.devices.iter().map(|device| self.client.upload(literal, device).map_err(Error::wrap)).collect()
     }
@@ -121,10 +129,11 @@ impl Backend {
         if nodes.is_empty() {
             return Ok(());
         }
-        let program = Program::new(nodes, &[], self.replicas);
-        let executable = self.executables.get(&self.client, &program)?;
+        let program = Program::new(nodes, &[], &[], &self.cores);
+        let executable = self.executable(&program)?;
         let fresh = program.arguments.iter().map(|argument| self.fresh(argument)).collect::<Result<Vec<_>>>()?;
-        let rows = (0..self.replicas).map(|replica| row(&program.arguments, &fresh, replica)).collect::<Result<_>>()?;
+        let rows =
+            (0..self.cores.count()).map(|place| row(&program.arguments, &fresh, place)).collect::<Result<_>>()?;
         let outputs = executable.launch(rows).map_err(Error::wrap)?.outputs;
         for (node, value) in nodes.iter().zip(by_result(outputs)) {
             node.set_value(value);
@@ -161,6 +170,11 @@ impl Backend {
             {
                 self.compute(std::slice::from_ref(node))?;
             }
+            if let Value::Node(node) = &*value
+                && sharding::is_of_uploaded(node)
+            {
+                self.compute_only(std::slice::from_ref(node))?;
+            }
             self.keep_watch(&value);
         }
         Ok(value)
@@ -183,16 +197,12 @@ impl Backend {
     }
 }
 
-/// The inputs of a replica.
-fn row<'a>(
-    arguments: &'a [Argument],
-    fresh: &'a [Option<Vec<Buffer>>],
-    replica: usize,
-) -> Result<Vec<pjrt::Input<'a>>> {
+/// The inputs of the device at a place.
+fn row<'a>(arguments: &'a [Argument], fresh: &'a [Option<Vec<Buffer>>], place: usize) -> Result<Vec<pjrt::Input<'a>>> {
     let input = |(argument, fresh): (&'a Argument, &'a Option<Vec<Buffer>>)| match (argument, fresh) {
-        (_, Some(buffers)) => Ok(pjrt::Input::Keep(&buffers[replica])),
+        (_, Some(buffers)) => Ok(pjrt::Input::Keep(&buffers[place])),
         (Argument::Node(node), None) => match node.value() {
-            Some(buffers) => Ok(pjrt::Input::Keep(&buffers[replica])),
+            Some(buffers) => Ok(pjrt::Input::Keep(&buffers[place])),
             None => bail!(
                 "an array has no value: it was made while a step was traced, or a step that changes it has failed; return it \
                  from the step, keep state in a `Var`, or load a checkpoint"
@@ -203,7 +213,7 @@ fn row<'a>(
     arguments.iter().zip(fresh).map(input).collect()
 }
 
-/// The outputs of all replicas, by result instead of by replica.
+/// The outputs of all devices, by result instead of by device.
 pub(crate) fn by_result(outputs: Vec<Vec<Buffer>>) -> Vec<Vec<Buffer>> {
     let mut results: Vec<Vec<Buffer>> = Vec::new();
     for row in outputs {
@@ -234,14 +244,21 @@ impl external::Backend for Backend {
     fn apply(&self, op: Op, inputs: &[Input<'_>], shape: &Shape, dtype: DType) -> Result<external::Value> {
         self.trace.saw(inputs)?;
         let first = next_id();
-        self.noted(lower::apply(&self.generator, op, inputs, shape, dtype)?, first)
+        let old = sharding::kept(&op, inputs)?;
+        let value = lower::apply(&self.generator, op, inputs, shape, dtype)?;
+        let value = match old {
+            Some(old) => sharding::like(&old, value),
+            None => value,
+        };
+        self.noted(value, first)
     }
 
     fn custom(&self, name: &str, attributes: &[f64], inputs: &[Input<'_>]) -> Result<(external::Value, Shape, DType)> {
         self.trace.saw(inputs)?;
         let first = next_id();
-        let collective = replicas::lowered(name, inputs, self.replicas);
-        let (value, shape, dtype) = collective.unwrap_or_else(|| lower::custom(name, attributes, inputs))?;
+        let own = replicas::lowered(name, inputs, self.cores.replicas());
+        let own = own.or_else(|| sharding::lowered(name, attributes, inputs));
+        let (value, shape, dtype) = own.unwrap_or_else(|| lower::custom(name, attributes, inputs))?;
         Ok((self.noted(value, first)?, shape, dtype))
     }
 
@@ -262,7 +279,7 @@ impl external::Backend for Backend {
     }
 
     fn download(&self, value: &external::Value, dtype: DType) -> Result<CpuStorage> {
-        let node = Value::of(value)?.node();
+        let node = Value::of(value)?.node().spread_as(None);
         self.trace.refuse_read(&node)?;
         self.compute(std::slice::from_ref(&node))?;
         let Some([buffer, ..]) = node.value() else { bail!("{self:?} has computed nothing; please report this") };

@@ -2,6 +2,7 @@
 
 use crate::backend::Backend;
 use crate::executables::Executables;
+use crate::mesh::Cores;
 use candle_core::{Device, Error, Result, external};
 use ferrotune_devices::pjrt::{Client, Plugin};
 use std::any::Any;
@@ -14,14 +15,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub struct Options<'a> {
     /// How many devices of the plugin compute each program, on the same values unless they were uploaded for each.
     pub replicas: usize,
+    /// The axes of a mesh of devices, such as `&[("data", 2), ("model", 4)]`: eight devices have each array once, as
+    /// [`with_sharding_constraint`](crate::with_sharding_constraint) spreads it. Empty for none; a device has replicas or a
+    /// mesh.
+    pub mesh: &'a [(&'a str, usize)],
     /// Where compiled programs are kept for later processes; nowhere without a folder.
     pub cache: Option<&'a Path>,
 }
 
 impl Default for Options<'_> {
-    /// One device, and no folder.
+    /// One device, no mesh, and no folder.
     fn default() -> Self {
-        Options { replicas: 1, cache: None }
+        Options { replicas: 1, mesh: &[], cache: None }
     }
 }
 
@@ -43,7 +48,7 @@ pub fn open(plugin: &Path) -> Result<Device> {
 /// The first devices of a plugin as one.
 ///
 /// # Errors
-/// If the library is no plugin, its devices do not open, or there are fewer than replicas.
+/// If the library is no plugin, its devices do not open, or there are fewer than replicas or the mesh need.
 pub fn open_with(plugin: &Path, options: Options<'_>) -> Result<Device> {
     let client = Plugin::load(plugin).and_then(|plugin| plugin.client(&[])).map_err(Error::wrap)?;
     device_on(client, &identity(plugin), options)
@@ -59,13 +64,13 @@ pub fn identity(plugin: &Path) -> String {
 /// The first devices of a client that is open already, as one. `plugin` is the [`identity`] of its library.
 ///
 /// # Errors
-/// Those of the plugin, and if there are fewer devices than replicas.
+/// Those of the plugin, and if there are fewer devices than replicas or the mesh need, or the mesh is none.
 pub fn device_on(client: Client, plugin: &str, options: Options<'_>) -> Result<Device> {
     let name = client.platform().map_err(Error::wrap)?;
     let version = client.version().map_err(Error::wrap)?;
     let flags = std::env::var_os("XLA_FLAGS").unwrap_or_default();
     let executables = Executables::new(options.cache, &format!("{plugin} {name} {version} {flags:?}"));
-    Ok(device_of(Backend::new(&name, client, options.replicas, executables)?))
+    Ok(device_of(Backend::new(&name, client, Cores::new(options.replicas, options.mesh)?, executables)?))
 }
 
 /// The backend of a device that this crate has made.

@@ -46,12 +46,17 @@ impl Executables {
     ///
     /// # Errors
     /// Those of the plugin's compiler.
-    pub(crate) fn get(&self, client: &Client, program: &Program) -> Result<Arc<LoadedExecutable>> {
+    pub(crate) fn get(
+        &self,
+        client: &Client,
+        program: &Program,
+        options: &CompileOptions,
+    ) -> Result<Arc<LoadedExecutable>> {
         let fingerprint = program.fingerprint();
         if let Some(executable) = self.ready.lock().unwrap_or_else(PoisonError::into_inner).get(&fingerprint) {
             return Ok(executable.clone());
         }
-        let executable = Arc::new(self.load_or_compile(client, program)?);
+        let executable = Arc::new(self.load_or_compile(client, program, options)?);
         let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(ready.entry(fingerprint).or_insert(executable).clone())
     }
@@ -61,14 +66,18 @@ impl Executables {
         self.compilations.load(Ordering::Relaxed)
     }
 
-    fn load_or_compile(&self, client: &Client, program: &Program) -> Result<LoadedExecutable> {
+    fn load_or_compile(
+        &self,
+        client: &Client,
+        program: &Program,
+        options: &CompileOptions,
+    ) -> Result<LoadedExecutable> {
         let text = stablehlo::text(program);
         let path = self.kept.as_ref().map(|(folder, plugin)| path(folder, plugin, &text));
         if let Some(executable) = path.as_deref().and_then(|path| load(client, path)) {
             return Ok(executable);
         }
-        let replicas = u32::try_from(program.replicas).map_err(Error::wrap)?;
-        let executable = client.compile(text.as_bytes(), &CompileOptions::replicated(replicas)).map_err(Error::wrap)?;
+        let executable = client.compile(text.as_bytes(), options).map_err(Error::wrap)?;
         self.compilations.fetch_add(1, Ordering::Relaxed);
         if let Some(path) = path {
             // A plugin that cannot write its executables, or a full disk, costs the next process a compilation.

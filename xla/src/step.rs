@@ -4,23 +4,23 @@ mod compiled;
 
 use crate::backend::Backend;
 use crate::device::backend_of;
-use crate::element::element_of;
-use crate::graph::{Array as _, Node, Op, next_id};
+use crate::element::to_dtype;
+use crate::graph::{Array as _, Form, Node, next_id};
 use crate::program::{Argument, Program};
 use crate::stablehlo;
 use crate::trace::Traced;
 use crate::value::Value;
-use crate::view::dense;
+use crate::view::{dense, node_of};
 use candle_core::external::{Input, Slot};
 use candle_core::op::BackpropOp;
-use candle_core::{DType, Device, Result, Storage, Tensor, bail};
+use candle_core::{Device, Result, Storage, Tensor, bail};
 use compiled::{Compiled, From, State};
 use ferrotune_devices::pjrt::LoadedExecutable;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Shape and type of each argument.
-type Key = Vec<(Vec<usize>, DType)>;
+/// What is known of each argument.
+type Key = Vec<Form>;
 
 /// A compiled step; see [`Step::new`].
 pub struct Step<F> {
@@ -50,18 +50,19 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
         let device = self.device.clone();
         let Some(backend) = backend_of(&device) else { return (self.body)(arguments) };
         backend.trace.refuse("Step::run")?;
-        let key = key_of(arguments);
         if let Some(stray) = arguments.iter().find(|tensor| !tensor.device().same_device(&device)) {
             bail!(
                 "an argument of a step on {backend:?} is on {:?}; move it with `to_device`",
                 stray.device().location()
             );
         }
+        let arguments = arguments.iter().map(node_of).collect::<Result<Vec<_>>>()?;
+        let key = key_of(&arguments);
         if !self.compiled.contains_key(&key) {
             let compiled = self.compile(backend, &key)?;
             self.compiled.insert(key.clone(), compiled);
         }
-        self.compiled[&key].run(backend, &device, arguments)
+        self.compiled[&key].run(backend, &device, &arguments)
     }
 
     /// The program of the step for arguments of these shapes and types, as the text of a [StableHLO] module. Runs nothing:
@@ -84,19 +85,22 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
         let Some(backend) = backend_of(&device) else {
             bail!("a step on {:?} is no program; connect a device with a compiler, such as xla:cpu", device.location())
         };
-        Ok(stablehlo::text(&self.program(backend, &key_of(arguments))?.1))
+        let arguments = arguments.iter().map(node_of).collect::<Result<Vec<_>>>()?;
+        Ok(stablehlo::text(&self.program(backend, &key_of(&arguments))?.1))
     }
 
     fn compile(&mut self, backend: &Backend, key: &Key) -> Result<Compiled> {
+        backend.compute(&[])?;
         let (recorded, program) = self.program(backend, key)?;
-        let executable = backend.executables().get(backend.client(), &program)?;
+        // The program takes their values, and computes none of them.
+        backend.compute(&recorded.used)?;
+        let executable = backend.executable(&program)?;
         recorded.compiled(backend, &program, executable)
     }
 
     /// Traces the step until two calls make the same program. A function may keep a tensor that it makes in its first call, so
     /// that the second one makes another program; the third one must make the same.
     fn program(&mut self, backend: &Backend, key: &Key) -> Result<(Recorded, Program)> {
-        backend.compute(&[])?;
         let draws = backend.generator().draws();
         let traced = self.traced(backend, key);
         backend.generator().rewind(draws);
@@ -123,24 +127,21 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
     /// Calls the function with arguments whose values are not there.
     fn trace(&mut self, backend: &Backend, key: &Key) -> Result<Recorded> {
         let start = next_id();
-        let given = key.iter().map(|(dims, dtype)| described(dims, *dtype)).collect::<Result<Vec<_>>>()?;
-        let arguments: Vec<Tensor> = given
-            .iter()
-            .zip(key)
-            .map(|(node, (dims, dtype))| tensor(&self.device, node, dims, *dtype))
-            .collect::<Result<_>>()?;
+        let given: Vec<Arc<Node>> = key.iter().map(Node::described).collect();
+        let arguments = given.iter().map(|node| tensor(&self.device, node)).collect::<Result<Vec<_>>>()?;
         let running = backend.trace.begin(start)?;
         let results = (self.body)(&arguments).and_then(|results| self.results(backend, &results));
         let (traced, after) = running.end()?;
-        let (nodes, results) = results?;
-        // What has a value is an argument of the program; anything else would be computed in it, the same in each run.
-        backend.compute(&traced.used()?)?;
-        let after = after.iter().zip(&traced.changed).map(|(node, (_, before))| node.reshape(&before.dims)).collect();
-        Ok(Recorded { given, traced, nodes, after, results })
+        let nodes = results?;
+        let used = traced.used()?;
+        // A variable stays spread as it was, so that its new value has room in the memory of the old one.
+        let after = after.iter().zip(&traced.changed);
+        let after = after.map(|(node, (_, old))| node.reshape(&old.dims).spread_as(old.sharding.as_ref())).collect();
+        Ok(Recorded { given, traced, used, nodes, after })
     }
 
-    /// The arrays that the function returns, with their shapes and types, while its variables have their new values.
-    fn results(&self, backend: &Backend, tensors: &[Tensor]) -> Result<(Vec<Arc<Node>>, Key)> {
+    /// The arrays that the function returns, while its variables have their new values.
+    fn results(&self, backend: &Backend, tensors: &[Tensor]) -> Result<Vec<Arc<Node>>> {
         if let Some(stray) = tensors.iter().find(|tensor| !tensor.device().same_device(&self.device)) {
             let place = stray.device().location();
             bail!("a compiled step returns a tensor on {place:?}; keep it on the device of the step");
@@ -151,7 +152,7 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
             backend.trace.saw(&[Input { storage, layout }])?;
             dense(&Input { storage, layout })
         };
-        Ok((tensors.iter().map(node).collect::<Result<_>>()?, key_of(tensors)))
+        tensors.iter().map(node).collect()
     }
 }
 
@@ -159,11 +160,12 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
 struct Recorded {
     given: Vec<Arc<Node>>,
     traced: Traced,
+    /// The arrays from outside that the program takes, computed or not.
+    used: Vec<Arc<Node>>,
     /// What the function returned.
     nodes: Vec<Arc<Node>>,
     /// The new values of the variables.
     after: Vec<Arc<Node>>,
-    results: Key,
 }
 
 impl Recorded {
@@ -171,7 +173,7 @@ impl Recorded {
         let results: Vec<Arc<Node>> = self.nodes.iter().chain(&self.after).cloned().collect();
         let before = self.traced.changed.iter().map(|(_, before)| before.clone());
         let donors: Vec<(Arc<Node>, usize)> = before.zip(self.nodes.len()..).collect();
-        Program::new(&results, &donors, backend.replicas())
+        Program::new(&results, &donors, &self.used, backend.cores())
     }
 
     fn compiled(&self, backend: &Backend, program: &Program, executable: Arc<LoadedExecutable>) -> Result<Compiled> {
@@ -181,14 +183,10 @@ impl Recorded {
             Argument::Node(node) => Ok(self.source(node)),
         };
         let arguments = program.arguments.iter().map(from).collect::<Result<Vec<_>>>()?;
-        let state = |(slot, before): &(Arc<Slot>, Arc<Node>)| State {
-            slot: slot.clone(),
-            dims: before.dims.clone(),
-            element: before.element,
-        };
+        let state = |(slot, before): &(Arc<Slot>, Arc<Node>)| State { slot: slot.clone(), form: before.form() };
         let states = self.traced.changed.iter().map(state).collect();
         let keys = arguments.iter().filter(|from| matches!(from, From::Key)).count() as u64;
-        Ok(Compiled { executable, arguments, states, results: self.results.clone(), keys })
+        Ok(Compiled { executable, arguments, states, results: key_of(&self.nodes), keys })
     }
 
     /// Where a node's value comes from when the step runs.
@@ -203,17 +201,13 @@ impl Recorded {
     }
 }
 
-fn key_of(arguments: &[Tensor]) -> Key {
-    arguments.iter().map(|tensor| (tensor.dims().to_vec(), tensor.dtype())).collect()
-}
-
-fn described(dims: &[usize], dtype: DType) -> Result<Arc<Node>> {
-    Ok(Node::new(Op::Described, Vec::new(), dims, element_of(dtype)?))
+fn key_of(nodes: &[Arc<Node>]) -> Key {
+    nodes.iter().map(|node| node.form()).collect()
 }
 
 /// A tensor of its own that refers to a node.
-fn tensor(device: &Device, node: &Arc<Node>, dims: &[usize], dtype: DType) -> Result<Tensor> {
+fn tensor(device: &Device, node: &Arc<Node>) -> Result<Tensor> {
     let metal = device.as_metal_device()?;
-    let storage = metal.storage(Arc::new(Value::Node(node.clone())), dtype, node.count());
-    Ok(Tensor::from_storage(Storage::Metal(storage), dims, BackpropOp::none(), false))
+    let storage = metal.storage(Arc::new(Value::Node(node.clone())), to_dtype(node.element)?, node.count());
+    Ok(Tensor::from_storage(Storage::Metal(storage), node.dims.as_slice(), BackpropOp::none(), false))
 }

@@ -3,6 +3,7 @@
 use super::notation::{list, number, start, tensor};
 use super::{region, type_of};
 use crate::graph::{Binary, Compare, Node, Op, Reduction, Unary};
+use crate::mesh::Cores;
 use ferrotune_devices::pjrt::Element;
 use std::sync::Arc;
 
@@ -23,7 +24,7 @@ impl Line<'_> {
     }
 
     /// What computes the value.
-    pub(super) fn statements(&self, replicas: usize) -> Vec<String> {
+    pub(super) fn statements(&self, cores: &Cores) -> Vec<String> {
         let (node, element) = (self.node, self.node.element);
         let one = |statement: String| vec![statement];
         match &node.op {
@@ -70,7 +71,8 @@ impl Line<'_> {
             Op::SortPlaces { ascending } => self.sort_places(*ascending).to_vec(),
             Op::Bits => one(self.bits()),
             Op::Shard => self.shard().to_vec(),
-            Op::AllReduce => one(self.all_reduce(replicas)),
+            Op::AllReduce => one(self.all_reduce(cores.replicas())),
+            Op::Sharding => one(self.sharding(cores)),
         }
     }
 
@@ -199,6 +201,17 @@ impl Line<'_> {
                 self.result_type()
             ),
         ]
+    }
+
+    fn sharding(&self, cores: &Cores) -> String {
+        // Only a device with a mesh makes this instruction.
+        let sharding = cores.mesh().map_or_else(String::new, |mesh| mesh.attribute(self.node.sharding.as_ref()));
+        format!(
+            "{} = stablehlo.custom_call @Sharding({}) {{mhlo.sharding = \"{sharding}\"}} : {}",
+            self.name,
+            self.operands(),
+            self.signature()
+        )
     }
 
     fn all_reduce(&self, replicas: usize) -> String {

@@ -7,6 +7,7 @@ mod gradient;
 mod layers;
 mod plugin;
 mod random;
+mod sharding;
 mod space;
 mod step;
 mod structure;
