@@ -153,24 +153,6 @@ def test_a_compiled_step_is_compiled_once_for_each_shape_and_stays_in_a_variable
     assert connected.ok("total.to_vec1::<f32>()?").result == "[16.0, 16.0, 16.0]"
 
 
-def test_a_compiled_step_is_checked_for_a_tpu_that_is_not_there(connected, libtpu):
-    set_variable(connected, "TPU_LIBRARY_PATH", libtpu[1])
-    connected.ok(
-        "{\n"
-        "    let weights = [Var::ones((64, 32), DType::F32, &device)?, Var::ones((32, 1), DType::F32, &device)?];\n"
-        "    let mut optimiser = <ferrotune::AdamW as candle_nn::Optimizer>::new(weights.to_vec(), Default::default())?;\n"
-        "    let mut step = ferrotune::compile(|args: &[Tensor]| {\n"
-        "        let loss = args[0].matmul(&weights[0])?.gelu()?.matmul(&weights[1])?.sqr()?.mean_all()?;\n"
-        "        candle_nn::Optimizer::backward_step(&mut optimiser, &loss)?;\n"
-        "        Ok(vec![loss])\n"
-        "    })?;\n"
-        '    std::fs::write("step.mlir", step.stablehlo(&[Tensor::ones((128, 64), DType::F32, &device)?])?)?;\n'
-        "}"
-    )
-    lines = connected.ok("%tpu_check --tpu v5e:1x1 step.mlir").display.splitlines()
-    assert lines[0].startswith("v5e:1x1: 1 × TPU v5") and lines[-1].startswith("fits"), lines
-
-
 def test_what_a_compiled_step_may_not_do_is_an_error_with_the_cure(connected):
     make = "{{ {} let mut step = ferrotune::compile(|args: &[Tensor]| {{ {} }})?; step.run(&[Tensor::ones(2, DType::F32, &device)?])?; }}"
     error = connected.fails(make.format("", "if args[0].sum_all()?.to_scalar::<f32>()? > 0. { Ok(vec![]) } else { Ok(vec![args[0].clone()]) }")).error

@@ -1,13 +1,14 @@
 //! Checks ahead of time whether a program compiles for a TPU and fits its memory. Needs no TPU.
 
+mod report;
 mod shortage;
+mod time;
 
 use crate::finding::one_line;
 use crate::pjrt::{Code, CompileOptions, Executable, MemoryUse, Named, PjrtError, Plugin, Topology, Value};
-use ferrotune_machine::format::precise_bytes;
 use serde::{Deserialize, Serialize};
-use std::fmt;
 use std::time::Instant;
+pub use time::Time;
 
 /// The result of compiling for devices that need not be here.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -62,6 +63,8 @@ pub struct Needs {
     pub flops: Option<f64>,
     /// Bytes read and written in a run, as the compiler counts them.
     pub accessed_bytes: Option<f64>,
+    /// How long a run takes at best; none if neither the compiler nor what is known of the chip tells.
+    pub time: Option<Time>,
     /// Copies of the program.
     pub replicas: usize,
     /// Devices over which each copy is spread.
@@ -79,7 +82,7 @@ pub(crate) fn compile(plugin: Plugin, name: &str, module: &[u8]) -> Result<Check
     let compiled = topology.compile(module, &options);
     let seconds = started.elapsed().as_secs_f64();
     let outcome = match compiled {
-        Ok(executable) => verdict(needs(&executable)?, target.memory_bytes),
+        Ok(executable) => verdict(needs(&executable, &target)?, target.memory_bytes),
         Err(PjrtError::Refused { code, message, .. }) if is_shortage(code, &message) => {
             let (needed_bytes, available_bytes) = shortage::read(&message).unzip();
             let available_bytes = available_bytes.or(target.memory_bytes);
@@ -142,13 +145,15 @@ fn compile_options(module: &[u8]) -> CompileOptions {
     }
 }
 
-fn needs(executable: &Executable) -> Result<Needs, PjrtError> {
+fn needs(executable: &Executable, target: &Target) -> Result<Needs, PjrtError> {
     let cost = executable.cost()?;
+    let (flops, accessed_bytes) = (number(&cost, "flops"), number(&cost, "bytes accessed"));
     let (replicas, partitions) = executable.replicas_and_partitions()?;
     Ok(Needs {
         memory: executable.memory()?,
-        flops: number(&cost, "flops"),
-        accessed_bytes: number(&cost, "bytes accessed"),
+        flops,
+        accessed_bytes,
+        time: time::estimate(target, number(&cost, "optimal_seconds"), flops.zip(accessed_bytes)),
         replicas,
         partitions,
     })
@@ -183,66 +188,6 @@ fn peak(memory: &MemoryUse) -> (u64, bool) {
 
 fn is_shortage(code: Code, message: &str) -> bool {
     code == Code::RESOURCE_EXHAUSTED || message.contains("Ran out of memory")
-}
-
-impl fmt::Display for Target {
-    /// `v5e:2x2: 4 × TPU v5 lite with 15.75 GiB each`
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {} × {}", self.name, self.devices, self.kind)?;
-        match self.memory_bytes {
-            Some(bytes) => write!(f, " with {} each", precise_bytes(bytes)),
-            None => f.write_str(", whose memory this version of the plugin does not tell"),
-        }
-    }
-}
-
-impl fmt::Display for Check {
-    /// Several lines, the verdict last.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Target { api: (major, minor), version, .. } = &self.target;
-        writeln!(f, "{}\ncompiled in {:.2} s with PJRT {major}.{minor}, {version}", self.target, self.seconds)?;
-        match &self.outcome {
-            Outcome::Fits(needs) => {
-                write!(f, "{needs}")?;
-                let (peak, _) = peak(&needs.memory);
-                match self.target.memory_bytes {
-                    Some(available) => write!(f, "fits: needs {} of {}", precise_bytes(peak), precise_bytes(available)),
-                    None => write!(f, "fits, as the compiler says: needs {}", precise_bytes(peak)),
-                }
-            }
-            Outcome::DoesNotFit { needed_bytes: Some(needed), available_bytes: Some(available), .. } => {
-                write!(f, "does not fit: needs {} of {}", precise_bytes(*needed), precise_bytes(*available))
-            }
-            Outcome::DoesNotFit { text, .. } => write!(f, "does not fit: {text}"),
-        }
-    }
-}
-
-impl fmt::Display for Needs {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.replicas * self.partitions > 1 {
-            writeln!(f, "  replicas    {}, of {} partitions", self.replicas, self.partitions)?;
-        }
-        let MemoryUse { argument_bytes, output_bytes, alias_bytes, temporary_bytes, code_bytes, .. } = self.memory;
-        let (peak, is_told) = peak(&self.memory);
-        writeln!(f, "  arguments   {}", precise_bytes(argument_bytes))?;
-        let donated = if alias_bytes > 0 {
-            format!(", {} in donated arguments", precise_bytes(alias_bytes))
-        } else {
-            String::new()
-        };
-        writeln!(f, "  outputs     {}{donated}", precise_bytes(output_bytes))?;
-        writeln!(f, "  temporary   {}", precise_bytes(temporary_bytes))?;
-        writeln!(f, "  code        {}", precise_bytes(code_bytes))?;
-        writeln!(f, "  peak        {}{}", precise_bytes(peak), if is_told { "" } else { ", as the sum of the above" })?;
-        if let Some(flops) = self.flops {
-            writeln!(f, "  flops       {flops:.3e} a run")?;
-        }
-        if let Some(bytes) = self.accessed_bytes {
-            writeln!(f, "  traffic     {} a run", precise_bytes(bytes as u64))?;
-        }
-        Ok(())
-    }
 }
 
 #[cfg(test)]
@@ -294,7 +239,7 @@ mod tests {
             code_bytes: 1,
             peak_bytes: None,
         };
-        let needs = Needs { memory, flops: None, accessed_bytes: None, replicas: 1, partitions: 1 };
+        let needs = Needs { memory, flops: None, accessed_bytes: None, time: None, replicas: 1, partitions: 1 };
         assert!(matches!(verdict(needs.clone(), Some(12)), Outcome::Fits(_)));
         assert!(matches!(verdict(needs.clone(), None), Outcome::Fits(_)));
         let too_much = verdict(needs, Some(11));

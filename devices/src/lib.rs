@@ -30,7 +30,7 @@ pub mod selftest;
 mod strategy;
 mod tpu;
 
-pub use check::{Check, Needs, Outcome, Target};
+pub use check::{Check, Needs, Outcome, Target, Time};
 pub use connect::{ConnectError, Connection, Support, connect};
 pub use cpu::Cpu;
 pub use cuda::CudaDevice;

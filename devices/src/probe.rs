@@ -10,6 +10,7 @@ pub use crate::opened::{Identity, OpenDevice, Opened};
 
 use crate::check::Check;
 use crate::selftest::SelfTest;
+pub use answers::Module;
 use answers::{Answer, Request, Task};
 use ferrotune_machine::child::{self as machine_child, wait_for_exit};
 use rustix::process::{Pid, Signal};
@@ -115,12 +116,12 @@ impl Probe<'_> {
         self.ask(&Request { plugin: plugin.to_owned(), task: Task::Open })
     }
 
-    /// Compiles a StableHLO module, in a file, for devices by name that need not be here.
+    /// Compiles a StableHLO module for devices by name that need not be here.
     ///
     /// # Errors
     /// Those of [`ProbeError`]. That the program does not fit the memory is no error.
-    pub fn check(&self, plugin: &Path, topology: &str, module: &Path) -> Result<Check, ProbeError> {
-        let task = Task::Check { topology: topology.to_owned(), module: module.to_owned() };
+    pub fn check(&self, plugin: &Path, topology: &str, module: Module) -> Result<Check, ProbeError> {
+        let task = Task::Check { topology: topology.to_owned(), module };
         self.ask(&Request { plugin: plugin.to_owned(), task })
     }
 

@@ -133,8 +133,8 @@ pub enum DeviceChoice {
 pub struct TpuCheck {
     /// Generation and chips, such as `v5e:2x2`; only libtpu knows which exist.
     pub tpu: String,
-    /// A file with a StableHLO module.
-    pub file: String,
+    /// A variable of the notebook that holds a compiled step, or else a file with a StableHLO module.
+    pub program: String,
 }
 
 /// Search for the parameters with which an objective does best.

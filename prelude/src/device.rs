@@ -1,9 +1,12 @@
 //! The device that cells and trials use.
 
 mod candle;
+mod check;
 
 use crate::interrupt::interrupted;
 use candle::Candle;
+#[doc(hidden)]
+pub use check::{check, check_file};
 use ferrotune_devices::fork::{self, Forked};
 use ferrotune_devices::probe::{Opened, Probe, ProbeError};
 use ferrotune_devices::selftest::{self, Compute as _, SelfTest};
@@ -181,20 +184,6 @@ pub fn list() {
     let mut report = detect(&Machine::this(), None);
     report.ask_cuda_memory();
     say(report.devices_text());
-}
-
-/// What `%tpu_check` runs: compiles the StableHLO module in a file for a TPU, which need not be attached.
-#[doc(hidden)]
-pub fn check(tpu: &str, file: &str) {
-    let Some(libtpu) = detect(&Machine::this(), None).libtpu else {
-        return fail(
-            "libtpu is not installed, and it is what compiles for TPUs; pip install libtpu, or set TPU_LIBRARY_PATH",
-        );
-    };
-    match with_probe(WORK_DEADLINE, |probe| probe.check(&libtpu, tpu, Path::new(file))) {
-        Ok(check) => say(check.to_string()),
-        Err(error) => fail(&error.to_string()),
-    }
 }
 
 /// What `%tpu_connect --selftest` runs: computes on the connected device, which for a TPU or another PJRT plugin a process of

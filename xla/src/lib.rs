@@ -26,5 +26,5 @@ pub use backend::Backend;
 pub use device::{Options, backend_of, device_on, identity, open, open_with};
 pub use replicas::{all_reduce_gradients, all_reduce_mean, shard};
 pub use sharding::{device_bytes, spread, with_sharding_constraint, zeros_like};
-pub use step::Step;
+pub use step::{Signature, Step};
 pub use traffic::Traffic;

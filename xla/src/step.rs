@@ -17,16 +17,34 @@ use candle_core::{Device, Result, Storage, Tensor, bail};
 use compiled::{Compiled, From, State};
 use ferrotune_devices::pjrt::LoadedExecutable;
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::Arc;
 
-/// What is known of each argument.
-type Key = Vec<Form>;
+/// Type, shape and sharding of each argument of a step, written as `f32[128, 784], u32[128]`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Signature(Vec<Form>);
+
+impl Signature {
+    fn of(nodes: &[Arc<Node>]) -> Signature {
+        Signature(nodes.iter().map(|node| node.form()).collect())
+    }
+}
+
+impl fmt::Display for Signature {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let argument =
+            |form: &Form| format!("{}{:?}", to_dtype(form.element).map_or("", |dtype| dtype.as_str()), form.dims);
+        formatter.write_str(&self.0.iter().map(argument).collect::<Vec<_>>().join(", "))
+    }
+}
 
 /// A compiled step; see [`Step::new`].
 pub struct Step<F> {
     device: Device,
     body: F,
-    compiled: HashMap<Key, Compiled>,
+    compiled: HashMap<Signature, Compiled>,
+    /// The arguments for which a program was asked for, the first ones first.
+    signatures: Vec<Signature>,
 }
 
 impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
@@ -38,7 +56,7 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
     /// learning rate in Rust, is not noticed: it belongs on the device, as in ferrotune's optimisers, or among the arguments. Variables that the
     /// function changes (`Var::set`, an optimiser) stay on the device from run to run. Random numbers are new in each run.
     pub fn new(device: &Device, body: F) -> Step<F> {
-        Step { device: device.clone(), body, compiled: HashMap::new() }
+        Step { device: device.clone(), body, compiled: HashMap::new(), signatures: Vec::new() }
     }
 
     /// Runs the step: its variables change, and what the function returned is returned.
@@ -57,12 +75,12 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
             );
         }
         let arguments = arguments.iter().map(node_of).collect::<Result<Vec<_>>>()?;
-        let key = key_of(&arguments);
-        if !self.compiled.contains_key(&key) {
-            let compiled = self.compile(backend, &key)?;
-            self.compiled.insert(key.clone(), compiled);
+        let signature = Signature::of(&arguments);
+        if !self.compiled.contains_key(&signature) {
+            let compiled = self.compile(backend, &signature)?;
+            self.compiled.insert(signature.clone(), compiled);
         }
-        self.compiled[&key].run(backend, &device, &arguments)
+        self.compiled[&signature].run(backend, &device, &arguments)
     }
 
     /// The program of the step for arguments of these shapes and types, as the text of a [StableHLO] module. Runs nothing:
@@ -81,17 +99,39 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
     ///
     /// [StableHLO]: https://openxla.org/stablehlo/spec
     pub fn stablehlo(&mut self, arguments: &[Tensor]) -> Result<String> {
+        let nodes = match backend_of(&self.device) {
+            Some(_) => arguments.iter().map(node_of).collect::<Result<Vec<_>>>()?,
+            None => Vec::new(),
+        };
+        self.stablehlo_of(&Signature::of(&nodes))
+    }
+
+    /// The same as [`Step::stablehlo`], for arguments that need not be there.
+    ///
+    /// # Errors
+    /// Those of [`Step::stablehlo`].
+    pub fn stablehlo_of(&mut self, signature: &Signature) -> Result<String> {
         let device = self.device.clone();
         let Some(backend) = backend_of(&device) else {
             bail!("a step on {:?} is no program; connect a device with a compiler, such as xla:cpu", device.location())
         };
-        let arguments = arguments.iter().map(node_of).collect::<Result<Vec<_>>>()?;
-        Ok(stablehlo::text(&self.program(backend, &key_of(&arguments))?.1))
+        Ok(stablehlo::text(&self.program(backend, signature)?.1))
     }
 
-    fn compile(&mut self, backend: &Backend, key: &Key) -> Result<Compiled> {
+    /// The device on which the step runs.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// The arguments for which [`Step::run`] or [`Step::stablehlo`] has traced the step, also where that has failed, in the order
+    /// of the first calls. On a device without a compiler there are none.
+    pub fn signatures(&self) -> &[Signature] {
+        &self.signatures
+    }
+
+    fn compile(&mut self, backend: &Backend, signature: &Signature) -> Result<Compiled> {
         backend.compute(&[])?;
-        let (recorded, program) = self.program(backend, key)?;
+        let (recorded, program) = self.program(backend, signature)?;
         // The program takes their values, and computes none of them.
         backend.compute(&recorded.used)?;
         let executable = backend.executable(&program)?;
@@ -100,18 +140,21 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
 
     /// Traces the step until two calls make the same program. A function may keep a tensor that it makes in its first call, so
     /// that the second one makes another program; the third one must make the same.
-    fn program(&mut self, backend: &Backend, key: &Key) -> Result<(Recorded, Program)> {
+    fn program(&mut self, backend: &Backend, signature: &Signature) -> Result<(Recorded, Program)> {
+        if !self.signatures.contains(signature) {
+            self.signatures.push(signature.clone());
+        }
         let draws = backend.generator().draws();
-        let traced = self.traced(backend, key);
+        let traced = self.traced(backend, signature);
         backend.generator().rewind(draws);
         traced
     }
 
-    fn traced(&mut self, backend: &Backend, key: &Key) -> Result<(Recorded, Program)> {
-        let first = self.trace(backend, key)?;
+    fn traced(&mut self, backend: &Backend, signature: &Signature) -> Result<(Recorded, Program)> {
+        let first = self.trace(backend, signature)?;
         let mut known = first.program(backend);
         for _ in 0..2 {
-            let recorded = self.trace(backend, key)?;
+            let recorded = self.trace(backend, signature)?;
             let program = recorded.program(backend);
             if program.is_same(&known) {
                 return Ok((recorded, program));
@@ -125,9 +168,9 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
     }
 
     /// Calls the function with arguments whose values are not there.
-    fn trace(&mut self, backend: &Backend, key: &Key) -> Result<Recorded> {
+    fn trace(&mut self, backend: &Backend, signature: &Signature) -> Result<Recorded> {
         let start = next_id();
-        let given: Vec<Arc<Node>> = key.iter().map(Node::described).collect();
+        let given: Vec<Arc<Node>> = signature.0.iter().map(Node::described).collect();
         let arguments = given.iter().map(|node| tensor(&self.device, node)).collect::<Result<Vec<_>>>()?;
         let running = backend.trace.begin(start)?;
         let results = (self.body)(&arguments).and_then(|results| self.results(backend, &results));
@@ -186,7 +229,13 @@ impl Recorded {
         let state = |(slot, before): &(Arc<Slot>, Arc<Node>)| State { slot: slot.clone(), form: before.form() };
         let states = self.traced.changed.iter().map(state).collect();
         let keys = arguments.iter().filter(|from| matches!(from, From::Key)).count() as u64;
-        Ok(Compiled { executable, arguments, states, results: key_of(&self.nodes), keys })
+        Ok(Compiled {
+            executable,
+            arguments,
+            states,
+            results: self.nodes.iter().map(|node| node.form()).collect(),
+            keys,
+        })
     }
 
     /// Where a node's value comes from when the step runs.
@@ -199,10 +248,6 @@ impl Recorded {
         }
         From::Captured(self.traced.seen.get(&node.id).cloned().unwrap_or_default(), node.clone())
     }
-}
-
-fn key_of(nodes: &[Arc<Node>]) -> Key {
-    nodes.iter().map(|node| node.form()).collect()
 }
 
 /// A tensor of its own that refers to a node.

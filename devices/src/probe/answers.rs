@@ -10,11 +10,20 @@ pub(super) struct Request {
     pub(super) task: Task,
 }
 
+/// A StableHLO module.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Module {
+    /// A file with its text or bytecode.
+    File(PathBuf),
+    /// Its text.
+    Text(String),
+}
+
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Task {
     Identify,
     Open,
-    Check { topology: String, module: PathBuf },
+    Check { topology: String, module: Module },
     SelfTest,
 }
 

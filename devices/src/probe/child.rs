@@ -1,6 +1,6 @@
 //! The child process: does what it is asked, and answers with one line of JSON. It is expected to crash.
 
-use super::answers::{Answer, Request, Task};
+use super::answers::{Answer, Module, Request, Task};
 use crate::finding::one_line;
 use crate::opened::{Identity, OpenDevice, Opened};
 use crate::pjrt::{Client, Plugin};
@@ -47,8 +47,13 @@ fn answer(request: &Request) -> Result<Value, Box<dyn Error>> {
         // The devices are closed before the answer is sent: the parent kills this process when it has the answer.
         Task::Open => serde_json::to_value(describe(plugin, &plugin.client(&[])?)?)?,
         Task::Check { topology, module } => {
-            let module = std::fs::read(module).map_err(|error| format!("cannot read {}: {error}", module.display()))?;
-            serde_json::to_value(check::compile(plugin, topology, &module)?)?
+            let module = match module {
+                Module::File(file) => {
+                    &std::fs::read(file).map_err(|error| format!("cannot read {}: {error}", file.display()))?
+                }
+                Module::Text(text) => text.as_bytes(),
+            };
+            serde_json::to_value(check::compile(plugin, topology, module)?)?
         }
         Task::SelfTest => {
             let client = plugin.client(&[])?;

@@ -7,7 +7,7 @@ use crate::failure::{ErrorName, Failure};
 use anyhow::{Context, Result};
 use ferrotune_display::Bundle;
 use ferrotune_machine::format::duration;
-use ferrotune_magics::{Action, Study, Time};
+use ferrotune_magics::{Action, Study, Time, TpuCheck};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ impl Engine {
     pub(super) fn act(&mut self, cell: &str, action: Action) -> Result<(), Failure> {
         match action {
             Action::TpuConnect(request) => self.run_generated(&devices::connect(&request)),
-            Action::TpuCheck(request) => self.run_generated(&devices::check(&request)),
+            Action::TpuCheck(request) => self.tpu_check(&request),
             Action::Device => self.run_generated("ferrotune::device::describe();"),
             Action::DeviceReport => self.run_generated("ferrotune::device::report();"),
             Action::Devices => self.run_generated("ferrotune::device::list();"),
@@ -47,6 +47,13 @@ impl Engine {
             }
             Action::Time(Time { source, first_line }) => self.time(cell, &source, first_line),
         }
+    }
+
+    /// `%tpu_check`
+    fn tpu_check(&mut self, request: &TpuCheck) -> Result<(), Failure> {
+        let source = devices::check(request, &self.evaluator.variables());
+        let result = self.evaluate(&source);
+        self.conclude("", result, |errors| devices::explain(request, errors)).map(drop)
     }
 
     pub(super) fn show(&self, bundle: Bundle) {

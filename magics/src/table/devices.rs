@@ -44,14 +44,20 @@ pub(super) const DEVICES: Magic = Magic {
 
 pub(super) const TPU_CHECK: Magic = Magic {
     forms: &["%tpu_check"],
-    usage: "%tpu_check {options} FILE",
+    usage: "%tpu_check {options} STEP|FILE",
     summary: "compile a program for a TPU that need not be there, and say whether it fits",
-    help: "FILE holds a StableHLO module, as text or bytecode. It is compiled by libtpu, which must be installed\n\
-           (pip install libtpu), for a TYPE such as v5e:2x2, v6e:2x4 or v4:2x2x1: generation and chips. Shown are\n\
-           its memory against that of a device, its operations and its traffic.\n\
+    help: "STEP is a variable with a compiled step (ferrotune::compile) of a device with a compiler, such as xla:cpu:\n\
+           each program is checked that it has had so far, one for each set of shapes with which it was run. To check\n\
+           it before it runs, call step.stablehlo(&[x, y])?, which runs nothing. What has no lowering is an error.\n\
+           FILE holds a StableHLO module, as text or bytecode. A variable goes before a file of its name: write ./step\n\
+           for the file.\n\
            \n\
-           Example\n  %tpu_check --tpu v5e:2x2 step.mlir",
-    arguments: &["FILE"],
+           The program is compiled by libtpu, which must be installed (pip install libtpu), for a TYPE such as v5e:2x2,\n\
+           v6e:2x4 or v4:2x2x1: generation and chips. Shown are its memory against that of a device, its operations,\n\
+           its traffic, and the least time that a run takes, which is an estimate.\n\
+           \n\
+           Example\n  %tpu_check --tpu v5e:2x2 step",
+    arguments: &["STEP|FILE"],
     options: &[TPU_TYPE],
     build: tpu_check,
 };
@@ -90,8 +96,8 @@ fn devices(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
 fn tpu_check(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
     let arguments = Arguments::read(invocation)?;
     let tpu = arguments.required(&TPU_TYPE)?;
-    let [file] = arguments.all(["with a StableHLO module"])?;
-    Ok(Action::TpuCheck(TpuCheck { tpu, file }))
+    let [program] = arguments.all(["to compile"])?;
+    Ok(Action::TpuCheck(TpuCheck { tpu, program }))
 }
 
 fn tpu_connect(invocation: &Invocation<'_>) -> Result<Action, MagicError> {

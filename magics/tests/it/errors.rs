@@ -123,8 +123,8 @@ fn arguments_that_a_magic_has_no_place_for_are_refused() {
             1: unknown option --requires; did you mean --require? usage: %tpu_connect [--tpu NAME|local] [--require] [--plugin cpu|FILE] [--selftest]
             1: unknown option -v; usage: %device [--report]
             1: unexpected argument all; usage: %devices
-            1: %tpu_check needs FILE with a StableHLO module; usage: %tpu_check --tpu TYPE FILE
-            1: %tpu_check needs --tpu TYPE; usage: %tpu_check --tpu TYPE FILE
+            1: %tpu_check needs STEP|FILE to compile; usage: %tpu_check --tpu TYPE STEP|FILE
+            1: %tpu_check needs --tpu TYPE; usage: %tpu_check --tpu TYPE STEP|FILE
             1: --plugin libtpu.so: cannot be used with --tpu; usage: %tpu_connect [--tpu NAME|local] [--require] [--plugin cpu|FILE] [--selftest]"#]],
     );
 }

@@ -1,6 +1,6 @@
 //! A step that is compiled: gathers its arguments, gives its variables away and puts their new values back.
 
-use super::{Key, tensor};
+use super::tensor;
 use crate::backend::{Backend, by_result};
 use crate::graph::{Array as _, Form, Node};
 use crate::random::state;
@@ -15,7 +15,7 @@ pub(super) struct Compiled {
     pub(super) executable: Arc<LoadedExecutable>,
     pub(super) arguments: Vec<From>,
     pub(super) states: Vec<State>,
-    pub(super) results: Key,
+    pub(super) results: Vec<Form>,
     pub(super) keys: u64,
 }
 

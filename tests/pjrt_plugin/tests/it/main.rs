@@ -1,6 +1,6 @@
 //! Plugins that misbehave, tried in a child: each is an error that says what happened, in time, and nothing stays.
 
-use ferrotune_devices::probe::{Probe, ProbeError};
+use ferrotune_devices::probe::{Module, Probe, ProbeError};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
@@ -185,11 +185,9 @@ fn a_program_that_does_not_know_the_question_is_said() {
 
 #[test]
 fn a_topology_that_the_plugin_does_not_know_is_refused_with_its_code() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let module = folder.path().join("m.mlir");
-    std::fs::write(&module, "module @m {}").expect("a module");
     let program = built("probe");
     let probe = Probe { program: &program, deadline: LONG, stop: &|| false };
-    let error = probe.check(&plugin(), "v5e:2x2", &module).expect_err("the plugin has none");
+    let module = Module::Text("module @m {}".to_owned());
+    let error = probe.check(&plugin(), "v5e:2x2", module).expect_err("the plugin has none");
     assert_eq!(text(&error), "PLUGIN: PJRT_TopologyDescriptionCreate: UNIMPLEMENTED: XLA:CPU has no topology v5e:2x2");
 }

@@ -1,0 +1,72 @@
+//! What `%tpu_check` runs: compiles programs for a TPU, which need not be attached.
+
+use super::{WORK_DEADLINE, fail, say, with_probe};
+use crate::compile::Step;
+use ferrotune_devices::probe::Module;
+use ferrotune_devices::{Check, Machine, detect};
+use ferrotune_xla::backend_of;
+use std::any::{Any, type_name};
+use std::path::{Path, PathBuf};
+
+/// Checks the StableHLO module in a file.
+pub fn check_file(tpu: &str, file: &str) {
+    if !file.contains(['/', '.']) && !Path::new(file).exists() {
+        return fail(&format!(
+            "there is neither a variable {file} with a compiled step nor a file of that name; make the step with \
+             ferrotune::compile, or name the file of a StableHLO module"
+        ));
+    }
+    end(compiled(tpu, Module::File(file.into())).map(|check| say(check.to_string())));
+}
+
+/// Checks a variable of the notebook that holds a compiled step: each program that it has had so far.
+pub fn check<T: Any>(tpu: &str, name: &str, variable: &mut T) {
+    end(check_step(tpu, name, variable));
+}
+
+fn end(checked: Result<(), String>) {
+    if let Err(reason) = checked {
+        fail(&reason);
+    }
+}
+
+fn check_step<T: Any>(tpu: &str, name: &str, variable: &mut T) -> Result<(), String> {
+    let Some(step) = (variable as &mut dyn Any).downcast_mut::<Step<'static>>() else {
+        return Err(format!(
+            "the variable {name} is of the type {} and no compiled step (ferrotune::Step<'static>); a file of this name is \
+             checked as ./{name}",
+            type_name::<T>()
+        ));
+    };
+    if backend_of(step.device()).is_none() {
+        return Err(format!(
+            "the step {name} is on a device without a compiler, which calls its function each time; run %tpu_connect --plugin \
+             cpu, and make the step and its tensors anew on ferrotune::device::current()?"
+        ));
+    }
+    if step.signatures().is_empty() {
+        return Err(format!(
+            "the shapes of the arguments of {name} are not known, since it has not run; run it once, or call \
+             {name}.stablehlo(&[…])? with such arguments, which runs nothing"
+        ));
+    }
+    for signature in step.signatures().to_vec() {
+        let called = format!("{name}({signature})");
+        let text = step.stablehlo_of(&signature).map_err(|error| format!("{called} cannot be lowered: {error}"))?;
+        let check =
+            compiled(tpu, Module::Text(text)).map_err(|reason| format!("{called} does not compile: {reason}"))?;
+        say(format!("{called}\n{check}"));
+    }
+    Ok(())
+}
+
+fn compiled(tpu: &str, module: Module) -> Result<Check, String> {
+    let libtpu = libtpu()?;
+    with_probe(WORK_DEADLINE, |probe| probe.check(&libtpu, tpu, module)).map_err(|error| error.to_string())
+}
+
+fn libtpu() -> Result<PathBuf, String> {
+    let missing =
+        "libtpu is not installed, and it is what compiles for TPUs; pip install libtpu, or set TPU_LIBRARY_PATH";
+    detect(&Machine::this(), None).libtpu.ok_or_else(|| missing.to_owned())
+}
