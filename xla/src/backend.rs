@@ -15,7 +15,7 @@ use crate::transfer::{literal_of, values_of};
 use crate::value::Value;
 use candle_core::external::{self, Input, Op, Slot};
 use candle_core::{CpuStorage, DType, Error, Result, Shape, bail};
-use ferrotune_devices::pjrt::{self, Buffer, Client, CompileOptions, Element, Literal, LoadedExecutable};
+use ferrotune_devices::pjrt::{self, Buffer, Client, Element, Literal, LoadedExecutable};
 use std::collections::HashSet;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -35,8 +35,6 @@ pub struct Backend {
     /// In the order of replicas or of the mesh.
     devices: Vec<pjrt::Device>,
     cores: Cores,
-    /// How programs are compiled for these devices.
-    options: CompileOptions,
     generator: Generator,
     executables: Executables,
     /// Storages that refer to another value since the last computation.
@@ -48,35 +46,51 @@ pub struct Backend {
 }
 
 impl Backend {
-    /// The first devices of an open plugin, as many as there are cores. `name` is how messages call the device.
-    ///
-    /// # Errors
-    /// Those of the plugin, and if it has fewer devices.
-    pub(crate) fn new(name: &str, client: Client, cores: Cores, executables: Executables) -> Result<Backend> {
-        let (mut devices, count) = (client.devices().map_err(Error::wrap)?, cores.count());
-        if devices.len() < count || count == 0 {
-            bail!("{name} has {} devices and not {count}", devices.len());
-        }
-        devices.truncate(count);
-        let mut options = cores.options();
-        if count > 1 {
-            // The plugin may put the parts of a program in another order than that of its list.
-            let ids = devices.iter().map(|device| device.description().map(|description| description.id));
-            options = options.on(ids.collect::<std::result::Result<Vec<_>, _>>().map_err(Error::wrap)?);
-        }
-        Ok(Backend {
-            name: name.to_owned(),
+    /// These devices of an open plugin, fewer than cores only if nothing is to run. `name` is how messages call them.
+    pub(crate) fn new(
+        name: String,
+        client: Client,
+        devices: Vec<pjrt::Device>,
+        cores: Cores,
+        executables: Executables,
+    ) -> Backend {
+        Backend {
+            name,
             client,
             devices,
             cores,
-            options,
             generator: Generator::new(),
             executables,
             changed: Mutex::default(),
             live: Mutex::default(),
             trace: Trace::default(),
             traffic: Traffic::default(),
-        })
+        }
+    }
+
+    /// Those of the other cores of the same plugin, as many in each as in this one.
+    pub(crate) fn others(&self) -> Result<Vec<Backend>> {
+        let others: Vec<pjrt::Device> = self.client.devices().map_err(Error::wrap)?.split_off(self.devices.len());
+        let group = |(index, devices): (usize, &[pjrt::Device])| {
+            let name = format!("{}:{}", self.name, index + 1);
+            let executables = self.executables.on(numbers_of(devices)?);
+            Ok(Backend::new(name, self.client.clone(), devices.to_vec(), self.cores.clone(), executables))
+        };
+        others.chunks_exact(self.cores.count()).enumerate().map(group).collect()
+    }
+
+    /// The same arrays, or parts of one, on the devices of this backend. Starts the copies and waits for none.
+    pub(crate) fn copies(&self, buffers: &[Buffer]) -> Result<Vec<Buffer>> {
+        if buffers.len() != self.devices.len() {
+            let (from, to) = (buffers.len(), self.devices.len());
+            bail!("an array on {from} devices cannot go to {self:?}, which has {to}");
+        }
+        let copies = buffers.iter().zip(&self.devices).map(|(buffer, device)| buffer.copy_to(device));
+        copies.map(|copy| copy.map_err(Error::wrap)).collect()
+    }
+
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
     }
 
     pub(crate) fn generator(&self) -> &Generator {
@@ -85,7 +99,7 @@ impl Backend {
 
     /// The executable of a program, compiled at most once.
     pub(crate) fn executable(&self, program: &Program) -> Result<Arc<LoadedExecutable>> {
-        self.executables.get(&self.client, program, &self.options)
+        self.executables.get(&self.client, program)
     }
 
     pub(crate) fn cores(&self) -> &Cores {
@@ -128,6 +142,12 @@ impl Backend {
     fn compute_only(&self, nodes: &[Arc<Node>]) -> Result<()> {
         if nodes.is_empty() {
             return Ok(());
+        }
+        let (here, count) = (self.devices.len(), self.cores.count());
+        if here < count {
+            bail!(
+                "a device of {count} cores that was opened ahead of time runs nothing on {here}; use Step::stablehlo"
+            );
         }
         let program = Program::new(nodes, &[], &[], &self.cores);
         let executable = self.executable(&program)?;
@@ -172,6 +192,7 @@ impl Backend {
             }
             if let Value::Node(node) = &*value
                 && sharding::is_of_uploaded(node)
+                && self.devices.len() == self.cores.count()
             {
                 self.compute_only(std::slice::from_ref(node))?;
             }
@@ -195,6 +216,11 @@ impl Backend {
         let nodes = live.0.iter().filter_map(Weak::upgrade).map(|value| value.node());
         nodes.filter(|node| node.value().is_none()).collect()
     }
+}
+
+/// The numbers by which a program names its devices.
+pub(crate) fn numbers_of(devices: &[pjrt::Device]) -> Result<Vec<i32>> {
+    devices.iter().map(|device| Ok(device.description().map_err(Error::wrap)?.id)).collect()
 }
 
 /// The inputs of the device at a place.
@@ -245,7 +271,11 @@ impl external::Backend for Backend {
         self.trace.saw(inputs)?;
         let first = next_id();
         let old = sharding::kept(&op, inputs)?;
-        let value = lower::apply(&self.generator, op, inputs, shape, dtype)?;
+        let key = || match self.trace.next_key() {
+            Some(before) => self.generator.traced_key(before),
+            None => self.generator.key(),
+        };
+        let value = lower::apply(&key, op, inputs, shape, dtype)?;
         let value = match old {
             Some(old) => sharding::like(&old, value),
             None => value,

@@ -1,9 +1,9 @@
 //! Devices of plugins as candle's.
 
-use crate::backend::Backend;
+use crate::backend::{Backend, numbers_of};
 use crate::executables::Executables;
 use crate::mesh::Cores;
-use candle_core::{Device, Error, Result, external};
+use candle_core::{Device, Error, Result, bail, external};
 use ferrotune_devices::pjrt::{Client, Plugin};
 use std::any::Any;
 use std::path::Path;
@@ -19,14 +19,17 @@ pub struct Options<'a> {
     /// [`with_sharding_constraint`](crate::with_sharding_constraint) spreads it. Empty for none; a device has replicas or a
     /// mesh.
     pub mesh: &'a [(&'a str, usize)],
+    /// The mesh may have more cores than the plugin has here: nothing runs, and [`Step::stablehlo`](crate::Step::stablehlo)
+    /// gives the program for a machine that has them.
+    pub ahead_of_time: bool,
     /// Where compiled programs are kept for later processes; nowhere without a folder.
     pub cache: Option<&'a Path>,
 }
 
 impl Default for Options<'_> {
-    /// One device, no mesh, and no folder.
+    /// One device, no mesh, no folder, and programs run here.
     fn default() -> Self {
-        Options { replicas: 1, mesh: &[], cache: None }
+        Options { replicas: 1, mesh: &[], ahead_of_time: false, cache: None }
     }
 }
 
@@ -69,8 +72,35 @@ pub fn device_on(client: Client, plugin: &str, options: Options<'_>) -> Result<D
     let name = client.platform().map_err(Error::wrap)?;
     let version = client.version().map_err(Error::wrap)?;
     let flags = std::env::var_os("XLA_FLAGS").unwrap_or_default();
-    let executables = Executables::new(options.cache, &format!("{plugin} {name} {version} {flags:?}"));
-    Ok(device_of(Backend::new(&name, client, Cores::new(options.replicas, options.mesh)?, executables)?))
+    let mut devices = client.devices().map_err(Error::wrap)?;
+    let cores = Cores::new(options.replicas, options.mesh)?;
+    let count = cores.count();
+    if count == 0 || devices.len() < count && !options.ahead_of_time {
+        bail!("{name} has {} devices and not {count}", devices.len());
+    }
+    devices.truncate(count);
+    let plugin = format!("{plugin} {name} {version} {flags:?}");
+    let executables = Executables::new(options.cache, &plugin, cores.options().on(numbers_of(&devices)?));
+    Ok(device_of(Backend::new(name, client, devices, cores, executables)))
+}
+
+/// All cores of the plugin that a device belongs to, each as a device of its own: a process can open a TPU only once. The first
+/// one is `device` itself; where it is made of several cores, so are the others, and cores that are left over are not used.
+/// A device without a plugin (`cpu`, `cuda`) is alone.
+///
+/// Each call makes new devices of the other cores, so call it once.
+///
+/// ```no_run
+/// let cores = ferrotune_xla::cores(&ferrotune_xla::open("libtpu.so".as_ref())?)?;
+/// let weights = candle_core::Tensor::zeros((4096, 4096), candle_core::DType::F32, &cores[3])?;
+/// # Ok::<(), candle_core::Error>(())
+/// ```
+///
+/// # Errors
+/// Those of the plugin.
+pub fn cores(device: &Device) -> Result<Vec<Device>> {
+    let others = backend_of(device).map_or(Ok(Vec::new()), Backend::others)?;
+    Ok(std::iter::once(device.clone()).chain(others.into_iter().map(device_of)).collect())
 }
 
 /// The backend of a device that this crate has made.

@@ -31,32 +31,35 @@ const CHECKSUM_BYTES: usize = 32;
 pub(crate) struct Executables {
     /// Where executables are kept, and what tells this plugin on this machine from others.
     kept: Option<(PathBuf, String)>,
+    /// How programs are compiled, and for which devices.
+    options: CompileOptions,
     ready: Mutex<HashMap<u64, Arc<LoadedExecutable>>>,
     compilations: AtomicU64,
 }
 
 impl Executables {
-    /// Keeps executables in `folder`, if one is given. `plugin` tells the plugin and its devices from others.
-    pub(crate) fn new(folder: Option<&Path>, plugin: &str) -> Executables {
+    /// Programs that are compiled with these options. Keeps executables in `folder`, if one is given; `plugin` tells the plugin from others.
+    pub(crate) fn new(folder: Option<&Path>, plugin: &str, options: CompileOptions) -> Executables {
         let kept = folder.map(|folder| (folder.to_owned(), format!("{plugin}\n{}", processor())));
-        Executables { kept, ready: Mutex::default(), compilations: AtomicU64::new(0) }
+        Executables { kept, options, ready: Mutex::default(), compilations: AtomicU64::new(0) }
+    }
+
+    /// None yet, for other devices of the same plugin.
+    pub(crate) fn on(&self, device_ids: Vec<i32>) -> Executables {
+        let (kept, options) = (self.kept.clone(), self.options.clone().on(device_ids));
+        Executables { kept, options, ready: Mutex::default(), compilations: AtomicU64::new(0) }
     }
 
     /// The executable of a program, compiled at most once.
     ///
     /// # Errors
     /// Those of the plugin's compiler.
-    pub(crate) fn get(
-        &self,
-        client: &Client,
-        program: &Program,
-        options: &CompileOptions,
-    ) -> Result<Arc<LoadedExecutable>> {
+    pub(crate) fn get(&self, client: &Client, program: &Program) -> Result<Arc<LoadedExecutable>> {
         let fingerprint = program.fingerprint();
         if let Some(executable) = self.ready.lock().unwrap_or_else(PoisonError::into_inner).get(&fingerprint) {
             return Ok(executable.clone());
         }
-        let executable = Arc::new(self.load_or_compile(client, program, options)?);
+        let executable = Arc::new(self.load_or_compile(client, program)?);
         let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(ready.entry(fingerprint).or_insert(executable).clone())
     }
@@ -66,18 +69,14 @@ impl Executables {
         self.compilations.load(Ordering::Relaxed)
     }
 
-    fn load_or_compile(
-        &self,
-        client: &Client,
-        program: &Program,
-        options: &CompileOptions,
-    ) -> Result<LoadedExecutable> {
+    fn load_or_compile(&self, client: &Client, program: &Program) -> Result<LoadedExecutable> {
         let text = stablehlo::text(program);
-        let path = self.kept.as_ref().map(|(folder, plugin)| path(folder, plugin, &text));
+        let name = |plugin: &str| format!("{plugin}\n{:?}", self.options.device_ids);
+        let path = self.kept.as_ref().map(|(folder, plugin)| path(folder, &name(plugin), &text));
         if let Some(executable) = path.as_deref().and_then(|path| load(client, path)) {
             return Ok(executable);
         }
-        let executable = client.compile(text.as_bytes(), options).map_err(Error::wrap)?;
+        let executable = client.compile(text.as_bytes(), &self.options).map_err(Error::wrap)?;
         self.compilations.fetch_add(1, Ordering::Relaxed);
         if let Some(path) = path {
             // A plugin that cannot write its executables, or a full disk, costs the next process a compilation.

@@ -10,6 +10,7 @@ mod executables;
 mod graph;
 mod lower;
 mod mesh;
+mod pipeline;
 mod program;
 mod random;
 mod replicas;
@@ -23,7 +24,8 @@ mod value;
 mod view;
 
 pub use backend::Backend;
-pub use device::{Options, backend_of, device_on, identity, open, open_with};
+pub use device::{Options, backend_of, cores, device_on, identity, open, open_with};
+pub use pipeline::{Pipeline, Stage};
 pub use replicas::{all_reduce_gradients, all_reduce_mean, shard};
 pub use sharding::{device_bytes, spread, with_sharding_constraint, zeros_like};
 pub use step::{Signature, Step};

@@ -26,7 +26,7 @@ mod upsample;
 
 use crate::element::element_of;
 use crate::graph::{Array as _, Compare, Node, Op};
-use crate::random::Generator;
+use crate::random::Keys;
 use crate::value::Value;
 use crate::{element, view};
 use candle_core::external::{CmpOp, Input, Op as Kernel};
@@ -47,7 +47,7 @@ struct Wanted<'a> {
 /// # Errors
 /// If candle's kernel refuses such inputs, or they have no lowering.
 pub(crate) fn apply(
-    generator: &Generator,
+    keys: Keys<'_>,
     kernel: Kernel,
     inputs: &[Input<'_>],
     shape: &Shape,
@@ -69,10 +69,10 @@ pub(crate) fn apply(
     }
     let inputs = inputs.iter().map(view::dense).collect::<Result<Vec<_>>>()?;
     let wanted = Wanted { dims: shape.dims(), element: element_of(dtype)? };
-    Ok(Value::Node(lowered(generator, kernel, &inputs, wanted)?))
+    Ok(Value::Node(lowered(keys, kernel, &inputs, wanted)?))
 }
 
-fn lowered(generator: &Generator, kernel: Kernel, inputs: &[Arc<Node>], wanted: Wanted<'_>) -> Result<Arc<Node>> {
+fn lowered(keys: Keys<'_>, kernel: Kernel, inputs: &[Arc<Node>], wanted: Wanted<'_>) -> Result<Arc<Node>> {
     let Wanted { dims, element } = wanted;
     if let (Kernel::Reduce(op, over), [x]) = (&kernel, inputs) {
         return reduce::reduce(x, *op, over, wanted);
@@ -116,8 +116,8 @@ fn lowered(generator: &Generator, kernel: Kernel, inputs: &[Arc<Node>], wanted: 
         (Kernel::Gather { dim }, [x, indices]) => index::gather(x, indices, dim)?,
         (Kernel::Scatter { dim }, [old, indices, source]) => index::scatter(old, indices, source, dim)?,
         (Kernel::ScatterAdd { dim }, [old, indices, source]) => index::scatter_add(old, indices, source, dim)?,
-        (Kernel::Uniform { low, high }, []) => draw::uniform(generator, low, high, wanted)?,
-        (Kernel::Normal { mean, deviation }, []) => draw::normal(generator, mean, deviation, wanted)?,
+        (Kernel::Uniform { low, high }, []) => draw::uniform(keys, low, high, wanted)?,
+        (Kernel::Normal { mean, deviation }, []) => draw::normal(keys, mean, deviation, wanted)?,
         (Kernel::Zeros, []) => Node::constant(0.0, dims, element),
         (Kernel::Uninit, []) => Node::new(Op::Uninit, Vec::new(), dims, element),
         (kernel, inputs) => bail!("{kernel:?} of {} inputs has no lowering to XLA", inputs.len()),

@@ -2,6 +2,7 @@
 
 use crate::graph::{Node, Op};
 use crate::mesh::Cores;
+use crate::random;
 use ferrotune_devices::pjrt::Element;
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -128,7 +129,7 @@ impl Program {
                 // Data that the step itself has made is other data in each call, with the same content.
                 Argument::Node(node) if !node.numbers.is_empty() => bits(&node.numbers),
                 Argument::Node(node) => vec![node.id],
-                Argument::Key(_) => Vec::new(),
+                Argument::Key(node) => vec![random::place_of(&node.numbers)],
             };
             program.arguments.iter().map(of).collect()
         };

@@ -10,19 +10,26 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) struct Generator {
     seed: AtomicU64,
     draws: AtomicU64,
+    /// Keys that were made while steps were traced.
+    traced: AtomicU64,
 }
 
 impl Generator {
     /// candle's own seed for a device that was given none.
     const SEED: u64 = 299_792_458;
 
+    /// The first key of those that are made while a step is traced. No run ever comes so far, and an `f64` still has it exactly.
+    const FIRST_TRACED: u64 = 1 << 52;
+
     pub(crate) fn new() -> Generator {
-        Generator { seed: AtomicU64::new(Generator::SEED), draws: AtomicU64::new(0) }
+        let [draws, traced] = [0, Generator::FIRST_TRACED].map(AtomicU64::new);
+        Generator { seed: AtomicU64::new(Generator::SEED), draws, traced }
     }
 
     pub(crate) fn set_seed(&self, seed: u64) {
         self.seed.store(seed, Ordering::Relaxed);
         self.draws.store(0, Ordering::Relaxed);
+        self.traced.store(Generator::FIRST_TRACED, Ordering::Relaxed);
     }
 
     pub(crate) fn seed(&self) -> u64 {
@@ -34,22 +41,30 @@ impl Generator {
         self.draws.fetch_add(keys, Ordering::Relaxed)
     }
 
-    /// How many keys were taken.
-    pub(crate) fn draws(&self) -> u64 {
-        self.draws.load(Ordering::Relaxed)
-    }
-
-    /// Goes back to where so many keys were taken.
-    pub(crate) fn rewind(&self, draws: u64) {
-        self.draws.store(draws, Ordering::Relaxed);
-    }
-
     /// A key that no other array has.
     pub(crate) fn key(&self) -> Arc<Node> {
-        let (seed, draw) = (self.seed(), self.advance(1));
-        let halves = [(seed & 0xffff_ffff) as f64, (seed >> 32) as f64, draw as f64];
-        Node::with_numbers(Op::Key, Vec::new(), &[2], Element::U64, halves.to_vec())
+        self.node(self.advance(1), 0)
     }
+
+    /// A key in a step that is traced, which has asked for so many keys before. Each run of the step gets another one in its
+    /// place; only an array that the function keeps for itself ever has this one.
+    pub(crate) fn traced_key(&self, before: u64) -> Arc<Node> {
+        self.node(self.traced.fetch_add(1, Ordering::Relaxed), before)
+    }
+
+    fn node(&self, draw: u64, before: u64) -> Arc<Node> {
+        let seed = self.seed();
+        let numbers = [(seed & 0xffff_ffff) as f64, (seed >> 32) as f64, draw as f64, before as f64];
+        Node::with_numbers(Op::Key, Vec::new(), &[2], Element::U64, numbers.to_vec())
+    }
+}
+
+/// Where the keys of a kernel come from.
+pub(crate) type Keys<'a> = &'a dyn Fn() -> Arc<Node>;
+
+/// Which key of its step a traced key is, counted from 0.
+pub(crate) fn place_of(numbers: &[f64]) -> u64 {
+    numbers.get(3).map_or(0, |number| *number as u64)
 }
 
 /// The state of the random bits for a key, as [`Generator::key`] has kept it.

@@ -4,45 +4,31 @@ mod compiled;
 
 use crate::backend::Backend;
 use crate::device::backend_of;
-use crate::element::to_dtype;
+use crate::element::{element_of, to_dtype};
 use crate::graph::{Array as _, Form, Node, next_id};
 use crate::program::{Argument, Program};
+use crate::random;
 use crate::stablehlo;
 use crate::trace::Traced;
 use crate::value::Value;
 use crate::view::{dense, node_of};
 use candle_core::external::{Input, Slot};
 use candle_core::op::BackpropOp;
-use candle_core::{Device, Result, Storage, Tensor, bail};
+use candle_core::{DType, Device, Result, Storage, Tensor, bail};
+pub(crate) use compiled::computed;
 use compiled::{Compiled, From, State};
 use ferrotune_devices::pjrt::LoadedExecutable;
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
 
-/// Type, shape and sharding of each argument of a step, written as `f32[128, 784], u32[128]`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Signature(Vec<Form>);
-
-impl Signature {
-    fn of(nodes: &[Arc<Node>]) -> Signature {
-        Signature(nodes.iter().map(|node| node.form()).collect())
-    }
-}
-
-impl fmt::Display for Signature {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let argument =
-            |form: &Form| format!("{}{:?}", to_dtype(form.element).map_or("", |dtype| dtype.as_str()), form.dims);
-        formatter.write_str(&self.0.iter().map(argument).collect::<Vec<_>>().join(", "))
-    }
-}
+/// Shape and type of each argument.
+pub type Signature = Vec<(Vec<usize>, DType)>;
 
 /// A compiled step; see [`Step::new`].
 pub struct Step<F> {
     device: Device,
     body: F,
-    compiled: HashMap<Signature, Compiled>,
+    compiled: HashMap<Vec<Form>, Compiled>,
     /// The arguments for which a program was asked for, the first ones first.
     signatures: Vec<Signature>,
 }
@@ -65,8 +51,13 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
     /// Those of the function while it is traced; if it reads a value that it computes; if it depends on something that
     /// changes from call to call; and those of the device.
     pub fn run(&mut self, arguments: &[Tensor]) -> Result<Vec<Tensor>> {
+        Ok(self.run_drawing(arguments, None)?.0)
+    }
+
+    /// [`Step::run`] with the random numbers of the run that began at this draw, or with new ones. Returns at which draw it began.
+    pub(crate) fn run_drawing(&mut self, arguments: &[Tensor], draw: Option<u64>) -> Result<(Vec<Tensor>, u64)> {
         let device = self.device.clone();
-        let Some(backend) = backend_of(&device) else { return (self.body)(arguments) };
+        let Some(backend) = backend_of(&device) else { return Ok(((self.body)(arguments)?, 0)) };
         backend.trace.refuse("Step::run")?;
         if let Some(stray) = arguments.iter().find(|tensor| !tensor.device().same_device(&device)) {
             bail!(
@@ -75,12 +66,18 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
             );
         }
         let arguments = arguments.iter().map(node_of).collect::<Result<Vec<_>>>()?;
-        let signature = Signature::of(&arguments);
-        if !self.compiled.contains_key(&signature) {
-            let compiled = self.compile(backend, &signature)?;
-            self.compiled.insert(signature.clone(), compiled);
-        }
-        self.compiled[&signature].run(backend, &device, &arguments)
+        let compiled = self.compiled(backend, &forms_of(&arguments))?;
+        let draw = draw.unwrap_or_else(|| backend.generator().advance(compiled.keys));
+        Ok((compiled.run(backend, &device, &arguments, draw)?, draw))
+    }
+
+    /// Compiles the step for such arguments, unless it is compiled. Returns shape and type of each result; none on a device
+    /// without a compiler.
+    pub(crate) fn prepare(&mut self, signature: &Signature) -> Result<Option<Signature>> {
+        let device = self.device.clone();
+        let Some(backend) = backend_of(&device) else { return Ok(None) };
+        backend.trace.refuse("Step::run")?;
+        signature_of_forms(&self.compiled(backend, &whole(signature)?)?.results).map(Some)
     }
 
     /// The program of the step for arguments of these shapes and types, as the text of a [StableHLO] module. Runs nothing:
@@ -103,7 +100,7 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
             Some(_) => arguments.iter().map(node_of).collect::<Result<Vec<_>>>()?,
             None => Vec::new(),
         };
-        self.stablehlo_of(&Signature::of(&nodes))
+        Ok(self.text(&forms_of(&nodes))?.0)
     }
 
     /// The same as [`Step::stablehlo`], for arguments that need not be there.
@@ -111,11 +108,30 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
     /// # Errors
     /// Those of [`Step::stablehlo`].
     pub fn stablehlo_of(&mut self, signature: &Signature) -> Result<String> {
+        Ok(self.text(&whole(signature)?)?.0)
+    }
+
+    /// The text of the program, and shape and type of each result.
+    pub(crate) fn written(&mut self, signature: &Signature) -> Result<(String, Signature)> {
+        let (text, results) = self.text(&whole(signature)?)?;
+        Ok((text, signature_of_forms(&results)?))
+    }
+
+    fn text(&mut self, arguments: &[Form]) -> Result<(String, Vec<Form>)> {
         let device = self.device.clone();
         let Some(backend) = backend_of(&device) else {
             bail!("a step on {:?} is no program; connect a device with a compiler, such as xla:cpu", device.location())
         };
-        Ok(stablehlo::text(&self.program(backend, signature)?.1))
+        let (recorded, program) = self.program(backend, arguments)?;
+        Ok((stablehlo::text(&program), forms_of(&recorded.nodes)))
+    }
+
+    fn compiled(&mut self, backend: &Backend, arguments: &[Form]) -> Result<&Compiled> {
+        if !self.compiled.contains_key(arguments) {
+            let compiled = self.compile(backend, arguments)?;
+            self.compiled.insert(arguments.to_vec(), compiled);
+        }
+        Ok(&self.compiled[arguments])
     }
 
     /// The device on which the step runs.
@@ -129,9 +145,9 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
         &self.signatures
     }
 
-    fn compile(&mut self, backend: &Backend, signature: &Signature) -> Result<Compiled> {
+    fn compile(&mut self, backend: &Backend, arguments: &[Form]) -> Result<Compiled> {
         backend.compute(&[])?;
-        let (recorded, program) = self.program(backend, signature)?;
+        let (recorded, program) = self.program(backend, arguments)?;
         // The program takes their values, and computes none of them.
         backend.compute(&recorded.used)?;
         let executable = backend.executable(&program)?;
@@ -140,21 +156,15 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
 
     /// Traces the step until two calls make the same program. A function may keep a tensor that it makes in its first call, so
     /// that the second one makes another program; the third one must make the same.
-    fn program(&mut self, backend: &Backend, signature: &Signature) -> Result<(Recorded, Program)> {
-        if !self.signatures.contains(signature) {
-            self.signatures.push(signature.clone());
+    fn program(&mut self, backend: &Backend, arguments: &[Form]) -> Result<(Recorded, Program)> {
+        let signature = signature_of_forms(arguments)?;
+        if !self.signatures.contains(&signature) {
+            self.signatures.push(signature);
         }
-        let draws = backend.generator().draws();
-        let traced = self.traced(backend, signature);
-        backend.generator().rewind(draws);
-        traced
-    }
-
-    fn traced(&mut self, backend: &Backend, signature: &Signature) -> Result<(Recorded, Program)> {
-        let first = self.trace(backend, signature)?;
+        let first = self.trace(backend, arguments)?;
         let mut known = first.program(backend);
         for _ in 0..2 {
-            let recorded = self.trace(backend, signature)?;
+            let recorded = self.trace(backend, arguments)?;
             let program = recorded.program(backend);
             if program.is_same(&known) {
                 return Ok((recorded, program));
@@ -168,9 +178,9 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
     }
 
     /// Calls the function with arguments whose values are not there.
-    fn trace(&mut self, backend: &Backend, signature: &Signature) -> Result<Recorded> {
+    fn trace(&mut self, backend: &Backend, arguments: &[Form]) -> Result<Recorded> {
         let start = next_id();
-        let given: Vec<Arc<Node>> = signature.0.iter().map(Node::described).collect();
+        let given: Vec<Arc<Node>> = arguments.iter().map(Node::described).collect();
         let arguments = given.iter().map(|node| tensor(&self.device, node)).collect::<Result<Vec<_>>>()?;
         let running = backend.trace.begin(start)?;
         let results = (self.body)(&arguments).and_then(|results| self.results(backend, &results));
@@ -221,21 +231,15 @@ impl Recorded {
 
     fn compiled(&self, backend: &Backend, program: &Program, executable: Arc<LoadedExecutable>) -> Result<Compiled> {
         let from = |argument: &Argument| match argument {
-            Argument::Key(_) => Ok(From::Key),
+            Argument::Key(node) => Ok(From::Key(random::place_of(&node.numbers))),
             Argument::Numbers(..) => Ok(From::Constant(backend.fresh(argument)?.unwrap_or_default())),
             Argument::Node(node) => Ok(self.source(node)),
         };
         let arguments = program.arguments.iter().map(from).collect::<Result<Vec<_>>>()?;
         let state = |(slot, before): &(Arc<Slot>, Arc<Node>)| State { slot: slot.clone(), form: before.form() };
         let states = self.traced.changed.iter().map(state).collect();
-        let keys = arguments.iter().filter(|from| matches!(from, From::Key)).count() as u64;
-        Ok(Compiled {
-            executable,
-            arguments,
-            states,
-            results: self.nodes.iter().map(|node| node.form()).collect(),
-            keys,
-        })
+        let keys = self.traced.keys;
+        Ok(Compiled { executable, arguments, states, results: forms_of(&self.nodes), keys })
     }
 
     /// Where a node's value comes from when the step runs.
@@ -250,8 +254,28 @@ impl Recorded {
     }
 }
 
+pub(crate) fn signature_of(arguments: &[Tensor]) -> Signature {
+    arguments.iter().map(|tensor| (tensor.dims().to_vec(), tensor.dtype())).collect()
+}
+
+fn signature_of_forms(forms: &[Form]) -> Result<Signature> {
+    forms.iter().map(|form| Ok((form.dims.clone(), to_dtype(form.element)?))).collect()
+}
+
+fn forms_of(nodes: &[Arc<Node>]) -> Vec<Form> {
+    nodes.iter().map(|node| node.form()).collect()
+}
+
+/// Arguments of these shapes and types that each core has as a whole.
+fn whole(signature: &Signature) -> Result<Vec<Form>> {
+    let form = |(dims, dtype): &(Vec<usize>, DType)| {
+        Ok(Form { dims: dims.clone(), element: element_of(*dtype)?, sharding: None })
+    };
+    signature.iter().map(form).collect()
+}
+
 /// A tensor of its own that refers to a node.
-fn tensor(device: &Device, node: &Arc<Node>) -> Result<Tensor> {
+pub(crate) fn tensor(device: &Device, node: &Arc<Node>) -> Result<Tensor> {
     let metal = device.as_metal_device()?;
     let storage = metal.storage(Arc::new(Value::Node(node.clone())), to_dtype(node.element)?, node.count());
     Ok(Tensor::from_storage(Storage::Metal(storage), node.dims.as_slice(), BackpropOp::none(), false))

@@ -21,6 +21,8 @@ pub(crate) struct Traced {
     pub(crate) changed: Vec<(Arc<Slot>, Arc<Node>)>,
     /// Where nodes that existed before were found, by their number.
     pub(crate) seen: HashMap<u64, Weak<Slot>>,
+    /// How many keys for random numbers the step has asked for.
+    pub(crate) keys: u64,
 }
 
 impl Trace {
@@ -31,13 +33,26 @@ impl Trace {
             bail!("another thread traces a step of this device; run steps of one device one after the other");
         }
         let (changed, seen) = (Vec::new(), HashMap::new());
-        *running = Some(Traced { thread: thread::current().id(), start, changed, seen });
+        *running = Some(Traced { thread: thread::current().id(), start, changed, seen, keys: 0 });
         Ok(Running(self))
     }
 
     /// Whether this thread traces a step.
     pub(crate) fn is_running(&self) -> bool {
         self.lock().as_ref().is_some_and(Traced::is_own)
+    }
+
+    /// How many keys the step that this thread traces has asked for before this one.
+    pub(crate) fn next_key(&self) -> Option<u64> {
+        let mut running = self.lock();
+        let traced = running.as_mut().filter(|traced| traced.is_own())?;
+        traced.keys += 1;
+        Some(traced.keys - 1)
+    }
+
+    /// Whether the step that this thread traces has given a variable another value.
+    pub(crate) fn has_changes(&self) -> bool {
+        self.lock().as_ref().is_some_and(|traced| traced.is_own() && !traced.changed.is_empty())
     }
 
     /// The step uses these storages.

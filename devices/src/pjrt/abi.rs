@@ -68,6 +68,7 @@ pub(super) enum Function {
     BufferOnDeviceSizeInBytes = 64,
     BufferDelete = 67,
     BufferIsDeleted = 68,
+    BufferCopyToDevice = 69,
     BufferToHostBuffer = 70,
     BufferReadyEvent = 72,
     TopologyDescriptionCreate = 82,
@@ -185,6 +186,7 @@ structures! {
         target_length: usize,
         event: Pointer,
     }
+    BufferCopy { buffer: Pointer, device: Pointer, copy: Pointer }
     Dims { object: Pointer, dims: *const i64, length: usize }
     OutputTypes { executable: Pointer, types: *const c_int, length: usize }
     OutputDims { executable: Pointer, length: usize, dims: *const i64, ranks: *const usize }

@@ -1,7 +1,7 @@
 //! Arrays on a device, and their way there and back.
 #![expect(unsafe_code, reason = "calls the plugin")]
 
-use super::abi::{Arguments, BufferFromHost, BufferToHost, Dims, Flag, Function, Layout, One, Pointer};
+use super::abi::{Arguments, BufferCopy, BufferFromHost, BufferToHost, Dims, Flag, Function, Layout, One, Pointer};
 use super::api::slice_of;
 use super::client::{Client, Device};
 use super::error::PjrtError;
@@ -18,7 +18,7 @@ const COPIED_DURING_CALL: i32 = 0;
 pub struct Buffer {
     pub(super) object: Object,
     // Dropped after the buffer, which must not outlive its client.
-    _client: Client,
+    client: Client,
 }
 
 impl Client {
@@ -47,7 +47,7 @@ impl Client {
 impl Buffer {
     pub(super) fn new(client: &Client, pointer: Pointer) -> Result<Buffer, PjrtError> {
         let object = Object::new(client.object.api, pointer, Function::BufferDestroy)?;
-        Ok(Buffer { object, _client: client.clone() })
+        Ok(Buffer { object, client: client.clone() })
     }
 
     /// The type of its elements.
@@ -111,6 +111,19 @@ impl Buffer {
         arguments.fields.object = self.object.pointer;
         // SAFETY: the function takes this structure; a deleted buffer may still be asked and freed.
         unsafe { self.object.api.call(Function::BufferDelete, &mut arguments) }
+    }
+
+    /// Copies it to another device of its client. The copy may continue after this has returned, and it waits for the
+    /// computation that makes the array: neither the caller nor the host's memory takes part.
+    ///
+    /// # Errors
+    /// Those of the plugin, such as a lack of memory, or if the array is on that device already.
+    pub fn copy_to(&self, device: &Device) -> Result<Buffer, PjrtError> {
+        let mut arguments = Arguments::<BufferCopy>::zeroed();
+        (arguments.fields.buffer, arguments.fields.device) = (self.object.pointer, device.pointer.0);
+        // SAFETY: the function takes this structure, and buffer and device live until it returns.
+        unsafe { self.object.api.call(Function::BufferCopyToDevice, &mut arguments) }?;
+        Buffer::new(&self.client, arguments.fields.copy)
     }
 
     /// Starts to copy it to the host, the last dimension varying fastest.

@@ -68,6 +68,11 @@ impl Client {
         self.view().text(Function::ClientPlatformVersion)
     }
 
+    /// Whether both are copies of the same client.
+    pub fn is_same(&self, other: &Client) -> bool {
+        Arc::ptr_eq(&self.object, &other.object)
+    }
+
     /// The devices that this process can use.
     ///
     /// # Errors

@@ -15,6 +15,7 @@ use super::object::Object;
 use super::program::MlirProgram;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// A compiled program that need not be on a device.
 #[derive(Debug)]
@@ -164,6 +165,9 @@ pub struct LoadedExecutable {
     executable: Executable,
     device_count: usize,
     output_count: usize,
+    /// Buffers that were donated to runs, and the ends of these. A plugin may wait for the run when such a buffer is freed, and
+    /// would so let the host wait for the device in each run.
+    donated: Mutex<Vec<(Vec<Buffer>, Vec<Event>)>>,
     client: Client,
 }
 
@@ -235,7 +239,14 @@ impl LoadedExecutable {
         let executable = Executable::new(Object::new(api, executable, Function::ExecutableDestroy)?);
         let device_count = object.view().list(Function::LoadedExecutableAddressableDevices)?.len();
         let output_count = executable.output_count()?;
-        Ok(LoadedExecutable { object, executable, device_count, output_count, client: client.clone() })
+        Ok(LoadedExecutable {
+            object,
+            executable,
+            device_count,
+            output_count,
+            donated: Mutex::default(),
+            client: client.clone(),
+        })
     }
 
     /// The program as it is without devices.
@@ -289,11 +300,27 @@ impl LoadedExecutable {
         // SAFETY: the function takes this structure. Inputs, lists and options live until it returns; there is a row for
         // each of the program's devices, and in it room for each of its outputs.
         unsafe { self.object.api.call(Function::LoadedExecutableExecute, &mut arguments) }?;
-        // Donated buffers are freed only now; the plugin keeps those that it still reads.
-        drop(inputs);
         let done = events.into_iter().filter_map(|event| Event::new(self.object.api, event)).collect();
         let wrap = |row: Vec<Pointer>| row.into_iter().map(|buffer| Buffer::new(&self.client, buffer)).collect();
-        Ok(Launch { outputs: outputs.into_iter().map(wrap).collect::<Result<_, _>>()?, done })
+        let outputs: Vec<Vec<Buffer>> = outputs.into_iter().map(wrap).collect::<Result<_, _>>()?;
+        self.free_later(inputs, &outputs)?;
+        Ok(Launch { outputs, done })
+    }
+
+    /// Keeps donated buffers until their run has ended, and frees those of runs that have.
+    fn free_later(&self, inputs: Vec<Vec<Input<'_>>>, outputs: &[Vec<Buffer>]) -> Result<(), PjrtError> {
+        let own = |input| if let Input::Donate(buffer) = input { Some(buffer) } else { None };
+        let buffers: Vec<Buffer> = inputs.into_iter().flatten().filter_map(own).collect();
+        let mut donated = self.donated.lock().unwrap_or_else(PoisonError::into_inner);
+        // Where a plugin cannot tell, freeing may wait.
+        let is_over = |events: &[Event]| events.iter().all(|event| event.is_ready().unwrap_or(true));
+        donated.retain(|(_, events)| !is_over(events));
+        if !buffers.is_empty() {
+            // The events of the run itself belong to whoever waits for it.
+            let first = outputs.iter().filter_map(|row| row.first());
+            donated.push((buffers, first.map(Buffer::ready).collect::<Result<_, _>>()?));
+        }
+        Ok(())
     }
 
     /// How many inputs each device has.

@@ -4,7 +4,7 @@ use super::{WORK_DEADLINE, fail, say, with_probe};
 use crate::compile::Step;
 use ferrotune_devices::probe::Module;
 use ferrotune_devices::{Check, Machine, detect};
-use ferrotune_xla::backend_of;
+use ferrotune_xla::{Signature, backend_of};
 use std::any::{Any, type_name};
 use std::path::{Path, PathBuf};
 
@@ -51,7 +51,7 @@ fn check_step<T: Any>(tpu: &str, name: &str, variable: &mut T) -> Result<(), Str
         ));
     }
     for signature in step.signatures().to_vec() {
-        let called = format!("{name}({signature})");
+        let called = written(name, &signature);
         let text = step.stablehlo_of(&signature).map_err(|error| format!("{called} cannot be lowered: {error}"))?;
         let check =
             compiled(tpu, Module::Text(text)).map_err(|reason| format!("{called} does not compile: {reason}"))?;
@@ -69,4 +69,10 @@ fn libtpu() -> Result<PathBuf, String> {
     let missing =
         "libtpu is not installed, and it is what compiles for TPUs; pip install libtpu, or set TPU_LIBRARY_PATH";
     detect(&Machine::this(), None).libtpu.ok_or_else(|| missing.to_owned())
+}
+
+/// `step(f32[128, 784], u32[128])`
+fn written(name: &str, signature: &Signature) -> String {
+    let argument = |(dims, dtype): &(Vec<usize>, _)| format!("{}{dims:?}", candle_core::DType::as_str(dtype));
+    format!("{name}({})", signature.iter().map(argument).collect::<Vec<_>>().join(", "))
 }

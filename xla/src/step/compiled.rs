@@ -16,6 +16,7 @@ pub(super) struct Compiled {
     pub(super) arguments: Vec<From>,
     pub(super) states: Vec<State>,
     pub(super) results: Vec<Form>,
+    /// How many keys for random numbers the function asks for.
     pub(super) keys: u64,
 }
 
@@ -29,8 +30,8 @@ pub(super) enum From {
     Captured(Weak<Slot>, Arc<Node>),
     /// A number in a formula.
     Constant(Vec<Buffer>),
-    /// A new key for random numbers.
-    Key,
+    /// A key for random numbers: which one of those that the function asks for.
+    Key(u64),
 }
 
 /// A variable that the step changes.
@@ -41,12 +42,18 @@ pub(super) struct State {
 }
 
 impl Compiled {
-    /// Runs with the arrays that its arguments show.
-    pub(super) fn run(&self, backend: &Backend, device: &Device, arguments: &[Arc<Node>]) -> Result<Vec<Tensor>> {
+    /// Runs it with the arrays that its arguments show, and the random numbers of the keys from `draw` on.
+    pub(super) fn run(
+        &self,
+        backend: &Backend,
+        device: &Device,
+        arguments: &[Arc<Node>],
+        draw: u64,
+    ) -> Result<Vec<Tensor>> {
         // What can fail before the device is asked comes before the variables are given away.
         let given = arguments.iter().map(|node| computed(backend, node, &node.form())).collect::<Result<Vec<_>>>()?;
         let captured = self.arguments.iter().map(|from| self.captured(backend, from)).collect::<Result<Vec<_>>>()?;
-        let keys = self.keys(backend)?;
+        let keys = self.keys(backend, draw)?;
         self.states.iter().try_for_each(|state| state.compute(backend))?;
         let taken = self.states.iter().map(State::take).collect::<Result<Vec<_>>>()?;
         let (own, lent): (Vec<_>, Vec<_>) = taken.into_iter().unzip();
@@ -76,10 +83,11 @@ impl Compiled {
     }
 
     /// The keys of this run.
-    fn keys(&self, backend: &Backend) -> Result<Vec<Vec<Buffer>>> {
-        let first = backend.generator().advance(self.keys);
+    fn keys(&self, backend: &Backend, draw: u64) -> Result<Vec<Vec<Buffer>>> {
         let seed = backend.generator().seed();
-        (first..first + self.keys).map(|draw| backend.upload_key(state(seed, draw))).collect()
+        let places =
+            self.arguments.iter().filter_map(|from| if let From::Key(place) = from { Some(place) } else { None });
+        places.map(|place| backend.upload_key(state(seed, draw + place))).collect()
     }
 
     fn launch(
@@ -99,7 +107,7 @@ impl Compiled {
                 From::Given(index) => keep(&mut rows, given[*index].value()),
                 From::Constant(buffers) => keep(&mut rows, Some(buffers)),
                 From::Captured(..) => keep(&mut rows, captured.as_ref().and_then(|node| node.value())),
-                From::Key => donate(&mut rows, keys.next().unwrap_or_default()),
+                From::Key(_) => donate(&mut rows, keys.next().unwrap_or_default()),
                 From::State(index) => match own[*index].take() {
                     Some(buffers) => donate(&mut rows, buffers),
                     None => keep(&mut rows, lent[*index].as_ref().and_then(|node| node.value())),
@@ -154,7 +162,7 @@ fn donate(rows: &mut [Vec<pjrt::Input<'_>>], buffers: Vec<Buffer>) {
 }
 
 /// The node in this form, with its value.
-fn computed(backend: &Backend, node: &Arc<Node>, form: &Form) -> Result<Arc<Node>> {
+pub(crate) fn computed(backend: &Backend, node: &Arc<Node>, form: &Form) -> Result<Arc<Node>> {
     let node = node.reshape(&form.dims).spread_as(form.sharding.as_ref());
     if node.value().is_none() {
         backend.compute(std::slice::from_ref(&node))?;

@@ -5,6 +5,7 @@ mod custom;
 mod elementwise;
 mod gradient;
 mod layers;
+mod pipeline;
 mod plugin;
 mod random;
 mod sharding;
