@@ -2,10 +2,11 @@
 
 use crate::error::{Result, TrialError};
 use candle_core::Device;
-use ferrotune_devices::pjrt::Plugin;
+use ferrotune_devices::pjrt::{Client, Plugin};
 use ferrotune_devices::{Machine, find_plugin, fork};
 use ferrotune_xla::{Options, identity};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -22,14 +23,21 @@ pub fn connect(device: &str) {
 }
 
 /// The plugins that this process has opened, by the paths of their libraries.
-static OPEN: Mutex<BTreeMap<PathBuf, Device>> = Mutex::new(BTreeMap::new());
+static OPEN: Mutex<BTreeMap<PathBuf, OpenPlugin>> = Mutex::new(BTreeMap::new());
+
+/// A plugin opens its devices once in a process; candle may have several devices on them.
+struct OpenPlugin {
+    client: Client,
+    /// By the number of cores that compute as one.
+    devices: BTreeMap<usize, Device>,
+}
 
 /// Whether this process has opened this plugin.
 pub fn is_open(plugin: &Path) -> bool {
     open_plugins().contains_key(&real(plugin))
 }
 
-fn open_plugins() -> MutexGuard<'static, BTreeMap<PathBuf, Device>> {
+fn open_plugins() -> MutexGuard<'static, BTreeMap<PathBuf, OpenPlugin>> {
     OPEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -47,7 +55,7 @@ pub fn open_device(device: &str) -> Result<Device> {
         ("cpu", _) => Ok(Device::Cpu),
         ("tpu", "0") | ("xla", _) => {
             fork::check()?;
-            open_plugin(find_plugin(&Machine::this(), device)?)
+            open_plugin(&find_plugin(&Machine::this(), device)?, 1)
         }
         ("cuda", ordinal) => match ordinal.parse() {
             Ok(_) if !candle_core::utils::cuda_is_available() => Err(TrialError::NoCuda { device: owned() }.into()),
@@ -68,23 +76,55 @@ fn real(plugin: &Path) -> PathBuf {
     plugin.canonicalize().unwrap_or_else(|_| plugin.to_owned())
 }
 
-/// The device of a plugin's library, opened now or before.
-fn open_plugin(plugin: PathBuf) -> Result<Device> {
-    let plugin = real(&plugin);
-    let mut open = open_plugins();
-    if let Some(device) = open.get(&plugin) {
+/// The first cores of a plugin as one device, a mesh with the axis `data`: `tpu` or `xla:cpu` with its cores. Each number of
+/// cores is one device, beside [`open_device`]'s, and all of them share the plugin's one client.
+///
+/// # Errors
+/// Those of [`open_device`], and if the plugin has fewer cores.
+pub fn open_cores(device: &str, cores: usize) -> Result<Device> {
+    fork::check()?;
+    open_plugin(&find_plugin(&Machine::this(), device)?, cores)
+}
+
+/// How many cores a plugin has for this process, by the name of its device. Opens the plugin.
+///
+/// # Errors
+/// Those of [`open_device`].
+pub fn count_cores(device: &str) -> Result<usize> {
+    fork::check()?;
+    let plugin = real(&find_plugin(&Machine::this(), device)?);
+    Ok(opened(&mut open_plugins(), plugin)?.client.devices()?.len())
+}
+
+/// So many cores of a plugin's library, opened now or before.
+fn open_plugin(plugin: &Path, cores: usize) -> Result<Device> {
+    let plugin = real(plugin);
+    let identity = identity(&plugin);
+    let mut plugins = open_plugins();
+    let open = opened(&mut plugins, plugin)?;
+    if let Some(device) = open.devices.get(&cores) {
         return Ok(device.clone());
     }
-    let loaded = Plugin::load(&plugin)?;
-    // Recorded also if no client opens, because the plugin may have started threads.
-    fork::opened();
-    let client = loaded.client(&[])?;
     // A search compiles the same program in many workers; each but the first one loads it.
     let cache = dirs::cache_dir().map(|folder| folder.join("ferrotune/xla"));
-    let options = Options { cache: cache.as_deref(), ..Options::default() };
-    let device = ferrotune_xla::device_on(client, &identity(&plugin), options)?;
-    open.insert(plugin, device.clone());
+    let mesh: &[(&str, usize)] = if cores == 1 { &[] } else { &[("data", cores)] };
+    let options = Options { cache: cache.as_deref(), mesh, ..Options::default() };
+    let device = ferrotune_xla::device_on(open.client.clone(), &identity, options)?;
+    open.devices.insert(cores, device.clone());
     Ok(device)
+}
+
+fn opened(plugins: &mut BTreeMap<PathBuf, OpenPlugin>, plugin: PathBuf) -> Result<&mut OpenPlugin> {
+    match plugins.entry(plugin) {
+        Entry::Occupied(open) => Ok(open.into_mut()),
+        Entry::Vacant(place) => {
+            let loaded = Plugin::load(place.key())?;
+            // Recorded also if no client opens, because the plugin may have started threads.
+            fork::opened();
+            let client = loaded.client(&[])?;
+            Ok(place.insert(OpenPlugin { client, devices: BTreeMap::new() }))
+        }
+    }
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use super::notation::{list, number, start, tensor};
 use super::{region, type_of};
+use crate::element::is_short_float;
 use crate::graph::{Binary, Compare, Node, Op, Reduction, Unary};
 use crate::mesh::Cores;
 use ferrotune_devices::pjrt::Element;
@@ -28,6 +29,9 @@ impl Line<'_> {
         let (node, element) = (self.node, self.node.element);
         let one = |statement: String| vec![statement];
         match &node.op {
+            Op::Dot { .. } | Op::Convolution(_) if cores.mesh().is_some() && is_short_float(element) => {
+                self.in_single_precision(cores)
+            }
             // Arguments and numbers are no instructions.
             Op::Data | Op::Described | Op::Key | Op::Number => Vec::new(),
             Op::Uninit => one(self.dense(&number(0, element))),
@@ -201,6 +205,21 @@ impl Line<'_> {
                 self.result_type()
             ),
         ]
+    }
+
+    /// Sums of 16-bit floats in `f32`: cores that have parts of a sum add them in this type.
+    fn in_single_precision(&self, cores: &Cores) -> Vec<String> {
+        let name = format!("{}_single", self.name);
+        let node = Node::new(self.node.op.clone(), Vec::new(), &self.node.dims, Element::F32);
+        let line = Line { name: &name, node: &node, inputs: self.inputs.clone() };
+        let mut statements = line.statements(cores);
+        statements.push(format!(
+            "{} = stablehlo.convert {name} : ({}) -> {}",
+            self.name,
+            type_of(&node),
+            self.result_type()
+        ));
+        statements
     }
 
     fn sharding(&self, cores: &Cores) -> String {

@@ -215,6 +215,41 @@ fn random_numbers_of_a_mesh_are_those_of_one_core() -> Result<()> {
 }
 
 #[test]
+fn parts_of_a_sum_of_short_floats_are_added_in_single_precision() -> Result<()> {
+    let device = mesh(&[("data", 4)])?;
+    // bf16 has 256, 258 and 260, and nothing between them: added in bf16, ones would be lost.
+    let x = Tensor::new(&[[256f32, 1., 1., 1.]], &device)?.to_dtype(DType::BF16)?;
+    let x = with_sharding_constraint(&x, &[None, DATA])?;
+    let ones = with_sharding_constraint(&Tensor::ones((4, 1), DType::BF16, &device)?, &[DATA, None])?;
+    assert_eq!(x.matmul(&ones)?.to_dtype(DType::F32)?.to_vec2::<f32>()?, [[260.]]);
+    let mut step = Step::new(&device, |x: &[Tensor]| Ok(vec![x[0].matmul(&x[1])?]));
+    let text = step.stablehlo(&[x, ones])?;
+    assert!(text.contains("(tensor<1x4xbf16>, tensor<4x1xbf16>) -> tensor<1x1xf32>"), "{text}");
+    Ok(())
+}
+
+#[test]
+fn a_program_for_more_cores_is_written_ahead_of_time() -> Result<()> {
+    let options = Options { mesh: &[("model", 64)], ahead_of_time: true, ..Options::default() };
+    let device = ferrotune_xla::open_with(&plugin::path()?, options)?;
+    let weight = Var::zeros((1 << 20, 1 << 20), DType::F32, &device)?;
+    spread(&weight, &[None, MODEL])?;
+    let mut step = Step::new(&device, |x: &[Tensor]| {
+        weight.set(&(weight.as_tensor() * 0.5)?)?;
+        Ok(vec![x[0].matmul(weight.as_tensor())?])
+    });
+    let x = Tensor::zeros((1, 1 << 20), DType::F32, &device)?;
+    let text = step.stablehlo(std::slice::from_ref(&x))?;
+    assert!(
+        text.contains("mhlo.num_partitions = 64") && text.contains("\"{devices=[1,64]<=[64]}\", tf.aliasing"),
+        "{text}"
+    );
+    let runs = step.run(&[x]).expect_err("there are four cores").to_string();
+    assert!(runs.contains("use Step::stablehlo"), "{runs}");
+    Ok(())
+}
+
+#[test]
 fn what_no_mesh_can_spread_is_refused_and_other_devices_spread_nothing() -> Result<()> {
     let device = mesh(&[("data", 4)])?;
     let x = Tensor::ones((6, 8), DType::F32, &device)?;
