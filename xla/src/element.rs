@@ -3,6 +3,7 @@
 use crate::graph::is_float;
 use candle_core::{DType, Result, bail};
 use ferrotune_devices::pjrt::Element;
+use half::{bf16, f16};
 
 /// The type of a device's elements that candle calls `dtype`.
 ///
@@ -42,6 +43,15 @@ pub(crate) fn to_dtype(element: Element) -> Result<DType> {
 /// Whether sums of such elements lose digits so soon that they are computed in `f32`.
 pub(crate) fn is_short_float(element: Element) -> bool {
     is_float(element) && element.bytes() == 2
+}
+
+/// A number as such an element has it, rounded once.
+pub(crate) fn rounded(number: f64, element: Element) -> f64 {
+    match element {
+        Element::Bf16 => bf16::from_f64(number).to_f64(),
+        Element::F16 => f16::from_f64(number).to_f64(),
+        _ => number,
+    }
 }
 
 pub(crate) fn is_unsigned(element: Element) -> bool {

@@ -1,11 +1,11 @@
 //! Compiled programs, kept so that each one is compiled once: in memory, and in a folder for later processes.
 
 use crate::program::Program;
+use crate::recent::Recent;
 use crate::stablehlo;
 use candle_core::{Error, Result};
 use ferrotune_devices::pjrt::{Client, CompileOptions, LoadedExecutable};
 use sha2::{Digest as _, Sha256};
-use std::collections::HashMap;
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -27,27 +27,28 @@ const ABANDONED: Duration = Duration::from_secs(3600);
 /// The length of the checksum before an executable.
 const CHECKSUM_BYTES: usize = 32;
 
-/// The programs that a device has compiled or loaded since it was opened.
+/// The programs that a device has compiled or loaded since it was opened, as many as [`Recent`] keeps.
 pub(crate) struct Executables {
     /// Where executables are kept, and what tells this plugin on this machine from others.
     kept: Option<(PathBuf, String)>,
     /// How programs are compiled, and for which devices.
     options: CompileOptions,
-    ready: Mutex<HashMap<u64, Arc<LoadedExecutable>>>,
+    ready: Mutex<Recent<u64, Arc<LoadedExecutable>>>,
     compilations: AtomicU64,
 }
 
 impl Executables {
-    /// Programs that are compiled with these options. Keeps executables in `folder`, if one is given; `plugin` tells the plugin from others.
+    /// Programs that are compiled with these options. Keeps executables in `folder`, if one is given; `plugin` tells the plugin
+    /// from others.
     pub(crate) fn new(folder: Option<&Path>, plugin: &str, options: CompileOptions) -> Executables {
         let kept = folder.map(|folder| (folder.to_owned(), format!("{plugin}\n{}", processor())));
-        Executables { kept, options, ready: Mutex::default(), compilations: AtomicU64::new(0) }
+        Executables { kept, options, ready: Mutex::new(Recent::new()), compilations: AtomicU64::new(0) }
     }
 
     /// None yet, for other devices of the same plugin.
     pub(crate) fn on(&self, device_ids: Vec<i32>) -> Executables {
         let (kept, options) = (self.kept.clone(), self.options.clone().on(device_ids));
-        Executables { kept, options, ready: Mutex::default(), compilations: AtomicU64::new(0) }
+        Executables { kept, options, ready: Mutex::new(Recent::new()), compilations: AtomicU64::new(0) }
     }
 
     /// The executable of a program, compiled at most once.
@@ -61,7 +62,7 @@ impl Executables {
         }
         let executable = Arc::new(self.load_or_compile(client, program)?);
         let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(ready.entry(fingerprint).or_insert(executable).clone())
+        Ok(ready.insert(fingerprint, executable).clone())
     }
 
     /// How many programs have been compiled, and not loaded.

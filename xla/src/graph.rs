@@ -4,6 +4,7 @@
 
 mod array;
 
+use crate::element::rounded;
 use crate::mesh::Sharding;
 pub(crate) use array::Array;
 use ferrotune_devices::pjrt::{Buffer, Element};
@@ -252,9 +253,9 @@ impl Node {
         Node::new(Op::Constant(bits), Vec::new(), dims, element)
     }
 
-    /// `number` in each element, as an argument of the program.
+    /// `number` in each element, as an argument of the program: on its way there through `f32`, a 16-bit number stays as it is.
     pub(crate) fn number(number: f64, dims: &[usize], element: Element) -> Arc<Node> {
-        Node::with_numbers(Op::Number, Vec::new(), dims, element, vec![number])
+        Node::with_numbers(Op::Number, Vec::new(), dims, element, vec![rounded(number, element)])
     }
 
     /// Numbers as bits of an `f64`, or of an `i64` for integers, as a part of the program.

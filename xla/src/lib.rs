@@ -13,6 +13,7 @@ mod mesh;
 mod pipeline;
 mod program;
 mod random;
+mod recent;
 mod replicas;
 mod sharding;
 mod stablehlo;

@@ -145,7 +145,7 @@ fn no_lowering<T>(name: &str, element: Element) -> Result<T> {
 }
 
 /// Computes with 16-bit floats in `f32`, and with all others in their own type.
-fn widened(x: &Arc<Node>, compute: impl FnOnce(&Arc<Node>) -> Arc<Node>) -> Arc<Node> {
+pub(crate) fn widened(x: &Arc<Node>, compute: impl FnOnce(&Arc<Node>) -> Arc<Node>) -> Arc<Node> {
     match element::is_short_float(x.element) {
         true => compute(&x.convert(Element::F32)).convert(x.element),
         false => compute(x),

@@ -6,6 +6,7 @@
 
 use crate::device::backend_of;
 use crate::graph::{Array as _, Binary, Node, Op, is_float};
+use crate::lower::widened;
 use crate::value::Value;
 use crate::view::dense;
 use candle_core::backprop::GradStore;
@@ -98,6 +99,8 @@ fn mean(tensor: &Arc<Node>, replicas: usize) -> Result<Arc<Node>> {
             tensor.element
         );
     }
-    let sum = Node::new(Op::AllReduce, vec![tensor.clone()], &tensor.dims, tensor.element);
-    Ok(sum.binary_number(Binary::Divide, replicas as f64))
+    Ok(widened(tensor, |tensor| {
+        let sum = Node::new(Op::AllReduce, vec![tensor.clone()], &tensor.dims, tensor.element);
+        sum.binary_number(Binary::Divide, replicas as f64)
+    }))
 }

@@ -8,6 +8,7 @@ use crate::element::{element_of, to_dtype};
 use crate::graph::{Array as _, Form, Node, next_id};
 use crate::program::{Argument, Program};
 use crate::random;
+use crate::recent::{MOST_RECENT, Recent};
 use crate::stablehlo;
 use crate::trace::Traced;
 use crate::value::Value;
@@ -18,8 +19,7 @@ use candle_core::{DType, Device, Result, Storage, Tensor, bail};
 pub(crate) use compiled::computed;
 use compiled::{Compiled, From, State};
 use ferrotune_devices::pjrt::LoadedExecutable;
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// Shape and type of each argument.
 pub type Signature = Vec<(Vec<usize>, DType)>;
@@ -28,7 +28,7 @@ pub type Signature = Vec<(Vec<usize>, DType)>;
 pub struct Step<F> {
     device: Device,
     body: F,
-    compiled: HashMap<Vec<Form>, Compiled>,
+    compiled: Recent<Vec<Form>, Compiled>,
     /// The arguments for which a program was asked for, the first ones first.
     signatures: Vec<Signature>,
 }
@@ -42,7 +42,7 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
     /// learning rate in Rust, is not noticed: it belongs on the device, as in ferrotune's optimisers, or among the arguments. Variables that the
     /// function changes (`Var::set`, an optimiser) stay on the device from run to run. Random numbers are new in each run.
     pub fn new(device: &Device, body: F) -> Step<F> {
-        Step { device: device.clone(), body, compiled: HashMap::new(), signatures: Vec::new() }
+        Step { device: device.clone(), body, compiled: Recent::new(), signatures: Vec::new() }
     }
 
     /// Runs the step: its variables change, and what the function returned is returned.
@@ -127,11 +127,15 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
     }
 
     fn compiled(&mut self, backend: &Backend, arguments: &[Form]) -> Result<&Compiled> {
-        if !self.compiled.contains_key(arguments) {
+        let key = arguments.to_vec();
+        if self.compiled.get(&key).is_none() {
             let compiled = self.compile(backend, arguments)?;
-            self.compiled.insert(arguments.to_vec(), compiled);
+            return Ok(self.compiled.insert(key, compiled));
         }
-        Ok(&self.compiled[arguments])
+        match self.compiled.get(&key) {
+            Some(compiled) => Ok(compiled),
+            None => bail!("a step has lost its program; please report this"),
+        }
     }
 
     /// The device on which the step runs.
@@ -140,7 +144,7 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
     }
 
     /// The arguments for which [`Step::run`] or [`Step::stablehlo`] has traced the step, also where that has failed, in the order
-    /// of the first calls. On a device without a compiler there are none.
+    /// of the first calls, the last 256 of them. On a device without a compiler there are none.
     pub fn signatures(&self) -> &[Signature] {
         &self.signatures
     }
@@ -159,6 +163,9 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
     fn program(&mut self, backend: &Backend, arguments: &[Form]) -> Result<(Recorded, Program)> {
         let signature = signature_of_forms(arguments)?;
         if !self.signatures.contains(&signature) {
+            if self.signatures.len() == MOST_RECENT {
+                self.signatures.remove(0);
+            }
             self.signatures.push(signature);
         }
         let first = self.trace(backend, arguments)?;
@@ -250,7 +257,10 @@ impl Recorded {
         if let Some(index) = self.traced.changed.iter().position(|(_, before)| Arc::ptr_eq(before, node)) {
             return From::State(index);
         }
-        From::Captured(self.traced.seen.get(&node.id).cloned().unwrap_or_default(), node.clone())
+        match self.traced.seen.get(&node.id).and_then(Weak::upgrade) {
+            Some(slot) => From::Captured(slot, node.form()),
+            None => From::Kept(node.clone()),
+        }
     }
 }
 

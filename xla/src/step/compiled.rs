@@ -8,7 +8,7 @@ use crate::value::Value;
 use candle_core::external::Slot;
 use candle_core::{Device, Error, Result, Tensor, bail};
 use ferrotune_devices::pjrt::{self, Buffer, LoadedExecutable};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 /// A step for arguments of certain shapes.
 pub(super) struct Compiled {
@@ -26,8 +26,10 @@ pub(super) enum From {
     Given(usize),
     /// A variable that the step changes.
     State(usize),
-    /// A tensor from outside that the step uses: what its storage refers to; if it is gone, what it was when the step was traced.
-    Captured(Weak<Slot>, Arc<Node>),
+    /// A tensor from outside that the step uses: what its storage refers to, as the program takes it.
+    Captured(Arc<Slot>, Form),
+    /// A tensor from outside that nothing referred to any more once the step was traced.
+    Kept(Arc<Node>),
     /// A number in a formula.
     Constant(Vec<Buffer>),
     /// A key for random numbers: which one of those that the function asks for.
@@ -74,12 +76,11 @@ impl Compiled {
     }
 
     fn captured(&self, backend: &Backend, from: &From) -> Result<Option<Arc<Node>>> {
-        let From::Captured(slot, known) = from else { return Ok(None) };
-        let node = match slot.upgrade() {
-            Some(slot) => Value::node_in(&slot)?,
-            None => known.clone(),
-        };
-        computed(backend, &node, &known.form()).map(Some)
+        match from {
+            From::Captured(slot, form) => computed(backend, &Value::node_in(slot)?, form).map(Some),
+            From::Kept(node) => computed(backend, node, &node.form()).map(Some),
+            _ => Ok(None),
+        }
     }
 
     /// The keys of this run.
@@ -106,7 +107,7 @@ impl Compiled {
             match from {
                 From::Given(index) => keep(&mut rows, given[*index].value()),
                 From::Constant(buffers) => keep(&mut rows, Some(buffers)),
-                From::Captured(..) => keep(&mut rows, captured.as_ref().and_then(|node| node.value())),
+                From::Captured(..) | From::Kept(_) => keep(&mut rows, captured.as_ref().and_then(|node| node.value())),
                 From::Key(_) => donate(&mut rows, keys.next().unwrap_or_default()),
                 From::State(index) => match own[*index].take() {
                     Some(buffers) => donate(&mut rows, buffers),

@@ -219,3 +219,19 @@ fn a_function_that_integers_lack_is_an_error() -> Result<()> {
     assert_eq!(x.to_dtype(DType::F32)?.exp()?.dtype(), DType::F32);
     Ok(())
 }
+
+#[test]
+fn a_number_for_16_bit_elements_is_rounded_once() -> Result<()> {
+    let mut cases = Cases::default();
+    for dtype in [DType::BF16, DType::F16] {
+        // A little more than half a step of the type above 1, which `f32` cannot tell from exactly half a step.
+        let half = if dtype == DType::BF16 { 2f64.powi(-8) } else { 2f64.powi(-11) };
+        let number = 1. + half + 2f64.powi(-40);
+        cases
+            .add(format!("{dtype:?} times a number"), move |device| Tensor::ones(3, dtype, device)?.affine(number, 0.));
+        cases.add(format!("{dtype:?} and a number"), move |device| Tensor::zeros(3, dtype, device)?.affine(1., number));
+        let one = Tensor::new(&[1f64], &Device::Cpu)?.affine(number, 0.)?.to_dtype(dtype)?;
+        cases.add(format!("{dtype:?} of one"), move |device| one.to_device(device));
+    }
+    cases.check(&plugin::open()?)
+}

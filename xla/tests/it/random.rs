@@ -2,6 +2,9 @@
 
 use crate::plugin;
 use candle_core::{DType, Device, Result, Tensor};
+use candle_nn::ops;
+use ferrotune_xla::Step;
+use std::thread;
 
 const COUNT: usize = 40_000;
 
@@ -65,5 +68,25 @@ fn a_seed_repeats_the_numbers_and_each_draw_differs() -> Result<()> {
     assert_eq!([first, second], [draw(&device)?, draw(&device)?]);
     device.set_seed(8)?;
     assert_ne!(draw(&device)?, draw(&plugin::open()?)?);
+    Ok(())
+}
+
+#[test]
+fn a_thread_that_draws_while_a_step_is_traced_shares_no_numbers() -> Result<()> {
+    let device = plugin::open()?;
+    let draw = || Tensor::rand(0f32, 1f32, 16, &device);
+    let mut drawn = Vec::new();
+    let mut step = Step::new(&device, |arguments: &[Tensor]| {
+        drawn.push(thread::scope(|scope| scope.spawn(draw).join()).expect("the thread does not panic")?);
+        Ok(vec![ops::dropout(&arguments[0], 0.5)?])
+    });
+    step.run(&[Tensor::ones(16, DType::F32, &device)?])?;
+    for _ in 0..4 {
+        drawn.push(draw()?);
+    }
+    let drawn = drawn.iter().map(Tensor::to_vec1).collect::<Result<Vec<Vec<f32>>>>()?;
+    for (index, numbers) in drawn.iter().enumerate() {
+        assert!(!drawn[..index].contains(numbers), "{index} of {} has the numbers of another", drawn.len());
+    }
     Ok(())
 }

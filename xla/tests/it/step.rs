@@ -4,6 +4,7 @@ use crate::plugin;
 use candle_core::{DType, Device, Result, Tensor, Var};
 use candle_nn::{AdamW, Linear, Module as _, Optimizer as _, ParamsAdamW, SGD, VarBuilder, VarMap, linear, ops};
 use ferrotune_xla::{Options, Step, all_reduce_gradients, all_reduce_mean, backend_of, shard};
+use std::cell::RefCell;
 
 /// A small network, with the same weights on every device.
 struct Network {
@@ -326,5 +327,36 @@ fn a_tensor_that_a_loop_carries_has_an_end() -> Result<()> {
     let compiled = backend_of(&device).expect("a device of a plugin").compilations();
     assert_eq!(values(&sum)?, [11_000.; 2]);
     assert_eq!(backend_of(&device).expect("a device of a plugin").compilations(), compiled, "it was computed before");
+    Ok(())
+}
+
+#[test]
+fn means_over_replicas_are_summed_in_f32() -> Result<()> {
+    let options = Options { replicas: 4, ..Options::default() };
+    let device = ferrotune_xla::open_with(&plugin::path()?, options)?;
+    let mut step = Step::new(&device, |arguments: &[Tensor]| Ok(vec![all_reduce_mean(&shard(&arguments[0])?)?]));
+    // 257 has no place in bf16.
+    let rows = [Tensor::new(&[256f32, 1., 1., 2.], &device)?.to_dtype(DType::BF16)?];
+    assert_eq!(step.run(&rows)?[0].to_dtype(DType::F32)?.to_vec1::<f32>()?, [65.]);
+    // A compiler may do so by itself; a TPU's does not.
+    let text = step.stablehlo(&rows)?;
+    assert!(text.contains("stablehlo.all_reduce") && text.contains("(tensor<1xf32>) -> tensor<1xf32>"), "{text}");
+    Ok(())
+}
+
+#[test]
+fn a_tensor_from_outside_that_is_gone_has_its_last_value() -> Result<()> {
+    let device = plugin::open()?;
+    let weight = RefCell::new(Some(Var::new(3f32, &device)?));
+    let mut step = Step::new(&device, |arguments: &[Tensor]| match &*weight.borrow() {
+        Some(weight) => Ok(vec![(&arguments[0] * weight.as_tensor())?]),
+        None => Ok(Vec::new()),
+    });
+    let two = [Tensor::new(2f32, &device)?];
+    assert_eq!(step.run(&two)?[0].to_scalar::<f32>()?, 6.);
+    let last = weight.take().expect("it is there");
+    last.set(&Tensor::new(10f32, &device)?)?;
+    drop(last);
+    assert_eq!(step.run(&two)?[0].to_scalar::<f32>()?, 20.);
     Ok(())
 }
