@@ -1,11 +1,15 @@
-//! The worker process of one trial: how it is started, watched and ended. Knows nothing of oracles and journals.
+//! The worker process of one trial, or of several one after another: how it is started, watched and ended. Knows nothing of
+//! oracles and journals.
 //!
 //! The calling process must do nothing else than supervise: it becomes the parent of every process that a worker leaves
 //! behind, and [`Worker::end`] kills all of them.
 
 mod budget;
 mod cgroup;
+mod control;
 mod end;
+mod exclusive;
+mod handover;
 mod launch;
 mod leftovers;
 mod malloc;
@@ -15,6 +19,7 @@ mod reserve;
 mod role;
 mod shared_memory;
 mod signals;
+mod stay;
 mod strays;
 mod watch;
 mod worker;
@@ -22,6 +27,7 @@ mod worker;
 pub use budget::{Budget, Shortage};
 pub use cgroup::TrialCgroups;
 pub use end::Exit;
+pub use exclusive::ExclusiveDevice;
 pub use launch::{Entry, Launch, Library, go_first};
 pub use leftovers::Machine;
 pub use malloc::keep_freed_memory;
@@ -29,25 +35,28 @@ pub use reserve::take_reserve;
 pub use role::{ROLE_VARIABLE, Role};
 pub use shared_memory::SharedMemory;
 pub use signals::Signals;
+pub use stay::run_trials;
 pub use strays::remove_orphans;
 pub use watch::wait;
 pub use worker::{set_up_worker, worker_main};
 
 use cgroup::Cgroup;
+use control::Control;
 use ferrotune_machine::identity::Identity;
 use ferrotune_machine::process_tree::MOST_COUNTED_TASKS;
 use output::Output;
 use requests::RequestSocket;
 use rustix::process::Pid;
 use shared_memory::Inodes;
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::Child;
 use std::time::Instant;
 
-/// The variable that carries `STUDY/TRIAL/SUPERVISOR` into a worker and whatever it starts. The supervisor is written as
-/// an [`Identity`].
+/// The variable that carries `STUDY/TRIAL/SUPERVISOR` into a worker and whatever it starts; the trial is the first one of a
+/// worker that stays. The supervisor is written as an [`Identity`].
 pub const TRIAL_VARIABLE: &str = "FERROTUNE_TRIAL";
 
 /// This path opens the program that runs, even after its file has been replaced.
@@ -99,6 +108,14 @@ pub struct Worker {
     pidfd: OwnedFd,
     requests: RequestSocket,
     output: Output,
+    /// Of a worker that stays for further trials.
+    control: Option<Control>,
+    /// The status of the last trial of a worker that stays, once that is over.
+    returned: Option<i32>,
+    /// The processes of a worker that stays that serve its device.
+    kept: BTreeSet<u32>,
+    /// Those that its trials have left and that were killed.
+    killed: BTreeSet<u32>,
     /// The folder of its temporary files, which is removed when it ends.
     temporary: PathBuf,
     /// The files of shared memory that its processes have made.

@@ -82,6 +82,24 @@ pub struct TrialRecord {
     pub runner: Runner,
     /// What its last worker took of the machine's memory, and left behind.
     pub memory: Option<MemoryCheck>,
+    /// The device that it ran on, if that was not the CPU.
+    #[serde(default)]
+    pub device: Option<DeviceUse>,
+}
+
+/// The device of a trial, as the trial's worker has found it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceUse {
+    /// The name by which it was opened: `tpu`, `xla:cpu`, `cuda:0`, …
+    pub name: String,
+    /// What its plugin calls it, such as `TPU v5 lite`.
+    pub kind: Option<String>,
+    /// The first line of the version of its plugin's platform.
+    pub version: Option<String>,
+    /// Its memory in use before the trial, in bytes; none if it was not open then, or its plugin does not tell.
+    pub before_bytes: Option<u64>,
+    /// The same after the trial.
+    pub after_bytes: Option<u64>,
 }
 
 /// The machine before a trial's worker and after it.
@@ -146,6 +164,7 @@ impl TrialRecord {
             preset: self.preset.clone(),
             runner: self.runner,
             memory: self.memory.clone(),
+            device: self.device.clone(),
         }
     }
 

@@ -159,9 +159,24 @@ impl StudySpec {
         }
     }
 
+    /// Whether its trials run one after another in a worker that stays: see [`takes_one_process`].
+    pub fn has_staying_worker(&self) -> bool {
+        takes_one_process(&self.device)
+    }
+
     /// The first objective, by which trials are compared where there can be only one.
     pub fn objective(&self) -> &Objective {
         &self.objectives[0]
+    }
+}
+
+/// Whether only one process at a time can use the device of this name: a TPU, by its name `tpu` or by its library, which is
+/// a plugin's file whose name begins with `libtpu`.
+pub fn takes_one_process(device: &str) -> bool {
+    match device.split_once(':').unwrap_or((device, "")) {
+        ("tpu", _) => true,
+        ("xla", plugin) => plugin != "cpu" && plugin.rsplit('/').next().is_some_and(|name| name.starts_with("libtpu")),
+        _ => false,
     }
 }
 
@@ -210,6 +225,12 @@ pub struct Supervision {
     pub background: bool,
     /// Libraries that the objective was linked with, for a machine that does not have them.
     pub libraries: Vec<PathBuf>,
+    /// After so many trials a worker that stays is replaced by a new one, at least 1.
+    pub worker_trials: u64,
+    /// How long a worker that stays may take to leave before it is killed, in seconds.
+    pub grace_s: u64,
+    /// How long the search waits for a device that another process uses, in seconds.
+    pub device_wait_s: u64,
 }
 
 impl Default for Supervision {
@@ -224,6 +245,24 @@ impl Default for Supervision {
             mirror: None,
             background: false,
             libraries: Vec::new(),
+            worker_trials: 50,
+            grace_s: 20,
+            device_wait_s: 60,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::takes_one_process;
+
+    #[test]
+    fn a_tpu_takes_one_process_by_its_name_and_by_its_library() {
+        for device in ["tpu", "tpu:0", "xla:/opt/lib/libtpu.so", "xla:/home/me/libtpu-nightly.so"] {
+            assert!(takes_one_process(device), "{device}");
+        }
+        for device in ["cpu", "cuda:0", "xla:cpu", "xla:/opt/libtpu/plugin.so", "xla:/opt/plugin.so", "tpus"] {
+            assert!(!takes_one_process(device), "{device}");
         }
     }
 }

@@ -12,6 +12,7 @@ mod events;
 mod files;
 mod mirror;
 mod phase;
+mod resident;
 mod session;
 mod trust;
 
@@ -34,6 +35,7 @@ use events::Watcher;
 use files::Files;
 use mirror::Mirror;
 use phase::{Outside, Phase};
+use resident::Residence;
 use session::Session;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -107,6 +109,10 @@ pub enum Workers<'a> {
 pub fn supervise(spec: StudySpec, workers: Workers<'_>, events: &mut dyn Write) -> Result<Finish, SupervisorError> {
     // Checks the settings before a study is opened, or overwritten.
     oracle::create(&spec).map_err(SearchError::from)?;
+    if spec.has_staying_worker() && spec.supervision.concurrency > 1 {
+        let concurrency = spec.supervision.concurrency;
+        return Err(SupervisorError::OneAtATime { device: spec.device, concurrency });
+    }
     process::check_proc()?;
     if spec.supervision.background {
         // Fails for the leader of a process group: whoever starts a search in the background starts a process for it.
@@ -120,6 +126,7 @@ pub fn supervise(spec: StudySpec, workers: Workers<'_>, events: &mut dyn Write) 
     process::take_reserve();
     let mut supervisor = Supervisor::open(spec, workers, niceness, signals, events)?;
     let reason = supervisor.run();
+    let reason = supervisor.dismiss_idle().and(reason);
     // Where the search broke off, what its trials have started is still there.
     process::remove_strays()?;
     let reason = reason.inspect_err(|error| supervisor.watcher.note(&Event::Error { message: error.to_string() }))?;
@@ -166,6 +173,8 @@ struct Supervisor<'a> {
     /// What is in shared memory, and who has made it.
     shared_memory: SharedMemory,
     mirror: Option<Mirror>,
+    /// Where the device takes one process at a time.
+    residence: Option<Residence>,
     watcher: Watcher<'a>,
     signals: Signals,
     phase: Phase,
@@ -209,6 +218,7 @@ impl<'a> Supervisor<'a> {
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
         let threads = spec.supervision.threads.unwrap_or(cores / concurrency).max(1);
         let earlier_trials = journal.trials().len() as u64;
+        let residence = spec.has_staying_worker().then(Residence::new);
         let search = Search::new(journal, folder.clone(), spec.supervision)?;
         let mut watcher = Watcher::of_study(events, &folder);
         watcher.send(&Event::Opened { folder, earlier_trials });
@@ -218,6 +228,7 @@ impl<'a> Supervisor<'a> {
             budget,
             shared_memory: SharedMemory::watched(),
             mirror,
+            residence,
             watcher,
             signals,
             phase: Phase::Running,
@@ -258,6 +269,9 @@ impl<'a> Supervisor<'a> {
                     Ok(None)
                 };
             }
+            if sessions.is_empty() && !self.search.has_all_trials()? && !self.wait_for_device()? {
+                return Ok(None);
+            }
             let running: Vec<u64> = sessions.iter().map(|session| session.trial.number).collect();
             match self.search.next(&running)? {
                 Step::Run { trial } => sessions.push(self.begin(trial)?),
@@ -277,7 +291,7 @@ impl<'a> Supervisor<'a> {
         let mut index = 0;
         while index < sessions.len() {
             self.hear(&mut sessions[index])?;
-            if !sessions[index].worker.has_exited() {
+            if !sessions[index].is_over() {
                 index += 1;
                 continue;
             }

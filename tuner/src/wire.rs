@@ -3,7 +3,7 @@
 //! One JSON object a line, over the worker's standard input, which is a connected Unix socket. The worker sends a
 //! [`Request`] and waits for one [`Reply`].
 
-use crate::record::{Ending, metrics_by_step};
+use crate::record::{DeviceUse, Ending, metrics_by_step};
 use crate::space::{Distribution, Value};
 use crate::spec::{Objective, one_or_several};
 use serde::{Deserialize, Serialize};
@@ -19,6 +19,12 @@ pub const SHARED_VARIABLE: &str = "FERROTUNE_SHARED";
 pub enum Request {
     /// The objective's entry point has been reached. Answered by [`Reply::Assignment`].
     Hello,
+    /// The device that the objective uses: sent before it begins where that is known, and after it. Answered by
+    /// [`Reply::Done`].
+    Device {
+        /// The device, with its memory as far as it was looked at.
+        device: DeviceUse,
+    },
     /// The value of a parameter. Answered by [`Reply::Value`].
     Suggest {
         /// The parameter's name.
@@ -73,7 +79,7 @@ pub enum Request {
     },
     /// The objective returned an error or panicked. Answered by [`Reply::Done`].
     Fail {
-        /// `Failed` or `Panicked`.
+        /// `Failed`, `Panicked` or `DeviceOutOfMemory`.
         ending: Ending,
     },
 }

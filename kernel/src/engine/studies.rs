@@ -13,7 +13,7 @@ use ferrotune_results::overview::Entry;
 use ferrotune_results::plot::{self, Focus};
 use ferrotune_results::tensorboard;
 use ferrotune_tuner::journal::{Journal, holder_of};
-use ferrotune_tuner::record::{MemoryCheck, TrialRecord};
+use ferrotune_tuner::record::{DeviceUse, MemoryCheck, TrialRecord};
 use ferrotune_tuner::supervisor::output_of;
 use std::cell::Cell;
 use std::path::Path;
@@ -46,6 +46,7 @@ fn trial(folder: &Path, number: u64) -> Result<Bundle> {
     lines.extend(trial.parameters.iter().map(|(name, parameter)| format!("  {name} = {}", parameter.value)));
     lines.push(format!("{:.1} s, peak memory {}", trial.seconds, format::bytes(trial.peak_bytes)));
     lines.extend(trial.memory.as_ref().map(memory_line));
+    lines.extend(trial.device.as_ref().map(device_line));
     if !trial.retried.is_empty() {
         let endings: Vec<String> = trial.retried.iter().map(ToString::to_string).collect();
         lines.push(format!("tried again after: {}", endings.join("; ")));
@@ -72,6 +73,19 @@ fn memory_line(memory: &MemoryCheck) -> String {
     let (before, after) = (format::bytes(memory.before_bytes), format::bytes(memory.after_bytes));
     let left = if memory.left.is_empty() { "nothing".to_owned() } else { memory.left.join(", ") };
     format!("memory available: {before} before it, {after} after it; left behind: {left}")
+}
+
+/// The device, and its memory in use before and after the trial.
+fn device_line(device: &DeviceUse) -> String {
+    let facts: Vec<&str> = [&device.kind, &device.version].into_iter().flatten().map(String::as_str).collect();
+    let facts = if facts.is_empty() { String::new() } else { format!(" ({})", facts.join(", ")) };
+    let memory = match (device.before_bytes, device.after_bytes) {
+        (Some(before), Some(after)) => {
+            format!(", memory in use: {} before it, {} after it", format::bytes(before), format::bytes(after))
+        }
+        _ => String::new(),
+    };
+    format!("device: {}{facts}{memory}", device.name)
 }
 
 fn ending(trial: &TrialRecord) -> String {

@@ -56,6 +56,11 @@ const fn row(name: &'static str, value: &'static str, summary: &'static str, set
     Row::of(MagicOption::new(name, value, summary), set)
 }
 
+/// A time in seconds, rounded up.
+fn whole_seconds(text: &str) -> Result<u64, String> {
+    Ok(seconds(text)?.ceil() as u64)
+}
+
 fn set<T>(field: &mut T, value: Result<T, String>) -> Result<(), String> {
     *field = value?;
     Ok(())
@@ -69,7 +74,7 @@ const OBJECTIVE: MagicOption =
     MagicOption::new("--objective", "NAME:max|min,…", "the metrics to optimise and their directions").required();
 const OVERWRITE: MagicOption = MagicOption::flag("--overwrite", "delete an earlier study of that name first");
 
-const ROWS: [Row; 24] = [
+const ROWS: [Row; 27] = [
     Row::of(OBJECTIVE, |spec, text| set(&mut spec.objectives, list(text, ',', objective))),
     row("--constraint", "NAME<=NUMBER,…", "bounds of metrics, <= or >=, that a trial must keep to", |spec, text| {
         set(&mut spec.constraints, list(text, ',', constraint))
@@ -147,6 +152,21 @@ const ROWS: [Row; 24] = [
         set(&mut spec.supervision.keep_best, number(text))
     })
     .or(|| default().supervision.keep_best.to_string()),
+    row(
+        "--worker-trials",
+        "N",
+        "on a TPU, trials that one process runs before another one takes its place",
+        |spec, text| set(&mut spec.supervision.worker_trials, count(text)),
+    )
+    .or(|| default().supervision.worker_trials.to_string()),
+    row("--grace", "TIME", "on a TPU, how long a process may take to leave before it is killed", |spec, text| {
+        set(&mut spec.supervision.grace_s, whole_seconds(text))
+    })
+    .or(|| format!("{}s", default().supervision.grace_s)),
+    row("--device-wait", "TIME", "on a TPU, how long to wait while another process uses it", |spec, text| {
+        set(&mut spec.supervision.device_wait_s, whole_seconds(text))
+    })
+    .or(|| format!("{}s", default().supervision.device_wait_s)),
     row("--mirror", "FOLDER", "copy the study to this folder as it grows, and go on from there", |spec, text| {
         set(&mut spec.supervision.mirror, Ok(Some(text.into())))
     }),

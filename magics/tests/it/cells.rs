@@ -298,6 +298,7 @@ fn tune_takes_every_option_in_both_spellings() {
     let supervision = &mut expected.supervision;
     (supervision.concurrency, supervision.threads, supervision.retries) = (2, Some(4), 1);
     (supervision.max_consecutive_failures, supervision.keep_best) = (Some(5), 0);
+    (supervision.worker_trials, supervision.grace_s, supervision.device_wait_s) = (7, 3, 120);
     (supervision.mirror, supervision.background) = (Some("/mnt/drive".into()), true);
     let options = [
         ("oracle", "hyperband"),
@@ -317,6 +318,9 @@ fn tune_takes_every_option_in_both_spellings() {
         ("retries", "1"),
         ("max-consecutive-failures", "5"),
         ("keep-best", "0"),
+        ("worker-trials", "7"),
+        ("grace", "2.5s"),
+        ("device-wait", "2m"),
         ("mirror", "/mnt/drive"),
     ];
     for sign in [" ", "="] {

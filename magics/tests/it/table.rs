@@ -53,7 +53,7 @@ fn lsmagic_lists_every_form() {
 #[test]
 fn help_shows_usage_options_and_an_example() {
     expect![[r#"
-        %tune status|wait|stop [--project NAME] [--directory FOLDER], or on the first line of a cell %%tune --objective NAME:max|min,… [--constraint NAME<=NUMBER,…] [--oracle NAME] [--pruner RULE] [--terminator RULE] [--max-trials N] [--executions N] [--fix NAME=VALUE,…] [--enqueue NAME=VALUE,…;…] [--tune-only NAME,…] [--seed N] [--project NAME] [--directory FOLDER] [--timeout TIME] [--trial-timeout TIME] [--memory SIZE] [--concurrency N] [--threads N] [--retries N] [--max-consecutive-failures N] [--keep-best N] [--mirror FOLDER] [--background] [--overwrite], and a closure |trial| { … } below
+        %tune status|wait|stop [--project NAME] [--directory FOLDER], or on the first line of a cell %%tune --objective NAME:max|min,… [--constraint NAME<=NUMBER,…] [--oracle NAME] [--pruner RULE] [--terminator RULE] [--max-trials N] [--executions N] [--fix NAME=VALUE,…] [--enqueue NAME=VALUE,…;…] [--tune-only NAME,…] [--seed N] [--project NAME] [--directory FOLDER] [--timeout TIME] [--trial-timeout TIME] [--memory SIZE] [--concurrency N] [--threads N] [--retries N] [--max-consecutive-failures N] [--keep-best N] [--worker-trials N] [--grace TIME] [--device-wait TIME] [--mirror FOLDER] [--background] [--overwrite], and a closure |trial| { … } below
 
         search for the parameters with which a closure does best
 
@@ -102,6 +102,9 @@ fn help_shows_usage_options_and_an_example() {
           --retries N                   try a trial again that a signal ended, or that left without a result (default: 0)
           --max-consecutive-failures N  end the search after this many failures in a row
           --keep-best N                 how many trials keep their checkpoints (default: 3)
+          --worker-trials N             on a TPU, trials that one process runs before another one takes its place (default: 50)
+          --grace TIME                  on a TPU, how long a process may take to leave before it is killed (default: 20s)
+          --device-wait TIME            on a TPU, how long to wait while another process uses it (default: 60s)
           --mirror FOLDER               copy the study to this folder as it grows, and go on from there
           --background                  give the notebook back at once; the search goes on without it
           --overwrite                   delete an earlier study of that name first
@@ -136,7 +139,7 @@ fn completion_offers_magics_and_their_options() {
         %%t: %%time %%tune
         %x: 
         %%tune --m: --max-trials --memory --max-consecutive-failures --mirror
-        %%tune --seed 1 --: --objective --constraint --oracle --pruner --terminator --max-trials --executions --fix --enqueue --tune-only --project --directory --timeout --trial-timeout --memory --concurrency --threads --retries --max-consecutive-failures --keep-best --mirror --background --overwrite
+        %%tune --seed 1 --: --objective --constraint --oracle --pruner --terminator --max-trials --executions --fix --enqueue --tune-only --project --directory --timeout --trial-timeout --memory --concurrency --threads --retries --max-consecutive-failures --keep-best --worker-trials --grace --device-wait --mirror --background --overwrite
         %best 3 --p: --project
         %time x -: 
         %%tune --seed: --seed"#]].assert_eq(&text.join("\n"));

@@ -1,6 +1,7 @@
 //! Programs: compiled, asked, run, written down and loaded again.
 
 use crate::abi::{Arguments, Function, NamedValue, made, slice};
+use crate::fault;
 use crate::helper::{Helper, number};
 use crate::objects::{Client, Device, Event, Failure, answer};
 use crate::transfers::Buffer;
@@ -220,7 +221,8 @@ unsafe extern "C" fn loaded_devices(arguments: Arguments) -> *mut c_void {
 
 /// Fields: executable, options, inputs by device, device count, input count, outputs by device, events, device.
 unsafe extern "C" fn loaded_execute(arguments: Arguments) -> *mut c_void {
-    answer(execute(arguments))
+    fault::strike("execute");
+    answer(fault::refuse_if_full().and_then(|()| execute(arguments)))
 }
 
 fn execute(arguments: Arguments) -> Result<(), Failure> {

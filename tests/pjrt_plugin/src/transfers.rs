@@ -1,6 +1,7 @@
 //! Arrays, to the device and back.
 
 use crate::abi::{Arguments, Function, made};
+use crate::fault;
 use crate::helper::{Helper, number};
 use crate::objects::{Client, Device, Event, Failure, answer};
 use serde_json::json;
@@ -36,6 +37,7 @@ pub(crate) struct Buffer {
 
 impl Buffer {
     pub(crate) fn new(helper: &Arc<Helper>, array: i64, element: i32, dims: Vec<i64>) -> Buffer {
+        fault::allocated(byte_count(element, &dims));
         Buffer { helper: helper.clone(), array, element, dims, deleted: AtomicBool::new(false) }
     }
 
@@ -44,7 +46,9 @@ impl Buffer {
     }
 
     pub(crate) fn mark_deleted(&self) {
-        self.deleted.store(true, Ordering::SeqCst);
+        if !self.deleted.swap(true, Ordering::SeqCst) {
+            fault::freed(self.bytes());
+        }
     }
 
     fn bytes(&self) -> usize {
@@ -76,6 +80,7 @@ unsafe extern "C" fn buffer_from_host(arguments: Arguments) -> *mut c_void {
 
 unsafe extern "C" fn buffer_destroy(arguments: Arguments) -> *mut c_void {
     let buffer: &Buffer = arguments.object(0);
+    buffer.mark_deleted();
     let freed = buffer.helper.ask(json!({"op": "free", "array": buffer.array}), &[]);
     arguments.free::<Buffer>(0);
     answer(freed.map(drop))

@@ -24,10 +24,11 @@ pub(crate) enum Column {
     Started,
     Ended,
     Ending,
+    Device,
 }
 
 /// The columns that every study has, by name.
-const FIXED: [(&str, Column); 8] = [
+const FIXED: [(&str, Column); 9] = [
     ("trial", Column::Trial),
     ("state", Column::State),
     ("seconds", Column::Seconds),
@@ -36,6 +37,7 @@ const FIXED: [(&str, Column); 8] = [
     ("started", Column::Started),
     ("ended", Column::Ended),
     ("ending", Column::Ending),
+    ("device", Column::Device),
 ];
 
 /// The cell of a trial in a column. A cell without text is empty.
@@ -101,6 +103,10 @@ impl Column {
             Column::Started => Cell::time(times(study, trial).started),
             Column::Ended => Cell::time(times(study, trial).ended),
             Column::Ending => Cell::text(ending(trial)),
+            // A trial on the CPU has no facts of its device.
+            Column::Device => Cell::text(
+                trial.device.as_ref().map_or_else(|| study.spec.device.clone(), |device| device.name.clone()),
+            ),
         }
     }
 }

@@ -161,6 +161,7 @@ fn trial_attribute<'a>(line: &'a Line<'_>) -> Result<Fact<'a>, Refusal> {
         format::UNENDED_WORKERS => TrialFact::UnendedWorkers(decoded(value)?),
         format::RETRIED => TrialFact::Retried(decoded(value)?),
         format::MEMORY => TrialFact::Memory(decoded(value)?),
+        format::DEVICE => TrialFact::Device(decoded(value)?),
         _ => {
             let Some(step) = name.strip_prefix(format::METRICS) else { return Ok(Fact::Ignored) };
             let step = step.parse().map_err(|_| format!("its step {step} is no number"))?;

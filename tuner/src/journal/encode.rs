@@ -94,6 +94,7 @@ fn trial_object(fact: &TrialFact<'_>) -> (u64, Value) {
         TrialFact::UnendedWorkers(count) => attribute(format::UNENDED_WORKERS, count),
         TrialFact::Retried(endings) => attribute(format::RETRIED, endings),
         TrialFact::Memory(check) => attribute(format::MEMORY, check),
+        TrialFact::Device(device) => attribute(format::DEVICE, device),
     }
 }
 

@@ -5,7 +5,7 @@ use super::VERSION;
 use super::format::TrialState;
 use super::state::{StudyState, Times};
 use crate::given::Values;
-use crate::record::{Ending, MemoryCheck, Parameter, Runner, TrialRecord};
+use crate::record::{DeviceUse, Ending, MemoryCheck, Parameter, Runner, TrialRecord};
 use crate::space::Value;
 use crate::spec::{Direction, StudySpec};
 use serde::{Deserialize, Serialize};
@@ -95,6 +95,7 @@ pub(super) enum TrialFact<'a> {
     UnendedWorkers(u64),
     Retried(Vec<Ending>),
     Memory(MemoryCheck),
+    Device(DeviceUse),
     /// How far the trial is beyond each constraint, for Optuna.
     ConstraintExcesses(Vec<f64>),
 }
@@ -213,6 +214,7 @@ impl TrialFact<'_> {
             TrialFact::UnendedWorkers(count) => record.unended_workers = count,
             TrialFact::Retried(endings) => record.retried = endings,
             TrialFact::Memory(check) => record.memory = Some(check),
+            TrialFact::Device(device) => record.device = Some(device),
             TrialFact::ConstraintExcesses(_) => {}
         }
     }

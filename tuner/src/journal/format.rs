@@ -30,6 +30,7 @@ pub(super) const SECONDS: &str = "ferrotune:seconds";
 pub(super) const RETRIED: &str = "ferrotune:retried";
 pub(super) const UNENDED_WORKERS: &str = "ferrotune:unended_workers";
 pub(super) const MEMORY: &str = "ferrotune:memory";
+pub(super) const DEVICE: &str = "ferrotune:device";
 pub(super) const INHERITANCE: &str = "ferrotune:parent";
 /// The values of an execution that another one follows.
 pub(super) const EXECUTED: &str = "ferrotune:executed";

@@ -6,7 +6,7 @@ use super::format::TrialState;
 use super::state::Times;
 use super::{Journal, JournalError};
 use crate::given::Values;
-use crate::record::{Ending, MemoryCheck, Parameter, TrialRecord};
+use crate::record::{DeviceUse, Ending, MemoryCheck, Parameter, TrialRecord};
 use crate::space::Value;
 use crate::spec::{Constraint, StudySpec};
 use chrono::{DateTime, SubsecRound as _, Utc};
@@ -212,6 +212,15 @@ impl Journal {
     /// A checkpoint is on disk; `file` is its name in the trial's folder, `step` the last step that it covers.
     pub fn checkpoint(&mut self, number: u64, step: u64, file: &str) -> Result<(), JournalError> {
         self.record_of(number, vec![TrialFact::Checkpoint(Some(Checkpoint { step, file: file.to_owned() }))])
+    }
+
+    /// The worker of a trial has said what device it uses. Writes nothing where that is known.
+    pub fn device(&mut self, number: u64, device: &DeviceUse) -> Result<(), JournalError> {
+        self.check_trial(number)?;
+        if self.trials()[number as usize].device.as_ref() == Some(device) {
+            return Ok(());
+        }
+        self.record_of(number, vec![TrialFact::Device(device.clone())])
     }
 
     /// The trial's checkpoint has been removed: it cannot be among the best any more.

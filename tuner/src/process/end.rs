@@ -45,7 +45,7 @@ impl Worker {
         let strays = strays::remove(living).map_err(ProcessError::system("reap what the worker left"))?;
         let mut left = Vec::new();
         if strays > 0 {
-            left.push(format!("{strays} process{}, killed", if strays == 1 { "" } else { "es" }));
+            left.push(strays::described(strays));
         }
         if let Err(error) = leftovers::remove_temporary(&self.temporary) {
             left.push(format!("temporary files in {}, which cannot be removed: {error}", self.temporary.display()));

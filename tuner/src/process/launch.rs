@@ -2,20 +2,23 @@
 //! waits for the answer to its first request.
 
 use super::cgroup::Cgroup;
+use super::control::Control;
 use super::leftovers;
 use super::malloc::BUDGET_VARIABLE;
 use super::output::Output;
 use super::requests::RequestSocket;
 use super::shared_memory::Inodes;
+use super::stay::STAY_VARIABLE;
 use super::{OWN_PROGRAM, ProcessError, ROLE_VARIABLE, Role, TRIAL_VARIABLE, TrialCgroups, Worker};
 use crate::wire::SHARED_VARIABLE;
 use ferrotune_machine::identity::Identity;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Resource, Rlimit};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -90,6 +93,8 @@ pub struct Launch<'a> {
     pub allocation_limit_bytes: Option<u64>,
     /// Where its cgroup is made, and the memory limit of that cgroup in bytes.
     pub cgroups: Option<(&'a TrialCgroups, u64)>,
+    /// Whether it stays after this trial, for others that follow.
+    pub stays: bool,
 }
 
 /// Raises the priority of this process above that of its workers, as far as the system allows. Returns the niceness that
@@ -105,8 +110,8 @@ pub fn go_first() -> Result<i32, ProcessError> {
 }
 
 impl Worker {
-    /// Starts a worker in a process group of its own. Its standard input is the socket for its requests, and its output
-    /// goes to `output.log` in the trial's folder.
+    /// Starts a worker in a process group of its own. Its standard input is the socket for its requests, or, if it stays, the
+    /// one over which it gets that socket. Its output goes to `output.log` in the trial's folder.
     pub fn start(launch: &Launch<'_>) -> Result<Worker, ProcessError> {
         let (requests, workers_end) = UnixStream::pair().map_err(ProcessError::system("open the worker's socket"))?;
         let requests = RequestSocket::new(requests).map_err(ProcessError::system("set up the worker's socket"))?;
@@ -116,7 +121,20 @@ impl Worker {
         leftovers::make_temporary(&temporary)
             .map_err(|source| ProcessError::Write { path: temporary.clone(), source })?;
         let (program, mut command) = command(launch.entry);
-        command.stdin(OwnedFd::from(workers_end)).stdout(stdout).stderr(stderr).process_group(0);
+        let control = if launch.stays {
+            let ends = UnixStream::pair().and_then(|(ours, theirs)| Ok((Control::new(ours)?, theirs)));
+            let (control, theirs) = ends.map_err(ProcessError::system("open the worker's socket"))?;
+            // The worker has them from the first message on.
+            control
+                .hand_over(workers_end.as_fd(), stdout.as_fd())
+                .map_err(ProcessError::system("give the worker a trial"))?;
+            command.stdin(OwnedFd::from(theirs)).env(STAY_VARIABLE, "1");
+            Some(control)
+        } else {
+            command.stdin(OwnedFd::from(workers_end)).env_remove(STAY_VARIABLE);
+            None
+        };
+        command.stdout(stdout).stderr(stderr).process_group(0);
         let supervisor = Identity::own().map_err(ProcessError::system("tell the search's process from others"))?;
         command.env(TRIAL_VARIABLE, format!("{}/{}/{supervisor}", launch.study, launch.number));
         command.env("TMPDIR", &temporary);
@@ -126,10 +144,22 @@ impl Worker {
         let pid = Pid::from_child(&child);
         let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty());
         let pidfd = pidfd.map_err(ProcessError::system("watch the worker"))?;
-        let (shared_files, cgroup) = (Inodes::new(), None);
-        let (exited, reaped) = (false, false);
-        let mut worker =
-            Worker { child, pidfd, requests, output, temporary, shared_files, cgroup, started, exited, reaped };
+        let mut worker = Worker {
+            child,
+            pidfd,
+            requests,
+            output,
+            control,
+            returned: None,
+            kept: BTreeSet::new(),
+            killed: BTreeSet::new(),
+            temporary,
+            shared_files: Inodes::new(),
+            cgroup: None,
+            started,
+            exited: false,
+            reaped: false,
+        };
         set_limits(pid, launch).map_err(ProcessError::system("limit the worker"))?;
         worker.cgroup = join_cgroup(worker.pid(), launch);
         Ok(worker)

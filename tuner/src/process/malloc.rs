@@ -63,6 +63,16 @@ pub(super) fn keep_all() {
     }
 }
 
+/// Returns freed memory to the system, which [`keep_freed_memory`] has kept: the next trial may need it in other sizes.
+#[cfg(target_env = "gnu")]
+pub(super) fn return_freed_memory() {
+    // SAFETY: takes malloc's own locks, and touches free memory only.
+    unsafe { libc::malloc_trim(0) };
+}
+
+#[cfg(not(target_env = "gnu"))]
+pub(super) fn return_freed_memory() {}
+
 fn is_set_by_user<S: AsRef<OsStr>>(variable: impl Fn(&str) -> Option<S>) -> bool {
     let tunables = variable(TUNABLES).map(|value| value.as_ref().to_string_lossy().into_owned()).unwrap_or_default();
     USERS.iter().any(|name| variable(name).is_some()) || USERS_TUNABLES.iter().any(|name| tunables.contains(name))

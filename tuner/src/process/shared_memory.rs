@@ -6,7 +6,8 @@ mod makers;
 
 use ferrotune_machine::format::bytes;
 use ferrotune_machine::process_tree::number;
-use holders::{held_by, processes};
+use holders::held_by;
+pub(super) use holders::processes;
 use makers::Watch;
 use rustix::process::Pid;
 use std::collections::{BTreeMap, BTreeSet};

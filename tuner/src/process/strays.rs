@@ -44,6 +44,11 @@ pub(super) fn remove(living: &[u32]) -> io::Result<usize> {
     }
 }
 
+/// What a record says of processes that a trial has left.
+pub(super) fn described(count: usize) -> String {
+    format!("{count} process{}, killed", if count == 1 { "" } else { "es" })
+}
+
 /// Kills what is left of trials whose supervisors are dead, in any study of this user and of this PID namespace: workers
 /// die with their supervisor, but not a process that has left their process group.
 pub fn remove_orphans() {

@@ -1,5 +1,6 @@
 //! Waits for workers, and takes in what they send, print and hold. Judges none of it.
 
+use super::control::Control;
 use super::{ProcessError, SharedMemory, Signals, Worker};
 use crate::wire::{Reply, Request};
 use ferrotune_machine::process_tree::{Held, held_by};
@@ -23,6 +24,7 @@ pub fn wait<'a>(
     for worker in &workers {
         fds.extend(worker.output.reader().map(|reader| PollFd::from_borrowed_fd(reader, PollFlags::IN)));
         fds.extend(worker.requests.poll_fd());
+        fds.extend(worker.control.as_ref().and_then(Control::poll_fd));
     }
     fds.extend(shared_memory.events().map(|events| PollFd::from_borrowed_fd(events, PollFlags::IN)));
     match rustix::event::poll(&mut fds, Some(&timeout)) {
@@ -36,6 +38,8 @@ pub fn wait<'a>(
     shared_memory.look(workers.iter_mut().map(|worker| (worker.system_pid(), &mut worker.shared_files)));
     for (worker, exited) in workers.iter_mut().zip(exited) {
         worker.exited = exited;
+        // Before its requests are read: what comes after the status is none of the trial's.
+        worker.returned = worker.returned.take().or_else(|| worker.control.as_mut().and_then(Control::status));
         worker.output.drain();
         worker.requests.exchange();
     }

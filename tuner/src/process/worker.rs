@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "loads and calls the objective's shared object")]
 
 use super::malloc::keep_freed_memory;
+use super::stay::{run_trials, stays};
 use super::{TRIAL_VARIABLE, signals};
 use crate::record::Ending;
 use crate::wire::Request;
@@ -27,10 +28,18 @@ const NOT_STARTED: i32 = 125;
 ///
 /// `args` are the arguments after `worker`. Call it before anything else: no thread may be running.
 pub fn worker_main(args: impl IntoIterator<Item = OsString>) -> ! {
-    let status = set_up_worker().and_then(|()| call_objective(&parse(args)?));
+    let status = set_up_worker().and_then(|()| {
+        let (objective, mut entry) = (parse(args)?, None);
+        run_trials(|| call(&objective, &mut entry).unwrap_or_else(not_started))
+    });
     let status = status.unwrap_or_else(|reason| {
-        report_failure(reason);
-        NOT_STARTED
+        // The standard input of a worker that stays takes no requests.
+        if stays() {
+            report_on_stderr(&reason);
+            NOT_STARTED
+        } else {
+            not_started(reason)
+        }
     });
     // SAFETY: leaves at once; nothing of this process is used again.
     unsafe { libc::_exit(status) }
@@ -90,18 +99,30 @@ fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Objective, String> 
     Ok(Objective { linked, library, symbol })
 }
 
-fn call_objective(Objective { linked, library, symbol }: &Objective) -> Result<i32, String> {
+/// What an objective's library exports.
+type EntryPoint = unsafe extern "C" fn() -> i32;
+
+/// Runs the objective, whose library is loaded for the first trial.
+fn call(objective: &Objective, loaded: &mut Option<EntryPoint>) -> Result<i32, String> {
+    let entry = match loaded {
+        Some(entry) => *entry,
+        None => *loaded.insert(entry_of(objective)?),
+    };
+    // SAFETY: the kernel exports the entry point with this signature, and its library stays loaded.
+    Ok(unsafe { entry() })
+}
+
+fn entry_of(Objective { linked, library, symbol }: &Objective) -> Result<EntryPoint, String> {
     for (name, file) in linked {
         // Its code and its thread-local destructors must stay loaded until the process exits.
         std::mem::forget(load(name, file)?);
     }
     let loaded = load(OBJECTIVE, library)?;
     // SAFETY: the kernel exports the entry point with this signature.
-    let entry = unsafe { loaded.get::<unsafe extern "C" fn() -> i32>(symbol.as_str()) };
+    let entry = unsafe { loaded.get::<EntryPoint>(symbol.as_str()) };
     let entry = *entry.map_err(|error| format!("no entry point {symbol} in {OBJECTIVE}: {}", detail(&error)))?;
     std::mem::forget(loaded);
-    // SAFETY: the signature is the one above, and the library stays loaded.
-    Ok(unsafe { entry() })
+    Ok(entry)
 }
 
 /// Loads a library from a file that has no name of its own.
@@ -117,8 +138,8 @@ fn detail(error: &libloading::Error) -> String {
     error.source().map_or_else(|| error.to_string(), ToString::to_string)
 }
 
-/// Tells the supervisor why the objective was not reached; on standard error too, for the log.
-fn report_failure(reason: String) {
+/// Tells the supervisor why the objective was not reached, and the log, too. Returns the exit status.
+fn not_started(reason: String) -> i32 {
     report_on_stderr(&reason);
     let request = Request::Fail { ending: Ending::Failed { reason } };
     let sent = serde_json::to_vec(&request).map_err(io::Error::from).and_then(|mut line| {
@@ -128,6 +149,7 @@ fn report_failure(reason: String) {
     if let Err(error) = sent {
         report_on_stderr(&format!("the supervisor cannot be told: {error}"));
     }
+    NOT_STARTED
 }
 
 fn report_on_stderr(line: &str) {

@@ -30,6 +30,13 @@ pub enum Ending {
         /// The budget in bytes.
         budget_bytes: u64,
     },
+    /// It needed more of the device's memory than there is.
+    DeviceOutOfMemory {
+        /// The device's name.
+        device: String,
+        /// One line: what the plugin says.
+        reason: String,
+    },
     /// It was not trained: trials like it say that it would go over the budget.
     Refused {
         /// The memory that it would at least take, in bytes.
@@ -61,6 +68,10 @@ impl fmt::Display for Ending {
             Ending::OutOfMemory { peak_bytes, budget_bytes } => {
                 let (peak, budget) = (bytes(*peak_bytes), bytes(*budget_bytes));
                 write!(formatter, "out of memory: {peak} of {budget}; raise it with --memory")
+            }
+            Ending::DeviceOutOfMemory { device, reason } => {
+                let reason = one_line(reason);
+                write!(formatter, "out of memory on {device}: {reason}; choose a smaller model or batch")
             }
             Ending::Refused { estimate_bytes, budget_bytes } => {
                 let (estimate, budget) = (bytes(*estimate_bytes), bytes(*budget_bytes));

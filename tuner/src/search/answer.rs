@@ -78,6 +78,10 @@ impl Search {
             Request::Suggest { name, distribution, default, place } => {
                 self.suggest(number, name, distribution, default.as_ref(), place)
             }
+            Request::Device { device } => {
+                self.journal.device(number, device)?;
+                Ok(Reply::Done)
+            }
             Request::Epochs { total, resume_at } => self.epochs(trial, *total, *resume_at),
             Request::Report { step, metrics } => self.report(trial, *step, metrics, is_stopping),
             Request::Checkpoint { step, file } => {

@@ -54,10 +54,10 @@ pub(super) enum Answer {
 }
 
 impl Answer {
-    /// What an objective says of itself. Endings other than errors and panics are for the search to decide.
+    /// What an objective says of itself. Endings other than errors, panics and a full device are for the search to decide.
     pub(super) fn broke(ending: Ending) -> Answer {
         Answer::Broke(match ending {
-            Ending::Failed { .. } | Ending::Panicked { .. } => ending,
+            Ending::Failed { .. } | Ending::Panicked { .. } | Ending::DeviceOutOfMemory { .. } => ending,
             other => Ending::Failed { reason: format!("the worker called itself '{other}'") },
         })
     }

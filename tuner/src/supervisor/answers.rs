@@ -1,7 +1,8 @@
 //! What the supervisor does about a worker's requests, beside the search's answer: it informs the mirror and the
 //! watcher, and ends a trial that cannot fit into memory.
 
-use super::session::Session;
+use super::resident::parting;
+use super::session::{Kill, Session};
 use super::{Program, Supervisor, SupervisorError, estimate};
 use crate::event::Event;
 use crate::journal::{End, Usage};
@@ -14,14 +15,15 @@ impl Supervisor<'_> {
     /// Answers what the worker has asked.
     pub(super) fn hear(&mut self, session: &mut Session) -> Result<(), SupervisorError> {
         while let Some(request) = session.worker.next_request() {
-            // What comes after the kill is not the objective's own decision.
-            if session.killed.is_none() {
-                let reply = match request {
-                    Ok(request) => self.answer(session, &request)?,
-                    Err(reason) => Reply::Refused { reason },
-                };
-                session.worker.reply(&reply)?;
-            }
+            let reply = match (request, &session.killed) {
+                (Err(reason), _) => Reply::Refused { reason },
+                (Ok(request), None) => self.answer(session, &request)?,
+                // A trial that stops for the search goes on from its last checkpoint another time.
+                (Ok(request @ Request::Checkpoint { .. }), Some(Kill::Stop)) => self.answer(session, &request)?,
+                // What comes after the kill is not the objective's own decision.
+                (Ok(request), Some(_)) => parting(&request),
+            };
+            session.worker.reply(&reply)?;
         }
         Ok(())
     }
@@ -34,7 +36,15 @@ impl Supervisor<'_> {
             (Request::Suggest { .. }, Reply::Value { .. })
                 if self.search.record(trial).parameters.len() > parameters =>
             {
-                self.refuse_what_cannot_fit(session)?;
+                if let Some(reason) = self.refuse_what_cannot_fit(session)? {
+                    return Ok(Reply::Refused { reason });
+                }
+            }
+            (Request::Device { device }, Reply::Done) => {
+                if session.device.is_none() {
+                    session.worker.keep_processes();
+                }
+                session.device = Some(device.clone());
             }
             (Request::Report { step, metrics }, Reply::Verdict { .. }) => {
                 // A program has callbacks for it; a notebook shows the last steps alone, and may be slow to listen.
@@ -55,16 +65,19 @@ impl Supervisor<'_> {
         Ok(reply)
     }
 
-    /// Ends a trial before it trains, where trials like it ran out of memory.
-    fn refuse_what_cannot_fit(&mut self, session: &mut Session) -> Result<(), SupervisorError> {
+    /// Ends a trial before it trains, where trials like it ran out of memory; says why.
+    fn refuse_what_cannot_fit(&mut self, session: &mut Session) -> Result<Option<String>, SupervisorError> {
         let (number, budget_bytes) = (session.trial.number, self.budget.trial_bytes);
         let record = self.search.record(number);
-        let Some(estimate_bytes) = estimate::refusal(record, self.search.trials(), budget_bytes) else { return Ok(()) };
+        let Some(estimate_bytes) = estimate::refusal(record, self.search.trials(), budget_bytes) else {
+            return Ok(None);
+        };
         let ending = Ending::Refused { estimate_bytes, budget_bytes };
+        let reason = ending.to_string();
         let (usage, end) = (Usage::of(record), End::without_value(ending.clone(), record));
         self.search.journal.trial_ended(number, usage, end)?;
         session.trial.outcome = Some(Outcome::Ended { ending, values: Vec::new() });
-        session.worker.kill();
-        Ok(())
+        session.let_return(&self.search.spec.supervision);
+        Ok(Some(reason))
     }
 }

@@ -139,6 +139,28 @@ pub enum SupervisorError {
     /// A worker cannot be started or watched.
     #[error(transparent)]
     Process(#[from] ProcessError),
+    /// Trials cannot run side by side on this device.
+    #[error(
+        "{device} takes one process at a time, so its trials run one after another; use --concurrency 1 instead of {concurrency}"
+    )]
+    OneAtATime {
+        /// The device's name.
+        device: String,
+        /// How many trials were to run at the same time.
+        concurrency: u64,
+    },
+    /// Another process uses the device.
+    #[error(
+        "{device} takes one process at a time, and {holder}, also after {wait_s} s; end that process or restart its notebook, then run the search again: it goes on where it is"
+    )]
+    DeviceInUse {
+        /// The device's name.
+        device: String,
+        /// Which process, and what shows it.
+        holder: String,
+        /// How long it was waited for, in seconds.
+        wait_s: u64,
+    },
     /// Something other than the trials takes the machine's memory.
     #[error(
         "the machine has only {} of memory left, which the trials do not hold; free some, then run the search again: it goes on where it is",

@@ -1,12 +1,13 @@
-//! One worker's life: started, watched against its limits, and taken leave of.
+//! One trial's life in its worker: begun, watched against its limits, and taken leave of.
 
 use super::code::Code;
 use super::conclusion::without_result;
+use super::resident::Tenure;
 use super::{Program, Supervisor, SupervisorError};
 use crate::event::Event;
 use crate::folder;
 use crate::process::{Entry, Exit, Launch, MOST_TASKS, Machine, Shortage, Worker};
-use crate::record::{Ending, MemoryCheck};
+use crate::record::{DeviceUse, Ending, MemoryCheck};
 use crate::search::{Outcome, RunningTrial};
 use crate::study_folder::{self, file_error};
 use ferrotune_machine::process_tree::Held;
@@ -27,6 +28,12 @@ pub(super) struct Session {
     /// When it last came to the end of a step, or began.
     pub(super) last_step: Instant,
     pub(super) killed: Option<Kill>,
+    /// When a worker that was asked to leave is killed.
+    pub(super) kill_at: Option<Instant>,
+    /// Of a worker that stays.
+    pub(super) tenure: Option<Tenure>,
+    /// The device, once the worker has told.
+    pub(super) device: Option<DeviceUse>,
     /// The machine before it began.
     machine: Machine,
     pub(super) held: Held,
@@ -35,7 +42,14 @@ pub(super) struct Session {
     deadline: Option<(Instant, u64)>,
 }
 
-/// Why the supervisor has killed a worker.
+impl Session {
+    /// Whether its trial runs no more: its worker has left, or stays without it.
+    pub(super) fn is_over(&self) -> bool {
+        self.worker.has_exited() || self.worker.has_returned()
+    }
+}
+
+/// Why the supervisor ends a worker.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Kill {
     /// The trial is beyond a limit, and ends so.
@@ -61,7 +75,7 @@ pub(super) struct Ended {
 }
 
 impl Supervisor<'_> {
-    /// Starts a worker for a trial.
+    /// Gives a trial to the worker that has stayed, or starts one for it.
     pub(super) fn begin(&mut self, number: u64) -> Result<Session, SupervisorError> {
         let folder = study_folder::of_trial(&self.search.folder, number);
         folder::create_and_sync(&folder).map_err(file_error("create", &folder))?;
@@ -74,14 +88,48 @@ impl Supervisor<'_> {
         // What a device has left says something about a trial only where that runs alone.
         let runs_alone = spec.supervision.concurrency <= 1;
         let machine = Machine::now(Some(spec.device.as_str()).filter(|_| runs_alone))?;
+        let (worker, tenure) = match self.residence.as_mut().and_then(|residence| residence.idle.take()) {
+            Some((mut worker, tenure)) => {
+                worker.assign(&folder)?;
+                (worker, Some(tenure))
+            }
+            None => (self.start_worker(number, &folder)?, self.residence.as_ref().map(|_| Tenure::default())),
+        };
+        let record = self.search.record(number);
+        let execution = record.executions.len() as u64;
+        self.watcher.send(&Event::TrialStarted { trial: number, execution, pid: worker.pid() });
+        let now = Instant::now();
+        let deadline = self.search.spec.trial_timeout_s.map(|limit| {
+            let left = (limit - record.seconds).max(0.0);
+            // A limit beyond what the clock can hold is none that anyone will see.
+            let left = Duration::try_from_secs_f64(left).unwrap_or(Duration::from_secs(u32::MAX.into()));
+            (now + left, limit.ceil() as u64)
+        });
+        Ok(Session {
+            trial,
+            worker,
+            last_step: now,
+            killed: None,
+            kill_at: None,
+            tenure,
+            device: None,
+            machine,
+            held: Held::default(),
+            peak_bytes: 0,
+            deadline,
+        })
+    }
+
+    fn start_worker(&self, number: u64, folder: &Path) -> Result<Worker, SupervisorError> {
+        let spec = &self.search.spec;
         let limit_bytes = self.allocation_limit_bytes()?;
         let study = spec.directory.join(&spec.project);
         let workers = &self.workers;
-        let worker = Worker::start(&Launch {
+        let launch = Launch {
             entry: self.entry(&study),
             study: &spec.project,
             number,
-            folder: &folder,
+            folder,
             shared: workers.files.shared.as_ref().map(|file| file.as_fd()),
             threads: workers.threads,
             niceness: workers.niceness,
@@ -89,19 +137,9 @@ impl Supervisor<'_> {
             // Device libraries reserve far more than they use.
             allocation_limit_bytes: Some(limit_bytes).filter(|_| spec.device.starts_with("cpu")),
             cgroups: workers.cgroups.as_ref().map(|cgroups| (cgroups, limit_bytes)),
-        })?;
-        let record = self.search.record(number);
-        let execution = record.executions.len() as u64;
-        self.watcher.send(&Event::TrialStarted { trial: number, execution, pid: worker.pid() });
-        let now = Instant::now();
-        let deadline = spec.trial_timeout_s.map(|limit| {
-            let left = (limit - record.seconds).max(0.0);
-            // A limit beyond what the clock can hold is none that anyone will see.
-            let left = Duration::try_from_secs_f64(left).unwrap_or(Duration::from_secs(u32::MAX.into()));
-            (now + left, limit.ceil() as u64)
-        });
-        let (killed, held, peak_bytes) = (None, Held::default(), 0);
-        Ok(Session { trial, worker, last_step: now, killed, machine, held, peak_bytes, deadline })
+            stays: self.residence.is_some(),
+        };
+        Ok(Worker::start(&launch)?)
     }
 
     fn entry<'a>(&'a self, study: &'a Path) -> Entry<'a> {
@@ -121,19 +159,28 @@ impl Supervisor<'_> {
         Ok(self.budget.allocation_limit_bytes(self.workers.threads, data_bytes))
     }
 
-    /// Takes leave of a worker that has left, while those with the process ids `living` run on.
+    /// Takes leave of a trial that is over, while the workers with the process ids `living` run on.
     pub(super) fn end(&mut self, session: Session, living: &[u32]) -> Result<Ended, SupervisorError> {
-        let Session { trial, worker, killed, peak_bytes, machine, .. } = session;
-        let seconds = worker.elapsed().as_secs_f64();
+        let Session { trial, worker, killed, peak_bytes, machine, tenure, device, .. } = session;
+        let (seconds, budget_bytes) = (worker.elapsed().as_secs_f64(), self.budget.trial_bytes);
+        // The objective's own result counts first.
+        let outcome = |exit| {
+            let own = trial.outcome.clone();
+            own.unwrap_or_else(|| without_result(killed.as_ref(), exit, peak_bytes, budget_bytes))
+        };
+        if let Some(tenure) = tenure
+            && !worker.has_exited()
+        {
+            let (outcome, left) = self.settle(worker, tenure, device.as_ref(), |status| outcome(Exit::Code(status)))?;
+            let memory = machine.check(left, false)?;
+            return Ok(Ended { trial, outcome, killed, seconds, peak_bytes, memory });
+        }
         let (mut exit, left) = worker.end(living, &mut self.shared_memory)?;
         if exit == Exit::Signal(SIGKILL) && killed.is_none() && machine.has_killed() {
             // The system was faster.
             exit = Exit::Starved(0);
         }
-        // The objective's own result counts first.
-        let outcome = trial.outcome.clone();
-        let outcome =
-            outcome.unwrap_or_else(|| without_result(killed.as_ref(), exit, peak_bytes, self.budget.trial_bytes));
+        let outcome = outcome(exit);
         let memory = machine.check(left, living.is_empty())?;
         Ok(Ended { trial, outcome, killed, seconds, peak_bytes, memory })
     }
@@ -155,9 +202,10 @@ impl Supervisor<'_> {
             let machine_bytes = machine_bytes.filter(|_| largest == Some(session.trial.number));
             session.killed = self.reason_to_kill(session, machine_bytes);
             if session.killed.is_some() {
-                session.worker.kill();
+                session.end_worker(&self.search.spec.supervision);
             }
         }
+        sessions.iter_mut().for_each(|session| session.kill_if_late(machine_bytes.is_some()));
         self.tick_progress(sessions);
         Ok(())
     }

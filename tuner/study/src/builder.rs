@@ -168,6 +168,24 @@ impl StudyBuilder {
         self.for_processes("keep_best")
     }
 
+    /// On a TPU, how many trials one process runs before another one takes its place.
+    pub fn worker_trials(mut self, trials: u64) -> Self {
+        self.spec.supervision.worker_trials = trials;
+        self.for_processes("worker_trials")
+    }
+
+    /// On a TPU, how long a process may take to leave before it is killed.
+    pub fn grace(mut self, limit: Duration) -> Self {
+        self.spec.supervision.grace_s = limit.as_secs_f64().ceil() as u64;
+        self.for_processes("grace")
+    }
+
+    /// On a TPU, how long to wait while another process uses it.
+    pub fn device_wait(mut self, limit: Duration) -> Self {
+        self.spec.supervision.device_wait_s = limit.as_secs_f64().ceil() as u64;
+        self.for_processes("device_wait")
+    }
+
     /// A folder to which the study is copied as it grows.
     pub fn mirror(mut self, folder: impl Into<PathBuf>) -> Self {
         self.spec.supervision.mirror = Some(folder.into());

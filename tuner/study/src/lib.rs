@@ -39,6 +39,7 @@ pub use ferrotune_tuner::spec::{Direction, Objective};
 
 use ferrotune_tuner::analysis::ranking::best;
 use ferrotune_tuner::journal::Journal;
+use ferrotune_tuner::process::run_trials;
 use ferrotune_tuner::spec::StudySpec;
 use in_process::OpenStudy;
 use std::path::PathBuf;
@@ -105,7 +106,8 @@ impl Study {
             Place::InProcess(_) => self.open_study()?.optimize(objective),
             Place::Worker { study } if *study == self.spec.directory.join(&self.spec.project) => {
                 processes::enter_objective();
-                std::process::exit(ferrotune_trial::run_objective(|trial, _| objective(trial)))
+                let status = run_trials(|| ferrotune_trial::run_objective(|trial, _| objective(trial)));
+                std::process::exit(status.unwrap_or_else(processes::not_run))
             }
             // The trial is of a later search in the program, which begins with what came of this one.
             Place::Worker { .. } => Ok(Finish::MaxTrials),

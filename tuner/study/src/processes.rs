@@ -58,6 +58,12 @@ pub(crate) fn become_worker() {
     }
 }
 
+/// The exit status of a worker that the system keeps from running its trials.
+pub(crate) fn not_run(reason: String) -> i32 {
+    eprintln!("ferrotune: {reason}");
+    1
+}
+
 fn threads() -> usize {
     std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count)
 }

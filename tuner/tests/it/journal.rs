@@ -3,7 +3,7 @@
 use crate::spec;
 use expect_test::expect;
 use ferrotune_tuner::journal::{End, Journal, JournalError, Times, Usage};
-use ferrotune_tuner::record::{Ending, MemoryCheck, Parameter, Runner, TrialRecord};
+use ferrotune_tuner::record::{DeviceUse, Ending, MemoryCheck, Parameter, Runner, TrialRecord};
 use ferrotune_tuner::space::{Distribution, Scale, Value};
 use ferrotune_tuner::spec::{Direction, Objective, StudySpec};
 use std::collections::BTreeMap;
@@ -61,6 +61,13 @@ fn whole_trial(number: u64, ending: Ending, value: Option<f64>) -> TrialRecord {
         preset: BTreeMap::new(),
         runner: Runner::Search,
         memory: Some(MemoryCheck { before_bytes: 9, after_bytes: 8, supervisor_bytes: 3, left: vec!["it".to_owned()] }),
+        device: Some(DeviceUse {
+            name: "tpu".to_owned(),
+            kind: Some("TPU v5 lite".to_owned()),
+            version: None,
+            before_bytes: Some(7),
+            after_bytes: Some(u64::MAX),
+        }),
     }
 }
 
@@ -80,6 +87,9 @@ pub(crate) fn write(journal: &mut Journal, record: &TrialRecord) {
     }
     for (step, metrics) in &record.metrics {
         journal.report(record.number, *step, metrics).expect("report");
+    }
+    if let Some(device) = &record.device {
+        journal.device(record.number, device).expect("device");
     }
     if let Some(file) = &record.checkpoint {
         journal.checkpoint(record.number, 7, file).expect("checkpoint");

@@ -4,6 +4,8 @@ use crate::error::{Result, TrialError};
 use candle_core::Device;
 use ferrotune_devices::pjrt::{Client, Plugin};
 use ferrotune_devices::{Machine, find_plugin, fork};
+use ferrotune_tuner::record::DeviceUse;
+use ferrotune_tuner::spec::takes_one_process;
 use ferrotune_xla::{Options, identity};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -23,13 +25,58 @@ pub fn connect(device: &str) {
 }
 
 /// The plugins that this process has opened, by the paths of their libraries.
-static OPEN: Mutex<BTreeMap<PathBuf, OpenPlugin>> = Mutex::new(BTreeMap::new());
+static OPEN: Mutex<BTreeMap<PathBuf, Opened>> = Mutex::new(BTreeMap::new());
 
 /// A plugin opens its devices once in a process; candle may have several devices on them.
-struct OpenPlugin {
+struct Opened {
     client: Client,
     /// By the number of cores that compute as one.
     devices: BTreeMap<usize, Device>,
+}
+
+/// The seed of a device that was given none, which is candle's own.
+const SEED: u64 = 299_792_458;
+
+/// Makes the device with this name the one of a trial that begins in this process: its random numbers begin anew, although an
+/// earlier trial may have used it. A device that one process at a time can use is opened now, so that what its plugin takes is
+/// not taken for the trial's, and what is known of it is returned.
+pub(crate) fn enter_trial(device: &str) -> Option<DeviceUse> {
+    connect(device);
+    let is_exclusive = takes_one_process(device);
+    if is_exclusive && let Err(error) = open_device(device) {
+        // The objective may do without it, and gets this error where it does not.
+        eprintln!("ferrotune: {device} does not open: {error}");
+    }
+    for opened in open_plugins().values().flat_map(|opened| opened.devices.values()) {
+        if let Err(error) = opened.set_seed(SEED) {
+            eprintln!("ferrotune: the random numbers of {device} do not begin anew: {error}");
+        }
+    }
+    let (kind, version, before_bytes) = if is_exclusive { facts_of(device).unwrap_or_default() } else { return None };
+    Some(DeviceUse { name: device.to_owned(), kind, version, before_bytes, after_bytes: None })
+}
+
+/// What is known of the device with this name after a trial that began with `before`; none of the CPU.
+pub(crate) fn leave_trial(device: &str, before: Option<DeviceUse>) -> Option<DeviceUse> {
+    if device.split(':').next() == Some("cpu") {
+        return None;
+    }
+    let (kind, version, after_bytes) = facts_of(device).unwrap_or_default();
+    let before_bytes = before.and_then(|before| before.before_bytes);
+    Some(DeviceUse { name: device.to_owned(), kind, version, before_bytes, after_bytes })
+}
+
+/// Kind, version and memory in use of an open plugin's device, as far as the plugin tells; none of any other device.
+fn facts_of(device: &str) -> Option<(Option<String>, Option<String>, Option<u64>)> {
+    let plugin = real(&find_plugin(&Machine::this(), device).ok()?);
+    let open = open_plugins();
+    let client = &open.get(&plugin)?.client;
+    // Not all plugins tell all of it, and a trial needs none of it.
+    let version = client.version().ok().and_then(|version| version.lines().next().map(str::to_owned));
+    let first = client.devices().ok().and_then(|devices| devices.into_iter().next());
+    let kind = first.as_ref().and_then(|device| Some(device.description().ok()?.kind));
+    let used_bytes = first.and_then(|device| Some(device.memory().ok()?.used_bytes));
+    Some((kind, version, used_bytes))
 }
 
 /// Whether this process has opened this plugin.
@@ -37,7 +84,7 @@ pub fn is_open(plugin: &Path) -> bool {
     open_plugins().contains_key(&real(plugin))
 }
 
-fn open_plugins() -> MutexGuard<'static, BTreeMap<PathBuf, OpenPlugin>> {
+fn open_plugins() -> MutexGuard<'static, BTreeMap<PathBuf, Opened>> {
     OPEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -114,7 +161,7 @@ fn open_plugin(plugin: &Path, cores: usize) -> Result<Device> {
     Ok(device)
 }
 
-fn opened(plugins: &mut BTreeMap<PathBuf, OpenPlugin>, plugin: PathBuf) -> Result<&mut OpenPlugin> {
+fn opened(plugins: &mut BTreeMap<PathBuf, Opened>, plugin: PathBuf) -> Result<&mut Opened> {
     match plugins.entry(plugin) {
         Entry::Occupied(open) => Ok(open.into_mut()),
         Entry::Vacant(place) => {
@@ -122,7 +169,7 @@ fn opened(plugins: &mut BTreeMap<PathBuf, OpenPlugin>, plugin: PathBuf) -> Resul
             // Recorded also if no client opens, because the plugin may have started threads.
             fork::opened();
             let client = loaded.client(&[])?;
-            Ok(place.insert(OpenPlugin { client, devices: BTreeMap::new() }))
+            Ok(place.insert(Opened { client, devices: BTreeMap::new() }))
         }
     }
 }

@@ -6,13 +6,14 @@ use crate::error::{Result, TrialError};
 use crate::place::line_of_cell;
 use crate::shared::Shared;
 use crate::trial::Trial;
+use ferrotune_devices::pjrt::Code;
 use ferrotune_tuner::record::Ending;
 use ferrotune_tuner::wire::{Request, SHARED_VARIABLE};
 use std::error::Error;
 use std::io::{self, ErrorKind, Write as _};
 use std::panic::{self, AssertUnwindSafe, PanicHookInfo};
 use std::path::Path;
-use std::sync::{Mutex, Once};
+use std::sync::{Mutex, Once, OnceLock, PoisonError};
 
 /// A reason is one line with at most this many characters.
 const LONGEST_REASON_CHARS: usize = 2000;
@@ -20,6 +21,8 @@ const LONGEST_REASON_CHARS: usize = 2000;
 /// The last panic of any thread. If a panic crosses from a thread pool into the objective, the hook runs only on the
 /// pool's thread.
 static LAST_PANIC: Mutex<Option<String>> = Mutex::new(None);
+
+type PanicHook = Box<dyn Fn(&PanicHookInfo<'_>) + Sync + Send>;
 
 /// The types that an objective may return: values, or nothing if it has reported them.
 #[diagnostic::on_unimplemented(
@@ -88,15 +91,11 @@ tuples! {
 
 /// Runs `body` as the objective of the trial that this worker was started for, and returns the worker's exit status.
 ///
-/// The status is 0 when the objective returned a value or was stopped, and 1 otherwise. Call it once, from the entry
-/// point that the worker calls.
+/// The status is 0 when the objective returned a value or was stopped, and 1 otherwise. Call it from the entry point that the
+/// worker calls for each of its trials.
 pub fn run_objective<R: ObjectiveValue>(body: impl FnOnce(&Trial, &Shared) -> Result<R>) -> i32 {
     record_panics();
-    let body = |trial: &Trial, shared: &Shared| {
-        crate::device::connect(trial.device_name());
-        body(trial, shared)
-    };
-    let result = Connection::from_stdin().and_then(|connection| run_over(Box::new(connection), body));
+    let result = Connection::from_stdin().and_then(|connection| run_over(Box::new(connection), body, Uses::Device));
     // The process exits without destructors, which would do this.
     let flushed = std::io::stdout().flush().map_err(|source| TrialError::Connection { source });
     match result.and_then(|status| flushed.map(|()| status)) {
@@ -118,17 +117,30 @@ pub fn run_in_process<R: ObjectiveValue>(
 ) -> Result<(), TrialError> {
     static RECORDS: Once = Once::new();
     RECORDS.call_once(record_panics);
-    run_over(client, |trial, _| body(trial)).map(drop)
+    run_over(client, |trial, _| body(trial), Uses::Nothing).map(drop)
+}
+
+/// What a trial has in its process for itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Uses {
+    /// The process' device, which is that of the trial.
+    Device,
+    /// Nothing: a program's own thread runs it.
+    Nothing,
 }
 
 fn run_over<R: ObjectiveValue>(
     mut client: Box<dyn SupervisorClient>,
     body: impl FnOnce(&Trial, &Shared) -> Result<R>,
+    uses: Uses,
 ) -> Result<i32, TrialError> {
     let request = match client.hello() {
         Ok(assignment) => {
             let trial = Trial::new(client, assignment);
-            let request = outcome(&trial, body);
+            let request = match uses {
+                Uses::Device => on_device(&trial, body)?,
+                Uses::Nothing => outcome(&trial, body),
+            };
             trial.tell(&request)?;
             request
         }
@@ -139,6 +151,22 @@ fn run_over<R: ObjectiveValue>(
         }
     };
     Ok(i32::from(matches!(request, Request::Fail { .. } | Request::Postpone { .. })))
+}
+
+/// Runs the objective on the trial's device, and tells the supervisor about the device before and after.
+fn on_device<R: ObjectiveValue>(
+    trial: &Trial,
+    body: impl FnOnce(&Trial, &Shared) -> Result<R>,
+) -> Result<Request, TrialError> {
+    let device = crate::device::enter_trial(trial.device_name());
+    if let Some(device) = &device {
+        trial.tell(&Request::Device { device: device.clone() })?;
+    }
+    let request = outcome(trial, body);
+    if let Some(device) = crate::device::leave_trial(trial.device_name(), device) {
+        trial.tell(&Request::Device { device })?;
+    }
+    Ok(request)
 }
 
 fn outcome<R: ObjectiveValue>(trial: &Trial, body: impl FnOnce(&Trial, &Shared) -> Result<R>) -> Request {
@@ -159,6 +187,10 @@ fn outcome<R: ObjectiveValue>(trial: &Trial, body: impl FnOnce(&Trial, &Shared) 
         (Ok(Err(error)), _) if is_of_full_disk(error.as_ref()) => {
             Request::DiskFull { reason: reason_of(error.as_ref()) }
         }
+        (Ok(Err(error)), _) if is_of_full_device(error.as_ref()) => {
+            let device = trial.device_name().to_owned();
+            Request::Fail { ending: Ending::DeviceOutOfMemory { device, reason: reason_of(error.as_ref()) } }
+        }
         (Ok(Err(error)), _) => failed(error.as_ref()),
         (Ok(Ok(_)), Some(refusal)) => failed(&refusal),
         (Ok(Ok(returned)), None) => Request::Finish { values: returned.values() },
@@ -176,6 +208,12 @@ fn is_of_full_disk(error: &(dyn Error + 'static)) -> bool {
         cause = error.source();
     }
     is_checkpoint && is_full
+}
+
+/// Whether the device had too little memory. candle keeps only the text of a plugin's error, which has PJRT's code in it.
+fn is_of_full_device(error: &(dyn Error + 'static)) -> bool {
+    let code = Code::RESOURCE_EXHAUSTED.to_string();
+    reason_of(error).contains(&format!(": {code}: "))
 }
 
 fn failed(error: &(dyn Error + 'static)) -> Request {
@@ -198,13 +236,17 @@ fn reason_of(error: &(dyn Error + 'static)) -> String {
     words.join(" ").chars().take(LONGEST_REASON_CHARS).collect()
 }
 
+/// Sets the hook for the next trial. An earlier trial in this process may have set one of its own, which goes.
 fn record_panics() {
-    let earlier_hook = panic::take_hook();
+    static FIRST_HOOK: OnceLock<PanicHook> = OnceLock::new();
+    let hook = panic::take_hook();
+    let first_hook = FIRST_HOOK.get_or_init(|| hook);
+    LAST_PANIC.lock().unwrap_or_else(PoisonError::into_inner).take();
     panic::set_hook(Box::new(move |info| {
         if let Ok(mut last) = LAST_PANIC.lock() {
             *last = Some(describe(info));
         }
-        earlier_hook(info);
+        first_hook(info);
     }));
 }
 

@@ -45,6 +45,6 @@ fn trial_json(study: &Study, trial: &TrialRecord) -> Value {
         "metrics": metrics, "started": times.started.map(iso), "ended": times.ended.map(iso),
         "seconds": trial.seconds, "peak_bytes": trial.peak_bytes, "epochs": trial.epochs_done(),
         "ending": crate::values::ending(trial), "checkpoint": trial.checkpoint, "executions": trial.executions,
-        "retried": trial.retried.len(), "parent": trial.parent, "memory": trial.memory,
+        "retried": trial.retried.len(), "parent": trial.parent, "memory": trial.memory, "device": trial.device,
     })
 }

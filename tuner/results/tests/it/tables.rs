@@ -121,12 +121,12 @@ fn mistakes_name_the_cure() {
         space::space(&crate::study::study(0)).expect_err("no trial").to_string(),
     ];
     expect![[r#"
-        there is no column accurcy; choose from accuracy, drop, kind, lr, units, trial, state, seconds, peak memory, epochs, started, ended, ending
+        there is no column accurcy; choose from accuracy, drop, kind, lr, units, trial, state, seconds, peak memory, epochs, started, ended, ending, device
         the order down is neither asc nor desc; write COLUMN:asc or COLUMN:desc
         accuracy is no condition; write COLUMN, a comparison and VALUE, as in val_accuracy>0.9 or state=failed
         kind can be compared by < and > with numbers only, and wide is none; use = or !=
         lr> is no condition; write COLUMN, a comparison and VALUE, as in val_accuracy>0.9 or state=failed
-        there is no column ; choose from accuracy, drop, kind, lr, units, trial, state, seconds, peak memory, epochs, started, ended, ending
+        there is no column ; choose from accuracy, drop, kind, lr, units, trial, state, seconds, peak memory, epochs, started, ended, ending, device
         study digits has no finished trial yet; %trials shows what became of the others
         study digits has no trial yet; its search space shows with the first one
     "#]].assert_eq(&(errors.join("\n") + "\n"));

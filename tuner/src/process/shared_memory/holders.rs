@@ -18,7 +18,7 @@ pub(super) struct Held {
 }
 
 /// All processes that /proc shows.
-pub(super) fn processes() -> impl Iterator<Item = Pid> {
+pub(in crate::process) fn processes() -> impl Iterator<Item = Pid> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?))
 }

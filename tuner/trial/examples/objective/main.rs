@@ -4,15 +4,17 @@
 
 mod faults;
 mod memory;
+mod staying;
 mod training;
 
 use candle_core::{DType, Tensor};
 use faults::{die_of_a_fault, faults, leave_a_daemon, leave_shared_memory, short_of_files};
 use ferrotune_trial::{Result, Shared, Trial, run_objective};
-use ferrotune_tuner::process::{set_up_worker, worker_main};
+use ferrotune_tuner::process::{run_trials, set_up_worker, worker_main};
 use ferrotune_tuner::supervisor::{Origin, Trust};
 use memory::{change_sizes, look_at_shared, step_again};
 use rustix::process::{Signal, getppid, kill_process};
+use staying::{heed, in_company};
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -38,9 +40,16 @@ fn main() -> ExitCode {
                 eprintln!("{reason}");
                 return ExitCode::FAILURE;
             }
-            let status = match scenario.as_str() {
+            let status = run_trials(|| match scenario.as_str() {
                 "trade_off" => run_objective(|trial, _| trade_off(trial)),
                 _ => run_objective(|trial, shared| play(&scenario, trial, shared)),
+            });
+            let status = match status {
+                Ok(status) => status,
+                Err(reason) => {
+                    eprintln!("{reason}");
+                    return ExitCode::FAILURE;
+                }
             };
             if scenario == "lingering" {
                 std::thread::sleep(Duration::from_secs(1000));
@@ -164,6 +173,8 @@ fn play(scenario: &str, trial: &Trial, shared: &Shared) -> Result<Option<f64>> {
             trial.float("momentum", 0.5..=0.9).when("optimiser", "sdg").get().map(Some)
         }
         "impossible" => Ok(Some(f64::from(trial.int("units", 9..=9).step(0).get()?))),
+        "in_company" => in_company(trial),
+        "heed" => heed(trial),
         "step_again" => step_again(trial),
         "change_sizes" => change_sizes(trial),
         "shared" => look_at_shared(trial, shared),

@@ -14,6 +14,7 @@ mod resume;
 mod rules;
 mod search;
 mod shared;
+mod staying;
 mod sums;
 mod supervision;
 mod torture;

@@ -1,0 +1,183 @@
+//! A device that one process at a time can use: who uses it now, and whose turn it is among searches. Opens no device, ends no
+//! process, and removes no file.
+
+use super::ProcessError;
+use super::shared_memory::processes;
+use ferrotune_machine::process_tree::number;
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+use rustix::process::{Flock, FlockType, Pid};
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+/// The file that libtpu locks as long as a process uses the TPU.
+const LOCK_FILE: &str = "/tmp/libtpu_lockfile";
+
+/// The variable that names this file where a plugin locks another one.
+const LOCK_FILE_VARIABLE: &str = "FERROTUNE_TPU_LOCKFILE";
+
+/// The device nodes of TPUs; a number follows.
+const NODES: [&str; 2] = ["/dev/accel", "/dev/vfio/"];
+
+/// The device, as a search sees it.
+#[derive(Debug)]
+pub struct ExclusiveDevice {
+    lock_file: PathBuf,
+    /// Beside that file. A search locks it while its trials may use the device.
+    turn_file: PathBuf,
+    turn: Option<File>,
+}
+
+impl ExclusiveDevice {
+    /// The device of this machine, which no search has been given yet.
+    pub fn of_this_machine() -> ExclusiveDevice {
+        let lock_file = std::env::var_os(LOCK_FILE_VARIABLE).unwrap_or_else(|| LOCK_FILE.into());
+        ExclusiveDevice::at(lock_file.into())
+    }
+
+    fn at(lock_file: PathBuf) -> ExclusiveDevice {
+        let mut turn_file = lock_file.clone().into_os_string();
+        turn_file.push(".ferrotune");
+        ExclusiveDevice { lock_file, turn_file: turn_file.into(), turn: None }
+    }
+
+    /// Takes the turn, until this is dropped. Returns who has the turn or the device, in words, if that is somebody else; to be
+    /// called when none of this process' workers runs.
+    ///
+    /// # Errors
+    /// Where the file of the turn cannot be opened or locked.
+    pub fn take(&mut self) -> Result<Option<String>, ProcessError> {
+        if self.turn.is_none() {
+            match try_lock(&self.turn_file).map_err(ProcessError::system("lock the file of the device's turn"))? {
+                Some(file) => self.turn = Some(file),
+                None => {
+                    let holder = self.holder_of(|target| target == self.turn_file);
+                    let holder = holder.map_or_else(|| "another user".to_owned(), |(pid, _)| named(pid));
+                    return Ok(Some(format!("{holder} runs another search on it")));
+                }
+            }
+        }
+        Ok(self.user())
+    }
+
+    /// The process that uses the device.
+    fn user(&self) -> Option<String> {
+        let is_node = |target: &Path| {
+            let target = target.to_str().unwrap_or_default();
+            let number = NODES.iter().find_map(|node| target.strip_prefix(node));
+            number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+        };
+        let found = self.holder_of(|target| target == self.lock_file || is_node(target));
+        let found = found.or_else(|| Some((locker(&self.lock_file)?, self.lock_file.clone())));
+        found.map(|(pid, target)| format!("{} has {} open", named(pid), target.display()))
+    }
+
+    /// A process other than this one that has such a file open. Those of other users cannot be looked at.
+    fn holder_of(&self, is_wanted: impl Fn(&Path) -> bool) -> Option<(Pid, PathBuf)> {
+        let own = rustix::process::getpid();
+        processes().filter(|pid| *pid != own).find_map(|pid| {
+            let files = fs::read_dir(format!("/proc/{}/fd", number(pid))).into_iter().flatten().flatten();
+            let mut targets = files.filter_map(|file| fs::read_link(file.path()).ok());
+            Some((pid, targets.find(|target| is_wanted(target))?))
+        })
+    }
+}
+
+/// The process that has locked a file, which may be another user's. It only looks: to lock the file for an instant could make
+/// another process fail that opens the device now.
+fn locker(file: &Path) -> Option<Pid> {
+    let file = File::open(file).ok()?;
+    let probe = Flock::from(FlockType::WriteLock);
+    match rustix::process::fcntl_getlk(&file, &probe) {
+        Ok(lock) => lock.and_then(|lock| lock.pid),
+        Err(errno) => {
+            tracing::debug!(%errno, "whether the device's file is locked is unknown");
+            None
+        }
+    }
+}
+
+/// Locks a file, which is made if it is not there; none where another process has it locked.
+fn try_lock(path: &Path) -> io::Result<Option<File>> {
+    // In a folder for all users, a link of somebody else's could lead anywhere.
+    let no_follow = |options: &mut OpenOptions| options.custom_flags(libc::O_NOFOLLOW).open(path);
+    let file = match no_follow(File::options().read(true)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            no_follow(File::options().read(true).write(true).create(true).truncate(false))?
+        }
+        file => file?,
+    };
+    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(Some(file)),
+        Err(Errno::WOULDBLOCK) => Ok(None),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// `process 42 (python3)`.
+fn named(pid: Pid) -> String {
+    let number = number(pid);
+    match fs::read_to_string(format!("/proc/{number}/comm")) {
+        Ok(name) => format!("process {number} ({})", name.trim()),
+        // It has just left, or is hidden.
+        Err(_) => format!("process {number}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{BufRead as _, BufReader};
+    use std::process::{Child, Command, Stdio};
+
+    type TestResult = Result<(), Box<dyn std::error::Error + Send + Sync>>;
+
+    /// A process that runs these commands and then waits, once it has said that it does.
+    fn process(folder: &Path, commands: &str) -> io::Result<Child> {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("{commands}; echo ready; read end")]).current_dir(folder);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let output = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
+        BufReader::new(output).read_line(&mut String::new())?;
+        Ok(child)
+    }
+
+    fn end(mut child: Child) -> io::Result<()> {
+        drop(child.stdin.take());
+        child.wait().map(drop)
+    }
+
+    #[test]
+    fn the_user_of_the_device_is_named_and_nothing_is_removed() -> TestResult {
+        let folder = tempfile::tempdir()?;
+        let folder = fs::canonicalize(folder.path())?;
+        let file = folder.join("lockfile");
+        let mut device = ExclusiveDevice::at(file.clone());
+        assert_eq!(device.take()?, None);
+        let stranger = process(&folder, "exec 3>lockfile")?;
+        let expected = format!("process {} (sh) has {} open", stranger.id(), file.display());
+        assert_eq!(device.take()?, Some(expected));
+        end(stranger)?;
+        assert_eq!(device.take()?, None);
+        assert!(file.exists(), "a file that nobody has open is no obstacle");
+        Ok(())
+    }
+
+    #[test]
+    fn one_search_at_a_time_has_the_turn() -> TestResult {
+        let folder = tempfile::tempdir()?;
+        let folder = fs::canonicalize(folder.path())?;
+        let mut device = ExclusiveDevice::at(folder.join("lockfile"));
+        let other = process(&folder, "exec 3>lockfile.ferrotune; flock -n 3")?;
+        let expected = format!("process {} (sh) runs another search on it", other.id());
+        assert_eq!(device.take()?, Some(expected));
+        end(other)?;
+        assert_eq!(device.take()?, None);
+        assert!(try_lock(&folder.join("lockfile.ferrotune"))?.is_none());
+        drop(device);
+        assert!(try_lock(&folder.join("lockfile.ferrotune"))?.is_some());
+        Ok(())
+    }
+}
