@@ -5,7 +5,7 @@ import re
 import pytest
 
 from session import Session
-from test_devices import set_variable
+from test_devices import PLUGIN, set_variable
 from test_devices_xla import xla_cpu  # noqa: F401 (a fixture)
 
 STEP = """
@@ -109,3 +109,36 @@ def test_a_step_that_is_too_large_does_not_fit(notebook, libtpu):
         "large.stablehlo(&[wide.clone(), wide])?;"
     )
     assert notebook.ok("%tpu_check --tpu v5e:1x1 large").display.splitlines()[-1] == "does not fit: needs 48 GiB of 15.75 GiB"
+
+
+SIZED = """%%tune --objective loss:min --max-trials 3 --seed 1 --project sized --memory 1GiB --concurrency 1 --enqueue rows=4;rows=1500
+|trial| {
+    let rows = trial.int("rows", 1..=1500).get()? as usize;
+    let device = trial.device()?;
+    let mut step = ferrotune::compile(|args: &[Tensor]| Ok(vec![(args[0].broadcast_as((rows, 1 << 20))? * 2.)?]))?;
+    let wide = step.run(&[Tensor::ones(1, DType::F32, &device)?])?;
+    Ok(wide[0].narrow(1, 0, 1)?.sum_all()?.to_scalar::<f32>()? as f64)
+}"""
+
+
+def test_a_trial_whose_step_needs_more_than_its_budget_is_refused_before_it_runs(notebook):
+    shown = notebook.ok(SIZED)
+    rows = [line for line in notebook.ok("%trials --project sized").display.splitlines() if re.match(r" *[012] ", line)]
+    assert "finished" in rows[0], (rows, shown.displays)
+    assert "refused: a program needs 5.9 GiB of 1.0 GiB on xla:cpu; make the batch or the model smaller" in rows[1], rows
+
+
+def test_a_step_that_a_plugins_device_cannot_hold_is_an_error_before_it_runs(start):
+    """The test plugin says that its device has 16 GiB, and does what it can on a machine with fewer."""
+    session = start()
+    session.ok("use candle_core::{DType, Tensor};")
+    session.ok(f"%tpu_connect --plugin {PLUGIN}")
+    session.ok(
+        "let device = ferrotune::device::current()?;\n"
+        "let mut step: ferrotune::Step<'static> = ferrotune::compile(|args: &[Tensor]| {\n"
+        "    Ok(vec![(args[0].broadcast_as((5 << 10, 1 << 20))? * 2.)?])\n"
+        "})?;"
+    )
+    error = session.fails("step.run(&[Tensor::ones(1, DType::F32, &device)?])?;").error
+    assert f"this program needs 20 GiB of 16 GiB on xla:{PLUGIN} and was not run" in error, error
+    assert session.ok("Tensor::ones(4, DType::F32, &device)?.sum_all()?.to_scalar::<f32>()?").result == "4.0"

@@ -169,7 +169,7 @@ fn number(values: &[Named], name: &str) -> Option<f64> {
 
 /// A compiler checks only the memory that it allocates. With the caller's arguments it may still be too much.
 fn verdict(needs: Needs, memory_bytes: Option<u64>) -> Outcome {
-    let (peak, _) = peak(&needs.memory);
+    let peak = needs.memory.needed_bytes();
     match memory_bytes {
         Some(available) if peak > available => Outcome::DoesNotFit {
             needed_bytes: Some(peak),
@@ -178,12 +178,6 @@ fn verdict(needs: Needs, memory_bytes: Option<u64>) -> Outcome {
         },
         _ => Outcome::Fits(needs),
     }
-}
-
-/// The most memory at any moment, and whether the compiler reports it; else the sum of all memory.
-fn peak(memory: &MemoryUse) -> (u64, bool) {
-    let all = memory.argument_bytes + memory.output_bytes + memory.temporary_bytes;
-    memory.peak_bytes.map_or((all.saturating_sub(memory.alias_bytes), false), |peak| (peak, true))
 }
 
 fn is_shortage(code: Code, message: &str) -> bool {

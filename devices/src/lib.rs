@@ -27,6 +27,7 @@ pub mod pjrt;
 pub mod probe;
 mod report;
 pub mod selftest;
+mod shortage;
 mod strategy;
 mod tpu;
 
@@ -38,6 +39,7 @@ pub use finding::Finding;
 pub use machine::{Machine, Metadata};
 pub use packaged::{NoPlugin, find_plugin, name_of_plugin};
 pub use report::Report;
+pub use shortage::Shortage;
 pub use strategy::{Cluster, Precision, Reduce, Replica, Strategy, StrategyError};
 pub use tpu::{Generation, Tpu};
 

@@ -13,6 +13,9 @@ use std::path::PathBuf;
 /// The environment variable that carries the path of the shared data into a worker.
 pub const SHARED_VARIABLE: &str = "FERROTUNE_SHARED";
 
+/// The environment variable with the most bytes that a worker may hold.
+pub const BUDGET_VARIABLE: &str = "FERROTUNE_BUDGET_BYTES";
+
 /// A question or a report of a worker, each answered by one [`Reply`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "snake_case")]

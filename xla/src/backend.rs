@@ -15,6 +15,7 @@ use crate::transfer::{literal_of, values_of};
 use crate::value::Value;
 use candle_core::external::{self, Input, Op, Slot};
 use candle_core::{CpuStorage, DType, Error, Result, Shape, bail};
+use ferrotune_devices::Shortage;
 use ferrotune_devices::pjrt::{self, Buffer, Client, Element, Literal, LoadedExecutable};
 use std::collections::HashSet;
 use std::fmt;
@@ -109,6 +110,11 @@ impl Backend {
     /// What has crossed between the host and this device.
     pub fn traffic(&self) -> &Traffic {
         &self.traffic
+    }
+
+    /// Why the last new program was refused, if its device has too little memory for it. Forgets it.
+    pub fn take_shortage(&self) -> Option<Shortage> {
+        self.executables.take_shortage()
     }
 
     /// How many programs the plugin has compiled since the device was opened.

@@ -1,6 +1,7 @@
 //! Devices of plugins as candle's.
 
 use crate::backend::{Backend, numbers_of};
+use crate::budget::Budget;
 use crate::executables::Executables;
 use crate::mesh::Cores;
 use candle_core::{Device, Error, Result, bail, external};
@@ -24,12 +25,17 @@ pub struct Options<'a> {
     pub ahead_of_time: bool,
     /// Where compiled programs are kept for later processes; nowhere without a folder.
     pub cache: Option<&'a Path>,
+    /// What a program may need, in bytes, if the plugin does not report the memory of its device. One that needs more is an
+    /// error before it runs.
+    pub memory_bytes: Option<u64>,
+    /// How messages call the device; by the plugin's own name without one.
+    pub name: Option<&'a str>,
 }
 
 impl Default for Options<'_> {
-    /// One device, no mesh, no folder, and programs run here.
+    /// One device, no mesh, no folder, any memory, and programs run here.
     fn default() -> Self {
-        Options { replicas: 1, mesh: &[], ahead_of_time: false, cache: None }
+        Options { replicas: 1, mesh: &[], ahead_of_time: false, cache: None, memory_bytes: None, name: None }
     }
 }
 
@@ -80,7 +86,11 @@ pub fn device_on(client: Client, plugin: &str, options: Options<'_>) -> Result<D
     }
     devices.truncate(count);
     let plugin = format!("{plugin} {name} {version} {flags:?}");
-    let executables = Executables::new(options.cache, &plugin, cores.options().on(numbers_of(&devices)?));
+    // Some plugins do not report memory.
+    let reported = devices.first().and_then(|device| device.memory().ok()?.limit_bytes);
+    let budget = Budget::new(options.name.unwrap_or(&name), reported.or(options.memory_bytes));
+    let compile = cores.options().on(numbers_of(&devices)?);
+    let executables = Executables::new(options.cache, &plugin, compile, budget);
     Ok(device_of(Backend::new(name, client, devices, cores, executables)))
 }
 

@@ -1,9 +1,11 @@
 //! Compiled programs, kept so that each one is compiled once: in memory, and in a folder for later processes.
 
+use crate::budget::Budget;
 use crate::program::Program;
 use crate::recent::Recent;
 use crate::stablehlo;
 use candle_core::{Error, Result};
+use ferrotune_devices::Shortage;
 use ferrotune_devices::pjrt::{Client, CompileOptions, LoadedExecutable};
 use sha2::{Digest as _, Sha256};
 use std::fs;
@@ -33,6 +35,7 @@ pub(crate) struct Executables {
     kept: Option<(PathBuf, String)>,
     /// How programs are compiled, and for which devices.
     options: CompileOptions,
+    budget: Budget,
     ready: Mutex<Recent<u64, Arc<LoadedExecutable>>>,
     compilations: AtomicU64,
 }
@@ -40,29 +43,36 @@ pub(crate) struct Executables {
 impl Executables {
     /// Programs that are compiled with these options. Keeps executables in `folder`, if one is given; `plugin` tells the plugin
     /// from others.
-    pub(crate) fn new(folder: Option<&Path>, plugin: &str, options: CompileOptions) -> Executables {
+    pub(crate) fn new(folder: Option<&Path>, plugin: &str, options: CompileOptions, budget: Budget) -> Executables {
         let kept = folder.map(|folder| (folder.to_owned(), format!("{plugin}\n{}", processor())));
-        Executables { kept, options, ready: Mutex::new(Recent::new()), compilations: AtomicU64::new(0) }
+        Executables { kept, options, budget, ready: Mutex::new(Recent::new()), compilations: AtomicU64::new(0) }
     }
 
     /// None yet, for other devices of the same plugin.
     pub(crate) fn on(&self, device_ids: Vec<i32>) -> Executables {
-        let (kept, options) = (self.kept.clone(), self.options.clone().on(device_ids));
-        Executables { kept, options, ready: Mutex::new(Recent::new()), compilations: AtomicU64::new(0) }
+        let (kept, budget) = (self.kept.clone(), self.budget.of_another());
+        let options = self.options.clone().on(device_ids);
+        Executables { kept, options, budget, ready: Mutex::new(Recent::new()), compilations: AtomicU64::new(0) }
     }
 
     /// The executable of a program, compiled at most once.
     ///
     /// # Errors
-    /// Those of the plugin's compiler.
+    /// Those of the plugin's compiler, and if the device has too little memory for the program.
     pub(crate) fn get(&self, client: &Client, program: &Program) -> Result<Arc<LoadedExecutable>> {
         let fingerprint = program.fingerprint();
         if let Some(executable) = self.ready.lock().unwrap_or_else(PoisonError::into_inner).get(&fingerprint) {
             return Ok(executable.clone());
         }
         let executable = Arc::new(self.load_or_compile(client, program)?);
+        self.budget.check(&executable)?;
         let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(ready.insert(fingerprint, executable).clone())
+    }
+
+    /// Why the last new program was refused, if it was. Forgets it.
+    pub(crate) fn take_shortage(&self) -> Option<Shortage> {
+        self.budget.take_shortage()
     }
 
     /// How many programs have been compiled, and not loaded.

@@ -4,6 +4,7 @@
 //! Decides nothing about devices: whoever uses it names the plugin.
 
 mod backend;
+mod budget;
 mod device;
 mod element;
 mod executables;

@@ -1,6 +1,6 @@
 //! What a check has found, in words.
 
-use super::{Check, Needs, Outcome, Target, peak};
+use super::{Check, Needs, Outcome, Target};
 use crate::pjrt::MemoryUse;
 use ferrotune_machine::format::precise_bytes;
 use std::fmt;
@@ -24,7 +24,7 @@ impl fmt::Display for Check {
         match &self.outcome {
             Outcome::Fits(needs) => {
                 write!(f, "{needs}")?;
-                let (peak, _) = peak(&needs.memory);
+                let peak = needs.memory.needed_bytes();
                 match self.target.memory_bytes {
                     Some(available) => write!(f, "fits: needs {} of {}", precise_bytes(peak), precise_bytes(available)),
                     None => write!(f, "fits, as the compiler says: needs {}", precise_bytes(peak)),
@@ -44,7 +44,7 @@ impl fmt::Display for Needs {
             writeln!(f, "  replicas    {}, of {} partitions", self.replicas, self.partitions)?;
         }
         let MemoryUse { argument_bytes, output_bytes, alias_bytes, temporary_bytes, code_bytes, .. } = self.memory;
-        let (peak, is_told) = peak(&self.memory);
+        let (peak, is_told) = (self.memory.needed_bytes(), self.memory.peak_bytes.is_some());
         writeln!(f, "  arguments   {}", precise_bytes(argument_bytes))?;
         let donated = if alias_bytes > 0 {
             format!(", {} in donated arguments", precise_bytes(alias_bytes))

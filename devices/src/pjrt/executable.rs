@@ -40,6 +40,14 @@ pub struct MemoryUse {
     pub peak_bytes: Option<u64>,
 }
 
+impl MemoryUse {
+    /// The most bytes at any moment of a run; a sum if the plugin does not report it.
+    pub fn needed_bytes(&self) -> u64 {
+        let all = self.argument_bytes + self.output_bytes + self.temporary_bytes;
+        self.peak_bytes.unwrap_or(all.saturating_sub(self.alias_bytes))
+    }
+}
+
 /// Type and dimensions of one output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutputShape {

@@ -1,12 +1,16 @@
 //! What `%tpu_check` runs: compiles programs for a TPU, which need not be attached.
 
-use super::{WORK_DEADLINE, fail, say, with_probe};
+use super::{fail, say, with_probe};
 use crate::compile::Step;
 use ferrotune_devices::probe::Module;
 use ferrotune_devices::{Check, Machine, detect};
 use ferrotune_xla::{Signature, backend_of};
 use std::any::{Any, type_name};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long compiling may take: a large network takes minutes, longer where other programs run as well.
+const DEADLINE: Duration = Duration::from_secs(3600);
 
 /// Checks the StableHLO module in a file.
 pub fn check_file(tpu: &str, file: &str) {
@@ -62,7 +66,7 @@ fn check_step<T: Any>(tpu: &str, name: &str, variable: &mut T) -> Result<(), Str
 
 fn compiled(tpu: &str, module: Module) -> Result<Check, String> {
     let libtpu = libtpu()?;
-    with_probe(WORK_DEADLINE, |probe| probe.check(&libtpu, tpu, module)).map_err(|error| error.to_string())
+    with_probe(DEADLINE, |probe| probe.check(&libtpu, tpu, module)).map_err(|error| error.to_string())
 }
 
 fn libtpu() -> Result<PathBuf, String> {

@@ -4,13 +4,12 @@
 use super::cgroup::Cgroup;
 use super::control::Control;
 use super::leftovers;
-use super::malloc::BUDGET_VARIABLE;
 use super::output::Output;
 use super::requests::RequestSocket;
 use super::shared_memory::Inodes;
 use super::stay::STAY_VARIABLE;
 use super::{OWN_PROGRAM, ProcessError, ROLE_VARIABLE, Role, TRIAL_VARIABLE, TrialCgroups, Worker};
-use crate::wire::SHARED_VARIABLE;
+use crate::wire::{BUDGET_VARIABLE, SHARED_VARIABLE};
 use ferrotune_machine::identity::Identity;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Resource, Rlimit};

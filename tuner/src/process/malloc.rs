@@ -4,11 +4,9 @@
 //! fresh pages: more than half of the time of a small step. A limit on what is kept leaves room for what does not fit there.
 #![cfg_attr(target_env = "gnu", expect(unsafe_code, reason = "how malloc keeps its memory has no safe interface"))]
 
+use crate::wire::BUDGET_VARIABLE;
 use ferrotune_machine::memory::available_bytes;
 use std::ffi::OsStr;
-
-/// The variable with the most bytes that a worker may hold, which limit how much freed memory it keeps.
-pub(super) const BUDGET_VARIABLE: &str = "FERROTUNE_BUDGET_BYTES";
 
 /// Variables by which users set the same for glibc.
 const USERS: [&str; 4] = ["MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TOP_PAD_", "MALLOC_MMAP_MAX_"];

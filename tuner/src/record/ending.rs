@@ -37,12 +37,15 @@ pub enum Ending {
         /// One line: what the plugin says.
         reason: String,
     },
-    /// It was not trained: trials like it say that it would go over the budget.
+    /// It was not trained: trials like it, or the compiler of its device, say that it would go over the budget.
     Refused {
         /// The memory that it would at least take, in bytes.
         estimate_bytes: u64,
-        /// The budget in bytes.
+        /// The budget in bytes, or the memory of the device.
         budget_bytes: u64,
+        /// The device whose compiler says so; none if it is other trials that say so.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        device: Option<String>,
     },
     /// A signal ended it.
     Signalled {
@@ -73,7 +76,14 @@ impl fmt::Display for Ending {
                 let reason = one_line(reason);
                 write!(formatter, "out of memory on {device}: {reason}; choose a smaller model or batch")
             }
-            Ending::Refused { estimate_bytes, budget_bytes } => {
+            Ending::Refused { estimate_bytes, budget_bytes, device: Some(device) } => {
+                let (estimate, budget) = (bytes(*estimate_bytes), bytes(*budget_bytes));
+                write!(
+                    formatter,
+                    "refused: a program needs {estimate} of {budget} on {device}; make the batch or the model smaller"
+                )
+            }
+            Ending::Refused { estimate_bytes, budget_bytes, device: None } => {
                 let (estimate, budget) = (bytes(*estimate_bytes), bytes(*budget_bytes));
                 write!(formatter, "refused: it would need {estimate} of {budget}; raise it with --memory")
             }

@@ -47,7 +47,7 @@ impl Obstacle {
 pub(super) enum Answer {
     /// It returned, with a value for each objective, some of which it may leave to its reports, or with none.
     Returned(Vec<Option<f64>>),
-    /// It returned an error or panicked.
+    /// It returned an error, panicked, or needs more memory than its device has.
     Broke(Ending),
     /// It cannot go on now.
     Postponed(Obstacle),
@@ -57,7 +57,10 @@ impl Answer {
     /// What an objective says of itself. Endings other than errors, panics and a full device are for the search to decide.
     pub(super) fn broke(ending: Ending) -> Answer {
         Answer::Broke(match ending {
-            Ending::Failed { .. } | Ending::Panicked { .. } | Ending::DeviceOutOfMemory { .. } => ending,
+            Ending::Failed { .. }
+            | Ending::Panicked { .. }
+            | Ending::DeviceOutOfMemory { .. }
+            | Ending::Refused { device: Some(_), .. } => ending,
             other => Ending::Failed { reason: format!("the worker called itself '{other}'") },
         })
     }

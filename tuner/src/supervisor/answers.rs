@@ -72,7 +72,7 @@ impl Supervisor<'_> {
         let Some(estimate_bytes) = estimate::refusal(record, self.search.trials(), budget_bytes) else {
             return Ok(None);
         };
-        let ending = Ending::Refused { estimate_bytes, budget_bytes };
+        let ending = Ending::Refused { estimate_bytes, budget_bytes, device: None };
         let reason = ending.to_string();
         let (usage, end) = (Usage::of(record), End::without_value(ending.clone(), record));
         self.search.journal.trial_ended(number, usage, end)?;

@@ -3,10 +3,11 @@
 use crate::error::{Result, TrialError};
 use candle_core::Device;
 use ferrotune_devices::pjrt::{Client, Plugin};
-use ferrotune_devices::{Machine, find_plugin, fork};
+use ferrotune_devices::{Machine, Shortage, find_plugin, fork};
 use ferrotune_tuner::record::DeviceUse;
 use ferrotune_tuner::spec::takes_one_process;
-use ferrotune_xla::{Options, identity};
+use ferrotune_tuner::wire::BUDGET_VARIABLE;
+use ferrotune_xla::{Options, backend_of, identity};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::path::{Path, PathBuf};
@@ -102,7 +103,7 @@ pub fn open_device(device: &str) -> Result<Device> {
         ("cpu", _) => Ok(Device::Cpu),
         ("tpu", "0") | ("xla", _) => {
             fork::check()?;
-            open_plugin(&find_plugin(&Machine::this(), device)?, 1)
+            open_plugin(device, 1)
         }
         ("cuda", ordinal) => match ordinal.parse() {
             Ok(_) if !candle_core::utils::cuda_is_available() => Err(TrialError::NoCuda { device: owned() }.into()),
@@ -130,7 +131,14 @@ fn real(plugin: &Path) -> PathBuf {
 /// Those of [`open_device`], and if the plugin has fewer cores.
 pub fn open_cores(device: &str, cores: usize) -> Result<Device> {
     fork::check()?;
-    open_plugin(&find_plugin(&Machine::this(), device)?, cores)
+    open_plugin(device, cores)
+}
+
+/// Why the last new program of an open device was refused, if its device has too little memory for it. Forgets it.
+pub(crate) fn take_shortage() -> Option<Shortage> {
+    let open = open_plugins();
+    let mut devices = open.values().flat_map(|opened| opened.devices.values());
+    devices.find_map(|device| backend_of(device)?.take_shortage())
 }
 
 /// How many cores a plugin has for this process, by the name of its device. Opens the plugin.
@@ -143,9 +151,9 @@ pub fn count_cores(device: &str) -> Result<usize> {
     Ok(opened(&mut open_plugins(), plugin)?.client.devices()?.len())
 }
 
-/// So many cores of a plugin's library, opened now or before.
-fn open_plugin(plugin: &Path, cores: usize) -> Result<Device> {
-    let plugin = real(plugin);
+/// So many cores of the plugin with this name, opened now or before.
+fn open_plugin(name: &str, cores: usize) -> Result<Device> {
+    let plugin = real(&find_plugin(&Machine::this(), name)?);
     let identity = identity(&plugin);
     let mut plugins = open_plugins();
     let open = opened(&mut plugins, plugin)?;
@@ -154,8 +162,11 @@ fn open_plugin(plugin: &Path, cores: usize) -> Result<Device> {
     }
     // A search compiles the same program in many workers; each but the first one loads it.
     let cache = dirs::cache_dir().map(|folder| folder.join("ferrotune/xla"));
+    // A trial on the CPU shares its budget with the programs of XLA. In a cell there is no such limit.
+    let budget = std::env::var(BUDGET_VARIABLE).ok().and_then(|bytes| bytes.parse().ok());
     let mesh: &[(&str, usize)] = if cores == 1 { &[] } else { &[("data", cores)] };
-    let options = Options { cache: cache.as_deref(), mesh, ..Options::default() };
+    let (cache, name) = (cache.as_deref(), Some(name));
+    let options = Options { cache, mesh, memory_bytes: budget, name, ..Options::default() };
     let device = ferrotune_xla::device_on(open.client.clone(), &identity, options)?;
     open.devices.insert(cores, device.clone());
     Ok(device)

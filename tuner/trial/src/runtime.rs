@@ -6,6 +6,7 @@ use crate::error::{Result, TrialError};
 use crate::place::line_of_cell;
 use crate::shared::Shared;
 use crate::trial::Trial;
+use ferrotune_devices::Shortage;
 use ferrotune_devices::pjrt::Code;
 use ferrotune_tuner::record::Ending;
 use ferrotune_tuner::wire::{Request, SHARED_VARIABLE};
@@ -174,6 +175,8 @@ fn outcome<R: ObjectiveValue>(trial: &Trial, body: impl FnOnce(&Trial, &Shared) 
         Some(path) => Shared::open(Path::new(&path)),
         None => Ok(Shared::empty()),
     };
+    // An earlier trial in this process may have had one and gone on without that program.
+    drop(crate::device::take_shortage());
     let result = match shared {
         Ok(shared) => panic::catch_unwind(AssertUnwindSafe(|| body(trial, &shared))),
         Err(error) => Ok(Err(error.into())),
@@ -191,7 +194,10 @@ fn outcome<R: ObjectiveValue>(trial: &Trial, body: impl FnOnce(&Trial, &Shared) 
             let device = trial.device_name().to_owned();
             Request::Fail { ending: Ending::DeviceOutOfMemory { device, reason: reason_of(error.as_ref()) } }
         }
-        (Ok(Err(error)), _) => failed(error.as_ref()),
+        (Ok(Err(error)), _) => match crate::device::take_shortage() {
+            Some(shortage) => refused(shortage),
+            None => failed(error.as_ref()),
+        },
         (Ok(Ok(_)), Some(refusal)) => failed(&refusal),
         (Ok(Ok(returned)), None) => Request::Finish { values: returned.values() },
     }
@@ -208,6 +214,12 @@ fn is_of_full_disk(error: &(dyn Error + 'static)) -> bool {
         cause = error.source();
     }
     is_checkpoint && is_full
+}
+
+/// The objective has failed because of its last program, which its device could not hold.
+fn refused(Shortage { device, needed_bytes, available_bytes }: Shortage) -> Request {
+    let (estimate_bytes, budget_bytes) = (needed_bytes, available_bytes);
+    Request::Fail { ending: Ending::Refused { estimate_bytes, budget_bytes, device: Some(device) } }
 }
 
 /// Whether the device had too little memory. candle keeps only the text of a plugin's error, which has PJRT's code in it.

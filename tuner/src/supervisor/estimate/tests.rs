@@ -85,7 +85,7 @@ fn search(machine: &Machine, count: u64, rng: &mut Pcg64) -> (usize, usize, usiz
             Some(estimate_bytes) => {
                 assert!(estimate_bytes > BUDGET && estimate_bytes < 2 * BUDGET, "{estimate_bytes}");
                 (wrong, right) = if bytes <= BUDGET { (wrong + 1, right) } else { (wrong, right + 1) };
-                Ending::Refused { estimate_bytes, budget_bytes: BUDGET }
+                Ending::Refused { estimate_bytes, budget_bytes: BUDGET, device: None }
             }
             None => {
                 // The watch ends it a little beyond its budget.
@@ -202,7 +202,7 @@ fn refused_beside(base: u64, seed: u64) -> usize {
             Some(estimate_bytes) => {
                 assert!(bytes > budget_bytes, "{mib} MiB");
                 refused += 1;
-                Ending::Refused { estimate_bytes, budget_bytes }
+                Ending::Refused { estimate_bytes, budget_bytes, device: None }
             }
             None if bytes > budget_bytes => Ending::OutOfMemory { peak_bytes: bytes, budget_bytes },
             None => Ending::Finished,
