@@ -71,13 +71,17 @@ impl Backend {
 
     /// Those of the other cores of the same plugin, as many in each as in this one.
     pub(crate) fn others(&self) -> Result<Vec<Backend>> {
-        let others: Vec<pjrt::Device> = self.client.devices().map_err(Error::wrap)?.split_off(self.devices.len());
-        let group = |(index, devices): (usize, &[pjrt::Device])| {
-            let name = format!("{}:{}", self.name, index + 1);
-            let executables = self.executables.on(numbers_of(devices)?);
-            Ok(Backend::new(name, self.client.clone(), devices.to_vec(), self.cores.clone(), executables))
+        let (all, own) = (self.client.devices().map_err(Error::wrap)?, numbers_of(&self.devices)?);
+        let numbered = numbers_of(&all)?.into_iter().zip(all).filter(|(number, _)| !own.contains(number));
+        let (numbers, others): (Vec<i32>, Vec<pjrt::Device>) = numbered.unzip();
+        let platform = self.client.platform().map_err(Error::wrap)?;
+        let group = |(numbers, devices): (&[i32], &[pjrt::Device])| {
+            let name = format!("{platform}:{}", numbers[0]);
+            let executables = self.executables.on(numbers.to_vec());
+            Backend::new(name, self.client.clone(), devices.to_vec(), self.cores.clone(), executables)
         };
-        others.chunks_exact(self.cores.count()).enumerate().map(group).collect()
+        let count = self.cores.count();
+        Ok(numbers.chunks_exact(count).zip(others.chunks_exact(count)).map(group).collect())
     }
 
     /// The same arrays, or parts of one, on the devices of this backend. Starts the copies and waits for none.
