@@ -376,3 +376,15 @@ fn a_core_does_not_wait_for_another() -> Result<()> {
     times()?;
     assert_early(times)
 }
+
+#[test]
+fn the_cores_of_a_plugin_are_the_same_from_each_of_them() -> Result<()> {
+    let devices = cores(&plugin::open()?)?;
+    let names = |devices: &[Device]| -> Vec<String> {
+        devices.iter().map(|device| format!("{:?}", backend_of(device).expect("a plugin's"))).collect()
+    };
+    assert_eq!(names(&devices), ["cpu", "cpu:1", "cpu:2", "cpu:3"]);
+    assert_eq!(names(&cores(&devices[2])?), ["cpu:2", "cpu:0", "cpu:1", "cpu:3"]);
+    assert_eq!(cores(&Device::Cpu)?.len(), 1);
+    Ok(())
+}
