@@ -28,6 +28,7 @@ def notebook(tmp_path_factory, xla_cpu):  # noqa: F811
     session.ok("%tpu_connect --plugin cpu")
     session.ok("let device = ferrotune::device::current()?;")
     session.ok(STEP)
+    session.ok("step.stablehlo(&[Tensor::ones((128, 64), DType::F32, &device)?])?;")
     yield session
     session.close()
 

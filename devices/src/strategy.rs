@@ -43,9 +43,17 @@ pub struct Strategy {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "strategy", rename_all = "snake_case")]
 enum Devices {
-    Default { device: String },
-    Mirrored { devices: Vec<String> },
-    Tpu { devices: Vec<String> },
+    Default {
+        device: String,
+    },
+    Mirrored {
+        devices: Vec<String>,
+    },
+    /// Cores of one plugin, which compute as one device.
+    Tpu {
+        device: String,
+        cores: usize,
+    },
 }
 
 /// The type in which a model computes. Its variables stay in single precision.
@@ -78,17 +86,37 @@ impl Strategy {
         Ok(Devices::Mirrored { devices }.into())
     }
 
-    /// A replica on each core of a TPU that was opened: TensorFlow's `TPUStrategy`. So far it is a description: only the
-    /// first core can be opened by its name, and the other replicas fail when they open theirs.
+    /// All cores of a TPU that was opened: TensorFlow's `TPUStrategy`. See [`Strategy::cores`].
     ///
     /// # Errors
     /// If the opened platform is not a TPU, or has no cores.
     pub fn tpu(opened: &Opened) -> Result<Strategy, StrategyError> {
-        if opened.platform != "tpu" {
-            return Err(StrategyError::NoTpu { platform: opened.platform.clone() });
+        match opened.platform.as_str() {
+            "tpu" => Strategy::cores("tpu", opened.devices.len()),
+            platform => Err(StrategyError::NoTpu { platform: platform.to_owned() }),
         }
-        let devices: Vec<String> = opened.devices.iter().map(|device| format!("tpu:{}", device.id)).collect();
-        if devices.is_empty() { Err(StrategyError::NoDevice) } else { Ok(Devices::Tpu { devices }.into()) }
+    }
+
+    /// The first cores of a plugin (`tpu`, `xla:cpu`) as one device, over which a batch is spread. A scope runs its closure
+    /// once, with the whole batch: the compiler divides the work. [`Replica::count`] is 1 there, since a program has nothing
+    /// to divide, and [`Strategy::num_replicas_in_sync`] is the number of cores.
+    ///
+    /// ```
+    /// use ferrotune_devices::Strategy;
+    ///
+    /// let strategy = Strategy::cores("tpu", 8)?;
+    /// assert_eq!(strategy.global_batch_size(16), 128);
+    /// assert_eq!(strategy.scope(|replica| (replica.index(), replica.count())), [(0, 1)]);
+    /// # Ok::<(), ferrotune_devices::StrategyError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there are no cores.
+    pub fn cores(device: impl Into<String>, cores: usize) -> Result<Strategy, StrategyError> {
+        match cores {
+            0 => Err(StrategyError::NoDevice),
+            cores => Ok(Devices::Tpu { device: device.into(), cores }.into()),
+        }
     }
 
     /// A replica on the CPU of each of several processes, by the `host:port` at which each listens, in the same order
@@ -120,11 +148,23 @@ impl Strategy {
         self.precision
     }
 
-    /// The device of each replica in this process.
+    /// The device of each call of a scope's closure in this process.
     pub fn devices(&self) -> &[String] {
         match &self.devices {
-            Devices::Default { device } => std::slice::from_ref(device),
-            Devices::Mirrored { devices } | Devices::Tpu { devices } => devices,
+            Devices::Default { device } | Devices::Tpu { device, .. } => std::slice::from_ref(device),
+            Devices::Mirrored { devices } => devices,
+        }
+    }
+
+    /// How many cores of a plugin compute as one device, if this is [`Strategy::cores`].
+    ///
+    /// # Errors
+    /// If several processes were to have such a device together.
+    pub fn spread(&self) -> Result<Option<usize>, StrategyError> {
+        match (&self.devices, &self.cluster) {
+            (Devices::Tpu { device, .. }, Some(_)) => Err(StrategyError::CoresAcross { device: device.clone() }),
+            (Devices::Tpu { cores, .. }, None) => Ok(Some(*cores)),
+            _ => Ok(None),
         }
     }
 
@@ -133,8 +173,16 @@ impl Strategy {
         self.cluster.as_ref()
     }
 
-    /// How many replicas take a step together, in all processes, at least 1.
+    /// How many replicas, or cores of a plugin, take a step together, in all processes, at least 1.
     pub fn num_replicas_in_sync(&self) -> usize {
+        match &self.devices {
+            Devices::Tpu { cores, .. } => cores * self.parts(),
+            _ => self.parts(),
+        }
+    }
+
+    /// How often all processes together run the closure of a scope.
+    fn parts(&self) -> usize {
         self.devices().len() * self.cluster.as_ref().map_or(1, |cluster| cluster.workers().len())
     }
 
@@ -195,9 +243,9 @@ impl Replica<'_> {
         &self.strategy.devices()[self.place]
     }
 
-    /// How many replicas there are in all processes.
+    /// Into how many parts the program itself divides a batch: the replicas of all processes. 1 over the cores of a plugin.
     pub fn count(&self) -> usize {
-        self.strategy.num_replicas_in_sync()
+        self.strategy.parts()
     }
 
     /// The strategy that it belongs to.

@@ -7,7 +7,7 @@
 mod nccl;
 
 use candle_core::backprop::GradStore;
-use candle_core::{DType, Device, Error, Result, Tensor, Var};
+use candle_core::{DType, Device, Error, Result, Tensor, Var, bail};
 pub use ferrotune_devices::{Cluster, Precision, Reduce, Replica, Strategy, StrategyError};
 
 /// The strategy of the connected device, with one replica: TensorFlow's `get_strategy`.
@@ -15,21 +15,52 @@ pub fn current() -> Strategy {
     Strategy::on(crate::device::name())
 }
 
-/// A replica on each core of the attached TPU, which is opened in a process of its own to count them: TensorFlow's
-/// `TPUStrategy`. A description: of its cores only the first one can be opened by name so far; see [`Strategy::tpu`].
+/// All cores of the connected plugin (`tpu`, `xla:cpu`) as one device, over which a batch is spread: TensorFlow's `TPUStrategy`.
+/// Where none is connected, those of the attached TPU, which is opened in a process of its own to count them.
 ///
 /// # Errors
 /// If there is no TPU, or it does not open.
 pub fn tpu() -> ferrotune_trial::Result<Strategy> {
+    let name = crate::device::name();
+    if name == "tpu" || name.starts_with("xla:") {
+        let cores = ferrotune_trial::count_cores(&name)?;
+        return Ok(Strategy::cores(name, cores)?);
+    }
     Ok(Strategy::tpu(&crate::device::opened_tpu()?)?)
 }
 
-/// The device of a replica.
+/// The device of a replica; all cores of a plugin are one device.
 ///
 /// # Errors
-/// If the device cannot be opened; of a TPU's cores only the first one can be.
+/// If the device cannot be opened, or a strategy over a plugin's cores is also over several processes.
 pub fn device(replica: &Replica<'_>) -> ferrotune_trial::Result<Device> {
-    ferrotune_trial::open_device(replica.device())
+    match replica.strategy().spread()? {
+        Some(cores) => ferrotune_trial::open_cores(replica.device(), cores),
+        None => ferrotune_trial::open_device(replica.device()),
+    }
+}
+
+/// The rows of a batch that belong to a replica, where each replica has the same batch: its first dimension is the examples.
+/// Over the cores of a plugin it is the whole batch, which is spread over them.
+///
+/// ```ignore
+/// let x = strategy::shard(replica, &batch)?;
+/// let loss = model.forward(&x)?.sqr()?.mean_all()?;     // the mean over the rows that `shard` gives
+/// ```
+///
+/// # Errors
+/// If the replicas or cores cannot have the same number of rows.
+pub fn shard(replica: &Replica<'_>, batch: &Tensor) -> Result<Tensor> {
+    let (index, count, rows) = (replica.index(), replica.count(), batch.dim(0)?);
+    if replica.strategy().spread().map_err(Error::wrap)?.is_some() {
+        let mut axes = vec![None; batch.rank()];
+        axes[0] = Some("data");
+        return ferrotune_xla::with_sharding_constraint(batch, &axes);
+    }
+    if rows % count != 0 {
+        bail!("{count} replicas cannot share a batch of {rows} rows; make them a multiple of {count}");
+    }
+    batch.narrow(0, index * (rows / count), rows / count)
 }
 
 /// A tensor in the precision of the replica's strategy, to compute with it. Variables stay in their own type, and so do
@@ -52,6 +83,9 @@ pub fn cast(replica: &Replica<'_>, tensor: &Tensor) -> Result<Tensor> {
 /// gradient has a gradient of zeros. Every replica names the same variables in the same order. Double precision is kept;
 /// all else is exchanged in single precision.
 ///
+/// Over the cores of a plugin, and with one replica, the gradients stay as they are: if the loss is a mean over the rows that
+/// [`shard`] gives, they are those of the whole batch already.
+///
 /// ```ignore
 /// let losses = Strategy::mirrored(["cpu", "cpu"])?.scope(|replica| {
 ///     let device = strategy::device(replica)?;
@@ -65,10 +99,23 @@ pub fn cast(replica: &Replica<'_>, tensor: &Tensor) -> Result<Tensor> {
 /// # Errors
 /// Those of candle, and that of the strategy if another replica has ended.
 pub fn average(replica: &Replica<'_>, gradients: &mut GradStore, vars: &[Var]) -> Result<()> {
+    if replica.count() == 1 {
+        return add_zeros(gradients, vars);
+    }
     let (double, single): (Vec<&Var>, Vec<&Var>) = vars.iter().partition(|var| var.dtype() == DType::F64);
     for (vars, dtype) in [(single, DType::F32), (double, DType::F64)] {
         if !vars.is_empty() {
             average_as(dtype, replica, gradients, &vars)?;
+        }
+    }
+    Ok(())
+}
+
+/// Gives variables without a gradient one of zeros.
+fn add_zeros(gradients: &mut GradStore, vars: &[Var]) -> Result<()> {
+    for var in vars {
+        if gradients.get(var).is_none() {
+            gradients.insert(var, ferrotune_xla::zeros_like(var)?);
         }
     }
     Ok(())

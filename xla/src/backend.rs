@@ -4,9 +4,11 @@ use crate::element::element_of;
 use crate::executables::Executables;
 use crate::graph::{Node, next_id};
 use crate::lower;
+use crate::mesh::Cores;
 use crate::program::{Argument, Program};
 use crate::random::{Generator, key_of};
 use crate::replicas;
+use crate::sharding;
 use crate::trace::Trace;
 use crate::traffic::Traffic;
 use crate::transfer::{literal_of, values_of};
@@ -14,7 +16,7 @@ use crate::value::Value;
 use candle_core::external::{self, Input, Op, Slot};
 use candle_core::{CpuStorage, DType, Error, Result, Shape, bail};
 use ferrotune_devices::Shortage;
-use ferrotune_devices::pjrt::{self, Buffer, Client, Element, Literal};
+use ferrotune_devices::pjrt::{self, Buffer, Client, Element, Literal, LoadedExecutable};
 use std::collections::HashSet;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -31,9 +33,9 @@ const FEWEST_LIVE: usize = 4096;
 pub struct Backend {
     name: String,
     client: Client,
-    /// One for each replica.
+    /// In the order of replicas or of the mesh.
     devices: Vec<pjrt::Device>,
-    replicas: usize,
+    cores: Cores,
     generator: Generator,
     executables: Executables,
     /// Storages that refer to another value since the last computation.
@@ -45,13 +47,19 @@ pub struct Backend {
 }
 
 impl Backend {
-    /// These devices of an open plugin, one for each replica. `name` is how messages call them.
-    pub(crate) fn new(name: String, client: Client, devices: Vec<pjrt::Device>, executables: Executables) -> Backend {
+    /// These devices of an open plugin, fewer than cores only if nothing is to run. `name` is how messages call them.
+    pub(crate) fn new(
+        name: String,
+        client: Client,
+        devices: Vec<pjrt::Device>,
+        cores: Cores,
+        executables: Executables,
+    ) -> Backend {
         Backend {
             name,
             client,
-            replicas: devices.len(),
             devices,
+            cores,
             generator: Generator::new(),
             executables,
             changed: Mutex::default(),
@@ -70,15 +78,17 @@ impl Backend {
         let group = |(numbers, devices): (&[i32], &[pjrt::Device])| {
             let name = format!("{platform}:{}", numbers[0]);
             let executables = self.executables.on(numbers.to_vec());
-            Backend::new(name, self.client.clone(), devices.to_vec(), executables)
+            Backend::new(name, self.client.clone(), devices.to_vec(), self.cores.clone(), executables)
         };
-        Ok(numbers.chunks_exact(self.replicas).zip(others.chunks_exact(self.replicas)).map(group).collect())
+        let count = self.cores.count();
+        Ok(numbers.chunks_exact(count).zip(others.chunks_exact(count)).map(group).collect())
     }
 
-    /// The same arrays, one for each replica, on the devices of this backend. Starts the copies and waits for none.
+    /// The same arrays, or parts of one, on the devices of this backend. Starts the copies and waits for none.
     pub(crate) fn copies(&self, buffers: &[Buffer]) -> Result<Vec<Buffer>> {
-        if buffers.len() != self.replicas {
-            bail!("an array of {} replicas cannot go to {self:?}, which has {}", buffers.len(), self.replicas);
+        if buffers.len() != self.devices.len() {
+            let (from, to) = (buffers.len(), self.devices.len());
+            bail!("an array on {from} devices cannot go to {self:?}, which has {to}");
         }
         let copies = buffers.iter().zip(&self.devices).map(|(buffer, device)| buffer.copy_to(device));
         copies.map(|copy| copy.map_err(Error::wrap)).collect()
@@ -92,12 +102,13 @@ impl Backend {
         &self.generator
     }
 
-    pub(crate) fn executables(&self) -> &Executables {
-        &self.executables
+    /// The executable of a program, compiled at most once.
+    pub(crate) fn executable(&self, program: &Program) -> Result<Arc<LoadedExecutable>> {
+        self.executables.get(&self.client, program)
     }
 
-    pub(crate) fn replicas(&self) -> usize {
-        self.replicas
+    pub(crate) fn cores(&self) -> &Cores {
+        &self.cores
     }
 
     /// What has crossed between the host and this device.
@@ -115,7 +126,7 @@ impl Backend {
         self.executables.compilations()
     }
 
-    /// The same array on the device of each replica.
+    /// The same array on each device.
     pub(crate) fn upload_to_all(&self, literal: &Literal) -> Result<Vec<Buffer>> {
         self.devices.iter().map(|device| self.client.upload(literal, device).map_err(Error::wrap)).collect()
     }
@@ -142,10 +153,17 @@ impl Backend {
         if nodes.is_empty() {
             return Ok(());
         }
-        let program = Program::new(nodes, &[], self.replicas);
-        let executable = self.executables.get(&self.client, &program)?;
+        let (here, count) = (self.devices.len(), self.cores.count());
+        if here < count {
+            bail!(
+                "a device of {count} cores that was opened ahead of time runs nothing on {here}; use Step::stablehlo"
+            );
+        }
+        let program = Program::new(nodes, &[], &[], &self.cores);
+        let executable = self.executable(&program)?;
         let fresh = program.arguments.iter().map(|argument| self.fresh(argument)).collect::<Result<Vec<_>>>()?;
-        let rows = (0..self.replicas).map(|replica| row(&program.arguments, &fresh, replica)).collect::<Result<_>>()?;
+        let rows =
+            (0..self.cores.count()).map(|place| row(&program.arguments, &fresh, place)).collect::<Result<_>>()?;
         let outputs = executable.launch(rows).map_err(Error::wrap)?.outputs;
         for (node, value) in nodes.iter().zip(by_result(outputs)) {
             node.set_value(value);
@@ -182,6 +200,12 @@ impl Backend {
             {
                 self.compute(std::slice::from_ref(node))?;
             }
+            if let Value::Node(node) = &*value
+                && sharding::is_of_uploaded(node)
+                && self.devices.len() == self.cores.count()
+            {
+                self.compute_only(std::slice::from_ref(node))?;
+            }
             self.keep_watch(&value);
         }
         Ok(value)
@@ -209,16 +233,12 @@ pub(crate) fn numbers_of(devices: &[pjrt::Device]) -> Result<Vec<i32>> {
     devices.iter().map(|device| Ok(device.description().map_err(Error::wrap)?.id)).collect()
 }
 
-/// The inputs of a replica.
-fn row<'a>(
-    arguments: &'a [Argument],
-    fresh: &'a [Option<Vec<Buffer>>],
-    replica: usize,
-) -> Result<Vec<pjrt::Input<'a>>> {
+/// The inputs of the device at a place.
+fn row<'a>(arguments: &'a [Argument], fresh: &'a [Option<Vec<Buffer>>], place: usize) -> Result<Vec<pjrt::Input<'a>>> {
     let input = |(argument, fresh): (&'a Argument, &'a Option<Vec<Buffer>>)| match (argument, fresh) {
-        (_, Some(buffers)) => Ok(pjrt::Input::Keep(&buffers[replica])),
+        (_, Some(buffers)) => Ok(pjrt::Input::Keep(&buffers[place])),
         (Argument::Node(node), None) => match node.value() {
-            Some(buffers) => Ok(pjrt::Input::Keep(&buffers[replica])),
+            Some(buffers) => Ok(pjrt::Input::Keep(&buffers[place])),
             None => bail!(
                 "an array has no value: it was made while a step was traced, or a step that changes it has failed; return it \
                  from the step, keep state in a `Var`, or load a checkpoint"
@@ -229,7 +249,7 @@ fn row<'a>(
     arguments.iter().zip(fresh).map(input).collect()
 }
 
-/// The outputs of all replicas, by result instead of by replica.
+/// The outputs of all devices, by result instead of by device.
 pub(crate) fn by_result(outputs: Vec<Vec<Buffer>>) -> Vec<Vec<Buffer>> {
     let mut results: Vec<Vec<Buffer>> = Vec::new();
     for row in outputs {
@@ -260,18 +280,25 @@ impl external::Backend for Backend {
     fn apply(&self, op: Op, inputs: &[Input<'_>], shape: &Shape, dtype: DType) -> Result<external::Value> {
         self.trace.saw(inputs)?;
         let first = next_id();
+        let old = sharding::kept(&op, inputs)?;
         let key = || match self.trace.next_key() {
             Some(before) => self.generator.traced_key(before),
             None => self.generator.key(),
         };
-        self.noted(lower::apply(&key, op, inputs, shape, dtype)?, first)
+        let value = lower::apply(&key, op, inputs, shape, dtype)?;
+        let value = match old {
+            Some(old) => sharding::like(&old, value),
+            None => value,
+        };
+        self.noted(value, first)
     }
 
     fn custom(&self, name: &str, attributes: &[f64], inputs: &[Input<'_>]) -> Result<(external::Value, Shape, DType)> {
         self.trace.saw(inputs)?;
         let first = next_id();
-        let collective = replicas::lowered(name, inputs, self.replicas);
-        let (value, shape, dtype) = collective.unwrap_or_else(|| lower::custom(name, attributes, inputs))?;
+        let own = replicas::lowered(name, inputs, self.cores.replicas());
+        let own = own.or_else(|| sharding::lowered(name, attributes, inputs));
+        let (value, shape, dtype) = own.unwrap_or_else(|| lower::custom(name, attributes, inputs))?;
         Ok((self.noted(value, first)?, shape, dtype))
     }
 
@@ -292,7 +319,7 @@ impl external::Backend for Backend {
     }
 
     fn download(&self, value: &external::Value, dtype: DType) -> Result<CpuStorage> {
-        let node = Value::of(value)?.node();
+        let node = Value::of(value)?.node().spread_as(None);
         self.trace.refuse_read(&node)?;
         self.compute(std::slice::from_ref(&node))?;
         let Some([buffer, ..]) = node.value() else { bail!("{self:?} has computed nothing; please report this") };

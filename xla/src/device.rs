@@ -3,6 +3,7 @@
 use crate::backend::{Backend, numbers_of};
 use crate::budget::Budget;
 use crate::executables::Executables;
+use crate::mesh::Cores;
 use candle_core::{Device, Error, Result, bail, external};
 use ferrotune_devices::pjrt::{Client, Plugin};
 use std::any::Any;
@@ -15,6 +16,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub struct Options<'a> {
     /// How many devices of the plugin compute each program, on the same values unless they were uploaded for each.
     pub replicas: usize,
+    /// The axes of a mesh of devices, such as `&[("data", 2), ("model", 4)]`: eight devices have each array once, as
+    /// [`with_sharding_constraint`](crate::with_sharding_constraint) spreads it. Empty for none; a device has replicas or a
+    /// mesh.
+    pub mesh: &'a [(&'a str, usize)],
+    /// The mesh may have more cores than the plugin has here: nothing runs, and [`Step::stablehlo`](crate::Step::stablehlo)
+    /// gives the program for a machine that has them.
+    pub ahead_of_time: bool,
     /// Where compiled programs are kept for later processes; nowhere without a folder.
     pub cache: Option<&'a Path>,
     /// What a program may need, in bytes, if the plugin does not report the memory of its device. One that needs more is an
@@ -25,9 +33,9 @@ pub struct Options<'a> {
 }
 
 impl Default for Options<'_> {
-    /// One device, no folder, and any memory.
+    /// One device, no mesh, no folder, any memory, and programs run here.
     fn default() -> Self {
-        Options { replicas: 1, cache: None, memory_bytes: None, name: None }
+        Options { replicas: 1, mesh: &[], ahead_of_time: false, cache: None, memory_bytes: None, name: None }
     }
 }
 
@@ -49,7 +57,7 @@ pub fn open(plugin: &Path) -> Result<Device> {
 /// The first devices of a plugin as one.
 ///
 /// # Errors
-/// If the library is no plugin, its devices do not open, or there are fewer than replicas.
+/// If the library is no plugin, its devices do not open, or there are fewer than replicas or the mesh need.
 pub fn open_with(plugin: &Path, options: Options<'_>) -> Result<Device> {
     let client = Plugin::load(plugin).and_then(|plugin| plugin.client(&[])).map_err(Error::wrap)?;
     device_on(client, &identity(plugin), options)
@@ -65,26 +73,29 @@ pub fn identity(plugin: &Path) -> String {
 /// The first devices of a client that is open already, as one. `plugin` is the [`identity`] of its library.
 ///
 /// # Errors
-/// Those of the plugin, and if there are fewer devices than replicas.
+/// Those of the plugin, and if there are fewer devices than replicas or the mesh need, or the mesh is none.
 pub fn device_on(client: Client, plugin: &str, options: Options<'_>) -> Result<Device> {
     let name = client.platform().map_err(Error::wrap)?;
     let version = client.version().map_err(Error::wrap)?;
     let flags = std::env::var_os("XLA_FLAGS").unwrap_or_default();
     let mut devices = client.devices().map_err(Error::wrap)?;
-    if devices.len() < options.replicas || options.replicas == 0 {
-        bail!("{name} has {} devices and not {}", devices.len(), options.replicas);
+    let cores = Cores::new(options.replicas, options.mesh)?;
+    let count = cores.count();
+    if count == 0 || devices.len() < count && !options.ahead_of_time {
+        bail!("{name} has {} devices and not {count}", devices.len());
     }
-    devices.truncate(options.replicas);
+    devices.truncate(count);
     let plugin = format!("{plugin} {name} {version} {flags:?}");
     // Some plugins do not report memory.
     let reported = devices.first().and_then(|device| device.memory().ok()?.limit_bytes);
     let budget = Budget::new(options.name.unwrap_or(&name), reported.or(options.memory_bytes));
-    let executables = Executables::new(options.cache, &plugin, numbers_of(&devices)?, budget);
-    Ok(device_of(Backend::new(name, client, devices, executables)))
+    let compile = cores.options().on(numbers_of(&devices)?);
+    let executables = Executables::new(options.cache, &plugin, compile, budget);
+    Ok(device_of(Backend::new(name, client, devices, cores, executables)))
 }
 
 /// All cores of the plugin that a device belongs to, each as a device of its own: a process can open a TPU only once. The first
-/// one is `device` itself; where it is made of several replicas, so are the others, and cores that are left over are not used.
+/// one is `device` itself; where it is made of several cores, so are the others, and cores that are left over are not used.
 /// A device without a plugin (`cpu`, `cuda`) is alone.
 ///
 /// Each call makes new devices of the other cores, so call it once.

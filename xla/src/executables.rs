@@ -33,24 +33,26 @@ const CHECKSUM_BYTES: usize = 32;
 pub(crate) struct Executables {
     /// Where executables are kept, and what tells this plugin on this machine from others.
     kept: Option<(PathBuf, String)>,
-    /// The devices that run the programs: that of the first replica, that of the second.
-    device_ids: Vec<i32>,
+    /// How programs are compiled, and for which devices.
+    options: CompileOptions,
     budget: Budget,
     ready: Mutex<Recent<u64, Arc<LoadedExecutable>>>,
     compilations: AtomicU64,
 }
 
 impl Executables {
-    /// Programs for these devices. Keeps executables in `folder`, if one is given; `plugin` tells the plugin from others.
-    pub(crate) fn new(folder: Option<&Path>, plugin: &str, device_ids: Vec<i32>, budget: Budget) -> Executables {
+    /// Programs that are compiled with these options. Keeps executables in `folder`, if one is given; `plugin` tells the plugin
+    /// from others.
+    pub(crate) fn new(folder: Option<&Path>, plugin: &str, options: CompileOptions, budget: Budget) -> Executables {
         let kept = folder.map(|folder| (folder.to_owned(), format!("{plugin}\n{}", processor())));
-        Executables { kept, device_ids, budget, ready: Mutex::new(Recent::new()), compilations: AtomicU64::new(0) }
+        Executables { kept, options, budget, ready: Mutex::new(Recent::new()), compilations: AtomicU64::new(0) }
     }
 
     /// None yet, for other devices of the same plugin.
     pub(crate) fn on(&self, device_ids: Vec<i32>) -> Executables {
         let (kept, budget) = (self.kept.clone(), self.budget.of_another());
-        Executables { kept, device_ids, budget, ready: Mutex::new(Recent::new()), compilations: AtomicU64::new(0) }
+        let options = self.options.clone().on(device_ids);
+        Executables { kept, options, budget, ready: Mutex::new(Recent::new()), compilations: AtomicU64::new(0) }
     }
 
     /// The executable of a program, compiled at most once.
@@ -80,14 +82,12 @@ impl Executables {
 
     fn load_or_compile(&self, client: &Client, program: &Program) -> Result<LoadedExecutable> {
         let text = stablehlo::text(program);
-        let name = |plugin: &str| format!("{plugin}\n{:?}", self.device_ids);
+        let name = |plugin: &str| format!("{plugin}\n{:?}", self.options.device_ids);
         let path = self.kept.as_ref().map(|(folder, plugin)| path(folder, &name(plugin), &text));
         if let Some(executable) = path.as_deref().and_then(|path| load(client, path)) {
             return Ok(executable);
         }
-        let replicas = u32::try_from(program.replicas).map_err(Error::wrap)?;
-        let options = CompileOptions::replicated(replicas).on(self.device_ids.clone());
-        let executable = client.compile(text.as_bytes(), &options).map_err(Error::wrap)?;
+        let executable = client.compile(text.as_bytes(), &self.options).map_err(Error::wrap)?;
         self.compilations.fetch_add(1, Ordering::Relaxed);
         if let Some(path) = path {
             // A plugin that cannot write its executables, or a full disk, costs the next process a compilation.

@@ -5,6 +5,7 @@
 mod array;
 
 use crate::element::rounded;
+use crate::mesh::Sharding;
 pub(crate) use array::Array;
 use ferrotune_devices::pjrt::{Buffer, Element};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -92,6 +93,8 @@ pub(crate) enum Op {
     Shard,
     /// The sum over all replicas.
     AllReduce,
+    /// The same array, spread as [`Node::sharding`] tells.
+    Sharding,
 }
 
 /// A function of one array. StableHLO's names; `Erf` is CHLO's.
@@ -165,6 +168,15 @@ pub(crate) struct Convolution {
     pub(crate) transposed: bool,
 }
 
+/// What is known of an array without its value.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Form {
+    pub(crate) dims: Vec<usize>,
+    pub(crate) element: Element,
+    /// How its value is spread over a mesh, if that was said: each core has all of it otherwise.
+    pub(crate) sharding: Option<Sharding>,
+}
+
 /// An array.
 pub(crate) struct Node {
     /// Greater than that of each node that was made earlier.
@@ -172,12 +184,14 @@ pub(crate) struct Node {
     pub(crate) op: Op,
     pub(crate) dims: Vec<usize>,
     pub(crate) element: Element,
+    /// As in [`Form`].
+    pub(crate) sharding: Option<Sharding>,
     /// Arguments of [`Op::Number`] and [`Op::Key`]; the hash of the bytes of [`Op::Data`] that a step has made.
     pub(crate) numbers: Vec<f64>,
     /// How many nodes follow one another from one that is computed to this one.
     pub(crate) depth: usize,
     inputs: Mutex<Vec<Arc<Node>>>,
-    /// The value, once for each replica.
+    /// The value, once for each device: whole or a part.
     value: OnceLock<Vec<Buffer>>,
 }
 
@@ -199,18 +213,34 @@ impl Node {
         element: Element,
         numbers: Vec<f64>,
     ) -> Arc<Node> {
+        let sharding = match (&op, inputs.first()) {
+            (Op::Reshape, Some(input)) if input.dims == dims => input.sharding.clone(),
+            _ => None,
+        };
+        Node::of_form(op, inputs, Form { dims: dims.to_vec(), element, sharding }, numbers)
+    }
+
+    fn of_form(op: Op, inputs: Vec<Arc<Node>>, form: Form, numbers: Vec<f64>) -> Arc<Node> {
         let depth =
             inputs.iter().filter(|input| input.value().is_none()).map(|input| input.depth + 1).max().unwrap_or(0);
-        let (dims, inputs, value) = (dims.to_vec(), Mutex::new(inputs), OnceLock::new());
-        Arc::new(Node { id: next_id(), op, dims, element, numbers, depth, inputs, value })
+        let Form { dims, element, sharding } = form;
+        let (inputs, value) = (Mutex::new(inputs), OnceLock::new());
+        Arc::new(Node { id: next_id(), op, dims, element, sharding, numbers, depth, inputs, value })
     }
 
-    /// An array whose value is there: one buffer for each replica.
-    pub(crate) fn data(value: Vec<Buffer>, dims: &[usize], element: Element) -> Arc<Node> {
-        Node::hashed_data(value, dims, element, Vec::new())
+    /// An array of which only this is known.
+    pub(crate) fn described(form: &Form) -> Arc<Node> {
+        Node::of_form(Op::Described, Vec::new(), form.clone(), Vec::new())
     }
 
-    /// The same with the hash of its bytes.
+    /// An array whose value is there: one buffer for each device.
+    pub(crate) fn data(value: Vec<Buffer>, form: &Form) -> Arc<Node> {
+        let node = Node::of_form(Op::Data, Vec::new(), form.clone(), Vec::new());
+        node.set_value(value);
+        node
+    }
+
+    /// An uploaded array with the hash of its bytes.
     pub(crate) fn hashed_data(value: Vec<Buffer>, dims: &[usize], element: Element, hash: Vec<f64>) -> Arc<Node> {
         let node = Node::with_numbers(Op::Data, Vec::new(), dims, element, hash);
         node.set_value(value);
@@ -239,6 +269,29 @@ impl Node {
         Node::new(Op::Iota(dim), Vec::new(), dims, element)
     }
 
+    /// This array, spread in this way.
+    pub(crate) fn spread(self: &Arc<Self>, sharding: Sharding) -> Arc<Node> {
+        let form = Form { sharding: Some(sharding), ..self.form() };
+        Node::of_form(Op::Sharding, vec![self.clone()], form, Vec::new())
+    }
+
+    /// This array with its value spread in this way, or whole.
+    pub(crate) fn spread_as(self: &Arc<Self>, wanted: Option<&Sharding>) -> Arc<Node> {
+        if self.split() == wanted.filter(|wanted| wanted.is_split()) {
+            return self.clone();
+        }
+        self.spread(wanted.cloned().unwrap_or_else(|| Sharding::whole(self.dims.len())))
+    }
+
+    /// How its value is spread; none if each core has all of it.
+    fn split(&self) -> Option<&Sharding> {
+        self.sharding.as_ref().filter(|sharding| sharding.is_split())
+    }
+
+    pub(crate) fn form(&self) -> Form {
+        Form { dims: self.dims.clone(), element: self.element, sharding: self.sharding.clone() }
+    }
+
     pub(crate) fn count(&self) -> usize {
         self.dims.iter().product()
     }
@@ -247,7 +300,7 @@ impl Node {
         self.lock().clone()
     }
 
-    /// The value, once for each replica, if it is computed.
+    /// The value, once for each device, if it is computed.
     pub(crate) fn value(&self) -> Option<&[Buffer]> {
         self.value.get().map(Vec::as_slice)
     }

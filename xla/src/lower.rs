@@ -60,6 +60,11 @@ pub(crate) fn apply(
             return copy::rows(old, source, *rows, *columns, *from, *target);
         }
         (Kernel::Set(number), [old]) => return copy::set(old, *number),
+        // A copy of a storage has its dimensions, along which the value may be spread.
+        (Kernel::ToDType, [input]) if copy::is_whole(input) => {
+            let node = Value::node_in(input.storage.slot())?;
+            return Ok(Value::Node(cast::cast(&node, element_of(dtype)?)));
+        }
         _ => {}
     }
     let inputs = inputs.iter().map(view::dense).collect::<Result<Vec<_>>>()?;

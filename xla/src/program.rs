@@ -1,9 +1,10 @@
 //! Programs: the part of the graph that some results need, in an order in which it can be computed.
 
 use crate::graph::{Node, Op};
+use crate::mesh::Cores;
 use crate::random;
 use ferrotune_devices::pjrt::Element;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
@@ -36,21 +37,27 @@ pub(crate) struct Program {
     pub(crate) results: Vec<usize>,
     /// Arguments whose memory a result takes over: argument and result.
     pub(crate) aliases: Vec<(usize, usize)>,
-    pub(crate) replicas: usize,
+    pub(crate) cores: Cores,
 }
 
 impl Program {
-    /// The program that computes `results`. `donors` are nodes with values, each with the number of the result that takes
-    /// over its memory.
-    pub(crate) fn new(results: &[Arc<Node>], donors: &[(Arc<Node>, usize)], replicas: usize) -> Program {
+    /// The program that computes `results`. `donors` are arguments, each with the number of the result that takes over its
+    /// memory. What has a value is an argument, and so are `given` nodes, even if their values are not computed yet.
+    pub(crate) fn new(
+        results: &[Arc<Node>],
+        donors: &[(Arc<Node>, usize)],
+        given: &[Arc<Node>],
+        cores: &Cores,
+    ) -> Program {
         let mut program = Program {
             arguments: Vec::new(),
             instructions: Vec::new(),
             results: Vec::new(),
             aliases: Vec::new(),
-            replicas,
+            cores: cores.clone(),
         };
-        let places = program.order(results);
+        let given: HashSet<*const Node> = given.iter().map(Arc::as_ptr).collect();
+        let places = program.order(results, &|node| is_argument(node) || given.contains(&std::ptr::from_ref(node)));
         let numbers: Vec<f64> =
             program.computed(|op| *op == Op::Number).flat_map(|node| node.numbers.clone()).collect();
         if !numbers.is_empty() {
@@ -64,7 +71,7 @@ impl Program {
     }
 
     /// Puts all nodes that `results` need into an order in which inputs come first. Returns where each one is.
-    fn order(&mut self, results: &[Arc<Node>]) -> HashMap<*const Node, usize> {
+    fn order(&mut self, results: &[Arc<Node>], is_argument: &dyn Fn(&Node) -> bool) -> HashMap<*const Node, usize> {
         let mut places = HashMap::new();
         // A graph is deep, so that a function that calls itself for the inputs would use up the stack.
         let mut open: Vec<Open> = results.iter().rev().map(|node| (node.clone(), None)).collect();
@@ -87,15 +94,16 @@ impl Program {
                 Some(inputs) => {
                     places.insert(Arc::as_ptr(&node), self.instructions.len());
                     let inputs = inputs.iter().map(|input| places[&Arc::as_ptr(input)]).collect();
-                    self.add(node, inputs);
+                    let is_argument = is_argument(&node);
+                    self.add(node, inputs, is_argument);
                 }
             }
         }
         places
     }
 
-    fn add(&mut self, node: Arc<Node>, inputs: Vec<usize>) {
-        let argument = match (&node.op, is_argument(&node)) {
+    fn add(&mut self, node: Arc<Node>, inputs: Vec<usize>, is_argument: bool) {
+        let argument = match (&node.op, is_argument) {
             (Op::Key, _) => Some(Argument::Key(node.clone())),
             (_, true) => Some(Argument::Node(node.clone())),
             _ => None,
@@ -132,12 +140,12 @@ impl Program {
     pub(crate) fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         for Instruction { node, inputs, argument } in &self.instructions {
-            (&node.dims, node.element as u8, inputs, argument).hash(&mut hasher);
+            (&node.dims, node.element, &node.sharding, inputs, argument).hash(&mut hasher);
             if argument.is_none() {
                 node.op.hash(&mut hasher);
             }
         }
-        (&self.results, &self.aliases, self.replicas).hash(&mut hasher);
+        (&self.results, &self.aliases).hash(&mut hasher);
         hasher.finish()
     }
 }

@@ -48,7 +48,7 @@ pub fn all_reduce_gradients(vars: &[Var], gradients: &mut GradStore) -> Result<(
 }
 
 fn replicas_of(tensor: &Tensor) -> usize {
-    backend_of(tensor.device()).map_or(1, |backend| backend.replicas())
+    backend_of(tensor.device()).map_or(1, |backend| backend.cores().replicas())
 }
 
 /// An operation over all replicas, by its name.

@@ -16,8 +16,10 @@ use std::sync::Arc;
 
 /// The program as a module with the function `main`.
 pub(crate) fn text(program: &Program) -> String {
-    let results: Vec<String> =
-        program.results.iter().map(|place| type_of(&program.instructions[*place].node)).collect();
+    let nodes = || program.results.iter().map(|place| &program.instructions[*place].node);
+    let types: Vec<String> = nodes().map(|node| type_of(node)).collect();
+    let results = nodes().map(|node| format!("{}{}", type_of(node), braced(sharding(program, Some(node)))));
+    let results: Vec<String> = results.collect();
     let mut body = Body::new(program);
     for place in 0..program.instructions.len() {
         body.add(place);
@@ -25,12 +27,13 @@ pub(crate) fn text(program: &Program) -> String {
     let names: Vec<&str> = program.results.iter().map(|place| body.names[*place].as_str()).collect();
     let returned = match names.is_empty() {
         true => "    return\n".to_owned(),
-        false => format!("    return {} : {}\n", names.join(", "), results.join(", ")),
+        false => format!("    return {} : {}\n", names.join(", "), types.join(", ")),
     };
     format!(
-        "module @ferrotune attributes {{mhlo.num_partitions = 1 : i32, mhlo.num_replicas = {} : i32}} {{\n  \
+        "module @ferrotune attributes {{mhlo.num_partitions = {} : i32, mhlo.num_replicas = {} : i32}} {{\n  \
          func.func public @main({}) -> ({}) {{\n{}{returned}  }}\n}}\n",
-        program.replicas,
+        program.cores.partitions(),
+        program.cores.replicas(),
         parameters(program).join(", "),
         results.join(", "),
         body.text,
@@ -39,15 +42,27 @@ pub(crate) fn text(program: &Program) -> String {
 
 fn parameters(program: &Program) -> Vec<String> {
     let parameter = |(place, argument): (usize, &Argument)| {
-        let type_of = match argument {
-            Argument::Node(node) | Argument::Key(node) => type_of(node),
-            Argument::Numbers(numbers, element) => tensor(&[numbers.len()], *element),
+        let (of, node) = match argument {
+            Argument::Node(node) | Argument::Key(node) => (type_of(node), Some(node)),
+            Argument::Numbers(numbers, element) => (tensor(&[numbers.len()], *element), None),
         };
         let alias = program.aliases.iter().find(|(argument, _)| *argument == place);
-        let attribute = alias.map_or(String::new(), |(_, result)| format!(" {{tf.aliasing_output = {result} : i32}}"));
-        format!("%arg{place}: {type_of}{attribute}")
+        let alias = alias.map(|(_, result)| format!("tf.aliasing_output = {result} : i32"));
+        format!("%arg{place}: {of}{}", braced(sharding(program, node).into_iter().chain(alias)))
     };
     program.arguments.iter().enumerate().map(parameter).collect()
+}
+
+/// How the value of an argument or a result is spread, where there is a mesh.
+fn sharding(program: &Program, node: Option<&Arc<Node>>) -> Option<String> {
+    let mesh = program.cores.mesh()?;
+    Some(format!("mhlo.sharding = \"{}\"", mesh.attribute(node.and_then(|node| node.sharding.as_ref()))))
+}
+
+/// Attributes as they follow a type.
+fn braced(attributes: impl IntoIterator<Item = String>) -> String {
+    let attributes: Vec<String> = attributes.into_iter().collect();
+    if attributes.is_empty() { String::new() } else { format!(" {{{}}}", attributes.join(", ")) }
 }
 
 fn type_of(node: &Node) -> String {
@@ -85,7 +100,7 @@ impl Body<'_> {
         }
         let input = |place: &usize| (self.names[*place].as_str(), &program.instructions[*place].node);
         let line = Line { name: &name, node, inputs: instruction.inputs.iter().map(input).collect() };
-        for statement in line.statements(program.replicas) {
+        for statement in line.statements(&program.cores) {
             self.text.push_str("    ");
             self.text.push_str(&statement);
             self.text.push('\n');
@@ -120,12 +135,13 @@ impl Body<'_> {
 mod tests {
     use super::*;
     use crate::graph::{Array as _, Binary, Reduction};
+    use crate::mesh::Cores;
 
     #[test]
     fn a_program_is_a_module_with_one_function() {
         let x = Node::new(Op::Described, Vec::new(), &[2, 3], Element::F32);
         let doubled = x.binary(Binary::Multiply, &Node::number(2.0, &[2, 3], Element::F32));
-        let program = Program::new(&[doubled.reduce(Reduction::Sum, &[1])], &[], 2);
+        let program = Program::new(&[doubled.reduce(Reduction::Sum, &[1])], &[], &[], &Cores::Replicas(2));
         let expected = "\
 module @ferrotune attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 2 : i32} {
   func.func public @main(%arg0: tensor<2x3xf32>, %arg1: tensor<1xf32>) -> (tensor<2xf32>) {

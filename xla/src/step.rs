@@ -4,20 +4,20 @@ mod compiled;
 
 use crate::backend::Backend;
 use crate::device::backend_of;
-use crate::element::element_of;
-use crate::graph::{Array as _, Node, Op, next_id};
+use crate::element::{element_of, to_dtype};
+use crate::graph::{Array as _, Form, Node, next_id};
 use crate::program::{Argument, Program};
 use crate::random;
 use crate::recent::{MOST_RECENT, Recent};
 use crate::stablehlo;
 use crate::trace::Traced;
 use crate::value::Value;
-use crate::view::dense;
+use crate::view::{dense, node_of};
 use candle_core::external::{Input, Slot};
 use candle_core::op::BackpropOp;
 use candle_core::{DType, Device, Result, Storage, Tensor, bail};
+pub(crate) use compiled::computed;
 use compiled::{Compiled, From, State};
-pub(crate) use compiled::{computed, node_of};
 use ferrotune_devices::pjrt::LoadedExecutable;
 use std::sync::{Arc, Weak};
 
@@ -28,7 +28,7 @@ pub type Signature = Vec<(Vec<usize>, DType)>;
 pub struct Step<F> {
     device: Device,
     body: F,
-    compiled: Recent<Signature, Compiled>,
+    compiled: Recent<Vec<Form>, Compiled>,
     /// The arguments for which a program was asked for, the first ones first.
     signatures: Vec<Signature>,
 }
@@ -59,16 +59,16 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
         let device = self.device.clone();
         let Some(backend) = backend_of(&device) else { return Ok(((self.body)(arguments)?, 0)) };
         backend.trace.refuse("Step::run")?;
-        let signature = signature_of(arguments);
         if let Some(stray) = arguments.iter().find(|tensor| !tensor.device().same_device(&device)) {
             bail!(
                 "an argument of a step on {backend:?} is on {:?}; move it with `to_device`",
                 stray.device().location()
             );
         }
-        let compiled = self.compiled(backend, &signature)?;
+        let arguments = arguments.iter().map(node_of).collect::<Result<Vec<_>>>()?;
+        let compiled = self.compiled(backend, &forms_of(&arguments))?;
         let draw = draw.unwrap_or_else(|| backend.generator().advance(compiled.keys));
-        Ok((compiled.run(backend, &device, arguments, draw)?, draw))
+        Ok((compiled.run(backend, &device, &arguments, draw)?, draw))
     }
 
     /// Compiles the step for such arguments, unless it is compiled. Returns shape and type of each result; none on a device
@@ -77,7 +77,7 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
         let device = self.device.clone();
         let Some(backend) = backend_of(&device) else { return Ok(None) };
         backend.trace.refuse("Step::run")?;
-        Ok(Some(self.compiled(backend, signature)?.results.clone()))
+        signature_of_forms(&self.compiled(backend, &whole(signature)?)?.results).map(Some)
     }
 
     /// The program of the step for arguments of these shapes and types, as the text of a [StableHLO] module. Runs nothing:
@@ -96,7 +96,11 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
     ///
     /// [StableHLO]: https://openxla.org/stablehlo/spec
     pub fn stablehlo(&mut self, arguments: &[Tensor]) -> Result<String> {
-        self.stablehlo_of(&signature_of(arguments))
+        let nodes = match backend_of(&self.device) {
+            Some(_) => arguments.iter().map(node_of).collect::<Result<Vec<_>>>()?,
+            None => Vec::new(),
+        };
+        Ok(self.text(&forms_of(&nodes))?.0)
     }
 
     /// The same as [`Step::stablehlo`], for arguments that need not be there.
@@ -104,25 +108,31 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
     /// # Errors
     /// Those of [`Step::stablehlo`].
     pub fn stablehlo_of(&mut self, signature: &Signature) -> Result<String> {
-        Ok(self.written(signature)?.0)
+        Ok(self.text(&whole(signature)?)?.0)
     }
 
     /// The text of the program, and shape and type of each result.
     pub(crate) fn written(&mut self, signature: &Signature) -> Result<(String, Signature)> {
+        let (text, results) = self.text(&whole(signature)?)?;
+        Ok((text, signature_of_forms(&results)?))
+    }
+
+    fn text(&mut self, arguments: &[Form]) -> Result<(String, Vec<Form>)> {
         let device = self.device.clone();
         let Some(backend) = backend_of(&device) else {
             bail!("a step on {:?} is no program; connect a device with a compiler, such as xla:cpu", device.location())
         };
-        let (recorded, program) = self.program(backend, signature)?;
-        Ok((stablehlo::text(&program), recorded.results))
+        let (recorded, program) = self.program(backend, arguments)?;
+        Ok((stablehlo::text(&program), forms_of(&recorded.nodes)))
     }
 
-    fn compiled(&mut self, backend: &Backend, signature: &Signature) -> Result<&Compiled> {
-        if self.compiled.get(signature).is_none() {
-            let compiled = self.compile(backend, signature)?;
-            return Ok(self.compiled.insert(signature.clone(), compiled));
+    fn compiled(&mut self, backend: &Backend, arguments: &[Form]) -> Result<&Compiled> {
+        let key = arguments.to_vec();
+        if self.compiled.get(&key).is_none() {
+            let compiled = self.compile(backend, arguments)?;
+            return Ok(self.compiled.insert(key, compiled));
         }
-        match self.compiled.get(signature) {
+        match self.compiled.get(&key) {
             Some(compiled) => Ok(compiled),
             None => bail!("a step has lost its program; please report this"),
         }
@@ -139,26 +149,29 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
         &self.signatures
     }
 
-    fn compile(&mut self, backend: &Backend, signature: &Signature) -> Result<Compiled> {
-        let (recorded, program) = self.program(backend, signature)?;
-        let executable = backend.executables().get(backend.client(), &program)?;
+    fn compile(&mut self, backend: &Backend, arguments: &[Form]) -> Result<Compiled> {
+        backend.compute(&[])?;
+        let (recorded, program) = self.program(backend, arguments)?;
+        // The program takes their values, and computes none of them.
+        backend.compute(&recorded.used)?;
+        let executable = backend.executable(&program)?;
         recorded.compiled(backend, &program, executable)
     }
 
     /// Traces the step until two calls make the same program. A function may keep a tensor that it makes in its first call, so
     /// that the second one makes another program; the third one must make the same.
-    fn program(&mut self, backend: &Backend, signature: &Signature) -> Result<(Recorded, Program)> {
-        if !self.signatures.contains(signature) {
+    fn program(&mut self, backend: &Backend, arguments: &[Form]) -> Result<(Recorded, Program)> {
+        let signature = signature_of_forms(arguments)?;
+        if !self.signatures.contains(&signature) {
             if self.signatures.len() == MOST_RECENT {
                 self.signatures.remove(0);
             }
-            self.signatures.push(signature.clone());
+            self.signatures.push(signature);
         }
-        backend.compute(&[])?;
-        let first = self.trace(backend, signature)?;
+        let first = self.trace(backend, arguments)?;
         let mut known = first.program(backend);
         for _ in 0..2 {
-            let recorded = self.trace(backend, signature)?;
+            let recorded = self.trace(backend, arguments)?;
             let program = recorded.program(backend);
             if program.is_same(&known) {
                 return Ok((recorded, program));
@@ -172,26 +185,23 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
     }
 
     /// Calls the function with arguments whose values are not there.
-    fn trace(&mut self, backend: &Backend, signature: &Signature) -> Result<Recorded> {
+    fn trace(&mut self, backend: &Backend, arguments: &[Form]) -> Result<Recorded> {
         let start = next_id();
-        let given = signature.iter().map(|(dims, dtype)| described(dims, *dtype)).collect::<Result<Vec<_>>>()?;
-        let arguments: Vec<Tensor> = given
-            .iter()
-            .zip(signature)
-            .map(|(node, (dims, dtype))| tensor(&self.device, node, dims, *dtype))
-            .collect::<Result<_>>()?;
+        let given: Vec<Arc<Node>> = arguments.iter().map(Node::described).collect();
+        let arguments = given.iter().map(|node| tensor(&self.device, node)).collect::<Result<Vec<_>>>()?;
         let running = backend.trace.begin(start)?;
         let results = (self.body)(&arguments).and_then(|results| self.results(backend, &results));
         let (traced, after) = running.end()?;
-        let (nodes, results) = results?;
-        // What has a value is an argument of the program; anything else would be computed in it, the same in each run.
-        backend.compute(&traced.used()?)?;
-        let after = after.iter().zip(&traced.changed).map(|(node, (_, before))| node.reshape(&before.dims)).collect();
-        Ok(Recorded { given, traced, nodes, after, results })
+        let nodes = results?;
+        let used = traced.used()?;
+        // A variable stays spread as it was, so that its new value has room in the memory of the old one.
+        let after = after.iter().zip(&traced.changed);
+        let after = after.map(|(node, (_, old))| node.reshape(&old.dims).spread_as(old.sharding.as_ref())).collect();
+        Ok(Recorded { given, traced, used, nodes, after })
     }
 
-    /// The arrays that the function returns, with their shapes and types, while its variables have their new values.
-    fn results(&self, backend: &Backend, tensors: &[Tensor]) -> Result<(Vec<Arc<Node>>, Signature)> {
+    /// The arrays that the function returns, while its variables have their new values.
+    fn results(&self, backend: &Backend, tensors: &[Tensor]) -> Result<Vec<Arc<Node>>> {
         if let Some(stray) = tensors.iter().find(|tensor| !tensor.device().same_device(&self.device)) {
             let place = stray.device().location();
             bail!("a compiled step returns a tensor on {place:?}; keep it on the device of the step");
@@ -202,7 +212,7 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
             backend.trace.saw(&[Input { storage, layout }])?;
             dense(&Input { storage, layout })
         };
-        Ok((tensors.iter().map(node).collect::<Result<_>>()?, signature_of(tensors)))
+        tensors.iter().map(node).collect()
     }
 }
 
@@ -210,11 +220,12 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
 struct Recorded {
     given: Vec<Arc<Node>>,
     traced: Traced,
+    /// The arrays from outside that the program takes, computed or not.
+    used: Vec<Arc<Node>>,
     /// What the function returned.
     nodes: Vec<Arc<Node>>,
     /// The new values of the variables.
     after: Vec<Arc<Node>>,
-    results: Signature,
 }
 
 impl Recorded {
@@ -222,7 +233,7 @@ impl Recorded {
         let results: Vec<Arc<Node>> = self.nodes.iter().chain(&self.after).cloned().collect();
         let before = self.traced.changed.iter().map(|(_, before)| before.clone());
         let donors: Vec<(Arc<Node>, usize)> = before.zip(self.nodes.len()..).collect();
-        Program::new(&results, &donors, backend.replicas())
+        Program::new(&results, &donors, &self.used, backend.cores())
     }
 
     fn compiled(&self, backend: &Backend, program: &Program, executable: Arc<LoadedExecutable>) -> Result<Compiled> {
@@ -232,13 +243,10 @@ impl Recorded {
             Argument::Node(node) => Ok(self.source(node)),
         };
         let arguments = program.arguments.iter().map(from).collect::<Result<Vec<_>>>()?;
-        let state = |(slot, before): &(Arc<Slot>, Arc<Node>)| State {
-            slot: slot.clone(),
-            dims: before.dims.clone(),
-            element: before.element,
-        };
+        let state = |(slot, before): &(Arc<Slot>, Arc<Node>)| State { slot: slot.clone(), form: before.form() };
         let states = self.traced.changed.iter().map(state).collect();
-        Ok(Compiled { executable, arguments, states, results: self.results.clone(), keys: self.traced.keys })
+        let keys = self.traced.keys;
+        Ok(Compiled { executable, arguments, states, results: forms_of(&self.nodes), keys })
     }
 
     /// Where a node's value comes from when the step runs.
@@ -250,7 +258,7 @@ impl Recorded {
             return From::State(index);
         }
         match self.traced.seen.get(&node.id).and_then(Weak::upgrade) {
-            Some(slot) => From::Captured(slot, node.dims.clone()),
+            Some(slot) => From::Captured(slot, node.form()),
             None => From::Kept(node.clone()),
         }
     }
@@ -260,13 +268,25 @@ pub(crate) fn signature_of(arguments: &[Tensor]) -> Signature {
     arguments.iter().map(|tensor| (tensor.dims().to_vec(), tensor.dtype())).collect()
 }
 
-fn described(dims: &[usize], dtype: DType) -> Result<Arc<Node>> {
-    Ok(Node::new(Op::Described, Vec::new(), dims, element_of(dtype)?))
+fn signature_of_forms(forms: &[Form]) -> Result<Signature> {
+    forms.iter().map(|form| Ok((form.dims.clone(), to_dtype(form.element)?))).collect()
+}
+
+fn forms_of(nodes: &[Arc<Node>]) -> Vec<Form> {
+    nodes.iter().map(|node| node.form()).collect()
+}
+
+/// Arguments of these shapes and types that each core has as a whole.
+fn whole(signature: &Signature) -> Result<Vec<Form>> {
+    let form = |(dims, dtype): &(Vec<usize>, DType)| {
+        Ok(Form { dims: dims.clone(), element: element_of(*dtype)?, sharding: None })
+    };
+    signature.iter().map(form).collect()
 }
 
 /// A tensor of its own that refers to a node.
-pub(crate) fn tensor(device: &Device, node: &Arc<Node>, dims: &[usize], dtype: DType) -> Result<Tensor> {
+pub(crate) fn tensor(device: &Device, node: &Arc<Node>) -> Result<Tensor> {
     let metal = device.as_metal_device()?;
-    let storage = metal.storage(Arc::new(Value::Node(node.clone())), dtype, node.count());
-    Ok(Tensor::from_storage(Storage::Metal(storage), dims, BackpropOp::none(), false))
+    let storage = metal.storage(Arc::new(Value::Node(node.clone())), to_dtype(node.element)?, node.count());
+    Ok(Tensor::from_storage(Storage::Metal(storage), node.dims.as_slice(), BackpropOp::none(), false))
 }

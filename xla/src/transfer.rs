@@ -3,7 +3,8 @@
 use crate::device::backend_of;
 use crate::element::element_of;
 use crate::graph::Node;
-use crate::step::{self, computed, node_of};
+use crate::step::{self, computed};
+use crate::view::node_of;
 use candle_core::backend::BackendStorage as _;
 use candle_core::{CpuStorage, DType, Device, Error, Result, Tensor, bail};
 use ferrotune_devices::pjrt::Literal;
@@ -50,11 +51,11 @@ pub(crate) fn sent(tensor: &Tensor, device: &Device) -> Result<Tensor> {
         return Ok(tensor.detach());
     }
     match (backend_of(tensor.device()), backend_of(device)) {
-        (Some(from), Some(to)) if from.client().is_same(to.client()) => {
-            let node = computed(from, node_of(tensor)?, tensor.dims())?;
+        (Some(from), Some(to)) if from.client().is_same(to.client()) && from.cores() == to.cores() => {
+            let node = node_of(tensor)?;
+            let node = computed(from, &node, &node.form())?;
             let copies = to.copies(node.value().unwrap_or_default())?;
-            let copy = Node::data(copies, &node.dims, node.element);
-            step::tensor(device, &copy, tensor.dims(), tensor.dtype())
+            step::tensor(device, &Node::data(copies, &node.form()))
         }
         _ => tensor.detach().to_device(device),
     }

@@ -5,10 +5,19 @@
 use crate::graph::{Array as _, Binary, Node, Op};
 use crate::value::Value;
 use candle_core::external::Input;
-use candle_core::{Layout, Result};
+use candle_core::{Layout, Result, Storage, Tensor, bail};
 use ferrotune_devices::pjrt::Element;
 use std::cmp::Reverse;
 use std::sync::Arc;
+
+/// The array that a tensor of a plugin's device shows.
+pub(crate) fn node_of(tensor: &Tensor) -> Result<Arc<Node>> {
+    let (storage, layout) = tensor.storage_and_layout();
+    let Storage::Metal(storage) = &*storage else {
+        bail!("a tensor on {:?} is no plugin's; move it with `to_device`", tensor.device().location())
+    };
+    dense(&Input { storage, layout })
+}
 
 /// The elements of an input, in the order of its layout.
 pub(crate) fn dense(input: &Input<'_>) -> Result<Arc<Node>> {

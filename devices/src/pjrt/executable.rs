@@ -14,6 +14,7 @@ use super::named::{self, Named};
 use super::object::Object;
 use super::program::MlirProgram;
 use std::ptr::null_mut;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// A compiled program that need not be on a device.
@@ -291,6 +292,7 @@ impl LoadedExecutable {
         let kept = kept(&inputs, input_count);
         let mut options = Arguments::<ExecuteOptions>::zeroed();
         (options.fields.kept, options.fields.kept_count) = (kept.as_ptr(), kept.len());
+        options.fields.launch = next_launch();
 
         let mut outputs = vec![vec![null_mut(); self.output_count]; rows.len()];
         let mut events = vec![null_mut(); rows.len()];
@@ -342,6 +344,13 @@ impl LoadedExecutable {
         }
         Ok(count)
     }
+}
+
+/// A number that no other run of this process has had. XLA:CPU brings the devices of a run together by it: those of two runs
+/// with the same number would exchange each other's values.
+fn next_launch() -> i32 {
+    static NEXT: AtomicI32 = AtomicI32::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 /// The indices of inputs that some device keeps.

@@ -4,7 +4,7 @@ use super::error::PjrtError;
 use serde::{Deserialize, Serialize};
 
 /// The type of an array's elements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[expect(missing_docs, reason = "the names are StableHLO's")]
 pub enum Element {

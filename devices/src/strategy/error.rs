@@ -19,6 +19,15 @@ pub enum StrategyError {
         /// The platform's name.
         platform: String,
     },
+    /// The cores of a plugin are one device of one process.
+    #[error(
+        "the cores of {device} cannot be joined with those of other processes, which is not there; give each process a study of its \
+         own, or use Strategy::on(\"{device}\") across the processes, which takes the first core of each"
+    )]
+    CoresAcross {
+        /// The plugin's device.
+        device: String,
+    },
     /// Another replica ended, or failed, during this one's step.
     #[error(
         "replica {replica} waits for gradients of a replica that has ended; all replicas must take the same number of steps"

@@ -1,7 +1,7 @@
 //! Replicas that compute together.
 
 use ferrotune_devices::probe::{Identity, OpenDevice, Opened};
-use ferrotune_devices::{Precision, Replica, Strategy, StrategyError};
+use ferrotune_devices::{Cluster, Precision, Replica, Strategy, StrategyError};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 const FEATURES: usize = 5;
@@ -111,7 +111,15 @@ fn a_tpu_is_described_by_its_cores() {
     let mut opened = Opened { identity, platform, version, devices: vec![core(0), core(1), core(4)] };
     let strategy = Strategy::tpu(&opened).expect("it has cores");
     assert_eq!((strategy.num_replicas_in_sync(), strategy.global_batch_size(128)), (3, 384));
-    let json = r#"{"devices":{"strategy":"tpu","devices":["tpu:0","tpu:1","tpu:4"]},"precision":"f32"}"#;
+    assert_eq!(
+        strategy.scope(|replica| (replica.index(), replica.count(), replica.device().to_owned())),
+        [(0, 1, "tpu".into())]
+    );
+    assert_eq!((strategy.spread(), Strategy::on("tpu").spread()), (Ok(Some(3)), Ok(None)));
+    let cluster = Cluster::new(["a:1", "b:2"], 0).expect("a place");
+    let across = strategy.clone().across(cluster).spread().expect_err("not there").to_string();
+    assert!(across.starts_with("the cores of tpu cannot be joined with those of other processes"), "{across}");
+    let json = r#"{"devices":{"strategy":"tpu","device":"tpu","cores":3},"precision":"f32"}"#;
     assert_eq!(serde_json::to_string(&strategy).expect("plain data"), json);
     assert_eq!(serde_json::from_str::<Strategy>(json).expect("as it was written"), strategy);
     opened.devices.clear();

@@ -9,6 +9,7 @@ use ferrotune_tuner::spec::takes_one_process;
 use ferrotune_tuner::wire::BUDGET_VARIABLE;
 use ferrotune_xla::{Options, backend_of, identity};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -27,11 +28,11 @@ pub fn connect(device: &str) {
 /// The plugins that this process has opened, by the paths of their libraries.
 static OPEN: Mutex<BTreeMap<PathBuf, Opened>> = Mutex::new(BTreeMap::new());
 
-/// An open plugin's device: as candle's, and as the plugin's.
-#[derive(Debug)]
+/// A plugin opens its devices once in a process; candle may have several devices on them.
 struct Opened {
-    device: Device,
     client: Client,
+    /// By the number of cores that compute as one.
+    devices: BTreeMap<usize, Device>,
 }
 
 /// The seed of a device that was given none, which is candle's own.
@@ -47,8 +48,8 @@ pub(crate) fn enter_trial(device: &str) -> Option<DeviceUse> {
         // The objective may do without it, and gets this error where it does not.
         eprintln!("ferrotune: {device} does not open: {error}");
     }
-    for opened in open_plugins().values() {
-        if let Err(error) = opened.device.set_seed(SEED) {
+    for opened in open_plugins().values().flat_map(|opened| opened.devices.values()) {
+        if let Err(error) = opened.set_seed(SEED) {
             eprintln!("ferrotune: the random numbers of {device} do not begin anew: {error}");
         }
     }
@@ -102,7 +103,7 @@ pub fn open_device(device: &str) -> Result<Device> {
         ("cpu", _) => Ok(Device::Cpu),
         ("tpu", "0") | ("xla", _) => {
             fork::check()?;
-            open_plugin(device, find_plugin(&Machine::this(), device)?)
+            open_plugin(device, 1)
         }
         ("cuda", ordinal) => match ordinal.parse() {
             Ok(_) if !candle_core::utils::cuda_is_available() => Err(TrialError::NoCuda { device: owned() }.into()),
@@ -123,30 +124,65 @@ fn real(plugin: &Path) -> PathBuf {
     plugin.canonicalize().unwrap_or_else(|_| plugin.to_owned())
 }
 
-/// Why the last new program of an open device was refused, if its device has too little memory for it. Forgets it.
-pub(crate) fn take_shortage() -> Option<Shortage> {
-    open_plugins().values().find_map(|opened| backend_of(&opened.device)?.take_shortage())
+/// The first cores of a plugin as one device, a mesh with the axis `data`: `tpu` or `xla:cpu` with its cores. Each number of
+/// cores is one device, beside [`open_device`]'s, and all of them share the plugin's one client.
+///
+/// # Errors
+/// Those of [`open_device`], and if the plugin has fewer cores.
+pub fn open_cores(device: &str, cores: usize) -> Result<Device> {
+    fork::check()?;
+    open_plugin(device, cores)
 }
 
-/// The device of a plugin's library, opened now or before.
-fn open_plugin(name: &str, plugin: PathBuf) -> Result<Device> {
-    let plugin = real(&plugin);
-    let mut open = open_plugins();
-    if let Some(opened) = open.get(&plugin) {
-        return Ok(opened.device.clone());
+/// Why the last new program of an open device was refused, if its device has too little memory for it. Forgets it.
+pub(crate) fn take_shortage() -> Option<Shortage> {
+    let open = open_plugins();
+    let mut devices = open.values().flat_map(|opened| opened.devices.values());
+    devices.find_map(|device| backend_of(device)?.take_shortage())
+}
+
+/// How many cores a plugin has for this process, by the name of its device. Opens the plugin.
+///
+/// # Errors
+/// Those of [`open_device`].
+pub fn count_cores(device: &str) -> Result<usize> {
+    fork::check()?;
+    let plugin = real(&find_plugin(&Machine::this(), device)?);
+    Ok(opened(&mut open_plugins(), plugin)?.client.devices()?.len())
+}
+
+/// So many cores of the plugin with this name, opened now or before.
+fn open_plugin(name: &str, cores: usize) -> Result<Device> {
+    let plugin = real(&find_plugin(&Machine::this(), name)?);
+    let identity = identity(&plugin);
+    let mut plugins = open_plugins();
+    let open = opened(&mut plugins, plugin)?;
+    if let Some(device) = open.devices.get(&cores) {
+        return Ok(device.clone());
     }
-    let loaded = Plugin::load(&plugin)?;
-    // Recorded also if no client opens, because the plugin may have started threads.
-    fork::opened();
-    let client = loaded.client(&[])?;
     // A search compiles the same program in many workers; each but the first one loads it.
     let cache = dirs::cache_dir().map(|folder| folder.join("ferrotune/xla"));
     // A trial on the CPU shares its budget with the programs of XLA. In a cell there is no such limit.
     let budget = std::env::var(BUDGET_VARIABLE).ok().and_then(|bytes| bytes.parse().ok());
-    let options = Options { cache: cache.as_deref(), memory_bytes: budget, name: Some(name), ..Options::default() };
-    let device = ferrotune_xla::device_on(client.clone(), &identity(&plugin), options)?;
-    open.insert(plugin, Opened { device: device.clone(), client });
+    let mesh: &[(&str, usize)] = if cores == 1 { &[] } else { &[("data", cores)] };
+    let (cache, name) = (cache.as_deref(), Some(name));
+    let options = Options { cache, mesh, memory_bytes: budget, name, ..Options::default() };
+    let device = ferrotune_xla::device_on(open.client.clone(), &identity, options)?;
+    open.devices.insert(cores, device.clone());
     Ok(device)
+}
+
+fn opened(plugins: &mut BTreeMap<PathBuf, Opened>, plugin: PathBuf) -> Result<&mut Opened> {
+    match plugins.entry(plugin) {
+        Entry::Occupied(open) => Ok(open.into_mut()),
+        Entry::Vacant(place) => {
+            let loaded = Plugin::load(place.key())?;
+            // Recorded also if no client opens, because the plugin may have started threads.
+            fork::opened();
+            let client = loaded.client(&[])?;
+            Ok(place.insert(Opened { client, devices: BTreeMap::new() }))
+        }
+    }
 }
 
 #[cfg(test)]

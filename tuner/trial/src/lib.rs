@@ -28,7 +28,7 @@ pub mod shared;
 pub mod trial;
 
 pub use connection::SupervisorClient;
-pub use device::{connect, connected, is_open, open_device};
+pub use device::{connect, connected, count_cores, is_open, open_cores, open_device};
 pub use error::{Result, TrialError};
 pub use optim::AdamW;
 pub use place::in_cell;

@@ -14,7 +14,15 @@ use std::sync::Arc;
 pub(super) fn elements(old: &Input<'_>, source: &Input<'_>, offset: usize) -> Result<Value> {
     let source = view::dense(source)?;
     let count = source.count();
+    if offset == 0 && count == old.storage.count() {
+        return Ok(Value::Node(source));
+    }
     filled(old, &source.reshape(&[1, count]), Target { rows: 1, columns: count, offset, stride: count })
+}
+
+/// Whether an input is its whole storage, in one row.
+pub(super) fn is_whole(input: &Input<'_>) -> bool {
+    input.layout.dims() == [input.storage.count()] && input.layout.start_offset() == 0 && input.layout.is_contiguous()
 }
 
 /// `old` with rows of the source.

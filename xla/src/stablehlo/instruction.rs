@@ -2,7 +2,9 @@
 
 use super::notation::{list, number, start, tensor};
 use super::{region, type_of};
+use crate::element::is_short_float;
 use crate::graph::{Binary, Compare, Node, Op, Reduction, Unary};
+use crate::mesh::Cores;
 use ferrotune_devices::pjrt::Element;
 use std::sync::Arc;
 
@@ -23,10 +25,13 @@ impl Line<'_> {
     }
 
     /// What computes the value.
-    pub(super) fn statements(&self, replicas: usize) -> Vec<String> {
+    pub(super) fn statements(&self, cores: &Cores) -> Vec<String> {
         let (node, element) = (self.node, self.node.element);
         let one = |statement: String| vec![statement];
         match &node.op {
+            Op::Dot { .. } | Op::Convolution(_) if cores.mesh().is_some() && is_short_float(element) => {
+                self.in_single_precision(cores)
+            }
             // Arguments and numbers are no instructions.
             Op::Data | Op::Described | Op::Key | Op::Number => Vec::new(),
             Op::Uninit => one(self.dense(&number(0, element))),
@@ -70,7 +75,8 @@ impl Line<'_> {
             Op::SortPlaces { ascending } => self.sort_places(*ascending).to_vec(),
             Op::Bits => one(self.bits()),
             Op::Shard => self.shard().to_vec(),
-            Op::AllReduce => one(self.all_reduce(replicas)),
+            Op::AllReduce => one(self.all_reduce(cores.replicas())),
+            Op::Sharding => one(self.sharding(cores)),
         }
     }
 
@@ -199,6 +205,32 @@ impl Line<'_> {
                 self.result_type()
             ),
         ]
+    }
+
+    /// Sums of 16-bit floats in `f32`: cores that have parts of a sum add them in this type.
+    fn in_single_precision(&self, cores: &Cores) -> Vec<String> {
+        let name = format!("{}_single", self.name);
+        let node = Node::new(self.node.op.clone(), Vec::new(), &self.node.dims, Element::F32);
+        let line = Line { name: &name, node: &node, inputs: self.inputs.clone() };
+        let mut statements = line.statements(cores);
+        statements.push(format!(
+            "{} = stablehlo.convert {name} : ({}) -> {}",
+            self.name,
+            type_of(&node),
+            self.result_type()
+        ));
+        statements
+    }
+
+    fn sharding(&self, cores: &Cores) -> String {
+        // Only a device with a mesh makes this instruction.
+        let sharding = cores.mesh().map_or_else(String::new, |mesh| mesh.attribute(self.node.sharding.as_ref()));
+        format!(
+            "{} = stablehlo.custom_call @Sharding({}) {{mhlo.sharding = \"{sharding}\"}} : {}",
+            self.name,
+            self.operands(),
+            self.signature()
+        )
     }
 
     fn all_reduce(&self, replicas: usize) -> String {

@@ -1,15 +1,13 @@
 //! A step that is compiled: gathers its arguments, gives its variables away and puts their new values back.
 
-use super::{Signature, tensor};
+use super::tensor;
 use crate::backend::{Backend, by_result};
-use crate::element::element_of;
-use crate::graph::{Array as _, Node, Op};
+use crate::graph::{Array as _, Form, Node};
 use crate::random::state;
 use crate::value::Value;
-use crate::view::dense;
-use candle_core::external::{Input, Slot};
-use candle_core::{Device, Error, Result, Storage, Tensor, bail};
-use ferrotune_devices::pjrt::{self, Buffer, Element, LoadedExecutable};
+use candle_core::external::Slot;
+use candle_core::{Device, Error, Result, Tensor, bail};
+use ferrotune_devices::pjrt::{self, Buffer, LoadedExecutable};
 use std::sync::Arc;
 
 /// A step for arguments of certain shapes.
@@ -17,7 +15,7 @@ pub(super) struct Compiled {
     pub(super) executable: Arc<LoadedExecutable>,
     pub(super) arguments: Vec<From>,
     pub(super) states: Vec<State>,
-    pub(super) results: Signature,
+    pub(super) results: Vec<Form>,
     /// How many keys for random numbers the function asks for.
     pub(super) keys: u64,
 }
@@ -28,8 +26,8 @@ pub(super) enum From {
     Given(usize),
     /// A variable that the step changes.
     State(usize),
-    /// A tensor from outside that the step uses: what its storage refers to, in the shape that the program takes.
-    Captured(Arc<Slot>, Vec<usize>),
+    /// A tensor from outside that the step uses: what its storage refers to, as the program takes it.
+    Captured(Arc<Slot>, Form),
     /// A tensor from outside that nothing referred to any more once the step was traced.
     Kept(Arc<Node>),
     /// A number in a formula.
@@ -41,24 +39,21 @@ pub(super) enum From {
 /// A variable that the step changes.
 pub(super) struct State {
     pub(super) slot: Arc<Slot>,
-    pub(super) dims: Vec<usize>,
-    pub(super) element: Element,
+    /// As the program takes it and returns it.
+    pub(super) form: Form,
 }
 
 impl Compiled {
-    /// Runs it with the random numbers of the keys from `draw` on.
+    /// Runs it with the arrays that its arguments show, and the random numbers of the keys from `draw` on.
     pub(super) fn run(
         &self,
         backend: &Backend,
         device: &Device,
-        arguments: &[Tensor],
+        arguments: &[Arc<Node>],
         draw: u64,
     ) -> Result<Vec<Tensor>> {
         // What can fail before the device is asked comes before the variables are given away.
-        let given = arguments
-            .iter()
-            .map(|tensor| computed(backend, node_of(tensor)?, tensor.dims()))
-            .collect::<Result<Vec<_>>>()?;
+        let given = arguments.iter().map(|node| computed(backend, node, &node.form())).collect::<Result<Vec<_>>>()?;
         let captured = self.arguments.iter().map(|from| self.captured(backend, from)).collect::<Result<Vec<_>>>()?;
         let keys = self.keys(backend, draw)?;
         self.states.iter().try_for_each(|state| state.compute(backend))?;
@@ -73,19 +68,17 @@ impl Compiled {
         })?;
         let mut outputs = outputs.into_iter();
         let results = self.results.iter().zip(outputs.by_ref());
-        let results = results
-            .map(|((dims, dtype), value)| tensor(device, &Node::data(value, dims, element_of(*dtype)?), dims, *dtype))
-            .collect();
+        let results = results.map(|(form, value)| tensor(device, &Node::data(value, form))).collect();
         for (state, value) in self.states.iter().zip(outputs) {
-            state.put(Node::data(value, &state.dims, state.element));
+            state.put(Node::data(value, &state.form));
         }
         results
     }
 
     fn captured(&self, backend: &Backend, from: &From) -> Result<Option<Arc<Node>>> {
         match from {
-            From::Captured(slot, dims) => computed(backend, Value::node_in(slot)?, dims).map(Some),
-            From::Kept(node) => computed(backend, node.clone(), &node.dims).map(Some),
+            From::Captured(slot, form) => computed(backend, &Value::node_in(slot)?, form).map(Some),
+            From::Kept(node) => computed(backend, node, &node.form()).map(Some),
             _ => Ok(None),
         }
     }
@@ -108,7 +101,7 @@ impl Compiled {
         lent: &[Option<Arc<Node>>],
     ) -> Result<Vec<Vec<Buffer>>> {
         let mut rows: Vec<Vec<pjrt::Input<'_>>> = Vec::new();
-        rows.resize_with(backend.replicas(), Vec::new);
+        rows.resize_with(backend.cores().count(), Vec::new);
         let mut keys = keys.into_iter();
         for (from, captured) in self.arguments.iter().zip(captured) {
             match from {
@@ -131,10 +124,10 @@ impl Compiled {
 type Taken = (Option<Vec<Buffer>>, Option<Arc<Node>>);
 
 impl State {
-    /// Makes sure that the variable has a value in the shape that the program takes.
+    /// Makes sure that the variable has a value in the shape that the program takes, spread as it takes it.
     fn compute(&self, backend: &Backend) -> Result<()> {
         let node = Value::node_in(&self.slot)?;
-        let ready = computed(backend, node.clone(), &self.dims)?;
+        let ready = computed(backend, &node, &self.form)?;
         if !Arc::ptr_eq(&ready, &node) {
             self.put(ready);
         }
@@ -142,7 +135,7 @@ impl State {
     }
 
     fn take(&self) -> Result<Taken> {
-        let nothing = Arc::new(Value::Node(Node::new(Op::Described, Vec::new(), &self.dims, self.element)));
+        let nothing = Arc::new(Value::Node(Node::described(&self.form)));
         let value = self.slot.replace(nothing);
         let Ok(value) = Arc::downcast::<Value>(value) else { bail!("a variable of the step is of another device") };
         let node = match Arc::try_unwrap(value) {
@@ -169,20 +162,11 @@ fn donate(rows: &mut [Vec<pjrt::Input<'_>>], buffers: Vec<Buffer>) {
     }
 }
 
-/// The node in this shape, with its value.
-pub(crate) fn computed(backend: &Backend, node: Arc<Node>, dims: &[usize]) -> Result<Arc<Node>> {
-    let node = node.reshape(dims);
+/// The node in this form, with its value.
+pub(crate) fn computed(backend: &Backend, node: &Arc<Node>, form: &Form) -> Result<Arc<Node>> {
+    let node = node.reshape(&form.dims).spread_as(form.sharding.as_ref());
     if node.value().is_none() {
         backend.compute(std::slice::from_ref(&node))?;
     }
     Ok(node)
-}
-
-/// The array that a tensor shows.
-pub(crate) fn node_of(tensor: &Tensor) -> Result<Arc<Node>> {
-    let (storage, layout) = tensor.storage_and_layout();
-    let Storage::Metal(storage) = &*storage else {
-        bail!("a compiled step returns a tensor on {:?}; keep it on the device of the step", tensor.device().location())
-    };
-    dense(&Input { storage, layout })
 }

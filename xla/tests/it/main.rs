@@ -8,6 +8,7 @@ mod layers;
 mod pipeline;
 mod plugin;
 mod random;
+mod sharding;
 mod space;
 mod step;
 mod structure;

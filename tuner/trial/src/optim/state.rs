@@ -57,7 +57,7 @@ impl<const N: usize> State<N> {
     pub(super) fn on_device(vars: Vec<Var>, names: [&'static str; N], lr: f64) -> Result<State<N>> {
         let moments = vars
             .iter()
-            .map(|var| array(|_| Var::zeros(var.shape(), var.dtype(), var.device())))
+            .map(|var| array(|_| Var::from_tensor(&ferrotune_xla::zeros_like(var)?)))
             .collect::<Result<_>>()?;
         let is_wide = vars.iter().any(|var| var.dtype() == DType::F64);
         let dtype = if is_wide { DType::F64 } else { DType::F32 };
