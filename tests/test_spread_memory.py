@@ -1,7 +1,7 @@
 """GPT-2-medium's training step over eight cores of a TPU that is not there: what a core needs by libtpu, with weights and moments
 spread over the cores, and what one core needs without that.
 
-The normal run has the first two of 24 layers. `FERROTUNE_GPT2_LAYERS=24` has all; docs/devices.md has those figures.
+The normal run has the first two of 24 layers. `FERROTUNE_GPT2_LAYERS=24` has all; docs/devices.md has the figures.
 """
 
 import os

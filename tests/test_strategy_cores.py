@@ -83,12 +83,13 @@ println!("[{:e}, {:e}]", furthest(&single, &bf16), furthest(&whole, &bf16));
 
 def test_a_batch_that_cores_cannot_share_and_several_processes_are_refused(session):
     odd = """
+{
 let odd = |replica: &Replica<'_>| -> ferrotune::Result<Tensor> {
     Ok(strategy::shard(replica, &Tensor::zeros((6, 2), DType::F32, &strategy::device(replica)?)?)?)
 };
 """
-    assert "multiple of 4" in session.fails(odd + "cores.scope(odd).swap_remove(0)?;").error
-    pair = 'Strategy::mirrored(["cpu"; 4])?.scope(odd).swap_remove(0)?;'
+    assert "multiple of 4" in session.fails(odd + "cores.scope(odd).swap_remove(0)?;\n}").error
+    pair = 'Strategy::mirrored(["cpu"; 4])?.scope(odd).swap_remove(0)?;\n}'
     assert "4 replicas cannot share a batch of 6 rows" in session.fails(odd + pair).error
     cluster = 'ferrotune::strategy::Cluster::new(["a:1", "b:2"], 0)?'
     across = f"cores.clone().across({cluster}).scope(|replica| strategy::device(replica)).swap_remove(0)?;"
@@ -99,11 +100,15 @@ TUNE = """%%tune --objective off:min --max-trials 1 --seed 1 --project cores
 |trial| {
     let rate = trial.float("rate", 0.1..=0.4).get()?;
     let weights = cores.scope(|replica| train(replica)).swap_remove(0)?;
-    trial.report(0, [("off", rate * 0.0 + f64::from(furthest(&weights, &trained(&Strategy::on("cpu"))?)))])?;
+    let off = f64::from(furthest(&weights, &trained(&Strategy::on("cpu"))?));
+    if off > 1e-5 {
+        return Err(format!("the weights are {off:e} away from those of the CPU").into());
+    }
+    trial.report(0, [("off", off + rate)])?;
     trial.best("off")
 }"""
 
 
 def test_a_trial_uses_all_cores_by_a_strategy_of_the_notebook(session):
     outcome = session.ok(TUNE)
-    assert "1/1 trials" in outcome.display, outcome.display
+    assert "1/1 trials" in outcome.display and "failed" not in outcome.display, outcome.display

@@ -27,6 +27,7 @@ STEPS = {
 }
 UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 MOST = 1.10
+LEAST = 0.80
 
 
 def depth_of(model, generation):
@@ -77,4 +78,5 @@ def test_a_training_step_needs_no_more_memory_than_in_jax(kernels, libtpu, model
     ours.ok("drop(step);")
     line = f"{model} of depth {depth}, {generation}: {own / 2**20:.1f} MiB, JAX {jax / 2**20:.1f} MiB, ratio {own / jax:.3f}"
     print(line)
-    assert own <= MOST * jax, line
+    # A step that forgets a part of the work needs less.
+    assert LEAST * jax <= own <= MOST * jax, line

@@ -104,11 +104,11 @@ def test_a_worker_that_aborts_or_hangs_costs_its_trial_and_a_new_worker_follows(
         1 => fault("execute:abort"),
         3 => fault("execute:hang"),
     """
-    outcome = session.ok(search("--max-trials 5 --project faulty --trial-timeout 15s --grace 1s --worker-trials 9", deeds))
+    outcome = session.ok(search("--max-trials 5 --project faulty --trial-timeout 30s --grace 1s --worker-trials 9", deeds))
     assert "5/5 trials" in outcome.display, outcome.display
     texts, pids = zip(*(trial(session, number, "faulty") for number in range(5)))
     endings = [text.splitlines()[0].partition(": ")[2] for text in texts]
-    assert endings == ["finished", "killed by SIGABRT", "finished", "timed out after 15 s", "finished"], endings
+    assert endings == ["finished", "killed by SIGABRT", "finished", "timed out after 30 s", "finished"], endings
     assert pids[0] == pids[1] != pids[2] == pids[3] != pids[4]
     assert openings(lock_file) == [pids[0][0], pids[2][0], pids[4][0]]
     assert re.search("already in use by process 42", texts[1]), texts[1]

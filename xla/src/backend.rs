@@ -15,7 +15,6 @@ use crate::transfer::{literal_of, values_of};
 use crate::value::Value;
 use candle_core::external::{self, Input, Op, Slot};
 use candle_core::{CpuStorage, DType, Error, Result, Shape, bail};
-use ferrotune_devices::Shortage;
 use ferrotune_devices::pjrt::{self, Buffer, Client, Element, Literal, LoadedExecutable};
 use std::collections::HashSet;
 use std::fmt;
@@ -54,13 +53,14 @@ impl Backend {
         devices: Vec<pjrt::Device>,
         cores: Cores,
         executables: Executables,
+        generator: Generator,
     ) -> Backend {
         Backend {
             name,
             client,
             devices,
             cores,
-            generator: Generator::new(),
+            generator,
             executables,
             changed: Mutex::default(),
             live: Mutex::default(),
@@ -78,7 +78,8 @@ impl Backend {
         let group = |(numbers, devices): (&[i32], &[pjrt::Device])| {
             let name = format!("{platform}:{}", numbers[0]);
             let executables = self.executables.on(numbers.to_vec());
-            Backend::new(name, self.client.clone(), devices.to_vec(), self.cores.clone(), executables)
+            let generator = Generator::new(numbers);
+            Backend::new(name, self.client.clone(), devices.to_vec(), self.cores.clone(), executables, generator)
         };
         let count = self.cores.count();
         Ok(numbers.chunks_exact(count).zip(others.chunks_exact(count)).map(group).collect())
@@ -114,11 +115,6 @@ impl Backend {
     /// What has crossed between the host and this device.
     pub fn traffic(&self) -> &Traffic {
         &self.traffic
-    }
-
-    /// Why the last new program was refused, if its device has too little memory for it. Forgets it.
-    pub fn take_shortage(&self) -> Option<Shortage> {
-        self.executables.take_shortage()
     }
 
     /// How many programs the plugin has compiled since the device was opened.

@@ -5,19 +5,20 @@ use ferrotune_devices::Shortage;
 use ferrotune_devices::pjrt::LoadedExecutable;
 use std::sync::{Mutex, PoisonError};
 
+/// The shortage of the last program that a device of this process could not hold.
+static LAST: Mutex<Option<Shortage>> = Mutex::new(None);
+
 /// The memory of a device.
 pub(crate) struct Budget {
     /// The device, as messages call it.
     device: String,
     /// None if nothing is known of it.
     bytes: Option<u64>,
-    /// The shortage of the last new program, if it had one.
-    last: Mutex<Option<Shortage>>,
 }
 
 impl Budget {
     pub(crate) fn new(device: &str, bytes: Option<u64>) -> Budget {
-        Budget { device: device.to_owned(), bytes, last: Mutex::default() }
+        Budget { device: device.to_owned(), bytes }
     }
 
     /// The same for another device of the plugin.
@@ -34,11 +35,15 @@ impl Budget {
         // A plugin need not know what a program takes; it then finds out when the program runs.
         let memory = executable.executable().memory().ok();
         let shortage = memory.and_then(|memory| Shortage::of(&memory, &self.device, bytes));
-        self.last.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&shortage);
-        shortage.map_or(Ok(()), |shortage| Err(Error::wrap(shortage)))
+        let Some(shortage) = shortage else { return Ok(()) };
+        *LAST.lock().unwrap_or_else(PoisonError::into_inner) = Some(shortage.clone());
+        Err(Error::wrap(shortage))
     }
+}
 
-    pub(crate) fn take_shortage(&self) -> Option<Shortage> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
+/// Why an error came, if its text is that of the last program that a device of this process could not hold: candle keeps only the
+/// text of such an error.
+pub fn shortage_of(error: &str) -> Option<Shortage> {
+    let last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    last.clone().filter(|shortage| error.contains(&shortage.to_string()))
 }

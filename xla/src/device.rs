@@ -4,6 +4,7 @@ use crate::backend::{Backend, numbers_of};
 use crate::budget::Budget;
 use crate::executables::Executables;
 use crate::mesh::Cores;
+use crate::random::Generator;
 use candle_core::{Device, Error, Result, bail, external};
 use ferrotune_devices::pjrt::{Client, Plugin};
 use std::any::Any;
@@ -89,9 +90,10 @@ pub fn device_on(client: Client, plugin: &str, options: Options<'_>) -> Result<D
     // Some plugins do not report memory.
     let reported = devices.first().and_then(|device| device.memory().ok()?.limit_bytes);
     let budget = Budget::new(options.name.unwrap_or(&name), reported.or(options.memory_bytes));
-    let compile = cores.options().on(numbers_of(&devices)?);
-    let executables = Executables::new(options.cache, &plugin, compile, budget);
-    Ok(device_of(Backend::new(name, client, devices, cores, executables)))
+    let numbers = numbers_of(&devices)?;
+    let generator = Generator::new(&numbers);
+    let executables = Executables::new(options.cache, &plugin, cores.options().on(numbers), budget);
+    Ok(device_of(Backend::new(name, client, devices, cores, executables, generator)))
 }
 
 /// All cores of the plugin that a device belongs to, each as a device of its own: a process can open a TPU only once. The first

@@ -5,7 +5,6 @@ use crate::program::Program;
 use crate::recent::Recent;
 use crate::stablehlo;
 use candle_core::{Error, Result};
-use ferrotune_devices::Shortage;
 use ferrotune_devices::pjrt::{Client, CompileOptions, LoadedExecutable};
 use sha2::{Digest as _, Sha256};
 use std::fs;
@@ -68,11 +67,6 @@ impl Executables {
         self.budget.check(&executable)?;
         let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(ready.insert(fingerprint, executable).clone())
-    }
-
-    /// Why the last new program was refused, if it was. Forgets it.
-    pub(crate) fn take_shortage(&self) -> Option<Shortage> {
-        self.budget.take_shortage()
     }
 
     /// How many programs have been compiled, and not loaded.

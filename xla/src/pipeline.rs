@@ -84,7 +84,7 @@ impl<'a> Pipeline<'a> {
     ///
     /// # Errors
     /// If there are no stages or no micro-batches, a stage has no variables or has them on several devices, or two stages have the
-    /// same variable.
+    /// same variable. A stage that uses a variable of another one is an error of [`Pipeline::run`].
     pub fn new(
         stages: Vec<Stage<'a>>,
         loss: impl Fn(&Tensor, &Tensor) -> Result<Tensor> + 'a,
@@ -97,9 +97,13 @@ impl<'a> Pipeline<'a> {
         let count = stages.len();
         let mut loss: Option<part::Loss<'a>> = Some(Box::new(loss));
         let mut workers = Vec::new();
+        let of_stage =
+            |(stage, place): (&Stage<'a>, usize)| stage.vars.iter().map(move |var| (place, var.clone())).collect();
+        let owned: Vec<Vec<(usize, Var)>> = stages.iter().zip(1..).map(of_stage).collect();
         for (index, stage) in stages.into_iter().enumerate() {
             let loss = if index + 1 == count { loss.take() } else { None };
-            workers.push(Worker::new(stage, index + 1, loss, micro_batches)?);
+            let foreign = owned.iter().flatten().filter(|(place, _)| *place != index + 1).cloned().collect();
+            workers.push(Worker::new(stage, index + 1, loss, foreign, micro_batches)?);
         }
         let dividers = [0, count - 1].map(|index| divider(workers[index].device(), micro_batches));
         let passes = schedule(count, micro_batches);
@@ -115,7 +119,8 @@ impl<'a> Pipeline<'a> {
     ///
     /// # Errors
     /// Before anything runs: if the rows cannot be divided into micro-batches, a tensor is on another device, and on devices with a
-    /// compiler those of [`Step::run`], of the layers and of the loss. Later: those of the devices.
+    /// compiler those of [`Step::run`], of the layers and of the loss. Later: those of the devices; some stages may have taken the
+    /// step then, so load a checkpoint.
     pub fn run(&mut self, x: &Tensor, y: &Tensor) -> Result<Tensor> {
         self.prepare(x, y)?;
         if std::mem::replace(&mut self.is_torn, true) {

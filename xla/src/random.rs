@@ -8,28 +8,37 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The random numbers of a device, by a seed and how often numbers were drawn since it was set.
 #[derive(Debug)]
 pub(crate) struct Generator {
+    /// The first key of the device: the cores of a plugin draw different numbers from the same seed.
+    first: u64,
     seed: AtomicU64,
     draws: AtomicU64,
     /// Keys that were made while steps were traced.
     traced: AtomicU64,
 }
 
+/// candle's own seed for a device that was given none.
+pub const DEFAULT_SEED: u64 = 299_792_458;
+
 impl Generator {
-    /// candle's own seed for a device that was given none.
-    const SEED: u64 = 299_792_458;
+    /// As many keys as a device has for itself. Together with [`Generator::FIRST_TRACED`], an `f64` has those of 2,048 devices
+    /// exactly.
+    const OF_DEVICE: u64 = 1 << 40;
 
     /// The first key of those that are made while a step is traced. No run ever comes so far, and an `f64` still has it exactly.
     const FIRST_TRACED: u64 = 1 << 52;
 
-    pub(crate) fn new() -> Generator {
-        let [draws, traced] = [0, Generator::FIRST_TRACED].map(AtomicU64::new);
-        Generator { seed: AtomicU64::new(Generator::SEED), draws, traced }
+    /// The random numbers of the devices with these numbers of their plugin, which draw the same.
+    pub(crate) fn new(devices: &[i32]) -> Generator {
+        let device = devices.first().map_or(0, |number| u64::from(number.unsigned_abs()));
+        let first = device % 2048 * Generator::OF_DEVICE;
+        let [draws, traced] = [first, Generator::FIRST_TRACED + first].map(AtomicU64::new);
+        Generator { first, seed: AtomicU64::new(DEFAULT_SEED), draws, traced }
     }
 
     pub(crate) fn set_seed(&self, seed: u64) {
         self.seed.store(seed, Ordering::Relaxed);
-        self.draws.store(0, Ordering::Relaxed);
-        self.traced.store(Generator::FIRST_TRACED, Ordering::Relaxed);
+        self.draws.store(self.first, Ordering::Relaxed);
+        self.traced.store(Generator::FIRST_TRACED + self.first, Ordering::Relaxed);
     }
 
     pub(crate) fn seed(&self) -> u64 {

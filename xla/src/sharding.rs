@@ -48,9 +48,11 @@ pub fn with_sharding_constraint(tensor: &Tensor, axes: &[Option<&str>]) -> Resul
 /// were. On a device without a mesh nothing changes.
 ///
 /// # Errors
-/// Those of [`with_sharding_constraint`].
+/// Those of [`with_sharding_constraint`], and in a compiled step.
 pub fn spread(variable: &Var, axes: &[Option<&str>]) -> Result<()> {
-    match backend_of(variable.device()).and_then(|backend| backend.cores().mesh()) {
+    let Some(backend) = backend_of(variable.device()) else { return Ok(()) };
+    backend.trace.refuse("spread")?;
+    match backend.cores().mesh() {
         Some(mesh) => variable.set(&constrained(variable, mesh.sharding(variable.dims(), axes)?)?),
         None => Ok(()),
     }
@@ -61,7 +63,12 @@ pub fn spread(variable: &Var, axes: &[Option<&str>]) -> Result<()> {
 /// # Errors
 /// Those of candle.
 pub fn zeros_like(tensor: &Tensor) -> Result<Tensor> {
-    let zeros = tensor.zeros_like()?;
+    zeros_as(tensor, tensor.dtype())
+}
+
+/// The same of another type.
+pub(crate) fn zeros_as(tensor: &Tensor, dtype: DType) -> Result<Tensor> {
+    let zeros = Tensor::zeros(tensor.shape(), dtype, tensor.device())?;
     match sharding_of(tensor)? {
         Some(sharding) => constrained(&zeros, sharding),
         None => Ok(zeros),

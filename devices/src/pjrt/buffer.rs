@@ -27,6 +27,9 @@ impl Client {
     /// # Errors
     /// Those of the plugin, such as a lack of memory.
     pub fn upload(&self, literal: &Literal, device: &Device) -> Result<Buffer, PjrtError> {
+        if !device.is_of(self) {
+            return Err(PjrtError::Mismatch { what: "an array goes only to devices of its own client".to_owned() });
+        }
         let mut arguments = Arguments::<BufferFromHost>::zeroed();
         let fields = &mut arguments.fields;
         fields.client = self.object.pointer;
@@ -117,8 +120,11 @@ impl Buffer {
     /// computation that makes the array: neither the caller nor the host's memory takes part.
     ///
     /// # Errors
-    /// Those of the plugin, such as a lack of memory, or if the array is on that device already.
+    /// If the device is of another client; those of the plugin, such as a lack of memory, or if the array is on that device already.
     pub fn copy_to(&self, device: &Device) -> Result<Buffer, PjrtError> {
+        if !device.is_of(&self.client) {
+            return Err(PjrtError::Mismatch { what: "an array goes only to devices of its own client".to_owned() });
+        }
         let mut arguments = Arguments::<BufferCopy>::zeroed();
         (arguments.fields.buffer, arguments.fields.device) = (self.object.pointer, device.pointer.0);
         // SAFETY: the function takes this structure, and buffer and device live until it returns.

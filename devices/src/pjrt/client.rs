@@ -99,6 +99,11 @@ impl Client {
 }
 
 impl Device {
+    /// Whether it is a device of this client.
+    pub(super) fn is_of(&self, client: &Client) -> bool {
+        Arc::ptr_eq(&self.client.object, &client.object)
+    }
+
     /// What kind of device it is, and its number.
     ///
     /// # Errors

@@ -311,12 +311,12 @@ impl LoadedExecutable {
         let done = events.into_iter().filter_map(|event| Event::new(self.object.api, event)).collect();
         let wrap = |row: Vec<Pointer>| row.into_iter().map(|buffer| Buffer::new(&self.client, buffer)).collect();
         let outputs: Vec<Vec<Buffer>> = outputs.into_iter().map(wrap).collect::<Result<_, _>>()?;
-        self.free_later(inputs, &outputs)?;
+        self.free_later(inputs, &outputs);
         Ok(Launch { outputs, done })
     }
 
     /// Keeps donated buffers until their run has ended, and frees those of runs that have.
-    fn free_later(&self, inputs: Vec<Vec<Input<'_>>>, outputs: &[Vec<Buffer>]) -> Result<(), PjrtError> {
+    fn free_later(&self, inputs: Vec<Vec<Input<'_>>>, outputs: &[Vec<Buffer>]) {
         let own = |input| if let Input::Donate(buffer) = input { Some(buffer) } else { None };
         let buffers: Vec<Buffer> = inputs.into_iter().flatten().filter_map(own).collect();
         let mut donated = self.donated.lock().unwrap_or_else(PoisonError::into_inner);
@@ -326,9 +326,8 @@ impl LoadedExecutable {
         if !buffers.is_empty() {
             // The events of the run itself belong to whoever waits for it.
             let first = outputs.iter().filter_map(|row| row.first());
-            donated.push((buffers, first.map(Buffer::ready).collect::<Result<_, _>>()?));
+            donated.push((buffers, first.filter_map(|output| output.ready().ok()).collect()));
         }
-        Ok(())
     }
 
     /// How many inputs each device has.

@@ -89,11 +89,12 @@ pub(super) fn compilation(
         let head = head.strip_prefix("error: error: ").map(|rest| format!("error: {rest}")).unwrap_or(head);
         // evcxr takes `use` items apart, and forgets where they were.
         let place = place.map(|span| (span.start_line, span.start_column)).or_else(|| imported(error, source));
+        let line = head.lines().next().unwrap_or_default();
         first.get_or_insert_with(|| match place {
-            Some((line, column)) => {
-                format!("{head} (line {line}, column {})", insertions.original_column(line, column))
+            Some((number, column)) => {
+                format!("{line} (line {number}, column {})", insertions.original_column(number, column))
             }
-            None => head.clone(),
+            None => line.to_owned(),
         });
         traceback.push(format!("{RED}{BOLD}{head}{PLAIN}"));
         traceback.extend(places(error, &visible, insertions));

@@ -7,9 +7,9 @@ use ferrotune_machine::process_tree::number;
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use rustix::process::{Flock, FlockType, Pid};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// The file that libtpu locks as long as a process uses the TPU.
@@ -105,7 +105,10 @@ fn try_lock(path: &Path) -> io::Result<Option<File>> {
     let no_follow = |options: &mut OpenOptions| options.custom_flags(libc::O_NOFOLLOW).open(path);
     let file = match no_follow(File::options().read(true)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            no_follow(File::options().read(true).write(true).create(true).truncate(false))?
+            let made = no_follow(File::options().read(true).write(true).create(true).truncate(false))?;
+            // Other users wait for their turn with the same file, whatever the umask of the first one is.
+            made.set_permissions(Permissions::from_mode(0o644))?;
+            made
         }
         file => file?,
     };

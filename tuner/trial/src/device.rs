@@ -3,11 +3,11 @@
 use crate::error::{Result, TrialError};
 use candle_core::Device;
 use ferrotune_devices::pjrt::{Client, Plugin};
-use ferrotune_devices::{Machine, Shortage, find_plugin, fork};
+use ferrotune_devices::{Machine, find_plugin, fork};
 use ferrotune_tuner::record::DeviceUse;
 use ferrotune_tuner::spec::takes_one_process;
 use ferrotune_tuner::wire::BUDGET_VARIABLE;
-use ferrotune_xla::{Options, backend_of, identity};
+use ferrotune_xla::{DEFAULT_SEED, Options, identity};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::path::{Path, PathBuf};
@@ -35,9 +35,6 @@ struct Opened {
     devices: BTreeMap<usize, Device>,
 }
 
-/// The seed of a device that was given none, which is candle's own.
-const SEED: u64 = 299_792_458;
-
 /// Makes the device with this name the one of a trial that begins in this process: its random numbers begin anew, although an
 /// earlier trial may have used it. A device that one process at a time can use is opened now, so that what its plugin takes is
 /// not taken for the trial's, and what is known of it is returned.
@@ -49,7 +46,7 @@ pub(crate) fn enter_trial(device: &str) -> Option<DeviceUse> {
         eprintln!("ferrotune: {device} does not open: {error}");
     }
     for opened in open_plugins().values().flat_map(|opened| opened.devices.values()) {
-        if let Err(error) = opened.set_seed(SEED) {
+        if let Err(error) = opened.set_seed(DEFAULT_SEED) {
             eprintln!("ferrotune: the random numbers of {device} do not begin anew: {error}");
         }
     }
@@ -134,13 +131,6 @@ pub fn open_cores(device: &str, cores: usize) -> Result<Device> {
     open_plugin(device, cores)
 }
 
-/// Why the last new program of an open device was refused, if its device has too little memory for it. Forgets it.
-pub(crate) fn take_shortage() -> Option<Shortage> {
-    let open = open_plugins();
-    let mut devices = open.values().flat_map(|opened| opened.devices.values());
-    devices.find_map(|device| backend_of(device)?.take_shortage())
-}
-
 /// How many cores a plugin has for this process, by the name of its device. Opens the plugin.
 ///
 /// # Errors
@@ -162,8 +152,9 @@ fn open_plugin(name: &str, cores: usize) -> Result<Device> {
     }
     // A search compiles the same program in many workers; each but the first one loads it.
     let cache = dirs::cache_dir().map(|folder| folder.join("ferrotune/xla"));
-    // A trial on the CPU shares its budget with the programs of XLA. In a cell there is no such limit.
-    let budget = std::env::var(BUDGET_VARIABLE).ok().and_then(|bytes| bytes.parse().ok());
+    // A trial on the CPU shares its budget with the programs of XLA, of which each core runs one. In a cell there is no such limit.
+    let budget: Option<u64> = std::env::var(BUDGET_VARIABLE).ok().and_then(|bytes| bytes.parse().ok());
+    let budget = budget.filter(|_| name == "xla:cpu").map(|bytes| bytes / cores.max(1) as u64);
     let mesh: &[(&str, usize)] = if cores == 1 { &[] } else { &[("data", cores)] };
     let (cache, name) = (cache.as_deref(), Some(name));
     let options = Options { cache, mesh, memory_bytes: budget, name, ..Options::default() };

@@ -10,6 +10,7 @@ use ferrotune_devices::Shortage;
 use ferrotune_devices::pjrt::Code;
 use ferrotune_tuner::record::Ending;
 use ferrotune_tuner::wire::{Request, SHARED_VARIABLE};
+use ferrotune_xla::shortage_of;
 use std::error::Error;
 use std::io::{self, ErrorKind, Write as _};
 use std::panic::{self, AssertUnwindSafe, PanicHookInfo};
@@ -175,8 +176,6 @@ fn outcome<R: ObjectiveValue>(trial: &Trial, body: impl FnOnce(&Trial, &Shared) 
         Some(path) => Shared::open(Path::new(&path)),
         None => Ok(Shared::empty()),
     };
-    // An earlier trial in this process may have had one and gone on without that program.
-    drop(crate::device::take_shortage());
     let result = match shared {
         Ok(shared) => panic::catch_unwind(AssertUnwindSafe(|| body(trial, &shared))),
         Err(error) => Ok(Err(error.into())),
@@ -194,7 +193,7 @@ fn outcome<R: ObjectiveValue>(trial: &Trial, body: impl FnOnce(&Trial, &Shared) 
             let device = trial.device_name().to_owned();
             Request::Fail { ending: Ending::DeviceOutOfMemory { device, reason: reason_of(error.as_ref()) } }
         }
-        (Ok(Err(error)), _) => match crate::device::take_shortage() {
+        (Ok(Err(error)), _) => match shortage_of(&reason_of(error.as_ref())) {
             Some(shortage) => refused(shortage),
             None => failed(error.as_ref()),
         },

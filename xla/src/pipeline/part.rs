@@ -3,6 +3,7 @@
 
 use super::Layers;
 use crate::device::backend_of;
+use crate::sharding::{zeros_as, zeros_like};
 use candle_core::backprop::GradStore;
 use candle_core::{DType, Device, Result, Tensor, Var, bail};
 use std::cell::{Cell, RefCell};
@@ -19,13 +20,22 @@ pub(super) struct Part<'a> {
     /// Only on the last stage.
     loss: Option<Loss<'a>>,
     sums: Sums,
+    /// The variables of the other stages, each with the number of its stage.
+    foreign: Vec<(usize, Var)>,
     /// Inputs and outputs of forward passes with the graph between them, on a device without a compiler. There, a second call of
     /// the layers would draw other random numbers.
     graphs: RefCell<VecDeque<(Tensor, Tensor)>>,
 }
 
 impl<'a> Part<'a> {
-    pub(super) fn new(place: usize, vars: Vec<Var>, layers: Layers<'a>, loss: Option<Loss<'a>>) -> Result<Part<'a>> {
+    /// The stage at this place, counted from 1. `foreign` are the variables of the others, each with its stage's place.
+    pub(super) fn new(
+        place: usize,
+        vars: Vec<Var>,
+        layers: Layers<'a>,
+        loss: Option<Loss<'a>>,
+        foreign: Vec<(usize, Var)>,
+    ) -> Result<Part<'a>> {
         let Some(first) = vars.first() else {
             bail!("stage {place} of the pipeline has no variables; put its layers into a neighbouring stage")
         };
@@ -34,7 +44,7 @@ impl<'a> Part<'a> {
             let (one, other) = (device.location(), other.device().location());
             bail!("stage {place} of the pipeline has variables on {one:?} and {other:?}; a stage is on one device");
         }
-        Ok(Part { place, device, layers, loss, sums: Sums::new(vars)?, graphs: RefCell::default() })
+        Ok(Part { place, device, layers, loss, sums: Sums::new(vars)?, foreign, graphs: RefCell::default() })
     }
 
     pub(super) fn device(&self) -> &Device {
@@ -80,6 +90,13 @@ impl<'a> Part<'a> {
             // The gradient of this sum by the output is the one that is given.
             None => (Vec::new(), (output * gradient)?.sum_all()?.backward()?),
         };
+        if let Some((owner, _)) = self.foreign.iter().find(|(_, var)| gradients.get(var).is_some()) {
+            bail!(
+                "stage {} of the pipeline uses a variable of stage {owner}, whose gradient would be lost; give each stage variables of \
+                 its own",
+                self.place
+            );
+        }
         self.sums.add(&gradients)?;
         if self.place > 1 {
             let Some(gradient) = gradients.get(&input) else {
@@ -129,7 +146,7 @@ impl Sums {
     fn new(vars: Vec<Var>) -> Result<Sums> {
         let sum = |var: Var| {
             let dtype = if matches!(var.dtype(), DType::F16 | DType::BF16) { DType::F32 } else { var.dtype() };
-            let sum = Var::zeros(var.shape(), dtype, var.device())?;
+            let sum = Var::from_tensor(&zeros_as(&var, dtype)?)?;
             Ok(Sum { var, sum, has_gradient: Cell::new(false) })
         };
         Ok(Sums(vars.into_iter().filter(|var| var.dtype().is_float()).map(sum).collect::<Result<_>>()?))
@@ -157,6 +174,6 @@ impl Sums {
     }
 
     pub(super) fn clear(&self) -> Result<()> {
-        self.0.iter().try_for_each(|Sum { sum, .. }| sum.set(&sum.zeros_like()?))
+        self.0.iter().try_for_each(|Sum { sum, .. }| sum.set(&zeros_like(sum)?))
     }
 }

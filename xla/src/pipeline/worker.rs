@@ -3,7 +3,7 @@
 use super::part::{Loss, Part};
 use super::{Body, Stage};
 use crate::step::{Signature, Step};
-use candle_core::{DType, Device, Result, Tensor, bail};
+use candle_core::{DType, Device, Result, Tensor, Var, bail};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
@@ -25,15 +25,17 @@ pub(super) struct Worker<'a> {
 }
 
 impl<'a> Worker<'a> {
-    /// The stage at this place, counted from 1. The last one has the loss.
+    /// The stage at this place, counted from 1. The last one has the loss. `foreign` are the variables of the others, each with its
+    /// stage's place.
     pub(super) fn new(
         stage: Stage<'a>,
         place: usize,
         loss: Option<Loss<'a>>,
+        foreign: Vec<(usize, Var)>,
         micro_batches: usize,
     ) -> Result<Worker<'a>> {
         let Stage { vars, layers, mut update } = stage;
-        let part = Rc::new(Part::new(place, vars, layers, loss)?);
+        let part = Rc::new(Part::new(place, vars, layers, loss, foreign)?);
         let step = |body: Body<'a>| Step::new(part.device(), body);
         let own = || part.clone();
         let (forward, backward, updating) = (own(), own(), own());

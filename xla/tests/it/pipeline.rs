@@ -1,6 +1,7 @@
 //! Pipelines: what they compute, on which devices, and what they refuse.
 
 mod model;
+mod tied;
 
 use crate::plugin;
 use candle_core::backprop::GradStore;

@@ -90,3 +90,16 @@ fn a_thread_that_draws_while_a_step_is_traced_shares_no_numbers() -> Result<()> 
     }
     Ok(())
 }
+
+#[test]
+fn cores_draw_different_numbers_from_the_same_seed() -> Result<()> {
+    let devices = ferrotune_xla::cores(&plugin::open()?)?;
+    let [first, second, ..] = devices.as_slice() else { candle_core::bail!("the plugin has one core") };
+    let drawn = |device: &Device| -> Result<Vec<f32>> {
+        device.set_seed(7)?;
+        Tensor::rand(0f32, 1f32, 100, device)?.to_vec1()
+    };
+    assert_ne!(drawn(first)?, drawn(second)?);
+    assert_eq!(drawn(second)?, drawn(second)?);
+    Ok(())
+}

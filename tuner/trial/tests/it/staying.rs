@@ -47,7 +47,7 @@ fn log(spec: &StudySpec, number: u64) -> String {
 fn trials_share_a_process_and_its_statics_and_nothing_else() {
     let directory = tempfile::tempdir().unwrap();
     let mut spec = exclusive(directory.path(), "in_company", 12);
-    (spec.trial_timeout_s, spec.supervision.max_consecutive_failures) = (Some(1.0), Some(9));
+    (spec.trial_timeout_s, spec.supervision.max_consecutive_failures) = (Some(5.0), Some(9));
     let done = start(&spec).finish();
     assert_eq!(done.last(), Ok(Finish::MaxTrials));
     let records = on_disk(&spec);
@@ -60,7 +60,7 @@ fn trials_share_a_process_and_its_statics_and_nothing_else() {
             "finished",
             "killed by SIGABRT",
             "finished",
-            "timed out after 1 s",
+            "timed out after 5 s",
             "finished",
             "finished",
             "finished",
@@ -170,6 +170,9 @@ fn device_that_a_stranger_uses_is_waited_for() {
     redirection.push(lock_file.as_os_str());
     redirection.push("; exec sleep 1");
     let mut stranger = std::process::Command::new("sh").arg("-c").arg(redirection).spawn().unwrap();
+    while !lock_file.exists() {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
     let mut supervisor = start(&spec);
     supervisor.wait_for(|event| matches!(event, Event::TrialStarted { .. }));
     assert!(stranger.try_wait().unwrap().is_some(), "the trial began while the stranger had the device");
