@@ -28,6 +28,7 @@ pub use budget::{Budget, Shortage};
 pub use cgroup::TrialCgroups;
 pub use end::Exit;
 pub use exclusive::ExclusiveDevice;
+pub use handover::Settled;
 pub use launch::{Entry, Launch, Library, go_first};
 pub use leftovers::Machine;
 pub use malloc::keep_freed_memory;

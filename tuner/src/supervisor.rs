@@ -126,7 +126,8 @@ pub fn supervise(spec: StudySpec, workers: Workers<'_>, events: &mut dyn Write) 
     process::take_reserve();
     let mut supervisor = Supervisor::open(spec, workers, niceness, signals, events)?;
     let reason = supervisor.run();
-    let reason = supervisor.dismiss_idle().and(reason);
+    let dismissed = supervisor.dismiss_idle();
+    let reason = reason.and_then(|reason| dismissed.map(|()| reason));
     // Where the search broke off, what its trials have started is still there.
     process::remove_strays()?;
     let reason = reason.inspect_err(|error| supervisor.watcher.note(&Event::Error { message: error.to_string() }))?;
@@ -262,6 +263,11 @@ impl<'a> Supervisor<'a> {
             if let Some(available_bytes) = self.budget.machine_shortage()?
                 && !self.search.has_all_trials()?
             {
+                // What takes the memory may be the worker that has stayed.
+                if sessions.is_empty() && self.has_idle_worker() {
+                    self.dismiss_idle()?;
+                    continue;
+                }
                 // Those that run may be what takes the memory; where none does, one more could not be held either.
                 return if sessions.is_empty() {
                     Err(SupervisorError::MachineShort { available_bytes })

@@ -54,14 +54,22 @@ fn check_step<T: Any>(tpu: &str, name: &str, variable: &mut T) -> Result<(), Str
              {name}.stablehlo(&[…])? with such arguments, which runs nothing"
         ));
     }
+    let mut refused = Ok(());
     for signature in step.signatures().to_vec() {
         let called = written(name, &signature);
-        let text = step.stablehlo_of(&signature).map_err(|error| format!("{called} cannot be lowered: {error}"))?;
-        let check =
-            compiled(tpu, Module::Text(text)).map_err(|reason| format!("{called} does not compile: {reason}"))?;
-        say(format!("{called}\n{check}"));
+        let checked = match step.stablehlo_of(&signature) {
+            Ok(text) => {
+                compiled(tpu, Module::Text(text)).map_err(|reason| format!("{called} does not compile: {reason}"))
+            }
+            Err(error) => Err(format!("{called} cannot be lowered: {error}")),
+        };
+        match checked {
+            Ok(check) => say(format!("{called}\n{check}")),
+            // The other shapes are checked nevertheless.
+            Err(reason) => refused = refused.and(Err(reason)),
+        }
     }
-    Ok(())
+    refused
 }
 
 fn compiled(tpu: &str, module: Module) -> Result<Check, String> {

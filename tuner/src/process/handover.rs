@@ -15,6 +15,17 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Instant;
 
+/// What a trial has come to in a worker that stays.
+#[derive(Debug)]
+pub struct Settled {
+    /// The trial's exit status.
+    pub status: i32,
+    /// A line for each thing that it has left behind.
+    pub left: Vec<String>,
+    /// Whether the folder of temporary files is empty, as the next trial must find it.
+    pub is_clean: bool,
+}
+
 impl Worker {
     /// Gives a worker that stays its next trial, whose output goes to `output.log` in `folder`.
     pub fn assign(&mut self, folder: &Path) -> Result<(), ProcessError> {
@@ -41,8 +52,8 @@ impl Worker {
     }
 
     /// Takes stock of a trial that is over in a worker that stays: kills the processes that the trial has started, empties the
-    /// folder of temporary files, and saves the output. Returns the trial's status, and a line for each thing that was left.
-    pub fn settle(&mut self, shared_memory: &mut SharedMemory) -> Result<(i32, Vec<String>), ProcessError> {
+    /// folder of temporary files, and saves the output.
+    pub fn settle(&mut self, shared_memory: &mut SharedMemory) -> Result<Settled, ProcessError> {
         let status = self.returned.take().unwrap_or_default();
         let mut started = below(self.system_pid());
         let kept: Vec<u32> = started
@@ -53,13 +64,18 @@ impl Worker {
             .collect();
         started.retain(|pid| !self.kept.contains(&number(*pid)) && !kept.contains(&number(*pid)));
         // Those that were killed after earlier trials stay as entries until the worker reaps them or leaves.
+        self.killed.retain(|killed| started.iter().any(|pid| number(*pid) == *killed));
         started.retain(|pid| self.killed.insert(number(*pid)));
         strays::kill_all(&started);
+        // What they held is theirs until they are gone.
+        strays::wait_for_all(&started).map_err(ProcessError::system("wait for processes of a trial"))?;
         let mut left = Vec::new();
         if !started.is_empty() {
             left.push(strays::described(started.len()));
         }
-        if let Err(error) = make_temporary(&self.temporary) {
+        let emptied = make_temporary(&self.temporary);
+        let is_clean = emptied.is_ok();
+        if let Err(error) = emptied {
             left.push(format!("temporary files in {}, which cannot be removed: {error}", self.temporary.display()));
         }
         left.extend(shared_memory.remove(&self.shared_files));
@@ -67,7 +83,7 @@ impl Worker {
         if let Err(error) = self.output.save() {
             tracing::warn!(%error, "the output of a trial is lost");
         }
-        Ok((status, left))
+        Ok(Settled { status, left, is_clean })
     }
 
     /// Whether [`Worker::ask_to_leave`] was called.

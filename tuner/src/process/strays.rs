@@ -101,6 +101,12 @@ pub(super) fn kill_all(pids: &[Pid]) {
     pids.iter().for_each(|pid| kill(*pid));
 }
 
+/// Waits until processes that were killed are gone. One that a driver holds is left to the system.
+pub(super) fn wait_for_all(pids: &[Pid]) -> io::Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    pids.iter().try_for_each(|pid| wait_for_exit(*pid, deadline.saturating_duration_since(Instant::now())).map(drop))
+}
+
 fn kill(pid: Pid) {
     if let Err(errno) = rustix::process::kill_process(pid, Signal::KILL)
         && errno != Errno::SRCH

@@ -3,7 +3,7 @@
 
 use super::session::Session;
 use super::{Supervisor, SupervisorError};
-use crate::process::{self, ExclusiveDevice, Worker};
+use crate::process::{self, ExclusiveDevice, Settled, Worker};
 use crate::record::{DeviceUse, Ending};
 use crate::search::Outcome;
 use crate::spec::Supervision;
@@ -115,6 +115,7 @@ impl Supervisor<'_> {
         let wait_s = self.search.spec.supervision.device_wait_s;
         let deadline = Instant::now() + Duration::from_secs(wait_s.min(u32::MAX.into()));
         let mut pause = FIRST_PAUSE;
+        self.dismiss_if_gone()?;
         loop {
             let Some(residence) = self.residence.as_mut().filter(|residence| residence.idle.is_none()) else {
                 return Ok(true);
@@ -143,11 +144,12 @@ impl Supervisor<'_> {
         device: Option<&DeviceUse>,
         outcome: impl FnOnce(i32) -> Outcome,
     ) -> Result<(Outcome, Vec<String>), SupervisorError> {
-        let (status, mut left) = worker.settle(&mut self.shared_memory)?;
+        let Settled { status, mut left, is_clean } = worker.settle(&mut self.shared_memory)?;
         let outcome = outcome(status);
         let most_trials = self.search.spec.supervision.worker_trials;
         let replacement = tenure.add(&outcome, worker.held().memory_bytes, device, most_trials);
-        match replacement.or_else(|| worker.was_asked_to_leave().then_some(Replacement::Failure)) {
+        let must_go = worker.was_asked_to_leave() || !is_clean;
+        match replacement.or_else(|| must_go.then_some(Replacement::Failure)) {
             Some(replacement) => {
                 left.extend(replacement.line(&self.search.spec.device));
                 self.dismiss(worker)?;
@@ -159,6 +161,22 @@ impl Supervisor<'_> {
             }
         }
         Ok((outcome, left))
+    }
+
+    /// A worker that has ended since its last trial, such as by the system's out-of-memory killer, gets no other one.
+    fn dismiss_if_gone(&mut self) -> Result<(), SupervisorError> {
+        let Some((worker, _)) = self.residence.as_mut().and_then(|residence| residence.idle.as_mut()) else {
+            return Ok(());
+        };
+        let interrupts = process::wait([&mut *worker], &self.signals, &mut self.shared_memory, Duration::ZERO)?;
+        let is_gone = worker.has_exited();
+        self.look_outside(interrupts)?;
+        if is_gone { self.dismiss_idle() } else { Ok(()) }
+    }
+
+    /// Whether a worker has stayed after its last trial.
+    pub(super) fn has_idle_worker(&self) -> bool {
+        self.residence.as_ref().is_some_and(|residence| residence.idle.is_some())
     }
 
     /// Lets the worker go that has stayed after its last trial, if there is one.
