@@ -37,6 +37,10 @@ class TestWarnings:
         assert kernel.ok("careless();").stderr == ""
         assert kernel.ok("let after = 1;").stderr == ""
 
+    def test_line_of_an_earlier_function_is_not_taken_for_one_of_this_cell(self, kernel):
+        assert "line 2, column " in kernel.ok('fn sloppy() {\n    std::fs::remove_file("no such file");\n}').stderr
+        assert kernel.ok('let _ = std::fs::remove_file("no such file");').stderr == ""
+
     def test_dropped_report_of_a_trial_is_warned_of(self, kernel):
         cell = (
             "%%tune --objective loss:min --max-trials 1 --project careless --oracle random\n"

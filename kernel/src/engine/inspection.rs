@@ -2,6 +2,7 @@
 //! Runs nothing.
 
 mod analysed;
+mod hover;
 mod values;
 
 use super::{Engine, commands};
@@ -17,7 +18,7 @@ impl Engine {
     pub(super) fn complete(&mut self, code: &str, cursor: usize) -> Completions {
         let line_start = line_start(code, cursor);
         let line = &code[line_start..cursor];
-        if line.trim_start().starts_with('%') {
+        if is_magic(line.trim_start()) {
             let found = ferrotune_magics::complete(line);
             let (start, word) = (line_start + found.start, &line[found.start..]);
             match found.matches {
@@ -33,7 +34,9 @@ impl Engine {
         match self.evaluator.completions(&analysed.source, analysed.cursor) {
             Ok(found) => {
                 let (start, end) = (analysed.in_cell(found.start_offset), analysed.in_cell(found.end_offset));
-                let matches = found.completions.into_iter().filter(|found| !is_internal(&found.code));
+                let has_show = self.evaluator.item_names().any(|name| name == SHOW);
+                let is_shown = |name: &str| !is_internal(name) && (name != SHOW || has_show);
+                let matches = found.completions.into_iter().filter(|found| is_shown(&found.code));
                 let matches = matches.map(|found| Completion { text: name(&found.code), kind: found.kind.to_owned() });
                 let mut known = HashSet::new();
                 let matches =
@@ -58,7 +61,7 @@ impl Engine {
         let analysed = Analysed::of(code, end);
         match self.evaluator.hover(&analysed.source, analysed.cursor) {
             Ok((text, _)) if text == "No documentation found" => Map::new(),
-            Ok((text, html)) => Bundle::text(readable(&text)).with("text/html", readable(&html)).data,
+            Ok((text, html)) => Bundle::text(hover::text(&text)).with("text/html", hover::html(&html)).data,
             Err(error) => {
                 tracing::debug!("nothing to inspect: {error}");
                 Map::new()
@@ -69,33 +72,33 @@ impl Engine {
 
 /// Whether a name is evcxr's or the kernel's own, which they write into every cell.
 fn is_internal(name: &str) -> bool {
-    ["evcxr_", "Evcxr", "run_user_code_", "ferrotune_shared", "vars_ok", "Show", "SimpleBackend"]
+    ["evcxr_", "Evcxr", "run_user_code_", "ferrotune_shared", "vars_ok"]
         .iter()
         .any(|internal| name.starts_with(internal))
 }
 
-/// A completion without the arguments that evcxr writes into a call. A call without any stays one.
+/// The trait by which cells show values. A user's own one has the same name.
+const SHOW: &str = "Show";
+
+/// A completion without the arguments and fields that evcxr writes into it, and without the marks of a snippet. A call without
+/// arguments stays one.
 fn name(code: &str) -> String {
-    match code.split_once('(') {
-        Some((name, arguments)) if arguments != ")" => name.to_owned(),
-        _ => code.to_owned(),
+    let end = code.find(['(', '{', '$']).unwrap_or(code.len());
+    match code[..end].trim_end() {
+        "" => code.to_owned(),
+        _ if &code[end..] == "()" => code.to_owned(),
+        name => name.to_owned(),
     }
-}
-
-/// Documentation without the name of the notebook's generated crate, and without the lines that rustdoc hides, too.
-fn readable(text: &str) -> String {
-    let lines = text.lines().filter(|line| !line.starts_with("# ") || !is_hidden(line));
-    lines.map(|line| line.replace("ctx::", "")).collect::<Vec<_>>().join("\n")
-}
-
-/// Whether a line of an example that begins with `# ` is hidden, and no heading.
-fn is_hidden(line: &str) -> bool {
-    line.ends_with([';', '{', '}', ')', ',']) || line.starts_with("# use ")
 }
 
 fn of_names<N: Into<String>>(start: usize, end: usize, names: impl IntoIterator<Item = N>) -> Completions {
     let matches = names.into_iter().map(|name| Completion { text: name.into(), kind: "magic".to_owned() });
     Completions { start, end, matches: matches.collect() }
+}
+
+/// Whether a line begins with a magic, and not with Rust's remainder operator.
+fn is_magic(line: &str) -> bool {
+    line.strip_prefix('%').is_some_and(|rest| !rest.starts_with([' ', '=']))
 }
 
 fn line_start(code: &str, cursor: usize) -> usize {

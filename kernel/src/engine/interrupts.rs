@@ -31,13 +31,13 @@ impl Drop for RunningCell {
 }
 
 impl Interrupts {
-    /// Asks the running search to stop, or else the running cell, unless it was sent after this moment.
-    pub(crate) fn interrupt(&self, at: Instant) {
+    /// Asks the running search to stop, or else the running cell, unless it was sent after this moment. Says whether one was asked.
+    pub(crate) fn interrupt(&self, at: Instant) -> bool {
         let (link, search) = {
             let mut state = self.lock();
             state.last = state.last.max(Some(at));
             if state.cell.is_none_or(|sent_at| sent_at > at) {
-                return;
+                return false;
             }
             (state.link.clone(), state.search)
         };
@@ -47,6 +47,15 @@ impl Interrupts {
             }
         } else if let Some(link) = link {
             link.interrupt();
+        }
+        true
+    }
+
+    /// Asks once more what runs now, if it was asked before.
+    pub(super) fn repeat(&self) {
+        let last = self.lock().last;
+        if let Some(at) = last {
+            self.interrupt(at);
         }
     }
 

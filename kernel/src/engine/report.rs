@@ -110,16 +110,27 @@ fn imported(error: &CompilationError, source: &str) -> Option<(usize, usize)> {
     let text = &error.json["spans"].as_array()?.iter().find(|span| span["is_primary"] == true)?["text"][0];
     let column = |name: &str| usize::try_from(text[name].as_u64()?).ok()?.checked_sub(1);
     let (start, end) = (column("highlight_start")?, column("highlight_end")?);
-    let path: String = text["text"].as_str()?.chars().take(end).skip(start).collect();
+    let item = text["text"].as_str()?;
+    if !is_use(item) {
+        return None;
+    }
+    let path: String = item.chars().take(end).skip(start).collect();
     let name = path.rsplit("::").next().filter(|name| !name.is_empty())?;
-    let mut is_use = false;
+    let mut is_within = false;
     source.lines().zip(1..).find_map(|(line, number)| {
-        is_use |= line.trim_start().trim_start_matches("pub ").starts_with("use ");
+        is_within |= is_use(line);
         let found = line.match_indices(name).map(|(at, _)| at).find(|at| is_word(line, *at, name.len()));
-        let found = found.filter(|_| is_use).map(|at| (number, line[..at].chars().count() + 1));
-        is_use &= !line.contains(';');
+        let found = found.filter(|_| is_within).map(|at| (number, line[..at].chars().count() + 1));
+        is_within &= !line.contains(';');
         found
     })
+}
+
+/// Whether a `use` item begins on a line.
+fn is_use(line: &str) -> bool {
+    let line = line.trim_start();
+    let behind = line.strip_prefix("pub").map_or(line, |rest| rest.split_once(')').map_or(rest, |(_, rest)| rest));
+    behind.trim_start().starts_with("use ")
 }
 
 /// Whether no letter stands beside a part of a line.
@@ -147,11 +158,16 @@ fn helps(error: &CompilationError) -> impl Iterator<Item = String> {
         {
             return Some(format!("{message}; `:dep {name}` adds it"));
         }
-        Some(suggested(child).map_or_else(|| message.to_owned(), |line| format!("{message}: `{line}`")))
+        let spans = child["spans"].as_array().into_iter().flatten();
+        let texts = spans.filter_map(|span| span["suggested_replacement"].as_str()).map(str::trim);
+        let texts = || texts.filter(|text| !text.is_empty()).map(|text| format!("`{text}`")).collect::<Vec<_>>();
+        let shown = suggested(child).map_or_else(texts, |line| vec![format!("`{line}`")]);
+        Some(if shown.is_empty() { message.to_owned() } else { format!("{message}: {}", shown.join(", ")) })
     })
 }
 
-/// The line of the source that a suggestion is about, with the suggestion in it; none if there is no such line.
+/// The line of the source that a suggestion is about, with the suggestion in it; none if there is no such line, or if there are
+/// several suggestions for the same place.
 fn suggested(child: &serde_json::Value) -> Option<String> {
     let spans = child["spans"].as_array()?;
     let first = spans.first()?;
@@ -166,6 +182,9 @@ fn suggested(child: &serde_json::Value) -> Option<String> {
     }
     // From the right, so that no edit moves another one.
     edits.sort_unstable_by(|left, right| right.cmp(left));
+    if edits.windows(2).any(|pair| pair[0].0 == pair[1].0 || pair[1].1 > pair[0].0) {
+        return None;
+    }
     for (start, end, text) in edits {
         if start > end || end > line.len() {
             return None;
@@ -232,7 +251,7 @@ mod tests {
 
     #[test]
     fn a_panic_is_placed_in_the_cell_if_it_is_in_its_source() {
-        let generated = "fn generated() {\n    boom();\n}\n";
+        let generated = "pub extern \"C\" fn run_user_code_1() {\n    boom();\n}\n";
         assert_eq!(cell_line("let x = 1;\nboom();", generated, "src/lib.rs:2:5"), Some(2));
         assert_eq!(cell_line("boom();", generated, "/rustc/library/core/src/option.rs:2:5"), None);
     }

@@ -12,7 +12,6 @@ use ferrotune_link::Answer;
 use ferrotune_magics::{Resume, Search, Tune};
 use ferrotune_tuner::supervisor::Origin;
 use std::sync::mpsc;
-use std::time::Instant;
 
 impl Engine {
     /// `%%tune`: runs the objective's cell, which asks for a search while it runs, and follows that search. `cell` is the source
@@ -33,8 +32,9 @@ impl Engine {
         })));
         let result = self.evaluate(&objective.source);
         self.link.set_tuner(None);
-        self.conclude("", result, |errors| objective.explain(errors))?;
+        let concluded = self.conclude("", result, |errors| objective.explain(errors));
         self.show_warnings(cell, &Insertions::default());
+        concluded?;
         let search = searches
             .try_recv()
             .map_err(|_| Failure::new(ErrorName::TuneError, "the cell ended before the search began"))?;
@@ -68,7 +68,7 @@ impl Engine {
         }
         self.interrupts.begin_search(search.pid());
         if self.link.is_interrupted() {
-            self.interrupts.interrupt(Instant::now()); // the user interrupted while the search was starting
+            self.interrupts.repeat(); // the user interrupted while the search was starting
         }
         let mut display = self.notebook.search_display();
         let result = search.follow(&mut display, &|output| self.link.emit(output));

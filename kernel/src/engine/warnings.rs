@@ -40,7 +40,7 @@ fn warning_lines(warning: &Value, cell: &str, generated: &str, insertions: &Inse
     let mut lines = vec![
         format!("{YELLOW}{BOLD}warning{PLAIN}: {} (line {}, column {first})", warning["message"].as_str()?, place.line),
         format!("{BLUE}{:4} |{PLAIN} {shown}", place.line),
-        format!("{BLUE}     |{PLAIN} {}{YELLOW}{marks}{PLAIN} {label}", " ".repeat(first.saturating_sub(1)))
+        format!("{BLUE}     |{PLAIN} {}{YELLOW}{marks}{PLAIN} {label}", blank_before(&shown, first))
             .trim_end()
             .to_owned(),
     ];
@@ -50,6 +50,11 @@ fn warning_lines(warning: &Value, cell: &str, generated: &str, insertions: &Inse
     let advice = advice.filter(|(_, message)| !message.contains("on by default"));
     lines.extend(advice.map(|(level, message)| format!("{BLUE}{level}{PLAIN}: {message}")));
     Some(lines)
+}
+
+/// As wide as the part of a line before a column.
+fn blank_before(line: &str, column: usize) -> String {
+    line.chars().take(column.saturating_sub(1)).map(|character| if character == '\t' { '\t' } else { ' ' }).collect()
 }
 
 #[cfg(test)]
@@ -67,8 +72,14 @@ mod tests {
                 {"level": "help", "message": "use `let _ = ...` to ignore the resulting value"},
             ],
         });
-        let shown =
-            |cell: &str| warning_lines(&warning, cell, "fn run() {\nlet a = 1;\ncall();\n}", &Insertions::default());
+        let shown = |cell: &str| {
+            warning_lines(
+                &warning,
+                cell,
+                "pub extern \"C\" fn run_user_code_1() {\nlet a = 1;\ncall();\n}",
+                &Insertions::default(),
+            )
+        };
         let plain = |line: &String| {
             [YELLOW, BLUE, BOLD, PLAIN].iter().fold(line.clone(), |line, colour| line.replace(colour, ""))
         };

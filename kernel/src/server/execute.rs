@@ -145,9 +145,9 @@ fn start(engine: &EngineHandle, cell: Cell) -> Result<UnboundedReceiver<Output>,
 
 /// `user_expressions`: each runs as a cell, and only its value is kept.
 async fn evaluate(engine: &EngineHandle, expressions: BTreeMap<String, String>) -> Map<String, Value> {
-    let mut values = Map::new();
+    let (mut values, sent_at) = (Map::new(), Instant::now());
     for (name, code) in expressions {
-        let cell = Cell { code, allow_stdin: false, can_be_undone: false, sent_at: Instant::now() };
+        let cell = Cell { code, allow_stdin: false, can_be_undone: false, sent_at };
         let value = match start(engine, cell) {
             Ok(mut outputs) => capture(&mut outputs).await.unwrap_or_else(|| Err(engine_gone("it has ended"))),
             Err(failure) => Err(failure),

@@ -18,8 +18,8 @@ const ENGINE_SHUTDOWN: Duration = Duration::from_secs(2);
 /// The thread that runs cells.
 pub(crate) struct EngineHandle {
     pub(crate) work: work::Sender<Work>,
-    /// Stops the cell or search that ran or was queued at this moment. Called on another thread.
-    pub(crate) interrupt: Box<dyn Fn(Instant) + Send + Sync>,
+    /// Stops the cell or search that ran or was queued at this moment; says whether one ran. Called on another thread.
+    pub(crate) interrupt: Box<dyn Fn(Instant) -> bool + Send + Sync>,
 }
 
 /// Shared by all tasks, which change its state through channels only.
@@ -47,12 +47,13 @@ impl Kernel {
     pub(super) async fn interrupt(&self, at: Instant) {
         self.interrupts.notify_waiters();
         let engine = self.engine.borrow().clone();
-        if let Some(engine) = engine {
-            let interrupted = tokio::task::spawn_blocking(move || (engine.interrupt)(at)).await;
-            interrupted.unwrap_or_else(|error| tracing::error!(%error, "the interrupt failed"));
+        let Some(engine) = engine else { return };
+        match tokio::task::spawn_blocking(move || (engine.interrupt)(at)).await {
+            // After the interrupt, so that a cell that waits for input fails as interrupted.
+            Ok(true) => self.stdin.cancel(),
+            Ok(false) => {}
+            Err(error) => tracing::error!(%error, "the interrupt failed"),
         }
-        // After the interrupt, so that a cell that waits for input fails as interrupted.
-        self.stdin.cancel();
     }
 
     pub(super) fn stop(&self) {
@@ -67,7 +68,7 @@ impl Kernel {
         };
         let interrupted = tokio::task::spawn_blocking(move || (engine.interrupt)(Instant::now()));
         match tokio::time::timeout(ENGINE_SHUTDOWN, interrupted).await {
-            Ok(Ok(())) => {}
+            Ok(Ok(_)) => {}
             Ok(Err(error)) => tracing::error!(%error, "engine failed to stop"),
             Err(_) => tracing::error!("engine did not stop within {ENGINE_SHUTDOWN:?}; the kernel ends without it"),
         }

@@ -27,7 +27,9 @@ impl Engine {
         };
         let mut names: Vec<String> = names.into_iter().filter(|name| name.starts_with(word)).collect();
         names.sort_unstable();
-        names
+        // As the magic reads a word with blanks; there is no way to write a quotation mark in one.
+        let quoted = |name: String| if name.contains(char::is_whitespace) { format!("\"{name}\"") } else { name };
+        names.into_iter().filter(|name| !name.contains(['"', '\''])).map(quoted).collect()
     }
 
     /// The studies in the folder that magics look in without `--directory`. None where there is no such folder yet.

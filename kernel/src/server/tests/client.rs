@@ -33,7 +33,7 @@ pub(super) fn engine(script: impl Fn(&Cell, Outputs) + Send + 'static) -> Engine
             }
         }
     });
-    EngineHandle { work, interrupt: Box::new(|_| {}) }
+    EngineHandle { work, interrupt: Box::new(|_| false) }
 }
 
 pub(super) struct Message {
