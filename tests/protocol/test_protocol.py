@@ -243,7 +243,7 @@ def test_completion_counts_in_code_points(point, before, typed, after, matches):
     [
         ("/* 😀ü */ ", "punkt", "punkt: Punkt"),
         ("/* 😀ü */ ", "Punkt", "ctx\n\nstruct Punkt {\n    breite: f64,\n    bretter: u32,\n}"),
-        ('let text = "😀ü"; punkt.', "ausdehnung", "ctx::Punkt\n\nfn ausdehnung(&self) -> f64\n\n\nIts area."),
+        ('let text = "😀ü"; punkt.', "ausdehnung", "Punkt\n\nfn ausdehnung(&self) -> f64\n\n\nIts area."),
         ("// ü\n", "%tpu_connect", "%tpu_connect [--tpu NAME|local] "),
     ],
 )
