@@ -99,7 +99,12 @@ pub(super) fn compilation(
         traceback.push(format!("{RED}{BOLD}{head}{PLAIN}"));
         traceback.extend(places(error, &visible, insertions));
         traceback.extend(notes(error).map(|note| format!("{BLUE}note{PLAIN}: {note}")));
-        traceback.extend(helps(error).map(|help| format!("{BLUE}help{PLAIN}: {help}")));
+        // A line into which something was inserted is not the user's.
+        let is_own = |line: &str| {
+            let mut same = source.lines().zip(1..).filter(|(own, _)| own.trim() == line.trim());
+            same.all(|(own, number)| insertions.original_line(number, own) == own)
+        };
+        traceback.extend(helps(error, is_own).map(|help| format!("{BLUE}help{PLAIN}: {help}")));
     }
     let text = first.unwrap_or_else(|| "the cell does not compile".to_owned());
     Failure { name: ErrorName::CompilationError, text, traceback }
@@ -148,10 +153,10 @@ fn notes(error: &CompilationError) -> impl Iterator<Item = &str> {
     notes.filter(|note| !IDLE_NOTES.iter().any(|idle| note.starts_with(idle)))
 }
 
-/// The compiler's suggestions, each with the line as it would be then.
-fn helps(error: &CompilationError) -> impl Iterator<Item = String> {
+/// The compiler's suggestions, each with the line as it would be then, if the line `is_own`.
+fn helps(error: &CompilationError, is_own: impl Fn(&str) -> bool) -> impl Iterator<Item = String> {
     let children = error.json["children"].as_array().into_iter().flatten().filter(|child| child["level"] == "help");
-    children.filter_map(|child| {
+    children.filter_map(move |child| {
         let message = child["message"].as_str()?;
         if let Some(name) =
             message.strip_prefix("you might be missing a crate named `").and_then(|rest| rest.strip_suffix('`'))
@@ -161,7 +166,9 @@ fn helps(error: &CompilationError) -> impl Iterator<Item = String> {
         let spans = child["spans"].as_array().into_iter().flatten();
         let texts = spans.filter_map(|span| span["suggested_replacement"].as_str()).map(str::trim);
         let texts = || texts.filter(|text| !text.is_empty()).map(|text| format!("`{text}`")).collect::<Vec<_>>();
-        let shown = suggested(child).map_or_else(texts, |line| vec![format!("`{line}`")]);
+        let line = child["spans"][0]["text"][0]["text"].as_str();
+        let own = line.filter(|line| is_own(line)).and_then(|_| suggested(child));
+        let shown = own.map_or_else(texts, |line| vec![format!("`{line}`")]);
         Some(if shown.is_empty() { message.to_owned() } else { format!("{message}: {}", shown.join(", ")) })
     })
 }
