@@ -27,17 +27,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use stoppable::{Kernel, with_kernel};
 
-/// What is usual in a notebook, where later cells use what this one defines, and names come from formulas.
-const USUAL_LINTS: [&str; 8] = [
-    "dead_code",
-    "nonstandard_style",
-    "unused_assignments",
-    "unused_imports",
-    "unused_labels",
-    "unused_macros",
-    "unused_mut",
-    "unused_variables",
-];
+/// What is usual in a notebook, where later cells use what this one defines, and names come from formulas. evcxr's own source allows
+/// unused imports, items and `mut`.
+const USUAL_LINTS: [&str; 5] =
+    ["nonstandard_style", "unused_assignments", "unused_labels", "unused_macros", "unused_variables"];
 
 /// Acts as `cargo` or `rustup` if this program was called by that name.
 pub(crate) fn stand_in(name: &OsStr, arguments: &[OsString]) -> Option<ExitCode> {

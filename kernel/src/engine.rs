@@ -44,7 +44,6 @@ use evcxr::{CompilationError, Error, EvalOutputs};
 use ferrotune_display::{Bundle, table};
 use ferrotune_link::{CellEnding, SupervisorRequest};
 use ferrotune_magics::Step;
-use insertions::Insertions;
 use link::{CellLink, CellOutcome};
 use notebook::Notebook;
 use undo::UndoStates;
@@ -159,7 +158,7 @@ impl Engine {
     /// Runs Rust of which the user has written no line.
     fn run_generated(&mut self, source: &str) -> Result<(), Failure> {
         let result = self.evaluate(source);
-        self.conclude("", result, |errors| report::compilation(errors, "", |_| false, &Insertions::default())).map(drop)
+        self.conclude("", result, report::generated).map(drop)
     }
 
     /// Evaluates Rust, again if the cell process has dropped variables whose types have been redefined.

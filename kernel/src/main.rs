@@ -3,6 +3,7 @@
 mod chain;
 mod compile;
 mod completeness;
+mod diagnostic;
 mod engine;
 mod environment;
 mod execution;

@@ -158,8 +158,7 @@ impl Backend {
         let program = Program::new(nodes, &[], &[], &self.cores);
         let executable = self.executable(&program)?;
         let fresh = program.arguments.iter().map(|argument| self.fresh(argument)).collect::<Result<Vec<_>>>()?;
-        let rows =
-            (0..self.cores.count()).map(|place| row(&program.arguments, &fresh, place)).collect::<Result<_>>()?;
+        let rows = (0..count).map(|place| row(&program.arguments, &fresh, place)).collect::<Result<_>>()?;
         let outputs = executable.launch(rows).map_err(Error::wrap)?.outputs;
         for (node, value) in nodes.iter().zip(by_result(outputs)) {
             node.set_value(value);

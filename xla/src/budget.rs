@@ -9,6 +9,7 @@ use std::sync::{Mutex, PoisonError};
 static LAST: Mutex<Option<Shortage>> = Mutex::new(None);
 
 /// The memory of a device.
+#[derive(Clone)]
 pub(crate) struct Budget {
     /// The device, as messages call it.
     device: String,
@@ -19,11 +20,6 @@ pub(crate) struct Budget {
 impl Budget {
     pub(crate) fn new(device: &str, bytes: Option<u64>) -> Budget {
         Budget { device: device.to_owned(), bytes }
-    }
-
-    /// The same for another device of the plugin.
-    pub(crate) fn of_another(&self) -> Budget {
-        Budget::new(&self.device, self.bytes)
     }
 
     /// Refuses a program that needs more.

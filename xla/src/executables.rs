@@ -49,7 +49,7 @@ impl Executables {
 
     /// None yet, for other devices of the same plugin.
     pub(crate) fn on(&self, device_ids: Vec<i32>) -> Executables {
-        let (kept, budget) = (self.kept.clone(), self.budget.of_another());
+        let (kept, budget) = (self.kept.clone(), self.budget.clone());
         let options = self.options.clone().on(device_ids);
         Executables { kept, options, budget, ready: Mutex::new(Recent::new()), compilations: AtomicU64::new(0) }
     }

@@ -93,16 +93,17 @@ impl<'a> Pipeline<'a> {
         if stages.is_empty() || micro_batches == 0 {
             bail!("a pipeline of {} stages and {micro_batches} micro-batches; it needs one of each", stages.len());
         }
-        refuse_shared(&stages)?;
+        let own =
+            |(place, stage): (usize, &Stage<'a>)| stage.vars.iter().map(move |var| (place, var.clone())).collect();
+        let owned: Vec<Vec<(usize, Var)>> = (1..).zip(&stages).map(own).collect();
+        let owned = owned.concat();
+        refuse_shared(&owned)?;
         let count = stages.len();
         let mut loss: Option<part::Loss<'a>> = Some(Box::new(loss));
         let mut workers = Vec::new();
-        let of_stage =
-            |(stage, place): (&Stage<'a>, usize)| stage.vars.iter().map(move |var| (place, var.clone())).collect();
-        let owned: Vec<Vec<(usize, Var)>> = stages.iter().zip(1..).map(of_stage).collect();
         for (index, stage) in stages.into_iter().enumerate() {
             let loss = if index + 1 == count { loss.take() } else { None };
-            let foreign = owned.iter().flatten().filter(|(place, _)| *place != index + 1).cloned().collect();
+            let foreign = owned.iter().filter(|(place, _)| *place != index + 1).cloned().collect();
             workers.push(Worker::new(stage, index + 1, loss, foreign, micro_batches)?);
         }
         let dividers = [0, count - 1].map(|index| divider(workers[index].device(), micro_batches));
@@ -256,16 +257,15 @@ fn divider<'a>(device: &Device, micro_batches: usize) -> Step<Body<'a>> {
     Step::new(device, Box::new(divide))
 }
 
-/// Each stage has an optimiser of its own, so that a variable of two stages would get two steps by half of its gradient.
-fn refuse_shared(stages: &[Stage<'_>]) -> Result<()> {
+/// Each stage has an optimiser of its own, so that a variable of two stages would get two steps by half of its gradient. `owned` are
+/// the variables of all stages, each with its stage's place.
+fn refuse_shared(owned: &[(usize, Var)]) -> Result<()> {
     let mut owners = HashMap::new();
-    for (index, stage) in stages.iter().enumerate() {
-        for var in &stage.vars {
-            if let Some(owner) = owners.insert(var.id(), index)
-                && owner != index
-            {
-                bail!("stages {} and {} of the pipeline have the same variable; give it to one", owner + 1, index + 1);
-            }
+    for (place, var) in owned {
+        if let Some(owner) = owners.insert(var.id(), place)
+            && owner != place
+        {
+            bail!("stages {owner} and {place} of the pipeline have the same variable; give it to one");
         }
     }
     Ok(())

@@ -66,7 +66,7 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
             );
         }
         let arguments = arguments.iter().map(node_of).collect::<Result<Vec<_>>>()?;
-        let compiled = self.compiled(backend, &forms_of(&arguments))?;
+        let compiled = self.compiled(backend, forms_of(&arguments))?;
         let draw = draw.unwrap_or_else(|| backend.generator().advance(compiled.keys));
         Ok((compiled.run(backend, &device, &arguments, draw)?, draw))
     }
@@ -77,7 +77,7 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
         let device = self.device.clone();
         let Some(backend) = backend_of(&device) else { return Ok(None) };
         backend.trace.refuse("Step::run")?;
-        signature_of_forms(&self.compiled(backend, &whole(signature)?)?.results).map(Some)
+        signature_of_forms(&self.compiled(backend, whole(signature)?)?.results).map(Some)
     }
 
     /// The program of the step for arguments of these shapes and types, as the text of a [StableHLO] module. Runs nothing:
@@ -126,13 +126,12 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
         Ok((stablehlo::text(&program), forms_of(&recorded.nodes)))
     }
 
-    fn compiled(&mut self, backend: &Backend, arguments: &[Form]) -> Result<&Compiled> {
-        let key = arguments.to_vec();
-        if self.compiled.get(&key).is_none() {
-            let compiled = self.compile(backend, arguments)?;
-            return Ok(self.compiled.insert(key, compiled));
+    fn compiled(&mut self, backend: &Backend, arguments: Vec<Form>) -> Result<&Compiled> {
+        if self.compiled.get(&arguments).is_none() {
+            let compiled = self.compile(backend, &arguments)?;
+            return Ok(self.compiled.insert(arguments, compiled));
         }
-        match self.compiled.get(&key) {
+        match self.compiled.get(&arguments) {
             Some(compiled) => Ok(compiled),
             None => bail!("a step has lost its program; please report this"),
         }

@@ -27,9 +27,7 @@ impl Client {
     /// # Errors
     /// Those of the plugin, such as a lack of memory.
     pub fn upload(&self, literal: &Literal, device: &Device) -> Result<Buffer, PjrtError> {
-        if !device.is_of(self) {
-            return Err(PjrtError::Mismatch { what: "an array goes only to devices of its own client".to_owned() });
-        }
+        let device = device.pointer_for(self)?;
         let mut arguments = Arguments::<BufferFromHost>::zeroed();
         let fields = &mut arguments.fields;
         fields.client = self.object.pointer;
@@ -37,7 +35,7 @@ impl Client {
         fields.element = literal.element().number();
         (fields.dims, fields.dim_count) = (literal.dims().as_ptr(), literal.dims().len());
         fields.semantics = COPIED_DURING_CALL;
-        fields.device = device.pointer.0;
+        fields.device = device;
         // SAFETY: the function takes this structure; array and dimensions live until it returns, and the array is as
         // long as its dimensions say.
         unsafe { self.object.api.call(Function::ClientBufferFromHostBuffer, &mut arguments) }?;
@@ -122,11 +120,9 @@ impl Buffer {
     /// # Errors
     /// If the device is of another client; those of the plugin, such as a lack of memory, or if the array is on that device already.
     pub fn copy_to(&self, device: &Device) -> Result<Buffer, PjrtError> {
-        if !device.is_of(&self.client) {
-            return Err(PjrtError::Mismatch { what: "an array goes only to devices of its own client".to_owned() });
-        }
+        let device = device.pointer_for(&self.client)?;
         let mut arguments = Arguments::<BufferCopy>::zeroed();
-        (arguments.fields.buffer, arguments.fields.device) = (self.object.pointer, device.pointer.0);
+        (arguments.fields.buffer, arguments.fields.device) = (self.object.pointer, device);
         // SAFETY: the function takes this structure, and buffer and device live until it returns.
         unsafe { self.object.api.call(Function::BufferCopyToDevice, &mut arguments) }?;
         Buffer::new(&self.client, arguments.fields.copy)

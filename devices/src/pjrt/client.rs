@@ -99,9 +99,15 @@ impl Client {
 }
 
 impl Device {
-    /// Whether it is a device of this client.
-    pub(super) fn is_of(&self, client: &Client) -> bool {
-        Arc::ptr_eq(&self.client.object, &client.object)
+    /// What the plugin knows it by, for calls that have to do with an array of this client.
+    ///
+    /// # Errors
+    /// If it is a device of another client, of which the plugin would not know the pointer.
+    pub(super) fn pointer_for(&self, client: &Client) -> Result<Pointer, PjrtError> {
+        if !self.client.is_same(client) {
+            return Err(PjrtError::Mismatch { what: "an array goes only to devices of its own client".to_owned() });
+        }
+        Ok(self.pointer.0)
     }
 
     /// What kind of device it is, and its number.

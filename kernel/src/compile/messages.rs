@@ -1,5 +1,6 @@
 //! rustc's messages, as lines of JSON: evcxr is given the errors, in a form that it does not misread, and the kernel the warnings.
 
+use crate::diagnostic::{primary_span, replacements, with_suggested};
 use serde_json::Value;
 
 /// A variable that evcxr puts behind the last line of a cell.
@@ -34,18 +35,14 @@ impl Messages {
 
 /// Prepares an error for evcxr, which takes a suggestion for the error itself if it is about another line.
 fn for_evcxr(error: &mut Value) {
-    let line = error["spans"].as_array().into_iter().flatten().find(|span| span["is_primary"] == true);
-    let line = line.map(|span| span["line_start"].clone());
+    let line = primary_span(error).map(|span| span["line_start"].clone());
     for child in error["children"].as_array_mut().into_iter().flatten() {
-        let spans = child["spans"].as_array().cloned().unwrap_or_default();
+        let spans = child["spans"].as_array().map_or(&[][..], Vec::as_slice);
         if spans.is_empty() || spans.iter().any(|span| Some(&span["line_start"]) == line.as_ref()) {
             continue;
         }
-        let texts = spans.iter().filter_map(|span| span["suggested_replacement"].as_str()).map(str::trim);
-        let texts: Vec<String> = texts.filter(|text| !text.is_empty()).map(|text| format!("`{text}`")).collect();
         if let Some(message) = child["message"].as_str() {
-            let text = if texts.is_empty() { String::new() } else { format!(": {}", texts.join(", ")) };
-            child["message"] = Value::from(format!("{message}{text}"));
+            child["message"] = Value::from(with_suggested(message, &replacements(child)));
         }
         child["spans"] = Value::Array(Vec::new());
     }

@@ -1,7 +1,6 @@
 //! The magics of devices, as Rust that the cell process runs: a device belongs to the process that computes on it, and
 //! that process' environment decides which devices it sees.
 
-use super::insertions::Insertions;
 use super::report;
 use crate::failure::{ErrorName, Failure};
 use evcxr::CompilationError;
@@ -34,7 +33,7 @@ pub(super) fn explain(request: &TpuCheck, errors: &[CompilationError]) -> Failur
         );
         return Failure::new(ErrorName::MagicError, text);
     }
-    report::compilation(errors, "", |_| false, &Insertions::default())
+    report::generated(errors)
 }
 
 #[cfg(test)]

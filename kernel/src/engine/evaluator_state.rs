@@ -11,6 +11,9 @@ use syn::visit::{self, Visit};
 /// The line of the generated source that ends the items. Every notebook has it, since its first cell uses `?`.
 const BELOW_ITEMS: &str = "struct EvcxrUserCodeError {}";
 
+/// How the function with the statements of a cell begins.
+pub(super) const STATEMENTS: &str = "pub extern \"C\" fn run_user_code_";
+
 /// First line of the generated source.
 const ABOVE_ITEMS: &str = "#![allow(unused_imports, unused_mut, dead_code)]";
 
@@ -103,9 +106,7 @@ impl EvaluatorState {
 fn is_below_items(lines: &[&str]) -> bool {
     match lines {
         [first, ..] if first.trim() == BELOW_ITEMS => true,
-        [first, second, ..] => {
-            first.trim() == "#[unsafe(no_mangle)]" && second.starts_with("pub extern \"C\" fn run_user_code_")
-        }
+        [first, second, ..] => first.trim() == "#[unsafe(no_mangle)]" && second.starts_with(STATEMENTS),
         _ => false,
     }
 }

@@ -1,8 +1,7 @@
 //! Where a line of the source that evcxr generates is in the cell. evcxr leaves lines as they are, but puts the items of all cells,
 //! in any order, before a function with the statements of this cell, each on lines of its own.
 
-/// How the function with the statements begins.
-const STATEMENTS: &str = "pub extern \"C\" fn run_user_code_";
+use super::evaluator_state::STATEMENTS;
 
 /// A place in the cell.
 #[derive(Debug, PartialEq, Eq)]

@@ -4,7 +4,6 @@
 use super::Engine;
 use super::evaluator::FIRST_CELL;
 use super::evaluator_state::EvaluatorState;
-use super::insertions::Insertions;
 use super::report;
 use crate::failure::{ErrorName, Failure};
 use crate::prelude;
@@ -82,7 +81,7 @@ impl Engine {
 
     fn conclude_generated(&mut self, result: Result<EvalOutputs, Error>) -> Result<(), Failure> {
         self.conclude("", result, |errors| {
-            let mut failure = report::compilation(errors, "", |_| false, &Insertions::default());
+            let mut failure = report::generated(errors);
             failure.text = format!("the variables are kept, but evcxr cannot declare them again: {}", failure.text);
             failure
         })

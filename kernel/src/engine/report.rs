@@ -2,6 +2,7 @@
 
 use super::insertions::Insertions;
 use super::place;
+use crate::diagnostic;
 use crate::failure::{BLUE, BOLD, ErrorName, Failure, PLAIN, RED};
 use evcxr::CompilationError;
 use ferrotune_link::CellEnding;
@@ -110,11 +111,15 @@ pub(super) fn compilation(
     Failure { name: ErrorName::CompilationError, text, traceback }
 }
 
+/// The compiler's errors in Rust of which the user has written no line.
+pub(super) fn generated(errors: &[CompilationError]) -> Failure {
+    compilation(errors, "", |_| false, &Insertions::default())
+}
+
 /// Line and column, from 1, of the name in a `use` item of the source that an error is about.
 fn imported(error: &CompilationError, source: &str) -> Option<(usize, usize)> {
-    let text = &error.json["spans"].as_array()?.iter().find(|span| span["is_primary"] == true)?["text"][0];
-    let column = |name: &str| usize::try_from(text[name].as_u64()?).ok()?.checked_sub(1);
-    let (start, end) = (column("highlight_start")?, column("highlight_end")?);
+    let text = &diagnostic::primary_span(&error.json)?["text"][0];
+    let (start, end) = (diagnostic::index(text, "highlight_start")?, diagnostic::index(text, "highlight_end")?);
     let item = text["text"].as_str()?;
     if !is_use(item) {
         return None;
@@ -163,13 +168,10 @@ fn helps(error: &CompilationError, is_own: impl Fn(&str) -> bool) -> impl Iterat
         {
             return Some(format!("{message}; `:dep {name}` adds it"));
         }
-        let spans = child["spans"].as_array().into_iter().flatten();
-        let texts = spans.filter_map(|span| span["suggested_replacement"].as_str()).map(str::trim);
-        let texts = || texts.filter(|text| !text.is_empty()).map(|text| format!("`{text}`")).collect::<Vec<_>>();
         let line = child["spans"][0]["text"][0]["text"].as_str();
         let own = line.filter(|line| is_own(line)).and_then(|_| suggested(child));
-        let shown = own.map_or_else(texts, |line| vec![format!("`{line}`")]);
-        Some(if shown.is_empty() { message.to_owned() } else { format!("{message}: {}", shown.join(", ")) })
+        let shown = own.map_or_else(|| diagnostic::replacements(child), |line| vec![format!("`{line}`")]);
+        Some(diagnostic::with_suggested(message, &shown))
     })
 }
 
@@ -184,8 +186,8 @@ fn suggested(child: &serde_json::Value) -> Option<String> {
         if span["line_start"] != first["line_start"] || span["line_end"] != first["line_start"] {
             return None;
         }
-        let column = |name: &str| usize::try_from(span[name].as_u64()?).ok()?.checked_sub(1);
-        edits.push((column("column_start")?, column("column_end")?, span["suggested_replacement"].as_str()?));
+        let (start, end) = (diagnostic::index(span, "column_start")?, diagnostic::index(span, "column_end")?);
+        edits.push((start, end, span["suggested_replacement"].as_str()?));
     }
     // From the right, so that no edit moves another one.
     edits.sort_unstable_by(|left, right| right.cmp(left));
@@ -219,11 +221,18 @@ fn places(error: &CompilationError, visible: &impl Fn(usize) -> bool, insertions
                 if offset == 0 { start_column } else { text.chars().take_while(|c| c.is_whitespace()).count() + 1 };
             let marks = "^".repeat(end.saturating_sub(start).max(1));
             let label = if number == span.end_line { message.label.as_str() } else { "" };
-            lines.push(format!("{BLUE}{number:4} |{PLAIN} {text}"));
-            lines.push(format!("{BLUE}     |{PLAIN} {}{RED}{marks} {label}{PLAIN}", " ".repeat(start - 1)));
+            lines.extend(marked(number, &text, start, &format!("{RED}{marks} {label}{PLAIN}")));
         }
     }
     lines
+}
+
+/// A line of the cell, and `marks` below it from a column on.
+pub(super) fn marked(number: usize, text: &str, column: usize, marks: &str) -> [String; 2] {
+    let before = text.chars().take(column.saturating_sub(1));
+    // As wide as what stands above.
+    let blank: String = before.map(|character| if character == '\t' { '\t' } else { ' ' }).collect();
+    [format!("{BLUE}{number:4} |{PLAIN} {text}"), format!("{BLUE}     |{PLAIN} {blank}{marks}")]
 }
 
 /// A panic, with its line in the cell if that is certain.

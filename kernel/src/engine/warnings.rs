@@ -3,6 +3,8 @@
 use super::Engine;
 use super::insertions::Insertions;
 use super::place;
+use super::report::marked;
+use crate::diagnostic::{number, primary_span};
 use crate::execution::{Output, Stream};
 use crate::failure::{BLUE, BOLD, PLAIN, YELLOW};
 use serde_json::Value;
@@ -23,13 +25,12 @@ impl Engine {
 
 /// A warning with its line of the cell; none if it is about another line.
 fn warning_lines(warning: &Value, cell: &str, generated: &str, insertions: &Insertions) -> Option<Vec<String>> {
-    let span = warning["spans"].as_array()?.iter().find(|span| span["is_primary"] == true)?;
-    let number = |name: &str| usize::try_from(span[name].as_u64()?).ok();
-    let (start, end) = (number("line_start")?, number("line_end")?);
+    let span = primary_span(warning)?;
+    let (start, end) = (number(span, "line_start")?, number(span, "line_end")?);
     let place = place::in_cell(cell, generated, start)?;
     let text = cell.lines().nth(place.line - 1)?;
     let column = |name: &str| {
-        let column = number(name)?.checked_add_signed(place.shift)?;
+        let column = number(span, name)?.checked_add_signed(place.shift)?;
         Some(insertions.original_column(place.line, column))
     };
     let first = column("column_start")?;
@@ -37,24 +38,18 @@ fn warning_lines(warning: &Value, cell: &str, generated: &str, insertions: &Inse
     let last = if start == end { column("column_end")? } else { shown.chars().count() + 1 };
     let marks = "^".repeat(last.saturating_sub(first).max(1));
     let label = span["label"].as_str().unwrap_or_default();
-    let mut lines = vec![
-        format!("{YELLOW}{BOLD}warning{PLAIN}: {} (line {}, column {first})", warning["message"].as_str()?, place.line),
-        format!("{BLUE}{:4} |{PLAIN} {shown}", place.line),
-        format!("{BLUE}     |{PLAIN} {}{YELLOW}{marks}{PLAIN} {label}", blank_before(&shown, first))
-            .trim_end()
-            .to_owned(),
-    ];
+    let mut lines = vec![format!(
+        "{YELLOW}{BOLD}warning{PLAIN}: {} (line {}, column {first})",
+        warning["message"].as_str()?,
+        place.line
+    )];
+    lines.extend(marked(place.line, &shown, first, format!("{YELLOW}{marks}{PLAIN} {label}").trim_end()));
     let children = warning["children"].as_array().into_iter().flatten();
     let advice = children.filter_map(|child| Some((child["level"].as_str()?, child["message"].as_str()?)));
     // Each note that names the lint tells only where it is set.
     let advice = advice.filter(|(_, message)| !message.contains("on by default"));
     lines.extend(advice.map(|(level, message)| format!("{BLUE}{level}{PLAIN}: {message}")));
     Some(lines)
-}
-
-/// As wide as the part of a line before a column.
-fn blank_before(line: &str, column: usize) -> String {
-    line.chars().take(column.saturating_sub(1)).map(|character| if character == '\t' { '\t' } else { ' ' }).collect()
 }
 
 #[cfg(test)]

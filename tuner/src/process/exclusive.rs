@@ -2,7 +2,7 @@
 //! process, and removes no file.
 
 use super::ProcessError;
-use super::shared_memory::processes;
+use super::shared_memory::{open_files, processes};
 use ferrotune_machine::process_tree::number;
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
@@ -78,8 +78,7 @@ impl ExclusiveDevice {
     fn holder_of(&self, is_wanted: impl Fn(&Path) -> bool) -> Option<(Pid, PathBuf)> {
         let own = rustix::process::getpid();
         processes().filter(|pid| *pid != own).find_map(|pid| {
-            let files = fs::read_dir(format!("/proc/{}/fd", number(pid))).into_iter().flatten().flatten();
-            let mut targets = files.filter_map(|file| fs::read_link(file.path()).ok());
+            let mut targets = open_files(pid).map(|(_, target)| target);
             Some((pid, targets.find(|target| is_wanted(target))?))
         })
     }

@@ -7,7 +7,7 @@ mod makers;
 use ferrotune_machine::format::bytes;
 use ferrotune_machine::process_tree::number;
 use holders::held_by;
-pub(super) use holders::processes;
+pub(super) use holders::{open_files, processes};
 use makers::Watch;
 use rustix::process::Pid;
 use std::collections::{BTreeMap, BTreeSet};

@@ -215,12 +215,10 @@ impl Session {
     /// Ends the worker of this trial: at once, unless it has a device that may stay busy if its process is killed. That one is
     /// asked first, and is killed if it has not left in time.
     pub(super) fn end_worker(&mut self, supervision: &Supervision) {
-        if self.tenure.is_none() {
-            self.worker.kill();
-        } else {
+        if self.tenure.is_some() {
             self.worker.ask_to_leave();
-            self.kill_at = Some(Instant::now() + grace(supervision));
         }
+        self.let_return(supervision);
     }
 
     /// Leaves a trial that was refused the time to return, if its worker stays; or else ends the worker.

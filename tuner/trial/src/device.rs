@@ -3,7 +3,7 @@
 use crate::error::{Result, TrialError};
 use candle_core::Device;
 use ferrotune_devices::pjrt::{Client, Plugin};
-use ferrotune_devices::{Machine, find_plugin, fork};
+use ferrotune_devices::{Machine, NoPlugin, find_plugin, fork};
 use ferrotune_tuner::record::DeviceUse;
 use ferrotune_tuner::spec::takes_one_process;
 use ferrotune_tuner::wire::BUDGET_VARIABLE;
@@ -66,7 +66,7 @@ pub(crate) fn leave_trial(device: &str, before: Option<DeviceUse>) -> Option<Dev
 
 /// Kind, version and memory in use of an open plugin's device, as far as the plugin tells; none of any other device.
 fn facts_of(device: &str) -> Option<(Option<String>, Option<String>, Option<u64>)> {
-    let plugin = real(&find_plugin(&Machine::this(), device).ok()?);
+    let plugin = library_of(device).ok()?;
     let open = open_plugins();
     let client = &open.get(&plugin)?.client;
     // Not all plugins tell all of it, and a trial needs none of it.
@@ -116,6 +116,11 @@ pub fn open_device(device: &str) -> Result<Device> {
     }
 }
 
+/// The library of the plugin that the name of a device stands for.
+fn library_of(device: &str) -> std::result::Result<PathBuf, NoPlugin> {
+    find_plugin(&Machine::this(), device).map(|plugin| real(&plugin))
+}
+
 /// The library itself, to which several names may lead.
 fn real(plugin: &Path) -> PathBuf {
     plugin.canonicalize().unwrap_or_else(|_| plugin.to_owned())
@@ -137,13 +142,12 @@ pub fn open_cores(device: &str, cores: usize) -> Result<Device> {
 /// Those of [`open_device`].
 pub fn count_cores(device: &str) -> Result<usize> {
     fork::check()?;
-    let plugin = real(&find_plugin(&Machine::this(), device)?);
-    Ok(opened(&mut open_plugins(), plugin)?.client.devices()?.len())
+    Ok(opened(&mut open_plugins(), library_of(device)?)?.client.devices()?.len())
 }
 
 /// So many cores of the plugin with this name, opened now or before.
 fn open_plugin(name: &str, cores: usize) -> Result<Device> {
-    let plugin = real(&find_plugin(&Machine::this(), name)?);
+    let plugin = library_of(name)?;
     let identity = identity(&plugin);
     let mut plugins = open_plugins();
     let open = opened(&mut plugins, plugin)?;

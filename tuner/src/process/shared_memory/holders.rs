@@ -6,7 +6,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A file that a process has open or mapped.
 #[derive(Debug)]
@@ -32,12 +32,18 @@ pub(super) fn held_by(pid: Pid, folder: &Path) -> Vec<Held> {
 
 /// The files of the folder that a process has open; none where the process has ended or is another user's.
 pub(super) fn opened(pid: Pid, folder: &Path) -> Vec<Held> {
-    let descriptors = fs::read_dir(format!("/proc/{}/fd", number(pid))).into_iter().flatten().flatten();
-    let held = descriptors.filter_map(|descriptor| {
-        let name = name_in(folder, &fs::read_link(descriptor.path()).ok()?)?;
-        Some(Held { name, inode: fs::metadata(descriptor.path()).ok()?.ino(), pid })
+    let held = open_files(pid).filter_map(|(descriptor, file)| {
+        let name = name_in(folder, &file)?;
+        Some(Held { name, inode: fs::metadata(descriptor).ok()?.ino(), pid })
     });
     held.collect()
+}
+
+/// The entry of each descriptor of a process in /proc, and what it leads to; none where the process has ended or is another
+/// user's.
+pub(in crate::process) fn open_files(pid: Pid) -> impl Iterator<Item = (PathBuf, PathBuf)> {
+    let descriptors = fs::read_dir(format!("/proc/{}/fd", number(pid))).into_iter().flatten().flatten();
+    descriptors.filter_map(|descriptor| Some((descriptor.path(), fs::read_link(descriptor.path()).ok()?)))
 }
 
 /// The files of the folder that a process has mapped.
