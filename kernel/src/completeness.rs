@@ -2,7 +2,7 @@
 //! come from the same tokens by which a cell is split, the rest is a real parse of Rust. Whether the cell compiles is not
 //! known here.
 
-use ferrotune_magics::{Action, Ending, PartKind, Step, cell_magic, parse, split};
+use ferrotune_magics::{Action, Ending, Part, PartKind, Step, cell_magic, parse, split};
 use syn::Block;
 use syn::parse::Parser;
 
@@ -32,6 +32,9 @@ pub(crate) fn check(code: &str) -> Completeness {
         Ending::Mismatch => Completeness::Invalid,
         Ending::InLiteral => Completeness::Incomplete { indent: String::new() },
         Ending::Open { depth } => Completeness::Incomplete { indent: INDENT.repeat(depth.min(MAX_PARSED_DEPTH)) },
+        Ending::Closed if split.parts.last().is_some_and(Part::goes_on) => {
+            Completeness::Incomplete { indent: String::new() }
+        }
         Ending::Closed if split.max_depth > MAX_PARSED_DEPTH || rust.len() > MAX_PARSED_BYTES => Completeness::Complete,
         Ending::Closed => check_on_large_stack(rust),
     }

@@ -24,6 +24,7 @@ mod redeclaration;
 mod report;
 mod search;
 mod sharing;
+mod shell;
 mod startup;
 mod studies;
 mod undo;

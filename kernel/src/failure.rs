@@ -37,6 +37,8 @@ pub(crate) enum ErrorName {
     OutOfMemory,
     /// The cell panicked.
     Panic,
+    /// A shell command failed.
+    ShellError,
     /// A search failed.
     TuneError,
     /// The kernel does not serve requests of this type.

@@ -6,6 +6,7 @@
 
 mod cells;
 mod connections;
+mod dead_ends;
 mod descriptors;
 mod evcxr;
 mod kernel;
@@ -18,7 +19,7 @@ mod relay;
 mod requests;
 mod snapshot;
 mod snapshots;
-mod streams;
+pub(crate) mod streams;
 mod succession;
 
 pub(crate) use process::run as run_cells;
@@ -330,7 +331,11 @@ impl Supervisor {
             if matches!(report, CellReport::Completed { .. } | CellReport::Refused { .. }) {
                 self.drain_to_end()?;
             }
-            self.raise(match report {
+            let event = match report {
+                CellReport::Surroundings { surroundings } => {
+                    self.kernel.tell(&KernelFrame::Surroundings { surroundings })?;
+                    continue;
+                }
                 CellReport::Completed { missing } => {
                     Event::Completed { missing, guarded: self.snapshots.has(&SnapshotKey::Latest) }
                 }
@@ -339,7 +344,8 @@ impl Supervisor {
                 CellReport::Unguarded { reason } => Event::Unguarded { reason },
                 CellReport::Restored { threads } => Event::Woken { threads },
                 CellReport::Trimmed => Event::Trimmed,
-            })?;
+            };
+            self.raise(event)?;
         }
     }
 }

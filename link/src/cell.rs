@@ -1,5 +1,6 @@
 //! What the supervisor and the cell process say to each other, over one socket.
 
+use crate::Surroundings;
 use serde::{Deserialize, Serialize};
 
 /// What the supervisor orders the cell process to do. The process makes a snapshot of itself after each order.
@@ -23,6 +24,11 @@ pub enum CellOrder {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "report", rename_all = "snake_case")]
 pub enum CellReport {
+    /// What programs started from this process would find, if that differs from what was reported last.
+    Surroundings {
+        /// It.
+        surroundings: Surroundings,
+    },
     /// The cell has ended.
     Completed {
         /// How many variables it has taken out of the store and not put back.

@@ -3,6 +3,7 @@
 use crate::SupervisorReply;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 
 /// What a cell process, its supervisor or a compiler sends to the kernel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -42,6 +43,11 @@ pub enum KernelFrame {
     Clear {
         /// Wait until the next output comes.
         wait: bool,
+    },
+    /// The cell process has another working folder or environment than before.
+    Surroundings {
+        /// What it has now.
+        surroundings: Surroundings,
     },
     /// Ask the user for a line. The answer is [`Answer::Line`].
     Input {
@@ -116,6 +122,15 @@ pub enum KernelFrame {
         /// How it ended.
         ending: CellEnding,
     },
+}
+
+/// What a program finds that is started from the cell process.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Surroundings {
+    /// The working folder; none where it has been deleted.
+    pub folder: Option<String>,
+    /// The environment variables that have been set since the process began, and those that have been removed since.
+    pub changed: BTreeMap<String, Option<String>>,
 }
 
 /// How a cell process ended.

@@ -10,5 +10,5 @@ mod supervisor;
 pub mod wire;
 
 pub use cell::{CellOrder, CellReport};
-pub use frame::{Answer, CellEnding, KernelFrame, Stream};
+pub use frame::{Answer, CellEnding, KernelFrame, Stream, Surroundings};
 pub use supervisor::{MemoryReport, SnapshotKey, SnapshotReport, SupervisorOrder, SupervisorReply, SupervisorRequest};

@@ -89,6 +89,8 @@ pub enum Action {
     },
     /// `%time STATEMENT` or `%%time`
     Time(Time),
+    /// `!command`, `%bash` or `%%bash`
+    Shell(Shell),
 }
 
 /// What `%memory` is to do.
@@ -191,4 +193,15 @@ pub struct Time {
     pub source: String,
     /// The 1-based line of the cell on which `source` begins.
     pub first_line: usize,
+}
+
+/// Run a shell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shell {
+    /// The shell, which takes the script behind `-c`.
+    pub program: &'static str,
+    /// How an error names what was run: the command as it was typed, or the cell magic.
+    pub name: String,
+    /// The script. Empty lines before it make the shell count lines as the cell does.
+    pub script: String,
 }

@@ -4,7 +4,7 @@ use crate::action::{Action, Step};
 use crate::arguments::Invocation;
 use crate::error::{MagicError, Problem};
 use crate::split::{Ending, Part, PartKind, cell_magic, split};
-use crate::table::{find, unknown};
+use crate::table::{find, shell, unknown};
 
 /// Splits a cell into steps, which run in order. A cell without magics is one step, a cell of blanks and comments
 /// none.
@@ -17,14 +17,19 @@ pub fn parse(cell: &str) -> Result<Vec<Step>, MagicError> {
         return Ok(vec![Step::Action(cell_action(&Call::read(first_line)?, body)?)]);
     }
     let parts = split(cell).parts;
-    let chunks = parts.chunk_by(|first, second| first.kind != PartKind::Magic && second.kind != PartKind::Magic);
+    let stands_alone = |part: &Part<'_>| matches!(part.kind, PartKind::Magic | PartKind::Shell);
+    let chunks = parts.chunk_by(|first, second| !stands_alone(first) && !stands_alone(second));
     chunks.filter_map(|chunk| step(chunk).transpose()).collect()
 }
 
 /// The step of a magic, or of parts of Rust that follow each other.
 fn step(parts: &[Part<'_>]) -> Result<Option<Step>, MagicError> {
-    if let [part @ Part { kind: PartKind::Magic, .. }] = parts {
-        return Ok(Some(Step::Action(line_action(&Call::read(*part)?)?)));
+    match parts {
+        [part @ Part { kind: PartKind::Magic, .. }] => {
+            return Ok(Some(Step::Action(line_action(&Call::read(*part)?)?)));
+        }
+        [part @ Part { kind: PartKind::Shell, .. }] => return Ok(Some(Step::Action(shell::line(part)?))),
+        _ => {}
     }
     // Blanks and comments would cost a compilation for nothing.
     if parts.iter().all(|part| part.kind == PartKind::Blank) {
@@ -44,13 +49,17 @@ pub(crate) struct Body {
     pub(crate) is_open: bool,
 }
 
-/// Reads the Rust that a magic is to run, which begins on `first_line`. Refuses one in which a line is a magic, so that
-/// no magic reaches the compiler.
+/// Reads the Rust that a magic is to run, which begins on `first_line`. Refuses one in which a line is a magic or a shell
+/// command, so that neither reaches the compiler.
 pub(crate) fn body(invocation: &Invocation<'_>, body: &str, first_line: usize) -> Result<Body, MagicError> {
     let split = split(body);
     if let Some(part) = split.parts.iter().find(|part| part.kind == PartKind::Magic) {
         let call = Call::read(Part { first_line: first_line + part.first_line - 1, ..*part })?;
         return Err(call.error(Problem::Inside { magic: call.typed(), outer: invocation.typed() }));
+    }
+    if let Some(part) = split.parts.iter().find(|part| part.kind == PartKind::Shell) {
+        let problem = Problem::Inside { magic: shell::name(part), outer: invocation.typed() };
+        return Err(MagicError { line: first_line + part.first_line - 1, problem, usage: None });
     }
     let is_blank = split.parts.iter().all(|part| part.kind == PartKind::Blank);
     Ok(Body { is_blank, is_open: matches!(split.ending, Ending::Open { .. } | Ending::InLiteral) })

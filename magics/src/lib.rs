@@ -5,8 +5,8 @@
 //! ([`StudySpec`](ferrotune_tuner::spec::StudySpec)). This crate refuses to do anything: it reads no file and starts no
 //! process, and whether an oracle or a study exists is for kernel and tuner to say.
 //!
-//! A line magic is a line that begins with `%` and a letter where a Rust statement may begin. A `%` anywhere else is
-//! Rust's remainder operator or text:
+//! A line magic is a line that begins with `%` and a letter where a Rust statement may begin, and a shell command one that
+//! begins with `!` there. A `%` anywhere else is Rust's remainder operator or text:
 //!
 //! ```
 //! use ferrotune_magics::{Action, Step, parse};
@@ -28,7 +28,7 @@ mod table;
 mod values;
 
 pub use action::{
-    Action, Best, DeviceChoice, Export, Memory, Plot, Resume, Search, SearchVerb, Step, Study, Time, TpuCheck,
+    Action, Best, DeviceChoice, Export, Memory, Plot, Resume, Search, SearchVerb, Shell, Step, Study, Time, TpuCheck,
     TpuConnect, Trials, Tune,
 };
 pub use cell::parse;

@@ -1,7 +1,7 @@
-//! A cell, split into Rust and the lines that are not Rust: magics and evcxr's commands. Tokens are rustc's own.
+//! A cell, split into Rust and the lines that are not Rust: magics, shell commands and evcxr's commands. Tokens are rustc's own.
 //!
-//! Such a line stands where a statement may begin. Anywhere else a `%` is Rust's remainder operator or text. A line that
-//! begins with `!` is Rust, too: the negation of a value. There are no shell commands.
+//! Such a line stands where a statement may begin. Anywhere else a `%` is Rust's remainder operator or text, and a `!` the
+//! negation of a value. A statement that begins with a negation needs brackets, as in `(!found)`.
 
 mod statement;
 
@@ -30,6 +30,13 @@ pub struct Part<'a> {
     pub first_line: usize,
 }
 
+impl Part<'_> {
+    /// Whether it is a shell command whose last line ends with `\`.
+    pub fn goes_on(&self) -> bool {
+        self.kind == PartKind::Shell && ends_with_backslash(self.text)
+    }
+}
+
 /// What a part of a cell is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PartKind {
@@ -39,6 +46,8 @@ pub enum PartKind {
     Blank,
     /// One line that begins with `%` or `?%`.
     Magic,
+    /// One line that begins with `!`, and the lines below that a `\` at the end of a line joins to it.
+    Shell,
     /// One line that begins with `:dep`, `:vars` and so on; `::path` is Rust.
     Command,
 }
@@ -125,7 +134,9 @@ impl<'a> Splitter<'a> {
 
     fn take_line(&mut self, line_start: usize, kind: PartKind) {
         self.take_rust(line_start);
-        let line_end = line_start + line_length(&self.cell[line_start..]);
+        let text = &self.cell[line_start..];
+        let length = if kind == PartKind::Shell { joined_length(text) } else { line_length(text) };
+        let line_end = line_start + length;
         self.push(line_end, kind);
         self.at = line_end;
     }
@@ -188,6 +199,9 @@ fn kind_of_line(line: &str) -> Option<PartKind> {
     if line.strip_prefix('?').unwrap_or(line).starts_with('%') {
         return Some(PartKind::Magic);
     }
+    if line.starts_with('!') {
+        return Some(PartKind::Shell);
+    }
     let is_command = line.strip_prefix(':').is_some_and(|name| name.starts_with(char::is_alphabetic));
     is_command.then_some(PartKind::Command)
 }
@@ -221,4 +235,20 @@ fn is_unclosed(kind: TokenKind, text: &str) -> bool {
 /// With the line ending.
 fn line_length(text: &str) -> usize {
     text.find('\n').map_or(text.len(), |end| end + 1)
+}
+
+/// With the lines that a `\` at a line's end joins to the first one.
+fn joined_length(text: &str) -> usize {
+    let mut length = 0;
+    for line in text.split_inclusive('\n') {
+        length += line.len();
+        if !ends_with_backslash(line) {
+            break;
+        }
+    }
+    length
+}
+
+fn ends_with_backslash(line: &str) -> bool {
+    line.trim_end_matches(['\r', '\n']).ends_with('\\')
 }

@@ -5,6 +5,7 @@ mod memory;
 mod results;
 mod search;
 mod session;
+pub(crate) mod shell;
 mod tune;
 
 use crate::action::Action;
@@ -13,6 +14,7 @@ use crate::error::{MagicError, Problem};
 
 /// Every magic, by name.
 static TABLE: &[Magic] = &[
+    shell::BASH,
     results::BEST,
     memory::CHECKPOINT,
     memory::CHECKPOINTS,

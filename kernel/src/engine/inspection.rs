@@ -9,7 +9,7 @@ use super::{Engine, commands};
 use crate::execution::{Completion, Completions};
 use analysed::Analysed;
 use ferrotune_display::Bundle;
-use ferrotune_magics::Matches;
+use ferrotune_magics::{Matches, Values, cell_magic};
 use serde_json::{Map, Value};
 use std::collections::HashSet;
 
@@ -26,6 +26,10 @@ impl Engine {
                 Matches::Of(values) => return of_names(start, cursor, self.values(values, word)),
                 Matches::Rust => {}
             }
+        }
+        if is_shell(code, line) {
+            let word = line.rsplit(char::is_whitespace).next().unwrap_or(line);
+            return of_names(cursor - word.len(), cursor, self.values(Values::Path, word));
         }
         if let Some((start, names)) = commands::complete(code, cursor) {
             return of_names(start, cursor, names);
@@ -99,6 +103,12 @@ fn of_names<N: Into<String>>(start: usize, end: usize, names: impl IntoIterator<
 /// Whether a line begins with a magic, and not with Rust's remainder operator.
 fn is_magic(line: &str) -> bool {
     line.strip_prefix('%').is_some_and(|rest| !rest.starts_with([' ', '=']))
+}
+
+/// Whether a line is a shell's.
+fn is_shell(code: &str, line: &str) -> bool {
+    let is_script = cell_magic(code).is_some_and(|(magic, _)| magic.text.trim_start().starts_with("%%bash"));
+    is_script || line.trim_start().starts_with('!')
 }
 
 fn line_start(code: &str, cursor: usize) -> usize {

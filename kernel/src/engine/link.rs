@@ -4,7 +4,9 @@ mod reader;
 
 use crate::execution::Output;
 use anyhow::{Context, Result, bail};
-use ferrotune_link::{Answer, CellEnding, SupervisorOrder, SupervisorReply, SupervisorRequest, wire};
+use ferrotune_link::{
+    Answer, CellEnding, Stream, SupervisorOrder, SupervisorReply, SupervisorRequest, Surroundings, wire,
+};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -84,6 +86,7 @@ struct State {
     /// Where the reply to each request goes.
     replies: HashMap<u64, mpsc::Sender<SupervisorReply>>,
     tuner: Option<Tuner>,
+    surroundings: Surroundings,
 }
 
 /// Shared by the engine's thread and the threads that read from supervisors.
@@ -234,6 +237,18 @@ impl CellLink {
     /// From now on the user's code is compiled.
     pub(super) fn compile_for_user(&self) {
         self.lock().compiles_for_user = true;
+    }
+
+    /// The working folder and the environment that the cells have.
+    pub(super) fn surroundings(&self) -> Surroundings {
+        self.lock().surroundings.clone()
+    }
+
+    /// Adds text to the cell that runs, or ran last.
+    pub(super) fn print(&self, stream: Stream, text: String) {
+        if !text.is_empty() {
+            self.emit(Output::Stream(stream, text));
+        }
     }
 
     /// Adds an output to the cell that runs, or ran last.

@@ -45,6 +45,7 @@ impl Engine {
                 let help = ferrotune_magics::help(&name).with_context(|| format!("there is no magic {name}"));
                 self.show_result(help.map(Bundle::text))
             }
+            Action::Shell(shell) => self.run_shell(&shell),
             Action::Time(Time { source, first_line }) => self.time(&source, first_line),
         }
     }

@@ -1,5 +1,6 @@
 //! The cell process' own descriptors. Cells that close or replace the first three descriptors do not reach them.
 
+use super::dead_ends::{Identity, identity};
 use anyhow::Result;
 use rustix::io::fcntl_dupfd_cloexec;
 use std::fs::File;
@@ -36,6 +37,11 @@ impl Descriptors {
         Ok((duplicate()?, duplicate()?))
     }
 
+    /// What the process' own descriptors refer to.
+    pub(super) fn own(&self) -> Result<[Identity; 3]> {
+        Ok([identity(&self.stdout)?, identity(&self.stderr)?, identity(&self.supervisor)?])
+    }
+
     /// Restores descriptors 0, 1 and 2 if a cell has closed or replaced them.
     pub(super) fn mend(&self) -> Result<()> {
         if !is_same(rustix::stdio::stdin(), &self.nothing) {
@@ -52,8 +58,8 @@ impl Descriptors {
 }
 
 fn is_same(now: BorrowedFd<'_>, wanted: impl AsFd) -> bool {
-    match (rustix::fs::fstat(now), rustix::fs::fstat(wanted)) {
-        (Ok(now), Ok(wanted)) => (now.st_dev, now.st_ino) == (wanted.st_dev, wanted.st_ino),
+    match (identity(now), identity(wanted)) {
+        (Ok(now), Ok(wanted)) => now == wanted,
         _ => false,
     }
 }

@@ -4,16 +4,18 @@
 //! every cell. It links no candle: candle comes with the prelude, which it loads.
 #![expect(unsafe_code, reason = "cells are loaded and called by name, over the C calling convention")]
 
+use super::dead_ends::Identity;
 use super::descriptors::Descriptors;
 use super::snapshot::{self, Fork};
 use super::{SNAPSHOTS_VARIABLE, SUPERVISOR_VARIABLE};
 use crate::chain;
 use anyhow::{Context, Result, bail};
-use ferrotune_link::{CellOrder, CellReport, wire};
+use ferrotune_link::{CellOrder, CellReport, Surroundings, wire};
 use ferrotune_tuner::process::keep_freed_memory;
 use libloading::os::unix::{Library, RTLD_NOW};
 use rustix::process::{Pid, Signal};
-use std::ffi::c_void;
+use std::collections::BTreeMap;
+use std::ffi::{OsString, c_void};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -37,7 +39,10 @@ pub(crate) fn run(prelude: &Path) -> Result<()> {
     let hooks = Hooks::of(&prelude)?;
     (hooks.start)();
     let variables = std::ptr::null_mut();
-    Process { hooks, descriptors, snapshots, reports, variables, made: Vec::new(), is_quiet: true }.serve(orders)
+    let environment = std::env::vars_os().collect();
+    let made = Vec::new();
+    Process { hooks, descriptors, snapshots, reports, variables, made, is_quiet: true, environment, surroundings: None }
+        .serve(orders)
 }
 
 /// The process in which cells run.
@@ -53,17 +58,23 @@ struct Process {
     made: Vec<Pid>,
     /// No thread has the standard output locked.
     is_quiet: bool,
+    /// The environment that this process was started with.
+    environment: BTreeMap<OsString, OsString>,
+    /// What was reported last.
+    surroundings: Option<Surroundings>,
 }
 
 impl Process {
     /// The orders come unbuffered: a snapshot must not hold an order that this process has yet to follow.
     fn serve(&mut self, mut orders: File) -> Result<()> {
+        self.report_surroundings()?;
         self.make_snapshot()?;
         while let Some(order) = wire::read(&mut orders)? {
             match order {
                 CellOrder::Run { library, function } => {
                     let report = self.run(Path::new(&library), &function);
                     self.descriptors.mend()?;
+                    self.report_surroundings()?;
                     self.report(&report)?;
                     self.make_snapshot()?;
                 }
@@ -100,6 +111,22 @@ impl Process {
         Ok(wire::write(&mut self.reports, report)?)
     }
 
+    /// Reports what programs would find that are started from this process, if that has changed.
+    fn report_surroundings(&mut self) -> Result<()> {
+        let now: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
+        let text = |value: &OsString| value.to_string_lossy().into_owned();
+        let removed = self.environment.keys().filter(|name| !now.contains_key(*name)).map(|name| (text(name), None));
+        let set = now.iter().filter(|(name, value)| self.environment.get(*name) != Some(*value));
+        let changed = set.map(|(name, value)| (text(name), Some(text(value)))).chain(removed).collect();
+        let folder = std::env::current_dir().ok().map(|folder| folder.to_string_lossy().into_owned());
+        let surroundings = Surroundings { folder, changed };
+        if self.surroundings.as_ref() != Some(&surroundings) {
+            self.report(&CellReport::Surroundings { surroundings: surroundings.clone() })?;
+            self.surroundings = Some(surroundings);
+        }
+        Ok(())
+    }
+
     /// Leaves a snapshot of this process behind, which holds no memory that cells have freed. A snapshot that is woken comes
     /// back from here, too, after it has made a snapshot of itself.
     fn make_snapshot(&mut self) -> Result<Side> {
@@ -132,7 +159,8 @@ impl Process {
         if !self.is_quiet {
             bail!("a thread of an earlier cell holds the standard output locked");
         }
-        let mut attempt = Attempt { snapshots: &self.snapshots, result: None };
+        let own = self.descriptors.own()?;
+        let mut attempt = Attempt { snapshots: &self.snapshots, own: &own, result: None };
         (self.hooks.quietly)(Attempt::make, (&raw mut attempt).cast());
         attempt.result.context("the prelude did not call back")?
     }
@@ -144,6 +172,8 @@ impl Process {
         self.descriptors.mend()?;
         (self.hooks.restored)();
         self.made.clear();
+        self.surroundings = None;
+        self.report_surroundings()?;
         self.report(&CellReport::Restored { threads })
     }
 }
@@ -167,6 +197,7 @@ fn trim() {
 /// A fork that is to be made while no thread can hold the standard streams locked; the copy could not unlock them.
 struct Attempt<'a> {
     snapshots: &'a Path,
+    own: &'a [Identity],
     result: Option<Result<Fork>>,
 }
 
@@ -174,7 +205,7 @@ impl Attempt<'_> {
     extern "C" fn make(attempt: *mut c_void) {
         // SAFETY: `Process::fork` passes the address of an `Attempt` that outlives the call, and nothing else uses it.
         let attempt = unsafe { &mut *attempt.cast::<Attempt<'_>>() };
-        attempt.result = Some(snapshot::take(attempt.snapshots));
+        attempt.result = Some(snapshot::take(attempt.snapshots, attempt.own));
     }
 }
 

@@ -4,6 +4,7 @@
 //! and device contexts are not.
 #![expect(unsafe_code, reason = "fork, and leaving a forked process without running what belongs to the other one")]
 
+use super::dead_ends::{self, Identity};
 use anyhow::{Context, Result};
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitOptions, waitpid};
@@ -37,8 +38,9 @@ pub(super) enum Fork {
     },
 }
 
-/// Forks, where memory allows. In the child this returns only when the supervisor, at `socket`, has woken it.
-pub(super) fn take(socket: &Path) -> Result<Fork> {
+/// Forks, where memory allows. In the child this returns only when the supervisor, at `socket`, has woken it. The child keeps
+/// no pipes and connections but its `own`.
+pub(super) fn take(socket: &Path, own: &[Identity]) -> Result<Fork> {
     if !memory_suffices()? {
         return Ok(Fork::Unguarded);
     }
@@ -49,7 +51,7 @@ pub(super) fn take(socket: &Path) -> Result<Fork> {
     match unsafe { libc::fork() } {
         -1 => Err(std::io::Error::last_os_error()).context("fork"),
         0 => {
-            if !is_woken(socket) {
+            if !is_woken(socket, own) {
                 // SAFETY: ends this process at once; its exit handlers and buffers are the parent's.
                 unsafe { libc::_exit(0) }
             }
@@ -73,11 +75,13 @@ pub(super) fn leave() -> ! {
 }
 
 /// Sleeps until the supervisor has decided.
-fn is_woken(socket: &Path) -> bool {
+fn is_woken(socket: &Path, own: &[Identity]) -> bool {
     // The parent's group is killed as a whole.
     if rustix::process::setpgid(None, None).is_err() {
         return false;
     }
+    // Nobody could be told why this failed, and a snapshot that keeps too many descriptors is better than none.
+    let _cut = dead_ends::cut(own);
     let Ok(mut supervisor) = UnixStream::connect(socket) else { return false };
     let mut byte = [0];
     supervisor.read_exact(&mut byte).is_ok() && byte == [WAKE]

@@ -9,12 +9,12 @@ const MOST_BYTES: usize = 1 << 20;
 
 /// Decodes UTF-8 that arrives in pieces. Bytes that are not UTF-8 are replaced.
 #[derive(Debug, Default)]
-pub(super) struct Utf8 {
+pub(crate) struct Utf8 {
     held: Vec<u8>,
 }
 
 impl Utf8 {
-    pub(super) fn push(&mut self, bytes: &[u8]) -> String {
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> String {
         self.held.extend_from_slice(bytes);
         let cut = match std::str::from_utf8(&self.held) {
             // A character that is not complete yet waits for the rest.
@@ -26,19 +26,19 @@ impl Utf8 {
         String::from_utf8_lossy(&text).into_owned()
     }
 
-    pub(super) fn finish(&mut self) -> String {
+    pub(crate) fn finish(&mut self) -> String {
         String::from_utf8_lossy(&std::mem::take(&mut self.held)).into_owned()
     }
 }
 
 /// Takes out the first complete line, with its end.
-pub(super) fn take_line(bytes: &mut Vec<u8>) -> Option<Vec<u8>> {
+pub(crate) fn take_line(bytes: &mut Vec<u8>) -> Option<Vec<u8>> {
     let end = bytes.iter().position(|byte| *byte == b'\n')?;
     Some(bytes.drain(..=end).collect())
 }
 
 /// Reads what has arrived; `false` at the end of the stream.
-pub(super) fn read_available(fd: impl AsFd, bytes: &mut Vec<u8>) -> Result<bool> {
+pub(crate) fn read_available(fd: impl AsFd, bytes: &mut Vec<u8>) -> Result<bool> {
     let mut buffer = [0; 65536];
     loop {
         match retry(|| rustix::io::read(&fd, &mut buffer)) {
@@ -55,7 +55,7 @@ pub(super) fn read_available(fd: impl AsFd, bytes: &mut Vec<u8>) -> Result<bool>
 }
 
 /// Repeats a system call that a signal has interrupted.
-pub(super) fn retry<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+pub(crate) fn retry<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     loop {
         match call() {
             Err(Errno::INTR) => {}
@@ -65,7 +65,7 @@ pub(super) fn retry<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, 
 }
 
 /// Makes reads return at once.
-pub(super) fn set_nonblocking(fd: &OwnedFd) -> Result<()> {
+pub(crate) fn set_nonblocking(fd: &OwnedFd) -> Result<()> {
     let flags = rustix::fs::fcntl_getfl(fd)?;
     rustix::fs::fcntl_setfl(fd, flags | rustix::fs::OFlags::NONBLOCK)?;
     Ok(())

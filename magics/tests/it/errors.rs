@@ -262,3 +262,18 @@ fn counts_and_ids_are_whole_numbers() {
             1: ID first: not a whole number; usage: %trials [ID] [--sort COLUMN] [--where CONDITION] [--columns NAMES] [--limit N] [--project NAME] [--directory FOLDER]"#]],
     );
 }
+
+#[test]
+fn a_shell_command_needs_something_to_run_and_its_own_cell() {
+    check(
+        &["!", "let a = 1;\n  ! ", "%bash", "%%bash\n \n", "%%bash -e\nls", "%%time\n!ls", "%time !ls"],
+        expect![[r#"
+            1: ! has nothing to run; usage: !COMMAND
+            2: ! has nothing to run; usage: !COMMAND
+            1: %bash has nothing to run; usage: %bash COMMAND, or %%bash on the first line of a cell
+            1: %%bash has nothing to run; usage: %bash COMMAND, or %%bash on the first line of a cell
+            1: unexpected argument -e; usage: %bash COMMAND, or %%bash on the first line of a cell
+            2: !ls cannot stand inside %%time; move it to a cell of its own
+            1: !ls cannot stand inside %time; move it to a cell of its own"#]],
+    );
+}

@@ -20,6 +20,7 @@ fn every_entry_is_coherent() {
 fn lsmagic_lists_every_form() {
     expect![[r#"
         Line magics
+          %bash         run a shell command or a script, and show what it writes at once
           %best         show the best trials of a study, and how to use them
           %checkpoint   keep the variables as they are now
           %checkpoints  list the states that %undo and %restore can bring back
@@ -42,6 +43,7 @@ fn lsmagic_lists_every_form() {
           %undo         go back to the state before the last cells
 
         Cell magics, on the first line of a cell
+          %%bash  run a shell command or a script, and show what it writes at once
           %%time  run a statement or a cell and say how long it took
           %%tune  search for the parameters with which a closure does best
 
@@ -151,8 +153,8 @@ fn completion_offers_magics_options_and_values() {
         Completion { start, matches } => format!("{row}: {start} {matches:?}"),
     };
     expect![[r#"
-        %: 0 %%time %%tune %best %checkpoint %checkpoints %device %devices %export %gc %lsmagic %memory %plot %restore %resume %space %studies %time %tpu_check %tpu_connect %trials %tune %undo
-        %%: 0 %%time %%tune
+        %: 0 %%bash %%time %%tune %bash %best %checkpoint %checkpoints %device %devices %export %gc %lsmagic %memory %plot %restore %resume %space %studies %time %tpu_check %tpu_connect %trials %tune %undo
+        %%: 0 %%bash %%time %%tune
         %t: 0 %time %tpu_check %tpu_connect %trials %tune
           %tu: 2 %tune
         %%t: 0 %%time %%tune

@@ -41,7 +41,7 @@ fn without_magics(code: &str) -> String {
     let mut source = String::with_capacity(code.len());
     for part in split(code).parts {
         match part.kind {
-            PartKind::Magic => source.extend(blanked(part.text)),
+            PartKind::Magic | PartKind::Shell => source.extend(blanked(part.text)),
             _ => source.push_str(part.text),
         }
     }

@@ -75,6 +75,7 @@ impl CellLink {
                 self.emit(Output::Display { data, metadata, display_id, update });
             }
             KernelFrame::Result { data, metadata } => self.emit(Output::Result { data, metadata }),
+            KernelFrame::Surroundings { surroundings } => self.lock().surroundings = surroundings,
             KernelFrame::Clear { wait } => self.emit(Output::Clear { wait }),
             KernelFrame::Input { prompt, password } => self.aside(move |link| link.ask(prompt, password)),
             KernelFrame::Tune { pid, library, symbol, shared_fd, device } => {
