@@ -12,6 +12,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time as clock
 
 from session import Session
 
@@ -66,6 +67,11 @@ SIZES = """%%tune --oracle {oracle} --objective loss:min --max-trials {trials} -
     let bytes = vec![1u8; mib << 20];
     Ok(f64::from(std::hint::black_box(&bytes)[mib]) + mib as f64)
 }}"""
+
+
+# 100 MB in lines of 80 bytes.
+LINES = 1_250_000
+PRINTED = f'let line = "x".repeat(79); for _ in 0..{LINES} {{ println!("{{line}}"); }}'
 
 
 def register_rival():
@@ -181,6 +187,22 @@ def interrupts(folder, rounds):
     return seconds
 
 
+def output(session, rounds):
+    """Megabytes of printed lines that reach the client in a second, from the request to the end of the cell."""
+    rates = []
+    for _ in range(rounds):
+        started = clock.monotonic()
+        msg_id = session.begin(PRINTED)
+        published = session.rest_of(msg_id)
+        seconds = clock.monotonic() - started
+        session.reply(msg_id)
+        received = sum(len(content["text"]) for msg_type, content in published if msg_type == "stream")
+        assert received == LINES * 80, f"{received} bytes have come"
+        rates.append(received / seconds / 1e6)
+    say(f"output: {statistics.median(rates):.1f} MB/s")
+    return rates
+
+
 def resident(status):
     (line,) = [line for line in status.splitlines() if line.startswith("VmRSS:")]
     return int(line.split()[1]) * 1024
@@ -207,7 +229,7 @@ def verdict(good):
     return "met" if good else "**missed**"
 
 
-def report(rounds, start, first, rival_first, measured, forks, stops, lines, sizes):
+def report(rounds, start, first, rival_first, measured, forks, stops, rates, lines, sizes):
     """The page as Markdown."""
     rows = []
 
@@ -259,6 +281,11 @@ process, and `println!` in that session.
 From an interrupt of `loop {{}}` to its reply, with the variables back: {time(max(stops))}, the longest of {len(stops)}; the goal is
 ≤ 2 s: {verdict(max(stops) <= 2)}.
 
+## Output
+
+100 MB of lines of 80 bytes that a cell prints, from the request to the end of the cell, at a client in Python, which gets every
+byte: {statistics.median(rates):.0f} MB/s, the median of {len(rates)}; the goal is ≥ 20 MB/s: {verdict(statistics.median(rates) >= 20)}.
+
 ## Trials
 
 From the supervisor's decision (the trial's start in the journal) to the objective's first line, with 1 GiB of shared
@@ -295,10 +322,11 @@ def main():
         rival.close()
         forks = snapshots(folder, arguments.rounds)
         stops = interrupts(folder, 5)
+        rates = output(ours, 5)
         lines = first_lines(ours, arguments.rounds)
         sizes = memory(ours, "random") | memory(ours, "auto")
         ours.close()
-    page = report(arguments.rounds, start, first, rival_first, measured, forks, stops, lines, sizes)
+    page = report(arguments.rounds, start, first, rival_first, measured, forks, stops, rates, lines, sizes)
     arguments.output.write_text(page, encoding="utf-8")
     say(page)
 

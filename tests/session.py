@@ -88,10 +88,10 @@ class Session(FrontEnd):
 
     cell_timeout_s = TIMEOUT_S
 
-    def __init__(self, folder, kernel=KERNEL):
+    def __init__(self, folder, kernel=KERNEL, env=None):
         self.folder = pathlib.Path(folder)
         started = time.monotonic()
-        super().__init__(kernel, str(folder))
+        super().__init__(kernel, str(folder), env)
         self.wait_for_ready()
         self.start_seconds = time.monotonic() - started
 

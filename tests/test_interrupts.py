@@ -55,3 +55,43 @@ def test_program_of_a_cell_has_an_empty_standard_input(kernel):
     assert (outcome.result, outcome.seconds < 10) == ("0", True)
 
 
+READ_LINE = "let mut line = String::new(); std::io::stdin().read_line(&mut line)?; line"
+
+
+def test_reading_standard_input_asks_the_user(kernel):
+    msg_id = kernel.begin(f'print!("Name: "); let first = {{ {READ_LINE} }}; {READ_LINE} + &first', allow_stdin=True)
+    for answer in ["Ada", "36 é"]:
+        assert kernel.receive("stdin")["content"] == {"prompt": "", "password": False}
+        kernel.client.input(answer)
+    outcome = kernel.end_of(msg_id)
+    assert (outcome.error, outcome.stdout, outcome.result) == (None, "Name: ", '"36 é\\nAda\\n"')
+
+
+def test_reading_standard_input_is_an_error_where_nobody_can_be_asked(kernel):
+    outcome = kernel.fails(READ_LINE)
+    assert outcome.error == "Error: Input/output error (os error 5)"
+    reason = "the standard input cannot be read: there is no one to ask: this front end does not take input"
+    assert outcome.stderr.startswith(reason), outcome.stderr
+    assert outcome.seconds < 10
+
+
+def test_interrupt_ends_the_wait_for_a_line(kernel):
+    pid = kernel.ok("std::process::id()").result
+    msg_id = kernel.begin(READ_LINE, allow_stdin=True)
+    kernel.receive("stdin")
+    kernel.ask("interrupt_request", channel="control")
+    assert kernel.end_of(msg_id).error == "Error: Operation canceled (os error 125)"
+    assert kernel.ok("std::process::id()").result == pid, "it ended by itself"
+
+
+def test_user_is_asked_after_a_crash_and_not_for_a_replaced_input(kernel):
+    kernel.fails("std::process::abort();")
+    msg_id = kernel.begin(READ_LINE, allow_stdin=True)
+    kernel.receive("stdin")
+    kernel.client.input("again")
+    assert kernel.end_of(msg_id).result == '"again\\n"'
+    (kernel.folder / "lines").write_text("from a file\n")
+    kernel.ok('unsafe extern "C" { fn dup2(old: i32, new: i32) -> i32; }')
+    replace = 'let file = std::fs::File::open("lines")?; unsafe { dup2(std::os::fd::AsRawFd::as_raw_fd(&file), 0); }'
+    assert kernel.ok(f"{{ {replace} }}; {READ_LINE}").result == '"from a file\\n"'
+    assert kernel.fails(READ_LINE).error == "Error: Input/output error (os error 5)"

@@ -1,7 +1,7 @@
-//! The environment variables that a kernel sets for its stand-ins for cargo, which evcxr starts. They are set once, before
-//! the kernel begins, since changing the environment of a process with threads is not safe.
+//! The environment variables that a kernel reads, and those that it sets for its stand-ins for cargo, which evcxr starts. They
+//! are set once, before the kernel begins, since changing the environment of a process with threads is not safe.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -23,6 +23,24 @@ pub(crate) const PATH_VARIABLE: &str = "FERROTUNE_PATH";
 pub(crate) const RESULT_VARIABLE: &str = "EVCXR_EXECUTION_SO_PATH";
 /// evcxr sets this variable whenever it calls cargo.
 pub(crate) const EVCXR_VARIABLE: &str = "EVCXR_CORE_EXTERN";
+
+/// How much text of one cell is shown: a size, or `none`. The user sets it.
+pub(crate) const OUTPUT_LIMIT_VARIABLE: &str = "FERROTUNE_OUTPUT_LIMIT";
+
+/// What holds without [`OUTPUT_LIMIT_VARIABLE`].
+const OUTPUT_LIMIT_BYTES: u64 = 100 << 20;
+
+/// How many bytes of text of one cell are shown; none where all are.
+pub(crate) fn output_limit_bytes() -> Result<Option<u64>> {
+    match std::env::var_os(OUTPUT_LIMIT_VARIABLE).map(|value| value.to_string_lossy().into_owned()) {
+        None => Ok(Some(OUTPUT_LIMIT_BYTES)),
+        Some(value) if value == "none" => Ok(None),
+        Some(value) => match ferrotune_magics::bytes(&value) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(problem) => Err(anyhow!("{OUTPUT_LIMIT_VARIABLE}={value}: {problem}, or none")),
+        },
+    }
+}
 
 /// A variable that a running kernel has set.
 pub(crate) fn required(name: &str) -> Result<OsString> {

@@ -19,6 +19,7 @@ mod relay;
 mod requests;
 mod snapshot;
 mod snapshots;
+mod standard_input;
 pub(crate) mod streams;
 mod succession;
 
@@ -267,7 +268,7 @@ impl Supervisor {
 
     fn wait(&mut self) -> Result<Vec<Ready>> {
         let now = Instant::now();
-        let refill = self.output.allowance.wait(now);
+        let refill = self.output.allowance.wait(now).max(self.output.pace.wait(now));
         let is_running = self.protocol.is_running();
         let mut sources = vec![
             (Ready::Control, self.streams.control.as_fd()),

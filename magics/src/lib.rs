@@ -34,6 +34,6 @@ pub use action::{
 pub use cell::parse;
 pub use completion::{Completion, Matches, complete};
 pub use error::{MagicError, Problem};
-pub use quantity::seconds;
+pub use quantity::{bytes, seconds};
 pub use split::{Ending, Part, PartKind, Split, cell_magic, split};
 pub use table::{Magic, MagicOption, Values, help, lsmagic, table};

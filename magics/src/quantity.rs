@@ -1,7 +1,15 @@
 //! Sizes and durations as people type them: `4GiB`, `1.5g`, `90s`, `2h`.
 
-/// Bytes of `512MiB`, `4GB`, `1.5g` or a plain number. A bare letter counts in 1024s, as `docker` and `java` do.
-pub(crate) fn bytes(text: &str) -> Result<u64, String> {
+/// Bytes of `512MiB`, `4GB`, `1.5g` or a plain number, as magics take them. A bare letter counts in 1024s, as `docker` and
+/// `java` do.
+///
+/// # Errors
+/// What is wrong with the text, and how to write it: it must be more than 0 and at most 2^60.
+///
+/// ```
+/// assert_eq!(ferrotune_magics::bytes("1.5KiB"), Ok(1536));
+/// ```
+pub fn bytes(text: &str) -> Result<u64, String> {
     let (number, unit) = split(text);
     let factor: u64 = match unit.to_ascii_lowercase().as_str() {
         "" | "b" => 1,

@@ -3,7 +3,7 @@
 mod output;
 pub mod store;
 
-use crate::{device, interrupt};
+use crate::{device, input, interrupt};
 use candle_core::Tensor;
 use ferrotune_devices::fork;
 use ferrotune_display::Bundle;
@@ -21,6 +21,10 @@ static CELL_THREAD: Mutex<Option<ThreadId>> = Mutex::new(None);
 
 /// The thread pool of a woken snapshot, because the threads of rayon's own pool were not copied.
 static POOL: Mutex<Option<ThreadPool>> = Mutex::new(None);
+
+/// Linux' numbers of "Input/output error" and "Operation canceled".
+const EIO: i32 = 5;
+const ECANCELED: i32 = 125;
 
 /// The usual stack of a main thread, on which cells run at first.
 const STACK_BYTES: usize = 8 << 20;
@@ -109,6 +113,25 @@ pub extern "C" fn ferrotune_quietly(call: extern "C" fn(*mut c_void), data: *mut
     let _stdout = std::io::stdout().lock();
     let _stderr = std::io::stderr().lock();
     call(data);
+}
+
+/// Asks the user for a line of the standard input and gives its bytes to `take`, with `data`. Where that cannot be, a line on
+/// the standard error says why, and the result is the number of an error.
+#[expect(unsafe_code, reason = "the cell process finds these functions by name")]
+#[unsafe(no_mangle)]
+pub extern "C" fn ferrotune_read_line(take: extern "C" fn(*mut c_void, *const u8, usize), data: *mut c_void) -> i32 {
+    match input::input("") {
+        Ok(line) => {
+            take(data, line.as_ptr(), line.len());
+            0
+        }
+        // Not EINTR, after which the standard library would ask again.
+        Err(_) if interrupt::interrupted() => ECANCELED,
+        Err(error) => {
+            eprintln!("the standard input cannot be read: {error}");
+            EIO
+        }
+    }
 }
 
 /// Called once in a snapshot that has been woken.

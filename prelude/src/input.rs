@@ -1,4 +1,4 @@
-//! Asks the user for a line, through the front end. A cell's standard input is empty.
+//! Asks the user for a line, through the front end. Reading the standard input does the same.
 
 use ferrotune_link::{Answer, KernelFrame, connection};
 use ferrotune_trial::Result;

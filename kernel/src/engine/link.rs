@@ -1,12 +1,15 @@
 //! The kernel's end of the link: orders to cell supervisors and compilers, and what their frames tell of the running cell.
 
+mod limit;
 mod reader;
 
+use crate::environment;
 use crate::execution::Output;
 use anyhow::{Context, Result, bail};
 use ferrotune_link::{
     Answer, CellEnding, Stream, SupervisorOrder, SupervisorReply, SupervisorRequest, Surroundings, wire,
 };
+use limit::Limit;
 use serde_json::Value;
 use std::collections::HashMap;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -87,6 +90,7 @@ struct State {
     replies: HashMap<u64, mpsc::Sender<SupervisorReply>>,
     tuner: Option<Tuner>,
     surroundings: Surroundings,
+    limit: Limit,
 }
 
 /// Shared by the engine's thread and the threads that read from supervisors.
@@ -100,6 +104,7 @@ impl CellLink {
     pub(super) fn listen(path: &Path) -> Result<Self> {
         let listener = UnixListener::bind(path).with_context(|| format!("cannot listen at {}", path.display()))?;
         let link = Self::default();
+        link.lock().limit = Limit::new(environment::output_limit_bytes()?);
         let acceptor = link.clone();
         thread::Builder::new().name("link".into()).spawn(move || {
             for stream in listener.incoming() {
@@ -118,6 +123,7 @@ impl CellLink {
             let mut state = self.lock();
             state.outputs = Some(outputs);
             state.allow_stdin = allow_stdin;
+            state.limit.begin_cell();
             // If the process died between two cells, the next cell fails for that reason.
             let died = state.outcome.died.take().filter(|_| !state.died_was_told);
             state.outcome = CellOutcome { died, ..CellOutcome::default() };
@@ -244,10 +250,14 @@ impl CellLink {
         self.lock().surroundings.clone()
     }
 
-    /// Adds text to the cell that runs, or ran last.
-    pub(super) fn print(&self, stream: Stream, text: String) {
+    /// Adds text that the user's code has printed to the cell that runs, or ran last.
+    pub(super) fn print(&self, stream: Stream, mut text: String) {
+        let line = self.lock().limit.cut(&mut text);
         if !text.is_empty() {
             self.emit(Output::Stream(stream, text));
+        }
+        if let Some(line) = line {
+            self.emit(Output::Stream(Stream::Stderr, line));
         }
     }
 

@@ -140,7 +140,7 @@ impl Writings {
         for mut writing in self.open.drain(..) {
             let mut bytes = Vec::new();
             let is_open = read_available(&writing.pipe, &mut bytes)?;
-            link.print(writing.stream, writing.text.push(&bytes));
+            link.print(writing.stream, writing.text.push(bytes));
             if is_open {
                 open.push(writing);
             } else {

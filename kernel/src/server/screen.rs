@@ -17,7 +17,7 @@ use crate::execution::{Output, Stream};
 use crate::failure::Failure;
 
 const GATHER: Duration = Duration::from_millis(50);
-const GATHER_BYTES: usize = 64 << 10;
+const GATHER_BYTES: usize = 256 << 10;
 /// Five a second for each display.
 const UPDATE_INTERVAL: Duration = Duration::from_millis(200);
 

@@ -9,12 +9,15 @@ use ferrotune_link::{CellOrder, CellReport, wire};
 use ferrotune_machine::process_tree;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, waitpid};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+
+/// How much a cell can print before the supervisor has read it: as much as anyone may ask for.
+const PIPE_BYTES: usize = 1 << 20;
 
 /// A process that holds the variables.
 pub(super) struct CellProcess {
@@ -50,6 +53,10 @@ impl Streams {
         let (stderr, their_stderr) = pipe_with(PipeFlags::CLOEXEC)?;
         for fd in [&stdout, &stderr] {
             set_nonblocking(fd)?;
+            // Where the system has no room for it, a cell that prints much waits more often.
+            if let Err(error) = fcntl_setpipe_size(fd, PIPE_BYTES) {
+                tracing::debug!("the pipe for the output of cells stays small: {error}");
+            }
         }
         control.set_nonblocking(true)?;
         let theirs = Ends { control: theirs.into(), stdout: their_stdout, stderr: their_stderr };

@@ -18,7 +18,7 @@ pub(super) struct Descriptors {
 }
 
 impl Descriptors {
-    /// Moves the supervisor's socket away from descriptor 0. A cell that reads its standard input finds it empty.
+    /// Moves the supervisor's socket away from descriptor 0. What it refers to then is empty.
     pub(super) fn take_over() -> Result<Self> {
         let nothing = File::open("/dev/null")?;
         let descriptors = Self {
@@ -35,6 +35,11 @@ impl Descriptors {
     pub(super) fn supervisor(&self) -> Result<(File, File)> {
         let duplicate = || fcntl_dupfd_cloexec(&self.supervisor, FIRST_PRIVATE).map(File::from);
         Ok((duplicate()?, duplicate()?))
+    }
+
+    /// What descriptor 0 refers to.
+    pub(super) fn nothing(&self) -> Result<Identity> {
+        Ok(identity(&self.nothing)?)
     }
 
     /// What the process' own descriptors refer to.

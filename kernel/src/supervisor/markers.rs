@@ -34,8 +34,12 @@ pub(super) struct Markers {
 
 impl Markers {
     /// The pieces that these bytes complete. What may still become a marker is held back.
-    pub(super) fn push(&mut self, bytes: &[u8]) -> Vec<Piece> {
-        self.held.extend_from_slice(bytes);
+    pub(super) fn push(&mut self, bytes: Vec<u8>) -> Vec<Piece> {
+        if self.held.is_empty() {
+            self.held = bytes;
+        } else {
+            self.held.extend_from_slice(&bytes);
+        }
         let mut pieces = Vec::new();
         while self.step(&mut pieces) {}
         pieces
@@ -77,7 +81,8 @@ impl Markers {
         }
         let start = find_prefix(&self.held);
         if start > 0 {
-            pieces.push(Piece::Text(self.held.drain(..start).collect()));
+            let rest = self.held.split_off(start);
+            pieces.push(Piece::Text(std::mem::replace(&mut self.held, rest)));
         }
         if self.held.len() < PREFIX.len() {
             return false;
@@ -105,13 +110,18 @@ impl Markers {
 
 /// Where the first marker, or what may become one, begins; the length where there is none.
 fn find_prefix(bytes: &[u8]) -> usize {
-    (0..bytes.len())
-        .find(|start| {
-            let rest = &bytes[*start..];
-            let length = rest.len().min(PREFIX.len());
-            rest[..length] == PREFIX[..length]
-        })
-        .unwrap_or(bytes.len())
+    let mut start = 0;
+    // Most bytes are not the first one of a marker, and are passed over fast.
+    while let Some(found) = bytes[start..].iter().position(|byte| *byte == PREFIX[0]) {
+        start += found;
+        let rest = &bytes[start..];
+        let length = rest.len().min(PREFIX.len());
+        if rest[..length] == PREFIX[..length] {
+            return start;
+        }
+        start += 1;
+    }
+    bytes.len()
 }
 
 /// What evcxr is sent for a piece, if anything.
@@ -135,31 +145,31 @@ mod tests {
     #[test]
     fn a_marker_after_an_unfinished_line_is_found() {
         let mut markers = Markers::default();
-        assert_eq!(markers.push(b"half a lineEVCXR_PANIC_NOTI"), [text("half a line")]);
-        assert_eq!(markers.push(b"FICATION\nmore"), [Piece::Panicked, text("more")]);
+        assert_eq!(markers.push(b"half a lineEVCXR_PANIC_NOTI".to_vec()), [text("half a line")]);
+        assert_eq!(markers.push(b"FICATION\nmore".to_vec()), [Piece::Panicked, text("more")]);
     }
 
     #[test]
     fn what_only_looks_like_a_marker_is_the_users() {
         let mut markers = Markers::default();
-        assert_eq!(markers.push(b"EVCXR_EXECUTION_COMPLETE\nE"), [text("EVCXR_EXECUTION_COMPLETE\n")]);
-        assert_eq!(markers.push(b"nd"), [text("End")]);
+        assert_eq!(markers.push(b"EVCXR_EXECUTION_COMPLETE\nE".to_vec()), [text("EVCXR_EXECUTION_COMPLETE\n")]);
+        assert_eq!(markers.push(b"nd".to_vec()), [text("End")]);
     }
 
     #[test]
     fn content_goes_to_evcxr_and_is_closed_at_the_end_of_the_cell() {
         let mut markers = Markers::default();
         let line = |line: &str| Piece::Line(line.to_owned());
-        let pieces = markers.push(b"EVCXR_BEGIN_CONTENT text/html\n<b>\nEVCXR_END_CONTENT\nx");
+        let pieces = markers.push(b"EVCXR_BEGIN_CONTENT text/html\n<b>\nEVCXR_END_CONTENT\nx".to_vec());
         assert_eq!(pieces, [line("EVCXR_BEGIN_CONTENT text/html"), line("<b>"), line(END_CONTENT), text("x")]);
-        markers.push(b"EVCXR_BEGIN_CONTENT text/html\nhalf");
+        markers.push(b"EVCXR_BEGIN_CONTENT text/html\nhalf".to_vec());
         assert_eq!(markers.finish(), [line("half"), line(END_CONTENT)]);
     }
 
     #[test]
     fn what_is_held_back_is_released_before_a_frame() {
         let mut markers = Markers::default();
-        assert_eq!(markers.push(b"DONE"), [text("DON")]);
+        assert_eq!(markers.push(b"DONE".to_vec()), [text("DON")]);
         assert_eq!(markers.release(), [text("E")]);
         assert_eq!(markers.release(), []);
     }
@@ -167,6 +177,6 @@ mod tests {
     #[test]
     fn bytes_that_are_no_utf8_pass() {
         let mut markers = Markers::default();
-        assert_eq!(markers.push(&[0xff, 0x00, b'E', b'x']), [Piece::Text(vec![0xff, 0x00, b'E', b'x'])]);
+        assert_eq!(markers.push(vec![0xff, 0x00, b'E', b'x']), [Piece::Text(vec![0xff, 0x00, b'E', b'x'])]);
     }
 }

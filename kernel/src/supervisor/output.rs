@@ -13,7 +13,13 @@ const KEPT_ERROR_BYTES: usize = 4096;
 
 /// A cell that prints or shows more has to wait, as at a terminal. Otherwise output that front ends cannot take would fill
 /// the memory. The output of one second passes at once.
-const OUTPUT_BYTES_PER_SECOND: f64 = 4e6;
+const OUTPUT_BYTES_PER_SECOND: f64 = 64e6;
+
+/// A cell that prints more than this within [`BURST`] prints faster than anyone reads, and line by line costs more than it
+/// prints. From then on its output is read in larger pieces, this far apart.
+const BURST_BYTES: usize = 64 << 10;
+const BURST: Duration = Duration::from_millis(50);
+const PIECE: Duration = Duration::from_millis(5);
 
 /// What has been read of the cell's two streams and is not complete yet.
 #[derive(Default)]
@@ -24,6 +30,7 @@ pub(super) struct Output {
     /// The end of what the running cell has written to the standard error.
     last_error: String,
     pub(super) allowance: Allowance,
+    pub(super) pace: Pace,
 }
 
 impl Output {
@@ -74,17 +81,47 @@ impl Allowance {
     }
 }
 
+/// How much has been read lately.
+pub(super) struct Pace {
+    bytes: usize,
+    began_at: Instant,
+    read_at: Instant,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        let now = Instant::now();
+        Self { bytes: 0, began_at: now, read_at: now }
+    }
+}
+
+impl Pace {
+    fn read(&mut self, bytes: usize, now: Instant) {
+        if now.duration_since(self.began_at) > BURST {
+            (self.bytes, self.began_at) = (0, now);
+        }
+        self.bytes += bytes;
+        self.read_at = now;
+    }
+
+    /// How long to wait before more is read; none if that is to be at once.
+    pub(super) fn wait(&self, now: Instant) -> Option<Duration> {
+        let left = (self.read_at + PIECE).saturating_duration_since(now);
+        (self.bytes > BURST_BYTES && !left.is_zero()).then_some(left)
+    }
+}
+
 impl Supervisor {
     /// Passes on what has been printed so far.
     pub(super) fn drain(&mut self) -> Result<()> {
-        let mut bytes = Vec::new();
-        read_available(&self.streams.stdout, &mut bytes)?;
-        let pieces = self.output.markers.push(&bytes);
-        self.output.allowance.spend(bytes.len());
-        bytes.clear();
-        read_available(&self.streams.stderr, &mut bytes)?;
-        self.output.allowance.spend(bytes.len());
-        let text = self.output.stderr_text.push(&bytes);
+        let (mut printed, mut told) = (Vec::new(), Vec::new());
+        read_available(&self.streams.stdout, &mut printed)?;
+        read_available(&self.streams.stderr, &mut told)?;
+        let count = printed.len() + told.len();
+        self.output.allowance.spend(count);
+        self.output.pace.read(count, Instant::now());
+        let pieces = self.output.markers.push(printed);
+        let text = self.output.stderr_text.push(told);
         // The marker of an error on the standard output belongs to the message on the standard error.
         self.output.remember_error(&text);
         self.pass_on(pieces)?;
@@ -116,7 +153,7 @@ impl Supervisor {
             }
             match piece {
                 Piece::Text(bytes) => {
-                    let text = self.output.stdout_text.push(&bytes);
+                    let text = self.output.stdout_text.push(bytes);
                     self.print(Stream::Stdout, text)?;
                 }
                 Piece::Failed => {

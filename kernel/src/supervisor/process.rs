@@ -7,6 +7,7 @@
 use super::dead_ends::Identity;
 use super::descriptors::Descriptors;
 use super::snapshot::{self, Fork};
+use super::standard_input::{self, ReadLine};
 use super::{SNAPSHOTS_VARIABLE, SUPERVISOR_VARIABLE};
 use crate::chain;
 use anyhow::{Context, Result, bail};
@@ -37,6 +38,7 @@ pub(crate) fn run(prelude: &Path) -> Result<()> {
     // SAFETY: the prelude's initialisers are those of Rust's standard library and of our own crates.
     let prelude = unsafe { Library::open(Some(prelude), RTLD_NOW) }.context("cannot load the prelude")?;
     let hooks = Hooks::of(&prelude)?;
+    standard_input::ask_with(hooks.read_line, descriptors.nothing()?);
     (hooks.start)();
     let variables = std::ptr::null_mut();
     let environment = std::env::vars_os().collect();
@@ -97,6 +99,7 @@ impl Process {
             Err(error) => return CellReport::Refused { reason: chain::in_one_line(&error) },
         };
         let own = std::process::id();
+        standard_input::begin_cell();
         (self.hooks.before_cell)();
         self.variables = (self.hooks.run)(entry, self.variables);
         if std::process::id() != own {
@@ -241,6 +244,7 @@ struct Hooks {
     missing: extern "C" fn() -> usize,
     restored: extern "C" fn(),
     quietly: extern "C" fn(extern "C" fn(*mut c_void), *mut c_void),
+    read_line: ReadLine,
 }
 
 impl Hooks {
@@ -255,6 +259,7 @@ impl Hooks {
                 missing: find(prelude, "ferrotune_missing")?,
                 restored: find(prelude, "ferrotune_restored")?,
                 quietly: find(prelude, "ferrotune_quietly")?,
+                read_line: find(prelude, "ferrotune_read_line")?,
             })
         }
     }

@@ -14,8 +14,16 @@ pub(crate) struct Utf8 {
 }
 
 impl Utf8 {
-    pub(crate) fn push(&mut self, bytes: &[u8]) -> String {
-        self.held.extend_from_slice(bytes);
+    pub(crate) fn push(&mut self, bytes: Vec<u8>) -> String {
+        if self.held.is_empty() {
+            // Mostly all characters are complete, and nothing is copied.
+            match String::from_utf8(bytes) {
+                Ok(text) => return text,
+                Err(error) => self.held = error.into_bytes(),
+            }
+        } else {
+            self.held.extend_from_slice(&bytes);
+        }
         let cut = match std::str::from_utf8(&self.held) {
             // A character that is not complete yet waits for the rest.
             Err(error) if error.error_len().is_none() => error.valid_up_to(),
@@ -78,10 +86,10 @@ mod tests {
     #[test]
     fn a_character_that_is_cut_waits_for_its_rest() {
         let mut text = Utf8::default();
-        assert_eq!(text.push(&[b'a', 0xc3]), "a");
-        assert_eq!(text.push(&[0xa9, b'b']), "\u{e9}b");
-        assert_eq!(text.push(&[0xff, b'c']), "\u{fffd}c");
-        assert_eq!(text.push(&[0xf0, 0x9f]), "");
+        assert_eq!(text.push(vec![b'a', 0xc3]), "a");
+        assert_eq!(text.push(vec![0xa9, b'b']), "\u{e9}b");
+        assert_eq!(text.push(vec![0xff, b'c']), "\u{fffd}c");
+        assert_eq!(text.push(vec![0xf0, 0x9f]), "");
         assert_eq!(text.finish(), "\u{fffd}");
     }
 

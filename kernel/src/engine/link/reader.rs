@@ -70,7 +70,7 @@ impl CellLink {
             KernelFrame::Supervisor | KernelFrame::Compiler => {
                 tracing::warn!("a connection says a second time what it is")
             }
-            KernelFrame::Stream { stream, text } => self.emit(Output::Stream(stream, text)),
+            KernelFrame::Stream { stream, text } => self.print(stream, text),
             KernelFrame::Display { data, metadata, display_id, update } => {
                 self.emit(Output::Display { data, metadata, display_id, update });
             }

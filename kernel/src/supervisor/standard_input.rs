@@ -1,0 +1,91 @@
+//! A cell that reads its standard input asks the user for a line.
+//!
+//! Rust's standard library, which the cells share, reads with the system library's `read`. The program exports a `read` of its
+//! own, which the loader finds first. Programs that a cell starts find the standard input empty, and so do libraries that
+//! read in another way.
+#![expect(unsafe_code, reason = "takes the place of a function of the system library")]
+
+use super::dead_ends::{Identity, identity};
+use libc::{c_int, c_void, size_t, ssize_t};
+use std::os::fd::BorrowedFd;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+/// Takes the bytes of a line.
+pub(super) type Take = extern "C" fn(*mut c_void, *const u8, usize);
+
+/// Asks for a line and gives it to the function, with the pointer; or returns the number of an error.
+pub(super) type ReadLine = extern "C" fn(Take, *mut c_void) -> c_int;
+
+/// The standard input of the cells; none in other processes.
+static STANDARD_INPUT: OnceLock<StandardInput> = OnceLock::new();
+
+struct StandardInput {
+    /// What descriptor 0 refers to, unless a cell has replaced it.
+    nothing: Identity,
+    read_line: ReadLine,
+    /// What is left of the last line; none once an attempt to ask has failed in the cell that runs.
+    rest: Mutex<Option<Vec<u8>>>,
+}
+
+/// From now on, reading descriptor 0 asks for a line as long as it refers to this file.
+pub(super) fn ask_with(read_line: ReadLine, nothing: Identity) {
+    STANDARD_INPUT.get_or_init(|| StandardInput { nothing, read_line, rest: Mutex::new(Some(Vec::new())) });
+}
+
+/// A cell begins: forgets what an earlier one has not read.
+pub(super) fn begin_cell() {
+    if let Some(input) = STANDARD_INPUT.get() {
+        *input.rest.lock().unwrap_or_else(PoisonError::into_inner) = Some(Vec::new());
+    }
+}
+
+impl StandardInput {
+    /// Reads at most so many bytes, or the number of an error. After an error the input is at its end, so that a loop over
+    /// all lines ends.
+    fn read(&self, capacity: usize) -> Result<Vec<u8>, c_int> {
+        let mut rest = self.rest.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(line) = &mut *rest else { return Ok(Vec::new()) };
+        if line.is_empty() {
+            let error = (self.read_line)(take, (&raw mut *line).cast());
+            if error != 0 {
+                *rest = None;
+                return Err(error);
+            }
+            line.push(b'\n');
+        }
+        Ok(line.drain(..capacity.min(line.len())).collect())
+    }
+}
+
+extern "C" fn take(line: *mut c_void, bytes: *const u8, length: usize) {
+    // SAFETY: `StandardInput::read` passes the address of its line, and `ReadLine` gives a text's bytes.
+    unsafe { (*line.cast::<Vec<u8>>()).extend_from_slice(std::slice::from_raw_parts(bytes, length)) }
+}
+
+/// `read(2)`
+///
+/// # Safety
+/// As for the system library's function.
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn read(fd: c_int, buffer: *mut c_void, count: size_t) -> ssize_t {
+    let input = STANDARD_INPUT.get().filter(|input| {
+        // SAFETY: descriptor 0 is only looked at; that it may be closed is an error of `fstat`.
+        fd == 0 && count > 0 && identity(unsafe { BorrowedFd::borrow_raw(0) }) == Ok(input.nothing)
+    });
+    let Some(input) = input else {
+        // SAFETY: as the caller promises.
+        return unsafe { libc::syscall(libc::SYS_read, fd, buffer, count) } as ssize_t;
+    };
+    match input.read(count) {
+        Ok(bytes) => {
+            // SAFETY: the caller gives room for `count` bytes, and there are no more.
+            unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), buffer.cast(), bytes.len()) };
+            bytes.len() as ssize_t
+        }
+        Err(error) => {
+            // SAFETY: every thread has an `errno` of its own.
+            unsafe { *libc::__errno_location() = error };
+            -1
+        }
+    }
+}
