@@ -28,6 +28,7 @@ mod sharing;
 mod startup;
 mod studies;
 mod timing;
+mod tpu_check;
 mod undo;
 mod variables;
 mod warnings;

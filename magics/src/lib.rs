@@ -28,8 +28,8 @@ mod table;
 mod values;
 
 pub use action::{
-    Action, Best, DeviceChoice, Export, Lines, Load, Memory, Plot, Resume, Search, SearchVerb, Step, Study, Time,
-    Timeit, TpuCheck, TpuConnect, Trials, Tune, Who, WhoStyle, WriteFile,
+    Action, Best, CheckedProgram, DeviceChoice, Export, Lines, Load, Memory, Plot, Resume, Search, SearchVerb, Step,
+    Study, Time, Timeit, TpuCheck, TpuConnect, Trials, Tune, Who, WhoStyle, WriteFile,
 };
 pub use cell::parse;
 pub use completion::{Completion, Matches, complete, rust_in};

@@ -5,7 +5,7 @@ use crate::execution::{Output, Payload};
 use crate::failure::{ErrorName, Failure};
 use anyhow::{Context, Result};
 use ferrotune_display::Bundle;
-use ferrotune_magics::{Action, Study, TpuCheck};
+use ferrotune_magics::{Action, Study};
 use std::path::Path;
 
 impl Engine {
@@ -50,13 +50,6 @@ impl Engine {
                 Ok(())
             }
         }
-    }
-
-    /// `%tpu_check`
-    fn tpu_check(&mut self, request: &TpuCheck) -> Result<(), Failure> {
-        let source = devices::check(request, &self.evaluator.variables());
-        let result = self.evaluate(&source);
-        self.conclude("", result, |errors| devices::explain(request, errors)).map(drop)
     }
 
     pub(super) fn show(&self, bundle: Bundle) {
