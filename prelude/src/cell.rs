@@ -9,7 +9,7 @@ use crate::{device, input, interrupt};
 use candle_core::Tensor;
 use ferrotune_devices::fork;
 use ferrotune_display::Bundle;
-use ferrotune_link::{KernelFrame, connection};
+use ferrotune_link::{Answer, KernelFrame, connection};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::any::Any;
 use std::ffi::c_void;
@@ -122,18 +122,18 @@ pub extern "C" fn ferrotune_quietly(call: extern "C" fn(*mut c_void), data: *mut
 #[expect(unsafe_code, reason = "the cell process finds these functions by name")]
 #[unsafe(no_mangle)]
 pub extern "C" fn ferrotune_read_line(take: extern "C" fn(*mut c_void, *const u8, usize), data: *mut c_void) -> i32 {
-    match input::input("") {
-        Ok(line) => {
+    let (error, reason) = match input::answer("", false) {
+        Ok(Answer::Line { text: Some(line) }) => {
             take(data, line.as_ptr(), line.len());
-            0
+            return 0;
         }
         // Not EINTR, after which the standard library would ask again.
-        Err(_) if interrupt::interrupted() => ECANCELED,
-        Err(error) => {
-            eprintln!("the standard input cannot be read: {error}");
-            EIO
-        }
-    }
+        Ok(Answer::Refused { reason }) => (ECANCELED, reason),
+        Ok(_) => (EIO, input::NO_ONE.to_owned()),
+        Err(error) => (EIO, error.to_string()),
+    };
+    eprintln!("the standard input cannot be read: {reason}");
+    error
 }
 
 /// Called once in a snapshot that has been woken.

@@ -24,9 +24,17 @@ pub fn input_password(prompt: &str) -> Result<String> {
 }
 
 fn ask(prompt: &str, password: bool) -> Result<String> {
-    match connection::send(&KernelFrame::Input { prompt: prompt.to_owned(), password })? {
+    match answer(prompt, password)? {
         Answer::Line { text: Some(text) } => Ok(text),
         Answer::Refused { reason } => Err(reason.into()),
-        _ => Err("there is no one to ask: this front end does not take input".into()),
+        _ => Err(NO_ONE.into()),
     }
+}
+
+/// Why there is no line where nobody can be asked.
+pub(crate) const NO_ONE: &str = "there is no one to ask: this front end does not take input";
+
+/// The kernel's answer to the request for a line. It refuses after an interrupt.
+pub(crate) fn answer(prompt: &str, password: bool) -> std::io::Result<Answer> {
+    connection::send(&KernelFrame::Input { prompt: prompt.to_owned(), password })
 }
