@@ -26,6 +26,7 @@ mod search;
 mod sharing;
 mod startup;
 mod studies;
+mod tpu_check;
 mod undo;
 mod warnings;
 mod watch;

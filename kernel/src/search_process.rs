@@ -10,6 +10,7 @@ use ferrotune_display::Bundle;
 use ferrotune_tuner::event::{Event, Finish, Progress};
 use ferrotune_tuner::spec::StudySpec;
 use ferrotune_tuner::supervisor::{Origin, Trust};
+use ferrotune_tuner::wire::PROGRAM_VARIABLE;
 use rustix::process::{Pid, Signal};
 use std::io::{BufRead, BufReader, Lines};
 use std::os::unix::process::CommandExt;
@@ -36,10 +37,25 @@ impl SearchProcess {
     /// Starts the supervisor and waits until it has copied everything that it needs from the cell. It runs code from the
     /// study's folder only if `trust` covers it.
     pub(crate) fn start(spec: StudySpec, trust: &Trust, runtime: &Path) -> Result<Self> {
+        Self::run(spec, trust, runtime, |command| command.env_remove(PROGRAM_VARIABLE))
+    }
+
+    /// The same for a search whose trial runs up to its first compiled step, whose program it writes to a file.
+    pub(crate) fn start_for_program(spec: StudySpec, program: &Path, runtime: &Path) -> Result<Self> {
+        Self::run(spec, &trust(Origin::Study), runtime, |command| command.env(PROGRAM_VARIABLE, program))
+    }
+
+    fn run(
+        spec: StudySpec,
+        trust: &Trust,
+        runtime: &Path,
+        set: impl FnOnce(&mut Command) -> &mut Command,
+    ) -> Result<Self> {
         let path = runtime.join("study.json");
         std::fs::write(&path, serde_json::to_vec(&spec)?)?;
         let mut command = Command::new(OWN_PROGRAM);
         command.arg("supervise").arg(&path).stdin(Stdio::null()).stdout(Stdio::piped());
+        set(&mut command);
         if trust.code == Origin::User {
             command.arg("--trust");
         }
@@ -91,7 +107,7 @@ impl SearchProcess {
         emit(Output::Stream(Stream::Stdout, text));
         let follow = move || {
             match self.listen(&mut show) {
-                Ok(end) => show(end.shown(&self.spec)),
+                Ok(end) => show(end.with_error(&self.spec)),
                 Err(error) => tracing::warn!("the search goes on unseen: {error:#}"),
             }
             // Without a thread that waits for it, the process would stay a zombie until this kernel ends.
@@ -171,10 +187,19 @@ struct End {
 
 impl End {
     fn shown(&self, spec: &StudySpec) -> Bundle {
-        let progress = Progress { running: Vec::new(), stopping: false, eta_s: None, ..self.last.clone() };
+        progress::shown(&self.at_rest(), spec, self.finish.as_ref())
+    }
+
+    /// The same with the search's error, for a search that no cell waits for.
+    fn with_error(&self, spec: &StudySpec) -> Bundle {
+        let progress = self.at_rest();
         let mut lines = progress::lines(&progress, spec, self.finish.as_ref());
         lines.extend(self.error.as_ref().map(|error| format!("ended with an error: {error}")));
         progress::bundle(&progress, &lines)
+    }
+
+    fn at_rest(&self) -> Progress {
+        Progress { running: Vec::new(), stopping: false, eta_s: None, ..self.last.clone() }
     }
 }
 

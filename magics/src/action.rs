@@ -133,8 +133,22 @@ pub enum DeviceChoice {
 pub struct TpuCheck {
     /// Generation and chips, such as `v5e:2x2`; only libtpu knows which exist.
     pub tpu: String,
+    /// What to compile.
+    pub program: CheckedProgram,
+}
+
+/// What `%tpu_check` compiles.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CheckedProgram {
     /// A variable of the notebook that holds a compiled step, or else a file with a StableHLO module.
-    pub program: String,
+    Named(String),
+    /// The first compiled step of an objective.
+    Objective {
+        /// The study with the objective.
+        study: Study,
+        /// The trial with its parameters; none means the best one.
+        trial: Option<u64>,
+    },
 }
 
 /// Search for the parameters with which an objective does best.

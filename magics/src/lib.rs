@@ -28,8 +28,8 @@ mod table;
 mod values;
 
 pub use action::{
-    Action, Best, DeviceChoice, Export, Memory, Plot, Resume, Search, SearchVerb, Step, Study, Time, TpuCheck,
-    TpuConnect, Trials, Tune,
+    Action, Best, CheckedProgram, DeviceChoice, Export, Memory, Plot, Resume, Search, SearchVerb, Step, Study, Time,
+    TpuCheck, TpuConnect, Trials, Tune,
 };
 pub use cell::parse;
 pub use completion::{Completion, Matches, complete};

@@ -5,6 +5,7 @@ mod compiled;
 use crate::backend::Backend;
 use crate::device::backend_of;
 use crate::element::{element_of, to_dtype};
+use crate::first_program::instead_of_running;
 use crate::graph::{Array as _, Form, Node, next_id};
 use crate::program::{Argument, Program};
 use crate::random;
@@ -151,6 +152,7 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
     fn compile(&mut self, backend: &Backend, arguments: &[Form]) -> Result<Compiled> {
         backend.compute(&[])?;
         let (recorded, program) = self.program(backend, arguments)?;
+        instead_of_running(|| stablehlo::text(&program))?;
         // The program takes their values, and computes none of them.
         backend.compute(&recorded.used)?;
         let executable = backend.executable(&program)?;

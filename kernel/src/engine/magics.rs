@@ -7,7 +7,7 @@ use crate::failure::{ErrorName, Failure};
 use anyhow::{Context, Result};
 use ferrotune_display::Bundle;
 use ferrotune_machine::format::duration;
-use ferrotune_magics::{Action, Study, Time, TpuCheck};
+use ferrotune_magics::{Action, Study, Time};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -47,13 +47,6 @@ impl Engine {
             }
             Action::Time(Time { source, first_line }) => self.time(&source, first_line),
         }
-    }
-
-    /// `%tpu_check`
-    fn tpu_check(&mut self, request: &TpuCheck) -> Result<(), Failure> {
-        let source = devices::check(request, &self.evaluator.variables());
-        let result = self.evaluate(&source);
-        self.conclude("", result, |errors| devices::explain(request, errors)).map(drop)
     }
 
     pub(super) fn show(&self, bundle: Bundle) {

@@ -79,11 +79,16 @@ impl Engine {
                 }
             });
         }
+        self.attend(search, &mut display)
+    }
+
+    /// Shows a search to its end. The user's interrupts are for the search until then.
+    pub(super) fn attend(&mut self, search: SearchProcess, display: &mut LiveDisplay) -> Result<(), Failure> {
         self.interrupts.begin_search(search.pid());
         if self.link.is_interrupted() {
             self.interrupts.repeat(); // the user interrupted while the search was starting
         }
-        let result = search.follow(&mut display, &|output| self.link.emit(output));
+        let result = search.follow(display, &|output| self.link.emit(output));
         self.interrupts.end_search();
         result
     }

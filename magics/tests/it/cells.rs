@@ -160,7 +160,7 @@ fn device_magics_take_their_options() {
     check("%devices", expect!["Devices"]);
     check(
         "%tpu_check --tpu v5e:2x2 'my step.mlir'",
-        expect![[r#"TpuCheck(TpuCheck { tpu: "v5e:2x2", program: "my step.mlir" })"#]],
+        expect![[r#"TpuCheck(TpuCheck { tpu: "v5e:2x2", program: Named("my step.mlir") })"#]],
     );
 }
 

@@ -112,6 +112,8 @@ fn arguments_that_a_magic_has_no_place_for_are_refused() {
             "%devices all",
             "%tpu_check --tpu v5e:2x2",
             "%tpu_check step.mlir",
+            "%tpu_check --tpu v5e:2x2 step --trial 3",
+            "%tpu_check --tpu v5e:2x2 step --project digits",
             "%tpu_connect --plugin libtpu.so --tpu local",
         ],
         expect![[r#"
@@ -123,8 +125,10 @@ fn arguments_that_a_magic_has_no_place_for_are_refused() {
             1: unknown option --requires; did you mean --require? usage: %tpu_connect [--tpu NAME|local] [--require] [--plugin cpu|FILE] [--selftest]
             1: unknown option -v; usage: %device [--report]
             1: unexpected argument all; usage: %devices
-            1: %tpu_check needs STEP|FILE to compile; usage: %tpu_check --tpu TYPE STEP|FILE
-            1: %tpu_check needs --tpu TYPE; usage: %tpu_check --tpu TYPE STEP|FILE
+            1: %tpu_check needs STEP|FILE to compile; usage: %tpu_check --tpu TYPE [--project NAME] [--trial ID] [--directory FOLDER] [STEP|FILE]
+            1: %tpu_check needs --tpu TYPE; usage: %tpu_check --tpu TYPE [--project NAME] [--trial ID] [--directory FOLDER] [STEP|FILE]
+            1: --trial 3: says more of a study; name that with --project; usage: %tpu_check --tpu TYPE [--project NAME] [--trial ID] [--directory FOLDER] [STEP|FILE]
+            1: STEP|FILE step: cannot be used with --project; usage: %tpu_check --tpu TYPE [--project NAME] [--trial ID] [--directory FOLDER] [STEP|FILE]
             1: --plugin libtpu.so: cannot be used with --tpu; usage: %tpu_connect [--tpu NAME|local] [--require] [--plugin cpu|FILE] [--selftest]"#]],
     );
 }
