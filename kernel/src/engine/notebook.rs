@@ -73,7 +73,9 @@ impl Notebook {
         let text = if names.is_empty() {
             format!("{problem}, and there is none in {folder}; name its folder with --directory")
         } else {
-            format!("{problem}; name one of those in {folder} (--project NAME, %space NAME, %resume NAME): {shown}{more}")
+            format!(
+                "{problem}; name one of those in {folder} (--project NAME, %space NAME, %resume NAME): {shown}{more}"
+            )
         };
         Failure::new(ErrorName::MagicError, text)
     }
@@ -92,7 +94,9 @@ mod tests {
         };
         assert_eq!(folder(&notebook, Some("a"), None), Ok("studies/a".into()));
         assert_eq!(folder(&notebook, Some("a"), Some("/x")), Ok("/x/a".into()));
-        assert!(folder(&notebook, None, None).is_err_and(|text| text.starts_with("no search has run in this notebook")));
+        assert!(
+            folder(&notebook, None, None).is_err_and(|text| text.starts_with("no search has run in this notebook"))
+        );
         notebook.last_study = Some("/y/last".into());
         assert_eq!(folder(&notebook, None, None), Ok("/y/last".into()));
         assert_eq!(folder(&notebook, Some("a"), None), Ok("/y/a".into()));

@@ -160,7 +160,8 @@ pub(super) fn folders_in(directory: &Path) -> Result<Vec<PathBuf>> {
 /// The names of the studies in a folder, the last one that changed first; none where the folder cannot be read.
 pub(super) fn names_in(directory: &Path) -> Vec<String> {
     let folders = folders_in(directory).unwrap_or_default();
-    let changed = |folder: &PathBuf| std::fs::metadata(folder.join("journal.log")).and_then(|file| file.modified()).ok();
+    let changed =
+        |folder: &PathBuf| std::fs::metadata(folder.join("journal.log")).and_then(|file| file.modified()).ok();
     let mut folders: Vec<(Option<SystemTime>, PathBuf)> =
         folders.into_iter().map(|folder| (changed(&folder), folder)).collect();
     folders.sort_by(|(one, _), (other, _)| other.cmp(one));

@@ -119,11 +119,7 @@ pub(super) const TRIALS: Magic = Magic {
 
 fn best(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
     let arguments = Arguments::read(invocation)?;
-    Ok(Action::Best(Best {
-        count: arguments.first(count)?,
-        insert: arguments.has(&INSERT),
-        study: study(&arguments)?,
-    }))
+    Ok(Action::Best(Best { count: arguments.first(count)?, insert: arguments.has(&INSERT), study: study(&arguments)? }))
 }
 
 fn export(invocation: &Invocation<'_>) -> Result<Action, MagicError> {

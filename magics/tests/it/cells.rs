@@ -178,10 +178,15 @@ fn study_magics_take_their_options() {
             r#"Trials(Trials { study: Study { project: Some("digits"), directory: Some("my studies") }, id: Some(7), sort: None, filter: None, columns: None, limit: 200 })"#
         ]],
     );
-    check("%best", expect!["Best(Best { study: Study { project: None, directory: None }, count: None, insert: false })"]);
+    check(
+        "%best",
+        expect!["Best(Best { study: Study { project: None, directory: None }, count: None, insert: false })"],
+    );
     check(
         "%best --insert --project=digits 3",
-        expect![[r#"Best(Best { study: Study { project: Some("digits"), directory: None }, count: Some(3), insert: true })"#]],
+        expect![[
+            r#"Best(Best { study: Study { project: Some("digits"), directory: None }, count: Some(3), insert: true })"#
+        ]],
     );
     check(
         "%trials --where 'lr<0.01 and state=failed' --sort loss:desc --columns trial,lr --limit 5",
