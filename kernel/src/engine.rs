@@ -11,6 +11,7 @@ mod dependencies;
 mod devices;
 mod evaluator;
 mod evaluator_state;
+mod files;
 mod insertions;
 mod inspection;
 mod interrupts;
@@ -26,8 +27,10 @@ mod search;
 mod sharing;
 mod startup;
 mod studies;
+mod timing;
 mod tpu_check;
 mod undo;
+mod variables;
 mod warnings;
 mod watch;
 

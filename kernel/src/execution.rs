@@ -49,6 +49,10 @@ impl Output {
 /// What a front end is to do when a cell has ended, beside showing its outputs.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Payload {
+    /// Show a MIME bundle in a pager: help and documentation.
+    Page(Map<String, Value>),
+    /// Put this text in place of the cell's.
+    ReplaceCell(String),
     /// Put this text into a new cell below.
     NextCell(String),
 }

@@ -2,6 +2,8 @@
 
 mod output;
 pub mod store;
+pub mod timing;
+pub mod variables;
 
 use crate::{device, interrupt};
 use candle_core::Tensor;

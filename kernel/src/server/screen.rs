@@ -208,6 +208,8 @@ fn display(data: Map<String, Value>, metadata: Map<String, Value>, transient: Va
 /// As in the specification of `execute_reply`.
 fn entry(payload: Payload) -> Value {
     match payload {
+        Payload::Page(data) => json!({"source": "page", "data": data, "start": 0}),
+        Payload::ReplaceCell(text) => json!({"source": "set_next_input", "text": text, "replace": true}),
         Payload::NextCell(text) => json!({"source": "set_next_input", "text": text, "replace": false}),
     }
 }
