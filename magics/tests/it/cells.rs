@@ -7,7 +7,7 @@ use ferrotune_tuner::space::Value;
 use ferrotune_tuner::spec::{Constraint, Direction, Objective, StudySpec, Summary};
 
 /// One line a step: `first_line code` or the action.
-fn check(cell: &str, expected: Expect) {
+pub(crate) fn check(cell: &str, expected: Expect) {
     let steps = parse(cell).expect("the cell is right");
     let lines: Vec<String> = steps.iter().map(render).collect();
     expected.assert_eq(&lines.join("\n"));
@@ -380,32 +380,5 @@ fn a_remainder_in_the_body_of_tune_is_rust() {
     assert_eq!(
         tune(&format!("%%tune --objective a:b:max\n{body}")).spec.objectives,
         [Objective::new("a:b", Direction::Max)]
-    );
-}
-
-#[test]
-fn a_shell_command_stands_where_a_statement_may_begin() {
-    check(
-        "!ls -la | head; echo '{'\nlet a = 1;\n  ! echo a \\\n    b\n%device",
-        expect![[r#"
-            Shell(Shell { program: "sh", name: "!ls -la | head; echo '{'", script: "ls -la | head; echo '{'" })
-            2 "let a = 1;\n"
-            Shell(Shell { program: "sh", name: "!echo a \\", script: "\n\necho a \\\n    b" })
-            Device"#]],
-    );
-    check("let a =\n!b;", expect![[r#"1 "let a =\n!b;""#]]);
-    check("f(\n!b)", expect![[r#"1 "f(\n!b)""#]]);
-    check("(!b)", expect![[r#"1 "(!b)""#]]);
-}
-
-#[test]
-fn a_script_keeps_its_lines() {
-    check(
-        "%%bash\nset -e\n%!?{\n",
-        expect![[r#"Shell(Shell { program: "bash", name: "%%bash", script: "\nset -e\n%!?{\n" })"#]],
-    );
-    check(
-        "%bash ls \"a b\"",
-        expect![[r#"Shell(Shell { program: "bash", name: "%bash ls \"a b\"", script: "ls \"a b\"" })"#]],
     );
 }

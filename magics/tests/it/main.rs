@@ -3,4 +3,5 @@
 mod cells;
 mod errors;
 mod fuzz;
+mod shell;
 mod table;
