@@ -260,6 +260,23 @@ fn a_cell_magic_takes_its_text_as_it_is() {
 }
 
 #[test]
+fn magics_of_the_session_are_read() {
+    check(
+        "%run a.ipynb\n%history 3-5 -n -f a.rs\n%reset -f\n%dep serde@1.0 --features derive\n%opt 3\n%doc Vec::push",
+        expect![[r#"
+            Run { path: "a.ipynb" }
+            History(History { cells: Some(Lines { first: 3, last: Some(5) }), numbered: true, file: Some("a.rs") })
+            Reset
+            Dep(Dep { package: "serde@1.0", features: Some("derive") })
+            Opt { level: "3" }
+            Doc { name: "Vec::push" }"#]],
+    );
+    check(" Vec?\n", expect![[r#"Inspect(Inspect { name: "Vec", style: Documentation, rust: Some(" Vec?\n") })"#]]);
+    check("??train", expect![[r#"Inspect(Inspect { name: "train", style: Source, rust: None })"#]]);
+    check("f()?", expect![[r#"1 "f()?""#]]);
+}
+
+#[test]
 fn a_timed_statement_stays_in_its_column() {
     check(
         "let a = 1;\n  %time f(a)?;",
