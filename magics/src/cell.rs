@@ -3,6 +3,7 @@
 use crate::action::{Action, Step};
 use crate::arguments::Invocation;
 use crate::error::{MagicError, Problem};
+use crate::question::question;
 use crate::split::{Ending, Part, PartKind, cell_magic, split};
 use crate::table::{find, shell, unknown};
 
@@ -15,6 +16,9 @@ use crate::table::{find, shell, unknown};
 pub fn parse(cell: &str) -> Result<Vec<Step>, MagicError> {
     if let Some((first_line, body)) = cell_magic(cell) {
         return Ok(vec![Step::Action(cell_action(&Call::read(first_line)?, body)?)]);
+    }
+    if let Some(inspect) = question(cell) {
+        return Ok(vec![Step::Action(Action::Inspect(inspect))]);
     }
     let parts = split(cell).parts;
     let stands_alone = |part: &Part<'_>| matches!(part.kind, PartKind::Magic | PartKind::Shell);

@@ -3,5 +3,6 @@
 mod cells;
 mod errors;
 mod fuzz;
+mod session;
 mod shell;
 mod table;
