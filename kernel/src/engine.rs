@@ -12,6 +12,7 @@ mod devices;
 mod evaluator;
 mod evaluator_state;
 mod files;
+mod history;
 mod insertions;
 mod inspection;
 mod interrupts;
@@ -19,10 +20,14 @@ mod link;
 mod magics;
 mod memory;
 mod notebook;
+mod notebook_file;
 mod objective;
+mod packages;
 mod place;
+mod questions;
 mod redeclaration;
 mod report;
+mod scripts;
 mod search;
 mod sharing;
 mod startup;
@@ -93,14 +98,19 @@ impl Engine {
 
     fn execute(&mut self, cell: &Cell) -> Result<(), Failure> {
         self.replace_dead_supervisor()?;
-        let steps = ferrotune_magics::parse(&cell.code)
-            .map_err(|error| Failure::new(ErrorName::MagicError, error.to_string()))?;
+        self.run_code(&cell.code)
+    }
+
+    /// Runs the code of a cell, magics included.
+    fn run_code(&mut self, code: &str) -> Result<(), Failure> {
+        let steps =
+            ferrotune_magics::parse(code).map_err(|error| Failure::new(ErrorName::MagicError, error.to_string()))?;
         for step in steps {
             match step {
                 Step::Code { source, first_line } => {
                     self.run_user_code(&source, first_line)?;
                 }
-                Step::Action(action) => self.act(&cell.code, action)?,
+                Step::Action(action) => self.act(code, action)?,
             }
         }
         Ok(())
