@@ -11,6 +11,7 @@ mod dependencies;
 mod devices;
 mod evaluator;
 mod evaluator_state;
+mod implementations;
 mod insertions;
 mod inspection;
 mod interrupts;
@@ -20,12 +21,15 @@ mod memory;
 mod notebook;
 mod objective;
 mod place;
+mod places;
+mod preparation;
 mod redeclaration;
 mod report;
 mod search;
 mod sharing;
 mod startup;
 mod studies;
+mod syntax;
 mod undo;
 mod warnings;
 mod watch;
@@ -40,12 +44,15 @@ use crate::runtime::Runtime;
 use cell_supervisor::CellSupervisor;
 use commands::{KernelCommand, Runner};
 use evaluator::Evaluator;
+use evaluator_state::EvaluatorState;
 use evcxr::{CompilationError, Error, EvalOutputs};
 use ferrotune_display::{Bundle, table};
 use ferrotune_link::{CellEnding, SupervisorRequest};
 use ferrotune_magics::Step;
 use link::{CellLink, CellOutcome};
 use notebook::Notebook;
+use preparation::Prepared;
+use serde_json::Map;
 use undo::UndoStates;
 
 /// The error of a cell that an interrupt stopped before it ran.
@@ -129,36 +136,78 @@ impl Engine {
             // evcxr runs its own commands above this one first.
             self.evaluate_lines(&lines[..call.line], first_line)?;
             lines[..=call.line].fill("");
-            self.carry_out(command)?;
+            self.carry_out(command, &call.argument)?;
         }
         self.evaluate_lines(&lines, first_line)
     }
 
     fn evaluate_lines(&mut self, lines: &[&str], first_line: usize) -> Result<EvalOutputs, Failure> {
         let padded = format!("{}{}", "\n".repeat(first_line.saturating_sub(1)), lines.join("\n"));
-        let (source, insertions) = sharing::items(&padded, self.evaluator.item_names());
+        let split = ferrotune_magics::split(&padded);
+        syntax::check_brackets(&padded, &split.ending)?;
+        let prepared = preparation::prepare(&padded, &split, self.evaluator.item_names());
+        let Prepared { source, insertions, is_rust } = prepared;
+        if !is_rust {
+            syntax::check_operands(&padded)?;
+        }
+        self.link.will_run(self.notebook.cell, &padded, &source);
+        let before = self.undo.now.clone();
         let result = self.evaluate(&source);
-        let concluded =
-            self.conclude(&source, result, |errors| report::compilation(errors, &source, |_| true, &insertions));
+        let has_run = result.is_ok();
+        let concluded = self.conclude(result, |errors| report::compilation(errors, &source, |_| true, &insertions));
         self.show_warnings(&source, &insertions);
+        if has_run && concluded.is_err() {
+            self.learn_shadowed(&before)?;
+        }
         concluded
     }
 
+    /// evcxr forgets the variables that a cell shadows. If the cell fails, they are in the store again.
+    fn learn_shadowed(&mut self, before: &EvaluatorState) -> Result<(), Failure> {
+        let declarations = before.declarations_missing_in(&self.undo.now);
+        let declarations = declarations.map_err(|error| Failure::from_error(ErrorName::EngineError, &error))?;
+        if declarations.is_empty() {
+            return Ok(());
+        }
+        self.link.request(SupervisorRequest::Skip);
+        self.run_generated_once(&declarations)
+    }
+
     /// Runs a command that evcxr does not run.
-    fn carry_out(&mut self, command: KernelCommand) -> Result<(), Failure> {
+    fn carry_out(&mut self, command: KernelCommand, argument: &str) -> Result<(), Failure> {
         match command {
             KernelCommand::Clear => self.clear()?,
             KernelCommand::Restart => self.restart()?,
+            KernelCommand::Document => self.document(argument)?,
             KernelCommand::Help => self.show(table(&["command", "what it does"], &commands::help())),
             KernelCommand::ShowDependencies => self.show_text(self.undo.now.dependencies_text()),
         }
         Ok(())
     }
 
+    /// Shows the documentation of a name.
+    fn document(&mut self, name: &str) -> Result<(), Failure> {
+        let data = self.inspect(name, name.len());
+        if data.is_empty() {
+            let text = format!("there is no documentation of {name}; write :doc and a name that the notebook knows");
+            return Err(Failure::new(ErrorName::CommandError, text));
+        }
+        self.link.emit(Output::Result { data, metadata: Map::new() });
+        Ok(())
+    }
+
     /// Runs Rust of which the user has written no line.
     fn run_generated(&mut self, source: &str) -> Result<(), Failure> {
         let result = self.evaluate(source);
-        self.conclude("", result, report::generated).map(drop)
+        self.conclude(result, report::generated).map(drop)
+    }
+
+    fn run_generated_once(&mut self, source: &str) -> Result<(), Failure> {
+        match self.evaluate_once(source) {
+            Ok(_) => Ok(()),
+            Err(Error::CompilationErrors(errors)) => Err(report::generated(&errors)),
+            Err(error) => Err(Failure::of_lines(ErrorName::EngineError, &error.to_string())),
+        }
     }
 
     /// Evaluates Rust, again if the cell process has dropped variables whose types have been redefined.
@@ -213,7 +262,6 @@ impl Engine {
     /// Waits for the cell's last outputs, and returns how it ended.
     fn conclude(
         &mut self,
-        cell: &str,
         result: Result<EvalOutputs, Error>,
         explain: impl Fn(&[CompilationError]) -> Failure,
     ) -> Result<EvalOutputs, Failure> {
@@ -225,14 +273,14 @@ impl Engine {
             // evcxr's result depends on when the interrupt came; the user sees the same line each time.
             return Err(Failure::new(ErrorName::Interrupted, STOPPED_BEFORE));
         }
-        let ended_early = self.ended_early(cell, &outcome);
+        let ended_early = self.ended_early(&outcome);
         if let Some((ending, threads)) = &outcome.restored {
             let own = ended_early.filter(|_| *ending == CellEnding::TakenBack);
             return Err(own.unwrap_or_else(|| report::taken_over(ending, threads)));
         }
         match result {
-            Err(Error::Message(_)) if outcome.failed.is_some() => {
-                Err(Failure::new(ErrorName::Error, outcome.failed.unwrap_or_default()))
+            Err(Error::Message(text)) if outcome.failed.is_some() => {
+                Err(ended_early.unwrap_or_else(|| Failure::of_lines(ErrorName::Error, &text)))
             }
             Ok(outputs) => match ended_early {
                 Some(failure) => Err(failure),
@@ -250,11 +298,14 @@ impl Engine {
     }
 
     /// The failure of a cell that ended by a panic or at a `?`.
-    fn ended_early(&self, cell: &str, outcome: &CellOutcome) -> Option<Failure> {
+    fn ended_early(&self, outcome: &CellOutcome) -> Option<Failure> {
+        let place = |location: &Option<String>| location.as_deref().and_then(|location| self.link.place(location));
         if let Some((message, location)) = &outcome.panicked {
-            return Some(report::panicked(cell, &self.evaluator.last_source(), message, location.as_deref()));
+            let backtrace = self.link.places(&outcome.backtrace);
+            return Some(report::ended_early(ErrorName::Panic, message, place(location), &backtrace));
         }
-        outcome.failed.as_ref().map(|message| Failure::new(ErrorName::Error, message.clone()))
+        let (message, location) = outcome.failed.as_ref()?;
+        Some(report::ended_early(ErrorName::Error, message, place(location), &[]))
     }
 
     /// Shows the value of the last expression if evcxr has it: most values come over the link.

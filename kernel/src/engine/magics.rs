@@ -53,7 +53,7 @@ impl Engine {
     fn tpu_check(&mut self, request: &TpuCheck) -> Result<(), Failure> {
         let source = devices::check(request, &self.evaluator.variables());
         let result = self.evaluate(&source);
-        self.conclude("", result, |errors| devices::explain(request, errors)).map(drop)
+        self.conclude(result, |errors| devices::explain(request, errors)).map(drop)
     }
 
     pub(super) fn show(&self, bundle: Bundle) {

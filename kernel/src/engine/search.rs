@@ -32,7 +32,7 @@ impl Engine {
         })));
         let result = self.evaluate(&objective.source);
         self.link.set_tuner(None);
-        let concluded = self.conclude("", result, |errors| objective.explain(errors));
+        let concluded = self.conclude(result, |errors| objective.explain(errors));
         self.show_warnings(cell, &Insertions::default());
         concluded?;
         let search = searches

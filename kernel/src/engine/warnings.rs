@@ -2,7 +2,7 @@
 
 use super::Engine;
 use super::insertions::Insertions;
-use super::place;
+use super::place::SplitCell;
 use super::report::marked;
 use crate::diagnostic::{number, primary_span};
 use crate::execution::{Output, Stream};
@@ -17,6 +17,7 @@ impl Engine {
             return;
         }
         let generated = self.evaluator.last_source();
+        let generated: Vec<&str> = generated.lines().collect();
         for lines in diagnostics.iter().filter_map(|warning| warning_lines(warning, cell, &generated, insertions)) {
             self.link.emit(Output::Stream(Stream::Stderr, format!("{}\n", lines.join("\n"))));
         }
@@ -24,13 +25,13 @@ impl Engine {
 }
 
 /// A warning with its line of the cell; none if it is about another line.
-fn warning_lines(warning: &Value, cell: &str, generated: &str, insertions: &Insertions) -> Option<Vec<String>> {
+fn warning_lines(warning: &Value, cell: &str, generated: &[&str], insertions: &Insertions) -> Option<Vec<String>> {
     let span = primary_span(warning)?;
     let (start, end) = (number(span, "line_start")?, number(span, "line_end")?);
-    let place = place::in_cell(cell, generated, start)?;
+    let place = SplitCell::of(cell).place(generated, start)?;
     let text = cell.lines().nth(place.line - 1)?;
     let column = |name: &str| {
-        let column = number(span, name)?.checked_add_signed(place.shift)?;
+        let column = number(span, name)? + place.shift;
         Some(insertions.original_column(place.line, column))
     };
     let first = column("column_start")?;
@@ -71,7 +72,7 @@ mod tests {
             warning_lines(
                 &warning,
                 cell,
-                "pub extern \"C\" fn run_user_code_1() {\nlet a = 1;\ncall();\n}",
+                &["pub extern \"C\" fn run_user_code_1() {", "let a = 1; ", "call();", "}"],
                 &Insertions::default(),
             )
         };

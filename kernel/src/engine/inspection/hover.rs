@@ -7,7 +7,7 @@ const END: &str = "</code></pre>";
 
 /// Plain text: headings have no `#` there.
 pub(super) fn text(text: &str) -> String {
-    text.lines().filter(|line| !is_hidden(line)).map(without_crate).collect::<Vec<_>>().join("\n")
+    text.lines().filter(|line| !is_hidden(line) && *line != "ctx").map(without_crate).collect::<Vec<_>>().join("\n")
 }
 
 /// HTML: examples in Rust are code without a class, or with that of Rust.
