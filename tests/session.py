@@ -24,6 +24,7 @@ class Outcome:
     result: str = None
     displays: list = dataclasses.field(default_factory=list)
     errors: list = dataclasses.field(default_factory=list)
+    payload: list = dataclasses.field(default_factory=list)
     seconds: float = 0.0
 
     def add(self, msg_type, content):
@@ -117,6 +118,7 @@ class Session(FrontEnd):
             if watch:
                 watch(message)
         reply = self.reply(msg_id)
+        outcome.payload = reply["content"]["payload"]
         assert (reply["content"]["status"] == "error") == bool(outcome.errors), (reply["content"], outcome)
         return outcome
 

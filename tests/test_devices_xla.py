@@ -67,7 +67,7 @@ def test_the_report_says_what_was_compiled_and_what_crossed(connected):
     compiled_later, lines = report()
     assert "copied to the host: f32 [77], 3 times, 924 bytes" in lines, lines
     assert compiled_later - compiled <= 1
-    assert connected.ok("%device?").display.startswith("%device [--report]")
+    assert connected.ok("%lsmagic device").display.startswith("%device [--report]")
 
 
 MODEL = """

@@ -143,3 +143,48 @@ def test_a_step_that_a_plugins_device_cannot_hold_is_an_error_before_it_runs(sta
     error = session.fails("step.run(&[Tensor::ones(1, DType::F32, &device)?])?;").error
     assert f"this program needs 20 GiB of 16 GiB on xla:{PLUGIN} and was not run" in error, error
     assert session.ok("Tensor::ones(4, DType::F32, &device)?.sum_all()?.to_scalar::<f32>()?").result == "4.0"
+
+
+OBJECTIVE = """%%tune --objective loss:min --oracle random --max-trials 2 --project checked --enqueue "units=16; units=64"
+|trial| {
+    let units = trial.int("units", 16..=64).step(16).get()?;
+    let device = trial.device()?;
+    let weights = [Var::ones((64, units), DType::F32, &device)?, Var::ones((units, 1), DType::F32, &device)?];
+    let mut optimiser = <ferrotune::AdamW as candle_nn::Optimizer>::new(weights.to_vec(), Default::default())?;
+    let mut step = ferrotune::compile(move |args: &[Tensor]| {
+        let loss = args[0].matmul(&weights[0])?.gelu()?.matmul(&weights[1])?.sqr()?.mean_all()?;
+        candle_nn::Optimizer::backward_step(&mut optimiser, &loss)?;
+        Ok(vec![loss])
+    })?;
+    let loss = step.run(&[Tensor::ones((128, 64), DType::F32, &device)?])?[0].to_scalar::<f32>()?;
+    trial.report(0, [("loss", loss)])?;
+    Ok(loss)
+}
+"""
+
+
+def test_an_objective_is_checked_by_the_first_step_of_a_trial(notebook, libtpu):
+    set_variable(notebook, "TPU_LIBRARY_PATH", libtpu[1])
+    notebook.ok(OBJECTIVE)
+    before = notebook.ok("%trials --project checked").display
+    flops = []
+    for trial, units in enumerate((16, 64)):
+        *_, what, check = notebook.ok(f"%tpu_check --tpu v5e:1x1 --project checked --trial {trial}").displays
+        assert what == f"the first compiled step of trial {trial} of checked (units = {units})"
+        assert check.splitlines()[-1].startswith("fits"), check
+        flops.append(float(figures(check)["flops"].split()[0]))
+    assert 3 < flops[1] / flops[0] < 4.5, flops
+    best = notebook.ok("%tpu_check --tpu v5e:1x1 --project checked").displays[-2]
+    assert best == "the first compiled step of trial 0 of checked (units = 16)"
+    assert notebook.ok("%trials --project checked").display == before
+    assert "has no trial 9; it has 2" in notebook.fails("%tpu_check --tpu v5e:1x1 --project checked --trial 9").error
+
+
+def test_an_objective_without_a_compiled_step_has_no_program(notebook, libtpu):
+    set_variable(notebook, "TPU_LIBRARY_PATH", libtpu[1])
+    notebook.ok("""%%tune --objective loss:min --max-trials 1 --project eager
+|trial| { trial.report(0, [("loss", trial.float("lr", 0.1..=1.0).get()?)])?; Ok(0.5) }
+""")
+    error = notebook.fails("%tpu_check --tpu v5e:1x1 --project eager").error
+    assert "has run no compiled step: the trial reports before a compiled step has run" in error, error
+    assert "there is no study" in notebook.fails("%tpu_check --tpu v5e:1x1 --project nowhere").error

@@ -11,6 +11,7 @@ mod dependencies;
 mod devices;
 mod evaluator;
 mod evaluator_state;
+mod files;
 mod implementations;
 mod insertions;
 mod inspection;
@@ -30,7 +31,10 @@ mod sharing;
 mod startup;
 mod studies;
 mod syntax;
+mod timing;
+mod tpu_check;
 mod undo;
+mod variables;
 mod warnings;
 mod watch;
 

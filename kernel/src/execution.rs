@@ -33,6 +33,8 @@ pub(crate) enum Output {
     Result { data: Map<String, Value>, metadata: Map<String, Value> },
     /// The cell asks the user for a line; a dropped `reply` means that nobody answers.
     Input { prompt: String, password: bool, reply: oneshot::Sender<String> },
+    /// What the front end is to do when the cell has ended well.
+    Payload(Payload),
     /// The cell has ended.
     Done(Result<(), Failure>),
 }
@@ -42,6 +44,15 @@ impl Output {
     pub(crate) fn display(bundle: Bundle) -> Self {
         Self::Display { data: bundle.data, metadata: bundle.metadata, display_id: None, update: false }
     }
+}
+
+/// What a front end is to do when a cell has ended, beside showing its outputs.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Payload {
+    /// Show a MIME bundle in a pager: help and documentation.
+    Page(Map<String, Value>),
+    /// Put this text in place of the cell's.
+    ReplaceCell(String),
 }
 
 /// A display that changes: each bundle replaces the one before.

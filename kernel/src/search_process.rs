@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail};
 use ferrotune_tuner::event::{Event, Finish, Progress};
 use ferrotune_tuner::spec::StudySpec;
 use ferrotune_tuner::supervisor::{Origin, Trust};
+use ferrotune_tuner::wire::PROGRAM_VARIABLE;
 use rustix::process::{Pid, Signal};
 use std::io::{BufRead, BufReader, Lines};
 use std::os::unix::process::CommandExt;
@@ -35,10 +36,25 @@ impl SearchProcess {
     /// Starts the supervisor and waits until it has copied everything that it needs from the cell. It runs code from the
     /// study's folder only if `trust` covers it.
     pub(crate) fn start(spec: StudySpec, trust: &Trust, runtime: &Path) -> Result<Self> {
+        Self::run(spec, trust, runtime, |command| command.env_remove(PROGRAM_VARIABLE))
+    }
+
+    /// The same for a search whose trial runs up to its first compiled step, whose program it writes to a file.
+    pub(crate) fn start_for_program(spec: StudySpec, program: &Path, runtime: &Path) -> Result<Self> {
+        Self::run(spec, &trust(Origin::Study), runtime, |command| command.env(PROGRAM_VARIABLE, program))
+    }
+
+    fn run(
+        spec: StudySpec,
+        trust: &Trust,
+        runtime: &Path,
+        set: impl FnOnce(&mut Command) -> &mut Command,
+    ) -> Result<Self> {
         let path = runtime.join("study.json");
         std::fs::write(&path, serde_json::to_vec(&spec)?)?;
         let mut command = Command::new(OWN_PROGRAM);
         command.arg("supervise").arg(&path).stdin(Stdio::null()).stdout(Stdio::piped());
+        set(&mut command);
         if trust.code == Origin::User {
             command.arg("--trust");
         }

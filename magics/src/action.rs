@@ -2,11 +2,15 @@
 //!
 //! Values that only the tuner can judge, such as an oracle's name, are passed on as they are.
 
+mod files;
 mod results;
+mod session;
 
 use ferrotune_tuner::spec::StudySpec;
 
+pub use files::{Lines, Load, WriteFile};
 pub use results::{Best, Export, Plot, Study, Trials};
+pub use session::{Time, Timeit, Who, WhoStyle};
 
 /// One part of a cell; the parts run in order.
 #[derive(Clone, Debug, PartialEq)]
@@ -81,14 +85,32 @@ pub enum Action {
     /// `%memory`
     Memory(Memory),
     /// `%lsmagic`
-    Lsmagic,
-    /// `%name?`, `%%name?`, `?%name` or `%lsmagic name`. The name is known to [`crate::help`].
+    Lsmagic {
+        /// The magic to describe, by a name that [`crate::help`] knows; none means all.
+        name: Option<String>,
+    },
+    /// `%name?`, `%%name?` or `?%name`. The name is known to [`crate::help`].
     Help {
         /// The magic's name without `%`.
         name: String,
     },
     /// `%time STATEMENT` or `%%time`
     Time(Time),
+    /// `%timeit STATEMENT` or `%%timeit`
+    Timeit(Timeit),
+    /// `%who` and `%whos`
+    Who(Who),
+    /// `%%writefile`
+    WriteFile(WriteFile),
+    /// `%load`
+    Load(Load),
+    /// `%%html`, `%%markdown` and `%%latex`: show the cell's text.
+    Show {
+        /// As this MIME type.
+        mime_type: &'static str,
+        /// The text below the magic's line.
+        text: String,
+    },
 }
 
 /// What `%memory` is to do.
@@ -133,8 +155,22 @@ pub enum DeviceChoice {
 pub struct TpuCheck {
     /// Generation and chips, such as `v5e:2x2`; only libtpu knows which exist.
     pub tpu: String,
+    /// What to compile.
+    pub program: CheckedProgram,
+}
+
+/// What `%tpu_check` compiles.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CheckedProgram {
     /// A variable of the notebook that holds a compiled step, or else a file with a StableHLO module.
-    pub program: String,
+    Named(String),
+    /// The first compiled step of an objective.
+    Objective {
+        /// The study with the objective.
+        study: Study,
+        /// The trial with its parameters; none means the best one.
+        trial: Option<u64>,
+    },
 }
 
 /// Search for the parameters with which an objective does best.
@@ -181,14 +217,4 @@ pub struct Search {
     pub verb: SearchVerb,
     /// The study.
     pub study: Study,
-}
-
-/// Run Rust and say how long it took.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Time {
-    /// The Rust to time. Of a line magic, the blanks before it keep it in the column where it was typed, so that a
-    /// compile error points there.
-    pub source: String,
-    /// The 1-based line of the cell on which `source` begins.
-    pub first_line: usize,
 }

@@ -71,9 +71,9 @@ impl<'a> Arguments<'a> {
         Ok(arguments)
     }
 
-    /// Reads `--name`, `--name=value`, or `--name` with its value as the next word.
+    /// Reads `--name`, `--name=value`, `-n5`, or `--name` with its value as the next word.
     fn push_option(&mut self, text: &str, words: &mut Peekable<IntoIter<Word>>) -> Result<(), MagicError> {
-        let (name, inline) = text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value.to_owned())));
+        let (name, inline) = name_and_value(text);
         let option = self.known(name)?;
         if self.has(option) {
             // The placeholder of an option that takes several values has `,…`.
@@ -152,6 +152,18 @@ impl<'a> Arguments<'a> {
     }
 }
 
+fn name_and_value(text: &str) -> (&str, Option<String>) {
+    if let Some((name, value)) = text.split_once('=') {
+        return (name, Some(value.to_owned()));
+    }
+    match text.split_at_checked(2) {
+        Some((name, value)) if name != "--" && value.starts_with(|c: char| c.is_ascii_digit()) => {
+            (name, Some(value.to_owned()))
+        }
+        _ => (text, None),
+    }
+}
+
 fn not_blank(invocation: &Invocation<'_>, name: &'static str, value: String) -> Result<String, MagicError> {
     if value.trim().is_empty() {
         return Err(invocation.bad_value(name, &value, "give a value that is not blank"));
@@ -166,7 +178,7 @@ struct Word {
 }
 
 impl Word {
-    /// `--name`, or `-n`, which no magic has; `-3` is a value.
+    /// `--name` or `-n`; `-3` is a value.
     fn is_option(&self) -> bool {
         let mut chars = self.text.chars();
         !self.is_quoted && chars.next() == Some('-') && chars.next().is_some_and(|c| c == '-' || c.is_alphabetic())

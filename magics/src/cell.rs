@@ -115,6 +115,7 @@ fn line_action(call: &Call<'_>) -> Result<Action, MagicError> {
     match (call.sigil, invocation.magic.has_cell_form()) {
         ("%%", false) => Err(call.error(Problem::LineMagicOnCell { form: invocation.magic.forms[0] })),
         ("%%", true) => Err(call.error(Problem::NotFirst { magic: call.typed() })),
+        _ if !invocation.magic.has_line_form() => Err(call.error(Problem::CellMagicOnLine { magic: call.typed() })),
         _ => (invocation.magic.build)(&invocation),
     }
 }

@@ -1,6 +1,6 @@
 //! Completion of a magic's line. Looks nothing up: where names are not in the table, the answer says what to look for.
 
-use crate::table::{Magic, MagicOption, Values, find, table};
+use crate::table::{Magic, MagicOption, Values, find, options_end, table};
 
 /// What may stand at the end of a line that is typed so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,12 +37,24 @@ pub fn complete(line: &str) -> Completion {
     let behind = line.len() - rest.len();
     match find(name) {
         None => Completion { start: line.len(), matches: Matches::Names(Vec::new()) },
-        Some(magic) if magic.runs_line => Completion { start: behind, matches: Matches::Rust },
+        Some(magic) if magic.runs_line => Completion { start: behind + options_end(rest), matches: Matches::Rust },
         Some(magic) => {
             let (start, matches) = word(magic, name.starts_with("%%"), rest);
             Completion { start: behind + start, matches }
         }
     }
+}
+
+/// Where Rust begins in a line that begins with a magic which runs the rest of its line; none in any other line.
+///
+/// ```
+/// assert_eq!(ferrotune_magics::rust_in("%timeit -n 5 data.len()"), Some(12));
+/// assert_eq!(ferrotune_magics::rust_in("%best 3"), None);
+/// ```
+pub fn rust_in(line: &str) -> Option<usize> {
+    let (name, rest) = line.trim_start().split_once(char::is_whitespace)?;
+    let runs_line = name.starts_with('%') && find(name).is_some_and(|magic| magic.runs_line);
+    runs_line.then(|| line.len() - rest.len() + options_end(rest))
 }
 
 /// What the last word behind a magic's name may be, and where it begins.
@@ -63,7 +75,7 @@ fn word(magic: &'static Magic, is_cell: bool, rest: &str) -> (usize, Matches) {
     }
     let values = (0..given.len()).filter(|place| *place > 0 && takes_value(&given[place - 1])).count();
     let arguments = given.iter().filter(|word| !word.starts_with('-')).count().saturating_sub(values);
-    match magic.arguments.get(arguments).filter(|_| !is_cell) {
+    match magic.arguments.get(arguments).filter(|_| !is_cell || !magic.has_line_form()) {
         Some(argument) if argument.values != Values::Any => (start, Matches::Of(argument.values)),
         _ => (start, Matches::Names(options(magic, &given, word))),
     }

@@ -64,9 +64,9 @@ pub enum Problem {
     Empty { magic: String },
     /// `%time` with a statement that goes on below.
     #[error(
-        "the statement of %time goes on below its line; write %%time on the first line of a cell for several lines"
+        "the statement of {magic} goes on below its line; write %{magic} on the first line of a cell for several lines"
     )]
-    Unfinished,
+    Unfinished { magic: &'static str },
 }
 
 impl MagicError {

@@ -28,11 +28,11 @@ mod table;
 mod values;
 
 pub use action::{
-    Action, Best, DeviceChoice, Export, Memory, Plot, Resume, Search, SearchVerb, Step, Study, Time, TpuCheck,
-    TpuConnect, Trials, Tune,
+    Action, Best, CheckedProgram, DeviceChoice, Export, Lines, Load, Memory, Plot, Resume, Search, SearchVerb, Step,
+    Study, Time, Timeit, TpuCheck, TpuConnect, Trials, Tune, Who, WhoStyle, WriteFile,
 };
 pub use cell::parse;
-pub use completion::{Completion, Matches, complete};
+pub use completion::{Completion, Matches, complete, rust_in};
 pub use error::{MagicError, Problem};
 pub use quantity::seconds;
 pub use split::{Ending, Part, PartKind, Split, cell_magic, split};

@@ -1,11 +1,17 @@
 //! The one table of magics, and what comes straight from it: help, `%lsmagic` and suggestions.
 
 mod devices;
+mod files;
 mod memory;
 mod results;
 mod search;
 mod session;
+mod show;
+mod time;
 mod tune;
+mod variables;
+
+pub(crate) use time::options_end;
 
 use crate::action::Action;
 use crate::arguments::Invocation;
@@ -20,25 +26,33 @@ static TABLE: &[Magic] = &[
     devices::DEVICES,
     results::EXPORT,
     memory::GC,
+    show::HTML,
+    show::LATEX,
+    files::LOAD,
     session::LSMAGIC,
+    show::MARKDOWN,
     memory::MEMORY,
     results::PLOT,
     memory::RESTORE,
     search::RESUME,
     results::SPACE,
     results::STUDIES,
-    session::TIME,
+    time::TIME,
+    time::TIMEIT,
     devices::TPU_CHECK,
     devices::TPU_CONNECT,
     results::TRIALS,
     tune::TUNE,
     memory::UNDO,
+    variables::WHO,
+    variables::WHOS,
+    files::WRITEFILE,
 ];
 
 /// A magic: what it is called, what it takes, what it is for.
 #[derive(Debug)]
 pub struct Magic {
-    /// As it is typed: `%name`, and `%%name` as well if it may stand on the first line of a cell.
+    /// As it is typed: `%name` on a line, `%%name` on the first line of a cell, or both.
     pub forms: &'static [&'static str],
     /// The usage, in which `{options}` stands for the options.
     usage: &'static str,
@@ -67,8 +81,12 @@ impl Magic {
         self.usage.replace("{options}", &options.join(" "))
     }
 
+    pub(crate) fn has_line_form(&self) -> bool {
+        self.forms.iter().any(|form| !form.starts_with("%%"))
+    }
+
     pub(crate) fn has_cell_form(&self) -> bool {
-        self.forms.len() > 1
+        self.forms.iter().any(|form| form.starts_with("%%"))
     }
 }
 

@@ -1,6 +1,7 @@
 //! The values of options and arguments, read from text. Each function says what is wrong with a text; whether a
 //! parameter can have a value, only the tuner knows.
 
+use crate::action::Lines;
 use ferrotune_tuner::given::{Values, parse_value};
 use ferrotune_tuner::space::Value;
 use ferrotune_tuner::spec::{Constraint, Direction, Objective, Summary};
@@ -23,6 +24,20 @@ pub(crate) fn count(text: &str) -> Result<u64, String> {
         0 => Err("give at least 1".to_owned()),
         count => Ok(count),
     }
+}
+
+/// `5`, `5-` or `5-10`, from 1.
+pub(crate) fn lines(text: &str) -> Result<Lines, String> {
+    let read = |number: &str| count(number).map_err(|problem| format!("{number:?} is no number from 1: {problem}"));
+    let (first, last) = match text.split_once('-') {
+        None => (read(text)?, Some(read(text)?)),
+        Some((first, "")) => (read(first)?, None),
+        Some((first, last)) => (read(first)?, Some(read(last)?)),
+    };
+    if last.is_some_and(|last| last < first) {
+        return Err("the last number is below the first".to_owned());
+    }
+    Ok(Lines { first, last })
 }
 
 /// The name of a study, which is a folder's name.

@@ -3,6 +3,8 @@
 mod output;
 pub mod store;
 pub mod sysroot;
+pub mod timing;
+pub mod variables;
 
 use crate::{device, interrupt};
 use candle_core::Tensor;

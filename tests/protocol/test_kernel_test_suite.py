@@ -12,6 +12,7 @@ class TestFerrotune(jupyter_kernel_test.KernelTests):
     code_execute_result = [{"code": "1 + 2", "result": "3"}]
     code_generate_error = "panic!();"
     code_display_data = [{"code": 'ferrotune::display::text("shown");', "mime": "text/plain"}]
+    code_page_something = "%lsmagic?"
     code_clear_output = "ferrotune::display::clear_output(false);"
     code_inspect_sample = "Vec"
     completion_samples = [{"text": "%tpu_con", "matches": {"%tpu_connect"}}]

@@ -16,6 +16,9 @@ pub const SHARED_VARIABLE: &str = "FERROTUNE_SHARED";
 /// The environment variable with the most bytes that a worker may hold.
 pub const BUDGET_VARIABLE: &str = "FERROTUNE_BUDGET_BYTES";
 
+/// The environment variable with the path of a file to which a worker writes the first program of its trial, which ends there.
+pub const PROGRAM_VARIABLE: &str = "FERROTUNE_FIRST_PROGRAM";
+
 /// A question or a report of a worker, each answered by one [`Reply`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "snake_case")]

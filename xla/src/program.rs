@@ -113,6 +113,11 @@ impl Program {
         self.instructions.push(Instruction { node, inputs, argument: place });
     }
 
+    /// The place of each instruction, by the number of its node.
+    pub(crate) fn places(&self) -> HashMap<u64, usize> {
+        self.instructions.iter().enumerate().map(|(place, instruction)| (instruction.node.id, place)).collect()
+    }
+
     /// The nodes with such an operation that the program computes.
     fn computed(&self, is_wanted: impl Fn(&Op) -> bool) -> impl Iterator<Item = &Arc<Node>> {
         let computed = self.instructions.iter().filter(|instruction| instruction.argument.is_none());

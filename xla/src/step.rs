@@ -5,6 +5,7 @@ mod compiled;
 use crate::backend::Backend;
 use crate::device::backend_of;
 use crate::element::{element_of, to_dtype};
+use crate::first_program::instead_of_running;
 use crate::graph::{Array as _, Form, Node, next_id};
 use crate::program::{Argument, Program};
 use crate::random;
@@ -151,6 +152,7 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
     fn compile(&mut self, backend: &Backend, arguments: &[Form]) -> Result<Compiled> {
         backend.compute(&[])?;
         let (recorded, program) = self.program(backend, arguments)?;
+        instead_of_running(|| stablehlo::text(&program))?;
         // The program takes their values, and computes none of them.
         backend.compute(&recorded.used)?;
         let executable = backend.executable(&program)?;
@@ -173,6 +175,8 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
             let recorded = self.trace(backend, arguments)?;
             let program = recorded.program(backend);
             if program.is_same(&known) {
+                let recorded = recorded.in_order_of_use(backend);
+                let program = recorded.program(backend);
                 return Ok((recorded, program));
             }
             known = program;
@@ -233,6 +237,23 @@ impl Recorded {
         let before = self.traced.changed.iter().map(|(_, before)| before.clone());
         let donors: Vec<(Arc<Node>, usize)> = before.zip(self.nodes.len()..).collect();
         Program::new(&results, &donors, &self.used, backend.cores())
+    }
+
+    /// The same with its variables in the order in which the results need them: the program is the same then in whatever order
+    /// an optimiser was given its variables. `VarMap::all_vars` has another one in each process, and executables are kept for
+    /// later processes.
+    fn in_order_of_use(mut self, backend: &Backend) -> Recorded {
+        let mut states: Vec<_> = std::mem::take(&mut self.traced.changed).into_iter().zip(self.after).collect();
+        states.sort_by_key(|((_, before), _)| before.id);
+        // The first time finds the variables in the loss; the second one finds moments in the new values of these.
+        for _ in 0..2 {
+            let results: Vec<Arc<Node>> =
+                self.nodes.iter().chain(states.iter().map(|(_, after)| after)).cloned().collect();
+            let places = Program::new(&results, &[], &self.used, backend.cores()).places();
+            states.sort_by_key(|((_, before), _)| places.get(&before.id).copied());
+        }
+        (self.traced.changed, self.after) = states.into_iter().unzip();
+        self
     }
 
     fn compiled(&self, backend: &Backend, program: &Program, executable: Arc<LoadedExecutable>) -> Result<Compiled> {

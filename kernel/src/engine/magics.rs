@@ -1,15 +1,12 @@
 //! Dispatches magics: each action of `magics/` is one call here. Shows the bundles that they return.
 
-use super::evaluator::EXECUTION;
 use super::{Engine, devices, studies};
-use crate::execution::{Output, Stream};
+use crate::execution::{Output, Payload};
 use crate::failure::{ErrorName, Failure};
 use anyhow::{Context, Result};
 use ferrotune_display::Bundle;
-use ferrotune_machine::format::duration;
-use ferrotune_magics::{Action, Study, Time, TpuCheck};
+use ferrotune_magics::{Action, Study};
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 impl Engine {
     /// Carries out a magic; `cell` is the source of the whole cell.
@@ -37,23 +34,22 @@ impl Engine {
             Action::Checkpoints => self.checkpoints(),
             Action::Memory(memory) => self.memory(memory),
             Action::Gc { all } => self.gc(all),
-            Action::Lsmagic => {
+            Action::Lsmagic { name: None } => {
                 self.show_text(ferrotune_magics::lsmagic());
                 Ok(())
             }
-            Action::Help { name } => {
-                let help = ferrotune_magics::help(&name).with_context(|| format!("there is no magic {name}"));
-                self.show_result(help.map(Bundle::text))
+            Action::Lsmagic { name: Some(name) } => self.show_result(help(&name)),
+            Action::Help { name } => self.page(help(&name)),
+            Action::Time(request) => self.time(&request),
+            Action::Timeit(request) => self.timeit(&request),
+            Action::Who(request) => self.who(&request),
+            Action::WriteFile(request) => self.write_file(&request),
+            Action::Load(request) => self.load(&request),
+            Action::Show { mime_type, text } => {
+                self.show(Bundle::text(text.as_str()).with(mime_type, text));
+                Ok(())
             }
-            Action::Time(Time { source, first_line }) => self.time(&source, first_line),
         }
-    }
-
-    /// `%tpu_check`
-    fn tpu_check(&mut self, request: &TpuCheck) -> Result<(), Failure> {
-        let source = devices::check(request, &self.evaluator.variables());
-        let result = self.evaluate(&source);
-        self.conclude(result, |errors| devices::explain(request, errors)).map(drop)
     }
 
     pub(super) fn show(&self, bundle: Bundle) {
@@ -64,7 +60,7 @@ impl Engine {
         self.show(Bundle::text(text));
     }
 
-    fn show_result(&self, result: Result<Bundle>) -> Result<(), Failure> {
+    pub(super) fn show_result(&self, result: Result<Bundle>) -> Result<(), Failure> {
         let bundle = result.map_err(|error| Failure::from_error(ErrorName::MagicError, &error))?;
         self.show(bundle);
         Ok(())
@@ -74,15 +70,15 @@ impl Engine {
         self.show_result(bundle(&self.notebook.folder_of(study)?))
     }
 
-    /// `%time`
-    fn time(&mut self, source: &str, first_line: usize) -> Result<(), Failure> {
-        let started = Instant::now();
-        let outputs = self.run_user_code(source, first_line)?;
-        let total = started.elapsed();
-        let phases = outputs.phases.iter().filter(|phase| phase.name == EXECUTION);
-        let run: Duration = phases.map(|phase| phase.duration).sum();
-        let text = format!("Wall time: {} (and {} to compile)\n", duration(run), duration(total.saturating_sub(run)));
-        self.link.emit(Output::Stream(Stream::Stdout, text));
+    /// Shows a text in the front end's pager.
+    pub(super) fn page(&self, result: Result<Bundle>) -> Result<(), Failure> {
+        let bundle = result.map_err(|error| Failure::from_error(ErrorName::MagicError, &error))?;
+        self.link.emit(Output::Payload(Payload::Page(bundle.data)));
         Ok(())
     }
+}
+
+fn help(name: &str) -> Result<Bundle> {
+    let help = ferrotune_magics::help(name).with_context(|| format!("there is no magic {name}"))?;
+    Ok(Bundle::text(help))
 }

@@ -6,6 +6,7 @@ use super::insertions::Insertions;
 use super::objective::Objective;
 use super::{Engine, watch};
 use crate::chain;
+use crate::execution::LiveDisplay;
 use crate::failure::{ErrorName, Failure};
 use crate::search_process::{SearchProcess, trust};
 use ferrotune_link::Answer;
@@ -66,12 +67,17 @@ impl Engine {
         if search.is_in_background() {
             return search.detach(&|output| self.link.emit(output));
         }
+        let mut display = self.notebook.search_display();
+        self.attend(search, &mut display)
+    }
+
+    /// Shows a search to its end. The user's interrupts are for the search until then.
+    pub(super) fn attend(&mut self, search: SearchProcess, display: &mut LiveDisplay) -> Result<(), Failure> {
         self.interrupts.begin_search(search.pid());
         if self.link.is_interrupted() {
             self.interrupts.repeat(); // the user interrupted while the search was starting
         }
-        let mut display = self.notebook.search_display();
-        let result = search.follow(&mut display, &|output| self.link.emit(output));
+        let result = search.follow(display, &|output| self.link.emit(output));
         self.interrupts.end_search();
         result
     }

@@ -81,10 +81,10 @@ async fn execute(
 
     let mut aborted = Vec::new();
     let content = match result {
-        Ok(engine) => {
+        Ok((engine, payload)) => {
             let expressions = request.user_expressions.unwrap_or_default();
             let values = evaluate(&engine, expressions).await;
-            json!({"status": "ok", "execution_count": execution_count, "payload": [], "user_expressions": values})
+            json!({"status": "ok", "execution_count": execution_count, "payload": payload, "user_expressions": values})
         }
         Err(failure) => {
             if !request.silent {
@@ -106,14 +106,15 @@ async fn execute(
     aborted
 }
 
-/// Runs the cell on the engine and publishes its outputs. Returns the engine for the cell's `user_expressions`.
+/// Runs the cell on the engine and publishes its outputs. Returns the engine, for the cell's `user_expressions`, and the
+/// payload of the reply.
 async fn run(
     kernel: &Arc<Kernel>,
     interrupted: Notified<'_>,
     exchange: &Exchange,
     request: &ExecuteRequest,
     execution_count: u32,
-) -> Result<Arc<EngineHandle>, Failure> {
+) -> Result<(Arc<EngineHandle>, Vec<Value>), Failure> {
     let engine = tokio::select! {
         engine = kernel.engine() => engine.ok_or_else(|| engine_gone("it did not start"))?,
         () = interrupted => {
@@ -130,11 +131,13 @@ async fn run(
         silent: request.silent,
         user: request.allow_stdin.then(|| (kernel.stdin.clone(), exchange.request.identities.clone())),
         pending: Pending::default(),
+        payload: Vec::new(),
     };
     let result = screen.until_done(&mut outputs).await;
+    let payload = std::mem::take(&mut screen.payload);
     kernel.stdin.cancel();
     tokio::spawn(screen.until_closed(outputs));
-    result.ok_or_else(|| engine_gone("it ended while the cell ran"))?.map(|()| engine)
+    result.ok_or_else(|| engine_gone("it ended while the cell ran"))?.map(|()| (engine, payload))
 }
 
 fn start(engine: &EngineHandle, cell: Cell) -> Result<UnboundedReceiver<Output>, Failure> {

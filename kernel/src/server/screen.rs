@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::exchange::Iopub;
 use super::stdin::{Question, Stdin};
 use super::wire::Parent;
-use crate::execution::{Output, Stream};
+use crate::execution::{Output, Payload, Stream};
 use crate::failure::Failure;
 
 const GATHER: Duration = Duration::from_millis(50);
@@ -31,6 +31,8 @@ pub(super) struct Screen {
     /// Routing frames of the client that answers input requests; none if it does not answer any.
     pub(super) user: Option<(Stdin, Vec<Vec<u8>>)>,
     pub(super) pending: Pending,
+    /// `payload` of the reply.
+    pub(super) payload: Vec<Value>,
 }
 
 /// Outputs that are not published yet.
@@ -120,6 +122,7 @@ impl Screen {
                     stdin.ask(Question { identities, parent, prompt, password, reply });
                 }
             }
+            Output::Payload(payload) => self.payload.push(entry(payload)),
             Output::Done(_) => unreachable!("`until_done` takes it"),
         }
     }
@@ -202,6 +205,14 @@ fn display(data: Map<String, Value>, metadata: Map<String, Value>, transient: Va
     json!({"data": data, "metadata": metadata, "transient": transient})
 }
 
+/// As in the specification of `execute_reply`.
+fn entry(payload: Payload) -> Value {
+    match payload {
+        Payload::Page(data) => json!({"source": "page", "data": data, "start": 0}),
+        Payload::ReplaceCell(text) => json!({"source": "set_next_input", "text": text, "replace": true}),
+    }
+}
+
 async fn sleep_until(due: Option<Instant>) {
     match due {
         Some(due) => tokio::time::sleep_until(due).await,
@@ -219,7 +230,7 @@ pub(super) async fn capture(
             Output::Result { data, metadata } => value = Some((data, metadata)),
             Output::Done(result) => return Some(result.map(|()| value)),
             Output::Input { reply, .. } => drop::<oneshot::Sender<String>>(reply),
-            Output::Stream(..) | Output::Display { .. } | Output::Clear { .. } => {}
+            Output::Stream(..) | Output::Display { .. } | Output::Clear { .. } | Output::Payload(_) => {}
         }
     }
 }

@@ -1,12 +1,17 @@
 //! The magics for devices.
 
+use super::results::{DIRECTORY, study};
 use super::{Argument, Magic, MagicOption, Values};
-use crate::action::{Action, DeviceChoice, TpuCheck, TpuConnect};
+use crate::action::{Action, CheckedProgram, DeviceChoice, TpuCheck, TpuConnect};
 use crate::arguments::{Arguments, Invocation};
 use crate::error::MagicError;
-use crate::values::text;
+use crate::values::{number, text};
 
 const TPU_TYPE: MagicOption = MagicOption::new("--tpu", "TYPE", "the TPU to compile for, such as v5e:2x2").required();
+const PROJECT: MagicOption =
+    MagicOption::new("--project", "NAME", "check the objective of this study").taking(Values::Study);
+const TRIAL: MagicOption =
+    MagicOption::new("--trial", "ID", "with the parameters of this trial; without it the best one's");
 const TPU: MagicOption =
     MagicOption::new("--tpu", "NAME|local", "the TPU to use; local means one attached to this machine")
         .taking(Values::Words(&["local"]));
@@ -48,7 +53,7 @@ pub(super) const DEVICES: Magic = Magic {
 
 pub(super) const TPU_CHECK: Magic = Magic {
     forms: &["%tpu_check"],
-    usage: "%tpu_check {options} STEP|FILE",
+    usage: "%tpu_check {options} [STEP|FILE]",
     summary: "compile a program for a TPU that need not be there, and say whether it fits",
     help: "STEP is a variable with a compiled step (ferrotune::compile) of a device with a compiler, such as xla:cpu:\n\
            each program is checked that it has had so far, one for each set of shapes with which it was run. To check\n\
@@ -56,13 +61,17 @@ pub(super) const TPU_CHECK: Magic = Magic {
            FILE holds a StableHLO module, as text or bytecode. A variable goes before a file of its name: write ./step\n\
            for the file.\n\
            \n\
+           With --project, the program is the first compiled step that the objective of a search runs. The objective runs\n\
+           up to there on the CPU, in a worker, with the parameters of a trial; it computes no step, and the study stays\n\
+           as it is.\n\
+           \n\
            The program is compiled by libtpu, which must be installed (pip install libtpu), for a TYPE such as v5e:2x2,\n\
            v6e:2x4 or v4:2x2x1: generation and chips. Shown are its memory against that of a device, its operations,\n\
            its traffic, and the least time that a run takes, which is an estimate.\n\
            \n\
-           Example\n  %tpu_check --tpu v5e:2x2 step",
+           Example\n  %tpu_check --tpu v5e:2x2 step\n  %tpu_check --tpu v5e:2x2 --project digits",
     arguments: &[Argument::new("STEP|FILE", Values::Path)],
-    options: &[TPU_TYPE],
+    options: &[TPU_TYPE, PROJECT, TRIAL, DIRECTORY],
     runs_line: false,
     build: tpu_check,
 };
@@ -102,7 +111,24 @@ fn devices(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
 fn tpu_check(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
     let arguments = Arguments::read(invocation)?;
     let tpu = arguments.required(&TPU_TYPE)?;
-    let [program] = arguments.all(["to compile"])?;
+    let program = if arguments.has(&PROJECT) {
+        if let Some(program) = arguments.first(text)? {
+            return Err(invocation.bad_value("STEP|FILE", &program, "cannot be used with --project"));
+        }
+        CheckedProgram::Objective { study: study(&arguments)?, trial: arguments.option(&TRIAL, number)? }
+    } else {
+        for option in [&TRIAL, &DIRECTORY] {
+            if let Some(value) = arguments.option(option, text)? {
+                return Err(invocation.bad_value(
+                    option.name,
+                    &value,
+                    "says more of a study; name that with --project",
+                ));
+            }
+        }
+        let [program] = arguments.all(["to compile"])?;
+        CheckedProgram::Named(program)
+    };
     Ok(Action::TpuCheck(TpuCheck { tpu, program }))
 }
 

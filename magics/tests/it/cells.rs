@@ -160,7 +160,7 @@ fn device_magics_take_their_options() {
     check("%devices", expect!["Devices"]);
     check(
         "%tpu_check --tpu v5e:2x2 'my step.mlir'",
-        expect![[r#"TpuCheck(TpuCheck { tpu: "v5e:2x2", program: "my step.mlir" })"#]],
+        expect![[r#"TpuCheck(TpuCheck { tpu: "v5e:2x2", program: Named("my step.mlir") })"#]],
     );
 }
 
@@ -207,16 +207,55 @@ fn study_magics_take_their_options() {
 
 #[test]
 fn help_is_asked_for_in_every_form() {
-    for cell in
-        ["%%tune?", "%tune?", "?%tune", "?%%tune", "%tune??", "%lsmagic tune", "%lsmagic %%tune", "  %%tune?  \ncode"]
-    {
+    for cell in ["%%tune?", "%tune?", "?%tune", "?%%tune", "%tune??", "  %%tune?  \ncode"] {
         assert_eq!(parse(cell), Ok(vec![Step::Action(Action::Help { name: "tune".into() })]), "{cell}");
     }
     check(
-        "%time?\n%lsmagic",
+        "%time?\n%lsmagic\n%lsmagic %%tune",
         expect![[r#"
         Help { name: "time" }
-        Lsmagic"#]],
+        Lsmagic { name: None }
+        Lsmagic { name: Some("tune") }"#]],
+    );
+}
+
+#[test]
+fn what_stands_behind_the_counts_of_timeit_is_rust() {
+    check(
+        "%timeit a\n%timeit -n 5 -r3 -a\n%timeit -n * 2\n%timeit -n=5 a\n%timeit -r",
+        expect![[r#"
+        Timeit(Timeit { loops: None, runs: 7, setup: None, source: "        a", first_line: 1 })
+        Timeit(Timeit { loops: Some(5), runs: 3, setup: None, source: "                 -a", first_line: 2 })
+        Timeit(Timeit { loops: None, runs: 7, setup: None, source: "        -n * 2", first_line: 3 })
+        Timeit(Timeit { loops: None, runs: 7, setup: None, source: "        -n=5 a", first_line: 4 })
+        Timeit(Timeit { loops: None, runs: 7, setup: None, source: "        -r", first_line: 5 })"#]],
+    );
+    check(
+        "\n%%timeit -r 2 let b = 1;\nb",
+        expect![[
+            r#"Timeit(Timeit { loops: None, runs: 2, setup: Some("              let b = 1;"), source: "b", first_line: 3 })"#
+        ]],
+    );
+    check(
+        "%%timeit\nb\n",
+        expect![[r#"Timeit(Timeit { loops: None, runs: 7, setup: None, source: "b\n", first_line: 2 })"#]],
+    );
+}
+
+#[test]
+fn a_cell_magic_takes_its_text_as_it_is() {
+    check(
+        "%%writefile -a 'my file'\n%x\n\n\"{\n",
+        expect![[r#"WriteFile(WriteFile { path: "my file", append: true, text: "%x\n\n\"{\n" })"#]],
+    );
+    check("%%html\n", expect![[r#"Show { mime_type: "text/html", text: "" }"#]]);
+    check(
+        "%load a.rs -r 5-7\n%load a.rs -r 5-\n%load -r 5 a.rs\n%whos Tensor",
+        expect![[r#"
+        Load(Load { path: "a.rs", lines: Some(Lines { first: 5, last: Some(7) }) })
+        Load(Load { path: "a.rs", lines: Some(Lines { first: 5, last: None }) })
+        Load(Load { path: "a.rs", lines: Some(Lines { first: 5, last: Some(5) }) })
+        Who(Who { style: Table, type_name: Some("Tensor") })"#]],
     );
 }
 

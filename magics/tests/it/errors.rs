@@ -33,8 +33,8 @@ fn an_unknown_magic_is_answered_with_the_nearest() {
             "%tpu-connect",
             "%tun",
             "%%tunee --objective a:max\n1",
-            "%timeit 1",
-            "%%timeit\n1",
+            "%timit 1",
+            "%%timeti\n1",
             "%matplotlib inline",
             "%träume",
             "%nope?",
@@ -48,8 +48,8 @@ fn an_unknown_magic_is_answered_with_the_nearest() {
             1: unknown magic %tpu-connect; did you mean %tpu_connect? %lsmagic lists them all
             1: unknown magic %tun; did you mean %tune? %lsmagic lists them all
             1: unknown magic %%tunee; did you mean %%tune? %lsmagic lists them all
-            1: unknown magic %timeit; did you mean %time? %lsmagic lists them all
-            1: unknown magic %%timeit; did you mean %%time? %lsmagic lists them all
+            1: unknown magic %timit; did you mean %timeit? %lsmagic lists them all
+            1: unknown magic %%timeti; did you mean %%timeit? %lsmagic lists them all
             1: unknown magic %matplotlib; %lsmagic lists them all
             1: unknown magic %träume; %lsmagic lists them all
             1: unknown magic %nope; %lsmagic lists them all
@@ -112,6 +112,8 @@ fn arguments_that_a_magic_has_no_place_for_are_refused() {
             "%devices all",
             "%tpu_check --tpu v5e:2x2",
             "%tpu_check step.mlir",
+            "%tpu_check --tpu v5e:2x2 step --trial 3",
+            "%tpu_check --tpu v5e:2x2 step --project digits",
             "%tpu_connect --plugin libtpu.so --tpu local",
         ],
         expect![[r#"
@@ -123,8 +125,10 @@ fn arguments_that_a_magic_has_no_place_for_are_refused() {
             1: unknown option --requires; did you mean --require? usage: %tpu_connect [--tpu NAME|local] [--require] [--plugin cpu|FILE] [--selftest]
             1: unknown option -v; usage: %device [--report]
             1: unexpected argument all; usage: %devices
-            1: %tpu_check needs STEP|FILE to compile; usage: %tpu_check --tpu TYPE STEP|FILE
-            1: %tpu_check needs --tpu TYPE; usage: %tpu_check --tpu TYPE STEP|FILE
+            1: %tpu_check needs STEP|FILE to compile; usage: %tpu_check --tpu TYPE [--project NAME] [--trial ID] [--directory FOLDER] [STEP|FILE]
+            1: %tpu_check needs --tpu TYPE; usage: %tpu_check --tpu TYPE [--project NAME] [--trial ID] [--directory FOLDER] [STEP|FILE]
+            1: --trial 3: says more of a study; name that with --project; usage: %tpu_check --tpu TYPE [--project NAME] [--trial ID] [--directory FOLDER] [STEP|FILE]
+            1: STEP|FILE step: cannot be used with --project; usage: %tpu_check --tpu TYPE [--project NAME] [--trial ID] [--directory FOLDER] [STEP|FILE]
             1: --plugin libtpu.so: cannot be used with --tpu; usage: %tpu_connect [--tpu NAME|local] [--require] [--plugin cpu|FILE] [--selftest]"#]],
     );
 }
@@ -260,5 +264,65 @@ fn counts_and_ids_are_whole_numbers() {
             1: COUNT 0: give at least 1; usage: %best [COUNT] [--project NAME] [--directory FOLDER]
             1: COUNT many: not a whole number; usage: %best [COUNT] [--project NAME] [--directory FOLDER]
             1: ID first: not a whole number; usage: %trials [ID] [--sort COLUMN] [--where CONDITION] [--columns NAMES] [--limit N] [--project NAME] [--directory FOLDER]"#]],
+    );
+}
+
+#[test]
+fn timing_says_what_is_wrong_with_its_rust_and_its_counts() {
+    check(
+        &[
+            "%timeit",
+            "%timeit -n 5",
+            "%timeit -n 0 1",
+            "%timeit -n5 -n6 1",
+            "%timeit --nmber 5 1",
+            "%timeit f(",
+            "%%timeit",
+            "%%timeit f(\n1",
+            "%%timeit\n%device",
+            "%timeit(1)",
+        ],
+        expect![[r#"
+            1: %timeit has nothing to run; usage: %timeit [-n N] [-r N] STATEMENT, or %%timeit [-n N] [-r N] [SETUP] on the first line of a cell
+            1: %timeit has nothing to run; usage: %timeit [-n N] [-r N] STATEMENT, or %%timeit [-n N] [-r N] [SETUP] on the first line of a cell
+            1: -n 0: give at least 1; usage: %timeit [-n N] [-r N] STATEMENT, or %%timeit [-n N] [-r N] [SETUP] on the first line of a cell
+            1: -n is given twice; keep one; usage: %timeit [-n N] [-r N] STATEMENT, or %%timeit [-n N] [-r N] [SETUP] on the first line of a cell
+            1: unknown option --nmber; usage: %timeit [-n N] [-r N] STATEMENT, or %%timeit [-n N] [-r N] [SETUP] on the first line of a cell
+            1: the statement of %timeit goes on below its line; write %%timeit on the first line of a cell for several lines
+            1: %%timeit has nothing to run; usage: %timeit [-n N] [-r N] STATEMENT, or %%timeit [-n N] [-r N] [SETUP] on the first line of a cell
+            1: the statement of %timeit goes on below its line; write %%timeit on the first line of a cell for several lines
+            2: %device cannot stand inside %%timeit; move it to a cell of its own
+            1: unexpected argument (1); usage: %timeit [-n N] [-r N] STATEMENT, or %%timeit [-n N] [-r N] [SETUP] on the first line of a cell"#]],
+    );
+}
+
+#[test]
+fn magics_of_files_name_what_is_missing() {
+    check(
+        &[
+            "%writefile a",
+            "%%writefile\n1",
+            "%%writefile a b\n1",
+            "%%writefile --append a\n1",
+            "1;\n%%html",
+            "%%html x\n1",
+            "%load",
+            "%load a -r 0",
+            "%load a -r 3-2",
+            "%load a -r x",
+            "%%load a",
+        ],
+        expect![[r#"
+            1: %writefile is a cell magic: write %%writefile on the first line of a cell and its code below
+            1: %%writefile needs PATH of the file; usage: %%writefile [-a] PATH on the first line of a cell, and the text below
+            1: unexpected argument b; usage: %%writefile [-a] PATH on the first line of a cell, and the text below
+            1: unknown option --append; usage: %%writefile [-a] PATH on the first line of a cell, and the text below
+            2: %%html must be on the first line of its cell; move what stands above it to a cell of its own
+            1: unexpected argument x; usage: %%html on the first line of a cell, and HTML below
+            1: %load needs PATH of the file; usage: %load PATH [-r FIRST-LAST]
+            1: -r 0: "0" is no number from 1: give at least 1; usage: %load PATH [-r FIRST-LAST]
+            1: -r 3-2: the last number is below the first; usage: %load PATH [-r FIRST-LAST]
+            1: -r x: "x" is no number from 1: not a whole number; usage: %load PATH [-r FIRST-LAST]
+            1: %%load is a line magic: write %load"#]],
     );
 }

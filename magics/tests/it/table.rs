@@ -7,8 +7,8 @@ use ferrotune_magics::{Completion, Matches, complete, help, lsmagic, table};
 fn every_entry_is_coherent() {
     for magic in table() {
         let name = magic.name();
-        let forms = [format!("%{name}"), format!("%%{name}")];
-        assert!(forms.starts_with(&magic.forms.iter().map(ToString::to_string).collect::<Vec<_>>()), "{name}");
+        let (line, cell) = (format!("%{name}"), format!("%%{name}"));
+        assert!([vec![&*line], vec![&*cell], vec![&*line, &*cell]].iter().any(|forms| forms == magic.forms), "{name}");
         assert!(magic.usage().starts_with(magic.forms[0]), "{name}");
         assert!(magic.options.iter().all(|option| magic.usage().contains(option.name)), "{name}");
         assert!(help(name).is_some_and(|help| help.contains(&format!("Example\n  {}", magic.forms[0]))), "{name}");
@@ -27,6 +27,7 @@ fn lsmagic_lists_every_form() {
           %devices      list the CPU, the CUDA devices and the TPU of this machine
           %export       write a study to a file that other programs read
           %gc           give memory that cells have freed back to the machine, and say how much that was
+          %load         put a file into the cell, in place of what stands there
           %lsmagic      list the magics
           %memory       show who holds how much memory, or limit what a cell may hold
           %plot         draw what a search has found
@@ -35,15 +36,23 @@ fn lsmagic_lists_every_form() {
           %space        show the search space of a study, as its trials have shown it
           %studies      list the studies of a folder
           %time         run a statement or a cell and say how long it took
+          %timeit       run a statement or a cell many times and say how long one run takes
           %tpu_check    compile a program for a TPU that need not be there, and say whether it fits
           %tpu_connect  pick a TPU, else CUDA, else the CPU, and say why
           %trials       list the trials of a study, or show one
           %tune         search for the parameters with which a closure does best
           %undo         go back to the state before the last cells
+          %who          list the variables by name
+          %whos         list the variables with types, sizes and values
 
         Cell magics, on the first line of a cell
-          %%time  run a statement or a cell and say how long it took
-          %%tune  search for the parameters with which a closure does best
+          %%html       show the cell as HTML
+          %%latex      show the cell as LaTeX
+          %%markdown   show the cell as Markdown
+          %%time       run a statement or a cell and say how long it took
+          %%timeit     run a statement or a cell many times and say how long one run takes
+          %%tune       search for the parameters with which a closure does best
+          %%writefile  write the cell to a file
 
         A question mark behind a name shows its help, as in %%tune?
     "#]]
@@ -151,11 +160,11 @@ fn completion_offers_magics_options_and_values() {
         Completion { start, matches } => format!("{row}: {start} {matches:?}"),
     };
     expect![[r#"
-        %: 0 %%time %%tune %best %checkpoint %checkpoints %device %devices %export %gc %lsmagic %memory %plot %restore %resume %space %studies %time %tpu_check %tpu_connect %trials %tune %undo
-        %%: 0 %%time %%tune
-        %t: 0 %time %tpu_check %tpu_connect %trials %tune
+        %: 0 %%html %%latex %%markdown %%time %%timeit %%tune %%writefile %best %checkpoint %checkpoints %device %devices %export %gc %load %lsmagic %memory %plot %restore %resume %space %studies %time %timeit %tpu_check %tpu_connect %trials %tune %undo %who %whos
+        %%: 0 %%html %%latex %%markdown %%time %%timeit %%tune %%writefile
+        %t: 0 %time %timeit %tpu_check %tpu_connect %trials %tune
           %tu: 2 %tune
-        %%t: 0 %%time %%tune
+        %%t: 0 %%time %%timeit %%tune
         %x: 0 
         %x --: 5 
         %%tune --m: 7 --max-trials --memory --max-consecutive-failures --mirror
@@ -178,6 +187,6 @@ fn completion_offers_magics_options_and_values() {
         %gc : 4 Of(Words(["all"]))
         %lsmagic t: 9 Of(Magic)
         %time tensor.: 6 Rust
-        %%time: 0 %%time
+        %%time: 0 %%time %%timeit
         %trials : 8 --sort --where --columns --limit --project --directory"#]].assert_eq(&rows.iter().map(shown).collect::<Vec<_>>().join("\n"));
 }

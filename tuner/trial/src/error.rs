@@ -107,6 +107,11 @@ pub enum TrialError {
         /// The metric.
         metric: String,
     },
+    /// The trial is run for the first program of a compiled step, and there is none.
+    #[error(
+        "the trial reports before a compiled step has run; make the training step with ferrotune::compile, on trial.device()?"
+    )]
+    NoProgram,
     /// There is no such device.
     #[error("there is no device `{device}`; devices are cpu, cuda:0, cuda:1 and so on, tpu, xla:cpu and xla:FILE")]
     Device {

@@ -9,8 +9,8 @@ use crate::trial::Trial;
 use ferrotune_devices::Shortage;
 use ferrotune_devices::pjrt::Code;
 use ferrotune_tuner::record::Ending;
-use ferrotune_tuner::wire::{Request, SHARED_VARIABLE};
-use ferrotune_xla::shortage_of;
+use ferrotune_tuner::wire::{PROGRAM_VARIABLE, Request, SHARED_VARIABLE};
+use ferrotune_xla::{shortage_of, write_first_program};
 use std::error::Error;
 use std::io::{self, ErrorKind, Write as _};
 use std::panic::{self, AssertUnwindSafe, PanicHookInfo};
@@ -160,6 +160,9 @@ fn on_device<R: ObjectiveValue>(
     trial: &Trial,
     body: impl FnOnce(&Trial, &Shared) -> Result<R>,
 ) -> Result<Request, TrialError> {
+    if let Some(file) = std::env::var_os(PROGRAM_VARIABLE) {
+        write_first_program(Path::new(&file));
+    }
     let device = crate::device::enter_trial(trial.device_name());
     if let Some(device) = &device {
         trial.tell(&Request::Device { device: device.clone() })?;

@@ -150,6 +150,9 @@ impl Trial {
         step: usize,
         metrics: impl IntoIterator<Item = (N, V)>,
     ) -> Result<()> {
+        if ferrotune_xla::writes_first_program() {
+            return Err(TrialError::NoProgram.into());
+        }
         let step = step as u64;
         let finite = |value: V| Some(value.into()).filter(|value: &f64| value.is_finite());
         let metrics: BTreeMap<String, Option<f64>> =

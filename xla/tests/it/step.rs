@@ -250,6 +250,31 @@ fn the_program_of_a_step_is_text_and_nothing_runs() -> Result<()> {
 }
 
 #[test]
+fn the_order_in_which_an_optimiser_has_its_variables_does_not_change_the_program() -> Result<()> {
+    let device = plugin::open()?;
+    let x = Tensor::ones((2, 3), DType::F32, &device)?;
+    let text = |order: [usize; 3], returns_loss: bool| {
+        let vars = (0..3).map(|_| Var::ones((3, 3), DType::F32, &device)).collect::<Result<Vec<_>>>()?;
+        let given = order.iter().map(|index| vars[*index].clone()).collect();
+        let mut optimiser = SGD::new(given, 0.1)?;
+        let mut step = Step::new(&device, |arguments: &[Tensor]| {
+            let hidden = arguments[0].matmul(vars[0].as_tensor())?.matmul(vars[1].as_tensor())?;
+            let loss = hidden.matmul(vars[2].as_tensor())?.sqr()?.sum_all()?;
+            optimiser.backward_step(&loss)?;
+            Ok(if returns_loss { vec![loss] } else { Vec::new() })
+        });
+        step.stablehlo(std::slice::from_ref(&x))
+    };
+    for returns_loss in [true, false] {
+        let expected = text([0, 1, 2], returns_loss)?;
+        for order in [[2, 1, 0], [1, 2, 0], [0, 2, 1]] {
+            assert!(text(order, returns_loss)? == expected, "{order:?}, with loss: {returns_loss}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
 fn a_copy_from_outside_is_not_the_variable() -> Result<()> {
     let device = plugin::open()?;
     let weight = Var::from_tensor(&Tensor::ones((1, 4), DType::F32, &device)?)?;

@@ -36,7 +36,7 @@ impl Analysed {
     }
 }
 
-/// The cell with spaces in place of its magics; what `%time` runs stays.
+/// The cell with spaces in place of its magics; what `%time` and `%timeit` run stays.
 fn without_magics(code: &str) -> String {
     let mut source = String::with_capacity(code.len());
     for part in split(code).parts {
@@ -50,9 +50,7 @@ fn without_magics(code: &str) -> String {
 
 /// As many bytes.
 fn blanked(line: &str) -> impl Iterator<Item = &str> {
-    let text = line.trim_start();
-    let keeps_rest = text.strip_prefix("%time").is_some_and(|rest| rest.starts_with(char::is_whitespace));
-    let kept = if keeps_rest { line.len() - text.len() + "%time".len() } else { line.len() };
+    let kept = ferrotune_magics::rust_in(line).unwrap_or(line.len());
     let blank = |character: char| if character == '\n' { "\n" } else { &"    "[..character.len_utf8()] };
     line[..kept].chars().map(blank).chain(std::iter::once(&line[kept..]))
 }

@@ -1,0 +1,88 @@
+//! `%%writefile` and `%load`: the files that a cell names. A path that begins with `~/` is in the user's folder.
+
+use super::Engine;
+use crate::execution::{Output, Payload};
+use crate::failure::{ErrorName, Failure};
+use anyhow::{Context, Result, bail};
+use ferrotune_display::Bundle;
+use ferrotune_magics::{Lines, Load, WriteFile};
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// The permissions of a new file, of which the user's mask takes some away.
+const NEW_FILE: u32 = 0o666;
+
+impl Engine {
+    pub(super) fn write_file(&mut self, WriteFile { path, append, text }: &WriteFile) -> Result<(), Failure> {
+        let path = expanded(path);
+        let written = path.and_then(|path| if *append { append_to(&path, text) } else { replace(&path, text) });
+        self.show_result(written.map(Bundle::text))
+    }
+
+    /// `%load`
+    pub(super) fn load(&mut self, Load { path, lines }: &Load) -> Result<(), Failure> {
+        let text = expanded(path).and_then(|file| part(&file, *lines));
+        let text = text.map_err(|error| Failure::from_error(ErrorName::MagicError, &error))?;
+        self.link.emit(Output::Payload(Payload::ReplaceCell(format!("// %load {path}\n{text}"))));
+        Ok(())
+    }
+}
+
+/// The path with the user's folder in place of `~`.
+pub(super) fn expanded(path: &str) -> Result<PathBuf> {
+    let Some(rest) = path.strip_prefix('~').filter(|rest| rest.is_empty() || rest.starts_with('/')) else {
+        return Ok(PathBuf::from(path));
+    };
+    let home = dirs::home_dir().context("the user's folder is unknown; set HOME, or write the path without ~")?;
+    Ok(home.join(rest.trim_start_matches('/')))
+}
+
+fn replace(path: &Path, text: &str) -> Result<String> {
+    // A link stays one: the file that it leads to is replaced.
+    let file = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let verb = if file.exists() { "Overwriting" } else { "Writing" };
+    if file.is_dir() {
+        bail!("{} is a folder; name a file in it", path.display());
+    }
+    write_whole(&file, text).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(format!("{verb} {}", path.display()))
+}
+
+/// Through a second file, so that a full disk leaves the old one.
+fn write_whole(file: &Path, text: &str) -> Result<()> {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if !folder.is_dir() {
+        bail!("there is no folder {}; make it first", folder.display());
+    }
+    let mut whole = tempfile::Builder::new().permissions(fs::Permissions::from_mode(NEW_FILE)).tempfile_in(folder)?;
+    if let Ok(known) = fs::metadata(file) {
+        whole.as_file().set_permissions(known.permissions())?;
+    }
+    whole.write_all(text.as_bytes())?;
+    whole.as_file().sync_data()?;
+    whole.persist(file)?;
+    Ok(())
+}
+
+fn append_to(path: &Path, text: &str) -> Result<String> {
+    let opened = OpenOptions::new().create(true).append(true).open(path);
+    let written = opened.and_then(|mut file| file.write_all(text.as_bytes()));
+    written.with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(format!("Appending to {}", path.display()))
+}
+
+fn part(path: &Path, lines: Option<Lines>) -> Result<String> {
+    let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let Some(Lines { first, last }) = lines else { return Ok(text) };
+    let wanted = text
+        .split_inclusive('\n')
+        .zip(1_u64..)
+        .filter(|(_, number)| (first..=last.unwrap_or(u64::MAX)).contains(number));
+    let part: String = wanted.map(|(line, _)| line).collect();
+    if part.is_empty() {
+        bail!("{} has {} lines, and line {first} is not one of them", path.display(), text.lines().count());
+    }
+    Ok(part)
+}

@@ -1,0 +1,88 @@
+//! `%time` and `%timeit`. The latter becomes a call of `ferrotune::cell::timing`, with the user's Rust in closures: its lines
+//! and columns stay those of the cell.
+
+use super::Engine;
+use super::evaluator::EXECUTION;
+use super::insertions::Insertions;
+use super::report;
+use crate::execution::{Output, Stream};
+use crate::failure::{ErrorName, Failure};
+use ferrotune_machine::format::duration;
+use ferrotune_magics::{Time, Timeit};
+use proc_macro2::LineColumn;
+use std::time::{Duration, Instant};
+
+/// The type that evcxr gives to errors at a `?`.
+const RESULT: &str = "::std::result::Result<(), EvcxrUserCodeError>";
+
+impl Engine {
+    /// `%time`
+    pub(super) fn time(&mut self, Time { source, first_line }: &Time) -> Result<(), Failure> {
+        let started = Instant::now();
+        let outputs = self.run_user_code(source, *first_line)?;
+        let total = started.elapsed();
+        let phases = outputs.phases.iter().filter(|phase| phase.name == EXECUTION);
+        let run: Duration = phases.map(|phase| phase.duration).sum();
+        let text = format!("Wall time: {} (and {} to compile)\n", duration(run), duration(total.saturating_sub(run)));
+        self.link.emit(Output::Stream(Stream::Stdout, text));
+        Ok(())
+    }
+
+    /// `%timeit`
+    pub(super) fn timeit(&mut self, request: &Timeit) -> Result<(), Failure> {
+        let (source, insertions, last_line) = expanded(request);
+        self.link.will_run(self.notebook.cell, &source, &source);
+        let result = self.evaluate(&source);
+        let is_users = |line| line <= last_line;
+        self.conclude(result, |errors| report::compilation(errors, &source, is_users, &insertions))?;
+        if self.link.is_interrupted() {
+            return Err(Failure::new(ErrorName::Interrupted, "the measurement was interrupted; no variable is lost"));
+        }
+        Ok(())
+    }
+}
+
+/// The cell, what was inserted into the user's lines, and the last of these lines.
+fn expanded(request: &Timeit) -> (String, Insertions, usize) {
+    let Timeit { loops, runs, setup, source, first_line } = request;
+    let (above, lines) = match setup {
+        Some(setup) => (first_line.saturating_sub(2), format!("{setup}\n{source}")),
+        None => (first_line - 1, source.clone()),
+    };
+    let padded = format!("{}{lines}", "\n".repeat(above));
+    let last_line = padded.lines().count();
+    let measure = format!(
+        "{{ ::ferrotune::cell::timing::measure(::std::option::Option::{loops:?}, {runs}, |ferrotune_timer| -> {RESULT} {{ "
+    );
+    let time = format!("ferrotune_timer.time(|| -> {RESULT} {{ ::std::hint::black_box({{ ");
+    let at = |line| LineColumn { line, column: 0 };
+    let texts = match setup {
+        Some(_) => vec![(at(first_line - 1), measure), (at(*first_line), format!("; {time}"))],
+        None => vec![(at(*first_line), measure + &time)],
+    };
+    let (source, insertions) = Insertions::into(&padded, texts);
+    (format!("{source}\n}}); Ok(()) }}) }})?; }};"), insertions, last_line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn timeit(cell: &str) -> String {
+        match ferrotune_magics::parse(cell).unwrap().remove(0) {
+            ferrotune_magics::Step::Action(ferrotune_magics::Action::Timeit(request)) => {
+                let (source, insertions, last_line) = expanded(&request);
+                let lines = source.lines().zip(1..=last_line);
+                lines.map(|(line, number)| insertions.original_line(number, line) + "\n").collect()
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_users_lines_and_columns_stay() {
+        assert_eq!(timeit("%timeit -r 3 a.len() // all"), "             a.len() // all\n");
+        assert_eq!(timeit("%%timeit let b = a;\n\nb.len()"), "         let b = a;\n\nb.len()\n");
+        assert_eq!(timeit("\n%%timeit\na\n"), "\n\na\n");
+    }
+}

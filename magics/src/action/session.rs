@@ -1,0 +1,44 @@
+//! What the magics ask for that time Rust and list variables.
+
+/// Run Rust and say how long it took.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Time {
+    /// The Rust to time. Of a line magic, the blanks before it keep it in the column where it was typed, so that a
+    /// compile error points there.
+    pub source: String,
+    /// The 1-based line of the cell on which `source` begins.
+    pub first_line: usize,
+}
+
+/// Run Rust many times and say how long one run takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Timeit {
+    /// How often one measurement runs it; none means as often as takes long enough to measure.
+    pub loops: Option<u64>,
+    /// How many measurements, at least 1.
+    pub runs: u64,
+    /// Rust to run before each measurement, on the line before `first_line`. Blanks keep it in its column.
+    pub setup: Option<String>,
+    /// The Rust to time. Blanks keep that of a line magic in its column.
+    pub source: String,
+    /// The 1-based line of the cell on which `source` begins.
+    pub first_line: usize,
+}
+
+/// How variables are listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhoStyle {
+    /// Their names.
+    Names,
+    /// A table with types, sizes and values.
+    Table,
+}
+
+/// List the variables.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Who {
+    /// How.
+    pub style: WhoStyle,
+    /// Only those whose type has this word in it; none means all.
+    pub type_name: Option<String>,
+}

@@ -1,0 +1,47 @@
+//! The magics that read and write files.
+
+use super::{Argument, Magic, MagicOption, Values};
+use crate::action::{Action, Load, WriteFile};
+use crate::arguments::{Arguments, Invocation};
+use crate::error::MagicError;
+use crate::values::lines;
+
+const APPEND: MagicOption = MagicOption::flag("-a", "write behind what the file has");
+const LINES: MagicOption = MagicOption::new("-r", "FIRST-LAST", "only these lines, as in 5-10, 5- or 5");
+
+pub(super) const LOAD: Magic = Magic {
+    forms: &["%load"],
+    usage: "%load PATH {options}",
+    summary: "put a file into the cell, in place of what stands there",
+    help: "Run the cell again to run it.\n\nExample\n  %load model.rs -r 1-40",
+    arguments: &[Argument::new("PATH", Values::Path)],
+    options: &[LINES],
+    runs_line: false,
+    build: load,
+};
+
+pub(super) const WRITEFILE: Magic = Magic {
+    forms: &["%%writefile"],
+    usage: "%%writefile {options} PATH on the first line of a cell, and the text below",
+    summary: "write the cell to a file",
+    help: "A file that exists is overwritten, whole or not at all; its folder must exist.\n\
+           \n\
+           Example\n  %%writefile model.rs\n  struct Mlp { layers: Vec<Linear> }",
+    arguments: &[Argument::new("PATH", Values::Path)],
+    options: &[APPEND],
+    runs_line: false,
+    build: writefile,
+};
+
+fn load(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
+    let arguments = Arguments::read(invocation)?;
+    let [path] = arguments.all(["of the file"])?;
+    Ok(Action::Load(Load { path, lines: arguments.option(&LINES, lines)? }))
+}
+
+fn writefile(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
+    let arguments = Arguments::read(invocation)?;
+    let [path] = arguments.all(["of the file"])?;
+    let text = invocation.body.unwrap_or_default().to_owned();
+    Ok(Action::WriteFile(WriteFile { path, append: arguments.has(&APPEND), text }))
+}

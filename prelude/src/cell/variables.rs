@@ -1,0 +1,160 @@
+//! `%whos`: a table of variables. The kernel writes a call for each variable into a cell. Looks at variables, and never
+//! changes one.
+//!
+//! What is known of a variable depends on its type. In `(&&&&Variable(&value)).facts()` the compiler takes the first of
+//! these traits that the type has: [`OfVector`], [`OfElements`], [`OfDebug`], [`OfAny`].
+
+use crate::display;
+use candle_core::{Device, DeviceLocation, Tensor};
+use ferrotune_machine::format::bytes;
+use std::any::Any;
+use std::fmt::{self, Debug, Write};
+
+/// How many characters of a value are shown.
+const SHOWN_CHARS: usize = 60;
+
+/// A variable whose facts are wanted.
+#[derive(Debug)]
+pub struct Variable<'a, T>(pub &'a T);
+
+/// What is known of a variable.
+#[derive(Debug)]
+pub struct Facts {
+    bytes: usize,
+    value: String,
+}
+
+/// The facts of vectors that are `Debug`.
+pub trait OfVector {
+    /// Its memory, its length and its elements.
+    fn facts(&self) -> Facts;
+}
+
+impl<T: Debug> OfVector for &&&Variable<'_, Vec<T>> {
+    fn facts(&self) -> Facts {
+        let Facts { bytes, value } = of_vector(self.0);
+        Facts { bytes, value: format!("{value}: {}", beginning(self.0)) }
+    }
+}
+
+/// The facts of all other vectors.
+pub trait OfElements {
+    /// Its memory and its length.
+    fn facts(&self) -> Facts;
+}
+
+impl<T> OfElements for &&Variable<'_, Vec<T>> {
+    fn facts(&self) -> Facts {
+        of_vector(self.0)
+    }
+}
+
+fn of_vector<T>(vector: &Vec<T>) -> Facts {
+    let elements = if vector.len() == 1 { "element" } else { "elements" };
+    let bytes = size_of_val(vector) + vector.capacity() * size_of::<T>();
+    Facts { bytes, value: format!("{} {elements}", vector.len()) }
+}
+
+/// The facts of values that are `Debug`; tensors and strings have more.
+pub trait OfDebug {
+    /// Its memory and the beginning of its text.
+    fn facts(&self) -> Facts;
+}
+
+impl<T: Debug + 'static> OfDebug for &Variable<'_, T> {
+    fn facts(&self) -> Facts {
+        let (value, own) = (self.0 as &dyn Any, size_of_val(self.0));
+        if let Some(tensor) = value.downcast_ref::<Tensor>() {
+            let device = place(tensor.device());
+            let value = format!("{:?} {:?} on {device}", tensor.dims(), tensor.dtype());
+            return Facts { bytes: own + tensor.elem_count() * tensor.dtype().size_in_bytes(), value };
+        }
+        let held = value.downcast_ref::<String>().map_or(0, String::capacity);
+        Facts { bytes: own + held, value: beginning(self.0) }
+    }
+}
+
+/// The facts of any other value.
+pub trait OfAny {
+    /// Its memory.
+    fn facts(&self) -> Facts;
+}
+
+impl<T> OfAny for Variable<'_, T> {
+    fn facts(&self) -> Facts {
+        Facts { bytes: size_of_val(self.0), value: String::new() }
+    }
+}
+
+/// Shows the table: the name, the type and the facts of each variable.
+pub fn show<const N: usize>(variables: [(&str, &str, Facts); N]) {
+    let row = |(name, type_name, facts): (&str, &str, Facts)| {
+        vec![name.to_owned(), type_name.to_owned(), bytes(facts.bytes as u64), facts.value]
+    };
+    let rows: Vec<Vec<String>> = variables.into_iter().map(row).collect();
+    display::show(display::table(&["variable", "type", "size", "value"], &rows));
+}
+
+/// As candle names it; what candle does not know by name is the connected device.
+fn place(device: &Device) -> String {
+    match device.location() {
+        DeviceLocation::Cpu => "cpu".to_owned(),
+        DeviceLocation::Cuda { gpu_id } => format!("cuda:{gpu_id}"),
+        DeviceLocation::Metal { gpu_id } => format!("{}:{gpu_id}", crate::device::name()),
+    }
+}
+
+/// The beginning of a value's text. What follows is not even written, since it may be long.
+fn beginning(value: &impl Debug) -> String {
+    let mut beginning = Beginning { text: String::new(), left: SHOWN_CHARS };
+    match write!(beginning, "{value:?}") {
+        Ok(()) => beginning.text,
+        Err(fmt::Error) => beginning.text + "…",
+    }
+}
+
+/// Takes so many characters, and then refuses more.
+struct Beginning {
+    text: String,
+    left: usize,
+}
+
+impl Write for Beginning {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for character in text.chars() {
+            self.left = self.left.checked_sub(1).ok_or(fmt::Error)?;
+            self.text.push(character);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use candle_core::DType;
+
+    #[test]
+    #[expect(clippy::needless_borrow, reason = "as the kernel writes it, which does not know the types")]
+    fn the_type_decides_which_facts_there_are() {
+        struct Plain;
+        let plain = (&&&&Variable(&Plain)).facts();
+        assert_eq!((plain.bytes, &*plain.value), (0, ""));
+        let plains = (&&&&Variable(&vec![Plain])).facts();
+        assert_eq!(plains.value, "1 element");
+        let mut numbers = Vec::with_capacity(4);
+        numbers.extend([1.0_f64, 2.0]);
+        let numbers = (&&&&Variable(&numbers)).facts();
+        assert_eq!((numbers.bytes, &*numbers.value), (size_of::<Vec<f64>>() + 32, "2 elements: [1.0, 2.0]"));
+        let tensor = Tensor::zeros((2, 3), DType::F32, &Device::Cpu).unwrap();
+        let tensor = (&&&&Variable(&tensor)).facts();
+        assert_eq!((tensor.bytes, &*tensor.value), (size_of::<Tensor>() + 24, "[2, 3] F32 on cpu"));
+    }
+
+    #[test]
+    fn a_long_value_is_cut() {
+        assert_eq!(beginning(&"short"), "\"short\"");
+        let long = beginning(&vec![0_u8; 1 << 20]);
+        assert_eq!((long.chars().count(), long.ends_with("0, …")), (SHOWN_CHARS + 1, false));
+    }
+}

@@ -1,0 +1,154 @@
+"""The magics that a user of IPython expects: timing, variables, files, and help in the pager."""
+
+import os
+import re
+import stat
+
+import pytest
+
+TIMES = re.compile(
+    r"[\d.]+ (ns|µs|ms|s) ± [\d.]+ (ns|µs|ms|s) per loop "
+    r"\(mean ± std\. dev\. of (\d+) runs?, ([\d,]+) loops? each; best [\d.]+ (ns|µs|ms|s)\)"
+)
+SECONDS = {"ns": 1e-9, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
+
+
+@pytest.fixture(scope="module")
+def notebook(kernel):
+    """A notebook with variables of several types."""
+    kernel.ok(
+        "use candle_core::{DType, Device, Tensor};\n"
+        "struct Opaque(u64);\n"
+        "let weights = Tensor::zeros((2, 3), DType::F32, &Device::Cpu)?;\n"
+        "let numbers: Vec<f64> = (0..1000).map(f64::from).collect();\n"
+        'let title = String::from("digits");\n'
+        "let opaque = Opaque(7);\n"
+        "let several = vec![Opaque(1), Opaque(2)];\n"
+        "let mut count = 0_u64;"
+    )
+    return kernel
+
+
+def mean_s(shown):
+    number, unit = shown.split()[:2]
+    return float(number) * SECONDS[unit]
+
+
+def test_a_statement_is_timed_many_times_and_borrows_the_variables(notebook):
+    shown = notebook.ok("%timeit numbers.iter().sum::<f64>()").display
+    _, _, runs, loops, _ = TIMES.fullmatch(shown).groups()
+    assert runs == "7" and int(loops.replace(",", "")) >= 1000, shown
+    # The sum of a thousand numbers is neither left out nor moved out of the loop.
+    assert 50e-9 < mean_s(shown) < 1e-3, shown
+    assert notebook.ok("numbers.len()").result == "1000"
+
+
+def test_a_time_is_that_of_one_run_and_counts_are_kept_to(notebook):
+    sleep = "std::thread::sleep(std::time::Duration::from_millis(20))"
+    shown = notebook.ok(f"%timeit -n2 -r 3 {sleep}").display
+    assert TIMES.fullmatch(shown).groups()[2:4] == ("3", "2"), shown
+    assert 0.02 <= mean_s(shown) < 0.04, shown
+    notebook.ok("count = 0;")
+    notebook.ok("%timeit -n 5 -r 2 count += 1;")
+    # The first run warms up.
+    assert notebook.ok("count").result == "11"
+
+
+def test_a_cell_is_timed_without_its_setup(notebook):
+    cell = "%%timeit -n 1 -r 2 std::thread::sleep(std::time::Duration::from_millis(300)); let mut copy = numbers.clone()\n"
+    shown = notebook.ok(cell + "copy.reverse();\ncopy.len()").display
+    assert TIMES.fullmatch(shown) and mean_s(shown) < 0.1, shown
+    assert "copy" not in notebook.ok("%who").display
+
+
+def test_errors_of_timed_rust_are_those_of_its_line(notebook):
+    assert notebook.run("let a = 1;\n%timeit -r 2 nombers.len()").error.endswith("(line 2, column 14)")
+    assert notebook.run("%%timeit\n1;\nnombers").error.endswith("(line 3, column 1)")
+    assert notebook.fails("%timeit \"x\".parse::<u8>()?").error == "Error: invalid digit found in string"
+    assert notebook.fails("%timeit -n 3 panic!(\"stop\")").error.startswith("Panic: stop")
+    assert "cannot move out of `title`" in notebook.run("%timeit drop(title)").error
+    assert notebook.run("%timeit -n 0 1").error.startswith("MagicError: -n 0: give at least 1; usage: ")
+    assert notebook.run("%timeit --runs 1").error.startswith("MagicError: unknown option --runs; ")
+    assert notebook.run("%timeit").error.startswith("MagicError: %timeit has nothing to run; usage: ")
+
+
+def test_a_measurement_is_interrupted_and_the_variables_stay(notebook):
+    notebook.begin_of_sleep = None
+    sleep = 'println!("asleep"); std::thread::sleep(std::time::Duration::from_millis(200));'
+    outcome = notebook.interrupt(f"%timeit -n 100 {sleep}")
+    assert outcome.error == "Interrupted: the measurement was interrupted; no variable is lost"
+    assert outcome.seconds < 5
+    assert notebook.ok("title").result == '"digits"'
+
+
+def test_variables_are_listed_with_sizes_and_values(notebook):
+    assert {"numbers", "title", "weights"} <= set(notebook.ok("%who").display.split())
+    assert notebook.ok("%who Tensor").display == "weights"
+    assert notebook.ok("%who Nothing").display == "no variable has Nothing in its type"
+    rows = dict(line.split(maxsplit=1) for line in notebook.ok("%whos").display.splitlines())
+    assert rows["variable"].split() == ["type", "size", "value"]
+    assert "[2, 3] F32 on cpu" in rows["weights"]
+    assert "7.8 KiB" in rows["numbers"] and "1000 elements: [0.0, 1.0, 2.0," in rows["numbers"]
+    assert rows["numbers"].endswith("…")
+    assert rows["title"].split() == ["String", "30", "B", '"digits"']
+    assert rows["opaque"].split() == ["Opaque", "8", "B"]
+    assert rows["several"].split() == ["Vec<Opaque>", "40", "B", "2", "elements"]
+
+
+def test_a_look_at_the_variables_is_not_undone(notebook):
+    notebook.ok("let later = 1;")
+    notebook.ok("%whos")
+    notebook.ok("%undo")
+    assert "later" not in notebook.ok("%who").display
+
+
+def test_a_cell_is_written_to_a_file(notebook):
+    file = notebook.folder / "model.rs"
+    text = "// %not a magic\nfn f() {\n    \"é\"\n\n}\n"
+    assert notebook.ok(f"%%writefile model.rs\n{text}").display == "Writing model.rs"
+    assert file.read_text() == text
+    umask = os.umask(0)
+    os.umask(umask)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o666 & ~umask
+    file.chmod(0o640)
+    assert notebook.ok("%%writefile model.rs\nshort").display == "Overwriting model.rs"
+    assert (file.read_text(), stat.S_IMODE(file.stat().st_mode)) == ("short", 0o640)
+    assert notebook.ok('%%writefile -a "model.rs"\n\nmore\n').display == "Appending to model.rs"
+    assert file.read_text() == "short\nmore\n"
+    assert sorted(path.name for path in notebook.folder.iterdir()) == ["model.rs"]
+    outcome = notebook.run("%%writefile missing/model.rs\n1")
+    assert outcome.error == "MagicError: cannot write missing/model.rs: there is no folder missing; make it first"
+    assert notebook.run("%%writefile .\n1").error == "MagicError: . is a folder; name a file in it"
+    assert notebook.run("%%writefile\n1").error.startswith("MagicError: %%writefile needs PATH of the file; usage: ")
+    assert notebook.run("%writefile model.rs").error.startswith("MagicError: %writefile is a cell magic: ")
+
+
+def test_a_file_is_loaded_into_the_cell(notebook):
+    (notebook.folder / "part.rs").write_text("one\ntwo\nthree\n")
+
+    def loaded(cell):
+        (payload,) = notebook.ok(cell).payload
+        assert (payload["source"], payload["replace"]) == ("set_next_input", True)
+        return payload["text"]
+
+    assert loaded("%load part.rs") == "// %load part.rs\none\ntwo\nthree\n"
+    assert loaded("%load part.rs -r 2-") == "// %load part.rs\ntwo\nthree\n"
+    assert loaded("%load -r 2 part.rs") == "// %load part.rs\ntwo\n"
+    assert notebook.run("%load part.rs -r 9").error == "MagicError: part.rs has 3 lines, and line 9 is not one of them"
+    assert notebook.run("%load none.rs").error.startswith("MagicError: cannot read none.rs: No such file")
+    assert notebook.run("%load part.rs -r 3-2").error.startswith("MagicError: -r 3-2: the last number is below the first")
+
+
+def test_text_is_shown_as_what_it_is(notebook):
+    for magic, mime_type in [("html", "text/html"), ("markdown", "text/markdown"), ("latex", "text/latex")]:
+        shown = []
+        notebook.run(f"%%{magic}\n<b>% bold</b>", lambda message: shown.append(message["content"].get("data", {})))
+        assert {mime_type: "<b>% bold</b>", "text/plain": "<b>% bold</b>"} in shown
+
+
+def test_help_of_a_magic_is_shown_in_the_pager(notebook):
+    outcome = notebook.ok("%timeit?")
+    (payload,) = outcome.payload
+    assert payload["source"] == "page" and outcome.displays == []
+    assert payload["data"]["text/plain"].startswith("%timeit [-n N] [-r N] STATEMENT")
+    assert notebook.ok("%lsmagic timeit").display == payload["data"]["text/plain"]
