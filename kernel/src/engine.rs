@@ -159,7 +159,7 @@ impl Engine {
         let result = self.evaluate(&source);
         let has_run = result.is_ok();
         let concluded = self.conclude(result, |errors| report::compilation(errors, &source, |_| true, &insertions));
-        self.show_warnings(&source, &insertions);
+        self.show_warnings(&padded, &source, &insertions);
         if has_run && concluded.is_err() {
             self.learn_shadowed(&before)?;
         }

@@ -197,8 +197,8 @@ mod tests {
         assert_eq!(prepared("struct A; impl T for A {}", &[]), expected);
         let again = alias("impl T for A ", "");
         let expected = format!("let a = 1;\ntype {own} = (); type {again} = (); impl T for A {{}}");
-        assert_eq!(prepared("let a = 1;\nimpl T for A {}", &[own.clone()]), expected);
-        assert_eq!(prepared("enum A {}", &[own.clone()]), format!("type {own} = (); enum A {{}}"));
+        assert_eq!(prepared("let a = 1;\nimpl T for A {}", std::slice::from_ref(&own)), expected);
+        assert_eq!(prepared("enum A {}", std::slice::from_ref(&own)), format!("type {own} = (); enum A {{}}"));
         assert_eq!(prepared("struct B; let a = 1;", &[own]), "struct B; let a = 1;");
     }
 

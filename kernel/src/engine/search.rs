@@ -34,7 +34,7 @@ impl Engine {
         let result = self.evaluate(&objective.source);
         self.link.set_tuner(None);
         let concluded = self.conclude(result, |errors| objective.explain(errors));
-        self.show_warnings(cell, &Insertions::default());
+        self.show_warnings(cell, &objective.source, &Insertions::default());
         concluded?;
         let search = searches
             .try_recv()
