@@ -32,6 +32,8 @@ class FrontEnd:
         self.client.start_channels()
         # Messages of IOPub that were read before somebody asked for them.
         self.kept = []
+        # Cells whose display goes on changing after they have ended.
+        self.live = set()
 
     def wait_for_ready(self):
         """Waits until IOPub is subscribed and a first cell can run."""
@@ -138,6 +140,8 @@ class FrontEnd:
             return []
         left = self.settle("shell") + self.settle("control") + self.kept
         self.kept = []
+        is_live = lambda message: message["parent_header"].get("msg_id") in self.live
+        left = [message for message in left if message["msg_type"] != "update_display_data" or not is_live(message)]
         while self.client.stdin_channel.msg_ready():
             left.append(self.receive("stdin"))
         return [(message["msg_type"], message["content"]) for message in left]

@@ -153,6 +153,12 @@ class Session(FrontEnd):
         assert outcome.error is None, f"{outcome.error}\n{outcome.traceback}\n{outcome.stderr}"
         return outcome
 
+    def ok_in_background(self, code):
+        """Runs the cell of a search that goes on, and whose display changes, after the cell has ended."""
+        outcome = self.ok(code)
+        self.live.add(outcome.msg_id)
+        return outcome
+
     def fails(self, code):
         """Runs a cell that must fail with one error, and a second cell that must not."""
         outcome = self.run(code)

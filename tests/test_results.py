@@ -148,6 +148,35 @@ def test_studies_lists_what_is_in_the_folder(kernel, shown):
     assert "broken" in text
 
 
+def test_kernel_that_has_run_no_search_names_the_studies_of_the_folder(kernel, shown, start):
+    later = start(folder=kernel.folder)
+    magics = ["%best", "%trials", "%plot history", "%space", "%export csv a.csv", "%tune status", "%tune wait", "%resume"]
+    for magic in magics:
+        error = later.fails(magic).error
+        expected = "MagicError: no search has run in this notebook; name one of those in studies (--project NAME, %space NAME, "
+        assert error.startswith(expected) and "shown" in error.rpartition(": ")[2], (magic, error)
+    (kernel.folder / "empty").mkdir(exist_ok=True)
+    empty = start(folder=kernel.folder / "empty")
+    (kernel.folder / "empty").rmdir()
+    assert empty.fails("%best").error.endswith("and there is none in studies; name its folder with --directory")
+
+
+def test_parameters_of_the_best_trial_are_put_into_the_next_cell(kernel, shown):
+    reply, _ = kernel.execute("%best --insert --project shown")
+    (payload,) = reply["payload"]
+    text = payload.pop("text")
+    assert payload == {"source": "set_next_input", "replace": False}
+    best = shown.best_trial
+    comment, *lines = text.splitlines()
+    assert comment == f"// trial {best.number} of shown"
+    assert sorted(lines) == lines and all(re.fullmatch(r"let \w+(: \w+)? = .+;", line) for line in lines), lines
+    kernel.ok(text)
+    for name, value in best.params.items():
+        assert kernel.ok(name).result == (f'"{value}"' if isinstance(value, str) else repr(value))
+    assert kernel.execute("%best --project shown")[0]["payload"] == []
+    assert kernel.execute("%best --insert --project shwn")[0]["payload"] == []
+
+
 # Plots
 
 
@@ -322,7 +351,7 @@ def test_event_files_are_appended_to(kernel, shown):
         ("%trials --sort accurcy", "there is no column accurcy; choose from accuracy, "),
         ("%trials 3 --sort lr", "leave it out to sort and choose"),
         ("%studies --directory nowhere", "cannot read the folder nowhere"),
-        ("%plot history --directory studies", "--directory alone names no study; name one with --project"),
+        ("%plot history --directory studies", "--directory alone names no study; name one of those in studies (--project NAME, "),
     ],
 )
 def test_mistake_is_one_line_with_the_cure(kernel, shown, code, error):

@@ -81,7 +81,7 @@ def begun(start):
     """A kernel with a search in the background, which has a checkpoint."""
     kernel = start()
     kernel.ok("let factor = 0.5f64;")
-    outcome = kernel.ok(cell(kernel, "background", "--background"))
+    outcome = kernel.ok_in_background(cell(kernel, "background", "--background"))
     assert "runs in the background as process" in outcome.stdout, outcome
     assert outcome.seconds < 30
     folder = study(kernel, "background")
@@ -110,6 +110,23 @@ def test_background_search_outlives_its_kernel_and_is_picked_up_again(begun, sta
     assert "3/3 trials" in later.ok("%tune wait").display
     check_whole(folder)
     assert not is_alive(pid)
+
+
+def test_display_of_a_background_search_changes_after_its_cell_has_ended(begun):
+    kernel, folder = begun
+    (cell_id,) = kernel.live
+    assert kernel.ok("1 + 1").result == "2"
+    (kernel.folder / "go-on").touch()
+    shown = []
+    while not shown or ", done" not in shown[-1]["data"]["text/plain"]:
+        message = kernel.next_published(cell_id)
+        assert message["msg_type"] == "update_display_data", message
+        shown.append(message["content"])
+    assert len({content["transient"]["display_id"] for content in shown}) == 1
+    first, last = (content["data"]["text/plain"] for content in (shown[0], shown[-1]))
+    assert "0/3 trials" in first and "3/3 trials" in last and "best: loss = " in last, (first, last)
+    assert "trial " not in last.splitlines()[-1].split(":")[0], last
+    check_whole(folder)
 
 
 def test_background_search_is_stopped_with_its_checkpoints_and_resumed(begun, start):
@@ -278,7 +295,7 @@ def test_study_whose_disk_is_gone_comes_back_from_its_mirror(start, tmp_path):
     kernel = start()
     kernel.ok("let factor = 0.5f64;")
     mirror = tmp_path / "drive"
-    kernel.ok(cell(kernel, "mirrored", f"--background --mirror {mirror}"))
+    kernel.ok_in_background(cell(kernel, "mirrored", f"--background --mirror {mirror}"))
     folder = study(kernel, "mirrored")
     wait_for(lambda: any(mirror.glob("mirrored/trials/0/checkpoint-*")), "mirrored checkpoint")
     wait_for(lambda: any(mirror.glob("mirrored/start-*/whole")), "mirrored objective")

@@ -189,7 +189,7 @@ def test_nothing_is_lost_or_touched_when_everything_happens_at_once(tmp_path, di
     places = f"--background --directory {disk} --mirror {drive} --max-consecutive-failures 100"
     session = start()
     try:
-        session.ok(tune(body, options, PROJECT, places))
+        session.ok_in_background(tune(body, options, PROJECT, places))
         wait_for(lambda: any(told.iterdir()), "trial that was told something")
         study = optuna.load_study(study_name=None, storage=storage(folder))
         for x in ENQUEUED:

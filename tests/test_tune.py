@@ -91,9 +91,47 @@ def test_same_project_goes_on_where_it_stopped(kernel):
     assert "3 earlier trials" in outcome.stdout
     after = trials(kernel, "continued")
     assert len(after) == 5 and after[:3] == before
-    # Nothing is left to do.
-    kernel.ok(tune("Ok(x)", "--objective loss:min --max-trials 5 --seed 5", "continued"))
+    # Nothing is left to do: what the study holds is shown.
+    best = next(line for line in outcome.display.splitlines() if line.startswith("best: loss = "))
+    again = kernel.ok(tune("Ok(x)", "--objective loss:min --max-trials 5 --seed 5", "continued"))
+    resumed = kernel.ok("%resume continued")
     assert trials(kernel, "continued") == after
+    status = kernel.ok("%tune status --project continued")
+    for outcome in (again, resumed, status):
+        headline, *lines = outcome.display.splitlines()
+        assert re.fullmatch(r"continued: 5/5 trials, which took \d+\.\d s, done", headline), headline
+        assert best in lines, lines
+    (study(kernel, "continued") / "status.json").unlink()
+    assert "5/5 trials" in kernel.ok("%tune status").display
+
+
+def test_display_shows_the_compilation_and_then_the_running_trial(kernel):
+    body = """for epoch in trial.epochs(8) {
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        trial.report(epoch, [("loss", x)])?;
+    }
+    trial.best("loss")"""
+    shown = []
+
+    def watch(message):
+        if message["msg_type"] in ("display_data", "update_display_data"):
+            shown.append((message["msg_type"], message["content"]))
+
+    outcome = kernel.run(tune(body, "--objective loss:min --max-trials 1 --seed 2", "early"), watch)
+    assert outcome.error is None, outcome
+    assert [kind for kind, _ in shown] == ["display_data"] + ["update_display_data"] * (len(shown) - 1)
+    assert len({content["transient"]["display_id"] for _, content in shown}) == 1
+    assert shown[0][1]["data"]["text/plain"].startswith("early: compiling the objective")
+    running = r"early: 0/1 trials, [\d.]+ s\ntrial 0, epoch [1-7]/8, loss=0\.\d+, [\d.]+ .iB \(x=0\.\d+\)"
+    assert any(re.fullmatch(running, display) for display in outcome.displays), outcome.displays
+    assert not any("compiling" in display for display in outcome.displays[1:]), outcome.displays
+
+
+def test_cell_that_does_not_compile_leaves_no_line_about_its_compilation(kernel):
+    kinds = []
+    outcome = kernel.run(tune("Ok(no_such_name)", project="broken"), lambda message: kinds.append(message["msg_type"]))
+    assert "no_such_name" in outcome.error, outcome
+    assert kinds.index("display_data") < kinds.index("clear_output") < kinds.index("error"), kinds
 
 
 def test_study_can_be_read_by_a_later_kernel(kernel, start):

@@ -57,9 +57,16 @@ impl<I> Progress<I> {
         let bundle = picture(self.done, self.total, self.started.elapsed());
         match &self.handle {
             Some(handle) => handle.update(bundle),
-            None => self.handle = Some(show::show(bundle)),
+            None => self.handle = Some(show::show(first(bundle))),
         }
     }
+}
+
+/// The picture that a front end keeps if it shows no updates, such as Jupyter's console: its text says so.
+fn first(bundle: Bundle) -> Bundle {
+    let text = bundle.data.get("text/plain").and_then(|text| text.as_str()).unwrap_or_default().trim_start();
+    let text = format!("{text} (this line stays where a front end shows no updates)");
+    bundle.with("text/plain", text)
 }
 
 fn picture(done: usize, total: Option<usize>, elapsed: Duration) -> Bundle {
@@ -83,5 +90,9 @@ mod tests {
         assert_eq!(bundle.data["text/plain"], " 25% 3/12, 1.5/s, 2.0 s");
         let bundle = picture(3, None, Duration::from_secs(2));
         assert_eq!(bundle.data["text/plain"], "3 done, 1.5/s, 2.0 s");
+        let bundle = first(picture(0, Some(12), Duration::ZERO));
+        let text = "0% 0/12, 0.0/s, 0.0 s (this line stays where a front end shows no updates)";
+        assert_eq!(bundle.data["text/plain"], text);
+        assert!(!bundle.data["text/html"].to_string().contains("this line stays"));
     }
 }

@@ -53,6 +53,8 @@ pub(crate) enum Payload {
     Page(Map<String, Value>),
     /// Put this text in place of the cell's.
     ReplaceCell(String),
+    /// Put this text into a new cell below.
+    NextCell(String),
 }
 
 /// A display that changes: each bundle replaces the one before.

@@ -69,7 +69,7 @@ fn go_on_in_background(spec: StudySpec, trust: &Trust) -> Result<ExitCode> {
             eprint!("{text}");
         }
     };
-    if let Err(failure) = search.detach(&print) {
+    if let Err(failure) = search.detach(&print, |_| {}) {
         bail!("process {pid} goes on with the search, but: {}", failure.text);
     }
     eprintln!("without a notebook, kill -INT {pid} stops it");

@@ -6,6 +6,7 @@ use crate::execution::{LiveDisplay, Output, Stream};
 use crate::failure::{ErrorName, Failure};
 use crate::runtime::OWN_PROGRAM;
 use anyhow::{Context, Result, bail};
+use ferrotune_display::Bundle;
 use ferrotune_tuner::event::{Event, Finish, Progress};
 use ferrotune_tuner::spec::StudySpec;
 use ferrotune_tuner::supervisor::{Origin, Trust};
@@ -90,8 +91,13 @@ impl SearchProcess {
         self.spec.supervision.background
     }
 
-    /// Leaves the search running in the background, and says how to see and stop it.
-    pub(crate) fn detach(mut self, emit: &dyn Fn(Output)) -> Result<(), Failure> {
+    /// Leaves the search running in the background, and says how to see and stop it. A thread gives `show` what is to be seen
+    /// of it, to its end.
+    pub(crate) fn detach(
+        mut self,
+        emit: &dyn Fn(Output),
+        mut show: impl FnMut(Bundle) + Send + 'static,
+    ) -> Result<(), Failure> {
         let Some(mut child) = self.child.take() else { return Ok(()) };
         let text = format!(
             "{} runs in the background as process {}; %tune status shows it, %tune wait follows it, %tune stop stops it\n",
@@ -99,9 +105,17 @@ impl SearchProcess {
             child.id()
         );
         emit(Output::Stream(Stream::Stdout, text));
-        // Without a thread that waits for it, the process would stay a zombie until this kernel ends.
-        let reaper = std::thread::Builder::new().name("background-search".into()).spawn(move || child.wait());
-        match reaper {
+        let follow = move || {
+            match self.listen(&mut show) {
+                Ok(end) => show(end.with_error(&self.spec)),
+                Err(error) => tracing::warn!("the search goes on unseen: {error:#}"),
+            }
+            // Without a thread that waits for it, the process would stay a zombie until this kernel ends.
+            if let Err(error) = child.wait() {
+                tracing::warn!("the end of a search in the background is unknown: {error}");
+            }
+        };
+        match std::thread::Builder::new().name("background-search".into()).spawn(follow) {
             Ok(_) => Ok(()),
             Err(error) => Err(Failure::new(ErrorName::TuneError, format!("cannot start a thread: {error}"))),
         }
@@ -123,29 +137,10 @@ impl SearchProcess {
             let text = format!("continuing {} with {} earlier trials\n", self.folder.display(), self.earlier_trials);
             emit(Output::Stream(Stream::Stdout, text));
         }
-        let mut last = Progress { max_trials: self.spec.max_trials, ..Progress::default() };
-        let mut error = None;
-        let mut finish = None;
-        while let Some(event) = next_event(&mut self.events).map_err(failure)? {
-            match event {
-                Event::Progress(progress) => {
-                    last = progress;
-                    emit(display.show(progress::shown(&last, &self.spec, None)));
-                }
-                Event::Finished { reason } => finish = Some(reason),
-                Event::Error { message } => error = Some(message),
-                Event::Opened { .. }
-                | Event::TrialStarted { .. }
-                | Event::Executed { .. }
-                | Event::Reported { .. }
-                | Event::TrialEnded { .. } => {}
-            }
-        }
+        let end = self.listen(&mut |bundle| emit(display.show(bundle))).map_err(failure)?;
         let status = self.child.as_mut().map(Child::wait).transpose().map_err(|error| failure(error.into()))?;
-        if display.is_shown() || finish.is_some() {
-            emit(display.show(progress::shown(&last, &self.spec, finish.as_ref())));
-        }
-        match (error, finish) {
+        emit(display.show(end.shown(&self.spec)));
+        match (end.error, end.finish) {
             (Some(message), _) => Err(Failure::new(ErrorName::TuneError, message)),
             (None, Some(Finish::Interrupted)) => {
                 let text = "the search was stopped; run the cell again to go on with it";
@@ -158,6 +153,53 @@ impl SearchProcess {
                 Err(Failure::new(ErrorName::TuneError, text))
             }
         }
+    }
+
+    /// Takes the search's events until its supervisor sends no more, and shows where the search stands.
+    fn listen(&mut self, show: &mut dyn FnMut(Bundle)) -> Result<End> {
+        let last = Progress { max_trials: self.spec.max_trials, ..Progress::default() };
+        let mut end = End { last, finish: None, error: None };
+        while let Some(event) = next_event(&mut self.events)? {
+            match event {
+                Event::Progress(progress) => {
+                    end.last = progress;
+                    show(progress::shown(&end.last, &self.spec, None));
+                }
+                Event::Finished { reason } => end.finish = Some(reason),
+                Event::Error { message } => end.error = Some(message),
+                Event::Opened { .. }
+                | Event::TrialStarted { .. }
+                | Event::Executed { .. }
+                | Event::Reported { .. }
+                | Event::TrialEnded { .. } => {}
+            }
+        }
+        Ok(end)
+    }
+}
+
+/// What is known of a search whose supervisor sends no more events.
+struct End {
+    last: Progress,
+    finish: Option<Finish>,
+    error: Option<String>,
+}
+
+impl End {
+    fn shown(&self, spec: &StudySpec) -> Bundle {
+        progress::shown(&self.at_rest(), spec, self.finish.as_ref())
+    }
+
+    /// The same with the search's error, for a search that no cell waits for.
+    fn with_error(&self, spec: &StudySpec) -> Bundle {
+        let progress = self.at_rest();
+        let mut lines = progress::lines(&progress, spec, self.finish.as_ref());
+        lines.extend(self.error.as_ref().map(|error| format!("ended with an error: {error}")));
+        progress::bundle(&progress, &lines)
+    }
+
+    fn at_rest(&self) -> Progress {
+        Progress { running: Vec::new(), stopping: false, eta_s: None, ..self.last.clone() }
     }
 }
 

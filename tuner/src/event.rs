@@ -83,9 +83,12 @@ pub enum Finish {
 pub struct Progress {
     /// Trials that have ended, however they did.
     pub done: u64,
-    /// Of those, the ones without a value (all endings but finished and pruned).
+    /// Of those, the ones that had ended before this search began.
+    #[serde(default)]
+    pub earlier: u64,
+    /// Of all, the ones without a value (all endings but finished and pruned).
     pub failed: u64,
-    /// Of those, pruned.
+    /// Of all, pruned.
     pub pruned: u64,
     /// The trials asked for.
     pub max_trials: u64,
@@ -107,7 +110,10 @@ pub struct Progress {
     pub stopping: bool,
     /// Seconds since the search began, in this supervisor.
     pub elapsed_s: f64,
-    /// Seconds to go, estimated from the mean duration of the trials done.
+    /// Seconds that the workers of the study's trials ran, all together.
+    #[serde(default)]
+    pub trials_s: f64,
+    /// Seconds to go, estimated once a trial has ended; at most what is left of the search's own time.
     pub eta_s: Option<f64>,
     /// The supervisor's own resident memory in bytes.
     pub supervisor_bytes: u64,
@@ -143,6 +149,9 @@ pub struct Running {
     pub parameters: BTreeMap<String, Value>,
     /// Last reported step, counted from 0.
     pub step: Option<u64>,
+    /// What it has reported last of the first objective.
+    #[serde(default)]
+    pub value: Option<f64>,
     /// Epochs of a whole training, if the objective said.
     pub epochs: Option<u64>,
     /// Which execution of the trial it is, counted from 0.

@@ -78,6 +78,12 @@ pub trait Oracle {
         false
     }
 
+    /// Epochs that all trials of a search of `max_trials` train together, where the oracle has a plan; `None` where it has
+    /// none, or before a trial has said how many epochs a whole training has.
+    fn planned_epochs(&self, _trials: &[TrialRecord], _max_trials: u64) -> Option<u64> {
+        None
+    }
+
     /// Whether trials may stop before a whole training. Their reports then show their progress, so steps must be epochs
     /// counted from 0.
     fn pauses(&self) -> bool {

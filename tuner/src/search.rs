@@ -84,6 +84,11 @@ impl Search {
         Ok(self.journal.ended() >= self.spec.max_trials)
     }
 
+    /// Epochs that all trials train together, where the oracle has a plan.
+    pub(crate) fn planned_epochs(&self) -> Option<u64> {
+        self.oracle.planned_epochs(self.trials(), self.spec.max_trials)
+    }
+
     /// What to do next, beside the trials that run.
     pub(crate) fn next(&mut self, running: &[u64]) -> Result<Step, SearchError> {
         if self.has_all_trials()? {

@@ -12,14 +12,17 @@ mod events;
 mod files;
 mod mirror;
 mod phase;
+mod remaining;
 mod resident;
 mod session;
+mod standing;
 mod trust;
 
 pub use crate::study_folder::refuse_links_of_trial;
 pub use error::SupervisorError;
 pub use events::last_status;
 pub use files::{output_of, spec_of};
+pub use standing::standing;
 pub use trust::{Origin, Trust};
 
 use crate::event::{Event, Finish};
@@ -31,7 +34,7 @@ use crate::spec::StudySpec;
 use crate::study_folder::{self, file_error};
 use backlog::Backlog;
 use code::Code;
-use events::Watcher;
+use events::{Earlier, Watcher};
 use files::Files;
 use mirror::Mirror;
 use phase::{Outside, Phase};
@@ -180,6 +183,7 @@ struct Supervisor<'a> {
     signals: Signals,
     phase: Phase,
     started: Instant,
+    earlier: Earlier,
     /// How often the workers have been looked at.
     ticks: u64,
     /// The longest time between two reports of a trial so far.
@@ -218,7 +222,7 @@ impl<'a> Supervisor<'a> {
         let budget = Budget::choose(spec.memory_budget_bytes, concurrency)?;
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
         let threads = spec.supervision.threads.unwrap_or(cores / concurrency).max(1);
-        let earlier_trials = journal.trials().len() as u64;
+        let (earlier, earlier_trials) = (Earlier::of(journal.trials()), journal.trials().len() as u64);
         let residence = spec.has_staying_worker().then(Residence::new);
         let search = Search::new(journal, folder.clone(), spec.supervision)?;
         let mut watcher = Watcher::of_study(events, &folder);
@@ -234,6 +238,7 @@ impl<'a> Supervisor<'a> {
             signals,
             phase: Phase::Running,
             started: Instant::now(),
+            earlier,
             ticks: 0,
             longest_step: Duration::ZERO,
         };
@@ -245,6 +250,8 @@ impl<'a> Supervisor<'a> {
 
     fn run(&mut self) -> Result<Finish, SupervisorError> {
         let mut sessions = Vec::new();
+        // A study that has all its trials already has no other progress.
+        self.send_standing();
         loop {
             self.look_outside(0)?;
             let over = if self.phase.is_stopping() { None } else { self.begin_trials(&mut sessions)? };

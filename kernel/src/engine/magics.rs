@@ -5,7 +5,7 @@ use crate::execution::{Output, Payload};
 use crate::failure::{ErrorName, Failure};
 use anyhow::{Context, Result};
 use ferrotune_display::Bundle;
-use ferrotune_magics::{Action, Study};
+use ferrotune_magics::{Action, Best, Study};
 use std::path::Path;
 
 impl Engine {
@@ -21,7 +21,7 @@ impl Engine {
             Action::Resume(request) => self.resume(&request),
             Action::Search(request) => self.act_on_search(&request),
             Action::Trials(request) => self.show_study(&request.study, |folder| studies::trials(folder, &request)),
-            Action::Best(request) => self.show_study(&request.study, |folder| studies::best(folder, &request)),
+            Action::Best(request) => self.best(&request),
             Action::Space(study) => self.show_study(&study, studies::space),
             Action::Plot(request) => self.show_study(&request.study, |folder| studies::plot(folder, &request)),
             Action::Export(request) => self.show_study(&request.study, |folder| studies::export(folder, &request)),
@@ -63,6 +63,18 @@ impl Engine {
     pub(super) fn show_result(&self, result: Result<Bundle>) -> Result<(), Failure> {
         let bundle = result.map_err(|error| Failure::from_error(ErrorName::MagicError, &error))?;
         self.show(bundle);
+        Ok(())
+    }
+
+    /// `%best`
+    fn best(&self, request: &Best) -> Result<(), Failure> {
+        self.show_study(&request.study, |folder| studies::best(folder, request))?;
+        if !request.insert {
+            return Ok(());
+        }
+        let code = studies::parameters_of_best(&self.notebook.folder_of(&request.study)?, request);
+        let code = code.map_err(|error| Failure::from_error(ErrorName::MagicError, &error))?;
+        self.link.emit(Output::Payload(Payload::NextCell(code)));
         Ok(())
     }
 

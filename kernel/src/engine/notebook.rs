@@ -1,6 +1,7 @@
 //! The notebook's state that neither evcxr nor the cell supervisor has: numbers of cells, the memory limit and the last
 //! study.
 
+use super::studies;
 use crate::execution::LiveDisplay;
 use crate::failure::{ErrorName, Failure};
 use ferrotune_magics::Study;
@@ -8,6 +9,9 @@ use ferrotune_tuner::spec::StudySpec;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+
+/// So many studies are named where a magic names none.
+const MOST_NAMES: usize = 12;
 
 #[derive(Default)]
 pub(super) struct Notebook {
@@ -48,16 +52,32 @@ impl Notebook {
     pub(super) fn folder_of(&self, study: &Study) -> Result<PathBuf, Failure> {
         match (&study.project, &self.last_study) {
             (Some(project), _) => Ok(self.directory(study.directory.as_deref()).join(project)),
-            (None, _) if study.directory.is_some() => Err(Failure::new(
-                ErrorName::MagicError,
-                "--directory alone names no study; name one with --project, %studies lists those of a folder",
-            )),
-            (None, Some(last)) => Ok(last.clone()),
-            (None, None) => {
-                let text = "no search has run in this notebook; name one with --project";
-                Err(Failure::new(ErrorName::MagicError, text))
+            (None, _) if study.directory.is_some() => {
+                Err(self.no_study("--directory alone names no study", study.directory.as_deref()))
             }
+            (None, Some(last)) => Ok(last.clone()),
+            (None, None) => Err(self.no_study("no search has run in this notebook", None)),
         }
+    }
+
+    /// The failure of a magic that does not say which study it is about.
+    fn no_study(&self, problem: &str, named: Option<&str>) -> Failure {
+        let directory = self.directory(named);
+        let names = studies::names_in(&directory);
+        let shown = names.iter().take(MOST_NAMES).map(String::as_str).collect::<Vec<_>>().join(", ");
+        let more = match names.len().saturating_sub(MOST_NAMES) {
+            0 => String::new(),
+            more => format!(" and {more} more, which %studies lists"),
+        };
+        let folder = directory.display();
+        let text = if names.is_empty() {
+            format!("{problem}, and there is none in {folder}; name its folder with --directory")
+        } else {
+            format!(
+                "{problem}; name one of those in {folder} (--project NAME, %space NAME, %resume NAME): {shown}{more}"
+            )
+        };
+        Failure::new(ErrorName::MagicError, text)
     }
 }
 
@@ -74,12 +94,31 @@ mod tests {
         };
         assert_eq!(folder(&notebook, Some("a"), None), Ok("studies/a".into()));
         assert_eq!(folder(&notebook, Some("a"), Some("/x")), Ok("/x/a".into()));
-        let none = "no search has run in this notebook; name one with --project".to_owned();
-        assert_eq!(folder(&notebook, None, None), Err(none));
+        assert!(
+            folder(&notebook, None, None).is_err_and(|text| text.starts_with("no search has run in this notebook"))
+        );
         notebook.last_study = Some("/y/last".into());
         assert_eq!(folder(&notebook, None, None), Ok("/y/last".into()));
         assert_eq!(folder(&notebook, Some("a"), None), Ok("/y/a".into()));
         assert!(folder(&notebook, None, Some("/x")).is_err_and(|text| text.starts_with("--directory alone")));
+    }
+
+    #[test]
+    fn magic_without_a_study_names_those_in_the_folder() -> std::io::Result<()> {
+        let folder = tempfile::tempdir()?;
+        let directory = folder.path().display().to_string();
+        let study = Study { project: None, directory: Some(directory.clone()) };
+        let text = || Notebook::default().folder_of(&study).map_err(|failure| failure.text);
+        assert!(text().is_err_and(|text| text.contains(&format!("there is none in {directory}"))));
+        for number in 0..MOST_NAMES + 2 {
+            let study = folder.path().join(format!("s{number}"));
+            std::fs::create_dir(&study)?;
+            std::fs::write(study.join("journal.log"), "")?;
+        }
+        let text = text().unwrap_err();
+        assert!(text.contains(&format!("name one of those in {directory} (--project NAME, ")), "{text}");
+        assert!(text.ends_with(" and 2 more, which %studies lists"), "{text}");
+        Ok(())
     }
 
     #[test]

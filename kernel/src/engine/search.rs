@@ -6,9 +6,9 @@ use super::insertions::Insertions;
 use super::objective::Objective;
 use super::{Engine, watch};
 use crate::chain;
-use crate::execution::LiveDisplay;
+use crate::execution::{LiveDisplay, Output};
 use crate::failure::{ErrorName, Failure};
-use crate::search_process::{SearchProcess, trust};
+use crate::search_process::{SearchProcess, progress, trust};
 use ferrotune_link::Answer;
 use ferrotune_magics::{Resume, Search, Tune};
 use ferrotune_tuner::supervisor::Origin;
@@ -31,15 +31,20 @@ impl Engine {
                 Err(error) => Answer::Refused { reason: chain::in_one_line(&error) },
             }
         })));
+        let mut display = self.notebook.search_display();
+        self.link.emit(display.show(progress::compiling(&tune.spec.project)));
         let result = self.evaluate(&objective.source);
         self.link.set_tuner(None);
+        if result.is_err() {
+            self.link.emit(Output::Clear { wait: true }); // the cell has shown nothing else
+        }
         let concluded = self.conclude(result, |errors| objective.explain(errors));
         self.show_warnings(cell, &objective.source, &Insertions::default());
         concluded?;
         let search = searches
             .try_recv()
             .map_err(|_| Failure::new(ErrorName::TuneError, "the cell ended before the search began"))?;
-        self.follow(search)
+        self.follow(search, display)
     }
 
     /// `%resume`
@@ -49,7 +54,8 @@ impl Engine {
         let search = spec::resumed(&folder, request)
             .and_then(|spec| SearchProcess::start(spec, &trust(origin), self.runtime.folder()))
             .map_err(|error| Failure::from_error(ErrorName::TuneError, &error))?;
-        self.follow(search)
+        let display = self.notebook.search_display();
+        self.follow(search, display)
     }
 
     /// `%tune status|wait|stop`
@@ -61,13 +67,18 @@ impl Engine {
         Ok(())
     }
 
-    /// Shows a search to its end, unless it runs in the background.
-    fn follow(&mut self, search: SearchProcess) -> Result<(), Failure> {
+    /// Shows a search to its end. If it runs in the background, the cell ends at once and its display goes on changing.
+    fn follow(&mut self, search: SearchProcess, mut display: LiveDisplay) -> Result<(), Failure> {
         self.notebook.last_study = Some(search.folder().to_owned());
         if search.is_in_background() {
-            return search.detach(&|output| self.link.emit(output));
+            let outputs = self.link.outputs();
+            return search.detach(&|output| self.link.emit(output), move |bundle| {
+                let output = display.show(bundle);
+                if outputs.as_ref().is_some_and(|outputs| outputs.send(output).is_err()) {
+                    tracing::debug!("the front end of a search in the background has gone");
+                }
+            });
         }
-        let mut display = self.notebook.search_display();
         self.attend(search, &mut display)
     }
 

@@ -17,6 +17,7 @@ use ferrotune_tuner::record::{DeviceUse, MemoryCheck, TrialRecord};
 use ferrotune_tuner::supervisor::output_of;
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 /// The trials of a study, or one of them.
 pub(super) fn trials(folder: &Path, request: &Trials) -> Result<Bundle> {
@@ -107,6 +108,11 @@ pub(super) fn best(folder: &Path, request: &Best) -> Result<Bundle> {
     unreadable.into_inner().map_or(Ok(best), Err)
 }
 
+/// Rust that makes variables of the best trial's parameters.
+pub(super) fn parameters_of_best(folder: &Path, request: &Best) -> Result<String> {
+    Ok(ferrotune_results::best::parameters(&Journal::read(folder)?, request.count.map(whole))?)
+}
+
 /// The search space of a study.
 pub(super) fn space(folder: &Path) -> Result<Bundle> {
     Ok(ferrotune_results::space::space(&Journal::read(folder)?)?)
@@ -149,6 +155,17 @@ pub(super) fn folders_in(directory: &Path) -> Result<Vec<PathBuf>> {
     }
     folders.sort();
     Ok(folders)
+}
+
+/// The names of the studies in a folder, the last one that changed first; none where the folder cannot be read.
+pub(super) fn names_in(directory: &Path) -> Vec<String> {
+    let folders = folders_in(directory).unwrap_or_default();
+    let changed =
+        |folder: &PathBuf| std::fs::metadata(folder.join("journal.log")).and_then(|file| file.modified()).ok();
+    let mut folders: Vec<(Option<SystemTime>, PathBuf)> =
+        folders.into_iter().map(|folder| (changed(&folder), folder)).collect();
+    folders.sort_by(|(one, _), (other, _)| other.cmp(one));
+    folders.iter().filter_map(|(_, folder)| Some(folder.file_name()?.to_string_lossy().into_owned())).collect()
 }
 
 /// All studies in a folder, and the errors of those that cannot be read.

@@ -7,9 +7,10 @@ use crate::search_process::progress;
 use anyhow::{Context, Result, bail};
 use ferrotune_display::Bundle;
 use ferrotune_magics::SearchVerb;
+use ferrotune_tuner::event::Status;
 use ferrotune_tuner::journal::{Holder, Journal, holder_of};
 use ferrotune_tuner::spec::StudySpec;
-use ferrotune_tuner::supervisor::last_status;
+use ferrotune_tuner::supervisor::{last_status, standing};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal};
@@ -26,8 +27,9 @@ const LONGEST_STOP: Duration = Duration::from_secs(30);
 pub(super) fn act(verb: SearchVerb, folder: &Path, display: &mut LiveDisplay, link: &CellLink) -> Result<(), Failure> {
     let result = Journal::read(folder).map_err(anyhow::Error::from).and_then(|study| match verb {
         SearchVerb::Status => {
-            let bundle = status(folder, &study.spec, holder_of(folder)?.as_ref())?;
-            link.emit(display.show(bundle));
+            let holder = holder_of(folder)?;
+            let bundle = holder.map_or_else(|| at_rest(folder), |holder| running(folder, &study.spec, &holder));
+            link.emit(display.show(bundle?));
             Ok(())
         }
         SearchVerb::Stop => {
@@ -45,19 +47,28 @@ pub(super) fn act(verb: SearchVerb, folder: &Path, display: &mut LiveDisplay, li
     }
 }
 
-/// Where a search stands, and who runs it.
-fn status(folder: &Path, spec: &StudySpec, holder: Option<&Holder>) -> Result<Bundle> {
+/// Where a search stands that `holder` runs.
+fn running(folder: &Path, spec: &StudySpec, holder: &Holder) -> Result<Bundle> {
     let status = last_status(folder).context("cannot read where the search stands")?;
-    let status = status.context("the search has not begun a trial yet")?;
-    let finish = status.finish.as_ref().filter(|_| holder.is_none());
-    let line = match (holder, &status.error) {
-        (Some(holder), _) => format!("runs as process {} on {}", holder.pid, holder.host),
-        (None, Some(error)) => format!("ended with an error: {error}"),
-        (None, None) if finish.is_some() => "does not run any more".to_owned(),
-        (None, None) => "was killed; %resume goes on with it".to_owned(),
+    let progress = status.context("the search has not begun a trial yet")?.progress;
+    let mut lines = progress::lines(&progress, spec, None);
+    lines.push(format!("runs as process {} on {}", holder.pid, holder.host));
+    Ok(progress::bundle(&progress, &lines))
+}
+
+/// What a study holds that no process searches, and how its last search ended.
+fn at_rest(folder: &Path) -> Result<Bundle> {
+    let study = Journal::read(folder)?;
+    let status = last_status(folder).context("cannot read how the search ended")?;
+    let line = match &status {
+        None => "no search of it runs".to_owned(),
+        Some(Status { error: Some(error), .. }) => format!("ended with an error: {error}"),
+        Some(Status { finish: Some(_), .. }) => "does not run any more".to_owned(),
+        Some(Status { finish: None, .. }) => "was killed; %resume goes on with it".to_owned(),
     };
-    let progress = if holder.is_some() { status.progress } else { progress::at_rest(status.progress) };
-    let mut lines = progress::lines(&progress, spec, finish);
+    let finish = status.and_then(|status| status.finish);
+    let progress = standing(&study.trials, &study.spec);
+    let mut lines = progress::lines(&progress, &study.spec, finish.as_ref());
     lines.push(line);
     Ok(progress::bundle(&progress, &lines))
 }
@@ -91,12 +102,12 @@ fn wait(folder: &Path, spec: &StudySpec, display: &mut LiveDisplay, link: &CellL
             bail!("interrupted");
         }
         // A search that has just begun has nothing to show yet.
-        if let Ok(bundle) = status(folder, spec, Some(&holder)) {
+        if let Ok(bundle) = running(folder, spec, &holder) {
             link.emit(display.show(bundle));
         }
         wait_for_exit(&holder)?;
     }
-    link.emit(display.show(status(folder, spec, None)?));
+    link.emit(display.show(at_rest(folder)?));
     match last_status(folder)?.and_then(|status| status.error) {
         Some(error) => bail!("{error}"),
         None => Ok(()),

@@ -7,9 +7,11 @@ use ferrotune_tuner::event::{Finish, Front, Progress, Running};
 use ferrotune_tuner::record::TrialRecord;
 use ferrotune_tuner::spec::StudySpec;
 
-/// The progress of a search that no process runs any more.
-pub(crate) fn at_rest(progress: Progress) -> Progress {
-    Progress { running: Vec::new(), stopping: false, eta_s: None, ..progress }
+/// What is shown before the search begins. A terminal may not show what replaces it, so its text says where that is.
+pub(crate) fn compiling(project: &str) -> Bundle {
+    let line = format!("{project}: compiling the objective");
+    let html = format!("<div><progress></progress></div><div>{}</div>", escape::html(&line));
+    Bundle::text(format!("{line}; where this line stays, see %tune status and %best")).with("text/html", html)
 }
 
 /// Where the search stands, as text and as HTML.
@@ -54,7 +56,7 @@ fn headline(progress: &Progress, spec: &StudySpec, finish: Option<&Finish>) -> S
     if progress.infeasible > 0 {
         line.push_str(&format!(", {} that break a constraint", progress.infeasible));
     }
-    line.push_str(&format!(", {}", format::long_duration(progress.elapsed_s)));
+    line.push_str(&time(progress));
     match (finish, progress.eta_s) {
         (Some(Finish::MaxTrials), _) => line.push_str(", done"),
         (Some(Finish::Exhausted), _) => line.push_str(", done: nothing is left to try"),
@@ -67,6 +69,18 @@ fn headline(progress: &Progress, spec: &StudySpec, finish: Option<&Finish>) -> S
         (None, None) => {}
     }
     line
+}
+
+/// The time of this search, or of the study's trials if it has begun none itself.
+fn time(progress: &Progress) -> String {
+    let elapsed = format::long_duration(progress.elapsed_s);
+    match progress.earlier {
+        0 => format!(", {elapsed}"),
+        earlier if earlier == progress.done && progress.running.is_empty() => {
+            format!(", which took {}", format::long_duration(progress.trials_s))
+        }
+        earlier => format!(", {earlier} of them earlier, {elapsed}"),
+    }
 }
 
 fn trial_line(trial: &TrialRecord, spec: &StudySpec) -> String {
@@ -95,10 +109,57 @@ fn running_line(running: &Running, spec: &StudySpec) -> String {
         (Some(step), None) => format!(", step {}", step + 1),
         (None, _) => String::new(),
     };
+    let value =
+        running.value.map_or_else(String::new, |value| format!(", {}={}", spec.objective().metric, number(value)));
     let execution = match spec.executions {
         1 => String::new(),
         executions => format!(", execution {}/{executions}", running.execution + 1),
     };
     let memory = format::bytes(running.memory_bytes);
-    format!("trial {}{execution}{step}, {memory} ({})", running.trial, parameters.join(", "))
+    format!("trial {}{execution}{step}{value}, {memory} ({})", running.trial, parameters.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ferrotune_tuner::spec::{Direction, Objective};
+
+    fn spec() -> StudySpec {
+        StudySpec::new("digits", vec![Objective::new("loss", Direction::Min)])
+    }
+
+    #[test]
+    fn search_that_begins_no_trial_shows_what_the_study_holds() {
+        let progress = Progress { done: 20, earlier: 20, max_trials: 20, trials_s: 12.3, ..Progress::default() };
+        let lines = lines(&progress, &spec(), Some(&Finish::MaxTrials));
+        assert_eq!(lines, ["digits: 20/20 trials, which took 12.3 s, done"]);
+    }
+
+    #[test]
+    fn running_trial_shows_its_step_its_value_and_its_parameters() {
+        let running = Running {
+            trial: 4,
+            parameters: [("lr".to_owned(), ferrotune_tuner::space::Value::Float(0.5))].into(),
+            step: Some(2),
+            value: Some(0.25),
+            epochs: Some(9),
+            execution: 0,
+            memory_bytes: 1 << 20,
+        };
+        let progress = Progress {
+            done: 4,
+            earlier: 3,
+            max_trials: 20,
+            running: vec![running],
+            elapsed_s: 2.0,
+            eta_s: Some(30.0),
+            ..Progress::default()
+        };
+        let lines = lines(&progress, &spec(), None);
+        let expected = [
+            "digits: 4/20 trials, 3 of them earlier, 2.0 s, about 30.0 s to go",
+            "trial 4, epoch 3/9, loss=0.25, 1.0 MiB (lr=0.5)",
+        ];
+        assert_eq!(lines, expected);
+    }
 }

@@ -210,6 +210,7 @@ fn entry(payload: Payload) -> Value {
     match payload {
         Payload::Page(data) => json!({"source": "page", "data": data, "start": 0}),
         Payload::ReplaceCell(text) => json!({"source": "set_next_input", "text": text, "replace": true}),
+        Payload::NextCell(text) => json!({"source": "set_next_input", "text": text, "replace": false}),
     }
 }
 

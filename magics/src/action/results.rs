@@ -33,6 +33,8 @@ pub struct Best {
     pub study: Study,
     /// How many, at least 1; none means one, or all of several objectives that no other trial beats.
     pub count: Option<u64>,
+    /// Put the parameters of the best one into the next cell.
+    pub insert: bool,
 }
 
 /// Draw a study.

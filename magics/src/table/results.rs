@@ -24,6 +24,9 @@ const WHERE: MagicOption =
 const COLUMNS: MagicOption = MagicOption::new("--columns", "NAMES", "the columns, as in trial,lr,val_accuracy");
 const LIMIT: MagicOption = MagicOption::new("--limit", "N", "how many trials to show").or(|| MOST_TRIALS.to_string());
 
+const INSERT: MagicOption =
+    MagicOption::flag("--insert", "put the parameters of the best trial into the next cell, as variables");
+
 const MOST_TRIALS: u64 = 200;
 
 pub(super) const BEST: Magic = Magic {
@@ -33,10 +36,11 @@ pub(super) const BEST: Magic = Magic {
     help: "COUNT trials, one if it is left out, best first: their parameters and values, where their weights are, and\n\
            the Rust that makes the parameters of the best one variables again and loads its weights. Of several\n\
            objectives, the trials that no other one beats in all of them.\n\
+           --insert puts a line `let NAME = VALUE;` for each parameter of the best one into a new cell below.\n\
            \n\
-           Example\n  %best 3 --project digits",
+           Example\n  %best 3 --project digits\n  %best --insert",
     arguments: &[Argument::new("COUNT", Values::Any)],
-    options: &[PROJECT, DIRECTORY],
+    options: &[INSERT, PROJECT, DIRECTORY],
     runs_line: false,
     build: best,
 };
@@ -115,7 +119,7 @@ pub(super) const TRIALS: Magic = Magic {
 
 fn best(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
     let arguments = Arguments::read(invocation)?;
-    Ok(Action::Best(Best { count: arguments.first(count)?, study: study(&arguments)? }))
+    Ok(Action::Best(Best { count: arguments.first(count)?, insert: arguments.has(&INSERT), study: study(&arguments)? }))
 }
 
 fn export(invocation: &Invocation<'_>) -> Result<Action, MagicError> {

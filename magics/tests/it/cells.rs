@@ -70,7 +70,7 @@ fn windows_line_endings_work() {
         expect![[r#"
             Device
             2 "let a = 1;\r\n"
-            Best(Best { study: Study { project: None, directory: None }, count: Some(3) })"#]],
+            Best(Best { study: Study { project: None, directory: None }, count: Some(3), insert: false })"#]],
     );
     assert_eq!(tune("%%tune --objective a:max\r\n|trial| { 1.0 }\r\n").body, "|trial| { 1.0 }\r\n");
 }
@@ -178,10 +178,15 @@ fn study_magics_take_their_options() {
             r#"Trials(Trials { study: Study { project: Some("digits"), directory: Some("my studies") }, id: Some(7), sort: None, filter: None, columns: None, limit: 200 })"#
         ]],
     );
-    check("%best", expect!["Best(Best { study: Study { project: None, directory: None }, count: None })"]);
     check(
-        "%best --project=digits 3",
-        expect![[r#"Best(Best { study: Study { project: Some("digits"), directory: None }, count: Some(3) })"#]],
+        "%best",
+        expect!["Best(Best { study: Study { project: None, directory: None }, count: None, insert: false })"],
+    );
+    check(
+        "%best --insert --project=digits 3",
+        expect![[
+            r#"Best(Best { study: Study { project: Some("digits"), directory: None }, count: Some(3), insert: true })"#
+        ]],
     );
     check(
         "%trials --where 'lr<0.01 and state=failed' --sort loss:desc --columns trial,lr --limit 5",

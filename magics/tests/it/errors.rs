@@ -261,8 +261,8 @@ fn counts_and_ids_are_whole_numbers() {
     check(
         &["%best 0", "%best many", "%trials first"],
         expect![[r#"
-            1: COUNT 0: give at least 1; usage: %best [COUNT] [--project NAME] [--directory FOLDER]
-            1: COUNT many: not a whole number; usage: %best [COUNT] [--project NAME] [--directory FOLDER]
+            1: COUNT 0: give at least 1; usage: %best [COUNT] [--insert] [--project NAME] [--directory FOLDER]
+            1: COUNT many: not a whole number; usage: %best [COUNT] [--insert] [--project NAME] [--directory FOLDER]
             1: ID first: not a whole number; usage: %trials [ID] [--sort COLUMN] [--where CONDITION] [--columns NAMES] [--limit N] [--project NAME] [--directory FOLDER]"#]],
     );
 }

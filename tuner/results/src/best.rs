@@ -22,10 +22,7 @@ pub fn best(
     weights: impl Fn(&TrialRecord) -> Option<PathBuf>,
 ) -> Result<Bundle, ResultsError> {
     let (trials, spec) = (&study.trials, &study.spec);
-    let shown = count.map_or_else(|| winners(study), |count| ranking::ranked(trials, spec, count));
-    let Some(first) = shown.first() else {
-        return Err(ResultsError::NothingFinished { study: spec.project.clone() });
-    };
+    let (first, shown) = chosen(study, count)?;
     let mut bundle = tabulated(study, &Column::usual(study, shown.iter().copied()), &shown);
     let front = ranking::best(trials, spec).len();
     if front == 0 {
@@ -40,6 +37,23 @@ pub fn best(
     }
     let path = kept.iter().find(|(number, _)| *number == first.number).map(|(_, path)| path.as_path());
     Ok(with_code(&bundle, &described(study, first, path)))
+}
+
+/// Rust code for a cell that makes variables of the parameters of the first trial that [`best`] shows. Fails where no trial
+/// has finished.
+pub fn parameters(study: &Study, count: Option<usize>) -> Result<String, ResultsError> {
+    let (first, _) = chosen(study, count)?;
+    Ok(described(study, first, None))
+}
+
+/// The trials to show, and the first of them.
+fn chosen(study: &Study, count: Option<usize>) -> Result<(&TrialRecord, Vec<&TrialRecord>), ResultsError> {
+    let ranked = |count| ranking::ranked(&study.trials, &study.spec, count);
+    let chosen = count.map_or_else(|| winners(study), ranked);
+    match chosen.first() {
+        Some(first) => Ok((first, chosen)),
+        None => Err(ResultsError::NothingFinished { study: study.spec.project.clone() }),
+    }
 }
 
 /// The snippet of a trial, below a line that names the trial.

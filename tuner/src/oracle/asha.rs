@@ -58,6 +58,11 @@ impl Oracle for Asha {
         if stop >= resource { total } else { stop.min(total) }
     }
 
+    fn planned_epochs(&self, trials: &[TrialRecord], max_trials: u64) -> Option<u64> {
+        let resource = hyperband::resource(trials, self.total)?;
+        Some(hyperband::planned_epochs(max_trials, &self.ladder(resource, trials).stops))
+    }
+
     fn pauses(&self) -> bool {
         true
     }

@@ -106,6 +106,10 @@ impl Oracle for Bohb {
         self.hyperband.epochs(trial, total, trials)
     }
 
+    fn planned_epochs(&self, trials: &[TrialRecord], max_trials: u64) -> Option<u64> {
+        self.hyperband.planned_epochs(trials, max_trials)
+    }
+
     fn pauses(&self) -> bool {
         true
     }

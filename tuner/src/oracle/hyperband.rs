@@ -115,6 +115,12 @@ impl Oracle for Hyperband {
         self.stop_of(trial, total, resource, (trials, max_trials))
     }
 
+    fn planned_epochs(&self, trials: &[TrialRecord], max_trials: u64) -> Option<u64> {
+        let resource = resource(trials, self.total)?;
+        let brackets = self.brackets(resource, trials, max_trials);
+        Some(brackets.map(|bracket| planned_epochs(bracket.size, &bracket.stops)).sum())
+    }
+
     fn pauses(&self) -> bool {
         true
     }
@@ -134,6 +140,18 @@ pub(super) fn rungs(resource: u64, s: u32) -> Vec<(u64, u64)> {
         (configurations / ETA.pow(i), (resource.saturating_add(divisor / 2) / divisor).max(1))
     };
     (0..=s).map(rung).collect()
+}
+
+/// Epochs that `size` configurations train over rungs that end at `stops`.
+pub(super) fn planned_epochs(size: u64, stops: &[u64]) -> u64 {
+    let begins = std::iter::once(&0).chain(stops);
+    let rungs = stops.iter().zip(begins).enumerate();
+    rungs.map(|(index, (stop, begin))| rung_size(size, index) * stop.saturating_sub(*begin)).sum()
+}
+
+/// How many of `size` configurations a rung has. Fewer configurations than planned still train one to the end.
+fn rung_size(size: u64, rung: usize) -> u64 {
+    (size / ETA.pow(rung as u32)).max(1)
 }
 
 /// s_max: the largest s with eta^s at most R, but no more than keeps a bracket's size within u64.
@@ -251,8 +269,7 @@ impl<'a> Bracket<'a> {
             .collect();
         candidates.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)).then(a.2.number.cmp(&b.2.number)));
         let beyond = candidates.iter().filter(|candidate| !candidate.0).count();
-        // A bracket with fewer trials because of the search's limit still trains one trial to the end.
-        let slots = (self.size / ETA.pow(index as u32 + 1)).max(1) as usize;
+        let slots = rung_size(self.size, index + 1) as usize;
         candidates.into_iter().take(slots.max(beyond)).map(|(_, _, trial)| trial).collect()
     }
 
@@ -284,6 +301,12 @@ mod tests {
             vec![(5, 81)],
         ];
         assert_eq!(table, paper);
+    }
+
+    #[test]
+    fn planned_epochs_are_those_of_every_rung() {
+        assert_eq!(planned_epochs(9, &[1, 3, 9]), 9 + 3 * 2 + 6);
+        assert_eq!(planned_epochs(2, &[1, 3, 9]), 2 + 2 + 6);
     }
 
     #[test]

@@ -93,6 +93,10 @@ impl Oracle for Stopping {
         self.pruner.as_ref().is_some_and(is_pruned) || self.oracle.prunes(trial, trials)
     }
 
+    fn planned_epochs(&self, trials: &[TrialRecord], max_trials: u64) -> Option<u64> {
+        self.oracle.planned_epochs(trials, max_trials)
+    }
+
     fn pauses(&self) -> bool {
         self.oracle.pauses()
     }

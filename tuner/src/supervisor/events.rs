@@ -2,14 +2,13 @@
 //! A watcher that has left stops the search; it never makes it fail.
 
 use super::Supervisor;
+use super::remaining::{self, Course};
 use super::session::Session;
-use crate::analysis::ranking;
-use crate::event::{Event, Front, Progress, Running, Status};
-use crate::record::{State, TrialRecord};
-use crate::spec::StudySpec;
+use super::standing::{self, standing};
+use crate::event::{Event, Progress, Running, Status};
+use crate::record::TrialRecord;
 use crate::study_folder::STATUS;
 use ferrotune_machine::memory::own_resident_bytes;
-use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -27,6 +26,21 @@ pub fn last_status(folder: &Path) -> io::Result<Option<Status>> {
         Ok(text) => Ok(serde_json::from_slice(&text)?),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
+    }
+}
+
+/// What the study held when the search began.
+pub(super) struct Earlier {
+    /// Trials that had ended.
+    done: u64,
+    /// Seconds that its trials had taken.
+    seconds: f64,
+}
+
+impl Earlier {
+    pub(super) fn of(trials: &[TrialRecord]) -> Earlier {
+        let done = trials.iter().filter(|trial| trial.ending.is_some()).count() as u64;
+        Earlier { done, seconds: standing::seconds(trials) }
     }
 }
 
@@ -117,6 +131,12 @@ impl Supervisor<'_> {
         }
     }
 
+    /// Tells what the study holds before this search has done anything.
+    pub(super) fn send_standing(&mut self) {
+        let progress = self.progress(&[]);
+        self.watcher.send(&Event::Progress(progress));
+    }
+
     /// Tells where the search stands.
     pub(super) fn send_progress(&mut self, sessions: &[Session]) {
         let progress = self.progress(sessions);
@@ -125,44 +145,21 @@ impl Supervisor<'_> {
     }
 
     fn progress(&self, sessions: &[Session]) -> Progress {
-        let count = |wanted: State| self.search.trials().iter().filter(|trial| trial.state() == wanted).count() as u64;
-        let (finished, pruned, failed) = (count(State::Finished), count(State::Pruned), count(State::Failed));
-        let done = finished + pruned + failed;
-        let ended = self.search.trials().iter().filter(|trial| trial.ending.is_some());
-        let seconds: f64 = ended.map(|trial| trial.seconds).sum();
-        let spent: f64 = sessions.iter().map(|session| session.worker.elapsed().as_secs_f64()).sum();
-        let eta_s = (done > 0).then(|| {
-            let to_go = self.search.spec.max_trials.saturating_sub(done) as f64;
-            (seconds / done as f64 * to_go - spent).max(0.0) / self.search.spec.supervision.concurrency.max(1) as f64
-        });
-        let several = self.search.spec.objectives.len() > 1;
-        let best = ranking::best(self.search.trials(), &self.search.spec);
+        let (trials, spec) = (self.search.trials(), &self.search.spec);
+        let running: Vec<(u64, f64)> =
+            sessions.iter().map(|session| (session.trial.number, session.worker.elapsed().as_secs_f64())).collect();
+        let elapsed_s = self.started.elapsed().as_secs_f64();
+        let planned_epochs = self.search.planned_epochs();
+        let course = Course { elapsed_s, earlier_s: self.earlier.seconds, running: &running, planned_epochs };
         Progress {
-            done,
-            failed,
-            pruned,
-            max_trials: self.search.spec.max_trials,
-            best: if several { None } else { best.first().map(|trial| trial.without_reports()) },
-            front: several.then(|| front(&best, &self.search.spec)),
-            unasked: if done > 0 { self.unasked() } else { Vec::new() },
-            infeasible: ranking::infeasible(self.search.trials(), &self.search.spec) as u64,
+            earlier: self.earlier.done,
             running: sessions.iter().map(|session| self.running(session)).collect(),
             stopping: self.phase.is_stopping(),
-            elapsed_s: self.started.elapsed().as_secs_f64(),
-            eta_s,
+            elapsed_s,
+            eta_s: remaining::seconds(trials, spec, &course),
             supervisor_bytes: own_resident_bytes(),
+            ..standing(trials, spec)
         }
-    }
-
-    /// Parameters that the user has decided something about and no trial has asked for: misspelt, perhaps. Of trials
-    /// that were enqueued, those count that have run.
-    fn unasked(&self) -> Vec<String> {
-        let is_asked = |name: &&str| self.search.trials().iter().any(|trial| trial.parameters.contains_key(*name));
-        let enqueued =
-            self.search.trials().iter().filter(|trial| trial.ending.is_some()).flat_map(|trial| trial.preset.keys());
-        let given = self.search.spec.given.names().chain(enqueued.map(String::as_str));
-        let unasked: BTreeSet<&str> = given.filter(|name| !is_asked(name)).collect();
-        unasked.into_iter().map(str::to_owned).collect()
     }
 
     fn running(&self, session: &Session) -> Running {
@@ -172,22 +169,18 @@ impl Supervisor<'_> {
             trial: session.trial.number,
             parameters: parameters.collect(),
             step: record.last_step(),
+            value: self.last_value(record),
             epochs: record.epochs,
             execution: record.executions.len() as u64,
             memory_bytes: session.held.memory_bytes,
         }
     }
-}
 
-/// The front's size, and how far it reaches in each objective.
-fn front(members: &[&TrialRecord], spec: &StudySpec) -> Front {
-    let range = |(index, objective): (usize, &crate::spec::Objective)| {
-        let mut values: Vec<f64> = members.iter().map(|trial| trial.values[index]).collect();
-        values.sort_by(|a, b| objective.direction.loss(*a).total_cmp(&objective.direction.loss(*b)));
-        Some((*values.first()?, *values.last()?))
-    };
-    let ranges = spec.objectives.iter().enumerate().filter_map(range).collect();
-    Front { trials: members.len() as u64, ranges }
+    /// What the trial has reported last of the first objective.
+    fn last_value(&self, record: &TrialRecord) -> Option<f64> {
+        let metric = &self.search.spec.objective().metric;
+        record.metrics.values().rev().find_map(|metrics| metrics.get(metric).copied().flatten())
+    }
 }
 
 #[cfg(test)]

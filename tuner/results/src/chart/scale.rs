@@ -12,6 +12,13 @@ pub enum Scale {
         /// The last value.
         high: f64,
     },
+    /// Linear, for whole numbers: no tick lies between two of them.
+    Whole {
+        /// The first value.
+        low: f64,
+        /// The last value.
+        high: f64,
+    },
     /// Logarithmic; both ends are positive.
     Log {
         /// The first value.
@@ -36,9 +43,14 @@ pub(crate) fn extent(values: impl IntoIterator<Item = f64>) -> (f64, f64) {
 impl Scale {
     /// A linear scale with a margin on both sides of the values.
     pub fn around(values: impl IntoIterator<Item = f64>) -> Scale {
-        let (low, high) = extent(values);
-        let room = if high > low { (high - low) * 0.04 } else { (low.abs() * 0.1).max(0.5) };
-        Scale::Linear { low: low - room, high: high + room }
+        let (low, high) = with_margin(values);
+        Scale::Linear { low, high }
+    }
+
+    /// The same for whole numbers.
+    pub fn around_whole(values: impl IntoIterator<Item = f64>) -> Scale {
+        let (low, high) = with_margin(values);
+        Scale::Whole { low, high }
     }
 
     /// A logarithmic scale with a margin; a linear one if not all values are positive.
@@ -56,6 +68,7 @@ impl Scale {
         let (low, high) = extent(values);
         match self {
             Scale::Linear { .. } if low < high => Scale::Linear { low, high },
+            Scale::Whole { .. } if low < high => Scale::Whole { low, high },
             Scale::Log { .. } if low < high => Scale::Log { low, high },
             other => other.clone(),
         }
@@ -64,7 +77,7 @@ impl Scale {
     /// The position of a value, from 0 at the first end to 1 at the last.
     pub(crate) fn position(&self, value: f64) -> f64 {
         match self {
-            Scale::Linear { low, high } => (value - low) / (high - low),
+            Scale::Linear { low, high } | Scale::Whole { low, high } => (value - low) / (high - low),
             Scale::Share => value,
             Scale::Log { low, high } => (value.max(f64::MIN_POSITIVE) / low).ln() / (high / low).ln(),
             Scale::Names(names) => (value + 0.5) / names.len().max(1) as f64,
@@ -74,7 +87,7 @@ impl Scale {
     /// The value at a position from 0 to 1; on an axis of names a fractional index.
     pub(crate) fn value_at(&self, position: f64) -> f64 {
         match self {
-            Scale::Linear { low, high } => low + (high - low) * position,
+            Scale::Linear { low, high } | Scale::Whole { low, high } => low + (high - low) * position,
             Scale::Share => position,
             Scale::Log { low, high } => low * (high / low).powf(position),
             Scale::Names(names) => position * names.len() as f64 - 0.5,
@@ -84,7 +97,8 @@ impl Scale {
     /// About `count` values with their labels, or as many names as there is room for.
     pub(crate) fn ticks(&self, count: usize) -> Vec<(f64, String)> {
         match self {
-            Scale::Linear { low, high } => linear_ticks(*low, *high, count),
+            Scale::Linear { low, high } => linear_ticks(*low, *high, count, 0.0),
+            Scale::Whole { low, high } => linear_ticks(*low, *high, count, 1.0),
             Scale::Share => Vec::new(),
             Scale::Log { low, high } => log_ticks(*low, *high, count),
             Scale::Names(names) => {
@@ -95,9 +109,16 @@ impl Scale {
     }
 }
 
-/// Multiples of 1, 2 or 5 times a power of ten.
-fn linear_ticks(low: f64, high: f64, count: usize) -> Vec<(f64, String)> {
-    let raw = (high - low) / count.max(1) as f64;
+/// The extent of the values, and a margin on both sides.
+fn with_margin(values: impl IntoIterator<Item = f64>) -> (f64, f64) {
+    let (low, high) = extent(values);
+    let room = if high > low { (high - low) * 0.04 } else { (low.abs() * 0.1).max(0.5) };
+    (low - room, high + room)
+}
+
+/// Multiples of 1, 2 or 5 times a power of ten, which are at least `least_step` apart.
+fn linear_ticks(low: f64, high: f64, count: usize, least_step: f64) -> Vec<(f64, String)> {
+    let raw = ((high - low) / count.max(1) as f64).max(least_step);
     let power = 10_f64.powf(raw.log10().floor());
     let step = [1.0, 2.0, 5.0, 10.0].into_iter().map(|factor| factor * power).find(|step| *step >= raw * 0.999);
     let step = step.unwrap_or(10.0 * power);
@@ -120,7 +141,7 @@ fn log_ticks(low: f64, high: f64, count: usize) -> Vec<(f64, String)> {
     let all = all.flat_map(|power| factors.iter().map(move |factor| factor * 10_f64.powi(power)));
     let inside: Vec<f64> = all.filter(|tick| (low..=high).contains(tick)).collect();
     if inside.len() < 2 {
-        return linear_ticks(low, high, count);
+        return linear_ticks(low, high, count, 0.0);
     }
     inside.into_iter().map(|tick| (tick, significant(tick, 2))).collect()
 }
@@ -137,6 +158,10 @@ mod tests {
     fn ticks_are_round_numbers_inside_the_range() {
         assert_eq!(labels(&Scale::Linear { low: 0.0, high: 1.0 }), "0 0.2 0.4 0.6 0.8 1");
         assert_eq!(labels(&Scale::Linear { low: -0.7, high: 12.3 }), "0 5 10");
+        assert_eq!(labels(&Scale::Linear { low: -0.08, high: 2.08 }), "0 0.5 1 1.5 2");
+        assert_eq!(labels(&Scale::Whole { low: -0.08, high: 2.08 }), "0 1 2");
+        assert_eq!(labels(&Scale::Whole { low: 2.5, high: 3.5 }), "3");
+        assert_eq!(labels(&Scale::Whole { low: 0.0, high: 100.0 }), "0 20 40 60 80 100");
         assert_eq!(labels(&Scale::Linear { low: 1e9, high: 3e9 }), "1e9 1.5e9 2e9 2.5e9 3e9");
         assert_eq!(labels(&Scale::Log { low: 1e-5, high: 1e-1 }), "1e-5 0.0001 0.001 0.01 0.1");
         assert_eq!(labels(&Scale::Log { low: 10.0, high: 90.0 }), "10 20 50");

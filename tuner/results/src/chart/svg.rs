@@ -8,6 +8,8 @@ use ferrotune_display::escape;
 /// Width of a letter, and height of a line.
 const LETTER: f64 = 6.2;
 const LINE: f64 = 16.0;
+/// Height of a letter.
+const LETTER_HEIGHT: f64 = 9.0;
 /// Longer labels are cut to this many letters.
 const LONGEST_LABEL: usize = 18;
 
@@ -69,8 +71,9 @@ impl Chart {
                 .iter()
                 .map(|point| {
                     let (x, y, colour) = (frame.x(point.x), frame.y(point.y), colour(point.shade));
-                    let attributes =
-                        format!("circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{colour}\" fill-opacity=\"0.8\"");
+                    // The edge shows a point that lies on a cell of its own colour.
+                    let look = format!("fill=\"{colour}\" fill-opacity=\"0.8\" stroke=\"{INK}\" stroke-width=\"0.6\"");
+                    let attributes = format!("circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" {look}");
                     with_tooltip(&attributes, &point.label)
                 })
                 .collect(),
@@ -106,8 +109,10 @@ impl Chart {
                     let (left, right) = (frame.x(cell.x.0), frame.x(cell.x.1));
                     let (bottom, top) = (frame.y(cell.y.0), frame.y(cell.y.1));
                     let (x, y, colour) = (left.min(right), top.min(bottom), colour(cell.shade));
-                    let (width, height) = ((right - left).abs() + 0.4, (bottom - top).abs() + 0.4);
-                    format!("<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" fill=\"{colour}\" fill-opacity=\"0.6\"/>")
+                    let (width, height) = ((right - left).abs(), (bottom - top).abs());
+                    // Edges between pixels would be blended, which draws a grid.
+                    let look = format!("fill=\"{colour}\" fill-opacity=\"0.6\" shape-rendering=\"crispEdges\"");
+                    format!("<rect x=\"{x:.2}\" y=\"{y:.2}\" width=\"{width:.2}\" height=\"{height:.2}\" {look}/>")
                 })
                 .collect(),
         }
@@ -177,8 +182,11 @@ fn x_axis(frame: &Frame<'_>) -> String {
     let Frame { panel, left, top, width, height } = *frame;
     let bottom = top + height;
     let slanted = labels_are_slanted(&panel.x, width);
-    let ticks = panel.x.scale.ticks(tick_count(width / 70.0)).into_iter().map(|(value, label)| {
-        let (x, label) = (frame.x(value), escape::html(&shortened(&label)));
+    let ticks = panel.x.scale.ticks(tick_count(width / 70.0)).into_iter();
+    let ticks = ticks.map(|(value, label)| (frame.x(value), shortened(&label)));
+    // Slanted labels need no more room than a line each.
+    let length = |label: &str| if slanted { LINE } else { (label.chars().count() + 1) as f64 * LETTER };
+    let ticks = readable(ticks, length).map(|(x, label)| {
         let grid = format!(
             "<line x1=\"{x:.1}\" y1=\"{top:.1}\" x2=\"{x:.1}\" y2=\"{:.1}\" stroke=\"{INK}\" stroke-opacity=\"0.2\"/>",
             bottom + 4.0
@@ -189,7 +197,10 @@ fn x_axis(frame: &Frame<'_>) -> String {
         } else {
             "text-anchor=\"middle\"".to_owned()
         };
-        format!("{grid}<text x=\"{x:.1}\" y=\"{y:.1}\" {turned}>{label}</text>")
+        let label = label.map_or_else(String::new, |label| {
+            format!("<text x=\"{x:.1}\" y=\"{y:.1}\" {turned}>{}</text>", escape::html(&label))
+        });
+        format!("{grid}{label}")
     });
     let ticks: String = ticks.collect();
     let y = bottom + below_margin(panel, width) - 4.0;
@@ -198,14 +209,15 @@ fn x_axis(frame: &Frame<'_>) -> String {
 
 fn y_axis(frame: &Frame<'_>) -> String {
     let Frame { panel, left, top, width, height } = *frame;
-    let ticks = panel.y.scale.ticks(tick_count(height / 40.0)).into_iter().map(|(value, label)| {
-        let y = frame.y(value);
+    let ticks = panel.y.scale.ticks(tick_count(height / 40.0)).into_iter();
+    let ticks = ticks.map(|(value, label)| (frame.y(value), shortened(&label)));
+    let ticks = readable(ticks, |_| LETTER_HEIGHT).map(|(y, label)| {
         let right = left + width;
         let grid = format!(
             "<line x1=\"{:.1}\" y1=\"{y:.1}\" x2=\"{right:.1}\" y2=\"{y:.1}\" stroke=\"{INK}\" stroke-opacity=\"0.2\"/>",
             left - 4.0
         );
-        format!("{grid}{}", text(left - 7.0, y + 4.0, "end", &shortened(&label)))
+        format!("{grid}{}", label.map_or_else(String::new, |label| text(left - 7.0, y + 4.0, "end", &label)))
     });
     let ticks: String = ticks.collect();
     let (x, y) = (left - left_margin(panel) + 14.0, top + height / 2.0);
@@ -213,6 +225,22 @@ fn y_axis(frame: &Frame<'_>) -> String {
     format!(
         "{ticks}<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"middle\" transform=\"rotate(-90 {x:.1} {y:.1})\">{title}</text>"
     )
+}
+
+/// The ticks of an axis, of which those have no label that would overlap the label before.
+fn readable(
+    ticks: impl Iterator<Item = (f64, String)>,
+    length: impl Fn(&str) -> f64,
+) -> impl Iterator<Item = (f64, Option<String>)> {
+    let mut before: Option<(f64, f64)> = None;
+    ticks.map(move |(place, label)| {
+        let half = length(&label) / 2.0;
+        let has_room = before.is_none_or(|(other, other_half)| (place - other).abs() >= half + other_half);
+        if has_room {
+            before = Some((place, half));
+        }
+        (place, has_room.then_some(label))
+    })
 }
 
 fn tick_count(room: f64) -> usize {
@@ -268,7 +296,7 @@ fn shade_bar(shades: &Shades, x: f64, y: f64) -> String {
         })
         .collect();
     let (low, high) = (number(shades.low), number(shades.high));
-    let after = x + (low.chars().count() + shades.title.chars().count() + 2) as f64 * LETTER;
+    let after = x + (low.chars().count() + shades.title.chars().count() + 4) as f64 * LETTER;
     format!(
         "<defs><linearGradient id=\"shades\">{stops}</linearGradient></defs>{}\
          <rect x=\"{after:.1}\" y=\"{:.1}\" width=\"90\" height=\"10\" fill=\"url(#shades)\"/>{}",

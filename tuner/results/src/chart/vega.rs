@@ -1,7 +1,7 @@
 //! A chart as Vega-Lite 5, with its data in it: <https://vega.github.io/vega-lite/docs/>. The axes have the same ranges
 //! as in the other forms.
 
-use super::colours::{SHADES, hex, series};
+use super::colours::{INK, SHADES, hex, series};
 use super::{Axis, Chart, Colour, Layer, Marks, PANELS_A_ROW, Panel, Scale};
 use serde_json::{Value, json};
 
@@ -12,6 +12,9 @@ impl Chart {
         let size = if single { (560, 320) } else { (230, 190) };
         let mut panels: Vec<Value> = self.panels.iter().map(|panel| self.panel_spec(panel, size)).collect();
         let mut spec = if single { panels.remove(0) } else { json!({"concat": panels, "columns": PANELS_A_ROW}) };
+        // Front ends draw the plot on the page, whose colour is the theme's.
+        spec["background"] = json!("transparent");
+        spec["config"] = config();
         spec["$schema"] = json!("https://vega.github.io/schema/vega-lite/v5.json");
         spec["title"] = match &self.note {
             Some(note) => json!({"text": self.title, "subtitle": note}),
@@ -88,12 +91,29 @@ impl Chart {
     }
 }
 
+/// Text and lines in the ink that is readable on light and on dark pages.
+fn config() -> Value {
+    let text = json!({"labelColor": INK, "titleColor": INK});
+    json!({
+        "axis": {
+            "labelColor": INK, "titleColor": INK, "domainColor": INK, "tickColor": INK, "gridColor": INK, "gridOpacity": 0.2,
+        },
+        "legend": text,
+        "title": {"color": INK, "subtitleColor": INK},
+        "view": {"stroke": INK},
+    })
+}
+
 /// One axis.
 fn channel(field: &str, axis: &Axis) -> Value {
     let title = if axis.title.is_empty() { Value::Null } else { json!(axis.title) };
     match &axis.scale {
         Scale::Linear { low, high } => json!({
             "field": field, "type": "quantitative", "title": title, "scale": {"domain": [low, high], "nice": false, "zero": false},
+        }),
+        Scale::Whole { low, high } => json!({
+            "field": field, "type": "quantitative", "title": title, "scale": {"domain": [low, high], "nice": false, "zero": false},
+            "axis": {"tickMinStep": 1},
         }),
         Scale::Log { low, high } => json!({
             "field": field, "type": "quantitative", "title": title,
@@ -119,7 +139,7 @@ fn label_angle(field: &str, names: &[String]) -> i32 {
 fn coordinate(axis: &Axis, value: f64) -> Value {
     match &axis.scale {
         Scale::Names(names) => json!(names.get(value.round().max(0.0) as usize)),
-        Scale::Linear { .. } | Scale::Log { .. } | Scale::Share => json!(value),
+        Scale::Linear { .. } | Scale::Whole { .. } | Scale::Log { .. } | Scale::Share => json!(value),
     }
 }
 
@@ -130,8 +150,8 @@ fn marks(panel: &Panel, marks: &Marks) -> (Value, Vec<Value>) {
         Marks::Points(points) | Marks::Labels(points) => {
             let point = |point: &super::Point| json!({"x": x(point.x), "y": y(point.y), "shade": point.shade, "label": point.label});
             let mark = match marks {
-                Marks::Points(_) => json!({"type": "circle", "opacity": 0.8}),
-                _ => json!({"type": "text"}),
+                Marks::Points(_) => json!({"type": "circle", "opacity": 0.8, "stroke": INK, "strokeWidth": 0.6}),
+                _ => json!({"type": "text", "color": INK}),
             };
             (mark, points.iter().map(point).collect())
         }

@@ -36,6 +36,6 @@ pub(super) fn chart(study: &Study, objective: usize) -> Result<Chart, ResultsErr
             marks: Marks::Lines(vec![Line { points: best, shade: 0.0, label: "best so far".to_owned() }]),
         },
     ];
-    let (x, y) = (Axis::new("trial", Scale::around([0.0, last])), Axis::new(metric, y));
+    let (x, y) = (Axis::new("trial", Scale::around_whole([0.0, last])), Axis::new(metric, y));
     Ok(Chart { title: title(study, "history"), panels: vec![Panel { x, y, layers }], shades: None, note })
 }

@@ -27,7 +27,7 @@ pub(super) fn chart(study: &Study, named: Option<&str>) -> Result<Chart, Results
     let note = joined(note, of_steps);
     let lines: Vec<Line> = lines.into_iter().map(|(line, _)| line).collect();
     let corners = || lines.iter().flat_map(|line| &line.points);
-    let x = Axis::new("step", Scale::around(corners().map(|(step, _)| *step)));
+    let x = Axis::new("step", Scale::around_whole(corners().map(|(step, _)| *step)));
     let y = Axis::new(name, Scale::around(corners().map(|(_, value)| *value)));
     let last = lines.last().map_or(0.0, |line| line.shade);
     // A single report is no line.

@@ -54,7 +54,8 @@ fn ends(index: usize, scale: &Scale) -> Vec<Point> {
     let label = |y: f64, label: String| Point { x: index as f64, y, shade: 0.0, label };
     match scale {
         Scale::Names(names) => {
-            let place = |at: usize| scale.position(at as f64);
+            // Above the point where the lines of a name meet.
+            let place = |at: usize| scale.position(at as f64) + 0.025;
             names.iter().enumerate().map(|(at, name)| label(place(at), name.clone())).collect()
         }
         scale => {

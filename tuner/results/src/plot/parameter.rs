@@ -30,7 +30,12 @@ impl ParameterAxis {
                     Distribution::Choice { .. } => false,
                 };
                 let log = parameters.iter().any(|parameter| is_log(&parameter.distribution));
-                if log { Scale::around_log(numbers) } else { Scale::around(numbers) }
+                let whole = parameters.iter().all(|parameter| matches!(parameter.value, Value::Int(_)));
+                match (log, whole) {
+                    (true, _) => Scale::around_log(numbers),
+                    (false, true) => Scale::around_whole(numbers),
+                    (false, false) => Scale::around(numbers),
+                }
             }
             None => {
                 for parameter in &parameters {

@@ -5,6 +5,7 @@ use expect_test::expect;
 use ferrotune_results::ResultsError;
 use ferrotune_results::plot::{Focus, Plot};
 use ferrotune_tuner::journal::Study;
+use std::collections::BTreeMap;
 
 fn text(study: &Study, plot: &str) -> Result<String, ResultsError> {
     Ok(Plot::named(plot)?.of(study, Focus::default())?.text() + "\n")
@@ -133,4 +134,49 @@ fn mistakes_name_the_cure() {
         study digits has too little for this plot: it needs two objectives; %plot history shows the one
         study digits has no finished trial yet; %trials shows what became of the others
     "#]].assert_eq(&(errors.join("\n") + "\n"));
+}
+
+/// The labels of an SVG in rows: the height of each row, and where each of its labels begins and ends.
+fn rows_of_labels(svg: &str) -> BTreeMap<String, Vec<(f64, f64)>> {
+    let mut rows = BTreeMap::<String, Vec<(f64, f64)>>::new();
+    let horizontal = |element: &&str| !element.contains("rotate") && element.contains("text-anchor=\"middle\"");
+    for (y, place) in svg.split("<text ").skip(1).filter(horizontal).filter_map(place_of_label) {
+        rows.entry(y).or_default().push(place);
+    }
+    rows
+}
+
+fn place_of_label(element: &str) -> Option<(String, (f64, f64))> {
+    let attribute = |name: &str| element.split_once(&format!("{name}=\""))?.1.split('"').next();
+    let label = element.split_once('>')?.1.split('<').next()?;
+    let (x, half) = (attribute("x")?.parse::<f64>().ok()?, label.chars().count() as f64 * 3.1);
+    Some((attribute("y")?.to_owned(), (x - half, x + half)))
+}
+
+#[test]
+fn no_label_of_a_picture_overlaps_another() {
+    for trials in [6, 20, 60] {
+        for plot in Plot::all_of(&study(trials)) {
+            let rows = rows_of_labels(&plot.svg());
+            assert!(rows.values().any(|row| row.len() > 1), "{}", plot.title);
+            for mut row in rows.into_values() {
+                row.sort_by(|one, other| one.0.total_cmp(&other.0));
+                assert!(row.windows(2).all(|pair| pair[0].1 < pair[1].0), "{}: {row:?}", plot.title);
+            }
+        }
+    }
+}
+
+#[test]
+fn plots_are_drawn_on_the_page_in_an_ink_for_every_theme() {
+    for plot in Plot::all_of(&study(20)) {
+        let (svg, vega) = (plot.svg(), plot.vega());
+        assert!(!svg.contains("white") && !svg.contains("black") && svg.contains("fill=\"#777777\""), "{}", plot.title);
+        assert_eq!(vega["background"], "transparent");
+        for (part, key) in
+            [("axis", "labelColor"), ("axis", "titleColor"), ("legend", "labelColor"), ("title", "color")]
+        {
+            assert_eq!(vega["config"][part][key], "#777777", "{} {part}", plot.title);
+        }
+    }
 }

@@ -1,0 +1,55 @@
+//! What a study holds, as the progress of a search: from its records alone, whether a search runs or not.
+
+use crate::analysis::ranking;
+use crate::event::{Front, Progress};
+use crate::record::{State, TrialRecord};
+use crate::spec::{Objective, StudySpec};
+use std::collections::BTreeSet;
+
+/// Where a study stands while no search of it runs. It does not say how long its last search took.
+pub fn standing(trials: &[TrialRecord], spec: &StudySpec) -> Progress {
+    let count = |wanted: State| trials.iter().filter(|trial| trial.state() == wanted).count() as u64;
+    let (finished, pruned, failed) = (count(State::Finished), count(State::Pruned), count(State::Failed));
+    let done = finished + pruned + failed;
+    let several = spec.objectives.len() > 1;
+    let best = ranking::best(trials, spec);
+    Progress {
+        done,
+        earlier: done,
+        failed,
+        pruned,
+        max_trials: spec.max_trials,
+        best: if several { None } else { best.first().map(|trial| trial.without_reports()) },
+        front: several.then(|| front(&best, spec)),
+        unasked: if done > 0 { unasked(trials, spec) } else { Vec::new() },
+        infeasible: ranking::infeasible(trials, spec) as u64,
+        trials_s: seconds(trials),
+        ..Progress::default()
+    }
+}
+
+/// Seconds that the workers of all trials ran, all together.
+pub(super) fn seconds(trials: &[TrialRecord]) -> f64 {
+    trials.iter().map(|trial| trial.seconds).sum()
+}
+
+/// Parameters that the user has decided something about and no trial has asked for: misspelt, perhaps. Of trials
+/// that were enqueued, those count that have run.
+fn unasked(trials: &[TrialRecord], spec: &StudySpec) -> Vec<String> {
+    let is_asked = |name: &&str| trials.iter().any(|trial| trial.parameters.contains_key(*name));
+    let enqueued = trials.iter().filter(|trial| trial.ending.is_some()).flat_map(|trial| trial.preset.keys());
+    let given = spec.given.names().chain(enqueued.map(String::as_str));
+    let unasked: BTreeSet<&str> = given.filter(|name| !is_asked(name)).collect();
+    unasked.into_iter().map(str::to_owned).collect()
+}
+
+/// The front's size, and how far it reaches in each objective.
+fn front(members: &[&TrialRecord], spec: &StudySpec) -> Front {
+    let range = |(index, objective): (usize, &Objective)| {
+        let mut values: Vec<f64> = members.iter().map(|trial| trial.values[index]).collect();
+        values.sort_by(|a, b| objective.direction.loss(*a).total_cmp(&objective.direction.loss(*b)));
+        Some((*values.first()?, *values.last()?))
+    };
+    let ranges = spec.objectives.iter().enumerate().filter_map(range).collect();
+    Front { trials: members.len() as u64, ranges }
+}
