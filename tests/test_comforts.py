@@ -1,5 +1,6 @@
 """The magics that a user of IPython expects: timing, variables, files, and help in the pager."""
 
+import json
 import os
 import re
 import stat
@@ -152,3 +153,124 @@ def test_help_of_a_magic_is_shown_in_the_pager(notebook):
     assert payload["source"] == "page" and outcome.displays == []
     assert payload["data"]["text/plain"].startswith("%timeit [-n N] [-r N] STATEMENT")
     assert notebook.ok("%lsmagic timeit").display == payload["data"]["text/plain"]
+
+
+def write_notebook(path, cells, language="rust"):
+    cells = [{"cell_type": kind, "source": source, "metadata": {}} for kind, source in cells]
+    path.write_text(json.dumps({"cells": cells, "metadata": {"kernelspec": {"language": language}}, "nbformat": 4}))
+
+
+def test_a_notebook_runs_as_if_typed_and_stops_at_its_first_error(notebook):
+    cells = [
+        ("markdown", "# Data"),
+        ("code", ["let shift = 3_u64;\n", "fn shifted(x: u64) -> u64 {\n", "    x + 3\n", "}"]),
+        ("code", "%who u64\nshifted(shift)"),
+    ]
+    write_notebook(notebook.folder / "prepare.ipynb", cells)
+    outcome = notebook.ok("%run prepare.ipynb")
+    assert outcome.result == "6" and "shift" in outcome.display.split()
+    assert notebook.ok("shifted(shift)").result == "6"
+    assert notebook.ok("%load prepare.ipynb").payload[0]["text"].endswith("}\n\n%who u64\nshifted(shift)")
+    notebook.ok("%undo 2")
+    assert "shift" not in notebook.ok("%who").display.split()
+
+    cells = [("code", "let first = 1;"), ("markdown", "text"), ("code", "1;\nfirst + missing"), ("code", "let last = 1;")]
+    write_notebook(notebook.folder / "broken.ipynb", cells)
+    outcome = notebook.run("%run broken.ipynb")
+    assert outcome.error.startswith("CompilationError: cell 3 of broken.ipynb: error[E0425]: cannot find value `missing`")
+    assert "(line 2, column 9)" in outcome.error
+    names = notebook.ok("%who").display.split()
+    assert "first" in names and "last" not in names
+
+    write_notebook(notebook.folder / "other.ipynb", [("code", "print(1)")], "python")
+    error = notebook.run("%run other.ipynb").error
+    assert error == "MagicError: other.ipynb is a notebook in python, and only Rust can be run"
+    write_notebook(notebook.folder / "itself.ipynb", [("code", "%run itself.ipynb")])
+    error = notebook.run("%run itself.ipynb").error
+    assert error == "MagicError: cell 1 of itself.ipynb: itself.ipynb runs itself with %run"
+    assert notebook.run("%run none.ipynb").error.startswith("MagicError: cannot read none.ipynb: No such file")
+
+
+def test_a_file_of_rust_is_run_and_its_main_called(notebook):
+    program = "fn greeting() -> &'static str { \"hello\" }\nfn main() -> Result<(), std::fmt::Error> {\n    println!(\"{}\", greeting());\n    Ok(())\n}\n"
+    (notebook.folder / "program.rs").write_text(program)
+    assert notebook.ok("%run program.rs").stdout == "hello\n"
+    assert notebook.ok("greeting()").result == '"hello"'
+    (notebook.folder / "program.rs").write_text("fn one() {}\nlet x: u8 = 1u16;")
+    assert notebook.run("%run program.rs").error.startswith("CompilationError: program.rs: error[E0308]")
+
+
+def test_history_has_the_cells_of_this_session(start):
+    kernel = start()
+    kernel.ok("let a = 1;")
+    kernel.ok("fn f() -> i32 {\n    2\n}")
+    kernel.run("missing")
+    assert kernel.ok("%history 1-3").display == "let a = 1;\nfn f() -> i32 {\n    2\n}\nmissing"
+    assert kernel.ok("%history 1-2 -n").display == "   1: let a = 1;\n   2: fn f() -> i32 {\n          2\n      }"
+    assert kernel.ok("%history 5-").display.splitlines() == ["%history 1-2 -n", "%history 5-"]
+    assert kernel.ok("%history 1-2 -f cells.rs").display == "Writing cells.rs"
+    assert (kernel.folder / "cells.rs").read_text() == "let a = 1;\n\nfn f() -> i32 {\n    2\n}\n"
+    assert kernel.run("%history -f cells.rs").error == "MagicError: cells.rs exists; delete it, or name another file"
+    assert kernel.run("%history 900").error.startswith("MagicError: no cell of this session has such a number")
+    assert kernel.ok("%reset -f").display.startswith("all variables, definitions and crates are forgotten")
+    assert kernel.ok("%who").display == "there are no variables"
+    kernel.ok("%undo")
+    assert kernel.ok("a + f()").result == "3"
+
+
+def page(outcome):
+    (payload,) = outcome.payload
+    assert payload["source"] == "page" and outcome.displays == [] and outcome.result is None
+    return payload["data"]["text/plain"]
+
+
+def test_a_question_mark_shows_documentation_or_source(notebook):
+    item = "/// Adds the bonus.\nfn with_bonus(points: u64) -> u64 {\n    points + 5\n}"
+    notebook.ok(f"#[derive(Debug)]\nstruct Score {{ points: u64 }}\n{item}")
+    notebook.ok('impl Score {\n    fn total(&self) -> u64 {\n        self.points\n    }\n}\nlet maybe = "7".parse::<u64>();')
+    shown = page(notebook.ok("with_bonus?"))
+    assert shown.startswith("fn with_bonus(points: u64) -> u64\n") and shown.endswith("Adds the bonus.")
+    assert "A contiguous growable array type" in page(notebook.ok("?Vec"))
+    assert page(notebook.ok("with_bonus??")) == item
+    source = page(notebook.ok("??Score"))
+    assert source.startswith("#[derive(Debug)]\nstruct Score { points: u64 }") and "fn total(&self)" in source
+    assert "A contiguous growable array type" in page(notebook.ok("Vec??"))
+    # Rust's own question mark.
+    assert notebook.ok("maybe?").result == "7"
+    assert "A contiguous growable array type" in notebook.ok("%doc Vec").display
+    assert notebook.run("nothing_of_this_name?").error.startswith("MagicError: nothing is known of nothing_of_this_name; ")
+
+
+def test_the_optimisation_level_is_chosen(notebook):
+    assert notebook.ok("%opt 0").result == "Optimization: 0"
+    assert notebook.ok("%opt 2").result == "Optimization: 2"
+    assert notebook.run("%opt 4").error.startswith("MagicError: LEVEL 4: choose 0, 1, 2 or 3; usage: ")
+
+
+def vendored(folder, name, version, text):
+    crate = folder / f"{name}-{version}"
+    (crate / "src").mkdir(parents=True)
+    features = "[features]\ndefault = []\nloud = []\n"
+    (crate / "Cargo.toml").write_text(
+        f'[package]\nname = "{name}"\nversion = "{version}"\nedition = "2021"\n{features}'
+    )
+    (crate / "src/lib.rs").write_text(f'pub fn version() -> String {{ format!("{text}{{}}", cfg!(feature = "loud")) }}')
+    (crate / ".cargo-checksum.json").write_text('{"files": {}, "package": null}')
+
+
+def test_a_crate_is_added_in_its_newest_version(start, tmp_path, monkeypatch):
+    crates = tmp_path / "crates"
+    for version in ["1.2.0", "1.10.3", "0.9.0"]:
+        vendored(crates, "bell-tower", version, version)
+    home = tmp_path / "cargo"
+    home.mkdir()
+    (home / "config.toml").write_text(
+        f'[source.crates-io]\nreplace-with = "own"\n[source.own]\ndirectory = "{crates}"\n'
+    )
+    monkeypatch.setenv("CARGO_HOME", str(home))
+    kernel = start()
+    outcome = kernel.ok("%dep bell-tower --features loud")
+    assert outcome.displays[0] == ':dep bell-tower = { version = "1.10.3", features = ["loud"] }'
+    assert kernel.ok("bell_tower::version()").result == '"1.10.3true"'
+    assert kernel.fails("%dep bell-towers").error.startswith("MagicError: cargo cannot add the crate: ")
+    assert kernel.run("%dep ../x").error.startswith("MagicError: NAME ../x: write the crate's name, as in ")

@@ -18,6 +18,9 @@ pub(crate) fn check(code: &str) -> Completeness {
     if let Some((_, body)) = cell_magic(code) {
         return check_cell_magic(code, body);
     }
+    if matches!(parse(code).as_deref(), Ok([Step::Action(Action::Inspect(_))])) {
+        return Completeness::Complete;
+    }
     let split = split(code);
     // A doc comment is blank to magics, and what it documents is still to come.
     let is_rust = |kind| matches!(kind, PartKind::Rust | PartKind::Blank);

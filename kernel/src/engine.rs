@@ -12,6 +12,7 @@ mod devices;
 mod evaluator;
 mod evaluator_state;
 mod files;
+mod history;
 mod implementations;
 mod insertions;
 mod inspection;
@@ -20,12 +21,16 @@ mod link;
 mod magics;
 mod memory;
 mod notebook;
+mod notebook_file;
 mod objective;
+mod packages;
 mod place;
 mod places;
 mod preparation;
+mod questions;
 mod redeclaration;
 mod report;
+mod scripts;
 mod search;
 mod sharing;
 mod startup;
@@ -56,7 +61,6 @@ use ferrotune_magics::Step;
 use link::{CellLink, CellOutcome};
 use notebook::Notebook;
 use preparation::Prepared;
-use serde_json::Map;
 use undo::UndoStates;
 
 /// The error of a cell that an interrupt stopped before it ran.
@@ -100,14 +104,19 @@ impl Engine {
 
     fn execute(&mut self, cell: &Cell) -> Result<(), Failure> {
         self.replace_dead_supervisor()?;
-        let steps = ferrotune_magics::parse(&cell.code)
-            .map_err(|error| Failure::new(ErrorName::MagicError, error.to_string()))?;
+        self.run_code(&cell.code)
+    }
+
+    /// Runs the code of a cell, magics included.
+    fn run_code(&mut self, code: &str) -> Result<(), Failure> {
+        let steps =
+            ferrotune_magics::parse(code).map_err(|error| Failure::new(ErrorName::MagicError, error.to_string()))?;
         for step in steps {
             match step {
                 Step::Code { source, first_line } => {
                     self.run_user_code(&source, first_line)?;
                 }
-                Step::Action(action) => self.act(&cell.code, action)?,
+                Step::Action(action) => self.act(code, action)?,
             }
         }
         Ok(())
@@ -186,17 +195,6 @@ impl Engine {
             KernelCommand::Help => self.show(table(&["command", "what it does"], &commands::help())),
             KernelCommand::ShowDependencies => self.show_text(self.undo.now.dependencies_text()),
         }
-        Ok(())
-    }
-
-    /// Shows the documentation of a name.
-    fn document(&mut self, name: &str) -> Result<(), Failure> {
-        let data = self.inspect(name, name.len());
-        if data.is_empty() {
-            let text = format!("there is no documentation of {name}; write :doc and a name that the notebook knows");
-            return Err(Failure::new(ErrorName::CommandError, text));
-        }
-        self.link.emit(Output::Result { data, metadata: Map::new() });
         Ok(())
     }
 

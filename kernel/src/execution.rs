@@ -4,6 +4,7 @@ use crate::failure::Failure;
 use ferrotune_display::Bundle;
 pub(crate) use ferrotune_link::Stream;
 use serde_json::{Map, Value};
+use std::ops::RangeInclusive;
 use std::time::Instant;
 use tokio::sync::{mpsc, oneshot};
 
@@ -33,6 +34,8 @@ pub(crate) enum Output {
     Result { data: Map<String, Value>, metadata: Map<String, Value> },
     /// The cell asks the user for a line; a dropped `reply` means that nobody answers.
     Input { prompt: String, password: bool, reply: oneshot::Sender<String> },
+    /// The cell wants the cells of this session; a dropped `reply` means that nobody answers.
+    History { range: RangeInclusive<u32>, reply: oneshot::Sender<Vec<(u32, String)>> },
     /// What the front end is to do when the cell has ended well.
     Payload(Payload),
     /// The cell has ended.

@@ -78,6 +78,13 @@ impl Failure {
         failure
     }
 
+    /// The same failure of code that stands elsewhere, at a place with this name.
+    pub(crate) fn within(mut self, place: &str) -> Self {
+        self.text = format!("{place}: {}", self.text);
+        self.traceback.insert(0, format!("in {place}:"));
+        self
+    }
+
     /// A failure with the text of an error and of its causes.
     pub(crate) fn from_error(name: ErrorName, error: &anyhow::Error) -> Self {
         Self::new(name, chain::in_one_line(error))

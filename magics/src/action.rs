@@ -10,7 +10,7 @@ use ferrotune_tuner::spec::StudySpec;
 
 pub use files::{Lines, Load, WriteFile};
 pub use results::{Best, Export, Plot, Study, Trials};
-pub use session::{Time, Timeit, Who, WhoStyle};
+pub use session::{Dep, History, Inspect, InspectStyle, Time, Timeit, Who, WhoStyle};
 
 /// One part of a cell; the parts run in order.
 #[derive(Clone, Debug, PartialEq)]
@@ -104,6 +104,29 @@ pub enum Action {
     WriteFile(WriteFile),
     /// `%load`
     Load(Load),
+    /// `%run`: run the code of a file.
+    Run {
+        /// A notebook or a file of Rust.
+        path: String,
+    },
+    /// `%history`
+    History(History),
+    /// `%reset`: forget variables, definitions and crates.
+    Reset,
+    /// `%dep`
+    Dep(Dep),
+    /// `%opt`: optimise cells.
+    Opt {
+        /// From 0 to 3.
+        level: String,
+    },
+    /// `%doc`: show the documentation of a name below the cell.
+    Doc {
+        /// The name, perhaps with a path before it.
+        name: String,
+    },
+    /// `name?` and `name??`
+    Inspect(Inspect),
     /// `%%html`, `%%markdown` and `%%latex`: show the cell's text.
     Show {
         /// As this MIME type.

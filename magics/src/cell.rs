@@ -3,6 +3,7 @@
 use crate::action::{Action, Step};
 use crate::arguments::Invocation;
 use crate::error::{MagicError, Problem};
+use crate::question::question;
 use crate::split::{Ending, Part, PartKind, cell_magic, split};
 use crate::table::{find, unknown};
 
@@ -15,6 +16,9 @@ use crate::table::{find, unknown};
 pub fn parse(cell: &str) -> Result<Vec<Step>, MagicError> {
     if let Some((first_line, body)) = cell_magic(cell) {
         return Ok(vec![Step::Action(cell_action(&Call::read(first_line)?, body)?)]);
+    }
+    if let Some(inspect) = question(cell) {
+        return Ok(vec![Step::Action(Action::Inspect(inspect))]);
     }
     let parts = split(cell).parts;
     let chunks = parts.chunk_by(|first, second| first.kind != PartKind::Magic && second.kind != PartKind::Magic);

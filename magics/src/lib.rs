@@ -23,13 +23,15 @@ mod cell;
 mod completion;
 mod error;
 mod quantity;
+mod question;
 mod split;
 mod table;
 mod values;
 
 pub use action::{
-    Action, Best, CheckedProgram, DeviceChoice, Export, Lines, Load, Memory, Plot, Resume, Search, SearchVerb, Step,
-    Study, Time, Timeit, TpuCheck, TpuConnect, Trials, Tune, Who, WhoStyle, WriteFile,
+    Action, Best, CheckedProgram, Dep, DeviceChoice, Export, History, Inspect, InspectStyle, Lines, Load, Memory, Plot,
+    Resume, Search, SearchVerb, Step, Study, Time, Timeit, TpuCheck, TpuConnect, Trials, Tune, Who, WhoStyle,
+    WriteFile,
 };
 pub use cell::parse;
 pub use completion::{Completion, Matches, complete, rust_in};

@@ -1,5 +1,6 @@
 //! The one table of magics, and what comes straight from it: help, `%lsmagic` and suggestions.
 
+mod compiler;
 mod devices;
 mod files;
 mod memory;
@@ -22,19 +23,25 @@ static TABLE: &[Magic] = &[
     results::BEST,
     memory::CHECKPOINT,
     memory::CHECKPOINTS,
+    compiler::DEP,
     devices::DEVICE,
     devices::DEVICES,
+    compiler::DOC,
     results::EXPORT,
     memory::GC,
+    session::HISTORY,
     show::HTML,
     show::LATEX,
     files::LOAD,
     session::LSMAGIC,
     show::MARKDOWN,
     memory::MEMORY,
+    compiler::OPT,
     results::PLOT,
+    session::RESET,
     memory::RESTORE,
     search::RESUME,
+    files::RUN,
     results::SPACE,
     results::STUDIES,
     time::TIME,

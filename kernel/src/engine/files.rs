@@ -1,6 +1,6 @@
 //! `%%writefile` and `%load`: the files that a cell names. A path that begins with `~/` is in the user's folder.
 
-use super::Engine;
+use super::{Engine, notebook_file};
 use crate::execution::{Output, Payload};
 use crate::failure::{ErrorName, Failure};
 use anyhow::{Context, Result, bail};
@@ -51,7 +51,7 @@ fn replace(path: &Path, text: &str) -> Result<String> {
 }
 
 /// Through a second file, so that a full disk leaves the old one.
-fn write_whole(file: &Path, text: &str) -> Result<()> {
+pub(super) fn write_whole(file: &Path, text: &str) -> Result<()> {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if !folder.is_dir() {
         bail!("there is no folder {}; make it first", folder.display());
@@ -74,7 +74,8 @@ fn append_to(path: &Path, text: &str) -> Result<String> {
 }
 
 fn part(path: &Path, lines: Option<Lines>) -> Result<String> {
-    let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let pieces: Vec<String> = notebook_file::read(path)?.into_iter().map(|piece| piece.source).collect();
+    let text = pieces.join("\n\n");
     let Some(Lines { first, last }) = lines else { return Ok(text) };
     let wanted = text
         .split_inclusive('\n')

@@ -45,6 +45,13 @@ impl Engine {
             Action::Who(request) => self.who(&request),
             Action::WriteFile(request) => self.write_file(&request),
             Action::Load(request) => self.load(&request),
+            Action::Run { path } => self.run_file(&path),
+            Action::History(request) => self.history(&request),
+            Action::Reset => self.reset(),
+            Action::Dep(request) => self.add_crate(&request),
+            Action::Opt { level } => self.run_user_code(&format!(":opt {level}"), 1).map(drop),
+            Action::Doc { name } => self.document(&name),
+            Action::Inspect(request) => self.answer(&request),
             Action::Show { mime_type, text } => {
                 self.show(Bundle::text(text.as_str()).with(mime_type, text));
                 Ok(())

@@ -131,6 +131,7 @@ async fn run(
         silent: request.silent,
         user: request.allow_stdin.then(|| (kernel.stdin.clone(), exchange.request.identities.clone())),
         pending: Pending::default(),
+        history: kernel.history.clone(),
         payload: Vec::new(),
     };
     let result = screen.until_done(&mut outputs).await;

@@ -10,6 +10,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::cell_history::{CellHistory, Query};
 use super::exchange::Iopub;
 use super::stdin::{Question, Stdin};
 use super::wire::Parent;
@@ -31,6 +32,8 @@ pub(super) struct Screen {
     /// Routing frames of the client that answers input requests; none if it does not answer any.
     pub(super) user: Option<(Stdin, Vec<Vec<u8>>)>,
     pub(super) pending: Pending,
+    /// Answers questions for the cells of this session.
+    pub(super) history: CellHistory,
     /// `payload` of the reply.
     pub(super) payload: Vec<Value>,
 }
@@ -70,6 +73,13 @@ impl Screen {
                 Some(Output::Done(result)) => {
                     self.flush();
                     return Some(result);
+                }
+                Some(Output::History { range, reply }) => {
+                    let entries = self.history.find(Query::of_session(&range)).await;
+                    let cells = entries.into_iter().map(|entry| (entry.line, entry.source)).collect();
+                    if reply.send(cells).is_err() {
+                        tracing::debug!("the engine no longer waits for the history");
+                    }
                 }
                 Some(output) => self.show(output),
                 None => {
@@ -123,7 +133,7 @@ impl Screen {
                 }
             }
             Output::Payload(payload) => self.payload.push(entry(payload)),
-            Output::Done(_) => unreachable!("`until_done` takes it"),
+            Output::Done(_) | Output::History { .. } => unreachable!("`until_done` takes it"),
         }
     }
 
@@ -231,6 +241,7 @@ pub(super) async fn capture(
             Output::Result { data, metadata } => value = Some((data, metadata)),
             Output::Done(result) => return Some(result.map(|()| value)),
             Output::Input { reply, .. } => drop::<oneshot::Sender<String>>(reply),
+            Output::History { reply, .. } => drop(reply),
             Output::Stream(..) | Output::Display { .. } | Output::Clear { .. } | Output::Payload(_) => {}
         }
     }

@@ -1,4 +1,6 @@
-//! What the magics ask for that time Rust and list variables.
+//! What the magics ask for that time Rust, and look at the session.
+
+use super::Lines;
 
 /// Run Rust and say how long it took.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,4 +43,44 @@ pub struct Who {
     pub style: WhoStyle,
     /// Only those whose type has this word in it; none means all.
     pub type_name: Option<String>,
+}
+
+/// List the cells of this session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct History {
+    /// Which cells, by number; none means all.
+    pub cells: Option<Lines>,
+    /// With their numbers.
+    pub numbered: bool,
+    /// Write them to this new file.
+    pub file: Option<String>,
+}
+
+/// Add a crate, in the version that cargo picks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dep {
+    /// Its name, perhaps with `@VERSION` behind it.
+    pub package: String,
+    /// Its features, with commas between.
+    pub features: Option<String>,
+}
+
+/// What is shown of a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InspectStyle {
+    /// Its documentation.
+    Documentation,
+    /// Its source.
+    Source,
+}
+
+/// Show a name in the pager.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inspect {
+    /// The name, perhaps with a path before it.
+    pub name: String,
+    /// What to show.
+    pub style: InspectStyle,
+    /// The cell, if it is Rust where the name is a variable with a result or an option.
+    pub rust: Option<String>,
 }

@@ -13,11 +13,26 @@ pub(super) const LOAD: Magic = Magic {
     forms: &["%load"],
     usage: "%load PATH {options}",
     summary: "put a file into the cell, in place of what stands there",
-    help: "Run the cell again to run it.\n\nExample\n  %load model.rs -r 1-40",
+    help: "Run the cell again to run it. Of a notebook, the code of its cells is loaded.\n\nExample\n  %load model.rs -r 1-40",
     arguments: &[Argument::new("PATH", Values::Path)],
     options: &[LINES],
     runs_line: false,
     build: load,
+};
+
+pub(super) const RUN: Magic = Magic {
+    forms: &["%run"],
+    usage: "%run PATH",
+    summary: "run a notebook or a file of Rust, as if it stood in this cell",
+    help: "The cells of a notebook run one after the other, their magics included; the first error stops it and is\n\
+           shown with the cell's place. Later cells see what it defines. If a file of Rust has a function main,\n\
+           it is called. %undo takes all of it back.\n\
+           \n\
+           Example\n  %run prepare.ipynb",
+    arguments: &[Argument::new("PATH", Values::Path)],
+    options: &[],
+    runs_line: false,
+    build: run,
 };
 
 pub(super) const WRITEFILE: Magic = Magic {
@@ -37,6 +52,11 @@ fn load(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
     let arguments = Arguments::read(invocation)?;
     let [path] = arguments.all(["of the file"])?;
     Ok(Action::Load(Load { path, lines: arguments.option(&LINES, lines)? }))
+}
+
+fn run(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
+    let [path] = Arguments::read(invocation)?.all(["of a notebook or of a file of Rust"])?;
+    Ok(Action::Run { path })
 }
 
 fn writefile(invocation: &Invocation<'_>) -> Result<Action, MagicError> {

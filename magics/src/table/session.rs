@@ -1,10 +1,10 @@
-//! The list of the magics.
+//! The magics for the session: help, the cells that have run, and forgetting everything.
 
-use super::{Argument, Magic, Values, find, unknown};
-use crate::action::Action;
+use super::{Argument, Magic, MagicOption, Values, find, unknown};
+use crate::action::{Action, History};
 use crate::arguments::{Arguments, Invocation};
 use crate::error::MagicError;
-use crate::values::text;
+use crate::values::{lines, text};
 
 pub(super) const LSMAGIC: Magic = Magic {
     forms: &["%lsmagic"],
@@ -16,6 +16,44 @@ pub(super) const LSMAGIC: Magic = Magic {
     runs_line: false,
     build: lsmagic,
 };
+
+const FILE: MagicOption = MagicOption::new("-f", "FILE", "write the cells to this new file").taking(Values::Path);
+const NUMBERS: MagicOption = MagicOption::flag("-n", "with the cells' numbers");
+const FORCE: MagicOption = MagicOption::flag("-f", "for those who know it from IPython; there is no question anyway");
+
+pub(super) const HISTORY: Magic = Magic {
+    forms: &["%history"],
+    usage: "%history [FIRST-LAST] {options}",
+    summary: "show the cells of this session",
+    help: "FIRST-LAST are their numbers, as in 5-10, 5- or 5; all cells if they are left out.\n\
+           \n\
+           Example\n  %history 1-4 -f model.rs",
+    arguments: &[Argument::new("FIRST-LAST", Values::Any)],
+    options: &[NUMBERS, FILE],
+    runs_line: false,
+    build: history,
+};
+
+pub(super) const RESET: Magic = Magic {
+    forms: &["%reset"],
+    usage: "%reset {options}",
+    summary: "forget all variables, definitions and crates",
+    help: "As :clear does. It does not ask, because %undo takes it back.\n\nExample\n  %reset",
+    arguments: &[],
+    options: &[FORCE],
+    runs_line: false,
+    build: reset,
+};
+
+fn history(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
+    let arguments = Arguments::read(invocation)?;
+    let (cells, file) = (arguments.first(lines)?, arguments.option(&FILE, text)?);
+    Ok(Action::History(History { cells, numbered: arguments.has(&NUMBERS), file }))
+}
+
+fn reset(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
+    Arguments::read(invocation).map(|_| Action::Reset)
+}
 
 fn lsmagic(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
     let Some(name) = Arguments::read(invocation)?.first(text)? else {

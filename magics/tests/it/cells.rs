@@ -7,7 +7,7 @@ use ferrotune_tuner::space::Value;
 use ferrotune_tuner::spec::{Constraint, Direction, Objective, StudySpec, Summary};
 
 /// One line a step: `first_line code` or the action.
-fn check(cell: &str, expected: Expect) {
+pub(crate) fn check(cell: &str, expected: Expect) {
     let steps = parse(cell).expect("the cell is right");
     let lines: Vec<String> = steps.iter().map(render).collect();
     expected.assert_eq(&lines.join("\n"));
@@ -221,46 +221,6 @@ fn help_is_asked_for_in_every_form() {
         Help { name: "time" }
         Lsmagic { name: None }
         Lsmagic { name: Some("tune") }"#]],
-    );
-}
-
-#[test]
-fn what_stands_behind_the_counts_of_timeit_is_rust() {
-    check(
-        "%timeit a\n%timeit -n 5 -r3 -a\n%timeit -n * 2\n%timeit -n=5 a\n%timeit -r",
-        expect![[r#"
-        Timeit(Timeit { loops: None, runs: 7, setup: None, source: "        a", first_line: 1 })
-        Timeit(Timeit { loops: Some(5), runs: 3, setup: None, source: "                 -a", first_line: 2 })
-        Timeit(Timeit { loops: None, runs: 7, setup: None, source: "        -n * 2", first_line: 3 })
-        Timeit(Timeit { loops: None, runs: 7, setup: None, source: "        -n=5 a", first_line: 4 })
-        Timeit(Timeit { loops: None, runs: 7, setup: None, source: "        -r", first_line: 5 })"#]],
-    );
-    check(
-        "\n%%timeit -r 2 let b = 1;\nb",
-        expect![[
-            r#"Timeit(Timeit { loops: None, runs: 2, setup: Some("              let b = 1;"), source: "b", first_line: 3 })"#
-        ]],
-    );
-    check(
-        "%%timeit\nb\n",
-        expect![[r#"Timeit(Timeit { loops: None, runs: 7, setup: None, source: "b\n", first_line: 2 })"#]],
-    );
-}
-
-#[test]
-fn a_cell_magic_takes_its_text_as_it_is() {
-    check(
-        "%%writefile -a 'my file'\n%x\n\n\"{\n",
-        expect![[r#"WriteFile(WriteFile { path: "my file", append: true, text: "%x\n\n\"{\n" })"#]],
-    );
-    check("%%html\n", expect![[r#"Show { mime_type: "text/html", text: "" }"#]]);
-    check(
-        "%load a.rs -r 5-7\n%load a.rs -r 5-\n%load -r 5 a.rs\n%whos Tensor",
-        expect![[r#"
-        Load(Load { path: "a.rs", lines: Some(Lines { first: 5, last: Some(7) }) })
-        Load(Load { path: "a.rs", lines: Some(Lines { first: 5, last: None }) })
-        Load(Load { path: "a.rs", lines: Some(Lines { first: 5, last: Some(5) }) })
-        Who(Who { style: Table, type_name: Some("Tensor") })"#]],
     );
 }
 

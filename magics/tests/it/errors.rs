@@ -326,3 +326,38 @@ fn magics_of_files_name_what_is_missing() {
             1: %%load is a line magic: write %load"#]],
     );
 }
+
+#[test]
+fn magics_of_the_session_say_what_they_take() {
+    check(
+        &[
+            "%run",
+            "%run a.rs b.rs",
+            "%history 3-1",
+            "%history x",
+            "%history --numbered",
+            "%reset all",
+            "%dep",
+            "%dep a/b",
+            "%dep serde --featurs derive",
+            "%opt",
+            "%opt 4",
+            "%doc",
+            "%opt 2\n%rest",
+        ],
+        expect![[r#"
+            1: %run needs PATH of a notebook or of a file of Rust; usage: %run PATH
+            1: unexpected argument b.rs; usage: %run PATH
+            1: FIRST-LAST 3-1: the last number is below the first; usage: %history [FIRST-LAST] [-n] [-f FILE]
+            1: FIRST-LAST x: "x" is no number from 1: not a whole number; usage: %history [FIRST-LAST] [-n] [-f FILE]
+            1: unknown option --numbered; usage: %history [FIRST-LAST] [-n] [-f FILE]
+            1: unexpected argument all; usage: %reset [-f]
+            1: %dep needs NAME of the crate; usage: %dep NAME[@VERSION] [--features NAME,…]
+            1: NAME a/b: write the crate's name, as in %dep serde or %dep serde@1.0; usage: %dep NAME[@VERSION] [--features NAME,…]
+            1: unknown option --featurs; did you mean --features? usage: %dep NAME[@VERSION] [--features NAME,…]
+            1: %opt needs LEVEL of optimisation, from 0 to 3; usage: %opt 0|1|2|3
+            1: LEVEL 4: choose 0, 1, 2 or 3; usage: %opt 0|1|2|3
+            1: %doc needs NAME of what is documented; usage: %doc NAME
+            2: unknown magic %rest; did you mean %restore? %lsmagic lists them all"#]],
+    );
+}

@@ -3,4 +3,5 @@
 mod cells;
 mod errors;
 mod fuzz;
+mod session;
 mod table;

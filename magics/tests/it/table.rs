@@ -23,16 +23,22 @@ fn lsmagic_lists_every_form() {
           %best         show the best trials of a study, and how to use them
           %checkpoint   keep the variables as they are now
           %checkpoints  list the states that %undo and %restore can bring back
+          %dep          add a crate in the newest version that this toolchain can build
           %device       show the device in use
           %devices      list the CPU, the CUDA devices and the TPU of this machine
+          %doc          show the documentation of a name
           %export       write a study to a file that other programs read
           %gc           give memory that cells have freed back to the machine, and say how much that was
+          %history      show the cells of this session
           %load         put a file into the cell, in place of what stands there
           %lsmagic      list the magics
           %memory       show who holds how much memory, or limit what a cell may hold
+          %opt          choose how far cells are optimised
           %plot         draw what a search has found
+          %reset        forget all variables, definitions and crates
           %restore      bring back the variables of a checkpoint
           %resume       go on with a study that was stopped, as it was begun
+          %run          run a notebook or a file of Rust, as if it stood in this cell
           %space        show the search space of a study, as its trials have shown it
           %studies      list the studies of a folder
           %time         run a statement or a cell and say how long it took
@@ -160,7 +166,7 @@ fn completion_offers_magics_options_and_values() {
         Completion { start, matches } => format!("{row}: {start} {matches:?}"),
     };
     expect![[r#"
-        %: 0 %%html %%latex %%markdown %%time %%timeit %%tune %%writefile %best %checkpoint %checkpoints %device %devices %export %gc %load %lsmagic %memory %plot %restore %resume %space %studies %time %timeit %tpu_check %tpu_connect %trials %tune %undo %who %whos
+        %: 0 %%html %%latex %%markdown %%time %%timeit %%tune %%writefile %best %checkpoint %checkpoints %dep %device %devices %doc %export %gc %history %load %lsmagic %memory %opt %plot %reset %restore %resume %run %space %studies %time %timeit %tpu_check %tpu_connect %trials %tune %undo %who %whos
         %%: 0 %%html %%latex %%markdown %%time %%timeit %%tune %%writefile
         %t: 0 %time %timeit %tpu_check %tpu_connect %trials %tune
           %tu: 2 %tune

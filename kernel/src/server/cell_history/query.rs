@@ -1,6 +1,7 @@
 //! `history_request`: selects the cells that a client asks for. No files here.
 
 use std::collections::HashSet;
+use std::ops::RangeInclusive;
 
 use serde::Deserialize;
 
@@ -38,6 +39,12 @@ pub(crate) enum Query {
 const DEFAULT_TAIL: usize = 10;
 
 impl Query {
+    /// These cells of this session.
+    pub(crate) fn of_session(lines: &RangeInclusive<u32>) -> Self {
+        let (start, stop) = (i64::from(*lines.start()), i64::from(*lines.end()) + 1);
+        Self::Range { session: Some(0), start: Some(start), stop: Some(stop) }
+    }
+
     /// The cells that are asked for, in the order of `entries`. `current` is this session.
     pub(super) fn select(&self, entries: Vec<Entry>, current: u64) -> Vec<Entry> {
         match self {

@@ -1,0 +1,60 @@
+//! `%run`: runs the code of a file as if it stood in the cell.
+
+use super::{Engine, files, notebook_file};
+use crate::failure::{ErrorName, Failure};
+use anyhow::{Context, Result};
+use std::path::{Path, PathBuf};
+
+impl Engine {
+    pub(super) fn run_file(&mut self, path: &str) -> Result<(), Failure> {
+        let failure = |error: anyhow::Error| Failure::from_error(ErrorName::MagicError, &error);
+        let file = files::expanded(path).map_err(failure)?;
+        let whole = absolute(&file).map_err(failure)?;
+        if self.notebook.running_files.contains(&whole) {
+            return Err(Failure::new(ErrorName::MagicError, format!("{path} runs itself with %run")));
+        }
+        let pieces = notebook_file::read(&file).map_err(failure)?;
+        self.notebook.running_files.push(whole);
+        let result = pieces.into_iter().try_for_each(|piece| {
+            let call = call_of_main(&file, &piece.source).unwrap_or_default();
+            self.run_code(&format!("{}{call}", piece.source)).map_err(|failure| failure.within(&piece.name))
+        });
+        self.notebook.running_files.pop();
+        result
+    }
+}
+
+fn absolute(file: &Path) -> Result<PathBuf> {
+    file.canonicalize().with_context(|| format!("cannot read {}", file.display()))
+}
+
+/// The call of a program's `main`.
+fn call_of_main(path: &Path, source: &str) -> Option<&'static str> {
+    if path.extension().is_some_and(|extension| extension == "ipynb") {
+        return None;
+    }
+    // The compiler reports what cannot be parsed.
+    let file = syn::parse_file(source).ok()?;
+    let main = file.items.iter().find_map(|item| match item {
+        syn::Item::Fn(function) if function.sig.ident == "main" => Some(function),
+        _ => None,
+    })?;
+    match main.sig.output {
+        syn::ReturnType::Default => Some("\nmain();"),
+        syn::ReturnType::Type(..) => Some("\nmain()?;"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_called() {
+        let call = |name, source| call_of_main(Path::new(name), source);
+        assert_eq!(call("a.rs", "fn f() {}\nfn main() {}"), Some("\nmain();"));
+        assert_eq!(call("a.rs", "fn main() -> Result<(), String> { Ok(()) }"), Some("\nmain()?;"));
+        assert_eq!(call("a.rs", "fn f() {}"), None);
+        assert_eq!(call("a.ipynb", "fn main() {}"), None);
+    }
+}
