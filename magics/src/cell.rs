@@ -66,7 +66,7 @@ pub(crate) fn body(invocation: &Invocation<'_>, body: &str, first_line: usize) -
         return Err(MagicError { line: first_line + part.first_line - 1, problem, usage: None });
     }
     let is_blank = split.parts.iter().all(|part| part.kind == PartKind::Blank);
-    Ok(Body { is_blank, is_open: matches!(split.ending, Ending::Open { .. } | Ending::InLiteral) })
+    Ok(Body { is_blank, is_open: matches!(split.ending, Ending::Open { .. } | Ending::InLiteral { .. }) })
 }
 
 /// A line that begins with a magic.
