@@ -69,7 +69,7 @@ def test_reading_standard_input_asks_the_user(kernel):
 
 def test_reading_standard_input_is_an_error_where_nobody_can_be_asked(kernel):
     outcome = kernel.fails(READ_LINE)
-    assert outcome.error == "Error: Input/output error (os error 5)"
+    assert outcome.error == "Error: Input/output error (os error 5) (line 1 of the cell)"
     reason = "the standard input cannot be read: there is no one to ask: this front end does not take input"
     assert outcome.stderr.startswith(reason), outcome.stderr
     assert outcome.seconds < 10
@@ -80,7 +80,7 @@ def test_interrupt_ends_the_wait_for_a_line(kernel):
     msg_id = kernel.begin(READ_LINE, allow_stdin=True)
     kernel.receive("stdin")
     kernel.ask("interrupt_request", channel="control")
-    assert kernel.end_of(msg_id).error == "Error: Operation canceled (os error 125)"
+    assert kernel.end_of(msg_id).error == "Error: Operation canceled (os error 125) (line 1 of the cell)"
     assert kernel.ok("std::process::id()").result == pid, "it ended by itself"
 
 
@@ -94,4 +94,4 @@ def test_user_is_asked_after_a_crash_and_not_for_a_replaced_input(kernel):
     kernel.ok('unsafe extern "C" { fn dup2(old: i32, new: i32) -> i32; }')
     replace = 'let file = std::fs::File::open("lines")?; unsafe { dup2(std::os::fd::AsRawFd::as_raw_fd(&file), 0); }'
     assert kernel.ok(f"{{ {replace} }}; {READ_LINE}").result == '"from a file\\n"'
-    assert kernel.fails(READ_LINE).error == "Error: Input/output error (os error 5)"
+    assert kernel.fails(READ_LINE).error == "Error: Input/output error (os error 5) (line 1 of the cell)"
