@@ -260,6 +260,22 @@ fn a_cell_magic_takes_its_text_as_it_is() {
 }
 
 #[test]
+fn a_folder_and_a_variable_are_read() {
+    check(
+        "%cd\n%cd -\n%cd 'my data'\n%env\n%env A\n%env A=b c\n%env A 'b=c'\n%env A=",
+        expect![[r#"
+            Cd(Home)
+            Cd(Previous)
+            Cd(Path("my data"))
+            Env(List)
+            Env(Show { name: "A" })
+            Env(Set { name: "A", value: "b c" })
+            Env(Set { name: "A", value: "b=c" })
+            Env(Set { name: "A", value: "" })"#]],
+    );
+}
+
+#[test]
 fn magics_of_the_session_are_read() {
     check(
         "%run a.ipynb\n%history 3-5 -n -f a.rs\n%reset -f\n%dep serde@1.0 --features derive\n%opt 3\n%doc Vec::push",
