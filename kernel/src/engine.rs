@@ -29,6 +29,7 @@ mod redeclaration;
 mod report;
 mod scripts;
 mod search;
+mod settings;
 mod sharing;
 mod startup;
 mod studies;

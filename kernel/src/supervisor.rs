@@ -16,6 +16,7 @@ mod phase;
 mod process;
 mod relay;
 mod requests;
+pub(crate) mod settings;
 mod snapshot;
 mod snapshots;
 mod streams;

@@ -2,6 +2,7 @@
 
 mod compiler;
 mod devices;
+mod environment;
 mod files;
 mod memory;
 mod results;
@@ -21,12 +22,14 @@ use crate::error::{MagicError, Problem};
 /// Every magic, by name.
 static TABLE: &[Magic] = &[
     results::BEST,
+    environment::CD,
     memory::CHECKPOINT,
     memory::CHECKPOINTS,
     compiler::DEP,
     devices::DEVICE,
     devices::DEVICES,
     compiler::DOC,
+    environment::ENV,
     results::EXPORT,
     memory::GC,
     session::HISTORY,
