@@ -168,7 +168,7 @@ def test_sleep_of_the_prelude_wakes_for_an_interrupt(kernel):
     pid = kernel.ok("std::process::id()").result
     outcome = kernel.interrupt('println!("running"); ferrotune::sleep(std::time::Duration::from_secs(60))?;')
     assert outcome.seconds < 20
-    assert outcome.error == "Error: the cell was interrupted"
+    assert outcome.error == "Error: the cell was interrupted (line 1 of the cell)"
     assert kernel.ok("std::process::id()").result == pid, "it ended by itself"
 
 

@@ -65,7 +65,7 @@ def test_a_cell_is_timed_without_its_setup(notebook):
 def test_errors_of_timed_rust_are_those_of_its_line(notebook):
     assert notebook.run("let a = 1;\n%timeit -r 2 nombers.len()").error.endswith("(line 2, column 14)")
     assert notebook.run("%%timeit\n1;\nnombers").error.endswith("(line 3, column 1)")
-    assert notebook.fails("%timeit \"x\".parse::<u8>()?").error == "Error: invalid digit found in string"
+    assert notebook.fails("%timeit \"x\".parse::<u8>()?").error == "Error: invalid digit found in string (line 1 of the cell)"
     assert notebook.fails("%timeit -n 3 panic!(\"stop\")").error.startswith("Panic: stop")
     assert "cannot move out of `title`" in notebook.run("%timeit drop(title)").error
     assert notebook.run("%timeit -n 0 1").error.startswith("MagicError: -n 0: give at least 1; usage: ")

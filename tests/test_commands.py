@@ -93,7 +93,7 @@ def test_settings_hold_also_after_going_back(notebook):
     assert notebook.ok('env!("KEY")').result == '"value"'
     notebook.ok("%undo 2")
     assert notebook.ok('env!("KEY")').result == '"value"'
-    assert notebook.run("Err::<(), _>(std::fmt::Error)?;").error == "Error: Error"
+    assert notebook.run("Err::<(), _>(std::fmt::Error)?;").error == "Error: Error (line 1 of the cell)"
     assert notebook.run(":opt 9").error == "CommandError: :opt takes one of 0, 1, 2, 3, and was given 9"
     notebook.ok(":opt 2\n:efmt {}\n:offline 0")
     assert notebook.ok("point.x").result == "1"

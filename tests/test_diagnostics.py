@@ -12,6 +12,13 @@ def shown(outcome):
     return outcome.stderr + (outcome.traceback if outcome.errors else "")
 
 
+def number_of(kernel, cell):
+    """Runs a cell that must not fail, and returns the number that front ends write beside it."""
+    reply, _ = kernel.execute(cell)
+    assert reply["status"] == "ok", reply
+    return reply["execution_count"]
+
+
 class TestWarnings:
     @pytest.mark.parametrize(
         ("cell", "line", "text"),
@@ -82,7 +89,12 @@ class TestPlaces:
     @pytest.mark.parametrize(
         ("cell", "error"),
         [
+            ("1 +", r"expected expression.* \(line 1, column [34]\)"),
+            ("let a = 1;\nlet b = a *", r"expected expression.* \(line 2, column 1[12]\)"),
+            ("let a = 1;\nfoo(", r"\(line 2, column 4\)"),
             ("let a = (1;", r"\(line 1, column (9|11)\)"),
+            ("}", r"\(line 1, column 1\)"),
+            ('let s = "never closed;', r"\(line 1, column 9\)"),
             ("exit", r"cannot find value `exit` in this scope \(line 1, column 1\)"),
             ("exit(1)", r"cannot find function `exit` in this scope \(line 1, column 1\)"),
             ("use rand_of_no_crate::Rng;", r"unresolved import `rand_of_no_crate` \(line 1, column 5\)"),
@@ -100,10 +112,37 @@ class TestPlaces:
         assert re.search(error, outcome.error), outcome.error
         assert not OURS.search(shown(outcome)), outcome.traceback
 
+    def test_error_at_a_question_mark_has_its_line_and_comes_once(self, kernel):
+        outcome = kernel.fails('let a = 1;\nlet text = std::fs::read_to_string("/no/such/file")?;')
+        assert outcome.error == "Error: No such file or directory (os error 2) (line 2 of the cell)"
+        assert shown(outcome).count("No such file") == 1, shown(outcome)
+
+    def test_error_at_a_question_mark_in_an_earlier_function_is_placed_where_the_cell_calls_it(self, kernel):
+        kernel.ok('fn fetch() -> std::io::Result<String> {\n    let text = std::fs::read_to_string("/no/such/file")?;\n    Ok(text)\n}')
+        assert kernel.fails("let a = 1;\n\nfetch()?;").error.endswith("(line 3 of the cell)")
+
+    def test_panic_in_a_function_of_another_cell_names_the_cell(self, kernel):
+        number = number_of(kernel, "fn far(n: u8) -> u8 {\n    assert!(n < 3);\n    n\n}")
+        kernel.ok("let between = 1;")
+        error = kernel.fails("far(9)").error
+        assert error.startswith("Panic: assertion failed: n < 3")
+        assert f"In [{number}]" in error and "line 2" in error
+
     @pytest.mark.parametrize("cell", ['panic!("same")', 'let a = 1; panic!("{a}");', 'if true {\n    panic!("same");\n}\npanic!("same");', 'let xs = vec![1];\n\nxs[4]'])
     def test_panic_has_its_line_even_if_two_lines_are_the_same(self, kernel, cell):
         line = next(n for n, text in enumerate(cell.split("\n"), 1) if "panic!" in text or "[4]" in text)
         assert kernel.fails(cell).error.endswith(f"(line {line} of the cell)")
+
+    def test_panic_of_a_thread_has_the_line_of_its_cell(self, kernel):
+        outcome = kernel.ok('let ended =\n    std::thread::spawn(|| panic!("boo")).join().is_err();')
+        assert "panicked" in outcome.stderr and "boo" in outcome.stderr and "line 2" in outcome.stderr
+        assert not OURS.search(outcome.stderr), outcome.stderr
+
+    def test_debug_macro_has_the_line_of_its_cell(self, kernel):
+        outcome = kernel.ok("let a = 1;\ndbg!(a + 6);")
+        assert "a + 6 = 7" in outcome.stderr and "line 2" in outcome.stderr
+        assert not OURS.search(outcome.stderr), outcome.stderr
+
 
 class TestHints:
     def test_crate_that_is_missing_is_offered_as_dependency(self, kernel):

@@ -29,7 +29,7 @@ def test_cell_after_two_interrupts_of_an_idle_kernel_runs(kernel):
 def test_cell_after_an_interrupted_cell_runs(kernel):
     for number in range(4):
         outcome = kernel.interrupt('println!("running"); ferrotune::sleep(std::time::Duration::from_secs(60))?;')
-        assert outcome.error == "Error: the cell was interrupted"
+        assert outcome.error == "Error: the cell was interrupted (line 1 of the cell)"
         assert kernel.ok(f"{number}").result == str(number)
 
 
@@ -39,7 +39,7 @@ def test_interrupt_stops_the_running_cell_and_the_queued_ones(kernel):
     queued = [kernel.begin(f"{number}") for number in range(2)]
     wait_for(mark.exists, "first cell")
     kernel.ask("interrupt_request", channel="control")
-    assert kernel.end_of(first).error == "Error: the cell was interrupted"
+    assert kernel.end_of(first).error == "Error: the cell was interrupted (line 1 of the cell)"
     stopped = "Interrupted: the cell was stopped before it ran; no variable has changed"
     assert [kernel.end_of(cell).error for cell in queued] == [stopped] * 2
     assert kernel.ok("40 + 2").result == "42"

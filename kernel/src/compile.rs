@@ -8,18 +8,20 @@ mod definitions;
 mod dependencies;
 mod manifest;
 mod messages;
+mod shadows;
 mod source;
 mod stoppable;
 
 use crate::environment::{
-    CARGO_VARIABLE, EVCXR_VARIABLE, PRELUDE_VARIABLE, RESULT_VARIABLE, RUSTC_VARIABLE, STANDARD_LIBRARY_VARIABLE,
-    kernel_socket, required, restore_path,
+    CARGO_VARIABLE, EVCXR_VARIABLE, PRELUDE_VARIABLE, RESULT_VARIABLE, RUNTIME_VARIABLE, RUSTC_VARIABLE,
+    STANDARD_LIBRARY_VARIABLE, kernel_socket, required, restore_path,
 };
 use crate::prelude::Prelude;
 use anyhow::{Context, Result, bail};
 use dependencies::Dependencies;
 use manifest::Manifest;
 use messages::Messages;
+use sha2::{Digest, Sha256};
 use std::ffi::{OsStr, OsString};
 use std::io::Write as _;
 use std::os::unix::process::CommandExt;
@@ -31,6 +33,9 @@ use stoppable::{Kernel, with_kernel};
 /// unused imports, items and `mut`.
 const USUAL_LINTS: [&str; 5] =
     ["nonstandard_style", "unused_assignments", "unused_labels", "unused_macros", "unused_variables"];
+
+/// The folder of the runtime with the sources that were compiled.
+const SOURCES: &str = "ferrotune-cells";
 
 /// Acts as `cargo` or `rustup` if this program was called by that name.
 pub(crate) fn stand_in(name: &OsStr, arguments: &[OsString]) -> Option<ExitCode> {
@@ -107,10 +112,12 @@ fn compile(offline: bool, emit: Emit, kernel: &mut Kernel) -> Result<ExitCode> {
     let folder = std::env::current_dir()?;
     let manifest = Manifest::read(&folder.join("Cargo.toml"))?;
     let dependencies = Dependencies::ensure(&manifest, &folder, offline, kernel)?;
-    source::prepare(&folder.join("src/lib.rs"), &dependencies.externs)?;
+    let source = source::prepare(&folder.join("src/lib.rs"), &dependencies.externs)?;
+    let name = keep_source(&source)?;
     let output_folder = folder.join("target");
     std::fs::create_dir_all(&output_folder)?;
     let mut rustc = rustc(&manifest, &dependencies, &output_folder, emit)?;
+    rustc.arg(format!("--remap-path-prefix=src={name}"));
     let mut messages = Vec::new();
     let ended = stoppable::run(rustc.stderr(Stdio::piped()), kernel, |bytes, _| {
         messages.extend_from_slice(bytes);
@@ -131,7 +138,26 @@ fn compile(offline: bool, emit: Emit, kernel: &mut Kernel) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The one call of rustc that makes a cell: no debug information, no debug assertions, everything linked dynamically.
+/// Keeps a generated source, and returns the name of its folder in places of panics. A thread may panic in it when later cells run.
+fn keep_source(source: &str) -> Result<String> {
+    let name = format!("{SOURCES}/{}", crate::prelude::short_hash(Sha256::new().chain_update(source)));
+    let folder = PathBuf::from(required(RUNTIME_VARIABLE)?).join(&name);
+    std::fs::create_dir_all(&folder)?;
+    std::fs::write(folder.join("lib.rs"), source)?;
+    Ok(name)
+}
+
+/// The generated source in which a location is, `file:line:column`, and its line; none for other files.
+pub(crate) fn generated_source(location: &str) -> Option<(String, usize)> {
+    let (folder, place) = location.rsplit_once("/lib.rs:")?;
+    let (_, hash) = folder.rsplit_once(&format!("{SOURCES}/"))?;
+    let line = place.split(':').next()?.parse().ok()?;
+    let runtime = PathBuf::from(std::env::var_os(RUNTIME_VARIABLE)?);
+    let source = std::fs::read_to_string(runtime.join(SOURCES).join(hash).join("lib.rs")).ok()?;
+    Some((source, line))
+}
+
+/// The one call of rustc that makes a cell: lines for backtraces but no other debug information, no debug assertions, everything linked dynamically.
 fn rustc(manifest: &Manifest, dependencies: &Dependencies, output_folder: &Path, emit: Emit) -> Result<Command> {
     let prelude = PathBuf::from(required(PRELUDE_VARIABLE)?);
     let prelude = Prelude::open(&prelude)?.context("the prelude is gone; restart the kernel")?;
@@ -144,7 +170,7 @@ fn rustc(manifest: &Manifest, dependencies: &Dependencies, output_folder: &Path,
             Emit::Nothing => "--emit=metadata",
         })
         .arg(format!("-Copt-level={}", manifest.opt_level))
-        .args(["-Coverflow-checks=on", "-Cstrip=debuginfo", "-Cprefer-dynamic", "-Ccodegen-units=1"])
+        .args(["-Coverflow-checks=on", "-Cdebuginfo=line-tables-only", "-Cprefer-dynamic", "-Ccodegen-units=1"])
         .args(USUAL_LINTS.map(|lint| format!("-A{lint}")))
         .arg("--out-dir")
         .arg(output_folder);

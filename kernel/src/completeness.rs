@@ -3,17 +3,11 @@
 //! known here.
 
 use ferrotune_magics::{Action, Ending, PartKind, Step, cell_magic, parse, split};
-use syn::Block;
-use syn::parse::Parser;
 
 use crate::execution::Completeness;
+use crate::statements::{self, MAX_PARSED_BYTES, MAX_PARSED_DEPTH};
 
 const INDENT: &str = "    ";
-
-/// Beyond these, brackets alone decide: the parser calls itself for each level.
-const MAX_PARSED_BYTES: usize = 32 << 10;
-const MAX_PARSED_DEPTH: usize = 128;
-const PARSER_STACK_BYTES: usize = 256 << 20;
 
 /// A cell that fails to parse but parses with one of these behind it has only been begun.
 const CONTINUATIONS: [&str; 12] =
@@ -32,11 +26,12 @@ pub(crate) fn check(code: &str) -> Completeness {
     let is_rust = |kind| matches!(kind, PartKind::Rust | PartKind::Blank);
     let rust: String = split.parts.iter().map(|part| if is_rust(part.kind) { part.text } else { "\n" }).collect();
     match split.ending {
-        Ending::Mismatch => Completeness::Invalid,
-        Ending::InLiteral => Completeness::Incomplete { indent: String::new() },
-        Ending::Open { depth } => Completeness::Incomplete { indent: INDENT.repeat(depth.min(MAX_PARSED_DEPTH)) },
+        Ending::Mismatch { .. } => Completeness::Invalid,
+        Ending::InLiteral { .. } => Completeness::Incomplete { indent: String::new() },
+        Ending::Open { depth, .. } => Completeness::Incomplete { indent: INDENT.repeat(depth.min(MAX_PARSED_DEPTH)) },
         Ending::Closed if split.max_depth > MAX_PARSED_DEPTH || rust.len() > MAX_PARSED_BYTES => Completeness::Complete,
-        Ending::Closed => check_on_large_stack(rust),
+        // A cell that cannot be parsed is for the compiler to judge.
+        Ending::Closed => statements::on_large_stack(move || check_rust(&rust)).unwrap_or(Completeness::Complete),
     }
 }
 
@@ -53,22 +48,8 @@ fn check_cell_magic(cell: &str, body: &str) -> Completeness {
     }
 }
 
-fn check_on_large_stack(rust: String) -> Completeness {
-    let thread = std::thread::Builder::new()
-        .name("completeness".into())
-        .stack_size(PARSER_STACK_BYTES)
-        .spawn(move || check_rust(&rust));
-    match thread.map(std::thread::JoinHandle::join) {
-        Ok(Ok(completeness)) => completeness,
-        Ok(Err(_)) | Err(_) => {
-            tracing::warn!("cell could not be parsed for its completeness; it counts as complete");
-            Completeness::Complete
-        }
-    }
-}
-
 fn check_rust(rust: &str) -> Completeness {
-    let parses = |text: &str| Block::parse_within.parse_str(text).is_ok();
+    let parses = |text: &str| text.parse().ok().and_then(statements::parse).is_some();
     if parses(rust) {
         Completeness::Complete
     } else if CONTINUATIONS.iter().any(|continuation| parses(&format!("{rust}\n{continuation}"))) {

@@ -13,6 +13,7 @@ mod evaluator;
 mod evaluator_state;
 mod files;
 mod history;
+mod implementations;
 mod insertions;
 mod inspection;
 mod interrupts;
@@ -24,6 +25,8 @@ mod notebook_file;
 mod objective;
 mod packages;
 mod place;
+mod places;
+mod preparation;
 mod questions;
 mod redeclaration;
 mod report;
@@ -33,6 +36,7 @@ mod settings;
 mod sharing;
 mod startup;
 mod studies;
+mod syntax;
 mod timing;
 mod tpu_check;
 mod undo;
@@ -50,12 +54,14 @@ use crate::runtime::Runtime;
 use cell_supervisor::CellSupervisor;
 use commands::{KernelCommand, Runner};
 use evaluator::Evaluator;
+use evaluator_state::EvaluatorState;
 use evcxr::{CompilationError, Error, EvalOutputs};
 use ferrotune_display::{Bundle, table};
 use ferrotune_link::{CellEnding, SupervisorRequest};
 use ferrotune_magics::Step;
 use link::{CellLink, CellOutcome};
 use notebook::Notebook;
+use preparation::Prepared;
 use undo::UndoStates;
 
 /// The error of a cell that an interrupt stopped before it ran.
@@ -144,26 +150,49 @@ impl Engine {
             // evcxr runs its own commands above this one first.
             self.evaluate_lines(&lines[..call.line], first_line)?;
             lines[..=call.line].fill("");
-            self.carry_out(command)?;
+            self.carry_out(command, &call.argument)?;
         }
         self.evaluate_lines(&lines, first_line)
     }
 
     fn evaluate_lines(&mut self, lines: &[&str], first_line: usize) -> Result<EvalOutputs, Failure> {
         let padded = format!("{}{}", "\n".repeat(first_line.saturating_sub(1)), lines.join("\n"));
-        let (source, insertions) = sharing::items(&padded, self.evaluator.item_names());
+        let split = ferrotune_magics::split(&padded);
+        syntax::check_brackets(&padded, &split.ending)?;
+        let prepared = preparation::prepare(&padded, &split, self.evaluator.item_names());
+        let Prepared { source, insertions, is_rust } = prepared;
+        if !is_rust {
+            syntax::check_operands(&padded)?;
+        }
+        self.link.will_run(self.notebook.cell, &padded, &source);
+        let before = self.undo.now.clone();
         let result = self.evaluate(&source);
-        let concluded =
-            self.conclude(&source, result, |errors| report::compilation(errors, &source, |_| true, &insertions));
-        self.show_warnings(&source, &insertions);
+        let has_run = result.is_ok();
+        let concluded = self.conclude(result, |errors| report::compilation(errors, &source, |_| true, &insertions));
+        self.show_warnings(&padded, &source, &insertions);
+        if has_run && concluded.is_err() {
+            self.learn_shadowed(&before)?;
+        }
         concluded
     }
 
+    /// evcxr forgets the variables that a cell shadows. If the cell fails, they are in the store again.
+    fn learn_shadowed(&mut self, before: &EvaluatorState) -> Result<(), Failure> {
+        let declarations = before.declarations_missing_in(&self.undo.now);
+        let declarations = declarations.map_err(|error| Failure::from_error(ErrorName::EngineError, &error))?;
+        if declarations.is_empty() {
+            return Ok(());
+        }
+        self.link.request(SupervisorRequest::Skip);
+        self.run_generated_once(&declarations)
+    }
+
     /// Runs a command that evcxr does not run.
-    fn carry_out(&mut self, command: KernelCommand) -> Result<(), Failure> {
+    fn carry_out(&mut self, command: KernelCommand, argument: &str) -> Result<(), Failure> {
         match command {
             KernelCommand::Clear => self.clear()?,
             KernelCommand::Restart => self.restart()?,
+            KernelCommand::Document => self.document(argument)?,
             KernelCommand::Help => self.show(table(&["command", "what it does"], &commands::help())),
             KernelCommand::ShowDependencies => self.show_text(self.undo.now.dependencies_text()),
         }
@@ -173,7 +202,15 @@ impl Engine {
     /// Runs Rust of which the user has written no line.
     fn run_generated(&mut self, source: &str) -> Result<(), Failure> {
         let result = self.evaluate(source);
-        self.conclude("", result, report::generated).map(drop)
+        self.conclude(result, report::generated).map(drop)
+    }
+
+    fn run_generated_once(&mut self, source: &str) -> Result<(), Failure> {
+        match self.evaluate_once(source) {
+            Ok(_) => Ok(()),
+            Err(Error::CompilationErrors(errors)) => Err(report::generated(&errors)),
+            Err(error) => Err(Failure::of_lines(ErrorName::EngineError, &error.to_string())),
+        }
     }
 
     /// Evaluates Rust, again if the cell process has dropped variables whose types have been redefined.
@@ -228,7 +265,6 @@ impl Engine {
     /// Waits for the cell's last outputs, and returns how it ended.
     fn conclude(
         &mut self,
-        cell: &str,
         result: Result<EvalOutputs, Error>,
         explain: impl Fn(&[CompilationError]) -> Failure,
     ) -> Result<EvalOutputs, Failure> {
@@ -240,14 +276,14 @@ impl Engine {
             // evcxr's result depends on when the interrupt came; the user sees the same line each time.
             return Err(Failure::new(ErrorName::Interrupted, STOPPED_BEFORE));
         }
-        let ended_early = self.ended_early(cell, &outcome);
+        let ended_early = self.ended_early(&outcome);
         if let Some((ending, threads)) = &outcome.restored {
             let own = ended_early.filter(|_| *ending == CellEnding::TakenBack);
             return Err(own.unwrap_or_else(|| report::taken_over(ending, threads)));
         }
         match result {
-            Err(Error::Message(_)) if outcome.failed.is_some() => {
-                Err(Failure::new(ErrorName::Error, outcome.failed.unwrap_or_default()))
+            Err(Error::Message(text)) if outcome.failed.is_some() => {
+                Err(ended_early.unwrap_or_else(|| Failure::of_lines(ErrorName::Error, &text)))
             }
             Ok(outputs) => match ended_early {
                 Some(failure) => Err(failure),
@@ -265,11 +301,14 @@ impl Engine {
     }
 
     /// The failure of a cell that ended by a panic or at a `?`.
-    fn ended_early(&self, cell: &str, outcome: &CellOutcome) -> Option<Failure> {
+    fn ended_early(&self, outcome: &CellOutcome) -> Option<Failure> {
+        let place = |location: &Option<String>| location.as_deref().and_then(|location| self.link.place(location));
         if let Some((message, location)) = &outcome.panicked {
-            return Some(report::panicked(cell, &self.evaluator.last_source(), message, location.as_deref()));
+            let backtrace = self.link.places(&outcome.backtrace);
+            return Some(report::ended_early(ErrorName::Panic, message, place(location), &backtrace));
         }
-        outcome.failed.as_ref().map(|message| Failure::new(ErrorName::Error, message.clone()))
+        let (message, location) = outcome.failed.as_ref()?;
+        Some(report::ended_early(ErrorName::Error, message, place(location), &[]))
     }
 
     /// Shows the value of the last expression if evcxr has it: most values come over the link.

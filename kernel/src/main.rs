@@ -14,6 +14,7 @@ mod resume;
 mod runtime;
 mod search_process;
 mod server;
+mod statements;
 mod supervisor;
 mod toolchain;
 

@@ -201,7 +201,6 @@ impl Supervisor {
         match effect {
             Effect::Order(order) => {
                 if matches!(order, CellOrder::Run { .. }) {
-                    self.output.begin_cell();
                     self.watch.begin(&self.cells);
                 }
                 self.streams.order(&order);

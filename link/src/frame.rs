@@ -72,10 +72,26 @@ pub enum KernelFrame {
     },
     /// A panic ended the cell: that of the last [`KernelFrame::Panic`], or one that another thread passed on.
     Panicked,
+    /// Through which places a panic came that has ended the cell, from the innermost to the outermost.
+    Backtrace {
+        /// `file:line:column`, in generated sources and elsewhere.
+        locations: Vec<String>,
+    },
+    /// Text for the standard error with a place in it.
+    Located {
+        /// What stands before the place.
+        before: String,
+        /// `file:line:column`, in a generated source or elsewhere.
+        location: String,
+        /// What stands behind the place.
+        after: String,
+    },
     /// The cell ended at a `?`, or could not be run.
     Failed {
         /// The error's text.
         message: String,
+        /// `file:line:column` of the `?` in the generated source.
+        location: Option<String>,
     },
     /// What the compiler warns of in the source that it has just compiled, each as rustc's JSON. Replaces earlier warnings.
     Warnings {

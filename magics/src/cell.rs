@@ -57,7 +57,7 @@ pub(crate) fn body(invocation: &Invocation<'_>, body: &str, first_line: usize) -
         return Err(call.error(Problem::Inside { magic: call.typed(), outer: invocation.typed() }));
     }
     let is_blank = split.parts.iter().all(|part| part.kind == PartKind::Blank);
-    Ok(Body { is_blank, is_open: matches!(split.ending, Ending::Open { .. } | Ending::InLiteral) })
+    Ok(Body { is_blank, is_open: matches!(split.ending, Ending::Open { .. } | Ending::InLiteral { .. }) })
 }
 
 /// A line that begins with a magic.

@@ -52,11 +52,19 @@ pub enum Ending {
     Open {
         /// At least 1.
         depth: usize,
+        /// Where the innermost one is, in bytes from the start of the cell.
+        at: usize,
     },
     /// Within a string or a block comment.
-    InLiteral,
+    InLiteral {
+        /// Where it begins, in bytes from the start of the cell.
+        at: usize,
+    },
     /// A bracket closes what no bracket opened.
-    Mismatch,
+    Mismatch {
+        /// Where the first such bracket is, in bytes from the start of the cell.
+        at: usize,
+    },
 }
 
 /// Splits a cell. A cell magic is split as a line magic with Rust below: see [`cell_magic`].
@@ -86,11 +94,12 @@ struct Splitter<'a> {
     part_start: usize,
     part_has_tokens: bool,
     statement: Statement,
-    /// The brackets that are open.
-    brackets: Vec<char>,
+    /// The brackets that are open, with their places.
+    brackets: Vec<(char, usize)>,
     max_depth: usize,
-    ends_in_literal: bool,
-    has_mismatch: bool,
+    /// Where the last token begins, if it is a literal or a comment that is not closed.
+    open_literal: Option<usize>,
+    mismatch: Option<usize>,
 }
 
 impl<'a> Splitter<'a> {
@@ -101,9 +110,9 @@ impl<'a> Splitter<'a> {
         // rustc reads `#"` and `##` as one token, since Rust 2024 reserves them; here each `#` is a mark of its own.
         let length = if token.kind == TokenKind::GuardedStrPrefix { 1 } else { token.len as usize };
         let text = &rest[..length];
-        self.ends_in_literal = is_unclosed(token.kind, text);
+        self.open_literal = is_unclosed(token.kind, text).then_some(self.at);
         if is_blank(token.kind, text) {
-            self.part_has_tokens |= self.ends_in_literal;
+            self.part_has_tokens |= self.open_literal.is_some();
         } else if let Some((line_start, kind)) = self.line_that_is_not_rust() {
             return self.take_line(line_start, kind);
         } else {
@@ -160,12 +169,14 @@ impl<'a> Splitter<'a> {
         if self.brackets.is_empty() {
             self.statement = self.statement.opened(bracket);
         }
-        self.brackets.push(bracket);
+        self.brackets.push((bracket, self.at));
         self.max_depth = self.max_depth.max(self.brackets.len());
     }
 
     fn close(&mut self, opening: char, bracket: char) {
-        self.has_mismatch |= self.brackets.pop() != Some(opening);
+        if self.brackets.pop().is_none_or(|(opened, _)| opened != opening) {
+            self.mismatch.get_or_insert(self.at);
+        }
         if self.brackets.is_empty() {
             self.statement = self.statement.closed(bracket);
         }
@@ -173,11 +184,11 @@ impl<'a> Splitter<'a> {
 
     fn finish(mut self) -> Split<'a> {
         self.take_rust(self.cell.len());
-        let ending = match self.brackets.len() {
-            _ if self.has_mismatch => Ending::Mismatch,
-            _ if self.ends_in_literal => Ending::InLiteral,
-            0 => Ending::Closed,
-            depth => Ending::Open { depth },
+        let ending = match (self.mismatch, self.open_literal, self.brackets.last()) {
+            (Some(at), _, _) => Ending::Mismatch { at },
+            (None, Some(at), _) => Ending::InLiteral { at },
+            (None, None, Some((_, at))) => Ending::Open { depth: self.brackets.len(), at: *at },
+            (None, None, None) => Ending::Closed,
         };
         Split { parts: self.parts, ending, max_depth: self.max_depth }
     }

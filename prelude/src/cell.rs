@@ -2,6 +2,7 @@
 
 mod output;
 pub mod store;
+pub mod sysroot;
 pub mod timing;
 pub mod variables;
 
@@ -12,14 +13,18 @@ use ferrotune_display::Bundle;
 use ferrotune_link::{KernelFrame, connection};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::any::Any;
+use std::backtrace::Backtrace;
 use std::ffi::c_void;
 use std::fmt::Debug;
-use std::panic::PanicHookInfo;
+use std::panic::{Location, PanicHookInfo};
 use std::sync::{Mutex, PoisonError};
 use std::thread::ThreadId;
 
 /// The thread on which the cell runs.
 static CELL_THREAD: Mutex<Option<ThreadId>> = Mutex::new(None);
+
+/// The backtrace of the last panic on the cell's thread.
+static BACKTRACE: Mutex<Option<Backtrace>> = Mutex::new(None);
 
 /// The thread pool of a woken snapshot, because the threads of rayon's own pool were not copied.
 static POOL: Mutex<Option<ThreadPool>> = Mutex::new(None);
@@ -37,16 +42,17 @@ type Entry = extern "C" fn(*mut c_void) -> *mut c_void;
 
 /// Shows the value of a cell's last expression.
 ///
-/// evcxr calls `evcxr_display` on it. A type with an inherent method of that name shows itself. This trait shows every
-/// other type that is `Debug` and `'static`, so that no cell is compiled twice.
+/// A cell calls `evcxr_display` on a reference to it. A type with an inherent method of that name shows itself, and so does one for
+/// which a trait of the notebook has that method. This trait shows every other type that is `Debug` and `'static`, so that no cell
+/// is compiled twice: it is implemented for references to them, since Rust prefers a method that needs one reference less.
 pub trait Show {
     /// Shows the value; nothing for `()`, and the elements of a tensor.
     fn evcxr_display(&self);
 }
 
-impl<T: Debug + 'static> Show for T {
+impl<T: Debug + 'static> Show for &T {
     fn evcxr_display(&self) {
-        show_value(self, self);
+        show_value(*self, *self);
     }
 }
 
@@ -148,16 +154,76 @@ pub extern "C" fn ferrotune_missing() -> usize {
     if fork::is_open() { 0 } else { store::missing() }
 }
 
-/// Sends a panic to the kernel, which makes it the cell's error; prints it where there is no kernel.
+/// Keeps a panic of the cell's thread, and prints one of another thread.
 fn report_panic(info: &PanicHookInfo<'_>) {
     let message = info.payload_as_str().unwrap_or("a panic whose payload is no text").to_owned();
     let location = info.location().map(ToString::to_string);
     let thread = std::thread::current();
-    let of_cell = *CELL_THREAD.lock().unwrap_or_else(PoisonError::into_inner) == Some(thread.id());
-    if of_cell && connection::send(&KernelFrame::Panic { message: message.clone(), location: location.clone() }).is_ok()
-    {
-        return;
+    if *CELL_THREAD.lock().unwrap_or_else(PoisonError::into_inner) == Some(thread.id()) {
+        *BACKTRACE.lock().unwrap_or_else(PoisonError::into_inner) = Some(Backtrace::force_capture());
+        let frame = KernelFrame::Panic { message: message.clone(), location: location.clone() };
+        if connection::send(&frame).is_ok() {
+            return;
+        }
     }
     let name = thread.name().unwrap_or("unnamed");
-    eprintln!("thread '{name}' panicked at {}: {message}", location.as_deref().unwrap_or("an unknown place"));
+    let location = location.unwrap_or_else(|| "an unknown place".to_owned());
+    print_located(format!("thread '{name}' panicked at "), location, format!(": {message}\n"));
+}
+
+/// Called by a cell that a panic has ended: tells the kernel through which places of cells the panic came.
+pub fn panicked() {
+    let Some(backtrace) = BACKTRACE.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
+    // The standard library gives the frames only as text.
+    let text = backtrace.to_string();
+    let locations = text.lines().filter_map(|line| line.trim_start().strip_prefix("at ")).map(str::to_owned).collect();
+    if let Err(error) = connection::send(&KernelFrame::Backtrace { locations }) {
+        eprintln!("the panic is shown without its backtrace: {error}");
+    }
+}
+
+/// Called by a cell that ends at a `?`: makes the error the cell's own, and prints it where there is no kernel.
+pub fn failed(message: String, location: &Location<'_>) {
+    let frame = KernelFrame::Failed { message: message.clone(), location: Some(location.to_string()) };
+    if connection::send(&frame).is_err() {
+        eprintln!("{message}");
+    }
+}
+
+/// Prints to the standard error with the place in the notebook that a location means, and as it is where there is no kernel.
+#[doc(hidden)]
+pub fn print_located(before: String, location: String, after: String) {
+    let plain = format!("{before}{location}{after}");
+    if connection::send(&KernelFrame::Located { before, location, after }).is_err() {
+        eprint!("{plain}");
+    }
+}
+
+/// The standard library's `dbg!`, with the place in the notebook.
+#[macro_export]
+macro_rules! cell_dbg {
+    () => {
+        $crate::cell::print_located(::std::string::String::from("["), $crate::cell::here(), ::std::string::String::from("]\n"))
+    };
+    ($value:expr $(,)?) => {
+        match $value {
+            value => {
+                let after = ::std::format!("] {} = {:#?}\n", ::std::stringify!($value), &value);
+                $crate::cell::print_located(::std::string::String::from("["), $crate::cell::here(), after);
+                value
+            }
+        }
+    };
+    ($($value:expr),+ $(,)?) => {
+        ($($crate::cell_dbg!($value)),+,)
+    };
+}
+
+pub use cell_dbg as dbg;
+
+/// The place of the caller.
+#[doc(hidden)]
+#[track_caller]
+pub fn here() -> String {
+    Location::caller().to_string()
 }

@@ -248,7 +248,7 @@ fn support() -> Support {
 
 /// Fails the running cell with this message; prints it where there is no kernel.
 pub(crate) fn fail(message: &str) {
-    if connection::send(&KernelFrame::Failed { message: message.to_owned() }).is_err() {
+    if connection::send(&KernelFrame::Failed { message: message.to_owned(), location: None }).is_err() {
         eprintln!("error: {message}");
     }
 }

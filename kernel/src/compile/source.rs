@@ -4,22 +4,42 @@
 //! Never moves a line, so that evcxr still finds the user's.
 
 use super::definitions::Definitions;
+use super::shadows::{self, Shadowed};
 use anyhow::{Context, Result};
+use proc_macro2::TokenStream;
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 /// First line of the module that evcxr writes.
 const MODULE: &str = "mod evcxr_internal_runtime {";
 /// First line of the last function in it.
 const LAST_FUNCTION: &str = "pub fn create_variable_store()";
+/// First line of what evcxr writes for `?`.
+const ERROR_TYPE: &str = "struct EvcxrUserCodeError {}";
+/// The line behind the last expression of a cell.
+const SHOW_END: &str = ").evcxr_display();";
+/// Beginning of the line that tells evcxr of a panic.
+const PANIC: &str = "println!(\"EVCXR_PANIC_NOTIFICATION\");";
+/// The line above the variables, in the source that evcxr only analyses.
+const ANALYSIS: &str = "async fn evcxr_analysis_wrapper(";
+/// The last line of the cell's function.
+const RETURN: &str = "evcxr_variable_store";
+const PUT_BACK: &str = "evcxr_variable_store.put_back";
 
-/// Rewrites the file. A source in an unexpected form stays as it is: it compiles more slowly, and only the compiler
+/// Rewrites the file, and returns its new text. A source in an unexpected form stays as it is: it compiles more slowly, and only the compiler
 /// distinguishes a redefined type from the old one.
-pub(super) fn prepare(path: &Path, libraries: &[(String, PathBuf)]) -> Result<()> {
+pub(super) fn prepare(path: &Path, libraries: &[(String, PathBuf)]) -> Result<String> {
     let source = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let Some(source) = with_store_of_prelude(&source) else { return Ok(()) };
-    // rustc reports the error of a source that cannot be parsed.
-    let source = with_fingerprints(&source, libraries).unwrap_or(source);
-    std::fs::write(path, source).with_context(|| format!("cannot write {}", path.display()))
+    let source = match with_store_of_prelude(&source) {
+        Some(source) => {
+            let source = with_calls_of_prelude(&source);
+            // rustc reports the error of a source that cannot be parsed.
+            with_fingerprints(&source, libraries).unwrap_or(source)
+        }
+        None => with_static_parameters(&source),
+    };
+    std::fs::write(path, &source).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(source)
 }
 
 fn with_store_of_prelude(source: &str) -> Option<String> {
@@ -36,21 +56,85 @@ fn with_store_of_prelude(source: &str) -> Option<String> {
     Some(source)
 }
 
+/// The error of a `?`, a panic and the value of the last expression go to the prelude.
+fn with_calls_of_prelude(source: &str) -> String {
+    let mut lines: Vec<Cow<'_, str>> = source.lines().map(Cow::from).collect();
+    if let Some(at) = lines.iter().position(|line| line.trim() == ERROR_TYPE)
+        && let [_, _, from, print, ..] = &mut lines[at..]
+        && let Some(text) = print.trim().strip_prefix("eprintln!(").and_then(|rest| rest.strip_suffix(");"))
+    {
+        *print = format!("::ferrotune::cell::failed(format!({text}), ::std::panic::Location::caller());").into();
+        *from = format!("#[track_caller] {}", from.trim()).into();
+    }
+    if let Some(panic) = lines.iter_mut().rfind(|line| line.trim() == PANIC) {
+        *panic = format!("::ferrotune::cell::panicked(); {PANIC}").into();
+    }
+    if let Some(end) = lines.iter().rposition(|line| line == SHOW_END)
+        && let Some(start) = (0..end).rev().find(|at| lines[*at] == "(" && is_balanced(&lines[at + 1..end]))
+    {
+        // One reference more than a trait of the user's needs, so that this one is preferred to the prelude's.
+        lines[start] = "(&(".into();
+        lines[end] = format!("){SHOW_END}").into();
+    }
+    lines.iter().flat_map(|line| [line, "\n"]).collect()
+}
+
+fn is_balanced(lines: &[Cow<'_, str>]) -> bool {
+    lines.join("\n").parse::<TokenStream>().is_ok()
+}
+
+/// In the source that evcxr only analyses, variables are parameters. Their references outlive the function.
+fn with_static_parameters(source: &str) -> String {
+    let mut is_parameter = false;
+    let mut result = String::with_capacity(source.len());
+    for line in source.lines() {
+        is_parameter &= !line.starts_with(')');
+        match is_parameter {
+            true => result += &static_references(line),
+            false => result += line,
+        }
+        result.push('\n');
+        is_parameter |= line == ANALYSIS;
+    }
+    result
+}
+
+fn static_references(type_name: &str) -> String {
+    let mut result = String::with_capacity(type_name.len());
+    for (at, character) in type_name.char_indices() {
+        result.push(character);
+        if character == '&' && !type_name[at + 1..].trim_start().starts_with('\'') {
+            result += "'static ";
+        }
+    }
+    result
+}
+
 /// Adds the fingerprint of a variable's type to each line that checks or stores the variable.
 fn with_fingerprints(source: &str, libraries: &[(String, PathBuf)]) -> syn::Result<String> {
     let definitions = Definitions::parse(source, libraries)?;
-    let mut lines = Vec::new();
-    for line in source.lines() {
-        let line = match statement(line) {
-            Some(Statement { call, type_name, name, rest }) => match definitions.fingerprint(type_name)? {
-                Some(print) => format!("{call}_as::<{type_name}>(stringify!({name}), {print:#x}{rest}"),
-                None => line.to_owned(),
-            },
-            None => line.to_owned(),
-        };
-        lines.push(line + "\n");
+    let call = |Statement { call, type_name, name, rest }: Statement<'_>| -> syn::Result<String> {
+        Ok(match definitions.fingerprint(type_name)? {
+            Some(print) => format!("{call}_as::<{type_name}>(stringify!({name}), {print:#x}{rest}"),
+            None => format!("{call}::<{type_name}>(stringify!({name}){rest}"),
+        })
+    };
+    let lines: Vec<&str> = source.lines().collect();
+    let end = lines.iter().rposition(|line| *line == RETURN);
+    let mut result = String::with_capacity(source.len());
+    for (at, line) in lines.iter().enumerate() {
+        if end == Some(at) {
+            for Shadowed { name, type_name } in shadows::of(&lines) {
+                result += &call(Statement { call: PUT_BACK, type_name, name, rest: &format!(", {name});") })?;
+            }
+        }
+        match statement(line) {
+            Some(statement) => result += &call(statement)?,
+            None => result += line,
+        }
+        result.push('\n');
     }
-    Ok(lines.concat())
+    Ok(result)
 }
 
 /// A generated line that checks or stores a variable.
@@ -83,6 +167,66 @@ mod tests {
             "fn a() {}\nmod evcxr_internal_runtime {\npub use ::ferrotune::cell::store::*;\n\n\n\n\n}\nfn user() {}\n";
         assert_eq!(with_store_of_prelude(source).as_deref(), Some(expected));
         assert_eq!(with_store_of_prelude("fn user() {}\n"), None);
+    }
+
+    #[test]
+    fn errors_panics_and_values_go_to_the_prelude() {
+        let source = "            struct EvcxrUserCodeError {}
+            impl<T: std::fmt::Debug> From<T> for EvcxrUserCodeError {
+                fn from(error: T) -> Self {
+                    eprintln!(\"{:?}\", error);
+                    println!(\"{}\", evcxr_internal_runtime::USER_ERROR_OCCURRED);
+(
+f
+(
+1
+)
+).evcxr_display();
+  Err(_) => {
+    println!(\"EVCXR_PANIC_NOTIFICATION\");
+}}
+";
+        let expected = "            struct EvcxrUserCodeError {}
+            impl<T: std::fmt::Debug> From<T> for EvcxrUserCodeError {
+#[track_caller] fn from(error: T) -> Self {
+::ferrotune::cell::failed(format!(\"{:?}\", error), ::std::panic::Location::caller());
+                    println!(\"{}\", evcxr_internal_runtime::USER_ERROR_OCCURRED);
+(&(
+f
+(
+1
+)
+)).evcxr_display();
+  Err(_) => {
+::ferrotune::cell::panicked(); println!(\"EVCXR_PANIC_NOTIFICATION\");
+}}
+";
+        assert_eq!(with_calls_of_prelude(source), expected);
+    }
+
+    #[test]
+    fn references_outlive_the_function_that_is_analysed() {
+        let source = "fn f(a: &str) {}\nasync fn evcxr_analysis_wrapper(\nmut a: &str,\nb: (&'static str, &&mut u8),\n) -> R {\nlet c: &str = &d;\n";
+        let expected = "fn f(a: &str) {}\nasync fn evcxr_analysis_wrapper(\nmut a: &'static str,\nb: (&'static str, &'static &'static mut u8),\n) -> R {\nlet c: &str = &d;\n";
+        assert_eq!(with_static_parameters(source), expected);
+    }
+
+    #[test]
+    fn a_shadowed_variable_goes_back_with_its_fingerprint() {
+        let source = "struct P(u8);
+fn run() {
+let p = evcxr_variable_store.take_variable::<P>(stringify!(p));
+let _ = (|| -> std::result::Result<(), EvcxrUserCodeError> {
+let p = 1;
+evcxr_variable_store.put_variable::<i32>(stringify!(p), p);
+Ok(())})();
+evcxr_variable_store
+}
+";
+        let print = Definitions::parse(source, &[]).unwrap().fingerprint("P").unwrap().unwrap();
+        let back =
+            format!("evcxr_variable_store.put_back_as::<P>(stringify!(p), {print:#x}, p);evcxr_variable_store\n}}");
+        assert_eq!(with_fingerprints(source, &[]).unwrap(), source.replace("evcxr_variable_store\n}", &back));
     }
 
     #[test]

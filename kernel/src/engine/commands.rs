@@ -17,13 +17,15 @@ pub(super) enum KernelCommand {
     Clear,
     /// Forgets the variables.
     Restart,
+    /// Shows the documentation of a name.
+    Document,
     /// Shows the commands.
     Help,
     /// Shows the crates that the user has added.
     ShowDependencies,
 }
 
-use KernelCommand::{Clear, Help, Restart, ShowDependencies};
+use KernelCommand::{Clear, Document, Help, Restart, ShowDependencies};
 use Runner::{Evcxr, Kernel};
 
 struct Command {
@@ -63,7 +65,7 @@ const COMMANDS: &[Command] = &[
     refused(":clear_cache", "it is the cache of another program; Ferrotune keeps crates in a folder of its own"),
     refused(":codegen_backend", "cells are compiled by rustc's own backend"),
     works(":dep", Evcxr, "adds a crate: :dep NAME = \"VERSION\", or :dep PATH"),
-    works(":doc", Evcxr, "shows the documentation of a name"),
+    works(":doc", Kernel(Document), "shows the documentation of a name"),
     one_of(":efmt", &["", "{}", "{:?}"], "how an error at a `?` is shown, {} or {:?}"),
     refused(":env", "write unsafe { std::env::set_var(\"KEY\", \"VALUE\") } in a cell"),
     works(":explain", Evcxr, "explains the compiler's last error"),
@@ -129,6 +131,11 @@ pub(super) fn above_rust(source: &str) -> impl Iterator<Item = (usize, &str)> {
 fn split(line: &str) -> Option<(&str, &str)> {
     let line = line.trim_start_matches(' ');
     line.starts_with(':').then(|| line.split_once(' ').unwrap_or((line, "")))
+}
+
+/// Whether a line above the Rust of a cell is a command.
+pub(super) fn is_command(line: &str) -> bool {
+    split(line).is_some()
 }
 
 fn call(line: usize, name: &str, argument: &str) -> Result<Call, String> {

@@ -22,6 +22,7 @@ use std::time::Instant;
 /// rust-analyzer writes `dyn Trait` without a path, so the commonest traits must be in scope: `SimpleBackend` for
 /// `VarBuilder`, and `Any` for the payload of a thread's panic.
 pub(super) const FIRST_CELL: &str = "use ::ferrotune::cell::Show as _;
+use ::ferrotune::cell::dbg;
 use ::candle_nn::var_builder::SimpleBackend;
 use std::any::Any;
 std::result::Result::<(), std::fmt::Error>::Ok(())?;";

@@ -67,6 +67,17 @@ impl EvaluatorState {
         self.variables.retain(|(name, _)| !names.contains(name));
     }
 
+    /// Declarations, without values, of those variables that `later` does not have.
+    pub(super) fn declarations_missing_in(&self, later: &EvaluatorState) -> Result<String> {
+        let known = later.names();
+        let missing: Vec<_> = self.variables.iter().filter(|(name, _)| !known.contains(&name.as_str())).collect();
+        let mutable = if missing.is_empty() { HashMap::new() } else { mutability(&self.source)? };
+        let declare = |(name, type_name): &&(String, String)| {
+            format!("{} {name}: {type_name} = ::std::unreachable!();\n", keyword(&mutable, name))
+        };
+        Ok(missing.iter().map(declare).collect())
+    }
+
     /// A cell from which evcxr learns this state. The process that runs it has the variables already: the cell takes each
     /// one out of the store as a new variable.
     pub(super) fn declaration(&self) -> Result<String> {
@@ -79,7 +90,7 @@ impl EvaluatorState {
         }
         cell += "if !vars_ok { return Ok(()); }\n}\n";
         for (name, type_name) in &self.variables {
-            let keyword = if mutable.get(name).copied().unwrap_or(true) { "let mut" } else { "let" };
+            let keyword = keyword(&mutable, name);
             cell += &format!(
                 "{keyword} {name}: {type_name} = evcxr_variable_store.take_variable::<{type_name}>(stringify!({name}));\n"
             );
@@ -100,6 +111,10 @@ impl EvaluatorState {
         let unnamed = unnamed.iter().filter(|line| line.trim() != FIRST_UNNAMED);
         attributes.chain(unnamed).chain(named).flat_map(|line| [*line, "\n"]).collect()
     }
+}
+
+fn keyword(mutable: &HashMap<String, bool>, name: &str) -> &'static str {
+    if mutable.get(name).copied().unwrap_or(true) { "let mut" } else { "let" }
 }
 
 /// Whether the items end here. In a cell of items alone, evcxr writes one function below them, without its error type.
@@ -218,6 +233,17 @@ evcxr_variable_store
             let d: i32 = evcxr_variable_store.take_variable::<i32>(stringify!(d));\n\
             let b: i32 = evcxr_variable_store.take_variable::<i32>(stringify!(b));\n";
         assert_eq!(cell, expected);
+    }
+
+    #[test]
+    fn variables_that_a_later_state_lacks_are_declared() {
+        let state = |names: &[&str]| {
+            let variables = names.iter().map(|name| ((*name).to_owned(), "i32".to_owned())).collect();
+            EvaluatorState::new(SOURCE.to_owned(), variables, Vec::new())
+        };
+        let declared = state(&["c", "d", "x"]).declarations_missing_in(&state(&["x", "y"])).unwrap();
+        assert_eq!(declared, "let mut c: i32 = ::std::unreachable!();\nlet d: i32 = ::std::unreachable!();\n");
+        assert_eq!(state(&["x"]).declarations_missing_in(&state(&["x"])).unwrap(), "");
     }
 
     #[test]

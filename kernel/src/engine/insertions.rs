@@ -3,6 +3,9 @@
 
 use proc_macro2::LineColumn;
 
+/// A text, and the place in front of which it is inserted.
+pub(super) type Text = (LineColumn, String);
+
 /// The insertions into one cell. They add no lines.
 #[derive(Debug, Default)]
 pub(super) struct Insertions(Vec<Insertion>);
@@ -19,7 +22,7 @@ struct Insertion {
 
 impl Insertions {
     /// Inserts texts at places of the source.
-    pub(super) fn into(source: &str, mut texts: Vec<(LineColumn, String)>) -> (String, Insertions) {
+    pub(super) fn into(source: &str, mut texts: Vec<Text>) -> (String, Insertions) {
         texts.sort_by_key(|(place, _)| *place);
         let mut lines: Vec<String> = source.split('\n').map(str::to_owned).collect();
         let mut insertions = Insertions::default();

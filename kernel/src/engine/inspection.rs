@@ -72,7 +72,7 @@ impl Engine {
 
 /// Whether a name is evcxr's or the kernel's own, which they write into every cell.
 fn is_internal(name: &str) -> bool {
-    ["evcxr_", "Evcxr", "run_user_code_", "ferrotune_shared", "vars_ok"]
+    ["evcxr_", "Evcxr", "run_user_code_", "ferrotune_shared", "ferrotune_impl_", "vars_ok"]
         .iter()
         .any(|internal| name.starts_with(internal))
 }

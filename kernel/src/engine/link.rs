@@ -2,6 +2,7 @@
 
 mod reader;
 
+use super::places::{Found, Places};
 use crate::execution::Output;
 use anyhow::{Context, Result, bail};
 use ferrotune_link::{Answer, CellEnding, SupervisorOrder, SupervisorReply, SupervisorRequest, wire};
@@ -32,8 +33,10 @@ pub(super) struct CellOutcome {
     panic: Option<(String, Option<String>)>,
     /// The panic that ended the cell.
     pub(super) panicked: Option<(String, Option<String>)>,
-    /// The error that ended the cell.
-    pub(super) failed: Option<String>,
+    /// Through which places the panic came, each as `file:line:column`.
+    pub(super) backtrace: Vec<String>,
+    /// The error that ended the cell, and the location of its `?`.
+    pub(super) failed: Option<(String, Option<String>)>,
     /// How the process ended, if the variables went with it.
     pub(super) died: Option<CellEnding>,
     /// How the process ended, if its snapshot has taken its place, and the names of the threads that were not copied.
@@ -84,6 +87,7 @@ struct State {
     /// Where the reply to each request goes.
     replies: HashMap<u64, mpsc::Sender<SupervisorReply>>,
     tuner: Option<Tuner>,
+    places: Places,
 }
 
 /// Shared by the engine's thread and the threads that read from supervisors.
@@ -115,6 +119,7 @@ impl CellLink {
             let mut state = self.lock();
             state.outputs = Some(outputs);
             state.allow_stdin = allow_stdin;
+            state.places.begin_cell();
             // If the process died between two cells, the next cell fails for that reason.
             let died = state.outcome.died.take().filter(|_| !state.died_was_told);
             state.outcome = CellOutcome { died, ..CellOutcome::default() };
@@ -142,6 +147,24 @@ impl CellLink {
             thread::sleep(POLL_INTERVAL);
         }
         Ok(())
+    }
+
+    /// Rust of the running cell is about to run: the user's lines, and the same lines as evcxr gets them.
+    pub(super) fn will_run(&self, number: Option<u64>, cell: &str, prepared: &str) {
+        self.lock().places.add(number, cell, prepared);
+    }
+
+    /// A location, `file:line:column`, as users read it; none in generated lines.
+    pub(super) fn place(&self, location: &str) -> Option<String> {
+        self.lock().places.text(location)
+    }
+
+    /// Those of some locations that are in lines of the notebook's cells.
+    pub(super) fn places(&self, locations: &[String]) -> Vec<Found> {
+        let mut state = self.lock();
+        let mut places: Vec<Found> = locations.iter().filter_map(|location| state.places.find(location)).collect();
+        places.dedup();
+        places
     }
 
     pub(super) fn set_tuner(&self, tuner: Option<Tuner>) {

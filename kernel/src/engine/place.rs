@@ -1,108 +1,162 @@
-//! Where a line of the source that evcxr generates is in the cell. evcxr leaves lines as they are, but puts the items of all cells,
-//! in any order, before a function with the statements of this cell, each on lines of its own.
+//! Where in a cell a line of the source is that evcxr generates. evcxr splits a cell into statements and items, leaves their texts
+//! as they are, and puts the items of all cells, in any order, before a function with the statements of one cell.
 
+use super::commands;
 use super::evaluator_state::STATEMENTS;
+use ra_ap_syntax::{AstNode, Edition, Parse, SourceFile, SyntaxNode, ast};
+
+/// What evcxr's splitter puts around a cell before it parses it.
+const HEAD: &str = "fn f(){";
+
+/// A cell as evcxr got it, split as evcxr splits it.
+#[derive(Debug, Default)]
+pub(super) struct SplitCell(Vec<Segment>);
+
+/// A statement or an item.
+#[derive(Debug)]
+struct Segment {
+    lines: Vec<String>,
+    /// Where it begins, the line counted from 1 and the column in characters from 0.
+    line: usize,
+    column: usize,
+    is_item: bool,
+}
 
 /// A place in the cell.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Place {
     /// Counted from 1.
     pub(super) line: usize,
-    /// How many characters the text of the generated line is further to the right in the cell; negative to the left.
-    pub(super) shift: isize,
+    /// How many characters the text of the generated line is further to the right in the cell.
+    pub(super) shift: usize,
 }
 
-/// The place of a generated line, counted from 1; none if it is of an earlier cell, evcxr's own, or not certain.
-pub(super) fn in_cell(cell: &str, generated: &str, line: usize) -> Option<Place> {
-    let index = line.checked_sub(1)?;
-    let (cell, generated): (Vec<&str>, Vec<&str>) = (cell.lines().collect(), generated.lines().collect());
-    if generated.get(index)?.trim().is_empty() {
-        return None;
+impl SplitCell {
+    pub(super) fn of(cell: &str) -> Self {
+        let above = length_above(cell);
+        let rust = cell.get(above..).unwrap_or_default();
+        let nodes = statements(rust);
+        let starts: Vec<usize> = nodes.iter().map(|node| start(node).saturating_sub(HEAD.len())).collect();
+        let segments = nodes.iter().enumerate().filter_map(|(at, node)| {
+            // The first one begins with the line.
+            let start = if at == 0 { 0 } else { starts[at] };
+            let text = rust.get(start..starts.get(at + 1).copied().unwrap_or(rust.len()).min(rust.len()))?;
+            let before = &cell[..above + start];
+            Some(Segment {
+                lines: text.trim_end().lines().map(str::to_owned).collect(),
+                line: before.split('\n').count(),
+                column: before.rsplit('\n').next().unwrap_or_default().chars().count(),
+                is_item: ast::Item::can_cast(node.kind()) && !ast::MacroCall::can_cast(node.kind()),
+            })
+        });
+        Self(segments.collect())
     }
-    let statements = generated.iter().position(|line| line.starts_with(STATEMENTS)).unwrap_or(generated.len());
-    if index < statements { of_item(&cell, &generated[..=index]) } else { of_statement(&cell, &generated[index..]) }
-}
 
-/// The place of the last of these lines, which is a part of an item: the cell has the lines from the item's head on, once.
-fn of_item(cell: &[&str], generated: &[&str]) -> Option<Place> {
-    let is_inner = |line: &&&str| line.is_empty() || line.starts_with(char::is_whitespace);
-    let depth = generated.iter().rev().take_while(is_inner).count();
-    let (text, block) = (generated.last()?, &generated[generated.len().checked_sub(depth + 1)?..]);
-    let is_same = |window: &&[&str]| {
-        // A statement may stand before an item on its line.
-        let has_head = window[0].trim() == block[0].trim() || depth == 0 && window[0].contains(block[0].trim());
-        has_head && window.iter().zip(block).skip(1).all(|(own, line)| own.trim() == line.trim())
-    };
-    let mut places = (depth + 1..).zip(cell.windows(depth + 1)).filter(|(_, window)| is_same(window));
-    let (line, window) = places.next().filter(|_| places.next().is_none())?;
-    let found = window.last()?;
-    let start = found.find(text.trim())?;
-    Some(Place { line, shift: characters(&found[..start]) - indent(text) })
-}
-
-/// The place of the first of these lines, which is a part of a statement.
-fn of_statement(cell: &[&str], generated: &[&str]) -> Option<Place> {
-    let (text, behind) = generated.split_first()?;
-    let alike: [fn(&str, &str) -> bool; 2] = [|own, line| own == line, |own, line| own.trim() == line.trim()];
-    for is_same in alike {
-        let same: Vec<usize> = (0..cell.len()).filter(|line| is_same(cell[*line], text)).collect();
-        if !same.is_empty() {
-            // Statements come in their order.
-            let later = behind.iter().filter(|line| is_same(line, text)).count();
-            let line = same.into_iter().rev().nth(later)?;
-            return Some(Place { line: line + 1, shift: indent(cell[line]) - indent(text) });
-        }
+    /// The place of a generated line, counted from 1; none if it is not of this cell.
+    pub(super) fn place(&self, generated: &[&str], line: usize) -> Option<Place> {
+        let index = line.checked_sub(1).filter(|index| *index < generated.len())?;
+        let statements = generated.iter().position(|line| line.starts_with(STATEMENTS)).unwrap_or(generated.len());
+        let found = self.0.iter().filter(|segment| segment.is_item == (index < statements));
+        let found = found.filter_map(|segment| Some((segment, segment.start_in(generated, index)?)));
+        // A short one may be a line of a long one.
+        let (segment, start) = found.max_by_key(|(segment, _)| segment.lines.len())?;
+        let segment = self.same(segment, generated, start)?;
+        Some(Place { line: segment.line + index - start, shift: if index == start { segment.column } else { 0 } })
     }
-    // One of several statements of a line.
-    let wanted = text.trim();
-    let mut within = cell.iter().zip(1..).filter_map(|(line, number)| Some((line, line.find(wanted)?, number)));
-    let (found, start, line) = within.next()?;
-    let is_only = within.next().is_none() && found.rfind(wanted) == Some(start);
-    is_only.then(|| Place { line, shift: characters(&found[..start]) - indent(text) })
+
+    /// Of segments with one text, the one that begins at a generated line. Statements come in their order, and the last of several
+    /// items is the one that is kept.
+    fn same(&self, segment: &Segment, generated: &[&str], start: usize) -> Option<&Segment> {
+        let later =
+            generated.windows(segment.lines.len()).skip(start + 1).filter(|lines| segment.is_text(lines)).count();
+        self.0.iter().rev().filter(|other| other.lines == segment.lines).nth(if segment.is_item { 0 } else { later })
+    }
 }
 
-fn indent(line: &str) -> isize {
-    characters(&line[..line.len() - line.trim_start().len()])
+impl Segment {
+    /// Where the segment begins in the generated source, if a line of it is one of the segment.
+    fn start_in(&self, generated: &[&str], index: usize) -> Option<usize> {
+        let starts = (index + 1).saturating_sub(self.lines.len())..=index;
+        starts.rev().find(|start| {
+            generated
+                .get(*start..start + self.lines.len())
+                .is_some_and(|lines| !lines.is_empty() && self.is_text(lines))
+        })
+    }
+
+    fn is_text(&self, lines: &[&str]) -> bool {
+        self.lines.iter().zip(lines).all(|(own, line)| own.trim_end() == line.trim_end())
+    }
 }
 
-fn characters(text: &str) -> isize {
-    text.chars().count().cast_signed()
+/// The first error of rust-analyzer's parser in a cell, and where it is, in bytes.
+pub(super) fn first_error(cell: &str) -> Option<(usize, String)> {
+    let above = length_above(cell);
+    let error = parse(cell.get(above..)?).errors().into_iter().next()?;
+    let at = usize::from(error.range().start()).checked_sub(HEAD.len())?;
+    Some(((above + at).min(cell.len()), error.to_string()))
+}
+
+/// How many bytes stand above the Rust of a cell.
+fn length_above(cell: &str) -> usize {
+    let length: usize = commands::above_rust(cell).map(|(_, line)| line.len() + 1).sum();
+    length.min(cell.len())
+}
+
+fn parse(rust: &str) -> Parse<SourceFile> {
+    SourceFile::parse(&format!("{HEAD}{rust}\n}}"), Edition::Edition2024)
+}
+
+fn statements(rust: &str) -> Vec<SyntaxNode> {
+    let file = parse(rust).syntax_node();
+    let body = file.children().next().and_then(ast::Fn::cast).and_then(|function| function.body());
+    let list = body.and_then(|body| body.stmt_list());
+    list.map(|list| list.syntax().children().collect()).unwrap_or_default()
+}
+
+fn start(node: &SyntaxNode) -> usize {
+    node.text_range().start().into()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn place(cell: &str, items: &str, statements: &str, line: usize) -> Option<(usize, isize)> {
+    fn place(cell: &str, items: &str, statements: &str, line: usize) -> Option<(usize, usize)> {
         let generated = format!("{items}{STATEMENTS}1() {{\n{statements}}}\n");
-        in_cell(cell, &generated, line).map(|place| (place.line, place.shift))
+        let lines: Vec<&str> = generated.lines().collect();
+        SplitCell::of(cell).place(&lines, line).map(|place| (place.line, place.shift))
     }
 
     #[test]
     fn statements_are_found_in_their_order_and_on_shared_lines() {
-        let cell = "boom();\n  boom();\nlet a = 1; check(a);";
+        let cell = "// text\n:vars\n  boom();\nboom();\nlet a = 1; check(a);";
         let place =
-            |line| place(cell, "fn earlier() {\nboom();\n}\n", "boom();\n  boom();\nlet a = 1;\n check(a);\n", line);
-        assert_eq!([place(5), place(6), place(7), place(8)], [Some((1, 0)), Some((2, 0)), Some((3, 0)), Some((3, 10))]);
+            |line| place(cell, "fn earlier() {\nboom();\n}\n", "  boom();\nboom();\nlet a = 1; \ncheck(a);\n", line);
+        assert_eq!([place(5), place(6), place(7), place(8)], [Some((3, 0)), Some((4, 0)), Some((5, 0)), Some((5, 11))]);
         assert_eq!([place(2), place(4), place(0), place(99)], [None; 4]);
-        assert_eq!(self::place("f(x); f(x);", "", "f(x);\n", 2), None);
+        let twice = |line| self::place("f(x); f(x);", "", "f(x); \nf(x);\n", line);
+        assert_eq!([twice(2), twice(3)], [Some((1, 0)), Some((1, 6))]);
     }
 
     #[test]
-    fn items_are_found_by_their_head_wherever_they_stand() {
+    fn items_are_found_wherever_they_stand() {
         let (first, second) = ("fn a(v: &[i32]) -> i32 {\n    v[9]\n}\n", "fn b(v: &[i32]) -> i32 {\n    v[9]\n}\n");
         let cell = format!("{first}{second}b(&[1])");
         let swapped = format!("{second}{first}");
         assert_eq!([2, 5].map(|line| place(&cell, &swapped, "b(&[1])\n", line)), [Some((5, 0)), Some((2, 0))]);
         assert_eq!(place("let a = 1; fn f() {\n  g() }", "fn f() {\n  g() }\n", "let a = 1;\n", 1), Some((1, 11)));
+        let parts = "impl A {\n    fn a() {\n        boom() }\n    } impl A { fn b() {\n        boom() }\n}";
+        let generated = "impl A { fn b() {\n        boom() }\n}\nimpl A {\n    fn a() {\n        boom() }\n    }\n";
+        assert_eq!([2, 6].map(|line| place(parts, generated, "", line)), [Some((5, 0)), Some((3, 0))]);
     }
 
     #[test]
     fn lines_of_earlier_items_are_not_those_of_this_cell() {
         let earlier = "fn careless() {\n    remove(\"x\");\n}\n";
         assert_eq!(place("let _ = remove(\"x\");", earlier, "let _ = remove(\"x\");\n", 2), None);
-        let cell = "go();\nfn g() {\n    go();\n}";
-        let place = |line| place(cell, "fn g() {\n    go();\n}\n", "go();\n", line);
+        let cell = "go();\nfn g() {\ngo();\n}";
+        let place = |line| place(cell, "fn g() {\ngo();\n}\n", "go();\n", line);
         assert_eq!([place(2), place(5)], [Some((3, 0)), Some((1, 0))]);
     }
 }

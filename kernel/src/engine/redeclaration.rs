@@ -80,7 +80,7 @@ impl Engine {
     }
 
     fn conclude_generated(&mut self, result: Result<EvalOutputs, Error>) -> Result<(), Failure> {
-        self.conclude("", result, |errors| {
+        self.conclude(result, |errors| {
             let mut failure = report::generated(errors);
             failure.text = format!("the variables are kept, but evcxr cannot declare them again: {}", failure.text);
             failure

@@ -1,7 +1,7 @@
 //! Errors as a user sees them: a name, one line, and the place in their own cell.
 
 use super::insertions::Insertions;
-use super::place;
+use super::places::Found;
 use crate::diagnostic;
 use crate::failure::{BLUE, BOLD, ErrorName, Failure, PLAIN, RED};
 use evcxr::CompilationError;
@@ -235,21 +235,20 @@ pub(super) fn marked(number: usize, text: &str, column: usize, marks: &str) -> [
     [format!("{BLUE}{number:4} |{PLAIN} {text}"), format!("{BLUE}     |{PLAIN} {blank}{marks}")]
 }
 
-/// A panic, with its line in the cell if that is certain.
-pub(super) fn panicked(cell: &str, generated: &str, message: &str, location: Option<&str>) -> Failure {
-    let place = location.map(|location| match cell_line(cell, generated, location) {
-        Some(line) => format!(" (line {line} of the cell)"),
-        None if location.contains("src/lib.rs") => String::new(),
-        None => format!(" ({location})"),
-    });
-    Failure::new(ErrorName::Panic, format!("{message}{}", place.unwrap_or_default()))
-}
-
-/// The line of the cell that a location in the generated source means.
-fn cell_line(cell: &str, generated: &str, location: &str) -> Option<usize> {
-    let (file, rest) = location.split_once(".rs:")?;
-    let number = rest.split(':').next()?.parse().ok()?;
-    file.ends_with("src/lib").then(|| place::in_cell(cell, generated, number))?.map(|place| place.line)
+/// A panic or the error of a `?`: its first line with the place, then all of it, then the places through which it came.
+pub(super) fn ended_early(name: ErrorName, message: &str, place: Option<String>, backtrace: &[Found]) -> Failure {
+    let first = message.lines().next().unwrap_or_default();
+    let place = place.map_or_else(String::new, |place| format!(" ({place})"));
+    let mut failure = Failure::new(name, format!("{first}{place}"));
+    if message.lines().nth(1).is_some() {
+        failure.traceback = vec![format!("{RED}{BOLD}{name}{PLAIN}: {message}{place}")];
+    }
+    // One place is in the first line already.
+    if backtrace.len() > 1 {
+        let steps = backtrace.iter().map(|found| format!("{BLUE} --> {PLAIN}{}: {}", found.name, found.line.trim()));
+        failure.traceback.extend(steps);
+    }
+    failure
 }
 
 #[cfg(test)]
@@ -266,9 +265,14 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_is_placed_in_the_cell_if_it_is_in_its_source() {
-        let generated = "pub extern \"C\" fn run_user_code_1() {\n    boom();\n}\n";
-        assert_eq!(cell_line("let x = 1;\nboom();", generated, "src/lib.rs:2:5"), Some(2));
-        assert_eq!(cell_line("boom();", generated, "/rustc/library/core/src/option.rs:2:5"), None);
+    fn a_panic_of_several_lines_and_places_is_shown_whole() {
+        let found = |name: &str| Found { name: name.to_owned(), line: "  f();".to_owned() };
+        let places = [found("In [1] line 2"), found("line 3 of the cell")];
+        let failure = ended_early(ErrorName::Panic, "one\ntwo", Some("In [1] line 2".to_owned()), &places);
+        assert_eq!(failure.text, "one (In [1] line 2)");
+        let text = failure.traceback.join("\n");
+        let text = [RED, BLUE, BOLD, PLAIN].iter().fold(text, |text, colour| text.replace(colour, ""));
+        assert_eq!(text, "Panic: one\ntwo (In [1] line 2)\n --> In [1] line 2: f();\n --> line 3 of the cell: f();");
+        assert_eq!(ended_early(ErrorName::Error, "one", None, &places[..1]), Failure::new(ErrorName::Error, "one"));
     }
 }

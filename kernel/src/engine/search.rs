@@ -38,8 +38,8 @@ impl Engine {
         if result.is_err() {
             self.link.emit(Output::Clear { wait: true }); // the cell has shown nothing else
         }
-        let concluded = self.conclude("", result, |errors| objective.explain(errors));
-        self.show_warnings(cell, &Insertions::default());
+        let concluded = self.conclude(result, |errors| objective.explain(errors));
+        self.show_warnings(cell, &objective.source, &Insertions::default());
         concluded?;
         let search = searches
             .try_recv()

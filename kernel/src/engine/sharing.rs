@@ -1,8 +1,7 @@
 //! `share_fields!` in a cell. evcxr takes a macro call for a statement, which only its own cell has; here each call becomes
 //! an item, which all later cells have. Expands no macro, and moves no line.
 
-use super::commands;
-use super::insertions::Insertions;
+use super::insertions::Text;
 use proc_macro2::{Delimiter, LineColumn, TokenStream, TokenTree};
 use std::collections::BTreeSet;
 
@@ -10,17 +9,10 @@ const MACRO: &str = "share_fields";
 /// An item's name is this prefix and the name of the type.
 const PREFIX: &str = "ferrotune_share_";
 
-/// The cell with an item for each of its calls, and the insertions. `items` are the names of the notebook's items: if the
-/// cell redefines a shared type and does not share it again, an empty item replaces that of the old definition.
-pub(super) fn items<'a>(source: &str, items: impl Iterator<Item = &'a str>) -> (String, Insertions) {
+/// What makes an item of each call in a cell. `items` are the names of the notebook's items: if the cell redefines a shared type
+/// and does not share it again, an empty item replaces that of the old definition.
+pub(super) fn texts<'a>(tokens: TokenStream, items: impl Iterator<Item = &'a str>) -> Vec<Text> {
     let shared: BTreeSet<&str> = items.filter_map(|name| name.strip_prefix(PREFIX)).collect();
-    if !source.contains(MACRO) && shared.is_empty() {
-        return (source.to_owned(), Insertions::default());
-    }
-    // The compiler reports the error if this is not Rust.
-    let Ok(tokens) = without_commands(source).parse::<TokenStream>() else {
-        return (source.to_owned(), Insertions::default());
-    };
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
     let calls: Vec<Call> = (0..tokens.len()).filter_map(|at| call(&tokens, at)).collect();
     let mut texts = Vec::new();
@@ -34,17 +26,7 @@ pub(super) fn items<'a>(source: &str, items: impl Iterator<Item = &'a str>) -> (
             texts.push((start, format!("const {PREFIX}{name}: () = (); ")));
         }
     }
-    Insertions::into(source, texts)
-}
-
-/// The source with blanks in place of evcxr's commands, which are not always Rust tokens.
-fn without_commands(source: &str) -> String {
-    let above = commands::above_rust(source).count();
-    let lines = source.split('\n').enumerate().map(|(at, line)| match at < above {
-        true => line.chars().map(|_| ' ').collect(),
-        false => line.to_owned(),
-    });
-    lines.collect::<Vec<String>>().join("\n")
+    texts
 }
 
 /// A call that is a statement.
@@ -111,10 +93,12 @@ fn definition(tokens: &[TokenTree], at: usize) -> Option<(String, LineColumn)> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::insertions::Insertions;
     use super::*;
 
     fn check(source: &str, known: &[&str], expected: &str) {
-        let (found, insertions) = items(source, known.iter().copied());
+        let texts = source.parse().map(|tokens| texts(tokens, known.iter().copied())).unwrap_or_default();
+        let (found, insertions) = Insertions::into(source, texts);
         assert_eq!(found, expected);
         let lines: Vec<String> =
             found.lines().zip(1..).map(|(line, number)| insertions.original_line(number, line)).collect();
@@ -134,9 +118,9 @@ mod tests {
             "use ferrotune::share_fields; const ferrotune_share_P: () = { share_fields! { P { x } }; }; let a = 1;",
         );
         check(
-            ":dep it = '\n\nferrotune::share_fields![\n    P { x }\n]",
+            "\n\nferrotune::share_fields![\n    P { x }\n]",
             &[],
-            ":dep it = '\n\nconst ferrotune_share_P: () = { ferrotune::share_fields![\n    P { x }\n]; };",
+            "\n\nconst ferrotune_share_P: () = { ferrotune::share_fields![\n    P { x }\n]; };",
         );
     }
 

@@ -31,9 +31,10 @@ impl Engine {
     /// `%timeit`
     pub(super) fn timeit(&mut self, request: &Timeit) -> Result<(), Failure> {
         let (source, insertions, last_line) = expanded(request);
+        self.link.will_run(self.notebook.cell, &source, &source);
         let result = self.evaluate(&source);
         let is_users = |line| line <= last_line;
-        self.conclude(&source, result, |errors| report::compilation(errors, &source, is_users, &insertions))?;
+        self.conclude(result, |errors| report::compilation(errors, &source, is_users, &insertions))?;
         if self.link.is_interrupted() {
             return Err(Failure::new(ErrorName::Interrupted, "the measurement was interrupted; no variable is lost"));
         }

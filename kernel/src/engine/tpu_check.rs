@@ -23,7 +23,7 @@ impl Engine {
         match &request.program {
             CheckedProgram::Named(name) => {
                 let result = self.evaluate(&named(tpu, name, &self.evaluator.variables()));
-                self.conclude("", result, |errors| explain(name, errors)).map(drop)
+                self.conclude(result, |errors| explain(name, errors)).map(drop)
             }
             CheckedProgram::Objective { study, trial } => {
                 let folder = self.notebook.folder_of(study)?;

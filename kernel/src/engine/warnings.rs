@@ -2,7 +2,7 @@
 
 use super::Engine;
 use super::insertions::Insertions;
-use super::place;
+use super::place::{Place, SplitCell};
 use super::report::marked;
 use crate::diagnostic::{number, primary_span};
 use crate::execution::{Output, Stream};
@@ -10,31 +10,41 @@ use crate::failure::{BLUE, BOLD, PLAIN, YELLOW};
 use serde_json::Value;
 
 impl Engine {
-    /// Shows what the compiler warned of in a cell that has been compiled.
-    pub(super) fn show_warnings(&self, cell: &str, insertions: &Insertions) {
+    /// Shows what the compiler warned of in a cell that has been compiled: the user's lines, and the same lines as evcxr got them.
+    pub(super) fn show_warnings(&self, cell: &str, prepared: &str, insertions: &Insertions) {
         let diagnostics = self.link.take_warnings();
         if diagnostics.is_empty() {
             return;
         }
         let generated = self.evaluator.last_source();
-        for lines in diagnostics.iter().filter_map(|warning| warning_lines(warning, cell, &generated, insertions)) {
+        let generated: Vec<&str> = generated.lines().collect();
+        let split = SplitCell::of(prepared);
+        let place = |line| {
+            let place = split.place(&generated, line)?;
+            let (own, line) = (cell.lines().nth(place.line - 1)?, prepared.lines().nth(place.line - 1)?);
+            // A line of which the user has written nothing has no warning.
+            (insertions.original_line(place.line, line) == own).then_some((place, own.to_owned()))
+        };
+        for lines in diagnostics.iter().filter_map(|warning| warning_lines(warning, place, insertions)) {
             self.link.emit(Output::Stream(Stream::Stderr, format!("{}\n", lines.join("\n"))));
         }
     }
 }
 
-/// A warning with its line of the cell; none if it is about another line.
-fn warning_lines(warning: &Value, cell: &str, generated: &str, insertions: &Insertions) -> Option<Vec<String>> {
+/// A warning with its line of the cell, which `find` finds; none if it is about another line.
+fn warning_lines(
+    warning: &Value,
+    find: impl Fn(usize) -> Option<(Place, String)>,
+    insertions: &Insertions,
+) -> Option<Vec<String>> {
     let span = primary_span(warning)?;
     let (start, end) = (number(span, "line_start")?, number(span, "line_end")?);
-    let place = place::in_cell(cell, generated, start)?;
-    let text = cell.lines().nth(place.line - 1)?;
+    let (place, shown) = find(start)?;
     let column = |name: &str| {
-        let column = number(span, name)?.checked_add_signed(place.shift)?;
+        let column = number(span, name)? + place.shift;
         Some(insertions.original_column(place.line, column))
     };
     let first = column("column_start")?;
-    let shown = insertions.original_line(place.line, text);
     let last = if start == end { column("column_end")? } else { shown.chars().count() + 1 };
     let marks = "^".repeat(last.saturating_sub(first).max(1));
     let label = span["label"].as_str().unwrap_or_default();
@@ -68,12 +78,9 @@ mod tests {
             ],
         });
         let shown = |cell: &str| {
-            warning_lines(
-                &warning,
-                cell,
-                "pub extern \"C\" fn run_user_code_1() {\nlet a = 1;\ncall();\n}",
-                &Insertions::default(),
-            )
+            let generated = ["pub extern \"C\" fn run_user_code_1() {", "let a = 1; ", "call();", "}"];
+            let find = |line| Some((SplitCell::of(cell).place(&generated, line)?, cell.to_owned()));
+            warning_lines(&warning, find, &Insertions::default())
         };
         let plain = |line: &String| {
             [YELLOW, BLUE, BOLD, PLAIN].iter().fold(line.clone(), |line, colour| line.replace(colour, ""))

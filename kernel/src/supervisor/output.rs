@@ -8,9 +8,6 @@ use anyhow::Result;
 use ferrotune_link::{Answer, KernelFrame, Stream};
 use std::time::{Duration, Instant};
 
-/// How much of the standard error is kept, to name the error at which a cell ended.
-const KEPT_ERROR_BYTES: usize = 4096;
-
 /// A cell that prints or shows more has to wait, as at a terminal. Otherwise output that front ends cannot take would fill
 /// the memory. The output of one second passes at once.
 const OUTPUT_BYTES_PER_SECOND: f64 = 4e6;
@@ -21,30 +18,7 @@ pub(super) struct Output {
     pub(super) markers: Markers,
     stdout_text: Utf8,
     stderr_text: Utf8,
-    /// The end of what the running cell has written to the standard error.
-    last_error: String,
     pub(super) allowance: Allowance,
-}
-
-impl Output {
-    /// A cell begins.
-    pub(super) fn begin_cell(&mut self) {
-        self.last_error.clear();
-    }
-
-    fn remember_error(&mut self, text: &str) {
-        self.last_error.push_str(text);
-        if self.last_error.len() > KEPT_ERROR_BYTES {
-            let excess = self.last_error.len() - KEPT_ERROR_BYTES;
-            let cut = self.last_error.ceil_char_boundary(excess);
-            self.last_error.drain(..cut);
-        }
-    }
-
-    /// The error at which the cell ended, which it has printed last.
-    fn error(&self) -> String {
-        self.last_error.trim().lines().next_back().unwrap_or("an error").to_owned()
-    }
 }
 
 /// How many bytes of output may be passed on now. Below zero, output is left unread until the allowance has grown again.
@@ -85,8 +59,6 @@ impl Supervisor {
         read_available(&self.streams.stderr, &mut bytes)?;
         self.output.allowance.spend(bytes.len());
         let text = self.output.stderr_text.push(&bytes);
-        // The marker of an error on the standard output belongs to the message on the standard error.
-        self.output.remember_error(&text);
         self.pass_on(pieces)?;
         self.print(Stream::Stderr, text)
     }
@@ -119,10 +91,8 @@ impl Supervisor {
                     let text = self.output.stdout_text.push(&bytes);
                     self.print(Stream::Stdout, text)?;
                 }
-                Piece::Failed => {
-                    self.kernel.tell(&KernelFrame::Failed { message: self.output.error() })?;
-                    self.raise(Event::CellFailed)?;
-                }
+                // The cell has told the kernel its error.
+                Piece::Failed => self.raise(Event::CellFailed)?,
                 Piece::Panicked => {
                     self.kernel.tell(&KernelFrame::Panicked)?;
                     self.raise(Event::CellFailed)?;

@@ -33,6 +33,10 @@ pub(super) fn missing() -> usize {
     taken().as_ref().map_or(0, HashSet::len)
 }
 
+fn is_missing(name: &str) -> bool {
+    taken().as_ref().is_some_and(|taken| taken.contains(name))
+}
+
 /// The variables of a notebook, by name.
 #[derive(Debug, Default)]
 pub struct VariableStore {
@@ -55,6 +59,20 @@ impl VariableStore {
     /// Keeps a variable whose type depends on definitions with this fingerprint.
     pub fn put_variable_as<T: 'static>(&mut self, name: &str, definitions: u64, value: T) {
         self.put(name, Variable { value: Box::new(value), definitions: Some(definitions) });
+    }
+
+    /// Keeps a variable that the cell has taken out and shadowed, if the cell ended before it stored the one that shadows it.
+    pub fn put_back<T: 'static>(&mut self, name: &str, value: T) {
+        if is_missing(name) {
+            self.put_variable(name, value);
+        }
+    }
+
+    /// Like [`VariableStore::put_back`], for a type that depends on definitions with this fingerprint.
+    pub fn put_back_as<T: 'static>(&mut self, name: &str, definitions: u64, value: T) {
+        if is_missing(name) {
+            self.put_variable_as(name, definitions, value);
+        }
     }
 
     /// Whether the variable is there and has this type. If not, it is dropped, and the supervisor is told.

@@ -87,8 +87,14 @@ impl CellLink {
                 outcome.panicked = Some(outcome.panic.take().unwrap_or_else(elsewhere));
             }
             // The first error is the cause. A `?` may have passed it on.
-            KernelFrame::Failed { message } => {
-                self.lock().outcome.failed.get_or_insert(message);
+            KernelFrame::Failed { message, location } => {
+                self.lock().outcome.failed.get_or_insert((message, location));
+            }
+            KernelFrame::Backtrace { locations } => self.lock().outcome.backtrace = locations,
+            KernelFrame::Located { before, location, after } => {
+                let place =
+                    self.place(&location).unwrap_or_else(|| "a line that the notebook has generated".to_owned());
+                self.emit(Output::Stream(Stream::Stderr, format!("{before}{place}{after}")));
             }
             KernelFrame::Restored { ending, threads, running: true } => {
                 self.lock().outcome.restored = Some((ending, threads));

@@ -171,7 +171,7 @@ impl Protocol {
             Event::Completed { missing, guarded } => self.conclude(course, missing > 0 && guarded),
             Event::LoadFailed { reason } => {
                 let phase = Phase::Refusing { undo: None, interrupt: None };
-                (phase, vec![Effect::Tell(KernelFrame::Failed { message: reason })])
+                (phase, vec![Effect::Tell(KernelFrame::Failed { message: reason, location: None })])
             }
             event @ (Event::SnapshotMade(_) | Event::Unguarded { .. }) => {
                 self.settle_or_decline(Phase::Running { course, interrupt }, event)

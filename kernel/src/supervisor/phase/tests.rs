@@ -194,7 +194,10 @@ fn process_that_hangs_before_a_refusal_can_be_interrupted() {
 fn cell_that_cannot_be_loaded_is_refused() {
     let mut table = Table::running(1);
     let message = "no such file".to_owned();
-    table.check(Event::LoadFailed { reason: message.clone() }, [Effect::Tell(KernelFrame::Failed { message })]);
+    table.check(
+        Event::LoadFailed { reason: message.clone() },
+        [Effect::Tell(KernelFrame::Failed { message, location: None })],
+    );
     table.check(made(2), [keep(2, None), Effect::Refuse]);
 }
 

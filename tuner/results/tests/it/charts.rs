@@ -3,6 +3,7 @@
 use crate::study::{study, two_objectives};
 use expect_test::expect;
 use ferrotune_results::ResultsError;
+use ferrotune_results::chart::{Axis, Chart, Panel, Scale};
 use ferrotune_results::plot::{Focus, Plot};
 use ferrotune_tuner::journal::Study;
 use std::collections::BTreeMap;
@@ -153,16 +154,22 @@ fn place_of_label(element: &str) -> Option<(String, (f64, f64))> {
     Some((attribute("y")?.to_owned(), (x - half, x + half)))
 }
 
+/// Narrow panels over fewer than three decades, whose ticks are close together.
+fn narrow() -> Chart {
+    let axis = || Axis::new("lr", Scale::Log { low: 1.5e-4, high: 0.09 });
+    let panel = || Panel { x: axis(), y: axis(), layers: Vec::new() };
+    Chart { title: "narrow".to_owned(), panels: vec![panel(), panel()], ..Chart::default() }
+}
+
 #[test]
 fn no_label_of_a_picture_overlaps_another() {
-    for trials in [6, 20, 60] {
-        for plot in Plot::all_of(&study(trials)) {
-            let rows = rows_of_labels(&plot.svg());
-            assert!(rows.values().any(|row| row.len() > 1), "{}", plot.title);
-            for mut row in rows.into_values() {
-                row.sort_by(|one, other| one.0.total_cmp(&other.0));
-                assert!(row.windows(2).all(|pair| pair[0].1 < pair[1].0), "{}: {row:?}", plot.title);
-            }
+    let plots = [6, 20, 60].into_iter().flat_map(|trials| Plot::all_of(&study(trials)));
+    for plot in plots.chain([narrow()]) {
+        let rows = rows_of_labels(&plot.svg());
+        assert!(rows.values().any(|row| row.len() > 1), "{}", plot.title);
+        for mut row in rows.into_values() {
+            row.sort_by(|one, other| one.0.total_cmp(&other.0));
+            assert!(row.windows(2).all(|pair| pair[0].1 < pair[1].0), "{}: {row:?}", plot.title);
         }
     }
 }

@@ -1,0 +1,77 @@
+//! The cells that have run, by which a place in a generated source is one in the notebook: `In [3] line 2`.
+
+use super::place::SplitCell;
+use crate::compile::generated_source;
+use std::collections::HashMap;
+
+/// The cells of a notebook in the order in which they ran.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    cells: Vec<Ran>,
+    /// How many of them are earlier than the running one.
+    earlier: usize,
+    /// A place may be asked for in each round of a loop.
+    found: HashMap<String, Option<Found>>,
+}
+
+#[derive(Debug)]
+struct Ran {
+    number: Option<u64>,
+    split: SplitCell,
+    lines: Vec<String>,
+}
+
+/// A place in the notebook.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Found {
+    /// How a user finds it.
+    pub(super) name: String,
+    /// The user's line.
+    pub(super) line: String,
+}
+
+impl Places {
+    /// A cell begins.
+    pub(super) fn begin_cell(&mut self) {
+        self.earlier = self.cells.len();
+        self.found.clear();
+    }
+
+    /// Rust of the running cell is about to run: the user's lines, and the same lines as evcxr gets them.
+    pub(super) fn add(&mut self, number: Option<u64>, cell: &str, prepared: &str) {
+        let lines = cell.lines().map(str::to_owned).collect();
+        self.cells.push(Ran { number, split: SplitCell::of(prepared), lines });
+        self.found.clear();
+    }
+
+    /// Where a location, `file:line:column`, is in the notebook; none if it is not in a line of a cell.
+    pub(super) fn find(&mut self, location: &str) -> Option<Found> {
+        if let Some(found) = self.found.get(location) {
+            return found.clone();
+        }
+        let found = generated_source(location).and_then(|(source, line)| self.find_line(&source, line));
+        self.found.insert(location.to_owned(), found.clone());
+        found
+    }
+
+    fn find_line(&self, source: &str, line: usize) -> Option<Found> {
+        let generated: Vec<&str> = source.lines().collect();
+        let cells = self.cells.iter().enumerate().rev();
+        let (at, cell, place) =
+            cells.filter_map(|(at, cell)| Some((at, cell, cell.split.place(&generated, line)?))).next()?;
+        let name = match cell.number {
+            _ if at >= self.earlier => format!("line {} of the cell", place.line),
+            Some(number) => format!("In [{number}] line {}", place.line),
+            None => format!("line {} of a cell without a number", place.line),
+        };
+        Some(Found { name, line: cell.lines.get(place.line - 1)?.clone() })
+    }
+
+    /// A location as users read it: the place in the notebook, nothing for generated lines, and other files as they are.
+    pub(super) fn text(&mut self, location: &str) -> Option<String> {
+        match self.find(location) {
+            Some(found) => Some(found.name),
+            None => generated_source(location).is_none().then(|| location.to_owned()),
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! What evcxr gets in place of the user's cell: the same lines, with insertions where evcxr has another opinion than Rust.
+
+use super::commands;
+use super::implementations::{self, start};
+use super::insertions::{Insertions, Text};
+use super::sharing;
+use crate::statements::{self, MAX_PARSED_BYTES, MAX_PARSED_DEPTH, Parsed};
+use ferrotune_magics::{Ending, Split};
+use proc_macro2::TokenStream;
+use quote::ToTokens;
+use syn::{Item, ItemExternCrate, Stmt};
+
+/// A cell that is to be compiled.
+pub(super) struct Prepared {
+    pub(super) source: String,
+    pub(super) insertions: Insertions,
+    /// Whether a parser that is not the compiler's reads it, too, or has not tried.
+    pub(super) is_rust: bool,
+}
+
+/// Prepares a cell. `items` are the names of the notebook's items.
+pub(super) fn prepare<'a>(cell: &str, split: &Split<'_>, items: impl Iterator<Item = &'a str>) -> Prepared {
+    let is_small = split.max_depth <= MAX_PARSED_DEPTH && cell.len() <= MAX_PARSED_BYTES;
+    let (rust, items) = (without_commands(cell), items.map(str::to_owned).collect::<Vec<String>>());
+    let (mut texts, is_rust) = match is_small && split.ending == Ending::Closed {
+        true => statements::on_large_stack(move || texts(&rust, &items)).unwrap_or((Vec::new(), true)),
+        false => (Vec::new(), true),
+    };
+    texts.extend(documentation(cell));
+    let (source, insertions) = Insertions::into(cell, texts);
+    Prepared { source, insertions, is_rust }
+}
+
+/// What is inserted, and whether the cell is Rust.
+fn texts(rust: &str, items: &[String]) -> (Vec<Text>, bool) {
+    let Ok(tokens) = rust.parse::<TokenStream>() else { return (Vec::new(), false) };
+    let items = || items.iter().map(String::as_str);
+    let mut texts = sharing::texts(tokens.clone(), items());
+    let Some(Parsed { statements, last }) = statements::parse(tokens) else { return (texts, false) };
+    texts.extend(implementations::texts(&statements, items()));
+    texts.extend(statements.iter().filter_map(crate_of_compiler).flatten());
+    if let Some([first, .., last]) = last.as_deref() {
+        texts.push((first.span().start(), "(".to_owned()));
+        texts.push((last.span().end(), ")".to_owned()));
+    }
+    (texts, true)
+}
+
+/// evcxr would take the compiler's own crates for those of a registry.
+fn crate_of_compiler(statement: &Stmt) -> Option<[Text; 2]> {
+    let Stmt::Item(Item::ExternCrate(ItemExternCrate { attrs, vis, ident, rename, semi_token, .. })) = statement else {
+        return None;
+    };
+    let path = match ident.to_string().as_str() {
+        name @ ("alloc" | "proc_macro") => format!("::ferrotune::cell::sysroot::{name}"),
+        name @ ("core" | "std") => format!("::{name}"),
+        _ => return None,
+    };
+    if !attrs.is_empty() {
+        return None;
+    }
+    let import = match rename {
+        Some((_, name)) => format!("{} use {path} as {name}; ", vis.to_token_stream()),
+        // These two are known everywhere.
+        None if ident == "core" || ident == "std" => String::new(),
+        None => format!("{} use {path}; ", vis.to_token_stream()),
+    };
+    Some([(start(statement.to_token_stream())?, format!("{import}/*")), (semi_token.span.end(), "*/".to_owned())])
+}
+
+/// evcxr drops lines that begin with two slashes above the first line of Rust, and so the documentation of the first item.
+fn documentation(cell: &str) -> Vec<Text> {
+    let above: Vec<&str> = commands::above_rust(cell).map(|(_, line)| line).collect();
+    let first = above.iter().rposition(|line| commands::is_command(line)).map_or(0, |at| at + 1);
+    let documents = |line: &&str| line.starts_with("///") && !line.starts_with("////");
+    let lines = above.iter().zip(1..).skip(first).filter(|(line, _)| documents(line));
+    lines.map(|(_, line)| (proc_macro2::LineColumn { line, column: 0 }, " ".to_owned())).collect()
+}
+
+/// The source with blanks in place of evcxr's commands, which are not always Rust tokens.
+fn without_commands(source: &str) -> String {
+    let above = commands::above_rust(source).count();
+    let lines = source.split('\n').enumerate().map(|(at, line)| match at < above {
+        true if !line.starts_with("///") => line.chars().map(|_| ' ').collect(),
+        _ => line.to_owned(),
+    });
+    lines.collect::<Vec<String>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(cell: &str, expected: &str) {
+        let Prepared { source, insertions, .. } = prepare(cell, &ferrotune_magics::split(cell), std::iter::empty());
+        assert_eq!(source, expected);
+        let lines: Vec<String> =
+            source.lines().zip(1..).map(|(line, number)| insertions.original_line(number, line)).collect();
+        assert_eq!(lines, cell.lines().collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_last_expression_that_begins_with_a_block_is_put_into_parentheses() {
+        check(
+            ":dep it = '\nlet a = 1;\nunsafe { f() } as u8\n  == a // end",
+            ":dep it = '\nlet a = 1;\n(unsafe { f() } as u8\n  == a) // end",
+        );
+        check("{ 4 }\n- 1", "{ 4 }\n- 1");
+    }
+
+    #[test]
+    fn crates_of_the_compiler_are_imported() {
+        check("extern crate alloc;", " use ::ferrotune::cell::sysroot::alloc; /*extern crate alloc;*/");
+        check("pub extern crate std as own; f()", "pub use ::std as own; /*pub extern crate std as own;*/ f()");
+        check("extern crate core;", "/*extern crate core;*/");
+        check("extern crate itoa;", "extern crate itoa;");
+    }
+
+    #[test]
+    fn documentation_of_the_first_item_stays() {
+        check("// text\n/// Doc.\nstruct A;", "// text\n /// Doc.\nstruct A;");
+        check("/// Doc.\n:vars\n////\nstruct A;", "/// Doc.\n:vars\n////\nstruct A;");
+    }
+
+    #[test]
+    fn what_is_not_rust_stays() {
+        check("extern crate alloc; 1 +", "extern crate alloc; 1 +");
+        check("foo(", "foo(");
+    }
+}
