@@ -247,6 +247,53 @@ def test_the_optimisation_level_is_chosen(notebook):
     assert notebook.run("%opt 4").error.startswith("MagicError: LEVEL 4: choose 0, 1, 2 or 3; usage: ")
 
 
+def test_folder_and_environment_hold_for_cells_trials_and_after_a_crash(start, tmp_path):
+    kernel = start()
+    (tmp_path / "data").mkdir()
+    folder = "std::env::current_dir()?.display().to_string()"
+    value = 'std::env::var("FT_MODE").ok()'
+    kernel.ok("let kept = 1;")
+    kernel.ok("%checkpoint early")
+    assert kernel.ok("%cd data").display == str(tmp_path / "data")
+    assert kernel.ok("%env FT_MODE=\"fast and small\"").display == "FT_MODE=fast and small"
+    assert kernel.ok(f"({folder}, {value})").result == f'("{tmp_path}/data", Some("fast and small"))'
+    assert kernel.ok('env!("FT_MODE")').result == '"fast and small"'
+    assert kernel.ok("%env FT_MODE").display == "fast and small"
+    assert kernel.ok("%%writefile here.txt\n1").display == "Writing here.txt" and (tmp_path / "data/here.txt").exists()
+
+    # Trials and their study.
+    kernel.ok(
+        "%%tune --objective loss:min --max-trials 1 --project p\n|trial| {\n"
+        '    trial.float("x", 0.0..=1.0).get()?;\n'
+        f'    std::fs::write("trial.txt", format!("{{}} {{:?}}", {folder}, {value})).map_err(|e| e.to_string())?;\n'
+        "    Ok(1.0)\n}"
+    )
+    assert (tmp_path / "data/studies/p").is_dir()
+    (written,) = list((tmp_path / "data").rglob("trial.txt"))
+    assert written.read_text().endswith('Some("fast and small")')
+
+    # A crash, with and without variables that come back, and going back.
+    assert "CellDied" in kernel.fails("std::process::abort();").error
+    assert kernel.ok(f"({folder}, {value}, kept)").result == f'("{tmp_path}/data", Some("fast and small"), 1)'
+    kernel.ok("%restore early")
+    assert kernel.ok(f"({folder}, {value})").result == f'("{tmp_path}/data", Some("fast and small"))'
+    kernel.ok(":clear")
+    assert kernel.ok(f"({folder}, {value})").result == f'("{tmp_path}/data", Some("fast and small"))'
+    assert kernel.ok("%trials").display.splitlines()[0].split()[0] == "trial"
+
+    assert kernel.ok("%cd -").display == str(tmp_path)
+    assert kernel.ok("%cd -").display == str(tmp_path / "data")
+    assert kernel.ok("%cd ..").display == str(tmp_path)
+    assert kernel.run("%cd missing").error == "MagicError: cannot go to missing: No such file or directory (os error 2)"
+    assert kernel.run("%cd data/here.txt").error == "MagicError: data/here.txt is a file; name a folder"
+    assert kernel.ok(folder).result == f'"{tmp_path}"'
+    kernel.ok("%env FT_API_KEY abc")
+    lines = kernel.ok("%env").display.splitlines()
+    assert "FT_API_KEY=<hidden>" in lines and "FT_MODE=fast and small" in lines
+    assert kernel.run("%env FT_NONE").error.endswith("no environment variable FT_NONE is set; %env FT_NONE=VALUE sets it")
+    assert kernel.run("%env FT-NONE=1").error.startswith("MagicError: NAME FT-NONE: a name has letters, digits and _")
+
+
 def vendored(folder, name, version, text):
     crate = folder / f"{name}-{version}"
     (crate / "src").mkdir(parents=True)

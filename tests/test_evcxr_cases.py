@@ -421,7 +421,7 @@ class TestCrates:
 class TestAnswers:
     def test_documentation_of_an_item_is_shown(self, kernel):
         kernel.ok("/// How many there are.\nstruct Amount(usize);")
-        text = kernel.ok(":doc Amount").result
+        text = kernel.ok(":doc Amount").display
         assert "struct Amount(usize)" in text and "How many there are." in text
         assert "ctx" not in text
 

@@ -32,6 +32,7 @@ mod redeclaration;
 mod report;
 mod scripts;
 mod search;
+mod settings;
 mod sharing;
 mod shell;
 mod startup;

@@ -5,6 +5,7 @@ pub(crate) mod progress;
 use crate::execution::{LiveDisplay, Output, Stream};
 use crate::failure::{ErrorName, Failure};
 use crate::runtime::OWN_PROGRAM;
+use crate::supervisor::settings::Settings;
 use anyhow::{Context, Result, bail};
 use ferrotune_display::Bundle;
 use ferrotune_tuner::event::{Event, Finish, Progress};
@@ -55,6 +56,7 @@ impl SearchProcess {
         std::fs::write(&path, serde_json::to_vec(&spec)?)?;
         let mut command = Command::new(OWN_PROGRAM);
         command.arg("supervise").arg(&path).stdin(Stdio::null()).stdout(Stdio::piped());
+        command.envs(Settings::read(runtime)?.variables);
         set(&mut command);
         if trust.code == Origin::User {
             command.arg("--trust");

@@ -17,6 +17,7 @@ mod phase;
 mod process;
 mod relay;
 mod requests;
+pub(crate) mod settings;
 mod snapshot;
 mod snapshots;
 mod standard_input;

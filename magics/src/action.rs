@@ -8,7 +8,7 @@ mod session;
 
 use ferrotune_tuner::spec::StudySpec;
 
-pub use files::{Lines, Load, WriteFile};
+pub use files::{Env, Folder, Lines, Load, WriteFile};
 pub use results::{Best, Export, Plot, Study, Trials};
 pub use session::{Dep, History, Inspect, InspectStyle, Time, Timeit, Who, WhoStyle};
 
@@ -111,6 +111,10 @@ pub enum Action {
         /// A notebook or a file of Rust.
         path: String,
     },
+    /// `%cd`: go to another folder.
+    Cd(Folder),
+    /// `%env`
+    Env(Env),
     /// `%history`
     History(History),
     /// `%reset`: forget variables, definitions and crates.

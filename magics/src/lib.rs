@@ -29,9 +29,9 @@ mod table;
 mod values;
 
 pub use action::{
-    Action, Best, CheckedProgram, Dep, DeviceChoice, Export, History, Inspect, InspectStyle, Lines, Load, Memory, Plot,
-    Resume, Search, SearchVerb, Shell, Step, Study, Time, Timeit, TpuCheck, TpuConnect, Trials, Tune, Who, WhoStyle,
-    WriteFile,
+    Action, Best, CheckedProgram, Dep, DeviceChoice, Env, Export, Folder, History, Inspect, InspectStyle, Lines, Load,
+    Memory, Plot, Resume, Search, SearchVerb, Shell, Step, Study, Time, Timeit, TpuCheck, TpuConnect, Trials, Tune,
+    Who, WhoStyle, WriteFile,
 };
 pub use cell::parse;
 pub use completion::{Completion, Matches, complete, rust_in};

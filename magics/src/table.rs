@@ -2,6 +2,7 @@
 
 mod compiler;
 mod devices;
+mod environment;
 mod files;
 mod memory;
 mod results;
@@ -23,12 +24,14 @@ use crate::error::{MagicError, Problem};
 static TABLE: &[Magic] = &[
     shell::BASH,
     results::BEST,
+    environment::CD,
     memory::CHECKPOINT,
     memory::CHECKPOINTS,
     compiler::DEP,
     devices::DEVICE,
     devices::DEVICES,
     compiler::DOC,
+    environment::ENV,
     results::EXPORT,
     memory::GC,
     session::HISTORY,

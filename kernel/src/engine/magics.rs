@@ -46,6 +46,8 @@ impl Engine {
             Action::WriteFile(request) => self.write_file(&request),
             Action::Load(request) => self.load(&request),
             Action::Run { path } => self.run_file(&path),
+            Action::Cd(folder) => self.change_folder(&folder),
+            Action::Env(request) => self.environment(&request),
             Action::History(request) => self.history(&request),
             Action::Reset => self.reset(),
             Action::Dep(request) => self.add_crate(&request),

@@ -25,6 +25,8 @@ pub(super) struct Notebook {
     pub(super) tables: Arc<AtomicU64>,
     /// Folder of the study of the last search.
     pub(super) last_study: Option<PathBuf>,
+    /// The folder before the last `%cd`.
+    pub(super) previous_folder: Option<PathBuf>,
     /// The files that `%run` runs now, the innermost last.
     pub(super) running_files: Vec<PathBuf>,
     searches: u64,

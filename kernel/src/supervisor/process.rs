@@ -6,6 +6,7 @@
 
 use super::dead_ends::Identity;
 use super::descriptors::Descriptors;
+use super::settings;
 use super::snapshot::{self, Fork};
 use super::standard_input::{self, ReadLine};
 use super::{SNAPSHOTS_VARIABLE, SUPERVISOR_VARIABLE};
@@ -34,6 +35,7 @@ pub(crate) fn run(prelude: &Path) -> Result<()> {
     let snapshots = std::env::var_os(SNAPSHOTS_VARIABLE).map(PathBuf::from);
     let snapshots = snapshots.with_context(|| format!("{SNAPSHOTS_VARIABLE} is not set"))?;
     let descriptors = Descriptors::take_over()?;
+    settings::apply(&snapshots);
     let (orders, reports) = descriptors.supervisor()?;
     // SAFETY: the prelude's initialisers are those of Rust's standard library and of our own crates.
     let prelude = unsafe { Library::open(Some(prelude), RTLD_NOW) }.context("cannot load the prelude")?;
@@ -173,6 +175,7 @@ impl Process {
         wait_for_adoption();
         end_with_supervisor()?;
         self.descriptors.mend()?;
+        settings::apply(&self.snapshots);
         (self.hooks.restored)();
         self.made.clear();
         self.surroundings = None;

@@ -1,4 +1,4 @@
-//! What the magics ask for that read and write files.
+//! What the magics ask for that are about files, folders and the environment.
 
 /// Write the text of a cell to a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,4 +27,34 @@ pub struct Lines {
     pub first: u64,
     /// The last one, at least `first`; none means no end.
     pub last: Option<u64>,
+}
+
+/// A folder to go to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Folder {
+    /// The user's own one.
+    Home,
+    /// That before the last `%cd`.
+    Previous,
+    /// This one.
+    Path(String),
+}
+
+/// What to do with environment variables.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Env {
+    /// List them all.
+    List,
+    /// Show the value of one.
+    Show {
+        /// Its name.
+        name: String,
+    },
+    /// Set one.
+    Set {
+        /// Its name.
+        name: String,
+        /// Its value.
+        value: String,
+    },
 }

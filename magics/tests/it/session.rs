@@ -59,3 +59,19 @@ fn magics_of_the_session_are_read() {
     check("??train", expect![[r#"Inspect(Inspect { name: "train", style: Source, rust: None })"#]]);
     check("f()?", expect![[r#"1 "f()?""#]]);
 }
+
+#[test]
+fn a_folder_and_a_variable_are_read() {
+    check(
+        "%cd\n%cd -\n%cd 'my data'\n%env\n%env A\n%env A=b c\n%env A 'b=c'\n%env A=",
+        expect![[r#"
+            Cd(Home)
+            Cd(Previous)
+            Cd(Path("my data"))
+            Env(List)
+            Env(Show { name: "A" })
+            Env(Set { name: "A", value: "b c" })
+            Env(Set { name: "A", value: "b=c" })
+            Env(Set { name: "A", value: "" })"#]],
+    );
+}

@@ -22,12 +22,14 @@ fn lsmagic_lists_every_form() {
         Line magics
           %bash         run a shell command or a script, and show what it writes at once
           %best         show the best trials of a study, and how to use them
+          %cd           go to another folder, with cells, trials and the kernel
           %checkpoint   keep the variables as they are now
           %checkpoints  list the states that %undo and %restore can bring back
           %dep          add a crate in the newest version that this toolchain can build
           %device       show the device in use
           %devices      list the CPU, the CUDA devices and the TPU of this machine
           %doc          show the documentation of a name
+          %env          list, show or set environment variables of cells, trials and cargo
           %export       write a study to a file that other programs read
           %gc           give memory that cells have freed back to the machine, and say how much that was
           %history      show the cells of this session
@@ -168,7 +170,7 @@ fn completion_offers_magics_options_and_values() {
         Completion { start, matches } => format!("{row}: {start} {matches:?}"),
     };
     expect![[r#"
-        %: 0 %%bash %%html %%latex %%markdown %%time %%timeit %%tune %%writefile %bash %best %checkpoint %checkpoints %dep %device %devices %doc %export %gc %history %load %lsmagic %memory %opt %plot %reset %restore %resume %run %space %studies %time %timeit %tpu_check %tpu_connect %trials %tune %undo %who %whos
+        %: 0 %%bash %%html %%latex %%markdown %%time %%timeit %%tune %%writefile %bash %best %cd %checkpoint %checkpoints %dep %device %devices %doc %env %export %gc %history %load %lsmagic %memory %opt %plot %reset %restore %resume %run %space %studies %time %timeit %tpu_check %tpu_connect %trials %tune %undo %who %whos
         %%: 0 %%bash %%html %%latex %%markdown %%time %%timeit %%tune %%writefile
         %t: 0 %time %timeit %tpu_check %tpu_connect %trials %tune
           %tu: 2 %tune
