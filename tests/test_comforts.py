@@ -278,6 +278,7 @@ def test_folder_and_environment_hold_for_cells_trials_and_after_a_crash(start, t
     kernel.ok("%restore early")
     assert kernel.ok(f"({folder}, {value})").result == f'("{tmp_path}/data", Some("fast and small"))'
     kernel.ok(":clear")
+    assert kernel.ok('!echo "$FT_MODE"').stdout == "fast and small\n"
     assert kernel.ok(f"({folder}, {value})").result == f'("{tmp_path}/data", Some("fast and small"))'
     assert kernel.ok("%trials").display.splitlines()[0].split()[0] == "trial"
 

@@ -35,6 +35,8 @@ pub(crate) fn run(prelude: &Path) -> Result<()> {
     let snapshots = std::env::var_os(SNAPSHOTS_VARIABLE).map(PathBuf::from);
     let snapshots = snapshots.with_context(|| format!("{SNAPSHOTS_VARIABLE} is not set"))?;
     let descriptors = Descriptors::take_over()?;
+    // What `%env` sets is a change, which programs that are started elsewhere get as well.
+    let environment = std::env::vars_os().collect();
     settings::apply(&snapshots);
     let (orders, reports) = descriptors.supervisor()?;
     // SAFETY: the prelude's initialisers are those of Rust's standard library and of our own crates.
@@ -43,7 +45,6 @@ pub(crate) fn run(prelude: &Path) -> Result<()> {
     standard_input::ask_with(hooks.read_line, descriptors.nothing()?);
     (hooks.start)();
     let variables = std::ptr::null_mut();
-    let environment = std::env::vars_os().collect();
     let made = Vec::new();
     Process { hooks, descriptors, snapshots, reports, variables, made, is_quiet: true, environment, surroundings: None }
         .serve(orders)

@@ -48,7 +48,7 @@ pub(super) struct Tenure {
 /// Why a worker is replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Replacement {
-    /// Its device did not open, or its trial ended in a way that may have left the device, or the library's own state, unclear.
+    /// Its trial ended in a way that may have left the device, or the library's own state, unclear.
     Failure,
     /// It has run as many trials as a worker may.
     Age,
@@ -73,9 +73,7 @@ impl Tenure {
         let device_bytes = device.and_then(|device| device.after_bytes).zip(self.device_bytes);
         let device_growth = device_bytes.map_or(0, |(after, before)| after.saturating_sub(before));
         let growth = held_bytes.saturating_sub(first_bytes);
-        // A library may not try twice in one process to open its device.
-        let is_closed = device.is_some_and(|device| device.kind.is_none() && device.version.is_none());
-        if is_unclear(outcome) || is_closed {
+        if is_unclear(outcome) {
             Some(Replacement::Failure)
         } else if device_growth > TOLERATED_DEVICE_BYTES {
             Some(Replacement::DeviceGrowth(device_growth))
@@ -266,8 +264,7 @@ mod tests {
     }
 
     fn device(before: u64, after: u64) -> DeviceUse {
-        let kind = Some("TPU v5 lite".to_owned());
-        DeviceUse { kind, before_bytes: Some(before * MIB), after_bytes: Some(after * MIB), ..DeviceUse::default() }
+        DeviceUse { before_bytes: Some(before * MIB), after_bytes: Some(after * MIB), ..DeviceUse::default() }
     }
 
     #[test]
@@ -285,8 +282,6 @@ mod tests {
             assert_eq!(Tenure::default().add(&ended(ending), 0, None, 3), Some(Replacement::Failure));
         }
         assert_eq!(Tenure::default().add(&Outcome::Interrupted, 0, None, 3), None);
-        let closed = DeviceUse { name: "tpu".to_owned(), ..DeviceUse::default() };
-        assert_eq!(Tenure::default().add(&finished, 0, Some(&closed), 3), Some(Replacement::Failure));
     }
 
     #[test]
