@@ -74,7 +74,6 @@ def test_errors_of_timed_rust_are_those_of_its_line(notebook):
 
 
 def test_a_measurement_is_interrupted_and_the_variables_stay(notebook):
-    notebook.begin_of_sleep = None
     sleep = 'println!("asleep"); std::thread::sleep(std::time::Duration::from_millis(200));'
     outcome = notebook.interrupt(f"%timeit -n 100 {sleep}")
     assert outcome.error == "Interrupted: the measurement was interrupted; no variable is lost"

@@ -79,7 +79,7 @@ def test_commands_that_only_tell_something(notebook):
     assert notebook.ok(":vars").result == "point: Point"
     assert notebook.ok(":type point").result == "point: Point"
     assert notebook.ok(":t point").result == "point: Point"
-    assert "A contiguous growable array type" in notebook.ok(":doc Vec").result
+    assert "A contiguous growable array type" in notebook.ok(":doc Vec").display
     assert notebook.ok(":version").result.startswith("0.")
     assert notebook.ok(":last_compile_dir").result.startswith("/")
     assert notebook.ok(":show_deps").display.startswith("no crate has been added; ")

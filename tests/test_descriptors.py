@@ -55,7 +55,8 @@ def test_channel_of_the_standard_library_ends_with_its_sender(kernel):
 def test_pipe_of_a_snapshot_that_takes_over_is_closed_and_not_another_file(kernel):
     kernel.ok("use std::io::Write as _; use std::process::{Command, Stdio};")
     kernel.ok('let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;')
-    kernel.fails("std::process::abort();")
+    told = kernel.fails("std::process::abort();").stderr
+    assert told == "pipes and connections of earlier cells that are closed in this copy of their process: 1\n"
     outcome = kernel.fails('child.stdin.as_mut().unwrap().write_all(b"lost")?;')
     assert "Broken pipe" in outcome.error
 

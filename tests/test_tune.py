@@ -99,7 +99,7 @@ def test_same_project_goes_on_where_it_stopped(kernel):
     status = kernel.ok("%tune status --project continued")
     for outcome in (again, resumed, status):
         headline, *lines = outcome.display.splitlines()
-        assert re.fullmatch(r"continued: 5/5 trials, which took \d+\.\d s, done", headline), headline
+        assert re.fullmatch(r"continued: 5/5 trials, which took \d+\.\d s together, done", headline), headline
         assert best in lines, lines
     (study(kernel, "continued") / "status.json").unlink()
     assert "5/5 trials" in kernel.ok("%tune status").display

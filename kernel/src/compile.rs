@@ -113,7 +113,7 @@ fn compile(offline: bool, emit: Emit, kernel: &mut Kernel) -> Result<ExitCode> {
     let manifest = Manifest::read(&folder.join("Cargo.toml"))?;
     let dependencies = Dependencies::ensure(&manifest, &folder, offline, kernel)?;
     let source = source::prepare(&folder.join("src/lib.rs"), &dependencies.externs)?;
-    let name = keep_source(&source)?;
+    let name = format!("{SOURCES}/{}", crate::prelude::short_hash(Sha256::new().chain_update(&source)));
     let output_folder = folder.join("target");
     std::fs::create_dir_all(&output_folder)?;
     let mut rustc = rustc(&manifest, &dependencies, &output_folder, emit)?;
@@ -130,21 +130,20 @@ fn compile(offline: bool, emit: Emit, kernel: &mut Kernel) -> Result<ExitCode> {
         return Ok(ExitCode::FAILURE);
     }
     kernel.warn(messages.warnings)?;
-    if emit == Emit::Library
-        && let Some(file) = std::env::var_os(RESULT_VARIABLE)
-    {
-        std::fs::write(file, output_folder.join("libctx.so").as_os_str().as_encoded_bytes())?;
+    if emit == Emit::Library {
+        keep_source(&name, &source)?;
+        if let Some(file) = std::env::var_os(RESULT_VARIABLE) {
+            std::fs::write(file, output_folder.join("libctx.so").as_os_str().as_encoded_bytes())?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Keeps a generated source, and returns the name of its folder in places of panics. A thread may panic in it when later cells run.
-fn keep_source(source: &str) -> Result<String> {
-    let name = format!("{SOURCES}/{}", crate::prelude::short_hash(Sha256::new().chain_update(source)));
-    let folder = PathBuf::from(required(RUNTIME_VARIABLE)?).join(&name);
+/// Keeps a generated source under its name in places of panics. A thread may panic in it when later cells run.
+fn keep_source(name: &str, source: &str) -> Result<()> {
+    let folder = PathBuf::from(required(RUNTIME_VARIABLE)?).join(name);
     std::fs::create_dir_all(&folder)?;
-    std::fs::write(folder.join("lib.rs"), source)?;
-    Ok(name)
+    Ok(std::fs::write(folder.join("lib.rs"), source)?)
 }
 
 /// The generated source in which a location is, `file:line:column`, and its line; none for other files.

@@ -84,6 +84,7 @@ impl Engine {
         match work {
             Work::Execute { cell, outputs } => {
                 let number = self.notebook.begin_cell(cell.can_be_undone);
+                self.notebook.count = cell.count;
                 self.link.begin_cell(number, outputs, cell.allow_stdin);
                 let result = match self.interrupts.begin_cell(cell.sent_at) {
                     Some(_running) => self.execute(&cell),
@@ -165,14 +166,18 @@ impl Engine {
         if !is_rust {
             syntax::check_operands(&padded)?;
         }
-        self.link.will_run(self.notebook.cell, &padded, &source);
+        self.link.will_run(self.notebook.count, &padded, &source);
         let before = self.undo.now.clone();
         let result = self.evaluate(&source);
         let has_run = result.is_ok();
         let concluded = self.conclude(result, |errors| report::compilation(errors, &source, |_| true, &insertions));
         self.show_warnings(&padded, &source, &insertions);
-        if has_run && concluded.is_err() {
-            self.learn_shadowed(&before)?;
+        if has_run
+            && concluded.is_err()
+            && let Err(failure) = self.learn_shadowed(&before)
+        {
+            // The cell's own failure is what the user has to know; such a variable is unknown from then on.
+            tracing::warn!(text = failure.text, "a variable that a failing cell has shadowed is lost");
         }
         concluded
     }
@@ -280,6 +285,9 @@ impl Engine {
         let ended_early = self.ended_early(&outcome);
         if let Some((ending, threads)) = &outcome.restored {
             let own = ended_early.filter(|_| *ending == CellEnding::TakenBack);
+            if own.is_some() && !threads.is_empty() {
+                self.link.emit(Output::Stream(Stream::Stderr, report::taken_back(threads)));
+            }
             return Err(own.unwrap_or_else(|| report::taken_over(ending, threads)));
         }
         match result {

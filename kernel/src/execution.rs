@@ -17,6 +17,8 @@ pub(crate) struct Cell {
     pub(crate) allow_stdin: bool,
     /// Whether `%undo` counts it: it is not one of a request's `user_expressions`.
     pub(crate) can_be_undone: bool,
+    /// The number that Jupyter shows beside it; none if it shows none.
+    pub(crate) count: Option<u32>,
     /// When the request came: a later interrupt stops this cell, an earlier one does not.
     pub(crate) sent_at: Instant,
 }

@@ -2,8 +2,8 @@
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use std::thread;
-use syn::parse::Parser;
-use syn::{Block, Expr, Stmt};
+use syn::parse::{ParseStream, Parser};
+use syn::{Attribute, Block, Expr, Stmt};
 
 /// Beyond these nothing is parsed: the parser calls itself for each level.
 pub(crate) const MAX_PARSED_BYTES: usize = 32 << 10;
@@ -35,7 +35,7 @@ pub(crate) fn on_large_stack<T: Send + 'static>(parse: impl FnOnce() -> T + Send
 
 /// The statements of a cell; none if it is not Rust.
 pub(crate) fn parse(cell: TokenStream) -> Option<Parsed> {
-    if let Ok(statements) = Block::parse_within.parse2(cell.clone()) {
+    if let Ok(statements) = block.parse2(cell.clone()) {
         return Some(Parsed { statements, last: None });
     }
     let tokens: Vec<TokenTree> = cell.into_iter().collect();
@@ -43,9 +43,15 @@ pub(crate) fn parse(cell: TokenStream) -> Option<Parsed> {
     starts.filter(|at| begins_with_block(&tokens[*at..])).find_map(|at| {
         let (first, last) = tokens.split_at(at);
         syn::parse2::<Expr>(stream(last)).ok()?;
-        let statements = Block::parse_within.parse2(stream(first)).ok()?;
+        let statements = block.parse2(stream(first)).ok()?;
         Some(Parsed { statements, last: Some(last.to_vec()) })
     })
+}
+
+/// The statements behind the attributes of the whole cell.
+fn block(input: ParseStream<'_>) -> syn::Result<Vec<Stmt>> {
+    input.call(Attribute::parse_inner)?;
+    Block::parse_within(input)
 }
 
 fn stream(tokens: &[TokenTree]) -> TokenStream {
@@ -84,6 +90,7 @@ mod tests {
     fn an_expression_that_begins_with_a_block_is_the_last_one() {
         for (cell, expected) in [
             ("{ 4 } + 1", "{ 4 } + 1"),
+            ("#![allow(dead_code)] f(); { 4 } + 1", "{ 4 } + 1"),
             ("f(); if a { 1 } else { 2 } as u8", "if a { 1 } else { 2 } as u8"),
             ("if a { 1 } unsafe { f() } == 3 && { 5 } == 5", "unsafe { f () } == 3 && { 5 } == 5"),
             ("'a: loop { break 'a 1 } + 7", "'a : loop { break 'a 1 } + 7"),

@@ -49,16 +49,21 @@ pub fn send(frame: &KernelFrame) -> io::Result<Answer> {
     }
 }
 
-/// Closes the connection; the next frame opens another one. A woken snapshot calls this, since the process that it was
-/// copied from may have died in the middle of a frame.
-pub fn forget() {
+/// Closes the connection, and returns whether there was one; the next frame opens another one. A woken snapshot calls this, since
+/// the process that it was copied from may have died in the middle of a frame.
+pub fn forget() -> bool {
+    let mut was_open = false;
     for _ in 0..CONNECTIONS.len() {
         match current().try_lock() {
-            Ok(mut connection) => return *connection = None,
-            Err(TryLockError::Poisoned(poisoned)) => return *poisoned.into_inner() = None,
-            Err(TryLockError::WouldBlock) => CURRENT.fetch_add(1, Ordering::Relaxed),
-        };
+            Ok(mut connection) => return connection.take().is_some() || was_open,
+            Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner().take().is_some() || was_open,
+            Err(TryLockError::WouldBlock) => {
+                was_open = true;
+                CURRENT.fetch_add(1, Ordering::Relaxed);
+            }
+        }
     }
+    was_open
 }
 
 fn connect() -> io::Result<UnixStream> {

@@ -124,11 +124,13 @@ pub extern "C" fn ferrotune_quietly(call: extern "C" fn(*mut c_void), data: *mut
 }
 
 /// Asks the user for a line of the standard input and gives its bytes to `take`, with `data`. Where that cannot be, a line on
-/// the standard error says why, and the result is the number of an error.
+/// the standard error says why, and the result is the number of an error; or it is -1, if the user has ended the input.
 #[expect(unsafe_code, reason = "the cell process finds these functions by name")]
 #[unsafe(no_mangle)]
 pub extern "C" fn ferrotune_read_line(take: extern "C" fn(*mut c_void, *const u8, usize), data: *mut c_void) -> i32 {
     let (error, reason) = match input::answer("", false) {
+        // Ctrl-D, as in IPython.
+        Ok(Answer::Line { text: Some(line) }) if line == "\u{4}" => return -1,
         Ok(Answer::Line { text: Some(line) }) => {
             take(data, line.as_ptr(), line.len());
             return 0;
@@ -142,11 +144,14 @@ pub extern "C" fn ferrotune_read_line(take: extern "C" fn(*mut c_void, *const u8
     error
 }
 
-/// Called once in a snapshot that has been woken.
+/// Called once in a snapshot that has been woken, without so many pipes and connections of the process that it was copied from.
 #[expect(unsafe_code, reason = "the cell process finds these functions by name")]
 #[unsafe(no_mangle)]
-pub extern "C" fn ferrotune_restored() {
-    connection::forget();
+pub extern "C" fn ferrotune_restored(closed: usize) {
+    let closed = closed - usize::from(connection::forget()).min(closed);
+    if closed > 0 {
+        eprintln!("pipes and connections of earlier cells that are closed in this copy of their process: {closed}");
+    }
     device::lose();
     output::start();
     match ThreadPoolBuilder::new().thread_name(thread_name).stack_size(STACK_BYTES).build() {

@@ -242,7 +242,7 @@ def test_completion_counts_in_code_points(point, before, typed, after, matches):
     ("before", "name", "text"),
     [
         ("/* 😀ü */ ", "punkt", "punkt: Punkt"),
-        ("/* 😀ü */ ", "Punkt", "ctx\n\nstruct Punkt {\n    breite: f64,\n    bretter: u32,\n}"),
+        ("/* 😀ü */ ", "Punkt", "struct Punkt {\n    breite: f64,\n    bretter: u32,\n}"),
         ('let text = "😀ü"; punkt.', "ausdehnung", "Punkt\n\nfn ausdehnung(&self) -> f64\n\n\nIts area."),
         ("// ü\n", "%tpu_connect", "%tpu_connect [--tpu NAME|local] "),
     ],

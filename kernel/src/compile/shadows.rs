@@ -73,7 +73,11 @@ fn is_unused(name: &str, statements: &[Stmt]) -> bool {
     };
     let Some(at) = statements.iter().position(shadows) else { return false };
     let value = match &statements[at] {
-        Stmt::Local(local) => local.init.iter().map(|init| init.expr.to_token_stream()).collect(),
+        Stmt::Local(local) => {
+            let init = local.init.iter();
+            let parts = init.flat_map(|init| [Some(&init.expr), init.diverge.as_ref().map(|(_, block)| block)]);
+            parts.flatten().map(ToTokens::to_token_stream).collect()
+        }
         _ => TokenStream::new(),
     };
     let above = statements[..at].iter().map(ToTokens::to_token_stream);

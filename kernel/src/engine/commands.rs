@@ -67,7 +67,7 @@ const COMMANDS: &[Command] = &[
     works(":dep", Evcxr, "adds a crate: :dep NAME = \"VERSION\", or :dep PATH"),
     works(":doc", Kernel(Document), "shows the documentation of a name"),
     one_of(":efmt", &["", "{}", "{:?}"], "how an error at a `?` is shown, {} or {:?}"),
-    refused(":env", "write unsafe { std::env::set_var(\"KEY\", \"VALUE\") } in a cell"),
+    refused(":env", "write %env KEY=VALUE"),
     works(":explain", Evcxr, "explains the compiler's last error"),
     refused(":fmt", "write println!(\"{:#?}\", value) for another form than {:?}"),
     works(":help", Kernel(Help), "lists the commands that work here"),

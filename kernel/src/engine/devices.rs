@@ -1,13 +1,16 @@
 //! The magics of devices, as Rust that the cell process runs: a device belongs to the process that computes on it, and
 //! that process' environment decides which devices it sees.
 
+use super::files::expanded_text;
 use ferrotune_magics::{DeviceChoice, TpuConnect};
 
 /// `%tpu_connect`
 pub(super) fn connect(TpuConnect { choice, self_test }: &TpuConnect) -> String {
     let connect = match choice {
         DeviceChoice::Best { tpu, require } => format!("ferrotune::device::connect({tpu:?}, {require})"),
-        DeviceChoice::Plugin(plugin) => format!("ferrotune::device::connect_plugin({plugin:?})"),
+        DeviceChoice::Plugin(plugin) => {
+            format!("ferrotune::device::connect_plugin({:?})", expanded_text(plugin))
+        }
     };
     if *self_test { format!("if {connect} {{ ferrotune::device::self_test(); }}") } else { format!("{connect};") }
 }

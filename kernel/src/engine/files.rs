@@ -6,7 +6,7 @@ use crate::failure::{ErrorName, Failure};
 use anyhow::{Context, Result, bail};
 use ferrotune_display::Bundle;
 use ferrotune_magics::{Lines, Load, WriteFile};
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -31,39 +31,49 @@ impl Engine {
 }
 
 /// The path with the user's folder in place of `~`.
-pub(super) fn expanded(path: &str) -> Result<PathBuf> {
-    let Some(rest) = path.strip_prefix('~').filter(|rest| rest.is_empty() || rest.starts_with('/')) else {
-        return Ok(PathBuf::from(path));
-    };
+pub(super) fn expanded(path: impl AsRef<Path>) -> Result<PathBuf> {
+    let Ok(rest) = path.as_ref().strip_prefix("~") else { return Ok(path.as_ref().to_owned()) };
     let home = dirs::home_dir().context("the user's folder is unknown; set HOME, or write the path without ~")?;
-    Ok(home.join(rest.trim_start_matches('/')))
+    Ok(home.join(rest))
+}
+
+/// The same of a path that is text; one that has no such folder stays.
+pub(super) fn expanded_text(path: &str) -> String {
+    expanded(path).map_or_else(|_| path.to_owned(), |path| path.to_string_lossy().into_owned())
 }
 
 fn replace(path: &Path, text: &str) -> Result<String> {
-    // A link stays one: the file that it leads to is replaced.
-    let file = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let verb = if file.exists() { "Overwriting" } else { "Writing" };
-    if file.is_dir() {
+    if path.is_dir() {
         bail!("{} is a folder; name a file in it", path.display());
     }
-    write_whole(&file, text).with_context(|| format!("cannot write {}", path.display()))?;
+    let verb = if path.exists() { "Overwriting" } else { "Writing" };
+    write_whole(path, text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))?;
     Ok(format!("{verb} {}", path.display()))
 }
 
-/// Through a second file, so that a full disk leaves the old one.
-pub(super) fn write_whole(file: &Path, text: &str) -> Result<()> {
-    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+/// Writes a file whole or not at all, through a second one, and returns once it is on disk. A link stays one: the file that it
+/// leads to is replaced. A device or a pipe is written to.
+pub(super) fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
+    // What is not there yet, and a link that leads nowhere, is made by its own name.
+    let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if !folder.is_dir() {
         bail!("there is no folder {}; make it first", folder.display());
     }
     let mut whole = tempfile::Builder::new().permissions(fs::Permissions::from_mode(NEW_FILE)).tempfile_in(folder)?;
-    if let Ok(known) = fs::metadata(file) {
-        whole.as_file().set_permissions(known.permissions())?;
+    if fs::symlink_metadata(path).is_ok() {
+        // Also an error where the file may not be written, which replacing it would not be.
+        let mut known = OpenOptions::new().write(true).open(path)?;
+        let metadata = known.metadata()?;
+        if !metadata.is_file() {
+            return Ok(known.write_all(bytes)?);
+        }
+        whole.as_file().set_permissions(metadata.permissions())?;
     }
-    whole.write_all(text.as_bytes())?;
-    whole.as_file().sync_data()?;
-    whole.persist(file)?;
-    Ok(())
+    whole.write_all(bytes)?;
+    whole.as_file().sync_all()?;
+    whole.persist(path)?;
+    Ok(File::open(folder)?.sync_all()?)
 }
 
 fn append_to(path: &Path, text: &str) -> Result<String> {

@@ -56,7 +56,7 @@ fn write(file: &str, text: &str) -> Result<String> {
     if path.exists() {
         bail!("{file} exists; delete it, or name another file");
     }
-    files::write_whole(&path, text).with_context(|| format!("cannot write {file}"))?;
+    files::write_whole(&path, text.as_bytes()).with_context(|| format!("cannot write {file}"))?;
     Ok(format!("Writing {file}"))
 }
 

@@ -20,8 +20,12 @@ pub(super) fn texts<'a>(statements: &[Stmt], items: impl Iterator<Item = &'a str
     let defined: Vec<(String, LineColumn)> = statements.iter().filter_map(definition).collect();
     let mut aliases = Aliases { defined: &defined, known: &known, written: BTreeSet::new(), texts: Vec::new() };
     for statement in statements {
-        if let Stmt::Item(Item::Impl(item)) = statement {
-            aliases.implement(item);
+        match statement {
+            Stmt::Item(Item::Impl(item)) => aliases.implement(item),
+            // evcxr keeps what has no name together with the item above it, which may be a part of an `impl`.
+            Stmt::Item(Item::ForeignMod(_)) => aliases.keep(statement),
+            Stmt::Item(Item::Const(item)) if item.ident == "_" => aliases.keep(statement),
+            _ => {}
         }
     }
     for (name, start) in &defined {
@@ -47,7 +51,9 @@ impl Aliases<'_> {
         let Some(start) = start(item.to_token_stream()) else { return };
         let head = head(item);
         let types = self.types_in(&head);
-        let parts = if item.trait_.is_none() && item.attrs.is_empty() { item.items.as_slice() } else { &[] };
+        // Documentation is the first part's; other attributes are about all parts.
+        let is_plain = item.attrs.iter().all(|attribute| attribute.path().is_ident("doc"));
+        let parts = if item.trait_.is_none() && is_plain { item.items.as_slice() } else { &[] };
         let Some((first, rest)) = parts.split_first() else {
             let part = if item.trait_.is_some() { String::new() } else { body(item) };
             return self.alias(&format!("{head} {part}"), &types, start, "");
@@ -57,6 +63,13 @@ impl Aliases<'_> {
             if let Some(start) = self::start(part.to_token_stream()) {
                 self.alias(&format!("{head} {}", name(part)), &types, start, &format!("{head} {{ "));
             }
+        }
+    }
+
+    fn keep(&mut self, statement: &Stmt) {
+        let tokens = statement.to_token_stream();
+        if let Some(start) = start(tokens.clone()) {
+            self.alias(&tokens.to_string(), "", start, "");
         }
     }
 

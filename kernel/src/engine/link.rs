@@ -159,7 +159,7 @@ impl CellLink {
     }
 
     /// Rust of the running cell is about to run: the user's lines, and the same lines as evcxr gets them.
-    pub(super) fn will_run(&self, number: Option<u64>, cell: &str, prepared: &str) {
+    pub(super) fn will_run(&self, number: Option<u32>, cell: &str, prepared: &str) {
         self.lock().places.add(number, cell, prepared);
     }
 

@@ -1,7 +1,7 @@
 //! The notebook's state that neither evcxr nor the cell supervisor has: numbers of cells, the memory limit and the last
 //! study.
 
-use super::studies;
+use super::{files, studies};
 use crate::execution::LiveDisplay;
 use crate::failure::{ErrorName, Failure};
 use ferrotune_magics::Study;
@@ -19,6 +19,8 @@ pub(super) struct Notebook {
     cells: u64,
     /// Number of the cell that runs or ran last; none if `%undo` does not count it.
     pub(super) cell: Option<u64>,
+    /// The number that Jupyter shows beside the cell that runs or ran last; none if it shows none.
+    pub(super) count: Option<u32>,
     /// How many bytes a cell may hold, as `%memory limit` says.
     pub(super) memory_limit: Option<u64>,
     /// Number of the last table of `%memory`. The thread of a watched table ends once there is a later one.
@@ -27,6 +29,8 @@ pub(super) struct Notebook {
     pub(super) last_study: Option<PathBuf>,
     /// The folder before the last `%cd`.
     pub(super) previous_folder: Option<PathBuf>,
+    /// `%cd` has changed the folder since the last study was used.
+    pub(super) has_moved: bool,
     /// The files that `%run` runs now, the innermost last.
     pub(super) running_files: Vec<PathBuf>,
     searches: u64,
@@ -46,10 +50,18 @@ impl Notebook {
         LiveDisplay::new(format!("ferrotune-search-{}-{}", std::process::id(), self.searches))
     }
 
-    /// The named folder of studies, or else that of the last study, or else the default of `%%tune`.
+    /// Later magics that name no study are about this one.
+    pub(super) fn remember_study(&mut self, folder: PathBuf) {
+        (self.last_study, self.has_moved) = (Some(folder), false);
+    }
+
+    /// The named folder of studies, or else that of the last study unless `%cd` came after it, or else the default of `%%tune`.
     pub(super) fn directory(&self, named: Option<&str>) -> PathBuf {
-        let last = self.last_study.as_deref().and_then(Path::parent);
-        named.map(Path::new).or(last).map_or_else(|| StudySpec::default().directory, Path::to_path_buf)
+        let last = self.last_study.as_deref().filter(|_| !self.has_moved).and_then(Path::parent);
+        match named {
+            Some(named) => PathBuf::from(files::expanded_text(named)),
+            None => last.map_or_else(|| StudySpec::default().directory, Path::to_path_buf),
+        }
     }
 
     /// The folder of the named study, or else of the last one.
@@ -105,6 +117,9 @@ mod tests {
         assert_eq!(folder(&notebook, None, None), Ok("/y/last".into()));
         assert_eq!(folder(&notebook, Some("a"), None), Ok("/y/a".into()));
         assert!(folder(&notebook, None, Some("/x")).is_err_and(|text| text.starts_with("--directory alone")));
+        notebook.has_moved = true;
+        assert_eq!(folder(&notebook, None, None), Ok("/y/last".into()));
+        assert_eq!(folder(&notebook, Some("a"), None), Ok("studies/a".into()));
     }
 
     #[test]

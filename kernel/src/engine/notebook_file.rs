@@ -36,11 +36,17 @@ enum Source {
 #[derive(Default, Deserialize)]
 struct Metadata {
     kernelspec: Option<Kernelspec>,
+    language_info: Option<LanguageInfo>,
 }
 
 #[derive(Deserialize)]
 struct Kernelspec {
     language: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct LanguageInfo {
+    name: Option<String>,
 }
 
 /// The code of a file, in order.
@@ -60,7 +66,10 @@ pub(super) fn read(path: &Path) -> Result<Vec<Piece>> {
 fn cells(text: &str, name: &str) -> Result<Vec<Piece>> {
     let notebook: Notebook =
         serde_json::from_str(text).with_context(|| format!("{name} is no notebook of format 4"))?;
-    let language = notebook.metadata.kernelspec.and_then(|kernelspec| kernelspec.language);
+    // Colab writes only the second one.
+    let Metadata { kernelspec, language_info } = notebook.metadata;
+    let language = kernelspec.and_then(|kernelspec| kernelspec.language);
+    let language = language.or(language_info.and_then(|info| info.name));
     if let Some(language) = language.filter(|language| !language.eq_ignore_ascii_case("rust")) {
         bail!("{name} is a notebook in {language}, and only Rust can be run");
     }
@@ -97,6 +106,9 @@ mod tests {
     fn what_is_no_notebook_of_rust_is_refused() {
         let error = |text| cells(text, "a.ipynb").unwrap_err().to_string();
         assert_eq!(error("{}"), "a.ipynb is no notebook of format 4");
+        let colab =
+            r#"{"cells": [], "metadata": {"kernelspec": {"name": "python3"}, "language_info": {"name": "python"}}}"#;
+        assert_eq!(error(colab), "a.ipynb is a notebook in python, and only Rust can be run");
         let python = r#"{"cells": [], "metadata": {"kernelspec": {"language": "python"}}}"#;
         assert_eq!(error(python), "a.ipynb is a notebook in python, and only Rust can be run");
     }

@@ -3,6 +3,7 @@
 use super::Engine;
 use crate::environment::{self, CARGO_VARIABLE};
 use crate::failure::{ErrorName, Failure};
+use crate::supervisor::settings::Settings;
 use anyhow::{Context, Result, bail};
 use ferrotune_magics::Dep;
 use std::path::Path;
@@ -36,6 +37,7 @@ impl Engine {
         std::fs::write(&manifest, MANIFEST)?;
         std::fs::write(folder.path().join("lib.rs"), "")?;
         let mut command = Command::new(environment::required(CARGO_VARIABLE)?);
+        command.envs(Settings::read(self.runtime.folder())?.variables);
         environment::restore_path(&mut command);
         command.args(["add", "--quiet", "--manifest-path"]).arg(&manifest).arg(package);
         command.args(features.iter().flat_map(|features| ["--features", features.as_str()]));

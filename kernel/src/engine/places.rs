@@ -16,7 +16,7 @@ pub(super) struct Places {
 
 #[derive(Debug)]
 struct Ran {
-    number: Option<u64>,
+    number: Option<u32>,
     split: SplitCell,
     lines: Vec<String>,
 }
@@ -38,8 +38,11 @@ impl Places {
     }
 
     /// Rust of the running cell is about to run: the user's lines, and the same lines as evcxr gets them.
-    pub(super) fn add(&mut self, number: Option<u64>, cell: &str, prepared: &str) {
-        let lines = cell.lines().map(str::to_owned).collect();
+    pub(super) fn add(&mut self, number: Option<u32>, cell: &str, prepared: &str) {
+        let lines: Vec<String> = cell.lines().map(str::to_owned).collect();
+        // A cell that runs again takes the place of itself.
+        self.earlier -= self.cells[..self.earlier].iter().filter(|ran| ran.lines == lines).count();
+        self.cells.retain(|ran| ran.lines != lines);
         self.cells.push(Ran { number, split: SplitCell::of(prepared), lines });
         self.found.clear();
     }

@@ -21,24 +21,26 @@ pub(super) struct Prepared {
 /// Prepares a cell. `items` are the names of the notebook's items.
 pub(super) fn prepare<'a>(cell: &str, split: &Split<'_>, items: impl Iterator<Item = &'a str>) -> Prepared {
     let is_small = split.max_depth <= MAX_PARSED_DEPTH && cell.len() <= MAX_PARSED_BYTES;
-    let (rust, items) = (without_commands(cell), items.map(str::to_owned).collect::<Vec<String>>());
-    let (mut texts, is_rust) = match is_small && split.ending == Ending::Closed {
-        true => statements::on_large_stack(move || texts(&rust, &items)).unwrap_or((Vec::new(), true)),
+    let (own, items) = (cell.to_owned(), items.map(str::to_owned).collect::<Vec<String>>());
+    let (texts, is_rust) = match is_small && split.ending == Ending::Closed {
+        true => statements::on_large_stack(move || texts(&own, &items)).unwrap_or((Vec::new(), true)),
         false => (Vec::new(), true),
     };
-    texts.extend(documentation(cell));
     let (source, insertions) = Insertions::into(cell, texts);
     Prepared { source, insertions, is_rust }
 }
 
 /// What is inserted, and whether the cell is Rust.
-fn texts(rust: &str, items: &[String]) -> (Vec<Text>, bool) {
-    let Ok(tokens) = rust.parse::<TokenStream>() else { return (Vec::new(), false) };
+fn texts(cell: &str, items: &[String]) -> (Vec<Text>, bool) {
+    let Ok(tokens) = without_commands(cell).parse::<TokenStream>() else { return (Vec::new(), false) };
     let items = || items.iter().map(String::as_str);
     let mut texts = sharing::texts(tokens.clone(), items());
     let Some(Parsed { statements, last }) = statements::parse(tokens) else { return (texts, false) };
     texts.extend(implementations::texts(&statements, items()));
     texts.extend(statements.iter().filter_map(crate_of_compiler).flatten());
+    if let Some(Stmt::Item(_)) = statements.first() {
+        texts.extend(documentation(cell));
+    }
     if let Some([first, .., last]) = last.as_deref() {
         texts.push((first.span().start(), "(".to_owned()));
         texts.push((last.span().end(), ")".to_owned()));
@@ -120,6 +122,7 @@ mod tests {
     fn documentation_of_the_first_item_stays() {
         check("// text\n/// Doc.\nstruct A;", "// text\n /// Doc.\nstruct A;");
         check("/// Doc.\n:vars\n////\nstruct A;", "/// Doc.\n:vars\n////\nstruct A;");
+        check("/// The sum.\na.iter().sum()", "/// The sum.\na.iter().sum()");
     }
 
     #[test]

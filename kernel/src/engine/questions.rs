@@ -35,11 +35,11 @@ impl Engine {
         Ok(Bundle { data, metadata: Map::new() })
     }
 
-    /// Whether `name?` is Rust: the name is a variable that holds a result or an option.
+    /// Whether `name?` is Rust: the name is a variable that holds a result. In a cell, `?` takes no option.
     fn is_fallible(&self, name: &str) -> bool {
         self.evaluator.variables().iter().any(|(variable, type_name)| {
             let outer = type_name.split('<').next().unwrap_or_default().trim();
-            variable == name && outer.rsplit("::").next().is_some_and(|last| ["Result", "Option"].contains(&last))
+            variable == name && outer.rsplit("::").next() == Some("Result")
         })
     }
 }

@@ -31,6 +31,11 @@ pub(super) fn taken_over_between_cells(ending: &CellEnding, threads: &[String]) 
     format!("after the cell had ended, {}; every variable is as the cell left it{}", ended(ending), gone(threads))
 }
 
+/// What a cell is told beside its own failure after it has moved a variable.
+pub(super) fn taken_back(threads: &[String]) -> String {
+    format!("the cell has moved a variable, and every variable is as it was before the cell{}\n", gone(threads))
+}
+
 fn gone(threads: &[String]) -> String {
     match threads {
         [] => String::new(),

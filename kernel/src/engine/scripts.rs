@@ -39,9 +39,15 @@ fn call_of_main(path: &Path, source: &str) -> Option<&'static str> {
         syn::Item::Fn(function) if function.sig.ident == "main" => Some(function),
         _ => None,
     })?;
-    match main.sig.output {
+    let is_result = |returned: &syn::Type| match returned {
+        syn::Type::Path(path) => path.path.segments.last().is_some_and(|last| last.ident == "Result"),
+        _ => false,
+    };
+    match &main.sig.output {
+        syn::ReturnType::Type(_, returned) if is_result(returned) => Some("\nmain()?;"),
+        // What else it may return is no error.
+        syn::ReturnType::Type(..) => Some("\nlet _ = main();"),
         syn::ReturnType::Default => Some("\nmain();"),
-        syn::ReturnType::Type(..) => Some("\nmain()?;"),
     }
 }
 
@@ -54,6 +60,8 @@ mod tests {
         let call = |name, source| call_of_main(Path::new(name), source);
         assert_eq!(call("a.rs", "fn f() {}\nfn main() {}"), Some("\nmain();"));
         assert_eq!(call("a.rs", "fn main() -> Result<(), String> { Ok(()) }"), Some("\nmain()?;"));
+        assert_eq!(call("a.rs", "fn main() -> anyhow::Result<()> { Ok(()) }"), Some("\nmain()?;"));
+        assert_eq!(call("a.rs", "fn main() -> ExitCode { run() }"), Some("\nlet _ = main();"));
         assert_eq!(call("a.rs", "fn f() {}"), None);
         assert_eq!(call("a.ipynb", "fn main() {}"), None);
     }

@@ -6,9 +6,10 @@ use super::insertions::Insertions;
 use super::objective::Objective;
 use super::{Engine, watch};
 use crate::chain;
-use crate::execution::{LiveDisplay, Output};
+use crate::execution::LiveDisplay;
 use crate::failure::{ErrorName, Failure};
 use crate::search_process::{SearchProcess, progress, trust};
+use ferrotune_display::Bundle;
 use ferrotune_link::Answer;
 use ferrotune_magics::{Resume, Search, Tune};
 use ferrotune_tuner::supervisor::Origin;
@@ -35,16 +36,16 @@ impl Engine {
         self.link.emit(display.show(progress::compiling(&tune.spec.project)));
         let result = self.evaluate(&objective.source);
         self.link.set_tuner(None);
-        if result.is_err() {
-            self.link.emit(Output::Clear { wait: true }); // the cell has shown nothing else
-        }
         let concluded = self.conclude(result, |errors| objective.explain(errors));
         self.show_warnings(cell, &objective.source, &Insertions::default());
-        concluded?;
-        let search = searches
-            .try_recv()
-            .map_err(|_| Failure::new(ErrorName::TuneError, "the cell ended before the search began"))?;
-        self.follow(search, display)
+        let ended = |_| Failure::new(ErrorName::TuneError, "the cell ended before the search began");
+        match concluded.and_then(|_| searches.try_recv().map_err(ended)) {
+            Ok(search) => self.follow(search, display),
+            Err(failure) => {
+                self.link.emit(display.show(Bundle::text(format!("{}: did not begin", tune.spec.project))));
+                Err(failure)
+            }
+        }
     }
 
     /// `%resume`
@@ -62,14 +63,13 @@ impl Engine {
     pub(super) fn act_on_search(&mut self, request: &Search) -> Result<(), Failure> {
         let folder = self.notebook.folder_of(&request.study)?;
         watch::act(request.verb, &folder, &mut self.notebook.search_display(), &self.link)?;
-        // Later magics that name no study are about this one.
-        self.notebook.last_study = Some(folder);
+        self.notebook.remember_study(folder);
         Ok(())
     }
 
     /// Shows a search to its end. If it runs in the background, the cell ends at once and its display goes on changing.
     fn follow(&mut self, search: SearchProcess, mut display: LiveDisplay) -> Result<(), Failure> {
-        self.notebook.last_study = Some(search.folder().to_owned());
+        self.notebook.remember_study(search.folder().to_owned());
         if search.is_in_background() {
             let outputs = self.link.outputs();
             return search.detach(&|output| self.link.emit(output), move |bundle| {

@@ -12,11 +12,14 @@ use std::path::{Path, PathBuf};
 /// Beginnings of the names that the kernel gives to the compiler itself.
 const OF_COMPILER: [&str; 4] = ["PATH", "RUST", "CARGO", "EVCXR"];
 
-/// Shows all variables of the cell process.
+/// Words in the names of variables whose values are nobody else's business.
+const SECRETS: [&str; 6] = ["KEY", "TOKEN", "SECRET", "PASS", "_PWD", "CREDENTIAL"];
+
+/// Shows all variables of the cell process. `SECRETS` stands for the words.
 const LIST: &str = r#"{
     let mut lines: ::std::vec::Vec<::std::string::String> = ::std::env::vars_os().map(|(name, value)| {
         let name = name.to_string_lossy().into_owned();
-        let is_secret = ["KEY", "TOKEN", "SECRET", "PASSWORD"].iter().any(|word| name.to_uppercase().contains(word));
+        let is_secret = SECRETS.iter().any(|word| name.to_uppercase().contains(word));
         let value = if is_secret { "<hidden>".into() } else { value.to_string_lossy() };
         ::std::format!("{name}={value}")
     }).collect();
@@ -60,6 +63,7 @@ impl Engine {
         if let Some(study) = &mut self.notebook.last_study {
             *study = std::path::absolute(&*study)?;
         }
+        self.notebook.has_moved = true;
         std::env::set_current_dir(target)?;
         let mut settings = Settings::read(self.runtime.folder())?;
         settings.folder = Some(target.to_owned());
@@ -69,7 +73,7 @@ impl Engine {
     /// `%env`
     pub(super) fn environment(&mut self, request: &Env) -> Result<(), Failure> {
         match request {
-            Env::List => self.look(LIST),
+            Env::List => self.look(&LIST.replace("SECRETS", &format!("{SECRETS:?}"))),
             Env::Show { name } => {
                 let missing = format!("no environment variable {name} is set; %env {name}=VALUE sets it");
                 self.look(&format!(
@@ -88,11 +92,13 @@ impl Engine {
         let mut settings = Settings::read(self.runtime.folder()).map_err(failure)?;
         settings.variables.insert(name.to_owned(), value.to_owned());
         settings.write(self.runtime.folder()).map_err(failure)?;
-        if !OF_COMPILER.iter().any(|own| name.starts_with(own)) {
+        // When evcxr crashes, it prints what the compiler is given.
+        let is_secret = SECRETS.iter().any(|word| name.to_uppercase().contains(word));
+        if !is_secret && !OF_COMPILER.iter().any(|own| name.starts_with(own)) {
             let told = self.evaluator.run(&format!(":build_env {name}={value}"));
             told.map_err(|error| Failure::of_lines(ErrorName::MagicError, &error.to_string()))?;
         }
-        self.show_text(format!("{name}={value}"));
+        self.show_text(format!("{name}={}", if is_secret { "<hidden>" } else { value }));
         Ok(())
     }
 }

@@ -3,6 +3,7 @@
 mod export;
 mod weights;
 
+use super::files::expanded;
 use anyhow::{Context, Result, bail};
 use chrono::{DateTime, Local};
 use ferrotune_display::Bundle;
@@ -128,7 +129,7 @@ pub(super) fn plot(folder: &Path, request: &Plot) -> Result<Bundle> {
 /// Writes a study to a file.
 pub(super) fn export(folder: &Path, request: &Export) -> Result<Bundle> {
     let study = Journal::read(folder)?;
-    let target = Path::new(&request.target);
+    let target = &expanded(&request.target)?;
     let trials = study.trials.len();
     if request.format == "tensorboard" {
         export::event_files(target, &tensorboard::files(&study))?;

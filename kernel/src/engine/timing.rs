@@ -30,10 +30,10 @@ impl Engine {
 
     /// `%timeit`
     pub(super) fn timeit(&mut self, request: &Timeit) -> Result<(), Failure> {
-        let (source, insertions, last_line) = expanded(request);
-        self.link.will_run(self.notebook.cell, &source, &source);
+        let (own, source, insertions) = expanded(request);
+        self.link.will_run(self.notebook.count, &own, &source);
         let result = self.evaluate(&source);
-        let is_users = |line| line <= last_line;
+        let is_users = |line| line <= own.lines().count();
         self.conclude(result, |errors| report::compilation(errors, &source, is_users, &insertions))?;
         if self.link.is_interrupted() {
             return Err(Failure::new(ErrorName::Interrupted, "the measurement was interrupted; no variable is lost"));
@@ -42,15 +42,14 @@ impl Engine {
     }
 }
 
-/// The cell, what was inserted into the user's lines, and the last of these lines.
-fn expanded(request: &Timeit) -> (String, Insertions, usize) {
+/// The user's lines, the cell, and what was inserted into these lines.
+fn expanded(request: &Timeit) -> (String, String, Insertions) {
     let Timeit { loops, runs, setup, source, first_line } = request;
     let (above, lines) = match setup {
         Some(setup) => (first_line.saturating_sub(2), format!("{setup}\n{source}")),
         None => (first_line - 1, source.clone()),
     };
     let padded = format!("{}{lines}", "\n".repeat(above));
-    let last_line = padded.lines().count();
     let measure = format!(
         "{{ ::ferrotune::cell::timing::measure(::std::option::Option::{loops:?}, {runs}, |ferrotune_timer| -> {RESULT} {{ "
     );
@@ -61,7 +60,7 @@ fn expanded(request: &Timeit) -> (String, Insertions, usize) {
         None => vec![(at(*first_line), measure + &time)],
     };
     let (source, insertions) = Insertions::into(&padded, texts);
-    (format!("{source}\n}}); Ok(()) }}) }})?; }};"), insertions, last_line)
+    (padded, format!("{source}\n}}); Ok(()) }}) }})?; }};"), insertions)
 }
 
 #[cfg(test)]
@@ -71,8 +70,8 @@ mod tests {
     fn timeit(cell: &str) -> String {
         match ferrotune_magics::parse(cell).unwrap().remove(0) {
             ferrotune_magics::Step::Action(ferrotune_magics::Action::Timeit(request)) => {
-                let (source, insertions, last_line) = expanded(&request);
-                let lines = source.lines().zip(1..=last_line);
+                let (own, source, insertions) = expanded(&request);
+                let lines = source.lines().zip(1..=own.lines().count());
                 lines.map(|(line, number)| insertions.original_line(number, line) + "\n").collect()
             }
             other => panic!("{other:?}"),

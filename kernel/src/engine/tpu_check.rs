@@ -1,6 +1,7 @@
 //! `%tpu_check`: the cell process compiles a step of the notebook, a file, or the first step of a search's objective, which a worker
 //! has written.
 
+use super::files::expanded_text;
 use super::{Engine, report};
 use crate::failure::{ErrorName, Failure};
 use crate::search_process::SearchProcess;
@@ -57,7 +58,7 @@ impl Engine {
 fn named(tpu: &str, program: &str, variables: &[(String, String)]) -> String {
     match variables.iter().find(|(name, _)| name == program) {
         Some((name, _)) => format!("ferrotune::device::check({tpu:?}, {name:?}, &mut {name});"),
-        None => check_file(tpu, program),
+        None => check_file(tpu, &expanded_text(program)),
     }
 }
 
@@ -96,7 +97,6 @@ fn rehearsal(folder: &Path, trial: Option<u64>, directory: &Path) -> Result<(Stu
         executions: 1,
         max_trials: 1,
         timeout_s: None,
-        trial_timeout_s: None,
         device: "xla:cpu".to_owned(),
         supervision: Supervision { concurrency: 1, retries: 0, mirror: None, ..spec.supervision },
         ..spec

@@ -77,7 +77,7 @@ fn time(progress: &Progress) -> String {
     match progress.earlier {
         0 => format!(", {elapsed}"),
         earlier if earlier == progress.done && progress.running.is_empty() => {
-            format!(", which took {}", format::long_duration(progress.trials_s))
+            format!(", which took {} together", format::long_duration(progress.trials_s))
         }
         earlier => format!(", {earlier} of them earlier, {elapsed}"),
     }
@@ -132,7 +132,7 @@ mod tests {
     fn search_that_begins_no_trial_shows_what_the_study_holds() {
         let progress = Progress { done: 20, earlier: 20, max_trials: 20, trials_s: 12.3, ..Progress::default() };
         let lines = lines(&progress, &spec(), Some(&Finish::MaxTrials));
-        assert_eq!(lines, ["digits: 20/20 trials, which took 12.3 s, done"]);
+        assert_eq!(lines, ["digits: 20/20 trials, which took 12.3 s together, done"]);
     }
 
     #[test]

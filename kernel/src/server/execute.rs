@@ -122,7 +122,9 @@ async fn run(
         }
     };
     let sent_at = exchange.at;
-    let cell = Cell { code: request.code.clone(), allow_stdin: request.allow_stdin, can_be_undone: true, sent_at };
+    let count = (request.store_history && !request.silent).then_some(execution_count);
+    let (code, allow_stdin) = (request.code.clone(), request.allow_stdin);
+    let cell = Cell { code, allow_stdin, can_be_undone: true, count, sent_at };
     let mut outputs = start(&engine, cell)?;
     let mut screen = Screen {
         iopub: exchange.iopub.clone(),
@@ -151,7 +153,7 @@ fn start(engine: &EngineHandle, cell: Cell) -> Result<UnboundedReceiver<Output>,
 async fn evaluate(engine: &EngineHandle, expressions: BTreeMap<String, String>) -> Map<String, Value> {
     let (mut values, sent_at) = (Map::new(), Instant::now());
     for (name, code) in expressions {
-        let cell = Cell { code, allow_stdin: false, can_be_undone: false, sent_at };
+        let cell = Cell { code, allow_stdin: false, can_be_undone: false, count: None, sent_at };
         let value = match start(engine, cell) {
             Ok(mut outputs) => capture(&mut outputs).await.unwrap_or_else(|| Err(engine_gone("it has ended"))),
             Err(failure) => Err(failure),

@@ -25,21 +25,25 @@ pub(super) fn identity(fd: impl AsFd) -> Result<Identity, Errno> {
 /// The length of the address of a Unix socket without a name: its family alone.
 const UNNAMED_BYTES: u32 = size_of::<libc::sa_family_t>() as u32;
 
-/// Replaces the pipes and sockets of a process that has just been forked, but for its own. Does nothing but system calls.
-pub(super) fn cut(own: &[Identity]) -> Result<(), Errno> {
+/// Replaces the pipes and sockets of a process that has just been forked, but for its own, and returns how many there were. Does
+/// nothing but system calls.
+pub(super) fn cut(own: &[Identity]) -> Result<usize, Errno> {
     let ends = DeadEnds::new()?;
     let folder = open(c"/proc/self/fd", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let mut buffer = [MaybeUninit::uninit(); 4096];
     let mut entries = RawDir::new(&folder, &mut buffer);
+    let mut count = 0;
     while let Some(entry) = entries.next() {
         let Some(number) = number(entry?.file_name()).filter(|number| !ends.has(*number)) else { continue };
         // SAFETY: this process has one thread, and does not close the descriptor while it is borrowed.
         let fd = unsafe { BorrowedFd::borrow_raw(number) };
-        if let Some(end) = ends.in_place_of(fd, own)? {
+        // A file of a file system that does not answer is no reason to keep the others.
+        if let Ok(Some(end)) = ends.in_place_of(fd, own) {
             replace(fd, end)?;
+            count += 1;
         }
     }
-    Ok(())
+    Ok(count)
 }
 
 fn number(name: &CStr) -> Option<RawFd> {

@@ -6,7 +6,7 @@
 
 use super::dead_ends::Identity;
 use super::descriptors::Descriptors;
-use super::settings;
+use super::settings::Settings;
 use super::snapshot::{self, Fork};
 use super::standard_input::{self, ReadLine};
 use super::{SNAPSHOTS_VARIABLE, SUPERVISOR_VARIABLE};
@@ -37,7 +37,8 @@ pub(crate) fn run(prelude: &Path) -> Result<()> {
     let descriptors = Descriptors::take_over()?;
     // What `%env` sets is a change, which programs that are started elsewhere get as well.
     let environment = std::env::vars_os().collect();
-    settings::apply(&snapshots);
+    let settings = Settings::of(&snapshots);
+    settings.apply_beyond(&Settings::default());
     let (orders, reports) = descriptors.supervisor()?;
     // SAFETY: the prelude's initialisers are those of Rust's standard library and of our own crates.
     let prelude = unsafe { Library::open(Some(prelude), RTLD_NOW) }.context("cannot load the prelude")?;
@@ -46,7 +47,8 @@ pub(crate) fn run(prelude: &Path) -> Result<()> {
     (hooks.start)();
     let variables = std::ptr::null_mut();
     let made = Vec::new();
-    Process { hooks, descriptors, snapshots, reports, variables, made, is_quiet: true, environment, surroundings: None }
+    let (is_quiet, surroundings) = (true, None);
+    Process { hooks, descriptors, snapshots, settings, reports, variables, made, is_quiet, environment, surroundings }
         .serve(orders)
 }
 
@@ -56,6 +58,8 @@ struct Process {
     descriptors: Descriptors,
     /// The socket at which snapshots wait.
     snapshots: PathBuf,
+    /// As they were when this process made its last snapshot.
+    settings: Settings,
     reports: File,
     /// Only the cells know what it points to.
     variables: *mut c_void,
@@ -141,14 +145,15 @@ impl Process {
             snapshot::reap(&mut self.made);
             // The fork would copy the pages' entries, and the next cell each page that it writes.
             trim();
+            self.settings = Settings::of(&self.snapshots);
             let report = match self.fork() {
                 Ok(Fork::Original { snapshot, cost }) => {
                     self.made.push(snapshot);
                     let cost_us = u64::try_from(cost.as_micros()).unwrap_or(u64::MAX);
                     CellReport::SnapshotMade { pid: snapshot.as_raw_nonzero().get(), cost_us }
                 }
-                Ok(Fork::Woken { threads }) => {
-                    self.take_over(threads)?;
+                Ok(Fork::Woken { threads, closed }) => {
+                    self.take_over(threads, closed)?;
                     side = Side::Woken;
                     continue;
                 }
@@ -172,12 +177,12 @@ impl Process {
     }
 
     /// This process was a snapshot, and takes the place of the one that it was copied from.
-    fn take_over(&mut self, threads: Vec<String>) -> Result<()> {
+    fn take_over(&mut self, threads: Vec<String>, closed: usize) -> Result<()> {
         wait_for_adoption();
         end_with_supervisor()?;
         self.descriptors.mend()?;
-        settings::apply(&self.snapshots);
-        (self.hooks.restored)();
+        Settings::of(&self.snapshots).apply_beyond(&self.settings);
+        (self.hooks.restored)(closed);
         self.made.clear();
         self.surroundings = None;
         self.report_surroundings()?;
@@ -246,7 +251,7 @@ struct Hooks {
     run: extern "C" fn(Entry, *mut c_void) -> *mut c_void,
     after_cell: extern "C" fn() -> bool,
     missing: extern "C" fn() -> usize,
-    restored: extern "C" fn(),
+    restored: extern "C" fn(usize),
     quietly: extern "C" fn(extern "C" fn(*mut c_void), *mut c_void),
     read_line: ReadLine,
 }

@@ -38,25 +38,26 @@ impl Settings {
         fs::rename(&new, folder.join(FILE)).context("cannot keep the settings of %cd and %env")
     }
 
-    /// Applies them to this process, which must have only one thread. Says what cannot be applied.
-    pub(super) fn apply(&self) {
-        if let Some(folder) = &self.folder
+    /// The settings of the kernel in whose folder the snapshots' socket is.
+    pub(super) fn of(snapshots: &Path) -> Self {
+        Self::read(snapshots.parent().unwrap_or(Path::new("."))).unwrap_or_else(|error| {
+            eprintln!("the settings of %cd and %env are lost: {}", chain::in_one_line(&error));
+            Self::default()
+        })
+    }
+
+    /// Applies to this process, which must have only one thread, what differs from the settings that it knows: what cells have
+    /// changed since stays. Says what cannot be applied.
+    pub(super) fn apply_beyond(&self, known: &Self) {
+        if let Some(folder) = self.folder.as_ref().filter(|_| self.folder != known.folder)
             && let Err(error) = std::env::set_current_dir(folder)
         {
             eprintln!("cells do not run in {}, the folder of %cd: {error}", folder.display());
         }
-        for (name, value) in &self.variables {
+        for (name, value) in self.variables.iter().filter(|(name, value)| known.variables.get(*name) != Some(*value)) {
             // SAFETY: the process has one thread, so nothing else reads the environment.
             unsafe { std::env::set_var(name, value) };
         }
-    }
-}
-
-/// Applies the settings of the kernel in whose folder the snapshots' socket is.
-pub(super) fn apply(snapshots: &Path) {
-    match Settings::read(snapshots.parent().unwrap_or(Path::new("."))) {
-        Ok(settings) => settings.apply(),
-        Err(error) => eprintln!("the settings of %cd and %env are lost: {}", chain::in_one_line(&error)),
     }
 }
 

@@ -35,6 +35,8 @@ pub(super) enum Fork {
     Woken {
         /// Names of the original's threads, which were not copied.
         threads: Vec<String>,
+        /// How many pipes and connections it has not kept.
+        closed: usize,
     },
 }
 
@@ -51,11 +53,11 @@ pub(super) fn take(socket: &Path, own: &[Identity]) -> Result<Fork> {
     match unsafe { libc::fork() } {
         -1 => Err(std::io::Error::last_os_error()).context("fork"),
         0 => {
-            if !is_woken(socket, own) {
+            let Some(closed) = sleep(socket, own) else {
                 // SAFETY: ends this process at once; its exit handlers and buffers are the parent's.
                 unsafe { libc::_exit(0) }
-            }
-            Ok(Fork::Woken { threads })
+            };
+            Ok(Fork::Woken { threads, closed })
         }
         pid => {
             let snapshot = Pid::from_raw(pid).context("fork gave no process id")?;
@@ -74,17 +76,15 @@ pub(super) fn leave() -> ! {
     unsafe { libc::_exit(0) }
 }
 
-/// Sleeps until the supervisor has decided.
-fn is_woken(socket: &Path, own: &[Identity]) -> bool {
+/// Sleeps until the supervisor has decided. Once it has woken this process, returns how many pipes and connections are closed.
+fn sleep(socket: &Path, own: &[Identity]) -> Option<usize> {
     // The parent's group is killed as a whole.
-    if rustix::process::setpgid(None, None).is_err() {
-        return false;
-    }
+    rustix::process::setpgid(None, None).ok()?;
     // Nobody could be told why this failed, and a snapshot that keeps too many descriptors is better than none.
-    let _cut = dead_ends::cut(own);
-    let Ok(mut supervisor) = UnixStream::connect(socket) else { return false };
+    let closed = dead_ends::cut(own).unwrap_or_default();
+    let mut supervisor = UnixStream::connect(socket).ok()?;
     let mut byte = [0];
-    supervisor.read_exact(&mut byte).is_ok() && byte == [WAKE]
+    (supervisor.read_exact(&mut byte).is_ok() && byte == [WAKE]).then_some(closed)
 }
 
 /// Reaps snapshots that have ended. They are children of the process that they were copied from.

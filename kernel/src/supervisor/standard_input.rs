@@ -8,13 +8,16 @@
 use super::dead_ends::{Identity, identity};
 use libc::{c_int, c_void, size_t, ssize_t};
 use std::os::fd::BorrowedFd;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Takes the bytes of a line.
 pub(super) type Take = extern "C" fn(*mut c_void, *const u8, usize);
 
-/// Asks for a line and gives it to the function, with the pointer; or returns the number of an error.
+/// Asks for a line and gives it to the function, with the pointer; or returns the number of an error, or [`END`].
 pub(super) type ReadLine = extern "C" fn(Take, *mut c_void) -> c_int;
+
+/// The user has ended the input.
+const END: c_int = -1;
 
 /// The standard input of the cells; none in other processes.
 static STANDARD_INPUT: OnceLock<StandardInput> = OnceLock::new();
@@ -32,28 +35,41 @@ pub(super) fn ask_with(read_line: ReadLine, nothing: Identity) {
     STANDARD_INPUT.get_or_init(|| StandardInput { nothing, read_line, rest: Mutex::new(Some(Vec::new())) });
 }
 
-/// A cell begins: forgets what an earlier one has not read.
+/// A cell begins: forgets what the user has typed for an earlier one and nothing has read yet.
 pub(super) fn begin_cell() {
     if let Some(input) = STANDARD_INPUT.get() {
-        *input.rest.lock().unwrap_or_else(PoisonError::into_inner) = Some(Vec::new());
+        *input.rest() = Some(Vec::new());
     }
 }
 
 impl StandardInput {
-    /// Reads at most so many bytes, or the number of an error. After an error the input is at its end, so that a loop over
-    /// all lines ends.
+    /// Reads at most so many bytes, or the number of an error. After an error, or the end that the user has typed, the input is
+    /// at its end, so that a loop over all lines ends.
     fn read(&self, capacity: usize) -> Result<Vec<u8>, c_int> {
-        let mut rest = self.rest.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(line) = &mut *rest else { return Ok(Vec::new()) };
-        if line.is_empty() {
-            let error = (self.read_line)(take, (&raw mut *line).cast());
-            if error != 0 {
-                *rest = None;
-                return Err(error);
-            }
-            line.push(b'\n');
+        let part = |line: &mut Vec<u8>| line.drain(..capacity.min(line.len())).collect();
+        match &mut *self.rest() {
+            None => return Ok(Vec::new()),
+            Some(line) if !line.is_empty() => return Ok(part(line)),
+            Some(_) => {}
         }
-        Ok(line.drain(..capacity.min(line.len())).collect())
+        // Not while the lock is held: a snapshot that is made meanwhile could never unlock it.
+        let mut line = Vec::new();
+        match (self.read_line)(take, (&raw mut line).cast()) {
+            0 => line.push(b'\n'),
+            error => {
+                *self.rest() = None;
+                return if error == END { Ok(Vec::new()) } else { Err(error) };
+            }
+        }
+        let bytes = part(&mut line);
+        if let Some(rest) = &mut *self.rest() {
+            rest.append(&mut line);
+        }
+        Ok(bytes)
+    }
+
+    fn rest(&self) -> MutexGuard<'_, Option<Vec<u8>>> {
+        self.rest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -79,12 +79,18 @@ fn work(trials: &[TrialRecord], spec: &StudySpec, course: &Course<'_>) -> Option
     }))
 }
 
+/// The least share of a search's time in which its trials run. One that has waited for its device will not wait again.
+const LEAST_SHARE: f64 = 0.25;
+
 /// How many seconds of trials pass in a second of this search: less than its concurrency, since time passes between
 /// trials as well.
 fn side_by_side(trials: &[TrialRecord], spec: &StudySpec, course: &Course<'_>) -> f64 {
     let concurrency = spec.supervision.concurrency.max(1) as f64;
     let here_s = course.trials_s(trials) - course.earlier_s;
-    if here_s > 0.0 && course.elapsed_s > 0.0 { (here_s / course.elapsed_s).min(concurrency) } else { concurrency }
+    if here_s <= 0.0 || course.elapsed_s <= 0.0 {
+        return concurrency;
+    }
+    (here_s / course.elapsed_s).clamp(LEAST_SHARE * concurrency, concurrency)
 }
 
 /// How long the last trials that have ended took.

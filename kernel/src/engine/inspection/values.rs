@@ -1,13 +1,12 @@
 //! What the values of magics may be: names of the tuner's, of the notebook's, and of files.
 
-use crate::engine::{Engine, studies};
+use crate::engine::{Engine, files, studies};
 use ferrotune_magics::Values;
 use ferrotune_results::export::Format;
 use ferrotune_results::plot::Plot;
 use ferrotune_tuner::oracle;
 use ferrotune_tuner::pruner::Pruner;
 use ferrotune_tuner::terminator::Terminator;
-use std::path::Path;
 
 impl Engine {
     /// The values that begin like `word`, sorted.
@@ -46,8 +45,8 @@ fn owned<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<String> {
 /// The files and folders in the folder that `typed` names so far; a folder ends with `/`. None where it cannot be read.
 fn paths(typed: &str) -> Vec<String> {
     let (folder, name) = typed.rfind('/').map_or(("", typed), |end| typed.split_at(end + 1));
-    let read = std::fs::read_dir(if folder.is_empty() { Path::new(".") } else { Path::new(folder) });
-    let entries = read.into_iter().flatten().flatten();
+    let read = files::expanded(if folder.is_empty() { "." } else { folder }).map(std::fs::read_dir);
+    let entries = read.into_iter().flatten().flatten().flatten();
     let path = |entry: std::fs::DirEntry| {
         let file = entry.file_name().into_string().ok()?;
         let end = if entry.path().is_dir() { "/" } else { "" };

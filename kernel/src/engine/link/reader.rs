@@ -95,7 +95,7 @@ impl CellLink {
             KernelFrame::Located { before, location, after } => {
                 let place =
                     self.place(&location).unwrap_or_else(|| "a line that the notebook has generated".to_owned());
-                self.emit(Output::Stream(Stream::Stderr, format!("{before}{place}{after}")));
+                self.print(Stream::Stderr, format!("{before}{place}{after}"));
             }
             KernelFrame::Restored { ending, threads, running: true } => {
                 self.lock().outcome.restored = Some((ending, threads));

@@ -1,5 +1,6 @@
 //! Completes the search that a `%%tune` cell or `%resume` describes with what only the kernel knows. Starts nothing.
 
+use crate::engine::files::expanded;
 use crate::engine::link::TuneRequest;
 use anyhow::{Context, Result};
 use ferrotune_magics::{Resume, Tune};
@@ -11,18 +12,22 @@ use std::path::{Path, PathBuf};
 pub(in crate::engine) fn spec(tune: &Tune, request: TuneRequest) -> Result<StudySpec> {
     let spec = tune.spec.clone();
     Ok(StudySpec {
-        directory: std::path::absolute(&spec.directory)?,
+        directory: absolute(&spec.directory)?,
         library: PathBuf::from(request.library),
         symbol: request.symbol,
         shared: request.shared_fd.map(|fd| PathBuf::from(format!("/proc/{}/fd/{fd}", request.pid))),
         device: request.device,
         supervision: Supervision {
-            mirror: spec.supervision.mirror.as_ref().map(std::path::absolute).transpose()?,
+            mirror: spec.supervision.mirror.as_deref().map(absolute).transpose()?,
             libraries: libraries_of(request.pid)?,
             ..spec.supervision
         },
         ..spec
     })
+}
+
+fn absolute(folder: &Path) -> Result<PathBuf> {
+    Ok(std::path::absolute(expanded(folder)?)?)
 }
 
 /// The search that `%resume` goes on with.

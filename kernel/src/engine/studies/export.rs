@@ -1,25 +1,15 @@
 //! Writes files whole or not at all, and returns once they are on disk.
 
+use crate::engine::files::write_whole;
 use anyhow::{Context, Result, bail};
 use ferrotune_results::tensorboard::EventFile;
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 /// Writes a file, and replaces an earlier one.
 pub(super) fn whole(target: &Path, bytes: &[u8]) -> Result<()> {
-    let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let written = || {
-        // The usual permissions of a new file; the user's umask reduces them.
-        let mode = Permissions::from_mode(0o666);
-        let mut partial = tempfile::Builder::new().permissions(mode).tempfile_in(folder)?;
-        partial.write_all(bytes)?;
-        partial.as_file().sync_all()?;
-        partial.persist(target)?;
-        File::open(folder)?.sync_all()
-    };
-    written().with_context(|| format!("cannot write {}; is there such a folder?", target.display()))
+    write_whole(target, bytes).with_context(|| format!("cannot write {}", target.display()))
 }
 
 /// Writes TensorBoard's files. Appends to a file that has grown, so that a running TensorBoard goes on reading it.
