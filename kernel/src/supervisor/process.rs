@@ -141,11 +141,11 @@ impl Process {
     /// back from here, too, after it has made a snapshot of itself.
     fn make_snapshot(&mut self) -> Result<Side> {
         let mut side = Side::Original;
+        self.settings = Settings::of(&self.snapshots);
         loop {
             snapshot::reap(&mut self.made);
             // The fork would copy the pages' entries, and the next cell each page that it writes.
             trim();
-            self.settings = Settings::of(&self.snapshots);
             let report = match self.fork() {
                 Ok(Fork::Original { snapshot, cost }) => {
                     self.made.push(snapshot);
@@ -181,7 +181,9 @@ impl Process {
         wait_for_adoption();
         end_with_supervisor()?;
         self.descriptors.mend()?;
-        Settings::of(&self.snapshots).apply_beyond(&self.settings);
+        let settings = Settings::of(&self.snapshots);
+        settings.apply_beyond(&self.settings);
+        self.settings = settings;
         (self.hooks.restored)(closed);
         self.made.clear();
         self.surroundings = None;
