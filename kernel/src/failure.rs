@@ -68,6 +68,11 @@ impl Failure {
         Self { name, traceback: vec![format!("{RED}{BOLD}{name}{PLAIN}: {text}")], text }
     }
 
+    /// A magic that cannot do what it is asked for.
+    pub(crate) fn of_magic(error: anyhow::Error) -> Self {
+        Self::from_error(ErrorName::MagicError, &error)
+    }
+
     /// A failure whose text has several lines, of which the first one is the error.
     pub(crate) fn of_lines(name: ErrorName, text: &str) -> Self {
         // The crate in which evcxr tries out a dependency.

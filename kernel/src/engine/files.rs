@@ -2,7 +2,7 @@
 
 use super::{Engine, notebook_file};
 use crate::execution::{Output, Payload};
-use crate::failure::{ErrorName, Failure};
+use crate::failure::Failure;
 use anyhow::{Context, Result, bail};
 use ferrotune_display::Bundle;
 use ferrotune_magics::{Lines, Load, WriteFile};
@@ -24,7 +24,7 @@ impl Engine {
     /// `%load`
     pub(super) fn load(&mut self, Load { path, lines }: &Load) -> Result<(), Failure> {
         let text = expanded(path).and_then(|file| part(&file, *lines));
-        let text = text.map_err(|error| Failure::from_error(ErrorName::MagicError, &error))?;
+        let text = text.map_err(Failure::of_magic)?;
         self.link.emit(Output::Payload(Payload::ReplaceCell(format!("// %load {path}\n{text}"))));
         Ok(())
     }

@@ -10,10 +10,9 @@ use tokio::sync::oneshot;
 
 impl Engine {
     pub(super) fn history(&mut self, History { cells, numbered, file }: &History) -> Result<(), Failure> {
-        let failure = |error: anyhow::Error| Failure::from_error(ErrorName::MagicError, &error);
         let (reply, found) = oneshot::channel();
         self.link.emit(Output::History { range: range(*cells), reply });
-        let found = found.blocking_recv().context("there is no history here").map_err(failure)?;
+        let found = found.blocking_recv().context("there is no history here").map_err(Failure::of_magic)?;
         if found.is_empty() {
             let text = "no cell of this session has such a number; %history -n shows the numbers";
             return Err(Failure::new(ErrorName::MagicError, text));
@@ -24,7 +23,7 @@ impl Engine {
             .collect();
         match file {
             None => self.show_text(shown.join("\n")),
-            Some(file) => self.show_text(write(file, &(shown.join("\n\n") + "\n")).map_err(failure)?),
+            Some(file) => self.show_text(write(file, &(shown.join("\n\n") + "\n")).map_err(Failure::of_magic)?),
         }
         Ok(())
     }

@@ -51,6 +51,12 @@ impl Insertions {
         text.chars().zip(1..).filter(|(_, column)| !is_inserted(*column)).map(|(character, _)| character).collect()
     }
 
+    /// The user's lines from the changed cell.
+    #[cfg(test)]
+    pub(super) fn original_lines(&self, changed: &str) -> Vec<String> {
+        changed.lines().zip(1..).map(|(line, number)| self.original_line(number, line)).collect()
+    }
+
     fn on(&self, line: usize) -> impl Iterator<Item = &Insertion> {
         self.0.iter().filter(move |insertion| insertion.line == line)
     }

@@ -2,7 +2,7 @@
 
 use super::{Engine, devices, studies};
 use crate::execution::{Output, Payload};
-use crate::failure::{ErrorName, Failure};
+use crate::failure::Failure;
 use anyhow::{Context, Result};
 use ferrotune_display::Bundle;
 use ferrotune_magics::{Action, Best, Study};
@@ -71,20 +71,19 @@ impl Engine {
     }
 
     pub(super) fn show_result(&self, result: Result<Bundle>) -> Result<(), Failure> {
-        let bundle = result.map_err(|error| Failure::from_error(ErrorName::MagicError, &error))?;
+        let bundle = result.map_err(Failure::of_magic)?;
         self.show(bundle);
         Ok(())
     }
 
     /// `%best`
     fn best(&self, request: &Best) -> Result<(), Failure> {
-        self.show_study(&request.study, |folder| studies::best(folder, request))?;
-        if !request.insert {
-            return Ok(());
+        let best = studies::best(&self.notebook.folder_of(&request.study)?, request);
+        let (bundle, code) = best.map_err(Failure::of_magic)?;
+        self.show(bundle);
+        if let Some(code) = code {
+            self.link.emit(Output::Payload(Payload::NextCell(code)));
         }
-        let code = studies::parameters_of_best(&self.notebook.folder_of(&request.study)?, request);
-        let code = code.map_err(|error| Failure::from_error(ErrorName::MagicError, &error))?;
-        self.link.emit(Output::Payload(Payload::NextCell(code)));
         Ok(())
     }
 
@@ -94,7 +93,7 @@ impl Engine {
 
     /// Shows a text in the front end's pager.
     pub(super) fn page(&self, result: Result<Bundle>) -> Result<(), Failure> {
-        let bundle = result.map_err(|error| Failure::from_error(ErrorName::MagicError, &error))?;
+        let bundle = result.map_err(Failure::of_magic)?;
         self.link.emit(Output::Payload(Payload::Page(bundle.data)));
         Ok(())
     }

@@ -49,6 +49,10 @@ struct LanguageInfo {
     name: Option<String>,
 }
 
+pub(super) fn is_notebook(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "ipynb")
+}
+
 /// The code of a file, in order.
 ///
 /// # Errors
@@ -56,7 +60,7 @@ struct LanguageInfo {
 pub(super) fn read(path: &Path) -> Result<Vec<Piece>> {
     let shown = path.display();
     let text = fs::read_to_string(path).with_context(|| format!("cannot read {shown}"))?;
-    if path.extension().is_some_and(|extension| extension == "ipynb") {
+    if is_notebook(path) {
         cells(&text, &shown.to_string())
     } else {
         Ok(vec![Piece { name: shown.to_string(), source: text }])

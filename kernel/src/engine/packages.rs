@@ -20,7 +20,7 @@ const INTERVAL: Duration = Duration::from_millis(20);
 
 impl Engine {
     pub(super) fn add_crate(&mut self, request: &Dep) -> Result<(), Failure> {
-        let dependency = self.resolve(request).map_err(|error| Failure::from_error(ErrorName::MagicError, &error))?;
+        let dependency = self.resolve(request).map_err(Failure::of_magic)?;
         let Some(dependency) = dependency else {
             let text = format!("cargo was stopped before it had found {}; nothing has changed", request.package);
             return Err(Failure::new(ErrorName::Interrupted, text));

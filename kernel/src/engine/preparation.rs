@@ -96,9 +96,7 @@ mod tests {
     fn check(cell: &str, expected: &str) {
         let Prepared { source, insertions, .. } = prepare(cell, &ferrotune_magics::split(cell), std::iter::empty());
         assert_eq!(source, expected);
-        let lines: Vec<String> =
-            source.lines().zip(1..).map(|(line, number)| insertions.original_line(number, line)).collect();
-        assert_eq!(lines, cell.lines().collect::<Vec<_>>());
+        assert_eq!(insertions.original_lines(&source), cell.lines().collect::<Vec<_>>());
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::Engine;
 use super::evaluator::FIRST_CELL;
 use super::evaluator_state::EvaluatorState;
 use super::report;
-use crate::failure::{ErrorName, Failure};
+use crate::failure::Failure;
 use crate::prelude;
 use evcxr::{Error, EvalOutputs};
 
@@ -61,8 +61,7 @@ impl Engine {
         let dependencies: String = dependencies.map(|dependency| format!(":dep {dependency}\n")).collect();
         self.evaluate_generated(&format!("{dependencies}{FIRST_CELL}"))?;
         loop {
-            let declaration =
-                state.declaration().map_err(|error| Failure::from_error(ErrorName::MagicError, &error))?;
+            let declaration = state.declaration().map_err(Failure::of_magic)?;
             let result = self.evaluate_once(&declaration);
             let dropped = self.link.take_changed();
             if dropped.is_empty() {

@@ -7,13 +7,12 @@ use std::path::{Path, PathBuf};
 
 impl Engine {
     pub(super) fn run_file(&mut self, path: &str) -> Result<(), Failure> {
-        let failure = |error: anyhow::Error| Failure::from_error(ErrorName::MagicError, &error);
-        let file = files::expanded(path).map_err(failure)?;
-        let whole = absolute(&file).map_err(failure)?;
+        let file = files::expanded(path).map_err(Failure::of_magic)?;
+        let whole = absolute(&file).map_err(Failure::of_magic)?;
         if self.notebook.running_files.contains(&whole) {
             return Err(Failure::new(ErrorName::MagicError, format!("{path} runs itself with %run")));
         }
-        let pieces = notebook_file::read(&file).map_err(failure)?;
+        let pieces = notebook_file::read(&file).map_err(Failure::of_magic)?;
         self.notebook.running_files.push(whole);
         let result = pieces.into_iter().try_for_each(|piece| {
             let call = call_of_main(&file, &piece.source).unwrap_or_default();
@@ -30,7 +29,7 @@ fn absolute(file: &Path) -> Result<PathBuf> {
 
 /// The call of a program's `main`.
 fn call_of_main(path: &Path, source: &str) -> Option<&'static str> {
-    if path.extension().is_some_and(|extension| extension == "ipynb") {
+    if notebook_file::is_notebook(path) {
         return None;
     }
     // The compiler reports what cannot be parsed.

@@ -30,14 +30,13 @@ const LIST: &str = r#"{
 impl Engine {
     /// `%cd`
     pub(super) fn change_folder(&mut self, folder: &Folder) -> Result<(), Failure> {
-        let failure = |error: anyhow::Error| Failure::from_error(ErrorName::MagicError, &error);
         let pid = self.supervisor.report()?.cells_pid;
         let now = std::fs::read_link(format!("/proc/{pid}/cwd")).context("the folder of the cells is unknown");
-        let now = now.map_err(failure)?;
-        let target = self.target(folder, &now).map_err(failure)?;
-        let name = target.to_str().context("the folder's name is no text").map_err(failure)?;
+        let now = now.map_err(Failure::of_magic)?;
+        let target = self.target(folder, &now).map_err(Failure::of_magic)?;
+        let name = target.to_str().context("the folder's name is no text").map_err(Failure::of_magic)?;
         self.look(&format!("std::env::set_current_dir({name:?})?;"))?;
-        self.enter(&target).map_err(failure)?;
+        self.enter(&target).map_err(Failure::of_magic)?;
         self.notebook.previous_folder = Some(now);
         self.show_text(name);
         Ok(())
@@ -87,11 +86,10 @@ impl Engine {
     }
 
     fn set_variable(&mut self, name: &str, value: &str) -> Result<(), Failure> {
-        let failure = |error: anyhow::Error| Failure::from_error(ErrorName::MagicError, &error);
         self.look(&format!("unsafe {{ ::std::env::set_var({name:?}, {value:?}) }};"))?;
-        let mut settings = Settings::read(self.runtime.folder()).map_err(failure)?;
+        let mut settings = Settings::read(self.runtime.folder()).map_err(Failure::of_magic)?;
         settings.variables.insert(name.to_owned(), value.to_owned());
-        settings.write(self.runtime.folder()).map_err(failure)?;
+        settings.write(self.runtime.folder()).map_err(Failure::of_magic)?;
         // When evcxr crashes, it prints what the compiler is given.
         let is_secret = SECRETS.iter().any(|word| name.to_uppercase().contains(word));
         if !is_secret && !OF_COMPILER.iter().any(|own| name.starts_with(own)) {

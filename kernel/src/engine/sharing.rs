@@ -100,9 +100,7 @@ mod tests {
         let texts = source.parse().map(|tokens| texts(tokens, known.iter().copied())).unwrap_or_default();
         let (found, insertions) = Insertions::into(source, texts);
         assert_eq!(found, expected);
-        let lines: Vec<String> =
-            found.lines().zip(1..).map(|(line, number)| insertions.original_line(number, line)).collect();
-        assert_eq!(lines, source.lines().collect::<Vec<_>>());
+        assert_eq!(insertions.original_lines(&found), source.lines().collect::<Vec<_>>());
     }
 
     #[test]

@@ -94,8 +94,8 @@ fn ending(trial: &TrialRecord) -> String {
     trial.ending.as_ref().map_or_else(|| "unfinished".to_owned(), ToString::to_string)
 }
 
-/// The best trials of a study, best first.
-pub(super) fn best(folder: &Path, request: &Best) -> Result<Bundle> {
+/// The best trials of a study, best first, and, if it is to be inserted, Rust that makes variables of the parameters of the first.
+pub(super) fn best(folder: &Path, request: &Best) -> Result<(Bundle, Option<String>)> {
     let study = Journal::read(folder)?;
     // `best` reads the checkpoints of the shown trials only; the first unreadable one is the error.
     let unreadable = Cell::new(None);
@@ -105,13 +105,13 @@ pub(super) fn best(folder: &Path, request: &Best) -> Result<Bundle> {
             None
         })
     };
-    let best = ferrotune_results::best::best(&study, request.count.map(whole), weights)?;
-    unreadable.into_inner().map_or(Ok(best), Err)
-}
-
-/// Rust that makes variables of the best trial's parameters.
-pub(super) fn parameters_of_best(folder: &Path, request: &Best) -> Result<String> {
-    Ok(ferrotune_results::best::parameters(&Journal::read(folder)?, request.count.map(whole))?)
+    let count = request.count.map(whole);
+    let best = ferrotune_results::best::best(&study, count, weights)?;
+    if let Some(error) = unreadable.into_inner() {
+        return Err(error);
+    }
+    let code = request.insert.then(|| ferrotune_results::best::parameters(&study, count)).transpose()?;
+    Ok((best, code))
 }
 
 /// The search space of a study.

@@ -71,8 +71,8 @@ mod tests {
         match ferrotune_magics::parse(cell).unwrap().remove(0) {
             ferrotune_magics::Step::Action(ferrotune_magics::Action::Timeit(request)) => {
                 let (own, source, insertions) = expanded(&request);
-                let lines = source.lines().zip(1..=own.lines().count());
-                lines.map(|(line, number)| insertions.original_line(number, line) + "\n").collect()
+                let lines = insertions.original_lines(&source).into_iter().take(own.lines().count());
+                lines.map(|line| line + "\n").collect()
             }
             other => panic!("{other:?}"),
         }

@@ -39,18 +39,18 @@ impl Engine {
     /// Runs a trial of the study up to its first compiled step, in a study of its own in `directory`, and returns the file with
     /// the step's program.
     fn first_program(&mut self, folder: &Path, trial: Option<u64>, directory: &Path) -> Result<PathBuf, Failure> {
-        let failure = |error: anyhow::Error| Failure::from_error(ErrorName::MagicError, &error);
         let program = directory.join("step.mlir");
-        let (spec, what) = rehearsal(folder, trial, directory).map_err(failure)?;
+        let (spec, what) = rehearsal(folder, trial, directory).map_err(Failure::of_magic)?;
         let rehearsed = directory.join(&spec.project);
-        let search = SearchProcess::start_for_program(spec, &program, self.runtime.folder()).map_err(failure)?;
+        let search =
+            SearchProcess::start_for_program(spec, &program, self.runtime.folder()).map_err(Failure::of_magic)?;
         let mut display = self.notebook.search_display();
         self.attend(search, &mut display)?;
         self.link.emit(display.show(Bundle::text(format!("the first compiled step of {what}"))));
         if program.is_file() {
             return Ok(program);
         }
-        Err(failure(Journal::read(&rehearsed).map_or_else(Into::into, |study| missing(&what, &study))))
+        Err(Failure::of_magic(Journal::read(&rehearsed).map_or_else(Into::into, |study| missing(&what, &study))))
     }
 }
 

@@ -132,7 +132,7 @@ impl Engine {
 
     /// Returns to an earlier state: the variables first, then evcxr.
     fn return_to(&mut self, to: SnapshotKey, state: EvaluatorState) -> Result<(), Failure> {
-        state.declaration().map_err(|error| Failure::from_error(ErrorName::MagicError, &error))?;
+        state.declaration().map_err(Failure::of_magic)?;
         let reply = self.supervisor.ask(SupervisorRequest::Return { to })?;
         self.link.begin(None);
         if reply == SupervisorReply::Lost {
