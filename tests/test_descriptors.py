@@ -39,6 +39,7 @@ def test_peer_of_a_socket_learns_that_a_later_cell_has_closed_it(kernel):
     kernel.ok("there.set_read_timeout(Some(Duration::from_secs(10)))?;")
     kernel.ok("drop(here);")
     assert kernel.ok("there.read(&mut [0])?").result == "0"
+    kernel.ok("drop((listener, there));")
 
 
 def test_channel_of_the_standard_library_ends_with_its_sender(kernel):

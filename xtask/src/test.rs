@@ -22,5 +22,5 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     // The integration tests of the kernel make cargo build the program, which the next steps install.
     step::step("cargo test", || step::run(cargo(root).args(["test", "--release", "--locked", "--workspace"])))?;
     step::step("install into target/jupyter", || environment.install_kernel())?;
-    step::step("pytest", || step::run(environment.python().args(["-m", "pytest", "tests"])))
+    step::step("pytest", || step::run(environment.python().args(["-m", "pytest", "--durations=20", "tests"])))
 }

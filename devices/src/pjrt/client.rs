@@ -4,14 +4,22 @@
 use super::abi::{Arguments, Function, MemoryStats, Pointer};
 use super::description::Description;
 use super::error::PjrtError;
+use super::event::Event;
 use super::object::{Object, View};
 use crate::fork;
-use std::sync::Arc;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// How many runs on several devices may wait for their turn or run. XLA:CPU has a thread for each of its devices, and a run
+/// beyond the 32nd holds one of them until an earlier run ends; the earlier run may itself wait for that thread.
+const MOST_JOINT_RUNS: usize = 8;
 
 /// The open devices of a plugin. Copies refer to the same client. The devices are closed when the last copy, and the last
 /// object made with it, is dropped.
 #[derive(Clone, Debug)]
 pub struct Client {
+    /// The ends of the latest runs on several devices, the earliest first.
+    joint_runs: Arc<Mutex<VecDeque<Arc<[Event]>>>>,
     pub(super) object: Arc<Object>,
 }
 
@@ -45,7 +53,24 @@ pub struct DeviceMemory {
 impl Client {
     pub(super) fn new(object: Object) -> Client {
         fork::opened();
-        Client { object: Arc::new(object) }
+        Client { joint_runs: Arc::default(), object: Arc::new(object) }
+    }
+
+    /// Waits until another run on several devices may start.
+    pub(super) fn wait_for_room(&self) {
+        loop {
+            let mut runs = self.joint_runs.lock().unwrap_or_else(PoisonError::into_inner);
+            let earliest = if runs.len() < MOST_JOINT_RUNS { None } else { runs.pop_front() };
+            drop(runs);
+            let Some(ends) = earliest else { return };
+            // An error of the run is for those who use its outputs.
+            ends.iter().for_each(|end| drop(end.wait()));
+        }
+    }
+
+    /// Counts a run on several devices until these events.
+    pub(super) fn count_run(&self, ends: Arc<[Event]>) {
+        self.joint_runs.lock().unwrap_or_else(PoisonError::into_inner).push_back(ends);
     }
 
     fn view(&self) -> View {

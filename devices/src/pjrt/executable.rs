@@ -15,7 +15,7 @@ use super::object::Object;
 use super::program::MlirProgram;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicI32, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A compiled program that need not be on a device.
 #[derive(Debug)]
@@ -175,7 +175,7 @@ pub struct LoadedExecutable {
     output_count: usize,
     /// Buffers that were donated to runs, and the ends of these. A plugin may wait for the run when such a buffer is freed, and
     /// would so let the host wait for the device in each run.
-    donated: Mutex<Vec<(Vec<Buffer>, Vec<Event>)>>,
+    donated: Mutex<Vec<(Vec<Buffer>, Arc<[Event]>)>>,
     client: Client,
 }
 
@@ -194,7 +194,7 @@ pub struct Launch {
     /// The outputs of each device. They may be used at once: a computation that uses them waits for them.
     pub outputs: Vec<Vec<Buffer>>,
     /// The end of the run on each device.
-    pub done: Vec<Event>,
+    pub done: Arc<[Event]>,
 }
 
 impl Launch {
@@ -305,18 +305,25 @@ impl LoadedExecutable {
         (fields.inputs, fields.outputs) = (input_rows.as_ptr(), output_rows.as_ptr());
         (fields.device_count, fields.input_count) = (rows.len(), input_count);
         fields.events = events.as_mut_ptr();
+        let is_joint = self.device_count > 1;
+        if is_joint {
+            self.client.wait_for_room();
+        }
         // SAFETY: the function takes this structure. Inputs, lists and options live until it returns; there is a row for
         // each of the program's devices, and in it room for each of its outputs.
         unsafe { self.object.api.call(Function::LoadedExecutableExecute, &mut arguments) }?;
-        let done = events.into_iter().filter_map(|event| Event::new(self.object.api, event)).collect();
+        let done: Arc<[Event]> = events.into_iter().filter_map(|event| Event::new(self.object.api, event)).collect();
+        if is_joint {
+            self.client.count_run(done.clone());
+        }
         let wrap = |row: Vec<Pointer>| row.into_iter().map(|buffer| Buffer::new(&self.client, buffer)).collect();
         let outputs: Vec<Vec<Buffer>> = outputs.into_iter().map(wrap).collect::<Result<_, _>>()?;
-        self.free_later(inputs, &outputs);
+        self.free_later(inputs, &done);
         Ok(Launch { outputs, done })
     }
 
     /// Keeps donated buffers until their run has ended, and frees those of runs that have.
-    fn free_later(&self, inputs: Vec<Vec<Input<'_>>>, outputs: &[Vec<Buffer>]) {
+    fn free_later(&self, inputs: Vec<Vec<Input<'_>>>, ends: &Arc<[Event]>) {
         let own = |input| if let Input::Donate(buffer) = input { Some(buffer) } else { None };
         let buffers: Vec<Buffer> = inputs.into_iter().flatten().filter_map(own).collect();
         let mut donated = self.donated.lock().unwrap_or_else(PoisonError::into_inner);
@@ -324,9 +331,7 @@ impl LoadedExecutable {
         let is_over = |events: &[Event]| events.iter().all(|event| event.is_ready().unwrap_or(true));
         donated.retain(|(_, events)| !is_over(events));
         if !buffers.is_empty() {
-            // The events of the run itself belong to whoever waits for it.
-            let first = outputs.iter().filter_map(|row| row.first());
-            donated.push((buffers, first.filter_map(|output| output.ready().ok()).collect()));
+            donated.push((buffers, ends.clone()));
         }
     }
 

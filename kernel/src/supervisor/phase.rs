@@ -29,7 +29,8 @@ pub(super) enum Phase {
     /// The cell has ended, and the process makes a snapshot. evcxr hears of the end after that: should the process die
     /// first, both go back to the state before the cell.
     Settling { undo: Option<u64>, interrupt: Option<Interrupt> },
-    /// The cell was not run, and the process makes a snapshot. evcxr hears of the refusal after that.
+    /// The cell was not run, or a snapshot has replaced its process, and the process makes a snapshot. evcxr hears of the
+    /// refusal after that.
     Refusing { undo: Option<u64>, interrupt: Option<Interrupt> },
     /// The supervisor has killed the process while a cell ran, and waits for its end.
     Killed { why: CellEnding },

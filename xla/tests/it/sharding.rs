@@ -3,7 +3,9 @@
 use crate::plugin;
 use candle_core::{DType, Device, Result, Tensor, Var};
 use candle_nn::ops::softmax_last_dim;
-use ferrotune_xla::{Options, Step, backend_of, device_bytes, spread, with_sharding_constraint, zeros_like};
+use ferrotune_xla::{
+    Options, Step, all_reduce_mean, backend_of, device_bytes, shard, spread, with_sharding_constraint, zeros_like,
+};
 
 type Axes<'a> = &'a [Option<&'a str>];
 
@@ -276,5 +278,24 @@ fn a_later_process_loads_what_was_compiled_for_a_mesh() -> Result<()> {
     };
     assert!(compilations()? > 0);
     assert_eq!(compilations()?, 0);
+    Ok(())
+}
+
+#[test]
+fn host_that_starts_steps_faster_than_the_cores_run_them_is_held_back() -> Result<()> {
+    // XLA:CPU ends the process if a step waits for one of its cores for 40 seconds.
+    let device = ferrotune_xla::open_with(&plugin::path()?, Options { replicas: 4, ..Options::default() })?;
+    let sum = Var::new(0f32, &device)?;
+    let rows = [Tensor::ones((4 * 192, 192), DType::F32, &device)?];
+    let mut step = Step::new(&device, |arguments: &[Tensor]| {
+        let own = shard(&arguments[0])?;
+        let mean = own.t()?.matmul(&own)?.matmul(&own.t()?)?.mean_all()?;
+        sum.set(&(sum.as_tensor() + all_reduce_mean(&mean)?)?)?;
+        Ok(Vec::new())
+    });
+    for _ in 0..500 {
+        step.run(&rows)?;
+    }
+    assert_eq!(sum.to_scalar::<f32>()?, 500. * 192. * 192.);
     Ok(())
 }

@@ -24,6 +24,9 @@ enum Next {
 
 type Step = (Phase, Vec<Effect>);
 
+/// The cell was not run, or nothing of it is left.
+const REFUSING: Phase = Phase::Refusing { undo: None, interrupt: None };
+
 /// The phase, and what the kernel has announced of evcxr's next run.
 #[derive(Debug, PartialEq)]
 pub(in crate::supervisor) struct Protocol {
@@ -170,8 +173,7 @@ impl Protocol {
             }
             Event::Completed { missing, guarded } => self.conclude(course, missing > 0 && guarded),
             Event::LoadFailed { reason } => {
-                let phase = Phase::Refusing { undo: None, interrupt: None };
-                (phase, vec![Effect::Tell(KernelFrame::Failed { message: reason, location: None })])
+                (REFUSING, vec![Effect::Tell(KernelFrame::Failed { message: reason, location: None })])
             }
             event @ (Event::SnapshotMade(_) | Event::Unguarded { .. }) => {
                 self.settle_or_decline(Phase::Running { course, interrupt }, event)
@@ -254,9 +256,9 @@ impl Protocol {
     fn waking(&mut self, key: SnapshotKey, purpose: Purpose, deadline: Instant, event: Event) -> Step {
         match (event, purpose) {
             (Event::Woken { threads }, Purpose::Replace { ending, running, variables }) => {
-                let mut effects = vec![Effect::Tell(KernelFrame::Restored { ending, threads, running })];
-                effects.extend(running.then_some(Effect::Refuse));
-                (Phase::Idle { variables }, effects)
+                // A cell ends once the snapshot of the woken process sleeps: the next cell may want that snapshot.
+                let phase = if running { REFUSING } else { Phase::Idle { variables } };
+                (phase, vec![Effect::Tell(KernelFrame::Restored { ending, threads, running })])
             }
             (Event::Woken { .. }, Purpose::Return { number }) => match key {
                 SnapshotKey::Named { name } => (Phase::Naming { number, name, deadline }, Vec::new()),
