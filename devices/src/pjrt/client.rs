@@ -4,7 +4,7 @@
 use super::abi::{Arguments, Function, MemoryStats, Pointer};
 use super::description::Description;
 use super::error::PjrtError;
-use super::event::Event;
+use super::event::Ends;
 use super::object::{Object, View};
 use crate::fork;
 use std::collections::VecDeque;
@@ -19,7 +19,7 @@ const MOST_JOINT_RUNS: usize = 8;
 #[derive(Clone, Debug)]
 pub struct Client {
     /// The ends of the latest runs on several devices, the earliest first.
-    joint_runs: Arc<Mutex<VecDeque<Arc<[Event]>>>>,
+    joint_runs: Arc<Mutex<VecDeque<Ends>>>,
     pub(super) object: Arc<Object>,
 }
 
@@ -69,7 +69,7 @@ impl Client {
     }
 
     /// Counts a run on several devices until these events.
-    pub(super) fn count_run(&self, ends: Arc<[Event]>) {
+    pub(super) fn count_run(&self, ends: Ends) {
         self.joint_runs.lock().unwrap_or_else(PoisonError::into_inner).push_back(ends);
     }
 

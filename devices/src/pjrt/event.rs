@@ -5,6 +5,10 @@ use super::abi::{Arguments, Flag, Function, One, Pointer};
 use super::api::Api;
 use super::error::PjrtError;
 use super::object::Object;
+use std::sync::Arc;
+
+/// The end of a run on each of its devices.
+pub(super) type Ends = Arc<[Event]>;
 
 /// The end of some asynchronous work.
 #[derive(Debug)]

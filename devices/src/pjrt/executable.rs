@@ -8,7 +8,7 @@ use super::buffer::Buffer;
 use super::client::{Client, Device};
 use super::compile_options::CompileOptions;
 use super::error::PjrtError;
-use super::event::Event;
+use super::event::{Ends, Event};
 use super::literal::Element;
 use super::named::{self, Named};
 use super::object::Object;
@@ -175,7 +175,7 @@ pub struct LoadedExecutable {
     output_count: usize,
     /// Buffers that were donated to runs, and the ends of these. A plugin may wait for the run when such a buffer is freed, and
     /// would so let the host wait for the device in each run.
-    donated: Mutex<Vec<(Vec<Buffer>, Arc<[Event]>)>>,
+    donated: Mutex<Vec<(Vec<Buffer>, Ends)>>,
     client: Client,
 }
 
@@ -312,7 +312,7 @@ impl LoadedExecutable {
         // SAFETY: the function takes this structure. Inputs, lists and options live until it returns; there is a row for
         // each of the program's devices, and in it room for each of its outputs.
         unsafe { self.object.api.call(Function::LoadedExecutableExecute, &mut arguments) }?;
-        let done: Arc<[Event]> = events.into_iter().filter_map(|event| Event::new(self.object.api, event)).collect();
+        let done: Ends = events.into_iter().filter_map(|event| Event::new(self.object.api, event)).collect();
         if is_joint {
             self.client.count_run(done.clone());
         }
@@ -323,7 +323,7 @@ impl LoadedExecutable {
     }
 
     /// Keeps donated buffers until their run has ended, and frees those of runs that have.
-    fn free_later(&self, inputs: Vec<Vec<Input<'_>>>, ends: &Arc<[Event]>) {
+    fn free_later(&self, inputs: Vec<Vec<Input<'_>>>, ends: &Ends) {
         let own = |input| if let Input::Donate(buffer) = input { Some(buffer) } else { None };
         let buffers: Vec<Buffer> = inputs.into_iter().flatten().filter_map(own).collect();
         let mut donated = self.donated.lock().unwrap_or_else(PoisonError::into_inner);
