@@ -83,6 +83,28 @@ def test_crate_that_was_interrupted_is_built_whole_by_another_kernel(kernel, sta
     assert start().ok(cell).result == "3"
 
 
+def test_long_build_holds_up_no_other_notebook(start, tmp_path):
+    kernel = start()
+    root = crate(tmp_path, "long", "pub fn value() -> u64 { 5 }", build=ENDLESS)
+    (root / "wait").touch()
+    cell = f':dep long = {{ path = "{root}" }}\nlong::value()'
+    builds = kernel.begin(cell)
+    wait_for((root / "began").exists, "build script")
+    short = crate(tmp_path, "short", "pub struct Short(pub u64);")
+    other = start()
+    other.ok(f':dep short = {{ path = "{short}" }}\nlet kept = short::Short(8);')
+    # The same crates are not built twice: the second notebook waits for the first.
+    same = start()
+
+    def end_the_build(message):
+        if "which builds the same crates" in str(message["content"].get("data")):
+            (root / "wait").unlink()
+
+    waited = same.run(cell, watch=end_the_build)
+    assert (waited.error, waited.result) == (None, "5")
+    assert kernel.end_of(builds).result == "5"
+
+
 def test_compiler_that_is_interrupted_ends_at_once(kernel):
     kernel.ok("let kept = 9u64;")
     outcome = kernel.interrupt_when(
@@ -167,3 +189,20 @@ def build_scripts(root):
         except OSError:
             continue
     return found
+
+
+def test_futures_of_all_cells_run_in_one_runtime(start):
+    kernel = start()
+    kernel.ok("let mut count = 1; async fn next(count: i32) -> i32 { count + 1 }")
+    assert kernel.ok("count = next(count).await; count").result == "2"
+    assert kernel.ok("let task = tokio::spawn(async { next(4).await }); next(2).await").result == "3"
+    assert kernel.ok("task.await?").result == "5"
+    assert kernel.fails('let n: i32 = "x".parse()?; next(n).await').error == (
+        "Error: invalid digit found in string (line 1 of the cell)"
+    )
+    assert "went wrong" in kernel.fails('next(1).await; panic!("went wrong")').error
+    assert kernel.ok("next(count).await").result == "3"
+    # A crate more makes another library, with the runtime of the first.
+    kernel.ok("let later = tokio::spawn(async { tokio::task::yield_now().await; 7 });")
+    assert kernel.ok(':dep itoa = "1"\nlater.await?').result == "7"
+    assert kernel.ok("itoa::Buffer::new().format(next(count).await)").result == '"3"'

@@ -1,13 +1,19 @@
-//! The crates that a notebook adds with `:dep`. The real cargo builds them once; later sessions use the same build.
+//! The crates that a notebook adds with `:dep`. The real cargo builds them once; later sessions use the same build. Cells are
+//! linked with one dynamic library of all of them.
 //!
 //! Refuses a crate that brings its own candle: with two copies in one process gradients are wrong, without any error.
 
+mod library;
+mod target;
+
 use super::manifest::{Manifest, is_of_prelude};
 use super::stoppable::{Ended, Kernel, run};
+use super::{assignment, rpath};
 use crate::environment::{CARGO_VARIABLE, EVCXR_VARIABLE, RUSTC_VARIABLE, required, restore_path};
 use crate::prelude;
 use crate::toolchain::progress::{ENVIRONMENT, Progress};
 use anyhow::{Context, Result, bail};
+use library::Library;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -16,7 +22,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
-use std::time::Instant;
+use std::time::{Instant, UNIX_EPOCH};
 
 /// The package that has the user's dependencies.
 const PACKAGE: &str = "cell-dependencies";
@@ -25,11 +31,31 @@ const PACKAGE: &str = "cell-dependencies";
 /// notebook's variables.
 const OPT_LEVEL: u8 = 2;
 
+/// What the user reads while another cargo builds in the folder. Cargo's name for what that one has locked differs from version to
+/// version.
+const WAITS: &str = "Waiting for another notebook, which builds the same crates";
+
+/// A crate as cells use it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Extern {
+    pub(super) name: String,
+    pub(super) file: PathBuf,
+    /// Tells a build of the crate from others.
+    pub(super) build: String,
+    /// Whether it is tokio with a runtime of several threads.
+    pub(super) runs_futures: bool,
+}
+
+/// The crate that runs the futures of cells, and its feature that these need.
+const TOKIO: &str = "tokio";
+const RUNTIME: &str = "rt-multi-thread";
+
 /// The user's dependencies as options of rustc.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Dependencies {
-    /// Crate name and library file.
-    pub(super) externs: Vec<(String, PathBuf)>,
+    pub(super) externs: Vec<Extern>,
+    /// What has the crates' code and statics.
+    pub(super) library: Option<Library>,
     /// Kind (`dependency`, `native`) and folder for `-L`.
     pub(super) search: Vec<(String, PathBuf)>,
 }
@@ -42,9 +68,9 @@ impl Dependencies {
         }
         let folder = session.join(format!("dependencies-{}", hash(manifest)));
         let list = folder.join("externs.json");
-        // The source of a crate on this machine may have changed since the last build.
-        let may_change = manifest.dependencies.iter().any(|dependency| dependency.contains("path"));
-        if !may_change && let Ok(text) = fs::read_to_string(&list) {
+        if !may_change(manifest)
+            && let Ok(text) = fs::read_to_string(&list)
+        {
             return serde_json::from_str(&text)
                 .with_context(|| format!("{} is damaged; restart the kernel", list.display()));
         }
@@ -54,6 +80,19 @@ impl Dependencies {
         fs::write(&unfinished, serde_json::to_vec(&dependencies)?)?;
         fs::rename(&unfinished, &list)?;
         Ok(dependencies)
+    }
+
+    /// Makes the crates known to a rustc.
+    pub(super) fn use_in(&self, rustc: &mut Command) {
+        for Extern { name, file, .. } in &self.externs {
+            rustc.arg("--extern").arg(assignment(name, file));
+        }
+        for (kind, folder) in &self.search {
+            rustc.arg("-L").arg(assignment(kind, folder));
+        }
+        if let Some(Library { name, file, .. }) = &self.library {
+            rustc.arg("--extern").arg(assignment(name, file)).args(file.parent().map(rpath));
+        }
     }
 }
 
@@ -86,6 +125,11 @@ fn download(command: &mut Command, kernel: &mut Kernel) -> Result<(Ended, Vec<u8
     Ok((ended, errors))
 }
 
+/// Whether the source of a crate on this machine may have changed since the last build.
+fn may_change(manifest: &Manifest) -> bool {
+    manifest.dependencies.iter().any(|dependency| dependency.contains("path"))
+}
+
 fn hash(manifest: &Manifest) -> String {
     prelude::short_hash(Sha256::new().chain_update(manifest.dependencies.join("\n")))
 }
@@ -99,8 +143,13 @@ fn build(manifest: &Manifest, folder: &Path, offline: bool, kernel: &mut Kernel)
     );
     fs::write(folder.join("Cargo.toml"), text)?;
     let packages = direct_dependencies(folder, offline, kernel)?;
-    let messages = run_cargo(folder, offline, kernel)?;
-    Ok(collect(&messages, &packages))
+    let target = target::folder(&hash(manifest))?;
+    let messages = run_cargo(folder, &target, offline, kernel)?;
+    let mut dependencies = collect(&messages, &packages);
+    // A library of crates whose source may change is of no use to later sessions.
+    let is_lasting = !may_change(manifest);
+    dependencies.library = library::link(&dependencies, if is_lasting { &target } else { folder }, kernel)?;
+    Ok(dependencies)
 }
 
 fn cargo(folder: &Path, offline: bool) -> Result<Command> {
@@ -110,7 +159,6 @@ fn cargo(folder: &Path, offline: bool) -> Result<Command> {
     }
     command
         .current_dir(folder)
-        .env("CARGO_TARGET_DIR", prelude::cache_folder()?.join("dependencies"))
         .env_remove("CARGO_BUILD_BUILD_DIR")
         .env_remove(EVCXR_VARIABLE)
         .env("RUSTC", required(RUSTC_VARIABLE)?)
@@ -162,12 +210,14 @@ fn refuse_second_candle(metadata: &Value) -> Result<()> {
 }
 
 /// Builds the crates, and shows the progress if there is anything to build.
-fn run_cargo(folder: &Path, offline: bool, kernel: &mut Kernel) -> Result<String> {
+fn run_cargo(folder: &Path, target: &Path, offline: bool, kernel: &mut Kernel) -> Result<String> {
     let mut command = cargo(folder, offline)?;
+    command.env("CARGO_TARGET_DIR", target);
     command.args(["build", "--message-format=json-render-diagnostics"]).envs(ENVIRONMENT);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut progress = Progress::of(PACKAGE);
     let result = run(&mut command, kernel, |bytes, kernel| match progress.take(bytes) {
+        Some(line) if line.starts_with("Blocking") && line.ends_with("directory") => kernel.show(WAITS.to_owned()),
         Some(line) => kernel.show(line),
         None => Ok(()),
     });
@@ -209,8 +259,22 @@ fn add_artifact(message: &Value, packages: &[(String, String)], dependencies: &m
     }
     let id = message["package_id"].as_str().unwrap_or_default();
     for (_, name) in packages.iter().filter(|(package, _)| package == id) {
-        dependencies.externs.push((name.clone(), library.clone()));
+        let runs_futures =
+            name == TOKIO && message["features"].as_array().is_some_and(|all| all.contains(&RUNTIME.into()));
+        let (name, file) = (name.clone(), library.clone());
+        dependencies.externs.push(Extern { build: identity(id, library), name, file, runs_futures });
     }
+}
+
+/// Identifies a build of a crate: its file's name contains the version, the features and those of the crates that it depends on,
+/// and the source of a local crate may change without a new version.
+fn identity(package: &str, library: &Path) -> String {
+    if !package.starts_with("path+") {
+        return library.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    }
+    let modified = fs::metadata(library).and_then(|metadata| metadata.modified());
+    let built = modified.ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
+    format!("{} {}", library.display(), built.as_nanos())
 }
 
 fn add_native(message: &Value, dependencies: &mut Dependencies) {

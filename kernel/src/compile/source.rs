@@ -4,11 +4,12 @@
 //! Never moves a line, so that evcxr still finds the user's.
 
 use super::definitions::Definitions;
+use super::dependencies::{Dependencies, Extern};
 use super::shadows::{self, Shadowed};
 use anyhow::{Context, Result};
 use proc_macro2::TokenStream;
 use std::borrow::Cow;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// First line of the module that evcxr writes.
 const MODULE: &str = "mod evcxr_internal_runtime {";
@@ -20,6 +21,10 @@ const ERROR_TYPE: &str = "struct EvcxrUserCodeError {}";
 const SHOW_END: &str = ").evcxr_display();";
 /// Beginning of the line that tells evcxr of a panic.
 const PANIC: &str = "println!(\"EVCXR_PANIC_NOTIFICATION\");";
+/// The lines around the future of a cell with `.await`: the first and the last before it, and the one behind it.
+const RUNTIME: &str = "let mut mutex =";
+const FUTURE: &str = ".block_on(async {";
+const FUTURE_END: &str = "});";
 /// The line above the variables, in the source that evcxr only analyses.
 const ANALYSIS: &str = "async fn evcxr_analysis_wrapper(";
 /// The last line of the cell's function.
@@ -28,13 +33,18 @@ const PUT_BACK: &str = "evcxr_variable_store.put_back";
 
 /// Rewrites the file, and returns its new text. A source in an unexpected form stays as it is: it compiles more slowly, and only the compiler
 /// distinguishes a redefined type from the old one.
-pub(super) fn prepare(path: &Path, libraries: &[(String, PathBuf)]) -> Result<String> {
+pub(super) fn prepare(path: &Path, dependencies: &Dependencies) -> Result<String> {
     let source = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let source = match with_store_of_prelude(&source) {
+    let library = dependencies.library.as_ref();
+    let source = match with_store_of_prelude(&source, library.map(|library| library.name.as_str())) {
         Some(source) => {
             let source = with_calls_of_prelude(&source);
+            let source = match library.filter(|library| library.awaits) {
+                Some(library) => with_runtime_of(&library.name, &source).unwrap_or(source),
+                None => source,
+            };
             // rustc reports the error of a source that cannot be parsed.
-            with_fingerprints(&source, libraries).unwrap_or(source)
+            with_fingerprints(&source, &dependencies.externs).unwrap_or(source)
         }
         None => with_static_parameters(&source),
     };
@@ -42,12 +52,15 @@ pub(super) fn prepare(path: &Path, libraries: &[(String, PathBuf)]) -> Result<St
     Ok(source)
 }
 
-fn with_store_of_prelude(source: &str) -> Option<String> {
+/// Puts the store of the prelude into the place of evcxr's, and links the library of the user's crates.
+fn with_store_of_prelude(source: &str, library: Option<&str>) -> Option<String> {
     let mut lines: Vec<&str> = source.lines().collect();
     let start = lines.iter().position(|line| *line == MODULE)?;
     let last = start + lines[start..].iter().position(|line| line.starts_with(LAST_FUNCTION))?;
     let end = last + lines[last..].windows(2).position(|pair| pair == ["}", "}"])?;
-    lines[start + 1] = "pub use ::ferrotune::cell::store::*;";
+    let mut linked = "pub use ::ferrotune::cell::store::*;".to_owned();
+    linked.extend(library.map(|name| format!(" extern crate {name} as _;")));
+    lines[start + 1] = &linked;
     for line in &mut lines[start + 2..=end] {
         *line = "";
     }
@@ -77,6 +90,19 @@ fn with_calls_of_prelude(source: &str) -> String {
         lines[end] = format!("){SHOW_END}").into();
     }
     lines.iter().flat_map(|line| [line, "\n"]).collect()
+}
+
+/// A cell with `.await` has its future run by the library of the user's crates.
+fn with_runtime_of(library: &str, source: &str) -> Option<String> {
+    let mut lines: Vec<Cow<'_, str>> = source.lines().map(Cow::from).collect();
+    let start = lines.iter().position(|line| line == RUNTIME)?;
+    let begin = start + lines[start..].iter().position(|line| line == FUTURE)?;
+    let end = lines.iter().rposition(|line| line == FUTURE_END)?;
+    let slot = "evcxr_variable_store.lazy_arc(\"ferrotune_runtime\", ::std::default::Default::default)";
+    lines[start..begin].fill("".into());
+    lines[begin] = format!("::{library}::block_on(&{slot}, ::std::pin::pin!(async {{ let _ = async {{").into();
+    lines[end] = "}.await; }));".into();
+    Some(lines.iter().flat_map(|line| [line, "\n"]).collect())
 }
 
 fn is_balanced(lines: &[Cow<'_, str>]) -> bool {
@@ -111,8 +137,8 @@ fn static_references(type_name: &str) -> String {
 }
 
 /// Adds the fingerprint of a variable's type to each line that checks or stores the variable.
-fn with_fingerprints(source: &str, libraries: &[(String, PathBuf)]) -> syn::Result<String> {
-    let definitions = Definitions::parse(source, libraries)?;
+fn with_fingerprints(source: &str, externs: &[Extern]) -> syn::Result<String> {
+    let definitions = Definitions::parse(source, externs)?;
     let call = |Statement { call, type_name, name, rest }: Statement<'_>| -> syn::Result<String> {
         Ok(match definitions.fingerprint(type_name)? {
             Some(print) => format!("{call}_as::<{type_name}>(stringify!({name}), {print:#x}{rest}"),
@@ -161,12 +187,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_future_is_run_by_the_library_and_no_line_moves() {
+        let source = "fn user() {\nlet mut mutex =\nstore; match\nmutex\n.block_on(async {\nf(|| {\n});\nOk(())\n});\n})) {\n}\n";
+        let expected = "fn user() {\n\n\n\n::crates::block_on(&evcxr_variable_store.lazy_arc(\"ferrotune_runtime\", \
+             ::std::default::Default::default), ::std::pin::pin!(async { let _ = async {\nf(|| {\n});\nOk(())\n}.await; }));\n})) {\n}\n";
+        assert_eq!(with_runtime_of("crates", source).as_deref(), Some(expected));
+        assert_eq!(with_runtime_of("crates", "fn user() {}\n"), None);
+    }
+
+    #[test]
     fn the_store_comes_from_the_prelude_and_no_line_moves() {
         let source = "fn a() {}\nmod evcxr_internal_runtime {\n// text\npub struct X;\npub fn create_variable_store() -> *mut X {\n    todo\n}\n}\nfn user() {}\n";
         let expected =
             "fn a() {}\nmod evcxr_internal_runtime {\npub use ::ferrotune::cell::store::*;\n\n\n\n\n}\nfn user() {}\n";
-        assert_eq!(with_store_of_prelude(source).as_deref(), Some(expected));
-        assert_eq!(with_store_of_prelude("fn user() {}\n"), None);
+        assert_eq!(with_store_of_prelude(source, None).as_deref(), Some(expected));
+        let linked = with_store_of_prelude(source, Some("crates")).unwrap();
+        assert_eq!(linked.replace(" extern crate crates as _;", ""), expected);
+        assert_eq!(with_store_of_prelude("fn user() {}\n", None), None);
     }
 
     #[test]
