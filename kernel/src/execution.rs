@@ -1,8 +1,10 @@
 //! The messages between the server and the engine. No sockets and no compiler here.
 
 use crate::failure::Failure;
+use crate::stop_button::Press;
 use ferrotune_display::Bundle;
 pub(crate) use ferrotune_link::Stream;
+use ferrotune_link::{Answer, CommAction};
 use serde_json::{Map, Value};
 use std::ops::RangeInclusive;
 use std::time::Instant;
@@ -38,6 +40,12 @@ pub(crate) enum Output {
     Input { prompt: String, password: bool, reply: oneshot::Sender<String> },
     /// The cell wants the cells of this session; a dropped `reply` means that nobody answers.
     History { range: RangeInclusive<u32>, reply: oneshot::Sender<Vec<(u32, String)>> },
+    /// The cell does something with a comm; a dropped `reply` means that nobody keeps comms.
+    Comm { action: CommAction, reply: oneshot::Sender<Answer> },
+    /// A search runs that this button stops. It is shown where front ends have widgets.
+    StopButton { id: String, press: Press },
+    /// That search has ended, and its button goes.
+    StopButtonGone { id: String },
     /// What the front end is to do when the cell has ended well.
     Payload(Payload),
     /// The cell has ended.

@@ -3,14 +3,18 @@
 //! lost.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
+use ferrotune_display::Bundle;
+use ferrotune_link::{Answer, CommAction};
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::cell_history::{CellHistory, Query};
+use super::comms::Comms;
 use super::exchange::Iopub;
 use super::stdin::{Question, Stdin};
 use super::wire::Parent;
@@ -34,6 +38,7 @@ pub(super) struct Screen {
     pub(super) pending: Pending,
     /// Answers questions for the cells of this session.
     pub(super) history: CellHistory,
+    pub(super) comms: Arc<Comms>,
     /// `payload` of the reply.
     pub(super) payload: Vec<Value>,
 }
@@ -130,6 +135,22 @@ impl Screen {
                 if let Some((stdin, identities)) = &self.user {
                     let (identities, parent) = (identities.clone(), self.parent.clone());
                     stdin.ask(Question { identities, parent, prompt, password, reply });
+                }
+            }
+            Output::Comm { action, reply } => {
+                self.flush_text();
+                answer(&self.comms, &self.parent, action, reply);
+            }
+            Output::StopButton { id, press } => {
+                self.flush_text();
+                if let Some(Bundle { data, metadata }) = self.comms.show_stop_button(&self.parent, &id, press) {
+                    self.publish("display_data", display(data, metadata, json!({"display_id": id})));
+                }
+            }
+            Output::StopButtonGone { id } => {
+                if self.comms.close_stop_button(&self.parent, &id) {
+                    let Bundle { data, metadata } = Bundle::text("");
+                    self.publish("update_display_data", display(data, metadata, json!({"display_id": id})));
                 }
             }
             Output::Payload(payload) => self.payload.push(entry(payload)),
@@ -231,8 +252,16 @@ async fn sleep_until(due: Option<Instant>) {
     }
 }
 
-/// The last `execute_result` of an expression and how it ended; its other outputs are dropped.
+fn answer(comms: &Comms, parent: &Parent, action: CommAction, reply: oneshot::Sender<Answer>) {
+    if reply.send(comms.act(parent, action)).is_err() {
+        tracing::debug!("the cell no longer waits for what became of its comm");
+    }
+}
+
+/// The last `execute_result` of an expression and how it ended; its other outputs are dropped. It may use comms.
 pub(super) async fn capture(
+    comms: &Comms,
+    parent: &Parent,
     outputs: &mut UnboundedReceiver<Output>,
 ) -> Option<Result<Option<(Map<String, Value>, Map<String, Value>)>, Failure>> {
     let mut value = None;
@@ -240,9 +269,15 @@ pub(super) async fn capture(
         match outputs.recv().await? {
             Output::Result { data, metadata } => value = Some((data, metadata)),
             Output::Done(result) => return Some(result.map(|()| value)),
+            Output::Comm { action, reply } => answer(comms, parent, action, reply),
             Output::Input { reply, .. } => drop::<oneshot::Sender<String>>(reply),
             Output::History { reply, .. } => drop(reply),
-            Output::Stream(..) | Output::Display { .. } | Output::Clear { .. } | Output::Payload(_) => {}
+            Output::Stream(..)
+            | Output::Display { .. }
+            | Output::Clear { .. }
+            | Output::StopButton { .. }
+            | Output::StopButtonGone { .. }
+            | Output::Payload(_) => {}
         }
     }
 }
