@@ -45,6 +45,7 @@ mod variables;
 mod warnings;
 mod watch;
 
+pub(crate) use inspection::Inspector;
 pub(crate) use interrupts::Interrupts;
 pub(crate) use startup::start;
 
@@ -75,6 +76,7 @@ struct Engine {
     notebook: Notebook,
     link: CellLink,
     interrupts: Interrupts,
+    inspector: Inspector,
     prelude: Prelude,
     runtime: Runtime,
 }
@@ -90,17 +92,9 @@ impl Engine {
                     Some(_running) => self.execute(&cell),
                     None => Err(Failure::new(ErrorName::Interrupted, STOPPED_BEFORE)),
                 };
+                // Before the cell's end, after which the front end may ask for what the cell has declared.
+                self.inspector.learn(self.knowledge());
                 self.link.emit(Output::Done(result));
-            }
-            Work::Complete { code, cursor, reply } => {
-                if reply.send(self.complete(&code, cursor)).is_err() {
-                    tracing::debug!("nobody waits for the completion");
-                }
-            }
-            Work::Inspect { code, cursor, reply } => {
-                if reply.send(self.inspect(&code, cursor)).is_err() {
-                    tracing::debug!("nobody waits for the inspection");
-                }
             }
         }
     }

@@ -9,7 +9,7 @@ use crate::prelude::{self, Prelude};
 use crate::runtime::OWN_PROGRAM;
 use crate::supervisor;
 use anyhow::Result;
-use evcxr::{CommandContext, Completions, Error, EvalContext, EvalContextOutputs, EvalOutputs};
+use evcxr::{CommandContext, ContextState, Error, EvalContext, EvalContextOutputs, EvalOutputs, SharedAnalyzer};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
@@ -90,13 +90,9 @@ impl Evaluator {
         self.context.defined_item_names()
     }
 
-    pub(super) fn completions(&mut self, source: &str, cursor: usize) -> Result<Completions> {
-        self.context.completions(source, cursor)
-    }
-
-    /// Documentation of what ends at an offset, as text and as HTML.
-    pub(super) fn hover(&mut self, source: &str, end: usize) -> Result<(String, String)> {
-        self.context.hover_at(source, end)
+    /// evcxr's rust-analyzer, and what evcxr knows now. They answer questions while a cell runs.
+    pub(super) fn analysis(&self) -> (SharedAnalyzer, ContextState) {
+        (self.context.analyzer(), self.context.state())
     }
 }
 

@@ -4,10 +4,11 @@
 use super::cell_supervisor::CellSupervisor;
 use super::evaluator::Evaluator;
 use super::evaluator_state::EvaluatorState;
+use super::inspection::Knowledge;
 use super::link::CellLink;
 use super::notebook::Notebook;
 use super::undo::UndoStates;
-use super::{Engine, Interrupts};
+use super::{Engine, Inspector, Interrupts};
 use crate::chain;
 use crate::execution::{LiveDisplay, Output, Work};
 use crate::failure::{ErrorName, Failure};
@@ -20,40 +21,44 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
 /// rust-analyzer recurses over the user's code.
-const STACK_BYTES: usize = 64 << 20;
+pub(super) const STACK_BYTES: usize = 64 << 20;
 
 /// Starts the engine's thread, and returns the way to give it work.
-pub(crate) fn start(runtime: Runtime, interrupts: Interrupts) -> Sender<Work> {
+pub(crate) fn start(runtime: Runtime, interrupts: Interrupts, inspector: Inspector) -> Sender<Work> {
     let (sender, receiver) = mpsc::channel();
     let spawned = thread::Builder::new()
         .name("engine".into())
         .stack_size(STACK_BYTES)
-        .spawn(move || serve(&runtime, &interrupts, &receiver));
+        .spawn(move || serve(&runtime, &interrupts, &inspector, &receiver));
     if let Err(error) = spawned {
         tracing::error!("the engine cannot start: {error}");
     }
     sender
 }
 
-fn serve(runtime: &Runtime, interrupts: &Interrupts, work: &Receiver<Work>) {
+fn serve(runtime: &Runtime, interrupts: &Interrupts, inspector: &Inspector, work: &Receiver<Work>) {
     let link = match CellLink::listen(&runtime.socket()) {
         Ok(link) => link,
-        Err(error) => return refuse_all(&chain::in_one_line(&error), None, work),
+        Err(error) => return refuse_all(&chain::in_one_line(&error), None, inspector, work),
     };
     interrupts.set_link(link.clone());
     // The build of the prelude is shown under the first cell, so it begins only with that cell.
-    let mut pending = if runtime.prelude_is_ready() { None } else { work.recv().ok() };
+    let mut pending = None;
+    if !runtime.prelude_is_ready() {
+        inspector.learn(Knowledge::without_rust());
+        pending = work.recv().ok();
+    }
     if let Some(Work::Execute { cell, outputs }) = &pending {
         link.begin_cell(None, outputs.clone(), cell.allow_stdin);
     }
     loop {
         link.compile_for_engine();
-        let mut engine = match start_engine(runtime, interrupts, &link) {
+        let mut engine = match start_engine(runtime, interrupts, inspector, &link) {
             Ok(engine) => engine,
             Err(error) => {
                 let reason = chain::in_one_line(&error);
                 tracing::error!("the engine cannot start: {reason}");
-                return refuse_all(&reason, pending, work);
+                return refuse_all(&reason, pending, inspector, work);
             }
         };
         link.compile_for_user();
@@ -65,22 +70,25 @@ fn serve(runtime: &Runtime, interrupts: &Interrupts, work: &Receiver<Work>) {
     }
 }
 
-fn start_engine(runtime: &Runtime, interrupts: &Interrupts, link: &CellLink) -> Result<Engine> {
+fn start_engine(runtime: &Runtime, interrupts: &Interrupts, inspector: &Inspector, link: &CellLink) -> Result<Engine> {
     let prelude = build_prelude(runtime, link)?;
     let socket = runtime.socket();
     let supervisor = CellSupervisor::start(prelude.library(), socket.clone(), link.clone())?;
     let mut evaluator = Evaluator::start(&prelude, &socket, link)?;
     let undo = UndoStates::new(evaluator.state(&EvaluatorState::default()));
-    Ok(Engine {
+    let engine = Engine {
         evaluator,
         link: link.clone(),
         supervisor,
         prelude,
         interrupts: interrupts.clone(),
+        inspector: inspector.clone(),
         runtime: runtime.clone(),
         undo,
         notebook: Notebook::default(),
-    })
+    };
+    inspector.learn(engine.knowledge());
+    Ok(engine)
 }
 
 /// Opens the prelude, and shows the progress in one changing line if it must be built first.
@@ -106,11 +114,7 @@ enum Ended {
 /// Does all work, the pending one first.
 fn run(engine: &mut Engine, mut pending: Option<Work>, work: &Receiver<Work>) -> Ended {
     while let Some(work) = pending.take().or_else(|| work.recv().ok()) {
-        let is_cell = matches!(work, Work::Execute { .. });
-        let done = panic::catch_unwind(AssertUnwindSafe(|| engine.take(work)));
-        // A panic over a completion only leaves that without an answer: if rust-analyzer stays broken, the next cell
-        // panics, too.
-        if done.is_err() && is_cell {
+        if panic::catch_unwind(AssertUnwindSafe(|| engine.take(work))).is_err() {
             let text = "the compiler's front end failed on this cell; it was started again, and the variables are lost";
             engine.link.emit(Output::Done(Err(Failure::new(ErrorName::EngineError, text))));
             return Ended::Panicked;
@@ -120,11 +124,11 @@ fn run(engine: &mut Engine, mut pending: Option<Work>, work: &Receiver<Work>) ->
 }
 
 /// Fails every cell with the reason for which there is no engine.
-fn refuse_all(reason: &str, pending: Option<Work>, work: &Receiver<Work>) {
+fn refuse_all(reason: &str, pending: Option<Work>, inspector: &Inspector, work: &Receiver<Work>) {
+    inspector.learn(Knowledge::without_rust());
     for work in pending.into_iter().chain(work) {
-        if let Work::Execute { outputs, .. } = work
-            && outputs.send(Output::Done(Err(Failure::new(ErrorName::EngineError, reason)))).is_err()
-        {
+        let Work::Execute { outputs, .. } = work;
+        if outputs.send(Output::Done(Err(Failure::new(ErrorName::EngineError, reason)))).is_err() {
             tracing::debug!("nobody waits for the cell");
         }
     }
