@@ -4,10 +4,12 @@
 //! text form for terminals and scripted runs.
 
 pub mod bundle;
+pub mod comm;
 pub mod escape;
 mod progress;
 mod show;
 mod table;
+pub mod widget;
 
 pub use bundle::Bundle;
 pub use progress::{Progress, progress};
