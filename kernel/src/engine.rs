@@ -51,7 +51,6 @@ pub(crate) use startup::start;
 
 use crate::execution::{Cell, Output, Stream, Work};
 use crate::failure::{ErrorName, Failure};
-use crate::prelude::Prelude;
 use crate::runtime::Runtime;
 use cell_supervisor::CellSupervisor;
 use commands::{KernelCommand, Runner};
@@ -64,10 +63,16 @@ use ferrotune_magics::Step;
 use link::{CellLink, CellOutcome};
 use notebook::Notebook;
 use preparation::Prepared;
+use startup::Leisure;
 use undo::UndoStates;
 
 /// The error of a cell that an interrupt stopped before it ran.
 const STOPPED_BEFORE: &str = "the cell was stopped before it ran; no variable has changed";
+
+/// The Rust and the magics of a cell.
+fn steps(code: &str) -> Result<Vec<Step>, Failure> {
+    ferrotune_magics::parse(code).map_err(|error| Failure::new(ErrorName::MagicError, error.to_string()))
+}
 
 struct Engine {
     evaluator: Evaluator,
@@ -77,8 +82,8 @@ struct Engine {
     link: CellLink,
     interrupts: Interrupts,
     inspector: Inspector,
-    prelude: Prelude,
     runtime: Runtime,
+    leisure: Leisure,
 }
 
 impl Engine {
@@ -95,6 +100,9 @@ impl Engine {
                 // Before the cell's end, after which the front end may ask for what the cell has declared.
                 self.inspector.learn(self.knowledge());
                 self.link.emit(Output::Done(result));
+                if self.evaluator.has_unread_sources() {
+                    self.prepare_analysis();
+                }
             }
         }
     }
@@ -106,9 +114,7 @@ impl Engine {
 
     /// Runs the code of a cell, magics included.
     fn run_code(&mut self, code: &str) -> Result<(), Failure> {
-        let steps =
-            ferrotune_magics::parse(code).map_err(|error| Failure::new(ErrorName::MagicError, error.to_string()))?;
-        for step in steps {
+        for step in steps(code)? {
             match step {
                 Step::Code { source, first_line } => {
                     self.run_user_code(&source, first_line)?;

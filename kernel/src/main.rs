@@ -1,5 +1,6 @@
 //! The `ferrotune` program: Jupyter kernel, installer, and the processes that the kernel starts from the same file.
 
+mod allocator;
 mod chain;
 mod compile;
 mod completeness;
@@ -15,6 +16,7 @@ mod runtime;
 mod search_process;
 mod server;
 mod statements;
+mod stop_button;
 mod supervisor;
 mod toolchain;
 

@@ -14,6 +14,7 @@ use crate::execution::Question;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
+use tokio::sync::oneshot;
 
 /// The way to the thread that answers questions.
 #[derive(Clone)]
@@ -55,24 +56,34 @@ impl Inspector {
 fn answer_all(messages: &Receiver<Message>) {
     let (mut known, mut waiting) = (None, Vec::new());
     for message in messages {
-        match (message, &known) {
-            (Message::Learn(knowledge), _) => {
-                waiting.drain(..).for_each(|question| answer(&knowledge, question));
-                known = Some(knowledge);
-            }
-            (Message::Ask(question), Some(knowledge)) => answer(knowledge, question),
-            (Message::Ask(question), None) => waiting.push(question),
+        match message {
+            Message::Learn(knowledge) => known = Some(knowledge),
+            Message::Ask(question) => waiting.push(question),
+        }
+        if let Some(knowledge) = &known {
+            waiting = waiting.into_iter().filter_map(|question| answer(knowledge, question)).collect();
         }
     }
 }
 
-/// A panic of rust-analyzer leaves only this question without an answer.
-fn answer(known: &Knowledge, question: Question) {
-    let is_heard = panic::catch_unwind(AssertUnwindSafe(|| match question {
-        Question::Complete { code, cursor, reply } => reply.send(known.complete(&code, cursor)).is_ok(),
-        Question::Inspect { code, cursor, reply } => reply.send(known.inspect(&code, cursor)).is_ok(),
+/// Answers a question, or returns one that has to wait. A panic of rust-analyzer leaves only this question without an answer.
+fn answer(known: &Knowledge, question: Question) -> Option<Question> {
+    let answered = panic::catch_unwind(AssertUnwindSafe(|| match question {
+        Question::Complete { code, cursor, reply } => match known.complete(&code, cursor) {
+            Some(completions) => say(reply, completions),
+            None => Some(Question::Complete { code, cursor, reply }),
+        },
+        Question::Inspect { code, cursor, reply } => match known.inspect(&code, cursor) {
+            Some(documentation) => say(reply, documentation),
+            None => Some(Question::Inspect { code, cursor, reply }),
+        },
     }));
-    if is_heard.is_ok_and(|is_heard| !is_heard) {
+    answered.unwrap_or_default()
+}
+
+fn say<T>(reply: oneshot::Sender<T>, answer: T) -> Option<Question> {
+    if reply.send(answer).is_err() {
         tracing::debug!("nobody waits for the answer");
     }
+    None
 }

@@ -8,7 +8,8 @@ use super::inspection::Knowledge;
 use super::link::CellLink;
 use super::notebook::Notebook;
 use super::undo::UndoStates;
-use super::{Engine, Inspector, Interrupts};
+use super::{Engine, Inspector, Interrupts, steps};
+use crate::allocator;
 use crate::chain;
 use crate::execution::{LiveDisplay, Output, Work};
 use crate::failure::{ErrorName, Failure};
@@ -17,26 +18,59 @@ use crate::runtime::Runtime;
 use anyhow::Result;
 use ferrotune_display::Bundle;
 use std::panic::{self, AssertUnwindSafe};
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
+use std::time::Duration;
 
 /// rust-analyzer recurses over the user's code.
 pub(super) const STACK_BYTES: usize = 64 << 20;
 
+/// Cells of a notebook that runs as a whole follow each other faster.
+const PAUSE: Duration = Duration::from_millis(500);
+
 /// Starts the engine's thread, and returns the way to give it work.
 pub(crate) fn start(runtime: Runtime, interrupts: Interrupts, inspector: Inspector) -> Sender<Work> {
-    let (sender, receiver) = mpsc::channel();
-    let spawned = thread::Builder::new()
-        .name("engine".into())
-        .stack_size(STACK_BYTES)
-        .spawn(move || serve(&runtime, &interrupts, &inspector, &receiver));
+    let (sender, arrivals) = mpsc::channel();
+    let (accepted, work) = mpsc::channel();
+    let is_ready = Arc::new(AtomicBool::new(false));
+    let ready = Arc::clone(&is_ready);
+    let engine = thread::Builder::new().name("engine".into()).stack_size(STACK_BYTES);
+    let spawned = engine.spawn(move || serve(&runtime, &interrupts, &inspector, &work, &ready));
+    let entrance = thread::Builder::new().name("entrance".into());
+    let spawned = spawned.and_then(|_| entrance.spawn(move || admit(&arrivals, &accepted, &is_ready)));
     if let Err(error) = spawned {
         tracing::error!("the engine cannot start: {error}");
     }
     sender
 }
 
-fn serve(runtime: &Runtime, interrupts: &Interrupts, inspector: &Inspector, work: &Receiver<Work>) {
+/// Passes work on to the engine. A cell with a wrong magic has its error at once, even if the engine is not ready.
+fn admit(arrivals: &Receiver<Work>, accepted: &Sender<Work>, is_ready: &AtomicBool) {
+    for work in arrivals {
+        let Work::Execute { cell, outputs } = &work;
+        if !is_ready.load(Ordering::Acquire)
+            && let Err(failure) = steps(&cell.code)
+        {
+            if outputs.send(Output::Done(Err(failure))).is_err() {
+                tracing::debug!("nobody waits for the cell");
+            }
+            continue;
+        }
+        if accepted.send(work).is_err() {
+            return;
+        }
+    }
+}
+
+fn serve(
+    runtime: &Runtime,
+    interrupts: &Interrupts,
+    inspector: &Inspector,
+    work: &Receiver<Work>,
+    is_ready: &AtomicBool,
+) {
     let link = match CellLink::listen(&runtime.socket()) {
         Ok(link) => link,
         Err(error) => return refuse_all(&chain::in_one_line(&error), None, inspector, work),
@@ -62,6 +96,7 @@ fn serve(runtime: &Runtime, interrupts: &Interrupts, inspector: &Inspector, work
             }
         };
         link.compile_for_user();
+        is_ready.store(true, Ordering::Release);
         match run(&mut engine, pending.take(), work) {
             Ended::NoMoreWork => return,
             // The loop replaces the engine by one without variables.
@@ -72,18 +107,17 @@ fn serve(runtime: &Runtime, interrupts: &Interrupts, inspector: &Inspector, work
 
 fn start_engine(runtime: &Runtime, interrupts: &Interrupts, inspector: &Inspector, link: &CellLink) -> Result<Engine> {
     let prelude = build_prelude(runtime, link)?;
-    let socket = runtime.socket();
-    let supervisor = CellSupervisor::start(prelude.library(), socket.clone(), link.clone())?;
-    let mut evaluator = Evaluator::start(&prelude, &socket, link)?;
+    let supervisor = CellSupervisor::start(prelude.library(), runtime.socket(), link.clone())?;
+    let mut evaluator = Evaluator::start(&prelude, runtime, link)?;
     let undo = UndoStates::new(evaluator.state(&EvaluatorState::default()));
     let engine = Engine {
         evaluator,
         link: link.clone(),
         supervisor,
-        prelude,
         interrupts: interrupts.clone(),
         inspector: inspector.clone(),
         runtime: runtime.clone(),
+        leisure: Leisure::Analysis,
         undo,
         notebook: Notebook::default(),
     };
@@ -113,7 +147,7 @@ enum Ended {
 
 /// Does all work, the pending one first.
 fn run(engine: &mut Engine, mut pending: Option<Work>, work: &Receiver<Work>) -> Ended {
-    while let Some(work) = pending.take().or_else(|| work.recv().ok()) {
+    while let Some(work) = pending.take().or_else(|| next(engine, work)) {
         if panic::catch_unwind(AssertUnwindSafe(|| engine.take(work))).is_err() {
             let text = "the compiler's front end failed on this cell; it was started again, and the variables are lost";
             engine.link.emit(Output::Done(Err(Failure::new(ErrorName::EngineError, text))));
@@ -121,6 +155,57 @@ fn run(engine: &mut Engine, mut pending: Option<Work>, work: &Receiver<Work>) ->
         }
     }
     Ended::NoMoreWork
+}
+
+/// Waits for work. In the first pause rust-analyzer reads its sources, which completion and the first variable need.
+fn next(engine: &mut Engine, work: &Receiver<Work>) -> Option<Work> {
+    while engine.leisure != Leisure::Rest {
+        match work.recv_timeout(PAUSE) {
+            Ok(work) => return Some(work),
+            Err(RecvTimeoutError::Disconnected) => return None,
+            Err(RecvTimeoutError::Timeout) => engine.use_pause(),
+        }
+    }
+    work.recv().ok()
+}
+
+/// What an engine does in the next pause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Leisure {
+    /// rust-analyzer reads its sources.
+    Analysis,
+    /// The memory that this has freed goes back to the system.
+    Memory,
+    Rest,
+}
+
+impl Engine {
+    /// Lets rust-analyzer read its sources. Without them there are no completions, and all else goes on.
+    pub(super) fn prepare_analysis(&mut self) {
+        let done = panic::catch_unwind(AssertUnwindSafe(|| self.evaluator.prepare_analysis()));
+        match done {
+            Ok(Ok(_)) => self.inspector.learn(self.knowledge()),
+            failed => {
+                let reason = failed.map_or_else(|_| "it panicked".to_owned(), |result| format!("{result:?}"));
+                tracing::warn!("rust-analyzer is not ready: {reason}");
+                self.inspector.learn(Knowledge::without_rust());
+            }
+        }
+    }
+
+    fn use_pause(&mut self) {
+        self.leisure = match self.leisure {
+            Leisure::Analysis => {
+                self.prepare_analysis();
+                Leisure::Memory
+            }
+            Leisure::Memory => {
+                allocator::return_freed_memory();
+                Leisure::Rest
+            }
+            Leisure::Rest => Leisure::Rest,
+        };
+    }
 }
 
 /// Fails every cell with the reason for which there is no engine.
