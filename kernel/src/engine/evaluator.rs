@@ -81,14 +81,14 @@ impl Evaluator {
         self.context.execute(source)
     }
 
-    /// Gives rust-analyzer the real sources before a cell needs them, and lets it read them. Returns whether it had to.
-    pub(super) fn prepare_analysis(&mut self) -> Result<bool> {
-        if self.has_sources {
-            return Ok(false);
-        }
+    /// Gives rust-analyzer the real sources before a cell needs them, and lets it infer a type for the first time. With the second
+    /// source it drops what it no longer needs of the first.
+    pub(super) fn prepare_analysis(&mut self) -> Result<()> {
         self.read_sources()?;
-        self.context.hover_at("let", "let".len())?;
-        Ok(true)
+        for source in ["let number = 1;\nnumb", "numb"] {
+            self.context.completions(source, source.len())?;
+        }
+        Ok(())
     }
 
     /// From now on rust-analyzer has the real sources.
