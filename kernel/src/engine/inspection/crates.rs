@@ -109,7 +109,7 @@ mod tests {
         assert_eq!(complete("%dep  itoa@1 --fe"), None);
         assert_eq!(complete("%dep  itoa@1").unwrap().start, 11);
         let path = complete(":dep itoa = { path = \"1").unwrap();
-        assert_eq!((path.start, path.matches), (23, Vec::new()));
+        assert_eq!((path.start, path.matches), (22, Vec::new()));
         assert_eq!(complete(":dep itoa = \"1").unwrap().start, 13);
         assert_eq!(complete("%dep it").unwrap().start, 5);
     }
