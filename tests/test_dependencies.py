@@ -83,6 +83,28 @@ def test_crate_that_was_interrupted_is_built_whole_by_another_kernel(kernel, sta
     assert start().ok(cell).result == "3"
 
 
+def test_long_build_holds_up_no_other_notebook(start, tmp_path):
+    kernel = start()
+    root = crate(tmp_path, "long", "pub fn value() -> u64 { 5 }", build=ENDLESS)
+    (root / "wait").touch()
+    cell = f':dep long = {{ path = "{root}" }}\nlong::value()'
+    builds = kernel.begin(cell)
+    wait_for((root / "began").exists, "build script")
+    short = crate(tmp_path, "short", "pub struct Short(pub u64);")
+    other = start()
+    other.ok(f':dep short = {{ path = "{short}" }}\nlet kept = short::Short(8);')
+    # The same crates are not built twice: the second notebook waits for the first.
+    same = start()
+
+    def end_the_build(message):
+        if "which builds the same crates" in str(message["content"].get("data")):
+            (root / "wait").unlink()
+
+    waited = same.run(cell, watch=end_the_build)
+    assert (waited.error, waited.result) == (None, "5")
+    assert kernel.end_of(builds).result == "5"
+
+
 def test_compiler_that_is_interrupted_ends_at_once(kernel):
     kernel.ok("let kept = 9u64;")
     outcome = kernel.interrupt_when(

@@ -9,12 +9,13 @@ import pytest
 from session import wait_for
 from test_dependencies import crate
 
-# A crate with state.
+# A crate with state, and one that reads it.
 COUNTER = (
     "use std::sync::atomic::{AtomicU32, Ordering};\nstatic TALLY: AtomicU32 = AtomicU32::new(1);\n"
     "pub fn set(tally: u32) { TALLY.store(tally, Ordering::SeqCst) }\n"
     "pub fn get() -> u32 { TALLY.load(Ordering::SeqCst) }"
 )
+READER = "pub fn get() -> u32 { counter::get() }"
 
 
 def names(kernel):
@@ -377,7 +378,7 @@ class TestFailures:
 
 
 class TestCrates:
-    def test_crates_are_added_by_their_folders(self, start, tmp_path):
+    def test_state_of_crates_stays_from_cell_to_cell(self, start, tmp_path):
         kernel = start()
         kernel.fails(':dep bad = { path = "this_path_leads_nowhere" }\n40')
         counter = crate(tmp_path, "counter", COUNTER)
@@ -385,6 +386,15 @@ class TestCrates:
         other = crate(tmp_path, "other", "pub fn two() -> u32 { 2 }")
         cell = f":dep {counter}\n:dep {other}\ncounter::set(765);\ncounter::get() + other::two()"
         assert kernel.ok(cell).result == "767"
+        assert kernel.ok("counter::get()").result == "765"
+
+    def test_two_crates_share_the_state_of_a_third(self, start, tmp_path):
+        kernel = start()
+        counter = crate(tmp_path, "counter", COUNTER)
+        reader = crate(tmp_path, "reader", READER, ["counter"])
+        both = "(counter::get(), reader::get())"
+        assert kernel.ok(f":dep {counter}\n:dep {reader}\ncounter::set(7); {both}").result == "(7, 7)"
+        assert kernel.ok(both).result == "(7, 7)"
 
     def test_name_with_hyphens_is_used_with_underscores(self, start, tmp_path):
         kernel = start()

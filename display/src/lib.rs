@@ -4,6 +4,7 @@
 //! text form for terminals and scripted runs.
 
 pub mod bundle;
+pub mod comm;
 pub mod escape;
 mod fields;
 pub mod png;
@@ -13,6 +14,7 @@ mod show;
 mod table;
 mod text;
 pub mod value;
+pub mod widget;
 
 pub use bundle::Bundle;
 pub use progress::{Progress, progress};

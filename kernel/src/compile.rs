@@ -113,7 +113,7 @@ fn compile(offline: bool, emit: Emit, kernel: &mut Kernel) -> Result<ExitCode> {
     let folder = std::env::current_dir()?;
     let manifest = Manifest::read(&folder.join("Cargo.toml"))?;
     let dependencies = Dependencies::ensure(&manifest, &folder, offline, kernel)?;
-    let source = source::prepare(&folder.join("src/lib.rs"), &dependencies.externs)?;
+    let source = source::prepare(&folder.join("src/lib.rs"), &dependencies)?;
     let name = format!("{SOURCES}/{}", crate::prelude::short_hash(Sha256::new().chain_update(&source)));
     let output_folder = folder.join("target");
     std::fs::create_dir_all(&output_folder)?;
@@ -179,17 +179,17 @@ fn rustc(manifest: &Manifest, dependencies: &Dependencies, output_folder: &Path,
     }
     command.arg("-L").arg(assignment("dependency", &prelude.library_folder()));
     for folder in [prelude.library_folder(), PathBuf::from(required(STANDARD_LIBRARY_VARIABLE)?)] {
-        let mut argument = OsString::from("-Clink-arg=-Wl,-rpath,");
-        argument.push(folder);
-        command.arg(argument);
+        command.arg(rpath(&folder));
     }
-    for (name, file) in &dependencies.externs {
-        command.arg("--extern").arg(assignment(name, file));
-    }
-    for (kind, folder) in &dependencies.search {
-        command.arg("-L").arg(assignment(kind, folder));
-    }
+    dependencies.use_in(&mut command);
     Ok(command)
+}
+
+/// Where the cell finds a library when it is loaded.
+fn rpath(folder: &Path) -> OsString {
+    let mut argument = OsString::from("-Clink-arg=-Wl,-rpath,");
+    argument.push(folder);
+    argument
 }
 
 fn assignment(name: &str, path: &Path) -> OsString {

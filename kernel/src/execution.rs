@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 use ferrotune_display::Bundle;
 pub(crate) use ferrotune_link::Stream;
+use ferrotune_link::{Answer, CommAction};
 use serde_json::{Map, Value};
 use std::ops::RangeInclusive;
 use std::time::Instant;
@@ -38,6 +39,8 @@ pub(crate) enum Output {
     Input { prompt: String, password: bool, reply: oneshot::Sender<String> },
     /// The cell wants the cells of this session; a dropped `reply` means that nobody answers.
     History { range: RangeInclusive<u32>, reply: oneshot::Sender<Vec<(u32, String)>> },
+    /// The cell does something with a comm; a dropped `reply` means that nobody keeps comms.
+    Comm { action: CommAction, reply: oneshot::Sender<Answer> },
     /// What the front end is to do when the cell has ended well.
     Payload(Payload),
     /// The cell has ended.

@@ -41,6 +41,8 @@ pub(crate) enum ErrorName {
     ShellError,
     /// A search failed.
     TuneError,
+    /// The kernel has no subshell with the id in a request's header.
+    UnknownSubshell,
     /// The kernel does not serve requests of this type.
     UnknownRequest,
 }

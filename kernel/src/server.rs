@@ -2,7 +2,7 @@
 //! go to the engine's thread as [`Work`](crate::execution::Work).
 //!
 //! Every request on shell and control is answered between its own `busy` and `idle` status. Cells run one after the
-//! other; all other requests are answered while a cell runs.
+//! other, also those of subshells; all other requests are answered while a cell runs.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,13 +14,17 @@ use tokio::task::JoinSet;
 use zeromq::{PubSocket, RouterRecvHalf, RouterSendHalf, SocketRecv, SocketSend, ZmqMessage};
 
 use cell_history::CellHistory;
+use comms::Comms;
 use connection::ConnectionInfo;
 use exchange::{Iopub, Received};
 use kernel::Kernel;
+use subshells::Subshells;
 use wire::{Codec, Parent};
 
 mod cell_history;
+mod cell_queue;
 mod code;
+mod comms;
 mod connection;
 mod exchange;
 mod execute;
@@ -29,6 +33,7 @@ mod lifecycle;
 mod requests;
 mod screen;
 mod stdin;
+mod subshells;
 mod wire;
 
 pub(crate) use kernel::EngineHandle;
@@ -62,10 +67,12 @@ async fn serve_with(
     let (stdin, stdin_tasks) = stdin::channel(codec.clone());
     tasks.spawn(stdin_tasks.run(sockets.stdin));
     let (engine_ready, engine) = watch::channel(None);
-    let (executions, queue) = mpsc::unbounded_channel();
+    let (cells, queue) = cell_queue::channel();
     let (stop, mut stopped) = mpsc::unbounded_channel();
     let interrupts = Notify::new();
-    let kernel = Arc::new(Kernel { codec, iopub, stdin, history, connection, engine, interrupts, executions, stop });
+    let (comms, subshells) = (Arc::new(Comms::new(iopub.clone())), Subshells::default());
+    let kernel = Kernel { codec, iopub, stdin, history, comms, subshells, connection, engine, interrupts, cells, stop };
+    let kernel = Arc::new(kernel);
 
     kernel.iopub.publish(&Parent::none(), "status", json!({"execution_state": "starting"}));
     tasks.spawn(execute::in_order(kernel.clone(), queue));

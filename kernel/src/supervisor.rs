@@ -210,7 +210,7 @@ impl Supervisor {
             Effect::Signal => self.cells.signal(Signal::INT)?,
             Effect::RefuseInput => {
                 let reason = "the cell was interrupted".to_owned();
-                self.connections.answer_waiting(&Answer::Refused { reason })?;
+                self.connections.end_wait_for_user(&Answer::Refused { reason })?;
             }
             Effect::Kill => self.cells.kill()?,
             Effect::Wake(key) => return self.wake(&key),

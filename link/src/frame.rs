@@ -1,6 +1,6 @@
 //! What the kernel hears from a cell process, its supervisor and the compiler of a cell.
 
-use crate::SupervisorReply;
+use crate::{CommAction, CommAnswer, SupervisorReply};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -55,6 +55,11 @@ pub enum KernelFrame {
         prompt: String,
         /// Whether the front end hides what the user types.
         password: bool,
+    },
+    /// Do something with a comm. The answer is [`Answer::Comm`], or [`Answer::Done`] where there is nothing to tell.
+    Comm {
+        /// What to do.
+        action: CommAction,
     },
     /// Begin a search. The answer comes once the search's supervisor holds everything it needs, or has refused.
     Tune {
@@ -196,6 +201,11 @@ pub enum Answer {
     Line {
         /// The line, without its end.
         text: Option<String>,
+    },
+    /// What the cell learns of a comm.
+    Comm {
+        /// It.
+        learned: CommAnswer,
     },
     /// It could not be done.
     Refused {

@@ -4,11 +4,13 @@
 //! socket have the same types.
 
 mod cell;
+mod comm;
 pub mod connection;
 mod frame;
 mod supervisor;
 pub mod wire;
 
 pub use cell::{CellOrder, CellReport};
+pub use comm::{CommAction, CommAnswer, CommMessage};
 pub use frame::{Answer, CellEnding, KernelFrame, Stream, Surroundings};
 pub use supervisor::{MemoryReport, SnapshotKey, SnapshotReport, SupervisorOrder, SupervisorReply, SupervisorRequest};

@@ -22,7 +22,7 @@ pub use candle_core;
 pub use candle_nn;
 pub use compile::{Step, compile};
 pub use ferrotune_devices as devices;
-pub use ferrotune_display::progress;
+pub use ferrotune_display::{progress, widget};
 pub use ferrotune_trial::optim;
 pub use ferrotune_trial::{AdamW, Restore, Result, Save, Share, Trial, share_fields};
 pub use ferrotune_xla as xla;

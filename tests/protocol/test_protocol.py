@@ -30,7 +30,7 @@ def test_kernel_info_is_answered_before_the_engine_is_ready(start):
     assert info["language_info"]["file_extension"] == ".rs"
     assert info["language_info"]["mimetype"] == "text/x-rust"
     assert info["debugger"] is False
-    assert "kernel subshells" not in info.get("supported_features", [])
+    assert info["supported_features"] == ["kernel subshells"]
     assert front_end.reply(cell)["content"]["status"] == "ok"
     # IOPub was perhaps subscribed too late for some of these requests' messages.
     front_end.settle("shell")

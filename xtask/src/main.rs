@@ -1,5 +1,6 @@
 //! `cargo xtask TASK`: the tasks of this repository. Needs Rust and Python, and installs everything else itself. Writes only
-//! under `target/` and the sources in `candle/candle-core`; only `install` writes to the user's folders.
+//! under `target/` and the sources in `candle/candle-core`; only `install` writes to the user's folders. The one exception is
+//! Chromium, which `test` installs with apt-get where it runs as root and finds none (`tests/browser.py`).
 
 mod bench;
 mod candle;

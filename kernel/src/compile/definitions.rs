@@ -9,11 +9,10 @@
 
 mod tokens;
 
+use super::dependencies::Extern;
 use quote::ToTokens;
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::path::{Path, PathBuf};
-use std::time::UNIX_EPOCH;
 use syn::{
     ImplItem, Item, ItemConst, ItemEnum, ItemImpl, ItemMod, ItemStatic, ItemStruct, ItemTrait, ItemTraitAlias,
     ItemType, ItemUnion, ItemUse, TraitItem, UseTree,
@@ -36,15 +35,15 @@ pub(super) struct Definitions {
 }
 
 impl Definitions {
-    /// Reads a cell's source; `libraries` are the names and files of the crates that the user has added.
+    /// Reads a cell's source; `externs` are the crates that the user has added.
     ///
     /// # Errors
     /// The parser's.
-    pub(super) fn parse(source: &str, libraries: &[(String, PathBuf)]) -> syn::Result<Self> {
+    pub(super) fn parse(source: &str, externs: &[Extern]) -> syn::Result<Self> {
         let file = syn::parse_file(source)?;
         let mut definitions = Self::default();
-        for (name, file) in libraries {
-            definitions.add(name, Text { text: identity(file), names: BTreeSet::new() });
+        for Extern { name, build, .. } in externs {
+            definitions.add(name, Text { text: build.clone(), names: BTreeSet::new() });
         }
         definitions.import(&file.items);
         let imported = definitions.imports.keys().cloned().collect();
@@ -245,14 +244,6 @@ impl Definitions {
 
 fn items_of(module: &ItemMod) -> &[Item] {
     module.content.as_ref().map_or(&[], |(_, items)| items)
-}
-
-/// Identifies a build of a crate: its file's name contains the version, and the source of a local crate may change without
-/// a new version.
-fn identity(library: &Path) -> String {
-    let modified = std::fs::metadata(library).and_then(|metadata| metadata.modified());
-    let built = modified.ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
-    format!("{} {}", library.display(), built.as_nanos())
 }
 
 #[cfg(test)]

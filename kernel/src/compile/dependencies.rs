@@ -1,9 +1,14 @@
-//! The crates that a notebook adds with `:dep`. The real cargo builds them once; later sessions use the same build.
+//! The crates that a notebook adds with `:dep`. The real cargo builds them once; later sessions use the same build. Cells are
+//! linked with one dynamic library of all of them.
 //!
 //! Refuses a crate that brings its own candle: with two copies in one process gradients are wrong, without any error.
 
+mod library;
+mod target;
+
 use super::manifest::{Manifest, is_of_prelude};
 use super::stoppable::{Ended, Kernel, run};
+use super::{assignment, rpath};
 use crate::environment::{CARGO_VARIABLE, EVCXR_VARIABLE, RUSTC_VARIABLE, required, restore_path};
 use crate::prelude;
 use crate::toolchain::progress::{ENVIRONMENT, Progress};
@@ -16,7 +21,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
-use std::time::Instant;
+use std::time::{Instant, UNIX_EPOCH};
 
 /// The package that has the user's dependencies.
 const PACKAGE: &str = "cell-dependencies";
@@ -25,11 +30,25 @@ const PACKAGE: &str = "cell-dependencies";
 /// notebook's variables.
 const OPT_LEVEL: u8 = 2;
 
+/// What the user reads while another cargo builds in the folder. Cargo's name for what that one has locked differs from version to
+/// version.
+const WAITS: &str = "Waiting for another notebook, which builds the same crates";
+
+/// A crate as cells use it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Extern {
+    pub(super) name: String,
+    pub(super) file: PathBuf,
+    /// Tells a build of the crate from others.
+    pub(super) build: String,
+}
+
 /// The user's dependencies as options of rustc.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Dependencies {
-    /// Crate name and library file.
-    pub(super) externs: Vec<(String, PathBuf)>,
+    pub(super) externs: Vec<Extern>,
+    /// The name and the file of the library that has the crates' code and statics.
+    pub(super) library: Option<(String, PathBuf)>,
     /// Kind (`dependency`, `native`) and folder for `-L`.
     pub(super) search: Vec<(String, PathBuf)>,
 }
@@ -54,6 +73,19 @@ impl Dependencies {
         fs::write(&unfinished, serde_json::to_vec(&dependencies)?)?;
         fs::rename(&unfinished, &list)?;
         Ok(dependencies)
+    }
+
+    /// Makes the crates known to a rustc.
+    pub(super) fn use_in(&self, rustc: &mut Command) {
+        for Extern { name, file, .. } in &self.externs {
+            rustc.arg("--extern").arg(assignment(name, file));
+        }
+        for (kind, folder) in &self.search {
+            rustc.arg("-L").arg(assignment(kind, folder));
+        }
+        if let Some((name, file)) = &self.library {
+            rustc.arg("--extern").arg(assignment(name, file)).args(file.parent().map(rpath));
+        }
     }
 }
 
@@ -99,8 +131,11 @@ fn build(manifest: &Manifest, folder: &Path, offline: bool, kernel: &mut Kernel)
     );
     fs::write(folder.join("Cargo.toml"), text)?;
     let packages = direct_dependencies(folder, offline, kernel)?;
-    let messages = run_cargo(folder, offline, kernel)?;
-    Ok(collect(&messages, &packages))
+    let target = target::folder(&hash(manifest))?;
+    let messages = run_cargo(folder, &target, offline, kernel)?;
+    let mut dependencies = collect(&messages, &packages);
+    dependencies.library = library::link(&dependencies, &target, kernel)?;
+    Ok(dependencies)
 }
 
 fn cargo(folder: &Path, offline: bool) -> Result<Command> {
@@ -110,7 +145,6 @@ fn cargo(folder: &Path, offline: bool) -> Result<Command> {
     }
     command
         .current_dir(folder)
-        .env("CARGO_TARGET_DIR", prelude::cache_folder()?.join("dependencies"))
         .env_remove("CARGO_BUILD_BUILD_DIR")
         .env_remove(EVCXR_VARIABLE)
         .env("RUSTC", required(RUSTC_VARIABLE)?)
@@ -162,12 +196,14 @@ fn refuse_second_candle(metadata: &Value) -> Result<()> {
 }
 
 /// Builds the crates, and shows the progress if there is anything to build.
-fn run_cargo(folder: &Path, offline: bool, kernel: &mut Kernel) -> Result<String> {
+fn run_cargo(folder: &Path, target: &Path, offline: bool, kernel: &mut Kernel) -> Result<String> {
     let mut command = cargo(folder, offline)?;
+    command.env("CARGO_TARGET_DIR", target);
     command.args(["build", "--message-format=json-render-diagnostics"]).envs(ENVIRONMENT);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut progress = Progress::of(PACKAGE);
     let result = run(&mut command, kernel, |bytes, kernel| match progress.take(bytes) {
+        Some(line) if line.starts_with("Blocking") && line.ends_with("directory") => kernel.show(WAITS.to_owned()),
         Some(line) => kernel.show(line),
         None => Ok(()),
     });
@@ -209,8 +245,20 @@ fn add_artifact(message: &Value, packages: &[(String, String)], dependencies: &m
     }
     let id = message["package_id"].as_str().unwrap_or_default();
     for (_, name) in packages.iter().filter(|(package, _)| package == id) {
-        dependencies.externs.push((name.clone(), library.clone()));
+        let (name, file) = (name.clone(), library.clone());
+        dependencies.externs.push(Extern { build: identity(id, library), name, file });
     }
+}
+
+/// Identifies a build of a crate: its file's name contains the version, the features and those of the crates that it depends on,
+/// and the source of a local crate may change without a new version.
+fn identity(package: &str, library: &Path) -> String {
+    if !package.starts_with("path+") {
+        return library.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    }
+    let modified = fs::metadata(library).and_then(|metadata| metadata.modified());
+    let built = modified.ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
+    format!("{} {}", library.display(), built.as_nanos())
 }
 
 fn add_native(message: &Value, dependencies: &mut Dependencies) {

@@ -4,11 +4,12 @@
 //! Never moves a line, so that evcxr still finds the user's.
 
 use super::definitions::Definitions;
+use super::dependencies::{Dependencies, Extern};
 use super::last_expression;
 use super::shadows::{self, Shadowed};
 use anyhow::{Context, Result};
 use std::borrow::Cow;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// First line of the module that evcxr writes.
 const MODULE: &str = "mod evcxr_internal_runtime {";
@@ -26,13 +27,14 @@ const PUT_BACK: &str = "evcxr_variable_store.put_back";
 
 /// Rewrites the file, and returns its new text. A source in an unexpected form stays as it is: it compiles more slowly, and only the compiler
 /// distinguishes a redefined type from the old one.
-pub(super) fn prepare(path: &Path, libraries: &[(String, PathBuf)]) -> Result<String> {
+pub(super) fn prepare(path: &Path, dependencies: &Dependencies) -> Result<String> {
     let source = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let source = match with_store_of_prelude(&source) {
+    let library = dependencies.library.as_ref().map(|(name, _)| name.as_str());
+    let source = match with_store_of_prelude(&source, library) {
         Some(source) => {
             let source = with_calls_of_prelude(&source);
             // rustc reports the error of a source that cannot be parsed.
-            with_fingerprints(&source, libraries).unwrap_or(source)
+            with_fingerprints(&source, &dependencies.externs).unwrap_or(source)
         }
         None => with_static_parameters(&source),
     };
@@ -40,12 +42,15 @@ pub(super) fn prepare(path: &Path, libraries: &[(String, PathBuf)]) -> Result<St
     Ok(source)
 }
 
-fn with_store_of_prelude(source: &str) -> Option<String> {
+/// Puts the store of the prelude into the place of evcxr's, and links the library of the user's crates.
+fn with_store_of_prelude(source: &str, library: Option<&str>) -> Option<String> {
     let mut lines: Vec<&str> = source.lines().collect();
     let start = lines.iter().position(|line| *line == MODULE)?;
     let last = start + lines[start..].iter().position(|line| line.starts_with(LAST_FUNCTION))?;
     let end = last + lines[last..].windows(2).position(|pair| pair == ["}", "}"])?;
-    lines[start + 1] = "pub use ::ferrotune::cell::store::*;";
+    let mut linked = "pub use ::ferrotune::cell::store::*;".to_owned();
+    linked.extend(library.map(|name| format!(" extern crate {name} as _;")));
+    lines[start + 1] = &linked;
     for line in &mut lines[start + 2..=end] {
         *line = "";
     }
@@ -99,8 +104,8 @@ fn static_references(type_name: &str) -> String {
 }
 
 /// Adds the fingerprint of a variable's type to each line that checks or stores the variable.
-fn with_fingerprints(source: &str, libraries: &[(String, PathBuf)]) -> syn::Result<String> {
-    let definitions = Definitions::parse(source, libraries)?;
+fn with_fingerprints(source: &str, externs: &[Extern]) -> syn::Result<String> {
+    let definitions = Definitions::parse(source, externs)?;
     let call = |Statement { call, type_name, name, rest }: Statement<'_>| -> syn::Result<String> {
         Ok(match definitions.fingerprint(type_name)? {
             Some(print) => format!("{call}_as::<{type_name}>(stringify!({name}), {print:#x}{rest}"),
@@ -153,8 +158,10 @@ mod tests {
         let source = "fn a() {}\nmod evcxr_internal_runtime {\n// text\npub struct X;\npub fn create_variable_store() -> *mut X {\n    todo\n}\n}\nfn user() {}\n";
         let expected =
             "fn a() {}\nmod evcxr_internal_runtime {\npub use ::ferrotune::cell::store::*;\n\n\n\n\n}\nfn user() {}\n";
-        assert_eq!(with_store_of_prelude(source).as_deref(), Some(expected));
-        assert_eq!(with_store_of_prelude("fn user() {}\n"), None);
+        assert_eq!(with_store_of_prelude(source, None).as_deref(), Some(expected));
+        let linked = with_store_of_prelude(source, Some("crates")).unwrap();
+        assert_eq!(linked.replace(" extern crate crates as _;", ""), expected);
+        assert_eq!(with_store_of_prelude("fn user() {}\n", None), None);
     }
 
     #[test]

@@ -19,8 +19,21 @@ pub(super) struct Iopub {
 
 impl Iopub {
     pub(super) fn publish(&self, parent: &Parent, msg_type: &str, content: Value) {
+        self.publish_with(parent, msg_type, &json!({}), content, &[]);
+    }
+
+    /// The same with metadata, and with binary frames behind the content.
+    pub(super) fn publish_with(
+        &self,
+        parent: &Parent,
+        msg_type: &str,
+        metadata: &Value,
+        content: Value,
+        buffers: &[Vec<u8>],
+    ) {
         let topic = [msg_type.as_bytes().to_vec()];
-        let message = self.codec.encode(&topic, msg_type, parent, &json!({}), &content);
+        let mut message = self.codec.encode(&topic, msg_type, parent, metadata, &content);
+        buffers.iter().for_each(|buffer| message.push_back(buffer.clone().into()));
         if self.sender.send(message).is_err() {
             tracing::debug!(msg_type, "not published: the kernel is stopping");
         }

@@ -1,4 +1,7 @@
 //! `execute_request`: runs and counts one cell after the other. Its outputs precede its reply, and its reply `idle`.
+//!
+//! There is one process of cells, so a cell of a subshell waits for the cells before it, and says so. A failed cell aborts
+//! the queued ones of its own shell or subshell.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,10 +12,12 @@ use serde_json::{Map, Value, json};
 use tokio::sync::futures::Notified;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
-use super::exchange::{Exchange, Received};
+use super::cell_queue::{Queue, Queued};
+use super::comms::Comms;
+use super::exchange::Exchange;
 use super::kernel::{EngineHandle, Kernel};
 use super::screen::{Pending, Screen, capture};
-use super::wire;
+use super::wire::{self, Parent};
 use crate::execution::{Cell, Output, Work};
 use crate::failure::{ErrorName, Failure};
 
@@ -40,24 +45,26 @@ fn yes() -> bool {
 }
 
 /// Runs queued cells as long as the kernel lives.
-pub(super) async fn in_order(kernel: Arc<Kernel>, mut queue: UnboundedReceiver<Received>) {
+pub(super) async fn in_order(kernel: Arc<Kernel>, mut queue: Queue) {
     let mut count = 0;
-    while let Some(received) = queue.recv().await {
-        let exchange = kernel.begin(received);
+    while let Some(queued) = queue.pop().await {
+        let exchange = queued.begin(&kernel.iopub);
         let aborted = execute(&kernel, exchange, &mut count, &mut queue).await;
-        for received in aborted {
-            kernel.begin(received).reply(json!({"status": "aborted"})).await;
+        kernel.cells.finish();
+        for queued in aborted {
+            queued.begin(&kernel.iopub).reply(json!({"status": "aborted"})).await;
+            kernel.cells.finish();
         }
     }
 }
 
 /// Runs one cell; returns the requests that its failure aborts.
-async fn execute(
-    kernel: &Arc<Kernel>,
-    mut exchange: Exchange,
-    count: &mut u32,
-    queue: &mut UnboundedReceiver<Received>,
-) -> Vec<Received> {
+async fn execute(kernel: &Arc<Kernel>, mut exchange: Exchange, count: &mut u32, queue: &mut Queue) -> Vec<Queued> {
+    if let Some(id) = kernel.subshells.missing(&exchange.request) {
+        let text = format!("the cell was not run: there is no subshell {id:?}");
+        exchange.refuse(ErrorName::UnknownSubshell, &text).await;
+        return Vec::new();
+    }
     let request: ExecuteRequest = match exchange.request.fields() {
         Ok(request) => request,
         Err(error) => {
@@ -83,7 +90,7 @@ async fn execute(
     let content = match result {
         Ok((engine, payload)) => {
             let expressions = request.user_expressions.unwrap_or_default();
-            let values = evaluate(&engine, expressions).await;
+            let values = evaluate(&engine, &kernel.comms, &exchange.request.parent, expressions).await;
             json!({"status": "ok", "execution_count": execution_count, "payload": payload, "user_expressions": values})
         }
         Err(failure) => {
@@ -91,7 +98,7 @@ async fn execute(
                 exchange.publish("error", error_content(&failure));
                 if request.stop_on_error {
                     tokio::time::sleep(ABORT_WINDOW).await;
-                    aborted.extend(std::iter::from_fn(|| queue.try_recv().ok()));
+                    aborted = queue.take_all_of(exchange.request.subshell.as_deref());
                 }
             }
             let mut content = error_content(&failure);
@@ -134,6 +141,7 @@ async fn run(
         user: request.allow_stdin.then(|| (kernel.stdin.clone(), exchange.request.identities.clone())),
         pending: Pending::default(),
         history: kernel.history.clone(),
+        comms: kernel.comms.clone(),
         payload: Vec::new(),
     };
     let result = screen.until_done(&mut outputs).await;
@@ -150,12 +158,19 @@ fn start(engine: &EngineHandle, cell: Cell) -> Result<UnboundedReceiver<Output>,
 }
 
 /// `user_expressions`: each runs as a cell, and only its value is kept.
-async fn evaluate(engine: &EngineHandle, expressions: BTreeMap<String, String>) -> Map<String, Value> {
+async fn evaluate(
+    engine: &EngineHandle,
+    comms: &Comms,
+    parent: &Parent,
+    expressions: BTreeMap<String, String>,
+) -> Map<String, Value> {
     let (mut values, sent_at) = (Map::new(), Instant::now());
     for (name, code) in expressions {
         let cell = Cell { code, allow_stdin: false, can_be_undone: false, count: None, sent_at };
         let value = match start(engine, cell) {
-            Ok(mut outputs) => capture(&mut outputs).await.unwrap_or_else(|| Err(engine_gone("it has ended"))),
+            Ok(mut outputs) => {
+                capture(comms, parent, &mut outputs).await.unwrap_or_else(|| Err(engine_gone("it has ended")))
+            }
             Err(failure) => Err(failure),
         };
         let entry = match value {

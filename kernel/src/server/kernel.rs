@@ -6,9 +6,12 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Notify, mpsc, watch};
 
 use super::cell_history::CellHistory;
+use super::cell_queue::Cells;
+use super::comms::Comms;
 use super::connection::ConnectionInfo;
 use super::exchange::{Exchange, Iopub, Received};
 use super::stdin::Stdin;
+use super::subshells::Subshells;
 use super::wire::Codec;
 use crate::execution::Work;
 
@@ -22,17 +25,19 @@ pub(crate) struct EngineHandle {
     pub(crate) interrupt: Box<dyn Fn(Instant) -> bool + Send + Sync>,
 }
 
-/// Shared by all tasks, which change its state through channels only.
+/// Shared by all tasks. They change its state through channels; `comms` and `subshells` lock theirs for an instant.
 pub(super) struct Kernel {
     pub(super) codec: Arc<Codec>,
     pub(super) iopub: Iopub,
     pub(super) stdin: Stdin,
     pub(super) history: CellHistory,
+    pub(super) comms: Arc<Comms>,
+    pub(super) subshells: Subshells,
     pub(super) connection: ConnectionInfo,
     pub(super) engine: watch::Receiver<Option<Arc<EngineHandle>>>,
     /// Wakes a cell that still waits for the engine.
     pub(super) interrupts: Notify,
-    pub(super) executions: mpsc::UnboundedSender<Received>,
+    pub(super) cells: Cells,
     pub(super) stop: mpsc::UnboundedSender<()>,
 }
 

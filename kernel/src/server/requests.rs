@@ -1,5 +1,5 @@
 //! The requests of shell and control: `execute_request` goes to the queue of cells. All others are answered at once, or
-//! by a task of their own if the answer takes time.
+//! by a task of their own if the answer takes time, whatever shell or subshell they are sent to.
 
 use std::sync::Arc;
 
@@ -21,6 +21,8 @@ enum Refusal {
     Content(#[from] WireError),
     #[error("`{msg_type}` is not a request of Jupyter protocol {PROTOCOL_VERSION} that this kernel serves")]
     Unknown { msg_type: String },
+    #[error("there is no subshell {id:?}; list_subshell_request lists them, and create_subshell_request makes one")]
+    Subshell { id: String },
 }
 
 /// Answers one request of shell or control, or starts a task that does.
@@ -28,17 +30,22 @@ pub(super) async fn dispatch(kernel: &Arc<Kernel>, received: Received) {
     let msg_type = received.request.msg_type.clone();
     tracing::debug!(msg_type, "request");
     if msg_type == "execute_request" {
-        if kernel.executions.send(received).is_err() {
-            tracing::debug!("cell not run: the kernel is stopping");
-        }
-        return;
+        return kernel.cells.push(&kernel.iopub, received);
     }
     let mut exchange = kernel.begin(received);
+    if let Some(id) = kernel.subshells.missing(&exchange.request) {
+        let refusal = Refusal::Subshell { id: id.to_owned() };
+        return refuse(&mut exchange, &refusal).await;
+    }
     match msg_type.as_str() {
         "is_complete_request" | "history_request" | "complete_request" | "inspect_request" => {
             tokio::spawn(answer_later(kernel.clone(), exchange));
         }
-        "comm_open" => refuse_comm(&exchange),
+        "comm_open" | "comm_msg" | "comm_close" => {
+            if let Err(error) = kernel.comms.take(&exchange) {
+                tracing::warn!(msg_type, %error, "message of a comm skipped");
+            }
+        }
         "shutdown_request" => shut_down(kernel, exchange).await,
         "interrupt_request" => {
             kernel.interrupt(exchange.at).await;
@@ -56,6 +63,7 @@ async fn refuse(exchange: &mut Exchange, refusal: &Refusal) {
     let name = match refusal {
         Refusal::Content(_) => ErrorName::InvalidRequest,
         Refusal::Unknown { .. } => ErrorName::UnknownRequest,
+        Refusal::Subshell { .. } => ErrorName::UnknownSubshell,
     };
     exchange.refuse(name, &refusal.to_string()).await;
 }
@@ -64,11 +72,29 @@ async fn refuse(exchange: &mut Exchange, refusal: &Refusal) {
 fn answer(kernel: &Arc<Kernel>, exchange: &Exchange) -> Result<Option<Value>, Refusal> {
     let content = match exchange.request.msg_type.as_str() {
         // Clients send this first and wait for its reply, so it is answered whatever its content.
-        "kernel_info_request" => json!(kernel_info()),
+        "kernel_info_request" => {
+            let mut content = json!(kernel_info());
+            content["supported_features"] = json!(["kernel subshells"]);
+            content
+        }
         "comm_info_request" => {
-            // This kernel serves no comm target, so the answer never depends on `target_name`.
-            exchange.request.content.clone()?;
-            json!({"status": "ok", "comms": {}})
+            #[derive(Deserialize)]
+            struct CommInfoRequest {
+                #[serde(default)]
+                target_name: Option<String>,
+            }
+            let CommInfoRequest { target_name } = exchange.request.fields()?;
+            kernel.comms.info(target_name.as_deref())
+        }
+        "create_subshell_request" => kernel.subshells.create(),
+        "list_subshell_request" => kernel.subshells.list(),
+        "delete_subshell_request" => {
+            #[derive(Deserialize)]
+            struct DeleteSubshellRequest {
+                subshell_id: String,
+            }
+            let DeleteSubshellRequest { subshell_id: id } = exchange.request.fields()?;
+            kernel.subshells.delete(&id).ok_or(Refusal::Subshell { id })?
         }
         "connect_request" => {
             let connection = &kernel.connection;
@@ -82,10 +108,6 @@ fn answer(kernel: &Arc<Kernel>, exchange: &Exchange) -> Result<Option<Value>, Re
             })
         }
         "debug_request" => debug_refusal(&exchange.request.content.clone()?),
-        "comm_msg" | "comm_close" => {
-            tracing::debug!(msg_type = exchange.request.msg_type, "message for a comm that is not open");
-            return Ok(None);
-        }
         msg_type if msg_type.ends_with("_request") => {
             return Err(Refusal::Unknown { msg_type: msg_type.into() });
         }
@@ -154,23 +176,6 @@ fn debug_refusal(request: &Map<String, Value>) -> Value {
         "evalue": message,
         "traceback": [],
     })
-}
-
-/// Closes a new comm at once, as the specification demands of a kernel that does not know its target.
-fn refuse_comm(exchange: &Exchange) {
-    #[derive(Deserialize)]
-    struct CommOpen {
-        comm_id: String,
-        #[serde(default)]
-        target_name: String,
-    }
-    match exchange.request.fields::<CommOpen>() {
-        Ok(CommOpen { comm_id, target_name }) => {
-            tracing::debug!(target_name, "comm closed: its target is not served");
-            exchange.publish("comm_close", json!({"comm_id": comm_id, "data": {}}));
-        }
-        Err(error) => tracing::warn!(%error, "comm_open skipped"),
-    }
 }
 
 async fn shut_down(kernel: &Arc<Kernel>, mut exchange: Exchange) {

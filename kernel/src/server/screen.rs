@@ -3,14 +3,17 @@
 //! lost.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
+use ferrotune_link::{Answer, CommAction};
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::cell_history::{CellHistory, Query};
+use super::comms::Comms;
 use super::exchange::Iopub;
 use super::stdin::{Question, Stdin};
 use super::wire::Parent;
@@ -34,6 +37,7 @@ pub(super) struct Screen {
     pub(super) pending: Pending,
     /// Answers questions for the cells of this session.
     pub(super) history: CellHistory,
+    pub(super) comms: Arc<Comms>,
     /// `payload` of the reply.
     pub(super) payload: Vec<Value>,
 }
@@ -131,6 +135,10 @@ impl Screen {
                     let (identities, parent) = (identities.clone(), self.parent.clone());
                     stdin.ask(Question { identities, parent, prompt, password, reply });
                 }
+            }
+            Output::Comm { action, reply } => {
+                self.flush_text();
+                answer(&self.comms, &self.parent, action, reply);
             }
             Output::Payload(payload) => self.payload.push(entry(payload)),
             Output::Done(_) | Output::History { .. } => unreachable!("`until_done` takes it"),
@@ -231,8 +239,16 @@ async fn sleep_until(due: Option<Instant>) {
     }
 }
 
-/// The last `execute_result` of an expression and how it ended; its other outputs are dropped.
+fn answer(comms: &Comms, parent: &Parent, action: CommAction, reply: oneshot::Sender<Answer>) {
+    if reply.send(comms.act(parent, action)).is_err() {
+        tracing::debug!("the cell no longer waits for what became of its comm");
+    }
+}
+
+/// The last `execute_result` of an expression and how it ended; its other outputs are dropped. It may use comms.
 pub(super) async fn capture(
+    comms: &Comms,
+    parent: &Parent,
     outputs: &mut UnboundedReceiver<Output>,
 ) -> Option<Result<Option<(Map<String, Value>, Map<String, Value>)>, Failure>> {
     let mut value = None;
@@ -240,6 +256,7 @@ pub(super) async fn capture(
         match outputs.recv().await? {
             Output::Result { data, metadata } => value = Some((data, metadata)),
             Output::Done(result) => return Some(result.map(|()| value)),
+            Output::Comm { action, reply } => answer(comms, parent, action, reply),
             Output::Input { reply, .. } => drop::<oneshot::Sender<String>>(reply),
             Output::History { reply, .. } => drop(reply),
             Output::Stream(..) | Output::Display { .. } | Output::Clear { .. } | Output::Payload(_) => {}

@@ -17,8 +17,8 @@ use zeromq::ZmqMessage;
 
 /// The version of the messaging protocol that this kernel speaks.
 ///
-/// 5.4 demands shutdown and interrupt on the control socket. Later versions demand subshells, and a welcome message on
-/// IOPub, which a PUB socket cannot send.
+/// 5.4 demands shutdown and interrupt on the control socket. Later versions demand a welcome message on IOPub, which a PUB
+/// socket cannot send. Subshells, which come from 5.5, are an optional feature: `supported_features` announces them.
 pub(crate) const PROTOCOL_VERSION: &str = "5.4";
 
 const DELIMITER: &[u8] = b"<IDS|MSG>";
@@ -58,6 +58,10 @@ pub(crate) struct Request {
     pub(crate) parent: Parent,
     /// The content, or why it cannot be read: the client waits for an answer in either case.
     pub(crate) content: Result<Map<String, Value>, WireError>,
+    /// The subshell that it is for; none for the main shell.
+    pub(crate) subshell: Option<String>,
+    /// Binary frames behind the content.
+    pub(crate) buffers: Vec<Vec<u8>>,
 }
 
 impl Request {
@@ -71,6 +75,8 @@ impl Request {
 #[derive(Deserialize)]
 struct Header {
     msg_type: String,
+    #[serde(default)]
+    subshell_id: Option<String>,
 }
 
 /// Reads and writes signed messages for one kernel session.
@@ -103,12 +109,15 @@ impl Codec {
         let parts = &frames[at + 2..frames.len().min(at + 6)];
         self.verify(signature.as_ref(), parts)?;
         let header = header.as_ref();
-        let Header { msg_type } = serde_json::from_slice(header).map_err(|error| unreadable("header", &error))?;
+        let Header { msg_type, subshell_id } =
+            serde_json::from_slice(header).map_err(|error| unreadable("header", &error))?;
         Ok(Request {
             identities: identities.iter().map(|frame| frame.as_ref().to_vec()).collect(),
             msg_type,
             parent: Parent(Arc::from(header)),
             content: read_content(rest),
+            subshell: subshell_id,
+            buffers: rest.iter().skip(3).map(|frame| frame.as_ref().to_vec()).collect(),
         })
     }
 
@@ -188,7 +197,7 @@ fn from_hex(text: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Session ids are no secrets, so the random seeds of the standard library's hash maps suffice.
-fn random_id() -> String {
+pub(super) fn random_id() -> String {
     let word = || RandomState::new().build_hasher().finish();
     format!("{:016x}{:016x}", word(), word())
 }

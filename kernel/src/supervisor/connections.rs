@@ -12,8 +12,16 @@ pub(super) struct Connections {
     pub(super) listener: UnixListener,
     open: Vec<Connection>,
     next_number: usize,
-    /// The connection whose frame the kernel has yet to answer.
-    waiting: Option<usize>,
+    waiting: Option<Waiting>,
+}
+
+/// The connection whose frame the kernel has yet to answer.
+#[derive(Clone, Copy)]
+enum Waiting {
+    /// The answer may take long: an interrupt ends the wait.
+    ForUser(usize),
+    /// The kernel answers at once. Its answer would reach the connection's next frame if this one was answered otherwise.
+    ForKernel(usize),
 }
 
 /// One connection, with what has arrived of the next frame.
@@ -57,15 +65,28 @@ impl Connections {
         Ok((count, None))
     }
 
-    /// The kernel answers the frame of this connection later.
-    pub(super) fn await_answer(&mut self, number: usize) {
-        self.waiting = Some(number);
+    /// The kernel answers the frame of this connection when the user or a search has.
+    pub(super) fn await_user(&mut self, number: usize) {
+        self.waiting = Some(Waiting::ForUser(number));
+    }
+
+    /// The kernel answers the frame of this connection at once.
+    pub(super) fn await_kernel(&mut self, number: usize) {
+        self.waiting = Some(Waiting::ForKernel(number));
+    }
+
+    /// Gives this answer to the connection that waits for the user, if there is one.
+    pub(super) fn end_wait_for_user(&mut self, answer: &Answer) -> Result<()> {
+        match self.waiting {
+            Some(Waiting::ForUser(_)) => self.answer_waiting(answer),
+            Some(Waiting::ForKernel(_)) | None => Ok(()),
+        }
     }
 
     /// Gives the kernel's answer to the connection that waits for it, if there is one.
     pub(super) fn answer_waiting(&mut self, answer: &Answer) -> Result<()> {
         match self.waiting.take() {
-            Some(number) => self.answer(number, answer),
+            Some(Waiting::ForUser(number) | Waiting::ForKernel(number)) => self.answer(number, answer),
             None => Ok(()),
         }
     }

@@ -155,10 +155,11 @@ impl Supervisor {
         let Some(frame) = frame else { return Ok(()) };
         self.drain_whole()?;
         self.kernel.tell(&frame)?;
-        if matches!(frame, KernelFrame::Input { .. } | KernelFrame::Tune { .. }) {
-            self.connections.await_answer(number);
-            return Ok(());
+        match frame {
+            KernelFrame::Input { .. } | KernelFrame::Tune { .. } => self.connections.await_user(number),
+            KernelFrame::Comm { .. } => self.connections.await_kernel(number),
+            _ => self.connections.answer(number, &Answer::Done)?,
         }
-        self.connections.answer(number, &Answer::Done)
+        Ok(())
     }
 }

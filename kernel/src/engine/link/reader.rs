@@ -78,6 +78,11 @@ impl CellLink {
             KernelFrame::Surroundings { surroundings } => self.lock().surroundings = surroundings,
             KernelFrame::Clear { wait } => self.emit(Output::Clear { wait }),
             KernelFrame::Input { prompt, password } => self.aside(move |link| link.ask(prompt, password)),
+            KernelFrame::Comm { action } => {
+                let (reply, answer) = oneshot::channel();
+                self.emit(Output::Comm { action, reply });
+                self.aside(move |link| link.pass_on(answer));
+            }
             KernelFrame::Tune { pid, library, symbol, shared_fd, device } => {
                 self.aside(move |link| link.tune(TuneRequest { pid, library, symbol, shared_fd, device }));
             }
@@ -151,6 +156,12 @@ impl CellLink {
             None
         };
         self.order(&SupervisorOrder::Answer { answer: Answer::Line { text } });
+    }
+
+    fn pass_on(&self, answer: oneshot::Receiver<Answer>) {
+        let nobody =
+            |_| Answer::Refused { reason: "this cell's outputs are not kept, and neither are comms".to_owned() };
+        self.order(&SupervisorOrder::Answer { answer: answer.blocking_recv().unwrap_or_else(nobody) });
     }
 
     fn tune(&self, request: TuneRequest) {

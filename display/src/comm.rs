@@ -1,0 +1,138 @@
+//! Comms: channels with a name over which a cell and code in the front end send each other messages.
+//!
+//! The kernel keeps them, so a [`Comm`] stays valid after a crash, `%undo` or `%restore`. What the front end sends while no cell
+//! runs waits for the next cell that calls [`Comm::receive`].
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use ferrotune_link::{Answer, CommAction, CommAnswer, CommMessage, KernelFrame, connection};
+use serde_json::Map;
+use std::io;
+
+pub use serde_json::{Value, json};
+
+/// One end of a channel to the front end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Comm {
+    id: String,
+}
+
+/// What one message carries.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Message {
+    /// Any JSON.
+    pub data: Value,
+    /// Metadata of the Jupyter message.
+    pub metadata: Map<String, Value>,
+    /// Binary data beside it.
+    pub buffers: Vec<Vec<u8>>,
+}
+
+impl From<Value> for Message {
+    fn from(data: Value) -> Self {
+        Self { data, ..Self::default() }
+    }
+}
+
+impl Comm {
+    /// Opens a comm at the front end, where code is registered for this target.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::NotConnected`] where no kernel listens, as in a trial or a plain program.
+    ///
+    /// ```no_run
+    /// use ferrotune_display::comm::{Comm, json};
+    /// let comm = Comm::open("my.target", json!({"hello": "front end"}))?;
+    /// for message in comm.receive()? {
+    ///     println!("{}", message.data);
+    /// }
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn open(target: &str, first: impl Into<Message>) -> io::Result<Self> {
+        let message = encoded(first.into());
+        match ask(CommAction::Open { target: target.to_owned(), message })? {
+            Some(CommAnswer::Opened { id }) => Ok(Self { id }),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Lets front ends open comms with this target from now on, and returns those that have been opened since the last call,
+    /// each with its first message. The kernel closes comms of other targets at once.
+    ///
+    /// # Errors
+    /// Those of [`Comm::open`].
+    pub fn accept(target: &str) -> io::Result<Vec<(Self, Message)>> {
+        match ask(CommAction::Accept { target: target.to_owned() })? {
+            Some(CommAnswer::Accepted { opened }) => {
+                opened.into_iter().map(|(id, message)| Ok((Self { id }, decoded(message)?))).collect()
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// The id in Jupyter's messages; for a widget also the id of its model.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Sends a message.
+    ///
+    /// # Errors
+    /// If the comm is closed; else those of [`Comm::open`].
+    pub fn send(&self, message: impl Into<Message>) -> io::Result<()> {
+        ask(CommAction::Send { comm: self.id.clone(), message: encoded(message.into()) }).map(drop)
+    }
+
+    /// The messages that have come and that were not received before, in order. It does not wait. Of a widget, these are its
+    /// custom messages.
+    ///
+    /// # Errors
+    /// If the comm is closed and its last messages were received; else those of [`Comm::open`].
+    pub fn receive(&self) -> io::Result<Vec<Message>> {
+        match ask(CommAction::Take { comm: self.id.clone() })? {
+            Some(CommAnswer::Messages { messages }) => messages.into_iter().map(decoded).collect(),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Closes the comm on both sides.
+    ///
+    /// # Errors
+    /// If it is closed already; else those of [`Comm::open`].
+    pub fn close(&self) -> io::Result<()> {
+        let message = CommMessage { data: json!({}), ..CommMessage::default() };
+        ask(CommAction::Close { comm: self.id.clone(), message }).map(drop)
+    }
+
+    /// The state of a widget, as the cell and the front end have set it.
+    pub(crate) fn state(&self) -> io::Result<Map<String, Value>> {
+        match ask(CommAction::State { comm: self.id.clone() })? {
+            Some(CommAnswer::State { values }) => Ok(values),
+            other => Err(unexpected(&other)),
+        }
+    }
+}
+
+fn ask(action: CommAction) -> io::Result<Option<CommAnswer>> {
+    match connection::send(&KernelFrame::Comm { action })? {
+        Answer::Comm { learned } => Ok(Some(learned)),
+        Answer::Refused { reason } => Err(io::Error::other(reason)),
+        Answer::Done | Answer::Line { .. } => Ok(None),
+    }
+}
+
+fn unexpected(answer: &Option<CommAnswer>) -> io::Error {
+    io::Error::new(
+        io::ErrorKind::InvalidData,
+        format!("the kernel's answer about a comm is not understood: {answer:?}"),
+    )
+}
+
+fn encoded(Message { data, metadata, buffers }: Message) -> CommMessage {
+    CommMessage { data, metadata, buffers: buffers.iter().map(|bytes| STANDARD.encode(bytes)).collect() }
+}
+
+fn decoded(CommMessage { data, metadata, buffers }: CommMessage) -> io::Result<Message> {
+    let decode = |text: &String| STANDARD.decode(text).map_err(io::Error::other);
+    Ok(Message { data, metadata, buffers: buffers.iter().map(decode).collect::<io::Result<_>>()? })
+}

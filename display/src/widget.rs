@@ -1,0 +1,200 @@
+//! Widgets of ipywidgets 8: sliders, boxes, buttons and bars whose state a cell reads and sets.
+//!
+//! The kernel keeps their state. So a cell reads what the user has set last, also while no cell ran, and neither a crash nor
+//! `%undo` nor `%restore` changes a widget. A front end without widgets shows the value that the widget has at the time, as
+//! HTML or text. Where there is no front end at all, as in a trial or a plain program, a widget keeps its first value.
+
+mod bar;
+mod button;
+mod input;
+
+use crate::comm::{Comm, Message};
+use crate::show::{self, Handle};
+use crate::{Bundle, escape};
+use serde_json::{Map, Value, json};
+use std::io;
+
+pub use bar::{Bar, bar};
+pub use button::{Button, button};
+pub use input::{Input, InputValue, checkbox, float_box, float_slider, int_box, int_slider, text_box};
+
+/// The version of the protocol of Jupyter widgets.
+const PROTOCOL: &str = "2.1.0";
+/// The version of ipywidgets' models of layouts and of controls.
+const MODELS: &str = "2.0.0";
+const BASE: &str = "@jupyter-widgets/base";
+const CONTROLS: &str = "@jupyter-widgets/controls";
+
+/// A widget of any model of ipywidgets, for those that have no function of their own here.
+///
+/// ```no_run
+/// use ferrotune_display::{comm::json, widget::Widget};
+/// let colour = Widget::open("ColorPicker", "DescriptionStyle", json!({"value": "teal"}))?;
+/// colour.show();
+/// println!("{}", colour.get("value")?);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Widget {
+    /// None where there is no kernel.
+    comms: Option<Comms>,
+    /// What the cell has set, which holds where there is no kernel.
+    own: Map<String, Value>,
+}
+
+/// The comms of a widget.
+#[derive(Clone, Debug)]
+struct Comms {
+    model: Comm,
+    layout: Comm,
+    style: Comm,
+}
+
+impl Widget {
+    /// Opens a widget with a model of `@jupyter-widgets/controls`, such as `IntSlider`, with the model of its style, such as
+    /// `SliderStyle`, and with a state. What the state lacks has ipywidgets' defaults.
+    ///
+    /// # Errors
+    /// A state that is not an object; a kernel that cannot be reached.
+    pub fn open(model: &str, style: &str, state: Value) -> io::Result<Self> {
+        let Value::Object(own) = state else {
+            return Err(invalid(format!("the state of a {model} is not an object with values")));
+        };
+        let comms = match Comms::open(model, style, &own) {
+            Ok(comms) => Some(comms),
+            Err(error) if error.kind() == io::ErrorKind::NotConnected => None,
+            Err(error) => return Err(error),
+        };
+        Ok(Self { comms, own })
+    }
+
+    /// A value of the state; null if neither side has set it.
+    ///
+    /// # Errors
+    /// If the widget is closed, or the kernel cannot be reached.
+    pub fn get(&self, name: &str) -> io::Result<Value> {
+        let value = match &self.comms {
+            Some(comms) => comms.model.state()?.remove(name),
+            None => self.own.get(name).cloned(),
+        };
+        Ok(value.unwrap_or_default())
+    }
+
+    /// Sets a value of the state, here and in the front end. Front ends drop messages beyond some hundred a second.
+    ///
+    /// # Errors
+    /// Those of [`Widget::get`].
+    pub fn set(&mut self, name: &str, value: impl Into<Value>) -> io::Result<()> {
+        let value = value.into();
+        if let Some(comms) = &self.comms {
+            let state = json!({name: value});
+            comms.model.send(json!({"method": "update", "state": state, "buffer_paths": []}))?;
+        }
+        self.own.insert(name.to_owned(), value);
+        Ok(())
+    }
+
+    /// Sends the widget's view a custom message.
+    ///
+    /// # Errors
+    /// Those of [`Widget::get`].
+    pub fn send(&self, content: impl Into<Value>) -> io::Result<()> {
+        let Some(comms) = &self.comms else { return Ok(()) };
+        comms.model.send(json!({"method": "custom", "content": content.into()}))
+    }
+
+    /// The custom messages that have come and that were not received before. It does not wait.
+    ///
+    /// # Errors
+    /// Those of [`Widget::get`].
+    pub fn receive(&self) -> io::Result<Vec<Message>> {
+        self.comms.as_ref().map_or_else(|| Ok(Vec::new()), |comms| comms.model.receive())
+    }
+
+    /// Removes the widget from the front end.
+    ///
+    /// # Errors
+    /// Those of [`Widget::get`].
+    pub fn close(&self) -> io::Result<()> {
+        let Some(comms) = &self.comms else { return Ok(()) };
+        [&comms.model, &comms.layout, &comms.style].into_iter().try_for_each(Comm::close)
+    }
+
+    /// Shows the widget. The same widget may be shown in several places.
+    pub fn show(&self) -> Handle {
+        show::show(self.bundle(Bundle::text("a widget, which this front end does not show")))
+    }
+
+    /// Shows the widget as the value of a cell; evcxr calls it on a cell's last expression.
+    pub fn evcxr_display(&self) {
+        show::result(self.bundle(Bundle::text("a widget, which this front end does not show")));
+    }
+
+    /// The fallback, and the widget for front ends that have widgets.
+    fn bundle(&self, fallback: Bundle) -> Bundle {
+        match &self.comms {
+            Some(comms) => view(comms.model.id(), fallback),
+            None => fallback,
+        }
+    }
+}
+
+impl Comms {
+    fn open(model: &str, style: &str, own: &Map<String, Value>) -> io::Result<Self> {
+        let layout = open(&part(BASE, "Layout"))?;
+        let style = open(&part(CONTROLS, style))?;
+        let model = open(&control(model, layout.id(), style.id(), own))?;
+        Ok(Self { model, layout, style })
+    }
+}
+
+fn open(state: &Map<String, Value>) -> io::Result<Comm> {
+    let metadata = Map::from_iter([("version".to_owned(), json!(PROTOCOL))]);
+    let data = json!({"state": state, "buffer_paths": []});
+    Comm::open("jupyter.widget", Message { data, metadata, buffers: Vec::new() })
+}
+
+/// The state of a layout or a style with ipywidgets' defaults.
+fn part(module: &str, name: &str) -> Map<String, Value> {
+    let view = if module == BASE { format!("{name}View") } else { "StyleView".to_owned() };
+    let mut state = model(module, name);
+    state.extend(entries([("_view_module", BASE), ("_view_module_version", MODELS), ("_view_name", &view)]));
+    state
+}
+
+/// The state of a control that has this layout and this style.
+fn control(name: &str, layout: &str, style: &str, own: &Map<String, Value>) -> Map<String, Value> {
+    let mut state = model(CONTROLS, name);
+    let view = format!("{name}View");
+    let (layout, style) = (format!("IPY_MODEL_{layout}"), format!("IPY_MODEL_{style}"));
+    state.extend(entries([("_view_module", CONTROLS), ("_view_module_version", MODELS), ("_view_name", &view)]));
+    state.extend(entries([("layout", layout.as_str()), ("style", &style)]));
+    state.extend(own.clone());
+    state
+}
+
+fn model(module: &str, name: &str) -> Map<String, Value> {
+    let name = format!("{name}Model");
+    entries([("_model_module", module), ("_model_module_version", MODELS), ("_model_name", &name)]).collect()
+}
+
+fn entries<const N: usize>(pairs: [(&str, &str); N]) -> impl Iterator<Item = (String, Value)> {
+    pairs.map(|(name, value)| (name.to_owned(), json!(value))).into_iter()
+}
+
+/// A bundle that also shows the widget with this id.
+fn view(id: &str, fallback: Bundle) -> Bundle {
+    let view = json!({"model_id": id, "version_major": 2, "version_minor": 0});
+    fallback.with("application/vnd.jupyter.widget-view+json", view)
+}
+
+/// What a front end without widgets shows of a control: its label and its value.
+fn fallback(label: &str, value: &str) -> Bundle {
+    let text = format!("{label}: {value} (a widget, which this front end does not show)");
+    let html = format!("<div>{}: <b>{}</b></div>", escape::html(label), escape::html(value));
+    Bundle::text(text).with("text/html", html)
+}
+
+fn invalid(text: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, text)
+}

@@ -1,0 +1,192 @@
+//! Controls with a value that the user sets: sliders, number boxes, text boxes and checkboxes.
+
+use super::{Widget, fallback, invalid};
+use crate::Bundle;
+use crate::show::{self, Handle};
+use serde_json::{Value, json};
+use std::fmt::Display;
+use std::io;
+use std::ops::RangeInclusive;
+
+/// What an [`Input`] holds: `i64`, `f64`, `bool` or `String`.
+pub trait InputValue: Clone + Display + Into<Value> {
+    /// The value that a front end has sent; none if it is of another type.
+    fn of(value: &Value) -> Option<Self>;
+}
+
+impl InputValue for i64 {
+    fn of(value: &Value) -> Option<Self> {
+        value.as_i64()
+    }
+}
+
+impl InputValue for f64 {
+    fn of(value: &Value) -> Option<Self> {
+        value.as_f64()
+    }
+}
+
+impl InputValue for bool {
+    fn of(value: &Value) -> Option<Self> {
+        value.as_bool()
+    }
+}
+
+impl InputValue for String {
+    fn of(value: &Value) -> Option<Self> {
+        value.as_str().map(str::to_owned)
+    }
+}
+
+/// A control in the front end whose value a cell reads and sets. Copies of it are the same control.
+#[derive(Clone, Debug)]
+pub struct Input<T> {
+    label: String,
+    widget: Widget,
+    value: std::marker::PhantomData<T>,
+}
+
+impl<T: InputValue> Input<T> {
+    fn open(model: &str, style: &str, label: &str, mut state: Value) -> io::Result<Self> {
+        state["description"] = json!(label);
+        let widget = Widget::open(model, style, state)?;
+        Ok(Self { label: label.to_owned(), widget, value: std::marker::PhantomData })
+    }
+
+    /// The value that the user or a cell has set last.
+    ///
+    /// # Errors
+    /// If the control is closed, or its box holds no such value.
+    pub fn value(&self) -> io::Result<T> {
+        let value = self.widget.get("value")?;
+        T::of(&value).ok_or_else(|| invalid(format!("the control {:?} holds {value}; set another value", self.label)))
+    }
+
+    /// Sets the value, also in the front end.
+    ///
+    /// # Errors
+    /// If the control is closed.
+    pub fn set(&mut self, value: T) -> io::Result<()> {
+        self.widget.set("value", value)
+    }
+
+    /// Shows the control.
+    pub fn show(&self) -> Handle {
+        show::show(self.bundle())
+    }
+
+    /// Shows the control as the value of a cell; evcxr calls it on a cell's last expression.
+    pub fn evcxr_display(&self) {
+        show::result(self.bundle());
+    }
+
+    /// Removes the control from the front end.
+    ///
+    /// # Errors
+    /// If it is closed already.
+    pub fn close(&self) -> io::Result<()> {
+        self.widget.close()
+    }
+
+    fn bundle(&self) -> Bundle {
+        let value = self.value().map_or_else(|error| error.to_string(), |value| value.to_string());
+        self.widget.bundle(fallback(&self.label, &value))
+    }
+}
+
+/// A slider for whole numbers.
+///
+/// # Errors
+/// A value outside of the range; a kernel that cannot be reached.
+///
+/// ```
+/// use ferrotune_display::widget;
+/// let epochs = widget::int_slider("epochs", 1..=50, 10)?;
+/// epochs.show();
+/// assert_eq!(epochs.value()?, 10);
+/// assert!(widget::int_slider("epochs", 1..=50, 99).is_err());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn int_slider(label: &str, range: RangeInclusive<i64>, value: i64) -> io::Result<Input<i64>> {
+    check(label, &range, &value)?;
+    let state = json!({"min": range.start(), "max": range.end(), "value": value});
+    Input::open("IntSlider", "SliderStyle", label, state)
+}
+
+/// A slider for numbers, with a hundred steps.
+///
+/// # Errors
+/// Those of [`int_slider`].
+pub fn float_slider(label: &str, range: RangeInclusive<f64>, value: f64) -> io::Result<Input<f64>> {
+    check(label, &range, &value)?;
+    let step = (range.end() - range.start()) / 100.0;
+    let state =
+        json!({"min": range.start(), "max": range.end(), "value": value, "step": step, "readout_format": ".3~g"});
+    Input::open("FloatSlider", "SliderStyle", label, state)
+}
+
+/// A box for a whole number.
+///
+/// # Errors
+/// A kernel that cannot be reached.
+pub fn int_box(label: &str, value: i64) -> io::Result<Input<i64>> {
+    Input::open("IntText", "DescriptionStyle", label, json!({"value": value, "step": 1}))
+}
+
+/// A box for a number.
+///
+/// # Errors
+/// A kernel that cannot be reached.
+pub fn float_box(label: &str, value: f64) -> io::Result<Input<f64>> {
+    Input::open("FloatText", "DescriptionStyle", label, json!({"value": value}))
+}
+
+/// A box for a line of text.
+///
+/// # Errors
+/// A kernel that cannot be reached.
+pub fn text_box(label: &str, value: &str) -> io::Result<Input<String>> {
+    Input::open("Text", "TextStyle", label, json!({"value": value}))
+}
+
+/// A checkbox.
+///
+/// # Errors
+/// A kernel that cannot be reached.
+pub fn checkbox(label: &str, value: bool) -> io::Result<Input<bool>> {
+    Input::open("Checkbox", "CheckboxStyle", label, json!({"value": value, "indent": false}))
+}
+
+fn check<T: PartialOrd + Display>(label: &str, range: &RangeInclusive<T>, value: &T) -> io::Result<()> {
+    if range.contains(value) {
+        return Ok(());
+    }
+    let (start, end) = (range.start(), range.end());
+    Err(invalid(format!("the slider {label:?} goes from {start} to {end}, but its value is {value}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_kernel_a_control_keeps_what_the_program_has_set() {
+        let mut rate = float_slider("rate", 0.0..=1.0, 0.5).unwrap();
+        assert_eq!(rate.value().unwrap(), 0.5);
+        rate.set(1.0).unwrap();
+        assert_eq!(rate.value().unwrap(), 1.0);
+        let bundle = rate.bundle();
+        assert_eq!(bundle.data["text/plain"], "rate: 1 (a widget, which this front end does not show)");
+        assert_eq!(bundle.data["text/html"], "<div>rate: <b>1</b></div>");
+        let error = int_slider("n", 1..=3, 4).unwrap_err().to_string();
+        assert_eq!(error, r#"the slider "n" goes from 1 to 3, but its value is 4"#);
+    }
+
+    #[test]
+    fn values_of_another_type_are_none() {
+        assert_eq!(i64::of(&json!(1.5)), None);
+        assert_eq!(f64::of(&json!(1)), Some(1.0));
+        assert_eq!(bool::of(&json!(null)), None);
+        assert_eq!(String::of(&json!("a")), Some("a".to_owned()));
+    }
+}

@@ -1,0 +1,101 @@
+//! The cells that wait: they run one after the other, whatever shell or subshell they were sent to.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use serde_json::json;
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+
+use super::exchange::{Exchange, Iopub, Received};
+use super::wire::Request;
+
+/// What a client of a subshell reads where its cell has to wait.
+const WAITS: &str = "another cell runs; this one runs after it, since all cells share one process and its variables\n";
+
+/// Puts cells into the queue.
+pub(super) struct Cells {
+    sender: UnboundedSender<Queued>,
+    /// Cells that are queued or run.
+    unfinished: AtomicUsize,
+}
+
+/// A cell in the queue.
+pub(super) enum Queued {
+    /// Its client knows of it nothing yet.
+    Silent(Received),
+    /// Its client knows that it waits.
+    Announced(Exchange),
+}
+
+/// The receiving end of the queue.
+pub(super) struct Queue {
+    incoming: UnboundedReceiver<Queued>,
+    /// Those that were received while cells were looked for that a failure aborts.
+    next: VecDeque<Queued>,
+}
+
+pub(super) fn channel() -> (Cells, Queue) {
+    let (sender, incoming) = mpsc::unbounded_channel();
+    (Cells { sender, unfinished: AtomicUsize::new(0) }, Queue { incoming, next: VecDeque::new() })
+}
+
+impl Cells {
+    /// Adds a cell. One of a subshell says so if it has to wait, because clients expect that subshells do not.
+    pub(super) fn push(&self, iopub: &Iopub, received: Received) {
+        let waits = self.unfinished.fetch_add(1, Ordering::Relaxed) > 0;
+        let queued = if waits && received.request.subshell.is_some() {
+            let exchange = Exchange::begin(iopub.clone(), received);
+            exchange.publish("stream", json!({"name": "stderr", "text": WAITS}));
+            Queued::Announced(exchange)
+        } else {
+            Queued::Silent(received)
+        };
+        if self.sender.send(queued).is_err() {
+            tracing::debug!("cell not run: the kernel is stopping");
+        }
+    }
+
+    /// A cell has ended, or was aborted.
+    pub(super) fn finish(&self) {
+        self.unfinished.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Queued {
+    /// Publishes `busy`, once more where the client knows of the cell, because the cell before it was followed by `idle`.
+    pub(super) fn begin(self, iopub: &Iopub) -> Exchange {
+        match self {
+            Self::Silent(received) => Exchange::begin(iopub.clone(), received),
+            Self::Announced(exchange) => {
+                exchange.publish("status", json!({"execution_state": "busy"}));
+                exchange
+            }
+        }
+    }
+
+    fn request(&self) -> &Request {
+        match self {
+            Self::Silent(received) => &received.request,
+            Self::Announced(exchange) => &exchange.request,
+        }
+    }
+}
+
+impl Queue {
+    /// The next cell; none once the kernel stops.
+    pub(super) async fn pop(&mut self) -> Option<Queued> {
+        match self.next.pop_front() {
+            Some(queued) => Some(queued),
+            None => self.incoming.recv().await,
+        }
+    }
+
+    /// Takes out all cells of the main shell, or those of a subshell.
+    pub(super) fn take_all_of(&mut self, subshell: Option<&str>) -> Vec<Queued> {
+        self.next.extend(std::iter::from_fn(|| self.incoming.try_recv().ok()));
+        let all = std::mem::take(&mut self.next);
+        let (taken, left) = all.into_iter().partition(|queued| queued.request().subshell.as_deref() == subshell);
+        self.next = left;
+        Vec::from_iter::<VecDeque<Queued>>(taken)
+    }
+}

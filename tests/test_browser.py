@@ -1,0 +1,172 @@
+"""A user's day in JupyterLab with a real browser: run, complete, inspect, interrupt, restart, and look at results.
+
+Pictures of the pages are kept under `target/browser`, in the light and in the dark theme.
+"""
+
+import os
+import pathlib
+import time
+
+import nbformat
+import pytest
+from playwright.sync_api import sync_playwright
+
+import browser
+import notebook_run
+
+NOTEBOOKS = pathlib.Path(__file__).parent.parent / "notebooks"
+QUICKSTART_TIMEOUT_S = 150
+# What JupyterLab makes of an error, and of what a cell writes to its standard error.
+ERROR = "[data-mime-type='application/vnd.jupyter.stderr']"
+
+GALLERY = [
+    """%%tune --oracle random --objective loss:min --max-trials 8 --seed 3 --project gallery
+|trial| {
+    let lr: f64 = trial.float("lr", 1e-4..=1e-1).log().get()?;
+    let units: usize = trial.int("units", 16..=128).step(16).get()?;
+    for epoch in trial.epochs(4) {
+        trial.report(epoch, [("loss", (lr - 0.01).abs() + 1.0 / (units as f64 * (epoch + 1) as f64))])?;
+    }
+    trial.best("loss")
+}""",
+    "%trials",
+    "%plot history",
+    "%plot intermediate",
+    """#[derive(Debug)] struct Planet { name: &'static str, radius_km: f64 }
+vec![Planet { name: "Mercury", radius_km: 2439.7 }, Planet { name: "Earth", radius_km: 6371.0 }]""",
+    "candle_core::Tensor::arange(0f32, 12f32, &candle_core::Device::Cpu)?.reshape((3, 4))?",
+    """ferrotune::display::svg("<svg xmlns='http://www.w3.org/2000/svg' width='60' height='30'><rect width='60' height='30' fill='teal'/></svg>");""",
+    'let count: u32 = "seven";',
+]
+
+# How many colours a canvas has, up to 20: an empty one has one.
+COLOURS = """canvas => {
+    const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+    const colours = new Set();
+    for (let at = 0; at < data.length && colours.size < 20; at += 4)
+        colours.add([data[at], data[at + 1], data[at + 2], data[at + 3]].join());
+    return colours.size;
+}"""
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    """A running Chromium; the tests are skipped where there can be none."""
+    try:
+        path = browser.find_chromium()
+    except browser.NoBrowser as reason:
+        pytest.skip(str(reason))
+    # Chromium's sandbox refuses to run as root.
+    arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+    with sync_playwright() as library:
+        running = library.chromium.launch(executable_path=path, args=arguments)
+        yield running
+        running.close()
+
+
+@pytest.fixture(scope="module")
+def lab(chromium, tmp_path_factory):
+    """Opens a notebook of a JupyterLab by its name."""
+    folder = notebook_run.copy_of(NOTEBOOKS, tmp_path_factory.mktemp("lab"))
+    write_notebook(folder / "gallery.ipynb", GALLERY)
+    write_notebook(folder / "scratch.ipynb", [""])
+    with browser.jupyterlab(folder, tmp_path_factory.mktemp("home")) as address:
+        yield lambda name: browser.Notebook(chromium, address, name)
+
+
+def write_notebook(path, sources):
+    kernel = {"name": "ferrotune", "display_name": "Rust (Ferrotune)", "language": "rust"}
+    cells = [nbformat.v4.new_code_cell(source) for source in sources]
+    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel}), path)
+
+
+@pytest.fixture(scope="module")
+def scratch_page(lab):
+    return lab("scratch")
+
+
+@pytest.fixture
+def scratch(scratch_page):
+    """A notebook with one empty cell and a kernel that has one variable."""
+    scratch_page.type("")
+    yield scratch_page
+    assert scratch_page.errors == []
+
+
+def test_quickstart_runs_to_its_end(lab):
+    notebook = lab("01_quickstart")
+    assert notebook.page.locator(".lm-TabBar-tab.jp-mod-dirty").count() == 0, "opening a notebook changes it"
+    notebook.run_all(QUICKSTART_TIMEOUT_S)
+    assert notebook.page.locator(ERROR).count() == 0
+    assert notebook.cell("%best 3").locator("table tr").count() >= 4
+    drawn = notebook.cell("let mut svg").locator("img").evaluate("image => [image.naturalWidth, image.naturalHeight]")
+    assert drawn == [560, 80]
+    notebook.screenshot_in_both_themes("quickstart")
+    assert notebook.errors == []
+
+
+def test_results_are_drawn_in_both_themes(lab):
+    notebook = lab("gallery")
+    notebook.run_all(60)
+    plots = [notebook.cell(f"%plot {kind}").locator("canvas") for kind in ("history", "intermediate")]
+    for plot in plots:
+        plot.wait_for()
+        assert plot.evaluate(COLOURS) > 3
+    error = notebook.cell("let count").locator(ERROR)
+    assert "expected `u32`, found `&str`" in error.inner_text()
+    notebook.screenshot_in_both_themes("gallery")
+    assert notebook.errors == []
+
+
+def accept_completion(notebook):
+    """Presses Tab, waits for the list, and takes its first entry; returns all entries."""
+    notebook.page.keyboard.press("Tab")
+    entries = notebook.page.locator(".jp-Completer-item")
+    entries.first.wait_for()
+    found = entries.locator(".jp-Completer-match").all_inner_texts()
+    notebook.page.keyboard.press("Enter")
+    entries.first.wait_for(state="hidden")
+    return found
+
+
+def test_tab_completes_a_method(scratch):
+    assert scratch.run("let mut numbers = vec![3, 1, 2]; numbers.len()").inner_text() == "3"
+    scratch.type("numbers.sor")
+    found = accept_completion(scratch)
+    assert all(entry.startswith("sort") for entry in found), found
+    assert scratch.typed().startswith("numbers.sort"), scratch.typed()
+
+
+def test_tab_completes_an_option_and_keeps_the_line(scratch):
+    scratch.type("%%tune --objective acc:max --orac")
+    assert accept_completion(scratch) == ["--oracle"]
+    assert scratch.typed().rstrip() == "%%tune --objective acc:max --oracle"
+
+
+def test_shift_tab_shows_the_documentation(scratch):
+    scratch.type("Vec::<u8>::with_capacity")
+    scratch.page.keyboard.press("Shift+Tab")
+    tooltip = scratch.page.locator(".jp-Tooltip")
+    tooltip.wait_for()
+    scratch.screenshot("inspection")
+    assert "fn with_capacity(capacity: usize)" in tooltip.inner_text()
+    scratch.page.keyboard.press("Escape")
+
+
+def test_interrupt_stops_a_cell(scratch):
+    output = scratch.run('println!("asleep"); std::thread::sleep(std::time::Duration::from_secs(60));')
+    output.filter(has_text="asleep").wait_for()
+    scratch.page.locator("[data-jp-item-name=interrupt]").click()
+    output.and_(scratch.page.locator(ERROR)).filter(has_text="Interrupted").wait_for(timeout=10_000)
+
+
+def test_restart_forgets_variables(scratch):
+    output = scratch.run('let kept = 5; println!("kept is {kept}");')
+    output.filter(has_text="kept is 5").wait_for()
+    scratch.menu("Kernel", "Restart Kernel…")
+    scratch.page.locator(".jp-Dialog .jp-mod-accept").click()
+    scratch.page.locator(".jp-Dialog").wait_for(state="hidden")
+    scratch.wait_until_idle()
+    output = scratch.run("kept")
+    output.and_(scratch.page.locator(ERROR)).filter(has_text="cannot find value `kept`").wait_for()
+    assert scratch.code_cells.first.locator(".jp-InputPrompt").inner_text() == "[1]:"

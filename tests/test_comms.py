@@ -1,0 +1,284 @@
+"""Comms, widgets and subshells: what front ends and cells say to each other beside cells and their outputs."""
+
+import pytest
+
+from front_end import IDLE
+from session import wait_for
+
+WIDGET, VIEW = "jupyter.widget", "application/vnd.jupyter.widget-view+json"
+SLEEP = 'println!("asleep"); ferrotune::sleep(std::time::Duration::from_secs(60))?;'
+
+
+class Watch:
+    """The comm messages and displays of a cell, which `Outcome` does not take."""
+
+    def __init__(self, kernel):
+        self.kernel, self.comms, self.bundles, self.models = kernel, [], [], {}
+
+    def run(self, code):
+        """Runs a cell that must not fail; returns its result."""
+        msg_id = self.kernel.begin(code)
+        result, content = None, None
+        while content != IDLE[1]:
+            message = self.kernel.next_published(msg_id)
+            msg_type, content = message["msg_type"], message["content"]
+            if msg_type.startswith("comm_"):
+                self.comms.append(message)
+                if msg_type == "comm_open" and content["target_name"] == WIDGET:
+                    self.models[content["comm_id"]] = content["data"]["state"]
+            elif msg_type in ("display_data", "execute_result"):
+                self.bundles.append(content["data"])
+                result = content["data"].get("text/plain")
+            assert msg_type != "error", content
+        assert self.kernel.reply(msg_id)["content"]["status"] == "ok"
+        return result
+
+    def id_of(self, model):
+        """The id of the last widget with this model."""
+        return [id for id, state in self.models.items() if state["_model_name"] == model][-1]
+
+
+@pytest.fixture
+def watch(kernel):
+    return Watch(kernel)
+
+
+def send(kernel, comm_id, data, msg_type="comm_msg", buffers=None, **content):
+    """Sends a message of a comm as a front end; returns all that is published for it."""
+    session = kernel.client.session
+    message = session.msg(msg_type, {"comm_id": comm_id, "data": data, **content})
+    session.send(kernel.client.shell_channel.socket, message, buffers=buffers)
+    return kernel.published(message["header"]["msg_id"])
+
+
+def set_value(kernel, comm_id, value):
+    """Moves a slider as a front end does; the kernel has its value when this returns."""
+    state = {"state": {"value": value}, "buffer_paths": []}
+    echo = {"comm_id": comm_id, "data": {"method": "echo_update", **state}}
+    assert send(kernel, comm_id, {"method": "update", **state}) == [("comm_msg", echo)]
+
+
+# Widgets
+
+
+def test_slider_is_opened_shown_moved_between_cells_and_read_by_the_next_one(kernel, watch):
+    watch.run('let mut epochs = ferrotune::widget::int_slider("epochs", 1..=50, 10)?; epochs.show();')
+    layout, style, slider = watch.models
+    assert [watch.models[part]["_model_name"] for part in (layout, style)] == ["LayoutModel", "SliderStyleModel"]
+    assert watch.models[slider] == {
+        "_model_module": "@jupyter-widgets/controls",
+        "_model_module_version": "2.0.0",
+        "_model_name": "IntSliderModel",
+        "_view_module": "@jupyter-widgets/controls",
+        "_view_module_version": "2.0.0",
+        "_view_name": "IntSliderView",
+        "description": "epochs",
+        "layout": f"IPY_MODEL_{layout}",
+        "max": 50,
+        "min": 1,
+        "style": f"IPY_MODEL_{style}",
+        "value": 10,
+    }
+    assert {message["metadata"]["version"] for message in watch.comms} == {"2.1.0"}
+    assert watch.bundles == [
+        {
+            VIEW: {"model_id": slider, "version_major": 2, "version_minor": 0},
+            "text/html": "<div>epochs: <b>10</b></div>",
+            "text/plain": "epochs: 10 (a widget, which this front end does not show)",
+        }
+    ]
+    set_value(kernel, slider, 23)
+    assert watch.run("epochs.value()?") == "23"
+    watch.run("epochs.set(7)?;")
+    update = {"method": "update", "state": {"value": 7}, "buffer_paths": []}
+    assert watch.comms[-1]["content"] == {"comm_id": slider, "data": update}
+    assert watch.run("epochs.value()?") == "7"
+
+
+def test_slider_that_moves_while_a_cell_runs_is_read_by_that_cell(kernel, watch):
+    watch.run('let rate = ferrotune::widget::float_slider("rate", 0.0..=1.0, 0.5)?;')
+    msg_id = kernel.begin('println!("reads"); while rate.value()? < 0.75 {} rate.value()?')
+    while kernel.next_published(msg_id)["msg_type"] != "stream":
+        pass
+    set_value(kernel, watch.id_of("FloatSliderModel"), 1)
+    assert kernel.end_of(msg_id).result == "1.0"
+
+
+def test_widgets_stay_as_they_are_after_a_crash_and_after_undo(kernel, watch):
+    watch.run('let depth = ferrotune::widget::int_box("depth", 3)?; let kept = 1;')
+    set_value(kernel, watch.id_of("IntTextModel"), 4)
+    kernel.fails("std::process::abort();")
+    assert watch.run("depth.value()?") == "4"
+    watch.run("let kept = 2;")
+    set_value(kernel, watch.id_of("IntTextModel"), 5)
+    kernel.ok("%undo")
+    assert watch.run("(kept, depth.value()?)") == "(1, 5)"
+
+
+def test_button_counts_its_presses(kernel, watch):
+    watch.run('let go = ferrotune::widget::button("Go")?; go.presses()?;')
+    button = watch.id_of("ButtonModel")
+    for _ in range(3):
+        assert send(kernel, button, {"method": "custom", "content": {"event": "click"}}) == []
+    assert watch.run("(go.presses()?, go.presses()?)") == "(3, 0)"
+
+
+def test_closed_widget_says_so(kernel, watch):
+    watch.run('let name = ferrotune::widget::text_box("name", "Ada")?; name.close()?;')
+    box = watch.id_of("TextModel")
+    closed = [message["content"]["comm_id"] for message in watch.comms if message["msg_type"] == "comm_close"]
+    assert box in closed and len(closed) == 3
+    assert f"the comm {box} is not open" in kernel.fails("name.value()?").error
+    assert box not in kernel.ask("comm_info_request")["comms"]
+
+
+def test_new_front_end_gets_the_state_of_all_widgets(kernel, watch):
+    watch.run('let note = ferrotune::widget::checkbox("on", true)?;')
+    box = watch.id_of("CheckboxModel")
+    assert kernel.ask("comm_info_request", {"target_name": WIDGET})["comms"][box] == {"target_name": WIDGET}
+    ((msg_type, content),) = send(kernel, box, {"method": "request_state"})
+    assert (msg_type, content["data"]["method"], content["data"]["state"]) == ("comm_msg", "update", watch.models[box])
+    assert send(kernel, "control", {}, "comm_open", target_name="jupyter.widget.control") == []
+    ((_, content),) = send(kernel, "control", {"method": "request_states"})
+    assert content["comm_id"] == "control" and content["data"]["method"] == "update_states"
+    model = content["data"]["states"][box]
+    assert (model["model_name"], model["state"]) == ("CheckboxModel", watch.models[box])
+    assert send(kernel, "control", {}, "comm_close") == []
+
+
+def test_value_that_is_none_is_an_error_that_names_its_control(kernel, watch):
+    watch.run('let count = ferrotune::widget::int_box("count", 1)?;')
+    set_value(kernel, watch.id_of("IntTextModel"), None)
+    assert 'the control "count" holds null; set another value' in kernel.fails("count.value()?").error
+    error = kernel.fails('ferrotune::widget::int_slider("n", 1..=3, 4)?;').error
+    assert 'the slider "n" goes from 1 to 3, but its value is 4' in error
+
+
+# Comms
+
+
+def test_comm_of_a_cell_carries_json_and_buffers_both_ways(kernel, watch):
+    watch.run(
+        """use ferrotune::display::comm::{Comm, Message, json};
+        let mut first = Message::from(json!({"n": 1}));
+        first.buffers.push(vec![0, 255]);
+        let comm = Comm::open("my.target", first)?;"""
+    )
+    (opened,) = watch.comms
+    comm_id = opened["content"]["comm_id"]
+    assert opened["content"] == {"comm_id": comm_id, "target_name": "my.target", "data": {"n": 1}}
+    assert [bytes(buffer) for buffer in opened["buffers"]] == [b"\x00\xff"]
+    assert kernel.ask("comm_info_request", {"target_name": "my.target"})["comms"] == {comm_id: {"target_name": "my.target"}}
+    assert send(kernel, comm_id, {"a": "é"}, buffers=[b"\x01", b""]) == []
+    assert send(kernel, comm_id, [1.5]) == []
+    got = watch.run("comm.receive()?.iter().map(|m| format!(\"{} {:?}\", m.data, m.buffers)).collect::<Vec<_>>().join(\" | \")")
+    assert got == '"{\\"a\\":\\"é\\"} [[1], []] | [1.5] []"'
+    assert send(kernel, comm_id, {"last": 1}) == []
+    assert send(kernel, comm_id, {}, "comm_close") == []
+    assert kernel.ask("comm_info_request", {"target_name": "my.target"})["comms"] == {}
+    assert watch.run("comm.receive()?.len()") == "1"
+    assert f"the comm {comm_id} is not open" in kernel.fails("comm.receive()?;").error
+
+
+def test_front_end_opens_a_comm_that_a_cell_accepts(kernel, watch):
+    assert send(kernel, "early", {}, "comm_open", target_name="offered") == [("comm_close", {"comm_id": "early", "data": {}})]
+    watch.run('use ferrotune::display::comm::{Comm, json}; assert!(Comm::accept("offered")?.is_empty());')
+    assert send(kernel, "late", {"x": 1}, "comm_open", target_name="offered") == []
+    code = """{ let opened = Comm::accept("offered")?;
+        opened[0].0.send(json!({"answer": 42}))?;
+        format!("{} {} {}", opened.len(), opened[0].0.id(), opened[0].1.data) }"""
+    assert watch.run(code) == '"1 late {\\"x\\":1}"'
+    assert watch.comms[-1]["content"] == {"comm_id": "late", "data": {"answer": 42}}
+
+
+@pytest.mark.parametrize("content", [{}, {"comm_id": 1}, {"comm_id": "x", "target_name": WIDGET, "data": 3}])
+def test_comm_message_that_cannot_be_read_changes_nothing(kernel, content):
+    before = kernel.ask("comm_info_request")
+    for msg_type in ("comm_open", "comm_msg", "comm_close"):
+        published = kernel.published(kernel.request(msg_type, content))
+        assert published in ([], [("comm_close", {"comm_id": "x", "data": {}})])
+    assert kernel.ask("comm_info_request") == before
+    assert kernel.ok("40 + 2").result == "42"
+
+
+# Subshells
+
+
+def in_subshell(kernel, subshell_id, msg_type, content):
+    """Sends a request to a subshell; returns its id."""
+    message = kernel.client.session.msg(msg_type, content)
+    message["header"]["subshell_id"] = subshell_id
+    kernel.client.shell_channel.send(message)
+    return message["header"]["msg_id"]
+
+
+@pytest.fixture
+def subshell(kernel):
+    reply = kernel.ask("create_subshell_request", channel="control")
+    assert reply.keys() == {"status", "subshell_id"} and reply["status"] == "ok"
+    yield reply["subshell_id"]
+    kernel.ask("delete_subshell_request", {"subshell_id": reply["subshell_id"]}, channel="control")
+
+
+def test_subshells_are_announced_made_listed_and_deleted(kernel):
+    info = kernel.ask("kernel_info_request")
+    assert (info["supported_features"], info["debugger"]) == (["kernel subshells"], False)
+    ids = [kernel.ask("create_subshell_request", channel="control")["subshell_id"] for _ in range(2)]
+    assert kernel.ask("list_subshell_request", channel="control") == {"status": "ok", "subshell_id": sorted(ids)}
+    for id in ids:
+        assert kernel.ask("delete_subshell_request", {"subshell_id": id}, channel="control") == {"status": "ok"}
+    assert kernel.ask("list_subshell_request", channel="control")["subshell_id"] == []
+    reply = kernel.ask("delete_subshell_request", {"subshell_id": ids[0]}, channel="control")
+    assert reply["ename"] == "UnknownSubshell" and repr(ids[0])[1:-1] in reply["evalue"]
+    for msg_type, content in [("kernel_info_request", {}), ("execute_request", {"code": "1"})]:
+        msg_id = in_subshell(kernel, "none", msg_type, content)
+        assert kernel.reply(msg_id)["content"]["ename"] == "UnknownSubshell"
+        assert kernel.published(msg_id) == []
+
+
+def test_requests_and_widgets_of_a_subshell_are_served_while_a_cell_runs(kernel, watch, subshell):
+    watch.run('let beside = ferrotune::widget::int_box("beside", 1)?;')
+    box = watch.id_of("IntTextModel")
+    cell = kernel.begin(SLEEP)
+    while kernel.next_published(cell)["msg_type"] != "stream":
+        pass
+    for msg_type in ("kernel_info_request", "comm_info_request"):
+        msg_id = in_subshell(kernel, subshell, msg_type, {})
+        assert kernel.reply(msg_id)["content"]["status"] == "ok"
+        assert kernel.published(msg_id) == []
+    update = {"method": "update", "state": {"value": 2}, "buffer_paths": []}
+    msg_id = in_subshell(kernel, subshell, "comm_msg", {"comm_id": box, "data": update})
+    assert [msg_type for msg_type, _ in kernel.published(msg_id)] == ["comm_msg"]
+    kernel.ask("interrupt_request", channel="control")
+    assert "interrupted" in kernel.end_of(cell).error
+    assert watch.run("beside.value()?") == "2"
+
+
+def test_cell_of_a_subshell_waits_for_the_running_cell_and_says_so(kernel, subshell):
+    mark = kernel.folder / "go on"
+    wait = f'while !std::path::Path::new("{mark}").exists() {{}} 1'
+    first = kernel.begin(wait)
+    while kernel.next_published(first)["msg_type"] != "execute_input":
+        pass
+    second = in_subshell(kernel, subshell, "execute_request", {"code": "40 + 2"})
+    said = [kernel.next_published(second) for _ in range(2)]
+    assert said[0]["content"] == {"execution_state": "busy"}
+    text = "another cell runs; this one runs after it, since all cells share one process and its variables\n"
+    assert said[1]["content"] == {"name": "stderr", "text": text}
+    mark.touch()
+    assert kernel.end_of(first).result == "1"
+    outcome = kernel.end_of(second)
+    assert (outcome.result, outcome.stderr, outcome.error) == ("42", "", None)
+
+
+def test_failed_cell_aborts_only_cells_of_its_own_shell(kernel, subshell):
+    mark = kernel.folder / "fail"
+    first = kernel.begin(f'while !std::path::Path::new("{mark}").exists() {{}} panic!("on purpose");', stop_on_error=True)
+    aborted = kernel.begin("1")
+    spared = in_subshell(kernel, subshell, "execute_request", {"code": "2"})
+    assert [kernel.next_published(spared)["msg_type"] for _ in range(2)] == ["status", "stream"]
+    mark.touch()
+    assert kernel.end_of(first).error == "Panic: on purpose (line 1 of the cell)"
+    assert kernel.reply(aborted)["content"] == {"status": "aborted"}
+    assert kernel.published(aborted) == []
+    assert kernel.end_of(spared).result == "2"
