@@ -162,6 +162,12 @@ class TestOwnTypes:
         assert shown(notebook, "&red") == shown(notebook, "red")
         assert only(notebook, "vec![Colour(1), Colour(2)]")["text/plain"] == "   value\n0  red 1\n1  red 2"
 
+    def test_chosen_fields_are_columns(self, notebook):
+        notebook.ok("pub struct Fit { pub id: u32, pub loss: f64, pub hidden: fn() }\nferrotune::display::show_fields!(Fit { id, loss });")
+        fit = "Fit { id: 7, loss: 0.5, hidden: || () }"
+        assert only(notebook, fit)["text/plain"] == "field  value\nid     7\nloss   0.5"
+        assert only(notebook, f"vec![{fit}]")["text/plain"] == "   id  loss\n0  7   0.5"
+
     @pytest.mark.parametrize("receiver", ["self", "mut self", "&self", "&mut self"])
     def test_evcxr_display_may_take_the_value_in_any_way(self, start, receiver):
         kernel = start()
@@ -178,6 +184,26 @@ class TestOwnTypes:
         assert kernel.ok("let fixed = candle_core::Tensor::new(1u8, &candle_core::Device::Cpu)?;\nfixed").result == "Tensor [] u8 on cpu\n1"
         assert kernel.ok("fixed").result == "Tensor [] u8 on cpu\n1"
         assert kernel.ok("1 + 1").result == "2"
+
+
+def test_a_crate_that_knows_evcxr_shows_its_values(start, tmp_path):
+    crate = tmp_path / "plots"
+    (crate / "src").mkdir(parents=True)
+    (crate / "Cargo.toml").write_text('[package]\nname = "plots"\nversion = "0.1.0"\nedition = "2021"\n')
+    show = 'println!("EVCXR_BEGIN_CONTENT {}\\n{}\\nEVCXR_END_CONTENT", '
+    (crate / "src/lib.rs").write_text(
+        "#[derive(Clone, Debug)]\npub struct Plot(pub u8);\nimpl Plot {\n    pub fn evcxr_display(&self) {\n"
+        f'        {show}"application/vnd.plotly.v1+json", format!("{{{{\\"data\\": [{{}}]}}}}", self.0));\n    }}\n}}\n'
+        f'pub struct Picture;\nimpl Picture {{\n    pub fn evcxr_display(&self) {{\n        {show}"image/png", "iVBORw0KGgo=");\n    }}\n}}\n'
+    )
+    kernel = start()
+    kernel.ok(f":dep plots = {{ path = {str(crate)!r} }}".replace("'", '"'))
+    assert shown(kernel, "let plot = plots::Plot(7);\nplot") == [{"application/vnd.plotly.v1+json": {"data": [7]}}]
+    assert shown(kernel, "&plot") == [{"application/vnd.plotly.v1+json": {"data": [7]}}]
+    assert shown(kernel, "plots::Picture") == [{"image/png": "iVBORw0KGgo="}]
+    assert shown(kernel, "Box::new(plots::Picture)") == [{"image/png": "iVBORw0KGgo="}]
+    # Its other values are shown as those of the notebook are.
+    assert kernel.ok("vec![plot.clone()]").result == "[Plot(7)]"
 
 
 class TestScreen:

@@ -20,6 +20,8 @@ pub use bundle::Bundle;
 pub use progress::{Progress, progress};
 pub use rich::Show;
 #[doc(hidden)]
+pub use rich::of_fields;
+#[doc(hidden)]
 pub use show::now;
 pub use show::{Handle, clear_output, html, json, latex, markdown, mime, png, show, show_as, svg, text, update};
 pub use table::table;

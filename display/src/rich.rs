@@ -35,6 +35,46 @@ pub trait Show {
     }
 }
 
+/// Implements [`Show`](crate::Show) by fields, which are `Debug`: a value is a table of two columns, and in a vector a row.
+///
+/// ```
+/// use ferrotune_display::{Show, show_fields};
+///
+/// struct Run {
+///     id: u32,
+///     loss: f64,
+///     weights: Vec<f32>,
+/// }
+/// show_fields!(Run { id, loss });
+///
+/// let run = Run { id: 7, loss: 0.5, weights: vec![0.0; 1000] };
+/// assert_eq!(run.bundle().data["text/plain"], "field  value\nid     7\nloss   0.5");
+/// assert_eq!(vec![run].bundle().data["text/plain"], "   id  loss\n0  7   0.5");
+/// ```
+#[macro_export]
+macro_rules! show_fields {
+    ($type:ty { $($field:ident),+ $(,)? }) => {
+        impl $crate::Show for $type {
+            fn bundle(&self) -> $crate::Bundle {
+                $crate::of_fields(&$crate::Show::columns(self).unwrap_or_default())
+            }
+
+            fn columns(&self) -> ::std::option::Option<::std::vec::Vec<(::std::string::String, ::std::string::String)>> {
+                ::std::option::Option::Some(::std::vec![
+                    $((::std::stringify!($field).into(), $crate::beginning(&self.$field, 100))),+
+                ])
+            }
+        }
+    };
+}
+
+/// A table of names and values.
+#[doc(hidden)]
+pub fn of_fields(columns: &[(String, String)]) -> Bundle {
+    let rows: Vec<Vec<String>> = columns.iter().map(|(name, value)| vec![name.clone(), value.clone()]).collect();
+    table(&["field", "value"], &rows)
+}
+
 impl Show for Bundle {
     fn bundle(&self) -> Bundle {
         self.clone()
