@@ -282,3 +282,74 @@ def test_failed_cell_aborts_only_cells_of_its_own_shell(kernel, subshell):
     assert kernel.reply(aborted)["content"] == {"status": "aborted"}
     assert kernel.published(aborted) == []
     assert kernel.end_of(spared).result == "2"
+
+
+# The button that stops a search
+
+
+def search(project, options=""):
+    """The cell of a search that lasts for minutes."""
+    return f"""%%tune --objective loss:min --max-trials 1000 --seed 1 --project {project} {options}
+|trial| {{
+    let x: f64 = trial.float("x", 0.0..=1.0).get()?;
+    for step in 0..100 {{
+        trial.report(step, [("loss", x)])?;
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }}
+    Ok(x)
+}}"""
+
+
+def press_when_shown(kernel, msg_id):
+    """Waits for the stop button of a search, and presses it; returns its id and that of its display."""
+    opened, content = {}, {}
+    while VIEW not in content.get("data", {}):
+        message = kernel.next_published(msg_id)
+        content = message["content"]
+        assert message["msg_type"] not in ("error", "execute_result"), content
+        if message["msg_type"] == "comm_open":
+            opened[content["comm_id"]] = content["data"]["state"]
+            assert (content["target_name"], message["metadata"]) == (WIDGET, {"version": "2.1.0"})
+    assert content["data"]["text/plain"] == "%tune stop or an interrupt stops the search"
+    layout, style, button = opened
+    assert (opened[button]["_model_name"], opened[button]["description"]) == ("ButtonModel", "Stop")
+    assert [opened[button]["layout"], opened[button]["style"]] == [f"IPY_MODEL_{layout}", f"IPY_MODEL_{style}"]
+    assert content["data"][VIEW]["model_id"] == button
+    # ipywidgets takes part in this way when it finds a widget.
+    assert set(kernel.ask("comm_info_request", {"target_name": WIDGET})["comms"]) == set(opened)
+    assert send(kernel, button, {"method": "custom", "content": {"event": "click"}}) == []
+    return set(opened), content["transient"]["display_id"]
+
+
+def gone(kernel, msg_id, display_id):
+    """Waits until the stop button has gone; returns the comms that were closed."""
+    closed, content = set(), {}
+    while content.get("transient") != {"display_id": display_id}:
+        message = kernel.next_published(msg_id)
+        content = message["content"]
+        if message["msg_type"] == "comm_close":
+            closed.add(content["comm_id"])
+    assert (message["msg_type"], content["data"]) == ("update_display_data", {"text/plain": ""})
+    return closed
+
+
+def test_search_has_a_stop_button_where_a_front_end_has_widgets(start):
+    kernel = start()
+    short = search("short").replace("1000", "2").replace("0..100", "0..2")
+    assert kernel.ok(short).display.startswith("short: 2/2 trials"), "this front end has no widgets"
+    assert kernel.ask("comm_info_request", {"target_name": WIDGET})["comms"] == {}
+
+    msg_id = kernel.begin(search("pressed"))
+    opened, display_id = press_when_shown(kernel, msg_id)
+    assert gone(kernel, msg_id, display_id) == opened
+    outcome = kernel.end_of(msg_id)
+    assert outcome.error == "Interrupted: the search was stopped; run the cell again to go on with it"
+    assert kernel.ask("comm_info_request")["comms"] == {}
+
+    msg_id = kernel.begin(search("behind", "--background"))
+    assert kernel.reply(msg_id)["content"]["status"] == "ok"
+    opened, display_id = press_when_shown(kernel, msg_id)
+    kernel.live.add(msg_id)
+    assert gone(kernel, msg_id, display_id) == opened
+    assert "stopped" in kernel.ok("%tune wait --project behind").display
+    assert kernel.ok("40 + 2").result == "42"

@@ -189,3 +189,20 @@ def build_scripts(root):
         except OSError:
             continue
     return found
+
+
+def test_futures_of_all_cells_run_in_one_runtime(start):
+    kernel = start()
+    kernel.ok("let mut count = 1; async fn next(count: i32) -> i32 { count + 1 }")
+    assert kernel.ok("count = next(count).await; count").result == "2"
+    assert kernel.ok("let task = tokio::spawn(async { next(4).await }); next(2).await").result == "3"
+    assert kernel.ok("task.await?").result == "5"
+    assert kernel.fails('let n: i32 = "x".parse()?; next(n).await').error == (
+        "Error: invalid digit found in string (line 1 of the cell)"
+    )
+    assert "went wrong" in kernel.fails('next(1).await; panic!("went wrong")').error
+    assert kernel.ok("next(count).await").result == "3"
+    # A crate more makes another library, with the runtime of the first.
+    kernel.ok("let later = tokio::spawn(async { tokio::task::yield_now().await; 7 });")
+    assert kernel.ok(':dep itoa = "1"\nlater.await?').result == "7"
+    assert kernel.ok("itoa::Buffer::new().format(next(count).await)").result == '"3"'

@@ -7,6 +7,7 @@
 mod bar;
 mod button;
 mod input;
+pub mod model;
 
 use crate::comm::{Comm, Message};
 use crate::show::{self, Handle};
@@ -17,13 +18,6 @@ use std::io;
 pub use bar::{Bar, bar};
 pub use button::{Button, button};
 pub use input::{Input, InputValue, checkbox, float_box, float_slider, int_box, int_slider, text_box};
-
-/// The version of the protocol of Jupyter widgets.
-const PROTOCOL: &str = "2.1.0";
-/// The version of ipywidgets' models of layouts and of controls.
-const MODELS: &str = "2.0.0";
-const BASE: &str = "@jupyter-widgets/base";
-const CONTROLS: &str = "@jupyter-widgets/controls";
 
 /// A widget of any model of ipywidgets, for those that have no function of their own here.
 ///
@@ -133,7 +127,7 @@ impl Widget {
     /// The fallback, and the widget for front ends that have widgets.
     fn bundle(&self, fallback: Bundle) -> Bundle {
         match &self.comms {
-            Some(comms) => view(comms.model.id(), fallback),
+            Some(comms) => model::view(comms.model.id(), fallback),
             None => fallback,
         }
     }
@@ -141,51 +135,16 @@ impl Widget {
 
 impl Comms {
     fn open(model: &str, style: &str, own: &Map<String, Value>) -> io::Result<Self> {
-        let layout = open(&part(BASE, "Layout"))?;
-        let style = open(&part(CONTROLS, style))?;
-        let model = open(&control(model, layout.id(), style.id(), own))?;
-        Ok(Self { model, layout, style })
+        let layout = open(&model::layout())?;
+        let style = open(&model::style(style))?;
+        let control = model::control(model, layout.id(), style.id(), own);
+        Ok(Self { model: open(&control)?, layout, style })
     }
 }
 
 fn open(state: &Map<String, Value>) -> io::Result<Comm> {
-    let metadata = Map::from_iter([("version".to_owned(), json!(PROTOCOL))]);
-    let data = json!({"state": state, "buffer_paths": []});
-    Comm::open("jupyter.widget", Message { data, metadata, buffers: Vec::new() })
-}
-
-/// The state of a layout or a style with ipywidgets' defaults.
-fn part(module: &str, name: &str) -> Map<String, Value> {
-    let view = if module == BASE { format!("{name}View") } else { "StyleView".to_owned() };
-    let mut state = model(module, name);
-    state.extend(entries([("_view_module", BASE), ("_view_module_version", MODELS), ("_view_name", &view)]));
-    state
-}
-
-/// The state of a control that has this layout and this style.
-fn control(name: &str, layout: &str, style: &str, own: &Map<String, Value>) -> Map<String, Value> {
-    let mut state = model(CONTROLS, name);
-    let view = format!("{name}View");
-    let (layout, style) = (format!("IPY_MODEL_{layout}"), format!("IPY_MODEL_{style}"));
-    state.extend(entries([("_view_module", CONTROLS), ("_view_module_version", MODELS), ("_view_name", &view)]));
-    state.extend(entries([("layout", layout.as_str()), ("style", &style)]));
-    state.extend(own.clone());
-    state
-}
-
-fn model(module: &str, name: &str) -> Map<String, Value> {
-    let name = format!("{name}Model");
-    entries([("_model_module", module), ("_model_module_version", MODELS), ("_model_name", &name)]).collect()
-}
-
-fn entries<const N: usize>(pairs: [(&str, &str); N]) -> impl Iterator<Item = (String, Value)> {
-    pairs.map(|(name, value)| (name.to_owned(), json!(value))).into_iter()
-}
-
-/// A bundle that also shows the widget with this id.
-fn view(id: &str, fallback: Bundle) -> Bundle {
-    let view = json!({"model_id": id, "version_major": 2, "version_minor": 0});
-    fallback.with("application/vnd.jupyter.widget-view+json", view)
+    let metadata = Map::from_iter([("version".to_owned(), json!(model::PROTOCOL))]);
+    Comm::open(model::TARGET, Message { data: model::opening(state), metadata, buffers: Vec::new() })
 }
 
 /// What a front end without widgets shows of a control: its label and its value.

@@ -1,6 +1,7 @@
 //! The messages between the server and the engine. No sockets and no compiler here.
 
 use crate::failure::Failure;
+use crate::stop_button::Press;
 use ferrotune_display::Bundle;
 pub(crate) use ferrotune_link::Stream;
 use ferrotune_link::{Answer, CommAction};
@@ -41,6 +42,10 @@ pub(crate) enum Output {
     History { range: RangeInclusive<u32>, reply: oneshot::Sender<Vec<(u32, String)>> },
     /// The cell does something with a comm; a dropped `reply` means that nobody keeps comms.
     Comm { action: CommAction, reply: oneshot::Sender<Answer> },
+    /// A search runs that this button stops. It is shown where front ends have widgets.
+    StopButton { id: String, press: Press },
+    /// That search has ended, and its button goes.
+    StopButtonGone { id: String },
     /// What the front end is to do when the cell has ended well.
     Payload(Payload),
     /// The cell has ended.

@@ -15,6 +15,7 @@ mod runtime;
 mod search_process;
 mod server;
 mod statements;
+mod stop_button;
 mod supervisor;
 mod toolchain;
 

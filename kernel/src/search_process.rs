@@ -5,6 +5,7 @@ pub(crate) mod progress;
 use crate::execution::{LiveDisplay, Output, Stream};
 use crate::failure::{ErrorName, Failure};
 use crate::runtime::OWN_PROGRAM;
+use crate::stop_button::StopButton;
 use crate::supervisor::settings::Settings;
 use anyhow::{Context, Result, bail};
 use ferrotune_display::Bundle;
@@ -17,6 +18,7 @@ use std::io::{BufRead, BufReader, Lines};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use tokio::sync::mpsc::UnboundedSender;
 
 /// The code that this user trusts: what they trusted before, and what is from this origin.
 pub(crate) fn trust(origin: Origin) -> Trust {
@@ -32,6 +34,8 @@ pub(crate) struct SearchProcess {
     spec: StudySpec,
     folder: PathBuf,
     earlier_trials: u64,
+    /// Goes when the search has ended.
+    stop_button: Option<StopButton>,
 }
 
 impl SearchProcess {
@@ -75,7 +79,7 @@ impl SearchProcess {
         let mut events = BufReader::new(child.stdout.take().context("stdout is piped")?).lines();
         match next_event(&mut events)? {
             Some(Event::Opened { folder, earlier_trials }) => {
-                Ok(Self { child: Some(child), events, spec, folder, earlier_trials })
+                Ok(Self { child: Some(child), events, spec, folder, earlier_trials, stop_button: None })
             }
             Some(Event::Error { message }) => {
                 child.wait()?;
@@ -128,6 +132,11 @@ impl SearchProcess {
         self.child.as_ref().map_or(0, Child::id)
     }
 
+    /// Shows a button that stops the search, among a cell's outputs.
+    pub(crate) fn show_stop_button(&mut self, outputs: UnboundedSender<Output>) {
+        self.stop_button = StopButton::show(self.pid(), outputs);
+    }
+
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
@@ -176,6 +185,7 @@ impl SearchProcess {
                 | Event::TrialEnded { .. } => {}
             }
         }
+        self.stop_button = None;
         Ok(end)
     }
 }

@@ -13,6 +13,7 @@ use crate::environment::{CARGO_VARIABLE, EVCXR_VARIABLE, RUSTC_VARIABLE, require
 use crate::prelude;
 use crate::toolchain::progress::{ENVIRONMENT, Progress};
 use anyhow::{Context, Result, bail};
+use library::Library;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -41,14 +42,20 @@ pub(super) struct Extern {
     pub(super) file: PathBuf,
     /// Tells a build of the crate from others.
     pub(super) build: String,
+    /// Whether it is tokio with a runtime of several threads.
+    pub(super) runs_futures: bool,
 }
+
+/// The crate that runs the futures of cells, and its feature that these need.
+const TOKIO: &str = "tokio";
+const RUNTIME: &str = "rt-multi-thread";
 
 /// The user's dependencies as options of rustc.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Dependencies {
     pub(super) externs: Vec<Extern>,
-    /// The name and the file of the library that has the crates' code and statics.
-    pub(super) library: Option<(String, PathBuf)>,
+    /// What has the crates' code and statics.
+    pub(super) library: Option<Library>,
     /// Kind (`dependency`, `native`) and folder for `-L`.
     pub(super) search: Vec<(String, PathBuf)>,
 }
@@ -61,9 +68,9 @@ impl Dependencies {
         }
         let folder = session.join(format!("dependencies-{}", hash(manifest)));
         let list = folder.join("externs.json");
-        // The source of a crate on this machine may have changed since the last build.
-        let may_change = manifest.dependencies.iter().any(|dependency| dependency.contains("path"));
-        if !may_change && let Ok(text) = fs::read_to_string(&list) {
+        if !may_change(manifest)
+            && let Ok(text) = fs::read_to_string(&list)
+        {
             return serde_json::from_str(&text)
                 .with_context(|| format!("{} is damaged; restart the kernel", list.display()));
         }
@@ -83,7 +90,7 @@ impl Dependencies {
         for (kind, folder) in &self.search {
             rustc.arg("-L").arg(assignment(kind, folder));
         }
-        if let Some((name, file)) = &self.library {
+        if let Some(Library { name, file, .. }) = &self.library {
             rustc.arg("--extern").arg(assignment(name, file)).args(file.parent().map(rpath));
         }
     }
@@ -118,6 +125,11 @@ fn download(command: &mut Command, kernel: &mut Kernel) -> Result<(Ended, Vec<u8
     Ok((ended, errors))
 }
 
+/// Whether the source of a crate on this machine may have changed since the last build.
+fn may_change(manifest: &Manifest) -> bool {
+    manifest.dependencies.iter().any(|dependency| dependency.contains("path"))
+}
+
 fn hash(manifest: &Manifest) -> String {
     prelude::short_hash(Sha256::new().chain_update(manifest.dependencies.join("\n")))
 }
@@ -134,7 +146,9 @@ fn build(manifest: &Manifest, folder: &Path, offline: bool, kernel: &mut Kernel)
     let target = target::folder(&hash(manifest))?;
     let messages = run_cargo(folder, &target, offline, kernel)?;
     let mut dependencies = collect(&messages, &packages);
-    dependencies.library = library::link(&dependencies, &target, kernel)?;
+    // A library of crates whose source may change is of no use to later sessions.
+    let is_lasting = !may_change(manifest);
+    dependencies.library = library::link(&dependencies, if is_lasting { &target } else { folder }, kernel)?;
     Ok(dependencies)
 }
 
@@ -245,8 +259,10 @@ fn add_artifact(message: &Value, packages: &[(String, String)], dependencies: &m
     }
     let id = message["package_id"].as_str().unwrap_or_default();
     for (_, name) in packages.iter().filter(|(package, _)| package == id) {
+        let runs_futures =
+            name == TOKIO && message["features"].as_array().is_some_and(|all| all.contains(&RUNTIME.into()));
         let (name, file) = (name.clone(), library.clone());
-        dependencies.externs.push(Extern { build: identity(id, library), name, file });
+        dependencies.externs.push(Extern { build: identity(id, library), name, file, runs_futures });
     }
 }
 

@@ -19,6 +19,10 @@ const LAST_FUNCTION: &str = "pub fn create_variable_store()";
 const ERROR_TYPE: &str = "struct EvcxrUserCodeError {}";
 /// Beginning of the line that tells evcxr of a panic.
 const PANIC: &str = "println!(\"EVCXR_PANIC_NOTIFICATION\");";
+/// The lines around the future of a cell with `.await`: the first and the last before it, and the one behind it.
+const RUNTIME: &str = "let mut mutex =";
+const FUTURE: &str = ".block_on(async {";
+const FUTURE_END: &str = "});";
 /// The line above the variables, in the source that evcxr only analyses.
 const ANALYSIS: &str = "async fn evcxr_analysis_wrapper(";
 /// The last line of the cell's function.
@@ -29,10 +33,14 @@ const PUT_BACK: &str = "evcxr_variable_store.put_back";
 /// distinguishes a redefined type from the old one.
 pub(super) fn prepare(path: &Path, dependencies: &Dependencies) -> Result<String> {
     let source = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let library = dependencies.library.as_ref().map(|(name, _)| name.as_str());
-    let source = match with_store_of_prelude(&source, library) {
+    let library = dependencies.library.as_ref();
+    let source = match with_store_of_prelude(&source, library.map(|library| library.name.as_str())) {
         Some(source) => {
             let source = with_calls_of_prelude(&source);
+            let source = match library.filter(|library| library.awaits) {
+                Some(library) => with_runtime_of(&library.name, &source).unwrap_or(source),
+                None => source,
+            };
             // rustc reports the error of a source that cannot be parsed.
             with_fingerprints(&source, &dependencies.externs).unwrap_or(source)
         }
@@ -74,6 +82,19 @@ fn with_calls_of_prelude(source: &str) -> String {
     }
     last_expression::show_with_prelude(&mut lines);
     lines.iter().flat_map(|line| [line, "\n"]).collect()
+}
+
+/// A cell with `.await` has its future run by the library of the user's crates.
+fn with_runtime_of(library: &str, source: &str) -> Option<String> {
+    let mut lines: Vec<Cow<'_, str>> = source.lines().map(Cow::from).collect();
+    let start = lines.iter().position(|line| line == RUNTIME)?;
+    let begin = start + lines[start..].iter().position(|line| line == FUTURE)?;
+    let end = lines.iter().rposition(|line| line == FUTURE_END)?;
+    let slot = "evcxr_variable_store.lazy_arc(\"ferrotune_runtime\", ::std::default::Default::default)";
+    lines[start..begin].fill("".into());
+    lines[begin] = format!("::{library}::block_on(&{slot}, ::std::pin::pin!(async {{ let _ = async {{").into();
+    lines[end] = "}.await; }));".into();
+    Some(lines.iter().flat_map(|line| [line, "\n"]).collect())
 }
 
 /// In the source that evcxr only analyses, variables are parameters. Their references outlive the function.
@@ -152,6 +173,15 @@ fn statement(line: &str) -> Option<Statement<'_>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_future_is_run_by_the_library_and_no_line_moves() {
+        let source = "fn user() {\nlet mut mutex =\nstore; match\nmutex\n.block_on(async {\nf(|| {\n});\nOk(())\n});\n})) {\n}\n";
+        let expected = "fn user() {\n\n\n\n::crates::block_on(&evcxr_variable_store.lazy_arc(\"ferrotune_runtime\", \
+             ::std::default::Default::default), ::std::pin::pin!(async { let _ = async {\nf(|| {\n});\nOk(())\n}.await; }));\n})) {\n}\n";
+        assert_eq!(with_runtime_of("crates", source).as_deref(), Some(expected));
+        assert_eq!(with_runtime_of("crates", "fn user() {}\n"), None);
+    }
 
     #[test]
     fn the_store_comes_from_the_prelude_and_no_line_moves() {

@@ -68,10 +68,13 @@ impl Engine {
     }
 
     /// Shows a search to its end. If it runs in the background, the cell ends at once and its display goes on changing.
-    fn follow(&mut self, search: SearchProcess, mut display: LiveDisplay) -> Result<(), Failure> {
+    fn follow(&mut self, mut search: SearchProcess, mut display: LiveDisplay) -> Result<(), Failure> {
         self.notebook.remember_study(search.folder().to_owned());
+        let outputs = self.link.outputs();
+        if let Some(outputs) = &outputs {
+            search.show_stop_button(outputs.clone());
+        }
         if search.is_in_background() {
-            let outputs = self.link.outputs();
             return search.detach(&|output| self.link.emit(output), move |bundle| {
                 let output = display.show(bundle);
                 if outputs.as_ref().is_some_and(|outputs| outputs.send(output).is_err()) {

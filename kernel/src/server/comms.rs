@@ -16,12 +16,13 @@ use serde_json::{Map, Value, json};
 
 use super::exchange::{Exchange, Iopub};
 use super::wire::{self, Parent, WireError};
+use crate::stop_button::Press;
+use ferrotune_display::widget::model::TARGET as WIDGET;
 use widget::WidgetState;
 
+mod stop;
 mod widget;
 
-/// The target of widgets.
-const WIDGET: &str = "jupyter.widget";
 /// The target of a front end that asks for the state of all widgets.
 const CONTROL: &str = "jupyter.widget.control";
 /// More messages that no cell takes are not kept; the oldest ones are dropped.
@@ -38,6 +39,10 @@ struct State {
     comms: BTreeMap<String, Comm>,
     /// What front ends have opened and no cell has taken, for each target that a cell accepts.
     accepted: BTreeMap<String, Vec<(String, CommMessage)>>,
+    /// The comms of the buttons that stop searches, by the ids of their displays.
+    stop_buttons: BTreeMap<String, stop::Comms>,
+    /// A front end has asked for widgets.
+    has_widgets: bool,
 }
 
 struct Comm {
@@ -52,6 +57,7 @@ struct Comm {
 enum Kind {
     Plain,
     Widget(WidgetState),
+    StopButton(WidgetState, Press),
     /// Of a front end that knows widgets.
     Control,
 }
@@ -73,7 +79,8 @@ impl Comms {
 
     /// The content of the reply to `comm_info_request`.
     pub(super) fn info(&self, target: Option<&str>) -> Value {
-        let state = self.lock();
+        let mut state = self.lock();
+        state.has_widgets |= target == Some(WIDGET);
         let open = state.comms.iter().filter(|(_, comm)| {
             !comm.is_closed && target.is_none_or(|target| target.is_empty() || target == comm.target)
         });
@@ -104,7 +111,10 @@ impl Comms {
         let buffers = &exchange.request.buffers;
         let kind = match target_name.as_str() {
             WIDGET => WidgetState::new(&data, buffers).map(Kind::Widget),
-            CONTROL => Ok(Kind::Control),
+            CONTROL => {
+                state.has_widgets = true;
+                Ok(Kind::Control)
+            }
             target => match state.accepted.get_mut(target) {
                 Some(opened) => {
                     opened.push((comm_id.clone(), for_cells(data, buffers)));
@@ -136,6 +146,7 @@ impl Comms {
         let method = data["method"].as_str().unwrap_or_default();
         match (&mut comm.kind, method) {
             (Kind::Plain, _) => comm.keep(for_cells(data, buffers)),
+            (Kind::StopButton(_, press), "custom") if data["content"]["event"] == "click" => press.stop(),
             (Kind::Widget(_), "custom") => comm.keep(for_cells(data["content"].clone(), buffers)),
             (Kind::Widget(widget), "update") => match widget.merge(&data, buffers) {
                 // For other views of the notebook, and for those who wait until the kernel has the value.
@@ -146,7 +157,7 @@ impl Comms {
                 }
                 Err(reason) => tracing::warn!(comm_id, reason, "update of a widget skipped"),
             },
-            (Kind::Widget(widget), "request_state") => {
+            (Kind::Widget(widget) | Kind::StopButton(widget, _), "request_state") => {
                 let (data, buffers) = widget.update();
                 publish(data, &buffers);
             }
@@ -154,7 +165,7 @@ impl Comms {
                 let (data, buffers) = widget::update_states(state.widgets());
                 publish(data, &buffers);
             }
-            (Kind::Widget(_) | Kind::Control, method) => {
+            (Kind::Widget(_) | Kind::StopButton(..) | Kind::Control, method) => {
                 tracing::warn!(comm_id, method, "message of a widget skipped: its method is unknown");
             }
         }
@@ -206,10 +217,9 @@ impl Comms {
                 Ok(None)
             }
             CommAction::Close { comm: id, message } => {
-                let buffers = bytes(&message)?;
                 state.open(&id)?;
                 state.comms.remove(&id);
-                let content = json!({"comm_id": id, "data": message.data});
+                let (content, buffers) = (json!({"comm_id": id, "data": message.data}), bytes(&message)?);
                 self.iopub.publish_with(parent, "comm_close", &Value::Object(message.metadata), content, &buffers);
                 Ok(None)
             }
@@ -223,7 +233,9 @@ impl Comms {
             }
             CommAction::State { comm: id } => match &state.open(&id)?.kind {
                 Kind::Widget(widget) => Ok(Some(CommAnswer::State { values: widget.values.clone() })),
-                Kind::Plain | Kind::Control => Err(format!("the comm {id} is not a widget's; it has no state")),
+                Kind::Plain | Kind::StopButton(..) | Kind::Control => {
+                    Err(format!("the comm {id} is not a widget's; it has no state"))
+                }
             },
             CommAction::Accept { target } => {
                 let opened = std::mem::take(state.accepted.entry(target).or_default());
@@ -244,7 +256,7 @@ impl State {
 
     fn widgets(&self) -> impl Iterator<Item = (&str, &WidgetState)> {
         self.comms.iter().filter(|(_, comm)| !comm.is_closed).filter_map(|(id, comm)| match &comm.kind {
-            Kind::Widget(widget) => Some((id.as_str(), widget)),
+            Kind::Widget(widget) | Kind::StopButton(widget, _) => Some((id.as_str(), widget)),
             Kind::Plain | Kind::Control => None,
         })
     }

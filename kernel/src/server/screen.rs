@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ferrotune_display::Bundle;
 use ferrotune_link::{Answer, CommAction};
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -140,6 +141,18 @@ impl Screen {
                 self.flush_text();
                 answer(&self.comms, &self.parent, action, reply);
             }
+            Output::StopButton { id, press } => {
+                self.flush_text();
+                if let Some(Bundle { data, metadata }) = self.comms.show_stop_button(&self.parent, &id, press) {
+                    self.publish("display_data", display(data, metadata, json!({"display_id": id})));
+                }
+            }
+            Output::StopButtonGone { id } => {
+                if self.comms.close_stop_button(&self.parent, &id) {
+                    let Bundle { data, metadata } = Bundle::text("");
+                    self.publish("update_display_data", display(data, metadata, json!({"display_id": id})));
+                }
+            }
             Output::Payload(payload) => self.payload.push(entry(payload)),
             Output::Done(_) | Output::History { .. } => unreachable!("`until_done` takes it"),
         }
@@ -259,7 +272,12 @@ pub(super) async fn capture(
             Output::Comm { action, reply } => answer(comms, parent, action, reply),
             Output::Input { reply, .. } => drop::<oneshot::Sender<String>>(reply),
             Output::History { reply, .. } => drop(reply),
-            Output::Stream(..) | Output::Display { .. } | Output::Clear { .. } | Output::Payload(_) => {}
+            Output::Stream(..)
+            | Output::Display { .. }
+            | Output::Clear { .. }
+            | Output::StopButton { .. }
+            | Output::StopButtonGone { .. }
+            | Output::Payload(_) => {}
         }
     }
 }

@@ -135,7 +135,12 @@ fn a_crate_that_was_built_anew_costs_what_its_types_are_part_of() {
         ("struct Q(u8);", "Q", false),
     ];
     let prints = |build: &str| {
-        let mine = [Extern { name: "mine".to_owned(), file: "libmine.rlib".into(), build: build.to_owned() }];
+        let mine = [Extern {
+            name: "mine".to_owned(),
+            file: "libmine.rlib".into(),
+            build: build.to_owned(),
+            runs_futures: false,
+        }];
         cases.map(|(source, type_name, _)| Definitions::parse(source, &mine).unwrap().fingerprint(type_name).unwrap())
     };
     for ((case, before), after) in cases.iter().zip(prints("first")).zip(prints("second")) {

@@ -2,54 +2,74 @@
 //! would put all their code into each cell.
 
 use super::super::stoppable::{self, Kernel};
-use super::{Dependencies, Extern, OPT_LEVEL};
+use super::{Dependencies, Extern, OPT_LEVEL, TOKIO};
 use crate::environment::{RUSTC_VARIABLE, required, restore_path};
 use crate::prelude;
 use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The library's name and file; none if the crates have no code for the process of the cells, or, with a warning, if they cannot be
-/// linked with each other.
+/// What cells with `.await` call, compiled once: the code of tokio's runtime takes rustc longer than most cells. Another version
+/// of tokio, which came with another crate, has a runtime of its own.
+const AWAIT: &str = "
+use std::{any::Any, future::Future, pin::Pin, sync::{Mutex, PoisonError}};
+use tokio::runtime::Runtime;
+
+pub type Slot = Mutex<Option<Box<dyn Any + Send>>>;
+
+pub fn block_on(slot: &Slot, future: Pin<&mut dyn Future<Output = ()>>) {
+    let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+    if !slot.as_ref().is_some_and(|runtime| runtime.is::<Runtime>()) {
+        *slot = Some(Box::new(Runtime::new().expect(\"the system has a thread for tokio\")));
+    }
+    if let Some(runtime) = slot.as_ref().and_then(|runtime| runtime.downcast_ref::<Runtime>()) {
+        runtime.block_on(future);
+    }
+}
+";
+
+/// The library as cells use it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(in crate::compile) struct Library {
+    pub(in crate::compile) name: String,
+    pub(super) file: PathBuf,
+    /// Whether it has [`AWAIT`].
+    pub(in crate::compile) awaits: bool,
+}
+
+/// Makes the library in this folder, if it is not there. None if the crates have no code for the process of the cells, or, with a
+/// warning, if they cannot be linked with each other.
 ///
 /// # Errors
 /// If it cannot be written; that of a stop.
-pub(super) fn link(
-    dependencies: &Dependencies,
-    target: &Path,
-    kernel: &mut Kernel,
-) -> Result<Option<(String, PathBuf)>> {
+pub(super) fn link(dependencies: &Dependencies, folder: &Path, kernel: &mut Kernel) -> Result<Option<Library>> {
     let is_linked = |dependency: &&Extern| dependency.file.extension().is_some_and(|extension| extension == "rlib");
     let linked: Vec<&Extern> = dependencies.externs.iter().filter(is_linked).collect();
     if linked.is_empty() {
         return Ok(None);
     }
-    let builds = linked.iter().fold(Sha256::new(), |hash, dependency| hash.chain_update(&dependency.build));
+    let awaits = linked.iter().any(|linked| linked.name == TOKIO && linked.runs_futures);
+    let crates: String = linked.iter().map(|linked| format!("extern crate {} as _;\n", linked.name)).collect();
+    let source = if awaits { format!("{AWAIT}{crates}") } else { crates };
+    let builds =
+        linked.iter().fold(Sha256::new().chain_update(&source), |hash, linked| hash.chain_update(&linked.build));
     // The process of the cells keeps the library of earlier cells, and would take another file of the same name for it.
     let name = format!("cell_dependencies_{}", prelude::short_hash(builds));
-    let file = target.join(format!("lib{name}.so"));
-    let is_there = file.is_file() || build(&name, &linked, dependencies, &file, kernel)?;
-    Ok(is_there.then_some((name, file)))
+    let file = folder.join(format!("lib{name}.so"));
+    let is_there = file.is_file() || build(&name, &source, dependencies, &file, kernel)?;
+    Ok(is_there.then_some(Library { name, file, awaits }))
 }
 
-fn build(
-    name: &str,
-    linked: &[&Extern],
-    dependencies: &Dependencies,
-    file: &Path,
-    kernel: &mut Kernel,
-) -> Result<bool> {
+fn build(name: &str, source: &str, dependencies: &Dependencies, file: &Path, kernel: &mut Kernel) -> Result<bool> {
     let folder = tempfile::tempdir_in(file.parent().context("a library is in a folder")?)?;
-    let source = folder.path().join("lib.rs");
-    fs::write(
-        &source,
-        linked.iter().map(|linked| format!("extern crate {} as _;\n", linked.name)).collect::<String>(),
-    )?;
+    let root = folder.path().join("lib.rs");
+    fs::write(&root, source)?;
     let mut rustc = Command::new(required(RUSTC_VARIABLE)?);
     restore_path(&mut rustc);
-    rustc.arg(&source).arg(format!("--crate-name={name}")).arg("--out-dir").arg(folder.path());
+    rustc.arg(&root).arg(format!("--crate-name={name}")).arg("--out-dir").arg(folder.path());
     rustc.args(["--edition=2024", "--crate-type=dylib", "-Cprefer-dynamic"]).arg(format!("-Copt-level={OPT_LEVEL}"));
     dependencies.use_in(&mut rustc);
     let mut messages = Vec::new();

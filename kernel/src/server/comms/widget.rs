@@ -18,6 +18,11 @@ impl WidgetState {
         Ok(widget)
     }
 
+    /// A state without binary data.
+    pub(super) fn of(values: Map<String, Value>) -> Self {
+        Self { values, buffers: Vec::new() }
+    }
+
     /// Sets the values of an `update`. Others stay as they are.
     pub(super) fn merge(&mut self, data: &Value, buffers: &[Vec<u8>]) -> Result<(), &'static str> {
         let values = data["state"].as_object().ok_or("the data of a widget has no `state` with its values")?;

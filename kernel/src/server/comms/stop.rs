@@ -1,0 +1,72 @@
+//! The button that stops a search: a widget of the kernel's own, which it shows only where a front end has asked for widgets.
+
+use ferrotune_display::Bundle;
+use ferrotune_display::widget::model;
+use serde_json::{Map, Value, json};
+
+use super::widget::WidgetState;
+use super::{Comm, Kind, State};
+use crate::server::exchange::Iopub;
+use crate::server::wire::{self, Parent};
+use crate::stop_button::Press;
+
+/// What a front end shows that shares the notebook and has no widgets.
+const FALLBACK: &str = "%tune stop or an interrupt stops the search";
+
+/// The ids of a button's layout, of its style and of itself.
+pub(super) type Comms = [String; 3];
+
+impl super::Comms {
+    /// Opens the button of a search; none where no front end has asked for widgets.
+    pub(in crate::server) fn show_stop_button(&self, parent: &Parent, id: &str, press: Press) -> Option<Bundle> {
+        let mut state = self.lock();
+        if !state.has_widgets {
+            return None;
+        }
+        let mut open =
+            |values: Map<String, Value>, press: Option<&Press>| state.open_own(&self.iopub, parent, values, press);
+        let layout = open(model::layout(), None);
+        let style = open(model::style("ButtonStyle"), None);
+        let own =
+            json!({"description": "Stop", "icon": "stop", "tooltip": "stop after the current step of each trial"});
+        let own = own.as_object().cloned().unwrap_or_default();
+        let button = open(model::control("Button", &layout, &style, &own), Some(&press));
+        let bundle = model::view(&button, Bundle::text(FALLBACK));
+        state.stop_buttons.insert(id.to_owned(), [layout, style, button]);
+        Some(bundle)
+    }
+
+    /// Closes the button of a search, and returns whether there was one.
+    pub(in crate::server) fn close_stop_button(&self, parent: &Parent, id: &str) -> bool {
+        let mut state = self.lock();
+        let Some(comms) = state.stop_buttons.remove(id) else { return false };
+        for comm in comms.into_iter().rev() {
+            if state.comms.remove(&comm).is_some() {
+                self.iopub.publish(parent, "comm_close", json!({"comm_id": comm, "data": {}}));
+            }
+        }
+        true
+    }
+}
+
+impl State {
+    /// Opens a widget of the kernel's own; with `press`, the button. Returns its id.
+    fn open_own(
+        &mut self,
+        iopub: &Iopub,
+        parent: &Parent,
+        values: Map<String, Value>,
+        press: Option<&Press>,
+    ) -> String {
+        let id = wire::random_id();
+        let content = json!({"comm_id": id, "target_name": model::TARGET, "data": model::opening(&values)});
+        iopub.publish_with(parent, "comm_open", &json!({"version": model::PROTOCOL}), content, &[]);
+        let widget = WidgetState::of(values);
+        let kind = match press {
+            Some(press) => Kind::StopButton(widget, press.clone()),
+            None => Kind::Widget(widget),
+        };
+        self.comms.insert(id.clone(), Comm::new(model::TARGET.to_owned(), kind));
+        id
+    }
+}
