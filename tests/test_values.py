@@ -163,7 +163,7 @@ class TestOwnTypes:
         assert only(notebook, "vec![Colour(1), Colour(2)]")["text/plain"] == "   value\n0  red 1\n1  red 2"
 
     def test_chosen_fields_are_columns(self, notebook):
-        notebook.ok("pub struct Fit { pub id: u32, pub loss: f64, pub hidden: fn() }\nferrotune::display::show_fields!(Fit { id, loss });")
+        notebook.ok("pub struct Fit { pub id: u32, pub loss: f64, pub hidden: fn() }\nimpl ferrotune::display::Show for Fit {\n    ferrotune::display::show_fields!(id, loss);\n}")
         fit = "Fit { id: 7, loss: 0.5, hidden: || () }"
         assert only(notebook, fit)["text/plain"] == "field  value\nid     7\nloss   0.5"
         assert only(notebook, f"vec![{fit}]")["text/plain"] == "   id  loss\n0  7   0.5"

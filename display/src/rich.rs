@@ -35,7 +35,8 @@ pub trait Show {
     }
 }
 
-/// Implements [`Show`](crate::Show) by fields, which are `Debug`: a value is a table of two columns, and in a vector a row.
+/// The methods of [`Show`](crate::Show) for a struct, from fields of it that are `Debug`: a value is a table of two columns, and
+/// in a vector a row.
 ///
 /// ```
 /// use ferrotune_display::{Show, show_fields};
@@ -45,7 +46,10 @@ pub trait Show {
 ///     loss: f64,
 ///     weights: Vec<f32>,
 /// }
-/// show_fields!(Run { id, loss });
+///
+/// impl Show for Run {
+///     show_fields!(id, loss);
+/// }
 ///
 /// let run = Run { id: 7, loss: 0.5, weights: vec![0.0; 1000] };
 /// assert_eq!(run.bundle().data["text/plain"], "field  value\nid     7\nloss   0.5");
@@ -53,17 +57,15 @@ pub trait Show {
 /// ```
 #[macro_export]
 macro_rules! show_fields {
-    ($type:ty { $($field:ident),+ $(,)? }) => {
-        impl $crate::Show for $type {
-            fn bundle(&self) -> $crate::Bundle {
-                $crate::of_fields(&$crate::Show::columns(self).unwrap_or_default())
-            }
+    ($($field:ident),+ $(,)?) => {
+        fn bundle(&self) -> $crate::Bundle {
+            $crate::of_fields(&$crate::Show::columns(self).unwrap_or_default())
+        }
 
-            fn columns(&self) -> ::std::option::Option<::std::vec::Vec<(::std::string::String, ::std::string::String)>> {
-                ::std::option::Option::Some(::std::vec![
-                    $((::std::stringify!($field).into(), $crate::beginning(&self.$field, 100))),+
-                ])
-            }
+        fn columns(&self) -> ::std::option::Option<::std::vec::Vec<(::std::string::String, ::std::string::String)>> {
+            ::std::option::Option::Some(::std::vec![
+                $((::std::stringify!($field).into(), $crate::beginning(&self.$field, 100))),+
+            ])
         }
     };
 }
