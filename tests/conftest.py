@@ -1,5 +1,6 @@
 """Fixtures for tests of the installed kernel. `cargo xtask test` installs it under target/ and sets the environment."""
 
+import fcntl
 import subprocess
 import sys
 import zipfile
@@ -48,26 +49,34 @@ def every_message_is_claimed(start):
 def libtpu(request):
     """The library of a version of libtpu, by the version's name in `LIBTPUS`."""
     folder = TARGET / "libtpu" / request.param
+    folder.mkdir(parents=True, exist_ok=True)
+    # Another run of tests may download it at the same time.
+    with open(folder / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return request.param, library_in(folder, LIBTPUS[request.param])
+
+
+def library_in(folder, requirement):
+    """The library in this folder, downloaded if it is not there."""
     library = folder / "libtpu/libtpu.so"
     if not library.exists():
-        folder.mkdir(parents=True, exist_ok=True)
         pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
         try:
             ran = subprocess.run(
-                [*pip, "--disable-pip-version-check", "--dest", folder, LIBTPUS[request.param]],
+                [*pip, "--disable-pip-version-check", "--dest", folder, requirement],
                 capture_output=True,
                 text=True,
                 timeout=DOWNLOAD_TIMEOUT_S,
             )
         except subprocess.TimeoutExpired:
-            pytest.skip(f"{LIBTPUS[request.param]} was not downloaded within {DOWNLOAD_TIMEOUT_S} s")
+            pytest.skip(f"{requirement} was not downloaded within {DOWNLOAD_TIMEOUT_S} s")
         if ran.returncode != 0:
             reason = ran.stderr.strip().splitlines()[-1:]
-            pytest.skip(f"{LIBTPUS[request.param]} cannot be installed here: {reason}")
+            pytest.skip(f"{requirement} cannot be installed here: {reason}")
         (wheel,) = folder.glob("*.whl")
         with zipfile.ZipFile(wheel) as archive:
             archive.extract("libtpu/libtpu.so", folder / "partial")
         wheel.unlink()
         (folder / "partial/libtpu").rename(folder / "libtpu")
         (folder / "partial").rmdir()
-    return request.param, library
+    return library

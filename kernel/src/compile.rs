@@ -11,7 +11,10 @@ mod manifest;
 mod messages;
 mod shadows;
 mod source;
+mod starting;
 mod stoppable;
+
+pub(crate) use starting::mark as mark_starting;
 
 use crate::environment::{
     CARGO_VARIABLE, EVCXR_VARIABLE, PRELUDE_VARIABLE, RESULT_VARIABLE, RUNTIME_VARIABLE, RUSTC_VARIABLE,
@@ -23,6 +26,7 @@ use dependencies::Dependencies;
 use manifest::Manifest;
 use messages::Messages;
 use sha2::{Digest, Sha256};
+use starting::{Kept, Made};
 use std::ffi::{OsStr, OsString};
 use std::io::Write as _;
 use std::os::unix::process::CommandExt;
@@ -117,25 +121,45 @@ fn compile(offline: bool, emit: Emit, kernel: &mut Kernel) -> Result<ExitCode> {
     let name = format!("{SOURCES}/{}", crate::prelude::short_hash(Sha256::new().chain_update(&source)));
     let output_folder = folder.join("target");
     std::fs::create_dir_all(&output_folder)?;
-    let mut rustc = rustc(&manifest, &dependencies, &output_folder, emit)?;
+    let library = output_folder.join("libctx.so");
+    let mut rustc = rustc(&manifest, &dependencies, emit)?;
     rustc.arg(format!("--remap-path-prefix=src={name}"));
+    let kept = Kept::of(&rustc, emit)?;
+    if let Some(made) = kept.as_ref().map(|kept| kept.take(&library)).transpose()?.flatten() {
+        return hand_over(made, &name, &source, &library);
+    }
+    rustc.arg("--out-dir").arg(&output_folder);
     let mut messages = Vec::new();
     let ended = stoppable::run(rustc.stderr(Stdio::piped()), kernel, |bytes, _| {
         messages.extend_from_slice(bytes);
         Ok(())
     })?;
     let messages = Messages::read(&messages);
-    // evcxr reads them.
-    std::io::stderr().write_all(&messages.errors)?;
-    if !ended.status.success() {
+    let made = match ended.status.success() {
+        true => Made::Library,
+        false => Made::Errors(messages.errors),
+    };
+    if let Made::Library = made {
+        kernel.warn(messages.warnings)?;
+        if emit == Emit::Nothing {
+            return Ok(ExitCode::SUCCESS);
+        }
+    }
+    if let Some(kept) = kept {
+        kept.keep(&made, &library)?;
+    }
+    hand_over(made, &name, &source, &library)
+}
+
+/// Gives evcxr the compiled cell, or its errors.
+fn hand_over(made: Made, name: &str, source: &str, library: &Path) -> Result<ExitCode> {
+    if let Made::Errors(errors) = made {
+        std::io::stderr().write_all(&errors)?;
         return Ok(ExitCode::FAILURE);
     }
-    kernel.warn(messages.warnings)?;
-    if emit == Emit::Library {
-        keep_source(&name, &source)?;
-        if let Some(file) = std::env::var_os(RESULT_VARIABLE) {
-            std::fs::write(file, output_folder.join("libctx.so").as_os_str().as_encoded_bytes())?;
-        }
+    keep_source(name, source)?;
+    if let Some(file) = std::env::var_os(RESULT_VARIABLE) {
+        std::fs::write(file, library.as_os_str().as_encoded_bytes())?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -158,7 +182,7 @@ pub(crate) fn generated_source(location: &str) -> Option<(String, usize)> {
 }
 
 /// The one call of rustc that makes a cell: lines for backtraces but no other debug information, no debug assertions, everything linked dynamically.
-fn rustc(manifest: &Manifest, dependencies: &Dependencies, output_folder: &Path, emit: Emit) -> Result<Command> {
+fn rustc(manifest: &Manifest, dependencies: &Dependencies, emit: Emit) -> Result<Command> {
     let prelude = PathBuf::from(required(PRELUDE_VARIABLE)?);
     let prelude = Prelude::open(&prelude)?.context("the prelude is gone; restart the kernel")?;
     let mut command = Command::new(required(RUSTC_VARIABLE)?);
@@ -171,9 +195,7 @@ fn rustc(manifest: &Manifest, dependencies: &Dependencies, output_folder: &Path,
         })
         .arg(format!("-Copt-level={}", manifest.opt_level))
         .args(["-Coverflow-checks=on", "-Cdebuginfo=line-tables-only", "-Cprefer-dynamic", "-Ccodegen-units=1"])
-        .args(USUAL_LINTS.map(|lint| format!("-A{lint}")))
-        .arg("--out-dir")
-        .arg(output_folder);
+        .args(USUAL_LINTS.map(|lint| format!("-A{lint}")));
     for (name, file) in prelude.externs() {
         command.arg("--extern").arg(assignment(name, &file));
     }

@@ -50,7 +50,6 @@ pub(crate) use startup::start;
 
 use crate::execution::{Cell, Output, Stream, Work};
 use crate::failure::{ErrorName, Failure};
-use crate::prelude::Prelude;
 use crate::runtime::Runtime;
 use cell_supervisor::CellSupervisor;
 use commands::{KernelCommand, Runner};
@@ -63,10 +62,16 @@ use ferrotune_magics::Step;
 use link::{CellLink, CellOutcome};
 use notebook::Notebook;
 use preparation::Prepared;
+use startup::Leisure;
 use undo::UndoStates;
 
 /// The error of a cell that an interrupt stopped before it ran.
 const STOPPED_BEFORE: &str = "the cell was stopped before it ran; no variable has changed";
+
+/// The Rust and the magics of a cell.
+fn steps(code: &str) -> Result<Vec<Step>, Failure> {
+    ferrotune_magics::parse(code).map_err(|error| Failure::new(ErrorName::MagicError, error.to_string()))
+}
 
 struct Engine {
     evaluator: Evaluator,
@@ -75,8 +80,8 @@ struct Engine {
     notebook: Notebook,
     link: CellLink,
     interrupts: Interrupts,
-    prelude: Prelude,
     runtime: Runtime,
+    leisure: Leisure,
 }
 
 impl Engine {
@@ -112,9 +117,7 @@ impl Engine {
 
     /// Runs the code of a cell, magics included.
     fn run_code(&mut self, code: &str) -> Result<(), Failure> {
-        let steps =
-            ferrotune_magics::parse(code).map_err(|error| Failure::new(ErrorName::MagicError, error.to_string()))?;
-        for step in steps {
+        for step in steps(code)? {
             match step {
                 Step::Code { source, first_line } => {
                     self.run_user_code(&source, first_line)?;

@@ -1,5 +1,6 @@
 //! The `ferrotune` program: Jupyter kernel, installer, and the processes that the kernel starts from the same file.
 
+mod allocator;
 mod chain;
 mod compile;
 mod completeness;

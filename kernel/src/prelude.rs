@@ -103,9 +103,9 @@ impl Prelude {
         self.folder.join("library")
     }
 
-    /// The copy of the standard library's sources for rust-analyzer in a prelude's folder.
-    pub(crate) fn standard_library(folder: &Path) -> PathBuf {
-        folder.join("analysis/standard-library")
+    /// Folder of the sources that rust-analyzer reads.
+    pub(crate) fn analysis(&self) -> PathBuf {
+        self.folder.join("analysis")
     }
 
     /// The dylib itself.
@@ -116,13 +116,6 @@ impl Prelude {
     /// Names and files of the crates that are part of every cell.
     pub(crate) fn externs(&self) -> impl Iterator<Item = (&str, PathBuf)> {
         self.contents.externs.iter().map(|(name, file)| (name.as_str(), self.library_folder().join(file)))
-    }
-
-    /// The `[dependencies]` entry by which rust-analyzer finds a crate's sources: package name and value.
-    pub(crate) fn analysis_dependency(&self, name: &str) -> (String, String) {
-        let package = name.replace('_', "-");
-        let value = format!("{{ path = {:?} }}", self.folder.join("analysis").join(&package));
-        (package, value)
     }
 }
 

@@ -3,6 +3,8 @@
 //! evcxr reads its settings from the environment of its process, which is safe to change only before the process has
 //! threads: the kernel prepares the environment and then replaces itself by the same program.
 
+mod sources;
+
 use crate::environment::{
     CARGO_VARIABLE, PATH_VARIABLE, PRELUDE_VARIABLE, RUNTIME_VARIABLE, RUSTC_VARIABLE, STANDARD_LIBRARY_VARIABLE,
     socket_in,
@@ -29,6 +31,9 @@ const LOCK: &str = "lock";
 
 /// A later kernel deletes the folder of one that has ended, but only at this age: a new folder is not locked yet.
 const YOUNG: Duration = Duration::from_secs(60);
+
+/// The folder in which evcxr compiles cells.
+const CELLS: &str = "cells";
 
 /// The path of a Unix socket has at most 107 bytes; this leaves room for the names below the folder.
 const LONGEST_FOLDER: usize = 60;
@@ -73,6 +78,7 @@ impl Runtime {
         for name in ["cargo", "rustup"] {
             std::os::unix::fs::symlink(&own, stand_ins.join(name))?;
         }
+        sources::write_empty(&folder)?;
         let path = std::env::var_os("PATH").unwrap_or_default();
         let search = std::env::join_paths(std::iter::once(stand_ins).chain(std::env::split_paths(&path)))?;
         let prelude = Prelude::place(&toolchain, accelerator)?;
@@ -82,11 +88,11 @@ impl Runtime {
             .env(PATH_VARIABLE, path)
             .env(PRELUDE_VARIABLE, &prelude)
             // Where rust-analyzer looks for the standard library.
-            .env("RUST_SRC_PATH", Prelude::standard_library(&prelude))
+            .env("RUST_SRC_PATH", sources::standard_library(&folder))
             .env(CARGO_VARIABLE, &toolchain.cargo)
             .env(RUSTC_VARIABLE, &toolchain.rustc)
             .env(STANDARD_LIBRARY_VARIABLE, &toolchain.library_folder)
-            .env("EVCXR_TMPDIR", folder.join("cells"))
+            .env("EVCXR_TMPDIR", folder.join(CELLS))
             .env(RUNTIME_VARIABLE, &folder)
             .exec();
         bail!("cannot start {}: {error}", program.display())
@@ -94,6 +100,11 @@ impl Runtime {
 
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// The folder in which evcxr compiles cells.
+    pub(crate) fn cells(&self) -> PathBuf {
+        self.folder.join(CELLS)
     }
 
     /// Whether the prelude is built already.

@@ -4,14 +4,16 @@
 use super::dependencies;
 use super::evaluator_state::EvaluatorState;
 use super::link::CellLink;
+use crate::chain;
+use crate::compile;
 use crate::execution::{Output, Stream};
 use crate::prelude::{self, Prelude};
-use crate::runtime::OWN_PROGRAM;
+use crate::runtime::{OWN_PROGRAM, Runtime};
 use crate::supervisor;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use evcxr::{CommandContext, Completions, Error, EvalContext, EvalContextOutputs, EvalOutputs};
+use std::fs;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::Command;
 use std::thread;
 use std::time::Instant;
@@ -30,13 +32,25 @@ std::result::Result::<(), std::fmt::Error>::Ok(())?;";
 /// Name of evcxr's phase in which a cell runs.
 pub(super) const EXECUTION: &str = "Execution";
 
+/// The optimisation level until rust-analyzer has the real sources, and then. Only the bytes of the manifest differ: at other bytes
+/// rust-analyzer reads everything anew.
+const BEFORE_SOURCES: &str = "2 ";
+const WITH_SOURCES: &str = "2";
+
 pub(super) struct Evaluator {
     context: CommandContext,
+    prelude: Prelude,
+    runtime: Runtime,
+    /// Whether rust-analyzer has the real sources, and not empty crates.
+    has_sources: bool,
 }
 
 impl Evaluator {
     /// Starts evcxr. The relay that evcxr takes for its runtime connects to the cell supervisor, which must run already.
-    pub(super) fn start(prelude: &Prelude, socket: &Path, link: &CellLink) -> Result<Self> {
+    pub(super) fn start(prelude: &Prelude, runtime: &Runtime, link: &CellLink) -> Result<Self> {
+        let _starting = compile::mark_starting(runtime.folder())?;
+        runtime.hide_sources()?;
+        let socket = runtime.socket();
         let mut relay = Command::new(OWN_PROGRAM);
         relay.arg("cell-relay").env(supervisor::KERNEL_VARIABLE, socket).process_group(0);
         let started = Instant::now();
@@ -49,17 +63,48 @@ impl Evaluator {
         state.set_preserve_vars_on_panic(true);
         state.set_sccache(false).map_err(plain)?;
         for name in prelude::CRATES {
-            let (package, value) = prelude.analysis_dependency(name);
+            let (package, value) = runtime.analysis_dependency(name);
             state.add_dep(&package, &value).map_err(plain)?;
         }
+        state.set_opt_level(BEFORE_SOURCES).map_err(plain)?;
         context.eval_with_state(FIRST_CELL, state).map_err(plain)?;
         tracing::debug!("the prelude is in use after {:?}", started.elapsed());
-        Ok(Self { context: CommandContext::with_eval_context(context) })
+        let context = CommandContext::with_eval_context(context);
+        Ok(Self { context, prelude: prelude.clone(), runtime: runtime.clone(), has_sources: false })
     }
 
     /// Runs Rust, after the `:commands` above it.
     pub(super) fn run(&mut self, source: &str) -> Result<EvalOutputs, Error> {
+        if needs_sources(source) {
+            self.read_sources().map_err(|error| Error::Message(chain::in_one_line(&error)))?;
+        }
         self.context.execute(source)
+    }
+
+    /// Gives rust-analyzer the real sources before a cell needs them, and lets it read them. Returns whether it had to.
+    pub(super) fn prepare_analysis(&mut self) -> Result<bool> {
+        if self.has_sources {
+            return Ok(false);
+        }
+        self.read_sources()?;
+        self.context.hover_at("let", "let".len())?;
+        Ok(true)
+    }
+
+    /// From now on rust-analyzer has the real sources.
+    fn read_sources(&mut self) -> Result<()> {
+        if self.has_sources {
+            return Ok(());
+        }
+        self.runtime.show_sources(&self.prelude)?;
+        self.context.execute(&format!(":opt {WITH_SOURCES}")).map_err(plain)?;
+        // evcxr writes the manifest before a cell, and not before a completion.
+        let manifest = self.runtime.cells().join("Cargo.toml");
+        let level = |level| format!("opt-level = {level}\n");
+        let text = fs::read_to_string(&manifest)?.replace(&level(BEFORE_SOURCES), &level(WITH_SOURCES));
+        fs::write(&manifest, text).with_context(|| format!("cannot write {}", manifest.display()))?;
+        self.has_sources = true;
+        Ok(())
     }
 
     /// What evcxr knows now. The crates are those of the last known state if evcxr does not list them.
@@ -91,13 +136,21 @@ impl Evaluator {
     }
 
     pub(super) fn completions(&mut self, source: &str, cursor: usize) -> Result<Completions> {
+        self.read_sources()?;
         self.context.completions(source, cursor)
     }
 
     /// Documentation of what ends at an offset, as text and as HTML.
     pub(super) fn hover(&mut self, source: &str, end: usize) -> Result<(String, String)> {
+        self.read_sources()?;
         self.context.hover_at(source, end)
     }
+}
+
+/// Whether a cell may declare a variable, whose type rust-analyzer infers, or has a command of evcxr's.
+fn needs_sources(source: &str) -> bool {
+    let is_of_name = |c: char| c.is_alphanumeric() || c == '_';
+    source.lines().any(|line| line.starts_with(':')) || source.split(|c| !is_of_name(c)).any(|word| word == "let")
 }
 
 /// Whether the cell ran. A cell of comments or commands alone does not, and evcxr keeps the source of an earlier one.
@@ -120,4 +173,19 @@ fn forward(outputs: EvalContextOutputs, link: &CellLink) -> Result<()> {
 
 fn plain(error: impl std::fmt::Display) -> anyhow::Error {
     anyhow::anyhow!("{error}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_and_commands_need_the_sources() {
+        for source in ["let x = 1;", "1;let(a, b) = c", "match a { _ => { let b = 1; } }", "//\n:type x"] {
+            assert!(needs_sources(source), "{source}");
+        }
+        for source in ["x + 1", "letter.outlet()", "println!(\":type\");", "fn f() -> a::B { C }", "use a::{b, c};"] {
+            assert!(!needs_sources(source), "{source}");
+        }
+    }
 }

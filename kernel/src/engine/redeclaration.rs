@@ -54,7 +54,7 @@ impl Engine {
     fn declare(&mut self, mut state: EvaluatorState) -> Result<EvaluatorState, Failure> {
         self.evaluate_generated(":clear")?;
         let own = prelude::CRATES.iter().map(|name| {
-            let (package, value) = self.prelude.analysis_dependency(name);
+            let (package, value) = self.runtime.analysis_dependency(name);
             format!("{package} = {value}")
         });
         let dependencies = own.chain(state.dependencies().iter().cloned());

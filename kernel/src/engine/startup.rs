@@ -7,7 +7,8 @@ use super::evaluator_state::EvaluatorState;
 use super::link::CellLink;
 use super::notebook::Notebook;
 use super::undo::UndoStates;
-use super::{Engine, Interrupts};
+use super::{Engine, Interrupts, steps};
+use crate::allocator;
 use crate::chain;
 use crate::execution::{LiveDisplay, Output, Work};
 use crate::failure::{ErrorName, Failure};
@@ -16,26 +17,53 @@ use crate::runtime::Runtime;
 use anyhow::Result;
 use ferrotune_display::Bundle;
 use std::panic::{self, AssertUnwindSafe};
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
+use std::time::Duration;
 
 /// rust-analyzer recurses over the user's code.
 const STACK_BYTES: usize = 64 << 20;
 
+/// Cells of a notebook that runs as a whole follow each other faster.
+const PAUSE: Duration = Duration::from_millis(500);
+
 /// Starts the engine's thread, and returns the way to give it work.
 pub(crate) fn start(runtime: Runtime, interrupts: Interrupts) -> Sender<Work> {
-    let (sender, receiver) = mpsc::channel();
-    let spawned = thread::Builder::new()
-        .name("engine".into())
-        .stack_size(STACK_BYTES)
-        .spawn(move || serve(&runtime, &interrupts, &receiver));
+    let (sender, arrivals) = mpsc::channel();
+    let (accepted, work) = mpsc::channel();
+    let is_ready = Arc::new(AtomicBool::new(false));
+    let ready = Arc::clone(&is_ready);
+    let engine = thread::Builder::new().name("engine".into()).stack_size(STACK_BYTES);
+    let spawned = engine.spawn(move || serve(&runtime, &interrupts, &work, &ready));
+    let entrance = thread::Builder::new().name("entrance".into());
+    let spawned = spawned.and_then(|_| entrance.spawn(move || admit(&arrivals, &accepted, &is_ready)));
     if let Err(error) = spawned {
         tracing::error!("the engine cannot start: {error}");
     }
     sender
 }
 
-fn serve(runtime: &Runtime, interrupts: &Interrupts, work: &Receiver<Work>) {
+/// Passes work on to the engine. A cell with a wrong magic has its error at once, even if the engine is not ready.
+fn admit(arrivals: &Receiver<Work>, accepted: &Sender<Work>, is_ready: &AtomicBool) {
+    for work in arrivals {
+        if let Work::Execute { cell, outputs } = &work
+            && !is_ready.load(Ordering::Acquire)
+            && let Err(failure) = steps(&cell.code)
+        {
+            if outputs.send(Output::Done(Err(failure))).is_err() {
+                tracing::debug!("nobody waits for the cell");
+            }
+            continue;
+        }
+        if accepted.send(work).is_err() {
+            return;
+        }
+    }
+}
+
+fn serve(runtime: &Runtime, interrupts: &Interrupts, work: &Receiver<Work>, is_ready: &AtomicBool) {
     let link = match CellLink::listen(&runtime.socket()) {
         Ok(link) => link,
         Err(error) => return refuse_all(&chain::in_one_line(&error), None, work),
@@ -57,6 +85,7 @@ fn serve(runtime: &Runtime, interrupts: &Interrupts, work: &Receiver<Work>) {
             }
         };
         link.compile_for_user();
+        is_ready.store(true, Ordering::Release);
         match run(&mut engine, pending.take(), work) {
             Ended::NoMoreWork => return,
             // The loop replaces the engine by one without variables.
@@ -67,17 +96,16 @@ fn serve(runtime: &Runtime, interrupts: &Interrupts, work: &Receiver<Work>) {
 
 fn start_engine(runtime: &Runtime, interrupts: &Interrupts, link: &CellLink) -> Result<Engine> {
     let prelude = build_prelude(runtime, link)?;
-    let socket = runtime.socket();
-    let supervisor = CellSupervisor::start(prelude.library(), socket.clone(), link.clone())?;
-    let mut evaluator = Evaluator::start(&prelude, &socket, link)?;
+    let supervisor = CellSupervisor::start(prelude.library(), runtime.socket(), link.clone())?;
+    let mut evaluator = Evaluator::start(&prelude, runtime, link)?;
     let undo = UndoStates::new(evaluator.state(&EvaluatorState::default()));
     Ok(Engine {
         evaluator,
         link: link.clone(),
         supervisor,
-        prelude,
         interrupts: interrupts.clone(),
         runtime: runtime.clone(),
+        leisure: Leisure::Analysis,
         undo,
         notebook: Notebook::default(),
     })
@@ -105,7 +133,7 @@ enum Ended {
 
 /// Does all work, the pending one first.
 fn run(engine: &mut Engine, mut pending: Option<Work>, work: &Receiver<Work>) -> Ended {
-    while let Some(work) = pending.take().or_else(|| work.recv().ok()) {
+    while let Some(work) = pending.take().or_else(|| next(engine, work)) {
         let is_cell = matches!(work, Work::Execute { .. });
         let done = panic::catch_unwind(AssertUnwindSafe(|| engine.take(work)));
         // A panic over a completion only leaves that without an answer: if rust-analyzer stays broken, the next cell
@@ -117,6 +145,47 @@ fn run(engine: &mut Engine, mut pending: Option<Work>, work: &Receiver<Work>) ->
         }
     }
     Ended::NoMoreWork
+}
+
+/// Waits for work. In the first pause rust-analyzer reads its sources, which completion and the first variable need.
+fn next(engine: &mut Engine, work: &Receiver<Work>) -> Option<Work> {
+    while engine.leisure != Leisure::Rest {
+        match work.recv_timeout(PAUSE) {
+            Ok(work) => return Some(work),
+            Err(RecvTimeoutError::Disconnected) => return None,
+            Err(RecvTimeoutError::Timeout) => engine.use_pause(),
+        }
+    }
+    work.recv().ok()
+}
+
+/// What an engine does in the next pause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Leisure {
+    /// rust-analyzer reads its sources.
+    Analysis,
+    /// The memory that this has freed goes back to the system.
+    Memory,
+    Rest,
+}
+
+impl Engine {
+    fn use_pause(&mut self) {
+        self.leisure = match self.leisure {
+            Leisure::Analysis => {
+                let done = panic::catch_unwind(AssertUnwindSafe(|| self.evaluator.prepare_analysis()));
+                if let Ok(Err(error)) = done {
+                    tracing::warn!("rust-analyzer is not ready: {error}");
+                }
+                Leisure::Memory
+            }
+            Leisure::Memory => {
+                allocator::return_freed_memory();
+                Leisure::Rest
+            }
+            Leisure::Rest => Leisure::Rest,
+        };
+    }
 }
 
 /// Fails every cell with the reason for which there is no engine.

@@ -1,0 +1,61 @@
+//! What rust-analyzer reads as the standard library and as the crates of the prelude, under one path that never changes: a link.
+//! It leads to empty crates first. The real ones take most of a second and 100 MiB, and only the types of variables, completion and
+//! documentation need them.
+
+use super::Runtime;
+use crate::prelude::{CRATES, Prelude};
+use anyhow::{Context, Result};
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+/// The link in the folder of the runtime.
+const LINK: &str = "analysis";
+
+/// The folder with the empty crates.
+const EMPTY: &str = "empty";
+
+/// The standard library below the link.
+pub(super) fn standard_library(runtime: &Path) -> PathBuf {
+    runtime.join(LINK).join("standard-library")
+}
+
+/// Writes the empty crates.
+pub(super) fn write_empty(runtime: &Path) -> Result<()> {
+    let empty = runtime.join(EMPTY);
+    // rust-analyzer takes a folder with `core` in it for the standard library.
+    fs::create_dir_all(empty.join("standard-library/core"))?;
+    for name in CRATES {
+        let folder = empty.join(name.replace('_', "-"));
+        fs::create_dir_all(folder.join("src"))?;
+        fs::write(folder.join("src/lib.rs"), "")?;
+        let package = format!("[package]\nname = {:?}\nversion = \"0.0.0\"\n\n[workspace]\n", name.replace('_', "-"));
+        fs::write(folder.join("Cargo.toml"), package)?;
+    }
+    Ok(())
+}
+
+impl Runtime {
+    /// rust-analyzer finds empty crates from now on.
+    pub(crate) fn hide_sources(&self) -> Result<()> {
+        self.lead_to(&self.folder.join(EMPTY))
+    }
+
+    /// rust-analyzer finds the real sources from now on, when it reads its manifest anew.
+    pub(crate) fn show_sources(&self, prelude: &Prelude) -> Result<()> {
+        self.lead_to(&prelude.analysis())
+    }
+
+    fn lead_to(&self, folder: &Path) -> Result<()> {
+        let (link, new) = (self.folder.join(LINK), self.folder.join("analysis.new"));
+        symlink(folder, &new).with_context(|| format!("cannot make the link {}", new.display()))?;
+        fs::rename(&new, &link).with_context(|| format!("cannot make the link {}", link.display()))
+    }
+
+    /// The `[dependencies]` entry by which rust-analyzer finds a crate's sources: package name and value.
+    pub(crate) fn analysis_dependency(&self, name: &str) -> (String, String) {
+        let package = name.replace('_', "-");
+        let value = format!("{{ path = {:?} }}", self.folder.join(LINK).join(&package));
+        (package, value)
+    }
+}

@@ -1,0 +1,24 @@
+"""The start of a kernel: what is answered before its engine is ready, and what the engine does not wait for."""
+
+import pathlib
+
+from session import Session
+
+
+def test_a_misspelt_magic_has_its_error_before_the_engine_is_ready(tmp_path):
+    # Without a cache the engine is ready only after minutes, when it has built its prelude.
+    cache = tmp_path / "cache"
+    session = Session(tmp_path, env={"XDG_CACHE_HOME": str(cache)})
+    outcome = session.run("%lsmagicc")
+    assert outcome.error == "MagicError: unknown magic %lsmagicc; did you mean %lsmagic? %lsmagic lists them all"
+    assert not cache.exists()
+    session.close()
+
+
+def test_variables_after_cells_without_one(tmp_path):
+    session = Session(tmp_path)
+    session.ok("#[derive(Clone, Debug, PartialEq)]\nstruct Point(i32);\nfn point() -> Vec<Point> { vec![Point(1)] }")
+    assert session.ok("point().len()").result == "1"
+    session.ok("let points = point();\nlet tensor = candle_core::Tensor::ones(3, candle_core::DType::F32, &candle_core::Device::Cpu)?;")
+    assert session.ok("points == point() && tensor.dims() == [3]").result == "true"
+    session.close()
