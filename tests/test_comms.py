@@ -95,6 +95,33 @@ def test_slider_is_opened_shown_moved_between_cells_and_read_by_the_next_one(ker
     assert watch.run("epochs.value()?") == "7"
 
 
+def test_controls_are_those_of_ipywidgets(kernel, watch):
+    watch.run(
+        """use ferrotune::widget::*;
+        (int_slider("a", 0..=1, 0)?, float_slider("b", 0.0..=1.0, 0.0)?, int_box("c", 0)?, float_box("d", 0.0)?);
+        (text_box("e", "")?, checkbox("f", false)?, button("g")?, bar("h", 3)?);"""
+    )
+    styles = {id: state["_model_name"] for id, state in watch.models.items() if state["_view_name"] == "StyleView"}
+    controls = [state for state in watch.models.values() if "style" in state]
+    # From ipywidgets 8.1.9: type(widget)().get_state(), and the same of its style.
+    assert [(s["_model_name"], s["_view_name"], styles[s["style"].removeprefix("IPY_MODEL_")]) for s in controls] == [
+        ("IntSliderModel", "IntSliderView", "SliderStyleModel"),
+        ("FloatSliderModel", "FloatSliderView", "SliderStyleModel"),
+        ("IntTextModel", "IntTextView", "DescriptionStyleModel"),
+        ("FloatTextModel", "FloatTextView", "DescriptionStyleModel"),
+        ("TextModel", "TextView", "TextStyleModel"),
+        ("CheckboxModel", "CheckboxView", "CheckboxStyleModel"),
+        ("ButtonModel", "ButtonView", "ButtonStyleModel"),
+        ("IntProgressModel", "ProgressView", "ProgressStyleModel"),
+    ]
+
+
+def test_bar_sends_its_end_and_skips_what_comes_too_fast(kernel, watch):
+    watch.run('let mut bar = ferrotune::widget::bar("steps", 1000)?; for step in 1..=1000 { bar.set(step)?; }')
+    values = [m["content"]["data"]["state"]["value"] for m in watch.comms if m["msg_type"] == "comm_msg"]
+    assert (values[0], values[-1]) == (1, 1000) and len(values) < 20, values
+
+
 def test_slider_that_moves_while_a_cell_runs_is_read_by_that_cell(kernel, watch):
     watch.run('let rate = ferrotune::widget::float_slider("rate", 0.0..=1.0, 0.5)?;')
     msg_id = kernel.begin('println!("reads"); while rate.value()? < 0.75 {} rate.value()?')

@@ -1,5 +1,7 @@
 """Completion and inspection: what a user may write at the cursor, in the order in which they want it, and nothing of ours."""
 
+import time
+
 import pytest
 
 
@@ -34,14 +36,37 @@ def notebook(kernel):
 
 
 class TestOfRust:
+    def test_private_fields_are_not_offered(self, notebook):
+        kinds = {entry["type"] for entry in entries(notebook, "tensor.")}
+        assert "instance" not in kinds, entries(notebook, "tensor.")[:8]
+
+    def test_public_fields_are_offered_and_private_items_are_not(self, notebook):
+        names = offered(notebook, "till.")
+        assert {"coins", "count"} <= set(names)
+        assert not {"secret", "hidden"} & set(names)
+
     def test_fields_of_the_notebooks_own_types_are_offered(self, notebook):
         notebook.ok("struct Own { part: u8 }\nlet own = Own { part: 1 };")
         assert offered(notebook, "own.")[0] == "part"
 
     @pytest.mark.parametrize("code", ["e", "evcxr", "f", "s", "let _ = v", "words.", "tensor.", "till.", "E", "S", "r"])
     def test_nothing_of_ours_is_offered(self, notebook, code):
-        ours = ("evcxr", "Evcxr", "run_user_code", "ferrotune_share", "vars_ok")
+        ours = ("evcxr", "Evcxr", "run_user_code", "ferrotune_share", "vars_ok", "Show", "SimpleBackend")
         assert [name for name in offered(notebook, code) if name.startswith(ours)] == []
+
+    @pytest.mark.parametrize(
+        ("code", "in_order"),
+        [
+            ("words.", ["push", "clone", "into"]),
+            ("words.", ["len", "cmp", "type_id"]),
+            ("tensor.", ["matmul", "clone", "into"]),
+            ("till.", ["coins", "count", "into"]),
+        ],
+    )
+    def test_own_methods_come_before_those_of_traits_and_blanket_ones_last(self, notebook, code, in_order):
+        names = offered(notebook, code)
+        places = [names.index(name) for name in in_order]
+        assert places == sorted(places), names[:20]
 
     def test_no_name_is_offered_twice(self, notebook):
         names = offered(notebook, "words.")
@@ -52,7 +77,12 @@ class TestOfRust:
         assert [text for text in texts if text.startswith("push")][0] in ("push", "push("), texts
         assert [text for text in texts if "(" in text.rstrip("()")] == []
 
-    @pytest.mark.parametrize("code", ["f(g(1, velv", "{ let a = 1; velv", "words.iter().map(|word| velv"])
+    def test_methods_have_a_signature(self, notebook):
+        signatures = {entry["text"].split("(")[0]: entry.get("signature") for entry in entries(notebook, "words.")}
+        assert "value: T" in signatures["push"] or "value: String" in signatures["push"]
+        assert signatures["len"].endswith("-> usize")
+
+    @pytest.mark.parametrize("code", ["println!(\"{}\", velv", "f(g(1, velv", "if velv", "{ let a = 1; velv", "words.iter().map(|word| velv"])
     def test_unclosed_code_is_completed(self, notebook, code):
         assert replaced(notebook, code) == ("velv", ["velvet"])
 
@@ -78,6 +108,23 @@ class TestOfRust:
         cell = "Tensor::zeros"
         data = notebook.inspect(cell, len(cell))["data"]
         assert "# Ok::<" not in data["text/plain"] + data["text/html"]
+
+    def test_answer_does_not_wait_for_the_running_cell(self, notebook):
+        msg_id = notebook.begin('println!("asleep"); std::thread::sleep(std::time::Duration::from_secs(6));')
+        notebook.wait_for_text(msg_id, "asleep\n")
+        started = time.monotonic()
+        request = notebook.request("complete_request", {"code": "words.pus", "cursor_pos": 9})
+        answer = notebook.receive("shell")
+        seconds = time.monotonic() - started
+        notebook.published(request)
+        if answer["parent_header"]["msg_id"] == request:
+            notebook.reply(msg_id)
+        else:
+            answer = notebook.reply(request)
+        notebook.rest_of(msg_id)
+        assert answer["content"]["matches"] != []
+        assert seconds < 2
+
 
 class TestOfMagics:
     @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
-//! Our changes of candle-core, and how they are applied.
+//! Our changes of a package, and how they are applied.
 
-use crate::CHECKSUM;
 use crate::error::{Error, Result};
+use crate::package::{CANDLE, Package};
 use crate::sources::{self, Sources};
 use diffy::Patch;
 use std::collections::BTreeMap;
@@ -10,84 +10,86 @@ use std::path::Path;
 /// The repository's folder `candle/` when this library was built.
 const PACKED: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/changes.rs"));
 
-/// The manifest of our candle-core, in `candle/`.
-const MANIFEST: &str = "candle-core/Cargo.toml";
-
-/// What makes our candle-core out of crates.io's.
+/// What makes our package out of crates.io's.
 #[derive(Clone, Debug)]
 pub struct Changes {
+    pub(crate) package: &'static Package,
     pub(crate) manifest: String,
-    /// Unified diffs, by the file of candle-core that they change.
+    /// Unified diffs, by the file of the package that they change.
     patches: Sources,
-    /// Files that candle-core does not have.
+    /// Files that the package does not have.
     files: Sources,
 }
 
 impl Changes {
-    /// The changes that this library was built with.
+    /// The changes of candle-core that this library was built with.
     pub fn packed() -> Self {
         let all = PACKED.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect();
-        Self::of(all)
+        Self::of(&CANDLE, all)
     }
 
-    /// The changes in the repository's folder `candle/`.
+    /// The changes in the repository's folder of a package, such as `candle/`.
     ///
     /// # Errors
     ///
     /// A file cannot be read.
-    pub fn read(candle: &Path) -> Result<Self> {
-        let mut all = sources::read(candle, "patches")?;
-        all.append(&mut sources::read(candle, "files")?);
-        all.insert(MANIFEST.to_owned(), sources::text(&candle.join(MANIFEST))?);
-        Ok(Self::of(all))
+    pub fn read(package: &'static Package, folder: &Path) -> Result<Self> {
+        let mut all = sources::read(folder, "patches")?;
+        all.append(&mut sources::read(folder, "files")?);
+        all.insert(package.manifest(), sources::text(&folder.join(package.manifest()))?);
+        Ok(Self::of(package, all))
     }
 
-    fn of(all: Sources) -> Self {
+    fn of(package: &'static Package, all: Sources) -> Self {
         let under = |folder: &str, ending: &str| {
             let inside = |path: &str| Some(path.strip_prefix(folder)?.strip_suffix(ending)?.to_owned());
             all.iter().filter_map(|(path, text)| Some((inside(path)?, text.clone()))).collect()
         };
-        let manifest = all.get(MANIFEST).cloned().unwrap_or_default();
-        Self { manifest, patches: under("patches/", ".patch"), files: under("files/", "") }
+        let manifest = all.get(&package.manifest()).cloned().unwrap_or_default();
+        Self { package, manifest, patches: under("patches/", ".patch"), files: under("files/", "") }
     }
 
-    /// A hash of everything that our candle-core is made of, by name.
+    /// A hash of everything that our package is made of, by name.
     pub fn hashes(&self) -> BTreeMap<String, String> {
         let patches = self.patches.iter().map(|(path, text)| (patch_path(path), sources::hash(text)));
         let files = self.files.iter().map(|(path, text)| (file_path(path), sources::hash(text)));
-        let base = [("Cargo.toml", sources::hash(&self.manifest)), ("candle-core.crate", CHECKSUM.to_owned())];
-        patches.chain(files).chain(base.map(|(name, hash)| (name.to_owned(), hash))).collect()
+        let base = [
+            ("Cargo.toml".to_owned(), sources::hash(&self.manifest)),
+            (format!("{}.crate", self.package.name), self.package.checksum.to_owned()),
+        ];
+        patches.chain(files).chain(base).collect()
     }
 
-    /// Changes candle's own sources.
+    /// Changes the package's own sources.
     pub(crate) fn apply(&self, sources: &mut Sources) -> Result<()> {
         for (path, patch) in &self.patches {
-            let text = sources.get_mut(path).ok_or_else(|| Error::NothingToPatch { path: path.clone() })?;
-            *text = patched(path, text, patch)?;
+            let text = sources.get_mut(path);
+            let text = text.ok_or_else(|| Error::NothingToPatch { package: self.package, path: path.clone() })?;
+            *text = patched(self.package, path, text, patch)?;
         }
         for (path, text) in &self.files {
             if sources.insert(path.clone(), text.clone()).is_some() {
-                return Err(Error::Exists { path: path.clone() });
+                return Err(Error::Exists { package: self.package, path: path.clone() });
             }
         }
         Ok(())
     }
 }
 
-/// Where the patch of a file of candle-core is in `candle/`.
+/// Where the patch of a file is in the folder of a package.
 pub(crate) fn patch_path(path: &str) -> String {
     format!("patches/{path}.patch")
 }
 
-/// Where a file of ours is in `candle/`.
+/// Where a file of ours is in the folder of a package.
 pub(crate) fn file_path(path: &str) -> String {
     format!("files/{path}")
 }
 
-fn patched(path: &str, text: &str, patch: &str) -> Result<String> {
-    let malformed = |source| Error::Malformed { path: path.to_owned(), source };
+fn patched(package: &'static Package, path: &str, text: &str, patch: &str) -> Result<String> {
+    let malformed = |source| Error::Malformed { package, path: path.to_owned(), source };
     let patch = Patch::from_str(patch).map_err(malformed)?;
-    diffy::apply(text, &patch).map_err(|source| Error::Hunk { path: path.to_owned(), source })
+    diffy::apply(text, &patch).map_err(|source| Error::Hunk { package, path: path.to_owned(), source })
 }
 
 #[cfg(test)]
@@ -104,7 +106,7 @@ mod tests {
 
     fn applied(changes: &[(&str, &str)], text: &str) -> Result<Sources> {
         let mut sources = texts(&[("src/a.rs", text)]);
-        Changes::of(texts(changes)).apply(&mut sources).map(|()| sources)
+        Changes::of(&CANDLE, texts(changes)).apply(&mut sources).map(|()| sources)
     }
 
     #[test]
@@ -139,10 +141,10 @@ mod tests {
 
     #[test]
     fn each_change_changes_the_hashes() {
-        let hashes = |pairs: &[(&str, &str)]| Changes::of(texts(pairs)).hashes();
+        let hashes = |pairs: &[(&str, &str)]| Changes::of(&CANDLE, texts(pairs)).hashes();
         let all = [
             hashes(&[]),
-            hashes(&[(MANIFEST, "[package]")]),
+            hashes(&[("candle-core/Cargo.toml", "[package]")]),
             hashes(&[("patches/src/a.rs.patch", PATCH)]),
             hashes(&[("patches/src/a.rs.patch", TEXT)]),
             hashes(&[("files/src/a.rs", PATCH)]),
@@ -152,7 +154,7 @@ mod tests {
 
     #[test]
     fn the_version_is_that_of_the_manifest() {
-        let version = format!("\nversion = \"{}\"\n", crate::VERSION);
+        let version = format!("\nversion = \"{}\"\n", CANDLE.version);
         assert!(Changes::packed().manifest.contains(&version));
     }
 }

@@ -1,13 +1,13 @@
-//! What can fail when candle-core is made, each as one line that names the cure.
+//! What can fail when a package is made, each as one line that names the cure.
 
-use crate::VERSION;
+use crate::package::Package;
 use std::path::{Path, PathBuf};
 use std::{io, result};
 
 /// Result of this crate.
 pub type Result<T> = result::Result<T, Error>;
 
-/// Why candle-core could not be made, or its changes could not be written.
+/// Why a package could not be made, or its changes could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file or folder cannot be read or written.
@@ -21,8 +21,10 @@ pub enum Error {
         source: io::Error,
     },
     /// Cargo cannot be started.
-    #[error("cannot run {program}, which fetches candle-core {VERSION}: {source}")]
+    #[error("cannot run {program}, which fetches {package}: {source}")]
     NoCargo {
+        /// The package.
+        package: &'static Package,
         /// The program that was called.
         program: String,
         /// The system's error.
@@ -30,51 +32,66 @@ pub enum Error {
     },
     /// The network is needed, and there is none.
     #[error(
-        "crates.io cannot be reached, and candle-core {VERSION} or a crate that it needs is not in cargo's cache; connect \
+        "crates.io cannot be reached, and {package} or a crate that it needs is not in cargo's cache; connect \
          once, then try again ({messages})"
     )]
     Unreachable {
+        /// The package.
+        package: &'static Package,
         /// Cargo's errors.
         messages: String,
     },
     /// Cargo has another reason.
-    #[error("cargo cannot fetch candle-core {VERSION}: {messages}")]
+    #[error("cargo cannot fetch {package}: {messages}")]
     Cargo {
+        /// The package.
+        package: &'static Package,
         /// Cargo's errors.
         messages: String,
     },
     /// Cargo's answer lacks the package.
-    #[error("`cargo metadata` does not say where candle-core {VERSION} is; use the cargo of Rust 1.95 or newer")]
-    NoAnswer,
+    #[error("`cargo metadata` does not say where {package} is; use the cargo of Rust 1.95 or newer")]
+    NoAnswer {
+        /// The package.
+        package: &'static Package,
+    },
     /// A patch is not a unified diff.
-    #[error("candle/patches/{path}.patch is no unified diff: {source}; write it anew with `cargo xtask candle --diff`")]
+    #[error("{}/patches/{path}.patch is no unified diff: {source}; write it anew with `cargo xtask {} --diff`", package.folder, package.folder)]
     Malformed {
-        /// The file of candle-core.
+        /// The package.
+        package: &'static Package,
+        /// The file of the package.
         path: String,
         /// What is wrong with the patch.
         source: diffy::ParsePatchError,
     },
-    /// A patch does not fit candle's file.
+    /// A patch does not fit the package's file.
     #[error(
-        "candle/patches/{path}.patch does not fit candle-core {VERSION}: {source}; write the change anew in \
-         candle/candle-core, then run `cargo xtask candle --diff`"
+        "{0}/patches/{path}.patch does not fit {package}: {source}; write the change anew in {0}/{1}, then run \
+         `cargo xtask {0} --diff`", package.folder, package.name
     )]
     Hunk {
-        /// The file of candle-core.
+        /// The package.
+        package: &'static Package,
+        /// The file of the package.
         path: String,
         /// Names the hunk by its number, from 1.
         source: diffy::ApplyError,
     },
     /// A patch changes a file that does not exist.
-    #[error("candle/patches/{path}.patch: candle-core {VERSION} has no {path}")]
+    #[error("{}/patches/{path}.patch: {package} has no {path}", package.folder)]
     NothingToPatch {
-        /// The missing file of candle-core.
+        /// The package.
+        package: &'static Package,
+        /// The missing file of the package.
         path: String,
     },
-    /// A whole file takes the place of candle's.
-    #[error("candle/files/{path}: candle-core {VERSION} has this file already; change it with a patch")]
+    /// A whole file takes the place of the package's.
+    #[error("{}/files/{path}: {package} has this file already; change it with a patch", package.folder)]
     Exists {
-        /// The file of candle-core.
+        /// The package.
+        package: &'static Package,
+        /// The file of the package.
         path: String,
     },
     /// The folder has a file of somebody else's.
@@ -85,35 +102,43 @@ pub enum Error {
     },
     /// A developer's edit is in no patch.
     #[error(
-        "{} is edited, and our changes of candle-core are others now; write the edit into a patch with \
-         `cargo xtask candle --diff`, or drop it: delete {}",
-        folder.join(path).display(), folder.join("src").display()
+        "{0} is edited, and our changes of {package} are others now; write the edit into a patch with \
+         `cargo xtask {1} --diff`, or drop it: delete {2}",
+        folder.join(path).display(), package.folder, folder.join("src").display()
     )]
     Edited {
-        /// The folder of candle-core.
+        /// The package.
+        package: &'static Package,
+        /// The folder of the package.
         folder: PathBuf,
         /// The edited file in it.
         path: String,
     },
     /// A file and its patch have both changed.
     #[error(
-        "{path} of candle-core is edited, and its patch has changed since the folder was made; check out the older patch, run \
-         `cargo xtask candle --diff`, and merge the two patches with git"
+        "{path} of {package} is edited, and its patch has changed since the folder was made; check out the older patch, run \
+         `cargo xtask {} --diff`, and merge the two patches with git", package.folder
     )]
     Diverged {
-        /// The file of candle-core.
+        /// The package.
+        package: &'static Package,
+        /// The file of the package.
         path: String,
     },
     /// A patch cannot delete a file.
-    #[error("{path} is deleted, which a patch of candle-core cannot do; restore it, and leave its module out instead")]
+    #[error("{path} is deleted, which a patch of {package} cannot do; restore it, and leave its module out instead")]
     Deleted {
-        /// The file of candle-core.
+        /// The package.
+        package: &'static Package,
+        /// The file of the package.
         path: String,
     },
     /// Nothing is made yet, so nothing is edited.
-    #[error("{} has no sources that Ferrotune has made; run `cargo xtask candle`", folder.display())]
+    #[error("{} has no sources that Ferrotune has made; run `cargo xtask {}`", folder.display(), package.folder)]
     NotMade {
-        /// The folder of candle-core.
+        /// The package.
+        package: &'static Package,
+        /// The folder of the package.
         folder: PathBuf,
     },
 }

@@ -1,16 +1,16 @@
-//! The folder with our candle-core. Its `src` is whole or absent, and an edit in it is never overwritten.
+//! The folder with our package. Its `src` is whole or absent, and an edit in it is never overwritten.
 
-use crate::VERSION;
 use crate::changes::Changes;
 use crate::error::{Error, Result, io};
 use crate::original::Original;
+use crate::package::Package;
 use crate::sources::{self, Sources};
 use crate::stamp::Stamp;
 use std::fs::{self, File};
 use std::path::Path;
 use std::process::Command;
 
-/// Makes our candle-core in `folder`, unless it is there already.
+/// Makes our package in `folder`, unless it is there already.
 ///
 /// `cargo` is a call of cargo without arguments, whose working folder decides which configuration of cargo applies.
 /// `progress` gets a line before cargo is asked, which may download.
@@ -27,12 +27,12 @@ pub fn make(cargo: Command, folder: &Path, changes: &Changes, progress: &mut dyn
     }
     let before = sources::read(folder, "src")?;
     match &stamp {
-        Some(stamp) => refuse_edits(stamp, &before, folder)?,
+        Some(stamp) => refuse_edits(changes.package, stamp, &before, folder)?,
         None if folder.join("src").exists() => return Err(Error::Foreign { path: folder.join("src") }),
         None => {}
     }
-    progress(&format!("fetching candle-core {VERSION}"));
-    let Original { mut sources, documents } = Original::fetch(cargo)?;
+    progress(&format!("fetching {}", changes.package));
+    let Original { mut sources, documents } = Original::fetch(changes.package, cargo)?;
     changes.apply(&mut sources)?;
     let manifest = ("Cargo.toml".to_owned(), changes.manifest.clone());
     for (name, text) in documents.into_iter().chain([manifest]) {
@@ -41,7 +41,7 @@ pub fn make(cargo: Command, folder: &Path, changes: &Changes, progress: &mut dyn
     replace_sources(folder, &before, &sources, &Stamp::of(changes, &sources))
 }
 
-/// The files of a folder of candle-core with edits that are in no patch; none if nothing was made there.
+/// The files of a folder of a package with edits that are in no patch; none if nothing was made there.
 ///
 /// # Errors
 ///
@@ -58,10 +58,10 @@ pub(crate) fn lock(folder: &Path) -> Result<File> {
     Ok(file)
 }
 
-fn refuse_edits(stamp: &Stamp, sources: &Sources, folder: &Path) -> Result<()> {
+fn refuse_edits(package: &'static Package, stamp: &Stamp, sources: &Sources, folder: &Path) -> Result<()> {
     // What is gone, as after a cleaner of caches, is made again.
     match stamp.edited(sources).into_iter().find(|path| sources.contains_key(path)) {
-        Some(path) => Err(Error::Edited { folder: folder.to_owned(), path }),
+        Some(path) => Err(Error::Edited { package, folder: folder.to_owned(), path }),
         None => Ok(()),
     }
 }

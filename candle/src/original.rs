@@ -1,18 +1,18 @@
-//! crates.io's own candle-core, which cargo finds or downloads.
+//! crates.io's own package, which cargo finds or downloads.
 
 use crate::error::{Error, Result, io};
+use crate::package::Package;
 use crate::sources::{self, Sources};
-use crate::{CHECKSUM, VERSION};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The lock file of the workspace. With it cargo chooses the same versions of candle's dependencies here, and needs no
+/// The lock file of the workspace. With it cargo chooses the same versions of a package's dependencies here, and needs no
 /// network if they are in its cache.
 const LOCK: &str = include_str!("../../Cargo.lock");
 
-/// A package that has nothing but candle-core.
+/// A package that has nothing but one dependency.
 const MANIFEST: &str =
     "[workspace]\n[package]\nname = \"fetch\"\nversion = \"0.0.0\"\nedition = \"2024\"\n[lib]\npath = \"lib.rs\"\n";
 
@@ -20,21 +20,21 @@ const MANIFEST: &str =
 pub(crate) struct Original {
     /// Everything in `src`.
     pub(crate) sources: Sources,
-    /// Licence and description.
+    /// What is beside `src`.
     pub(crate) documents: Sources,
 }
 
 impl Original {
     /// Asks a call of cargo, to which this adds arguments, for the package.
-    pub(crate) fn fetch(cargo: Command) -> Result<Self> {
-        let folder = locate(cargo)?;
-        let names = ["LICENSE", "README.md"].into_iter().filter(|name| folder.join(name).exists());
-        let documents = names.map(|name| Ok((name.to_owned(), sources::text(&folder.join(name))?)));
+    pub(crate) fn fetch(package: &'static Package, cargo: Command) -> Result<Self> {
+        let folder = locate(package, cargo)?;
+        let names = package.documents.iter().filter(|name| folder.join(name).exists());
+        let documents = names.map(|name| Ok(((*name).to_owned(), sources::text(&folder.join(name))?)));
         Ok(Self { documents: documents.collect::<Result<_>>()?, sources: sources::read(&folder, "src")? })
     }
 }
 
-/// The folder of crates.io's candle-core in cargo's cache. Cargo first downloads what a build on this machine needs of the
+/// The folder of crates.io's package in cargo's cache. Cargo first downloads what a build on this machine needs of the
 /// package and its dependencies.
 ///
 /// `cargo` is a call of cargo without arguments.
@@ -42,37 +42,38 @@ impl Original {
 /// # Errors
 ///
 /// Cargo cannot be run, or cannot download the package.
-pub fn locate(mut cargo: Command) -> Result<PathBuf> {
+pub fn locate(package: &'static Package, mut cargo: Command) -> Result<PathBuf> {
     let folder = tempfile::tempdir().map_err(io("write", &std::env::temp_dir()))?;
     let manifest = folder.path().join("Cargo.toml");
-    let dependency =
-        format!("[dependencies]\ncandle-core = {{ version = \"={VERSION}\", default-features = false }}\n");
+    let Package { name, version, .. } = package;
+    let dependency = format!("[dependencies]\n{name} = {{ version = \"={version}\", default-features = false }}\n");
     for (name, text) in
-        [("Cargo.toml", format!("{MANIFEST}{dependency}")), ("Cargo.lock", lock()), ("lib.rs", String::new())]
+        [("Cargo.toml", format!("{MANIFEST}{dependency}")), ("Cargo.lock", lock(package)), ("lib.rs", String::new())]
     {
         let path = folder.path().join(name);
         fs::write(&path, text).map_err(io("write", &path))?;
     }
     cargo.args(["metadata", "--format-version=1", "--filter-platform=host-tuple", "--manifest-path"]).arg(&manifest);
-    let answer = answer(cargo)?;
-    let metadata: Value = serde_json::from_slice(&answer).map_err(|_| Error::NoAnswer)?;
+    let answer = answer(package, cargo)?;
+    let metadata: Value = serde_json::from_slice(&answer).map_err(|_| Error::NoAnswer { package })?;
     let mut packages = metadata["packages"].as_array().into_iter().flatten();
-    let package = packages.find(|package| package["name"] == "candle-core" && package["version"] == VERSION);
-    let manifest = package.and_then(|package| package["manifest_path"].as_str()).ok_or(Error::NoAnswer)?;
-    Path::new(manifest).parent().map(Path::to_owned).ok_or(Error::NoAnswer)
+    let found = packages.find(|found| found["name"] == *name && found["version"] == *version);
+    let manifest = found.and_then(|found| found["manifest_path"].as_str()).ok_or(Error::NoAnswer { package })?;
+    Path::new(manifest).parent().map(Path::to_owned).ok_or(Error::NoAnswer { package })
 }
 
-/// The lock file, with candle-core from crates.io. In the workspace our own takes its place.
-fn lock() -> String {
-    let entry = format!("name = \"candle-core\"\nversion = \"{VERSION}\"\n");
+/// The lock file, with the package from crates.io. In the workspace our own takes its place.
+fn lock(package: &Package) -> String {
+    let Package { name, version, checksum, .. } = package;
+    let entry = format!("name = \"{name}\"\nversion = \"{version}\"\n");
     let source = "source = \"registry+https://github.com/rust-lang/crates.io-index\"";
-    LOCK.replacen(&entry, &format!("{entry}{source}\nchecksum = \"{CHECKSUM}\"\n"), 1)
+    LOCK.replacen(&entry, &format!("{entry}{source}\nchecksum = \"{checksum}\"\n"), 1)
 }
 
 /// Runs cargo, and returns its standard output.
-fn answer(mut cargo: Command) -> Result<Vec<u8>> {
+fn answer(package: &'static Package, mut cargo: Command) -> Result<Vec<u8>> {
     let program = cargo.get_program().to_string_lossy().into_owned();
-    let output = cargo.stdin(Stdio::null()).output().map_err(|source| Error::NoCargo { program, source })?;
+    let output = cargo.stdin(Stdio::null()).output().map_err(|source| Error::NoCargo { package, program, source })?;
     if output.status.success() {
         return Ok(output.stdout);
     }
@@ -80,9 +81,9 @@ fn answer(mut cargo: Command) -> Result<Vec<u8>> {
     let messages = in_one_line(&text);
     let no_network = ["failed to download", "Could not resolve host", "Couldn't connect", "offline"];
     Err(if no_network.iter().any(|reason| text.contains(reason)) {
-        Error::Unreachable { messages }
+        Error::Unreachable { package, messages }
     } else {
-        Error::Cargo { messages }
+        Error::Cargo { package, messages }
     })
 }
 
@@ -97,6 +98,7 @@ fn in_one_line(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::package::{CANDLE, EVCXR};
 
     #[test]
     fn causes_of_cargo_become_one_line() {
@@ -106,13 +108,14 @@ mod tests {
 
     #[test]
     fn the_lock_file_names_the_package_of_crates_io_once() {
-        let lock = lock();
-        assert_eq!(lock.matches(CHECKSUM).count(), 1);
+        for package in [&CANDLE, &EVCXR] {
+            assert_eq!(lock(package).matches(package.checksum).count(), 1, "{package}");
+        }
     }
 
     #[test]
     fn a_cargo_that_is_missing_is_named() {
-        let error = Original::fetch(Command::new("no-such-cargo")).err().unwrap().to_string();
+        let error = Original::fetch(&CANDLE, Command::new("no-such-cargo")).err().unwrap().to_string();
         assert!(error.starts_with("cannot run no-such-cargo, which fetches candle-core 0.11.1: "), "{error}");
     }
 }

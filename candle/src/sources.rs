@@ -1,4 +1,4 @@
-//! Texts by their path in a folder, with slashes: candle's sources, or our changes.
+//! Texts by their path in a folder, with slashes: a package's sources, or our changes.
 
 use crate::error::{Result, io};
 use sha2::{Digest, Sha256};

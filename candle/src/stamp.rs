@@ -1,4 +1,4 @@
-//! The file `src/.made`, which says what our candle-core was made of, and how each file was written.
+//! The file `src/.made`, which says what our package was made of, and how each file was written.
 //!
 //! Each line is a SHA-256 and a name, as `sha256sum` writes them.
 
@@ -27,7 +27,7 @@ impl Stamp {
         Self { changes: changes.hashes(), sources }
     }
 
-    /// The stamp of a folder of candle-core, if it has one.
+    /// The stamp of a folder of a package, if it has one.
     pub(crate) fn read(folder: &Path) -> Result<Option<Self>> {
         let path = folder.join("src").join(NAME);
         let text = match fs::read_to_string(&path) {

@@ -46,7 +46,8 @@ struct Comms {
 
 impl Widget {
     /// Opens a widget with a model of `@jupyter-widgets/controls`, such as `IntSlider`, with the model of its style, such as
-    /// `SliderStyle`, and with a state. What the state lacks has ipywidgets' defaults.
+    /// `SliderStyle`, and with a state. What the state lacks has ipywidgets' defaults; the view is `IntSliderView` unless the state
+    /// has another `_view_name`.
     ///
     /// # Errors
     /// A state that is not an object; a kernel that cannot be reached.

@@ -45,6 +45,7 @@ mod variables;
 mod warnings;
 mod watch;
 
+pub(crate) use inspection::Inspector;
 pub(crate) use interrupts::Interrupts;
 pub(crate) use startup::start;
 
@@ -80,6 +81,7 @@ struct Engine {
     notebook: Notebook,
     link: CellLink,
     interrupts: Interrupts,
+    inspector: Inspector,
     runtime: Runtime,
     leisure: Leisure,
 }
@@ -95,16 +97,11 @@ impl Engine {
                     Some(_running) => self.execute(&cell),
                     None => Err(Failure::new(ErrorName::Interrupted, STOPPED_BEFORE)),
                 };
+                // Before the cell's end, after which the front end may ask for what the cell has declared.
+                self.inspector.learn(self.knowledge());
                 self.link.emit(Output::Done(result));
-            }
-            Work::Complete { code, cursor, reply } => {
-                if reply.send(self.complete(&code, cursor)).is_err() {
-                    tracing::debug!("nobody waits for the completion");
-                }
-            }
-            Work::Inspect { code, cursor, reply } => {
-                if reply.send(self.inspect(&code, cursor)).is_err() {
-                    tracing::debug!("nobody waits for the inspection");
+                if self.evaluator.has_unread_sources() {
+                    self.prepare_analysis();
                 }
             }
         }

@@ -111,8 +111,10 @@ impl Completions {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Completion {
     pub(crate) text: String,
-    /// Jupyter's `type`: `function`, `class`, `module`, `instance`, `keyword`, `magic`.
+    /// Jupyter's `type`: `function`, `class`, `module`, `instance`, `keyword`, `magic`, `path`.
     pub(crate) kind: String,
+    /// The type of a value or the signature of a function; empty for all else.
+    pub(crate) signature: String,
 }
 
 /// What the engine's thread does, one after the other.
@@ -120,6 +122,11 @@ pub(crate) struct Completion {
 pub(crate) enum Work {
     /// Run a cell.
     Execute { cell: Cell, outputs: mpsc::UnboundedSender<Output> },
+}
+
+/// What is answered beside the cells, one after the other. A dropped `reply` means that there is no answer.
+#[derive(Debug)]
+pub(crate) enum Question {
     /// Complete the code at the cursor.
     Complete { code: String, cursor: usize, reply: oneshot::Sender<Completions> },
     /// Document what is at the cursor, as a MIME bundle; empty if there is no documentation.

@@ -218,8 +218,10 @@ fn serve(connection_file: &Path, runtime: Runtime) -> Result<()> {
     let tokio = tokio::runtime::Runtime::new().context("cannot start the server's threads")?;
     let result = tokio.block_on(server::serve(connection_file, move || {
         let interrupts = engine::Interrupts::default();
-        let work = engine::start(runtime, interrupts.clone());
-        server::EngineHandle { work, interrupt: Box::new(move |at| interrupts.interrupt(at)) }
+        let inspector = engine::Inspector::start();
+        let work = engine::start(runtime, interrupts.clone(), inspector.clone());
+        let ask = Box::new(move |question| inspector.ask(question));
+        server::EngineHandle { work, ask, interrupt: Box::new(move |at| interrupts.interrupt(at)) }
     }));
     // Does not wait for a cell that does not stop.
     tokio.shutdown_background();

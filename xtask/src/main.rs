@@ -1,12 +1,12 @@
 //! `cargo xtask TASK`: the tasks of this repository. Needs Rust and Python, and installs everything else itself. Writes only
-//! under `target/` and the sources in `candle/candle-core`; only `install` writes to the user's folders. The one exception is
-//! Chromium, which `test` installs with apt-get where it runs as root and finds none (`tests/browser.py`).
+//! under `target/` and the sources in `candle/candle-core` and `evcxr/evcxr`; only `install` writes to the user's folders. The
+//! one exception is Chromium, which `test` installs with apt-get where it runs as root and finds none (`tests/browser.py`).
 
 mod bench;
-mod candle;
 mod demo;
 mod environment;
 mod install;
+mod packages;
 mod step;
 mod test;
 mod tidy;
@@ -36,9 +36,14 @@ const TASKS: &[Task] = &[
     },
     Task { name: "install", help: "install the kernel for the current user", run: install::run },
     Task {
-        name: candle::NAME,
+        name: packages::NAMES[0],
         help: "make candle/candle-core, as every task does first; `candle --diff`: write its changes anew",
-        run: candle::run,
+        run: packages::run_candle,
+    },
+    Task {
+        name: packages::NAMES[1],
+        help: "make evcxr/evcxr, as every task does first; `evcxr --diff`: write its changes anew",
+        run: packages::run_evcxr,
     },
 ];
 
@@ -65,10 +70,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs a task, after it has made candle-core, which every build needs. The task that writes its changes decides by itself.
+/// Runs a task, after it has made candle-core and evcxr, which every build needs. A task that writes their changes decides by itself.
 fn run(task: &Task, root: &Path) -> Result<()> {
-    if task.name != candle::NAME {
-        candle::make(root)?;
+    if !packages::NAMES.contains(&task.name) {
+        packages::make_all(root)?;
     }
     (task.run)(root)
 }

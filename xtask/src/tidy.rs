@@ -4,8 +4,8 @@ mod rust;
 mod text;
 mod tree;
 
-use crate::candle;
 use crate::environment::cargo;
+use crate::packages;
 use crate::step::output;
 use anyhow::{Context, Result, bail};
 use std::fs;
@@ -32,7 +32,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     for package in tree::HOSTS {
         complaints.extend(tree::forbidden(package, &dependencies(root, package, "99")?));
     }
-    complaints.extend(candle::complaints(root)?);
+    complaints.extend(packages::complaints(root)?);
     complaints.extend(tree::foreign_to_magics(&dependencies(root, tree::MAGICS, "1")?));
     if !complaints.is_empty() {
         bail!("{} complaints:\n{}", complaints.len(), complaints.join("\n"));
@@ -63,7 +63,10 @@ fn walk(root: &Path, folder: &Path) -> Result<Vec<String>> {
         let path = folder.join(entry.file_name());
         if entry.file_type()?.is_file() {
             files.push(path.to_string_lossy().into_owned());
-        } else if entry.file_name() != "target" && entry.file_name() != ".git" && path != Path::new(candle::SOURCES) {
+        } else if entry.file_name() != "target"
+            && entry.file_name() != ".git"
+            && !packages::SOURCES.iter().any(|made| path == Path::new(made))
+        {
             files.extend(walk(root, &path)?);
         }
     }
@@ -84,13 +87,13 @@ mod tests {
     #[test]
     fn files_of_a_tree_without_git_are_found() {
         let root = tempfile::tempdir().unwrap();
-        for folder in ["a/b", "target", candle::SOURCES] {
+        for folder in ["a/b", "target", packages::SOURCES[0]] {
             fs::create_dir_all(root.path().join(folder)).unwrap();
         }
         for file in ["a/b/c.rs", "target/d.rs", "e.md"] {
             fs::write(root.path().join(file), "").unwrap();
         }
-        fs::write(root.path().join(candle::SOURCES).join("lib.rs"), "").unwrap();
+        fs::write(root.path().join(packages::SOURCES[0]).join("lib.rs"), "").unwrap();
         let mut found = walk(root.path(), Path::new("")).unwrap();
         found.sort();
         assert_eq!(found, ["a/b/c.rs", "e.md"]);

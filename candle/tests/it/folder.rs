@@ -1,6 +1,6 @@
 //! Making the folder, editing it, and writing the changes anew.
 
-use ferrotune_candle::{Changes, Error, edited, make, write_changes};
+use ferrotune_candle::{CANDLE, Changes, Error, edited, make, write_changes};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -35,12 +35,12 @@ impl Copy {
 
     fn make(&self) -> Result<Vec<String>, Error> {
         let mut lines = Vec::new();
-        let changes = Changes::read(self.folder.path())?;
+        let changes = Changes::read(&CANDLE, self.folder.path())?;
         make(cargo(), &self.path("candle-core"), &changes, &mut |line| lines.push(line.to_owned())).map(|()| lines)
     }
 
     fn write_changes(&self) -> Result<Vec<String>, Error> {
-        write_changes(cargo(), &self.path("candle-core"), self.folder.path())
+        write_changes(&CANDLE, cargo(), &self.path("candle-core"), self.folder.path())
     }
 
     fn append(&self, name: &str, text: &str) {
@@ -119,7 +119,7 @@ fn edits_are_never_overwritten() {
 
     copy.append("theirs.rs", "// an edit\n");
     fs::write(copy.path("files/src/theirs.rs"), "// theirs again\n").unwrap();
-    assert!(matches!(copy.write_changes(), Err(Error::Diverged { path }) if path == "src/theirs.rs"));
+    assert!(matches!(copy.write_changes(), Err(Error::Diverged { path, .. }) if path == "src/theirs.rs"));
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn a_file_of_candle_cannot_be_deleted() {
     assert!(matches!(copy.write_changes(), Err(Error::NotMade { .. })));
     copy.make().unwrap();
     fs::remove_file(copy.source("shape.rs")).unwrap();
-    assert!(matches!(copy.write_changes(), Err(Error::Deleted { path }) if path == "src/shape.rs"));
+    assert!(matches!(copy.write_changes(), Err(Error::Deleted { path, .. }) if path == "src/shape.rs"));
 }
 
 #[test]

@@ -33,7 +33,8 @@ pub struct Bar {
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub fn bar(label: &str, total: u64) -> io::Result<Bar> {
-    let state = json!({"description": label, "min": 0, "max": total, "value": 0});
+    // The one control whose view has another name than its model.
+    let state = json!({"_view_name": "ProgressView", "description": label, "min": 0, "max": total, "value": 0});
     let widget = Widget::open("IntProgress", "ProgressStyle", state)?;
     Ok(Bar { label: label.to_owned(), widget, done: 0, total, sent_at: None })
 }

@@ -121,7 +121,7 @@ pub fn float_slider(label: &str, range: RangeInclusive<f64>, value: f64) -> io::
     check(label, &range, &value)?;
     let step = (range.end() - range.start()) / 100.0;
     let state =
-        json!({"min": range.start(), "max": range.end(), "value": value, "step": step, "readout_format": ".3~g"});
+        json!({"min": range.start(), "max": range.end(), "value": value, "step": step, "readout_format": ".3g"});
     Input::open("FloatSlider", "SliderStyle", label, state)
 }
 

@@ -177,12 +177,11 @@ pub(super) fn complete(source: &str, cursor: usize) -> Option<(usize, Vec<&'stat
     (!typed.contains(' ')).then(|| (cursor - typed.len(), names.collect()))
 }
 
-/// The cell with spaces in place of its commands, so that evcxr does not run them for a completion. `:dep` stays, since
-/// completion needs the crate.
+/// The cell with spaces in place of its commands, which are no Rust.
 pub(super) fn blanked(source: &str) -> String {
     let mut blanked = source.to_owned();
     for (start, text) in above_rust(source) {
-        if split(text).is_some_and(|(name, _)| name != ":dep") {
+        if split(text).is_some() {
             blanked.replace_range(start..start + text.len(), &" ".repeat(text.len()));
         }
     }
@@ -218,9 +217,9 @@ mod tests {
     }
 
     #[test]
-    fn a_cell_that_is_looked_at_keeps_its_length_and_its_crates() {
+    fn a_cell_that_is_looked_at_keeps_its_length() {
         let source = ":restart\n:dep itoa = \"1\"\n// text\nlet x = \"\n:clear\n\";";
-        let expected = "        \n:dep itoa = \"1\"\n// text\nlet x = \"\n:clear\n\";";
+        let expected = "        \n               \n// text\nlet x = \"\n:clear\n\";";
         assert_eq!(blanked(source), expected);
     }
 

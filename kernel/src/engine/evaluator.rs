@@ -11,7 +11,7 @@ use crate::prelude::{self, Prelude};
 use crate::runtime::{OWN_PROGRAM, Runtime};
 use crate::supervisor;
 use anyhow::{Context, Result};
-use evcxr::{CommandContext, Completions, Error, EvalContext, EvalContextOutputs, EvalOutputs};
+use evcxr::{CommandContext, ContextState, Error, EvalContext, EvalContextOutputs, EvalOutputs, SharedAnalyzer};
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -43,6 +43,8 @@ pub(super) struct Evaluator {
     runtime: Runtime,
     /// Whether rust-analyzer has the real sources, and not empty crates.
     has_sources: bool,
+    /// Whether it has read them.
+    has_read: bool,
 }
 
 impl Evaluator {
@@ -70,7 +72,7 @@ impl Evaluator {
         context.eval_with_state(FIRST_CELL, state).map_err(plain)?;
         tracing::debug!("the prelude is in use after {:?}", started.elapsed());
         let context = CommandContext::with_eval_context(context);
-        Ok(Self { context, prelude: prelude.clone(), runtime: runtime.clone(), has_sources: false })
+        Ok(Self { context, prelude: prelude.clone(), runtime: runtime.clone(), has_sources: false, has_read: false })
     }
 
     /// Runs Rust, after the `:commands` above it.
@@ -83,12 +85,18 @@ impl Evaluator {
 
     /// Gives rust-analyzer the real sources before a cell needs them, and lets it read them. Returns whether it had to.
     pub(super) fn prepare_analysis(&mut self) -> Result<bool> {
-        if self.has_sources {
+        if self.has_read {
             return Ok(false);
         }
         self.read_sources()?;
         self.context.hover_at("let", "let".len())?;
+        self.has_read = true;
         Ok(true)
+    }
+
+    /// Whether a cell has given rust-analyzer the real sources, which it may not have read.
+    pub(super) fn has_unread_sources(&self) -> bool {
+        self.has_sources && !self.has_read
     }
 
     /// From now on rust-analyzer has the real sources.
@@ -135,15 +143,9 @@ impl Evaluator {
         self.context.defined_item_names()
     }
 
-    pub(super) fn completions(&mut self, source: &str, cursor: usize) -> Result<Completions> {
-        self.read_sources()?;
-        self.context.completions(source, cursor)
-    }
-
-    /// Documentation of what ends at an offset, as text and as HTML.
-    pub(super) fn hover(&mut self, source: &str, end: usize) -> Result<(String, String)> {
-        self.read_sources()?;
-        self.context.hover_at(source, end)
+    /// evcxr's rust-analyzer, and what evcxr knows now. They answer questions while a cell runs. None until the sources are read.
+    pub(super) fn analysis(&self) -> Option<(SharedAnalyzer, ContextState)> {
+        self.has_read.then(|| (self.context.analyzer(), self.context.state()))
     }
 }
 

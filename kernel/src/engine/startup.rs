@@ -4,10 +4,11 @@
 use super::cell_supervisor::CellSupervisor;
 use super::evaluator::Evaluator;
 use super::evaluator_state::EvaluatorState;
+use super::inspection::Knowledge;
 use super::link::CellLink;
 use super::notebook::Notebook;
 use super::undo::UndoStates;
-use super::{Engine, Interrupts, steps};
+use super::{Engine, Inspector, Interrupts, steps};
 use crate::allocator;
 use crate::chain;
 use crate::execution::{LiveDisplay, Output, Work};
@@ -24,19 +25,19 @@ use std::thread;
 use std::time::Duration;
 
 /// rust-analyzer recurses over the user's code.
-const STACK_BYTES: usize = 64 << 20;
+pub(super) const STACK_BYTES: usize = 64 << 20;
 
 /// Cells of a notebook that runs as a whole follow each other faster.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// Starts the engine's thread, and returns the way to give it work.
-pub(crate) fn start(runtime: Runtime, interrupts: Interrupts) -> Sender<Work> {
+pub(crate) fn start(runtime: Runtime, interrupts: Interrupts, inspector: Inspector) -> Sender<Work> {
     let (sender, arrivals) = mpsc::channel();
     let (accepted, work) = mpsc::channel();
     let is_ready = Arc::new(AtomicBool::new(false));
     let ready = Arc::clone(&is_ready);
     let engine = thread::Builder::new().name("engine".into()).stack_size(STACK_BYTES);
-    let spawned = engine.spawn(move || serve(&runtime, &interrupts, &work, &ready));
+    let spawned = engine.spawn(move || serve(&runtime, &interrupts, &inspector, &work, &ready));
     let entrance = thread::Builder::new().name("entrance".into());
     let spawned = spawned.and_then(|_| entrance.spawn(move || admit(&arrivals, &accepted, &is_ready)));
     if let Err(error) = spawned {
@@ -48,8 +49,8 @@ pub(crate) fn start(runtime: Runtime, interrupts: Interrupts) -> Sender<Work> {
 /// Passes work on to the engine. A cell with a wrong magic has its error at once, even if the engine is not ready.
 fn admit(arrivals: &Receiver<Work>, accepted: &Sender<Work>, is_ready: &AtomicBool) {
     for work in arrivals {
-        if let Work::Execute { cell, outputs } = &work
-            && !is_ready.load(Ordering::Acquire)
+        let Work::Execute { cell, outputs } = &work;
+        if !is_ready.load(Ordering::Acquire)
             && let Err(failure) = steps(&cell.code)
         {
             if outputs.send(Output::Done(Err(failure))).is_err() {
@@ -63,25 +64,35 @@ fn admit(arrivals: &Receiver<Work>, accepted: &Sender<Work>, is_ready: &AtomicBo
     }
 }
 
-fn serve(runtime: &Runtime, interrupts: &Interrupts, work: &Receiver<Work>, is_ready: &AtomicBool) {
+fn serve(
+    runtime: &Runtime,
+    interrupts: &Interrupts,
+    inspector: &Inspector,
+    work: &Receiver<Work>,
+    is_ready: &AtomicBool,
+) {
     let link = match CellLink::listen(&runtime.socket()) {
         Ok(link) => link,
-        Err(error) => return refuse_all(&chain::in_one_line(&error), None, work),
+        Err(error) => return refuse_all(&chain::in_one_line(&error), None, inspector, work),
     };
     interrupts.set_link(link.clone());
     // The build of the prelude is shown under the first cell, so it begins only with that cell.
-    let mut pending = if runtime.prelude_is_ready() { None } else { work.recv().ok() };
+    let mut pending = None;
+    if !runtime.prelude_is_ready() {
+        inspector.learn(Knowledge::without_rust());
+        pending = work.recv().ok();
+    }
     if let Some(Work::Execute { cell, outputs }) = &pending {
         link.begin_cell(None, outputs.clone(), cell.allow_stdin);
     }
     loop {
         link.compile_for_engine();
-        let mut engine = match start_engine(runtime, interrupts, &link) {
+        let mut engine = match start_engine(runtime, interrupts, inspector, &link) {
             Ok(engine) => engine,
             Err(error) => {
                 let reason = chain::in_one_line(&error);
                 tracing::error!("the engine cannot start: {reason}");
-                return refuse_all(&reason, pending, work);
+                return refuse_all(&reason, pending, inspector, work);
             }
         };
         link.compile_for_user();
@@ -94,21 +105,24 @@ fn serve(runtime: &Runtime, interrupts: &Interrupts, work: &Receiver<Work>, is_r
     }
 }
 
-fn start_engine(runtime: &Runtime, interrupts: &Interrupts, link: &CellLink) -> Result<Engine> {
+fn start_engine(runtime: &Runtime, interrupts: &Interrupts, inspector: &Inspector, link: &CellLink) -> Result<Engine> {
     let prelude = build_prelude(runtime, link)?;
     let supervisor = CellSupervisor::start(prelude.library(), runtime.socket(), link.clone())?;
     let mut evaluator = Evaluator::start(&prelude, runtime, link)?;
     let undo = UndoStates::new(evaluator.state(&EvaluatorState::default()));
-    Ok(Engine {
+    let engine = Engine {
         evaluator,
         link: link.clone(),
         supervisor,
         interrupts: interrupts.clone(),
+        inspector: inspector.clone(),
         runtime: runtime.clone(),
         leisure: Leisure::Analysis,
         undo,
         notebook: Notebook::default(),
-    })
+    };
+    inspector.learn(engine.knowledge());
+    Ok(engine)
 }
 
 /// Opens the prelude, and shows the progress in one changing line if it must be built first.
@@ -134,11 +148,7 @@ enum Ended {
 /// Does all work, the pending one first.
 fn run(engine: &mut Engine, mut pending: Option<Work>, work: &Receiver<Work>) -> Ended {
     while let Some(work) = pending.take().or_else(|| next(engine, work)) {
-        let is_cell = matches!(work, Work::Execute { .. });
-        let done = panic::catch_unwind(AssertUnwindSafe(|| engine.take(work)));
-        // A panic over a completion only leaves that without an answer: if rust-analyzer stays broken, the next cell
-        // panics, too.
-        if done.is_err() && is_cell {
+        if panic::catch_unwind(AssertUnwindSafe(|| engine.take(work))).is_err() {
             let text = "the compiler's front end failed on this cell; it was started again, and the variables are lost";
             engine.link.emit(Output::Done(Err(Failure::new(ErrorName::EngineError, text))));
             return Ended::Panicked;
@@ -170,13 +180,23 @@ pub(super) enum Leisure {
 }
 
 impl Engine {
+    /// Lets rust-analyzer read its sources. Without them there are no completions, and all else goes on.
+    pub(super) fn prepare_analysis(&mut self) {
+        let done = panic::catch_unwind(AssertUnwindSafe(|| self.evaluator.prepare_analysis()));
+        match done {
+            Ok(Ok(_)) => self.inspector.learn(self.knowledge()),
+            failed => {
+                let reason = failed.map_or_else(|_| "it panicked".to_owned(), |result| format!("{result:?}"));
+                tracing::warn!("rust-analyzer is not ready: {reason}");
+                self.inspector.learn(Knowledge::without_rust());
+            }
+        }
+    }
+
     fn use_pause(&mut self) {
         self.leisure = match self.leisure {
             Leisure::Analysis => {
-                let done = panic::catch_unwind(AssertUnwindSafe(|| self.evaluator.prepare_analysis()));
-                if let Ok(Err(error)) = done {
-                    tracing::warn!("rust-analyzer is not ready: {error}");
-                }
+                self.prepare_analysis();
                 Leisure::Memory
             }
             Leisure::Memory => {
@@ -189,11 +209,11 @@ impl Engine {
 }
 
 /// Fails every cell with the reason for which there is no engine.
-fn refuse_all(reason: &str, pending: Option<Work>, work: &Receiver<Work>) {
+fn refuse_all(reason: &str, pending: Option<Work>, inspector: &Inspector, work: &Receiver<Work>) {
+    inspector.learn(Knowledge::without_rust());
     for work in pending.into_iter().chain(work) {
-        if let Work::Execute { outputs, .. } = work
-            && outputs.send(Output::Done(Err(Failure::new(ErrorName::EngineError, reason)))).is_err()
-        {
+        let Work::Execute { outputs, .. } = work;
+        if outputs.send(Output::Done(Err(Failure::new(ErrorName::EngineError, reason)))).is_err() {
             tracing::debug!("nobody waits for the cell");
         }
     }

@@ -5,7 +5,7 @@ use super::{Accelerator, CRATES, Contents, SOURCES, analysis, beside};
 use crate::toolchain::Toolchain;
 use crate::toolchain::progress::{self, Progress};
 use anyhow::{Context, Result, bail};
-use ferrotune_candle::Changes;
+use ferrotune_candle::{CANDLE, Changes};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -69,7 +69,7 @@ fn make_candle(toolchain: &Toolchain, progress: &mut dyn FnMut(&str)) -> Result<
     let changes = Changes::packed();
     let mut hasher = Sha256::new();
     super::update_with_changes(&mut hasher, &changes);
-    let name = format!("candle-core-{}-{}", ferrotune_candle::VERSION, super::short_hash(hasher));
+    let name = format!("candle-core-{}-{}", CANDLE.version, super::short_hash(hasher));
     let cache = super::cache_folder()?;
     let folder = cache.join(name);
     let mut cargo = toolchain.cargo();
@@ -100,7 +100,11 @@ fn workspace_of_prelude(manifest: &str, candle: &Path) -> Result<String> {
         .collect();
     manifest["workspace"]["members"] = toml_edit::value(members);
     let candle = candle.to_str().context("the cache folder is not UTF-8")?;
-    manifest["patch"]["crates-io"]["candle-core"]["path"] = toml_edit::value(candle);
+    let patches = &mut manifest["patch"]["crates-io"];
+    patches["candle-core"]["path"] = toml_edit::value(candle);
+    if let Some(patches) = patches.as_table_mut() {
+        patches.retain(|name, _| name == CANDLE.name); // the kernel's own are not here
+    }
     // `false` means thin-local LTO, which makes candle faster. The program is built without it, since only its size and
     // its build time matter.
     manifest["profile"]["release"]["lto"] = toml_edit::value(false);

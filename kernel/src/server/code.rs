@@ -1,5 +1,5 @@
 //! Requests about code that does not run: `is_complete_request`, `complete_request` and `inspect_request`. The first is
-//! answered by a parser; the engine answers the others, after the cells before them.
+//! answered by a parser, the others beside the cells that run.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use super::exchange::Exchange;
 use super::kernel::Kernel;
 use super::wire::WireError;
 use crate::completeness;
-use crate::execution::{Completeness, Completions, Work};
+use crate::execution::{Completeness, Completion, Completions, Question};
 
 pub(super) async fn is_complete(exchange: &Exchange) -> Result<Value, WireError> {
     #[derive(Deserialize)]
@@ -47,15 +47,18 @@ pub(super) async fn complete(kernel: &Kernel, exchange: &Exchange) -> Result<Val
     let at: AtCursor = exchange.request.fields()?;
     let cursor = at.cursor_bytes();
     let code = at.code.clone();
-    let work = |reply| Work::Complete { code, cursor, reply };
-    let found = ask(kernel, work).await.unwrap_or_else(|| Completions::none(cursor));
+    let question = |reply| Question::Complete { code, cursor, reply };
+    let found = ask(kernel, question).await.unwrap_or_else(|| Completions::none(cursor));
     let start = points_of(&at.code, found.start);
     let end = points_of(&at.code, found.end);
     let texts: Vec<&str> = found.matches.iter().map(|completion| completion.text.as_str()).collect();
     let types: Vec<Value> = found
         .matches
         .iter()
-        .map(|completion| json!({"start": start, "end": end, "text": completion.text, "type": completion.kind}))
+        .map(|completion| {
+            let Completion { text, kind, signature } = completion;
+            json!({"start": start, "end": end, "text": text, "type": kind, "signature": signature})
+        })
         .collect();
     Ok(json!({
         "status": "ok",
@@ -69,17 +72,15 @@ pub(super) async fn complete(kernel: &Kernel, exchange: &Exchange) -> Result<Val
 pub(super) async fn inspect(kernel: &Kernel, exchange: &Exchange) -> Result<Value, WireError> {
     let at: AtCursor = exchange.request.fields()?;
     let cursor = at.cursor_bytes();
-    let data = ask(kernel, |reply| Work::Inspect { code: at.code, cursor, reply }).await.unwrap_or_default();
+    let data = ask(kernel, |reply| Question::Inspect { code: at.code, cursor, reply }).await.unwrap_or_default();
     Ok(json!({"status": "ok", "found": !data.is_empty(), "data": data, "metadata": {}}))
 }
 
 /// The engine's answer; none if there is no engine or no answer.
-async fn ask<T>(kernel: &Kernel, work: impl FnOnce(oneshot::Sender<T>) -> Work) -> Option<T> {
+async fn ask<T>(kernel: &Kernel, question: impl FnOnce(oneshot::Sender<T>) -> Question) -> Option<T> {
     let engine = kernel.engine().await?;
     let (reply, answer) = oneshot::channel();
-    if engine.work.send(work(reply)).is_err() {
-        tracing::warn!("the engine has ended; the client gets an empty answer");
-    }
+    (engine.ask)(question(reply));
     answer.await.ok()
 }
 

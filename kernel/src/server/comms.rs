@@ -148,7 +148,7 @@ impl Comms {
             (Kind::Plain, _) => comm.keep(for_cells(data, buffers)),
             (Kind::StopButton(_, press), "custom") if data["content"]["event"] == "click" => press.stop(),
             (Kind::Widget(_), "custom") => comm.keep(for_cells(data["content"].clone(), buffers)),
-            (Kind::Widget(widget), "update") => match widget.merge(&data, buffers) {
+            (Kind::Widget(widget) | Kind::StopButton(widget, _), "update") => match widget.merge(&data, buffers) {
                 // For other views of the notebook, and for those who wait until the kernel has the value.
                 Ok(()) => {
                     let mut echo = data;

@@ -13,7 +13,7 @@ use super::exchange::{Exchange, Iopub, Received};
 use super::stdin::Stdin;
 use super::subshells::Subshells;
 use super::wire::Codec;
-use crate::execution::Work;
+use crate::execution::{Question, Work};
 
 /// Jupyter kills a kernel 5 s after its shutdown request.
 const ENGINE_SHUTDOWN: Duration = Duration::from_secs(2);
@@ -21,6 +21,8 @@ const ENGINE_SHUTDOWN: Duration = Duration::from_secs(2);
 /// The thread that runs cells.
 pub(crate) struct EngineHandle {
     pub(crate) work: work::Sender<Work>,
+    /// Answers questions about code beside the cells, on another thread.
+    pub(crate) ask: Box<dyn Fn(Question) + Send + Sync>,
     /// Stops the cell or search that ran or was queued at this moment; says whether one ran. Called on another thread.
     pub(crate) interrupt: Box<dyn Fn(Instant) -> bool + Send + Sync>,
 }

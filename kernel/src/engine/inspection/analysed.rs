@@ -1,7 +1,8 @@
-//! A cell as Rust that rust-analyzer understands: its magics are gone, and the closure of `%%tune` is called with a trial.
+//! A cell as Rust that rust-analyzer understands: its magics are gone, its brackets are closed, and the closure of `%%tune` is
+//! called with a trial.
 
 use crate::engine::commands;
-use ferrotune_magics::{PartKind, cell_magic, split};
+use ferrotune_magics::{Ending, PartKind, cell_magic, split};
 
 /// What stands before and behind the body of `%%tune`. The call tells rust-analyzer the type of the closure's argument.
 const OBJECTIVE: (&str, &str) = ("let _ = ::ferrotune::tune::objective(::std::todo!(),\n", "\n);");
@@ -22,11 +23,15 @@ impl Analysed {
         match cell_magic(code) {
             Some((line, body)) if line.text.trim_start().starts_with("%%tune") => {
                 let replaced = (code.len() - body.len(), OBJECTIVE.0.len());
+                let body = closed(body, cursor.saturating_sub(replaced.0));
                 let source = format!("{}{body}{}", OBJECTIVE.0, OBJECTIVE.1);
                 let cursor = (cursor + replaced.1).saturating_sub(replaced.0).min(source.len());
                 Analysed { source, cursor, replaced }
             }
-            _ => Analysed { source: commands::blanked(&without_magics(code)), cursor, replaced: (0, 0) },
+            _ => {
+                let source = closed(&commands::blanked(&without_magics(code)), cursor);
+                Analysed { source, cursor, replaced: (0, 0) }
+            }
         }
     }
 
@@ -48,6 +53,36 @@ fn without_magics(code: &str) -> String {
     source
 }
 
+/// The Rust with brackets behind the cursor, where it leaves some open: rust-analyzer sees nothing in a macro's call that has no end.
+fn closed(rust: &str, cursor: usize) -> String {
+    let mut source = rust.to_owned();
+    if !matches!(split(rust).ending, Ending::Open { .. } | Ending::Mismatch { .. }) {
+        return source;
+    }
+    let line_start = rust[..cursor].rfind('\n').map_or(0, |newline| newline + 1);
+    let mut line_end = rust[cursor..].find('\n').map_or(rust.len(), |newline| cursor + newline);
+    while let Some(bracket) = missing(&source[..line_end], line_start) {
+        source.insert(line_end, bracket);
+        line_end += bracket.len_utf8();
+    }
+    while let Some(bracket) = missing(&source, 0) {
+        source.push(bracket);
+    }
+    source
+}
+
+/// What closes the innermost open bracket, if that stands behind a place.
+fn missing(rust: &str, after: usize) -> Option<char> {
+    match split(rust).ending {
+        Ending::Open { at, .. } if at >= after => match rust.as_bytes()[at] {
+            b'(' => Some(')'),
+            b'[' => Some(']'),
+            _ => Some('}'),
+        },
+        _ => None,
+    }
+}
+
 /// As many bytes.
 fn blanked(line: &str) -> impl Iterator<Item = &str> {
     let kept = ferrotune_magics::rust_in(line).unwrap_or(line.len());
@@ -65,6 +100,22 @@ mod tests {
         let analysed = Analysed::of(code, code.len());
         assert_eq!(analysed.source, "let a = 1;\n        \n      a.max(2)\na");
         assert_eq!((analysed.source.len(), analysed.cursor, analysed.in_cell(3)), (code.len(), code.len(), 3));
+    }
+
+    #[test]
+    fn brackets_are_closed_behind_the_cursor() {
+        let source = |code: &str| {
+            let cursor = code.find('|').unwrap();
+            Analysed::of(&code.replacen('|', "", 1), cursor).source
+        };
+        assert_eq!(source("f(g[1, a|"), "f(g[1, a])");
+        assert_eq!(
+            source("for x in y {\n    println!(\"{}\", a|\n}\nb"),
+            "for x in y {\n    println!(\"{}\", a)\n}\nb"
+        );
+        assert_eq!(source("f(\n    a|,\n    b\n"), "f(\n    a,\n    b\n)");
+        assert_eq!(source("f(a|, b)"), "f(a, b)");
+        assert_eq!(source("f(\"a|"), "f(\"a");
     }
 
     #[test]

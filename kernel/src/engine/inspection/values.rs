@@ -1,6 +1,7 @@
 //! What the values of magics may be: names of the tuner's, of the notebook's, and of files.
 
-use crate::engine::{Engine, files, studies};
+use super::Knowledge;
+use crate::engine::{files, studies};
 use ferrotune_magics::Values;
 use ferrotune_results::export::Format;
 use ferrotune_results::plot::Plot;
@@ -8,7 +9,7 @@ use ferrotune_tuner::oracle;
 use ferrotune_tuner::pruner::Pruner;
 use ferrotune_tuner::terminator::Terminator;
 
-impl Engine {
+impl Knowledge {
     /// The values that begin like `word`, sorted.
     pub(super) fn values(&self, values: Values, word: &str) -> Vec<String> {
         let names: Vec<String> = match values {
@@ -21,7 +22,7 @@ impl Engine {
             Values::Format => owned(Format::names().chain(["tensorboard"])),
             Values::Magic => owned(ferrotune_magics::table().iter().map(ferrotune_magics::Magic::name)),
             Values::Study => self.studies(),
-            Values::Checkpoint => self.undo.names().map(str::to_owned).collect(),
+            Values::Checkpoint => self.checkpoints.clone(),
             Values::Path => paths(word),
         };
         let mut names: Vec<String> = names.into_iter().filter(|name| name.starts_with(word)).collect();
@@ -33,7 +34,7 @@ impl Engine {
 
     /// The studies in the folder that magics look in without `--directory`. None where there is no such folder yet.
     fn studies(&self) -> Vec<String> {
-        let folders = studies::folders_in(&self.notebook.directory(None)).unwrap_or_default();
+        let folders = studies::folders_in(&self.studies).unwrap_or_default();
         folders.iter().filter_map(|folder| Some(folder.file_name()?.to_str()?.to_owned())).collect()
     }
 }

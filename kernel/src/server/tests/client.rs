@@ -27,13 +27,11 @@ pub(super) fn engine(script: impl Fn(&Cell, Outputs) + Send + 'static) -> Engine
     let (work, queue) = work::channel();
     std::thread::spawn(move || {
         for work in queue {
-            match work {
-                Work::Execute { cell, outputs } => script(&cell, outputs),
-                Work::Complete { .. } | Work::Inspect { .. } => {}
-            }
+            let Work::Execute { cell, outputs } = work;
+            script(&cell, outputs);
         }
     });
-    EngineHandle { work, interrupt: Box::new(|_| false) }
+    EngineHandle { work, ask: Box::new(drop), interrupt: Box::new(|_| false) }
 }
 
 pub(super) struct Message {

@@ -1,0 +1,69 @@
+//! What an editor asks about code that does not run, also while other code runs: the source that rust-analyzer sees in place
+//! of the user's, and rust-analyzer itself. Runs nothing, and writes no file.
+
+use crate::code_block::CodeBlock;
+use crate::errors::Error;
+use crate::eval_context::ContextState;
+use crate::rust_analyzer::RustAnalyzer;
+use ra_ap_ide::{Analysis, FileId};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The user's code amid generated code.
+pub struct AnalysedCode {
+    code: CodeBlock,
+}
+
+impl AnalysedCode {
+    /// What rust-analyzer sees.
+    pub fn source(&self) -> String {
+        self.code.code_string()
+    }
+
+    /// Where a byte of the user's code is in the source. None for one that is not there, as in a comment above the code.
+    pub fn offset_of(&self, user_offset: usize) -> Option<usize> {
+        self.code.user_offset_to_output_offset(user_offset).ok()
+    }
+
+    /// Where a byte of the source is in the user's code. None for generated code.
+    pub fn user_offset_of(&self, offset: usize) -> Option<usize> {
+        self.code.output_offset_to_user_offset(offset).ok()
+    }
+}
+
+impl ContextState {
+    /// The source that rust-analyzer sees in place of the user's code.
+    ///
+    /// # Errors
+    ///
+    /// The code cannot be split into statements that fit the state.
+    pub fn analysed(mut self, user_code: &str) -> Result<AnalysedCode, Error> {
+        // Both would change the code at the cursor.
+        self.config.display_final_expression = false;
+        self.config.expand_use_statements = false;
+        let (block, info) = CodeBlock::from_original_user_code(user_code);
+        let block = self.apply(block, &info.nodes)?;
+        Ok(AnalysedCode { code: self.analysis_code(block) })
+    }
+}
+
+/// A rust-analyzer that several threads ask, one after the other.
+#[derive(Clone)]
+pub struct SharedAnalyzer(Arc<Mutex<RustAnalyzer>>);
+
+impl SharedAnalyzer {
+    pub(crate) fn new(analyzer: RustAnalyzer) -> Self {
+        Self(Arc::new(Mutex::new(analyzer)))
+    }
+
+    /// A panic leaves rust-analyzer as it was: it gets a new source before each question.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, RustAnalyzer> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks about a source. Waits while code that is evaluated is analysed, and not while it is compiled and runs.
+    pub fn look_at<T>(&self, source: &str, ask: impl FnOnce(&Analysis, FileId) -> T) -> T {
+        let mut analyzer = self.lock();
+        let (analysis, file) = analyzer.look_at(source);
+        ask(&analysis, file)
+    }
+}

@@ -1,0 +1,135 @@
+//! What is known of the notebook, for completion and documentation: magics and `:commands` from their tables, Rust from evcxr's
+//! rust-analyzer. The engine makes it after each cell. Runs nothing.
+
+use super::analysed::Analysed;
+use super::rust::Rust;
+use crate::engine::notebook::Notebook;
+use crate::engine::startup::Leisure;
+use crate::engine::{Engine, commands};
+use crate::execution::{Completion, Completions};
+use ferrotune_display::Bundle;
+use ferrotune_magics::{Matches, Values, cell_magic};
+use serde_json::{Map, Value};
+use std::path::PathBuf;
+
+/// What is known after the last cell.
+pub(in crate::engine) struct Knowledge {
+    rust: RustKnowledge,
+    /// Names of the notebook's checkpoints.
+    pub(super) checkpoints: Vec<String>,
+    /// The folder that magics look in without `--directory`.
+    pub(super) studies: PathBuf,
+}
+
+/// What is known of the notebook's Rust.
+enum RustKnowledge {
+    /// Nothing, since cells cannot run, or rust-analyzer could not read its sources.
+    Nothing,
+    /// Nothing yet: rust-analyzer reads its sources in the first pause.
+    Later,
+    Known(Box<Rust>),
+}
+
+impl Engine {
+    pub(in crate::engine) fn knowledge(&self) -> Knowledge {
+        let items = || self.evaluator.item_names().map(str::to_owned).collect();
+        let rust = match self.evaluator.analysis() {
+            Some((analyzer, state)) => RustKnowledge::Known(Box::new(Rust { analyzer, state, items: items() })),
+            None if self.leisure == Leisure::Analysis || self.evaluator.has_unread_sources() => RustKnowledge::Later,
+            None => RustKnowledge::Nothing,
+        };
+        Knowledge {
+            rust,
+            checkpoints: self.undo.names().map(str::to_owned).collect(),
+            studies: self.notebook.directory(None),
+        }
+    }
+}
+
+impl Knowledge {
+    /// What is known where cells cannot run yet, or no more.
+    pub(in crate::engine) fn without_rust() -> Self {
+        Self { rust: RustKnowledge::Nothing, checkpoints: Vec::new(), studies: Notebook::default().directory(None) }
+    }
+
+    /// What may stand at the cursor. None if a later knowledge has the answer.
+    pub(super) fn complete(&self, code: &str, cursor: usize) -> Option<Completions> {
+        let line_start = line_start(code, cursor);
+        let line = &code[line_start..cursor];
+        if is_magic(line.trim_start()) {
+            let found = ferrotune_magics::complete(line);
+            let (start, word) = (line_start + found.start, &line[found.start..]);
+            match found.matches {
+                Matches::Names(names) => return Some(of_names(start, cursor, names)),
+                Matches::Of(values) => return Some(of_names(start, cursor, self.values(values, word))),
+                Matches::Rust => {}
+            }
+        }
+        if is_shell(code, line) {
+            let word = line.rsplit(char::is_whitespace).next().unwrap_or(line);
+            return Some(of_names(cursor - word.len(), cursor, self.values(Values::Path, word)));
+        }
+        if let Some((start, names)) = commands::complete(code, cursor) {
+            return Some(of_names(start, cursor, names));
+        }
+        let rust = match &self.rust {
+            RustKnowledge::Known(rust) => rust,
+            RustKnowledge::Later => return None,
+            RustKnowledge::Nothing => return Some(Completions::none(cursor)),
+        };
+        let analysed = Analysed::of(code, cursor);
+        Some(match rust.complete(&analysed.source, analysed.cursor) {
+            Ok(Completions { start, end, matches }) => {
+                Completions { start: analysed.in_cell(start), end: analysed.in_cell(end), matches }
+            }
+            Err(error) => {
+                tracing::debug!("no completions: {error}");
+                Completions::none(cursor)
+            }
+        })
+    }
+
+    /// Documentation of what is at the cursor, as a MIME bundle; empty if there is none. None if a later knowledge has the answer.
+    pub(in crate::engine) fn inspect(&self, code: &str, cursor: usize) -> Option<Map<String, Value>> {
+        let line = code[line_start(code, cursor)..].lines().next().unwrap_or_default();
+        if let Some(magic) = line.strip_prefix('%') {
+            let name = magic.trim_start_matches('%').split(|c| !is_of_name(c)).next().unwrap_or_default();
+            return Some(ferrotune_magics::help(name).map(|help| Bundle::text(help).data).unwrap_or_default());
+        }
+        let rust = match &self.rust {
+            RustKnowledge::Known(rust) => rust,
+            RustKnowledge::Later => return None,
+            RustKnowledge::Nothing => return Some(Map::new()),
+        };
+        let end = code[cursor..].find(|c| !is_of_name(c)).map_or(code.len(), |length| cursor + length);
+        let analysed = Analysed::of(code, end);
+        Some(rust.inspect(&analysed.source, analysed.cursor).unwrap_or_else(|error| {
+            tracing::debug!("nothing to inspect: {error}");
+            Map::new()
+        }))
+    }
+}
+
+fn of_names<N: Into<String>>(start: usize, end: usize, names: impl IntoIterator<Item = N>) -> Completions {
+    let completion = |name: N| Completion { text: name.into(), kind: "magic".to_owned(), signature: String::new() };
+    Completions { start, end, matches: names.into_iter().map(completion).collect() }
+}
+
+/// Whether a line begins with a magic, and not with Rust's remainder operator.
+fn is_magic(line: &str) -> bool {
+    line.strip_prefix('%').is_some_and(|rest| !rest.starts_with([' ', '=']))
+}
+
+/// Whether a line is a shell's.
+fn is_shell(code: &str, line: &str) -> bool {
+    let is_script = cell_magic(code).is_some_and(|(magic, _)| magic.text.trim_start().starts_with("%%bash"));
+    is_script || line.trim_start().starts_with('!')
+}
+
+fn line_start(code: &str, cursor: usize) -> usize {
+    code[..cursor].rfind('\n').map_or(0, |newline| newline + 1)
+}
+
+fn is_of_name(character: char) -> bool {
+    character.is_alphanumeric() || character == '_'
+}
