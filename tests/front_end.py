@@ -3,10 +3,12 @@
 The tests use the installed kernelspec `ferrotune`; whoever runs them sets JUPYTER_PATH or JUPYTER_DATA_DIR.
 """
 
+import inspect
 import os
 import time
 
 from jupyter_client.manager import KernelManager
+from jupyter_client.utils import run_sync
 
 KERNEL = "ferrotune"
 TIMEOUT_S = float(os.environ.get("FERROTUNE_TEST_TIMEOUT", "300"))
@@ -50,7 +52,9 @@ class FrontEnd:
 
     def receive(self, channel, timeout_s=TIMEOUT_S):
         """The next message of a channel, whatever it is."""
-        return getattr(self.client, f"{channel}_channel").get_msg(timeout=timeout_s)
+        get = getattr(self.client, f"{channel}_channel").get_msg
+        # The control channel of a blocking client in jupyter_client 7 does not block.
+        return (run_sync(get) if inspect.iscoroutinefunction(get) else get)(timeout=timeout_s)
 
     def request(self, msg_type, content=None, channel="shell"):
         """Sends a request as it is; returns its id."""

@@ -22,7 +22,7 @@ const USERS: [&str; 6] =
 /// A place where the kernel is installed and tested.
 pub(crate) struct Environment {
     root: PathBuf,
-    python: PathBuf,
+    venv: PathBuf,
 }
 
 impl Environment {
@@ -30,13 +30,23 @@ impl Environment {
     pub(crate) fn prepare(root: &Path) -> Result<Self> {
         find_linker()?;
         find_standard_library_sources(root)?;
+        Self::make(root, "target/venv", "tests/requirements-notebooks.txt")
+    }
+
+    /// A virtual environment of its own with the oldest jupyter_client that is tested, beside the one of the other tests.
+    pub(crate) fn prepare_old_client(root: &Path) -> Result<Self> {
+        Self::make(root, "target/venv-client7", "tests/requirements-client7.txt")
+    }
+
+    /// Makes a virtual environment in `folder` with the packages of one file of requirements.
+    fn make(root: &Path, folder: &str, requirements: &str) -> Result<Self> {
         let python = find_python()?;
-        let folder = root.join("target/venv");
-        stamped(&folder.join("made.stamp"), &format!("{python} of {}\n", root.display()), || {
-            make_virtual_environment(&python, &folder)
+        let venv = root.join(folder);
+        stamped(&venv.join("made.stamp"), &format!("{python} of {}\n", root.display()), || {
+            make_virtual_environment(&python, &venv)
         })?;
-        let environment = Self { root: root.to_owned(), python: folder.join("bin/python") };
-        environment.add("tests/requirements-notebooks.txt")?;
+        let environment = Self { root: root.to_owned(), venv };
+        environment.add(requirements)?;
         Ok(environment)
     }
 
@@ -56,17 +66,17 @@ impl Environment {
 
     /// A Python command that finds the installed kernel and nothing of the user's Jupyter.
     pub(crate) fn python(&self) -> Command {
-        let mut python = self.private(Command::new(&self.python));
+        let mut python = self.private(Command::new(self.venv.join("bin/python")));
         python.current_dir(&self.root).env("PYTHONDONTWRITEBYTECODE", "1").env("PYTHONUNBUFFERED", "1");
         python
     }
 
-    /// Installs a file of requirements into `target/venv`, unless that is done already.
+    /// Installs a file of requirements into the virtual environment, unless that is done already.
     pub(crate) fn add(&self, requirements: &str) -> Result<()> {
         let file = self.root.join(requirements);
         let name = file.file_name().with_context(|| format!("{requirements} names no file"))?;
-        let stamp = self.root.join("target/venv").join(name).with_extension("stamp");
-        stamped(&stamp, &fs::read_to_string(&file)?, || install(&self.python, &file))
+        let stamp = self.venv.join(name).with_extension("stamp");
+        stamped(&stamp, &fs::read_to_string(&file)?, || install(&self.venv.join("bin/python"), &file))
     }
 
     /// Sets every folder of the user to one under `target/`.
@@ -202,7 +212,8 @@ fn make_virtual_environment(python: &str, folder: &Path) -> Result<()> {
     if !runs(Command::new(python).args(["-c", "import venv, ensurepip"])) {
         bail!("{python} has no venv module; install it (Debian and Ubuntu: apt-get install python3-venv)");
     }
-    run(Command::new(python).args(["-m", "venv", "--clear"]).arg(folder)).context("cannot make target/venv")
+    run(Command::new(python).args(["-m", "venv", "--clear"]).arg(folder))
+        .with_context(|| format!("cannot make {}", folder.display()))
 }
 
 fn runs(command: &mut Command) -> bool {

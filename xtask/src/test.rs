@@ -26,6 +26,10 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     // The integration tests of the kernel make cargo build the program, which the next steps install.
     step::step("cargo test", || step::run(cargo(root).args(["test", "--release", "--locked", "--workspace"])))?;
     step::step("install into target/jupyter", || environment.install_kernel())?;
+    step::step("protocol with jupyter_client 7.4.9", || {
+        let old_client = Environment::prepare_old_client(root)?;
+        step::run(old_client.python().args(["-m", "pytest", "tests/protocol/test_kernel_test_suite.py"]))
+    })?;
     step::step("pytest", || pytest(root, &environment))
 }
 

@@ -131,3 +131,67 @@ fn every_message_has_its_own_id_and_a_date_in_microseconds() {
     let date = first["date"].as_str().unwrap();
     assert!(date.ends_with('Z') && date.len() == "2026-01-01T00:00:00.000000Z".len(), "{date}");
 }
+
+/// A small generator (SplitMix64) with a fixed seed, so that a failure comes again.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut bits = self.0;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((bits ^ (bits >> 31)) % bound as u64) as usize
+    }
+
+    /// Changes, cuts, doubles or drops a frame, or some of its bytes.
+    fn damage(&mut self, frames: &mut Vec<Vec<u8>>) {
+        let Some(at) = frames.len().checked_sub(1).map(|last| self.below(last + 1)) else { return };
+        let length = frames[at].len();
+        match self.below(6) {
+            0 => drop(frames.remove(at)),
+            1 => frames.insert(at, frames[at].clone()),
+            2 => frames[at].truncate(self.below(length + 1)),
+            3 if length > 0 => frames[at][self.below(length)] = self.below(256) as u8,
+            4 => frames[at].insert(self.below(length + 1), b"{}[]\"\\\xff0"[self.below(8)]),
+            _ => {
+                let other = self.below(frames.len());
+                frames.swap(at, other);
+            }
+        }
+    }
+}
+
+#[test]
+fn damaged_messages_are_errors_and_never_panics() {
+    let mut random = Random(13);
+    let (signed_codec, open_codec) = (Codec::new("key"), Codec::new(""));
+    let whole =
+        signed("key", &[HEADER, "{}", "{}", r#"{"code":"1 + 1 \u00e9","nested":{"a":[1,2.5e3,null]}}"#, "buffer"]);
+    let (mut read, mut refused) = (0, 0);
+    for _ in 0..100_000 {
+        let mut frames = whole.clone();
+        for _ in 0..=random.below(4) {
+            random.damage(&mut frames);
+        }
+        let signed_part = |frames: &[Vec<u8>]| {
+            frames.iter().skip_while(|frame| *frame != b"<IDS|MSG>").take(6).cloned().collect::<Vec<_>>()
+        };
+        // Of a signed message, only what is not signed may differ.
+        if signed_codec.decode(&frames).is_ok() {
+            assert!(signed_part(&frames)[2..] == signed_part(&whole)[2..], "{frames:?}");
+        }
+        match open_codec.decode(&frames) {
+            Ok(request) => {
+                read += 1;
+                assert!(frames.iter().any(|frame| String::from_utf8_lossy(frame).contains("msg_type")), "{request:?}");
+            }
+            Err(error) => {
+                refused += 1;
+                assert!(!error.to_string().contains('\n'), "{error}");
+            }
+        }
+    }
+    // Otherwise the damage is too small or too large to say anything.
+    assert!(read > 10_000 && refused > 10_000, "{read} read, {refused} refused");
+}
