@@ -69,6 +69,9 @@ SIZES = """%%tune --oracle {oracle} --objective loss:min --max-trials {trials} -
 }}"""
 
 
+# Heading of the section that is kept as it is.
+BY_HAND = "## Where the time of a cell goes"
+
 # 100 MB in lines of 80 bytes.
 LINES = 1_250_000
 PRINTED = f'let line = "x".repeat(79); for _ in 0..{LINES} {{ println!("{{line}}"); }}'
@@ -95,6 +98,33 @@ def starts(folder, rounds):
             session.close()
             say(f"start {number + 1}/{rounds} of {kernel}: {seconds[kernel][-1]:.2f} s")
     return seconds
+
+
+def memory_after_one_cell(folder):
+    """Bytes of the kernel and its helpers after one cell, and after the pause in which rust-analyzer reads its sources."""
+    session = Session(folder)
+    session.ok("1 + 1")
+    kernel = session.manager.provisioner.process.pid
+    measured = {"after the first cell": proportional_bytes(kernel)}
+    time_before = None
+    while time_before != (time_before := processor_ticks(kernel)):
+        clock.sleep(2)
+    measured["after a pause, with rust-analyzer ready"] = proportional_bytes(kernel)
+    session.close()
+    say(f"memory: {measured}")
+    return measured
+
+
+def proportional_bytes(pid):
+    """Memory of a process and its children; pages that several share count once."""
+    rollup = pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text()
+    (own,) = [line.split()[1] for line in rollup.splitlines() if line.startswith("Pss:")]
+    children = [path.read_text().split() for path in pathlib.Path(f"/proc/{pid}/task").glob("*/children")]
+    return int(own) * 1024 + sum(proportional_bytes(child) for some in children for child in some)
+
+
+def processor_ticks(pid):
+    return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11]
 
 
 def first_candle_cells(folder, rounds):
@@ -229,27 +259,36 @@ def verdict(good):
     return "met" if good else "**missed**"
 
 
-def report(rounds, start, first, rival_first, measured, forks, stops, rates, lines, sizes):
+def written_by_hand(page):
+    """The section of the page that is not measured here."""
+    start = page.index(BY_HAND)
+    return page[start : page.index("\n## ", start)].strip()
+
+
+def report(rounds, start, first, rival_first, measured, forks, stops, rates, lines, sizes, used, by_hand):
     """The page as Markdown."""
     rows = []
 
-    def compare(name, ours, rival, goal=None):
+    def compare(name, ours, rival, goal):
         ratio = ours / rival
-        wanted = f"≤ {goal}: {verdict(ratio <= goal)}" if goal else ""
+        wanted = f"≤ {goal}: {verdict(ratio <= goal)}"
         rows.append(f"| {name} | {time(ours)} | {time(rival)} | {ratio:.2f} | {wanted} |")
 
-    compare("kernel start to first result", *(statistics.median(start[kernel]) for kernel in (OURS, RIVAL)))
+    ours, rival = (statistics.median(start[kernel]) for kernel in (OURS, RIVAL))
+    wanted = f"≤ 1 s: {verdict(ours <= 1)}"
+    rows.append(f"| kernel start to first result | {time(ours)} | {time(rival)} | {ours / rival:.2f} | {wanted} |")
     ours = statistics.median(first)
     wanted = f"≤ 5 s: {verdict(ours <= 5)}"
     rows.append(f"| first candle cell | {time(ours)} | {time(rival_first)} (once) | {ours / rival_first:.3f} | {wanted} |")
     for name, seconds in measured.items():
-        compare(name, *(statistics.median(seconds[kernel]) for kernel in (OURS, RIVAL)), goal=0.6)
+        compare(name, *(statistics.median(seconds[kernel]) for kernel in (OURS, RIVAL)), goal=0.25)
 
     goals = {"small heap": 0.001, "1 GiB resident": 0.06}
     fork_rows = [
         f"| {name} | {time(fork)} | ≤ {time(goals[name])}: {verdict(fork <= goals[name])} | {time(cell)} |"
         for name, (fork, cell) in forks.items()
     ]
+    used_rows = [f"| {name} | {size / 2**20:.0f} MiB | {verdict(size <= 150 * 2**20)} |" for name, size in used.items()]
     line = statistics.median(lines)
     resident_rows = []
     for name, (before, after) in sizes.items():
@@ -268,6 +307,14 @@ reply and the end of its output. From the second row on candle is in use; the ri
 | | ferrotune | evcxr_jupyter | ratio | goal |
 |---|---|---|---|---|
 {chr(10).join(rows)}
+
+Memory of the kernel and its helpers after one cell, `1 + 1`; the goal is ≤ 150 MiB:
+
+| | memory | goal |
+|---|---|---|
+{chr(10).join(used_rows)}
+
+{by_hand}
 
 ## Snapshots
 
@@ -312,6 +359,7 @@ def main():
             session.ok("1 + 1")
             session.close()
         start = starts(folder, arguments.rounds)
+        used = memory_after_one_cell(folder)
         first = first_candle_cells(folder, arguments.rounds)
         ours, rival = Session(folder), Session(folder, RIVAL)
         rival.cell_timeout_s = 3600
@@ -326,7 +374,10 @@ def main():
         lines = first_lines(ours, arguments.rounds)
         sizes = memory(ours, "random") | memory(ours, "auto")
         ours.close()
-    page = report(arguments.rounds, start, first, rival_first, measured, forks, stops, rates, lines, sizes)
+    by_hand = written_by_hand(arguments.output.read_text(encoding="utf-8"))
+    page = report(
+        arguments.rounds, start, first, rival_first, measured, forks, stops, rates, lines, sizes, used, by_hand
+    )
     arguments.output.write_text(page, encoding="utf-8")
     say(page)
 

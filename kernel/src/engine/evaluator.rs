@@ -83,15 +83,23 @@ impl Evaluator {
         self.context.execute(source)
     }
 
-    /// Gives rust-analyzer the real sources before a cell needs them, and lets it read them. Returns whether it had to.
-    pub(super) fn prepare_analysis(&mut self) -> Result<bool> {
+    /// Gives rust-analyzer the real sources before a cell needs them, and lets it infer a type for the first time. With the second
+    /// source it drops what it no longer needs of the first.
+    pub(super) fn prepare_analysis(&mut self) -> Result<()> {
         if self.has_read {
-            return Ok(false);
+            return Ok(());
         }
-        self.read_sources()?;
-        self.context.hover_at("let", "let".len())?;
+        if self.has_sources {
+            // The cell that needed the sources has had its types inferred.
+            self.context.hover_at("let", "let".len())?;
+        } else {
+            self.read_sources()?;
+            for source in ["let number = 1;\nnumb", "numb"] {
+                self.context.completions(source, source.len())?;
+            }
+        }
         self.has_read = true;
-        Ok(true)
+        Ok(())
     }
 
     /// Whether a cell has given rust-analyzer the real sources, which it may not have read.
