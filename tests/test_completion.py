@@ -1,5 +1,6 @@
 """Completion and inspection: what a user may write at the cursor, in the order in which they want it, and nothing of ours."""
 
+import os
 import time
 
 import pytest
@@ -178,3 +179,28 @@ class TestOfMagics:
     def test_files_are_offered(self, kernel):
         (kernel.folder / "table one.csv").write_text("")
         assert replaced(kernel, "%export csv tab") == ("tab", ['"table one.csv"'])
+
+
+class TestOfText:
+    def test_path_in_a_string_is_completed(self, kernel):
+        folder = kernel.folder / "data"
+        folder.mkdir()
+        (folder / "digits.csv").write_text("")
+        (folder / "digits_old").mkdir()
+        assert replaced(kernel, 'std::fs::read_to_string("data/dig') == ("data/dig", ["data/digits.csv", "data/digits_old/"])
+        code = 'std::fs::read_to_string("dat")?;'
+        assert replaced(kernel, code, code.index('")')) == ("dat", ["data/"])
+        assert replaced(kernel, f'std::fs::read("{os.fspath(folder)}/digits.') == (f"{folder}/digits.", [f"{folder}/digits.csv"])
+
+    def test_string_that_is_no_path_is_left_alone(self, kernel):
+        assert kernel.complete('println!("no such fil')["matches"] == []
+
+    def test_crate_after_dep_is_completed(self, kernel):
+        """Crates that cargo has downloaded before; completion does not use the network."""
+        text, matches = replaced(kernel, ":dep ito")
+        assert (text, matches) == ("ito", ["itoa"])
+
+    def test_version_after_dep_is_completed(self, kernel):
+        text, matches = replaced(kernel, ':dep itoa = "1')
+        assert text == "1"
+        assert matches != [] and all(version.startswith("1.") for version in matches), matches

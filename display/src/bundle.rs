@@ -1,5 +1,7 @@
 //! A MIME bundle: one output in several representations. The front end shows the richest one that it knows.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 
 /// One output in several representations, keyed by MIME type.
@@ -46,14 +48,15 @@ impl Bundle {
         self.with(mime_type, value.unwrap_or_else(|| Value::from(content)))
     }
 
-    /// Shows the bundle as the value of a cell; evcxr calls it on a cell's last expression.
-    ///
-    /// ```
-    /// # use ferrotune_display::Bundle;
-    /// Bundle::text("shown where a kernel listens, printed elsewhere").evcxr_display();
-    /// ```
-    pub fn evcxr_display(&self) {
-        crate::show::result(self.clone());
+    /// The same bundle with an image in one of the formats that browsers know, such as `image/png`, given as the file's bytes.
+    #[must_use]
+    pub fn with_image(self, mime_type: &str, file: &[u8]) -> Self {
+        self.with(mime_type, STANDARD.encode(file))
+    }
+
+    /// The text of one representation; empty where there is none, or where it is no text.
+    pub fn text_of(&self, mime_type: &str) -> &str {
+        self.data.get(mime_type).and_then(Value::as_str).unwrap_or_default()
     }
 }
 

@@ -6,12 +6,23 @@
 pub mod bundle;
 pub mod comm;
 pub mod escape;
+mod fields;
+pub mod png;
 mod progress;
+mod rich;
 mod show;
 mod table;
+mod text;
+pub mod value;
 pub mod widget;
 
 pub use bundle::Bundle;
 pub use progress::{Progress, progress};
-pub use show::{Handle, clear_output, html, json, markdown, mime, png, show, svg, text};
+pub use rich::Show;
+#[doc(hidden)]
+pub use rich::of_fields;
+#[doc(hidden)]
+pub use show::now;
+pub use show::{Handle, clear_output, html, json, latex, markdown, mime, png, show, show_as, svg, text, update};
 pub use table::table;
+pub use text::beginning;

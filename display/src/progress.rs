@@ -1,47 +1,89 @@
-//! A progress bar around any iterator: one updating display, at most five updates a second.
+//! Progress bars around iterators. Bars that run within another bar are lines of its display, which is updated at most five
+//! times a second.
 
-use crate::Bundle;
-use crate::escape;
 use crate::show::{self, Handle};
+use crate::{Bundle, escape};
+use std::cell::RefCell;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 const INTERVAL: Duration = Duration::from_millis(200);
+/// How often a bar looks whether its display is due.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Wraps an iterator so that the notebook shows how far it has come.
+thread_local! {
+    /// The display of the outermost bar that runs on this thread.
+    static OUTERMOST: RefCell<Weak<Mutex<Screen>>> = const { RefCell::new(Weak::new()) };
+}
+
+/// Wraps an iterator so that the notebook shows how far it has come, how fast it is and how long it still takes.
 ///
 /// ```
 /// let sum: u64 = ferrotune_display::progress(0..1000u64).sum();
 /// assert_eq!(sum, 499_500);
+///
+/// for epoch in ferrotune_display::progress(0..3).named("epochs") {
+///     for batch in ferrotune_display::progress(0..10).named("batches") {
+///         // train
+///     }
+/// }
 /// ```
 pub fn progress<I: IntoIterator>(items: I) -> Progress<I::IntoIter> {
     let items = items.into_iter();
     let total = items.size_hint().1;
-    Progress { items, total, done: 0, started: Instant::now(), shown: None, handle: None }
+    Progress {
+        items,
+        bar: Bar { name: String::new(), total, done: 0, started: Instant::now() },
+        drawn: None,
+        line: None,
+    }
 }
 
 /// An iterator that shows how far it has come; see [`progress`].
 #[derive(Debug)]
 pub struct Progress<I> {
     items: I,
-    total: Option<usize>,
-    done: usize,
-    started: Instant,
-    shown: Option<Instant>,
-    handle: Option<Handle>,
+    bar: Bar,
+    drawn: Option<Instant>,
+    line: Option<Line>,
+}
+
+impl<I> Progress<I> {
+    /// Shows a name before the bar.
+    #[must_use]
+    pub fn named(mut self, name: impl Into<String>) -> Self {
+        self.bar.name = name.into();
+        self
+    }
+
+    /// Says how many items there are, for an iterator that does not know.
+    #[must_use]
+    pub fn of(mut self, total: usize) -> Self {
+        self.bar.total = Some(total);
+        self
+    }
+
+    fn draw(&mut self) {
+        self.drawn = Some(Instant::now());
+        self.line.get_or_insert_with(Line::new).draw(&self.bar);
+    }
 }
 
 impl<I: Iterator> Iterator for Progress<I> {
     type Item = I::Item;
 
     fn next(&mut self) -> Option<I::Item> {
-        if self.shown.is_none_or(|shown| shown.elapsed() >= INTERVAL) {
+        if self.drawn.is_none() {
+            self.bar.started = Instant::now();
+            self.draw();
+        } else if self.drawn.is_some_and(|drawn| drawn.elapsed() >= LOOK_INTERVAL) {
             self.draw();
         }
         let item = self.items.next();
-        if item.is_some() {
-            self.done += 1;
-        } else {
-            self.draw();
+        match item {
+            Some(_) => self.bar.done += 1,
+            // This is the bar's end: it does not wait for its drop, so that a bar that comes later is not within it.
+            None => self.end(),
         }
         item
     }
@@ -52,47 +94,188 @@ impl<I: Iterator> Iterator for Progress<I> {
 }
 
 impl<I> Progress<I> {
-    fn draw(&mut self) {
-        self.shown = Some(Instant::now());
-        let bundle = picture(self.done, self.total, self.started.elapsed());
-        match &self.handle {
-            Some(handle) => handle.update(bundle),
-            None => self.handle = Some(show::show(first(bundle))),
+    fn end(&mut self) {
+        if let Some(line) = self.line.take() {
+            line.end(&self.bar);
         }
     }
 }
 
-/// The picture that a front end keeps if it shows no updates, such as Jupyter's console: its text says so.
-fn first(bundle: Bundle) -> Bundle {
-    let text = bundle.data.get("text/plain").and_then(|text| text.as_str()).unwrap_or_default().trim_start();
-    let text = format!("{text} (this line stays where a front end shows no updates)");
-    bundle.with("text/plain", text)
+impl<I> Drop for Progress<I> {
+    fn drop(&mut self) {
+        self.end();
+    }
 }
 
-fn picture(done: usize, total: Option<usize>, elapsed: Duration) -> Bundle {
-    let seconds = elapsed.as_secs_f64();
-    let rate = if seconds > 0.0 { done as f64 / seconds } else { 0.0 };
+/// How far an iterator has come.
+#[derive(Clone, Debug)]
+struct Bar {
+    name: String,
+    total: Option<usize>,
+    done: usize,
+    started: Instant,
+}
+
+/// A bar's line on a display.
+#[derive(Debug)]
+struct Line {
+    screen: Arc<Mutex<Screen>>,
+    number: u64,
+}
+
+/// The lines of one display, from the outermost bar to the innermost.
+#[derive(Debug, Default)]
+struct Screen {
+    handle: Option<Handle>,
+    lines: Vec<(u64, Bar)>,
+    numbers: u64,
+    updated: Option<Instant>,
+}
+
+impl Line {
+    fn new() -> Self {
+        let screen = OUTERMOST.with_borrow_mut(|outermost| {
+            outermost.upgrade().filter(|screen| !lock(screen).lines.is_empty()).unwrap_or_else(|| {
+                let screen = Arc::new(Mutex::new(Screen::default()));
+                *outermost = Arc::downgrade(&screen);
+                screen
+            })
+        });
+        let number = {
+            let mut screen = lock(&screen);
+            screen.numbers += 1;
+            screen.numbers
+        };
+        Self { screen, number }
+    }
+
+    fn draw(&self, bar: &Bar) {
+        let mut screen = lock(&self.screen);
+        match screen.lines.iter_mut().find(|(number, _)| *number == self.number) {
+            Some((_, line)) => line.done = bar.done,
+            None => screen.lines.push((self.number, bar.clone())),
+        }
+        screen.show(Instant::now());
+    }
+
+    /// The outermost bar stays, and one within it makes room for the next.
+    fn end(self, bar: &Bar) {
+        self.draw(bar);
+        let mut screen = lock(&self.screen);
+        if screen.lines.first().is_some_and(|(number, _)| *number == self.number) {
+            screen.updated = None;
+            screen.show(Instant::now());
+        }
+        screen.lines.retain(|(number, _)| *number != self.number);
+    }
+}
+
+impl Screen {
+    fn show(&mut self, now: Instant) {
+        if self.updated.is_some_and(|updated| now - updated < INTERVAL) {
+            return;
+        }
+        self.updated = Some(now);
+        let bundle = stacked(&self.lines, now);
+        match &self.handle {
+            Some(handle) => handle.update(bundle),
+            None => self.handle = Some(show::show(bundle)),
+        }
+    }
+}
+
+fn lock(screen: &Mutex<Screen>) -> MutexGuard<'_, Screen> {
+    screen.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn stacked(lines: &[(u64, Bar)], now: Instant) -> Bundle {
+    let lines: Vec<Bundle> = lines.iter().map(|(_, bar)| picture(bar, now - bar.started)).collect();
+    let part = |mime_type, end| lines.iter().map(|line| line.text_of(mime_type)).collect::<Vec<_>>().join(end);
+    Bundle::text(part("text/plain", "\n")).with("text/html", part("text/html", "<br>"))
+}
+
+fn picture(Bar { name, total, done, .. }: &Bar, elapsed: Duration) -> Bundle {
+    let rate = if elapsed.is_zero() { 0.0 } else { *done as f64 / elapsed.as_secs_f64() };
+    let name = if name.is_empty() { String::new() } else { format!("{name} ") };
     let Some(total) = total.filter(|total| *total > 0) else {
-        return Bundle::text(format!("{done} done, {rate:.1}/s, {seconds:.1} s"));
+        let text = format!("{name}{done} done, {}, {}", speed(rate), clock(elapsed.as_secs_f64()));
+        return Bundle::text(text.as_str()).with("text/html", escape::html(&text));
     };
-    let text = format!("{:3.0}% {done}/{total}, {rate:.1}/s, {seconds:.1} s", 100.0 * done as f64 / total as f64);
-    let html = format!("<progress value=\"{done}\" max=\"{total}\"></progress> {}", escape::html(&text));
-    Bundle::text(text).with("text/html", html)
+    let left = total.saturating_sub(*done);
+    let time = match (left, rate > 0.0) {
+        (0, _) => clock(elapsed.as_secs_f64()),
+        (_, true) => format!("{}, {} left", clock(elapsed.as_secs_f64()), clock(left as f64 / rate)),
+        (_, false) => clock(elapsed.as_secs_f64()),
+    };
+    let numbers = format!("{:3.0}% {done}/{total}, {}, {time}", 100.0 * *done as f64 / total as f64, speed(rate));
+    let html = format!(
+        "{}<progress value=\"{done}\" max=\"{total}\"></progress> {}",
+        escape::html(&name),
+        escape::html(&numbers)
+    );
+    Bundle::text(format!("{name}{numbers}")).with("text/html", html)
+}
+
+/// Items a second, or seconds an item where that is easier to read.
+fn speed(rate: f64) -> String {
+    match rate {
+        0.0 => "0/s".to_owned(),
+        100.0.. => format!("{rate:.0}/s"),
+        1.0.. => format!("{rate:.1}/s"),
+        _ => format!("{:.1} s each", 1.0 / rate),
+    }
+}
+
+/// `2.5 s`, `3:07 min` or `1:02:03 h`.
+fn clock(seconds: f64) -> String {
+    if seconds < 59.95 {
+        return format!("{seconds:.1} s");
+    }
+    let whole = seconds.round() as u64;
+    match whole / 3600 {
+        0 => format!("{}:{:02} min", whole / 60, whole % 60),
+        hours => format!("{hours}:{:02}:{:02} h", whole / 60 % 60, whole % 60),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn text(done: usize, total: Option<usize>, seconds: f64) -> String {
+        let bar = Bar { name: String::new(), total, done, started: Instant::now() };
+        picture(&bar, Duration::from_secs_f64(seconds)).text_of("text/plain").to_owned()
+    }
+
     #[test]
-    fn the_picture_says_how_far_it_is() {
-        let bundle = picture(3, Some(12), Duration::from_secs(2));
-        assert_eq!(bundle.data["text/plain"], " 25% 3/12, 1.5/s, 2.0 s");
-        let bundle = picture(3, None, Duration::from_secs(2));
-        assert_eq!(bundle.data["text/plain"], "3 done, 1.5/s, 2.0 s");
-        let bundle = first(picture(0, Some(12), Duration::ZERO));
-        let text = "0% 0/12, 0.0/s, 0.0 s (this line stays where a front end shows no updates)";
-        assert_eq!(bundle.data["text/plain"], text);
-        assert!(!bundle.data["text/html"].to_string().contains("this line stays"));
+    fn the_picture_says_how_far_it_is_and_how_long_it_still_takes() {
+        assert_eq!(text(3, Some(12), 2.0), " 25% 3/12, 1.5/s, 2.0 s, 6.0 s left");
+        assert_eq!(text(12, Some(12), 200.0), "100% 12/12, 16.7 s each, 3:20 min");
+        assert_eq!(text(0, Some(12), 0.0), "  0% 0/12, 0/s, 0.0 s");
+        assert_eq!(text(3, None, 2.0), "3 done, 1.5/s, 2.0 s");
+        assert_eq!(text(1, Some(3), 3723.0), " 33% 1/3, 3723.0 s each, 1:02:03 h, 2:04:06 h left");
+        let bar = Bar { name: "<b>".to_owned(), total: Some(2), done: 1, started: Instant::now() };
+        assert!(
+            picture(&bar, Duration::ZERO)
+                .text_of("text/html")
+                .starts_with("&lt;b&gt; <progress value=\"1\" max=\"2\">")
+        );
+    }
+
+    #[test]
+    fn a_bar_within_another_is_a_line_of_its_display() {
+        let lines =
+            || OUTERMOST.with_borrow(|outermost| outermost.upgrade().map_or(0, |screen| lock(&screen).lines.len()));
+        for _ in progress(0..2) {
+            assert_eq!(lines(), 1);
+            for inner in progress(0..3) {
+                assert_eq!(lines(), 2);
+                if inner == 1 {
+                    break;
+                }
+            }
+            assert_eq!(lines(), 1);
+        }
+        assert_eq!(lines(), 0);
     }
 }

@@ -1,17 +1,21 @@
 //! The functions with which a cell shows things while it runs.
 
 use crate::Bundle;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use ferrotune_link::{KernelFrame, connection};
 use serde_json::Value;
+use std::cell::Cell;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How much is printed of an output that could not be shown.
 const SHOWN_AFTER_FAILURE_CHARS: usize = 1000;
 
-/// Something that is on screen and may be replaced there.
+thread_local! {
+    /// Whether values are shown beside the cell's result.
+    static SHOWS_NOW: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Something that is on screen and may be replaced there, also by a later cell.
 #[derive(Clone, Debug)]
 pub struct Handle {
     display_id: String,
@@ -28,6 +32,15 @@ impl Handle {
     pub fn update(&self, bundle: Bundle) {
         display(bundle, &self.display_id, true);
     }
+
+    /// Shows nothing more where a cell ends with the call that has shown it.
+    #[doc(hidden)]
+    pub fn evcxr_display(&self) {}
+
+    /// The name under which the front end knows it.
+    pub fn display_id(&self) -> &str {
+        &self.display_id
+    }
 }
 
 /// Shows a bundle now, below what the cell has shown before.
@@ -39,6 +52,24 @@ pub fn show(bundle: Bundle) -> Handle {
     let display_id = format!("ferrotune-{}-{number}", std::process::id());
     display(bundle, &display_id, false);
     Handle { display_id }
+}
+
+/// Shows a bundle under a name of the notebook's, with which [`update`] replaces it.
+///
+/// ```
+/// # use ferrotune_display as display;
+/// display::show_as("loss", display::Bundle::text("0.93"));
+/// display::update("loss", display::Bundle::text("0.41"));
+/// ```
+pub fn show_as(display_id: impl Into<String>, bundle: Bundle) -> Handle {
+    let display_id = display_id.into();
+    display(bundle, &display_id, false);
+    Handle { display_id }
+}
+
+/// Replaces everything that is shown under a name. A front end ignores a name under which nothing is shown.
+pub fn update(display_id: &str, bundle: Bundle) {
+    display(bundle, display_id, true);
 }
 
 /// Shows plain text.
@@ -60,6 +91,15 @@ pub fn markdown(markdown: impl Into<String>) -> Handle {
     mime("text/markdown", markdown.into())
 }
 
+/// Shows LaTeX: mathematics between `$` or `$$`, which front ends typeset.
+///
+/// ```
+/// ferrotune_display::latex(r"$\frac{1}{n} \sum_i (y_i - \hat y_i)^2$");
+/// ```
+pub fn latex(latex: impl Into<String>) -> Handle {
+    mime("text/latex", latex.into())
+}
+
 /// Shows an SVG picture.
 pub fn svg(svg: impl Into<String>) -> Handle {
     show(Bundle::text("<svg picture>").with("image/svg+xml", svg.into()))
@@ -67,7 +107,7 @@ pub fn svg(svg: impl Into<String>) -> Handle {
 
 /// Shows a PNG picture, given as the file's bytes.
 pub fn png(bytes: &[u8]) -> Handle {
-    show(Bundle::text(format!("<png picture, {} bytes>", bytes.len())).with("image/png", STANDARD.encode(bytes)))
+    show(Bundle::text(format!("<png picture, {} bytes>", bytes.len())).with_image("image/png", bytes))
 }
 
 /// Shows a JSON value as a tree.
@@ -87,9 +127,21 @@ pub fn clear_output(wait: bool) {
     send(&KernelFrame::Clear { wait });
 }
 
-/// Shows a bundle as the value of a cell.
+/// Shows a bundle as the value of a cell, or at once within [`now`].
 pub(crate) fn result(bundle: Bundle) {
+    if SHOWS_NOW.get() {
+        show(bundle);
+        return;
+    }
     send(&KernelFrame::Result { data: bundle.data, metadata: bundle.metadata });
+}
+
+/// Calls what shows a value as the value of a cell, and shows it at once instead.
+#[doc(hidden)]
+pub fn now(shows: impl FnOnce()) {
+    let before = SHOWS_NOW.replace(true);
+    shows();
+    SHOWS_NOW.set(before);
 }
 
 fn display(bundle: Bundle, display_id: &str, update: bool) {

@@ -6,6 +6,7 @@
 
 mod definitions;
 mod dependencies;
+mod last_expression;
 mod manifest;
 mod messages;
 mod shadows;

@@ -10,7 +10,7 @@ use ferrotune_tuner::spec::StudySpec;
 
 pub use files::{Env, Folder, Lines, Load, WriteFile};
 pub use results::{Best, Export, Plot, Study, Trials};
-pub use session::{Dep, History, Inspect, InspectStyle, Time, Timeit, Who, WhoStyle};
+pub use session::{Dep, History, Inspect, InspectStyle, Measure, Time, Timeit, Who, WhoStyle};
 
 /// One part of a cell; the parts run in order.
 #[derive(Clone, Debug, PartialEq)]
@@ -98,7 +98,7 @@ pub enum Action {
     Time(Time),
     /// `!command`, `%bash` or `%%bash`
     Shell(Shell),
-    /// `%timeit STATEMENT` or `%%timeit`
+    /// `%timeit STATEMENT`, `%%timeit`, `%memit STATEMENT` or `%%memit`
     Timeit(Timeit),
     /// `%who` and `%whos`
     Who(Who),

@@ -40,6 +40,7 @@ static TABLE: &[Magic] = &[
     files::LOAD,
     session::LSMAGIC,
     show::MARKDOWN,
+    time::MEMIT,
     memory::MEMORY,
     compiler::OPT,
     results::PLOT,

@@ -1,21 +1,19 @@
-//! What the cell process calls around every cell, and how a cell's last expression is shown.
+//! What the cell process calls around every cell.
 
+pub mod memory;
 mod output;
 pub mod store;
 pub mod sysroot;
 pub mod timing;
+pub mod value;
 pub mod variables;
 
 use crate::{device, input, interrupt};
-use candle_core::Tensor;
 use ferrotune_devices::fork;
-use ferrotune_display::Bundle;
 use ferrotune_link::{Answer, KernelFrame, connection};
 use rayon::{ThreadPool, ThreadPoolBuilder};
-use std::any::Any;
 use std::backtrace::Backtrace;
 use std::ffi::c_void;
-use std::fmt::Debug;
 use std::panic::{Location, PanicHookInfo};
 use std::sync::{Mutex, PoisonError};
 use std::thread::ThreadId;
@@ -44,31 +42,10 @@ fn thread_name(index: usize) -> String {
 /// A cell's function: takes the variables and gives them back.
 type Entry = extern "C" fn(*mut c_void) -> *mut c_void;
 
-/// Shows the value of a cell's last expression.
-///
-/// A cell calls `evcxr_display` on a reference to it. A type with an inherent method of that name shows itself, and so does one for
-/// which a trait of the notebook has that method. This trait shows every other type that is `Debug` and `'static`, so that no cell
-/// is compiled twice: it is implemented for references to them, since Rust prefers a method that needs one reference less.
-pub trait Show {
-    /// Shows the value; nothing for `()`, and the elements of a tensor.
-    fn evcxr_display(&self);
-}
-
-impl<T: Debug + 'static> Show for &T {
-    fn evcxr_display(&self) {
-        show_value(*self, *self);
-    }
-}
-
-fn show_value(value: &dyn Any, text: &dyn Debug) {
-    if value.is::<()>() {
-        return;
-    }
-    let text = match value.downcast_ref::<Tensor>() {
-        Some(tensor) => tensor.to_string(),
-        None => format!("{text:?}"),
-    };
-    Bundle::text(text).evcxr_display();
+/// What every cell imports to show its last expression. The traits have no names there, which a notebook may use itself.
+pub mod shown {
+    pub use super::value::{ShowKnown as _, ShowText as _};
+    pub use crate::display::Show as _;
 }
 
 /// Called once, before the first cell.

@@ -5,6 +5,7 @@ mod check;
 
 use crate::interrupt::interrupted;
 use candle::Candle;
+use candle_core::DeviceLocation;
 #[doc(hidden)]
 pub use check::{check, check_file};
 use ferrotune_devices::fork::{self, Forked};
@@ -27,6 +28,15 @@ const WORK_DEADLINE: Duration = Duration::from_secs(600);
 /// In a `%%tune` body it is the device of the trial.
 pub fn name() -> String {
     ferrotune_trial::connected()
+}
+
+/// A device's name as candle writes it; what candle does not know by name is the connected device.
+pub(crate) fn place(device: &candle_core::Device) -> String {
+    match device.location() {
+        DeviceLocation::Cpu => "cpu".to_owned(),
+        DeviceLocation::Cuda { gpu_id } => format!("cuda:{gpu_id}"),
+        DeviceLocation::Metal { gpu_id } => format!("{}:{gpu_id}", name()),
+    }
 }
 
 /// The connected device, as candle knows it. It is opened once: a second call returns the same device.

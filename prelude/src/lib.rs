@@ -10,9 +10,11 @@
 pub mod cell;
 mod compile;
 pub mod device;
+mod image;
 mod input;
 mod interrupt;
 pub mod strategy;
+mod tensor;
 #[doc(hidden)]
 pub mod tune;
 
@@ -20,7 +22,6 @@ pub use candle_core;
 pub use candle_nn;
 pub use compile::{Step, compile};
 pub use ferrotune_devices as devices;
-pub use ferrotune_display as display;
 pub use ferrotune_display::{progress, widget};
 pub use ferrotune_trial::optim;
 pub use ferrotune_trial::{AdamW, Restore, Result, Save, Share, Trial, share_fields};
@@ -28,3 +29,9 @@ pub use ferrotune_xla as xla;
 pub use input::{input, input_password};
 pub use interrupt::{interrupted, sleep};
 pub use rayon;
+
+/// What a cell shows while it runs.
+pub mod display {
+    pub use crate::image::image;
+    pub use ferrotune_display::*;
+}

@@ -5,9 +5,9 @@
 
 use super::definitions::Definitions;
 use super::dependencies::{Dependencies, Extern};
+use super::last_expression;
 use super::shadows::{self, Shadowed};
 use anyhow::{Context, Result};
-use proc_macro2::TokenStream;
 use std::borrow::Cow;
 use std::path::Path;
 
@@ -17,8 +17,6 @@ const MODULE: &str = "mod evcxr_internal_runtime {";
 const LAST_FUNCTION: &str = "pub fn create_variable_store()";
 /// First line of what evcxr writes for `?`.
 const ERROR_TYPE: &str = "struct EvcxrUserCodeError {}";
-/// The line behind the last expression of a cell.
-const SHOW_END: &str = ").evcxr_display();";
 /// Beginning of the line that tells evcxr of a panic.
 const PANIC: &str = "println!(\"EVCXR_PANIC_NOTIFICATION\");";
 /// The lines around the future of a cell with `.await`: the first and the last before it, and the one behind it.
@@ -82,13 +80,7 @@ fn with_calls_of_prelude(source: &str) -> String {
     if let Some(panic) = lines.iter_mut().rfind(|line| line.trim() == PANIC) {
         *panic = format!("::ferrotune::cell::panicked(); {PANIC}").into();
     }
-    if let Some(end) = lines.iter().rposition(|line| line == SHOW_END)
-        && let Some(start) = (0..end).rev().find(|at| lines[*at] == "(" && is_balanced(&lines[at + 1..end]))
-    {
-        // One reference more than a trait of the user's needs, so that this one is preferred to the prelude's.
-        lines[start] = "(&(".into();
-        lines[end] = format!("){SHOW_END}").into();
-    }
+    last_expression::show_with_prelude(&mut lines);
     lines.iter().flat_map(|line| [line, "\n"]).collect()
 }
 
@@ -103,10 +95,6 @@ fn with_runtime_of(library: &str, source: &str) -> Option<String> {
     lines[begin] = format!("::{library}::block_on(&{slot}, ::std::pin::pin!(async {{ let _ = async {{").into();
     lines[end] = "}.await; }));".into();
     Some(lines.iter().flat_map(|line| [line, "\n"]).collect())
-}
-
-fn is_balanced(lines: &[Cow<'_, str>]) -> bool {
-    lines.join("\n").parse::<TokenStream>().is_ok()
 }
 
 /// In the source that evcxr only analyses, variables are parameters. Their references outlive the function.

@@ -23,7 +23,7 @@ use std::time::Instant;
 /// The `?` tells evcxr, once, that cells may return early; otherwise it compiles the first such cell twice.
 /// rust-analyzer writes `dyn Trait` without a path, so the commonest traits must be in scope: `SimpleBackend` for
 /// `VarBuilder`, and `Any` for the payload of a thread's panic.
-pub(super) const FIRST_CELL: &str = "use ::ferrotune::cell::Show as _;
+pub(super) const FIRST_CELL: &str = "use ::ferrotune::cell::shown::*;
 use ::ferrotune::cell::dbg;
 use ::candle_nn::var_builder::SimpleBackend;
 use std::any::Any;

@@ -21,7 +21,7 @@ const ABOVE_ITEMS: &str = "#![allow(unused_imports, unused_mut, dead_code)]";
 const ATTRIBUTE: &str = "#![";
 
 /// The first item without a name, which every notebook has; evcxr writes the items with names above it.
-const FIRST_UNNAMED: &str = "use ferrotune::cell::Show as _;";
+const FIRST_UNNAMED: &str = "use ferrotune::cell::shown::*;";
 
 /// What evcxr knows after a cell.
 #[derive(Clone, Debug, Default)]
@@ -194,7 +194,7 @@ mod tests {
     const SOURCE: &str = r#"#![allow(unused_imports, unused_mut, dead_code)]
 #![feature(test)]
 struct P { x: f64 }
-use ferrotune::cell::Show as _;
+use ferrotune::cell::shown::*;
 use std::ops::*;
 impl P { fn x(&self) -> f64 { self.x } }
             struct EvcxrUserCodeError {}

@@ -1,4 +1,4 @@
-//! `%time` and `%timeit`. The latter becomes a call of `ferrotune::cell::timing`, with the user's Rust in closures: its lines
+//! `%time`, `%timeit` and `%memit`. The latter become a call of `ferrotune::cell`, with the user's Rust in closures: its lines
 //! and columns stay those of the cell.
 
 use super::Engine;
@@ -8,7 +8,7 @@ use super::report;
 use crate::execution::{Output, Stream};
 use crate::failure::{ErrorName, Failure};
 use ferrotune_machine::format::duration;
-use ferrotune_magics::{Time, Timeit};
+use ferrotune_magics::{Measure, Time, Timeit};
 use proc_macro2::LineColumn;
 use std::time::{Duration, Instant};
 
@@ -28,7 +28,7 @@ impl Engine {
         Ok(())
     }
 
-    /// `%timeit`
+    /// `%timeit` and `%memit`
     pub(super) fn timeit(&mut self, request: &Timeit) -> Result<(), Failure> {
         let (own, source, insertions) = expanded(request);
         self.link.will_run(self.notebook.count, &own, &source);
@@ -44,16 +44,20 @@ impl Engine {
 
 /// The user's lines, the cell, and what was inserted into these lines.
 fn expanded(request: &Timeit) -> (String, String, Insertions) {
-    let Timeit { loops, runs, setup, source, first_line } = request;
+    let Timeit { measure, setup, source, first_line } = request;
     let (above, lines) = match setup {
         Some(setup) => (first_line.saturating_sub(2), format!("{setup}\n{source}")),
         None => (first_line - 1, source.clone()),
     };
     let padded = format!("{}{lines}", "\n".repeat(above));
-    let measure = format!(
-        "{{ ::ferrotune::cell::timing::measure(::std::option::Option::{loops:?}, {runs}, |ferrotune_timer| -> {RESULT} {{ "
-    );
-    let time = format!("ferrotune_timer.time(|| -> {RESULT} {{ ::std::hint::black_box({{ ");
+    let (call, run) = match measure {
+        Measure::Time { loops, runs } => {
+            (format!("timing::measure(::std::option::Option::{loops:?}, {runs}, "), "time")
+        }
+        Measure::Memory => ("memory::measure(".to_owned(), "run"),
+    };
+    let measure = format!("{{ ::ferrotune::cell::{call}|ferrotune_measurement| -> {RESULT} {{ ");
+    let time = format!("ferrotune_measurement.{run}(|| -> {RESULT} {{ ::std::hint::black_box({{ ");
     let at = |line| LineColumn { line, column: 0 };
     let texts = match setup {
         Some(_) => vec![(at(first_line - 1), measure), (at(*first_line), format!("; {time}"))],

@@ -12,16 +12,28 @@ pub struct Time {
     pub first_line: usize,
 }
 
-/// Run Rust many times and say how long one run takes.
+/// What is measured of Rust.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measure {
+    /// How long one run takes.
+    Time {
+        /// How often one measurement runs it; none means as often as takes long enough to measure.
+        loops: Option<u64>,
+        /// How many measurements, at least 1.
+        runs: u64,
+    },
+    /// The most memory that it takes.
+    Memory,
+}
+
+/// Run Rust and measure it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timeit {
-    /// How often one measurement runs it; none means as often as takes long enough to measure.
-    pub loops: Option<u64>,
-    /// How many measurements, at least 1.
-    pub runs: u64,
+    /// What to measure.
+    pub measure: Measure,
     /// Rust to run before each measurement, on the line before `first_line`. Blanks keep it in its column.
     pub setup: Option<String>,
-    /// The Rust to time. Blanks keep that of a line magic in its column.
+    /// The Rust to measure. Blanks keep that of a line magic in its column.
     pub source: String,
     /// The 1-based line of the cell on which `source` begins.
     pub first_line: usize,

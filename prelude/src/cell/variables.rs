@@ -4,11 +4,12 @@
 //! What is known of a variable depends on its type. In `(&&&&Variable(&value)).facts()` the compiler takes the first of
 //! these traits that the type has: [`OfVector`], [`OfElements`], [`OfDebug`], [`OfAny`].
 
-use crate::display;
-use candle_core::{Device, DeviceLocation, Tensor};
+use crate::device;
+use crate::display::{self, beginning};
+use candle_core::Tensor;
 use ferrotune_machine::format::bytes;
 use std::any::Any;
-use std::fmt::{self, Debug, Write};
+use std::fmt::Debug;
 
 /// How many characters of a value are shown.
 const SHOWN_CHARS: usize = 60;
@@ -33,7 +34,7 @@ pub trait OfVector {
 impl<T: Debug> OfVector for &&&Variable<'_, Vec<T>> {
     fn facts(&self) -> Facts {
         let Facts { bytes, value } = of_vector(self.0);
-        Facts { bytes, value: format!("{value}: {}", beginning(self.0)) }
+        Facts { bytes, value: format!("{value}: {}", beginning(self.0, SHOWN_CHARS)) }
     }
 }
 
@@ -65,12 +66,12 @@ impl<T: Debug + 'static> OfDebug for &Variable<'_, T> {
     fn facts(&self) -> Facts {
         let (value, own) = (self.0 as &dyn Any, size_of_val(self.0));
         if let Some(tensor) = value.downcast_ref::<Tensor>() {
-            let device = place(tensor.device());
+            let device = device::place(tensor.device());
             let value = format!("{:?} {:?} on {device}", tensor.dims(), tensor.dtype());
             return Facts { bytes: own + tensor.elem_count() * tensor.dtype().size_in_bytes(), value };
         }
         let held = value.downcast_ref::<String>().map_or(0, String::capacity);
-        Facts { bytes: own + held, value: beginning(self.0) }
+        Facts { bytes: own + held, value: beginning(self.0, SHOWN_CHARS) }
     }
 }
 
@@ -95,44 +96,10 @@ pub fn show<const N: usize>(variables: [(&str, &str, Facts); N]) {
     display::show(display::table(&["variable", "type", "size", "value"], &rows));
 }
 
-/// As candle names it; what candle does not know by name is the connected device.
-fn place(device: &Device) -> String {
-    match device.location() {
-        DeviceLocation::Cpu => "cpu".to_owned(),
-        DeviceLocation::Cuda { gpu_id } => format!("cuda:{gpu_id}"),
-        DeviceLocation::Metal { gpu_id } => format!("{}:{gpu_id}", crate::device::name()),
-    }
-}
-
-/// The beginning of a value's text. What follows is not even written, since it may be long.
-fn beginning(value: &impl Debug) -> String {
-    let mut beginning = Beginning { text: String::new(), left: SHOWN_CHARS };
-    match write!(beginning, "{value:?}") {
-        Ok(()) => beginning.text,
-        Err(fmt::Error) => beginning.text + "…",
-    }
-}
-
-/// Takes so many characters, and then refuses more.
-struct Beginning {
-    text: String,
-    left: usize,
-}
-
-impl Write for Beginning {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        for character in text.chars() {
-            self.left = self.left.checked_sub(1).ok_or(fmt::Error)?;
-            self.text.push(character);
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use candle_core::DType;
+    use candle_core::{DType, Device};
 
     #[test]
     #[expect(clippy::needless_borrow, reason = "as the kernel writes it, which does not know the types")]
@@ -149,12 +116,5 @@ mod tests {
         let tensor = Tensor::zeros((2, 3), DType::F32, &Device::Cpu).unwrap();
         let tensor = (&&&&Variable(&tensor)).facts();
         assert_eq!((tensor.bytes, &*tensor.value), (size_of::<Tensor>() + 24, "[2, 3] F32 on cpu"));
-    }
-
-    #[test]
-    fn a_long_value_is_cut() {
-        assert_eq!(beginning(&"short"), "\"short\"");
-        let long = beginning(&vec![0_u8; 1 << 20]);
-        assert_eq!((long.chars().count(), long.ends_with("0, …")), (SHOWN_CHARS + 1, false));
     }
 }

@@ -3,12 +3,13 @@
 
 use super::analysed::Analysed;
 use super::rust::Rust;
+use super::{crates, values};
 use crate::engine::notebook::Notebook;
 use crate::engine::startup::Leisure;
 use crate::engine::{Engine, commands};
 use crate::execution::{Completion, Completions};
 use ferrotune_display::Bundle;
-use ferrotune_magics::{Matches, Values, cell_magic};
+use ferrotune_magics::{Ending, Matches, Values, cell_magic, split};
 use serde_json::{Map, Value};
 use std::path::PathBuf;
 
@@ -56,6 +57,9 @@ impl Knowledge {
     pub(super) fn complete(&self, code: &str, cursor: usize) -> Option<Completions> {
         let line_start = line_start(code, cursor);
         let line = &code[line_start..cursor];
+        if let Some(found) = crates::complete(line) {
+            return Some(Completions { start: line_start + found.start, end: cursor, ..found });
+        }
         if is_magic(line.trim_start()) {
             let found = ferrotune_magics::complete(line);
             let (start, word) = (line_start + found.start, &line[found.start..]);
@@ -71,6 +75,9 @@ impl Knowledge {
         }
         if let Some((start, names)) = commands::complete(code, cursor) {
             return Some(of_names(start, cursor, names));
+        }
+        if let Some(found) = path_in_string(code, cursor) {
+            return Some(found);
         }
         let rust = match &self.rust {
             RustKnowledge::Known(rust) => rust,
@@ -108,6 +115,18 @@ impl Knowledge {
             Map::new()
         }))
     }
+}
+
+/// The files that the string at the cursor may name; none if there is no string or no such file.
+fn path_in_string(code: &str, cursor: usize) -> Option<Completions> {
+    let Ending::InLiteral { at } = split(&code[..cursor]).ending else { return None };
+    let start = at + 1 + code[at..cursor].find('"')?;
+    let mut paths = values::paths(&code[start..cursor]);
+    paths.retain(|path| path.starts_with(&code[start..cursor]) && !path.contains(['"', '\\']));
+    paths.sort_unstable();
+    let completion = |text| Completion { text, kind: "path".to_owned(), signature: String::new() };
+    let matches: Vec<Completion> = paths.into_iter().map(completion).collect();
+    (!matches.is_empty()).then_some(Completions { start, end: cursor, matches })
 }
 
 fn of_names<N: Into<String>>(start: usize, end: usize, names: impl IntoIterator<Item = N>) -> Completions {

@@ -44,7 +44,7 @@ fn owned<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<String> {
 }
 
 /// The files and folders in the folder that `typed` names so far; a folder ends with `/`. None where it cannot be read.
-fn paths(typed: &str) -> Vec<String> {
+pub(super) fn paths(typed: &str) -> Vec<String> {
     let (folder, name) = typed.rfind('/').map_or(("", typed), |end| typed.split_at(end + 1));
     let read = files::expanded(if folder.is_empty() { "." } else { folder }).map(std::fs::read_dir);
     let entries = read.into_iter().flatten().flatten().flatten();

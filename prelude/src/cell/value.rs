@@ -1,0 +1,141 @@
+//! How a cell's last expression is shown.
+//!
+//! A cell calls `evcxr_display` on a reference to it. The compiler takes the first method of that name that the type has:
+//!
+//! * its own, or one of a trait of the notebook, or of [`display::Show`](crate::display::Show);
+//! * that of [`ShowKnown`], for tensors, strings, and what has elements;
+//! * that of [`ShowText`], for everything else that is `Debug`.
+//!
+//! So no cell is compiled twice. Each trait is implemented for references and needs one reference more than the one before it,
+//! or a mutable one, since Rust prefers the method that needs less.
+
+use crate::display::{Bundle, value};
+use crate::tensor;
+use candle_core::{Tensor, Var};
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::Debug;
+
+/// Shows values of types that are known here.
+pub trait ShowKnown {
+    /// Shows the value as that of the cell.
+    fn evcxr_display(&self);
+}
+
+/// Shows values of all other types that are `Debug`.
+pub trait ShowText {
+    /// Shows the value as that of the cell.
+    fn evcxr_display(&mut self);
+}
+
+impl<T: Debug + ?Sized> ShowText for &T {
+    fn evcxr_display(&mut self) {
+        show(value::text(&&**self));
+    }
+}
+
+impl ShowKnown for &() {
+    fn evcxr_display(&self) {}
+}
+
+impl ShowKnown for &Tensor {
+    fn evcxr_display(&self) {
+        show(tensor::bundle(self));
+    }
+}
+
+impl ShowKnown for &Var {
+    fn evcxr_display(&self) {
+        show(tensor::bundle(self));
+    }
+}
+
+impl ShowKnown for &str {
+    fn evcxr_display(&self) {
+        show(value::string(self));
+    }
+}
+
+impl ShowKnown for &String {
+    fn evcxr_display(&self) {
+        show(value::string(self));
+    }
+}
+
+impl<T: Debug> ShowKnown for &[T] {
+    fn evcxr_display(&self) {
+        show(value::sequence(self.len(), &|at| &self[at]));
+    }
+}
+
+impl<T: Debug> ShowKnown for &Vec<T> {
+    fn evcxr_display(&self) {
+        show(value::sequence(self.len(), &|at| &self[at]));
+    }
+}
+
+impl<T: Debug, const N: usize> ShowKnown for &[T; N] {
+    fn evcxr_display(&self) {
+        show(value::sequence(N, &|at| &self[at]));
+    }
+}
+
+impl<K: Debug, V: Debug> ShowKnown for &BTreeMap<K, V> {
+    fn evcxr_display(&self) {
+        show(value::map(self.len(), &mut self.iter().map(|(key, value)| (key as _, value as _)), false));
+    }
+}
+
+impl<K: Debug, V: Debug, S> ShowKnown for &HashMap<K, V, S> {
+    fn evcxr_display(&self) {
+        show(value::map(self.len(), &mut self.iter().map(|(key, value)| (key as _, value as _)), true));
+    }
+}
+
+fn show(bundle: Bundle) {
+    crate::display::Show::evcxr_display(&bundle);
+}
+
+/// Shows values now, below what the cell has shown before, as they are shown at a cell's end.
+///
+/// ```ignore
+/// ferrotune::show!(weights, "loss", &losses[..3]);
+/// ```
+#[macro_export]
+macro_rules! show {
+    ($($value:expr),+ $(,)?) => {{
+        use $crate::cell::shown::*;
+        $($crate::display::now(|| (&$value).evcxr_display());)+
+    }};
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::display::Show as _;
+
+    /// What the compiler chooses, as the kernel writes the call.
+    macro_rules! compiles {
+        ($($value:expr),+ $(,)?) => {$((&($value)).evcxr_display();)+};
+    }
+
+    #[test]
+    fn every_type_has_one_way_to_be_shown() {
+        let numbers = vec![1, 2];
+        let tensor = Tensor::new(1u8, &candle_core::Device::Cpu).unwrap();
+        compiles!(
+            1 + 1,
+            0.5,
+            "a",
+            numbers,
+            &numbers[..1],
+            numbers.as_slice(),
+            [1.0, 2.0],
+            "a".to_owned(),
+            Some(&numbers),
+            ()
+        );
+        compiles!(tensor, &tensor, Var::from_tensor(&tensor).unwrap(), HashMap::from([(1, tensor.clone())]));
+        compiles!(Bundle::text("a"), vec![Bundle::text("a")], &Bundle::text("a"), Box::new(1) as Box<dyn Debug>);
+        crate::show!(tensor, 3, "a");
+    }
+}
