@@ -159,6 +159,21 @@ def test_closed_widget_says_so(kernel, watch):
     assert box not in kernel.ask("comm_info_request")["comms"]
 
 
+def test_widget_that_a_front_end_without_widgets_closes_keeps_its_state(kernel, watch):
+    watch.run('let mut rows = ferrotune::widget::int_box("rows", 3)?;')
+    box = watch.id_of("IntTextModel")
+    for model in watch.models:
+        assert send(kernel, model, {}, "comm_close") == []
+    assert kernel.ask("comm_info_request")["comms"].keys().isdisjoint(watch.models)
+    assert watch.run("rows.value()?") == "3"
+    watch.run("rows.set(4)?;")
+    assert watch.run("rows.value()?") == "4"
+    set_value(kernel, box, 5)
+    assert watch.run("rows.value()?") == "5"
+    watch.run("rows.close()?;")
+    assert f"the comm {box} is not open" in kernel.fails("rows.value()?").error
+
+
 def test_new_front_end_gets_the_state_of_all_widgets(kernel, watch):
     watch.run('let note = ferrotune::widget::checkbox("on", true)?;')
     box = watch.id_of("CheckboxModel")
@@ -216,6 +231,16 @@ def test_front_end_opens_a_comm_that_a_cell_accepts(kernel, watch):
         format!("{} {} {}", opened.len(), opened[0].0.id(), opened[0].1.data) }"""
     assert watch.run(code) == '"1 late {\\"x\\":1}"'
     assert watch.comms[-1]["content"] == {"comm_id": "late", "data": {"answer": 42}}
+
+
+def test_comm_that_is_closed_before_a_cell_has_taken_it_is_not_given_to_cells(kernel, watch):
+    watch.run('use ferrotune::display::comm::{Comm, json}; Comm::accept("brief")?;')
+    for comm_id in ("dead", "alive"):
+        assert send(kernel, comm_id, {}, "comm_open", target_name="brief") == []
+        assert send(kernel, comm_id, {"n": 1}) == []
+    assert send(kernel, "dead", {}, "comm_close") == []
+    code = 'Comm::accept("brief")?.iter().map(|(comm, _)| comm.id().to_owned()).collect::<Vec<_>>().join(" ")'
+    assert watch.run(code) == '"alive"'
 
 
 @pytest.mark.parametrize("content", [{}, {"comm_id": 1}, {"comm_id": "x", "target_name": WIDGET, "data": 3}])

@@ -112,7 +112,9 @@ impl Widget {
     /// Those of [`Widget::get`].
     pub fn close(&self) -> io::Result<()> {
         let Some(comms) = &self.comms else { return Ok(()) };
-        [&comms.model, &comms.layout, &comms.style].into_iter().try_for_each(Comm::close)
+        // All three, even if one of them is closed already.
+        let closed = [&comms.model, &comms.layout, &comms.style].map(Comm::close);
+        closed.into_iter().collect()
     }
 
     /// Shows the widget. The same widget may be shown in several places.

@@ -5,7 +5,7 @@
 //! in the next one. See "Custom Messages" in the Jupyter messaging specification, and version 2 of the protocol of
 //! Jupyter widgets.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use base64::Engine as _;
@@ -18,15 +18,15 @@ use super::exchange::{Exchange, Iopub};
 use super::wire::{self, Parent, WireError};
 use crate::stop_button::Press;
 use ferrotune_display::widget::model::TARGET as WIDGET;
+use untaken::Untaken;
 use widget::WidgetState;
 
 mod stop;
+mod untaken;
 mod widget;
 
 /// The target of a front end that asks for the state of all widgets.
 const CONTROL: &str = "jupyter.widget.control";
-/// More messages that no cell takes are not kept; the oldest ones are dropped.
-const INBOX_MESSAGES: usize = 10_000;
 
 /// All comms of the kernel.
 pub(super) struct Comms {
@@ -37,8 +37,9 @@ pub(super) struct Comms {
 #[derive(Default)]
 struct State {
     comms: BTreeMap<String, Comm>,
-    /// What front ends have opened and no cell has taken, for each target that a cell accepts.
-    accepted: BTreeMap<String, Vec<(String, CommMessage)>>,
+    /// The targets that cells accept.
+    accepted: BTreeSet<String>,
+    untaken: Untaken,
     /// The comms of the buttons that stop searches, by the ids of their displays.
     stop_buttons: BTreeMap<String, stop::Comms>,
     /// A front end has asked for widgets.
@@ -48,9 +49,10 @@ struct State {
 struct Comm {
     target: String,
     kind: Kind,
-    /// Messages for cells.
-    inbox: VecDeque<CommMessage>,
-    /// The front end has closed it; cells can still take its messages.
+    /// Of a cell, or of the kernel itself.
+    is_own: bool,
+    /// A front end has closed it. Cells can still take its messages; an own widget keeps its state, because a front end that
+    /// does not know widgets closes each one at once, and others may show it.
     is_closed: bool,
 }
 
@@ -115,16 +117,18 @@ impl Comms {
                 state.has_widgets = true;
                 Ok(Kind::Control)
             }
-            target => match state.accepted.get_mut(target) {
-                Some(opened) => {
-                    opened.push((comm_id.clone(), for_cells(data, buffers)));
-                    Ok(Kind::Plain)
-                }
-                None => Err("no cell accepts its target"),
-            },
+            target if state.accepted.contains(target) => Ok(Kind::Plain),
+            _ => Err("no cell accepts its target"),
         };
         match kind {
-            Ok(kind) => drop(state.comms.insert(comm_id, Comm::new(target_name, kind))),
+            Ok(kind) => {
+                let is_plain = matches!(kind, Kind::Plain);
+                let comm = Comm { target: target_name.clone(), kind, is_own: false, is_closed: false };
+                state.comms.insert(comm_id.clone(), comm);
+                if is_plain {
+                    state.keep(exchange, &comm_id, Some(&target_name), for_cells(data, buffers));
+                }
+            }
             Err(reason) => {
                 tracing::debug!(target_name, reason, "comm closed");
                 exchange.publish("comm_close", json!({"comm_id": comm_id, "data": {}}));
@@ -140,14 +144,16 @@ impl Comms {
             self.iopub.publish_with(&exchange.request.parent, "comm_msg", &json!({}), content, buffers);
         };
         let buffers = &exchange.request.buffers;
-        let Some(comm) = state.comms.get_mut(&comm_id).filter(|comm| !comm.is_closed) else {
+        let Ok(comm) = state.usable(&comm_id) else {
             return tracing::debug!(comm_id, "message for a comm that is not open");
         };
         let method = data["method"].as_str().unwrap_or_default();
         match (&mut comm.kind, method) {
-            (Kind::Plain, _) => comm.keep(for_cells(data, buffers)),
+            (Kind::Plain, _) => state.keep(exchange, &comm_id, None, for_cells(data, buffers)),
             (Kind::StopButton(_, press), "custom") if data["content"]["event"] == "click" => press.stop(),
-            (Kind::Widget(_), "custom") => comm.keep(for_cells(data["content"].clone(), buffers)),
+            (Kind::Widget(_), "custom") => {
+                state.keep(exchange, &comm_id, None, for_cells(data["content"].clone(), buffers));
+            }
             (Kind::Widget(widget) | Kind::StopButton(widget, _), "update") => match widget.merge(&data, buffers) {
                 // For other views of the notebook, and for those who wait until the kernel has the value.
                 Ok(()) => {
@@ -171,14 +177,18 @@ impl Comms {
         }
     }
 
-    fn closed(&self, message: FromFrontEnd) {
+    fn closed(&self, FromFrontEnd { comm_id, .. }: FromFrontEnd) {
         let mut state = self.lock();
-        let Some(comm) = state.comms.get_mut(&message.comm_id) else {
-            return tracing::debug!(comm_id = message.comm_id, "comm_close of a comm that is not open");
+        let State { comms, untaken, .. } = &mut *state;
+        let Some(comm) = comms.get_mut(&comm_id) else {
+            return tracing::debug!(comm_id, "comm_close of a comm that is not open");
         };
+        if untaken.has_first(&comm_id) {
+            untaken.forget(&comm_id);
+        }
         comm.is_closed = true;
-        if comm.inbox.is_empty() {
-            state.comms.remove(&message.comm_id);
+        if !comm.is_usable() && !untaken.has(&comm_id) {
+            comms.remove(&comm_id);
         }
     }
 
@@ -202,11 +212,11 @@ impl Comms {
                 };
                 let content = json!({"comm_id": id, "target_name": target, "data": message.data});
                 self.iopub.publish_with(parent, "comm_open", &Value::Object(message.metadata), content, &buffers);
-                state.comms.insert(id.clone(), Comm::new(target, kind));
+                state.comms.insert(id.clone(), Comm::own(target, kind));
                 Ok(Some(CommAnswer::Opened { id }))
             }
             CommAction::Send { comm: id, message } => {
-                let (comm, buffers) = (state.open(&id)?, bytes(&message)?);
+                let (comm, buffers) = (state.usable(&id)?, bytes(&message)?);
                 if let Kind::Widget(widget) = &mut comm.kind
                     && message.data["method"] == "update"
                 {
@@ -217,28 +227,30 @@ impl Comms {
                 Ok(None)
             }
             CommAction::Close { comm: id, message } => {
-                state.open(&id)?;
+                state.usable(&id)?;
                 state.comms.remove(&id);
+                state.untaken.forget(&id);
                 let (content, buffers) = (json!({"comm_id": id, "data": message.data}), bytes(&message)?);
                 self.iopub.publish_with(parent, "comm_close", &Value::Object(message.metadata), content, &buffers);
                 Ok(None)
             }
             CommAction::Take { comm: id } => {
-                let comm = state.comms.get_mut(&id).ok_or_else(|| not_open(&id))?;
-                let messages = std::mem::take(&mut comm.inbox).into();
-                if comm.is_closed {
+                let is_usable = state.comms.get(&id).ok_or_else(|| not_open(&id))?.is_usable();
+                let messages = state.untaken.take(&id);
+                if !is_usable {
                     state.comms.remove(&id);
                 }
                 Ok(Some(CommAnswer::Messages { messages }))
             }
-            CommAction::State { comm: id } => match &state.open(&id)?.kind {
+            CommAction::State { comm: id } => match &state.usable(&id)?.kind {
                 Kind::Widget(widget) => Ok(Some(CommAnswer::State { values: widget.values.clone() })),
                 Kind::Plain | Kind::StopButton(..) | Kind::Control => {
                     Err(format!("the comm {id} is not a widget's; it has no state"))
                 }
             },
             CommAction::Accept { target } => {
-                let opened = std::mem::take(state.accepted.entry(target).or_default());
+                let opened = state.untaken.take_opened(&target);
+                state.accepted.insert(target);
                 Ok(Some(CommAnswer::Accepted { opened }))
             }
         }
@@ -250,8 +262,20 @@ impl Comms {
 }
 
 impl State {
-    fn open(&mut self, id: &str) -> Result<&mut Comm, String> {
-        self.comms.get_mut(id).filter(|comm| !comm.is_closed).ok_or_else(|| not_open(id))
+    /// A comm over which messages can go.
+    fn usable(&mut self, id: &str) -> Result<&mut Comm, String> {
+        self.comms.get_mut(id).filter(|comm| comm.is_usable()).ok_or_else(|| not_open(id))
+    }
+
+    /// Keeps a message for cells; with `opens`, the first one of a comm with this target.
+    fn keep(&mut self, exchange: &Exchange, id: &str, opens: Option<&str>, message: CommMessage) {
+        for unknown in self.untaken.keep(id, opens, message) {
+            if self.comms.remove(&unknown).is_some() {
+                exchange.publish("comm_close", json!({"comm_id": unknown, "data": {}}));
+            }
+        }
+        let Self { comms, untaken, .. } = self;
+        comms.retain(|id, comm| comm.is_usable() || untaken.has(id));
     }
 
     fn widgets(&self) -> impl Iterator<Item = (&str, &WidgetState)> {
@@ -263,19 +287,13 @@ impl State {
 }
 
 impl Comm {
-    fn new(target: String, kind: Kind) -> Self {
-        Self { target, kind, inbox: VecDeque::new(), is_closed: false }
+    /// A comm that a cell or the kernel opens.
+    fn own(target: String, kind: Kind) -> Self {
+        Self { target, kind, is_own: true, is_closed: false }
     }
 
-    fn keep(&mut self, message: CommMessage) {
-        if self.inbox.len() == INBOX_MESSAGES {
-            tracing::warn!(
-                target = self.target,
-                "a message of a comm is lost: no cell has taken {INBOX_MESSAGES} others"
-            );
-            self.inbox.pop_front();
-        }
-        self.inbox.push_back(message);
+    fn is_usable(&self) -> bool {
+        !self.is_closed || (self.is_own && matches!(self.kind, Kind::Widget(_)))
     }
 }
 

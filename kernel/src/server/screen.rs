@@ -138,7 +138,9 @@ impl Screen {
                 }
             }
             Output::Comm { action, reply } => {
-                self.flush_text();
+                if matches!(action, CommAction::Open { .. } | CommAction::Send { .. } | CommAction::Close { .. }) {
+                    self.flush_text();
+                }
                 answer(&self.comms, &self.parent, action, reply);
             }
             Output::StopButton { id, press } => {

@@ -4,6 +4,7 @@ mod client;
 
 use std::sync::{Mutex, mpsc as work};
 
+use ferrotune_link::{Answer, CommAction, CommAnswer, CommMessage};
 use serde_json::json;
 use tokio::time::timeout;
 
@@ -56,6 +57,35 @@ async fn outputs_are_published_in_order_before_reply_and_idle() {
     let reply = client.reply().await;
     assert_eq!((reply.msg_type.as_str(), &reply.parent), ("execute_reply", &cell));
     assert_eq!(reply.content, json!({"status": "ok", "execution_count": 1, "payload": [], "user_expressions": {}}));
+}
+
+#[tokio::test]
+async fn comm_actions_that_publish_nothing_leave_the_text_in_one_piece() {
+    let act = |outputs: &Outputs, action: CommAction| {
+        let (reply, answer) = tokio::sync::oneshot::channel();
+        play(outputs, [text(Stream::Stdout, "x"), Output::Comm { action, reply }]);
+        answer.blocking_recv().unwrap()
+    };
+    let mut client = Client::start(move || {
+        engine(move |_, outputs| {
+            let message = CommMessage::default();
+            let Answer::Comm { learned: CommAnswer::Opened { id } } =
+                act(&outputs, CommAction::Open { target: "mine".into(), message })
+            else {
+                panic!("the comm is not open")
+            };
+            act(&outputs, CommAction::Accept { target: "other".into() });
+            act(&outputs, CommAction::Take { comm: id.clone() });
+            act(&outputs, CommAction::State { comm: id });
+            play(&outputs, [Output::Done(Ok(()))]);
+        })
+    })
+    .await;
+    let cell = client.execute("code").await;
+    let published = client.conversation(&cell).await;
+    let types: Vec<&str> = published.iter().map(|(msg_type, _)| msg_type.as_str()).collect();
+    assert_eq!(types, ["execute_input", "stream", "comm_open", "stream"]);
+    assert_eq!((&published[1].1["text"], &published[3].1["text"]), (&json!("x"), &json!("xxx")));
 }
 
 #[tokio::test]

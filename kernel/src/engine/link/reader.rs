@@ -161,7 +161,11 @@ impl CellLink {
     fn pass_on(&self, answer: oneshot::Receiver<Answer>) {
         let nobody =
             |_| Answer::Refused { reason: "this cell's outputs are not kept, and neither are comms".to_owned() };
-        self.order(&SupervisorOrder::Answer { answer: answer.blocking_recv().unwrap_or_else(nobody) });
+        if !self.order(&SupervisorOrder::Answer { answer: answer.blocking_recv().unwrap_or_else(nobody) }) {
+            // The cell waits. If the link is broken instead, this goes nowhere either.
+            let reason = "what the kernel keeps of the comm is larger than 256 MiB".to_owned();
+            self.order(&SupervisorOrder::Answer { answer: Answer::Refused { reason } });
+        }
     }
 
     fn tune(&self, request: TuneRequest) {
@@ -171,5 +175,24 @@ impl CellLink {
             None => Answer::Refused { reason: "a search begins with %%tune".to_owned() },
         };
         self.order(&SupervisorOrder::Answer { answer });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answer_that_does_not_fit_in_a_frame_is_refused_so_that_the_cell_goes_on() {
+        let (own, mut other) = UnixStream::pair().unwrap();
+        let link = CellLink::default();
+        link.lock().connection = Some((1, Arc::new(Mutex::new(own))));
+        let (reply, answer) = oneshot::channel();
+        reply.send(Answer::Line { text: Some("x".repeat(wire::MAX_FRAME_BYTES as usize)) }).unwrap();
+        link.pass_on(answer);
+        let reason = "what the kernel keeps of the comm is larger than 256 MiB".to_owned();
+        let refused = SupervisorOrder::Answer { answer: Answer::Refused { reason } };
+        drop(link);
+        assert_eq!(wire::read(&mut other).unwrap(), Some(refused));
     }
 }

@@ -66,7 +66,7 @@ impl State {
             Some(press) => Kind::StopButton(widget, press.clone()),
             None => Kind::Widget(widget),
         };
-        self.comms.insert(id.clone(), Comm::new(model::TARGET.to_owned(), kind));
+        self.comms.insert(id.clone(), Comm::own(model::TARGET.to_owned(), kind));
         id
     }
 }
