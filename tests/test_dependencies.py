@@ -97,12 +97,14 @@ def test_long_build_holds_up_no_other_notebook(start, tmp_path):
     same = start()
 
     def end_the_build(message):
-        if "which builds the same crates" in str(message["content"].get("data")):
+        if "the build of another notebook" in str(message["content"].get("data")):
             (root / "wait").unlink()
 
     waited = same.run(cell, watch=end_the_build)
     assert (waited.error, waited.result) == (None, "5")
     assert kernel.end_of(builds).result == "5"
+    # Nothing of what a notebook has built moves to another folder.
+    assert other.ok("kept.0").result == "8"
 
 
 def test_compiler_that_is_interrupted_ends_at_once(kernel):
@@ -191,6 +193,38 @@ def build_scripts(root):
     return found
 
 
+C_CODE = """fn main() {
+    let out = std::env::var("OUT_DIR").unwrap();
+    std::fs::write(format!("{out}/seven.c"), "int seven(void) { return 7; }").unwrap();
+    let run = |program: &str, arguments: &[&str]| {
+        assert!(std::process::Command::new(program).args(arguments).current_dir(&out).status().unwrap().success());
+    };
+    run("cc", &["-c", "-fPIC", "seven.c"]);
+    run("ar", &["rcs", "libseven.a", "seven.o"]);
+    println!("cargo::rustc-link-search=native={out}");
+    println!("cargo::rustc-link-lib=static=seven");
+}
+"""
+
+
+def test_function_of_another_language_can_be_called_in_line(start, tmp_path):
+    source = 'unsafe extern "C" { fn seven() -> i32; }\n#[inline(always)] pub fn value() -> i32 { unsafe { seven() } }'
+    root = crate(tmp_path, "seven", source, build=C_CODE)
+    assert start().ok(f':dep seven = {{ path = "{root}" }}\nseven::value()').result == "7"
+
+
+def test_search_with_a_crate_goes_on_after_the_notebook_has_ended(start, tmp_path):
+    kernel = start()
+    root = crate(tmp_path, "scale", "pub fn twice(x: f64) -> f64 { 2.0 * x }")
+    kernel.ok(f':dep scale = {{ path = "{root}" }}\nscale::twice(2.0)')
+    body = '|trial| Ok(scale::twice(trial.float("x", 0.0..=1.0).get()?))'
+    outcome = kernel.ok(f"%%tune --objective loss:min --max-trials 2 --seed 1 --project scaled\n{body}")
+    assert "2/2 trials" in outcome.display and "failed" not in outcome.display, outcome.display
+    kernel.close()
+    outcome = start().ok("%resume scaled --max-trials 4")
+    assert "4/4 trials" in outcome.display and "failed" not in outcome.display, outcome.display
+
+
 def test_futures_of_all_cells_run_in_one_runtime(start):
     kernel = start()
     kernel.ok("let mut count = 1; async fn next(count: i32) -> i32 { count + 1 }")
@@ -202,7 +236,12 @@ def test_futures_of_all_cells_run_in_one_runtime(start):
     )
     assert "went wrong" in kernel.fails('next(1).await; panic!("went wrong")').error
     assert kernel.ok("next(count).await").result == "3"
-    # A crate more makes another library, with the runtime of the first.
+    # A crate more makes another library, which has a runtime of its own; the first goes on.
     kernel.ok("let later = tokio::spawn(async { tokio::task::yield_now().await; 7 });")
     assert kernel.ok(':dep itoa = "1"\nlater.await?').result == "7"
     assert kernel.ok("itoa::Buffer::new().format(next(count).await)").result == '"3"'
+    within = "tokio::spawn(async { tokio::spawn(async { 4 }).await }).await??"
+    assert kernel.ok(within).result == "4"
+    # A copy of the process has no threads.
+    kernel.ok("%undo")
+    assert kernel.ok(within).result == "4"

@@ -22,6 +22,7 @@ use crate::environment::{
 };
 use crate::prelude::Prelude;
 use anyhow::{Context, Result, bail};
+pub(crate) use dependencies::CRATES;
 use dependencies::Dependencies;
 use manifest::Manifest;
 use messages::Messages;
@@ -146,7 +147,8 @@ fn compile(offline: bool, emit: Emit, kernel: &mut Kernel) -> Result<ExitCode> {
         }
     }
     if let Some(kept) = kept {
-        kept.keep(&made, &library)?;
+        // What cannot be kept costs the next start this call of rustc.
+        let _ = kept.keep(&made, &library);
     }
     hand_over(made, &name, &source, &library)
 }

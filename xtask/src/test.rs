@@ -44,7 +44,7 @@ fn pytest(root: &Path, environment: &Environment) -> Result<()> {
     let ignored = format!("--ignore={COMPILATIONS}");
     let result = step::run(environment.python().args(["-m", "pytest", "--durations=20", &ignored, "tests"]));
     let status = beside.wait()?;
-    eprint!("{}", std::fs::read_to_string(log)?);
+    eprint!("{}", String::from_utf8_lossy(&std::fs::read(log)?));
     result?;
     ensure!(status.success(), "{COMPILATIONS} failed: {status}");
     Ok(())

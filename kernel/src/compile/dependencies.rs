@@ -13,6 +13,7 @@ use crate::environment::{CARGO_VARIABLE, EVCXR_VARIABLE, RUSTC_VARIABLE, require
 use crate::prelude;
 use crate::toolchain::progress::{ENVIRONMENT, Progress};
 use anyhow::{Context, Result, bail};
+pub(crate) use library::CRATES;
 use library::Library;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -33,7 +34,7 @@ const OPT_LEVEL: u8 = 2;
 
 /// What the user reads while another cargo builds in the folder. Cargo's name for what that one has locked differs from version to
 /// version.
-const WAITS: &str = "Waiting for another notebook, which builds the same crates";
+const WAITS: &str = "Waiting for the build of another notebook's crates";
 
 /// A crate as cells use it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -56,6 +57,8 @@ pub(super) struct Dependencies {
     pub(super) externs: Vec<Extern>,
     /// What has the crates' code and statics.
     pub(super) library: Option<Library>,
+    /// Whether a build script has made code of another language, which rustc does not export from a library.
+    has_native_code: bool,
     /// Kind (`dependency`, `native`) and folder for `-L`.
     pub(super) search: Vec<(String, PathBuf)>,
 }
@@ -127,7 +130,7 @@ fn download(command: &mut Command, kernel: &mut Kernel) -> Result<(Ended, Vec<u8
 
 /// Whether the source of a crate on this machine may have changed since the last build.
 fn may_change(manifest: &Manifest) -> bool {
-    manifest.dependencies.iter().any(|dependency| dependency.contains("path"))
+    manifest.dependencies.iter().any(|dependency| dependency.contains("path =") || dependency.contains("path="))
 }
 
 fn hash(manifest: &Manifest) -> String {
@@ -143,12 +146,15 @@ fn build(manifest: &Manifest, folder: &Path, offline: bool, kernel: &mut Kernel)
     );
     fs::write(folder.join("Cargo.toml"), text)?;
     let packages = direct_dependencies(folder, offline, kernel)?;
-    let target = target::folder(&hash(manifest))?;
+    // The build of a local crate is part of the types of variables: each cell of the session has it from the same folder.
+    let is_local = may_change(manifest);
+    let session = folder.parent().filter(|_| is_local);
+    let target = target::folder(&hash(manifest), session)?;
     let messages = run_cargo(folder, &target, offline, kernel)?;
     let mut dependencies = collect(&messages, &packages);
-    // A library of crates whose source may change is of no use to later sessions.
-    let is_lasting = !may_change(manifest);
-    dependencies.library = library::link(&dependencies, if is_lasting { &target } else { folder }, kernel)?;
+    // A library of local crates is of no use to later sessions.
+    dependencies.library = library::link(&dependencies, if is_local { folder } else { &target }, kernel)?;
+    target::built(&target, &hash(manifest))?;
     Ok(dependencies)
 }
 
@@ -238,7 +244,10 @@ fn collect(messages: &str, packages: &[(String, String)]) -> Dependencies {
     for message in messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
         match message["reason"].as_str() {
             Some("compiler-artifact") => add_artifact(&message, packages, &mut dependencies),
-            Some("build-script-executed") => add_native(&message, &mut dependencies),
+            Some("build-script-executed") => {
+                dependencies.has_native_code |= links_native_code(&message);
+                add_native(&message, &mut dependencies);
+            }
             _ => {}
         }
     }
@@ -248,9 +257,14 @@ fn collect(messages: &str, packages: &[(String, String)]) -> Dependencies {
 fn add_artifact(message: &Value, packages: &[(String, String)], dependencies: &mut Dependencies) {
     let files: Vec<PathBuf> =
         message["filenames"].as_array().into_iter().flatten().filter_map(Value::as_str).map(PathBuf::from).collect();
-    let library =
-        files.iter().find(|file| file.extension().is_some_and(|extension| extension == "rlib" || extension == "so"));
-    let Some(library) = library else { return };
+    let with = |extension: &str| files.iter().find(|file| file.extension().is_some_and(|own| own == extension));
+    let Some(library) = with("rlib").or_else(|| with("so")) else { return };
+    // A crate may be there once more, for build scripts.
+    let is_macro = message["target"]["kind"].as_array().is_some_and(|kinds| kinds.contains(&"proc-macro".into()));
+    let level = message["profile"]["opt_level"].as_str().and_then(|level| level.parse().ok());
+    if !is_macro && level != Some(OPT_LEVEL) {
+        return;
+    }
     if let Some(folder) = library.parent() {
         let entry = ("dependency".to_owned(), folder.to_owned());
         if !dependencies.search.contains(&entry) {
@@ -275,6 +289,11 @@ fn identity(package: &str, library: &Path) -> String {
     let modified = fs::metadata(library).and_then(|metadata| metadata.modified());
     let built = modified.ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
     format!("{} {}", library.display(), built.as_nanos())
+}
+
+fn links_native_code(message: &Value) -> bool {
+    let libraries = message["linked_libs"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    libraries.into_iter().any(|library| library.starts_with("static"))
 }
 
 fn add_native(message: &Value, dependencies: &mut Dependencies) {

@@ -90,9 +90,8 @@ fn with_runtime_of(library: &str, source: &str) -> Option<String> {
     let start = lines.iter().position(|line| line == RUNTIME)?;
     let begin = start + lines[start..].iter().position(|line| line == FUTURE)?;
     let end = lines.iter().rposition(|line| line == FUTURE_END)?;
-    let slot = "evcxr_variable_store.lazy_arc(\"ferrotune_runtime\", ::std::default::Default::default)";
     lines[start..begin].fill("".into());
-    lines[begin] = format!("::{library}::block_on(&{slot}, ::std::pin::pin!(async {{ let _ = async {{").into();
+    lines[begin] = format!("::{library}::block_on(::std::pin::pin!(async {{ let _ = async {{").into();
     lines[end] = "}.await; }));".into();
     Some(lines.iter().flat_map(|line| [line, "\n"]).collect())
 }
@@ -177,8 +176,7 @@ mod tests {
     #[test]
     fn a_future_is_run_by_the_library_and_no_line_moves() {
         let source = "fn user() {\nlet mut mutex =\nstore; match\nmutex\n.block_on(async {\nf(|| {\n});\nOk(())\n});\n})) {\n}\n";
-        let expected = "fn user() {\n\n\n\n::crates::block_on(&evcxr_variable_store.lazy_arc(\"ferrotune_runtime\", \
-             ::std::default::Default::default), ::std::pin::pin!(async { let _ = async {\nf(|| {\n});\nOk(())\n}.await; }));\n})) {\n}\n";
+        let expected = "fn user() {\n\n\n\n::crates::block_on(::std::pin::pin!(async { let _ = async {\nf(|| {\n});\nOk(())\n}.await; }));\n})) {\n}\n";
         assert_eq!(with_runtime_of("crates", source).as_deref(), Some(expected));
         assert_eq!(with_runtime_of("crates", "fn user() {}\n"), None);
     }

@@ -29,13 +29,15 @@ pub(super) enum Phase {
     /// The cell has ended, and the process makes a snapshot. evcxr hears of the end after that: should the process die
     /// first, both go back to the state before the cell.
     Settling { undo: Option<u64>, interrupt: Option<Interrupt> },
-    /// The cell was not run, or a snapshot has replaced its process, and the process makes a snapshot. evcxr hears of the
-    /// refusal after that.
+    /// The cell was not run, and the process makes a snapshot. evcxr hears of the refusal after that.
     Refusing { undo: Option<u64>, interrupt: Option<Interrupt> },
     /// The supervisor has killed the process while a cell ran, and waits for its end.
     Killed { why: CellEnding },
     /// A snapshot takes the place of the process.
     Waking { key: SnapshotKey, purpose: Purpose, deadline: Instant },
+    /// A snapshot has taken the place of the process of a cell, and makes one in turn: the next cell may want it. The cell ends
+    /// after that.
+    Replaced { deadline: Instant },
     /// A snapshot with a name has been woken, and makes the snapshot that gets the name.
     Naming { number: u64, name: String, deadline: Instant },
     /// The process gives freed memory back.

@@ -12,20 +12,24 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What cells with `.await` call, compiled once: the code of tokio's runtime takes rustc longer than most cells. Another version
-/// of tokio, which came with another crate, has a runtime of its own.
+/// How the names of these libraries begin.
+pub(crate) const CRATES: &str = "cell_dependencies_";
+
+/// What cells with `.await` call, compiled once: the code of tokio's runtime takes rustc longer than most cells. The runtime of a
+/// process does not work in a copy of it, which has no threads, and is not dropped there, since that waits for them.
 const AWAIT: &str = "
-use std::{any::Any, future::Future, pin::Pin, sync::{Mutex, PoisonError}};
+use std::{future::Future, mem, pin::Pin, process, sync::{Mutex, PoisonError}};
 use tokio::runtime::Runtime;
 
-pub type Slot = Mutex<Option<Box<dyn Any + Send>>>;
+static RUNTIME: Mutex<Option<(u32, Runtime)>> = Mutex::new(None);
 
-pub fn block_on(slot: &Slot, future: Pin<&mut dyn Future<Output = ()>>) {
-    let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
-    if !slot.as_ref().is_some_and(|runtime| runtime.is::<Runtime>()) {
-        *slot = Some(Box::new(Runtime::new().expect(\"the system has a thread for tokio\")));
+pub fn block_on(future: Pin<&mut dyn Future<Output = ()>>) {
+    let mut runtime = RUNTIME.lock().unwrap_or_else(PoisonError::into_inner);
+    if runtime.as_ref().is_none_or(|(process, _)| *process != process::id()) {
+        let new = Runtime::new().expect(\"the system has threads for tokio\");
+        mem::forget(runtime.replace((process::id(), new)));
     }
-    if let Some(runtime) = slot.as_ref().and_then(|runtime| runtime.downcast_ref::<Runtime>()) {
+    if let Some((_, runtime)) = &*runtime {
         runtime.block_on(future);
     }
 }
@@ -40,12 +44,15 @@ pub(in crate::compile) struct Library {
     pub(in crate::compile) awaits: bool,
 }
 
-/// Makes the library in this folder, if it is not there. None if the crates have no code for the process of the cells, or, with a
-/// warning, if they cannot be linked with each other.
+/// Makes the library in this folder, if it is not there. None if the crates have no code for the process of the cells or code of
+/// another language, or, with a warning, if they cannot be linked with each other.
 ///
 /// # Errors
 /// If it cannot be written; that of a stop.
 pub(super) fn link(dependencies: &Dependencies, folder: &Path, kernel: &mut Kernel) -> Result<Option<Library>> {
+    if dependencies.has_native_code {
+        return Ok(None);
+    }
     let is_linked = |dependency: &&Extern| dependency.file.extension().is_some_and(|extension| extension == "rlib");
     let linked: Vec<&Extern> = dependencies.externs.iter().filter(is_linked).collect();
     if linked.is_empty() {
@@ -54,10 +61,13 @@ pub(super) fn link(dependencies: &Dependencies, folder: &Path, kernel: &mut Kern
     let awaits = linked.iter().any(|linked| linked.name == TOKIO && linked.runs_futures);
     let crates: String = linked.iter().map(|linked| format!("extern crate {} as _;\n", linked.name)).collect();
     let source = if awaits { format!("{AWAIT}{crates}") } else { crates };
-    let builds =
-        linked.iter().fold(Sha256::new().chain_update(&source), |hash, linked| hash.chain_update(&linked.build));
+    // A build script may have changed a crate and not the name of its file.
+    let mut builds = Sha256::new().chain_update(&source);
+    for linked in &linked {
+        builds.update(fs::read(&linked.file)?);
+    }
     // The process of the cells keeps the library of earlier cells, and would take another file of the same name for it.
-    let name = format!("cell_dependencies_{}", prelude::short_hash(builds));
+    let name = format!("{CRATES}{}", prelude::short_hash(builds));
     let file = folder.join(format!("lib{name}.so"));
     let is_there = file.is_file() || build(&name, &source, dependencies, &file, kernel)?;
     Ok(is_there.then_some(Library { name, file, awaits }))

@@ -1,5 +1,6 @@
 //! Completes the search that a `%%tune` cell or `%resume` describes with what only the kernel knows. Starts nothing.
 
+use crate::compile::CRATES;
 use crate::engine::files::expanded;
 use crate::engine::link::TuneRequest;
 use anyhow::{Context, Result};
@@ -11,17 +12,18 @@ use std::path::{Path, PathBuf};
 /// The search that a `%%tune` cell describes, once the cell has handed over its objective.
 pub(in crate::engine) fn spec(tune: &Tune, request: TuneRequest) -> Result<StudySpec> {
     let spec = tune.spec.clone();
+    let library = PathBuf::from(request.library);
     Ok(StudySpec {
         directory: absolute(&spec.directory)?,
-        library: PathBuf::from(request.library),
         symbol: request.symbol,
         shared: request.shared_fd.map(|fd| PathBuf::from(format!("/proc/{}/fd/{fd}", request.pid))),
         device: request.device,
         supervision: Supervision {
             mirror: spec.supervision.mirror.as_deref().map(absolute).transpose()?,
-            libraries: libraries_of(request.pid)?,
+            libraries: libraries_of(&library, request.pid)?,
             ..spec.supervision
         },
+        library,
         ..spec
     })
 }
@@ -39,14 +41,20 @@ pub(in crate::engine) fn resumed(study: &Path, resume: &Resume) -> Result<StudyS
     Ok(spec)
 }
 
-/// What the objective is linked with beyond the system's own: the prelude and Rust's standard library, as the process of
-/// the cells has them. On another machine, or after an update, the study needs its own.
-fn libraries_of(pid: u32) -> Result<Vec<PathBuf>> {
+/// What the objective is linked with beyond the system's own: the prelude, Rust's standard library and the notebook's crates, as the
+/// process of the cells has them. On another machine, or after an update, the study needs its own.
+fn libraries_of(objective: &Path, pid: u32) -> Result<Vec<PathBuf>> {
+    let code =
+        std::fs::read(objective).with_context(|| format!("cannot read the objective {}", objective.display()))?;
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).context("cannot see the cells' libraries")?;
     let paths = maps.lines().filter_map(|line| Some(&line[line.find('/')?..]));
     let ours = |path: &&str| {
         let name = path.rsplit('/').next().unwrap_or_default();
-        name == "libferrotune.so" || name.starts_with("libstd-") && name.ends_with(".so")
+        // Earlier cells may have been linked with a library of fewer crates.
+        let is_needed = || code.windows(name.len()).any(|bytes| bytes == name.as_bytes());
+        name == "libferrotune.so"
+            || name.starts_with("libstd-") && name.ends_with(".so")
+            || name.starts_with(&format!("lib{CRATES}")) && is_needed()
     };
     let libraries: BTreeSet<PathBuf> = paths.filter(ours).map(PathBuf::from).collect();
     Ok(libraries.into_iter().collect())

@@ -24,9 +24,6 @@ enum Next {
 
 type Step = (Phase, Vec<Effect>);
 
-/// The cell was not run, or nothing of it is left.
-const REFUSING: Phase = Phase::Refusing { undo: None, interrupt: None };
-
 /// The phase, and what the kernel has announced of evcxr's next run.
 #[derive(Debug, PartialEq)]
 pub(in crate::supervisor) struct Protocol {
@@ -66,9 +63,10 @@ impl Protocol {
             | Phase::Refusing { interrupt, .. } => {
                 interrupt.map(|interrupt| interrupt.kill_at.min(interrupt.signal_at))
             }
-            Phase::Waking { deadline, .. } | Phase::Naming { deadline, .. } | Phase::Trimming { deadline, .. } => {
-                Some(*deadline)
-            }
+            Phase::Waking { deadline, .. }
+            | Phase::Replaced { deadline }
+            | Phase::Naming { deadline, .. }
+            | Phase::Trimming { deadline, .. } => Some(*deadline),
             Phase::Idle { .. } | Phase::Killed { .. } | Phase::Over => None,
         }
     }
@@ -95,6 +93,7 @@ impl Protocol {
                 Phase::Refusing { undo, interrupt } => self.refusing(undo, interrupt, event),
                 Phase::Killed { why } => self.killed(why, event),
                 Phase::Waking { key, purpose, deadline } => self.waking(key, purpose, deadline, event),
+                Phase::Replaced { deadline } => self.replaced(deadline, event),
                 Phase::Naming { number, name, deadline } => self.naming(number, name, deadline, event),
                 Phase::Trimming { number, variables, deadline } => self.trimming(number, variables, deadline, event),
                 Phase::Over => (Phase::Over, Vec::new()),
@@ -173,7 +172,8 @@ impl Protocol {
             }
             Event::Completed { missing, guarded } => self.conclude(course, missing > 0 && guarded),
             Event::LoadFailed { reason } => {
-                (REFUSING, vec![Effect::Tell(KernelFrame::Failed { message: reason, location: None })])
+                let phase = Phase::Refusing { undo: None, interrupt: None };
+                (phase, vec![Effect::Tell(KernelFrame::Failed { message: reason, location: None })])
             }
             event @ (Event::SnapshotMade(_) | Event::Unguarded { .. }) => {
                 self.settle_or_decline(Phase::Running { course, interrupt }, event)
@@ -256,8 +256,7 @@ impl Protocol {
     fn waking(&mut self, key: SnapshotKey, purpose: Purpose, deadline: Instant, event: Event) -> Step {
         match (event, purpose) {
             (Event::Woken { threads }, Purpose::Replace { ending, running, variables }) => {
-                // A cell ends once the snapshot of the woken process sleeps: the next cell may want that snapshot.
-                let phase = if running { REFUSING } else { Phase::Idle { variables } };
+                let phase = if running { Phase::Replaced { deadline } } else { Phase::Idle { variables } };
                 (phase, vec![Effect::Tell(KernelFrame::Restored { ending, threads, running })])
             }
             (Event::Woken { .. }, Purpose::Return { number }) => match key {
@@ -275,6 +274,21 @@ impl Protocol {
                 (Phase::Idle { variables: Variables::None }, effects)
             }
             (event, purpose) => self.decline(Phase::Waking { key, purpose, deadline }, event),
+        }
+    }
+
+    fn replaced(&mut self, deadline: Instant, event: Event) -> Step {
+        let idle = Phase::Idle { variables: Variables::Held };
+        match settle(None, event) {
+            Ok(mut effects) => {
+                effects.push(Effect::Refuse);
+                (idle, effects)
+            }
+            Err(Event::Due { .. }) => (idle, vec![Effect::Refuse]),
+            // The only process with the variables is not to be killed.
+            Err(Event::Interrupted { .. }) => self.cancel(Phase::Replaced { deadline }),
+            Err(Event::Ended { ending, now }) => self.replace(ending, true, Variables::Held, now),
+            Err(event) => self.decline(Phase::Replaced { deadline }, event),
         }
     }
 

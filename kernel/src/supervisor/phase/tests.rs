@@ -18,6 +18,19 @@ fn crash_of_a_running_cell_wakes_the_snapshot_and_refuses_the_cell() {
 }
 
 #[test]
+fn process_that_has_replaced_another_is_not_killed_before_it_has_a_snapshot() {
+    let mut table = Table::running(1);
+    table.check(table.ended(), [Effect::Wake(LATEST)]);
+    table.check(woken(), [restored(CRASH, true)]);
+    table.check(table.interrupted(), []);
+    table.check(table.interrupted(), []);
+    table.due([Effect::Refuse]);
+    assert_eq!(table.protocol.phase, Phase::Idle { variables: Variables::Held });
+    // The snapshot may come late.
+    table.check(made(2), [keep(2, None)]);
+}
+
+#[test]
 fn crash_while_compiling_is_told_and_the_cell_still_runs() {
     let mut table = Table::after(1);
     table.check(Event::Begun { cell: Some(2) }, []);
