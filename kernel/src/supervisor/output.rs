@@ -1,6 +1,7 @@
 //! What cells print and show is passed on in order, at once, and no faster than a front end can take it.
 
 use super::Supervisor;
+use super::connections::AnswerFrom;
 use super::markers::{self, Markers, Piece};
 use super::phase::Event;
 use super::streams::{Utf8, read_available};
@@ -154,12 +155,15 @@ impl Supervisor {
         self.output.allowance.spend(count);
         let Some(frame) = frame else { return Ok(()) };
         self.drain_whole()?;
-        self.kernel.tell(&frame)?;
-        match frame {
-            KernelFrame::Input { .. } | KernelFrame::Tune { .. } => self.connections.await_user(number),
-            KernelFrame::Comm { .. } => self.connections.await_kernel(number),
-            _ => self.connections.answer(number, &Answer::Done)?,
-        }
-        Ok(())
+        let from = match frame {
+            KernelFrame::Input { .. } | KernelFrame::Tune { .. } => AnswerFrom::User,
+            KernelFrame::Comm { .. } => AnswerFrom::Kernel,
+            _ => {
+                self.kernel.tell(&frame)?;
+                return self.connections.answer(number, &Answer::Done);
+            }
+        };
+        let question = self.connections.await_answer(number, from);
+        self.kernel.tell(&KernelFrame::Asked { number: question, question: Box::new(frame) })
     }
 }
