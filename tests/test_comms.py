@@ -174,6 +174,16 @@ def test_widget_that_a_front_end_without_widgets_closes_keeps_its_state(kernel, 
     assert f"the comm {box} is not open" in kernel.fails("rows.value()?").error
 
 
+def test_widget_closes_all_its_comms_even_if_one_is_closed_already(kernel, watch):
+    watch.run('let part = ferrotune::widget::text_box("part", "")?; part.close()?;')
+    watch.run('use ferrotune::display::comm::Comm; Comm::accept("again")?;')
+    layout = watch.id_of("LayoutModel")
+    assert send(kernel, layout, {}, "comm_open", target_name="again") == []
+    assert layout in kernel.ask("comm_info_request")["comms"]
+    watch.run("assert!(part.close().is_err());")
+    assert layout not in kernel.ask("comm_info_request")["comms"]
+
+
 def test_new_front_end_gets_the_state_of_all_widgets(kernel, watch):
     watch.run('let note = ferrotune::widget::checkbox("on", true)?;')
     box = watch.id_of("CheckboxModel")
@@ -220,6 +230,12 @@ def test_comm_of_a_cell_carries_json_and_buffers_both_ways(kernel, watch):
     assert kernel.ask("comm_info_request", {"target_name": "my.target"})["comms"] == {}
     assert watch.run("comm.receive()?.len()") == "1"
     assert f"the comm {comm_id} is not open" in kernel.fails("comm.receive()?;").error
+
+
+def test_message_that_does_not_fit_beside_its_number_is_refused_and_costs_no_variables(kernel, watch):
+    watch.run('use ferrotune::display::comm::{Comm, json}; let kept = 1;')
+    assert "at most 256 MiB" in kernel.fails('Comm::open("t", json!("x".repeat((256 << 20) - 100)))?;').error
+    assert watch.run("kept") == "1"
 
 
 def test_front_end_opens_a_comm_that_a_cell_accepts(kernel, watch):

@@ -7,6 +7,7 @@ use super::phase::Event;
 use super::streams::{Utf8, read_available};
 use anyhow::Result;
 use ferrotune_link::{Answer, KernelFrame, Stream};
+use std::io;
 use std::time::{Duration, Instant};
 
 /// A cell that prints or shows more has to wait, as at a terminal. Otherwise output that front ends cannot take would fill
@@ -164,6 +165,17 @@ impl Supervisor {
             }
         };
         let question = self.connections.await_answer(number, from);
-        self.kernel.tell(&KernelFrame::Asked { number: question, question: Box::new(frame) })
+        match self.kernel.tell(&KernelFrame::Asked { number: question, question: Box::new(frame) }) {
+            // With its number, the frame does not fit any more.
+            Err(error) if is_too_large(&error) => {
+                let reason = "a message of a cell is at most 256 MiB large".to_owned();
+                self.connections.answer_question(question, &Answer::Refused { reason })
+            }
+            told => told,
+        }
     }
+}
+
+fn is_too_large(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::InvalidInput)
 }
