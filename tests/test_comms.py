@@ -174,6 +174,16 @@ def test_widget_that_a_front_end_without_widgets_closes_keeps_its_state(kernel, 
     assert f"the comm {box} is not open" in kernel.fails("rows.value()?").error
 
 
+def test_widget_closes_all_its_comms_even_if_one_is_closed_already(kernel, watch):
+    watch.run('let part = ferrotune::widget::text_box("part", "")?; part.close()?;')
+    watch.run('use ferrotune::display::comm::Comm; Comm::accept("again")?;')
+    layout = watch.id_of("LayoutModel")
+    assert send(kernel, layout, {}, "comm_open", target_name="again") == []
+    assert layout in kernel.ask("comm_info_request")["comms"]
+    watch.run("assert!(part.close().is_err());")
+    assert layout not in kernel.ask("comm_info_request")["comms"]
+
+
 def test_new_front_end_gets_the_state_of_all_widgets(kernel, watch):
     watch.run('let note = ferrotune::widget::checkbox("on", true)?;')
     box = watch.id_of("CheckboxModel")
@@ -222,6 +232,12 @@ def test_comm_of_a_cell_carries_json_and_buffers_both_ways(kernel, watch):
     assert f"the comm {comm_id} is not open" in kernel.fails("comm.receive()?;").error
 
 
+def test_message_that_does_not_fit_beside_its_number_is_refused_and_costs_no_variables(kernel, watch):
+    watch.run('use ferrotune::display::comm::{Comm, json}; let kept = 1;')
+    assert "at most 256 MiB" in kernel.fails('Comm::open("t", json!("x".repeat((256 << 20) - 100)))?;').error
+    assert watch.run("kept") == "1"
+
+
 def test_front_end_opens_a_comm_that_a_cell_accepts(kernel, watch):
     assert send(kernel, "early", {}, "comm_open", target_name="offered") == [("comm_close", {"comm_id": "early", "data": {}})]
     watch.run('use ferrotune::display::comm::{Comm, json}; assert!(Comm::accept("offered")?.is_empty());')
@@ -256,11 +272,11 @@ def test_comm_message_that_cannot_be_read_changes_nothing(kernel, content):
 # Subshells
 
 
-def in_subshell(kernel, subshell_id, msg_type, content):
+def in_subshell(kernel, subshell_id, msg_type, content, channel="shell"):
     """Sends a request to a subshell; returns its id."""
     message = kernel.client.session.msg(msg_type, content)
     message["header"]["subshell_id"] = subshell_id
-    kernel.client.shell_channel.send(message)
+    getattr(kernel.client, f"{channel}_channel").send(message)
     return message["header"]["msg_id"]
 
 
@@ -282,10 +298,23 @@ def test_subshells_are_announced_made_listed_and_deleted(kernel):
     assert kernel.ask("list_subshell_request", channel="control")["subshell_id"] == []
     reply = kernel.ask("delete_subshell_request", {"subshell_id": ids[0]}, channel="control")
     assert reply["ename"] == "UnknownSubshell" and repr(ids[0])[1:-1] in reply["evalue"]
-    for msg_type, content in [("kernel_info_request", {}), ("execute_request", {"code": "1"})]:
+    for msg_type, content in [("comm_info_request", {}), ("execute_request", {"code": "1"})]:
         msg_id = in_subshell(kernel, "none", msg_type, content)
         assert kernel.reply(msg_id)["content"]["ename"] == "UnknownSubshell"
         assert kernel.published(msg_id) == []
+    for msg_type, channel in [("kernel_info_request", "shell"), ("list_subshell_request", "control")]:
+        msg_id = in_subshell(kernel, "none", msg_type, {}, channel)
+        assert kernel.reply(msg_id, channel)["content"]["status"] == "ok"
+        assert kernel.published(msg_id) == []
+
+
+def test_comm_is_closed_by_a_message_for_a_subshell_that_was_deleted_before(kernel, watch):
+    watch.run('use ferrotune::display::comm::{Comm, json}; Comm::open("short.lived", json!({}))?;')
+    comm_id = watch.comms[-1]["content"]["comm_id"]
+    msg_id = in_subshell(kernel, "deleted", "comm_close", {"comm_id": comm_id, "data": {}})
+    assert kernel.published(msg_id) == []
+    # This finds no reply before its own.
+    assert comm_id not in kernel.ask("comm_info_request")["comms"]
 
 
 def test_requests_and_widgets_of_a_subshell_are_served_while_a_cell_runs(kernel, watch, subshell):
@@ -317,10 +346,19 @@ def test_cell_of_a_subshell_waits_for_the_running_cell_and_says_so(kernel, subsh
     assert said[0]["content"] == {"execution_state": "busy"}
     text = "another cell runs; this one runs after it, since all cells share one process and its variables\n"
     assert said[1]["content"] == {"name": "stderr", "text": text}
+    silent = in_subshell(kernel, subshell, "execute_request", {"code": "1", "silent": True})
+    unknown = in_subshell(kernel, "none", "execute_request", {"code": "1"})
+    assert kernel.reply(unknown)["content"]["ename"] == "UnknownSubshell", "it does not wait"
+    assert kernel.published(unknown) == []
     mark.touch()
     assert kernel.end_of(first).result == "1"
     outcome = kernel.end_of(second)
     assert (outcome.result, outcome.stderr, outcome.error) == ("42", "", None)
+    assert kernel.reply(silent)["content"]["status"] == "ok"
+    assert kernel.published(silent) == []
+    for _ in range(20):
+        after = in_subshell(kernel, subshell, "execute_request", {"code": "%env"})
+        assert kernel.end_of(after).stderr == "", "no cell runs any more"
 
 
 def test_failed_cell_aborts_only_cells_of_its_own_shell(kernel, subshell):

@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ferrotune_link::{Answer, CommAction, CommAnswer, CommMessage, KernelFrame, connection};
 use serde_json::Map;
-use std::io;
+use std::{fmt, io};
 
 pub use serde_json::{Value, json};
 
@@ -80,7 +80,7 @@ impl Comm {
     /// # Errors
     /// If the comm is closed; else those of [`Comm::open`].
     pub fn send(&self, message: impl Into<Message>) -> io::Result<()> {
-        ask(CommAction::Send { comm: self.id.clone(), message: encoded(message.into()) }).map(drop)
+        done(CommAction::Send { comm: self.id.clone(), message: encoded(message.into()) })
     }
 
     /// The messages that have come and that were not received before, in order. It does not wait. Of a widget, these are its
@@ -101,7 +101,7 @@ impl Comm {
     /// If it is closed already; else those of [`Comm::open`].
     pub fn close(&self) -> io::Result<()> {
         let message = CommMessage { data: json!({}), ..CommMessage::default() };
-        ask(CommAction::Close { comm: self.id.clone(), message }).map(drop)
+        done(CommAction::Close { comm: self.id.clone(), message })
     }
 
     /// The state of a widget, as the cell and the front end have set it.
@@ -117,11 +117,20 @@ fn ask(action: CommAction) -> io::Result<Option<CommAnswer>> {
     match connection::send(&KernelFrame::Comm { action })? {
         Answer::Comm { learned } => Ok(Some(learned)),
         Answer::Refused { reason } => Err(io::Error::other(reason)),
-        Answer::Done | Answer::Line { .. } => Ok(None),
+        Answer::Done => Ok(None),
+        line @ Answer::Line { .. } => Err(unexpected(&line)),
     }
 }
 
-fn unexpected(answer: &Option<CommAnswer>) -> io::Error {
+/// Does what has no answer.
+fn done(action: CommAction) -> io::Result<()> {
+    match ask(action)? {
+        None => Ok(()),
+        learned => Err(unexpected(&learned)),
+    }
+}
+
+fn unexpected(answer: &impl fmt::Debug) -> io::Error {
     io::Error::new(
         io::ErrorKind::InvalidData,
         format!("the kernel's answer about a comm is not understood: {answer:?}"),

@@ -18,6 +18,7 @@ use comms::Comms;
 use connection::ConnectionInfo;
 use exchange::{Iopub, Received};
 use kernel::Kernel;
+use requests::Channel;
 use subshells::Subshells;
 use wire::{Codec, Parent};
 
@@ -76,9 +77,9 @@ async fn serve_with(
 
     kernel.iopub.publish(&Parent::none(), "status", json!({"execution_state": "starting"}));
     tasks.spawn(execute::in_order(kernel.clone(), queue));
-    for socket in [sockets.shell, sockets.control] {
+    for (channel, socket) in [(Channel::Shell, sockets.shell), (Channel::Control, sockets.control)] {
         let (replies, requests) = socket.split();
-        tasks.spawn(receive(kernel.clone(), replies, requests));
+        tasks.spawn(receive(kernel.clone(), channel, replies, requests));
     }
     tasks.spawn(lifecycle::watch(kernel.clone()));
     std::thread::Builder::new().name("engine-start".into()).spawn(move || {
@@ -106,13 +107,13 @@ async fn send_published(mut socket: PubSocket, mut published: mpsc::UnboundedRec
 }
 
 /// Reads one ROUTER socket for ever. Messages that cannot be read are logged and skipped.
-async fn receive(kernel: Arc<Kernel>, replies: RouterSendHalf, mut requests: RouterRecvHalf) {
+async fn receive(kernel: Arc<Kernel>, channel: Channel, replies: RouterSendHalf, mut requests: RouterRecvHalf) {
     loop {
         match requests.recv().await {
             Ok(message) => match kernel.codec.decode(&message.into_vec()) {
                 Ok(request) => {
                     let received = Received { request, socket: replies.clone(), at: Instant::now() };
-                    requests::dispatch(&kernel, received).await;
+                    requests::dispatch(&kernel, channel, received).await;
                 }
                 Err(error) => tracing::warn!(%error, "message skipped"),
             },

@@ -74,6 +74,13 @@ pub enum KernelFrame {
         /// The device that is connected.
         device: String,
     },
+    /// What a supervisor makes of a frame that the kernel answers.
+    Asked {
+        /// The answer carries the same number.
+        number: u64,
+        /// The cell's frame: [`KernelFrame::Input`], [`KernelFrame::Comm`] or [`KernelFrame::Tune`].
+        question: Box<KernelFrame>,
+    },
     /// A panic began on the cell's thread; the cell may still catch it.
     Panic {
         /// The panic's message.

@@ -7,8 +7,10 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "order", rename_all = "snake_case")]
 pub enum SupervisorOrder {
-    /// The answer to [`KernelFrame::Input`](crate::KernelFrame::Input) or [`KernelFrame::Tune`](crate::KernelFrame::Tune).
+    /// The answer to [`KernelFrame::Asked`](crate::KernelFrame::Asked).
     Answer {
+        /// The number of the question.
+        number: u64,
         /// The answer.
         answer: Answer,
     },

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 
@@ -40,10 +41,11 @@ pub(super) fn channel() -> (Cells, Queue) {
 }
 
 impl Cells {
-    /// Adds a cell. One of a subshell says so if it has to wait, because clients expect that subshells do not.
+    /// Adds a cell. One of a subshell says so if it has to wait, because clients expect that subshells do not; a silent one
+    /// publishes nothing.
     pub(super) fn push(&self, iopub: &Iopub, received: Received) {
         let waits = self.unfinished.fetch_add(1, Ordering::Relaxed) > 0;
-        let queued = if waits && received.request.subshell.is_some() {
+        let queued = if waits && received.request.subshell.is_some() && !is_silent(&received.request) {
             let exchange = Exchange::begin(iopub.clone(), received);
             exchange.publish("stream", json!({"name": "stderr", "text": WAITS}));
             Queued::Announced(exchange)
@@ -55,10 +57,20 @@ impl Cells {
         }
     }
 
-    /// A cell has ended, or was aborted.
+    /// A cell has ended, or was aborted. This comes before its reply, since the client may then send the next one.
     pub(super) fn finish(&self) {
         self.unfinished.fetch_sub(1, Ordering::Relaxed);
     }
+}
+
+fn is_silent(request: &Request) -> bool {
+    #[derive(Deserialize)]
+    struct WithSilent {
+        #[serde(default)]
+        silent: bool,
+    }
+    // A request that cannot be read is refused when its turn comes.
+    request.fields().is_ok_and(|WithSilent { silent }| silent)
 }
 
 impl Queued {

@@ -49,11 +49,9 @@ pub(super) async fn in_order(kernel: Arc<Kernel>, mut queue: Queue) {
     let mut count = 0;
     while let Some(queued) = queue.pop().await {
         let exchange = queued.begin(&kernel.iopub);
-        let aborted = execute(&kernel, exchange, &mut count, &mut queue).await;
-        kernel.cells.finish();
-        for queued in aborted {
-            queued.begin(&kernel.iopub).reply(json!({"status": "aborted"})).await;
+        for queued in execute(&kernel, exchange, &mut count, &mut queue).await {
             kernel.cells.finish();
+            queued.begin(&kernel.iopub).reply(json!({"status": "aborted"})).await;
         }
     }
 }
@@ -62,12 +60,14 @@ pub(super) async fn in_order(kernel: Arc<Kernel>, mut queue: Queue) {
 async fn execute(kernel: &Arc<Kernel>, mut exchange: Exchange, count: &mut u32, queue: &mut Queue) -> Vec<Queued> {
     if let Some(id) = kernel.subshells.missing(&exchange.request) {
         let text = format!("the cell was not run: there is no subshell {id:?}");
+        kernel.cells.finish();
         exchange.refuse(ErrorName::UnknownSubshell, &text).await;
         return Vec::new();
     }
     let request: ExecuteRequest = match exchange.request.fields() {
         Ok(request) => request,
         Err(error) => {
+            kernel.cells.finish();
             exchange.refuse(ErrorName::InvalidRequest, &error.to_string()).await;
             return Vec::new();
         }
@@ -109,6 +109,7 @@ async fn execute(kernel: &Arc<Kernel>, mut exchange: Exchange, count: &mut u32, 
             content
         }
     };
+    kernel.cells.finish();
     exchange.reply_with_metadata(metadata, content).await;
     aborted
 }

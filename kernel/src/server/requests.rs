@@ -11,7 +11,7 @@ use super::cell_history::Query;
 use super::code;
 use super::exchange::{Exchange, Received};
 use super::kernel::Kernel;
-use super::wire::{PROTOCOL_VERSION, WireError};
+use super::wire::{PROTOCOL_VERSION, Request, WireError};
 use crate::failure::ErrorName;
 
 /// Why a request is refused.
@@ -25,18 +25,24 @@ enum Refusal {
     Subshell { id: String },
 }
 
+/// The socket that a request comes on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Channel {
+    Shell,
+    Control,
+}
+
 /// Answers one request of shell or control, or starts a task that does.
-pub(super) async fn dispatch(kernel: &Arc<Kernel>, received: Received) {
+pub(super) async fn dispatch(kernel: &Arc<Kernel>, channel: Channel, received: Received) {
     let msg_type = received.request.msg_type.clone();
     tracing::debug!(msg_type, "request");
+    if let Some(id) = missing_subshell(kernel, channel, &received.request) {
+        return refuse(&mut kernel.begin(received), &Refusal::Subshell { id }).await;
+    }
     if msg_type == "execute_request" {
         return kernel.cells.push(&kernel.iopub, received);
     }
     let mut exchange = kernel.begin(received);
-    if let Some(id) = kernel.subshells.missing(&exchange.request) {
-        let refusal = Refusal::Subshell { id: id.to_owned() };
-        return refuse(&mut exchange, &refusal).await;
-    }
     match msg_type.as_str() {
         "is_complete_request" | "history_request" | "complete_request" | "inspect_request" => {
             tokio::spawn(answer_later(kernel.clone(), exchange));
@@ -57,6 +63,17 @@ pub(super) async fn dispatch(kernel: &Arc<Kernel>, received: Received) {
             Err(refusal) => refuse(&mut exchange, &refusal).await,
         },
     }
+}
+
+/// The id in a request of the subshell for which it has to be refused, because there is none with this id.
+///
+/// Messages of comms have no reply that could say so: a front end that closes a comm and then its subshell sends the two
+/// messages on two sockets, and either may come first. Clients ask for `kernel_info` to learn whether the kernel answers.
+fn missing_subshell(kernel: &Kernel, channel: Channel, request: &Request) -> Option<String> {
+    let is_served =
+        matches!(request.msg_type.as_str(), "comm_open" | "comm_msg" | "comm_close" | "kernel_info_request");
+    let id = kernel.subshells.missing(request)?;
+    (channel == Channel::Shell && !is_served).then(|| id.to_owned())
 }
 
 async fn refuse(exchange: &mut Exchange, refusal: &Refusal) {

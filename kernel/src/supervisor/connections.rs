@@ -4,6 +4,7 @@ use super::accept;
 use super::streams::read_available;
 use anyhow::Result;
 use ferrotune_link::{Answer, KernelFrame, wire};
+use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 
@@ -12,16 +13,18 @@ pub(super) struct Connections {
     pub(super) listener: UnixListener,
     open: Vec<Connection>,
     next_number: usize,
-    waiting: Option<Waiting>,
+    /// The connections whose frames the kernel has yet to answer, by the numbers of their questions.
+    waiting: BTreeMap<u64, (usize, AnswerFrom)>,
+    next_question: u64,
 }
 
-/// The connection whose frame the kernel has yet to answer.
-#[derive(Clone, Copy)]
-enum Waiting {
-    /// The answer may take long: an interrupt ends the wait.
-    ForUser(usize),
-    /// The kernel answers at once. Its answer would reach the connection's next frame if this one was answered otherwise.
-    ForKernel(usize),
+/// Who gives the answer to a frame.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum AnswerFrom {
+    /// The user, or a search. It may take long: an interrupt ends the wait.
+    User,
+    /// The kernel answers at once.
+    Kernel,
 }
 
 /// One connection, with what has arrived of the next frame.
@@ -33,7 +36,9 @@ struct Connection {
 
 impl Connections {
     pub(super) fn new(listener: UnixListener) -> Self {
-        Self { listener, open: Vec::new(), next_number: 0, waiting: None }
+        // An answer to an earlier supervisor, which comes here after that one has ended, must not fit.
+        let next_question = u64::from(std::process::id()) << 32;
+        Self { listener, open: Vec::new(), next_number: 0, waiting: BTreeMap::new(), next_question }
     }
 
     pub(super) fn fds(&self) -> impl Iterator<Item = (usize, BorrowedFd<'_>)> {
@@ -65,29 +70,28 @@ impl Connections {
         Ok((count, None))
     }
 
-    /// The kernel answers the frame of this connection when the user or a search has.
-    pub(super) fn await_user(&mut self, number: usize) {
-        self.waiting = Some(Waiting::ForUser(number));
+    /// The frame of this connection has to be answered. Returns the number of the question.
+    pub(super) fn await_answer(&mut self, number: usize, from: AnswerFrom) -> u64 {
+        self.next_question += 1;
+        self.waiting.insert(self.next_question, (number, from));
+        self.next_question
     }
 
-    /// The kernel answers the frame of this connection at once.
-    pub(super) fn await_kernel(&mut self, number: usize) {
-        self.waiting = Some(Waiting::ForKernel(number));
-    }
-
-    /// Gives this answer to the connection that waits for the user, if there is one.
+    /// Gives this answer to the connections that wait for the user.
     pub(super) fn end_wait_for_user(&mut self, answer: &Answer) -> Result<()> {
-        match self.waiting {
-            Some(Waiting::ForUser(_)) => self.answer_waiting(answer),
-            Some(Waiting::ForKernel(_)) | None => Ok(()),
-        }
+        let questions = self.waiting.iter().filter(|(_, (_, from))| *from == AnswerFrom::User);
+        let questions: Vec<u64> = questions.map(|(question, _)| *question).collect();
+        questions.into_iter().try_for_each(|question| self.answer_question(question, answer))
     }
 
-    /// Gives the kernel's answer to the connection that waits for it, if there is one.
-    pub(super) fn answer_waiting(&mut self, answer: &Answer) -> Result<()> {
-        match self.waiting.take() {
-            Some(Waiting::ForUser(number) | Waiting::ForKernel(number)) => self.answer(number, answer),
-            None => Ok(()),
+    /// Gives the kernel's answer to the connection that waits for it. One that comes after the wait has ended is dropped.
+    pub(super) fn answer_question(&mut self, question: u64, answer: &Answer) -> Result<()> {
+        match self.waiting.remove(&question) {
+            Some((number, _)) => self.answer(number, answer),
+            None => {
+                tracing::debug!(question, "nobody waits for this answer any more");
+                Ok(())
+            }
         }
     }
 
@@ -106,6 +110,34 @@ impl Connections {
     /// The process has ended, and its connections with it.
     pub(super) fn clear(&mut self) {
         self.open.clear();
-        self.waiting = None;
+        self.waiting.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{ErrorKind, Read};
+
+    #[test]
+    fn late_answer_does_not_reach_the_next_question() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let mut connections = Connections::new(UnixListener::bind(&path).unwrap());
+        let mut cell = UnixStream::connect(&path).unwrap();
+        connections.accept().unwrap();
+        let number = connections.next_number;
+        let input = connections.await_answer(number, AnswerFrom::User);
+        let refused = Answer::Refused { reason: "interrupted".to_owned() };
+        connections.end_wait_for_user(&refused).unwrap();
+        assert_eq!(wire::read(&mut cell).unwrap(), Some(refused.clone()));
+        let comm = connections.await_answer(number, AnswerFrom::Kernel);
+        connections.answer_question(input, &Answer::Line { text: None }).unwrap();
+        connections.end_wait_for_user(&refused).unwrap();
+        cell.set_nonblocking(true).unwrap();
+        assert_eq!(cell.read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
+        cell.set_nonblocking(false).unwrap();
+        connections.answer_question(comm, &Answer::Done).unwrap();
+        assert_eq!(wire::read(&mut cell).unwrap(), Some(Answer::Done));
     }
 }

@@ -1,11 +1,13 @@
 //! What cells print and show is passed on in order, at once, and no faster than a front end can take it.
 
 use super::Supervisor;
+use super::connections::AnswerFrom;
 use super::markers::{self, Markers, Piece};
 use super::phase::Event;
 use super::streams::{Utf8, read_available};
 use anyhow::Result;
 use ferrotune_link::{Answer, KernelFrame, Stream};
+use std::io;
 use std::time::{Duration, Instant};
 
 /// A cell that prints or shows more has to wait, as at a terminal. Otherwise output that front ends cannot take would fill
@@ -154,12 +156,26 @@ impl Supervisor {
         self.output.allowance.spend(count);
         let Some(frame) = frame else { return Ok(()) };
         self.drain_whole()?;
-        self.kernel.tell(&frame)?;
-        match frame {
-            KernelFrame::Input { .. } | KernelFrame::Tune { .. } => self.connections.await_user(number),
-            KernelFrame::Comm { .. } => self.connections.await_kernel(number),
-            _ => self.connections.answer(number, &Answer::Done)?,
+        let from = match frame {
+            KernelFrame::Input { .. } | KernelFrame::Tune { .. } => AnswerFrom::User,
+            KernelFrame::Comm { .. } => AnswerFrom::Kernel,
+            _ => {
+                self.kernel.tell(&frame)?;
+                return self.connections.answer(number, &Answer::Done);
+            }
+        };
+        let question = self.connections.await_answer(number, from);
+        match self.kernel.tell(&KernelFrame::Asked { number: question, question: Box::new(frame) }) {
+            // With its number, the frame does not fit any more.
+            Err(error) if is_too_large(&error) => {
+                let reason = "a message of a cell is at most 256 MiB large".to_owned();
+                self.connections.answer_question(question, &Answer::Refused { reason })
+            }
+            told => told,
         }
-        Ok(())
     }
+}
+
+fn is_too_large(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::InvalidInput)
 }

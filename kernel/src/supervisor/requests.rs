@@ -14,7 +14,7 @@ impl Supervisor {
             match order {
                 SupervisorOrder::Interrupt => self.raise(Event::Interrupted { now: Instant::now() })?,
                 SupervisorOrder::Begin { cell } => self.raise(Event::Begun { cell })?,
-                SupervisorOrder::Answer { answer } => self.connections.answer_waiting(&answer)?,
+                SupervisorOrder::Answer { number, answer } => self.connections.answer_question(number, &answer)?,
                 SupervisorOrder::Request { number, request } => {
                     if let Some(reply) = self.comply(number, request)? {
                         self.kernel.tell(&KernelFrame::Reply { number, reply })?;

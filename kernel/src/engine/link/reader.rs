@@ -77,14 +77,9 @@ impl CellLink {
             KernelFrame::Result { data, metadata } => self.emit(Output::Result { data, metadata }),
             KernelFrame::Surroundings { surroundings } => self.lock().surroundings = surroundings,
             KernelFrame::Clear { wait } => self.emit(Output::Clear { wait }),
-            KernelFrame::Input { prompt, password } => self.aside(move |link| link.ask(prompt, password)),
-            KernelFrame::Comm { action } => {
-                let (reply, answer) = oneshot::channel();
-                self.emit(Output::Comm { action, reply });
-                self.aside(move |link| link.pass_on(answer));
-            }
-            KernelFrame::Tune { pid, library, symbol, shared_fd, device } => {
-                self.aside(move |link| link.tune(TuneRequest { pid, library, symbol, shared_fd, device }));
+            KernelFrame::Asked { number, question } => self.asked(number, *question),
+            KernelFrame::Input { .. } | KernelFrame::Comm { .. } | KernelFrame::Tune { .. } => {
+                tracing::warn!("a question has no number; nobody answers it");
             }
             KernelFrame::Panic { message, location } => self.lock().outcome.panic = Some((message, location)),
             KernelFrame::Panicked => {
@@ -138,16 +133,43 @@ impl CellLink {
         }
     }
 
-    /// Runs on a thread of its own what may take long: this one has to read on.
-    fn aside(&self, work: impl FnOnce(Self) + Send + 'static) {
-        let link = self.clone();
-        if let Err(error) = thread::Builder::new().name("link-answer".into()).spawn(move || work(link)) {
-            let reason = format!("the kernel cannot start a thread: {error}");
-            self.order(&SupervisorOrder::Answer { answer: Answer::Refused { reason } });
+    fn asked(&self, number: u64, question: KernelFrame) {
+        match question {
+            KernelFrame::Input { prompt, password } => self.aside(number, move |link| link.ask(prompt, password)),
+            KernelFrame::Comm { action } => {
+                let (reply, answer) = oneshot::channel();
+                self.emit(Output::Comm { action, reply });
+                self.aside(number, move |_| of_comm(answer));
+            }
+            KernelFrame::Tune { pid, library, symbol, shared_fd, device } => {
+                self.aside(number, move |link| link.tune(TuneRequest { pid, library, symbol, shared_fd, device }));
+            }
+            frame => {
+                let reason = format!("the kernel has no answer to this frame: {frame:?}");
+                self.answer(number, Answer::Refused { reason });
+            }
         }
     }
 
-    fn ask(&self, prompt: String, password: bool) {
+    /// Finds an answer on a thread of its own, as it may take long: this one has to read on.
+    fn aside(&self, number: u64, find: impl FnOnce(&Self) -> Answer + Send + 'static) {
+        let link = self.clone();
+        let work = move || link.answer(number, find(&link));
+        if let Err(error) = thread::Builder::new().name("link-answer".into()).spawn(work) {
+            let reason = format!("the kernel cannot start a thread: {error}");
+            self.answer(number, Answer::Refused { reason });
+        }
+    }
+
+    fn answer(&self, number: u64, answer: Answer) {
+        if !self.order(&SupervisorOrder::Answer { number, answer }) {
+            // The cell waits. If the link is broken instead, this goes nowhere either.
+            let reason = "the kernel's answer is larger than 256 MiB".to_owned();
+            self.order(&SupervisorOrder::Answer { number, answer: Answer::Refused { reason } });
+        }
+    }
+
+    fn ask(&self, prompt: String, password: bool) -> Answer {
         let text = if self.lock().allow_stdin {
             let (reply, line) = oneshot::channel();
             self.emit(Output::Input { prompt, password, reply });
@@ -155,27 +177,21 @@ impl CellLink {
         } else {
             None
         };
-        self.order(&SupervisorOrder::Answer { answer: Answer::Line { text } });
+        Answer::Line { text }
     }
 
-    fn pass_on(&self, answer: oneshot::Receiver<Answer>) {
-        let nobody =
-            |_| Answer::Refused { reason: "this cell's outputs are not kept, and neither are comms".to_owned() };
-        if !self.order(&SupervisorOrder::Answer { answer: answer.blocking_recv().unwrap_or_else(nobody) }) {
-            // The cell waits. If the link is broken instead, this goes nowhere either.
-            let reason = "what the kernel keeps of the comm is larger than 256 MiB".to_owned();
-            self.order(&SupervisorOrder::Answer { answer: Answer::Refused { reason } });
-        }
-    }
-
-    fn tune(&self, request: TuneRequest) {
+    fn tune(&self, request: TuneRequest) -> Answer {
         let tuner = self.lock().tuner.take();
-        let answer = match tuner {
+        match tuner {
             Some(tuner) => tuner(request),
             None => Answer::Refused { reason: "a search begins with %%tune".to_owned() },
-        };
-        self.order(&SupervisorOrder::Answer { answer });
+        }
     }
+}
+
+fn of_comm(answer: oneshot::Receiver<Answer>) -> Answer {
+    let nobody = |_| Answer::Refused { reason: "this cell's outputs are not kept, and neither are comms".to_owned() };
+    answer.blocking_recv().unwrap_or_else(nobody)
 }
 
 #[cfg(test)]
@@ -187,11 +203,9 @@ mod tests {
         let (own, mut other) = UnixStream::pair().unwrap();
         let link = CellLink::default();
         link.lock().connection = Some((1, Arc::new(Mutex::new(own))));
-        let (reply, answer) = oneshot::channel();
-        reply.send(Answer::Line { text: Some("x".repeat(wire::MAX_FRAME_BYTES as usize)) }).unwrap();
-        link.pass_on(answer);
-        let reason = "what the kernel keeps of the comm is larger than 256 MiB".to_owned();
-        let refused = SupervisorOrder::Answer { answer: Answer::Refused { reason } };
+        link.answer(7, Answer::Line { text: Some("x".repeat(wire::MAX_FRAME_BYTES as usize)) });
+        let reason = "the kernel's answer is larger than 256 MiB".to_owned();
+        let refused = SupervisorOrder::Answer { number: 7, answer: Answer::Refused { reason } };
         drop(link);
         assert_eq!(wire::read(&mut other).unwrap(), Some(refused));
     }
