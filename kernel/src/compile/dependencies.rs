@@ -251,6 +251,8 @@ fn collect(messages: &str, packages: &[(String, String)]) -> Dependencies {
             _ => {}
         }
     }
+    // Cargo's order differs from call to call.
+    dependencies.externs.sort_by(|one, other| one.name.cmp(&other.name));
     dependencies
 }
 
