@@ -26,3 +26,5 @@ pub use show::now;
 pub use show::{Handle, clear_output, html, json, latex, markdown, mime, png, show, show_as, svg, text, update};
 pub use table::table;
 pub use text::beginning;
+#[doc(hidden)]
+pub use text::grouped;

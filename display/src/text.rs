@@ -1,6 +1,6 @@
 //! Text of values, cut where it gets long: a value of a hundred megabytes must not fill a notebook by accident.
 
-use std::fmt::{self, Debug, Write};
+use std::fmt::{self, Debug, Display, Write};
 
 /// How many characters of a value are shown.
 pub(crate) const SHOWN_CHARS: usize = 10_000;
@@ -52,8 +52,8 @@ impl Write for Beginning {
     }
 }
 
-/// A number with commas between thousands.
-pub(crate) fn grouped(count: usize) -> String {
+/// A count with commas between thousands.
+pub fn grouped(count: impl Display) -> String {
     let digits = count.to_string();
     let mut text = String::new();
     for (index, digit) in digits.chars().enumerate() {

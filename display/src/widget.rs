@@ -2,7 +2,25 @@
 //!
 //! The kernel keeps their state. So a cell reads what the user has set last, also while no cell ran, and neither a crash nor
 //! `%undo` nor `%restore` changes a widget. A front end without widgets shows the value that the widget has at the time, as
-//! HTML or text. Where there is no front end at all, as in a trial or a plain program, a widget keeps its first value.
+//! HTML or text. Where there is no front end at all, as in a trial or a plain program, a widget has the value that the program sets.
+
+/// What all controls can do; each has a field `widget`, and is [`Show`].
+macro_rules! control {
+    () => {
+        /// Shows the control. The same control may be shown in several places.
+        pub fn show(&self) -> $crate::show::Handle {
+            $crate::show::show($crate::Show::bundle(self))
+        }
+
+        /// Removes the control from the front end.
+        ///
+        /// # Errors
+        /// If it is closed already.
+        pub fn close(&self) -> std::io::Result<()> {
+            self.widget.close()
+        }
+    };
+}
 
 mod bar;
 mod button;
@@ -11,7 +29,7 @@ pub mod model;
 
 use crate::comm::{Comm, Message};
 use crate::show::{self, Handle};
-use crate::{Bundle, escape};
+use crate::{Bundle, Show, escape};
 use serde_json::{Map, Value, json};
 use std::io;
 
@@ -119,20 +137,21 @@ impl Widget {
 
     /// Shows the widget. The same widget may be shown in several places.
     pub fn show(&self) -> Handle {
-        show::show(self.bundle(Bundle::text("a widget, which this front end does not show")))
-    }
-
-    /// Shows the widget as the value of a cell; evcxr calls it on a cell's last expression.
-    pub fn evcxr_display(&self) {
-        show::result(self.bundle(Bundle::text("a widget, which this front end does not show")));
+        show::show(Show::bundle(self))
     }
 
     /// The fallback, and the widget for front ends that have widgets.
-    fn bundle(&self, fallback: Bundle) -> Bundle {
+    fn bundle_or(&self, fallback: Bundle) -> Bundle {
         match &self.comms {
             Some(comms) => model::view(comms.model.id(), fallback),
             None => fallback,
         }
+    }
+}
+
+impl Show for Widget {
+    fn bundle(&self) -> Bundle {
+        self.bundle_or(Bundle::text("a widget, which this front end does not show"))
     }
 }
 

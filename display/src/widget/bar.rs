@@ -1,8 +1,7 @@
 //! A progress bar as a widget, at most five updates a second.
 
 use super::{Widget, fallback};
-use crate::Bundle;
-use crate::show::{self, Handle};
+use crate::{Bundle, Show};
 use serde_json::json;
 use std::io;
 use std::time::{Duration, Instant};
@@ -53,25 +52,11 @@ impl Bar {
         self.widget.set("value", done)
     }
 
-    /// Shows the bar.
-    pub fn show(&self) -> Handle {
-        show::show(self.bundle())
-    }
+    control!();
+}
 
-    /// Shows the bar as the value of a cell; evcxr calls it on a cell's last expression.
-    pub fn evcxr_display(&self) {
-        show::result(self.bundle());
-    }
-
-    /// Removes the bar from the front end.
-    ///
-    /// # Errors
-    /// If it is closed already.
-    pub fn close(&self) -> io::Result<()> {
-        self.widget.close()
-    }
-
+impl Show for Bar {
     fn bundle(&self) -> Bundle {
-        self.widget.bundle(fallback(&self.label, &format!("{}/{}", self.done, self.total)))
+        self.widget.bundle_or(fallback(&self.label, &format!("{}/{}", self.done, self.total)))
     }
 }

@@ -1,8 +1,7 @@
 //! A button that a cell asks whether it was pressed.
 
 use super::{Widget, fallback};
-use crate::Bundle;
-use crate::show::{self, Handle};
+use crate::{Bundle, Show};
 use serde_json::json;
 use std::io;
 
@@ -43,25 +42,11 @@ impl Button {
         Ok(messages.iter().filter(|message| message.data["event"] == "click").count())
     }
 
-    /// Shows the button.
-    pub fn show(&self) -> Handle {
-        show::show(self.bundle())
-    }
+    control!();
+}
 
-    /// Shows the button as the value of a cell; evcxr calls it on a cell's last expression.
-    pub fn evcxr_display(&self) {
-        show::result(self.bundle());
-    }
-
-    /// Removes the button from the front end.
-    ///
-    /// # Errors
-    /// If it is closed already.
-    pub fn close(&self) -> io::Result<()> {
-        self.widget.close()
-    }
-
+impl Show for Button {
     fn bundle(&self) -> Bundle {
-        self.widget.bundle(fallback(&self.label, "a button"))
+        self.widget.bundle_or(fallback(&self.label, "a button"))
     }
 }

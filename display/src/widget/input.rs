@@ -1,8 +1,7 @@
 //! Controls with a value that the user sets: sliders, number boxes, text boxes and checkboxes.
 
 use super::{Widget, fallback, invalid};
-use crate::Bundle;
-use crate::show::{self, Handle};
+use crate::{Bundle, Show};
 use serde_json::{Value, json};
 use std::fmt::Display;
 use std::io;
@@ -70,27 +69,13 @@ impl<T: InputValue> Input<T> {
         self.widget.set("value", value)
     }
 
-    /// Shows the control.
-    pub fn show(&self) -> Handle {
-        show::show(self.bundle())
-    }
+    control!();
+}
 
-    /// Shows the control as the value of a cell; evcxr calls it on a cell's last expression.
-    pub fn evcxr_display(&self) {
-        show::result(self.bundle());
-    }
-
-    /// Removes the control from the front end.
-    ///
-    /// # Errors
-    /// If it is closed already.
-    pub fn close(&self) -> io::Result<()> {
-        self.widget.close()
-    }
-
+impl<T: InputValue> Show for Input<T> {
     fn bundle(&self) -> Bundle {
         let value = self.value().map_or_else(|error| error.to_string(), |value| value.to_string());
-        self.widget.bundle(fallback(&self.label, &value))
+        self.widget.bundle_or(fallback(&self.label, &value))
     }
 }
 

@@ -1,6 +1,7 @@
 //! `%timeit`: runs Rust many times and says how long one run takes. The kernel writes the calls into a cell. Knows nothing of
 //! what it times; a measurement ends early where the user interrupts the cell.
 
+use crate::display::grouped;
 use crate::interrupt::interrupted;
 use std::time::{Duration, Instant};
 
@@ -134,19 +135,6 @@ fn seconds(seconds: f64) -> String {
     let number = format!("{value:.decimals$}");
     let number = if decimals == 0 { &number } else { number.trim_end_matches('0').trim_end_matches('.') };
     format!("{number} {unit}")
-}
-
-/// With commas between thousands.
-fn grouped(count: u64) -> String {
-    let digits = count.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 #[cfg(test)]
