@@ -8,21 +8,23 @@ fn what_stands_behind_the_counts_of_timeit_is_rust() {
     check(
         "%timeit a\n%timeit -n 5 -r3 -a\n%timeit -n * 2\n%timeit -n=5 a\n%timeit -r",
         expect![[r#"
-        Timeit(Timeit { loops: None, runs: 7, setup: None, source: "        a", first_line: 1 })
-        Timeit(Timeit { loops: Some(5), runs: 3, setup: None, source: "                 -a", first_line: 2 })
-        Timeit(Timeit { loops: None, runs: 7, setup: None, source: "        -n * 2", first_line: 3 })
-        Timeit(Timeit { loops: None, runs: 7, setup: None, source: "        -n=5 a", first_line: 4 })
-        Timeit(Timeit { loops: None, runs: 7, setup: None, source: "        -r", first_line: 5 })"#]],
+            Timeit(Timeit { measure: Time { loops: None, runs: 7 }, setup: None, source: "        a", first_line: 1 })
+            Timeit(Timeit { measure: Time { loops: Some(5), runs: 3 }, setup: None, source: "                 -a", first_line: 2 })
+            Timeit(Timeit { measure: Time { loops: None, runs: 7 }, setup: None, source: "        -n * 2", first_line: 3 })
+            Timeit(Timeit { measure: Time { loops: None, runs: 7 }, setup: None, source: "        -n=5 a", first_line: 4 })
+            Timeit(Timeit { measure: Time { loops: None, runs: 7 }, setup: None, source: "        -r", first_line: 5 })"#]],
     );
     check(
         "\n%%timeit -r 2 let b = 1;\nb",
         expect![[
-            r#"Timeit(Timeit { loops: None, runs: 2, setup: Some("              let b = 1;"), source: "b", first_line: 3 })"#
+            r#"Timeit(Timeit { measure: Time { loops: None, runs: 2 }, setup: Some("              let b = 1;"), source: "b", first_line: 3 })"#
         ]],
     );
     check(
         "%%timeit\nb\n",
-        expect![[r#"Timeit(Timeit { loops: None, runs: 7, setup: None, source: "b\n", first_line: 2 })"#]],
+        expect![[
+            r#"Timeit(Timeit { measure: Time { loops: None, runs: 7 }, setup: None, source: "b\n", first_line: 2 })"#
+        ]],
     );
 }
 

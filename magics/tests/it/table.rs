@@ -35,6 +35,7 @@ fn lsmagic_lists_every_form() {
           %history      show the cells of this session
           %load         put a file into the cell, in place of what stands there
           %lsmagic      list the magics
+          %memit        run a statement or a cell and say how much memory it takes at its peak
           %memory       show who holds how much memory, or limit what a cell may hold
           %opt          choose how far cells are optimised
           %plot         draw what a search has found
@@ -59,6 +60,7 @@ fn lsmagic_lists_every_form() {
           %%html       show the cell as HTML
           %%latex      show the cell as LaTeX
           %%markdown   show the cell as Markdown
+          %%memit      run a statement or a cell and say how much memory it takes at its peak
           %%time       run a statement or a cell and say how long it took
           %%timeit     run a statement or a cell many times and say how long one run takes
           %%tune       search for the parameters with which a closure does best
@@ -170,8 +172,8 @@ fn completion_offers_magics_options_and_values() {
         Completion { start, matches } => format!("{row}: {start} {matches:?}"),
     };
     expect![[r#"
-        %: 0 %%bash %%html %%latex %%markdown %%time %%timeit %%tune %%writefile %bash %best %cd %checkpoint %checkpoints %dep %device %devices %doc %env %export %gc %history %load %lsmagic %memory %opt %plot %reset %restore %resume %run %space %studies %time %timeit %tpu_check %tpu_connect %trials %tune %undo %who %whos
-        %%: 0 %%bash %%html %%latex %%markdown %%time %%timeit %%tune %%writefile
+        %: 0 %%bash %%html %%latex %%markdown %%memit %%time %%timeit %%tune %%writefile %bash %best %cd %checkpoint %checkpoints %dep %device %devices %doc %env %export %gc %history %load %lsmagic %memit %memory %opt %plot %reset %restore %resume %run %space %studies %time %timeit %tpu_check %tpu_connect %trials %tune %undo %who %whos
+        %%: 0 %%bash %%html %%latex %%markdown %%memit %%time %%timeit %%tune %%writefile
         %t: 0 %time %timeit %tpu_check %tpu_connect %trials %tune
           %tu: 2 %tune
         %%t: 0 %%time %%timeit %%tune
