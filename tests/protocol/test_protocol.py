@@ -223,7 +223,7 @@ def point(kernel):
     [
         ("punkt.", "bre", "", ["breite", "bretter"]),
         ("/* 😀ü */ punkt.", "bre", "", ["breite", "bretter"]),
-        ('let text = "😀ü"; punkt.', "aus", " + 1.0", ["ausdehnung()"]),
+        ('let text = "😀ü"; punkt.', "aus", " + 1.0", ["ausdehnung"]),
         ("// ü\n/* 😀 */ ", "Punk", " { breite: 2.0, bretter: 1 }", ["Punkt"]),
         ("// ü\n", "%tpu_con", "", ["%tpu_connect"]),
         ("punkt.", "no_such_field", "", []),

@@ -48,7 +48,8 @@ pub(super) async fn complete(kernel: &Kernel, exchange: &Exchange) -> Result<Val
     let cursor = at.cursor_bytes();
     let code = at.code.clone();
     let question = |reply| Question::Complete { code, cursor, reply };
-    let found = ask(kernel, question).await.unwrap_or_else(|| Completions::none(cursor));
+    let found = ask(kernel, question).await.filter(|found| !found.matches.is_empty());
+    let found = found.unwrap_or_else(|| Completions::none(cursor));
     let start = points_of(&at.code, found.start);
     let end = points_of(&at.code, found.end);
     let texts: Vec<&str> = found.matches.iter().map(|completion| completion.text.as_str()).collect();
