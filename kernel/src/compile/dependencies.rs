@@ -288,9 +288,14 @@ fn identity(package: &str, library: &Path) -> String {
     if !package.starts_with("path+") {
         return library.file_name().unwrap_or_default().to_string_lossy().into_owned();
     }
-    let modified = fs::metadata(library).and_then(|metadata| metadata.modified());
+    file_identity(library)
+}
+
+/// Changes when the file is written anew.
+fn file_identity(file: &Path) -> String {
+    let modified = fs::metadata(file).and_then(|metadata| metadata.modified());
     let built = modified.ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
-    format!("{} {}", library.display(), built.as_nanos())
+    format!("{} {}", file.display(), built.as_nanos())
 }
 
 fn links_native_code(message: &Value) -> bool {

@@ -2,7 +2,7 @@
 //! would put all their code into each cell.
 
 use super::super::stoppable::{self, Kernel};
-use super::{Dependencies, Extern, OPT_LEVEL, TOKIO};
+use super::{Dependencies, Extern, OPT_LEVEL, TOKIO, file_identity};
 use crate::environment::{RUSTC_VARIABLE, required, restore_path};
 use crate::prelude;
 use anyhow::{Context, Result};
@@ -64,7 +64,7 @@ pub(super) fn link(dependencies: &Dependencies, folder: &Path, kernel: &mut Kern
     // A build script may have changed a crate and not the name of its file.
     let mut builds = Sha256::new().chain_update(&source);
     for linked in &linked {
-        builds.update(fs::read(&linked.file)?);
+        builds.update(file_identity(&linked.file));
     }
     // The process of the cells keeps the library of earlier cells, and would take another file of the same name for it.
     let name = format!("{CRATES}{}", prelude::short_hash(builds));
