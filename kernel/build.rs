@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
 /// The crates that the prelude is made of; `Cargo.toml` and `Cargo.lock` travel with them.
-const CRATES: [&str; 8] = ["devices", "display", "link", "machine", "prelude", "tuner", "tuner/trial", "xla"];
+const CRATES: [&str; 9] =
+    ["devices", "display", "display/derive", "link", "machine", "prelude", "tuner", "tuner/trial", "xla"];
 
 fn main() -> io::Result<()> {
     let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("..").canonicalize()?;

@@ -7,6 +7,7 @@ import inspect
 import os
 import time
 
+import zmq
 from jupyter_client.manager import KernelManager
 from jupyter_client.utils import run_sync
 
@@ -146,7 +147,9 @@ class FrontEnd:
         self.kept = []
         is_live = lambda message: message["parent_header"].get("msg_id") in self.live
         left = [message for message in left if message["msg_type"] != "update_display_data" or not is_live(message)]
-        while self.client.stdin_channel.msg_ready():
+        # Shadowed, because jupyter_client 7 asks this socket in an event loop.
+        questions = zmq.Socket.shadow(self.client.stdin_channel.socket.underlying)
+        while questions.poll(0):
             left.append(self.receive("stdin"))
         return [(message["msg_type"], message["content"]) for message in left]
 

@@ -118,7 +118,7 @@ class Session(FrontEnd):
             if watch:
                 watch(message)
         reply = self.reply(msg_id)
-        outcome.payload = reply["content"]["payload"]
+        outcome.payload = reply["content"].get("payload", [])
         assert (reply["content"]["status"] == "error") == bool(outcome.errors), (reply["content"], outcome)
         return outcome
 

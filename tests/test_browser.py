@@ -107,13 +107,19 @@ def test_quickstart_runs_to_its_end(lab):
 
 def test_results_are_drawn_in_both_themes(lab):
     notebook = lab("gallery")
+    notebook.page.set_viewport_size({"width": 1000, "height": 900})
     notebook.run_all(60)
     plots = [notebook.cell(f"%plot {kind}").locator("canvas") for kind in ("history", "intermediate")]
     for plot in plots:
         plot.wait_for()
         assert plot.evaluate(COLOURS) > 3
+        # Nothing is cut, neither the legend nor the menu.
+        output = plot.locator("xpath=ancestor::*[contains(@class, 'jp-OutputArea-output')][1]")
+        assert output.evaluate("output => output.scrollWidth <= output.clientWidth")
     error = notebook.cell("let count").locator(ERROR)
     assert "expected `u32`, found `&str`" in error.inner_text()
+    # JupyterLab makes bold red a red that is too dark for its dark theme.
+    assert error.locator(".ansi-red-fg").count() > 0 and error.locator(".ansi-red-intense-fg").count() == 0
     notebook.screenshot_in_both_themes("gallery")
     assert notebook.errors == []
 

@@ -85,10 +85,11 @@ def quoted(text):
 
 
 def a_plugin_is_tried():
-    """Whether a process runs that tries one."""
-    for process in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+    """Whether a process has loaded `PLUGIN` to try it. Tests that run beside these try other plugins."""
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
         try:
-            if process.read_bytes().split(b"\0")[1:2] == [b"probe"]:
+            tries = (process / "cmdline").read_bytes().split(b"\0")[1:2] == [b"probe"]
+            if tries and str(PLUGIN) in (process / "maps").read_text():
                 return True
         except OSError:
             pass

@@ -33,6 +33,20 @@ def test_many_lines_arrive_whole_and_in_order(kernel, stream):
     assert all(int(line) == number for number, line in enumerate(text.splitlines()))
 
 
+def test_the_stream_that_is_written_first_is_shown_first(kernel):
+    cell = """for round in 0..60 {
+    if round % 2 == 0 { eprintln!("{round}"); println!("{round}"); } else { println!("{round}"); eprintln!("{round}"); }
+    std::thread::sleep(std::time::Duration::from_millis(15));
+}"""
+    msg_id = kernel.begin(cell)
+    seen = [content for msg_type, content in kernel.rest_of(msg_id) if msg_type == "stream"]
+    kernel.reply(msg_id)
+    # `eprintln!` writes the end of a line by itself.
+    lines = [(int(line), content["name"]) for content in seen for line in content["text"].splitlines() if line]
+    orders = (["stderr", "stdout"], ["stdout", "stderr"])
+    assert lines == [(round, name) for round in range(60) for name in orders[round % 2]]
+
+
 def test_masses_come_in_few_messages(kernel):
     seen = texts(kernel, f'let line = "x".repeat({LINE_BYTES - 1}); for _ in 0..{LINES} {{ println!("{{line}}"); }}')
     assert len(seen["stdout"]) < 1000, len(seen["stdout"])

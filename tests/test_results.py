@@ -102,7 +102,7 @@ def test_snippet_of_the_best_trial_loads_its_weights(kernel, shown):
     text = kernel.ok("%best").display
     (row,) = table(text)
     assert row["trial"] == str(best.number)
-    snippet = text.split(f"// trial {best.number} of shown\n")[1]
+    snippet = text.split(f"// trial {best.number} of shown\n")[1].split("\n\n# ")[0]
     kernel.ok(snippet)
     assert kernel.ok("units").result == str(best.params["units"])
     assert kernel.ok("lr").result == repr(best.params["lr"])
@@ -122,7 +122,39 @@ def test_snippet_of_the_best_trial_loads_its_weights(kernel, shown):
     # Other trials keep no weights.
     worst = min(complete(shown), key=lambda trial: trial.value)
     assert "weights" not in kernel.ok(f"%trials {worst.number}").display
-    assert "weights: /" in kernel.ok(f"%trials {best.number}").display
+    # Those in the notebook's folder have no longer path than they need.
+    at = f"studies/shown/trials/{best.number}/checkpoint-"
+    assert f"weights of trial {best.number}: {at}" in text and f'vars.load("{at}' in line
+    assert f"weights: {at}" in kernel.ok(f"%trials {best.number}").display
+    kernel.ok("%cd /usr")
+    assert f"weights of trial {best.number}: {kernel.folder}/{at}" in kernel.ok("%best").display
+    kernel.ok("%cd -")
+
+
+def test_python_of_the_best_trial_loads_its_weights(kernel, shown, monkeypatch):
+    pytest.importorskip("safetensors", reason="tests/requirements.txt has it")
+    monkeypatch.chdir(kernel.folder)
+    best, found = shown.best_trial, {}
+    exec(kernel.ok("%best").display.split(f"# trial {best.number} of shown, in Python\n")[1], found)
+    assert found["parameters"] == best.params
+    assert found["weights"]["layer.bias"].tolist() == [1.0] * best.params["units"]
+
+
+def test_exported_model_is_loaded_by_python_with_the_trial_as_its_metadata(kernel, shown):
+    safe_open = pytest.importorskip("safetensors", reason="tests/requirements.txt has it").safe_open
+    best = shown.best_trial
+    for magic, path in (("%export model", "model.safetensors"), ("%export model best.safetensors --project shown", "best.safetensors")):
+        assert f"wrote the model of trial {best.number} to {path}" in kernel.ok(magic).display
+        with safe_open(kernel.folder / path, framework="np") as model:
+            metadata = model.metadata()
+            assert sorted(model.keys()) == ["layer.bias", "layer.weight"]
+            assert model.get_tensor("layer.bias").tolist() == [1.0] * best.params["units"]
+        (kernel.folder / path).unlink()
+        assert (metadata["study"], metadata["trial"]) == ("shown", str(best.number))
+        assert float(metadata["accuracy"]) == best.value
+        parameters = {name[6:]: text for name, text in metadata.items() if name.startswith("param.")}
+        assert parameters.keys() == best.params.keys()
+        assert float(parameters["lr"]) == best.params["lr"] and parameters["kind"] == best.params["kind"]
 
 
 def test_space_is_what_the_trials_asked_for(kernel, shown):

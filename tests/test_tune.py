@@ -26,10 +26,13 @@ def study(kernel, project):
 
 def table(text):
     """Rows of a table of %trials or %best by column name, without the text below the table."""
-    header, *rows = text.split("\n\n")[0].splitlines()
-    names = list(re.finditer(r"\S+(?: \S+)*", header))
-    ends = [name.start() for name in names[1:]] + [None]
-    return [{name[0]: row[name.start() : end].strip() for name, end in zip(names, ends)} for row in rows]
+    lines = text.split("\n\n")[0].splitlines()
+    width = max(map(len, lines))
+    # At least two places between columns are blank in every line.
+    filled = "".join(" " if set(place) == {" "} else "#" for place in zip(*(line.ljust(width) for line in lines)))
+    columns = [slice(*column.span()) for column in re.finditer("#+(?: #+)*", filled)]
+    names, *rows = [[line[column].strip() for column in columns] for line in lines]
+    return [dict(zip(names, row)) for row in rows]
 
 
 def trials(kernel, project):

@@ -125,9 +125,9 @@ class TestCollections:
         bundle = only(notebook, "runs(3)")
         assert bundle["text/plain"].splitlines() == [
             "   id  name       loss",
-            '0  0   "<run 0>"  None',
-            '1  1   "<run 1>"  Some(1.0)',
-            '2  2   "<run 2>"  Some(0.5)',
+            '0   0  "<run 0>"  None',
+            '1   1  "<run 1>"  Some(1.0)',
+            '2   2  "<run 2>"  Some(0.5)',
         ]
         assert bundle["text/html"].startswith("<table>") and "&lt;run 2&gt;" in bundle["text/html"]
         assert only(notebook, "&runs(3)[..]") == bundle
@@ -137,7 +137,7 @@ class TestCollections:
 
     def test_maps_are_tables(self, notebook):
         map_ = 'std::collections::HashMap::from([("b", 0.5), ("a", 1.0), ("c", 2.0)])'
-        assert only(notebook, map_)["text/plain"] == 'key  value\n"a"  1.0\n"b"  0.5\n"c"  2.0'
+        assert only(notebook, map_)["text/plain"] == 'key  value\n"a"    1.0\n"b"    0.5\n"c"    2.0'
         map_ = "runs(2).into_iter().map(|run| (run.id, run)).collect::<std::collections::BTreeMap<_, _>>()"
         assert only(notebook, map_)["text/plain"].splitlines()[0] == "key  id  name       loss"
 
@@ -162,11 +162,35 @@ class TestOwnTypes:
         assert shown(notebook, "&red") == shown(notebook, "red")
         assert only(notebook, "vec![Colour(1), Colour(2)]")["text/plain"] == "   value\n0  red 1\n1  red 2"
 
-    def test_chosen_fields_are_columns(self, notebook):
-        notebook.ok("pub struct Fit { pub id: u32, pub loss: f64, pub hidden: fn() }\nimpl ferrotune::display::Show for Fit {\n    ferrotune::display::show_fields!(id, loss);\n}")
-        fit = "Fit { id: 7, loss: 0.5, hidden: || () }"
-        assert only(notebook, fit)["text/plain"] == "field  value\nid     7\nloss   0.5"
-        assert only(notebook, f"vec![{fit}]")["text/plain"] == "   id  loss\n0  7   0.5"
+    def test_a_derived_struct_is_a_table_and_its_variables_live_on(self, start):
+        kernel = start()
+        kernel.ok(
+            "use ferrotune::display::Show;\n#[derive(Show)]\npub struct Fit {\n    id: u32,\n    loss: f64,\n    #[show(skip)]\n    hidden: Box<dyn Fn()>,\n}\n"
+            "impl Fit { pub fn half(&self) -> f64 { self.loss / 2.0 } }"
+        )
+        kernel.ok("let fit = Fit { id: 7, loss: 0.5, hidden: Box::new(|| ()) };")
+        assert shown(kernel, "fit") == shown(kernel, "&fit")
+        assert kernel.ok("fit").result == "field  value\nid         7\nloss     0.5"
+        kernel.ok("let mut fits = vec![fit];\nfits.push(Fit { id: 12, loss: 0.25, hidden: Box::new(|| ()) });")
+        assert kernel.ok("fits").result == "   id  loss\n0   7   0.5\n1  12  0.25"
+        # The analysis knows the types of the variables.
+        assert "half" in kernel.complete("fits[0].ha")["matches"]
+        assert kernel.ok("fits.pop().unwrap().half()").result == "0.125"
+        # A type that is defined anew takes its variables along.
+        kernel.ok("#[derive(Show)]\npub struct Fit { epoch: usize }")
+        assert "cannot find value `fits`" in kernel.fails("fits").error
+        assert kernel.ok("Fit { epoch: 3 }").result == "field  value\nepoch      3"
+
+    @pytest.mark.parametrize(
+        "definition, error",
+        [
+            ("struct Inner;\n#[derive(ferrotune::display::Show)]\nstruct Outer { a: u8, inner: Inner }", "`Inner` doesn't implement `Debug` (line 3, column 23)"),
+            ("#[derive(ferrotune::display::Show)]\nenum Mode { Slow }", "`Show` is derived for structs only"),
+            ("#[derive(ferrotune::display::Show)]\nstruct Outer {\n    #[show(hide)] a: u8\n}", "the only option of a field is `#[show(skip)]` (line 3, column 12)"),
+        ],
+    )
+    def test_what_cannot_be_derived_is_an_error_at_its_place(self, notebook, definition, error):
+        assert error in notebook.fails(definition).error
 
     @pytest.mark.parametrize("receiver", ["self", "mut self", "&self", "&mut self"])
     def test_evcxr_display_may_take_the_value_in_any_way(self, start, receiver):

@@ -17,10 +17,11 @@ pub mod value;
 pub mod widget;
 
 pub use bundle::Bundle;
+pub use ferrotune_display_derive::Show;
 pub use progress::{Progress, progress};
 pub use rich::Show;
 #[doc(hidden)]
-pub use rich::of_fields;
+pub use rich::{field_text, of_fields};
 #[doc(hidden)]
 pub use show::now;
 pub use show::{Handle, clear_output, html, json, latex, markdown, mime, png, show, show_as, svg, text, update};

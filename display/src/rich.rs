@@ -1,9 +1,12 @@
 //! The trait of types that show themselves, and how vectors of them are shown.
 
-use crate::value::{cell, shown, with_note};
-use crate::{Bundle, show, table};
+use crate::table::LEFT_OUT;
+use crate::value::{CELL_CHARS, cell, shown, with_note};
+use crate::{Bundle, show, table, text};
+use std::fmt::Debug;
 
-/// A value that shows itself: at the end of a cell, with `ferrotune::show!`, and in vectors.
+/// A value that shows itself: at the end of a cell, with `ferrotune::show!`, and in vectors. `#[derive(Show)]` makes it a table of
+/// a struct's fields.
 ///
 /// ```
 /// use ferrotune_display::{Bundle, Show};
@@ -35,46 +38,20 @@ pub trait Show {
     }
 }
 
-/// The methods of [`Show`](crate::Show) for a struct, from fields of it that are `Debug`: a value is a table of two columns, and
-/// in a vector a row.
-///
-/// ```
-/// use ferrotune_display::{Show, show_fields};
-///
-/// struct Run {
-///     id: u32,
-///     loss: f64,
-///     weights: Vec<f32>,
-/// }
-///
-/// impl Show for Run {
-///     show_fields!(id, loss);
-/// }
-///
-/// let run = Run { id: 7, loss: 0.5, weights: vec![0.0; 1000] };
-/// assert_eq!(run.bundle().data["text/plain"], "field  value\nid     7\nloss   0.5");
-/// assert_eq!(vec![run].bundle().data["text/plain"], "   id  loss\n0  7   0.5");
-/// ```
-#[macro_export]
-macro_rules! show_fields {
-    ($($field:ident),+ $(,)?) => {
-        fn bundle(&self) -> $crate::Bundle {
-            $crate::of_fields(&$crate::Show::columns(self).unwrap_or_default())
-        }
-
-        fn columns(&self) -> ::std::option::Option<::std::vec::Vec<(::std::string::String, ::std::string::String)>> {
-            ::std::option::Option::Some(::std::vec![
-                $((::std::stringify!($field).into(), $crate::beginning(&self.$field, 100))),+
-            ])
-        }
-    };
-}
-
-/// A table of names and values.
+/// A struct with this name as a table of its fields' names and texts.
 #[doc(hidden)]
-pub fn of_fields(columns: &[(String, String)]) -> Bundle {
+pub fn of_fields(name: &str, columns: &[(String, String)]) -> Bundle {
+    if columns.is_empty() {
+        return Bundle::text(name);
+    }
     let rows: Vec<Vec<String>> = columns.iter().map(|(name, value)| vec![name.clone(), value.clone()]).collect();
     table(&["field", "value"], &rows)
+}
+
+/// The text of a struct's field.
+#[doc(hidden)]
+pub fn field_text(field: &dyn Debug) -> String {
+    text::beginning(field, CELL_CHARS)
 }
 
 impl Show for Bundle {
@@ -136,13 +113,13 @@ fn of_elements<'a>(len: usize, element: &dyn Fn(usize) -> &'a dyn Show) -> Bundl
         }
     };
     let header: Vec<&str> = std::iter::once("").chain(header).collect();
-    let numbers = shown(len).into_iter().map(|at| at.map_or_else(|| "…".to_owned(), |at| at.to_string()));
+    let numbers = shown(len).into_iter().map(|at| at.map_or_else(|| LEFT_OUT.to_owned(), |at| at.to_string()));
     let rows: Vec<Vec<String>> = numbers.zip(rows).map(|(at, row)| std::iter::once(at).chain(row).collect()).collect();
     with_note(table(&header, &rows), len, "rows")
 }
 
 fn gap(columns: usize) -> Vec<String> {
-    vec!["…".to_owned(); columns]
+    vec![LEFT_OUT.to_owned(); columns]
 }
 
 #[cfg(test)]

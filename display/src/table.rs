@@ -1,13 +1,16 @@
-//! Tables for people: aligned text, and HTML beside it.
+//! Tables for people: aligned text, and HTML beside it. Numbers end at the right, and texts begin at the left, in both.
 
 use crate::Bundle;
 use crate::escape;
+
+/// What stands in every cell of a row that stands for those that are left out.
+pub(crate) const LEFT_OUT: &str = "…";
 
 /// A table with a header; every row has as many cells as the header.
 ///
 /// ```
 /// let table = ferrotune_display::table(&["name", "size"], &[vec!["a".to_owned(), "12".to_owned()]]);
-/// assert_eq!(table.data["text/plain"], "name  size\na     12");
+/// assert_eq!(table.data["text/plain"], "name  size\na       12");
 /// ```
 pub fn table(header: &[&str], rows: &[Vec<String>]) -> Bundle {
     let header: Vec<String> = header.iter().map(|&cell| cell.to_owned()).collect();
@@ -15,29 +18,52 @@ pub fn table(header: &[&str], rows: &[Vec<String>]) -> Bundle {
     let widths: Vec<usize> = (0..header.len())
         .map(|column| all().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0))
         .collect();
-    let text: Vec<String> = all().map(|row| text_row(row, &widths)).collect();
-    let sides: Vec<&str> = (0..header.len()).map(|column| side(rows, column)).collect();
+    let sides: Vec<Side> = (0..header.len()).map(|column| side(rows, column)).collect();
+    let text: Vec<String> = all().map(|row| text_row(row, &widths, &sides)).collect();
     let body: String = rows.iter().map(|row| html_row(row, &sides, "td")).collect();
     let html = format!("<table><thead>{}</thead><tbody>{body}</tbody></table>", html_row(&header, &sides, "th"));
     Bundle::text(text.join("\n")).with("text/html", html)
 }
 
-/// The side at which a column's cells begin: numbers end at the right, and texts begin at the left, as front ends do not
-/// agree on where they put them.
-fn side(rows: &[Vec<String>], column: usize) -> &'static str {
-    let mut filled = rows.iter().filter_map(|row| row.get(column)).filter(|cell| !cell.is_empty()).peekable();
-    let has_numbers = filled.peek().is_some() && filled.all(|cell| cell.parse::<f64>().is_ok());
-    if has_numbers { "right" } else { "left" }
+/// The side at which the cells of a column stand.
+#[derive(Clone, Copy)]
+enum Side {
+    Left,
+    Right,
 }
 
-fn text_row(row: &[String], widths: &[usize]) -> String {
-    let cells: Vec<String> = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+/// The side of a column, which front ends do not agree on. Empty cells, and those of rows that are left out, count as nothing.
+fn side(rows: &[Vec<String>], column: usize) -> Side {
+    let cells = rows.iter().filter_map(|row| row.get(column));
+    let mut filled = cells.filter(|cell| !cell.is_empty() && cell.as_str() != LEFT_OUT).peekable();
+    let has_numbers = filled.peek().is_some() && filled.all(|cell| is_number(cell));
+    if has_numbers { Side::Right } else { Side::Left }
+}
+
+/// Whether a cell is a number, or a number with a unit such as `MiB`, `s` or `%`.
+fn is_number(cell: &str) -> bool {
+    let (number, unit) = cell.split_once(' ').unwrap_or((cell, ""));
+    let is_unit = unit.len() <= 3 && unit.chars().all(|character| character.is_ascii_alphabetic() || character == '%');
+    is_unit && number.parse::<f64>().is_ok()
+}
+
+fn text_row(row: &[String], widths: &[usize], sides: &[Side]) -> String {
+    let cell = |((cell, &width), side): ((&String, &usize), &Side)| match side {
+        Side::Left => format!("{cell:width$}"),
+        Side::Right => format!("{cell:>width$}"),
+    };
+    let cells: Vec<String> = row.iter().zip(widths).zip(sides).map(cell).collect();
     cells.join("  ").trim_end().to_owned()
 }
 
-fn html_row(row: &[String], sides: &[&str], tag: &str) -> String {
-    let cell =
-        |(cell, side): (&String, &&str)| format!("<{tag} style=\"text-align: {side}\">{}</{tag}>", escape::html(cell));
+fn html_row(row: &[String], sides: &[Side], tag: &str) -> String {
+    let cell = |(cell, side): (&String, &Side)| {
+        let side = match side {
+            Side::Left => "left",
+            Side::Right => "right",
+        };
+        format!("<{tag} style=\"text-align: {side}\">{}</{tag}>", escape::html(cell))
+    };
     let cells: String = row.iter().zip(sides).map(cell).collect();
     format!("<tr>{cells}</tr>")
 }
@@ -48,15 +74,30 @@ mod tests {
 
     #[test]
     fn numbers_are_at_the_right_and_texts_at_the_left() {
-        let rows = [["7", "", "0.5", "a"], ["12", "<b>", "", "1 MiB"]].map(|row| row.map(str::to_owned).to_vec());
-        let html = table(&["n", "kind", "lr", "note"], &rows).data["text/html"].clone();
-        let row = |cells: [&str; 4], tag: &str| {
+        let rows = [["7", "", "0.5", "12 KiB", "a"], ["12", "<b>", "", "1 MiB", "1 MiB"]]
+            .map(|row| row.map(str::to_owned).to_vec());
+        let Bundle { data, .. } = table(&["n", "kind", "lr", "size", "note"], &rows);
+        assert_eq!(
+            data["text/plain"],
+            " n  kind   lr    size  note\n 7        0.5  12 KiB  a\n12  <b>         1 MiB  1 MiB"
+        );
+        let html = data["text/html"].clone();
+        let row = |cells: [&str; 5], tag: &str| {
             let cell = |(cell, side)| format!("<{tag} style=\"text-align: {side}\">{cell}</{tag}>");
-            cells.into_iter().zip(["right", "left", "right", "left"]).map(cell).collect::<String>()
+            cells.into_iter().zip(["right", "left", "right", "right", "left"]).map(cell).collect::<String>()
         };
-        let head = row(["n", "kind", "lr", "note"], "th");
-        let (first, second) = (row(["7", "", "0.5", "a"], "td"), row(["12", "&lt;b&gt;", "", "1 MiB"], "td"));
+        let head = row(["n", "kind", "lr", "size", "note"], "th");
+        let (first, second) =
+            (row(["7", "", "0.5", "12 KiB", "a"], "td"), row(["12", "&lt;b&gt;", "", "1 MiB", "1 MiB"], "td"));
         let body = format!("<tr>{first}</tr><tr>{second}</tr>");
         assert_eq!(html, format!("<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"));
+    }
+
+    #[test]
+    fn a_row_for_those_that_are_left_out_decides_no_side() {
+        let rows = ["7", LEFT_OUT, "12"].map(|cell| vec![cell.to_owned()]);
+        assert_eq!(table(&["n"], &rows).text_of("text/plain"), " n\n 7\n …\n12");
+        let rows = [vec![LEFT_OUT.to_owned()]];
+        assert_eq!(table(&["name"], &rows).text_of("text/plain"), "name\n…");
     }
 }

@@ -2,6 +2,7 @@
 //! see all. Cells call these functions with references to `dyn Debug`, so that they compile little.
 
 use crate::fields::{self, Fields};
+use crate::table::LEFT_OUT;
 use crate::text::{self, SHOWN_CHARS, grouped};
 use crate::{Bundle, escape, table};
 use std::fmt::Debug;
@@ -15,7 +16,7 @@ const WHOLE_TABLE: usize = 40;
 const TABLE_ENDS: (usize, usize) = (20, 5);
 
 /// How many characters of a table's cell are shown.
-const CELL_CHARS: usize = 100;
+pub(crate) const CELL_CHARS: usize = 100;
 
 /// How to see a value that was shortened.
 const CURE: &str = "println!(\"{:?}\", …) prints all";
@@ -70,7 +71,7 @@ fn rows<'a>(len: usize, element: &dyn Fn(usize) -> &'a dyn Debug) -> Option<Bund
     let mut rows = Vec::new();
     for at in shown(len) {
         let Some(at) = at else {
-            rows.push(vec!["…".to_owned(); header.len()]);
+            rows.push(vec![LEFT_OUT.to_owned(); header.len()]);
             continue;
         };
         let fields = fields_of(element(at)).filter(|own| (&own.of, &own.names) == (&first.of, &first.names))?;
@@ -84,7 +85,7 @@ fn rows<'a>(len: usize, element: &dyn Fn(usize) -> &'a dyn Debug) -> Option<Bund
 /// ```
 /// let (key, value) = ("lr", 0.1);
 /// let bundle = ferrotune_display::value::map(1, &mut [(&key as _, &value as _)].into_iter(), false);
-/// assert_eq!(bundle.data["text/plain"], "key   value\n\"lr\"  0.1");
+/// assert_eq!(bundle.data["text/plain"], "key   value\n\"lr\"    0.1");
 /// ```
 pub fn map(len: usize, entries: &mut dyn Iterator<Item = (&dyn Debug, &dyn Debug)>, sorts: bool) -> Bundle {
     if len == 0 {
@@ -177,7 +178,7 @@ mod tests {
     #[test]
     fn structs_are_rows() {
         let bundle = of(&[Run { id: 1, name: "<a>" }, Run { id: 20, name: "b" }]);
-        assert_eq!(bundle.data["text/plain"], "   id  name\n0  1   \"<a>\"\n1  20  \"b\"");
+        assert_eq!(bundle.data["text/plain"], "   id  name\n0   1  \"<a>\"\n1  20  \"b\"");
         assert!(bundle.data["text/html"].as_str().unwrap().contains("&lt;a&gt;"));
         let runs: Vec<Run> = (0..1000).map(|id| Run { id, name: "" }).collect();
         let text = of(&runs).data["text/plain"].as_str().unwrap().to_owned();
@@ -224,8 +225,8 @@ mod tests {
         let runs = [(10, Run { id: 1, name: "a" }), (9, Run { id: 2, name: "b" })];
         let entries = || runs.iter().map(|(key, run)| (key as &dyn Debug, run as &dyn Debug));
         let text = |sorts| map(2, &mut entries(), sorts).data["text/plain"].as_str().unwrap().to_owned();
-        assert_eq!(text(true), "key  id  name\n9    2   \"b\"\n10   1   \"a\"");
-        assert_eq!(text(false), "key  id  name\n10   1   \"a\"\n9    2   \"b\"");
+        assert_eq!(text(true), "key  id  name\n  9   2  \"b\"\n 10   1  \"a\"");
+        assert_eq!(text(false), "key  id  name\n 10   1  \"a\"\n  9   2  \"b\"");
         let many: Vec<usize> = (0..50).collect();
         let text = map(50, &mut many.iter().map(|key| (key as &dyn Debug, key as &dyn Debug)), true);
         assert!(

@@ -13,11 +13,12 @@ mod shadows;
 mod source;
 mod starting;
 mod stoppable;
+mod unnamed;
 
 pub(crate) use starting::mark as mark_starting;
 
 use crate::environment::{
-    CARGO_VARIABLE, EVCXR_VARIABLE, PRELUDE_VARIABLE, RESULT_VARIABLE, RUNTIME_VARIABLE, RUSTC_VARIABLE,
+    self, EVCXR_VARIABLE, PRELUDE_VARIABLE, RESULT_VARIABLE, RUNTIME_VARIABLE, RUSTC_VARIABLE,
     STANDARD_LIBRARY_VARIABLE, kernel_socket, required, restore_path,
 };
 use crate::prelude::Prelude;
@@ -63,7 +64,7 @@ fn rustup(arguments: &[OsString]) -> Result<ExitCode> {
         ["which", "cargo"] => {
             std::env::args_os().next().map(PathBuf::from).and_then(|path| which("cargo").or(Some(path)))
         }
-        ["which", "rustc"] => std::env::var_os(RUSTC_VARIABLE).map(PathBuf::from),
+        ["which", "rustc"] => environment::path(RUSTC_VARIABLE).ok(),
         _ => None,
     };
     match path {
@@ -105,7 +106,7 @@ fn cargo(arguments: &[OsString]) -> Result<ExitCode> {
     if verb == "metadata" && kernel_socket().is_some() {
         return with_kernel(|kernel| dependencies::metadata(arguments, kernel));
     }
-    bail!("{}", Command::new(required(CARGO_VARIABLE)?).args(arguments).exec())
+    bail!("{}", environment::cargo()?.args(arguments).exec())
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -185,9 +186,9 @@ pub(crate) fn generated_source(location: &str) -> Option<(String, usize)> {
 
 /// The one call of rustc that makes a cell: lines for backtraces but no other debug information, no debug assertions, everything linked dynamically.
 fn rustc(manifest: &Manifest, dependencies: &Dependencies, emit: Emit) -> Result<Command> {
-    let prelude = PathBuf::from(required(PRELUDE_VARIABLE)?);
-    let prelude = Prelude::open(&prelude)?.context("the prelude is gone; restart the kernel")?;
-    let mut command = Command::new(required(RUSTC_VARIABLE)?);
+    let prelude =
+        Prelude::open(&environment::path(PRELUDE_VARIABLE)?)?.context("the prelude is gone; restart the kernel")?;
+    let mut command = environment::rustc()?;
     command
         .args(["--crate-name=ctx", "--edition=2024", "src/lib.rs", "--crate-type=cdylib"])
         .args(["--error-format=json", "--json=diagnostic-rendered-ansi"])
@@ -202,7 +203,7 @@ fn rustc(manifest: &Manifest, dependencies: &Dependencies, emit: Emit) -> Result
         command.arg("--extern").arg(assignment(name, &file));
     }
     command.arg("-L").arg(assignment("dependency", &prelude.library_folder()));
-    for folder in [prelude.library_folder(), PathBuf::from(required(STANDARD_LIBRARY_VARIABLE)?)] {
+    for folder in [prelude.library_folder(), environment::path(STANDARD_LIBRARY_VARIABLE)?] {
         command.arg(rpath(&folder));
     }
     dependencies.use_in(&mut command);

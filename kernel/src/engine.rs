@@ -12,6 +12,7 @@ mod devices;
 mod evaluator;
 mod evaluator_state;
 mod files;
+mod first_cell;
 mod history;
 mod implementations;
 mod insertions;
@@ -51,6 +52,7 @@ pub(crate) use startup::start;
 
 use crate::execution::{Cell, Output, Stream, Work};
 use crate::failure::{ErrorName, Failure};
+use crate::places::preludes::Held;
 use crate::runtime::Runtime;
 use cell_supervisor::CellSupervisor;
 use commands::{KernelCommand, Runner};
@@ -79,6 +81,8 @@ struct Engine {
     supervisor: CellSupervisor,
     undo: UndoStates,
     notebook: Notebook,
+    /// As long as this lives, nobody removes the prelude.
+    _prelude: Held,
     link: CellLink,
     interrupts: Interrupts,
     inspector: Inspector,

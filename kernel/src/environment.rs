@@ -42,6 +42,40 @@ pub(crate) fn output_limit_bytes() -> Result<Option<u64>> {
     }
 }
 
+/// With these variables of the user, cargo and rustup's proxies would call another toolchain.
+const OF_RUSTUP: [&str; 2] = ["RUSTUP_TOOLCHAIN", "RUSTUP_HOME"];
+
+/// Makes a program of a toolchain ignore the toolchain that the user has chosen for other programs.
+pub(crate) fn without_rustup(command: &mut Command) -> &mut Command {
+    OF_RUSTUP.iter().fold(command, |command, name| command.env_remove(name))
+}
+
+/// A call of the real rustc.
+pub(crate) fn rustc() -> Result<Command> {
+    let mut rustc = Command::new(path(RUSTC_VARIABLE)?);
+    without_rustup(&mut rustc);
+    Ok(rustc)
+}
+
+/// A call of the real cargo, which calls the real rustc.
+pub(crate) fn cargo() -> Result<Command> {
+    let mut cargo = Command::new(path(CARGO_VARIABLE)?);
+    without_rustup(cargo.env("RUSTC", path(RUSTC_VARIABLE)?));
+    Ok(cargo)
+}
+
+/// The path in a variable that a running kernel has set. A kernel that installs its toolchain after its start has set a path
+/// through a link in its own folder; this is where the link leads, so that all kernels compile with the same paths.
+pub(crate) fn path(name: &str) -> Result<PathBuf> {
+    let path = PathBuf::from(required(name)?);
+    match std::env::var_os(RUNTIME_VARIABLE) {
+        Some(runtime) if path.starts_with(&runtime) => {
+            path.canonicalize().with_context(|| format!("{} leads nowhere; restart the kernel", path.display()))
+        }
+        _ => Ok(path),
+    }
+}
+
 /// A variable that a running kernel has set.
 pub(crate) fn required(name: &str) -> Result<OsString> {
     std::env::var_os(name).with_context(|| format!("{name} is not set"))
@@ -62,4 +96,10 @@ pub(crate) fn restore_path(command: &mut Command) {
     if let Some(path) = std::env::var_os(PATH_VARIABLE) {
         command.env("PATH", path);
     }
+}
+
+/// A program on the search path, without the stand-ins.
+pub(crate) fn search(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os(PATH_VARIABLE).or_else(|| std::env::var_os("PATH"))?;
+    std::env::split_paths(&path).map(|folder| folder.join(program)).find(|path| path.is_file())
 }

@@ -4,6 +4,7 @@ use crate::chain;
 use serde::Serialize;
 use std::fmt;
 
+/// Never beside [`BOLD`], with which JupyterLab darkens it beyond what is readable on a dark page.
 pub(crate) const RED: &str = "\x1b[31m";
 pub(crate) const YELLOW: &str = "\x1b[33m";
 pub(crate) const BLUE: &str = "\x1b[34m";
@@ -67,7 +68,7 @@ impl Failure {
     /// A failure that has nothing more to show than its line.
     pub(crate) fn new(name: ErrorName, text: impl Into<String>) -> Self {
         let text = text.into();
-        Self { name, traceback: vec![format!("{RED}{BOLD}{name}{PLAIN}: {text}")], text }
+        Self { name, traceback: vec![format!("{RED}{name}{PLAIN}: {text}")], text }
     }
 
     /// A magic that cannot do what it is asked for.

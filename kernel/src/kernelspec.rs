@@ -1,7 +1,10 @@
 //! Writes and removes the kernelspec, the folder by which Jupyter finds this kernel. Changes nothing outside of
 //! `kernels/ferrotune`, and calls no Jupyter program.
 
+mod found;
+
 use crate::prelude::Accelerator;
+pub(crate) use found::installed;
 use std::fs::{self, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -79,14 +82,20 @@ pub(crate) fn install(target: &Target, program: &Path, accelerator: Accelerator)
 /// Removes the kernelspec's folder and returns its path. Fails if there is none.
 pub(crate) fn uninstall(target: &Target) -> Result<PathBuf, KernelspecError> {
     let path = folder(target)?;
+    remove(&path)?;
+    Ok(path)
+}
+
+/// Removes a kernelspec's folder. Fails if there is none.
+pub(crate) fn remove(path: &Path) -> Result<(), KernelspecError> {
+    let path = path.to_owned();
     let is_link = match fs::symlink_metadata(&path) {
         Ok(metadata) => metadata.is_symlink(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(KernelspecError::NotInstalled { path }),
         Err(source) => return Err(KernelspecError::Remove { path, source }),
     };
     let removed = if is_link { fs::remove_file(&path) } else { fs::remove_dir_all(&path) };
-    removed.map_err(|source| KernelspecError::Remove { path: path.clone(), source })?;
-    Ok(path)
+    removed.map_err(|source| KernelspecError::Remove { path, source })
 }
 
 fn folder(target: &Target) -> Result<PathBuf, KernelspecError> {

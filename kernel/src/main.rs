@@ -5,20 +5,24 @@ mod chain;
 mod compile;
 mod completeness;
 mod diagnostic;
+mod doctor;
 mod engine;
 mod environment;
 mod execution;
 mod failure;
 mod kernelspec;
+mod places;
 mod prelude;
 mod resume;
 mod runtime;
 mod search_process;
 mod server;
+mod setup;
 mod statements;
 mod stop_button;
 mod supervisor;
 mod toolchain;
+mod uninstall;
 
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
@@ -27,9 +31,10 @@ use ferrotune_tuner::supervisor::{Origin, Trust};
 use prelude::Accelerator;
 use runtime::Runtime;
 use std::ffi::OsString;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use toolchain::own;
 use tracing_subscriber::EnvFilter;
 
 /// A Jupyter kernel that runs Rust, with hyper-parameter searches that cannot crash the notebook.
@@ -44,8 +49,20 @@ struct Arguments {
 enum Action {
     /// Install the kernel for Jupyter, and build the library that cells are linked with.
     Install(Install),
-    /// Remove the kernel from Jupyter.
-    Uninstall(Target),
+    /// Remove the kernel from Jupyter, or everything that Ferrotune has written.
+    Uninstall(Uninstall),
+    /// Show what is installed, found and missing, and how to mend it, to paste into a report.
+    Doctor {
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Install a Rust toolchain for Ferrotune alone, with rustup, beside the user's own.
+    Setup {
+        /// The version of Rust.
+        #[arg(long, value_name = "VERSION", default_value = toolchain::own::VERSION)]
+        toolchain: String,
+    },
     /// Write Ferrotune's candle-core into a folder, for `[patch.crates-io]` of Rust programs.
     Candle {
         /// A new folder, or one that this command has written.
@@ -53,6 +70,13 @@ enum Action {
     },
     /// Continue a study without a notebook.
     Resume(resume::Resume),
+    /// Run a program that ends with the process that has started it.
+    #[command(hide = true)]
+    Bound {
+        program: OsString,
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
     /// Run a kernel; Jupyter calls this.
     #[command(hide = true)]
     Kernel {
@@ -69,6 +93,9 @@ enum Action {
     /// Pass lines between evcxr and the cell supervisor.
     #[command(hide = true)]
     CellRelay,
+    /// Print all magics as JSON, for the extension of Python notebooks.
+    #[command(hide = true)]
+    Magics,
     /// Run cells.
     #[command(hide = true)]
     CellProcess { prelude: PathBuf },
@@ -101,6 +128,32 @@ struct Install {
     /// Build candle for NVIDIA's cards, too. Needs the CUDA toolkit.
     #[arg(long)]
     cuda: bool,
+}
+
+#[derive(Args)]
+struct Uninstall {
+    #[command(flatten)]
+    from: From,
+    /// Do not ask before everything is removed.
+    #[arg(long, requires = "all")]
+    yes: bool,
+}
+
+#[derive(Args)]
+#[group(required = true, multiple = false)]
+struct From {
+    /// The kernelspecs of this program, and everything that it keeps outside of your projects. Lists it first.
+    #[arg(long)]
+    all: bool,
+    /// From the current user.
+    #[arg(long)]
+    user: bool,
+    /// From DIR/share/jupyter.
+    #[arg(long, value_name = "DIR")]
+    prefix: Option<PathBuf>,
+    /// From the Python environment in use.
+    #[arg(long)]
+    sys_prefix: bool,
 }
 
 #[derive(Args)]
@@ -148,7 +201,12 @@ fn main() -> ExitCode {
 fn run(arguments: &[OsString]) -> Result<ExitCode> {
     match Arguments::parse().command {
         Action::Install(request) => install(request).map(|()| ExitCode::SUCCESS),
-        Action::Uninstall(target) => uninstall(target).map(|()| ExitCode::SUCCESS),
+        Action::Uninstall(request) => uninstall(request).map(|()| ExitCode::SUCCESS),
+        Action::Doctor { json } => {
+            doctor::run(json).map(|can_run| if can_run { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        }
+        Action::Setup { toolchain } => setup(&toolchain).map(|()| ExitCode::SUCCESS),
+        Action::Bound { program, arguments } => match setup::child::become_bound(&program, &arguments)? {},
         Action::Candle { folder } => candle(&folder).map(|()| ExitCode::SUCCESS),
         Action::Resume(arguments) => resume::run(&arguments),
         Action::Kernel { connection_file, cuda } => {
@@ -156,6 +214,7 @@ fn run(arguments: &[OsString]) -> Result<ExitCode> {
         }
         Action::CellSupervisor { prelude } => supervisor::run(&prelude),
         Action::CellRelay => supervisor::run_relay(),
+        Action::Magics => magics().map(|()| ExitCode::SUCCESS),
         Action::CellProcess { prelude } => supervisor::run_cells(&prelude).map(|()| ExitCode::SUCCESS),
         Action::Supervise { study, trust, trust_mirror } => {
             let origin = |is_users| if is_users { Origin::User } else { Origin::Study };
@@ -174,23 +233,56 @@ fn accelerator(cuda: bool) -> Accelerator {
 fn install(Install { target, cuda }: Install) -> Result<()> {
     let toolchain = toolchain::Toolchain::find()?;
     let accelerator = accelerator(cuda);
-    let is_terminal = std::io::stderr().is_terminal();
-    let mut has_shown = false;
-    let prelude = prelude::Prelude::ensure(&toolchain, accelerator, &mut |line| {
-        has_shown = true;
-        // One changing line in a terminal, and a line for each change in a file.
-        if is_terminal { eprint!("\r\x1b[2K{line}") } else { eprintln!("{line}") }
-    })?;
-    if has_shown && is_terminal {
-        eprintln!();
-    }
+    let prelude = with_progress(|show| prelude::Prelude::ensure(&toolchain, accelerator, show))?;
     let folder = kernelspec::install(&target.place(), &std::env::current_exe()?, accelerator)?;
+    remove_old_preludes()?;
     eprintln!("installed the kernel in {}; cells are linked with {}", folder.display(), prelude.folder().display());
+    eprintln!("cells are compiled with the toolchain in {}: {}", toolchain.sysroot.display(), toolchain.rule.text());
     Ok(())
 }
 
-fn uninstall(target: Target) -> Result<()> {
-    let folder = kernelspec::uninstall(&target.place())?;
+fn remove_old_preludes() -> Result<()> {
+    if let Some(line) = places::preludes::remove_old()?.line() {
+        eprintln!("{line}");
+    }
+    Ok(())
+}
+
+/// Does a thing that shows its progress: one changing line in a terminal, and a line for each change in a file.
+fn with_progress<T>(act: impl FnOnce(&mut dyn FnMut(&str)) -> Result<T>) -> Result<T> {
+    let is_terminal = std::io::stderr().is_terminal();
+    let mut has_shown = false;
+    let result = act(&mut |line| {
+        has_shown = true;
+        if is_terminal { eprint!("\r\x1b[2K{line}") } else { eprintln!("{line}") }
+    });
+    if has_shown && is_terminal {
+        eprintln!();
+    }
+    result
+}
+
+fn setup(version: &str) -> Result<()> {
+    let setup = setup::Setup::of(version)?;
+    let folder = places::shortened(setup.folder());
+    if own::is_complete(setup.folder()) {
+        eprintln!("Rust {version} is in {folder} already");
+        return remove_old_preludes();
+    }
+    eprintln!("{}", setup.sentence());
+    with_progress(|show| setup.carry_out(&mut setup::Follower { show, is_stopped: &|| false }))?;
+    eprintln!("installed Rust {version} in {folder}");
+    if version != own::VERSION {
+        eprintln!("FERROTUNE_TOOLCHAIN={version} in the environment of the Jupyter server makes cells use it");
+    }
+    remove_old_preludes()
+}
+
+fn uninstall(Uninstall { from: From { all, user, prefix, sys_prefix }, yes }: Uninstall) -> Result<()> {
+    if all {
+        return uninstall::all(yes);
+    }
+    let folder = kernelspec::uninstall(&Target { user, prefix, sys_prefix }.place())?;
     eprintln!("removed {}", folder.display());
     Ok(())
 }
@@ -201,6 +293,18 @@ fn candle(folder: &Path) -> Result<()> {
     let path = folder.canonicalize().with_context(|| format!("cannot find {}", folder.display()))?;
     eprintln!("[patch.crates-io]\ncandle-core = {{ path = {path:?} }}");
     Ok(())
+}
+
+fn magics() -> Result<()> {
+    let described = |magic: &ferrotune_magics::Magic| {
+        serde_json::json!({
+            "forms": magic.forms,
+            "summary": magic.summary,
+            "help": ferrotune_magics::help(magic.name()),
+        })
+    };
+    let magics: Vec<serde_json::Value> = ferrotune_magics::table().iter().map(described).collect();
+    writeln!(std::io::stdout(), "{}", serde_json::Value::from(magics)).context("cannot print the magics")
 }
 
 fn kernel(connection_file: &Path, arguments: &[OsString], accelerator: Accelerator) -> Result<()> {

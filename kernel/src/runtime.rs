@@ -10,10 +10,11 @@ use crate::environment::{
     socket_in,
 };
 use crate::prelude::{Accelerator, Prelude};
-use crate::toolchain::Toolchain;
+use crate::toolchain::{Toolchain, own};
 use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
+use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -35,8 +36,20 @@ const YOUNG: Duration = Duration::from_secs(60);
 /// The folder in which evcxr compiles cells.
 const CELLS: &str = "cells";
 
+/// The links to the toolchain and the prelude, in the folder of a kernel that had no toolchain when it started.
+const TOOLCHAIN: &str = "toolchain";
+const PRELUDE: &str = "prelude";
+
 /// The path of a Unix socket has at most 107 bytes; this leaves room for the names below the folder.
 const LONGEST_FOLDER: usize = 60;
+
+/// What evcxr and the stand-ins for cargo compile cells with.
+struct Tools {
+    prelude: PathBuf,
+    cargo: PathBuf,
+    rustc: PathBuf,
+    library_folder: PathBuf,
+}
 
 /// The folder of a running kernel, which is deleted when the kernel ends.
 #[derive(Clone, Debug)]
@@ -62,7 +75,8 @@ impl Runtime {
 
     /// Prepares the environment and replaces this process by the same program in it. Returns only if that fails.
     pub(crate) fn enter(arguments: &[OsString], accelerator: Accelerator) -> Result<std::convert::Infallible> {
-        let toolchain = Toolchain::find()?;
+        // Without a toolchain the first cell installs one, or fails for the reason.
+        let toolchain = Toolchain::look().ok().flatten();
         let program = std::env::current_exe()?;
         let parent = parent();
         sweep(&parent);
@@ -76,22 +90,39 @@ impl Runtime {
         // `exec` keeps the process id, so this path leads to the running program even after its file is replaced.
         let own = format!("/proc/{}/exe", std::process::id());
         for name in ["cargo", "rustup"] {
-            std::os::unix::fs::symlink(&own, stand_ins.join(name))?;
+            symlink(&own, stand_ins.join(name))?;
         }
         sources::write_empty(&folder)?;
         let path = std::env::var_os("PATH").unwrap_or_default();
         let search = std::env::join_paths(std::iter::once(stand_ins).chain(std::env::split_paths(&path)))?;
-        let prelude = Prelude::place(&toolchain, accelerator)?;
+        let later = folder.join(TOOLCHAIN);
+        let tools = match &toolchain {
+            Some(toolchain) => Tools {
+                prelude: Prelude::place(toolchain, accelerator)?,
+                cargo: toolchain.cargo.clone(),
+                rustc: toolchain.rustc.clone(),
+                library_folder: toolchain.library_folder.clone(),
+            },
+            None => Tools {
+                prelude: folder.join(PRELUDE),
+                cargo: later.join("bin/cargo"),
+                rustc: later.join("bin/rustc"),
+                library_folder: later.join("lib/rustlib").join(own::host()).join("lib"),
+            },
+        };
+        if tools.rustc.is_absolute() {
+            symlink(&tools.rustc, folder.join("bin/rustc"))?; // rust-analyzer asks it for the target
+        }
         let error = Command::new(&program)
             .args(arguments)
             .env("PATH", search)
             .env(PATH_VARIABLE, path)
-            .env(PRELUDE_VARIABLE, &prelude)
+            .env(PRELUDE_VARIABLE, &tools.prelude)
             // Where rust-analyzer looks for the standard library.
             .env("RUST_SRC_PATH", sources::standard_library(&folder))
-            .env(CARGO_VARIABLE, &toolchain.cargo)
-            .env(RUSTC_VARIABLE, &toolchain.rustc)
-            .env(STANDARD_LIBRARY_VARIABLE, &toolchain.library_folder)
+            .env(CARGO_VARIABLE, &tools.cargo)
+            .env(RUSTC_VARIABLE, &tools.rustc)
+            .env(STANDARD_LIBRARY_VARIABLE, &tools.library_folder)
             .env("EVCXR_TMPDIR", folder.join(CELLS))
             .env(RUNTIME_VARIABLE, &folder)
             .exec();
@@ -116,8 +147,23 @@ impl Runtime {
     pub(crate) fn prelude(&self, progress: &mut dyn FnMut(&str)) -> Result<Prelude> {
         match Prelude::open(&self.prelude)? {
             Some(prelude) => Ok(prelude),
-            None => Prelude::ensure(&Toolchain::find()?, self.accelerator, progress),
+            None => {
+                let toolchain = Toolchain::find()?;
+                let prelude = Prelude::ensure(&toolchain, self.accelerator, progress)?;
+                self.lead_to_tools(&toolchain, &prelude)?;
+                Ok(prelude)
+            }
         }
+    }
+
+    /// Makes the links of a kernel that had no toolchain when it started.
+    fn lead_to_tools(&self, toolchain: &Toolchain, prelude: &Prelude) -> Result<()> {
+        if self.prelude.starts_with(&self.folder) && !self.prelude.exists() {
+            let link = |to: &Path, name: &str| symlink(to, self.folder.join(name)).context("cannot make a link");
+            link(&toolchain.sysroot, TOOLCHAIN)?;
+            link(prelude.folder(), PRELUDE)?;
+        }
+        Ok(())
     }
 
     /// The socket to which the cell supervisor and compilers connect.
@@ -138,7 +184,19 @@ fn parent() -> PathBuf {
     if parent.as_os_str().len() <= LONGEST_FOLDER { parent } else { PathBuf::from("/tmp") }
 }
 
+/// How many kernels of this user run.
+pub(crate) fn running() -> usize {
+    let entries = fs::read_dir(parent()).into_iter().flatten().flatten();
+    let own = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX));
+    let locks = own.filter_map(|entry| File::open(entry.path().join(LOCK)).ok());
+    locks.filter(|lock| matches!(lock.try_lock(), Err(TryLockError::WouldBlock))).count()
+}
+
 /// Deletes the folders of kernels that were killed before they could.
+pub(crate) fn sweep_abandoned() {
+    sweep(&parent());
+}
+
 fn sweep(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else { return };
     for entry in entries.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX)) {

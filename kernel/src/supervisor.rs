@@ -4,6 +4,7 @@
 //! as frames, to the kernel, in the order in which it was made. There is one thread and one `poll`, so whatever a cell
 //! does, the supervisor goes on. What follows from an event is decided in `phase.rs`; this file carries it out.
 
+mod arrivals;
 mod cells;
 mod connections;
 mod dead_ends;

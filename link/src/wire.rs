@@ -85,6 +85,53 @@ mod tests {
         assert_eq!(read::<KernelFrame>(&mut wire.as_slice()).unwrap(), Some(frame));
     }
 
+    /// SplitMix64, so that a failure repeats.
+    fn random(state: &mut u64, bound: usize) -> usize {
+        *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let bits = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((bits ^ (bits >> 31)) % bound as u64) as usize
+    }
+
+    #[test]
+    fn damaged_frames_are_errors_and_never_panics() {
+        let mut whole = Vec::new();
+        write(&mut whole, &KernelFrame::Stream { stream: Stream::Stderr, text: "a \u{1f980} \"b\"".into() }).unwrap();
+        let mut state = 13;
+        let (mut accepted, mut refused, mut unfinished) = (0, 0, 0);
+        for _ in 0..50_000 {
+            let mut wire = whole.clone();
+            for _ in 0..=random(&mut state, 3) {
+                // The two upper bytes of the length stay, so that no damage asks for megabytes.
+                let at = if random(&mut state, 8) == 0 { 0 } else { 4 + random(&mut state, wire.len() - 4) };
+                match random(&mut state, 3) {
+                    0 => wire[at] = random(&mut state, 256) as u8,
+                    1 if at > 4 => wire.truncate(at),
+                    _ if at >= 4 => wire.insert(at, b"{}[]\"\\\xff0"[random(&mut state, 8)]),
+                    _ => wire[0] = wire[0].wrapping_add(1),
+                }
+            }
+            let read = read::<KernelFrame>(&mut wire.as_slice());
+            let arrived = wire.len();
+            match take::<KernelFrame>(&mut wire) {
+                Ok(Some(frame)) => {
+                    assert_eq!(read.unwrap(), Some(frame));
+                    assert!(wire.len() < arrived);
+                    accepted += 1;
+                }
+                Ok(None) => {
+                    assert_eq!(read.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+                    unfinished += 1;
+                }
+                Err(_) => {
+                    assert!(read.is_err());
+                    refused += 1;
+                }
+            }
+        }
+        assert!(accepted > 100 && refused > 100 && unfinished > 100, "{accepted} {refused} {unfinished}");
+    }
+
     #[test]
     fn absurd_lengths_are_refused_before_any_allocation() {
         let error = read::<KernelFrame>(&mut [0xff, 0xff, 0xff, 0xff, 0].as_slice()).unwrap_err();

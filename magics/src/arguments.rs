@@ -144,6 +144,11 @@ impl<'a> Arguments<'a> {
         argument.zip(value).map(|(argument, value)| self.value(argument.name, value, read)).transpose()
     }
 
+    /// The argument without a name, if it is the only one.
+    pub(crate) fn only(&self) -> Option<&str> {
+        self.positional.first().filter(|_| self.positional.len() == 1).map(String::as_str)
+    }
+
     /// All arguments without a name, which must be given; `what` says of each what it is.
     pub(crate) fn all<const N: usize>(&self, what: [&'static str; N]) -> Result<[String; N], MagicError> {
         self.positional.clone().try_into().map_err(|given: Vec<String>| {

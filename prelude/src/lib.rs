@@ -6,6 +6,10 @@
 //!
 //! What only the kernel and the code that it generates call is hidden from documentation and completion.
 
+// What `#[derive(Show)]` writes names the prelude.
+#[cfg(test)]
+extern crate self as ferrotune;
+
 #[doc(hidden)]
 pub mod cell;
 mod compile;
@@ -13,6 +17,8 @@ pub mod device;
 mod image;
 mod input;
 mod interrupt;
+#[doc(hidden)]
+pub mod python;
 pub mod strategy;
 mod tensor;
 #[doc(hidden)]

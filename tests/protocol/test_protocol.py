@@ -198,6 +198,25 @@ def test_history_finds_cells_of_this_and_earlier_sessions(start):
     assert second.ask("history_request", {"hist_access_type": "nonsense"})["status"] == "error"
 
 
+def test_history_of_a_session_is_not_disturbed_by_other_kernels(start):
+    marker = f"// {os.getpid()} {time.time()}"
+    first = start().wait_for_ready()
+    assert first.execute(f"1 {marker}")[0]["status"] == "ok"
+    second = start().wait_for_ready()
+    assert second.execute(f"2 {marker}")[0]["status"] == "ok"
+    assert first.execute(f"3 {marker}")[0]["status"] == "ok"
+
+    def found(kernel, **fields):
+        request = {"raw": True, "output": False, **fields}
+        return [source.split()[0] for _, _, source in kernel.ask("history_request", request)["history"]]
+
+    assert found(first, hist_access_type="tail", n=3) == ["2", "1", "3"]
+    assert found(second, hist_access_type="tail", n=3) == ["1", "3", "2"]
+    assert found(first, hist_access_type="search", pattern=f"*{marker}", n=2) == ["1", "3"]
+    assert found(first, hist_access_type="range", session=0, start=1) == ["1", "3"]
+    assert found(second, hist_access_type="range", session=-1, start=1) == ["1", "3"]
+
+
 def test_comms_of_unknown_targets_are_closed(kernel):
     assert kernel.ask("comm_info_request", {"target_name": "jupyter.widget"}) == {"status": "ok", "comms": {}}
     content = {"comm_id": "c1", "target_name": "no_such_target", "data": {}}

@@ -38,6 +38,11 @@ impl Environment {
         Self::make(root, "target/venv-client7", "tests/requirements-client7.txt")
     }
 
+    /// A virtual environment of its own with the versions of Colab's Jupyter and IPython.
+    pub(crate) fn prepare_colab(root: &Path) -> Result<Self> {
+        Self::make(root, "target/venv-colab", "tests/requirements-colab.txt")
+    }
+
     /// Makes a virtual environment in `folder` with the packages of one file of requirements.
     fn make(root: &Path, folder: &str, requirements: &str) -> Result<Self> {
         let python = find_python()?;

@@ -11,6 +11,11 @@ use std::path::Path;
 /// The tests that compile large models for TPUs.
 const COMPILATIONS: &str = "tests/test_tpu_memory.py";
 
+/// The tests that also run with the versions of Colab's Jupyter and IPython.
+const COLAB: [&str; 3] = [SERVERS, "tests/test_python_arrays.py", "tests/test_python_extension.py"];
+/// The tests that run only with them.
+const SERVERS: &str = "tests/test_colab.py";
+
 pub(crate) fn run(root: &Path) -> Result<()> {
     let environment = step::step("tools", || {
         find_style_tools(root)?;
@@ -30,6 +35,10 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         let old_client = Environment::prepare_old_client(root)?;
         step::run(old_client.python().args(["-m", "pytest", "tests/protocol/test_kernel_test_suite.py"]))
     })?;
+    step::step("Python notebooks with Colab's Jupyter", || {
+        let colab = Environment::prepare_colab(root)?;
+        step::run(colab.python().args(["-m", "pytest"]).args(COLAB))
+    })?;
     step::step("pytest", || pytest(root, &environment))
 }
 
@@ -41,8 +50,8 @@ fn pytest(root: &Path, environment: &Environment) -> Result<()> {
     let mut beside = environment.python();
     beside.args(["-c", "import os, pytest, sys; os.nice(19); sys.exit(pytest.main(sys.argv[1:]))", COMPILATIONS]);
     let mut beside = beside.stdout(output.try_clone()?).stderr(output).spawn()?;
-    let ignored = format!("--ignore={COMPILATIONS}");
-    let result = step::run(environment.python().args(["-m", "pytest", "--durations=20", &ignored, "tests"]));
+    let ignored = [COMPILATIONS, SERVERS].map(|file| format!("--ignore={file}"));
+    let result = step::run(environment.python().args(["-m", "pytest", "--durations=20", "tests"]).args(&ignored));
     let status = beside.wait()?;
     eprint!("{}", String::from_utf8_lossy(&std::fs::read(log)?));
     result?;

@@ -9,7 +9,7 @@ mod target;
 use super::manifest::{Manifest, is_of_prelude};
 use super::stoppable::{Ended, Kernel, run};
 use super::{assignment, rpath};
-use crate::environment::{CARGO_VARIABLE, EVCXR_VARIABLE, RUSTC_VARIABLE, required, restore_path};
+use crate::environment::{self, EVCXR_VARIABLE, restore_path};
 use crate::prelude;
 use crate::toolchain::progress::{ENVIRONMENT, Progress};
 use anyhow::{Context, Result, bail};
@@ -101,7 +101,7 @@ impl Dependencies {
 
 /// `cargo metadata` for a crate that evcxr tries out, and for rust-analyzer. Cargo downloads crates here.
 pub(super) fn metadata(arguments: &[OsString], kernel: &mut Kernel) -> Result<ExitCode> {
-    let (ended, errors) = download(Command::new(required(CARGO_VARIABLE)?).args(arguments), kernel)?;
+    let (ended, errors) = download(environment::cargo()?.args(arguments), kernel)?;
     std::io::stderr().write_all(&errors)?;
     Ok(if ended.status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -159,7 +159,7 @@ fn build(manifest: &Manifest, folder: &Path, offline: bool, kernel: &mut Kernel)
 }
 
 fn cargo(folder: &Path, offline: bool) -> Result<Command> {
-    let mut command = Command::new(required(CARGO_VARIABLE)?);
+    let mut command = environment::cargo()?;
     if offline {
         command.arg("--offline");
     }
@@ -167,7 +167,6 @@ fn cargo(folder: &Path, offline: bool) -> Result<Command> {
         .current_dir(folder)
         .env_remove("CARGO_BUILD_BUILD_DIR")
         .env_remove(EVCXR_VARIABLE)
-        .env("RUSTC", required(RUSTC_VARIABLE)?)
         .env("RUSTFLAGS", "-Cprefer-dynamic")
         .stdin(Stdio::null());
     // Build scripts call the real cargo.

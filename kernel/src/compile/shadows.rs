@@ -29,7 +29,7 @@ const COPIED: [&str; 17] = [
 ];
 
 /// The line behind which the user's statements begin, in cells with and without `.await`.
-const BEFORE_STATEMENTS: [&str; 2] =
+pub(super) const BEFORE_STATEMENTS: [&str; 2] =
     ["let _ = (|| -> std::result::Result<(), EvcxrUserCodeError> {", ".block_on(async {"];
 
 const PUT: &str = "evcxr_variable_store.put_variable::<";
@@ -55,7 +55,7 @@ pub(super) fn of<'a>(lines: &[&'a str]) -> Vec<Shadowed<'a>> {
 }
 
 /// The variable that a generated line takes out of the store.
-fn loaded(line: &str) -> Option<Shadowed<'_>> {
+pub(super) fn loaded(line: &str) -> Option<Shadowed<'_>> {
     let (_, rest) = line.strip_prefix("let ")?.split_once(" = evcxr_variable_store.take_variable::<")?;
     let (type_name, rest) = rest.rsplit_once(">(stringify!(")?;
     Some(Shadowed { name: rest.strip_suffix("));")?, type_name })

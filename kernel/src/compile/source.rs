@@ -7,6 +7,7 @@ use super::definitions::Definitions;
 use super::dependencies::{Dependencies, Extern};
 use super::last_expression;
 use super::shadows::{self, Shadowed};
+use super::unnamed;
 use anyhow::{Context, Result};
 use std::borrow::Cow;
 use std::path::Path;
@@ -81,6 +82,7 @@ fn with_calls_of_prelude(source: &str) -> String {
         *panic = format!("::ferrotune::cell::panicked(); {PANIC}").into();
     }
     last_expression::show_with_prelude(&mut lines);
+    unnamed::leave_in_store(&mut lines);
     lines.iter().flat_map(|line| [line, "\n"]).collect()
 }
 

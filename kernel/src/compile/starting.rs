@@ -2,7 +2,7 @@
 //! prelude that they are linked with. A user's cell is never kept: it may read files and variables that change.
 
 use super::Emit;
-use crate::environment::{PRELUDE_VARIABLE, RUNTIME_VARIABLE, required};
+use crate::environment::{self, PRELUDE_VARIABLE, RUNTIME_VARIABLE, required};
 use anyhow::{Context, Result};
 use sha2::{Digest, Sha256};
 use std::io::ErrorKind;
@@ -53,7 +53,7 @@ impl Kept {
             hasher.update((word.len() as u64).to_le_bytes());
             hasher.update(word.as_encoded_bytes());
         }
-        Ok(Some(Self(PathBuf::from(required(PRELUDE_VARIABLE)?).join(FOLDER).join(crate::prelude::short_hash(hasher)))))
+        Ok(Some(Self(environment::path(PRELUDE_VARIABLE)?.join(FOLDER).join(crate::prelude::short_hash(hasher)))))
     }
 
     /// What is kept, with the library copied to its place; none if rustc was not called in this way before.

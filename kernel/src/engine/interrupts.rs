@@ -69,6 +69,12 @@ impl Interrupts {
         Some(RunningCell(self.clone()))
     }
 
+    /// Whether the user has interrupted the cell that runs.
+    pub(super) fn is_interrupted(&self) -> bool {
+        let state = self.lock();
+        state.cell.is_some_and(|sent_at| state.last.is_some_and(|last| last >= sent_at))
+    }
+
     /// From now on interrupts reach the cells of this link.
     pub(super) fn set_link(&self, link: CellLink) {
         self.lock().link = Some(link);

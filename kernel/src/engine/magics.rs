@@ -99,7 +99,7 @@ impl Engine {
     }
 }
 
-fn help(name: &str) -> Result<Bundle> {
+pub(super) fn help(name: &str) -> Result<Bundle> {
     let help = ferrotune_magics::help(name).with_context(|| format!("there is no magic {name}"))?;
     Ok(Bundle::text(help))
 }

@@ -1,13 +1,13 @@
 //! `%dep`: asks cargo for the newest version of a crate, in an empty package, and adds it as `:dep` does.
 
 use super::Engine;
-use crate::environment::{self, CARGO_VARIABLE};
+use crate::environment;
 use crate::failure::{ErrorName, Failure};
 use crate::supervisor::settings::Settings;
 use anyhow::{Context, Result, bail};
 use ferrotune_magics::Dep;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::Duration;
 use toml_edit::DocumentMut;
 
@@ -36,7 +36,7 @@ impl Engine {
         let manifest = folder.path().join("Cargo.toml");
         std::fs::write(&manifest, MANIFEST)?;
         std::fs::write(folder.path().join("lib.rs"), "")?;
-        let mut command = Command::new(environment::required(CARGO_VARIABLE)?);
+        let mut command = environment::cargo()?;
         command.envs(Settings::read(self.runtime.folder())?.variables);
         environment::restore_path(&mut command);
         command.args(["add", "--quiet", "--manifest-path"]).arg(&manifest).arg(package);

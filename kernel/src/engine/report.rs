@@ -3,7 +3,7 @@
 use super::insertions::Insertions;
 use super::places::Found;
 use crate::diagnostic;
-use crate::failure::{BLUE, BOLD, ErrorName, Failure, PLAIN, RED};
+use crate::failure::{BLUE, ErrorName, Failure, PLAIN, RED};
 use evcxr::CompilationError;
 use ferrotune_link::CellEnding;
 use ferrotune_machine::format::bytes;
@@ -102,7 +102,7 @@ pub(super) fn compilation(
             }
             None => line.to_owned(),
         });
-        traceback.push(format!("{RED}{BOLD}{head}{PLAIN}"));
+        traceback.push(format!("{RED}{head}{PLAIN}"));
         traceback.extend(places(error, &visible, insertions));
         traceback.extend(notes(error).map(|note| format!("{BLUE}note{PLAIN}: {note}")));
         // A line into which something was inserted is not the user's.
@@ -246,7 +246,7 @@ pub(super) fn ended_early(name: ErrorName, message: &str, place: Option<String>,
     let place = place.map_or_else(String::new, |place| format!(" ({place})"));
     let mut failure = Failure::new(name, format!("{first}{place}"));
     if message.lines().nth(1).is_some() {
-        failure.traceback = vec![format!("{RED}{BOLD}{name}{PLAIN}: {message}{place}")];
+        failure.traceback = vec![format!("{RED}{name}{PLAIN}: {message}{place}")];
     }
     // One place is in the first line already.
     if backtrace.len() > 1 {
@@ -276,7 +276,7 @@ mod tests {
         let failure = ended_early(ErrorName::Panic, "one\ntwo", Some("In [1] line 2".to_owned()), &places);
         assert_eq!(failure.text, "one (In [1] line 2)");
         let text = failure.traceback.join("\n");
-        let text = [RED, BLUE, BOLD, PLAIN].iter().fold(text, |text, colour| text.replace(colour, ""));
+        let text = [RED, BLUE, PLAIN].iter().fold(text, |text, colour| text.replace(colour, ""));
         assert_eq!(text, "Panic: one\ntwo (In [1] line 2)\n --> In [1] line 2: f();\n --> line 3 of the cell: f();");
         assert_eq!(ended_early(ErrorName::Error, "one", None, &places[..1]), Failure::new(ErrorName::Error, "one"));
     }

@@ -8,11 +8,12 @@ use super::inspection::Knowledge;
 use super::link::CellLink;
 use super::notebook::Notebook;
 use super::undo::UndoStates;
-use super::{Engine, Inspector, Interrupts, steps};
+use super::{Engine, Inspector, Interrupts, first_cell, steps};
 use crate::allocator;
 use crate::chain;
 use crate::execution::{LiveDisplay, Output, Work};
 use crate::failure::{ErrorName, Failure};
+use crate::places::preludes::{self, Held};
 use crate::prelude::Prelude;
 use crate::runtime::Runtime;
 use anyhow::Result;
@@ -80,10 +81,10 @@ fn serve(
     let mut pending = None;
     if !runtime.prelude_is_ready() {
         inspector.learn(Knowledge::without_rust());
-        pending = work.recv().ok();
-    }
-    if let Some(Work::Execute { cell, outputs }) = &pending {
-        link.begin_cell(None, outputs.clone(), cell.allow_stdin);
+        pending = first_cell::wait(interrupts, &link, work);
+        if pending.is_none() {
+            return;
+        }
     }
     loop {
         link.compile_for_engine();
@@ -106,7 +107,7 @@ fn serve(
 }
 
 fn start_engine(runtime: &Runtime, interrupts: &Interrupts, inspector: &Inspector, link: &CellLink) -> Result<Engine> {
-    let prelude = build_prelude(runtime, link)?;
+    let (prelude, held) = build_prelude(runtime, link)?;
     let supervisor = CellSupervisor::start(prelude.library(), runtime.socket(), link.clone())?;
     let mut evaluator = Evaluator::start(&prelude, runtime, link)?;
     let undo = UndoStates::new(evaluator.state(&EvaluatorState::default()));
@@ -120,22 +121,35 @@ fn start_engine(runtime: &Runtime, interrupts: &Interrupts, inspector: &Inspecto
         leisure: Leisure::Analysis,
         undo,
         notebook: Notebook::default(),
+        _prelude: held,
     };
     inspector.learn(engine.knowledge());
     Ok(engine)
 }
 
 /// Opens the prelude, and shows the progress in one changing line if it must be built first.
-fn build_prelude(runtime: &Runtime, link: &CellLink) -> Result<Prelude> {
+fn build_prelude(runtime: &Runtime, link: &CellLink) -> Result<(Prelude, Held)> {
     let mut display = LiveDisplay::new("ferrotune-prelude".to_owned());
     let mut show = |text: String| link.emit(display.show(Bundle::text(text)));
-    let prelude = runtime.prelude(&mut |line| {
-        show(format!("building the prelude, the library that cells are linked with, once for this toolchain: {line}"));
-    })?;
+    let (prelude, held) = loop {
+        let prelude = runtime.prelude(&mut |line| {
+            show(format!(
+                "building the prelude, the library that cells are linked with, once for this toolchain: {line}"
+            ));
+        })?;
+        let held = preludes::hold(prelude.folder())?;
+        // Another process may have removed it before it was held.
+        if Prelude::open(prelude.folder())?.is_some() {
+            break (prelude, held);
+        }
+    };
     if display.is_shown() {
-        link.emit(display.show(Bundle::text("built the prelude, the library that cells are linked with")));
+        let built = "built the prelude, the library that cells are linked with";
+        let removed = preludes::remove_old()?.line();
+        let text = removed.map_or_else(|| built.to_owned(), |removed| format!("{built}; {removed}"));
+        link.emit(display.show(Bundle::text(text)));
     }
-    Ok(prelude)
+    Ok((prelude, held))
 }
 
 enum Ended {

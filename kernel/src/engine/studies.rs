@@ -13,7 +13,7 @@ use ferrotune_results::listing::Listing;
 use ferrotune_results::overview::Entry;
 use ferrotune_results::plot::{self, Focus};
 use ferrotune_results::tensorboard;
-use ferrotune_tuner::journal::{Journal, holder_of};
+use ferrotune_tuner::journal::{Journal, Study, holder_of};
 use ferrotune_tuner::record::{DeviceUse, MemoryCheck, TrialRecord};
 use ferrotune_tuner::supervisor::output_of;
 use std::cell::Cell;
@@ -53,7 +53,9 @@ fn trial(folder: &Path, number: u64) -> Result<Bundle> {
         let endings: Vec<String> = trial.retried.iter().map(ToString::to_string).collect();
         lines.push(format!("tried again after: {}", endings.join("; ")));
     }
-    lines.extend(weights::of(folder, &study, trial)?.map(|path| format!("weights: {}", path.display())));
+    lines.extend(
+        weights::of(folder, &study, trial)?.map(|path| format!("weights: {}", weights::from_cells(path).display())),
+    );
     for (step, metrics) in &trial.metrics {
         let metrics = metrics.iter().map(|(name, value)| {
             format!("{name}={}", value.map_or_else(|| "none".to_owned(), ferrotune_results::number))
@@ -100,10 +102,11 @@ pub(super) fn best(folder: &Path, request: &Best) -> Result<(Bundle, Option<Stri
     // `best` reads the checkpoints of the shown trials only; the first unreadable one is the error.
     let unreadable = Cell::new(None);
     let weights = |trial: &TrialRecord| {
-        weights::of(folder, &study, trial).unwrap_or_else(|error| {
+        let weights = weights::of(folder, &study, trial).unwrap_or_else(|error| {
             unreadable.set(unreadable.take().or(Some(error)));
             None
-        })
+        });
+        weights.map(weights::from_cells)
     };
     let count = request.count.map(whole);
     let best = ferrotune_results::best::best(&study, count, weights)?;
@@ -136,10 +139,27 @@ pub(super) fn export(folder: &Path, request: &Export) -> Result<Bundle> {
         let text = format!("wrote {trials} trials to {0}; see them with `tensorboard --logdir {0}`", target.display());
         return Ok(Bundle::text(text));
     }
+    if request.format == "model" {
+        return export_model(folder, &study, target);
+    }
     let bytes = ferrotune_results::export::Format::named(&request.format)?.bytes(&study)?;
     export::whole(target, &bytes)?;
     let size = format::bytes(bytes.len() as u64);
     Ok(Bundle::text(format!("wrote {trials} trials to {}, {size}", target.display())))
+}
+
+/// Writes the best trial's model to a file.
+fn export_model(folder: &Path, study: &Study, target: &Path) -> Result<Bundle> {
+    let trial = ferrotune_results::best::first(study)?;
+    let Some(checkpoint) = weights::of(folder, study, trial)? else {
+        let (number, name) = (trial.number, &study.spec.project);
+        bail!("trial {number} of {name} has no checkpoint; save one in the objective with trial.checkpoint(&vars)?");
+    };
+    let bytes = std::fs::read(&checkpoint).with_context(|| format!("cannot read {}", checkpoint.display()))?;
+    let bytes = ferrotune_results::export::model(study, trial, &bytes)?;
+    export::whole(target, &bytes)?;
+    let size = format::bytes(bytes.len() as u64);
+    Ok(Bundle::text(format!("wrote the model of trial {} to {}, {size}", trial.number, target.display())))
 }
 
 /// The folders of all studies in a folder, by name.

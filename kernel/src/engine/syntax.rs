@@ -3,7 +3,7 @@
 
 use super::place;
 use super::report::marked;
-use crate::failure::{BOLD, ErrorName, Failure, PLAIN, RED};
+use crate::failure::{ErrorName, Failure, PLAIN, RED};
 use ferrotune_magics::Ending;
 
 /// What rust-analyzer's parser says where an operand is missing. The compiler would take evcxr's code for the operand.
@@ -38,7 +38,7 @@ fn failure(cell: &str, at: usize, message: &str) -> Failure {
     let before = above.rsplit('\n').next().unwrap_or_default();
     let column = before.chars().count() + 1;
     let text = format!("{before}{}", rest.lines().next().unwrap_or_default());
-    let mut traceback = vec![format!("{RED}{BOLD}{head}{PLAIN}")];
+    let mut traceback = vec![format!("{RED}{head}{PLAIN}")];
     traceback.extend(marked(line, &text, column, &format!("{RED}^{PLAIN}")));
     let text = format!("{head} (line {line}, column {column})");
     Failure { name: ErrorName::CompilationError, text, traceback }

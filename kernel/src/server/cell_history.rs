@@ -86,7 +86,7 @@ impl CellHistory {
         }
     }
 
-    /// The cells that `query` asks for, oldest first.
+    /// The cells that `query` asks for: those of other sessions first, oldest first.
     pub(crate) async fn find(&self, query: Query) -> Vec<Entry> {
         let (found, entries) = oneshot::channel();
         if self.tasks.send(Task::Find { query, found }).is_err() {
@@ -132,7 +132,8 @@ impl Store {
         self.own.push(entry);
     }
 
-    /// All cells, by session and line.
+    /// All cells: those of other sessions by session and line, then those of this one in the order in which they ran.
+    /// The newest cells of a front end are its own even while later sessions run cells, as in IPython.
     fn entries(&self) -> Vec<Entry> {
         let others = match self.path.as_deref().map(read_records) {
             Some(Ok(records)) => records,
@@ -148,8 +149,7 @@ impl Store {
             .filter_map(|Record { session, line, source, .. }| Some(Entry { session, line: line?, source: source? }))
             .collect();
         entries.sort_by_key(|entry| (entry.session, entry.line));
-        let at = entries.partition_point(|entry| entry.session < self.session);
-        entries.splice(at..at, self.own.iter().cloned());
+        entries.extend(self.own.iter().cloned());
         entries
     }
 }

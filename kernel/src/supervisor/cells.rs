@@ -1,5 +1,6 @@
 //! The cell process, as its supervisor sees it.
 
+use super::arrivals::Arrivals;
 use super::streams::{read_available, retry, set_nonblocking};
 use super::{KERNEL_VARIABLE, Places, SNAPSHOTS_VARIABLE, SUPERVISOR_VARIABLE};
 use crate::runtime::OWN_PROGRAM;
@@ -36,6 +37,7 @@ pub(super) struct Streams {
     report_bytes: Vec<u8>,
     pub(super) stdout: OwnedFd,
     pub(super) stderr: OwnedFd,
+    pub(super) arrivals: Arrivals,
     /// The other ends, for the next process.
     theirs: Ends,
 }
@@ -59,8 +61,9 @@ impl Streams {
             }
         }
         control.set_nonblocking(true)?;
+        let arrivals = Arrivals::of(&stdout, &stderr)?;
         let theirs = Ends { control: theirs.into(), stdout: their_stdout, stderr: their_stderr };
-        Ok(Self { control, report_bytes: Vec::new(), stdout, stderr, theirs })
+        Ok(Self { control, report_bytes: Vec::new(), stdout, stderr, arrivals, theirs })
     }
 
     /// Sends the process an order. If it is gone, the order is lost, and `poll` finds the end of the process.

@@ -20,6 +20,9 @@ const BURST_BYTES: usize = 64 << 10;
 const BURST: Duration = Duration::from_millis(50);
 const PIECE: Duration = Duration::from_millis(5);
 
+/// How often the streams are read at a time while more comes. A cell that prints without end must not block everything else.
+const MOST_LOOKS: usize = 4;
+
 /// What has been read of the cell's two streams and is not complete yet.
 #[derive(Default)]
 pub(super) struct Output {
@@ -88,18 +91,41 @@ impl Pace {
 }
 
 impl Supervisor {
-    /// Passes on what has been printed so far.
+    /// Passes on what has been printed so far: first that of the stream that had it first.
     pub(super) fn drain(&mut self) -> Result<()> {
-        let (mut printed, mut told) = (Vec::new(), Vec::new());
-        read_available(&self.streams.stdout, &mut printed)?;
-        read_available(&self.streams.stderr, &mut told)?;
-        let count = printed.len() + told.len();
-        self.output.allowance.spend(count);
-        self.output.pace.read(count, Instant::now());
-        let pieces = self.output.markers.push(printed);
-        let text = self.output.stderr_text.push(told);
-        self.pass_on(pieces)?;
-        self.print(Stream::Stderr, text)
+        let mut order = self.streams.arrivals.take()?;
+        for _ in 0..MOST_LOOKS {
+            for stream in order.unwrap_or([Stream::Stdout, Stream::Stderr]) {
+                self.drain_stream(stream)?;
+            }
+            // What has come since the first look, or bytes that have been read already: these must not take a place next time.
+            order = self.streams.arrivals.take()?;
+            if order.is_none() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn drain_stream(&mut self, stream: Stream) -> Result<()> {
+        let mut bytes = Vec::new();
+        let fd = match stream {
+            Stream::Stdout => &self.streams.stdout,
+            Stream::Stderr => &self.streams.stderr,
+        };
+        read_available(fd, &mut bytes)?;
+        self.output.allowance.spend(bytes.len());
+        self.output.pace.read(bytes.len(), Instant::now());
+        match stream {
+            Stream::Stdout => {
+                let pieces = self.output.markers.push(bytes);
+                self.pass_on(pieces)
+            }
+            Stream::Stderr => {
+                let text = self.output.stderr_text.push(bytes);
+                self.print(Stream::Stderr, text)
+            }
+        }
     }
 
     /// Also passes on what might have become a marker: the cell has written all that it meant to by now.

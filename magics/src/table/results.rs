@@ -28,6 +28,8 @@ const INSERT: MagicOption =
     MagicOption::flag("--insert", "put the parameters of the best trial into the next cell, as variables");
 
 const MOST_TRIALS: u64 = 200;
+/// Where `%export model` writes to unless it names a file.
+const MODEL_FILE: &str = "model.safetensors";
 
 pub(super) const BEST: Magic = Magic {
     forms: &["%best"],
@@ -52,8 +54,10 @@ pub(super) const EXPORT: Magic = Magic {
     help: "FORMAT is csv, json, parquet, html (a page with the table and the plots, which needs no network) or\n\
            tensorboard, whose FILE is a folder for `tensorboard --logdir FOLDER`. Written again while the search goes\n\
            on, TensorBoard's files grow, and an open TensorBoard shows what is new.\n\
+           model is the best trial's model as safetensors, with the trial's parameters as metadata; without FILE it is\n\
+           model.safetensors.\n\
            \n\
-           Example\n  %export csv digits.csv --project digits",
+           Example\n  %export csv digits.csv --project digits\n  %export model",
     arguments: &[Argument::new("FORMAT", Values::Format), Argument::new("FILE", Values::Path)],
     options: &[PROJECT, DIRECTORY],
     runs_line: false,
@@ -124,7 +128,10 @@ fn best(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
 
 fn export(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
     let arguments = Arguments::read(invocation)?;
-    let [format, target] = arguments.all(["such as csv", "to write to"])?;
+    let [format, target] = match arguments.only() {
+        Some("model") => ["model", MODEL_FILE].map(str::to_owned),
+        _ => arguments.all(["such as csv", "to write to"])?,
+    };
     Ok(Action::Export(Export { format, target, study: study(&arguments)? }))
 }
 

@@ -41,10 +41,13 @@ fn is_missing(name: &str) -> bool {
 #[derive(Debug, Default)]
 pub struct VariableStore {
     variables: HashMap<String, Variable>,
+    /// What held the variable that was taken last. It is dropped here, so that cells have no code for it.
+    emptied: Option<Box<dyn Any>>,
 }
 
 #[derive(Debug)]
 struct Variable {
+    /// An `Option` of its type.
     value: Box<dyn Any>,
     /// Fingerprint of the definitions that its type depends on, if the kernel has found any.
     definitions: Option<u64>,
@@ -53,12 +56,12 @@ struct Variable {
 impl VariableStore {
     /// Keeps a variable.
     pub fn put_variable<T: 'static>(&mut self, name: &str, value: T) {
-        self.put(name, Variable { value: Box::new(value), definitions: None });
+        self.put(name, Variable { value: Box::new(Some(value)), definitions: None });
     }
 
     /// Keeps a variable whose type depends on definitions with this fingerprint.
     pub fn put_variable_as<T: 'static>(&mut self, name: &str, definitions: u64, value: T) {
-        self.put(name, Variable { value: Box::new(value), definitions: Some(definitions) });
+        self.put(name, Variable { value: Box::new(Some(value)), definitions: Some(definitions) });
     }
 
     /// Keeps a variable that the cell has taken out and shadowed, if the cell ended before it stored the one that shadows it.
@@ -77,12 +80,12 @@ impl VariableStore {
 
     /// Whether the variable is there and has this type. If not, it is dropped, and the supervisor is told.
     pub fn check_variable<T: 'static>(&mut self, name: &str) -> bool {
-        self.check(name, TypeId::of::<T>(), None)
+        self.check(name, TypeId::of::<Option<T>>(), None)
     }
 
     /// Like [`VariableStore::check_variable`], for a type that depends on definitions with this fingerprint.
     pub fn check_variable_as<T: 'static>(&mut self, name: &str, definitions: u64) -> bool {
-        self.check(name, TypeId::of::<T>(), Some(definitions))
+        self.check(name, TypeId::of::<Option<T>>(), Some(definitions))
     }
 
     /// Takes a variable out.
@@ -90,9 +93,9 @@ impl VariableStore {
     /// # Panics
     /// If it is not there or has another type. [`VariableStore::check_variable`] finds that out before.
     pub fn take_variable<T: 'static>(&mut self, name: &str) -> T {
-        match self.take(name).downcast() {
-            Ok(value) => *value,
-            Err(_) => changed(name),
+        match self.take(name).downcast_mut().and_then(Option::take) {
+            Some(value) => value,
+            None => changed(name),
         }
     }
 
@@ -104,9 +107,9 @@ impl VariableStore {
         if !self.variables.contains_key(name) {
             self.put_variable(name, Arc::new(create()));
         }
-        match self.variables.get(name).and_then(|variable| variable.value.downcast_ref::<Arc<T>>()) {
-            Some(value) => Arc::clone(value),
-            None => changed(name),
+        match self.variables.get(name).and_then(|variable| variable.value.downcast_ref::<Option<Arc<T>>>()) {
+            Some(Some(value)) => Arc::clone(value),
+            _ => changed(name),
         }
     }
 
@@ -136,11 +139,11 @@ impl VariableStore {
         false
     }
 
-    fn take(&mut self, name: &str) -> Box<dyn Any> {
+    fn take(&mut self, name: &str) -> &mut dyn Any {
         match self.variables.remove(name) {
             Some(variable) => {
                 taken().get_or_insert_default().insert(name.to_owned());
-                variable.value
+                &mut **self.emptied.insert(variable.value)
             }
             None => panic!("the variable {name} is gone"),
         }

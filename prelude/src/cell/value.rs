@@ -138,4 +138,37 @@ mod tests {
         compiles!(Bundle::text("a"), vec![Bundle::text("a")], &Bundle::text("a"), Box::new(1) as Box<dyn Debug>);
         crate::show!(tensor, 3, "a");
     }
+
+    #[derive(crate::display::Show)]
+    struct Run<'a, T> {
+        id: u32,
+        r#type: &'a str,
+        loss: T,
+        #[show(skip)]
+        weights: fn(&dyn Debug),
+    }
+
+    #[derive(crate::display::Show)]
+    struct Point(f32, #[show(skip)] (), i32);
+
+    #[derive(crate::display::Show)]
+    struct Nothing;
+
+    fn text(value: &dyn crate::display::Show) -> String {
+        value.bundle().text_of("text/plain").to_owned()
+    }
+
+    #[test]
+    fn a_derived_struct_is_a_table_of_its_fields() {
+        let run = |id, loss| Run { id, r#type: "cnn", loss, weights: |_| () };
+        (run(1, 0.5).weights)(&());
+        assert_eq!(text(&run(7, 0.5)), "field  value\nid     7\ntype   \"cnn\"\nloss   0.5");
+        let rows = "   id  type   loss\n0   7  \"cnn\"   0.5\n1  12  \"cnn\"  0.25";
+        assert_eq!(text(&vec![run(7, 0.5), run(12, 0.25)]), rows);
+        let point = || Point(0.5, (), -3);
+        assert_eq!(text(&point()), "field  value\n    0    0.5\n    2     -3");
+        assert_eq!(text(&[point()].as_slice()), "     0   2\n0  0.5  -3");
+        assert_eq!(text(&Nothing), "Nothing");
+        assert_eq!(text(&vec![Nothing]), "   value\n0  Nothing");
+    }
 }

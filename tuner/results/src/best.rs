@@ -4,7 +4,7 @@ use crate::ResultsError;
 use crate::bundle::{with_code, with_note};
 use crate::columns::Column;
 use crate::listing::tabulated;
-use crate::snippet::snippet;
+use crate::snippet::{python, snippet};
 use crate::values::winners;
 use ferrotune_display::Bundle;
 use ferrotune_tuner::analysis::ranking;
@@ -36,7 +36,9 @@ pub fn best(
         bundle = with_note(&bundle, &kept.iter().map(line).collect::<Vec<_>>().join("\n"));
     }
     let path = kept.iter().find(|(number, _)| *number == first.number).map(|(_, path)| path.as_path());
-    Ok(with_code(&bundle, &described(study, first, path)))
+    let name = study.spec.project.escape_debug();
+    let in_python = format!("# trial {} of {name}, in Python\n{}", first.number, python(first, path));
+    Ok(with_code(&with_code(&bundle, &described(study, first, path)), &in_python))
 }
 
 /// Rust code for a cell that makes variables of the parameters of the first trial that [`best`] shows. Fails where no trial
@@ -44,6 +46,11 @@ pub fn best(
 pub fn parameters(study: &Study, count: Option<usize>) -> Result<String, ResultsError> {
     let (first, _) = chosen(study, count)?;
     Ok(described(study, first, None))
+}
+
+/// The first trial that [`best`] shows. Fails where no trial has finished.
+pub fn first(study: &Study) -> Result<&TrialRecord, ResultsError> {
+    chosen(study, None).map(|(first, _)| first)
 }
 
 /// The trials to show, and the first of them.

@@ -14,8 +14,6 @@ use ferrotune_display::Bundle;
 
 /// The MIME type of Vega-Lite 5, which JupyterLab and VS Code draw.
 const VEGA_LITE: &str = "application/vnd.vegalite.v5+json";
-/// Number of panels in a row.
-const PANELS_A_ROW: usize = 3;
 
 /// One chart: panels that share title, legend and shades.
 #[derive(Clone, Debug, Default)]

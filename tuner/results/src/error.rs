@@ -45,6 +45,12 @@ pub enum ResultsError {
     /// Not enough values for a plot.
     #[error("study {study} has too little for this plot: it needs {need}")]
     TooLittle { study: String, need: &'static str },
+    /// A checkpoint that is no safetensors file.
+    #[error("the checkpoint of trial {trial} is damaged; resume the study, which makes another one")]
+    Checkpoint { trial: u64 },
+    /// A checkpoint without a model.
+    #[error("the checkpoint of trial {trial} has no model; give trial.checkpoint a VarMap, first if there are several")]
+    NoModel { trial: u64 },
     /// A Parquet file cannot be made.
     #[error("the Parquet file cannot be made: {source}")]
     Parquet {

@@ -4,7 +4,10 @@ mod csv;
 mod fields;
 mod html;
 mod json;
+mod model;
 mod parquet;
+
+pub use model::model;
 
 use crate::ResultsError;
 use ferrotune_tuner::journal::Study;
@@ -43,7 +46,7 @@ impl Format {
         let known = Format::ALL.iter().find(|(known, _)| *known == name).map(|(_, format)| *format);
         known.ok_or_else(|| ResultsError::UnknownFormat {
             name: name.to_owned(),
-            formats: format!("{}, tensorboard", Format::ALL.map(|(known, _)| known).join(", ")),
+            formats: format!("{}, model, tensorboard", Format::ALL.map(|(known, _)| known).join(", ")),
         })
     }
 

@@ -1,4 +1,4 @@
-//! Rust code that defines variables for a trial's parameters and loads its weights.
+//! Rust and Python that have a trial's parameters as variables and load its weights.
 
 use ferrotune_tuner::record::TrialRecord;
 use ferrotune_tuner::space::Value;
@@ -31,6 +31,26 @@ pub fn snippet(trial: &TrialRecord, weights: Option<&Path>) -> String {
         lines.push(format!("//   VarBuilder::from_tensors({name}, DType::F32, &Device::Cpu)"));
         lines.push("// for one whose variables are in a VarMap, once it is built:".to_owned());
         lines.push(format!("//   vars.load({path:?})?;"));
+    }
+    lines.join("\n")
+}
+
+/// Python that has the trial's parameters as a dictionary, and loads its weights.
+pub(crate) fn python(trial: &TrialRecord, weights: Option<&Path>) -> String {
+    let text = |text: &str| serde_json::Value::from(text).to_string();
+    let value = |value: &Value| match value {
+        Value::Bool(true) => "True".to_owned(),
+        Value::Bool(false) => "False".to_owned(),
+        Value::Int(value) => value.to_string(),
+        Value::Float(value) => format!("{value:?}"),
+        Value::Text(value) => text(value),
+    };
+    let parameters =
+        trial.parameters.iter().map(|(name, parameter)| format!("{}: {}", text(name), value(&parameter.value)));
+    let mut lines = vec![format!("parameters = {{{}}}", parameters.collect::<Vec<_>>().join(", "))];
+    if let Some(weights) = weights {
+        lines.push("from safetensors.numpy import load_file".to_owned());
+        lines.push(format!("weights = load_file({})", text(&weights.display().to_string())));
     }
     lines.join("\n")
 }
@@ -73,7 +93,7 @@ mod tests {
     use ferrotune_tuner::space::Distribution;
 
     #[test]
-    fn every_value_and_every_name_becomes_rust() {
+    fn every_value_and_every_name_becomes_rust_and_python() {
         let values = [
             ("units", Value::Int(64)),
             ("shift", Value::Int(-3)),
@@ -110,5 +130,11 @@ mod tests {
             //   vars.load("a/b.safetensors")?;
         "#]]
         .assert_eq(&format!("{}\n", snippet(&trial, Some(Path::new("a/b.safetensors")))));
+        expect![[r#"
+            parameters = {"2nd": 1, "_": 2, "layer.1": False, "layer/1": True, "lr": 0.001, "self": 0, "shift": -3, "type": "a \"b\"", "units": 64, "weights": "uniform", "whole": 2.0}
+            from safetensors.numpy import load_file
+            weights = load_file("a/b.safetensors")
+        "#]]
+        .assert_eq(&format!("{}\n", python(&trial, Some(Path::new("a/b.safetensors")))));
     }
 }

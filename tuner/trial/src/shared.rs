@@ -3,10 +3,12 @@
 //! They are in one sealed memory file in safetensors layout. Tensors lie over the mapping, without a copy; other values
 //! are text in the file's metadata. The compiler refuses types that cannot travel.
 
+mod adopt;
 mod foreign;
 mod pack;
 mod share;
 
+pub use adopt::adopt;
 pub use pack::Pack;
 pub use share::Share;
 pub(crate) use share::for_tuples;

@@ -3,14 +3,14 @@
 
 use super::super::stoppable::{self, Kernel};
 use super::{Dependencies, Extern, OPT_LEVEL, TOKIO, file_identity};
-use crate::environment::{RUSTC_VARIABLE, required, restore_path};
+use crate::environment::{self, restore_path};
 use crate::prelude;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 /// How the names of these libraries begin.
 pub(crate) const CRATES: &str = "cell_dependencies_";
@@ -77,7 +77,7 @@ fn build(name: &str, source: &str, dependencies: &Dependencies, file: &Path, ker
     let folder = tempfile::tempdir_in(file.parent().context("a library is in a folder")?)?;
     let root = folder.path().join("lib.rs");
     fs::write(&root, source)?;
-    let mut rustc = Command::new(required(RUSTC_VARIABLE)?);
+    let mut rustc = environment::rustc()?;
     restore_path(&mut rustc);
     rustc.arg(&root).arg(format!("--crate-name={name}")).arg("--out-dir").arg(folder.path());
     rustc.args(["--edition=2024", "--crate-type=dylib", "-Cprefer-dynamic"]).arg(format!("-Copt-level={OPT_LEVEL}"));

@@ -19,7 +19,7 @@ impl Knowledge {
             Values::Pruner => owned(Pruner::names()),
             Values::Terminator => owned(Terminator::NAMES),
             Values::Plot => owned(Plot::names()),
-            Values::Format => owned(Format::names().chain(["tensorboard"])),
+            Values::Format => owned(Format::names().chain(["model", "tensorboard"])),
             Values::Magic => owned(ferrotune_magics::table().iter().map(ferrotune_magics::Magic::name)),
             Values::Study => self.studies(),
             Values::Checkpoint => self.checkpoints.clone(),

@@ -10,6 +10,14 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+/// The path by which cells open a file: from their folder if the file is in it, so that a notebook that shows it may move with its
+/// studies, and else absolute.
+pub(super) fn from_cells(path: PathBuf) -> PathBuf {
+    let folder = std::env::current_dir().ok(); // none if it is deleted; no file is in it then
+    let inner = folder.and_then(|folder| path.strip_prefix(folder).ok().map(Path::to_owned));
+    inner.unwrap_or(path)
+}
+
 /// The last checkpoint of a step at which the trial reported its value, or else the last one; `None` if there is none.
 ///
 /// Fails if a checkpoint cannot be read, since another one has other weights.

@@ -15,16 +15,16 @@ fn sources(store: &Store) -> Vec<(u64, u32, String)> {
 }
 
 #[test]
-fn sessions_have_numbers_and_see_each_other() {
+fn sessions_have_numbers_and_see_their_own_cells_last() {
     let folder = tempfile::tempdir().unwrap();
     let mut first = open(folder.path());
     let mut second = open(folder.path());
     second.append(1, "two\n\"lines\"".into());
     first.append(1, "one".into());
     assert_eq!((first.session, second.session), (1, 2));
-    let all = vec![(1, 1, "one".into()), (2, 1, "two\n\"lines\"".into())];
-    assert_eq!(sources(&first), all);
-    assert_eq!(sources(&second), all);
+    let (one, two) = ((1, 1, "one".into()), (2, 1, "two\n\"lines\"".into()));
+    assert_eq!(sources(&first), [two.clone(), one.clone()]);
+    assert_eq!(sources(&second), [one, two]);
     assert_eq!(open(folder.path()).session, 3);
 }
 

@@ -1,7 +1,7 @@
 //! A chart as SVG: axes with ticks and labels, marks with tooltips, a legend. Has no scripts and no fonts.
 
 use super::colours::{INK, SHADES, hex, of_mark, series, shaded};
-use super::{Axis, Chart, Colour, Layer, Marks, PANELS_A_ROW, Panel, Scale, Shades};
+use super::{Axis, Chart, Colour, Layer, Marks, Panel, Scale, Shades};
 use crate::number;
 use ferrotune_display::escape;
 
@@ -12,6 +12,9 @@ const LINE: f64 = 16.0;
 const LETTER_HEIGHT: f64 = 9.0;
 /// Longer labels are cut to this many letters.
 const LONGEST_LABEL: usize = 18;
+
+/// Number of panels in a row.
+const PANELS_A_ROW: usize = 3;
 
 /// A panel and its position.
 struct Frame<'a> {

@@ -2,16 +2,28 @@
 //! as in the other forms.
 
 use super::colours::{INK, SHADES, hex, series};
-use super::{Axis, Chart, Colour, Layer, Marks, PANELS_A_ROW, Panel, Scale};
+use super::{Axis, Chart, Colour, Layer, Marks, Panel, Scale};
 use serde_json::{Value, json};
+
+/// What a plot takes with its axes and legends, in pixels: less than the output of a cell where the browser's window is 1000 pixels
+/// wide, and 38 pixels for the menu of the plot. Front ends cut what is wider, or make users scroll to it.
+const WHOLE: (u32, u32) = (520, 350);
+/// What one of several panels takes without its axes, since Vega-Lite fits only a plot that is alone into a size.
+const PANEL: (u32, u32) = (190, 160);
+const PANELS_A_ROW: usize = 2;
+/// Columns of a legend, of which each is at most 180 pixels wide.
+const LEGEND_COLUMNS: u32 = 3;
 
 impl Chart {
     /// The chart as a Vega-Lite specification.
     pub fn vega(&self) -> Value {
         let single = self.panels.len() == 1;
-        let size = if single { (560, 320) } else { (230, 190) };
+        let size = if single { WHOLE } else { PANEL };
         let mut panels: Vec<Value> = self.panels.iter().map(|panel| self.panel_spec(panel, size)).collect();
         let mut spec = if single { panels.remove(0) } else { json!({"concat": panels, "columns": PANELS_A_ROW}) };
+        if single {
+            spec["autosize"] = json!({"type": "fit", "contains": "padding"});
+        }
         // Front ends draw the plot on the page, whose colour is the theme's.
         spec["background"] = json!("transparent");
         spec["config"] = config();
@@ -93,12 +105,11 @@ impl Chart {
 
 /// Text and lines in the ink that is readable on light and on dark pages.
 fn config() -> Value {
-    let text = json!({"labelColor": INK, "titleColor": INK});
     json!({
         "axis": {
             "labelColor": INK, "titleColor": INK, "domainColor": INK, "tickColor": INK, "gridColor": INK, "gridOpacity": 0.2,
         },
-        "legend": text,
+        "legend": {"labelColor": INK, "titleColor": INK, "orient": "bottom", "columns": LEGEND_COLUMNS},
         "title": {"color": INK, "subtitleColor": INK},
         "view": {"stroke": INK},
     })

@@ -174,6 +174,25 @@ fn no_label_of_a_picture_overlaps_another() {
     }
 }
 
+/// A plot alone is fitted into its size, with its legend; of panels, the legend is below them, and the axes take up to 60 pixels
+/// of each.
+#[test]
+fn plots_and_their_legends_fit_into_an_output_of_560_pixels() {
+    for plot in Plot::all_of(&study(20)) {
+        let vega = plot.vega();
+        let width = |part: &serde_json::Value| part["width"].as_u64().unwrap();
+        let whole = match vega["concat"].as_array() {
+            None => {
+                assert_eq!(vega["autosize"], serde_json::json!({"type": "fit", "contains": "padding"}));
+                width(&vega)
+            }
+            Some(panels) => vega["columns"].as_u64().unwrap() * (width(&panels[0]) + 60),
+        };
+        assert!(whole <= 522, "{}: {whole}", plot.title);
+        assert_eq!(vega["config"]["legend"]["orient"], "bottom");
+    }
+}
+
 #[test]
 fn plots_are_drawn_on_the_page_in_an_ink_for_every_theme() {
     for plot in Plot::all_of(&study(20)) {

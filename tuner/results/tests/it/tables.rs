@@ -28,13 +28,13 @@ fn trials_are_chosen_sorted_and_cut() -> Result<(), ResultsError> {
     check(
         listing,
         expect![[r#"
-        trial  accuracy  loss       drop  epochs  started
-        10     0.931511  0.068489         5       2023-11-14 22:14:50
-        15     0.926883  0.0731171  0.1   5       2023-11-14 22:15:35
-        5      0.924999  0.0750005        5       2023-11-14 22:14:05
+            trial  accuracy       loss  drop  epochs  started
+               10  0.931511   0.068489             5  2023-11-14 22:14:50
+               15  0.926883  0.0731171   0.1       5  2023-11-14 22:15:35
+                5  0.924999  0.0750005             5  2023-11-14 22:14:05
 
-        3 of 10 trials that fit the condition are shown; --limit 10 shows all, --sort and --where choose
-    "#]],
+            3 of 10 trials that fit the condition are shown; --limit 10 shows all, --sort and --where choose
+        "#]],
     )
 }
 
@@ -44,42 +44,42 @@ fn what_has_nothing_comes_last_in_both_orders() -> Result<(), ResultsError> {
     check(
         Listing { sort: Some("drop"), columns, limit: Some(12), ..Listing::default() },
         expect![[r#"
-        trial  drop
-        7      0
-        4      0.1
-        15     0.1
-        18     0.1
-        12     0.2
-        0      0.3
-        3      0.3
-        8      0.4
-        11     0.4
-        14     0.4
-        19     0.5
-        1
+            trial  drop
+                7     0
+                4   0.1
+               15   0.1
+               18   0.1
+               12   0.2
+                0   0.3
+                3   0.3
+                8   0.4
+               11   0.4
+               14   0.4
+               19   0.5
+                1
 
-        12 of 20 trials are shown; --limit 20 shows all, --sort and --where choose
-    "#]],
+            12 of 20 trials are shown; --limit 20 shows all, --sort and --where choose
+        "#]],
     )?;
     check(
         Listing { sort: Some("drop:desc"), columns, limit: Some(12), ..Listing::default() },
         expect![[r#"
-        trial  drop
-        19     0.5
-        8      0.4
-        11     0.4
-        14     0.4
-        0      0.3
-        3      0.3
-        12     0.2
-        4      0.1
-        15     0.1
-        18     0.1
-        7      0
-        1
+            trial  drop
+               19   0.5
+                8   0.4
+               11   0.4
+               14   0.4
+                0   0.3
+                3   0.3
+               12   0.2
+                4   0.1
+               15   0.1
+               18   0.1
+                7     0
+                1
 
-        12 of 20 trials are shown; --limit 20 shows all, --sort and --where choose
-    "#]],
+            12 of 20 trials are shown; --limit 20 shows all, --sort and --where choose
+        "#]],
     )
 }
 
@@ -146,10 +146,10 @@ fn best_shows_weights_and_rust() -> Result<(), ResultsError> {
         trial.checkpoint.as_ref().map(|file| PathBuf::from(format!("trials/{}/{file}", trial.number)))
     };
     expect![[r#"
-        trial  accuracy  drop  kind   lr        units  seconds  peak memory  ending
-        10     0.931511        plain  0.004667  80     7.9      60.0 MiB     finished
-        15     0.926883  0.1   wide   0.007625  112    4.5      65.0 MiB     finished
-        5      0.924999        plain  0.002857  64     11.2     55.0 MiB     finished
+        trial  accuracy  drop  kind         lr  units  seconds  peak memory  ending
+           10  0.931511        plain  0.004667     80      7.9     60.0 MiB  finished
+           15  0.926883   0.1  wide   0.007625    112      4.5     65.0 MiB  finished
+            5  0.924999        plain  0.002857     64     11.2     55.0 MiB  finished
 
         weights of trial 15: trials/15/checkpoint-000004.safetensors
 
@@ -157,6 +157,9 @@ fn best_shows_weights_and_rust() -> Result<(), ResultsError> {
         let kind = String::from("plain");
         let lr: f64 = 0.004667104856094644;
         let units: usize = 80;
+
+        # trial 10 of digits, in Python
+        parameters = {"kind": "plain", "lr": 0.004667104856094644, "units": 80}
     "#]]
     .assert_eq(&text(&best::best(&study(20), Some(3), weights)?));
     Ok(())
@@ -165,11 +168,11 @@ fn best_shows_weights_and_rust() -> Result<(), ResultsError> {
 #[test]
 fn best_of_several_objectives_are_the_trade_offs() -> Result<(), ResultsError> {
     expect![[r#"
-        trial  accuracy  size  drop  kind   lr        units  seconds  peak memory  ending
-        0      0.892228  32    0.3   wide   0.001748  32     6.5      50.0 MiB     finished
-        5      0.924999  64          plain  0.002857  64     11.2     55.0 MiB     finished
-        10     0.931511  80          plain  0.004667  80     7.9      60.0 MiB     finished
-        29     0.870237  16    0.2   wide   0.001902  16     8.0      79.0 MiB     finished
+        trial  accuracy  size  drop  kind         lr  units  seconds  peak memory  ending
+            0  0.892228    32   0.3  wide   0.001748     32      6.5     50.0 MiB  finished
+            5  0.924999    64        plain  0.002857     64     11.2     55.0 MiB  finished
+           10  0.931511    80        plain  0.004667     80      7.9     60.0 MiB  finished
+           29  0.870237    16   0.2  wide   0.001902     16      8.0     79.0 MiB  finished
 
         no other trial beats the first 4 of these
 
@@ -178,6 +181,9 @@ fn best_of_several_objectives_are_the_trade_offs() -> Result<(), ResultsError> {
         let kind = String::from("wide");
         let lr: f64 = 0.0017483995543463185;
         let units: usize = 32;
+
+        # trial 0 of digits, in Python
+        parameters = {"drop": 0.3, "kind": "wide", "lr": 0.0017483995543463185, "units": 32}
     "#]]
     .assert_eq(&text(&best::best(&two_objectives(40), None, |_| None)?));
     Ok(())
@@ -187,10 +193,10 @@ fn best_of_several_objectives_are_the_trade_offs() -> Result<(), ResultsError> {
 fn space_tells_ranges_scales_and_conditions() -> Result<(), ResultsError> {
     expect![[r#"
         parameter  kind    range         scale     default  asked for        tried                     trials
-        drop       float   0..=0.5       step 0.1           if kind is wide  0 to 0.5                  11
-        kind       choice  plain, wide                      always           wide, plain               20
-        lr         float   0.0001..=0.1  log                always           0.000133319 to 0.0815996  20
-        units      int     16..=128      step 16   64       always           16 to 128                 20
+        drop       float   0..=0.5       step 0.1           if kind is wide  0 to 0.5                      11
+        kind       choice  plain, wide                      always           wide, plain                   20
+        lr         float   0.0001..=0.1  log                always           0.000133319 to 0.0815996      20
+        units      int     16..=128      step 16        64  always           16 to 128                     20
     "#]]
     .assert_eq(&text(&space::space(&study(20))?));
     Ok(())
@@ -211,8 +217,8 @@ fn studies_are_rows_of_one_table() {
     ];
     expect![[r#"
         study   objective               oracle  trials  finished  pruned  failed  running  best          search             last change
-        digits  accuracy:max            auto    20/40   16        2       2       0        0.931511      process 7 on here
-        sizes   accuracy:max, size:min  auto    40/40   32        4       4       0        4 trade-offs  none
-        new     accuracy:max            auto    0/40    0         0       0       0                      none
+        digits  accuracy:max            auto    20/40         16       2       2        0  0.931511      process 7 on here
+        sizes   accuracy:max, size:min  auto    40/40         32       4       4        0  4 trade-offs  none
+        new     accuracy:max            auto    0/40           0       0       0        0                none
     "#]].assert_eq(&text(&overview(&entries)));
 }

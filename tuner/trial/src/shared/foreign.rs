@@ -4,7 +4,10 @@
 use super::ShareError;
 use candle_core::op::BackpropOp;
 use candle_core::{CpuStorage, DType, Storage, Tensor, WithDType};
+use half::vec::HalfBitsVecExt as _;
 use memmap2::MmapOptions;
+use rustix::fs::{SealFlags, fcntl_get_seals};
+use rustix::mm::{MapFlags, ProtFlags, mmap};
 use safetensors::tensor::{Metadata, SafeTensorError, SafeTensors, TensorInfo};
 use std::fs::File;
 use std::io;
@@ -114,6 +117,71 @@ fn read<T: WithDType>(file: &File, start: u64, length: usize) -> io::Result<Vec<
         unsafe { std::slice::from_raw_parts_mut(numbers.as_mut_ptr().cast::<u8>(), size_of_val(numbers.as_slice())) };
     file.read_exact_at(bytes, start)?;
     Ok(numbers)
+}
+
+/// From this size on, glibc's allocator gives a vector pages of its own, and gives them back to the system with the vector: cells
+/// set its `M_MMAP_THRESHOLD` to at most this (`keep_freed_memory`). Smaller vectors share pages, and are copied.
+const OWN_PAGES_BYTES: usize = 256 << 20;
+
+/// A tensor that begins at byte `start` of a file. It has its own memory, and if that is large, its pages are those of the file.
+pub(super) fn map_tensor(
+    name: &str,
+    file: &File,
+    start: u64,
+    dtype: DType,
+    shape: &[usize],
+) -> Result<Tensor, ShareError> {
+    let elements: usize = shape.iter().product();
+    let storage = match dtype {
+        DType::U8 => map(file, start, elements).map(CpuStorage::U8),
+        DType::U32 => map(file, start, elements).map(CpuStorage::U32),
+        DType::I16 => map(file, start, elements).map(CpuStorage::I16),
+        DType::I32 => map(file, start, elements).map(CpuStorage::I32),
+        DType::I64 => map(file, start, elements).map(CpuStorage::I64),
+        DType::BF16 => map::<u16>(file, start, elements).map(|bits| CpuStorage::BF16(bits.reinterpret_into())),
+        DType::F16 => map::<u16>(file, start, elements).map(|bits| CpuStorage::F16(bits.reinterpret_into())),
+        DType::F32 => map(file, start, elements).map(CpuStorage::F32),
+        DType::F64 => map(file, start, elements).map(CpuStorage::F64),
+        _ => return Err(ShareError::Dtype { name: name.to_owned(), dtype }),
+    };
+    let storage = storage.map_err(|source| ShareError::File { what: format!("map `{name}` of"), source })?;
+    Ok(Tensor::from_storage(Storage::Cpu(storage), shape, BackpropOp::none(), false))
+}
+
+/// Numbers at byte `start` of a file, in a vector of the allocator. The whole pages of a large vector become private pages of the
+/// file, if both begin at the same place of a page and nobody can change or shorten the file; anything else is read.
+fn map<T: Copy + Default + bytemuck::Pod>(file: &File, start: u64, length: usize) -> io::Result<Vec<T>> {
+    // The system clears large new memory when it is first used, so these pages cost nothing before they are replaced.
+    let mut numbers = vec![T::default(); length];
+    let page = rustix::param::page_size();
+    let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut numbers);
+    let head = bytes.as_ptr().align_offset(page).min(bytes.len());
+    let whole = (bytes.len() - head) / page * page;
+    let from = start + head as u64;
+    if bytes.len() < OWN_PAGES_BYTES || !from.is_multiple_of(page as u64) || !is_fixed(file) {
+        file.read_exact_at(bytes, start)?;
+        return Ok(numbers);
+    }
+    // A page beyond the file's end could not be read.
+    if file.metadata()?.len() < start + bytes.len() as u64 {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    let (access, kind) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::FIXED);
+    let pages = &mut bytes[head..head + whole];
+    // SAFETY: these whole pages are within the vector, which nothing else refers to yet, and stay readable and writable. The
+    // allocator has no data of its own in a vector. It gives them back to the system with the vector, whatever they map. The
+    // file is sealed, so that it is not shorter than they are and its bytes do not change; all bytes are numbers.
+    unsafe { mmap(pages.as_mut_ptr().cast(), whole, access, kind, file, from)? };
+    file.read_exact_at(&mut bytes[..head], start)?;
+    file.read_exact_at(&mut bytes[head + whole..], from + whole as u64)?;
+    Ok(numbers)
+}
+
+/// Whether nobody can change or shorten the file.
+fn is_fixed(file: &File) -> bool {
+    let unwritable = SealFlags::WRITE | SealFlags::FUTURE_WRITE;
+    // An error means a file without seals.
+    fcntl_get_seals(file).is_ok_and(|seals| seals.contains(SealFlags::SHRINK) && seals.intersects(unwritable))
 }
 
 /// A vector over foreign memory, which must never be dropped or grown.

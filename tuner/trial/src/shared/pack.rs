@@ -64,7 +64,7 @@ impl Pack {
     }
 
     /// Writes everything in safetensors layout.
-    pub(crate) fn write_to(&self, file: &mut impl io::Write) -> Result<(), ShareError> {
+    pub fn write_to(&self, file: &mut impl io::Write) -> Result<(), ShareError> {
         let infos = layout(&self.tensors);
         write(file, &header(&self.texts, &infos)?)?;
         for (name, info) in infos {

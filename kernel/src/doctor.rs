@@ -1,0 +1,145 @@
+//! `ferrotune doctor`: what is installed, found and missing, and how to mend it, as a table to paste into a report. It changes
+//! nothing, starts no device, and names no folder above the home folder.
+
+mod jupyter;
+mod machine;
+mod rust;
+
+use crate::kernelspec;
+use crate::places;
+use anyhow::Result;
+use ferrotune_machine::format;
+use serde::Serialize;
+use std::path::Path;
+
+/// One line of the table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct Row {
+    what: String,
+    found: String,
+    /// How to mend it; none where nothing is wrong.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cure: Option<String>,
+    /// Whether no cell can run until it is mended.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    stops_cells: bool,
+}
+
+impl Row {
+    fn new(what: &str, found: impl Into<String>) -> Self {
+        Self { what: what.to_owned(), found: found.into(), cure: None, stops_cells: false }
+    }
+
+    fn with_cure(self, cure: impl Into<String>) -> Self {
+        Self { cure: Some(cure.into()), ..self }
+    }
+
+    /// Without the cure no cell can run.
+    fn stops_cells(self, cure: impl Into<String>) -> Self {
+        Self { stops_cells: true, ..self.with_cure(cure) }
+    }
+}
+
+/// Shows what is found, and says whether a cell can run.
+pub(crate) fn run(is_json: bool) -> Result<bool> {
+    let rows: Vec<Row> = rows()?.into_iter().map(without_home).collect();
+    let can_run = !rows.iter().any(|row| row.stops_cells);
+    let text = if is_json {
+        format!("{:#}\n", serde_json::json!({"version": 1, "cells_can_run": can_run, "rows": rows}))
+    } else {
+        table(&rows)
+    };
+    #[expect(clippy::print_stdout, reason = "the report is the program's result")]
+    {
+        print!("{text}");
+    }
+    Ok(can_run)
+}
+
+fn rows() -> Result<Vec<Row>> {
+    let mut rows = vec![Row::new("Ferrotune", env!("CARGO_PKG_VERSION"))];
+    rows.extend(machine::rows());
+    rows.extend(rust::rows());
+    rows.extend(kernelspecs());
+    rows.extend(jupyter::rows());
+    rows.extend(kept()?);
+    Ok(rows)
+}
+
+fn kernelspecs() -> Vec<Row> {
+    let found = kernelspec::installed();
+    if found.is_empty() {
+        return vec![Row::new("kernelspec", "none").with_cure("ferrotune install --user")];
+    }
+    let rows = found.into_iter().map(|spec| {
+        let row = Row::new("kernelspec", spec.folder.display().to_string());
+        match spec.has_program() {
+            true => row,
+            false => row.with_cure(format!("{} is gone; ferrotune install writes it anew", spec.program.display())),
+        }
+    });
+    rows.collect()
+}
+
+/// What is kept on disk: a row for each kind, with its size.
+fn kept() -> Result<Vec<Row>> {
+    let mut inventory = places::survey()?;
+    inventory.ours.sort_by_key(|place| place.kind.text());
+    let mut rows: Vec<Row> = Vec::new();
+    for kept in inventory.ours.chunk_by(|one, other| one.kind == other.kind) {
+        let (Some(first), bytes) = (kept.first(), kept.iter().map(|place| place.bytes).sum()) else { continue };
+        let folder = first.path.parent().unwrap_or(Path::new("/")).display();
+        let count = if kept.len() == 1 { String::new() } else { format!("{} × ", kept.len()) };
+        rows.push(Row::new(
+            &format!("kept: {count}{}", first.kind.text()),
+            format!("{} in {folder}", format::bytes(bytes)),
+        ));
+    }
+    rows.extend(inventory.strange.iter().map(|path| Row::new("kept: not by Ferrotune", path.display().to_string())));
+    Ok(rows)
+}
+
+/// The row with `~` for the home folder, wherever it stands.
+fn without_home(row: Row) -> Row {
+    let Some(home) = dirs::home_dir().filter(|home| home.parent().is_some()) else { return row };
+    let shorten = |text: String| text.replace(&*home.to_string_lossy(), "~");
+    Row { what: row.what, found: shorten(row.found), cure: row.cure.map(shorten), stops_cells: row.stops_cells }
+}
+
+/// A Markdown table whose columns are aligned, so that it can be read as it is.
+fn table(rows: &[Row]) -> String {
+    let heading = ["What", "Found", "Cure"].map(str::to_owned);
+    let cells = rows.iter().map(|row| {
+        let cure = row.cure.as_deref().unwrap_or_default();
+        [row.what.as_str(), row.found.as_str(), cure].map(|text| text.replace('|', "\\|").replace('\n', " "))
+    });
+    let lines: Vec<[String; 3]> = std::iter::once(heading).chain(cells).collect();
+    let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
+    let widths: [usize; 3] = std::array::from_fn(width);
+    let mut text = String::new();
+    for (index, line) in lines.iter().enumerate() {
+        let cells: Vec<String> = line.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+        text.push_str(&format!("| {} |\n", cells.join(" | ")));
+        if index == 0 {
+            text.push_str(&format!("|{}|\n", widths.map(|width| "-".repeat(width + 2)).join("|")));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_markdown() {
+        let rows = [Row::new("linker", "none").stops_cells("install gcc"), Row::new("a|b", "two\nlines")];
+        assert_eq!(
+            table(&rows),
+            "| What   | Found     | Cure        |\n\
+             |--------|-----------|-------------|\n\
+             | linker | none      | install gcc |\n\
+             | a\\|b   | two lines |             |\n"
+        );
+    }
+}

@@ -1,0 +1,75 @@
+//! The machine: system, memory, cgroups and accelerators, as far as they are known without starting one.
+
+use super::Row;
+use ferrotune_devices::{Machine, detect};
+use ferrotune_machine::cgroup::{self, Version};
+use ferrotune_machine::format;
+use ferrotune_machine::{child, file, memory};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+/// How long a program may take that is asked for its version.
+pub(super) const DEADLINE: Duration = Duration::from_secs(20);
+
+pub(super) fn rows() -> Vec<Row> {
+    let mut rows = vec![
+        Row::new("system", format!("{}, {}", system(), std::env::consts::ARCH)),
+        Row::new("C library", glibc()),
+        Row::new("cgroups", cgroups()),
+        Row::new("memory", memory_text()),
+    ];
+    rows.extend(accelerators());
+    rows
+}
+
+fn system() -> String {
+    let release = file(Path::new("/etc/os-release")).unwrap_or_default();
+    let name = release.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
+    let kernel = file(Path::new("/proc/sys/kernel/osrelease")).unwrap_or_default();
+    format!("{}, Linux {}", name.unwrap_or("unknown").trim_matches('"'), kernel.trim())
+}
+
+fn glibc() -> String {
+    let asked = child::output(Command::new("getconf").arg("GNU_LIBC_VERSION"), DEADLINE);
+    asked.map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned())
+}
+
+fn cgroups() -> String {
+    let own = cgroup::own_memory_cgroups();
+    let versions = own.iter().map(|(version, _)| match version {
+        Version::One => "version 1",
+        Version::Two => "version 2",
+    });
+    let versions: Vec<&str> = versions.collect();
+    let quota = cgroup::core_quota(&file).map(|cores| format!(", a quota of {cores} cores"));
+    format!(
+        "{}{}",
+        if versions.is_empty() { "none".to_owned() } else { versions.join(", ") },
+        quota.unwrap_or_default()
+    )
+}
+
+fn memory_text() -> String {
+    let limit = memory::memory_limit().map(|limit| format!("{} of {}", format::bytes(limit.bytes), limit.holder));
+    let available = memory::available_bytes().map(format::bytes);
+    format!("{}, {} available", limit.unwrap_or_else(unknown), available.unwrap_or_else(unknown))
+}
+
+fn unknown(error: std::io::Error) -> String {
+    format!("unknown ({error})")
+}
+
+fn accelerators() -> Vec<Row> {
+    let report = detect(&Machine::this(), None);
+    let mut rows = vec![Row::new("cpu", format!("{}, {} cores", report.cpu.model, report.cpu.cores))];
+    rows.extend(report.cuda.iter().map(|device| Row::new(&format!("cuda:{}", device.index), device.name.as_str())));
+    if report.cuda.is_empty() {
+        rows.push(Row::new("cuda", format!("none: {}", report.no_cuda)));
+    }
+    let tpu = report.tpu.as_ref().map_or_else(|| format!("none: {}", report.no_tpu), ToString::to_string);
+    let row = Row::new("tpu", tpu);
+    let suspects = report.tpu_suspects.join("; ");
+    rows.push(if report.tpu.is_some() && !suspects.is_empty() { row.with_cure(suspects) } else { row });
+    rows
+}

@@ -1,0 +1,56 @@
+//! What compiles cells: toolchain, linker and prelude, and whether the next cell needs the network.
+
+use super::Row;
+use crate::chain;
+use crate::environment;
+use crate::prelude::{self, Accelerator, Prelude};
+use crate::toolchain::{Toolchain, own};
+
+pub(super) fn rows() -> Vec<Row> {
+    let linker = match environment::search("cc") {
+        Some(linker) => Row::new("linker", linker.display().to_string()),
+        None => Row::new("linker", "no cc on the PATH")
+            .stops_cells("install gcc (Debian and Ubuntu: apt-get install build-essential)"),
+    };
+    let toolchain = Toolchain::look();
+    let prelude = match &toolchain {
+        Ok(Some(toolchain)) => prelude_row(toolchain),
+        _ => Row::new("prelude", "unknown without a toolchain"),
+    };
+    let network = match (&toolchain, prelude.stops_cells) {
+        (Ok(Some(_)), false) => "not needed, except for crates of `:dep`",
+        _ => "needed before the first cell runs",
+    };
+    vec![toolchain_row(&toolchain), linker, prelude, Row::new("network", network)]
+}
+
+fn toolchain_row(toolchain: &anyhow::Result<Option<Toolchain>>) -> Row {
+    match toolchain {
+        Ok(Some(toolchain)) => {
+            let version = toolchain.version().unwrap_or_else(|| "of an unknown version".to_owned());
+            let place = toolchain.sysroot.display();
+            Row::new("Rust", format!("{version} in {place}: {}", toolchain.rule.text()))
+        }
+        Ok(None) => {
+            let cure = format!("ferrotune setup installs Rust {}; the first cell does so, too", own::VERSION);
+            Row::new("Rust", "none").stops_cells(cure)
+        }
+        Err(error) => Row::new("Rust", chain::in_one_line(error))
+            .stops_cells("set FERROTUNE_TOOLCHAIN to a toolchain that is there, or unset it"),
+    }
+}
+
+fn prelude_row(toolchain: &Toolchain) -> Row {
+    let place = Prelude::place(toolchain, Accelerator::None);
+    let found = place.and_then(|place| Ok((Prelude::open(&place)?, place)));
+    match found {
+        Ok((Some(prelude), _)) => {
+            let cache = prelude::cache_folder().ok();
+            let origin = if prelude.folder().parent() == cache.as_deref() { "built" } else { "shipped" };
+            Row::new("prelude", format!("{origin}, in {}", prelude.folder().display()))
+        }
+        Ok((None, place)) => Row::new("prelude", format!("none for this toolchain: no {}", place.display()))
+            .stops_cells("ferrotune install builds it, in some minutes; the first cell does so, too"),
+        Err(error) => Row::new("prelude", chain::in_one_line(&error)).stops_cells("delete its folder"),
+    }
+}

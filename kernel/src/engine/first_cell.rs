@@ -1,0 +1,90 @@
+//! The cells before the engine is there: the first one that needs Rust installs the toolchain where the machine has none. The
+//! magics that need none answer before that, and a cell whose installation fails leaves the next one to try again.
+
+use super::link::CellLink;
+use super::magics::help;
+use super::{Interrupts, STOPPED_BEFORE, steps};
+use crate::execution::{Cell, LiveDisplay, Output, Payload, Work};
+use crate::failure::{ErrorName, Failure};
+use crate::setup::{Follower, Setup, Stopped};
+use crate::toolchain::{Toolchain, own};
+use ferrotune_display::Bundle;
+use ferrotune_magics::{Action, Step};
+use std::sync::mpsc::Receiver;
+
+/// Waits for a cell that needs Rust and has a toolchain, and returns it with its outputs attached to the link. None when the
+/// kernel ends.
+pub(super) fn wait(interrupts: &Interrupts, link: &CellLink, work: &Receiver<Work>) -> Option<Work> {
+    for work in work {
+        let Work::Execute { cell, outputs } = &work;
+        link.begin_cell(None, outputs.clone(), cell.allow_stdin);
+        match begin(interrupts, link, cell) {
+            Begun::NeedsEngine => return Some(work),
+            Begun::Ended(result) => link.emit(Output::Done(result)),
+        }
+    }
+    None
+}
+
+enum Begun {
+    /// Its toolchain is there.
+    NeedsEngine,
+    Ended(Result<(), Failure>),
+}
+
+fn begin(interrupts: &Interrupts, link: &CellLink, cell: &Cell) -> Begun {
+    let Some(_running) = interrupts.begin_cell(cell.sent_at) else {
+        return Begun::Ended(Err(Failure::new(ErrorName::Interrupted, STOPPED_BEFORE)));
+    };
+    match answer(link, &cell.code) {
+        Ok(true) => return Begun::Ended(Ok(())),
+        Ok(false) => {}
+        Err(failure) => return Begun::Ended(Err(failure)),
+    }
+    match ensure_toolchain(interrupts, link) {
+        Ok(()) => Begun::NeedsEngine,
+        Err(error) if error.is::<Stopped>() => Begun::Ended(Err(Failure::from_error(ErrorName::Interrupted, &error))),
+        Err(error) => Begun::Ended(Err(Failure::from_error(ErrorName::EngineError, &error))),
+    }
+}
+
+/// Answers a cell that has only magics about magics, and says whether it has done so.
+fn answer(link: &CellLink, code: &str) -> Result<bool, Failure> {
+    let steps = steps(code)?;
+    let needs_nothing = |step: &Step| matches!(step, Step::Action(Action::Lsmagic { .. } | Action::Help { .. }));
+    if steps.is_empty() || !steps.iter().all(needs_nothing) {
+        return Ok(false);
+    }
+    for step in steps {
+        let output = match step {
+            Step::Action(Action::Lsmagic { name: None }) => Output::display(Bundle::text(ferrotune_magics::lsmagic())),
+            Step::Action(Action::Lsmagic { name: Some(name) }) => {
+                Output::display(help(&name).map_err(Failure::of_magic)?)
+            }
+            Step::Action(Action::Help { name }) => {
+                Output::Payload(Payload::Page(help(&name).map_err(Failure::of_magic)?.data))
+            }
+            _ => return Ok(false),
+        };
+        link.emit(output);
+    }
+    Ok(true)
+}
+
+/// Does what `ferrotune setup` does if there is no toolchain, and shows that in one changing line.
+fn ensure_toolchain(interrupts: &Interrupts, link: &CellLink) -> anyhow::Result<()> {
+    if Toolchain::look()?.is_some() {
+        return Ok(());
+    }
+    let setup = Setup::of(own::VERSION)?;
+    let sentence = setup.sentence();
+    let mut display = LiveDisplay::new("ferrotune-toolchain".to_owned());
+    let mut show = |text: String| link.emit(display.show(Bundle::text(text)));
+    show(sentence.clone());
+    setup.carry_out(&mut Follower {
+        show: &mut |line| show(format!("{sentence}: {line}")),
+        is_stopped: &|| interrupts.is_interrupted(),
+    })?;
+    show(format!("installed Rust {} in {}", own::VERSION, crate::places::shortened(setup.folder())));
+    Ok(())
+}

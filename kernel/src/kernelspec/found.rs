@@ -1,0 +1,67 @@
+//! The kernelspecs on Jupyter's paths that start a program named `ferrotune`.
+
+use super::user_data_folder;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The files that `ferrotune install` writes.
+const FILES: [&str; 2] = ["kernel.json", "logo-svg.svg"];
+
+/// A kernelspec of some `ferrotune`.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    pub(crate) folder: PathBuf,
+    /// The program that it starts.
+    pub(crate) program: PathBuf,
+}
+
+impl Found {
+    /// Whether it starts this program, and has no other files than `ferrotune install` writes.
+    pub(crate) fn is_ours(&self) -> bool {
+        let own = std::env::current_exe().and_then(|own| own.canonicalize());
+        let program = self.program.canonicalize();
+        let starts_this = own.is_ok_and(|own| program.is_ok_and(|program| program == own));
+        let mut files = fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        starts_this
+            && self.program.is_absolute()
+            && files.all(|file| FILES.iter().any(|name| file.file_name() == *name))
+    }
+
+    /// Whether its program is there.
+    pub(crate) fn has_program(&self) -> bool {
+        self.program.is_file() || crate::environment::search(&self.program.to_string_lossy()).is_some()
+    }
+}
+
+/// All of them, each once.
+pub(crate) fn installed() -> Vec<Found> {
+    let folders: BTreeSet<PathBuf> =
+        jupyter_folders().into_iter().filter_map(|folder| folder.canonicalize().ok()).collect();
+    let kernels =
+        folders.iter().flat_map(|folder| fs::read_dir(folder.join("kernels")).into_iter().flatten().flatten());
+    kernels.filter_map(|entry| read(&entry.path())).collect()
+}
+
+fn read(folder: &Path) -> Option<Found> {
+    let kernel: Value = serde_json::from_slice(&fs::read(folder.join("kernel.json")).ok()?).ok()?;
+    let words = kernel["argv"].as_array()?;
+    let program = PathBuf::from(words.first()?.as_str()?);
+    let is_ferrotune = program.file_name().is_some_and(|name| name == super::NAME) && words.get(1)? == "kernel";
+    is_ferrotune.then(|| Found { folder: folder.to_owned(), program })
+}
+
+/// The folders in which Jupyter looks for data: those of `JUPYTER_PATH`, the user's, those of the Python environments of this program
+/// and of the search path, and the system's.
+fn jupyter_folders() -> Vec<PathBuf> {
+    let named = std::env::var_os("JUPYTER_PATH").unwrap_or_default();
+    let mut folders: Vec<PathBuf> = std::env::split_paths(&named).collect();
+    folders.extend(user_data_folder(std::env::var_os("JUPYTER_DATA_DIR").map(PathBuf::from)));
+    let programs =
+        [std::env::current_exe().ok(), crate::environment::search("python3"), crate::environment::search("jupyter")];
+    let prefixes = programs.into_iter().flatten().filter_map(|program| Some(program.parent()?.parent()?.to_owned()));
+    folders.extend(prefixes.map(|prefix| prefix.join("share/jupyter")));
+    folders.extend(["/usr/local/share/jupyter", "/usr/share/jupyter"].map(PathBuf::from));
+    folders
+}

@@ -1,0 +1,156 @@
+//! Where Ferrotune writes outside of the user's projects, in one list: `doctor` shows it, and `uninstall --all` removes it.
+//!
+//! A thing is Ferrotune's only if its name and its content say so. Everything else is the user's, wherever it lies.
+
+pub(crate) mod preludes;
+mod proof;
+
+use crate::prelude;
+use crate::setup::size;
+use crate::toolchain::own;
+use anyhow::Result;
+use proof::Proof;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Prelude,
+    /// What an interrupted build of a prelude leaves, and its lock.
+    PreludeBuild,
+    Candle,
+    Dependencies,
+    Executables,
+    Toolchain,
+    /// What an interrupted installation leaves, and its lock.
+    ToolchainBuild,
+    History,
+    Trust,
+}
+
+impl Kind {
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Self::Prelude => "prelude, which cells are linked with",
+            Self::PreludeBuild => "unfinished prelude, or lock of one",
+            Self::Candle => "candle's sources for the prelude",
+            Self::Dependencies => "crates of notebooks",
+            Self::Executables => "compiled programs of XLA",
+            Self::Toolchain => "Rust toolchain of `ferrotune setup`",
+            Self::ToolchainBuild => "unfinished toolchain, or lock of one",
+            Self::History => "history of cells",
+            Self::Trust => "searches whose code you trust",
+        }
+    }
+}
+
+/// Something of Ferrotune's on disk.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) kind: Kind,
+    pub(crate) path: PathBuf,
+    /// What is Ferrotune's in a folder that may have more; none if all of the folder is.
+    only: Option<Vec<PathBuf>>,
+    pub(crate) bytes: u64,
+}
+
+impl Place {
+    fn new(kind: Kind, path: PathBuf) -> Self {
+        Self { kind, bytes: size_of(&path), path, only: None }
+    }
+
+    fn of_parts(kind: Kind, path: PathBuf, parts: Vec<PathBuf>) -> Self {
+        let bytes = parts.iter().map(|part| size_of(part)).sum();
+        Self { kind, path, only: Some(parts), bytes }
+    }
+
+    /// Removes it. A folder that still has files of others stays.
+    pub(crate) fn remove(&self) -> std::io::Result<()> {
+        match &self.only {
+            None => return remove(&self.path),
+            Some(parts) => parts.iter().try_for_each(|part| remove(part))?,
+        }
+        remove_if_empty(&self.path)
+    }
+}
+
+/// What is on disk.
+#[derive(Debug, Default)]
+pub(crate) struct Inventory {
+    pub(crate) ours: Vec<Place>,
+    /// What lies in Ferrotune's folders without a proof that Ferrotune has made it.
+    pub(crate) strange: Vec<PathBuf>,
+}
+
+/// Ferrotune's folders: what can be built again, and what cannot.
+pub(crate) fn folders() -> Result<[PathBuf; 2]> {
+    Ok([prelude::cache_folder()?, own::data_folder()?])
+}
+
+/// Looks at all that is there. A folder that is a link is not followed.
+pub(crate) fn survey() -> Result<Inventory> {
+    let mut inventory = Inventory::default();
+    for folder in folders()? {
+        for path in entries(&folder) {
+            match proof::of(&path) {
+                Proof::Whole(kind) => inventory.ours.push(Place::new(kind, path)),
+                Proof::Parts(kind, is_ours) => {
+                    let (parts, others): (Vec<_>, Vec<_>) = entries(&path).into_iter().partition(|part| is_ours(part));
+                    inventory.ours.push(Place::of_parts(kind, path, parts));
+                    inventory.strange.extend(others);
+                }
+                Proof::Missing => inventory.strange.push(path),
+            }
+        }
+    }
+    Ok(inventory)
+}
+
+fn remove(path: &Path) -> std::io::Result<()> {
+    match fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir()) {
+        true => absent(fs::remove_dir_all(path)),
+        false => absent(fs::remove_file(path)),
+    }
+}
+
+/// Removes a folder that nothing is in.
+pub(crate) fn remove_if_empty(folder: &Path) -> std::io::Result<()> {
+    match fs::remove_dir(folder) {
+        Err(error) if matches!(error.kind(), std::io::ErrorKind::DirectoryNotEmpty) => Ok(()),
+        removed => absent(removed),
+    }
+}
+
+/// What another process has removed first is removed.
+fn absent(removed: std::io::Result<()>) -> std::io::Result<()> {
+    match removed {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
+}
+
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    let mut paths: Vec<PathBuf> =
+        fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+    paths.sort();
+    paths
+}
+
+fn size_of(path: &Path) -> u64 {
+    match fs::symlink_metadata(path) {
+        Ok(metadata) if metadata.is_dir() => size::bytes(path),
+        Ok(metadata) => metadata.len(),
+        Err(_) => 0,
+    }
+}
+
+/// A path as people write it: `~` stands for the home folder.
+pub(crate) fn shortened(path: &Path) -> String {
+    let home = dirs::home_dir();
+    match home.as_deref().and_then(|home| path.strip_prefix(home).ok()) {
+        Some(rest) if rest.as_os_str().is_empty() => "~".to_owned(),
+        Some(rest) => format!("~/{}", rest.display()),
+        None => path.display().to_string(),
+    }
+}

@@ -1,0 +1,177 @@
+//! `ferrotune setup`: installs a toolchain with rustup into a folder of Ferrotune's own.
+//!
+//! rustup runs with its home inside that folder, so that it never sees the user's toolchains and settings. The folder appears
+//! under its name when everything in it is there.
+
+pub(crate) mod child;
+mod rustup;
+pub(crate) mod size;
+
+use crate::environment;
+use crate::places;
+use crate::toolchain::{Rule, Toolchain, own};
+use anyhow::{Context, Result, bail};
+use serde_json::json;
+use size::Size;
+use std::fs::{self, File, TryLockError};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+/// rustup's variable with the server of toolchains.
+pub(crate) const SERVER_VARIABLE: &str = "RUSTUP_DIST_SERVER";
+
+const SERVER: &str = "https://static.rust-lang.org";
+
+/// How often somebody who waits looks whether the user has stopped it.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// The user has stopped the installation.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the installation of Rust was stopped; nothing of it is used, and the next cell or `ferrotune setup` starts it again"
+)]
+pub(crate) struct Stopped;
+
+/// Who follows an installation.
+pub(crate) struct Follower<'a> {
+    /// Gets a line whenever the progress changes.
+    pub(crate) show: &'a mut dyn FnMut(&str),
+    /// Whether the user wants it to stop.
+    pub(crate) is_stopped: &'a dyn Fn() -> bool,
+}
+
+impl Follower<'_> {
+    fn check(&self) -> Result<()> {
+        if (self.is_stopped)() { bail!(Stopped) } else { Ok(()) }
+    }
+}
+
+/// What is to be installed.
+#[derive(Clone, Debug)]
+pub(crate) struct Setup {
+    version: String,
+    folder: PathBuf,
+}
+
+impl Setup {
+    /// The toolchain of this version.
+    pub(crate) fn of(version: &str) -> Result<Self> {
+        // The version becomes the name of a folder.
+        if version.is_empty()
+            || !version.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-'))
+        {
+            bail!("{version:?} is no version of Rust; name one like {}", own::VERSION);
+        }
+        Ok(Self { version: version.to_owned(), folder: own::folder(version)? })
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// What it will do, in one line.
+    pub(crate) fn sentence(&self) -> String {
+        format!(
+            "installing Rust {} from {} ({} to download, {} on disk) into {}, for Ferrotune alone",
+            self.version,
+            server(),
+            size::DOWNLOAD,
+            size::DISK,
+            places::shortened(&self.folder),
+        )
+    }
+
+    /// Installs the toolchain if it is not there.
+    ///
+    /// Fails with [`Stopped`] if the user stops it. Whatever happens, the folder is complete or absent.
+    pub(crate) fn carry_out(&self, follower: &mut Follower<'_>) -> Result<()> {
+        if own::is_complete(&self.folder) {
+            return Ok(());
+        }
+        if environment::search("cc").is_none() {
+            bail!(
+                "there is no linker `cc`, which Rust needs; install gcc (Debian and Ubuntu: apt-get install build-essential), then try again"
+            );
+        }
+        let parent = self.folder.parent().context("the data folder has no parent")?;
+        let writable =
+            || format!("cannot write in {}; set XDG_DATA_HOME to a folder that can be written", parent.display());
+        fs::create_dir_all(parent).with_context(writable)?;
+        let lock = File::create(self.beside("lock")).with_context(writable)?;
+        self.wait_for(&lock, follower)?;
+        if own::is_complete(&self.folder) {
+            return Ok(());
+        }
+        if self.folder.exists() {
+            bail!("{} is not complete; delete it, then try again", self.folder.display());
+        }
+        self.install(follower)
+    }
+
+    /// Waits until no other process installs the same toolchain.
+    fn wait_for(&self, lock: &File, follower: &mut Follower<'_>) -> Result<()> {
+        let mut has_shown = false;
+        loop {
+            match lock.try_lock() {
+                Ok(()) => return Ok(()),
+                Err(TryLockError::WouldBlock) => {}
+                Err(TryLockError::Error(error)) => return Err(error).context("cannot lock the data folder"),
+            }
+            if !std::mem::replace(&mut has_shown, true) {
+                (follower.show)(&format!("waiting for another process, which installs Rust {}", self.version));
+            }
+            follower.check()?;
+            thread::sleep(PAUSE);
+        }
+    }
+
+    fn install(&self, follower: &mut Follower<'_>) -> Result<()> {
+        let building = self.beside("installing");
+        let installed = self.install_into(&building, follower);
+        // The rest of a failed installation serves nobody: rustup downloads archives again whose rest it does not trust.
+        let removed = remove(&building);
+        installed.and(removed)
+    }
+
+    fn install_into(&self, building: &Path, follower: &mut Follower<'_>) -> Result<()> {
+        remove(building)?; // the rest of a killed installation: this one holds the lock
+        fs::create_dir(building).with_context(|| format!("cannot create {}", building.display()))?;
+        let rustup = rustup::Rustup::find(building, follower)?;
+        let sysroot = rustup.install(&self.version, &mut Size::of(building), follower)?;
+        let toolchain = Toolchain::of(&sysroot, &own::host(), Rule::Own)?;
+        let version = toolchain.version().with_context(|| {
+            format!(
+                "the rustc of Rust {} does not run on this machine; install Rust from https://rustup.rs",
+                self.version
+            )
+        })?;
+        let ready = json!({"version": version, "from": server()});
+        fs::write(sysroot.join(own::READY), format!("{ready:#}\n"))?;
+        rustix::fs::sync();
+        fs::rename(&sysroot, &self.folder)
+            .with_context(|| format!("cannot move the toolchain to {}", self.folder.display()))
+    }
+
+    /// A path beside the toolchain's folder, with another extension.
+    fn beside(&self, ending: &str) -> PathBuf {
+        let mut path = self.folder.as_os_str().to_owned();
+        path.push(".");
+        path.push(ending);
+        PathBuf::from(path)
+    }
+}
+
+/// The server of toolchains.
+fn server() -> String {
+    std::env::var(SERVER_VARIABLE).ok().filter(|server| !server.is_empty()).unwrap_or_else(|| SERVER.to_owned())
+}
+
+fn remove(folder: &Path) -> Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove {}", folder.display()))
+        }
+        _ => Ok(()),
+    }
+}

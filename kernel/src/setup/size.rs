@@ -1,0 +1,47 @@
+//! How much of a toolchain is there already, by the sizes of files: rustup says nothing while it downloads.
+
+use ferrotune_machine::format;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What rustup downloads, and what is on disk then: Rust 1.95.0 on x86-64, without documentation.
+pub(super) const DOWNLOAD: &str = "130 MiB";
+pub(super) const DISK: &str = "570 MiB";
+
+/// The sizes below a folder in which rustup works.
+pub(super) struct Size {
+    folder: PathBuf,
+    last: String,
+}
+
+impl Size {
+    pub(super) fn of(folder: &Path) -> Self {
+        Self { folder: folder.to_owned(), last: String::new() }
+    }
+
+    /// The line to show if it has changed.
+    pub(super) fn line(&mut self) -> Option<String> {
+        let all = bytes(&self.folder);
+        let downloads = bytes(&self.folder.join("rustup/downloads"));
+        let unpacked = all.saturating_sub(downloads);
+        let line = format!(
+            "{} of about {DOWNLOAD} downloaded, {} of about {DISK} unpacked",
+            format::bytes(downloads),
+            format::bytes(unpacked)
+        );
+        let is_new = line != self.last;
+        self.last.clone_from(&line);
+        is_new.then_some(line)
+    }
+}
+
+/// The bytes of all files below a folder. A file that goes while this looks counts nothing.
+pub(crate) fn bytes(folder: &Path) -> u64 {
+    let Ok(entries) = fs::read_dir(folder) else { return 0 };
+    let sizes = entries.flatten().map(|entry| match entry.metadata() {
+        Ok(metadata) if metadata.is_dir() => bytes(&entry.path()),
+        Ok(metadata) => metadata.len(),
+        Err(_) => 0,
+    });
+    sizes.sum()
+}

@@ -1,0 +1,66 @@
+//! Which of a cell's two streams has had bytes first. Two pipes do not say in which order they were written to, nor does `poll`;
+//! but the system lists the descriptors of an `epoll` in the order in which they became ready.
+
+use anyhow::Result;
+use ferrotune_link::Stream;
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+
+/// The streams, as the system names them in its list.
+const STDOUT: u64 = 0;
+const STDERR: u64 = 1;
+
+/// Watches both streams.
+pub(super) struct Arrivals {
+    epoll: OwnedFd,
+}
+
+impl Arrivals {
+    pub(super) fn of(stdout: &OwnedFd, stderr: &OwnedFd) -> Result<Self> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        for (fd, name) in [(stdout, STDOUT), (stderr, STDERR)] {
+            // With edges, a stream is at its place in the list for its first byte since the last look.
+            epoll::add(&epoll, fd, EventData::new_u64(name), EventFlags::IN | EventFlags::ET)?;
+        }
+        Ok(Self { epoll })
+    }
+
+    /// The streams in the order in which bytes came since the last call; none if no bytes have come.
+    pub(super) fn take(&self) -> Result<Option<[Stream; 2]>> {
+        let mut places = [const { MaybeUninit::<Event>::uninit() }; 2];
+        let (events, _) = epoll::wait(&self.epoll, &mut places, Some(&Timespec::default()))?;
+        Ok(events.first().map(|event| match event.data.u64() {
+            STDERR => [Stream::Stderr, Stream::Stdout],
+            _ => [Stream::Stdout, Stream::Stderr],
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write, pipe};
+
+    #[test]
+    fn the_stream_with_the_first_bytes_comes_first() {
+        let ((mut stdout, mut to_stdout), (mut stderr, mut to_stderr)) = (pipe().unwrap(), pipe().unwrap());
+        let (out, err) = (stdout.try_clone().unwrap().into(), stderr.try_clone().unwrap().into());
+        let arrivals = Arrivals::of(&out, &err).unwrap();
+        let both_orders = [Stream::Stderr, Stream::Stdout, Stream::Stdout, Stream::Stderr];
+        for order in both_orders.chunks(2).cycle().take(10) {
+            assert_eq!(arrivals.take().unwrap(), None);
+            for stream in order {
+                match stream {
+                    Stream::Stdout => to_stdout.write_all(b"a").unwrap(),
+                    Stream::Stderr => to_stderr.write_all(b"b").unwrap(),
+                }
+            }
+            assert_eq!(arrivals.take().unwrap().as_ref().map(|order| &order[..]), Some(order));
+            let mut byte = [0];
+            stdout.read_exact(&mut byte).unwrap();
+            stderr.read_exact(&mut byte).unwrap();
+        }
+    }
+}

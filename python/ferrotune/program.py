@@ -1,0 +1,50 @@
+"""Finds the kernel that runs the Rust cells, and asks its program for the magics. Starts no kernel."""
+
+import json
+import pathlib
+import subprocess
+import sys
+import sysconfig
+
+from jupyter_client.kernelspec import KernelSpec, KernelSpecManager, NoSuchKernel
+
+from .errors import FerrotuneError
+
+KERNEL = "ferrotune"
+
+
+class KernelSpecs(KernelSpecManager):
+    """Jupyter's kernelspecs, except that Ferrotune's is the one of this Python's environment if that has it."""
+
+    def get_kernel_spec(self, kernel_name):
+        if kernel_name != KERNEL:
+            return super().get_kernel_spec(kernel_name)
+        folder = pathlib.Path(sys.prefix, "share/jupyter/kernels", KERNEL)
+        program = pathlib.Path(sysconfig.get_path("scripts"), "ferrotune")
+        if (folder / "kernel.json").is_file():
+            spec = KernelSpec.from_resource_dir(str(folder))
+            if program.is_file():
+                spec.argv[0] = str(program)
+            return spec
+        if program.is_file():
+            argv = [str(program), "kernel", "--connection-file", "{connection_file}"]
+            return KernelSpec(argv=argv, display_name="Rust (Ferrotune)", language="rust", interrupt_mode="message")
+        try:
+            return super().get_kernel_spec(kernel_name)
+        except NoSuchKernel:
+            cure = "install it with `pip install ferrotune`"
+            raise FerrotuneError(f"the kernel `{KERNEL}` is not installed for {sys.executable}; {cure}") from None
+
+
+def magics():
+    """Ferrotune's magics: a list of `{"forms": ["%best"], "summary": …, "help": …}`."""
+    program = KernelSpecs().get_kernel_spec(KERNEL).argv[0]
+    try:
+        ran = subprocess.run([program, "magics"], capture_output=True, text=True, timeout=60)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        cure = "install Ferrotune again"
+        raise FerrotuneError(f"{program}, which the kernel `{KERNEL}` names, cannot be run: {error}; {cure}") from None
+    if ran.returncode != 0:
+        reason = (ran.stderr.strip().splitlines() or [f"it ended with {ran.returncode}"])[0]
+        raise FerrotuneError(f"{program} does not list its magics: {reason}; install the same version as this package")
+    return json.loads(ran.stdout)

@@ -1,0 +1,95 @@
+//! `%export model`: the model in a trial's checkpoint as a safetensors file, with the trial in its metadata. Leaves out what else
+//! the checkpoint holds: the optimiser's state, counters, and gaps.
+
+use crate::ResultsError;
+use ferrotune_tuner::checkpoint::STEP;
+use ferrotune_tuner::journal::Study;
+use ferrotune_tuner::record::TrialRecord;
+use ferrotune_tuner::space::Value;
+use serde_json::{Map, Value as Json, json};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// The data begin at a multiple of this, as the format advises.
+const ALIGNMENT_BYTES: usize = 8;
+
+/// The file's bytes. All metadata are texts, as the format wants them: `study`, `trial`, the step, each objective by its metric, and
+/// each parameter with `param.` before its name.
+///
+/// `checkpoint` has the bytes of the trial's checkpoint. Fails where they are damaged, or have no model.
+pub fn model(study: &Study, trial: &TrialRecord, checkpoint: &[u8]) -> Result<Vec<u8>, ResultsError> {
+    let parts = Parts::of(checkpoint).ok_or(ResultsError::Checkpoint { trial: trial.number })?;
+    let Parts { tensors, data, step } = parts;
+    if tensors.is_empty() {
+        return Err(ResultsError::NoModel { trial: trial.number });
+    }
+    let mut metadata = described(study, trial);
+    metadata.extend(step.map(|step| ("step".to_owned(), step)));
+    let mut header = Map::from_iter([("__metadata__".to_owned(), json!(metadata))]);
+    let mut end = 0;
+    for (name, Tensor { info, place }) in &tensors {
+        let mut info = info.clone();
+        info["data_offsets"] = json!([end, end + place.len()]);
+        end += place.len();
+        header.insert(name.clone(), info);
+    }
+    let mut header = Json::Object(header).to_string().into_bytes();
+    header.resize(header.len().next_multiple_of(ALIGNMENT_BYTES), b' ');
+    let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
+    bytes.extend(header);
+    tensors.values().for_each(|tensor| bytes.extend(&data[tensor.place.clone()]));
+    Ok(bytes)
+}
+
+/// A tensor as the header describes it, and where its bytes are.
+struct Tensor {
+    info: Json,
+    place: Range<usize>,
+}
+
+/// What a checkpoint has.
+struct Parts<'a> {
+    /// Those of the model, by name.
+    tensors: BTreeMap<String, Tensor>,
+    /// The bytes of all tensors.
+    data: &'a [u8],
+    /// After which it was made.
+    step: Option<String>,
+}
+
+impl<'a> Parts<'a> {
+    /// None if the checkpoint is damaged.
+    fn of(checkpoint: &'a [u8]) -> Option<Self> {
+        let (length, rest) = checkpoint.split_first_chunk::<8>()?;
+        let (header, data) = rest.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
+        let header: Map<String, Json> = serde_json::from_slice(header).ok()?;
+        let step = header.get("__metadata__").and_then(|texts| texts[STEP].as_str()).map(str::to_owned);
+        let mut tensors = BTreeMap::new();
+        // The names of everything else that a checkpoint holds have a colon.
+        for (name, info) in header.into_iter().filter(|(name, _)| name != "__metadata__" && !name.contains(':')) {
+            let offset = |index: usize| usize::try_from(info["data_offsets"][index].as_u64()?).ok();
+            let place = offset(0)?..offset(1)?;
+            data.get(place.clone())?;
+            tensors.insert(name, Tensor { info, place });
+        }
+        Some(Self { tensors, data, step })
+    }
+}
+
+fn described(study: &Study, trial: &TrialRecord) -> BTreeMap<String, String> {
+    let text = |value: &Value| match value {
+        Value::Text(text) => text.clone(),
+        // All digits, which its display has not.
+        Value::Float(value) => value.to_string(),
+        other => other.to_string(),
+    };
+    let mut metadata = BTreeMap::from([
+        ("study".to_owned(), study.spec.project.clone()),
+        ("trial".to_owned(), trial.number.to_string()),
+    ]);
+    let objectives = study.spec.objectives.iter().zip(&trial.values);
+    metadata.extend(objectives.map(|(objective, value)| (objective.metric.clone(), value.to_string())));
+    let parameters = trial.parameters.iter();
+    metadata.extend(parameters.map(|(name, parameter)| (format!("param.{name}"), text(&parameter.value))));
+    metadata
+}
