@@ -7,6 +7,10 @@ use std::io::{self, Read, Write};
 /// No frame is larger; a longer length means that the two sides do not understand each other.
 pub const MAX_FRAME_BYTES: u32 = 256 << 20;
 
+/// How much of a frame is awaited at once, at first. Afterwards it is as much as has arrived, so that a length alone, which a
+/// damaged stream may claim, takes no memory.
+const FIRST_PIECE_BYTES: usize = 1 << 20;
+
 /// Writes one frame.
 ///
 /// # Errors
@@ -40,8 +44,12 @@ pub fn read<T: DeserializeOwned>(reader: &mut impl Read) -> io::Result<Option<T>
     if length > MAX_FRAME_BYTES {
         return Err(io::Error::new(io::ErrorKind::InvalidData, format!("frame of {length} bytes")));
     }
-    let mut body = vec![0; length as usize];
-    reader.read_exact(&mut body)?;
+    let mut body = Vec::new();
+    while body.len() < length as usize {
+        let arrived = body.len();
+        body.resize((length as usize).min(2 * arrived.max(FIRST_PIECE_BYTES / 2)), 0);
+        reader.read_exact(&mut body[arrived..])?;
+    }
     Ok(Some(serde_json::from_slice(&body)?))
 }
 
@@ -102,13 +110,16 @@ mod tests {
         for _ in 0..50_000 {
             let mut wire = whole.clone();
             for _ in 0..=random(&mut state, 3) {
-                // The two upper bytes of the length stay, so that no damage asks for megabytes.
-                let at = if random(&mut state, 8) == 0 { 0 } else { 4 + random(&mut state, wire.len() - 4) };
+                let at = if random(&mut state, 8) == 0 {
+                    random(&mut state, 4)
+                } else {
+                    4 + random(&mut state, wire.len() - 4)
+                };
                 match random(&mut state, 3) {
                     0 => wire[at] = random(&mut state, 256) as u8,
                     1 if at > 4 => wire.truncate(at),
                     _ if at >= 4 => wire.insert(at, b"{}[]\"\\\xff0"[random(&mut state, 8)]),
-                    _ => wire[0] = wire[0].wrapping_add(1),
+                    _ => wire[at] = wire[at].wrapping_add(1),
                 }
             }
             let read = read::<KernelFrame>(&mut wire.as_slice());
@@ -130,6 +141,34 @@ mod tests {
             }
         }
         assert!(accepted > 100 && refused > 100 && unfinished > 100, "{accepted} {refused} {unfinished}");
+    }
+
+    /// A stream that ends after some bytes, and how much was awaited of it at once, at most.
+    struct Short<'a> {
+        bytes: &'a [u8],
+        most: usize,
+    }
+
+    impl Read for Short<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            self.most = self.most.max(buffer.len());
+            self.bytes.read(buffer)
+        }
+    }
+
+    #[test]
+    fn a_length_takes_no_memory_before_its_bytes_arrive() {
+        let mut wire = MAX_FRAME_BYTES.to_le_bytes().to_vec();
+        wire.resize(FIRST_PIECE_BYTES + 100, b' ');
+        let mut stream = Short { bytes: &wire, most: 0 };
+        let error = read::<KernelFrame>(&mut stream).unwrap_err();
+        assert_eq!((error.kind(), stream.most), (io::ErrorKind::UnexpectedEof, FIRST_PIECE_BYTES));
+
+        let text = "x".repeat(5 * FIRST_PIECE_BYTES);
+        let frame = KernelFrame::Stream { stream: Stream::Stdout, text };
+        let mut wire = Vec::new();
+        write(&mut wire, &frame).unwrap();
+        assert_eq!(read::<KernelFrame>(&mut wire.as_slice()).unwrap(), Some(frame));
     }
 
     #[test]

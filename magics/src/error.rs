@@ -2,7 +2,7 @@
 
 /// A cell that cannot be parsed. The text leaves out the line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{problem}{}", self.usage_after())]
+#[error("{}", self.text())]
 pub struct MagicError {
     /// The 1-based line of the cell on which the mistake is.
     pub line: usize,
@@ -70,6 +70,16 @@ pub enum Problem {
 }
 
 impl MagicError {
+    /// One line, also where what was typed has characters that would end or overwrite one.
+    fn text(&self) -> String {
+        let text = format!("{}{}", self.problem, self.usage_after());
+        let shown = |character: char| match character.is_control() {
+            true => character.escape_default().to_string(),
+            false => character.to_string(),
+        };
+        text.chars().map(shown).collect()
+    }
+
     fn usage_after(&self) -> String {
         let Some(usage) = &self.usage else { return String::new() };
         let separator = match self.problem {

@@ -25,6 +25,11 @@ fn check_tune(options: &[&str], expected: Expect) {
 }
 
 #[test]
+fn characters_that_end_or_overwrite_a_line_are_shown_as_escapes() {
+    check(&["%undo \u{0}\rx\u{1b}[2K"], expect![[r#"1: unexpected argument x\u{1b}[2K; usage: %undo [COUNT]"#]]);
+}
+
+#[test]
 fn an_unknown_magic_is_answered_with_the_nearest() {
     check(
         &[

@@ -1,6 +1,10 @@
-//! No text makes the parser panic: every prefix of some cells, and random damage to them.
+//! No text makes the parser panic: every prefix of some cells, random damage to them, and cells made of the table's own words.
+//!
+//! The random cells of one seed are always the same. A failure names its seed; `FERROTUNE_FUZZ_SEED` runs it again.
 
-use ferrotune_magics::{complete, help, parse};
+use ferrotune_magics::{Part, cell_magic, complete, help, parse, rust_in, split, table};
+use std::panic;
+use std::time::{Duration, Instant};
 
 const CELLS: &[&str] = &[
     "%%tune --oracle hyperband --objective 'val accuracy':max --memory=1.5GiB --timeout \"90s\"\r\n|trial| { r#\"é\"# }\n",
@@ -8,30 +12,56 @@ const CELLS: &[&str] = &[
     "#![allow(unused)]\n:dep a = \"1\"\nlet r#type = br##\"\"#\"##;\n'l: loop { break 'l }\n%%\n% \n%trials?",
     "%%time\n\nmacro_rules! m { () => {} }\nlet a = b\n%c;\n",
     "%\u{301}%%\u{200b}time 🦀\n%🦀\n%日本語 --x=\u{feff}'\n",
+    "let n = 3;\n!echo $n \\\r\n  | tee 'ä b.txt' \\\n\n%cd -\n%env A=b=c\n%timeit -n 5 -r 2 (!done)\n",
+    "%%bash\nfor i in 1 2; do echo \"$i\"; done\n!\n",
+    "%%writefile --append a/\u{2028}b.rs\n%%html\n",
+    "??std::collections::HashMap\n",
+    "%history 2..=9 --numbered --file x\n%memory limit 2.5GiB\n%undo 3\n%dep serde@1.0 --features derive,std\nvec!?",
 ];
 
-/// A small generator (xorshift), so that a failure can be repeated.
+/// What stands between the words of a cell.
+const PIECES: &str = "%?'\"\\/*#rb{}()[];:-=!.,@\n\r\t é🦀0\u{2028}\u{0}";
+
+/// Words that a magic may take, and some that none takes, with `|` between.
+const WORDS: &str = "0|-1|3|1e400|nan|18446744073709551616|2..=1|..|1.5GiB|90s|loss:min|:|a=b|=|'open|\"a b\"|''|--|-|\
+     --no-such|tpe|é🦀|v5e:2x2|serde@|f()?;|{|status|limit|/|~|\\|\u{feff}";
+
+/// How long random cells are tried.
+const TIME: Duration = Duration::from_secs(2);
+
+/// A small generator (SplitMix64), so that a failure can be repeated.
 struct Random(u64);
 
 impl Random {
     fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % bound as u64) as usize
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let bits = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((bits ^ (bits >> 31)) % bound as u64) as usize
+    }
+
+    fn of<'a>(&mut self, words: &[&'a str]) -> &'a str {
+        words[self.below(words.len())]
     }
 }
 
-/// What is parsed matters little here; that the lines lie inside the cell does.
+/// What is parsed matters little here; that all places lie inside the cell does, and that an error is one line.
 fn feed(cell: &str) {
-    complete(cell);
+    let lines = cell.lines().count().max(1);
+    let parts = split(cell).parts;
+    assert_eq!(parts.iter().map(|part| part.text).collect::<String>(), cell);
+    assert!(parts.iter().all(|part| (1..=lines).contains(&part.first_line)), "{cell:?}: {parts:?}");
+    if let Some((Part { text, first_line, .. }, body)) = cell_magic(cell) {
+        assert!(cell.ends_with(&format!("{text}{body}")) && first_line <= lines, "{cell:?}: {text:?} {body:?}");
+    }
+    for line in [cell].into_iter().chain(cell.lines()) {
+        assert!(line.is_char_boundary(complete(line).start), "{line:?}: {:?}", complete(line));
+        assert!(rust_in(line).is_none_or(|start| line.is_char_boundary(start)), "{line:?}: {:?}", rust_in(line));
+    }
     help(cell);
-    match parse(cell) {
-        Ok(_) => {}
-        Err(error) => {
-            assert!((1..=cell.lines().count().max(1)).contains(&error.line), "{cell:?}: {error}");
-            assert!(!error.to_string().contains('\n'), "{cell:?}: {error}");
-        }
+    if let Err(error) = parse(cell) {
+        assert!((1..=lines).contains(&error.line), "{cell:?}: {error}");
+        assert!(!error.to_string().contains(char::is_control), "{cell:?}: {error}");
     }
 }
 
@@ -45,23 +75,61 @@ fn every_prefix_and_suffix_is_survived() {
     }
 }
 
-#[test]
-fn random_damage_is_survived() {
-    let mut random = Random(0x9E37_79B9_7F4A_7C15);
-    let pieces: Vec<char> = "%?'\"\\/*#rb{}()[];:-=\n\r\t é🦀0".chars().collect();
-    for _ in 0..20_000 {
-        let mut bytes = CELLS[random.below(CELLS.len())].as_bytes().to_vec();
-        for _ in 0..=random.below(6) {
-            let place = random.below(bytes.len());
-            match random.below(3) {
-                0 => bytes[place] = random.below(256) as u8,
-                1 => drop(bytes.drain(place..(place + 1 + random.below(8)).min(bytes.len() - 1).max(place))),
-                _ => {
-                    let piece = pieces[random.below(pieces.len())].to_string();
-                    bytes.splice(place..place, piece.bytes());
-                }
+/// A cell with some bytes changed, taken out or put in.
+fn damaged(random: &mut Random) -> String {
+    let mut bytes = random.of(CELLS).as_bytes().to_vec();
+    let pieces: Vec<char> = PIECES.chars().collect();
+    for _ in 0..=random.below(6) {
+        let place = random.below(bytes.len());
+        match random.below(3) {
+            0 => bytes[place] = random.below(256) as u8,
+            1 => drop(bytes.drain(place..(place + 1 + random.below(8)).min(bytes.len() - 1).max(place))),
+            _ => {
+                let piece = pieces[random.below(pieces.len())].to_string();
+                bytes.splice(place..place, piece.bytes());
             }
         }
-        feed(&String::from_utf8_lossy(&bytes));
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Magics of the table with options of their own or of others, with good and bad values, and sometimes a body.
+fn composed(random: &mut Random) -> String {
+    let words: Vec<&str> = WORDS.split('|').collect();
+    let mut cell = String::new();
+    for _ in 0..=random.below(2) {
+        let magic = &table()[random.below(table().len())];
+        cell.push_str(random.of(magic.forms));
+        for _ in 0..random.below(5) {
+            let owner = if random.below(8) == 0 { &table()[random.below(table().len())] } else { magic };
+            cell.push_str(random.of(&[" ", " ", " ", "\t", "", "  "]));
+            if !owner.options.is_empty() && random.below(2) == 0 {
+                cell.push_str(owner.options[random.below(owner.options.len())].name);
+                cell.push_str(random.of(&[" ", "="]));
+            }
+            cell.push_str(random.of(&words));
+        }
+        cell.push_str(random.of(&["\n", "\r\n", "?\n", ""]));
+    }
+    cell.push_str(random.of(&["", "", "|trial| Ok(1.0)\n", "1 + 1", "%time f()", "!ls"]));
+    cell
+}
+
+/// The seeds of this run: one that is asked for, or as many as there is time for, from a new one on.
+fn seeds() -> Box<dyn Iterator<Item = u64>> {
+    if let Ok(seed) = std::env::var("FERROTUNE_FUZZ_SEED") {
+        return Box::new(std::iter::once(seed.parse().expect("FERROTUNE_FUZZ_SEED is a whole number")));
+    }
+    let first = std::time::UNIX_EPOCH.elapsed().expect("the clock is after 1970").as_nanos() as u64;
+    let begun = Instant::now();
+    Box::new((0..).map(move |number| first.wrapping_add(number)).take_while(move |_| begun.elapsed() < TIME))
+}
+
+#[test]
+fn random_cells_are_survived() {
+    for (seed, make) in seeds().flat_map(|seed| [(seed, damaged as fn(&mut Random) -> String), (seed, composed)]) {
+        let cell = make(&mut Random(seed));
+        let survived = panic::catch_unwind(|| feed(&cell));
+        assert!(survived.is_ok(), "FERROTUNE_FUZZ_SEED={seed} makes this cell again: {cell:?}");
     }
 }
