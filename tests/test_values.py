@@ -69,6 +69,22 @@ class TestTensors:
         assert len(rows) == 11 and len({len(row) for row in rows}) == 1 and rows[-1].split()[0] == "99000"
 
 
+@pytest.mark.parametrize(
+    ("cell", "error"),
+    [
+        ("Tensor::ones(2, DType::F4, &cpu)?", "unsupported dtype F4 for op ones"),
+        ("Tensor::zeros(2, DType::F6E2M3, &cpu)?", "unsupported dtype F6E2M3 for op zeros"),
+        ("Tensor::full(candle_core::dummy_dtype::F8E8M0, 2, &cpu)?", "unsupported dtype F8E8M0 for op full"),
+        ("let f4 = candle_core::dummy_dtype::F4; Tensor::arange(f4, f4, &cpu)?", "unsupported dtype F4 for op arange"),
+        ("RAW.one_set()?", "unsupported dtype F8E8M0 for op one_set"),
+        ('RAW.save_safetensors("a", "no.safetensors")?', "unsupported dtype F8E8M0 for op save_safetensors"),
+    ],
+)
+def test_type_of_which_candle_has_no_values_is_an_error(notebook, cell, error):
+    raw = "Tensor::from_raw_buffer(&[1, 2], DType::F8E8M0, &[2], &cpu)?"
+    assert notebook.fails(cell.replace("RAW", raw)).error == f"Error: {error} (line 1 of the cell)"
+
+
 def pixels(bundle):
     """Width, height, and the bytes of the rows of a PNG file that was written with the filter of differences to the left."""
     file = base64.b64decode(bundle["image/png"])

@@ -24,6 +24,7 @@ macro_rules! control {
 
 mod bar;
 mod button;
+mod choice;
 mod input;
 pub mod model;
 
@@ -33,8 +34,9 @@ use crate::{Bundle, Show, escape};
 use serde_json::{Map, Value, json};
 use std::io;
 
-pub use bar::{Bar, bar};
+pub use bar::{Bar, bar, send_late};
 pub use button::{Button, button};
+pub use choice::{Dropdown, dropdown};
 pub use input::{Input, InputValue, checkbox, float_box, float_slider, int_box, int_slider, text_box};
 
 /// A widget of any model of ipywidgets, for those that have no function of their own here.
@@ -64,8 +66,8 @@ struct Comms {
 
 impl Widget {
     /// Opens a widget with a model of `@jupyter-widgets/controls`, such as `IntSlider`, with the model of its style, such as
-    /// `SliderStyle`, and with a state. What the state lacks has ipywidgets' defaults; the view is `IntSliderView` unless the state
-    /// has another `_view_name`.
+    /// `SliderStyle`, and with a state. What the state lacks has ipywidgets' defaults; the view is that of ipywidgets unless the
+    /// state has another `_view_name`.
     ///
     /// # Errors
     /// A state that is not an object; a kernel that cannot be reached.

@@ -8,7 +8,7 @@ pub mod timing;
 pub mod value;
 pub mod variables;
 
-use crate::{device, input, interrupt};
+use crate::{device, input, interrupt, widget};
 use ferrotune_devices::fork;
 use ferrotune_link::{Answer, KernelFrame, connection};
 use rayon::{ThreadPool, ThreadPoolBuilder};
@@ -143,11 +143,14 @@ pub extern "C" fn ferrotune_restored(closed: usize) {
     }
 }
 
-/// Called after every cell: flushes what it printed without a line end. `false` if a thread keeps the standard output
+/// Called after every cell: sends the last values of its progress bars, and flushes what it printed without a line end. `false` if a thread keeps the standard output
 /// locked; a snapshot of this process could then not print.
 #[expect(unsafe_code, reason = "the cell process finds these functions by name")]
 #[unsafe(no_mangle)]
 pub extern "C" fn ferrotune_after_cell() -> bool {
+    if let Err(error) = widget::send_late() {
+        eprintln!("a progress bar does not show its last value: {error}");
+    }
     output::end()
 }
 

@@ -1,21 +1,33 @@
-//! A progress bar as a widget, at most five updates a second.
+//! A progress bar as a widget, at most five updates a second. What a cell sets last arrives in any case: with the cell's end.
 
 use super::{Widget, fallback};
+use crate::show::Handle;
 use crate::{Bundle, Show};
 use serde_json::json;
 use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 const INTERVAL: Duration = Duration::from_millis(200);
 
-/// A progress bar in the front end.
+/// Bars with a value that came too soon after the one before to be sent.
+static LATE: Mutex<Vec<Bar>> = Mutex::new(Vec::new());
+
+/// A progress bar in the front end. Copies of it are the same bar.
 #[derive(Clone, Debug)]
 pub struct Bar {
     label: String,
+    total: u64,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug)]
+struct State {
     widget: Widget,
     done: u64,
-    total: u64,
     sent_at: Option<Instant>,
+    /// Whether the bar is among [`LATE`].
+    is_late: bool,
 }
 
 /// A progress bar that is full at `total`. To follow an iterator, see [`progress`](crate::progress()).
@@ -32,31 +44,108 @@ pub struct Bar {
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub fn bar(label: &str, total: u64) -> io::Result<Bar> {
-    // The one control whose view has another name than its model.
-    let state = json!({"_view_name": "ProgressView", "description": label, "min": 0, "max": total, "value": 0});
+    let state = json!({"description": label, "min": 0, "max": total, "value": 0});
     let widget = Widget::open("IntProgress", "ProgressStyle", state)?;
-    Ok(Bar { label: label.to_owned(), widget, done: 0, total, sent_at: None })
+    let state = State { widget, done: 0, sent_at: None, is_late: false };
+    Ok(Bar { label: label.to_owned(), total, state: Arc::new(Mutex::new(state)) })
 }
 
 impl Bar {
-    /// Shows that so much is done.
+    /// Shows that so much is done; a bar that is full stays full.
     ///
     /// # Errors
     /// If the bar is closed, or the kernel cannot be reached.
     pub fn set(&mut self, done: u64) -> io::Result<()> {
-        self.done = done;
-        if done < self.total && self.sent_at.is_some_and(|sent_at| sent_at.elapsed() < INTERVAL) {
+        let mut state = self.state();
+        state.done = done.min(self.total);
+        let is_early = state.sent_at.is_some_and(|sent_at| sent_at.elapsed() < INTERVAL);
+        if is_early && done < self.total {
+            if !std::mem::replace(&mut state.is_late, true) {
+                lock(&LATE).push(self.clone());
+            }
             return Ok(());
         }
-        self.sent_at = Some(Instant::now());
-        self.widget.set("value", done)
+        state.send()
     }
 
-    control!();
+    /// Shows the bar. The same bar may be shown in several places.
+    pub fn show(&self) -> Handle {
+        crate::show::show(Show::bundle(self))
+    }
+
+    /// Removes the bar from the front end.
+    ///
+    /// # Errors
+    /// If it is closed already.
+    pub fn close(&self) -> io::Result<()> {
+        let closed = self.state().widget.close();
+        lock(&LATE).retain(|late| !Arc::ptr_eq(&late.state, &self.state));
+        closed
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+}
+
+impl State {
+    fn send(&mut self) -> io::Result<()> {
+        self.sent_at = Some(Instant::now());
+        self.widget.set("value", self.done)
+    }
 }
 
 impl Show for Bar {
     fn bundle(&self) -> Bundle {
-        self.widget.bundle_or(fallback(&self.label, &format!("{}/{}", self.done, self.total)))
+        let state = self.state();
+        state.widget.bundle_or(fallback(&self.label, &format!("{}/{}", state.done, self.total)))
+    }
+}
+
+/// Sends what bars show by now and have not sent. The prelude calls this at the end of each cell.
+///
+/// # Errors
+/// That of the first bar that could not; the others have been sent nevertheless.
+pub fn send_late() -> io::Result<()> {
+    let late = std::mem::take(&mut *lock(&LATE));
+    let send = |bar: Bar| {
+        let mut state = bar.state();
+        state.is_late = false;
+        state.send().map_err(|error| io::Error::new(error.kind(), format!("the bar {:?}: {error}", bar.label)))
+    };
+    // All of them, even if one fails.
+    let sent: Vec<io::Result<()>> = late.into_iter().map(send).collect();
+    sent.into_iter().collect()
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The value that the front end has.
+    fn sent(bar: &Bar) -> u64 {
+        bar.state().widget.get("value").unwrap().as_u64().unwrap()
+    }
+
+    #[test]
+    fn the_last_value_of_a_cell_is_sent_however_soon_it_comes() {
+        let mut bar = bar("rows", 100).unwrap();
+        let mut copy = bar.clone();
+        bar.set(1).unwrap();
+        copy.set(2).unwrap();
+        bar.set(3).unwrap();
+        assert_eq!((sent(&bar), sent(&copy)), (1, 1));
+        send_late().unwrap();
+        assert_eq!((sent(&bar), sent(&copy)), (3, 3));
+        bar.set(4).unwrap();
+        send_late().unwrap();
+        assert_eq!(sent(&bar), 4);
+        bar.set(150).unwrap();
+        assert_eq!(sent(&bar), 100, "what fills the bar does not wait");
+        assert_eq!(bar.bundle().data["text/plain"], "rows: 100/100 (a widget, which this front end does not show)");
     }
 }

@@ -8,7 +8,7 @@ use std::io;
 use std::ops::RangeInclusive;
 
 /// What an [`Input`] holds: `i64`, `f64`, `bool` or `String`.
-pub trait InputValue: Clone + Display + Into<Value> {
+pub trait InputValue: Clone + Display + PartialOrd + Into<Value> {
     /// The value that a front end has sent; none if it is of another type.
     fn of(value: &Value) -> Option<Self>;
 }
@@ -42,14 +42,15 @@ impl InputValue for String {
 pub struct Input<T> {
     label: String,
     widget: Widget,
-    value: std::marker::PhantomData<T>,
+    /// Of a slider.
+    range: Option<RangeInclusive<T>>,
 }
 
 impl<T: InputValue> Input<T> {
     fn open(model: &str, style: &str, label: &str, mut state: Value) -> io::Result<Self> {
         state["description"] = json!(label);
         let widget = Widget::open(model, style, state)?;
-        Ok(Self { label: label.to_owned(), widget, value: std::marker::PhantomData })
+        Ok(Self { label: label.to_owned(), widget, range: None })
     }
 
     /// The value that the user or a cell has set last.
@@ -64,9 +65,12 @@ impl<T: InputValue> Input<T> {
     /// Sets the value, also in the front end.
     ///
     /// # Errors
-    /// If the control is closed.
+    /// A value outside of a slider's range, NaN or an infinite number; if the control is closed.
     pub fn set(&mut self, value: T) -> io::Result<()> {
-        self.widget.set("value", value)
+        if let Some(range) = &self.range {
+            check(&self.label, range, &value)?;
+        }
+        self.widget.set("value", finite(&self.label, &value)?)
     }
 
     control!();
@@ -95,19 +99,20 @@ impl<T: InputValue> Show for Input<T> {
 pub fn int_slider(label: &str, range: RangeInclusive<i64>, value: i64) -> io::Result<Input<i64>> {
     check(label, &range, &value)?;
     let state = json!({"min": range.start(), "max": range.end(), "value": value});
-    Input::open("IntSlider", "SliderStyle", label, state)
+    Ok(Input { range: Some(range), ..Input::open("IntSlider", "SliderStyle", label, state)? })
 }
 
 /// A slider for numbers, with a hundred steps.
 ///
 /// # Errors
-/// Those of [`int_slider`].
+/// Those of [`int_slider`]; a range that has no end.
 pub fn float_slider(label: &str, range: RangeInclusive<f64>, value: f64) -> io::Result<Input<f64>> {
     check(label, &range, &value)?;
-    let step = (range.end() - range.start()) / 100.0;
-    let state =
-        json!({"min": range.start(), "max": range.end(), "value": value, "step": step, "readout_format": ".3g"});
-    Input::open("FloatSlider", "SliderStyle", label, state)
+    let (start, end) = (finite(label, range.start())?, finite(label, range.end())?);
+    // The difference of two finite numbers may be infinite. A slider cannot have a step of 0.
+    let step = (range.end() / 100.0 - range.start() / 100.0).max(f64::MIN_POSITIVE);
+    let state = json!({"min": start, "max": end, "value": value, "step": step, "readout_format": ".3g"});
+    Ok(Input { range: Some(range), ..Input::open("FloatSlider", "SliderStyle", label, state)? })
 }
 
 /// A box for a whole number.
@@ -121,9 +126,9 @@ pub fn int_box(label: &str, value: i64) -> io::Result<Input<i64>> {
 /// A box for a number.
 ///
 /// # Errors
-/// A kernel that cannot be reached.
+/// NaN or an infinite number; a kernel that cannot be reached.
 pub fn float_box(label: &str, value: f64) -> io::Result<Input<f64>> {
-    Input::open("FloatText", "DescriptionStyle", label, json!({"value": value}))
+    Input::open("FloatText", "DescriptionStyle", label, json!({"value": finite(label, &value)?}))
 }
 
 /// A box for a line of text.
@@ -150,6 +155,15 @@ fn check<T: PartialOrd + Display>(label: &str, range: &RangeInclusive<T>, value:
     Err(invalid(format!("the slider {label:?} goes from {start} to {end}, but its value is {value}")))
 }
 
+/// The value as JSON, which has neither NaN nor infinite numbers.
+fn finite<T: InputValue>(label: &str, value: &T) -> io::Result<Value> {
+    let json: Value = value.clone().into();
+    if json.is_null() {
+        return Err(invalid(format!("the control {label:?} cannot hold {value}; give a finite number")));
+    }
+    Ok(json)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -163,8 +177,38 @@ mod tests {
         let bundle = rate.bundle();
         assert_eq!(bundle.data["text/plain"], "rate: 1 (a widget, which this front end does not show)");
         assert_eq!(bundle.data["text/html"], "<div>rate: <b>1</b></div>");
-        let error = int_slider("n", 1..=3, 4).unwrap_err().to_string();
-        assert_eq!(error, r#"the slider "n" goes from 1 to 3, but its value is 4"#);
+    }
+
+    #[test]
+    fn a_slider_stays_within_its_range() {
+        let mut slider = int_slider("n", 1..=3, 3).unwrap();
+        for error in [int_slider("n", 1..=3, 4).unwrap_err(), slider.set(4).unwrap_err()] {
+            assert_eq!(error.to_string(), r#"the slider "n" goes from 1 to 3, but its value is 4"#);
+        }
+        assert_eq!(slider.value().unwrap(), 3);
+    }
+
+    #[test]
+    fn a_number_that_json_does_not_have_is_an_error_that_names_the_control() {
+        let text = |result: io::Result<Input<f64>>| result.unwrap_err().to_string();
+        assert_eq!(text(float_box("x", f64::NAN)), r#"the control "x" cannot hold NaN; give a finite number"#);
+        assert_eq!(
+            text(float_slider("x", 0.0..=f64::INFINITY, 1.0)),
+            r#"the control "x" cannot hold inf; give a finite number"#
+        );
+        assert!(text(float_slider("x", 0.0..=1.0, f64::NAN)).ends_with("its value is NaN"));
+        let mut number = float_box("x", 1.0).unwrap();
+        assert!(number.set(f64::NEG_INFINITY).is_err());
+        assert_eq!(number.value().unwrap(), 1.0);
+    }
+
+    #[test]
+    fn the_step_of_a_slider_is_a_positive_number() {
+        for range in [0.0..=1.0, 2.0..=2.0, f64::MIN..=f64::MAX] {
+            let slider = float_slider("x", range.clone(), *range.start()).unwrap();
+            let step = slider.widget.get("step").unwrap().as_f64();
+            assert!(step.is_some_and(|step| step > 0.0), "{range:?}: {step:?}");
+        }
     }
 
     #[test]

@@ -24,12 +24,23 @@ pub fn style(name: &str) -> Map<String, Value> {
 
 /// The state of a control, such as `IntSlider`, with the ids of its layout and style and with values of its own.
 pub fn control(name: &str, layout: &str, style: &str, own: &Map<String, Value>) -> Map<String, Value> {
-    let mut state = model(CONTROLS, name, CONTROLS, &format!("{name}View"));
+    let mut state = model(CONTROLS, name, CONTROLS, &format!("{}View", view_of(name)));
     for (part, id) in [("layout", layout), ("style", style)] {
         state.insert(part.to_owned(), json!(format!("IPY_MODEL_{id}")));
     }
     state.extend(own.clone());
     state
+}
+
+/// The view of a control, which for some is not called as the control.
+fn view_of(control: &str) -> &str {
+    match control {
+        "IntProgress" | "FloatProgress" => "Progress",
+        "BoundedIntText" => "IntText",
+        "BoundedFloatText" => "FloatText",
+        "NaiveDatetime" => "Datetime",
+        other => other,
+    }
 }
 
 fn model(module: &str, name: &str, view_module: &str, view: &str) -> Map<String, Value> {
@@ -54,4 +65,26 @@ pub fn opening(state: &Map<String, Value>) -> Value {
 pub fn view(id: &str, fallback: Bundle) -> Bundle {
     let view = json!({"model_id": id, "version_major": 2, "version_minor": 0});
     fallback.with("application/vnd.jupyter.widget-view+json", view)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_control_has_the_view_that_ipywidgets_gives_it() {
+        for (name, view) in [
+            ("IntSlider", "IntSliderView"),
+            ("IntProgress", "ProgressView"),
+            ("FloatProgress", "ProgressView"),
+            ("BoundedIntText", "IntTextView"),
+            ("BoundedFloatText", "FloatTextView"),
+            ("NaiveDatetime", "DatetimeView"),
+        ] {
+            let state = control(name, "layout", "style", &Map::new());
+            assert_eq!((&state["_model_name"], &state["_view_name"]), (&json!(format!("{name}Model")), &json!(view)));
+        }
+        let own = Map::from_iter([("_view_name".to_owned(), json!("MyView"))]);
+        assert_eq!(control("IntSlider", "layout", "style", &own)["_view_name"], "MyView");
+    }
 }
