@@ -122,6 +122,23 @@ def test_bar_sends_its_end_and_skips_what_comes_too_fast(kernel, watch):
     assert (values[0], values[-1]) == (1, 1000) and len(values) < 20, values
 
 
+def test_bar_sends_what_a_cell_has_set_last_when_the_cell_ends(kernel, watch):
+    watch.run('let mut rows = ferrotune::widget::bar("rows", 1000)?; for row in 0..=500 { rows.set(row)?; }')
+    values = [m["content"]["data"]["state"]["value"] for m in watch.comms if m["msg_type"] == "comm_msg"]
+    assert (values[0], values[-1]) == (0, 500) and len(values) < 20, values
+
+
+def test_list_offers_words_of_which_the_front_end_chooses_one(kernel, watch):
+    watch.run('let mut pick = ferrotune::widget::dropdown("pick", &["sgd", "adam"], "adam")?; pick.show();')
+    box = watch.id_of("DropdownModel")
+    state = watch.models[box]
+    assert (state["_options_labels"], state["index"], state["_view_name"]) == (["sgd", "adam"], 1, "DropdownView")
+    send(kernel, box, {"method": "update", "state": {"index": 0}, "buffer_paths": []})
+    assert watch.run("pick.value()?") == '"sgd"'
+    assert 'the list "pick" offers "sgd", "adam", but its value is "x"' in kernel.fails('pick.set("x")?;').error
+    assert 'the control "rate" cannot hold NaN' in kernel.fails('ferrotune::widget::float_box("rate", f64::NAN)?;').error
+
+
 def test_slider_that_moves_while_a_cell_runs_is_read_by_that_cell(kernel, watch):
     watch.run('let rate = ferrotune::widget::float_slider("rate", 0.0..=1.0, 0.5)?;')
     msg_id = kernel.begin('println!("reads"); while rate.value()? < 0.75 {} rate.value()?')
@@ -374,6 +391,19 @@ def test_failed_cell_aborts_only_cells_of_its_own_shell(kernel, subshell):
     assert kernel.end_of(spared).result == "2"
 
 
+def test_interrupt_stops_what_waits_in_the_shell_of_the_running_cell_and_in_no_other(kernel, subshell):
+    first = kernel.begin(SLEEP)
+    while kernel.next_published(first)["msg_type"] != "stream":
+        pass
+    stopped = kernel.begin("1")
+    spared = in_subshell(kernel, subshell, "execute_request", {"code": "2"})
+    assert [kernel.next_published(spared)["msg_type"] for _ in range(2)] == ["status", "stream"]
+    kernel.ask("interrupt_request", channel="control")
+    assert "interrupted" in kernel.end_of(first).error
+    assert kernel.end_of(stopped).error == "Interrupted: the cell was stopped before it ran; no variable has changed"
+    assert kernel.end_of(spared).result == "2"
+
+
 # The button that stops a search
 
 
@@ -388,6 +418,28 @@ def search(project, options=""):
     }}
     Ok(x)
 }}"""
+
+
+def test_cell_of_a_subshell_that_only_looks_is_served_beside_a_search(start):
+    kernel = start()
+    subshell = kernel.ask("create_subshell_request", channel="control")["subshell_id"]
+    beside = lambda cell: in_subshell(kernel, subshell, "execute_request", {"code": cell})
+    first = kernel.begin(search("seen"))
+    while kernel.next_published(first)["msg_type"] != "display_data":
+        pass
+    while (outcome := kernel.end_of(beside("%trials"))).error:
+        assert outcome.error.startswith("MagicError: no search has run"), "the objective is still compiled"
+    assert (outcome.stderr, "unfinished" in outcome.display) == ("", True), outcome
+    outcome = kernel.end_of(beside("%lsmagic\n%best --project none"))
+    assert outcome.error.startswith("MagicError: ") and "%best" in outcome.display, outcome
+    waits = beside("3")
+    assert [kernel.next_published(waits)["msg_type"] for _ in range(2)] == ["status", "stream"]
+    overtaken = beside("%lsmagic")
+    assert [kernel.next_published(overtaken)["msg_type"] for _ in range(2)] == ["status", "stream"], "it overtook a cell"
+    kernel.ask("interrupt_request", channel="control")
+    assert "stopped" in kernel.end_of(first).error
+    assert kernel.end_of(waits).result == "3"
+    assert "%best" in kernel.end_of(overtaken).display
 
 
 def press_when_shown(kernel, msg_id):

@@ -58,6 +58,14 @@ def test_crate_that_does_not_build_says_why(kernel, tmp_path):
     assert outcome.display.endswith(": not finished")
 
 
+def test_feature_that_a_crate_does_not_have_is_the_reason(kernel, tmp_path):
+    root = crate(tmp_path, "plain", "pub fn one() -> i32 { 1 }")
+    outcome = kernel.fails(f':dep plain = {{ path = "{root}", features = ["rich"] }}')
+    reason = "this notebook depends on `plain` with feature `rich` but `plain` does not have that feature"
+    assert outcome.error.startswith(f"CompilationError: error: {reason}"), outcome.error
+    assert "evcxr" not in outcome.traceback
+
+
 def test_build_that_is_interrupted_ends_at_once_and_changes_nothing(kernel, tmp_path):
     kernel.ok("let kept = 7;")
     crate(tmp_path, "quick", "pub fn value() -> u64 { 1 }")

@@ -1,6 +1,8 @@
 """Shell commands: `!command` and `%%bash` show what they write at once, can be interrupted, and fail as a cell fails."""
 
+import os
 import pathlib
+import signal
 
 import pytest
 
@@ -101,10 +103,19 @@ def test_files_complete_in_a_command(kernel):
     assert kernel.complete("%%bash\nls tables")["matches"] == ["tables/"]
 
 
-def test_command_ends_with_the_kernel(start, tmp_path):
+@pytest.mark.parametrize(
+    ("before", "end"),
+    [
+        ("", lambda session: session.close()),
+        ("trap '' INT TERM; ", lambda session: session.close()),
+        ("", lambda session: os.kill(session.manager.provisioner.pid, signal.SIGKILL)),
+    ],
+    ids=["ended", "ended, and it ignores interrupts", "killed"],
+)
+def test_command_ends_with_the_kernel(start, tmp_path, before, end):
     session = start(tmp_path)
     pid = tmp_path / "pid"
-    session.begin(f"!echo $$ > {pid}; sleep 600")
+    session.begin(f"!{before}echo $$ > {pid}; sleep 600; sleep 600")
     wait_for(lambda: pid.exists() and pid.read_text(), "command")
-    session.close()
+    end(session)
     wait_for(lambda: not is_alive(int(pid.read_text())), "end of the command", 10)

@@ -4,6 +4,7 @@
 //! Each piece of state has one owner: [`Evaluator`] owns evcxr's context, [`CellSupervisor`] the child process,
 //! [`UndoStates`] evcxr's knowledge of earlier states, and [`Notebook`] the rest.
 
+mod beside;
 mod captures;
 mod cell_supervisor;
 mod commands;
@@ -36,6 +37,7 @@ mod search;
 mod settings;
 mod sharing;
 mod shell;
+mod standing;
 mod startup;
 mod studies;
 mod syntax;
@@ -46,6 +48,7 @@ mod variables;
 mod warnings;
 mod watch;
 
+pub(crate) use beside::only_looks;
 pub(crate) use inspection::Inspector;
 pub(crate) use interrupts::Interrupts;
 pub(crate) use startup::start;
@@ -97,7 +100,7 @@ impl Engine {
                 let number = self.notebook.begin_cell(cell.can_be_undone);
                 self.notebook.count = cell.count;
                 self.link.begin_cell(number, outputs, cell.allow_stdin);
-                let result = match self.interrupts.begin_cell(cell.sent_at) {
+                let result = match self.interrupts.begin_cell(&cell) {
                     Some(_running) => self.execute(&cell),
                     None => Err(Failure::new(ErrorName::Interrupted, STOPPED_BEFORE)),
                 };

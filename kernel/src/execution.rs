@@ -23,6 +23,8 @@ pub(crate) struct Cell {
     pub(crate) count: Option<u32>,
     /// When the request came: a later interrupt stops this cell, an earlier one does not.
     pub(crate) sent_at: Instant,
+    /// The subshell that it was sent to; none for the main shell. An interrupt stops what waits in one shell.
+    pub(crate) subshell: Option<String>,
 }
 
 /// What a cell puts out while it runs, in order. `Done` comes once; output of background threads may follow it.
@@ -131,6 +133,8 @@ pub(crate) enum Question {
     Complete { code: String, cursor: usize, reply: oneshot::Sender<Completions> },
     /// Document what is at the cursor, as a MIME bundle; empty if there is no documentation.
     Inspect { code: String, cursor: usize, reply: oneshot::Sender<Map<String, Value>> },
+    /// Run a cell that only looks.
+    Look { code: String, outputs: mpsc::UnboundedSender<Output> },
 }
 
 /// Whether a cell can be run as it stands (`is_complete_request`).

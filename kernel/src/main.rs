@@ -325,7 +325,11 @@ fn serve(connection_file: &Path, runtime: Runtime) -> Result<()> {
         let inspector = engine::Inspector::start();
         let work = engine::start(runtime, interrupts.clone(), inspector.clone());
         let ask = Box::new(move |question| inspector.ask(question));
-        server::EngineHandle { work, ask, interrupt: Box::new(move |at| interrupts.interrupt(at)) }
+        let end = Box::new({
+            let interrupts = interrupts.clone();
+            move || interrupts.end()
+        });
+        server::EngineHandle { work, ask, interrupt: Box::new(move |at| interrupts.interrupt(at)), end }
     }));
     // Does not wait for a cell that does not stop.
     tokio.shutdown_background();

@@ -6,6 +6,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
@@ -35,6 +36,7 @@ mod requests;
 mod screen;
 mod stdin;
 mod subshells;
+mod terminal;
 mod wire;
 
 pub(crate) use kernel::EngineHandle;
@@ -72,8 +74,22 @@ async fn serve_with(
     let (stop, mut stopped) = mpsc::unbounded_channel();
     let interrupts = Notify::new();
     let (comms, subshells) = (Arc::new(Comms::new(iopub.clone())), Subshells::default());
-    let kernel = Kernel { codec, iopub, stdin, history, comms, subshells, connection, engine, interrupts, cells, stop };
-    let kernel = Arc::new(kernel);
+    let ignores_updates = terminal::ignores_updates();
+    let kernel = Arc::new(Kernel {
+        codec,
+        iopub,
+        stdin,
+        history,
+        comms,
+        subshells,
+        connection,
+        engine,
+        interrupts,
+        cells,
+        count: AtomicU32::new(0),
+        stop,
+        ignores_updates,
+    });
 
     kernel.iopub.publish(&Parent::none(), "status", json!({"execution_state": "starting"}));
     tasks.spawn(execute::in_order(kernel.clone(), queue));

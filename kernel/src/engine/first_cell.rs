@@ -33,7 +33,7 @@ enum Begun {
 }
 
 fn begin(interrupts: &Interrupts, link: &CellLink, cell: &Cell) -> Begun {
-    let Some(_running) = interrupts.begin_cell(cell.sent_at) else {
+    let Some(_running) = interrupts.begin_cell(cell) else {
         return Begun::Ended(Err(Failure::new(ErrorName::Interrupted, STOPPED_BEFORE)));
     };
     match answer(link, &cell.code) {

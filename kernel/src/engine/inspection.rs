@@ -10,6 +10,8 @@ mod values;
 
 pub(super) use knowledge::Knowledge;
 
+use super::beside;
+use super::standing::Standing;
 use super::startup::STACK_BYTES;
 use crate::execution::Question;
 use std::panic::{self, AssertUnwindSafe};
@@ -24,6 +26,7 @@ pub(crate) struct Inspector(Sender<Message>);
 enum Message {
     Ask(Question),
     Learn(Box<Knowledge>),
+    Stand(Standing),
 }
 
 impl Inspector {
@@ -47,6 +50,11 @@ impl Inspector {
         self.send(Message::Learn(Box::new(knowledge)));
     }
 
+    /// Which studies magics are about from now on.
+    pub(super) fn stand(&self, standing: Standing) {
+        self.send(Message::Stand(standing));
+    }
+
     fn send(&self, message: Message) {
         if self.0.send(message).is_err() {
             tracing::debug!("the thread that completes code has ended");
@@ -55,10 +63,15 @@ impl Inspector {
 }
 
 fn answer_all(messages: &Receiver<Message>) {
-    let (mut known, mut waiting) = (None, Vec::new());
+    let (mut known, mut waiting) = (None::<Box<Knowledge>>, Vec::new());
     for message in messages {
         match message {
             Message::Learn(knowledge) => known = Some(knowledge),
+            Message::Stand(standing) => {
+                if let Some(known) = &mut known {
+                    known.standing = standing;
+                }
+            }
             Message::Ask(question) => waiting.push(question),
         }
         if let Some(knowledge) = &known {
@@ -78,6 +91,10 @@ fn answer(known: &Knowledge, question: Question) -> Option<Question> {
             Some(documentation) => say(reply, documentation),
             None => Some(Question::Inspect { code, cursor, reply }),
         },
+        Question::Look { code, outputs } => {
+            beside::run(&code, &known.standing, &outputs);
+            None
+        }
     }));
     answered.unwrap_or_default()
 }

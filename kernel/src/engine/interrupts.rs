@@ -1,9 +1,16 @@
 //! Interrupts: the user's interrupt stops the running search or cell. The server's threads share this with the engine's.
 
 use super::link::CellLink;
+use crate::execution::Cell;
 use rustix::process::{Pid, Signal, kill_process};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long the end of the kernel waits for the end of a shell command, which is killed before.
+const SHELL_END: Duration = Duration::from_millis(1800);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 #[derive(Clone, Default)]
 pub(crate) struct Interrupts {
@@ -15,10 +22,27 @@ struct State {
     link: Option<CellLink>,
     /// Process id of the supervisor of the search that runs.
     search: Option<u32>,
-    /// When the user interrupted last.
+    /// When the user interrupted last while no cell ran.
     last: Option<Instant>,
-    /// When the cell that runs was sent.
-    cell: Option<Instant>,
+    /// When the user interrupted last while a cell of this shell ran. That stops no cell that waits in another shell.
+    last_of_shell: BTreeMap<Option<String>, Instant>,
+    /// The cell that runs.
+    cell: Option<Running>,
+    /// A shell command runs.
+    runs_shell: bool,
+}
+
+/// When a cell was sent, and the subshell that it was sent to.
+struct Running {
+    sent_at: Instant,
+    subshell: Option<String>,
+}
+
+impl State {
+    /// When the user interrupted last the cells of this shell.
+    fn last_of(&self, subshell: &Option<String>) -> Option<Instant> {
+        self.last.max(self.last_of_shell.get(subshell).copied())
+    }
 }
 
 /// A cell that runs. It ends when this is dropped.
@@ -30,15 +54,42 @@ impl Drop for RunningCell {
     }
 }
 
+/// A shell command that runs. It has ended when this is dropped.
+pub(super) struct RunningShell(Interrupts);
+
+impl Drop for RunningShell {
+    fn drop(&mut self) {
+        self.0.lock().runs_shell = false;
+    }
+}
+
 impl Interrupts {
+    /// The kernel ends: asks what runs to stop, and waits for a shell command, since the kernel kills one that does not.
+    pub(crate) fn end(&self) {
+        let at = Instant::now();
+        self.interrupt(at);
+        while self.lock().runs_shell && at.elapsed() < SHELL_END {
+            thread::sleep(POLL_INTERVAL);
+        }
+    }
+
+    /// A shell command begins.
+    pub(super) fn begin_shell(&self) -> RunningShell {
+        self.lock().runs_shell = true;
+        RunningShell(self.clone())
+    }
+
     /// Asks the running search to stop, or else the running cell, unless it was sent after this moment. Says whether one was asked.
     pub(crate) fn interrupt(&self, at: Instant) -> bool {
         let (link, search) = {
             let mut state = self.lock();
-            state.last = state.last.max(Some(at));
-            if state.cell.is_none_or(|sent_at| sent_at > at) {
+            let running = state.cell.as_ref().filter(|cell| cell.sent_at <= at);
+            let Some(subshell) = running.map(|cell| cell.subshell.clone()) else {
+                state.last = state.last.max(Some(at));
                 return false;
-            }
+            };
+            let last = state.last_of_shell.entry(subshell).or_insert(at);
+            *last = at.max(*last);
             (state.link.clone(), state.search)
         };
         if let Some(pid) = search.and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?)) {
@@ -53,26 +104,30 @@ impl Interrupts {
 
     /// Asks once more what runs now, if it was asked before.
     pub(super) fn repeat(&self) {
-        let last = self.lock().last;
+        let last = {
+            let state = self.lock();
+            state.cell.as_ref().and_then(|cell| state.last_of(&cell.subshell))
+        };
         if let Some(at) = last {
             self.interrupt(at);
         }
     }
 
-    /// A cell begins that was sent at this moment; none if the user has interrupted since.
-    pub(super) fn begin_cell(&self, sent_at: Instant) -> Option<RunningCell> {
+    /// A cell begins; none if the user has interrupted its shell since it was sent.
+    pub(super) fn begin_cell(&self, cell: &Cell) -> Option<RunningCell> {
         let mut state = self.lock();
-        if state.last.is_some_and(|last| last >= sent_at) {
+        if state.last_of(&cell.subshell).is_some_and(|last| last >= cell.sent_at) {
             return None;
         }
-        state.cell = Some(sent_at);
+        state.cell = Some(Running { sent_at: cell.sent_at, subshell: cell.subshell.clone() });
         Some(RunningCell(self.clone()))
     }
 
     /// Whether the user has interrupted the cell that runs.
     pub(super) fn is_interrupted(&self) -> bool {
         let state = self.lock();
-        state.cell.is_some_and(|sent_at| state.last.is_some_and(|last| last >= sent_at))
+        let cell = state.cell.as_ref();
+        cell.is_some_and(|cell| state.last_of(&cell.subshell).is_some_and(|last| last >= cell.sent_at))
     }
 
     /// From now on interrupts reach the cells of this link.
@@ -95,5 +150,33 @@ impl Interrupts {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cell(sent_at: Instant, subshell: Option<&str>) -> Cell {
+        let subshell = subshell.map(str::to_owned);
+        Cell { code: String::new(), allow_stdin: false, can_be_undone: true, count: None, sent_at, subshell }
+    }
+
+    #[test]
+    fn an_interrupt_stops_what_waits_in_the_shell_of_the_running_cell_and_in_no_other() {
+        let interrupts = Interrupts::default();
+        let sent_at = Instant::now();
+        let (main, sub) = (cell(sent_at, None), cell(sent_at, Some("a")));
+        let at = sent_at + Duration::from_millis(1);
+        let running = interrupts.begin_cell(&main).unwrap();
+        assert!(interrupts.interrupt(at) && interrupts.is_interrupted());
+        drop(running);
+        assert!(interrupts.begin_cell(&main).is_none());
+        let running = interrupts.begin_cell(&sub).unwrap();
+        assert!(!interrupts.is_interrupted());
+        drop(running);
+        assert!(!interrupts.interrupt(at), "nothing runs");
+        assert!(interrupts.begin_cell(&sub).is_none());
+        assert!(interrupts.begin_cell(&cell(at + Duration::from_millis(1), None)).is_some());
     }
 }

@@ -1,17 +1,24 @@
 //! Dispatches magics: each action of `magics/` is one call here. Shows the bundles that they return.
 
-use super::{Engine, devices, studies};
+use super::{Engine, beside, devices, studies};
 use crate::execution::{Output, Payload};
 use crate::failure::Failure;
 use anyhow::{Context, Result};
 use ferrotune_display::Bundle;
-use ferrotune_magics::{Action, Best, Study};
+use ferrotune_magics::{Action, Study};
 use std::path::Path;
 
 impl Engine {
     /// Carries out a magic; `cell` is the source of the whole cell.
     pub(super) fn act(&mut self, cell: &str, action: Action) -> Result<(), Failure> {
         match action {
+            Action::Trials(_)
+            | Action::Best(_)
+            | Action::Space(_)
+            | Action::Plot(_)
+            | Action::Studies { .. }
+            | Action::Lsmagic { .. }
+            | Action::Help { .. } => self.look_up(&action),
             Action::TpuConnect(request) => self.run_generated(&devices::connect(&request)),
             Action::TpuCheck(request) => self.tpu_check(&request),
             Action::Device => self.run_generated("ferrotune::device::describe();"),
@@ -20,26 +27,13 @@ impl Engine {
             Action::Tune(tune) => self.tune(cell, &tune),
             Action::Resume(request) => self.resume(&request),
             Action::Search(request) => self.act_on_search(&request),
-            Action::Trials(request) => self.show_study(&request.study, |folder| studies::trials(folder, &request)),
-            Action::Best(request) => self.best(&request),
-            Action::Space(study) => self.show_study(&study, studies::space),
-            Action::Plot(request) => self.show_study(&request.study, |folder| studies::plot(folder, &request)),
             Action::Export(request) => self.show_study(&request.study, |folder| studies::export(folder, &request)),
-            Action::Studies { directory } => {
-                self.show_result(studies::overview(&self.notebook.directory(directory.as_deref())))
-            }
             Action::Undo { count } => self.undo(count),
             Action::Checkpoint { name } => self.checkpoint(&name),
             Action::Restore { name } => self.restore_checkpoint(&name),
             Action::Checkpoints => self.checkpoints(),
             Action::Memory(memory) => self.memory(memory),
             Action::Gc { all } => self.gc(all),
-            Action::Lsmagic { name: None } => {
-                self.show_text(ferrotune_magics::lsmagic());
-                Ok(())
-            }
-            Action::Lsmagic { name: Some(name) } => self.show_result(help(&name)),
-            Action::Help { name } => self.page(help(&name)),
             Action::Time(request) => self.time(&request),
             Action::Timeit(request) => self.timeit(&request),
             Action::Who(request) => self.who(&request),
@@ -76,19 +70,15 @@ impl Engine {
         Ok(())
     }
 
-    /// `%best`
-    fn best(&self, request: &Best) -> Result<(), Failure> {
-        let best = studies::best(&self.notebook.folder_of(&request.study)?, request);
-        let (bundle, code) = best.map_err(Failure::of_magic)?;
-        self.show(bundle);
-        if let Some(code) = code {
-            self.link.emit(Output::Payload(Payload::NextCell(code)));
-        }
+    /// A magic that only looks.
+    fn look_up(&self, action: &Action) -> Result<(), Failure> {
+        let look = beside::look(action).expect("`act` gives only magics that look");
+        look(&self.notebook.standing)?.into_iter().for_each(|output| self.link.emit(output));
         Ok(())
     }
 
     fn show_study(&self, study: &Study, bundle: impl FnOnce(&Path) -> Result<Bundle>) -> Result<(), Failure> {
-        self.show_result(bundle(&self.notebook.folder_of(study)?))
+        self.show_result(bundle(&self.notebook.standing.folder_of(study)?))
     }
 
     /// Shows a text in the front end's pager.

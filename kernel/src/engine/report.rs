@@ -1,5 +1,7 @@
 //! Errors as a user sees them: a name, one line, and the place in their own cell.
 
+mod cargo;
+
 use super::insertions::Insertions;
 use super::places::Found;
 use crate::diagnostic;
@@ -88,7 +90,7 @@ pub(super) fn compilation(
     for error in errors.iter().filter(|error| error.level() == "error" || !has_error) {
         let head = match error.code() {
             Some(code) => format!("error[{code}]: {}", error.message()),
-            None => format!("error: {}", error.message()),
+            None => format!("error: {}", cargo::reason(&error.message()).unwrap_or_else(|| error.message())),
         };
         let place =
             error.primary_spanned_message().and_then(|message| message.span).filter(|span| visible(span.start_line));

@@ -50,7 +50,7 @@ impl Engine {
 
     /// `%resume`
     pub(super) fn resume(&mut self, request: &Resume) -> Result<(), Failure> {
-        let folder = self.notebook.folder_of(&request.study)?;
+        let folder = self.notebook.standing.folder_of(&request.study)?;
         let origin = if request.trust { Origin::User } else { Origin::Study };
         let search = spec::resumed(&folder, request)
             .and_then(|spec| SearchProcess::start(spec, &trust(origin), self.runtime.folder()))
@@ -61,15 +61,16 @@ impl Engine {
 
     /// `%tune status|wait|stop`
     pub(super) fn act_on_search(&mut self, request: &Search) -> Result<(), Failure> {
-        let folder = self.notebook.folder_of(&request.study)?;
+        let folder = self.notebook.standing.folder_of(&request.study)?;
         watch::act(request.verb, &folder, &mut self.notebook.search_display(), &self.link)?;
-        self.notebook.remember_study(folder);
+        self.notebook.standing.remember_study(folder);
         Ok(())
     }
 
     /// Shows a search to its end. If it runs in the background, the cell ends at once and its display goes on changing.
     fn follow(&mut self, mut search: SearchProcess, mut display: LiveDisplay) -> Result<(), Failure> {
-        self.notebook.remember_study(search.folder().to_owned());
+        self.notebook.standing.remember_study(search.folder().to_owned());
+        self.inspector.stand(self.notebook.standing.clone());
         let outputs = self.link.outputs();
         if let Some(outputs) = &outputs {
             search.show_stop_button(outputs.clone());

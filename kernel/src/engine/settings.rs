@@ -59,10 +59,10 @@ impl Engine {
 
     /// The kernel and all that it starts follow.
     fn enter(&mut self, target: &Path) -> Result<()> {
-        if let Some(study) = &mut self.notebook.last_study {
+        if let Some(study) = &mut self.notebook.standing.last_study {
             *study = std::path::absolute(&*study)?;
         }
-        self.notebook.has_moved = true;
+        self.notebook.standing.has_moved = true;
         std::env::set_current_dir(target)?;
         let mut settings = Settings::read(self.runtime.folder())?;
         settings.folder = Some(target.to_owned());

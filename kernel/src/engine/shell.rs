@@ -5,6 +5,7 @@ use super::Engine;
 use super::link::CellLink;
 use crate::execution::Stream;
 use crate::failure::{ErrorName, Failure};
+use crate::runtime::OWN_PROGRAM;
 use crate::supervisor::streams::{Utf8, read_available, retry, set_nonblocking};
 use anyhow::{Context, Result};
 use ferrotune_magics::Shell;
@@ -27,6 +28,7 @@ const INTERVAL: Duration = Duration::from_millis(20);
 impl Engine {
     /// `!command`, `%bash` and `%%bash`
     pub(super) fn run_shell(&self, shell: &Shell) -> Result<(), Failure> {
+        let _running = self.interrupts.begin_shell();
         let status = self.follow_shell(shell).map_err(|error| Failure::from_error(ErrorName::ShellError, &error))?;
         if self.link.is_interrupted() {
             return Err(Failure::new(ErrorName::Interrupted, format!("{} was interrupted", shell.name)));
@@ -51,7 +53,9 @@ impl Engine {
     }
 
     fn command(&self, shell: &Shell) -> Command {
-        let mut command = Command::new(shell.program);
+        // The shell ends with the kernel, also if that is killed.
+        let mut command = Command::new(OWN_PROGRAM);
+        command.arg("bound").arg(shell.program);
         crate::environment::restore_path(&mut command);
         let surroundings = self.link.surroundings();
         for (name, value) in &surroundings.changed {

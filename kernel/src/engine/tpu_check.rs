@@ -27,7 +27,7 @@ impl Engine {
                 self.conclude(result, |errors| explain(name, errors)).map(drop)
             }
             CheckedProgram::Objective { study, trial } => {
-                let folder = self.notebook.folder_of(study)?;
+                let folder = self.notebook.standing.folder_of(study)?;
                 let directory = tempfile::tempdir_in(self.runtime.folder())
                     .map_err(|error| Failure::new(ErrorName::MagicError, format!("cannot make a folder: {error}")))?;
                 let program = self.first_program(&folder, *trial, directory.path())?;

@@ -1,7 +1,7 @@
 //! The cells that wait: they run one after the other, whatever shell or subshell they were sent to.
 
-use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::Deserialize;
 use serde_json::json;
@@ -16,8 +16,8 @@ const WAITS: &str = "another cell runs; this one runs after it, since all cells 
 /// Puts cells into the queue.
 pub(super) struct Cells {
     sender: UnboundedSender<Queued>,
-    /// Cells that are queued or run.
-    unfinished: AtomicUsize,
+    /// How many cells of each shell are queued or run.
+    unfinished: Mutex<BTreeMap<Option<String>, usize>>,
 }
 
 /// A cell in the queue.
@@ -37,14 +37,19 @@ pub(super) struct Queue {
 
 pub(super) fn channel() -> (Cells, Queue) {
     let (sender, incoming) = mpsc::unbounded_channel();
-    (Cells { sender, unfinished: AtomicUsize::new(0) }, Queue { incoming, next: VecDeque::new() })
+    (Cells { sender, unfinished: Mutex::default() }, Queue { incoming, next: VecDeque::new() })
 }
 
 impl Cells {
     /// Adds a cell. One of a subshell says so if it has to wait, because clients expect that subshells do not; a silent one
     /// publishes nothing.
     pub(super) fn push(&self, iopub: &Iopub, received: Received) {
-        let waits = self.unfinished.fetch_add(1, Ordering::Relaxed) > 0;
+        let waits = {
+            let mut unfinished = self.unfinished();
+            let waits = !unfinished.is_empty();
+            *unfinished.entry(received.request.subshell.clone()).or_default() += 1;
+            waits
+        };
         let queued = if waits && received.request.subshell.is_some() && !is_silent(&received.request) {
             let exchange = Exchange::begin(iopub.clone(), received);
             exchange.publish("stream", json!({"name": "stderr", "text": WAITS}));
@@ -58,8 +63,22 @@ impl Cells {
     }
 
     /// A cell has ended, or was aborted. This comes before its reply, since the client may then send the next one.
-    pub(super) fn finish(&self) {
-        self.unfinished.fetch_sub(1, Ordering::Relaxed);
+    pub(super) fn finish(&self, request: &Request) {
+        let mut unfinished = self.unfinished();
+        if let Some(count) = unfinished.get_mut(&request.subshell) {
+            *count -= 1;
+        }
+        unfinished.retain(|_, count| *count > 0);
+    }
+
+    /// Whether only cells of other shells are queued or run, so that a cell of this subshell overtakes none of its own.
+    pub(super) fn wait_for_others_only(&self, request: &Request) -> bool {
+        let unfinished = self.unfinished();
+        request.subshell.is_some() && !unfinished.is_empty() && !unfinished.contains_key(&request.subshell)
+    }
+
+    fn unfinished(&self) -> MutexGuard<'_, BTreeMap<Option<String>, usize>> {
+        self.unfinished.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -85,7 +104,7 @@ impl Queued {
         }
     }
 
-    fn request(&self) -> &Request {
+    pub(super) fn request(&self) -> &Request {
         match self {
             Self::Silent(received) => &received.request,
             Self::Announced(exchange) => &exchange.request,

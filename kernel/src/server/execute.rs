@@ -1,10 +1,11 @@
 //! `execute_request`: runs and counts one cell after the other. Its outputs precede its reply, and its reply `idle`.
 //!
-//! There is one process of cells, so a cell of a subshell waits for the cells before it, and says so. A failed cell aborts
-//! the queued ones of its own shell or subshell.
+//! There is one process of cells, so a cell of a subshell waits for the cells before it, and says so, unless it only looks. A
+//! failed cell aborts the queued ones of its own shell or subshell.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use serde::Deserialize;
@@ -14,11 +15,13 @@ use tokio::sync::mpsc::{self, UnboundedReceiver};
 
 use super::cell_queue::{Queue, Queued};
 use super::comms::Comms;
-use super::exchange::Exchange;
+use super::exchange::{Exchange, Received};
 use super::kernel::{EngineHandle, Kernel};
 use super::screen::{Pending, Screen, capture};
-use super::wire::{self, Parent};
-use crate::execution::{Cell, Output, Work};
+use super::terminal::Terminal;
+use super::wire::{self, Request};
+use crate::engine;
+use crate::execution::{Cell, Output, Question, Work};
 use crate::failure::{ErrorName, Failure};
 
 /// The requests that a failed cell aborts are in the queue or still in the socket. This wait lets the socket's reader
@@ -44,30 +47,61 @@ fn yes() -> bool {
     true
 }
 
+/// How a cell gets to run.
+enum Turn<'a> {
+    /// When the cells before it have ended.
+    Queued(&'a mut Queue),
+    /// Beside them.
+    Beside,
+}
+
+impl Turn<'_> {
+    fn end(&self, kernel: &Kernel, request: &Request) {
+        match self {
+            Self::Queued(_) => kernel.cells.finish(request),
+            Self::Beside => {}
+        }
+    }
+}
+
 /// Runs queued cells as long as the kernel lives.
 pub(super) async fn in_order(kernel: Arc<Kernel>, mut queue: Queue) {
-    let mut count = 0;
     while let Some(queued) = queue.pop().await {
         let exchange = queued.begin(&kernel.iopub);
-        for queued in execute(&kernel, exchange, &mut count, &mut queue).await {
-            kernel.cells.finish();
+        for queued in execute(&kernel, exchange, Turn::Queued(&mut queue)).await {
+            kernel.cells.finish(queued.request());
             queued.begin(&kernel.iopub).reply(json!({"status": "aborted"})).await;
         }
     }
 }
 
+/// Whether a cell is answered beside the one that runs: that is of another shell, and this one only looks.
+pub(super) fn is_beside(kernel: &Kernel, request: &Request) -> bool {
+    let only_looks = |request: ExecuteRequest| {
+        request.user_expressions.is_none_or(|expressions| expressions.is_empty()) && engine::only_looks(&request.code)
+    };
+    // A request that cannot be read is refused when its turn comes.
+    kernel.cells.wait_for_others_only(request) && request.fields().is_ok_and(only_looks)
+}
+
+/// Runs a cell beside the one that runs.
+pub(super) async fn beside(kernel: Arc<Kernel>, received: Received) {
+    let exchange = kernel.begin(received);
+    execute(&kernel, exchange, Turn::Beside).await;
+}
+
 /// Runs one cell; returns the requests that its failure aborts.
-async fn execute(kernel: &Arc<Kernel>, mut exchange: Exchange, count: &mut u32, queue: &mut Queue) -> Vec<Queued> {
+async fn execute(kernel: &Arc<Kernel>, mut exchange: Exchange, mut turn: Turn<'_>) -> Vec<Queued> {
     if let Some(id) = kernel.subshells.missing(&exchange.request) {
         let text = format!("the cell was not run: there is no subshell {id:?}");
-        kernel.cells.finish();
+        turn.end(kernel, &exchange.request);
         exchange.refuse(ErrorName::UnknownSubshell, &text).await;
         return Vec::new();
     }
     let request: ExecuteRequest = match exchange.request.fields() {
         Ok(request) => request,
         Err(error) => {
-            kernel.cells.finish();
+            turn.end(kernel, &exchange.request);
             exchange.refuse(ErrorName::InvalidRequest, &error.to_string()).await;
             return Vec::new();
         }
@@ -75,28 +109,30 @@ async fn execute(kernel: &Arc<Kernel>, mut exchange: Exchange, count: &mut u32, 
     // Listens before the client can see the cell begin, since it may interrupt at once.
     let interrupted = kernel.interrupts.notified();
     // The counter counts stored cells; other cells show the number of the next stored one.
-    let execution_count = *count + 1;
-    if request.store_history && !request.silent {
-        *count = execution_count;
+    let is_stored = request.store_history && !request.silent;
+    let execution_count = kernel.count.fetch_add(u32::from(is_stored), Ordering::Relaxed) + 1;
+    if is_stored {
         kernel.history.append(execution_count, request.code.clone());
     }
     if !request.silent {
         exchange.publish("execute_input", json!({"code": request.code, "execution_count": execution_count}));
     }
     let metadata = json!({"started": wire::now()});
-    let result = run(kernel, interrupted, &exchange, &request, execution_count).await;
+    let result = run(kernel, interrupted, &exchange, &request, execution_count, &turn).await;
 
     let mut aborted = Vec::new();
     let content = match result {
         Ok((engine, payload)) => {
             let expressions = request.user_expressions.unwrap_or_default();
-            let values = evaluate(&engine, &kernel.comms, &exchange.request.parent, expressions).await;
+            let values = evaluate(&engine, &kernel.comms, &exchange.request, expressions).await;
             json!({"status": "ok", "execution_count": execution_count, "payload": payload, "user_expressions": values})
         }
         Err(failure) => {
             if !request.silent {
                 exchange.publish("error", error_content(&failure));
-                if request.stop_on_error {
+                if let Turn::Queued(queue) = &mut turn
+                    && request.stop_on_error
+                {
                     tokio::time::sleep(ABORT_WINDOW).await;
                     aborted = queue.take_all_of(exchange.request.subshell.as_deref());
                 }
@@ -109,7 +145,7 @@ async fn execute(kernel: &Arc<Kernel>, mut exchange: Exchange, count: &mut u32, 
             content
         }
     };
-    kernel.cells.finish();
+    turn.end(kernel, &exchange.request);
     exchange.reply_with_metadata(metadata, content).await;
     aborted
 }
@@ -122,6 +158,7 @@ async fn run(
     exchange: &Exchange,
     request: &ExecuteRequest,
     execution_count: u32,
+    turn: &Turn<'_>,
 ) -> Result<(Arc<EngineHandle>, Vec<Value>), Failure> {
     let engine = tokio::select! {
         engine = kernel.engine() => engine.ok_or_else(|| engine_gone("it did not start"))?,
@@ -129,11 +166,14 @@ async fn run(
             return Err(Failure::new(ErrorName::Interrupted, "the cell was interrupted before the kernel had started"));
         }
     };
-    let sent_at = exchange.at;
-    let count = (request.store_history && !request.silent).then_some(execution_count);
-    let (code, allow_stdin) = (request.code.clone(), request.allow_stdin);
-    let cell = Cell { code, allow_stdin, can_be_undone: true, count, sent_at };
-    let mut outputs = start(&engine, cell)?;
+    let mut outputs = match turn {
+        Turn::Queued(_) => start(&engine, cell(exchange, request, execution_count))?,
+        Turn::Beside => {
+            let (outputs, given) = mpsc::unbounded_channel();
+            (engine.ask)(Question::Look { code: request.code.clone(), outputs });
+            given
+        }
+    };
     let mut screen = Screen {
         iopub: exchange.iopub.clone(),
         parent: exchange.request.parent.clone(),
@@ -144,12 +184,26 @@ async fn run(
         history: kernel.history.clone(),
         comms: kernel.comms.clone(),
         payload: Vec::new(),
+        terminal: kernel.ignores_updates.then(Terminal::default),
     };
     let result = screen.until_done(&mut outputs).await;
     let payload = std::mem::take(&mut screen.payload);
-    kernel.stdin.cancel();
+    if let Turn::Queued(_) = turn {
+        kernel.stdin.cancel();
+    }
     tokio::spawn(screen.until_closed(outputs));
     result.ok_or_else(|| engine_gone("it ended while the cell ran"))?.map(|()| (engine, payload))
+}
+
+fn cell(exchange: &Exchange, request: &ExecuteRequest, execution_count: u32) -> Cell {
+    Cell {
+        code: request.code.clone(),
+        allow_stdin: request.allow_stdin,
+        can_be_undone: true,
+        count: (request.store_history && !request.silent).then_some(execution_count),
+        sent_at: exchange.at,
+        subshell: exchange.request.subshell.clone(),
+    }
 }
 
 fn start(engine: &EngineHandle, cell: Cell) -> Result<UnboundedReceiver<Output>, Failure> {
@@ -162,15 +216,16 @@ fn start(engine: &EngineHandle, cell: Cell) -> Result<UnboundedReceiver<Output>,
 async fn evaluate(
     engine: &EngineHandle,
     comms: &Comms,
-    parent: &Parent,
+    request: &Request,
     expressions: BTreeMap<String, String>,
 ) -> Map<String, Value> {
     let (mut values, sent_at) = (Map::new(), Instant::now());
     for (name, code) in expressions {
-        let cell = Cell { code, allow_stdin: false, can_be_undone: false, count: None, sent_at };
+        let subshell = request.subshell.clone();
+        let cell = Cell { code, allow_stdin: false, can_be_undone: false, count: None, sent_at, subshell };
         let value = match start(engine, cell) {
             Ok(mut outputs) => {
-                capture(comms, parent, &mut outputs).await.unwrap_or_else(|| Err(engine_gone("it has ended")))
+                capture(comms, &request.parent, &mut outputs).await.unwrap_or_else(|| Err(engine_gone("it has ended")))
             }
             Err(failure) => Err(failure),
         };

@@ -1,5 +1,6 @@
 //! State that the tasks of the server share: the codec, channels to other tasks, and the engine.
 
+use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, mpsc as work};
 use std::time::{Duration, Instant};
 
@@ -25,6 +26,8 @@ pub(crate) struct EngineHandle {
     pub(crate) ask: Box<dyn Fn(Question) + Send + Sync>,
     /// Stops the cell or search that ran or was queued at this moment; says whether one ran. Called on another thread.
     pub(crate) interrupt: Box<dyn Fn(Instant) -> bool + Send + Sync>,
+    /// Stops what runs, because the kernel ends. Called on another thread.
+    pub(crate) end: Box<dyn Fn() + Send + Sync>,
 }
 
 /// Shared by all tasks. They change its state through channels; `comms` and `subshells` lock theirs for an instant.
@@ -40,7 +43,11 @@ pub(super) struct Kernel {
     /// Wakes a cell that still waits for the engine.
     pub(super) interrupts: Notify,
     pub(super) cells: Cells,
+    /// How many cells have a number.
+    pub(super) count: AtomicU32,
     pub(super) stop: mpsc::UnboundedSender<()>,
+    /// Whether the front end is a terminal that ignores updates of displays.
+    pub(super) ignores_updates: bool,
 }
 
 impl Kernel {
@@ -73,9 +80,9 @@ impl Kernel {
         let Some(engine) = self.engine.borrow().clone() else {
             return;
         };
-        let interrupted = tokio::task::spawn_blocking(move || (engine.interrupt)(Instant::now()));
-        match tokio::time::timeout(ENGINE_SHUTDOWN, interrupted).await {
-            Ok(Ok(_)) => {}
+        let stopped = tokio::task::spawn_blocking(move || (engine.end)());
+        match tokio::time::timeout(ENGINE_SHUTDOWN, stopped).await {
+            Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::error!(%error, "engine failed to stop"),
             Err(_) => tracing::error!("engine did not stop within {ENGINE_SHUTDOWN:?}; the kernel ends without it"),
         }

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use super::cell_history::Query;
 use super::code;
 use super::exchange::{Exchange, Received};
+use super::execute;
 use super::kernel::Kernel;
 use super::wire::{PROTOCOL_VERSION, Request, WireError};
 use crate::failure::ErrorName;
@@ -40,6 +41,10 @@ pub(super) async fn dispatch(kernel: &Arc<Kernel>, channel: Channel, received: R
         return refuse(&mut kernel.begin(received), &Refusal::Subshell { id }).await;
     }
     if msg_type == "execute_request" {
+        if execute::is_beside(kernel, &received.request) {
+            tokio::spawn(execute::beside(kernel.clone(), received));
+            return;
+        }
         return kernel.cells.push(&kernel.iopub, received);
     }
     let mut exchange = kernel.begin(received);

@@ -17,6 +17,7 @@ use super::cell_history::{CellHistory, Query};
 use super::comms::Comms;
 use super::exchange::Iopub;
 use super::stdin::{Question, Stdin};
+use super::terminal::Terminal;
 use super::wire::Parent;
 use crate::execution::{Output, Payload, Stream};
 use crate::failure::Failure;
@@ -41,6 +42,8 @@ pub(super) struct Screen {
     pub(super) comms: Arc<Comms>,
     /// `payload` of the reply.
     pub(super) payload: Vec<Value>,
+    /// Of a front end that ignores updates of displays.
+    pub(super) terminal: Option<Terminal>,
 }
 
 /// Outputs that are not published yet.
@@ -76,7 +79,7 @@ impl Screen {
             };
             match output {
                 Some(Output::Done(result)) => {
-                    self.flush();
+                    self.finish();
                     return Some(result);
                 }
                 Some(Output::History { range, reply }) => {
@@ -88,7 +91,7 @@ impl Screen {
                 }
                 Some(output) => self.show(output),
                 None => {
-                    self.flush();
+                    self.finish();
                     return None;
                 }
             }
@@ -228,7 +231,22 @@ impl Screen {
 
     fn publish(&mut self, msg_type: &str, content: Value) {
         self.flush_text();
-        if !self.silent {
+        let translated = match &mut self.terminal {
+            Some(terminal) => terminal.translate(msg_type, content),
+            None => Some((msg_type, content)),
+        };
+        self.send(translated);
+    }
+
+    /// Publishes what waits, and what a terminal does not show yet. What comes later cannot be written over anything there.
+    fn finish(&mut self) {
+        self.flush();
+        let left = self.terminal.take().and_then(|mut terminal| terminal.finish());
+        self.send(left);
+    }
+
+    fn send(&self, message: Option<(&str, Value)>) {
+        if let Some((msg_type, content)) = message.filter(|_| !self.silent) {
             self.iopub.publish(&self.parent, msg_type, content);
         }
     }

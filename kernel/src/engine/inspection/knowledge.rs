@@ -4,22 +4,21 @@
 use super::analysed::Analysed;
 use super::rust::Rust;
 use super::{crates, values};
-use crate::engine::notebook::Notebook;
+use crate::engine::standing::Standing;
 use crate::engine::startup::Leisure;
 use crate::engine::{Engine, commands};
 use crate::execution::{Completion, Completions};
 use ferrotune_display::Bundle;
 use ferrotune_magics::{Ending, Matches, Values, cell_magic, split};
 use serde_json::{Map, Value};
-use std::path::PathBuf;
 
 /// What is known after the last cell.
 pub(in crate::engine) struct Knowledge {
     rust: RustKnowledge,
     /// Names of the notebook's checkpoints.
     pub(super) checkpoints: Vec<String>,
-    /// The folder that magics look in without `--directory`.
-    pub(super) studies: PathBuf,
+    /// Which studies magics are about.
+    pub(super) standing: Standing,
 }
 
 /// What is known of the notebook's Rust.
@@ -42,7 +41,7 @@ impl Engine {
         Knowledge {
             rust,
             checkpoints: self.undo.names().map(str::to_owned).collect(),
-            studies: self.notebook.directory(None),
+            standing: self.notebook.standing.clone(),
         }
     }
 }
@@ -50,7 +49,7 @@ impl Engine {
 impl Knowledge {
     /// What is known where cells cannot run yet, or no more.
     pub(in crate::engine) fn without_rust() -> Self {
-        Self { rust: RustKnowledge::Nothing, checkpoints: Vec::new(), studies: Notebook::default().directory(None) }
+        Self { rust: RustKnowledge::Nothing, checkpoints: Vec::new(), standing: Standing::default() }
     }
 
     /// What may stand at the cursor. None if a later knowledge has the answer.

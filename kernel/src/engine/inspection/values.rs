@@ -34,7 +34,7 @@ impl Knowledge {
 
     /// The studies in the folder that magics look in without `--directory`. None where there is no such folder yet.
     fn studies(&self) -> Vec<String> {
-        let folders = studies::folders_in(&self.studies).unwrap_or_default();
+        let folders = studies::folders_in(&self.standing.directory(None)).unwrap_or_default();
         folders.iter().filter_map(|folder| Some(folder.file_name()?.to_str()?.to_owned())).collect()
     }
 }

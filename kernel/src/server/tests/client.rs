@@ -31,7 +31,7 @@ pub(super) fn engine(script: impl Fn(&Cell, Outputs) + Send + 'static) -> Engine
             script(&cell, outputs);
         }
     });
-    EngineHandle { work, ask: Box::new(drop), interrupt: Box::new(|_| false) }
+    EngineHandle { work, ask: Box::new(drop), interrupt: Box::new(|_| false), end: Box::new(|| ()) }
 }
 
 pub(super) struct Message {

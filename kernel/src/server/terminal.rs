@@ -1,0 +1,152 @@
+//! A front end in a terminal, `jupyter console`, ignores updates of displays, so that progress would stand at its first state for
+//! ever. There, a text that has become another one is written over the old one, if nothing was printed below it, or else the last
+//! state of a display is printed when its cell has ended.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+/// A longer line may be more than one line of the terminal, which nothing is written over.
+const WIDTH: usize = 79;
+/// A display with more lines may be higher than the terminal.
+const MOST_LINES: usize = 20;
+
+/// What the terminal shows of one cell.
+#[derive(Debug, Default)]
+pub(super) struct Terminal {
+    /// The display in the last lines: its id and its text.
+    last: Option<(String, String)>,
+    /// Displays whose present text is not shown, in their order.
+    behind: Vec<(String, String)>,
+}
+
+/// Whether the process that has started this kernel ignores updates of displays.
+pub(super) fn ignores_updates() -> bool {
+    let Some(pid) = std::env::var("JPY_PARENT_PID").ok().and_then(|pid| pid.trim().parse::<u32>().ok()) else {
+        return false;
+    };
+    match std::fs::read(format!("/proc/{pid}/cmdline")) {
+        Ok(command) => is_console(&String::from_utf8_lossy(&command)),
+        Err(error) => {
+            tracing::debug!(pid, %error, "the front end's command is not known");
+            false
+        }
+    }
+}
+
+/// Whether a command, in which a zero byte ends each word, runs `jupyter console`.
+fn is_console(command: &str) -> bool {
+    // The interpreter, `-m` or the script, and what they run.
+    command.split('\0').take(3).any(|word| {
+        word == "jupyter_console" || Path::new(word).file_name().is_some_and(|name| name == "jupyter-console")
+    })
+}
+
+impl Terminal {
+    /// What is published in place of a message; none if nothing is.
+    pub(super) fn translate<'a>(&mut self, msg_type: &'a str, content: Value) -> Option<(&'a str, Value)> {
+        let id = content["transient"]["display_id"].as_str().map(str::to_owned);
+        let text = content["data"]["text/plain"].as_str().map(str::to_owned);
+        match (msg_type, id, text) {
+            ("update_display_data", Some(id), Some(text)) => Some(("stream", printed(self.update(id, text)?))),
+            ("update_display_data", ..) => None,
+            ("display_data", Some(id), Some(text)) => {
+                self.behind.retain(|(behind, _)| *behind != id);
+                self.last = Some((id, text));
+                Some((msg_type, content))
+            }
+            _ => {
+                self.last = None;
+                Some((msg_type, content))
+            }
+        }
+    }
+
+    /// What is published at the end of the cell: all that is not shown yet.
+    pub(super) fn finish(&mut self) -> Option<(&'static str, Value)> {
+        self.last = None;
+        let texts: Vec<String> = self.behind.drain(..).map(|(_, text)| format!("{text}\n")).collect();
+        (!texts.is_empty()).then(|| ("stream", printed(texts.concat())))
+    }
+
+    /// Writes over the display's old text where that is in the last lines.
+    fn update(&mut self, id: String, text: String) -> Option<String> {
+        match &mut self.last {
+            Some((last, shown)) if *last == id && fits(shown) && fits(&text) => {
+                let up = shown.lines().count().max(1);
+                let over = format!("\x1b[{up}F\x1b[J{text}\n");
+                *shown = text;
+                Some(over)
+            }
+            _ => {
+                match self.behind.iter_mut().find(|(behind, _)| *behind == id) {
+                    Some((_, behind)) => *behind = text,
+                    None => self.behind.push((id, text)),
+                }
+                None
+            }
+        }
+    }
+}
+
+fn fits(text: &str) -> bool {
+    text.lines().count() <= MOST_LINES && text.lines().all(|line| line.chars().count() <= WIDTH)
+}
+
+fn printed(text: String) -> Value {
+    json!({"name": "stdout", "text": text})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn display(text: &str) -> Value {
+        json!({"data": {"text/plain": text}, "metadata": {}, "transient": {"display_id": "bar"}})
+    }
+
+    fn updated(terminal: &mut Terminal, text: &str) -> Option<String> {
+        let (msg_type, content) = terminal.translate("update_display_data", display(text))?;
+        assert_eq!((msg_type, &content["name"]), ("stream", &json!("stdout")));
+        content["text"].as_str().map(str::to_owned)
+    }
+
+    #[test]
+    fn only_the_console_ignores_updates() {
+        for (command, is) in [
+            ("/usr/bin/python3\0/usr/bin/jupyter-console\0--kernel\0ferrotune\0", true),
+            ("python\0-m\0jupyter_console\0", true),
+            ("/usr/bin/python3\0/usr/bin/jupyter-lab\0/home/jupyter-console/\0", false),
+            ("python\0-m\0jupyter\0lab\0jupyter-console\0", false),
+            ("", false),
+        ] {
+            assert_eq!(is_console(command), is, "{command:?}");
+        }
+    }
+
+    #[test]
+    fn a_display_in_the_last_lines_is_written_over() {
+        let mut terminal = Terminal::default();
+        assert_eq!(terminal.translate("display_data", display(" 0%")), Some(("display_data", display(" 0%"))));
+        assert_eq!(updated(&mut terminal, "50%\ninner"), Some("\x1b[1F\x1b[J50%\ninner\n".to_owned()));
+        assert_eq!(updated(&mut terminal, "100%"), Some("\x1b[2F\x1b[J100%\n".to_owned()));
+        assert_eq!(terminal.finish(), None);
+    }
+
+    #[test]
+    fn what_cannot_be_written_over_is_printed_at_the_end() {
+        let mut terminal = Terminal::default();
+        let stream = json!({"name": "stdout", "text": "between\n"});
+        for text in ["wide ".repeat(20), "lines\n".repeat(30)] {
+            terminal.translate("display_data", display(&text)).unwrap();
+            assert_eq!(updated(&mut terminal, "short"), None);
+            assert_eq!(terminal.finish(), Some(("stream", printed("short\n".to_owned()))));
+        }
+        terminal.translate("display_data", display(" 0%")).unwrap();
+        assert_eq!(terminal.translate("stream", stream.clone()), Some(("stream", stream)));
+        assert_eq!(updated(&mut terminal, "50%"), None);
+        assert_eq!(updated(&mut terminal, "100%"), None);
+        assert_eq!(terminal.finish(), Some(("stream", printed("100%\n".to_owned()))));
+        assert_eq!(terminal.finish(), None);
+    }
+}
