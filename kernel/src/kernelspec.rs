@@ -18,6 +18,9 @@ pub(crate) const NAME: &str = "ferrotune";
 /// The name that front ends show in their launcher.
 pub(crate) const DISPLAY_NAME: &str = "Rust (Ferrotune)";
 
+/// What Jupyter replaces with the kernelspec's folder in the command that starts a kernel.
+const FOLDER: &str = "{resource_dir}";
+
 const LOGO: &[u8] = include_bytes!("kernelspec/logo.svg");
 
 /// Where Jupyter looks for kernels.
@@ -55,6 +58,18 @@ pub(crate) fn install(target: &Target, program: &Path, accelerator: Accelerator)
     let Some(program) = program.to_str() else {
         return Err(KernelspecError::ProgramPath { path: program });
     };
+    let path = folder(target)?;
+    write(&path, program, accelerator)?;
+    Ok(path)
+}
+
+/// Writes the kernelspec of a package to `prefix`, which will be any folder with the program in `bin`.
+pub(crate) fn package(prefix: &Path) -> Result<(), KernelspecError> {
+    let folder = prefix.join("share/jupyter/kernels").join(NAME);
+    write(&folder, &format!("{FOLDER}/../../../../bin/ferrotune"), Accelerator::None)
+}
+
+fn write(path: &Path, program: &str, accelerator: Accelerator) -> Result<(), KernelspecError> {
     let options: &[&str] = match accelerator {
         Accelerator::None => &[],
         Accelerator::Cuda => &["--cuda"],
@@ -68,15 +83,13 @@ pub(crate) fn install(target: &Target, program: &Path, accelerator: Accelerator)
         "env": {},
         "metadata": {"debugger": false},
     });
-    let path = folder(target)?;
     let write = || {
-        fs::create_dir_all(&path)?;
+        fs::create_dir_all(path)?;
         // kernel.json comes last: without it, Jupyter does not see the folder.
-        replace(&path, "logo-svg.svg", LOGO)?;
-        replace(&path, "kernel.json", format!("{kernel:#}\n").as_bytes())
+        replace(path, "logo-svg.svg", LOGO)?;
+        replace(path, "kernel.json", format!("{kernel:#}\n").as_bytes())
     };
-    write().map_err(|source| KernelspecError::Write { path: path.clone(), source })?;
-    Ok(path)
+    write().map_err(|source| KernelspecError::Write { path: path.to_owned(), source })
 }
 
 /// Removes the kernelspec's folder and returns its path. Fails if there is none.

@@ -9,6 +9,7 @@ pub(crate) mod size;
 
 use crate::environment;
 use crate::places;
+use crate::prelude::shipped;
 use crate::toolchain::{Rule, Toolchain, own};
 use anyhow::{Context, Result, bail};
 use serde_json::json;
@@ -138,7 +139,7 @@ impl Setup {
         remove(building)?; // the rest of a killed installation: this one holds the lock
         fs::create_dir(building).with_context(|| format!("cannot create {}", building.display()))?;
         let rustup = rustup::Rustup::find(building, follower)?;
-        let sysroot = rustup.install(&self.version, &mut Size::of(building), follower)?;
+        let sysroot = rustup.install(&self.version, self.components()?, &mut Size::of(building), follower)?;
         let toolchain = Toolchain::of(&sysroot, &own::host(), Rule::Own)?;
         let version = toolchain.version().with_context(|| {
             format!(
@@ -151,6 +152,13 @@ impl Setup {
         rustix::fs::sync();
         fs::rename(&sysroot, &self.folder)
             .with_context(|| format!("cannot move the toolchain to {}", self.folder.display()))
+    }
+
+    /// What it installs beyond rustup's minimal profile: the sources of the standard library, which the build of a prelude needs,
+    /// unless a prelude for this toolchain came with this program.
+    fn components(&self) -> Result<&'static [&'static str]> {
+        let has_prelude = self.version == own::VERSION && shipped::find()?.is_some();
+        Ok(if has_prelude { &[] } else { &["rust-src"] })
     }
 
     /// A path beside the toolchain's folder, with another extension.

@@ -1,6 +1,6 @@
 //! The kernelspecs on Jupyter's paths that start a program named `ferrotune`.
 
-use super::user_data_folder;
+use super::{FOLDER, user_data_folder};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,6 +15,8 @@ pub(crate) struct Found {
     pub(crate) folder: PathBuf,
     /// The program that it starts.
     pub(crate) program: PathBuf,
+    /// Whether a package brought it, whose program is found from its folder.
+    is_of_package: bool,
 }
 
 impl Found {
@@ -25,6 +27,7 @@ impl Found {
         let starts_this = own.is_ok_and(|own| program.is_ok_and(|program| program == own));
         let mut files = fs::read_dir(&self.folder).into_iter().flatten().flatten();
         starts_this
+            && !self.is_of_package
             && self.program.is_absolute()
             && files.all(|file| FILES.iter().any(|name| file.file_name() == *name))
     }
@@ -47,9 +50,11 @@ pub(crate) fn installed() -> Vec<Found> {
 fn read(folder: &Path) -> Option<Found> {
     let kernel: Value = serde_json::from_slice(&fs::read(folder.join("kernel.json")).ok()?).ok()?;
     let words = kernel["argv"].as_array()?;
-    let program = PathBuf::from(words.first()?.as_str()?);
+    let program = words.first()?.as_str()?;
+    let is_of_package = program.starts_with(FOLDER);
+    let program = PathBuf::from(program.replace(FOLDER, folder.to_str()?));
     let is_ferrotune = program.file_name().is_some_and(|name| name == super::NAME) && words.get(1)? == "kernel";
-    is_ferrotune.then(|| Found { folder: folder.to_owned(), program })
+    is_ferrotune.then(|| Found { folder: folder.to_owned(), program, is_of_package })
 }
 
 /// The folders in which Jupyter looks for data: those of `JUPYTER_PATH`, the user's, those of the Python environments of this program

@@ -129,7 +129,7 @@ fn numbers(version: &str) -> Vec<u64> {
 /// The folder to which a file or folder beside it belongs.
 fn folder_of(path: &Path) -> PathBuf {
     match path.extension().and_then(|extension| extension.to_str()) {
-        Some("lock" | "target" | "building" | "installing") => path.with_extension(""),
+        Some("lock" | "target" | "building" | "starting" | "installing") => path.with_extension(""),
         _ => path.to_owned(),
     }
 }

@@ -50,7 +50,11 @@ pub(super) fn build(
     let manifests = artifacts.iter().filter(|artifact| analysis::is_wanted(&artifact.library));
     let manifests = manifests.map(|artifact| artifact.manifest.clone()).collect();
     analysis::write(toolchain, &manifests, &building.join("analysis"))?;
-    let ready = serde_json::to_vec_pretty(&Contents { externs })?;
+    let ready = serde_json::to_vec_pretty(&Contents {
+        key: super::key(toolchain),
+        standard_library: toolchain.standard_library.clone(),
+        externs,
+    })?;
     fs::write(building.join("ready.json"), ready)?;
     rustix::fs::sync();
     if folder.exists() {
@@ -119,7 +123,9 @@ fn cargo(toolchain: &Toolchain, cuda: Option<&Toolkit>, source: &Path, target: &
         .args(["--target", &toolchain.host, "--target-dir"])
         .arg(target)
         .current_dir(source)
-        .env("CARGO_ENCODED_RUSTFLAGS", flags(toolchain)?)
+        // The toolchain's shared standard library, so that the prelude and the cells have the same one. No path leads to it: who
+        // loads the prelude has loaded it before.
+        .env("CARGO_ENCODED_RUSTFLAGS", "-Cprefer-dynamic")
         .envs(progress::ENVIRONMENT);
     if let Some(toolkit) = cuda {
         command.args(["--features", "cuda"]);
@@ -157,12 +163,6 @@ fn run_cargo(mut cargo: Command, progress: &mut dyn FnMut(&str)) -> Result<Vec<A
         bail!("{}", explain(&errors));
     }
     Ok(artifacts(&messages))
-}
-
-/// Links the toolchain's shared standard library, so that the prelude and the cells have the same one.
-fn flags(toolchain: &Toolchain) -> Result<String> {
-    let folder = toolchain.library_folder.to_str().context("the toolchain's folder is not UTF-8")?;
-    Ok(format!("-Cprefer-dynamic\x1f-Clink-arg=-Wl,-rpath,{folder}"))
 }
 
 /// Passes cargo's progress on, and returns its other messages.
