@@ -43,13 +43,15 @@ class Installed:
     """An environment with the wheel and nothing else of Ferrotune, a home of its own, and a search path with few tools."""
 
     def __init__(self, folder, wheel):
-        self.home, self.venv, self.bin = folder / "home", folder / "venv", folder / "bin"
-        for made in (self.home, self.bin):
+        self.home, self.venv, self.bin, temporary = (folder / name for name in ("home", "venv", "bin", "tmp"))
+        for made in (self.home, self.bin, temporary):
             made.mkdir()
         for tool in TOOLS:
             (self.bin / tool).symlink_to(os.path.realpath(shutil.which(tool)))
         # pip's settings of the user say where PyPI is.
         kept = {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "SSL_CERT_", "LANG"))}
+        # `uninstall --all` refuses while kernels run, of which it knows by their folders.
+        kept["TMPDIR"] = str(temporary)
         self.environment = kept | {"HOME": str(self.home), "PATH": f"{self.venv}/bin:{self.bin}"}
         subprocess.run([sys.executable, "-m", "venv", self.venv], check=True)
         pip = [self.venv / "bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]

@@ -46,7 +46,7 @@ pub(super) fn build(
     let artifacts = run_cargo(cargo(toolchain, cuda.as_ref(), &source, &target)?, progress)?;
     let library = building.join("library");
     fs::create_dir_all(&library)?;
-    let externs = keep_libraries(&artifacts, &target, &library)?;
+    let externs = keep_libraries(&artifacts, &target, &toolchain.host, &library)?;
     let manifests = artifacts.iter().filter(|artifact| analysis::is_wanted(&artifact.library));
     let manifests = manifests.map(|artifact| artifact.manifest.clone()).collect();
     analysis::write(toolchain, &manifests, &building.join("analysis"))?;
@@ -210,8 +210,14 @@ fn artifact(message: &Value) -> Option<Artifact> {
     })
 }
 
-/// Copies the dylib, and the metadata of its crates, whose code is in the dylib.
-fn keep_libraries(artifacts: &[Artifact], target: &Path, library: &Path) -> Result<BTreeMap<String, String>> {
+/// Copies the dylib, and the metadata of its crates, whose code is in the dylib. Cargo writes those into the folder of the host, and
+/// crates that only build scripts and procedural macros use beside it.
+fn keep_libraries(
+    artifacts: &[Artifact],
+    target: &Path,
+    host: &str,
+    library: &Path,
+) -> Result<BTreeMap<String, String>> {
     let mut externs = BTreeMap::new();
     for Artifact { library: name, files, .. } in artifacts {
         for file in files.iter().filter(|file| file.starts_with(target)) {
@@ -219,7 +225,7 @@ fn keep_libraries(artifacts: &[Artifact], target: &Path, library: &Path) -> Resu
             let wanted = match extension {
                 // The prelude, and procedural macros that its crates re-export.
                 Some("so") => true,
-                Some("rmeta") => name != "ferrotune",
+                Some("rmeta") => name != "ferrotune" && file.starts_with(target.join(host)),
                 _ => false,
             };
             let Some(file_name) = file.file_name().filter(|_| wanted).and_then(|name| name.to_str()) else { continue };
