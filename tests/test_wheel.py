@@ -19,6 +19,9 @@ from session import TARGET
 NOTEBOOKS = pathlib.Path(__file__).parent.parent / "notebooks"
 CANDLE = "let x = candle_core::Tensor::arange(0f32, 4., &candle_core::Device::Cpu)?;\nx.sum_all()?.to_scalar::<f32>()?"
 
+DOCKERFILE = pathlib.Path(__file__).parent.parent / "Dockerfile"
+SHELL = "import subprocess, sys; subprocess.run(sys.argv[1], shell=True, check=True)"
+
 # Runs the cells that it is given in a kernel of the environment, and prints what each shows and when.
 RUN = """
 import json, sys, time
@@ -136,6 +139,16 @@ def test_without_rust_the_first_cell_installs_it_and_needs_no_sources(installed,
     ((shown, _),) = installed.cells(CANDLE, rust=False, **dist.environment)
     assert shown.startswith(f"installing Rust {VERSION} from {dist.address}") and shown.endswith("6.0"), shown
     assert "/dist/rustc.tar.gz" in dist.requests and "/dist/rust-src.tar.gz" not in dist.requests
+
+
+def test_commands_of_the_dockerfile_prepare_a_machine(installed, dist, tmp_path):
+    commands = [line.removeprefix("RUN ") for line in DOCKERFILE.read_text().splitlines() if line.startswith("RUN ferrotune")]
+    assert commands == ["ferrotune setup && ferrotune doctor"]
+    data = {"XDG_DATA_HOME": str(tmp_path)}
+    ran = installed.run("python", "-c", SHELL, *commands, rust=False, **dist.environment, **data)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    ((result, _),) = installed.cells(CANDLE, rust=False, **data)
+    assert result == "6.0"
 
 
 def test_what_was_written_goes_with_uninstall_and_the_package_with_pip(installed):
