@@ -112,6 +112,23 @@ def test_cells_use_crates_of_their_own_beside_the_shipped_prelude(installed, tmp
     assert shown[-1][0] == "42.0", shown
 
 
+def test_a_panic_passes_through_the_shipped_prelude(installed):
+    """Its frames are cleaned up by an unwinder that must be the one that libstd has started."""
+    operation = """
+        use candle_core::{CpuStorage, CustomOp1, Layout, Shape};
+        struct Panics;
+        impl CustomOp1 for Panics {
+            fn name(&self) -> &'static str { "panics" }
+            fn cpu_fwd(&self, _: &CpuStorage, _: &Layout) -> candle_core::Result<(CpuStorage, Shape)> { panic!("in the operation") }
+        }
+        let kept = 7;"""
+    cells = [CANDLE, operation, "x.apply_op1(Panics)?;", "std::process::id()", "x.apply_op1(Panics)?;", "std::process::id()", "kept"]
+    shown = [text for text, _ in installed.cells(*cells)]
+    assert "in the operation" in shown[2] and "in the operation" in shown[4], shown
+    # The process of the cells has not ended.
+    assert shown[3] == shown[5] and shown[6] == "7", shown
+
+
 def test_the_quickstart_runs_to_its_end(installed, tmp_path):
     folder = notebook_run.copy_of(NOTEBOOKS, tmp_path)
     ran = installed.run("jupyter-execute", "--inplace", folder / "01_quickstart.ipynb")

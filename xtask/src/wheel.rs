@@ -20,6 +20,20 @@ const OLDEST: Glibc = Glibc { major: 2, minor: 28 };
 /// PyPI takes files up to this size.
 const LARGEST_BYTES: u64 = 100_000_000;
 
+/// What rustc calls as `cc`. zig would link an unwinder of its own into each library. A panic passes from Rust's standard library
+/// through the prelude and cells, and only the unwinder that began can go on, which is the system's libgcc_s.
+const LINKER: &str = r#"#!/bin/sh
+case " $* " in
+*" -shared "*)
+    for word do
+        shift
+        [ "$word" != -lgcc_s ] || word='UNWINDER'
+        set -- "$@" "$word"
+    done ;;
+esac
+exec 'ZIG' zig cc -- -target TARGET "$@"
+"#;
+
 pub(crate) fn run(root: &Path) -> Result<()> {
     let wheel = Wheel::prepare(root)?;
     step::step("build the program", || wheel.build_program())?;
@@ -48,8 +62,14 @@ impl Wheel {
     fn write_linker(&self) -> Result<()> {
         let linker = self.linker().join("cc");
         fs::create_dir_all(self.linker())?;
+        let unwinder = step::output(Command::new("cc").arg("-print-file-name=libgcc_s.so.1"))?;
+        ensure!(Path::new(unwinder.trim()).is_file(), "cc knows no libgcc_s.so.1; install gcc");
         let (zig, target) = (self.tools.program("cargo-zigbuild"), format!("x86_64-linux-gnu.{OLDEST}"));
-        fs::write(&linker, format!("#!/bin/sh\nexec '{}' zig cc -- -target {target} \"$@\"\n", zig.display()))?;
+        let script = LINKER
+            .replace("UNWINDER", unwinder.trim())
+            .replace("ZIG", &zig.to_string_lossy())
+            .replace("TARGET", &target);
+        fs::write(&linker, script).with_context(|| format!("cannot write {}", linker.display()))?;
         step::run(Command::new("chmod").arg("+x").arg(&linker))
     }
 
