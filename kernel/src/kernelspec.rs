@@ -77,6 +77,9 @@ pub(crate) fn install(target: &Target, program: &Path, accelerator: Accelerator)
         "metadata": {"debugger": false},
     });
     let path = folder(target)?;
+    if found::starts_another_program(&path) {
+        return Err(KernelspecError::Foreign { path });
+    }
     let write = || {
         fs::create_dir_all(&path)?;
         let kernel = format!("{kernel:#}\n");
@@ -217,12 +220,14 @@ mod tests {
         let notes = path.join("notes.txt");
         fs::write(&notes, "of the user").unwrap();
         let removed = uninstall(&target).unwrap();
-        assert_eq!(removed.staying, [notes.clone()]);
+        assert_eq!(removed.staying, std::slice::from_ref(&notes));
         assert!(removed.to_string().ends_with("notes.txt stays: install has not written it"), "{removed}");
         assert!(notes.exists() && !path.join("kernel.json").exists());
         assert!(matches!(uninstall(&target), Err(KernelspecError::Foreign { .. })));
         fs::write(path.join("kernel.json"), r#"{"argv": ["/opt/other", "-f", "{connection_file}"]}"#).unwrap();
         assert!(matches!(uninstall(&target), Err(KernelspecError::Foreign { .. })));
+        let again = install(&target, Path::new("/opt/ferrotune"), Accelerator::None);
+        assert!(matches!(again, Err(KernelspecError::Foreign { .. })));
         fs::remove_dir_all(&path).unwrap();
         let elsewhere =
             install(&Target::Prefix(prefix.path().join("x")), Path::new("/opt/ferrotune"), Accelerator::None);

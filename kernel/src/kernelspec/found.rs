@@ -53,6 +53,11 @@ pub(super) fn is_written_by_install(folder: &Path) -> bool {
     is_folder && words == ["kernel", "--connection-file", "{connection_file}"]
 }
 
+/// Whether a folder has a kernelspec that starts no kernel of Ferrotune's.
+pub(super) fn starts_another_program(folder: &Path) -> bool {
+    command(folder).is_some_and(|words| words.get(1).is_none_or(|word| word != "kernel"))
+}
+
 /// The command that a kernelspec starts.
 fn command(folder: &Path) -> Option<Vec<String>> {
     let kernel: Value = serde_json::from_slice(&fs::read(folder.join("kernel.json")).ok()?).ok()?;

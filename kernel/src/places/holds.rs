@@ -24,6 +24,10 @@ pub(crate) struct Held {
 
 /// Holds a prelude or a toolchain while the value lives, and notes that it is used now. None if it is gone.
 pub(crate) fn hold(folder: &Path) -> Result<Option<Held>> {
+    hold_in(&folders()?, folder)
+}
+
+fn hold_in(kept: &[PathBuf], folder: &Path) -> Result<Option<Held>> {
     // A kernel that had no toolchain when it started has links to both.
     let folder = match folder.canonicalize() {
         Ok(folder) => folder,
@@ -31,7 +35,7 @@ pub(crate) fn hold(folder: &Path) -> Result<Option<Held>> {
         Err(error) => return Err(error).with_context(|| format!("cannot find {}", folder.display())),
     };
     let is_parent = |kept: &PathBuf| kept.canonicalize().is_ok_and(|kept| folder.parent() == Some(kept.as_path()));
-    if !folders()?.iter().any(is_parent) {
+    if !kept.iter().any(is_parent) {
         return Ok(Some(Held { _lock: None }));
     }
     let lock = lock::shared(&folder.join(READY)).with_context(|| format!("cannot lock {}", folder.display()))?;
@@ -78,4 +82,29 @@ pub(super) fn lock_of(folder: &Path) -> PathBuf {
     let mut path = folder.as_os_str().to_owned();
     path.push(".lock");
     PathBuf::from(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn what_is_held_by_a_link_cannot_be_taken() {
+        let cache = tempfile::tempdir().unwrap();
+        let (prelude, link) = (cache.path().join("prelude"), cache.path().join("link"));
+        let kept = [cache.path().to_owned()];
+        assert!(hold_in(&kept, &link).unwrap().is_none());
+        fs::create_dir(&prelude).unwrap();
+        symlink(&prelude, &link).unwrap();
+        assert!(hold_in(&kept, &link).unwrap().is_none(), "it is not complete");
+        fs::write(prelude.join(READY), "{}").unwrap();
+        let held = hold_in(&kept, &link).unwrap().unwrap();
+        assert!(prelude.join(USED).exists() && take(&prelude).unwrap().is_none());
+        drop(held);
+        assert_eq!(take(&prelude).unwrap().map(|locks| locks.len()), Some(1));
+        let elsewhere = hold_in(&[cache.path().join("other")], &prelude).unwrap();
+        assert!(elsewhere.is_some() && take(&prelude).unwrap().is_some());
+    }
 }

@@ -40,7 +40,14 @@ pub(super) enum Found {
 
 /// Locks a file alone if it is there.
 pub(super) fn find_alone(path: &Path) -> io::Result<Found> {
-    let Some(file) = present(OpenOptions::new().append(true).open(path))? else { return Ok(Found::Nothing) };
+    // NFS locks alone only what can be written; a disk that is read-only is no reason to lock nothing.
+    let file = match OpenOptions::new().append(true).open(path) {
+        Err(error) if matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem) => {
+            File::open(path)
+        }
+        file => file,
+    };
+    let Some(file) = present(file)? else { return Ok(Found::Nothing) };
     // A file that was replaced meanwhile belongs to somebody who is at work.
     Ok(if is_free(&file)? && is_at(&file, path)? { Found::Taken(file) } else { Found::Busy })
 }
