@@ -172,8 +172,9 @@ def abandoned(temporary, name):
     return folder
 
 
-def registered(machine):
-    """A kernelspec of this program on Jupyter's path."""
+def registered(machine, temporary):
+    """A kernelspec of this program on Jupyter's path, on a machine without caches and running kernels."""
+    machine.environment |= {"XDG_CACHE_HOME": str(machine.home / "cache"), "TMPDIR": str(temporary)}
     folder = machine.home / "jupyter/kernels/ferrotune"
     folder.mkdir(parents=True, exist_ok=True)
     argv = [str(PROGRAM), "kernel", "--connection-file", "{connection_file}"]
@@ -183,26 +184,23 @@ def registered(machine):
     return folder
 
 
-def test_uninstall_leaves_files_of_others_in_a_kernelspec_and_folders_of_jupyter(machine, tmp_path):
-    machine.environment["XDG_CACHE_HOME"] = str(tmp_path / "cache")
-    spec = registered(machine)
+def test_uninstall_leaves_files_of_others_in_a_kernelspec_and_folders_of_jupyter(machine, temporary):
+    spec = registered(machine, temporary)
     (spec / "notes.txt").write_text("of the user")
     code, errors = machine.run("uninstall", "--all", "--yes")
     assert code == 0 and [path.name for path in spec.iterdir()] == ["notes.txt"], errors
     assert f"{spec}/notes.txt stays: install has not written it" in errors
     (spec / "notes.txt").unlink()
-    registered(machine)
+    registered(machine, temporary)
     code, errors = machine.run("uninstall", "--all", "--yes")
     assert code == 0 and list(spec.parent.parent.rglob("*")) == [spec.parent], errors
 
 
-def test_uninstall_goes_on_after_a_failure_and_names_it(machine, tmp_path):
-    cache = tmp_path / "cache/ferrotune"
-    machine.environment["XDG_CACHE_HOME"] = str(cache.parent)
+def test_uninstall_goes_on_after_a_failure_and_names_it(machine, temporary):
     folder = machine.toolchain.parent
     (folder / "trusted").mkdir(parents=True)
     (folder / "trusted" / ("0" * 64)).touch()
-    history, spec = folder / "history.jsonl", registered(machine)
+    history, spec = folder / "history.jsonl", registered(machine, temporary)
     history.write_text('{"version":1}\n')
     with mounted("--bind", history, history):
         code, errors = machine.run("uninstall", "--all", "--yes")
@@ -211,9 +209,8 @@ def test_uninstall_goes_on_after_a_failure_and_names_it(machine, tmp_path):
     assert last.startswith(f"ferrotune: cannot remove {history}: ") and last.endswith("; all else was removed"), last
 
 
-def test_a_kernel_that_starts_while_uninstall_asks_stops_it(machine, tmp_path, temporary, start):
-    machine.environment |= {"XDG_CACHE_HOME": str(tmp_path / "cache"), "TMPDIR": str(temporary)}
-    spec = registered(machine)
+def test_a_kernel_that_starts_while_uninstall_asks_stops_it(machine, temporary, start):
+    spec = registered(machine, temporary)
     terminal, theirs = pty.openpty()
     asking = subprocess.Popen(
         [PROGRAM, "uninstall", "--all"], env=machine.environment, stdin=theirs, stderr=subprocess.PIPE, text=True
@@ -221,17 +218,38 @@ def test_a_kernel_that_starts_while_uninstall_asks_stops_it(machine, tmp_path, t
     said = ""
     while not said.endswith("remove all of this? [y/N] "):
         said += asking.stderr.read(1)
-    start(env={"TMPDIR": str(temporary)})
+    session = start(env={"TMPDIR": str(temporary)})
     os.write(terminal, b"y\n")
     assert asking.stderr.read().endswith("nothing was removed, since a kernel runs; shut it down, then try again\n")
     assert asking.wait(30) == 1 and (spec / "kernel.json").exists()
     os.close(terminal)
     os.close(theirs)
+    assert session.ok("6 * 7").result == "42"
+    session.close()
 
 
-def test_a_kernel_that_uninstall_does_not_see_keeps_its_prelude_and_toolchain(machine, cache, tmp_path, temporary, start):
-    machine.environment |= {"XDG_CACHE_HOME": str(cache.parent), "TMPDIR": str(temporary)}
-    session = start(env=machine.environment | {"TMPDIR": "/tmp"})
+def own_toolchain(machine, cache):
+    """A toolchain of Ferrotune's own that compiles as the installed one does, and the prelude for it."""
+    _, host, sysroot = dist_server.installed()
+    (machine.toolchain / "bin").mkdir(parents=True)
+    (machine.toolchain / "lib").symlink_to(sysroot / "lib")
+    answer = f'[ "$1" = --print=sysroot ] && printf "%s\\n" {machine.toolchain} {host} && exit\n'
+    for name, first in (("rustc", answer), ("cargo", "")):
+        program = machine.toolchain / "bin" / name
+        program.write_text(f'#!/bin/sh\n{first}exec {sysroot}/bin/{name} "$@"\n')
+        program.chmod(0o755)
+    (machine.toolchain / "ready.json").write_text(json.dumps({"version": VERSION, "from": "a test"}))
+    wanted = report(machine)[1]["prelude"]["found"].removeprefix("none for this toolchain: no ")
+    next(cache.glob("prelude-*/")).rename(wanted)
+    assert report(machine)[0] == 0
+
+
+def test_a_kernel_that_uninstall_does_not_see_keeps_its_prelude_and_toolchain(machine, cache, temporary, start):
+    nowhere = {"JUPYTER_PATH": str(temporary), "JUPYTER_DATA_DIR": str(temporary)}
+    machine.environment |= {"XDG_CACHE_HOME": str(cache.parent), "TMPDIR": str(temporary)} | nowhere
+    own_toolchain(machine, cache)
+    jupyter = {name: os.environ[name] for name in nowhere}
+    session = start(env=machine.environment | jupyter | {"TMPDIR": "/tmp"})
     assert session.ok("6 * 7").result == "42"
     assert is_locked(machine.toolchain / "ready.json") and is_locked(next(cache.glob("prelude-*/ready.json")))
     before = everything(cache, machine.data)
