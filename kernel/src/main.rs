@@ -74,6 +74,7 @@ enum Action {
     /// Run a program that ends with the process that has started it.
     #[command(hide = true)]
     Bound {
+        parent: i32,
         program: OsString,
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
@@ -213,7 +214,9 @@ fn run(arguments: &[OsString]) -> Result<ExitCode> {
             doctor::run(json).map(|can_run| if can_run { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
         Action::Setup { toolchain } => setup(&toolchain).map(|()| ExitCode::SUCCESS),
-        Action::Bound { program, arguments } => match setup::child::become_bound(&program, &arguments)? {},
+        Action::Bound { parent, program, arguments } => {
+            match setup::child::become_bound(parent, &program, &arguments)? {}
+        }
         Action::Candle { folder } => candle(&folder).map(|()| ExitCode::SUCCESS),
         Action::Resume(arguments) => resume::run(&arguments),
         Action::Kernel { connection_file, cuda } => {
@@ -244,18 +247,19 @@ fn install(Install { target, cuda }: Install) -> Result<()> {
     let toolchain = toolchain::Toolchain::find()?;
     let accelerator = accelerator(cuda);
     let prelude = with_progress(|show| prelude::Prelude::ensure(&toolchain, accelerator, show))?;
+    // It may be an old one, and is used from now on.
+    let _held = places::holds::hold(prelude.folder())?;
     let folder = kernelspec::install(&target.place(), &std::env::current_exe()?, accelerator)?;
-    remove_old_preludes()?;
+    remove_old_preludes();
     eprintln!("installed the kernel in {}; cells are linked with {}", folder.display(), prelude.folder().display());
     eprintln!("cells are compiled with the toolchain in {}: {}", toolchain.sysroot.display(), toolchain.rule.text());
     Ok(())
 }
 
-fn remove_old_preludes() -> Result<()> {
-    if let Some(line) = places::preludes::remove_old()?.line() {
+fn remove_old_preludes() {
+    if let Some(line) = places::preludes::remove_old() {
         eprintln!("{line}");
     }
-    Ok(())
 }
 
 /// Does a thing that shows its progress: one changing line in a terminal, and a line for each change in a file.
@@ -277,7 +281,8 @@ fn setup(version: &str) -> Result<()> {
     let folder = places::shortened(setup.folder());
     if own::is_complete(setup.folder()) {
         eprintln!("Rust {version} is in {folder} already");
-        return remove_old_preludes();
+        remove_old_preludes();
+        return Ok(());
     }
     eprintln!("{}", setup.sentence());
     with_progress(|show| setup.carry_out(&mut setup::Follower { show, is_stopped: &|| false }))?;
@@ -285,15 +290,16 @@ fn setup(version: &str) -> Result<()> {
     if version != own::VERSION {
         eprintln!("FERROTUNE_TOOLCHAIN={version} in the environment of the Jupyter server makes cells use it");
     }
-    remove_old_preludes()
+    remove_old_preludes();
+    Ok(())
 }
 
 fn uninstall(Uninstall { from: From { all, user, prefix, sys_prefix }, yes }: Uninstall) -> Result<()> {
     if all {
         return uninstall::all(yes);
     }
-    let folder = kernelspec::uninstall(&Target { user, prefix, sys_prefix }.place())?;
-    eprintln!("removed {}", folder.display());
+    let removed = kernelspec::uninstall(&Target { user, prefix, sys_prefix }.place())?;
+    eprintln!("{removed}");
     Ok(())
 }
 

@@ -10,13 +10,14 @@ mod cuda;
 pub(crate) mod shipped;
 
 use crate::environment::{self, STANDARD_LIBRARY_VARIABLE};
+use crate::places::lock;
 use crate::toolchain::Toolchain;
 use anyhow::{Context, Result};
 use ferrotune_candle::Changes;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Paths and texts of the prelude's sources, packed by the build script.
@@ -70,8 +71,8 @@ impl Prelude {
         fs::create_dir_all(parent).with_context(|| {
             format!("cannot create {}; set XDG_CACHE_HOME to a folder that can be written", parent.display())
         })?;
-        let lock = File::create(beside(&folder, "lock"))?;
-        lock.lock().context("cannot lock the cache folder")?;
+        let lock = beside(&folder, "lock");
+        let _lock = lock::alone(&lock).with_context(|| format!("cannot lock {}", lock.display()))?;
         if let Some(prelude) = Self::open(&folder)? {
             return Ok(prelude);
         }

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The user's variable with the toolchain to use: a folder, a version that `ferrotune setup` has installed, or a name of rustup's.
-const VARIABLE: &str = "FERROTUNE_TOOLCHAIN";
+pub(crate) const VARIABLE: &str = "FERROTUNE_TOOLCHAIN";
 
 /// A toolchain, which each kernel looks up once.
 #[derive(Clone, Debug)]
@@ -65,7 +65,11 @@ impl Toolchain {
             Choice::Named(name) => {
                 named(&name).with_context(|| format!("{VARIABLE}={} cannot be used", name.display())).map(Some)
             }
-            Choice::Own => Self::ask(own?.join("bin/rustc").as_ref(), Rule::Own).map(Some),
+            Choice::Own => {
+                let own = own?;
+                let broken = || format!("{} does not work; delete it, then run `ferrotune setup`", own.display());
+                Self::ask(&own.join("bin/rustc"), Rule::Own).with_context(broken).map(Some)
+            }
             Choice::Users => Ok(users.into_inner().flatten()),
             Choice::Missing => Ok(None),
         }

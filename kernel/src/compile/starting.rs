@@ -3,6 +3,7 @@
 
 use super::Emit;
 use crate::environment::{RUNTIME_VARIABLE, required};
+use crate::places;
 use crate::prelude::Prelude;
 use anyhow::{Context, Result};
 use sha2::{Digest, Sha256};
@@ -65,7 +66,14 @@ impl Kept {
     /// Keeps what rustc has made. A file appears whole or not at all.
     pub(super) fn keep(&self, made: &Made, library: &Path) -> Result<()> {
         let folder = self.0.parent().context("what is kept is in a folder")?;
-        std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+        let cache = folder.parent().context("what is kept is in the cache")?;
+        let created = std::fs::create_dir_all(cache).and_then(|()| std::fs::create_dir(folder));
+        match created {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            created => created
+                .and_then(|()| places::mark(folder))
+                .with_context(|| format!("cannot create {}", folder.display()))?,
+        }
         let writing = self.0.with_extension(std::process::id().to_string());
         let extension = match made {
             Made::Library => std::fs::copy(library, &writing).map(|_| "so"),
@@ -100,6 +108,7 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&taken).unwrap(), "library");
         assert!(matches!(refused.take(&taken).unwrap(), Some(Made::Errors(errors)) if errors == b"error"));
         assert!(unknown.take(&taken).unwrap().is_none());
-        assert_eq!(std::fs::read_dir(folder.path().join("starting")).unwrap().count(), 2);
+        // And the mark.
+        assert_eq!(std::fs::read_dir(folder.path().join("starting")).unwrap().count(), 3);
     }
 }

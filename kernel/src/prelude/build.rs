@@ -2,6 +2,7 @@
 
 use super::cuda::Toolkit;
 use super::{Accelerator, CRATES, Contents, SOURCES, analysis, beside};
+use crate::places;
 use crate::toolchain::Toolchain;
 use crate::toolchain::progress::{self, Progress};
 use anyhow::{Context, Result, bail};
@@ -29,9 +30,7 @@ pub(super) fn build(
     progress: &mut dyn FnMut(&str),
 ) -> Result<()> {
     let building = beside(folder, "building");
-    if building.exists() {
-        fs::remove_dir_all(&building)?; // the rest of a killed build: this one holds the lock
-    }
+    places::begin(&building)?;
     // Not in `building`, so that the next build after a failure does not compile everything again.
     let kept = std::env::var_os(TARGET_VARIABLE).map(PathBuf::from);
     let target = kept.clone().unwrap_or_else(|| beside(folder, "target"));
@@ -57,9 +56,7 @@ pub(super) fn build(
     })?;
     fs::write(building.join("ready.json"), ready)?;
     rustix::fs::sync();
-    if folder.exists() {
-        fs::remove_dir_all(folder)?; // it has no ready.json, so it was never whole
-    }
+    places::remove_rest(folder)?;
     fs::rename(&building, folder).with_context(|| format!("cannot move the prelude to {}", folder.display()))?;
     if kept.is_none() {
         fs::remove_dir_all(&target).with_context(|| format!("cannot remove {}", target.display()))?;
