@@ -154,13 +154,13 @@ mod tests {
     #[test]
     fn only_the_home_folder_itself_is_shortened() {
         let table = [
-            ("/home/me", "~"),
-            ("in /home/me/a, not in /home/me2/a", "in ~/a, not in /home/me2/a"),
-            ("/mnt/home/me/a:/home/me.old:/home/me.", "/mnt/home/me/a:/home/me.old:~."),
-            ("(/home/me) `/home/me-x`", "(~) `/home/me-x`"),
+            ("/users/me", "~"),
+            ("in /users/me/a, not in /users/me2/a", "in ~/a, not in /users/me2/a"),
+            ("/mnt/users/me/a:/users/me.old:/users/me.", "/mnt/users/me/a:/users/me.old:~."),
+            ("(/users/me) `/users/me-x`", "(~) `/users/me-x`"),
         ];
         for (text, expected) in table {
-            assert_eq!(shortened(text, "/home/me"), expected);
+            assert_eq!(shortened(text, "/users/me"), expected);
         }
     }
 

@@ -50,7 +50,7 @@ pub(crate) enum KernelspecError {
     Write { path: PathBuf, source: io::Error },
     #[error("kernelspec {} cannot be removed: {source}", path.display())]
     Remove { path: PathBuf, source: io::Error },
-    #[error("kernelspec {} is not of `ferrotune install`: it is a link, or starts another program; delete it yourself", path.display())]
+    #[error("kernelspec {} is not of `ferrotune install`: it is a link, belongs to a package, or starts another program; delete it yourself", path.display())]
     Foreign { path: PathBuf },
     #[error("no kernelspec at {}; `jupyter kernelspec list` shows where it is", path.display())]
     NotInstalled { path: PathBuf },
@@ -120,7 +120,7 @@ pub(crate) fn remove(folder: &Path) -> Result<Removed, KernelspecError> {
     if !found::is_written_by_install(folder) {
         return Err(KernelspecError::Foreign { path });
     }
-    let removed = FILES.iter().try_for_each(|name| fs::remove_file(folder.join(name)));
+    let removed = FILES.iter().try_for_each(|name| places::absent(fs::remove_file(folder.join(name))));
     let removed = removed.and_then(|()| places::remove_if_empty(folder));
     removed.map_err(|source| KernelspecError::Remove { path: path.clone(), source })?;
     Ok(Removed { staying: places::entries(folder), folder: path })
