@@ -24,6 +24,9 @@ pub(crate) const DISPLAY_NAME: &str = "Rust (Ferrotune)";
 /// `install` has written it.
 const FILES: [&str; 2] = ["logo-svg.svg", "kernel.json"];
 
+/// What Jupyter replaces with the kernelspec's folder in the command that starts a kernel.
+const FOLDER: &str = "{resource_dir}";
+
 const LOGO: &[u8] = include_bytes!("kernelspec/logo.svg");
 
 /// Where Jupyter looks for kernels.
@@ -63,6 +66,21 @@ pub(crate) fn install(target: &Target, program: &Path, accelerator: Accelerator)
     let Some(program) = program.to_str() else {
         return Err(KernelspecError::ProgramPath { path: program });
     };
+    let path = folder(target)?;
+    if found::starts_another_program(&path) {
+        return Err(KernelspecError::Foreign { path });
+    }
+    write(&path, program, accelerator)?;
+    Ok(path)
+}
+
+/// Writes the kernelspec of a package to `prefix`, which will be any folder with the program in `bin`.
+pub(crate) fn package(prefix: &Path) -> Result<(), KernelspecError> {
+    let folder = prefix.join("share/jupyter/kernels").join(NAME);
+    write(&folder, &format!("{FOLDER}/../../../../bin/ferrotune"), Accelerator::None)
+}
+
+fn write(path: &Path, program: &str, accelerator: Accelerator) -> Result<(), KernelspecError> {
     let options: &[&str] = match accelerator {
         Accelerator::None => &[],
         Accelerator::Cuda => &["--cuda"],
@@ -76,17 +94,12 @@ pub(crate) fn install(target: &Target, program: &Path, accelerator: Accelerator)
         "env": {},
         "metadata": {"debugger": false},
     });
-    let path = folder(target)?;
-    if found::starts_another_program(&path) {
-        return Err(KernelspecError::Foreign { path });
-    }
     let write = || {
-        fs::create_dir_all(&path)?;
+        fs::create_dir_all(path)?;
         let kernel = format!("{kernel:#}\n");
-        FILES.iter().zip([LOGO, kernel.as_bytes()]).try_for_each(|(name, content)| replace(&path, name, content))
+        FILES.iter().zip([LOGO, kernel.as_bytes()]).try_for_each(|(name, content)| replace(path, name, content))
     };
-    write().map_err(|source| KernelspecError::Write { path: path.clone(), source })?;
-    Ok(path)
+    write().map_err(|source| KernelspecError::Write { path: path.to_owned(), source })
 }
 
 /// What was removed of a kernelspec.

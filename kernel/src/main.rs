@@ -11,6 +11,7 @@ mod environment;
 mod execution;
 mod failure;
 mod kernelspec;
+mod package;
 mod places;
 mod prelude;
 mod resume;
@@ -90,16 +91,22 @@ enum Action {
     },
     /// Supervise the processes of cells.
     #[command(hide = true)]
-    CellSupervisor { prelude: PathBuf },
+    CellSupervisor { standard_library: PathBuf, prelude: PathBuf },
     /// Pass lines between evcxr and the cell supervisor.
     #[command(hide = true)]
     CellRelay,
+    /// Write what a package has beside this program.
+    #[command(hide = true)]
+    Package {
+        /// A new folder.
+        folder: PathBuf,
+    },
     /// Print all magics as JSON, for the extension of Python notebooks.
     #[command(hide = true)]
     Magics,
     /// Run cells.
     #[command(hide = true)]
-    CellProcess { prelude: PathBuf },
+    CellProcess { standard_library: PathBuf, prelude: PathBuf },
     /// Supervise a search.
     #[command(hide = true)]
     Supervise {
@@ -215,10 +222,13 @@ fn run(arguments: &[OsString]) -> Result<ExitCode> {
         Action::Kernel { connection_file, cuda } => {
             kernel(&connection_file, arguments, accelerator(cuda)).map(|()| ExitCode::SUCCESS)
         }
-        Action::CellSupervisor { prelude } => supervisor::run(&prelude),
+        Action::CellSupervisor { standard_library, prelude } => supervisor::run([standard_library, prelude]),
         Action::CellRelay => supervisor::run_relay(),
+        Action::Package { folder } => with_progress(|show| package::write(&folder, show)).map(|()| ExitCode::SUCCESS),
         Action::Magics => magics().map(|()| ExitCode::SUCCESS),
-        Action::CellProcess { prelude } => supervisor::run_cells(&prelude).map(|()| ExitCode::SUCCESS),
+        Action::CellProcess { standard_library, prelude } => {
+            supervisor::run_cells(&[standard_library, prelude]).map(|()| ExitCode::SUCCESS)
+        }
         Action::Supervise { study, trust, trust_mirror } => {
             let origin = |is_users| if is_users { Origin::User } else { Origin::Study };
             let trust = Trust { mirror: origin(trust_mirror), ..search_process::trust(origin(trust)) };

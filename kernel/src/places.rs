@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Prelude,
-    /// What an interrupted build of a prelude leaves, and its lock.
+    /// What an interrupted build of a prelude leaves, its lock, and the cells that each kernel runs when it starts.
     PreludeBuild,
     Candle,
     Dependencies,
@@ -37,7 +37,7 @@ impl Kind {
     pub(crate) fn text(self) -> &'static str {
         match self {
             Self::Prelude => "prelude, which cells are linked with",
-            Self::PreludeBuild => "unfinished prelude, or lock of one",
+            Self::PreludeBuild => "unfinished prelude, or first cells or lock of one",
             Self::Candle => "candle's sources for the prelude",
             Self::Dependencies => "crates of notebooks",
             Self::Executables => "compiled programs of XLA",

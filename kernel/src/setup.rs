@@ -9,6 +9,7 @@ pub(crate) mod size;
 
 use crate::environment;
 use crate::places::{self, lock};
+use crate::prelude::shipped;
 use crate::toolchain::{Rule, Toolchain, own};
 use anyhow::{Context, Result, bail};
 use serde_json::json;
@@ -131,7 +132,7 @@ impl Setup {
     fn install_into(&self, building: &Path, follower: &mut Follower<'_>) -> Result<()> {
         places::begin(building)?;
         let rustup = rustup::Rustup::find(building, follower)?;
-        let sysroot = rustup.install(&self.version, &mut Size::of(building), follower)?;
+        let sysroot = rustup.install(&self.version, self.components()?, &mut Size::of(building), follower)?;
         let toolchain = Toolchain::of(&sysroot, &own::host(), Rule::Own)?;
         let version = toolchain.version().with_context(|| {
             format!(
@@ -145,6 +146,13 @@ impl Setup {
         rustix::fs::sync();
         fs::rename(&sysroot, &self.folder)
             .with_context(|| format!("cannot move the toolchain to {}", self.folder.display()))
+    }
+
+    /// What it installs beyond rustup's minimal profile: the sources of the standard library, which the build of a prelude needs,
+    /// unless a prelude for this toolchain came with this program.
+    fn components(&self) -> Result<&'static [&'static str]> {
+        let has_prelude = self.version == own::VERSION && shipped::find()?.is_some();
+        Ok(if has_prelude { &[] } else { &["rust-src"] })
     }
 
     /// A path beside the toolchain's folder, with another extension.

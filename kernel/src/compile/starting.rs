@@ -1,8 +1,9 @@
-//! The cells that an engine runs while it starts are the same at each start, so they are compiled once and kept beside the
+//! The cells that an engine runs while it starts are the same at each start, so they are compiled once and kept for the
 //! prelude that they are linked with. A user's cell is never kept: it may read files and variables that change.
 
 use super::Emit;
-use crate::environment::{self, PRELUDE_VARIABLE, RUNTIME_VARIABLE, required};
+use crate::environment::{RUNTIME_VARIABLE, required};
+use crate::prelude::Prelude;
 use anyhow::{Context, Result};
 use sha2::{Digest, Sha256};
 use std::io::ErrorKind;
@@ -11,9 +12,6 @@ use std::process::Command;
 
 /// The file in the folder of the runtime that is there while an engine starts.
 const MARK: &str = "starting";
-
-/// The folder of the kept libraries, in that of the prelude.
-const FOLDER: &str = "starting";
 
 /// Marks that an engine starts, until the value is dropped.
 pub(crate) struct Starting(PathBuf);
@@ -44,7 +42,7 @@ pub(super) struct Kept(PathBuf);
 
 impl Kept {
     /// The place for what this call of rustc makes; none for a user's cell. The call names the digest of the source.
-    pub(super) fn of(rustc: &Command, emit: Emit) -> Result<Option<Self>> {
+    pub(super) fn of(rustc: &Command, prelude: &Prelude, emit: Emit) -> Result<Option<Self>> {
         if emit == Emit::Nothing || !PathBuf::from(required(RUNTIME_VARIABLE)?).join(MARK).exists() {
             return Ok(None);
         }
@@ -53,7 +51,7 @@ impl Kept {
             hasher.update((word.len() as u64).to_le_bytes());
             hasher.update(word.as_encoded_bytes());
         }
-        Ok(Some(Self(environment::path(PRELUDE_VARIABLE)?.join(FOLDER).join(crate::prelude::short_hash(hasher)))))
+        Ok(Some(Self(prelude.starting_cells()?.join(crate::prelude::short_hash(hasher)))))
     }
 
     /// What is kept, with the library copied to its place; none if rustc was not called in this way before.
@@ -82,7 +80,7 @@ fn found<T>(result: std::io::Result<T>) -> Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error).context("cannot read what is kept beside the prelude"),
+        Err(error) => Err(error).context("cannot read what is kept for the prelude"),
     }
 }
 

@@ -110,7 +110,7 @@ fn serve(
 fn start_engine(runtime: &Runtime, interrupts: &Interrupts, inspector: &Inspector, link: &CellLink) -> Result<Engine> {
     let (prelude, held) = build_prelude(runtime, link)?;
     let toolchain = hold_toolchain()?;
-    let supervisor = CellSupervisor::start(prelude.library(), runtime.socket(), link.clone())?;
+    let supervisor = CellSupervisor::start(prelude.libraries()?, runtime.socket(), link.clone())?;
     let mut evaluator = Evaluator::start(&prelude, runtime, link)?;
     let undo = UndoStates::new(evaluator.state(&EvaluatorState::default()));
     let engine = Engine {

@@ -1,6 +1,6 @@
 //! The kernelspecs on Jupyter's paths that start a program named `ferrotune`.
 
-use super::user_data_folder;
+use super::{FOLDER, user_data_folder};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
@@ -40,7 +40,7 @@ pub(crate) fn installed() -> Vec<Found> {
 
 fn read(folder: &Path) -> Option<Found> {
     let words = command(folder)?;
-    let program = PathBuf::from(words.first()?);
+    let program = PathBuf::from(words.first()?.replace(FOLDER, folder.to_str()?));
     let is_ferrotune = program.file_name().is_some_and(|name| name == super::NAME) && words.get(1)? == "kernel";
     is_ferrotune.then(|| Found { folder: folder.to_owned(), program })
 }

@@ -73,7 +73,7 @@ pub(crate) fn take(path: &Path) -> Result<Option<Vec<File>>> {
 /// The folder to which a file or folder beside it belongs.
 pub(crate) fn folder_of(path: &Path) -> PathBuf {
     match path.extension().and_then(|extension| extension.to_str()) {
-        Some("lock" | "target" | "building" | "installing") => path.with_extension(""),
+        Some("lock" | "target" | "building" | "starting" | "installing") => path.with_extension(""),
         _ => path.to_owned(),
     }
 }

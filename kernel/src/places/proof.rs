@@ -35,6 +35,7 @@ pub(super) fn of(path: &Path) -> Proof {
         Some(Kind::Prelude) => metadata.is_dir() && (ready_has(path, "externs") || is_marked(path)),
         Some(Kind::Toolchain) => metadata.is_dir() && (ready_has(path, "from") || is_marked(path)),
         Some(Kind::PreludeBuild) if name.ends_with(".target") => metadata.is_dir() && is_of_cargo(path),
+        Some(Kind::PreludeBuild) if name.ends_with(".starting") => metadata.is_dir() && all(path, is_starting_cell),
         Some(Kind::PreludeBuild | Kind::ToolchainBuild) if !name.ends_with(".lock") => is_rest(path),
         Some(Kind::PreludeBuild | Kind::ToolchainBuild) => metadata.is_file() && metadata.len() == 0,
         Some(Kind::Candle) => metadata.is_dir() && path.join("src/.made").is_file(),
@@ -79,7 +80,7 @@ fn is_of_cargo(target: &Path) -> bool {
 /// What has a name of this form.
 fn kind(name: &str) -> Option<Kind> {
     let (base, ending) = match name.rsplit_once('.') {
-        Some((base, ending @ ("lock" | "target" | "building" | "installing"))) => (base, Some(ending)),
+        Some((base, ending @ ("lock" | "target" | "building" | "starting" | "installing"))) => (base, Some(ending)),
         _ => (name, None),
     };
     let build = |whole, unfinished| Some(if ending.is_some() { unfinished } else { whole });
@@ -104,12 +105,28 @@ pub(super) fn version_of_prelude(name: &str) -> Option<&str> {
 /// The version in `VERSION-HASH`.
 fn version_and_hash(name: &str) -> Option<&str> {
     let (version, hash) = name.rsplit_once('-')?;
-    let is_hash = hash.len() == 16 && is_hexadecimal(hash);
-    (is_hash && version.starts_with(|first: char| first.is_ascii_digit())).then_some(version)
+    (is_short_hash(hash) && version.starts_with(|first: char| first.is_ascii_digit())).then_some(version)
+}
+
+fn is_short_hash(text: &str) -> bool {
+    text.len() == 16 && is_hexadecimal(text)
 }
 
 fn is_hexadecimal(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// Whether all that is in a folder is of one kind.
+fn all(folder: &Path, is_of_kind: impl Fn(&Path) -> bool) -> bool {
+    fs::read_dir(folder)
+        .is_ok_and(|mut entries| entries.all(|entry| entry.is_ok_and(|entry| is_of_kind(&entry.path()))))
+}
+
+/// A file of `prelude-….starting/`: what was compiled, the errors, or a file of a process that writes.
+fn is_starting_cell(path: &Path) -> bool {
+    let is_hash = path.file_stem().and_then(|stem| stem.to_str()).is_some_and(is_short_hash);
+    let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+    path.is_file() && is_hash && (matches!(extension, "so" | "errors") || extension.parse::<u32>().is_ok())
 }
 
 /// A folder of `dependencies/`.
@@ -146,6 +163,7 @@ mod tests {
             ("prelude-0.1.0-82a036e79eb97e77", Some(Kind::Prelude)),
             ("prelude-cuda-0.1.0-82a036e79eb97e77", Some(Kind::Prelude)),
             ("prelude-0.1.0-82a036e79eb97e77.target", Some(Kind::PreludeBuild)),
+            ("prelude-0.1.0-82a036e79eb97e77.starting", Some(Kind::PreludeBuild)),
             ("prelude-0.1.0-82a036e79eb97e77.old", None),
             ("prelude-0.1.0", None),
             ("prelude-mine-82a036e79eb97e77", None),
