@@ -158,8 +158,10 @@ def test_uninstall_removes_all_that_was_written_and_no_study(machine, cache, tmp
     assert code == 0, errors
     left = [path for folder in (cache.parent, machine.data, machine.home, config, temporary) for path in folder.rglob("*")]
     assert left == []
-    assert list((tmp_path / "studies/study").glob("*")), "a study was removed"
     assert PROGRAM.exists()
+    # The study was not removed, and needs neither prelude nor toolchain.
+    code, errors = machine.run("resume", str(tmp_path / "studies/study"), "--max-trials", "2", "--trust")
+    assert code == 0 and errors.splitlines()[-1] == "done", errors
 
 
 def abandoned(temporary, name):
@@ -270,7 +272,7 @@ def is_locked(path):
     return False
 
 
-def test_a_kernel_runs_with_a_cache_that_cannot_be_written(machine, cache, start):
+def test_a_kernel_runs_with_a_cache_that_cannot_be_written(cache, start):
     with mounted("--bind", cache, cache):
         subprocess.run(["mount", "-o", "remount,bind,ro", cache], check=True)
         session = start(env={"XDG_CACHE_HOME": str(cache.parent)})

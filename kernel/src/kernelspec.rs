@@ -107,7 +107,7 @@ fn write(path: &Path, program: &str, accelerator: Accelerator) -> Result<(), Ker
 pub(crate) struct Removed {
     folder: PathBuf,
     /// What `install` has not written.
-    pub(crate) staying: Vec<PathBuf>,
+    staying: Vec<PathBuf>,
 }
 
 impl fmt::Display for Removed {
