@@ -20,12 +20,12 @@ pub(crate) const NAME: &str = "ferrotune";
 /// The name that front ends show in their launcher.
 pub(crate) const DISPLAY_NAME: &str = "Rust (Ferrotune)";
 
-/// What Jupyter replaces with the kernelspec's folder in the command that starts a kernel.
-const FOLDER: &str = "{resource_dir}";
-
 /// The files that [`install`] writes. `kernel.json` comes last: without it, Jupyter does not see the folder, and nothing proves that
 /// `install` has written it.
 const FILES: [&str; 2] = ["logo-svg.svg", "kernel.json"];
+
+/// What Jupyter replaces with the kernelspec's folder in the command that starts a kernel.
+const FOLDER: &str = "{resource_dir}";
 
 const LOGO: &[u8] = include_bytes!("kernelspec/logo.svg");
 
@@ -53,7 +53,7 @@ pub(crate) enum KernelspecError {
     Write { path: PathBuf, source: io::Error },
     #[error("kernelspec {} cannot be removed: {source}", path.display())]
     Remove { path: PathBuf, source: io::Error },
-    #[error("kernelspec {} is not of `ferrotune install`: it is a link, or starts another program; delete it yourself", path.display())]
+    #[error("kernelspec {} is not of `ferrotune install`: it is a link, belongs to a package, or starts another program; delete it yourself", path.display())]
     Foreign { path: PathBuf },
     #[error("no kernelspec at {}; `jupyter kernelspec list` shows where it is", path.display())]
     NotInstalled { path: PathBuf },
@@ -107,7 +107,7 @@ fn write(path: &Path, program: &str, accelerator: Accelerator) -> Result<(), Ker
 pub(crate) struct Removed {
     folder: PathBuf,
     /// What `install` has not written.
-    pub(crate) staying: Vec<PathBuf>,
+    staying: Vec<PathBuf>,
 }
 
 impl fmt::Display for Removed {
@@ -133,7 +133,7 @@ pub(crate) fn remove(folder: &Path) -> Result<Removed, KernelspecError> {
     if !found::is_written_by_install(folder) {
         return Err(KernelspecError::Foreign { path });
     }
-    let removed = FILES.iter().try_for_each(|name| fs::remove_file(folder.join(name)));
+    let removed = FILES.iter().try_for_each(|name| places::absent(fs::remove_file(folder.join(name))));
     let removed = removed.and_then(|()| places::remove_if_empty(folder));
     removed.map_err(|source| KernelspecError::Remove { path: path.clone(), source })?;
     Ok(Removed { staying: places::entries(folder), folder: path })

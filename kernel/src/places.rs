@@ -170,7 +170,7 @@ pub(crate) fn remove_if_empty(folder: &Path) -> io::Result<()> {
 }
 
 /// What another process has removed first is removed.
-fn absent(removed: io::Result<()>) -> io::Result<()> {
+pub(crate) fn absent(removed: io::Result<()>) -> io::Result<()> {
     match removed {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         removed => removed,

@@ -12,8 +12,6 @@ pub(crate) struct Found {
     pub(crate) folder: PathBuf,
     /// The program that it starts.
     pub(crate) program: PathBuf,
-    /// Whether a package brought it, whose program is found from its folder.
-    is_of_package: bool,
 }
 
 impl Found {
@@ -22,7 +20,7 @@ impl Found {
         let own = std::env::current_exe().and_then(|own| own.canonicalize());
         let program = self.program.canonicalize();
         let starts_this = own.is_ok_and(|own| program.is_ok_and(|program| program == own));
-        starts_this && !self.is_of_package && self.program.is_absolute() && is_written_by_install(&self.folder)
+        starts_this && is_written_by_install(&self.folder)
     }
 
     /// Whether its program is there.
@@ -42,19 +40,19 @@ pub(crate) fn installed() -> Vec<Found> {
 
 fn read(folder: &Path) -> Option<Found> {
     let words = command(folder)?;
-    let program = words.first()?;
-    let is_of_package = program.starts_with(FOLDER);
-    let program = PathBuf::from(program.replace(FOLDER, folder.to_str()?));
+    let program = PathBuf::from(words.first()?.replace(FOLDER, folder.to_str()?));
     let is_ferrotune = program.file_name().is_some_and(|name| name == super::NAME) && words.get(1)? == "kernel";
-    is_ferrotune.then(|| Found { folder: folder.to_owned(), program, is_of_package })
+    is_ferrotune.then(|| Found { folder: folder.to_owned(), program })
 }
 
-/// Whether a folder has the command that `ferrotune install` writes. Installation makes no links.
+/// Whether a folder has the command that `ferrotune install` writes. Installation makes no links, and names its program by an absolute
+/// path, as no package does.
 pub(super) fn is_written_by_install(folder: &Path) -> bool {
     let is_folder = fs::symlink_metadata(folder).is_ok_and(|metadata| metadata.is_dir());
     let words = command(folder).unwrap_or_default();
-    let words: Vec<&str> = words.iter().skip(1).map(String::as_str).filter(|word| *word != "--cuda").collect();
-    is_folder && words == ["kernel", "--connection-file", "{connection_file}"]
+    let Some((program, words)) = words.split_first() else { return false };
+    let words: Vec<&str> = words.iter().map(String::as_str).filter(|word| *word != "--cuda").collect();
+    is_folder && Path::new(program).is_absolute() && words == ["kernel", "--connection-file", "{connection_file}"]
 }
 
 /// Whether a folder has a kernelspec that starts no kernel of Ferrotune's.

@@ -95,22 +95,41 @@ mod tests {
     use std::thread;
 
     #[test]
-    fn a_lock_whose_file_was_replaced_is_taken_anew() {
+    fn a_lock_holds_only_while_its_file_is_at_its_path() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("lock");
         let first = alone(&path).unwrap();
-        assert!(try_alone(&path).unwrap().is_none());
+        assert!(is_at(&first, &path).unwrap() && try_alone(&path).unwrap().is_none());
+        fs::remove_file(&path).unwrap();
+        assert!(!is_at(&first, &path).unwrap());
+        fs::write(&path, "of another process").unwrap();
+        assert!(!is_at(&first, &path).unwrap());
+        let _second = try_alone(&path).unwrap().unwrap();
+        assert!(matches!(find_alone(&path).unwrap(), Found::Busy));
+        assert_eq!(fs::read_to_string(&path).unwrap(), "of another process");
+    }
+
+    #[test]
+    fn who_waits_for_a_lock_that_is_removed_gets_the_new_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lock");
+        let first = alone(&path).unwrap();
         let second = thread::scope(|scope| {
             let waiting = scope.spawn(|| alone(&path).unwrap());
-            // The thread waits for the file that is removed now, or finds the new one: it must not end with the old one.
+            // Its own descriptor of the file, beside the first one.
+            while open_descriptors(&path) < 2 {
+                thread::yield_now();
+            }
             fs::remove_file(&path).unwrap();
-            fs::write(&path, "of another process").unwrap();
             drop(first);
             waiting.join().unwrap()
         });
         assert!(is_at(&second, &path).unwrap());
-        assert!(matches!(find_alone(&path).unwrap(), Found::Busy));
-        assert_eq!(fs::read_to_string(&path).unwrap(), "of another process");
+    }
+
+    fn open_descriptors(path: &Path) -> usize {
+        let own = fs::read_dir("/proc/self/fd").unwrap();
+        own.filter(|entry| fs::read_link(entry.as_ref().unwrap().path()).is_ok_and(|to| to == path)).count()
     }
 
     #[test]
