@@ -9,6 +9,8 @@ const CRATES: [&str; 9] =
     ["devices", "display", "display/derive", "link", "machine", "prelude", "tuner", "tuner/trial", "xla"];
 
 fn main() -> io::Result<()> {
+    // The C library for which `cargo xtask wheel` links the program: another one makes another program.
+    println!("cargo:rerun-if-env-changed=FERROTUNE_GLIBC");
     let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("..").canonicalize()?;
     let mut files = vec![PathBuf::from("Cargo.toml"), PathBuf::from("Cargo.lock")];
     for name in CRATES {

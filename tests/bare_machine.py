@@ -1,5 +1,6 @@
 """A machine without Rust: an empty home, a search path with few tools, and a server of toolchains on 127.0.0.1."""
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -82,6 +83,18 @@ class Machine:
     def left(self):
         """What is in Ferrotune's folder."""
         return sorted(os.listdir(self.toolchain.parent)) if self.toolchain.parent.exists() else []
+
+
+@contextlib.contextmanager
+def mounted(*arguments):
+    """While the block runs, a file system is mounted; `arguments` are those of `mount`, the last one the place."""
+    ran = subprocess.run(["mount", *arguments], capture_output=True, text=True)
+    if ran.returncode != 0:
+        pytest.skip(f"nothing can be mounted here: {ran.stderr.strip()}")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", arguments[-1]], check=True)
 
 
 @pytest.fixture

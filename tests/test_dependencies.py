@@ -120,7 +120,7 @@ def test_compiler_that_is_interrupted_ends_at_once(kernel):
     outcome = kernel.interrupt_when(
         "#[allow(long_running_const_eval)]\n"
         "const SLOW: u64 = { let mut i = 0u64; while i < 4_000_000_000 { i += 1; } i };\nlet kept = SLOW;",
-        compiler,
+        lambda: compiler(kernel),
         "compiler",
     )
     assert outcome.error == "Interrupted: the cell was stopped before it ran; no variable has changed"

@@ -4,14 +4,16 @@ import fcntl
 import json
 import os
 import pathlib
+import pty
 import shutil
+import subprocess
 import tempfile
 import time
 
 import pytest
 
 import dist_server
-from bare_machine import PROGRAM, VERSION, Machine, dist, machine, served  # noqa: F401
+from bare_machine import PROGRAM, VERSION, Machine, dist, machine, mounted, served  # noqa: F401
 
 DAY_S = 24 * 60 * 60
 
@@ -124,6 +126,8 @@ def test_uninstall_removes_all_that_was_written_and_no_study(machine, cache, tmp
     (cache / "notes.txt").write_text("of the user")
     (cache / "xla").mkdir()
     (cache / f"xla/{'0' * 64}.executable").write_bytes(b"0")
+    own, foreign = abandoned(temporary, "own"), abandoned(temporary, "foreign")
+    (foreign / "bin/cargo").unlink()
     session = write_everywhere(machine, environment, tmp_path, start)
     written = {path.name.split("-")[0] for folder in (cache, machine.toolchain.parent) for path in folder.iterdir()}
     assert written == {"prelude", "candle", "dependencies", "xla", "notes.txt", "history.jsonl", "history.lock", "toolchain", "trusted"}
@@ -144,6 +148,8 @@ def test_uninstall_removes_all_that_was_written_and_no_study(machine, cache, tmp
     assert code == 0, errors
     assert [path.name for path in cache.iterdir()] == ["notes.txt"]
 
+    assert not own.exists() and (foreign / "lock").exists()
+    shutil.rmtree(foreign)
     assert f"{cache}/notes.txt: Ferrotune has not made it" in errors
     assert f"{spec.parent}/other: it starts another program" in errors
     (cache / "notes.txt").unlink()
@@ -152,8 +158,136 @@ def test_uninstall_removes_all_that_was_written_and_no_study(machine, cache, tmp
     assert code == 0, errors
     left = [path for folder in (cache.parent, machine.data, machine.home, config, temporary) for path in folder.rglob("*")]
     assert left == []
-    assert list((tmp_path / "studies/study").glob("*")), "a study was removed"
     assert PROGRAM.exists()
+    # The study was not removed, and needs neither prelude nor toolchain.
+    code, errors = machine.run("resume", str(tmp_path / "studies/study"), "--max-trials", "2", "--trust")
+    assert code == 0 and errors.splitlines()[-1] == "done", errors
+
+
+def abandoned(temporary, name):
+    """The folder of a kernel that was killed two minutes ago."""
+    folder = temporary / f"ferrotune-{name}"
+    (folder / "bin").mkdir(parents=True)
+    (folder / "lock").touch()
+    (folder / "bin/cargo").symlink_to("/proc/4194305/exe")
+    os.utime(folder, (time.time() - 120,) * 2)
+    return folder
+
+
+def registered(machine, temporary):
+    """A kernelspec of this program on Jupyter's path, on a machine without caches and running kernels."""
+    machine.environment |= {"XDG_CACHE_HOME": str(machine.home / "cache"), "TMPDIR": str(temporary)}
+    folder = machine.home / "jupyter/kernels/ferrotune"
+    folder.mkdir(parents=True, exist_ok=True)
+    argv = [str(PROGRAM), "kernel", "--connection-file", "{connection_file}"]
+    (folder / "kernel.json").write_text(json.dumps({"argv": argv}))
+    (folder / "logo-svg.svg").write_text("<svg/>")
+    machine.environment |= {"JUPYTER_PATH": str(machine.home / "jupyter"), "JUPYTER_DATA_DIR": str(machine.home / "none")}
+    return folder
+
+
+def test_uninstall_leaves_files_of_others_in_a_kernelspec_and_folders_of_jupyter(machine, temporary):
+    spec = registered(machine, temporary)
+    (spec / "notes.txt").write_text("of the user")
+    code, errors = machine.run("uninstall", "--all", "--yes")
+    assert code == 0 and [path.name for path in spec.iterdir()] == ["notes.txt"], errors
+    assert f"{spec}/notes.txt stays: install has not written it" in errors
+    (spec / "notes.txt").unlink()
+    registered(machine, temporary)
+    code, errors = machine.run("uninstall", "--all", "--yes")
+    assert code == 0 and list(spec.parent.parent.rglob("*")) == [spec.parent], errors
+
+
+def test_uninstall_goes_on_after_a_failure_and_names_it(machine, temporary):
+    folder = machine.toolchain.parent
+    (folder / "trusted").mkdir(parents=True)
+    (folder / "trusted" / ("0" * 64)).touch()
+    history, spec = folder / "history.jsonl", registered(machine, temporary)
+    history.write_text('{"version":1}\n')
+    with mounted("--bind", history, history):
+        code, errors = machine.run("uninstall", "--all", "--yes")
+    assert code == 1 and not spec.exists() and [path.name for path in folder.iterdir()] == ["history.jsonl"], errors
+    last = errors.splitlines()[-1]
+    assert last.startswith(f"ferrotune: cannot remove {history}: ") and last.endswith("; all else was removed"), last
+
+
+def test_a_kernel_that_starts_while_uninstall_asks_stops_it(machine, temporary, start):
+    spec = registered(machine, temporary)
+    terminal, theirs = pty.openpty()
+    asking = subprocess.Popen(
+        [PROGRAM, "uninstall", "--all"], env=machine.environment, stdin=theirs, stderr=subprocess.PIPE, text=True
+    )
+    said = ""
+    while not said.endswith("remove all of this? [y/N] "):
+        said += asking.stderr.read(1)
+    session = start(env={"TMPDIR": str(temporary)})
+    os.write(terminal, b"y\n")
+    assert asking.stderr.read().endswith("nothing was removed, since a kernel runs; shut it down, then try again\n")
+    assert asking.wait(30) == 1 and (spec / "kernel.json").exists()
+    os.close(terminal)
+    os.close(theirs)
+    assert session.ok("6 * 7").result == "42"
+    session.close()
+
+
+def own_toolchain(machine):
+    """A toolchain of Ferrotune's own that compiles as the installed one does."""
+    _, host, sysroot = dist_server.installed()
+    (machine.toolchain / "bin").mkdir(parents=True)
+    (machine.toolchain / "lib").symlink_to(sysroot / "lib")
+    answer = f'[ "$1" = --print=sysroot ] && printf "%s\\n" {machine.toolchain} {host} && exit\n'
+    for name, first in (("rustc", answer), ("cargo", "")):
+        program = machine.toolchain / "bin" / name
+        program.write_text(f'#!/bin/sh\n{first}exec {sysroot}/bin/{name} "$@"\n')
+        program.chmod(0o755)
+    (machine.toolchain / "ready.json").write_text(json.dumps({"version": VERSION, "from": "a test"}))
+    code, rows = report(machine)
+    assert code == 0 and rows["Rust"]["found"] == f"{VERSION} in {machine.toolchain}: installed by `ferrotune setup`", rows
+
+
+def test_a_kernel_that_uninstall_does_not_see_keeps_its_prelude_and_toolchain(machine, cache, temporary, start):
+    nowhere = {"JUPYTER_PATH": str(temporary), "JUPYTER_DATA_DIR": str(temporary)}
+    machine.environment |= {"XDG_CACHE_HOME": str(cache.parent), "TMPDIR": str(temporary)} | nowhere
+    own_toolchain(machine)
+    jupyter = {name: os.environ[name] for name in nowhere}
+    session = start(env=machine.environment | jupyter | {"TMPDIR": "/tmp"})
+    assert session.ok("6 * 7").result == "42"
+    assert is_locked(machine.toolchain / "ready.json") and is_locked(next(cache.glob("prelude-*/ready.json")))
+    before = everything(cache, machine.data)
+    code, errors = machine.run("uninstall", "--all", "--yes")
+    assert code == 1 and "nothing was removed, since another process uses or makes" in errors.splitlines()[-1]
+    assert everything(cache, machine.data) == before and session.ok("1 + 1").result == "2"
+    session.close()
+    code, errors = machine.run("uninstall", "--all", "--yes")
+    assert code == 0 and not cache.exists() and not machine.toolchain.parent.exists(), errors
+
+
+def is_locked(path):
+    """Whether a process has a file locked."""
+    with open(path) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+def test_a_kernel_runs_with_a_cache_that_cannot_be_written(cache, start):
+    with mounted("--bind", cache, cache):
+        subprocess.run(["mount", "-o", "remount,bind,ro", cache], check=True)
+        session = start(env={"XDG_CACHE_HOME": str(cache.parent)})
+        assert session.ok("6 * 7").result == "42"
+        assert is_locked(next(cache.glob("prelude-*/ready.json")))
+        session.close()
+
+
+def test_an_old_prelude_that_cannot_be_removed_stays_with_a_warning(machine, tmp_path):
+    cache = tmp_path / "cache/ferrotune"
+    stuck, gone = old_prelude(cache, "0.0.8", 1), old_prelude(cache, "0.0.9", 1)
+    with mounted("--bind", stuck / "library", stuck / "library"):
+        code, errors = machine.run("setup", XDG_CACHE_HOME=str(cache.parent))
+    assert code == 0 and not gone.exists() and (stuck / "library").exists(), errors
+    assert f"an old prelude stays: cannot remove {stuck}" in errors
 
 
 def old_prelude(cache, version, days, used=True):
@@ -178,8 +312,8 @@ def test_setup_removes_old_preludes_that_nobody_uses(machine, tmp_path):
     strange = cache / f"prelude-0.0.1-{'0' * 16}"
     strange.mkdir()
     (strange / "notes.txt").write_text("of the user")
-    with open(kept[1] / "used") as used:
-        fcntl.flock(used, fcntl.LOCK_SH)
+    with open(kept[1] / "ready.json") as ready:
+        fcntl.flock(ready, fcntl.LOCK_SH)
         code, errors = machine.run("setup", XDG_CACHE_HOME=str(tmp_path / "cache"))
     assert code == 0, errors
     last = errors.splitlines()[-1]

@@ -9,7 +9,7 @@ import sys
 import nbformat
 import pytest
 
-PACKAGE = pathlib.Path(__file__).parent.parent / "papermill"
+PACKAGE = pathlib.Path(__file__).parent.parent / "python"
 TIMEOUT_S = 120
 
 
@@ -39,7 +39,7 @@ def package(tmp_path_factory):
     """The folder in which papermill's translator is installed."""
     folder = tmp_path_factory.mktemp("package")
     # pip builds in the folder of the sources.
-    sources = shutil.copytree(PACKAGE, tmp_path_factory.mktemp("sources") / "papermill")
+    sources = shutil.copytree(PACKAGE, tmp_path_factory.mktemp("sources") / "python")
     installed = run("pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--target", folder, sources)
     assert installed.returncode == 0, installed.stderr
     return folder

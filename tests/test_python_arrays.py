@@ -38,6 +38,27 @@ def test_strides_buffers_and_dlpack_travel(python, code, rust):  # noqa: F811
     python.ok(f"%%rust -i x\nassert_eq!(x.flatten_all()?.to_vec1::<f64>()?, {rust});")
 
 
+def test_what_python_calls_numbers_and_texts_travels(python):  # noqa: F811
+    python.ok("import enum, numpy as np\nclass E(enum.IntEnum):\n  A = 5\nn, f = E.A, np.float64(0.5)\nt = 'ü' * 100_000 + '\\0\"'")
+    python.ok("%%rust -i n,f,t -o m -o u\nlet (m, u) = (n as f64 + f, t.clone() + \".\");")
+    assert value(python, "m, u == t + '.'") == "5.5 True"
+
+
+def test_float8_travels_back_as_ml_dtypes_knows_it(python):  # noqa: F811
+    python.ok("%%rust -o y\nlet y = candle_core::Tensor::new(&[0.5f32, -2.], &candle_core::Device::Cpu)?.to_dtype(candle_core::DType::F8E4M3)?;")
+    assert value(python, "y.dtype.name, y.astype('float32').tolist()") == "float8_e4m3fn [0.5, -2.0]"
+
+
+def test_an_array_that_a_forked_process_can_write_is_copied(python):  # noqa: F811
+    python.ok(
+        "import os, ferrotune\nx = ferrotune.empty(4, 'uint8')\nx[:] = 7\nread, write = os.pipe()\npid = os.fork()\n"
+        "if pid == 0:\n  os.read(read, 1)\n  x[:] = 9\n  os._exit(0)"
+    )
+    python.ok("%%rust -i x\nlet before = x.to_vec1::<u8>()?;")
+    python.ok("os.write(write, b'x')\nos.waitpid(pid, 0)")
+    assert python.ok("%rust (before, x.to_vec1::<u8>()?)").result == "([7, 7, 7, 7], [7, 7, 7, 7])"
+
+
 def test_numbers_texts_and_bools_travel(python):  # noqa: F811
     python.ok("n, f, t, b = -3, float('inf'), 'a\"\\\\ ü\\n', True")
     python.ok("%%rust -i n,f -i t --input=b -o m -o g -o u -o c -o v\nlet (m, g, u, c, v) = (n * 2, -f, format!(\"{t}.\"), !b, vec![1u8]);")
@@ -51,6 +72,10 @@ def test_numbers_texts_and_bools_travel(python):  # noqa: F811
         ("x = np.zeros(2, '>f4')", "-i x: the array has the bytes of another machine's order; convert it with .astype('float32')"),
         ("x = [1]", "-i x: a list cannot travel to Rust; pass an array, a number, a str or a bool; numpy.asarray makes an array of a list"),
         ("x = 2**63", "-i x: 9223372036854775808 is larger than a Rust i64; pass it as a float or a str"),
+        ("x = '\\ud800'", "-i x: the text has half of a surrogate pair, which Rust's String cannot hold; "
+         "x.encode(errors='replace').decode() replaces it"),
+        ("x = np.ma.masked_array([1., 2.], [0, 1])",
+         "-i x: the masked elements of an array have no value for Rust; x.filled(VALUE) gives them one"),
         ("del x", "-i x: Python has no variable `x`; define it first"),
     ],
 )

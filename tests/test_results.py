@@ -151,7 +151,7 @@ def test_exported_model_is_loaded_by_python_with_the_trial_as_its_metadata(kerne
             assert model.get_tensor("layer.bias").tolist() == [1.0] * best.params["units"]
         (kernel.folder / path).unlink()
         assert (metadata["study"], metadata["trial"]) == ("shown", str(best.number))
-        assert float(metadata["accuracy"]) == best.value
+        assert float(metadata["objective.accuracy"]) == best.value
         parameters = {name[6:]: text for name, text in metadata.items() if name.startswith("param.")}
         assert parameters.keys() == best.params.keys()
         assert float(parameters["lr"]) == best.params["lr"] and parameters["kind"] == best.params["kind"]

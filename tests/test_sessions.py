@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import sys
 
 MATMUL = "let a = candle_core::Tensor::ones((2, 3), candle_core::DType::F32, &candle_core::Device::Cpu)?;\na.matmul(&a.t()?)?.sum_all()?.to_scalar::<f32>()?"
 
@@ -13,7 +14,9 @@ def cache():
 
 
 def test_second_start_compiles_no_dependency(start):
-    start().close()
+    first = start()
+    first.ok("1")
+    first.close()
     before = cache()
     assert any(path.name == "libferrotune.so" for path in before)
     session = start()
@@ -36,3 +39,27 @@ def test_two_kernels_at_once_keep_their_own_variables(start, tmp_path):
     assert two.ok("x").result == '"two!"'
     one.close()
     assert two.ok("x.len()").result == "4"
+
+
+# A front end of its own, which prints the value of a cell.
+INNER = """
+from jupyter_client.manager import start_new_kernel
+
+manager, client = start_new_kernel(kernel_name="ferrotune")
+try:
+    client.execute_interactive("6 * 7", output_hook=lambda message: print(message["content"].get("data", {}).get("text/plain", ""), end=""))
+finally:
+    client.stop_channels()
+    manager.shutdown_kernel()
+"""
+
+
+def test_a_kernel_that_a_cell_starts_is_one_of_its_own(start, tmp_path):
+    (tmp_path / "inner.py").write_text(INNER)
+    outer = start()
+    outer.ok("let kept = 1;")
+    assert outer.ok(f"!{sys.executable} inner.py").stdout == "42"
+    inner = f'std::process::Command::new("{sys.executable}").arg("inner.py").status()?.success()'
+    cell = outer.ok(inner)
+    assert (cell.stdout, cell.result) == ("42", "true")
+    assert outer.ok("kept + 1").result == "2"

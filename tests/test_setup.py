@@ -2,16 +2,16 @@
 
 import contextlib
 import hashlib
-import os
 import pathlib
 import shutil
 import subprocess
 import threading
+import time
 
 import pytest
 
 import dist_server
-from bare_machine import VERSION, Machine, dist, machine, served  # noqa: F401
+from bare_machine import VERSION, Machine, dist, machine, mounted, served  # noqa: F401
 from session import is_alive, wait_for
 
 pytestmark = pytest.mark.skipif(not shutil.which("rustup"), reason="there is no rustup to install with")
@@ -148,6 +148,34 @@ def test_a_killed_setup_leaves_nothing_that_is_used_and_the_next_one_installs(ma
     assert machine.left() == [f"toolchain-{VERSION}", f"toolchain-{VERSION}.lock"]
 
 
+def test_a_setup_that_is_killed_at_any_time_is_followed_by_one_that_installs(machine, dist):
+    started = time.monotonic()
+    assert machine.run("setup")[0] == 0
+    whole_s = time.monotonic() - started
+    for part in range(10):
+        shutil.rmtree(machine.toolchain, ignore_errors=True)
+        killed = machine.popen("setup")
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            killed.wait(whole_s * part / 10)
+        killed.kill()
+        killed.wait()
+        code, errors = machine.run("setup")
+        assert code == 0 and machine.left() == [f"toolchain-{VERSION}", f"toolchain-{VERSION}.lock"], (part, errors)
+        assert dist_server.output_of(machine.toolchain / "bin/rustc", "--version").startswith(f"rustc {VERSION}")
+
+
+def test_what_setup_has_not_made_is_named_and_stays(machine):
+    for ending in ("", ".installing"):
+        folder = machine.toolchain.with_name(machine.toolchain.name + ending)
+        (folder / "cargo").mkdir(parents=True)
+        (folder / "cargo/notes.txt").write_text("of the user")
+        code, errors = machine.run("setup")
+        assert code == 1 and f"{folder} is in the way, and Ferrotune has not made it; move it away" in errors
+        assert (folder / "cargo/notes.txt").read_text() == "of the user"
+        shutil.rmtree(folder)
+    assert machine.run("setup")[0] == 0
+
+
 def children_of(pid):
     return [int(child) for child in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
@@ -169,16 +197,14 @@ def test_a_folder_that_cannot_be_written_is_named(machine):
     assert error.startswith(f"ferrotune: cannot write in {machine.data}/ferrotune; set XDG_DATA_HOME to a folder"), error
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk")
-def test_a_full_disk_leaves_nothing(machine, dist):
+@pytest.mark.parametrize("size", ["8k", "32k", "64k"])
+def test_a_full_disk_leaves_nothing_and_with_more_room_setup_installs(machine, dist, size):
     machine.data.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8k", "none", machine.data], capture_output=True)
-    if mounted.returncode != 0:
-        pytest.skip(f"a small disk cannot be mounted here: {mounted.stderr.decode().strip()}")
-    try:
-        assert "No space left on device" in machine.fails("setup")
-    finally:
-        subprocess.run(["umount", machine.data], check=True)
+    with mounted("-t", "tmpfs", "-o", f"size={size}", "none", machine.data):
+        error = machine.fails("setup")
+        assert "No space left on device" in error or "os error 28" in error, error
+        subprocess.run(["mount", "-o", "remount,size=64m", machine.data], check=True)
+        assert machine.run("setup")[0] == 0
 
 
 def test_a_version_is_no_path(machine):
@@ -223,6 +249,26 @@ def test_the_first_cell_that_needs_rust_installs_it(machine, dist, start):
     session.close()
     again = first_cell(start, machine).ok("1 + 1")
     assert again.result == "2" and again.displays == []
+
+
+@pytest.mark.parametrize("code", ["", "\n", "// a note\n/* and another */"])
+def test_a_first_cell_without_code_installs_nothing(machine, dist, start, code):
+    session = first_cell(start, machine)
+    assert session.ok(code).displays == [] and dist.requests == []
+
+
+def test_two_kernels_whose_first_cells_need_rust_install_it_once(machine, dist, start):
+    first, second = (first_cell(start, machine) for _ in range(2))
+    with held(dist, "/dist/rustc.tar.gz") as asked:
+        begun = first.begin("6 * 7")
+        assert asked.wait(30)
+        other = second.begin("6 * 7")
+        waits = f": waiting for another process, which installs Rust {VERSION}"
+        message = second.next_published(other)
+        while not message["content"].get("data", {}).get("text/plain", "").endswith(waits):
+            message = second.next_published(other)
+    assert first.end_of(begun).result == second.end_of(other).result == "42"
+    assert dist.requests.count(f"/dist/channel-rust-{VERSION}.toml") == 1
 
 
 def test_an_interrupt_stops_the_installation_and_the_next_cell_begins_it_again(machine, dist, start):

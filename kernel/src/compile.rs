@@ -124,9 +124,11 @@ fn compile(offline: bool, emit: Emit, kernel: &mut Kernel) -> Result<ExitCode> {
     let output_folder = folder.join("target");
     std::fs::create_dir_all(&output_folder)?;
     let library = output_folder.join("libctx.so");
-    let mut rustc = rustc(&manifest, &dependencies, emit)?;
+    let prelude =
+        Prelude::open(&environment::path(PRELUDE_VARIABLE)?)?.context("the prelude is gone; restart the kernel")?;
+    let mut rustc = rustc(&manifest, &dependencies, &prelude, emit)?;
     rustc.arg(format!("--remap-path-prefix=src={name}"));
-    let kept = Kept::of(&rustc, emit)?;
+    let kept = Kept::of(&rustc, &prelude, emit)?;
     if let Some(made) = kept.as_ref().map(|kept| kept.take(&library)).transpose()?.flatten() {
         return hand_over(made, &name, &source, &library);
     }
@@ -185,9 +187,7 @@ pub(crate) fn generated_source(location: &str) -> Option<(String, usize)> {
 }
 
 /// The one call of rustc that makes a cell: lines for backtraces but no other debug information, no debug assertions, everything linked dynamically.
-fn rustc(manifest: &Manifest, dependencies: &Dependencies, emit: Emit) -> Result<Command> {
-    let prelude =
-        Prelude::open(&environment::path(PRELUDE_VARIABLE)?)?.context("the prelude is gone; restart the kernel")?;
+fn rustc(manifest: &Manifest, dependencies: &Dependencies, prelude: &Prelude, emit: Emit) -> Result<Command> {
     let mut command = environment::rustc()?;
     command
         .args(["--crate-name=ctx", "--edition=2024", "src/lib.rs", "--crate-type=cdylib"])

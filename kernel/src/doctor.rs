@@ -95,15 +95,35 @@ fn kept() -> Result<Vec<Row>> {
             format!("{} in {folder}", format::bytes(bytes)),
         ));
     }
-    rows.extend(inventory.strange.iter().map(|path| Row::new("kept: not by Ferrotune", path.display().to_string())));
+    let strange = inventory.strange.iter().map(|path| {
+        let row = Row::new("kept: not by Ferrotune", path.display().to_string());
+        row.with_cure("delete it if nobody needs it; Ferrotune leaves it")
+    });
+    rows.extend(strange);
     Ok(rows)
 }
 
 /// The row with `~` for the home folder, wherever it stands.
 fn without_home(row: Row) -> Row {
     let Some(home) = dirs::home_dir().filter(|home| home.parent().is_some()) else { return row };
-    let shorten = |text: String| text.replace(&*home.to_string_lossy(), "~");
+    let shorten = |text: String| shortened(&text, &home.to_string_lossy());
     Row { what: row.what, found: shorten(row.found), cure: row.cure.map(shorten), stops_cells: row.stops_cells }
+}
+
+/// A text with `~` for the path of the home folder, but not for a part of another path.
+fn shortened(text: &str, home: &str) -> String {
+    let goes_on = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_');
+    let (mut shortened, mut rest) = (String::new(), text);
+    while let Some(start) = rest.find(home) {
+        let (before, behind) = (&rest[..start], &rest[start + home.len()..]);
+        let begins_before = before.ends_with(|c| goes_on(c) || matches!(c, '.' | '/'));
+        let ends_behind =
+            behind.starts_with(goes_on) || behind.strip_prefix('.').is_some_and(|end| end.starts_with(goes_on));
+        shortened.push_str(before);
+        shortened.push_str(if begins_before || ends_behind { home } else { "~" });
+        rest = behind;
+    }
+    shortened + rest
 }
 
 /// A Markdown table whose columns are aligned, so that it can be read as it is.
@@ -130,6 +150,19 @@ fn table(rows: &[Row]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_the_home_folder_itself_is_shortened() {
+        let table = [
+            ("/users/me", "~"),
+            ("in /users/me/a, not in /users/me2/a", "in ~/a, not in /users/me2/a"),
+            ("/mnt/users/me/a:/users/me.old:/users/me.", "/mnt/users/me/a:/users/me.old:~."),
+            ("(/users/me) `/users/me-x`", "(~) `/users/me-x`"),
+        ];
+        for (text, expected) in table {
+            assert_eq!(shortened(text, "/users/me"), expected);
+        }
+    }
 
     #[test]
     fn the_table_is_markdown() {

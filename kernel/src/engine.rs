@@ -55,7 +55,7 @@ pub(crate) use startup::start;
 
 use crate::execution::{Cell, Output, Stream, Work};
 use crate::failure::{ErrorName, Failure};
-use crate::places::preludes::Held;
+use crate::places::holds::Held;
 use crate::runtime::Runtime;
 use cell_supervisor::CellSupervisor;
 use commands::{KernelCommand, Runner};
@@ -84,8 +84,8 @@ struct Engine {
     supervisor: CellSupervisor,
     undo: UndoStates,
     notebook: Notebook,
-    /// As long as this lives, nobody removes the prelude.
-    _prelude: Held,
+    /// As long as these live, nobody removes the prelude and the toolchain.
+    _held: (Held, Option<Held>),
     link: CellLink,
     interrupts: Interrupts,
     inspector: Inspector,

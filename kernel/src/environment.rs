@@ -8,6 +8,8 @@ use std::process::Command;
 
 /// Folder of the running kernel.
 pub(crate) const RUNTIME_VARIABLE: &str = "FERROTUNE_RUNTIME";
+/// The process id of the kernel whose folder [`RUNTIME_VARIABLE`] names: a kernel that a cell starts inherits the variables.
+pub(crate) const OWNER_VARIABLE: &str = "FERROTUNE_KERNEL";
 /// Folder of the prelude to compile against.
 pub(crate) const PRELUDE_VARIABLE: &str = "FERROTUNE_PRELUDE";
 /// The real cargo.

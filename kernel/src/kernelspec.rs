@@ -3,8 +3,10 @@
 
 mod found;
 
+use crate::places;
 use crate::prelude::Accelerator;
 pub(crate) use found::installed;
+use std::fmt;
 use std::fs::{self, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -17,6 +19,13 @@ use serde_json::json;
 pub(crate) const NAME: &str = "ferrotune";
 /// The name that front ends show in their launcher.
 pub(crate) const DISPLAY_NAME: &str = "Rust (Ferrotune)";
+
+/// The files that [`install`] writes. `kernel.json` comes last: without it, Jupyter does not see the folder, and nothing proves that
+/// `install` has written it.
+const FILES: [&str; 2] = ["logo-svg.svg", "kernel.json"];
+
+/// What Jupyter replaces with the kernelspec's folder in the command that starts a kernel.
+const FOLDER: &str = "{resource_dir}";
 
 const LOGO: &[u8] = include_bytes!("kernelspec/logo.svg");
 
@@ -44,6 +53,8 @@ pub(crate) enum KernelspecError {
     Write { path: PathBuf, source: io::Error },
     #[error("kernelspec {} cannot be removed: {source}", path.display())]
     Remove { path: PathBuf, source: io::Error },
+    #[error("kernelspec {} is not of `ferrotune install`: it is a link, belongs to a package, or starts another program; delete it yourself", path.display())]
+    Foreign { path: PathBuf },
     #[error("no kernelspec at {}; `jupyter kernelspec list` shows where it is", path.display())]
     NotInstalled { path: PathBuf },
 }
@@ -55,6 +66,21 @@ pub(crate) fn install(target: &Target, program: &Path, accelerator: Accelerator)
     let Some(program) = program.to_str() else {
         return Err(KernelspecError::ProgramPath { path: program });
     };
+    let path = folder(target)?;
+    if found::starts_another_program(&path) {
+        return Err(KernelspecError::Foreign { path });
+    }
+    write(&path, program, accelerator)?;
+    Ok(path)
+}
+
+/// Writes the kernelspec of a package to `prefix`, which will be any folder with the program in `bin`.
+pub(crate) fn package(prefix: &Path) -> Result<(), KernelspecError> {
+    let folder = prefix.join("share/jupyter/kernels").join(NAME);
+    write(&folder, &format!("{FOLDER}/../../../../bin/ferrotune"), Accelerator::None)
+}
+
+fn write(path: &Path, program: &str, accelerator: Accelerator) -> Result<(), KernelspecError> {
     let options: &[&str] = match accelerator {
         Accelerator::None => &[],
         Accelerator::Cuda => &["--cuda"],
@@ -68,34 +94,49 @@ pub(crate) fn install(target: &Target, program: &Path, accelerator: Accelerator)
         "env": {},
         "metadata": {"debugger": false},
     });
-    let path = folder(target)?;
     let write = || {
-        fs::create_dir_all(&path)?;
-        // kernel.json comes last: without it, Jupyter does not see the folder.
-        replace(&path, "logo-svg.svg", LOGO)?;
-        replace(&path, "kernel.json", format!("{kernel:#}\n").as_bytes())
+        fs::create_dir_all(path)?;
+        let kernel = format!("{kernel:#}\n");
+        FILES.iter().zip([LOGO, kernel.as_bytes()]).try_for_each(|(name, content)| replace(path, name, content))
     };
-    write().map_err(|source| KernelspecError::Write { path: path.clone(), source })?;
-    Ok(path)
+    write().map_err(|source| KernelspecError::Write { path: path.to_owned(), source })
 }
 
-/// Removes the kernelspec's folder and returns its path. Fails if there is none.
-pub(crate) fn uninstall(target: &Target) -> Result<PathBuf, KernelspecError> {
-    let path = folder(target)?;
-    remove(&path)?;
-    Ok(path)
+/// What was removed of a kernelspec.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Removed {
+    folder: PathBuf,
+    /// What `install` has not written.
+    staying: Vec<PathBuf>,
 }
 
-/// Removes a kernelspec's folder. Fails if there is none.
-pub(crate) fn remove(path: &Path) -> Result<(), KernelspecError> {
-    let path = path.to_owned();
-    let is_link = match fs::symlink_metadata(&path) {
-        Ok(metadata) => metadata.is_symlink(),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(KernelspecError::NotInstalled { path }),
-        Err(source) => return Err(KernelspecError::Remove { path, source }),
-    };
-    let removed = if is_link { fs::remove_file(&path) } else { fs::remove_dir_all(&path) };
-    removed.map_err(|source| KernelspecError::Remove { path, source })
+impl fmt::Display for Removed {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "removed {}", self.folder.display())?;
+        self.staying
+            .iter()
+            .try_for_each(|path| write!(formatter, "; {} stays: install has not written it", path.display()))
+    }
+}
+
+/// Removes the kernelspec of a target. Fails if there is none.
+pub(crate) fn uninstall(target: &Target) -> Result<Removed, KernelspecError> {
+    remove(&folder(target)?)
+}
+
+/// Removes the files that [`install`] writes, and their folder if nothing else is in it. Fails if there are none.
+pub(crate) fn remove(folder: &Path) -> Result<Removed, KernelspecError> {
+    let path = folder.to_owned();
+    if fs::symlink_metadata(folder).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+        return Err(KernelspecError::NotInstalled { path });
+    }
+    if !found::is_written_by_install(folder) {
+        return Err(KernelspecError::Foreign { path });
+    }
+    let removed = FILES.iter().try_for_each(|name| places::absent(fs::remove_file(folder.join(name))));
+    let removed = removed.and_then(|()| places::remove_if_empty(folder));
+    removed.map_err(|source| KernelspecError::Remove { path: path.clone(), source })?;
+    Ok(Removed { staying: places::entries(folder), folder: path })
 }
 
 fn folder(target: &Target) -> Result<PathBuf, KernelspecError> {
@@ -179,9 +220,32 @@ mod tests {
         let path = install(&target, Path::new("/opt/new"), Accelerator::Cuda).unwrap();
         let kernel: Value = serde_json::from_slice(&fs::read(path.join("kernel.json")).unwrap()).unwrap();
         assert_eq!(kernel["argv"], json!(["/opt/new", "kernel", "--cuda", "--connection-file", "{connection_file}"]));
-        assert_eq!(uninstall(&target).unwrap(), path);
+        assert_eq!(uninstall(&target).unwrap(), Removed { folder: path.clone(), staying: Vec::new() });
         assert!(!path.exists() && neighbour.exists());
         assert!(matches!(uninstall(&target), Err(KernelspecError::NotInstalled { .. })));
+    }
+
+    #[test]
+    fn uninstall_leaves_what_install_has_not_written() {
+        let prefix = tempfile::tempdir().unwrap();
+        let target = Target::Prefix(prefix.path().to_owned());
+        let path = install(&target, Path::new("/opt/ferrotune"), Accelerator::None).unwrap();
+        let notes = path.join("notes.txt");
+        fs::write(&notes, "of the user").unwrap();
+        let removed = uninstall(&target).unwrap();
+        assert_eq!(removed.staying, std::slice::from_ref(&notes));
+        assert!(removed.to_string().ends_with("notes.txt stays: install has not written it"), "{removed}");
+        assert!(notes.exists() && !path.join("kernel.json").exists());
+        assert!(matches!(uninstall(&target), Err(KernelspecError::Foreign { .. })));
+        fs::write(path.join("kernel.json"), r#"{"argv": ["/opt/other", "-f", "{connection_file}"]}"#).unwrap();
+        assert!(matches!(uninstall(&target), Err(KernelspecError::Foreign { .. })));
+        let again = install(&target, Path::new("/opt/ferrotune"), Accelerator::None);
+        assert!(matches!(again, Err(KernelspecError::Foreign { .. })));
+        fs::remove_dir_all(&path).unwrap();
+        let elsewhere =
+            install(&Target::Prefix(prefix.path().join("x")), Path::new("/opt/ferrotune"), Accelerator::None);
+        std::os::unix::fs::symlink(elsewhere.unwrap(), &path).unwrap();
+        assert!(matches!(uninstall(&target), Err(KernelspecError::Foreign { .. })));
     }
 
     #[test]

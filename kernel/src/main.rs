@@ -11,6 +11,7 @@ mod environment;
 mod execution;
 mod failure;
 mod kernelspec;
+mod package;
 mod places;
 mod prelude;
 mod resume;
@@ -73,6 +74,7 @@ enum Action {
     /// Run a program that ends with the process that has started it.
     #[command(hide = true)]
     Bound {
+        parent: i32,
         program: OsString,
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
@@ -89,16 +91,22 @@ enum Action {
     },
     /// Supervise the processes of cells.
     #[command(hide = true)]
-    CellSupervisor { prelude: PathBuf },
+    CellSupervisor { standard_library: PathBuf, prelude: PathBuf },
     /// Pass lines between evcxr and the cell supervisor.
     #[command(hide = true)]
     CellRelay,
+    /// Write what a package has beside this program.
+    #[command(hide = true)]
+    Package {
+        /// A new folder.
+        folder: PathBuf,
+    },
     /// Print all magics as JSON, for the extension of Python notebooks.
     #[command(hide = true)]
     Magics,
     /// Run cells.
     #[command(hide = true)]
-    CellProcess { prelude: PathBuf },
+    CellProcess { standard_library: PathBuf, prelude: PathBuf },
     /// Supervise a search.
     #[command(hide = true)]
     Supervise {
@@ -206,16 +214,21 @@ fn run(arguments: &[OsString]) -> Result<ExitCode> {
             doctor::run(json).map(|can_run| if can_run { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
         Action::Setup { toolchain } => setup(&toolchain).map(|()| ExitCode::SUCCESS),
-        Action::Bound { program, arguments } => match setup::child::become_bound(&program, &arguments)? {},
+        Action::Bound { parent, program, arguments } => {
+            match setup::child::become_bound(parent, &program, &arguments)? {}
+        }
         Action::Candle { folder } => candle(&folder).map(|()| ExitCode::SUCCESS),
         Action::Resume(arguments) => resume::run(&arguments),
         Action::Kernel { connection_file, cuda } => {
             kernel(&connection_file, arguments, accelerator(cuda)).map(|()| ExitCode::SUCCESS)
         }
-        Action::CellSupervisor { prelude } => supervisor::run(&prelude),
+        Action::CellSupervisor { standard_library, prelude } => supervisor::run([standard_library, prelude]),
         Action::CellRelay => supervisor::run_relay(),
+        Action::Package { folder } => with_progress(|show| package::write(&folder, show)).map(|()| ExitCode::SUCCESS),
         Action::Magics => magics().map(|()| ExitCode::SUCCESS),
-        Action::CellProcess { prelude } => supervisor::run_cells(&prelude).map(|()| ExitCode::SUCCESS),
+        Action::CellProcess { standard_library, prelude } => {
+            supervisor::run_cells(&[standard_library, prelude]).map(|()| ExitCode::SUCCESS)
+        }
         Action::Supervise { study, trust, trust_mirror } => {
             let origin = |is_users| if is_users { Origin::User } else { Origin::Study };
             let trust = Trust { mirror: origin(trust_mirror), ..search_process::trust(origin(trust)) };
@@ -234,18 +247,19 @@ fn install(Install { target, cuda }: Install) -> Result<()> {
     let toolchain = toolchain::Toolchain::find()?;
     let accelerator = accelerator(cuda);
     let prelude = with_progress(|show| prelude::Prelude::ensure(&toolchain, accelerator, show))?;
+    // It may be an old one, and is used from now on.
+    let _held = places::holds::hold(prelude.folder())?;
     let folder = kernelspec::install(&target.place(), &std::env::current_exe()?, accelerator)?;
-    remove_old_preludes()?;
+    remove_old_preludes();
     eprintln!("installed the kernel in {}; cells are linked with {}", folder.display(), prelude.folder().display());
     eprintln!("cells are compiled with the toolchain in {}: {}", toolchain.sysroot.display(), toolchain.rule.text());
     Ok(())
 }
 
-fn remove_old_preludes() -> Result<()> {
-    if let Some(line) = places::preludes::remove_old()?.line() {
+fn remove_old_preludes() {
+    if let Some(line) = places::preludes::remove_old() {
         eprintln!("{line}");
     }
-    Ok(())
 }
 
 /// Does a thing that shows its progress: one changing line in a terminal, and a line for each change in a file.
@@ -267,7 +281,8 @@ fn setup(version: &str) -> Result<()> {
     let folder = places::shortened(setup.folder());
     if own::is_complete(setup.folder()) {
         eprintln!("Rust {version} is in {folder} already");
-        return remove_old_preludes();
+        remove_old_preludes();
+        return Ok(());
     }
     eprintln!("{}", setup.sentence());
     with_progress(|show| setup.carry_out(&mut setup::Follower { show, is_stopped: &|| false }))?;
@@ -275,15 +290,16 @@ fn setup(version: &str) -> Result<()> {
     if version != own::VERSION {
         eprintln!("FERROTUNE_TOOLCHAIN={version} in the environment of the Jupyter server makes cells use it");
     }
-    remove_old_preludes()
+    remove_old_preludes();
+    Ok(())
 }
 
 fn uninstall(Uninstall { from: From { all, user, prefix, sys_prefix }, yes }: Uninstall) -> Result<()> {
     if all {
         return uninstall::all(yes);
     }
-    let folder = kernelspec::uninstall(&Target { user, prefix, sys_prefix }.place())?;
-    eprintln!("removed {}", folder.display());
+    let removed = kernelspec::uninstall(&Target { user, prefix, sys_prefix }.place())?;
+    eprintln!("{removed}");
     Ok(())
 }
 

@@ -2,22 +2,26 @@
 //!
 //! A thing is Ferrotune's only if its name and its content say so. Everything else is the user's, wherever it lies.
 
+pub(crate) mod holds;
+pub(crate) mod lock;
 pub(crate) mod preludes;
 mod proof;
 
 use crate::prelude;
 use crate::setup::size;
 use crate::toolchain::own;
-use anyhow::Result;
+use anyhow::{Context, Result, bail};
 use proof::Proof;
+pub(crate) use proof::mark;
 use std::fs;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 /// What is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Prelude,
-    /// What an interrupted build of a prelude leaves, and its lock.
+    /// What an interrupted build of a prelude leaves, its lock, and the cells that each kernel runs when it starts.
     PreludeBuild,
     Candle,
     Dependencies,
@@ -33,7 +37,7 @@ impl Kind {
     pub(crate) fn text(self) -> &'static str {
         match self {
             Self::Prelude => "prelude, which cells are linked with",
-            Self::PreludeBuild => "unfinished prelude, or lock of one",
+            Self::PreludeBuild => "unfinished prelude, or first cells or lock of one",
             Self::Candle => "candle's sources for the prelude",
             Self::Dependencies => "crates of notebooks",
             Self::Executables => "compiled programs of XLA",
@@ -66,7 +70,7 @@ impl Place {
     }
 
     /// Removes it. A folder that still has files of others stays.
-    pub(crate) fn remove(&self) -> std::io::Result<()> {
+    pub(crate) fn remove(&self) -> io::Result<()> {
         match &self.only {
             None => return remove(&self.path),
             Some(parts) => parts.iter().try_for_each(|part| remove(part))?,
@@ -107,30 +111,74 @@ pub(crate) fn survey() -> Result<Inventory> {
     Ok(inventory)
 }
 
-fn remove(path: &Path) -> std::io::Result<()> {
-    match fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir()) {
-        true => absent(fs::remove_dir_all(path)),
-        false => absent(fs::remove_file(path)),
-    }
+/// Makes an empty folder in which a prelude or a toolchain is made, with the mark that proves it. The rest of an interrupted
+/// attempt is removed first: the caller has the lock of those who make it.
+pub(crate) fn begin(folder: &Path) -> Result<()> {
+    remove_rest(folder)?;
+    fs::create_dir(folder)
+        .and_then(|()| mark(folder))
+        .with_context(|| format!("cannot write in {}; free some space", folder.display()))
 }
 
-/// Removes a folder that nothing is in.
-pub(crate) fn remove_if_empty(folder: &Path) -> std::io::Result<()> {
+/// Removes what an interrupted attempt has left, if anything. Fails if somebody else has made it.
+pub(crate) fn remove_rest(folder: &Path) -> Result<()> {
+    if fs::symlink_metadata(folder).is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+        return Ok(());
+    }
+    if !proof::is_rest(folder) {
+        bail!("{} is in the way, and Ferrotune has not made it; move it away, then try again", folder.display());
+    }
+    remove(folder).with_context(|| format!("cannot remove {}", folder.display()))
+}
+
+/// Removes a file or a folder. Where that is interrupted, a folder is neither complete nor without its mark.
+fn remove(path: &Path) -> io::Result<()> {
+    if !fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir()) {
+        return absent(fs::remove_file(path));
+    }
+    absent(fs::remove_file(path.join(own::READY)))?;
+    for entry in fs::read_dir(path)? {
+        let entry = entry?;
+        match entry.file_type()?.is_dir() {
+            true => absent(fs::remove_dir_all(entry.path()))?,
+            false if entry.file_name() == proof::MARK => {}
+            false => absent(fs::remove_file(entry.path()))?,
+        }
+    }
+    absent(fs::remove_file(path.join(proof::MARK)))?;
+    absent(fs::remove_dir(path))
+}
+
+/// Removes a folder that nothing is in, if that can be done.
+pub(crate) fn remove_if_empty(folder: &Path) -> io::Result<()> {
     match fs::remove_dir(folder) {
-        Err(error) if matches!(error.kind(), std::io::ErrorKind::DirectoryNotEmpty) => Ok(()),
+        // It has files, is a link or a mounted disk, or belongs to somebody else.
+        Err(error)
+            if matches!(
+                error.kind(),
+                ErrorKind::DirectoryNotEmpty
+                    | ErrorKind::NotADirectory
+                    | ErrorKind::ResourceBusy
+                    | ErrorKind::PermissionDenied
+                    | ErrorKind::ReadOnlyFilesystem
+            ) =>
+        {
+            Ok(())
+        }
         removed => absent(removed),
     }
 }
 
 /// What another process has removed first is removed.
-fn absent(removed: std::io::Result<()>) -> std::io::Result<()> {
+pub(crate) fn absent(removed: io::Result<()>) -> io::Result<()> {
     match removed {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         removed => removed,
     }
 }
 
-fn entries(folder: &Path) -> Vec<PathBuf> {
+/// What is in a folder, sorted.
+pub(crate) fn entries(folder: &Path) -> Vec<PathBuf> {
     let mut paths: Vec<PathBuf> =
         fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
     paths.sort();

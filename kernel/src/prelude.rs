@@ -1,19 +1,23 @@
 //! The prelude on disk: built once for a toolchain, a version of Ferrotune and an accelerator, and shared by all kernels.
 //!
 //! Its folder in the user's cache is whole or absent: it is built under another name and then renamed. A lock makes two
-//! kernels that start together build it once.
+//! kernels that start together build it once. A package of Ferrotune brings one for the toolchain of `ferrotune setup`, so
+//! nothing in a prelude depends on where it or its toolchain is.
 
 mod analysis;
 mod build;
 mod cuda;
+pub(crate) mod shipped;
 
+use crate::environment::{self, STANDARD_LIBRARY_VARIABLE};
+use crate::places::lock;
 use crate::toolchain::Toolchain;
 use anyhow::{Context, Result};
 use ferrotune_candle::Changes;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Paths and texts of the prelude's sources, packed by the build script.
@@ -23,7 +27,7 @@ const SOURCES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/prelude_sou
 pub(crate) const CRATES: [&str; 3] = ["candle_core", "candle_nn", "ferrotune"];
 
 /// Version of the folder's layout; a new version makes a new folder.
-const LAYOUT: u8 = 1;
+const LAYOUT: u8 = 2;
 
 /// The accelerator for which candle is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +46,10 @@ pub(crate) struct Prelude {
 /// The content of `ready.json`, which the build writes last.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Contents {
+    /// The version and the digest that tell this prelude from others.
+    key: String,
+    /// File name of the shared standard library that it is linked with.
+    standard_library: String,
     /// File of each crate in [`CRATES`], inside `library/`.
     externs: BTreeMap<String, String>,
 }
@@ -63,8 +71,8 @@ impl Prelude {
         fs::create_dir_all(parent).with_context(|| {
             format!("cannot create {}; set XDG_CACHE_HOME to a folder that can be written", parent.display())
         })?;
-        let lock = File::create(beside(&folder, "lock"))?;
-        lock.lock().context("cannot lock the cache folder")?;
+        let lock = beside(&folder, "lock");
+        let _lock = lock::alone(&lock).with_context(|| format!("cannot lock {}", lock.display()))?;
         if let Some(prelude) = Self::open(&folder)? {
             return Ok(prelude);
         }
@@ -72,13 +80,18 @@ impl Prelude {
         Self::open(&folder)?.context("the prelude was built but is not there")
     }
 
-    /// The folder of the prelude for this toolchain, whether it exists or not.
+    /// The folder of the prelude for this toolchain, whether it exists or not: the one that came with this program, if it is for
+    /// this toolchain, or else one in the user's cache.
     pub(crate) fn place(toolchain: &Toolchain, accelerator: Accelerator) -> Result<PathBuf> {
+        let key = key(toolchain);
         let name = match accelerator {
-            Accelerator::None => "prelude",
+            Accelerator::None => match shipped::find()?.filter(|shipped| shipped.contents.key == key) {
+                Some(shipped) => return Ok(shipped.folder),
+                None => "prelude",
+            },
             Accelerator::Cuda => "prelude-cuda",
         };
-        Ok(cache_folder()?.join(format!("{name}-{}", key(toolchain))))
+        Ok(cache_folder()?.join(format!("{name}-{key}")))
     }
 
     /// Opens the prelude in a folder, if it is whole.
@@ -109,8 +122,25 @@ impl Prelude {
     }
 
     /// The dylib itself.
-    pub(crate) fn library(&self) -> PathBuf {
+    fn library(&self) -> PathBuf {
         self.library_folder().join("libferrotune.so")
+    }
+
+    /// What a process must load for cells to run in it, in this order: Rust's standard library and the dylib.
+    pub(crate) fn libraries(&self) -> Result<[PathBuf; 2]> {
+        let folder = environment::path(STANDARD_LIBRARY_VARIABLE)?;
+        Ok([folder.join(&self.contents.standard_library), self.library()])
+    }
+
+    /// File name of the shared standard library that it is linked with.
+    pub(crate) fn standard_library(&self) -> &str {
+        &self.contents.standard_library
+    }
+
+    /// Folder of what kernels keep for this prelude. It is in the user's cache, since a prelude may be read-only.
+    pub(crate) fn starting_cells(&self) -> Result<PathBuf> {
+        let folder = cache_folder()?.join(format!("prelude-{}", self.contents.key));
+        Ok(beside(&folder, "starting"))
     }
 
     /// Names and files of the crates that are part of every cell.
@@ -138,7 +168,6 @@ fn key(toolchain: &Toolchain) -> String {
     let mut hasher = Sha256::new();
     hasher.update([LAYOUT]);
     hasher.update(&toolchain.standard_library);
-    hasher.update(toolchain.library_folder.as_os_str().as_encoded_bytes());
     for (path, text) in SOURCES {
         hasher.update((path.len() as u64).to_le_bytes());
         hasher.update(path);

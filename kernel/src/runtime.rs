@@ -6,15 +6,16 @@
 mod sources;
 
 use crate::environment::{
-    CARGO_VARIABLE, PATH_VARIABLE, PRELUDE_VARIABLE, RUNTIME_VARIABLE, RUSTC_VARIABLE, STANDARD_LIBRARY_VARIABLE,
-    socket_in,
+    self, CARGO_VARIABLE, OWNER_VARIABLE, PATH_VARIABLE, PRELUDE_VARIABLE, RUNTIME_VARIABLE, RUSTC_VARIABLE,
+    STANDARD_LIBRARY_VARIABLE, socket_in,
 };
+use crate::places::lock;
 use crate::prelude::{Accelerator, Prelude};
 use crate::toolchain::{Toolchain, own};
 use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
 use std::fs::{self, File, TryLockError};
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -35,6 +36,10 @@ const YOUNG: Duration = Duration::from_secs(60);
 
 /// The folder in which evcxr compiles cells.
 const CELLS: &str = "cells";
+
+/// The folder with the stand-ins, which are links to the kernel's program, and the one that proves whose folder this is.
+const STAND_INS: &str = "bin";
+const CARGO: &str = "cargo";
 
 /// The links to the toolchain and the prelude, in the folder of a kernel that had no toolchain when it started.
 const TOOLCHAIN: &str = "toolchain";
@@ -65,11 +70,13 @@ impl Runtime {
     /// The runtime of this process, if [`Runtime::enter`] has prepared its environment.
     pub(crate) fn current(accelerator: Accelerator) -> Result<Option<Self>> {
         let variable = |name| std::env::var_os(name).map(PathBuf::from);
-        let (Some(folder), Some(prelude)) = (variable(RUNTIME_VARIABLE), variable(PRELUDE_VARIABLE)) else {
+        // `exec` keeps the process id; a kernel that a cell of another one has started has its variables and another id.
+        let is_own = std::env::var(OWNER_VARIABLE).is_ok_and(|owner| owner == std::process::id().to_string());
+        let (true, Some(folder), Some(prelude)) = (is_own, variable(RUNTIME_VARIABLE), variable(PRELUDE_VARIABLE))
+        else {
             return Ok(None);
         };
-        let lock = File::create(folder.join(LOCK)).with_context(|| format!("cannot write in {}", folder.display()))?;
-        lock.lock()?;
+        let lock = lock::alone(&folder.join(LOCK)).with_context(|| format!("cannot write in {}", folder.display()))?;
         Ok(Some(Self { folder, prelude, accelerator, _lock: Arc::new(lock) }))
     }
 
@@ -85,16 +92,16 @@ impl Runtime {
             .tempdir_in(parent)
             .context("cannot create a folder for the kernel")?
             .keep();
-        let stand_ins = folder.join("bin");
+        let stand_ins = folder.join(STAND_INS);
         std::fs::create_dir(&stand_ins)?;
         // `exec` keeps the process id, so this path leads to the running program even after its file is replaced.
         let own = format!("/proc/{}/exe", std::process::id());
-        for name in ["cargo", "rustup"] {
+        for name in [CARGO, "rustup"] {
             symlink(&own, stand_ins.join(name))?;
         }
         sources::write_empty(&folder)?;
         let path = std::env::var_os("PATH").unwrap_or_default();
-        let search = std::env::join_paths(std::iter::once(stand_ins).chain(std::env::split_paths(&path)))?;
+        let search = std::env::join_paths(std::iter::once(stand_ins.clone()).chain(std::env::split_paths(&path)))?;
         let later = folder.join(TOOLCHAIN);
         let tools = match &toolchain {
             Some(toolchain) => Tools {
@@ -111,7 +118,7 @@ impl Runtime {
             },
         };
         if tools.rustc.is_absolute() {
-            symlink(&tools.rustc, folder.join("bin/rustc"))?; // rust-analyzer asks it for the target
+            symlink(&tools.rustc, stand_ins.join("rustc"))?; // rust-analyzer asks it for the target
         }
         let error = Command::new(&program)
             .args(arguments)
@@ -125,6 +132,7 @@ impl Runtime {
             .env(STANDARD_LIBRARY_VARIABLE, &tools.library_folder)
             .env("EVCXR_TMPDIR", folder.join(CELLS))
             .env(RUNTIME_VARIABLE, &folder)
+            .env(OWNER_VARIABLE, std::process::id().to_string())
             .exec();
         bail!("cannot start {}: {error}", program.display())
     }
@@ -159,11 +167,23 @@ impl Runtime {
     /// Makes the links of a kernel that had no toolchain when it started.
     fn lead_to_tools(&self, toolchain: &Toolchain, prelude: &Prelude) -> Result<()> {
         if self.prelude.starts_with(&self.folder) && !self.prelude.exists() {
-            let link = |to: &Path, name: &str| symlink(to, self.folder.join(name)).context("cannot make a link");
-            link(&toolchain.sysroot, TOOLCHAIN)?;
-            link(prelude.folder(), PRELUDE)?;
+            self.link(TOOLCHAIN, &toolchain.sysroot)?;
+            self.link(PRELUDE, prelude.folder())?;
         }
         Ok(())
+    }
+
+    /// Makes a link in the folder in one step, in place of the one that this kernel has made before.
+    fn link(&self, name: &str, to: &Path) -> Result<()> {
+        let (link, new) = (self.folder.join(name), self.folder.join(format!("{name}.new")));
+        let made = symlink(to, &new).and_then(|()| fs::rename(&new, &link));
+        made.with_context(|| format!("cannot make the link {}", link.display()))
+    }
+
+    /// The folder of the toolchain that compiles cells; none where it cannot be told from the path of rustc.
+    pub(crate) fn toolchain() -> Result<Option<PathBuf>> {
+        let rustc = environment::path(RUSTC_VARIABLE)?;
+        Ok(rustc.is_absolute().then(|| rustc.parent()?.parent().map(Path::to_owned)).flatten())
     }
 
     /// The socket to which the cell supervisor and compilers connect.
@@ -187,8 +207,8 @@ fn parent() -> PathBuf {
 /// How many kernels of this user run.
 pub(crate) fn running() -> usize {
     let entries = fs::read_dir(parent()).into_iter().flatten().flatten();
-    let own = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX));
-    let locks = own.filter_map(|entry| File::open(entry.path().join(LOCK)).ok());
+    let own = entries.map(|entry| entry.path()).filter(|folder| is_ours(folder));
+    let locks = own.filter_map(|folder| File::open(folder.join(LOCK)).ok());
     locks.filter(|lock| matches!(lock.try_lock(), Err(TryLockError::WouldBlock))).count()
 }
 
@@ -199,12 +219,25 @@ pub(crate) fn sweep_abandoned() {
 
 fn sweep(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else { return };
-    for entry in entries.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX)) {
-        let folder = entry.path();
+    for folder in entries.flatten().map(|entry| entry.path()).filter(|folder| is_ours(folder)) {
         if let Err(error) = remove_abandoned(&folder) {
             tracing::debug!("{} stays: {error}", folder.display());
         }
     }
+}
+
+/// Whether a kernel of this user has made a folder: it has its name, and the link to the kernel's process.
+fn is_ours(folder: &Path) -> bool {
+    let has_name = folder.file_name().is_some_and(|name| name.to_string_lossy().starts_with(PREFIX));
+    let is_users = |folder: &fs::Metadata| folder.is_dir() && folder.uid() == rustix::process::geteuid().as_raw();
+    has_name
+        && fs::symlink_metadata(folder).as_ref().is_ok_and(is_users)
+        && fs::read_link(folder.join(STAND_INS).join(CARGO)).is_ok_and(|program| is_program_of_process(&program))
+}
+
+fn is_program_of_process(program: &Path) -> bool {
+    let pid = program.to_str().and_then(|program| program.strip_prefix("/proc/")?.strip_suffix("/exe"));
+    pid.is_some_and(|pid| pid.parse::<u32>().is_ok())
 }
 
 fn remove_abandoned(folder: &Path) -> std::io::Result<()> {

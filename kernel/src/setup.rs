@@ -8,12 +8,13 @@ mod rustup;
 pub(crate) mod size;
 
 use crate::environment;
-use crate::places;
+use crate::places::{self, lock};
+use crate::prelude::shipped;
 use crate::toolchain::{Rule, Toolchain, own};
 use anyhow::{Context, Result, bail};
 use serde_json::json;
 use size::Size;
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
@@ -95,28 +96,22 @@ impl Setup {
             );
         }
         let parent = self.folder.parent().context("the data folder has no parent")?;
-        let writable =
-            || format!("cannot write in {}; set XDG_DATA_HOME to a folder that can be written", parent.display());
-        fs::create_dir_all(parent).with_context(writable)?;
-        let lock = File::create(self.beside("lock")).with_context(writable)?;
-        self.wait_for(&lock, follower)?;
+        fs::create_dir_all(parent).with_context(|| cannot_write(parent))?;
+        let _lock = self.wait_for_lock(follower)?;
         if own::is_complete(&self.folder) {
             return Ok(());
         }
-        if self.folder.exists() {
-            bail!("{} is not complete; delete it, then try again", self.folder.display());
-        }
+        places::remove_rest(&self.folder)?;
         self.install(follower)
     }
 
     /// Waits until no other process installs the same toolchain.
-    fn wait_for(&self, lock: &File, follower: &mut Follower<'_>) -> Result<()> {
+    fn wait_for_lock(&self, follower: &mut Follower<'_>) -> Result<File> {
         let mut has_shown = false;
         loop {
-            match lock.try_lock() {
-                Ok(()) => return Ok(()),
-                Err(TryLockError::WouldBlock) => {}
-                Err(TryLockError::Error(error)) => return Err(error).context("cannot lock the data folder"),
+            let lock = self.beside("lock");
+            if let Some(lock) = lock::try_alone(&lock).with_context(|| cannot_write(&lock))? {
+                return Ok(lock);
             }
             if !std::mem::replace(&mut has_shown, true) {
                 (follower.show)(&format!("waiting for another process, which installs Rust {}", self.version));
@@ -130,15 +125,14 @@ impl Setup {
         let building = self.beside("installing");
         let installed = self.install_into(&building, follower);
         // The rest of a failed installation serves nobody: rustup downloads archives again whose rest it does not trust.
-        let removed = remove(&building);
+        let removed = places::remove_rest(&building);
         installed.and(removed)
     }
 
     fn install_into(&self, building: &Path, follower: &mut Follower<'_>) -> Result<()> {
-        remove(building)?; // the rest of a killed installation: this one holds the lock
-        fs::create_dir(building).with_context(|| format!("cannot create {}", building.display()))?;
+        places::begin(building)?;
         let rustup = rustup::Rustup::find(building, follower)?;
-        let sysroot = rustup.install(&self.version, &mut Size::of(building), follower)?;
+        let sysroot = rustup.install(&self.version, self.components()?, &mut Size::of(building), follower)?;
         let toolchain = Toolchain::of(&sysroot, &own::host(), Rule::Own)?;
         let version = toolchain.version().with_context(|| {
             format!(
@@ -147,10 +141,18 @@ impl Setup {
             )
         })?;
         let ready = json!({"version": version, "from": server()});
+        places::mark(&sysroot)?;
         fs::write(sysroot.join(own::READY), format!("{ready:#}\n"))?;
         rustix::fs::sync();
         fs::rename(&sysroot, &self.folder)
             .with_context(|| format!("cannot move the toolchain to {}", self.folder.display()))
+    }
+
+    /// What it installs beyond rustup's minimal profile: the sources of the standard library, which the build of a prelude needs,
+    /// unless a prelude for this toolchain came with this program.
+    fn components(&self) -> Result<&'static [&'static str]> {
+        let has_prelude = self.version == own::VERSION && shipped::find()?.is_some();
+        Ok(if has_prelude { &[] } else { &["rust-src"] })
     }
 
     /// A path beside the toolchain's folder, with another extension.
@@ -162,16 +164,11 @@ impl Setup {
     }
 }
 
+fn cannot_write(path: &Path) -> String {
+    format!("cannot write in {}; set XDG_DATA_HOME to a folder that can be written", path.display())
+}
+
 /// The server of toolchains.
 fn server() -> String {
     std::env::var(SERVER_VARIABLE).ok().filter(|server| !server.is_empty()).unwrap_or_else(|| SERVER.to_owned())
-}
-
-fn remove(folder: &Path) -> Result<()> {
-    match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("cannot remove {}", folder.display()))
-        }
-        _ => Ok(()),
-    }
 }

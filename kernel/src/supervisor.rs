@@ -64,7 +64,7 @@ const RELAY_SOCKET: &str = "evcxr";
 const MEASURE_AFTER: Duration = Duration::from_millis(500);
 
 /// Supervises the processes of the cells until the kernel has ended.
-pub(crate) fn run(prelude: &Path) -> Result<ExitCode> {
+pub(crate) fn run(libraries: [PathBuf; 2]) -> Result<ExitCode> {
     let kernel_path = std::env::var_os(KERNEL_VARIABLE).with_context(|| format!("{KERNEL_VARIABLE} is not set"))?;
     let kernel = Kernel::connect(Path::new(&kernel_path))?;
     // A snapshot whose parent has died becomes a child of this process.
@@ -72,11 +72,8 @@ pub(crate) fn run(prelude: &Path) -> Result<ExitCode> {
     // Beside the kernel's own socket, in the folder that the kernel deletes.
     let place = |name: &str| Path::new(&kernel_path).with_file_name(name);
     let own = std::process::id();
-    let places = Places {
-        prelude: prelude.to_owned(),
-        link: place(&format!("cell-{own}")),
-        snapshots: place(&format!("snapshots-{own}")),
-    };
+    let places =
+        Places { libraries, link: place(&format!("cell-{own}")), snapshots: place(&format!("snapshots-{own}")) };
     let relay = place(RELAY_SOCKET);
     // The socket of an earlier supervisor, if that one was killed.
     if relay.exists() {
@@ -93,7 +90,8 @@ fn listen(path: &Path) -> Result<UnixListener> {
 
 /// What a process of cells is started with.
 struct Places {
-    prelude: PathBuf,
+    /// What it loads, in this order: Rust's standard library and the prelude.
+    libraries: [PathBuf; 2],
     link: PathBuf,
     snapshots: PathBuf,
 }

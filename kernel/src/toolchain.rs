@@ -5,6 +5,7 @@ pub(crate) mod own;
 pub(crate) mod progress;
 
 use crate::environment;
+use crate::prelude::{Prelude, shipped};
 use anyhow::{Context, Result, bail};
 pub(crate) use choice::Rule;
 use choice::{Candidates, Choice};
@@ -14,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The user's variable with the toolchain to use: a folder, a version that `ferrotune setup` has installed, or a name of rustup's.
-const VARIABLE: &str = "FERROTUNE_TOOLCHAIN";
+pub(crate) const VARIABLE: &str = "FERROTUNE_TOOLCHAIN";
 
 /// A toolchain, which each kernel looks up once.
 #[derive(Clone, Debug)]
@@ -44,26 +45,31 @@ impl Toolchain {
     }
 
     /// The toolchain to use: the one that `FERROTUNE_TOOLCHAIN` names, or the one that `ferrotune setup` has installed, or the
-    /// user's own if cells can be compiled with it. None where none of them is there.
+    /// user's own if it is the one of the shipped prelude, or no prelude is shipped. None where none of them is there.
     ///
     /// Fails if the named one cannot be used.
     pub(crate) fn look() -> Result<Option<Self>> {
         let own = own::folder(own::VERSION);
+        let shipped = shipped::find()?;
         let users = OnceCell::new();
         let candidates = Candidates {
             named: std::env::var_os(VARIABLE),
             own: own.as_ref().is_ok_and(|folder| own::is_complete(folder)),
-            shipped: None,
-            users: &|version| {
+            shipped: shipped.as_ref().map(Prelude::standard_library),
+            users: &|wanted| {
                 let users: Option<&Self> = users.get_or_init(Self::users).as_ref();
-                users.is_some_and(|users| version.is_none() || users.version().as_deref() == version)
+                users.is_some_and(|users| wanted.is_none_or(|wanted| users.standard_library == wanted))
             },
         };
         match candidates.choose() {
             Choice::Named(name) => {
                 named(&name).with_context(|| format!("{VARIABLE}={} cannot be used", name.display())).map(Some)
             }
-            Choice::Own => Self::ask(own?.join("bin/rustc").as_ref(), Rule::Own).map(Some),
+            Choice::Own => {
+                let own = own?;
+                let broken = || format!("{} does not work; delete it, then run `ferrotune setup`", own.display());
+                Self::ask(&own.join("bin/rustc"), Rule::Own).with_context(broken).map(Some)
+            }
             Choice::Users => Ok(users.into_inner().flatten()),
             Choice::Missing => Ok(None),
         }
@@ -131,6 +137,10 @@ impl Toolchain {
     pub(crate) fn standard_library_sources(&self) -> Result<PathBuf> {
         let folder = self.sysroot.join("lib/rustlib/src/rust/library");
         if !folder.join("std/src/lib.rs").is_file() {
+            if self.rule == Rule::Own {
+                let folder = self.sysroot.display();
+                bail!("the standard library's sources are not in {folder}; delete it, then run `ferrotune setup`");
+            }
             tracing::info!("installing the standard library's sources");
             let added =
                 Command::new("rustup").args(["component", "add", "rust-src", "--toolchain"]).arg(self.name()).output();

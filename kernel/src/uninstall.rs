@@ -4,10 +4,12 @@
 //! and no study.
 
 use crate::kernelspec;
-use crate::places::{self, Place, preludes, shortened};
+use crate::places::holds::{self, folder_of};
+use crate::places::{self, Place, shortened};
 use crate::runtime;
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use ferrotune_machine::format;
+use std::fs::File;
 use std::io::{IsTerminal, Write as _};
 use std::path::PathBuf;
 
@@ -23,44 +25,40 @@ struct Plan {
 pub(crate) fn all(is_agreed: bool) -> Result<()> {
     let plan = plan()?;
     plan.list();
+    let mut failures = Vec::new();
     if plan.places.is_empty() && plan.kernelspecs.is_empty() {
         eprintln!("there is nothing to remove");
     } else {
-        match runtime::running() {
-            0 => {}
-            1 => bail!("nothing was removed, since a kernel runs; shut it down, then try again"),
-            many => bail!("nothing was removed, since {many} kernels run; shut them down, then try again"),
-        }
+        drop(plan.take()?);
         if !is_agreed && !asked()? {
             bail!("nothing was removed");
         }
-        plan.carry_out()?;
+        // A kernel may have started while the user was asked.
+        let _locks = plan.take()?;
+        failures = plan.carry_out();
     }
     for folder in places::folders()? {
-        places::remove_if_empty(&folder).with_context(|| format!("cannot remove {}", folder.display()))?;
+        if let Err(error) = places::remove_if_empty(&folder) {
+            failures.push(format!("cannot remove {}: {error}", folder.display()));
+        }
     }
     runtime::sweep_abandoned();
     eprintln!("studies and checkpoints in your projects stay, and so does what cargo keeps in its own folder");
-    Ok(())
+    match failures.as_slice() {
+        [] => Ok(()),
+        failures => bail!("{}; all else was removed", failures.join("; ")),
+    }
 }
 
 fn plan() -> Result<Plan> {
     let inventory = places::survey()?;
-    let mut staying: Vec<_> =
-        inventory.strange.into_iter().map(|path| (path, "Ferrotune has not made it, as far as it can tell")).collect();
-    let mut ours = Vec::new();
-    for place in inventory.ours {
-        if preludes::is_held(&place.path)? {
-            staying.push((place.path, "another process makes or uses it; try again later"));
-        } else {
-            ours.push(place);
-        }
-    }
-    let found = kernelspec::installed();
-    let kernelspecs = found.iter().filter(|spec| spec.is_ours()).map(|spec| spec.folder.clone()).collect();
-    let foreign = found.iter().filter(|spec| !spec.is_ours());
-    staying.extend(foreign.map(|spec| (spec.folder.clone(), "it starts another program, or is part of a package")));
-    Ok(Plan { places: ours, kernelspecs, staying })
+    let strange = inventory.strange.into_iter();
+    let mut staying: Vec<_> = strange.map(|path| (path, "Ferrotune has not made it, as far as it can tell")).collect();
+    let (ours, foreign): (Vec<_>, Vec<_>) = kernelspec::installed().into_iter().partition(|spec| spec.is_ours());
+    let foreign = foreign.into_iter();
+    staying.extend(foreign.map(|spec| (spec.folder, "it starts another program, is a link, or is part of a package")));
+    let kernelspecs = ours.into_iter().map(|spec| spec.folder).collect();
+    Ok(Plan { places: inventory.ours, kernelspecs, staying })
 }
 
 impl Plan {
@@ -76,20 +74,43 @@ impl Plan {
         }
     }
 
-    fn carry_out(&self) -> Result<()> {
+    /// Keeps others from using and from making what is to be removed, until the locks are dropped. Fails if somebody does now.
+    fn take(&self) -> Result<Vec<File>> {
+        match runtime::running() {
+            0 => {}
+            1 => bail!("nothing was removed, since a kernel runs; shut it down, then try again"),
+            many => bail!("nothing was removed, since {many} kernels run; shut them down, then try again"),
+        }
+        let mut locks = Vec::new();
+        for places in self.places.chunk_by(|one, other| folder_of(&one.path) == folder_of(&other.path)) {
+            let Some(folder) = places.first().map(|place| folder_of(&place.path)) else { continue };
+            let Some(taken) = holds::take(&folder)? else {
+                let name = shortened(&folder);
+                bail!("nothing was removed, since another process uses or makes {name}; end it, then try again");
+            };
+            locks.extend(taken);
+        }
+        Ok(locks)
+    }
+
+    /// Removes all of it, and returns what failed.
+    fn carry_out(&self) -> Vec<String> {
+        let mut failures = Vec::new();
         for folder in &self.kernelspecs {
-            kernelspec::remove(folder)?;
-            // Jupyter's own folders, which `install` has made if nobody else had.
-            for parent in folder.ancestors().skip(1).take(2) {
-                places::remove_if_empty(parent).with_context(|| format!("cannot remove {}", parent.display()))?;
+            match kernelspec::remove(folder) {
+                Ok(removed) => eprintln!("{removed}"),
+                Err(error) => failures.push(error.to_string()),
             }
         }
+        let mut bytes = 0;
         for place in &self.places {
-            place.remove().with_context(|| format!("cannot remove {}", place.path.display()))?;
+            match place.remove() {
+                Ok(()) => bytes += place.bytes,
+                Err(error) => failures.push(format!("cannot remove {}: {error}", place.path.display())),
+            }
         }
-        let bytes = self.places.iter().map(|place| place.bytes).sum();
         eprintln!("removed {}", format::bytes(bytes));
-        Ok(())
+        failures
     }
 }
 

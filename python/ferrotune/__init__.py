@@ -2,6 +2,8 @@
 
 from .arrays import empty
 
+__version__ = "0.1.0"
+
 __all__ = ["empty", "load_ipython_extension", "unload_ipython_extension"]
 
 _extension = None

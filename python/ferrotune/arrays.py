@@ -5,6 +5,7 @@ each may outlive the other. An array of `empty` is in such a file already and tr
 """
 
 import ctypes
+import errno
 import fcntl
 import json
 import math
@@ -29,13 +30,16 @@ DTYPES = {
     "float32": "F32",
     "float64": "F64",
 }
+# Those that NumPy knows only with the package ml_dtypes, by the names of safetensors.
+OF_ML_DTYPES = {"BF16": "bfloat16", "F8_E4M3": "float8_e4m3fn"}
 # What holds the values of a type that candle lacks.
 WIDER = {"bool": "uint8", "int8": "int16", "uint16": "int32", "uint64": "int64"}
 
 MAP_FIXED = 0x10
-# Linux 5.1; the fcntl module has no name for it.
-F_SEAL_FUTURE_WRITE = 0x10
-OTHER_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
+
+# A longer text travels in a memory file rather than in the source of a cell.
+LONGEST_LITERAL = 1 << 16
 
 DLPACK_CPU = 1
 I64 = range(-(2**63), 2**63)
@@ -68,7 +72,8 @@ class SharedMemory(mmap.mmap):
         return memory
 
     def take_file(self):
-        """The file, which nobody can change any more. The mapping stays where it is, writable, and makes pages of its own."""
+        """The file, which nobody can change any more; None if another process, such as one that was forked, still can. The mapping
+        stays where it is, writable, and makes pages of its own."""
         length = len(self)
         start = ctypes.addressof(ctypes.c_char.from_buffer(self))
         access = mmap.PROT_READ | mmap.PROT_WRITE
@@ -76,7 +81,12 @@ class SharedMemory(mmap.mmap):
         mapped = _libc_mmap()(start, length, access, mmap.MAP_PRIVATE | MAP_FIXED, file.descriptor, 0)
         if mapped != start:
             raise OSError(ctypes.get_errno(), "cannot map the shared memory again")
-        file.seal()
+        try:
+            file.seal()
+        except OSError as error:
+            if error.errno != errno.EBUSY:
+                raise
+            return None
         return file
 
 
@@ -95,11 +105,7 @@ class File:
         return f"/proc/{os.getpid()}/fd/{self.descriptor}"
 
     def seal(self):
-        try:
-            fcntl.fcntl(self.descriptor, fcntl.F_ADD_SEALS, OTHER_SEALS | F_SEAL_FUTURE_WRITE)
-        except OSError:
-            # Linux before 5.1 does not know it.
-            fcntl.fcntl(self.descriptor, fcntl.F_ADD_SEALS, OTHER_SEALS | fcntl.F_SEAL_WRITE)
+        fcntl.fcntl(self.descriptor, fcntl.F_ADD_SEALS, SEALS)
 
 
 def declaration(name, value):
@@ -109,15 +115,30 @@ def declaration(name, value):
     if isinstance(value, bool):
         return f"let {name}: bool = {str(value).lower()};", None
     if isinstance(value, int):
-        if value not in I64:
+        if int(value) not in I64:
             raise FerrotuneError(f"-i {name}: {value} is larger than a Rust i64; pass it as a float or a str")
-        return f"let {name}: i64 = {value};", None
+        return f"let {name}: i64 = {int(value)};", None
     if isinstance(value, float):
-        return f"let {name}: f64 = {_float(value)};", None
+        return f"let {name}: f64 = {_float(float(value))};", None
     if isinstance(value, str):
-        return f'let {name}: String = String::from("{_escaped(value)}");', None
+        return _text(name, str(value))
     file = _travelling(_array(name, value))
     return f'let {name}: candle_core::Tensor = ferrotune::python::take("{file.path}")?;', file
+
+
+def _text(name, value):
+    try:
+        encoded = value.encode()
+    except UnicodeEncodeError:
+        cure = f"{name}.encode(errors='replace').decode() replaces it"
+        raise FerrotuneError(f"-i {name}: the text has half of a surrogate pair, which Rust's String cannot hold; {cure}") from None
+    if len(encoded) <= LONGEST_LITERAL:
+        return f'let {name}: String = String::from("{_escaped(value)}");', None
+    import numpy
+
+    file = _travelling(numpy.frombuffer(encoded, "uint8"))
+    bytes_ = f'ferrotune::python::take("{file.path}")?.to_vec1::<u8>()?'
+    return f"let {name}: String = String::from_utf8({bytes_})?;", file
 
 
 class Results:
@@ -167,15 +188,18 @@ def _value(file):
 def _mapped(memory, data, info):
     import numpy
 
-    name = next(name for name, short in DTYPES.items() if short == info["dtype"])
-    if name == "bfloat16":
+    short = info["dtype"]
+    cure = "convert the tensor with .to_dtype(DType::F32)?"
+    if short in OF_ML_DTYPES:
         try:
             import ml_dtypes
         except ImportError:
-            cure = "install ml_dtypes, or convert the tensor with .to_dtype(DType::F32)?"
-            raise FerrotuneError(f"NumPy has no bfloat16; {cure}") from None
-        dtype = numpy.dtype(ml_dtypes.bfloat16)
+            raise FerrotuneError(f"NumPy has no {OF_ML_DTYPES[short]}; install ml_dtypes, or {cure}") from None
+        dtype = numpy.dtype(getattr(ml_dtypes, OF_ML_DTYPES[short]))
     else:
+        name = next((name for name, known in DTYPES.items() if known == short), None)
+        if name is None:
+            raise FerrotuneError(f"NumPy has no type for {short}; {cure}")
         dtype = numpy.dtype(name)
     if 0 in info["shape"]:
         return numpy.zeros(info["shape"], dtype)
@@ -186,6 +210,9 @@ def _array(name, value):
     """The value as a NumPy array over the same memory; an error if it is none or candle lacks its type."""
     import numpy
 
+    if isinstance(value, numpy.ma.MaskedArray):
+        cure = f"{name}.filled(VALUE) gives them one"
+        raise FerrotuneError(f"-i {name}: the masked elements of an array have no value for Rust; {cure}")
     if isinstance(value, numpy.ndarray):
         array = value
     elif hasattr(value, "__dlpack__"):
@@ -227,10 +254,16 @@ def _check_dtype(what, dtype):
 def _travelling(array):
     """A sealed file with the array's values in C order: the file in which it is, or a new one."""
     memory = _memory_of(array)
-    if memory is None:
+    file = memory and _sealed(array, memory)
+    if not file:
         copy = empty(array.shape, array.dtype)
         copy[...] = array
-        array, memory = copy, _memory_of(copy)
+        file = _sealed(copy, _memory_of(copy))
+    return file
+
+
+def _sealed(array, memory):
+    """The file of the array's memory with its header; None if another process can still change it."""
     header = json.dumps(
         {"value": {"dtype": DTYPES[array.dtype.name], "shape": array.shape, "data_offsets": [0, array.nbytes]}}
     )

@@ -29,6 +29,7 @@ class Request:
         self.msg_id = None
         self.messages = queue.Queue()
         self.reply = None
+        self.failure = None
         self.is_idle = False
         self.is_complete = False
 
@@ -44,13 +45,19 @@ class Companion:
         self._is_asked = threading.Lock()
         self._current = None
         self._is_closing = False
+        # Open until nobody refers to this object, so that no other file gets their numbers while somebody writes to them.
         self._wake_reader, self._wake_writer = os.pipe()
         os.set_blocking(self._wake_reader, False)
         self._started = threading.Event()
         self._failure = None
         self.thread = threading.Thread(target=self._drive, name="ferrotune", daemon=True)
         self.thread.start()
-        self._started.wait()
+        try:
+            self._started.wait()
+        except BaseException:
+            # An interrupt: nobody knows this kernel, so that it ends.
+            self.close()
+            raise
         if self._failure:
             raise self._failure
 
@@ -58,14 +65,25 @@ class Companion:
         """Sends a request on the shell channel; returns the content of its reply.
 
         `on_message` gets each message of the request in the caller's thread. A KeyboardInterrupt interrupts the kernel, and the
-        call goes on to wait for the reply. Any other exception of `on_message` interrupts it too, and is raised after the reply.
+        call goes on to wait for the reply; it is raised if the cell had ended before. Any other exception of `on_message` interrupts
+        the kernel too, and is raised after the reply.
         """
         with self._is_asked:
             return self._ask(Request(msg_type, content), on_message)
 
+    def ask_if_free(self, msg_type, content):
+        """The content of the reply to a request; None while another request is not answered."""
+        if not self._is_asked.acquire(blocking=False):
+            return None
+        try:
+            return self._ask(Request(msg_type, content), lambda message: None)
+        finally:
+            self._is_asked.release()
+
     def _ask(self, request, on_message):
         self._put(lambda: self._send(request))
         raised = None
+        is_interrupted = False
         while not (request.is_complete and request.messages.empty()):
             try:
                 # None, which nothing follows, only wakes this thread. The timeout is for an interrupt that loses it.
@@ -78,14 +96,17 @@ class Companion:
                 if not self.thread.is_alive():
                     raise FerrotuneError(DEAD) from None
             except KeyboardInterrupt:
+                is_interrupted = True
                 self.interrupt()
             except Exception as error:
                 if not self.thread.is_alive():
                     raise
                 raised = error
                 self.interrupt()
-        if raised:
-            raise raised
+        if raised or request.failure:
+            raise raised or request.failure
+        if is_interrupted and request.reply["status"] == "ok":
+            raise KeyboardInterrupt
         return request.reply
 
     def interrupt(self):
@@ -105,6 +126,10 @@ class Companion:
         self._is_closing = True
         self._put(lambda: None)
         self.thread.join()
+
+    def __del__(self):
+        for end in (self._wake_reader, self._wake_writer):
+            os.close(end)
 
     def _put(self, work):
         self._todo.put(work)
@@ -159,7 +184,7 @@ class Companion:
             if self._wake_reader in ready:
                 os.read(self._wake_reader, 4096)
             while not self._todo.empty():
-                self._todo.get()()
+                self._guarded(self._todo.get())
             for socket, take in channels.items():
                 if socket in ready:
                     self._receive(socket, take)
@@ -168,14 +193,25 @@ class Companion:
         # Shadowed, because the sockets of jupyter_client 7 return futures.
         plain = zmq.Socket.shadow(socket.underlying)
         while plain.poll(0):
-            identities, frames = self._client.session.feed_identities(plain.recv_multipart())
-            take(self._client.session.deserialize(frames))
+            frames = plain.recv_multipart()
+            self._guarded(lambda: take(self._client.session.deserialize(self._client.session.feed_identities(frames)[1])))
+
+    def _guarded(self, work):
+        """Does what may fail for the content of one message, which must not end the kernel."""
+        try:
+            work()
+        except Exception:
+            self._manager.log.exception("a message of the Rust kernel, or to it, is lost")
 
     def _send(self, request):
-        message = self._client.session.msg(request.msg_type, request.content)
-        request.msg_id = message["header"]["msg_id"]
-        self._current = request
-        self._client.shell_channel.send(message)
+        try:
+            message = self._client.session.msg(request.msg_type, request.content)
+            request.msg_id = message["header"]["msg_id"]
+            self._client.shell_channel.send(message)
+            self._current = request
+        except Exception as error:
+            request.failure, request.is_complete = error, True
+            request.messages.put(None)
 
     def _send_message(self, msg_type, content, metadata, buffers):
         socket = zmq.Socket.shadow(self._client.shell_channel.socket.underlying)

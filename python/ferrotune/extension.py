@@ -28,6 +28,14 @@ Example
 """
 
 
+# What cannot be a variable of Rust: its keywords, and `_`.
+RESERVED = frozenset(
+    "_ Self abstract as async await become box break const continue crate do dyn else enum extern false final fn for gen if impl in let "
+    "loop macro match mod move mut override priv pub ref return self static struct super trait true try type typeof unsafe unsized use "
+    "virtual where while yield".split()
+)
+
+
 class Extension:
     """The magics of one IPython, and the kernel that they share."""
 
@@ -89,7 +97,8 @@ class Extension:
 
     def _rust_cell(self, line, cell):
         options = Options(line)
-        inputs = [arrays.declaration(name, self._variable(name)) for name in options.inputs]
+        values = [(name, self._variable(name)) for name in options.inputs]
+        inputs = [arrays.declaration(name, value) for name, value in values]
         with arrays.Results(options.outputs) as results:
             # The declarations stand in the place of `%%rust`, so that the cell's lines keep their numbers.
             code = " ".join(code for code, _ in inputs) + "\n" + cell
@@ -128,8 +137,12 @@ class Extension:
         return self._companion
 
     def _ask(self, msg_type, content):
-        """The reply to a question; starts no kernel."""
-        return self._companion.ask(msg_type, content) if self._companion else None
+        """The reply to a question; starts no kernel, and waits for no cell."""
+        try:
+            return self._companion.ask_if_free(msg_type, content) if self._companion else None
+        except FerrotuneError:
+            # The kernel has ended, which the next cell says.
+            return None
 
     def _send(self, *message):
         if self._companion:
@@ -141,7 +154,10 @@ class Options:
 
     def __init__(self, line):
         self.inputs, self.outputs = [], []
-        words = iter(shlex.split(line))
+        try:
+            words = iter(shlex.split(line))
+        except ValueError as error:
+            raise FerrotuneError(f"%%rust {line}: {error}; a quote needs its end") from None
         for word in words:
             name, has_value, value = word.partition("=")
             names = {"-i": self.inputs, "--input": self.inputs, "-o": self.outputs, "--output": self.outputs}.get(name)
@@ -151,4 +167,7 @@ class Options:
             found = [each for each in value.split(",") if each]
             if not found or not all(each.isidentifier() for each in found):
                 raise FerrotuneError(f"%%rust {name} needs the name of a variable, as in {name} x")
+            reserved = next((each for each in found if each in RESERVED), None)
+            if reserved:
+                raise FerrotuneError(f"%%rust {name} {reserved}: `{reserved}` cannot be a variable of Rust; give it another name in Python")
             names.extend(found)

@@ -32,13 +32,15 @@ class KernelSpecs(KernelSpecManager):
         try:
             return super().get_kernel_spec(kernel_name)
         except NoSuchKernel:
-            cure = "install it with `pip install ferrotune`"
+            cure = "docs/install.md of Ferrotune says how to install it"
             raise FerrotuneError(f"the kernel `{KERNEL}` is not installed for {sys.executable}; {cure}") from None
 
 
 def magics():
     """Ferrotune's magics: a list of `{"forms": ["%best"], "summary": …, "help": …}`."""
-    program = KernelSpecs().get_kernel_spec(KERNEL).argv[0]
+    spec = KernelSpecs().get_kernel_spec(KERNEL)
+    # What Jupyter replaces in a kernelspec, too.
+    program = spec.argv[0].replace("{resource_dir}", spec.resource_dir)
     try:
         ran = subprocess.run([program, "magics"], capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired) as error:

@@ -119,7 +119,8 @@ fn checked(bytes: &[u8]) -> Option<&[u8]> {
 fn keep(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let Some(folder) = path.parent() else { return Ok(()) };
     fs::create_dir_all(folder)?;
-    let mut partial = tempfile::Builder::new().suffix(&format!(".{PARTIAL}")).tempfile_in(folder)?;
+    let prefix = format!("{}.", path.file_stem().unwrap_or_default().display());
+    let mut partial = tempfile::Builder::new().prefix(&prefix).suffix(&format!(".{PARTIAL}")).tempfile_in(folder)?;
     partial.write_all(&Sha256::digest(bytes))?;
     partial.write_all(bytes)?;
     partial.persist(path)?;
@@ -131,6 +132,9 @@ fn trim(folder: &Path) -> io::Result<()> {
     let mut kept = Vec::new();
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
+        if !has_hash(&path) {
+            continue; // this has not written it
+        }
         let has = |extension: &str| path.extension().is_some_and(|own| own == extension);
         // Another process may have removed it meanwhile.
         let Ok(file) = fs::metadata(&path) else { continue };
@@ -150,6 +154,13 @@ fn trim(folder: &Path) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Whether a file has a name that [`path`] or [`keep`] gives.
+fn has_hash(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let hash = name.split_once('.').map_or(name, |(hash, _)| hash);
+    hash.len() == 64 && hash.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 /// Another process may have removed the file first.
@@ -174,23 +185,27 @@ mod tests {
     #[test]
     fn the_executables_used_longest_ago_are_removed() -> io::Result<()> {
         let folder = tempfile::tempdir()?;
-        let path = |index: usize| folder.path().join(format!("{index:04}")).with_extension(EXTENSION);
+        let path = |index: usize| folder.path().join(format!("{index:064x}")).with_extension(EXTENSION);
         let start = SystemTime::now() - std::time::Duration::from_secs(10_000);
         for index in 0..MOST_KEPT + 3 {
             fs::write(path(index), "")?;
             let used = start + std::time::Duration::from_secs(index as u64);
             fs::File::open(path(index))?.set_modified(used)?;
         }
-        let (abandoned, written) = (folder.path().join("a.partial"), folder.path().join("b.partial"));
-        fs::write(&abandoned, "half of an exe")?;
-        fs::write(&written, "half of an exe")?;
-        fs::File::open(&abandoned)?.set_modified(start)?;
-        fs::write(folder.path().join("notes.txt"), "of the user")?;
+        let partial = |name: &str| folder.path().join(format!("{name}.partial"));
+        let [abandoned, written] = ["a", "b"].map(|end| partial(&format!("{:064x}.{end}", 0)));
+        let of_the_user = partial("thesis");
+        for path in [&abandoned, &written, &of_the_user] {
+            fs::write(path, "half of an exe")?;
+        }
+        for path in [&abandoned, &of_the_user] {
+            fs::File::open(path)?.set_modified(start)?;
+        }
         keep(&path(MOST_KEPT + 3), b"new")?;
         let gone: Vec<usize> = (0..MOST_KEPT + 4).filter(|index| !path(*index).exists()).collect();
         assert_eq!(gone, [0, 1, 2, 3]);
         assert!(written.exists() && !abandoned.exists());
-        assert!(folder.path().join("notes.txt").exists());
+        assert!(of_the_user.exists());
         Ok(())
     }
 

@@ -43,6 +43,16 @@ impl Environment {
         Self::make(root, "target/venv-colab", "tests/requirements-colab.txt")
     }
 
+    /// A virtual environment of its own with what builds the wheel.
+    pub(crate) fn prepare_wheel(root: &Path) -> Result<Self> {
+        Self::make(root, "target/venv-wheel", "tests/requirements-wheel.txt")
+    }
+
+    /// A program of this environment.
+    pub(crate) fn program(&self, name: &str) -> PathBuf {
+        self.venv.join("bin").join(name)
+    }
+
     /// Makes a virtual environment in `folder` with the packages of one file of requirements.
     fn make(root: &Path, folder: &str, requirements: &str) -> Result<Self> {
         let python = find_python()?;
@@ -85,7 +95,7 @@ impl Environment {
     }
 
     /// Sets every folder of the user to one under `target/`.
-    fn private(&self, mut command: Command) -> Command {
+    pub(crate) fn private(&self, mut command: Command) -> Command {
         let target = self.root.join("target");
         let jupyter = target.join("jupyter/share/jupyter");
         command
@@ -225,10 +235,17 @@ fn runs(command: &mut Command) -> bool {
     command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
 }
 
-/// Builds the program. `--workspace` makes cargo choose the same features as in `cargo test`, so that neither command builds
-/// dependencies again that the other has built; `--bins` leaves out the other crates' libraries.
+/// Builds the program.
 pub(crate) fn build_program(root: &Path) -> Result<()> {
-    run(cargo(root).args(["build", "--release", "--locked", "--workspace", "--bins"]))
+    run(&mut build_of_program(root))
+}
+
+/// The call of cargo that builds the program. `--workspace` makes cargo choose the same features as in `cargo test`, so that neither
+/// command builds dependencies again that the other has built; `--bins` leaves out the other crates' libraries.
+pub(crate) fn build_of_program(root: &Path) -> Command {
+    let mut build = cargo(root);
+    build.args(["build", "--release", "--locked", "--workspace", "--bins"]);
+    build
 }
 
 /// The cargo that runs this program.

@@ -11,6 +11,7 @@ mod step;
 mod test;
 mod tidy;
 mod torture;
+mod wheel;
 
 use anyhow::Result;
 use std::path::{Path, PathBuf};
@@ -35,6 +36,7 @@ const TASKS: &[Task] = &[
         run: bench::run,
     },
     Task { name: "install", help: "install the kernel for the current user", run: install::run },
+    Task { name: "wheel", help: "build the package for PyPI", run: wheel::run },
     Task {
         name: packages::NAMES[0],
         help: "make candle/candle-core, as every task does first; `candle --diff`: write its changes anew",

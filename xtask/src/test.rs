@@ -3,13 +3,18 @@
 //! Everything is built with one profile, release, because the kernel's dependencies are large and must be built only once.
 
 use crate::environment::{Environment, cargo, find_style_tools};
-use crate::{step, tidy};
-use anyhow::{Result, ensure};
+use crate::{step, tidy, wheel};
+use anyhow::{Result, anyhow};
+use std::env;
 use std::fs::File;
 use std::path::Path;
+use std::process::Command;
 
-/// The tests that compile large models for TPUs.
-const COMPILATIONS: &str = "tests/test_tpu_memory.py";
+/// The tests that keep the processors busy for minutes, or take long and start few kernels.
+const BESIDE: [&str; 3] = ["tests/test_tpu_memory.py", "tests/test_setup.py", "tests/test_doctor.py"];
+
+/// The tests of the wheel, which has to be built before.
+const WHEEL: &str = "tests/test_wheel.py";
 
 /// The tests that also run with the versions of Colab's Jupyter and IPython.
 const COLAB: [&str; 3] = [SERVERS, "tests/test_python_arrays.py", "tests/test_python_extension.py"];
@@ -30,6 +35,8 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     })?;
     // The integration tests of the kernel make cargo build the program, which the next steps install.
     step::step("cargo test", || step::run(cargo(root).args(["test", "--release", "--locked", "--workspace"])))?;
+    // The program of the wheel is what all that follows runs.
+    step::step("link the program for the wheel", || wheel::Wheel::prepare(root)?.build_program())?;
     step::step("install into target/jupyter", || environment.install_kernel())?;
     step::step("protocol with jupyter_client 7.4.9", || {
         let old_client = Environment::prepare_old_client(root)?;
@@ -42,19 +49,42 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     step::step("pytest", || pytest(root, &environment))
 }
 
-/// Runs the tests in Python. One file of them keeps all processors busy for minutes, and the others mostly wait: it gets what they
-/// leave, and its output comes after theirs.
+/// Runs the tests in Python. Most of them mostly wait; what they leave of the processors goes to a few others and to the build of the
+/// wheel, whose output comes after theirs.
 fn pytest(root: &Path, environment: &Environment) -> Result<()> {
-    let log = root.join("target/tpu_memory.log");
+    let log = root.join("target/beside.log");
     let output = File::create(&log)?;
-    let mut beside = environment.python();
-    beside.args(["-c", "import os, pytest, sys; os.nice(19); sys.exit(pytest.main(sys.argv[1:]))", COMPILATIONS]);
-    let mut beside = beside.stdout(output.try_clone()?).stderr(output).spawn()?;
-    let ignored = [COMPILATIONS, SERVERS].map(|file| format!("--ignore={file}"));
-    let result = step::run(environment.python().args(["-m", "pytest", "--durations=20", "tests"]).args(&ignored));
-    let status = beside.wait()?;
+    let tests = |files: &[&str]| {
+        let mut python = environment.python();
+        python.args(["-m", "pytest"]).args(files);
+        python
+    };
+    let mut wheel = Command::new(env::current_exe()?);
+    wheel.current_dir(root).arg("wheel");
+    let commands = [tests(&BESIDE), wheel, tests(&[WHEEL])];
+    let beside = std::thread::spawn(move || {
+        commands.into_iter().try_for_each(|command| step::run(&mut nice(&command, &output)?))
+    });
+    let ignored = BESIDE.iter().chain([&SERVERS, &WHEEL]).map(|file| format!("--ignore={file}"));
+    let result = step::run(environment.python().args(["-m", "pytest", "--durations=20", "tests"]).args(ignored));
+    let beside = beside.join().map_err(|_| anyhow!("the thread of the other tests panicked"))?;
     eprint!("{}", String::from_utf8_lossy(&std::fs::read(log)?));
-    result?;
-    ensure!(status.success(), "{COMPILATIONS} failed: {status}");
-    Ok(())
+    result.and(beside)
+}
+
+/// The same command, with what the others leave of the processors and with its output in a file.
+fn nice(command: &Command, output: &File) -> Result<Command> {
+    let mut nice = Command::new("nice");
+    nice.args(["-n", "19"]).arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => nice.env(name, value),
+            None => nice.env_remove(name),
+        };
+    }
+    if let Some(folder) = command.get_current_dir() {
+        nice.current_dir(folder);
+    }
+    nice.stdout(output.try_clone()?).stderr(output.try_clone()?);
+    Ok(nice)
 }

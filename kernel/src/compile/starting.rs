@@ -1,8 +1,10 @@
-//! The cells that an engine runs while it starts are the same at each start, so they are compiled once and kept beside the
+//! The cells that an engine runs while it starts are the same at each start, so they are compiled once and kept for the
 //! prelude that they are linked with. A user's cell is never kept: it may read files and variables that change.
 
 use super::Emit;
-use crate::environment::{self, PRELUDE_VARIABLE, RUNTIME_VARIABLE, required};
+use crate::environment::{RUNTIME_VARIABLE, required};
+use crate::places;
+use crate::prelude::Prelude;
 use anyhow::{Context, Result};
 use sha2::{Digest, Sha256};
 use std::io::ErrorKind;
@@ -11,9 +13,6 @@ use std::process::Command;
 
 /// The file in the folder of the runtime that is there while an engine starts.
 const MARK: &str = "starting";
-
-/// The folder of the kept libraries, in that of the prelude.
-const FOLDER: &str = "starting";
 
 /// Marks that an engine starts, until the value is dropped.
 pub(crate) struct Starting(PathBuf);
@@ -44,7 +43,7 @@ pub(super) struct Kept(PathBuf);
 
 impl Kept {
     /// The place for what this call of rustc makes; none for a user's cell. The call names the digest of the source.
-    pub(super) fn of(rustc: &Command, emit: Emit) -> Result<Option<Self>> {
+    pub(super) fn of(rustc: &Command, prelude: &Prelude, emit: Emit) -> Result<Option<Self>> {
         if emit == Emit::Nothing || !PathBuf::from(required(RUNTIME_VARIABLE)?).join(MARK).exists() {
             return Ok(None);
         }
@@ -53,7 +52,7 @@ impl Kept {
             hasher.update((word.len() as u64).to_le_bytes());
             hasher.update(word.as_encoded_bytes());
         }
-        Ok(Some(Self(environment::path(PRELUDE_VARIABLE)?.join(FOLDER).join(crate::prelude::short_hash(hasher)))))
+        Ok(Some(Self(prelude.starting_cells()?.join(crate::prelude::short_hash(hasher)))))
     }
 
     /// What is kept, with the library copied to its place; none if rustc was not called in this way before.
@@ -67,7 +66,14 @@ impl Kept {
     /// Keeps what rustc has made. A file appears whole or not at all.
     pub(super) fn keep(&self, made: &Made, library: &Path) -> Result<()> {
         let folder = self.0.parent().context("what is kept is in a folder")?;
-        std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+        let cache = folder.parent().context("what is kept is in the cache")?;
+        let created = std::fs::create_dir_all(cache).and_then(|()| std::fs::create_dir(folder));
+        match created {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            created => created
+                .and_then(|()| places::mark(folder))
+                .with_context(|| format!("cannot create {}", folder.display()))?,
+        }
         let writing = self.0.with_extension(std::process::id().to_string());
         let extension = match made {
             Made::Library => std::fs::copy(library, &writing).map(|_| "so"),
@@ -82,7 +88,7 @@ fn found<T>(result: std::io::Result<T>) -> Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error).context("cannot read what is kept beside the prelude"),
+        Err(error) => Err(error).context("cannot read what is kept for the prelude"),
     }
 }
 
@@ -102,6 +108,7 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&taken).unwrap(), "library");
         assert!(matches!(refused.take(&taken).unwrap(), Some(Made::Errors(errors)) if errors == b"error"));
         assert!(unknown.take(&taken).unwrap().is_none());
-        assert_eq!(std::fs::read_dir(folder.path().join("starting")).unwrap().count(), 2);
+        // And the mark.
+        assert_eq!(std::fs::read_dir(folder.path().join("starting")).unwrap().count(), 3);
     }
 }

@@ -20,14 +20,19 @@ for name in sys.argv[1:]:
 
 const PACKAGES: [&str; 6] = ["jupyter_client", "jupyter_core", "jupyterlab", "notebook", "nbclient", "ferrotune"];
 
+const CURE: &str = "start this in Jupyter's environment";
+
 pub(super) fn rows() -> Vec<Row> {
     let Some(python) = environment::search("python3") else {
-        return vec![Row::new("Python", "no python3 on the PATH").with_cure("start this in Jupyter's environment")];
+        return vec![Row::new("Python", "no python3 on the PATH").with_cure(CURE)];
     };
     let asked = child::output(Command::new(&python).args(["-c", ASK]).args(PACKAGES), DEADLINE);
     let text = match asked {
         Ok(text) => text,
-        Err(error) => return vec![Row::new("Python", format!("{}: {error}", python.display()))],
+        Err(error) => {
+            let row = Row::new("Python", format!("{} does not answer: {error}", python.display()));
+            return vec![row.with_cure(CURE)];
+        }
     };
     let mut lines = text.lines();
     let version = lines.next().unwrap_or_default();
@@ -38,8 +43,7 @@ pub(super) fn rows() -> Vec<Row> {
         .map(|(name, version)| format!("{name} {version}"))
         .collect();
     let packages = if found.is_empty() {
-        Row::new("Jupyter", "not in this Python")
-            .with_cure("start this in Jupyter's environment, or pip install jupyterlab")
+        Row::new("Jupyter", "not in this Python").with_cure(format!("{CURE}, or pip install jupyterlab"))
     } else {
         Row::new("Jupyter", found.join(", "))
     };

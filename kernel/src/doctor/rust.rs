@@ -4,7 +4,7 @@ use super::Row;
 use crate::chain;
 use crate::environment;
 use crate::prelude::{self, Accelerator, Prelude};
-use crate::toolchain::{Toolchain, own};
+use crate::toolchain::{self, Toolchain, own};
 
 pub(super) fn rows() -> Vec<Row> {
     let linker = match environment::search("cc") {
@@ -15,7 +15,7 @@ pub(super) fn rows() -> Vec<Row> {
     let toolchain = Toolchain::look();
     let prelude = match &toolchain {
         Ok(Some(toolchain)) => prelude_row(toolchain),
-        _ => Row::new("prelude", "unknown without a toolchain"),
+        _ => Row::new("prelude", "unknown without a toolchain").with_cure("mend Rust first"),
     };
     let network = match (&toolchain, prelude.stops_cells) {
         (Ok(Some(_)), false) => "not needed, except for crates of `:dep`",
@@ -35,8 +35,13 @@ fn toolchain_row(toolchain: &anyhow::Result<Option<Toolchain>>) -> Row {
             let cure = format!("ferrotune setup installs Rust {}; the first cell does so, too", own::VERSION);
             Row::new("Rust", "none").stops_cells(cure)
         }
-        Err(error) => Row::new("Rust", chain::in_one_line(error))
-            .stops_cells("set FERROTUNE_TOOLCHAIN to a toolchain that is there, or unset it"),
+        // Without a name it is the one of `ferrotune setup`, and the error says what to do.
+        Err(error) => {
+            Row::new("Rust", chain::in_one_line(error)).stops_cells(match std::env::var_os(toolchain::VARIABLE) {
+                Some(_) => "set FERROTUNE_TOOLCHAIN to a toolchain that is there, or unset it",
+                None => "delete that folder, then ferrotune setup",
+            })
+        }
     }
 }
 
@@ -51,6 +56,7 @@ fn prelude_row(toolchain: &Toolchain) -> Row {
         }
         Ok((None, place)) => Row::new("prelude", format!("none for this toolchain: no {}", place.display()))
             .stops_cells("ferrotune install builds it, in some minutes; the first cell does so, too"),
-        Err(error) => Row::new("prelude", chain::in_one_line(&error)).stops_cells("delete its folder"),
+        Err(error) => Row::new("prelude", chain::in_one_line(&error))
+            .stops_cells("delete that folder; ferrotune install builds it again"),
     }
 }

@@ -12,26 +12,26 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 pub(super) struct CellSupervisor {
-    prelude_library: PathBuf,
+    libraries: [PathBuf; 2],
     socket: PathBuf,
     link: CellLink,
     child: Child,
 }
 
 impl CellSupervisor {
-    /// Starts the process and waits until it has connected.
-    pub(super) fn start(prelude_library: PathBuf, socket: PathBuf, link: CellLink) -> Result<Self> {
+    /// Starts the process, for cells that are linked with these libraries, and waits until it has connected.
+    pub(super) fn start(libraries: [PathBuf; 2], socket: PathBuf, link: CellLink) -> Result<Self> {
         link.forget_supervisor();
         let child = Command::new(OWN_PROGRAM)
             .arg("cell-supervisor")
-            .arg(&prelude_library)
+            .args(&libraries)
             .env(supervisor::KERNEL_VARIABLE, &socket)
             .process_group(0)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .spawn()
             .context("cannot start the supervisor of the cells")?;
-        let supervisor = Self { prelude_library, socket, link, child };
+        let supervisor = Self { libraries, socket, link, child };
         supervisor.link.wait_for_supervisor()?;
         Ok(supervisor)
     }
@@ -39,7 +39,7 @@ impl CellSupervisor {
     /// Starts another process if this one has ended, and returns how it ended.
     pub(super) fn restart_if_ended(&mut self) -> Result<Option<ExitStatus>> {
         let Ok(Some(status)) = self.child.try_wait() else { return Ok(None) };
-        *self = Self::start(self.prelude_library.clone(), self.socket.clone(), self.link.clone())?;
+        *self = Self::start(self.libraries.clone(), self.socket.clone(), self.link.clone())?;
         Ok(Some(status))
     }
 

@@ -48,11 +48,11 @@ fn begin(interrupts: &Interrupts, link: &CellLink, cell: &Cell) -> Begun {
     }
 }
 
-/// Answers a cell that has only magics about magics, and says whether it has done so.
+/// Answers a cell that has nothing but blanks, comments and magics about magics, and says whether it has done so.
 fn answer(link: &CellLink, code: &str) -> Result<bool, Failure> {
     let steps = steps(code)?;
     let needs_nothing = |step: &Step| matches!(step, Step::Action(Action::Lsmagic { .. } | Action::Help { .. }));
-    if steps.is_empty() || !steps.iter().all(needs_nothing) {
+    if !steps.iter().all(needs_nothing) {
         return Ok(false);
     }
     for step in steps {

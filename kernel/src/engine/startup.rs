@@ -13,10 +13,11 @@ use crate::allocator;
 use crate::chain;
 use crate::execution::{LiveDisplay, Output, Work};
 use crate::failure::{ErrorName, Failure};
-use crate::places::preludes::{self, Held};
+use crate::places::holds::{Held, hold};
+use crate::places::preludes;
 use crate::prelude::Prelude;
 use crate::runtime::Runtime;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use ferrotune_display::Bundle;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
@@ -108,7 +109,8 @@ fn serve(
 
 fn start_engine(runtime: &Runtime, interrupts: &Interrupts, inspector: &Inspector, link: &CellLink) -> Result<Engine> {
     let (prelude, held) = build_prelude(runtime, link)?;
-    let supervisor = CellSupervisor::start(prelude.library(), runtime.socket(), link.clone())?;
+    let toolchain = hold_toolchain()?;
+    let supervisor = CellSupervisor::start(prelude.libraries()?, runtime.socket(), link.clone())?;
     let mut evaluator = Evaluator::start(&prelude, runtime, link)?;
     let undo = UndoStates::new(evaluator.state(&EvaluatorState::default()));
     let engine = Engine {
@@ -121,7 +123,7 @@ fn start_engine(runtime: &Runtime, interrupts: &Interrupts, inspector: &Inspecto
         leisure: Leisure::Analysis,
         undo,
         notebook: Notebook::default(),
-        _prelude: held,
+        _held: (held, toolchain),
     };
     inspector.learn(engine.knowledge());
     Ok(engine)
@@ -137,19 +139,27 @@ fn build_prelude(runtime: &Runtime, link: &CellLink) -> Result<(Prelude, Held)> 
                 "building the prelude, the library that cells are linked with, once for this toolchain: {line}"
             ));
         })?;
-        let held = preludes::hold(prelude.folder())?;
         // Another process may have removed it before it was held.
-        if Prelude::open(prelude.folder())?.is_some() {
+        if let Some(held) = hold(prelude.folder())? {
             break (prelude, held);
         }
     };
     if display.is_shown() {
         let built = "built the prelude, the library that cells are linked with";
-        let removed = preludes::remove_old()?.line();
-        let text = removed.map_or_else(|| built.to_owned(), |removed| format!("{built}; {removed}"));
+        let text = match preludes::remove_old() {
+            Some(removed) => format!("{built}; {removed}"),
+            None => built.to_owned(),
+        };
         link.emit(display.show(Bundle::text(text)));
     }
     Ok((prelude, held))
+}
+
+/// Holds the toolchain that `ferrotune setup` has installed, if cells are compiled with it.
+fn hold_toolchain() -> Result<Option<Held>> {
+    let Some(folder) = Runtime::toolchain()? else { return Ok(None) };
+    let held = hold(&folder)?;
+    held.with_context(|| format!("the toolchain in {} is gone; restart the kernel", folder.display())).map(Some)
 }
 
 enum Ended {

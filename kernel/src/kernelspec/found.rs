@@ -1,13 +1,10 @@
 //! The kernelspecs on Jupyter's paths that start a program named `ferrotune`.
 
-use super::user_data_folder;
+use super::{FOLDER, user_data_folder};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-
-/// The files that `ferrotune install` writes.
-const FILES: [&str; 2] = ["kernel.json", "logo-svg.svg"];
 
 /// A kernelspec of some `ferrotune`.
 #[derive(Clone, Debug)]
@@ -18,15 +15,12 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// Whether it starts this program, and has no other files than `ferrotune install` writes.
+    /// Whether `ferrotune install` of this program has written it.
     pub(crate) fn is_ours(&self) -> bool {
         let own = std::env::current_exe().and_then(|own| own.canonicalize());
         let program = self.program.canonicalize();
         let starts_this = own.is_ok_and(|own| program.is_ok_and(|program| program == own));
-        let mut files = fs::read_dir(&self.folder).into_iter().flatten().flatten();
-        starts_this
-            && self.program.is_absolute()
-            && files.all(|file| FILES.iter().any(|name| file.file_name() == *name))
+        starts_this && is_written_by_install(&self.folder)
     }
 
     /// Whether its program is there.
@@ -45,11 +39,31 @@ pub(crate) fn installed() -> Vec<Found> {
 }
 
 fn read(folder: &Path) -> Option<Found> {
-    let kernel: Value = serde_json::from_slice(&fs::read(folder.join("kernel.json")).ok()?).ok()?;
-    let words = kernel["argv"].as_array()?;
-    let program = PathBuf::from(words.first()?.as_str()?);
+    let words = command(folder)?;
+    let program = PathBuf::from(words.first()?.replace(FOLDER, folder.to_str()?));
     let is_ferrotune = program.file_name().is_some_and(|name| name == super::NAME) && words.get(1)? == "kernel";
     is_ferrotune.then(|| Found { folder: folder.to_owned(), program })
+}
+
+/// Whether a folder has the command that `ferrotune install` writes. Installation makes no links, and names its program by an absolute
+/// path, as no package does.
+pub(super) fn is_written_by_install(folder: &Path) -> bool {
+    let is_folder = fs::symlink_metadata(folder).is_ok_and(|metadata| metadata.is_dir());
+    let words = command(folder).unwrap_or_default();
+    let Some((program, words)) = words.split_first() else { return false };
+    let words: Vec<&str> = words.iter().map(String::as_str).filter(|word| *word != "--cuda").collect();
+    is_folder && Path::new(program).is_absolute() && words == ["kernel", "--connection-file", "{connection_file}"]
+}
+
+/// Whether a folder has a kernelspec that starts no kernel of Ferrotune's.
+pub(super) fn starts_another_program(folder: &Path) -> bool {
+    command(folder).is_some_and(|words| words.get(1).is_none_or(|word| word != "kernel"))
+}
+
+/// The command that a kernelspec starts.
+fn command(folder: &Path) -> Option<Vec<String>> {
+    let kernel: Value = serde_json::from_slice(&fs::read(folder.join("kernel.json")).ok()?).ok()?;
+    serde_json::from_value(kernel.get("argv")?.clone()).ok()
 }
 
 /// The folders in which Jupyter looks for data: those of `JUPYTER_PATH`, the user's, those of the Python environments of this program

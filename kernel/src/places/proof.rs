@@ -2,9 +2,19 @@
 //! Ferrotune writes.
 
 use super::Kind;
-use crate::toolchain::own;
+use crate::toolchain::own::{self, READY};
+use serde_json::Value;
 use std::fs;
+use std::io;
 use std::path::Path;
+
+/// The file that Ferrotune writes first into a folder that it makes, and removes last.
+pub(super) const MARK: &str = ".ferrotune";
+const MARK_TEXT: &str = "Ferrotune has made this folder, and removes it.\n";
+
+/// How cargo begins the file that marks its folder of builds.
+const TAG_OF_CARGO: &str =
+    "Signature: 8a477f597d28d172789f06886806bc55\n# This file is a cache directory tag created by cargo.";
 
 /// What speaks for a thing.
 pub(super) enum Proof {
@@ -22,16 +32,10 @@ pub(super) fn of(path: &Path) -> Proof {
         Some(Kind::Executables) if metadata.is_dir() => return Proof::Parts(Kind::Executables, is_executable),
         Some(Kind::Trust) if metadata.is_dir() => return Proof::Parts(Kind::Trust, is_mark),
         Some(Kind::Dependencies) if metadata.is_dir() => return Proof::Parts(Kind::Dependencies, is_build),
-        Some(Kind::Prelude | Kind::Toolchain) => metadata.is_dir() && path.join(own::READY).is_file(),
-        Some(Kind::PreludeBuild) if name.ends_with(".target") => {
-            metadata.is_dir() && path.join("CACHEDIR.TAG").is_file()
-        }
-        Some(Kind::PreludeBuild) if name.ends_with(".building") => {
-            metadata.is_dir() && only(path, &["source", "library", "analysis", "ready.json"])
-        }
-        Some(Kind::ToolchainBuild) if name.ends_with(".installing") => {
-            metadata.is_dir() && only(path, &["rustup", "rustup-program", "cargo"])
-        }
+        Some(Kind::Prelude) => metadata.is_dir() && (ready_has(path, "externs") || is_marked(path)),
+        Some(Kind::Toolchain) => metadata.is_dir() && (ready_has(path, "from") || is_marked(path)),
+        Some(Kind::PreludeBuild) if name.ends_with(".target") => metadata.is_dir() && is_of_cargo(path),
+        Some(Kind::PreludeBuild | Kind::ToolchainBuild) if !name.ends_with(".lock") => is_rest(path),
         Some(Kind::PreludeBuild | Kind::ToolchainBuild) => metadata.is_file() && metadata.len() == 0,
         Some(Kind::Candle) => metadata.is_dir() && path.join("src/.made").is_file(),
         Some(Kind::History) if name.ends_with(".lock") => metadata.is_file() && metadata.len() == 0,
@@ -46,10 +50,36 @@ pub(super) fn of(path: &Path) -> Proof {
     }
 }
 
+/// Writes the mark into a folder that was made now.
+pub(crate) fn mark(folder: &Path) -> io::Result<()> {
+    fs::write(folder.join(MARK), MARK_TEXT)
+}
+
+/// Whether a folder is what an interrupted attempt to make or to remove one leaves.
+pub(super) fn is_rest(folder: &Path) -> bool {
+    let is_folder = fs::symlink_metadata(folder).is_ok_and(|metadata| metadata.is_dir());
+    is_folder && (is_marked(folder) || fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none()))
+}
+
+/// A full disk cuts the mark.
+fn is_marked(folder: &Path) -> bool {
+    fs::read_to_string(folder.join(MARK)).is_ok_and(|text| MARK_TEXT.starts_with(&text))
+}
+
+/// Whether the file that makes a folder complete is Ferrotune's: it has a value of this name.
+fn ready_has(folder: &Path, name: &str) -> bool {
+    let ready = fs::read(folder.join(READY)).ok().and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok());
+    ready.is_some_and(|ready| ready.get(name).is_some())
+}
+
+fn is_of_cargo(target: &Path) -> bool {
+    fs::read_to_string(target.join("CACHEDIR.TAG")).is_ok_and(|tag| tag.starts_with(TAG_OF_CARGO))
+}
+
 /// What has a name of this form.
 fn kind(name: &str) -> Option<Kind> {
     let (base, ending) = match name.rsplit_once('.') {
-        Some((base, ending @ ("lock" | "target" | "building" | "installing"))) => (base, Some(ending)),
+        Some((base, ending @ ("lock" | "target" | "building" | "starting" | "installing"))) => (base, Some(ending)),
         _ => (name, None),
     };
     let build = |whole, unfinished| Some(if ending.is_some() { unfinished } else { whole });
@@ -74,18 +104,15 @@ pub(super) fn version_of_prelude(name: &str) -> Option<&str> {
 /// The version in `VERSION-HASH`.
 fn version_and_hash(name: &str) -> Option<&str> {
     let (version, hash) = name.rsplit_once('-')?;
-    let is_hash = hash.len() == 16 && is_hexadecimal(hash);
-    (is_hash && version.starts_with(|first: char| first.is_ascii_digit())).then_some(version)
+    (is_short_hash(hash) && version.starts_with(|first: char| first.is_ascii_digit())).then_some(version)
+}
+
+fn is_short_hash(text: &str) -> bool {
+    text.len() == 16 && is_hexadecimal(text)
 }
 
 fn is_hexadecimal(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_hexdigit())
-}
-
-fn only(folder: &Path, names: &[&str]) -> bool {
-    fs::read_dir(folder).is_ok_and(|mut entries| {
-        entries.all(|entry| entry.is_ok_and(|entry| names.iter().any(|name| entry.file_name() == *name)))
-    })
 }
 
 /// A folder of `dependencies/`.
@@ -94,20 +121,22 @@ fn is_build(path: &Path) -> bool {
     name.parse::<u8>().is_ok() && path.join("built").is_dir()
 }
 
-/// A file of `xla/`.
+/// A file of `xla/`: a program under its hash, or one that is being written.
 fn is_executable(path: &Path) -> bool {
-    let is_partial = path.extension().is_some_and(|extension| extension == "partial");
-    path.is_file()
-        && (is_partial || path.extension().is_some_and(|extension| extension == "executable") && has_hash(path))
+    let is_file = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_file());
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let has_ending = |ending: &str| ending == "executable" || ending.ends_with(".partial");
+    is_file && name.split_once('.').is_some_and(|(hash, ending)| is_sha256(hash) && has_ending(ending))
 }
 
 /// A file of `trusted/`.
 fn is_mark(path: &Path) -> bool {
-    path.is_file() && has_hash(path)
+    let is_file = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_file());
+    is_file && path.file_name().and_then(|name| name.to_str()).is_some_and(is_sha256)
 }
 
-fn has_hash(path: &Path) -> bool {
-    path.file_stem().and_then(|stem| stem.to_str()).is_some_and(|stem| stem.len() == 64 && is_hexadecimal(stem))
+fn is_sha256(text: &str) -> bool {
+    text.len() == 64 && is_hexadecimal(text)
 }
 
 #[cfg(test)]
@@ -120,6 +149,7 @@ mod tests {
             ("prelude-0.1.0-82a036e79eb97e77", Some(Kind::Prelude)),
             ("prelude-cuda-0.1.0-82a036e79eb97e77", Some(Kind::Prelude)),
             ("prelude-0.1.0-82a036e79eb97e77.target", Some(Kind::PreludeBuild)),
+            ("prelude-0.1.0-82a036e79eb97e77.starting", Some(Kind::PreludeBuild)),
             ("prelude-0.1.0-82a036e79eb97e77.old", None),
             ("prelude-0.1.0", None),
             ("prelude-mine-82a036e79eb97e77", None),
@@ -142,6 +172,24 @@ mod tests {
             let path = folder.path().join(name);
             fs::create_dir(&path).unwrap();
             assert!(matches!(of(&path), Proof::Missing), "{name}");
+        }
+        for name in ["toolchain-1.95.0.installing", "prelude-0.1.0-82a036e79eb97e77.building"] {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.join("rustup")).unwrap();
+            assert!(matches!(of(&path), Proof::Missing), "{name}");
+            mark(&path).unwrap();
+            assert!(matches!(of(&path), Proof::Whole(Kind::ToolchainBuild | Kind::PreludeBuild)), "{name}");
+        }
+        for (name, is_ours) in [
+            ("executable", false),
+            ("notes.partial", false),
+            (&format!("{:064x}.executable", 1), true),
+            (&format!("{:064x}.a1b2c3.partial", 1), true),
+            (&format!("{:064x}.txt", 1), false),
+        ] {
+            let path = folder.path().join(name);
+            fs::write(&path, "").unwrap();
+            assert_eq!(is_executable(&path), is_ours, "{name}");
         }
         let lock = folder.path().join("prelude-0.1.0-82a036e79eb97e77.lock");
         fs::write(&lock, "").unwrap();

@@ -2,6 +2,7 @@
 
 use super::cuda::Toolkit;
 use super::{Accelerator, CRATES, Contents, SOURCES, analysis, beside};
+use crate::places;
 use crate::toolchain::Toolchain;
 use crate::toolchain::progress::{self, Progress};
 use anyhow::{Context, Result, bail};
@@ -29,9 +30,7 @@ pub(super) fn build(
     progress: &mut dyn FnMut(&str),
 ) -> Result<()> {
     let building = beside(folder, "building");
-    if building.exists() {
-        fs::remove_dir_all(&building)?; // the rest of a killed build: this one holds the lock
-    }
+    places::begin(&building)?;
     // Not in `building`, so that the next build after a failure does not compile everything again.
     let kept = std::env::var_os(TARGET_VARIABLE).map(PathBuf::from);
     let target = kept.clone().unwrap_or_else(|| beside(folder, "target"));
@@ -46,16 +45,18 @@ pub(super) fn build(
     let artifacts = run_cargo(cargo(toolchain, cuda.as_ref(), &source, &target)?, progress)?;
     let library = building.join("library");
     fs::create_dir_all(&library)?;
-    let externs = keep_libraries(&artifacts, &target, &library)?;
+    let externs = keep_libraries(&artifacts, &target, &toolchain.host, &library)?;
     let manifests = artifacts.iter().filter(|artifact| analysis::is_wanted(&artifact.library));
     let manifests = manifests.map(|artifact| artifact.manifest.clone()).collect();
     analysis::write(toolchain, &manifests, &building.join("analysis"))?;
-    let ready = serde_json::to_vec_pretty(&Contents { externs })?;
+    let ready = serde_json::to_vec_pretty(&Contents {
+        key: super::key(toolchain),
+        standard_library: toolchain.standard_library.clone(),
+        externs,
+    })?;
     fs::write(building.join("ready.json"), ready)?;
     rustix::fs::sync();
-    if folder.exists() {
-        fs::remove_dir_all(folder)?; // it has no ready.json, so it was never whole
-    }
+    places::remove_rest(folder)?;
     fs::rename(&building, folder).with_context(|| format!("cannot move the prelude to {}", folder.display()))?;
     if kept.is_none() {
         fs::remove_dir_all(&target).with_context(|| format!("cannot remove {}", target.display()))?;
@@ -119,7 +120,9 @@ fn cargo(toolchain: &Toolchain, cuda: Option<&Toolkit>, source: &Path, target: &
         .args(["--target", &toolchain.host, "--target-dir"])
         .arg(target)
         .current_dir(source)
-        .env("CARGO_ENCODED_RUSTFLAGS", flags(toolchain)?)
+        // The toolchain's shared standard library, so that the prelude and the cells have the same one. No path leads to it: who
+        // loads the prelude has loaded it before.
+        .env("CARGO_ENCODED_RUSTFLAGS", "-Cprefer-dynamic")
         .envs(progress::ENVIRONMENT);
     if let Some(toolkit) = cuda {
         command.args(["--features", "cuda"]);
@@ -157,12 +160,6 @@ fn run_cargo(mut cargo: Command, progress: &mut dyn FnMut(&str)) -> Result<Vec<A
         bail!("{}", explain(&errors));
     }
     Ok(artifacts(&messages))
-}
-
-/// Links the toolchain's shared standard library, so that the prelude and the cells have the same one.
-fn flags(toolchain: &Toolchain) -> Result<String> {
-    let folder = toolchain.library_folder.to_str().context("the toolchain's folder is not UTF-8")?;
-    Ok(format!("-Cprefer-dynamic\x1f-Clink-arg=-Wl,-rpath,{folder}"))
 }
 
 /// Passes cargo's progress on, and returns its other messages.
@@ -210,8 +207,14 @@ fn artifact(message: &Value) -> Option<Artifact> {
     })
 }
 
-/// Copies the dylib, and the metadata of its crates, whose code is in the dylib.
-fn keep_libraries(artifacts: &[Artifact], target: &Path, library: &Path) -> Result<BTreeMap<String, String>> {
+/// Copies the dylib, and the metadata of its crates, whose code is in the dylib. Cargo writes those into the folder of the host, and
+/// crates that only build scripts and procedural macros use beside it.
+fn keep_libraries(
+    artifacts: &[Artifact],
+    target: &Path,
+    host: &str,
+    library: &Path,
+) -> Result<BTreeMap<String, String>> {
     let mut externs = BTreeMap::new();
     for Artifact { library: name, files, .. } in artifacts {
         for file in files.iter().filter(|file| file.starts_with(target)) {
@@ -219,7 +222,7 @@ fn keep_libraries(artifacts: &[Artifact], target: &Path, library: &Path) -> Resu
             let wanted = match extension {
                 // The prelude, and procedural macros that its crates re-export.
                 Some("so") => true,
-                Some("rmeta") => name != "ferrotune",
+                Some("rmeta") => name != "ferrotune" && file.starts_with(target.join(host)),
                 _ => false,
             };
             let Some(file_name) = file.file_name().filter(|_| wanted).and_then(|name| name.to_str()) else { continue };

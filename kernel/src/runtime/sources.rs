@@ -4,9 +4,8 @@
 
 use super::Runtime;
 use crate::prelude::{CRATES, Prelude};
-use anyhow::{Context, Result};
+use anyhow::Result;
 use std::fs;
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 /// The link in the folder of the runtime.
@@ -38,18 +37,12 @@ pub(super) fn write_empty(runtime: &Path) -> Result<()> {
 impl Runtime {
     /// rust-analyzer finds empty crates from now on.
     pub(crate) fn hide_sources(&self) -> Result<()> {
-        self.lead_to(&self.folder.join(EMPTY))
+        self.link(LINK, &self.folder.join(EMPTY))
     }
 
     /// rust-analyzer finds the real sources from now on, when it reads its manifest anew.
     pub(crate) fn show_sources(&self, prelude: &Prelude) -> Result<()> {
-        self.lead_to(&prelude.analysis())
-    }
-
-    fn lead_to(&self, folder: &Path) -> Result<()> {
-        let (link, new) = (self.folder.join(LINK), self.folder.join("analysis.new"));
-        symlink(folder, &new).with_context(|| format!("cannot make the link {}", new.display()))?;
-        fs::rename(&new, &link).with_context(|| format!("cannot make the link {}", link.display()))
+        self.link(LINK, &prelude.analysis())
     }
 
     /// The `[dependencies]` entry by which rust-analyzer finds a crate's sources: package name and value.

@@ -9,7 +9,7 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 
-use rustix::fs::FlockOperation;
+use crate::places::lock;
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
@@ -171,9 +171,7 @@ fn begin_session(path: &Path) -> io::Result<u64> {
 
 /// Locks a second file, since another kernel may replace the history file and its lock with it.
 fn lock(path: &Path) -> io::Result<File> {
-    let lock = OpenOptions::new().create(true).append(true).open(path.with_extension("lock"))?;
-    rustix::fs::flock(&lock, FlockOperation::LockExclusive)?;
-    Ok(lock)
+    lock::alone(&path.with_extension("lock"))
 }
 
 fn write_record(path: &Path, record: &Record) -> io::Result<()> {

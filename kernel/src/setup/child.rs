@@ -3,7 +3,7 @@
 use super::{Follower, PAUSE, Stopped};
 use crate::runtime::OWN_PROGRAM;
 use anyhow::{Context, Result, bail};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, getppid};
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
 use std::os::unix::process::CommandExt;
@@ -13,13 +13,17 @@ use std::thread;
 /// A call of a program through this one, which makes it end with this process.
 pub(super) fn command(program: &OsStr) -> Command {
     let mut command = Command::new(OWN_PROGRAM);
-    command.arg("bound").arg(program);
+    command.arg("bound").arg(std::process::id().to_string()).arg(program);
     command
 }
 
-/// Becomes a program that ends with the process that has started it.
-pub(crate) fn become_bound(program: &OsStr, arguments: &[OsString]) -> Result<std::convert::Infallible> {
+/// Becomes a program that ends with the process that has started it, whose id is given.
+pub(crate) fn become_bound(parent: i32, program: &OsStr, arguments: &[OsString]) -> Result<std::convert::Infallible> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    // A parent that has ended before the call sends no signal.
+    if getppid() != Pid::from_raw(parent) {
+        bail!("{} was not started: the process that wanted it has ended", program.display());
+    }
     let error = Command::new(program).args(arguments).exec();
     bail!("cannot run {}: {error}", program.display())
 }
@@ -30,7 +34,7 @@ pub(super) fn run(
     follower: &mut Follower<'_>,
     look: &mut dyn FnMut(&mut Follower<'_>),
 ) -> Result<(ExitStatus, String)> {
-    let name = command.get_args().nth(1).unwrap_or_default().to_owned();
+    let name = command.get_args().nth(2).unwrap_or_default().to_owned();
     let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
     let mut child = child.with_context(|| format!("cannot run {}", name.display()))?;
     let mut stderr = child.stderr.take().context("stderr is piped")?;

@@ -36,13 +36,20 @@ impl Rustup {
         Ok(Self { program, folder: folder.to_owned() })
     }
 
-    /// Installs a toolchain, and returns its folder.
-    pub(super) fn install(&self, version: &str, size: &mut Size, follower: &mut Follower<'_>) -> Result<PathBuf> {
+    /// Installs a toolchain with these components beyond rustup's minimal profile, and returns its folder.
+    pub(super) fn install(
+        &self,
+        version: &str,
+        components: &[&str],
+        size: &mut Size,
+        follower: &mut Follower<'_>,
+    ) -> Result<PathBuf> {
         let home = self.folder.join("rustup");
         let name = format!("{version}-{}", own::host());
         let mut command = child::command(self.program.as_os_str());
         environment::without_rustup(&mut command)
-            .args(["toolchain", "install", &name, "--profile=minimal", "--component=rust-src", "--no-self-update"])
+            .args(["toolchain", "install", &name, "--profile=minimal", "--no-self-update"])
+            .args(components.iter().map(|component| format!("--component={component}")))
             .current_dir(&self.folder) // a `rust-toolchain.toml` of the notebook's folder names another toolchain
             .env("RUSTUP_HOME", &home)
             .env("CARGO_HOME", self.folder.join("cargo"))

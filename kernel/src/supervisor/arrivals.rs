@@ -15,6 +15,8 @@ const STDERR: u64 = 1;
 /// Watches both streams.
 pub(super) struct Arrivals {
     epoll: OwnedFd,
+    /// An order of which nobody has made use yet.
+    kept: Option<[Stream; 2]>,
 }
 
 impl Arrivals {
@@ -24,17 +26,25 @@ impl Arrivals {
             // With edges, a stream is at its place in the list for its first byte since the last look.
             epoll::add(&epoll, fd, EventData::new_u64(name), EventFlags::IN | EventFlags::ET)?;
         }
-        Ok(Self { epoll })
+        Ok(Self { epoll, kept: None })
     }
 
     /// The streams in the order in which bytes came since the last call; none if no bytes have come.
-    pub(super) fn take(&self) -> Result<Option<[Stream; 2]>> {
+    pub(super) fn take(&mut self) -> Result<Option<[Stream; 2]>> {
+        if let Some(order) = self.kept.take() {
+            return Ok(Some(order));
+        }
         let mut places = [const { MaybeUninit::<Event>::uninit() }; 2];
         let (events, _) = epoll::wait(&self.epoll, &mut places, Some(&Timespec::default()))?;
         Ok(events.first().map(|event| match event.data.u64() {
             STDERR => [Stream::Stderr, Stream::Stdout],
             _ => [Stream::Stdout, Stream::Stderr],
         }))
+    }
+
+    /// Keeps an order for the next call of [`take`](Self::take): what has come in this order is not read yet.
+    pub(super) fn keep(&mut self, order: [Stream; 2]) {
+        self.kept = Some(order);
     }
 }
 
@@ -47,7 +57,7 @@ mod tests {
     fn the_stream_with_the_first_bytes_comes_first() {
         let ((mut stdout, mut to_stdout), (mut stderr, mut to_stderr)) = (pipe().unwrap(), pipe().unwrap());
         let (out, err) = (stdout.try_clone().unwrap().into(), stderr.try_clone().unwrap().into());
-        let arrivals = Arrivals::of(&out, &err).unwrap();
+        let mut arrivals = Arrivals::of(&out, &err).unwrap();
         let both_orders = [Stream::Stderr, Stream::Stdout, Stream::Stdout, Stream::Stderr];
         for order in both_orders.chunks(2).cycle().take(10) {
             assert_eq!(arrivals.take().unwrap(), None);
@@ -62,5 +72,9 @@ mod tests {
             stdout.read_exact(&mut byte).unwrap();
             stderr.read_exact(&mut byte).unwrap();
         }
+        to_stdout.write_all(b"a").unwrap();
+        arrivals.keep([Stream::Stderr, Stream::Stdout]);
+        assert_eq!(arrivals.take().unwrap(), Some([Stream::Stderr, Stream::Stdout]));
+        assert_eq!(arrivals.take().unwrap(), Some([Stream::Stdout, Stream::Stderr]));
     }
 }

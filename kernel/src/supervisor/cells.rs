@@ -102,7 +102,7 @@ impl CellProcess {
         let mut command = Command::new(OWN_PROGRAM);
         command
             .arg("cell-process")
-            .arg(&places.prelude)
+            .args(&places.libraries)
             .env(LINK_VARIABLE, &places.link)
             .env(SNAPSHOTS_VARIABLE, &places.snapshots)
             .env_remove(KERNEL_VARIABLE)

@@ -101,8 +101,11 @@ impl Supervisor {
             // What has come since the first look, or bytes that have been read already: these must not take a place next time.
             order = self.streams.arrivals.take()?;
             if order.is_none() {
-                break;
+                return Ok(());
             }
+        }
+        if let Some(order) = order {
+            self.streams.arrivals.keep(order);
         }
         Ok(())
     }

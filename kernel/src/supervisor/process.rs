@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 const OOM_SCORE: &str = "900";
 
 /// Runs cells until standard input, a socket to the supervisor, is closed.
-pub(crate) fn run(prelude: &Path) -> Result<()> {
+pub(crate) fn run([standard_library, prelude]: &[PathBuf; 2]) -> Result<()> {
     end_with_supervisor()?;
     keep_freed_memory();
     if let Err(error) = std::fs::write("/proc/self/oom_score_adj", OOM_SCORE) {
@@ -40,6 +40,10 @@ pub(crate) fn run(prelude: &Path) -> Result<()> {
     let settings = Settings::of(&snapshots);
     settings.apply_beyond(&Settings::default());
     let (orders, reports) = descriptors.supervisor()?;
+    // The prelude does not say where Rust's standard library is. Cells, which do, are linked with the same one.
+    // SAFETY: it is Rust's standard library.
+    let standard_library = unsafe { Library::open(Some(standard_library), RTLD_NOW) };
+    std::mem::forget(standard_library.context("cannot load Rust's standard library")?);
     // SAFETY: the prelude's initialisers are those of Rust's standard library and of our own crates.
     let prelude = unsafe { Library::open(Some(prelude), RTLD_NOW) }.context("cannot load the prelude")?;
     let hooks = Hooks::of(&prelude)?;

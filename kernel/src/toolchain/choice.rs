@@ -41,9 +41,9 @@ pub(super) struct Candidates<'a> {
     pub(super) named: Option<OsString>,
     /// Whether `ferrotune setup` has installed a toolchain.
     pub(super) own: bool,
-    /// The version of Rust for which a prelude is shipped with this program.
+    /// The file name of Rust's standard library, which identifies a toolchain, for which a prelude is shipped with this program.
     pub(super) shipped: Option<&'a str>,
-    /// Whether the user has a rustc, of this version where one is given.
+    /// Whether the user has a rustc, with this standard library where one is given.
     pub(super) users: &'a dyn Fn(Option<&str>) -> bool,
 }
 
@@ -55,7 +55,7 @@ impl Candidates<'_> {
         if self.own {
             return Choice::Own;
         }
-        // Without a shipped prelude any version will do: the prelude is built for it.
+        // Without a shipped prelude any toolchain will do: the prelude is built for it.
         if (self.users)(self.shipped) { Choice::Users } else { Choice::Missing }
     }
 }

@@ -35,6 +35,18 @@ pub enum SupervisorError {
         /// The folder that it overlaps.
         directory: PathBuf,
     },
+    /// The disk of the mirror is not there.
+    #[error(
+        "the mirror {} is not made, since there is no folder {}; mount its disk, or make that folder",
+        mirror.display(),
+        parent.display()
+    )]
+    NoDisk {
+        /// The mirror, as it was given.
+        mirror: PathBuf,
+        /// The folder that is missing.
+        parent: PathBuf,
+    },
     /// A mirror that is to be cleared holds something that is not the mirror's.
     #[error(
         "the mirror {} holds {}, which is no part of a mirror, so --overwrite leaves it alone; move that away, or choose another --mirror or --project",

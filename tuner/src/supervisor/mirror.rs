@@ -9,10 +9,11 @@ mod restore;
 pub(super) use restore::restore;
 
 use super::SupervisorError;
+use crate::checkpoint::checkpoint_generation;
 use crate::folder;
 use crate::seed;
 use crate::spec::StudySpec;
-use crate::study_folder::{JOURNAL, LIBRARIES, LIBRARY, SHARED, file_error, of_trial};
+use crate::study_folder::{JOURNAL, LIBRARIES, LIBRARY, SHARED, TRIALS, file_error, of_trial};
 use guard::Place;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -62,7 +63,10 @@ impl Mirror {
         folder::refuse_links(mirror)?;
         let (orders, received) = mpsc::channel();
         let copier = Copier { study: study.to_path_buf(), mirror: mirror.to_path_buf() };
-        let thread = std::thread::Builder::new().name("mirror".to_owned()).spawn(move || copier.run(&received));
+        // The study may have got its mirror late. What trials write from now on is ordered.
+        let earlier = checkpoints_in(study).map_err(file_error("list the checkpoints of", study))?;
+        let thread =
+            std::thread::Builder::new().name("mirror".to_owned()).spawn(move || copier.run(&earlier, &received));
         let thread = Some(thread.map_err(file_error("start the thread for the mirror", mirror))?);
         Ok(Mirror { orders: Some(orders), thread })
     }
@@ -103,8 +107,9 @@ struct Copier {
 }
 
 impl Copier {
-    fn run(&self, orders: &Receiver<Order>) {
+    fn run(&self, earlier: &[(u64, String)], orders: &Receiver<Order>) {
         self.log(self.copy_fixed());
+        self.log(self.copy_earlier(earlier));
         while let Ok(order) = orders.recv() {
             let mut due = vec![order];
             due.extend(orders.try_iter());
@@ -145,6 +150,17 @@ impl Copier {
         Ok(())
     }
 
+    /// Copies the journal, and those checkpoints of earlier trials that the mirror does not have.
+    fn copy_earlier(&self, checkpoints: &[(u64, String)]) -> io::Result<()> {
+        self.copy_journal()?;
+        for (trial, file) in checkpoints {
+            if !is_copied(&of_trial(&self.study, *trial).join(file), &of_trial(&self.mirror, *trial))? {
+                self.copy_checkpoint(*trial, file)?;
+            }
+        }
+        Ok(())
+    }
+
     fn copy_journal(&self) -> io::Result<()> {
         copy_all(&self.study.join(JOURNAL), &self.mirror.join(format!("journal-{}.log", unique())))?;
         guard::remove_all(&outdated(&self.mirror, guard::is_journal_copy)?)
@@ -158,6 +174,32 @@ impl Copier {
         copy_all(&source, &target.join(format!("{}.{}", file, unique())))?;
         guard::remove_all(&outdated_checkpoints(&target, source.parent().unwrap_or(&self.study))?)
     }
+}
+
+/// The checkpoints of a study, each with its trial.
+fn checkpoints_in(study: &Path) -> io::Result<Vec<(u64, String)>> {
+    let trials = study.join(TRIALS);
+    let mut found = Vec::new();
+    if trials.exists() {
+        for name in names(&trials, |name| name.parse::<u64>().is_ok())? {
+            let Ok(trial) = name.parse() else { continue };
+            folder::refuse_link(&trials.join(&name))?;
+            let files = names(&trials.join(&name), |file| checkpoint_generation(file).is_some())?;
+            found.extend(files.into_iter().map(|file| (trial, file)));
+        }
+    }
+    Ok(found)
+}
+
+/// Whether a folder of the mirror has a whole copy of a checkpoint, or needs none.
+fn is_copied(checkpoint: &Path, copies: &Path) -> io::Result<bool> {
+    let beginning = format!("{}.", checkpoint.file_name().unwrap_or_default().to_string_lossy());
+    let bytes = match fs::symlink_metadata(checkpoint) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true), // its trial needs it no more
+        metadata => metadata?.len(),
+    };
+    let is_whole = |name: &String| fs::symlink_metadata(copies.join(name)).is_ok_and(|copy| copy.len() == bytes);
+    Ok(copies.exists() && names(copies, |name| name.starts_with(&beginning))?.iter().any(is_whole))
 }
 
 /// Copies a file, or the files in a folder; what is not there need not be copied, and what leads elsewhere must not be.

@@ -10,11 +10,12 @@ use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// The data begin at a multiple of this, as the format advises.
+/// The data begin at a multiple of this, as the format advises. Tensors of larger elements come first, so that each begins at a
+/// multiple of its own elements' size.
 const ALIGNMENT_BYTES: usize = 8;
 
-/// The file's bytes. All metadata are texts, as the format wants them: `study`, `trial`, the step, each objective by its metric, and
-/// each parameter with `param.` before its name.
+/// The file's bytes. All metadata are texts, as the format wants them: `study`, `trial`, the step, each objective with
+/// `objective.` before its metric, and each parameter with `param.` before its name.
 ///
 /// `checkpoint` has the bytes of the trial's checkpoint. Fails where they are damaged, or have no model.
 pub fn model(study: &Study, trial: &TrialRecord, checkpoint: &[u8]) -> Result<Vec<u8>, ResultsError> {
@@ -27,6 +28,8 @@ pub fn model(study: &Study, trial: &TrialRecord, checkpoint: &[u8]) -> Result<Ve
     metadata.extend(step.map(|step| ("step".to_owned(), step)));
     let mut header = Map::from_iter([("__metadata__".to_owned(), json!(metadata))]);
     let mut end = 0;
+    let mut tensors: Vec<(String, Tensor)> = tensors.into_iter().collect();
+    tensors.sort_by_key(|(_, tensor)| std::cmp::Reverse(tensor.element_bytes()));
     for (name, Tensor { info, place }) in &tensors {
         let mut info = info.clone();
         info["data_offsets"] = json!([end, end + place.len()]);
@@ -37,7 +40,7 @@ pub fn model(study: &Study, trial: &TrialRecord, checkpoint: &[u8]) -> Result<Ve
     header.resize(header.len().next_multiple_of(ALIGNMENT_BYTES), b' ');
     let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
     bytes.extend(header);
-    tensors.values().for_each(|tensor| bytes.extend(&data[tensor.place.clone()]));
+    tensors.iter().for_each(|(_, tensor)| bytes.extend(&data[tensor.place.clone()]));
     Ok(bytes)
 }
 
@@ -45,6 +48,13 @@ pub fn model(study: &Study, trial: &TrialRecord, checkpoint: &[u8]) -> Result<Ve
 struct Tensor {
     info: Json,
     place: Range<usize>,
+}
+
+impl Tensor {
+    fn element_bytes(&self) -> u64 {
+        let sizes = self.info["shape"].as_array().into_iter().flatten().map(|size| size.as_u64().unwrap_or(0));
+        (self.place.len() as u64).checked_div(sizes.product()).unwrap_or(0)
+    }
 }
 
 /// What a checkpoint has.
@@ -88,7 +98,7 @@ fn described(study: &Study, trial: &TrialRecord) -> BTreeMap<String, String> {
         ("trial".to_owned(), trial.number.to_string()),
     ]);
     let objectives = study.spec.objectives.iter().zip(&trial.values);
-    metadata.extend(objectives.map(|(objective, value)| (objective.metric.clone(), value.to_string())));
+    metadata.extend(objectives.map(|(objective, value)| (format!("objective.{}", objective.metric), value.to_string())));
     let parameters = trial.parameters.iter();
     metadata.extend(parameters.map(|(name, parameter)| (format!("param.{name}"), text(&parameter.value))));
     metadata

@@ -20,14 +20,18 @@ const LONGEST_LINE_BYTES: u64 = 1 << 20;
 const MOST_LINKS: usize = 40;
 
 /// Checks, before anything is changed, that `root` can hold the mirror of the study: it lies apart from the studies'
-/// folder, it does not hold another study's mirror, and, where it is to be cleared, nothing but a mirror.
+/// folder, its disk is there, it does not hold another study's mirror, and, where it is to be cleared, nothing but a mirror.
 pub(super) fn check(spec: &StudySpec, root: &Path) -> Result<(), SupervisorError> {
     let (study, mirror) = (spec.directory.join(&spec.project), root.join(&spec.project));
     for (directory, mirror) in [(spec.directory.as_path(), root), (study.as_path(), mirror.as_path())] {
         check_apart(directory, mirror).map_err(file_error("find the mirror", mirror))?.map_or(Ok(()), Err)?;
     }
     if !mirror.exists() {
-        return Ok(());
+        // A folder made in place of a disk would keep nothing, and Drive refuses to be mounted over one.
+        return match root.parent().filter(|parent| !parent.as_os_str().is_empty() && !parent.is_dir()) {
+            Some(parent) => Err(SupervisorError::NoDisk { mirror: root.to_path_buf(), parent: parent.to_path_buf() }),
+            None => Ok(()),
+        };
     }
     let of_another = is_of_another(&study, &mirror, spec).map_err(file_error("read the mirror", &mirror))?;
     if of_another {

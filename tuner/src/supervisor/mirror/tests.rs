@@ -58,6 +58,49 @@ fn study_comes_back_past_copies_that_were_cut_off() -> TestResult {
 }
 
 #[test]
+fn study_that_gets_its_mirror_late_is_copied_whole() -> TestResult {
+    let directory = tempfile::tempdir()?;
+    let (study, mirror) = (directory.path().join("it"), directory.path().join("drive/it"));
+    let mut journal = Journal::open(&study, &spec(directory.path()))?;
+    let checkpoints =
+        [(0, 3), (2, 0), (2, 1)].map(|(trial, generation)| of_trial(&study, trial).join(checkpoint_file(generation)));
+    for checkpoint in &checkpoints {
+        journal.begin_trial()?;
+        fs::create_dir_all(checkpoint.parent().ok_or("a checkpoint is in a folder")?)?;
+        fs::write(checkpoint, format!("weights of {}", checkpoint.display()))?;
+    }
+    let contents = || checkpoints.iter().map(fs::read_to_string).collect::<io::Result<Vec<_>>>();
+    let (expected, expected_journal) = (contents()?, fs::read(study.join(JOURNAL))?);
+    // The first mirror is cut off in a copy. The second one makes up for it, and copies nothing twice.
+    drop(Mirror::start(&study, &mirror)?);
+    let copies = names(&of_trial(&mirror, 2), |_| true)?;
+    fs::write(of_trial(&mirror, 2).join(&copies[0]), "wei")?;
+    drop(Mirror::start(&study, &mirror)?);
+    let copied_again = names(&of_trial(&mirror, 2), |_| true)?;
+    assert!(copied_again[0] > copies[0] && copied_again[1..] == copies[1..], "{copied_again:?}");
+    drop(journal);
+    fs::remove_dir_all(&study)?;
+    restore(&mirror, &study)?;
+    assert_eq!(contents()?, expected);
+    assert_eq!(fs::read(study.join(JOURNAL))?, expected_journal);
+    Ok(())
+}
+
+#[test]
+fn mirror_on_a_disk_that_is_not_mounted_is_refused() -> TestResult {
+    let directory = tempfile::tempdir()?;
+    let drive = directory.path().join("drive/MyDrive");
+    let mut spec = spec(&directory.path().join("studies"));
+    spec.supervision.mirror = Some(drive.join("studies"));
+    let refused = of(&spec).unwrap_err().to_string();
+    assert!(refused.contains(&format!("there is no folder {}; mount its disk", drive.display())), "{refused}");
+    assert!(!directory.path().join("drive").exists());
+    fs::create_dir_all(&drive)?;
+    assert_eq!(of(&spec)?, Some(drive.join("studies/it")));
+    Ok(())
+}
+
+#[test]
 fn mirror_has_the_checkpoints_that_the_trial_has() -> TestResult {
     let directory = tempfile::tempdir()?;
     let (study, mirror) = (directory.path().join("it"), directory.path().join("drive/it"));

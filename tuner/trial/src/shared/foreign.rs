@@ -179,9 +179,8 @@ fn map<T: Copy + Default + bytemuck::Pod>(file: &File, start: u64, length: usize
 
 /// Whether nobody can change or shorten the file.
 fn is_fixed(file: &File) -> bool {
-    let unwritable = SealFlags::WRITE | SealFlags::FUTURE_WRITE;
-    // An error means a file without seals.
-    fcntl_get_seals(file).is_ok_and(|seals| seals.contains(SealFlags::SHRINK) && seals.intersects(unwritable))
+    // An error means a file without seals. `FUTURE_WRITE` is not enough: a process that has the file mapped may write.
+    fcntl_get_seals(file).is_ok_and(|seals| seals.contains(SealFlags::SHRINK | SealFlags::WRITE))
 }
 
 /// A vector over foreign memory, which must never be dropped or grown.

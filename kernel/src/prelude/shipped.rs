@@ -1,0 +1,21 @@
+//! The prelude that came with this program, in a package: beside the `bin` in which the program is.
+
+use super::Prelude;
+use anyhow::Result;
+use std::path::PathBuf;
+
+/// Its folder, in the folder that has the program in `bin`.
+pub(crate) const PLACE: &str = "lib/ferrotune";
+
+/// The prelude beside this program; none where the program was built by its user.
+pub(crate) fn find() -> Result<Option<Prelude>> {
+    match folder() {
+        Some(folder) => Prelude::open(&folder),
+        None => Ok(None),
+    }
+}
+
+fn folder() -> Option<PathBuf> {
+    let program = std::env::current_exe().ok()?;
+    Some(program.parent()?.parent()?.join(PLACE))
+}
