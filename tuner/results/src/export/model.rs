@@ -98,7 +98,8 @@ fn described(study: &Study, trial: &TrialRecord) -> BTreeMap<String, String> {
         ("trial".to_owned(), trial.number.to_string()),
     ]);
     let objectives = study.spec.objectives.iter().zip(&trial.values);
-    metadata.extend(objectives.map(|(objective, value)| (format!("objective.{}", objective.metric), value.to_string())));
+    metadata
+        .extend(objectives.map(|(objective, value)| (format!("objective.{}", objective.metric), value.to_string())));
     let parameters = trial.parameters.iter();
     metadata.extend(parameters.map(|(name, parameter)| (format!("param.{name}"), text(&parameter.value))));
     metadata
