@@ -36,7 +36,9 @@ OF_ML_DTYPES = {"BF16": "bfloat16", "F8_E4M3": "float8_e4m3fn"}
 WIDER = {"bool": "uint8", "int8": "int16", "uint16": "int32", "uint64": "int64"}
 
 MAP_FIXED = 0x10
-SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
+# Linux 5.1; the fcntl module has no name for it.
+F_SEAL_FUTURE_WRITE = 0x10
+OTHER_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
 # A longer text travels in a memory file rather than in the source of a cell.
 LONGEST_LITERAL = 1 << 16
@@ -72,8 +74,7 @@ class SharedMemory(mmap.mmap):
         return memory
 
     def take_file(self):
-        """The file, which nobody can change any more; None if another process, such as one that was forked, still can. The mapping
-        stays where it is, writable, and makes pages of its own."""
+        """The file, sealed. The mapping stays where it is, writable, and makes pages of its own."""
         length = len(self)
         start = ctypes.addressof(ctypes.c_char.from_buffer(self))
         access = mmap.PROT_READ | mmap.PROT_WRITE
@@ -81,12 +82,7 @@ class SharedMemory(mmap.mmap):
         mapped = _libc_mmap()(start, length, access, mmap.MAP_PRIVATE | MAP_FIXED, file.descriptor, 0)
         if mapped != start:
             raise OSError(ctypes.get_errno(), "cannot map the shared memory again")
-        try:
-            file.seal()
-        except OSError as error:
-            if error.errno != errno.EBUSY:
-                raise
-            return None
+        file.seal()
         return file
 
 
@@ -105,7 +101,14 @@ class File:
         return f"/proc/{os.getpid()}/fd/{self.descriptor}"
 
     def seal(self):
-        fcntl.fcntl(self.descriptor, fcntl.F_ADD_SEALS, SEALS)
+        """Takes from everyone the right to change the file. A process that has it mapped, such as one that was forked, keeps that right:
+        then Rust sees it by the seals, and reads the file in place of mapping it. The system itself holds pages for a moment, too."""
+        try:
+            fcntl.fcntl(self.descriptor, fcntl.F_ADD_SEALS, OTHER_SEALS | fcntl.F_SEAL_WRITE)
+        except OSError as error:
+            if error.errno != errno.EBUSY:
+                raise
+            fcntl.fcntl(self.descriptor, fcntl.F_ADD_SEALS, OTHER_SEALS | F_SEAL_FUTURE_WRITE)
 
 
 def declaration(name, value):
@@ -121,7 +124,7 @@ def declaration(name, value):
     if isinstance(value, float):
         return f"let {name}: f64 = {_float(float(value))};", None
     if isinstance(value, str):
-        return _text(name, str(value))
+        return _text(name, str.__str__(value))
     file = _travelling(_array(name, value))
     return f'let {name}: candle_core::Tensor = ferrotune::python::take("{file.path}")?;', file
 
@@ -254,16 +257,10 @@ def _check_dtype(what, dtype):
 def _travelling(array):
     """A sealed file with the array's values in C order: the file in which it is, or a new one."""
     memory = _memory_of(array)
-    file = memory and _sealed(array, memory)
-    if not file:
+    if memory is None:
         copy = empty(array.shape, array.dtype)
         copy[...] = array
-        file = _sealed(copy, _memory_of(copy))
-    return file
-
-
-def _sealed(array, memory):
-    """The file of the array's memory with its header; None if another process can still change it."""
+        array, memory = copy, _memory_of(copy)
     header = json.dumps(
         {"value": {"dtype": DTYPES[array.dtype.name], "shape": array.shape, "data_offsets": [0, array.nbytes]}}
     )

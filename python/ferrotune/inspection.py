@@ -29,9 +29,12 @@ class Inspection:
         async def do_complete(code, cursor_pos):
             start = self._start(code, cursor_pos)
             content = {"code": code[start:], "cursor_pos": cursor_pos - (start or 0)}
-            reply = None if start is None else self._ask("complete_request", content)
-            if reply is None:
+            if start is None:
                 return await _value(own(code, cursor_pos))
+            reply = self._ask("complete_request", content)
+            if reply is None or reply["status"] != "ok":
+                # No names of Python in a Rust cell.
+                return {"status": "ok", "matches": [], "cursor_start": cursor_pos, "cursor_end": cursor_pos, "metadata": {}}
             reply["cursor_start"] += start
             reply["cursor_end"] += start
             return reply

@@ -81,7 +81,9 @@ mod tests {
 
     #[test]
     fn only_cells_without_rust_and_without_effects_look() {
-        for cell in ["%lsmagic", "%best 3 --project a\n\n// a comment\n%trials --project a", "%tune?", "%studies x"] {
+        for cell in
+            ["%lsmagic", "%best 3 --project a\n\n// a comment\n%trials --project a", "%tune?", "%studies --directory x"]
+        {
             assert!(only_looks(cell), "{cell}");
         }
         for cell in ["", "1", "%lsmagic\n1", "%undo", "%whos", "%export model", "!ls", "%no_such", "name?"] {

@@ -36,10 +36,11 @@ pub(super) fn ignores_updates() -> bool {
 
 /// Whether a command, in which a zero byte ends each word, runs `jupyter console`.
 fn is_console(command: &str) -> bool {
-    // The interpreter, `-m` or the script, and what they run.
-    command.split('\0').take(3).any(|word| {
-        word == "jupyter_console" || Path::new(word).file_name().is_some_and(|name| name == "jupyter-console")
-    })
+    let words: Vec<&str> = command.split('\0').collect();
+    let is_script = |word: &str| Path::new(word).file_name().is_some_and(|name| name == "jupyter-console");
+    // The interpreter, perhaps with options, and the script.
+    words.iter().filter(|word| !word.starts_with('-')).take(2).any(|word| is_script(word))
+        || words.windows(2).take(4).any(|pair| pair == ["-m", "jupyter_console"])
 }
 
 impl Terminal {
@@ -115,6 +116,7 @@ mod tests {
     fn only_the_console_ignores_updates() {
         for (command, is) in [
             ("/usr/bin/python3\0/usr/bin/jupyter-console\0--kernel\0ferrotune\0", true),
+            ("/usr/bin/python3\0-s\0/usr/bin/jupyter-console\0", true),
             ("python\0-m\0jupyter_console\0", true),
             ("/usr/bin/python3\0/usr/bin/jupyter-lab\0/home/jupyter-console/\0", false),
             ("python\0-m\0jupyter\0lab\0jupyter-console\0", false),

@@ -43,6 +43,7 @@ mod tests {
     use super::*;
     use crate::shared::Pack;
     use candle_core::{Device, Tensor};
+    use rustix::fs::{SealFlags, fcntl_add_seals};
     use std::os::fd::AsRawFd as _;
 
     const LARGE: u32 = 256 << 20;
@@ -60,6 +61,12 @@ mod tests {
 
     /// A sealed file with one tensor, whose data begin where the pages of a large vector do.
     fn sealed(name: &str, numbers: &[u8]) -> Result<File> {
+        let file = sealable(name, numbers)?;
+        seal(&file)?;
+        Ok(file)
+    }
+
+    fn sealable(name: &str, numbers: &[u8]) -> Result<File> {
         use std::io::Write as _;
         let mut file = ferrotune_machine::memory_file::create(name.as_ref())?;
         let json = format!(r#"{{"x":{{"dtype":"U8","shape":[{0}],"data_offsets":[0,{0}]}}}}"#, numbers.len());
@@ -67,8 +74,15 @@ mod tests {
         file.write_all(&(length as u64).to_le_bytes())?;
         file.write_all(format!("{json:length$}").as_bytes())?;
         file.write_all(numbers)?;
-        ferrotune_machine::memory_file::seal(&file)?;
         Ok(file)
+    }
+
+    /// Takes from everyone the right to change a file. The system itself holds pages for a moment now and then.
+    fn seal(file: &File) -> Result {
+        while let Err(error) = fcntl_add_seals(file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE) {
+            assert_eq!(error, rustix::io::Errno::BUSY);
+        }
+        Ok(())
     }
 
     #[test]
@@ -81,6 +95,16 @@ mod tests {
         assert_eq!(tensor.to_vec1::<u8>()?, numbers);
         drop(tensor);
         assert_eq!(mappings("adopted-large")?, 0);
+        Ok(())
+    }
+
+    #[test]
+    fn a_large_tensor_of_a_file_that_may_still_change_is_read() -> Result {
+        let file = sealable("adopted-unsealed", &vec![7; LARGE as usize])?;
+        fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE)?;
+        let tensor = adopted(&file, "x")?;
+        assert_eq!(mappings("adopted-unsealed")?, 0);
+        assert_eq!(tensor.get(70_000)?.to_scalar::<u8>()?, 7);
         Ok(())
     }
 

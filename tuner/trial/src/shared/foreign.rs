@@ -179,7 +179,7 @@ fn map<T: Copy + Default + bytemuck::Pod>(file: &File, start: u64, length: usize
 
 /// Whether nobody can change or shorten the file.
 fn is_fixed(file: &File) -> bool {
-    // An error means a file without seals. `FUTURE_WRITE` is not enough: a process that has the file mapped may write.
+    // An error means a file without seals. `FUTURE_WRITE` is not enough: who has the file mapped, such as a forked process, may write.
     fcntl_get_seals(file).is_ok_and(|seals| seals.contains(SealFlags::SHRINK | SealFlags::WRITE))
 }
 
