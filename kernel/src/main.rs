@@ -1,6 +1,7 @@
 //! The `ferrotune` program: Jupyter kernel, installer, and the processes that the kernel starts from the same file.
 
 mod allocator;
+mod bound;
 mod chain;
 mod compile;
 mod completeness;
@@ -214,9 +215,7 @@ fn run(arguments: &[OsString]) -> Result<ExitCode> {
             doctor::run(json).map(|can_run| if can_run { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
         Action::Setup { toolchain } => setup(&toolchain).map(|()| ExitCode::SUCCESS),
-        Action::Bound { parent, program, arguments } => {
-            match setup::child::become_bound(parent, &program, &arguments)? {}
-        }
+        Action::Bound { parent, program, arguments } => match bound::run(parent, &program, &arguments)? {},
         Action::Candle { folder } => candle(&folder).map(|()| ExitCode::SUCCESS),
         Action::Resume(arguments) => resume::run(&arguments),
         Action::Kernel { connection_file, cuda } => {

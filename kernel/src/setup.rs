@@ -3,7 +3,7 @@
 //! rustup runs with its home inside that folder, so that it never sees the user's toolchains and settings. The folder appears
 //! under its name when everything in it is there.
 
-pub(crate) mod child;
+mod child;
 mod rustup;
 pub(crate) mod size;
 

@@ -3,9 +3,9 @@
 
 use super::Engine;
 use super::link::CellLink;
+use crate::bound;
 use crate::execution::Stream;
 use crate::failure::{ErrorName, Failure};
-use crate::runtime::OWN_PROGRAM;
 use crate::supervisor::streams::{Utf8, read_available, retry, set_nonblocking};
 use anyhow::{Context, Result};
 use ferrotune_magics::Shell;
@@ -53,9 +53,7 @@ impl Engine {
     }
 
     fn command(&self, shell: &Shell) -> Command {
-        // The shell ends with the kernel, also if that is killed.
-        let mut command = Command::new(OWN_PROGRAM);
-        command.arg("bound").arg(shell.program);
+        let mut command = bound::command(shell.program);
         crate::environment::restore_path(&mut command);
         let surroundings = self.link.surroundings();
         for (name, value) in &surroundings.changed {

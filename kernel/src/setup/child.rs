@@ -1,34 +1,12 @@
-//! A child process of the installation: it ends with this process, and when the user stops the installation.
+//! A child process of the installation, which ends when the user stops that.
 
 use super::{Follower, PAUSE, Stopped};
-use crate::runtime::OWN_PROGRAM;
 use anyhow::{Context, Result, bail};
-use rustix::process::{Pid, Signal, getppid};
-use std::ffi::{OsStr, OsString};
 use std::io::Read;
-use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitStatus, Stdio};
 use std::thread;
 
-/// A call of a program through this one, which makes it end with this process.
-pub(super) fn command(program: &OsStr) -> Command {
-    let mut command = Command::new(OWN_PROGRAM);
-    command.arg("bound").arg(std::process::id().to_string()).arg(program);
-    command
-}
-
-/// Becomes a program that ends with the process that has started it, whose id is given.
-pub(crate) fn become_bound(parent: i32, program: &OsStr, arguments: &[OsString]) -> Result<std::convert::Infallible> {
-    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-    // A parent that has ended before the call sends no signal.
-    if getppid() != Pid::from_raw(parent) {
-        bail!("{} was not started: the process that wanted it has ended", program.display());
-    }
-    let error = Command::new(program).args(arguments).exec();
-    bail!("cannot run {}: {error}", program.display())
-}
-
-/// Runs a program to its end, and returns how it ended and its messages. `look` is called again and again meanwhile.
+/// Runs a program, a `bound` one, to its end, and returns how it ended and its messages. `look` is called again and again meanwhile.
 pub(super) fn run(
     command: &mut Command,
     follower: &mut Follower<'_>,

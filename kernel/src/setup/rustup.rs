@@ -2,6 +2,7 @@
 //! program, which looks at the name by which it is called.
 
 use super::{Follower, SERVER_VARIABLE, Size, child, server};
+use crate::bound;
 use crate::environment;
 use crate::toolchain::own;
 use anyhow::{Context, Result, bail};
@@ -46,7 +47,7 @@ impl Rustup {
     ) -> Result<PathBuf> {
         let home = self.folder.join("rustup");
         let name = format!("{version}-{}", own::host());
-        let mut command = child::command(self.program.as_os_str());
+        let mut command = bound::command(&self.program);
         environment::without_rustup(&mut command)
             .args(["toolchain", "install", &name, "--profile=minimal", "--no-self-update"])
             .args(components.iter().map(|component| format!("--component={component}")))
@@ -110,13 +111,13 @@ fn download(url: &str, file: &Path, follower: &mut Follower<'_>) -> Result<()> {
 /// The program that fetches a file; none if this machine has none.
 fn downloader(url: &str, file: &Path) -> Option<Command> {
     if let Some(curl) = environment::search("curl") {
-        let mut command = child::command(curl.as_os_str());
+        let mut command = bound::command(&curl);
         command.args(["--fail", "--silent", "--show-error", "--location", "--connect-timeout", PATIENCE_S]);
         command.args(["--speed-limit", "1", "--speed-time", PATIENCE_S, "--output"]).arg(file).arg(url);
         return Some(command);
     }
     let wget = environment::search("wget")?;
-    let mut command = child::command(wget.as_os_str());
+    let mut command = bound::command(&wget);
     command
         .args(["--no-verbose", "--tries=2", "--timeout", PATIENCE_S, "--output-document"])
         .arg(file)

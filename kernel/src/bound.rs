@@ -1,0 +1,26 @@
+//! A program that ends with the process that has started it, also if that is killed.
+
+use crate::runtime::OWN_PROGRAM;
+use anyhow::{Result, bail};
+use rustix::process::{Pid, Signal, getppid};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+/// A call of a program through this one, which makes it end with this process. Arguments of the program follow.
+pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(OWN_PROGRAM);
+    command.arg("bound").arg(std::process::id().to_string()).arg(program);
+    command
+}
+
+/// Becomes a program that ends with the process that has started it, whose id is given.
+pub(crate) fn run(parent: i32, program: &OsStr, arguments: &[OsString]) -> Result<std::convert::Infallible> {
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    // A parent that has ended before the call sends no signal.
+    if getppid() != Pid::from_raw(parent) {
+        bail!("{} was not started: the process that wanted it has ended", program.display());
+    }
+    let error = Command::new(program).args(arguments).exec();
+    bail!("cannot run {}: {error}", program.display())
+}
