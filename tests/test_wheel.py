@@ -172,7 +172,7 @@ def test_what_was_written_goes_with_uninstall_and_the_package_with_pip(installed
     kernelspec = installed.venv / "share/jupyter/kernels/ferrotune"
     ran = installed.run("ferrotune", "uninstall", "--all", "--yes")
     assert ran.returncode == 0, ran.stderr
-    assert f"{kernelspec}: it starts another program, or is part of a package" in ran.stderr and kernelspec.exists()
+    assert f"{kernelspec}: it starts another program, is a link, or is part of a package" in ran.stderr and kernelspec.exists()
     left = {path.relative_to(installed.home) for path in installed.home.rglob("*ferrotune*")}
     assert left == set()
     ran = installed.run("python", "-m", "pip", "uninstall", "--quiet", "--yes", "ferrotune")
