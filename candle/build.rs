@@ -1,4 +1,6 @@
 //! Packs our changes of candle-core into the library, so that an installed kernel has them.
+//!
+//! Cargo leaves out the folder with candle-core when it packs this crate; `candle-core.toml` is a link to its manifest.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -6,15 +8,15 @@ use std::{env, fs, io};
 
 fn main() -> io::Result<()> {
     let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
-    let mut files = vec![PathBuf::from("candle-core/Cargo.toml")];
+    let mut files = Vec::new();
     for name in ["patches", "files"].map(Path::new).into_iter().filter(|name| root.join(name).exists()) {
         println!("cargo:rerun-if-changed={}", root.join(name).display());
         collect(&root, name, &mut files)?;
     }
     files.sort();
     let mut table = String::from("&[\n");
-    for file in files {
-        let path = root.join(&file);
+    let files = files.iter().map(|file| (file.as_path(), root.join(file)));
+    for (file, path) in files.chain([(Path::new("candle-core/Cargo.toml"), root.join("candle-core.toml"))]) {
         println!("cargo:rerun-if-changed={}", path.display());
         writeln!(table, "    ({:?}, include_str!({path:?})),", file.display().to_string()).expect("a String takes all");
     }

@@ -1,45 +1,62 @@
 //! Packs the sources of the prelude into the program, so that an installed kernel can build it for any toolchain.
+//!
+//! They are read through the links in `packed`. Cargo follows links when it packs a crate, so that the published crate has the
+//! files themselves. The manifests have other names there because cargo leaves out folders with a `Cargo.toml`.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
-/// The crates that the prelude is made of; `Cargo.toml` and `Cargo.lock` travel with them.
+/// The folder of links.
+const PACKED: &str = "packed";
+
+/// The crates that the prelude is made of. In [`PACKED`] a dash stands for the slash.
 const CRATES: [&str; 9] =
     ["devices", "display", "display/derive", "link", "machine", "prelude", "tuner", "tuner/trial", "xla"];
+
+/// What travels with them, by its place in the prelude's workspace.
+const WORKSPACE: [(&str, &str); 2] = [("Cargo.toml", "workspace.toml"), ("Cargo.lock", "workspace.lock")];
 
 fn main() -> io::Result<()> {
     // The C library for which `cargo xtask wheel` links the program: another one makes another program.
     println!("cargo:rerun-if-env-changed=FERROTUNE_GLIBC");
-    let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("..").canonicalize()?;
-    let mut files = vec![PathBuf::from("Cargo.toml"), PathBuf::from("Cargo.lock")];
-    for name in CRATES {
-        files.push(Path::new(name).join("Cargo.toml"));
-        collect(&root, &Path::new(name).join("src"), &mut files)?;
+    let packed = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it")).join(PACKED);
+    let mut files: Vec<(PathBuf, PathBuf)> = WORKSPACE.map(|(place, name)| (place.into(), packed.join(name))).into();
+    for place in CRATES {
+        let name = place.replace('/', "-");
+        files.push((Path::new(place).join("Cargo.toml"), packed.join(format!("{name}.toml"))));
+        collect(&Path::new(place).join("src"), &packed.join(name), &mut files)?;
     }
     files.sort();
     let mut table = String::from("&[\n");
-    for file in files {
-        let path = root.join(&file);
-        println!("cargo:rerun-if-changed={}", path.display());
-        writeln!(table, "    ({:?}, include_str!({path:?})),", file.display().to_string()).expect("a String takes all");
-    }
-    for name in CRATES {
-        println!("cargo:rerun-if-changed={}", root.join(name).join("src").display());
+    for (place, file) in files {
+        let file = followed(&file)?;
+        println!("cargo:rerun-if-changed={}", file.display());
+        writeln!(table, "    ({:?}, include_str!({file:?})),", place.display().to_string()).expect("a String takes all");
     }
     table.push(']');
     fs::write(PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it")).join("prelude_sources.rs"), table)
 }
 
-fn collect(root: &Path, folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
-    for entry in fs::read_dir(root.join(folder))? {
+/// Adds the sources in a folder, by their place below `place`.
+fn collect(place: &Path, folder: &Path, files: &mut Vec<(PathBuf, PathBuf)>) -> io::Result<()> {
+    let folder = followed(folder)?;
+    println!("cargo:rerun-if-changed={}", folder.display());
+    for entry in fs::read_dir(folder)? {
         let entry = entry?;
-        let path = folder.join(entry.file_name());
+        let place = place.join(entry.file_name());
         if entry.file_type()?.is_dir() {
-            collect(root, &path, files)?;
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            files.push(path);
+            collect(&place, &entry.path(), files)?;
+        } else if place.extension().is_some_and(|extension| extension == "rs") {
+            files.push((place, entry.path()));
         }
     }
     Ok(())
+}
+
+fn followed(path: &Path) -> io::Result<PathBuf> {
+    path.canonicalize().map_err(|error| {
+        let cure = "it is a symbolic link in the repository, which a copy of the repository has to keep";
+        io::Error::new(error.kind(), format!("cannot read {}: {error}; {cure}", path.display()))
+    })
 }

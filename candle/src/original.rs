@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// The lock file of the workspace. With it cargo chooses the same versions of a package's dependencies here, and needs no
-/// network if they are in its cache.
-const LOCK: &str = include_str!("../../Cargo.lock");
+/// network if they are in its cache. A link leads to it, because a packed crate has no workspace.
+const LOCK: &str = include_str!("../workspace.lock");
 
 /// A package that has nothing but one dependency.
 const MANIFEST: &str =
@@ -64,10 +64,11 @@ pub fn locate(package: &'static Package, mut cargo: Command) -> Result<PathBuf> 
 
 /// The lock file, with the package from crates.io. In the workspace our own takes its place.
 fn lock(package: &Package) -> String {
-    let Package { name, version, checksum, .. } = package;
-    let entry = format!("name = \"{name}\"\nversion = \"{version}\"\n");
+    let Package { name, version, checksum, our_name, our_version, .. } = package;
+    let entry = |name, version| format!("name = \"{name}\"\nversion = \"{version}\"\n");
     let source = "source = \"registry+https://github.com/rust-lang/crates.io-index\"";
-    LOCK.replacen(&entry, &format!("{entry}{source}\nchecksum = \"{checksum}\"\n"), 1)
+    let theirs = format!("{}{source}\nchecksum = \"{checksum}\"\n", entry(name, version));
+    LOCK.replacen(&entry(our_name, our_version), &theirs, 1)
 }
 
 /// Runs cargo, and returns its standard output.

@@ -101,11 +101,7 @@ fn workspace_of_prelude(manifest: &str, candle: &Path) -> Result<String> {
         .collect();
     manifest["workspace"]["members"] = toml_edit::value(members);
     let candle = candle.to_str().context("the cache folder is not UTF-8")?;
-    let patches = &mut manifest["patch"]["crates-io"];
-    patches["candle-core"]["path"] = toml_edit::value(candle);
-    if let Some(patches) = patches.as_table_mut() {
-        patches.retain(|name, _| name == CANDLE.name); // the kernel's own are not here
-    }
+    manifest["patch"]["crates-io"][CANDLE.name]["path"] = toml_edit::value(candle);
     // `false` means thin-local LTO, which makes candle faster. The program is built without it, since only its size and
     // its build time matter.
     manifest["profile"]["release"]["lto"] = toml_edit::value(false);
