@@ -32,7 +32,8 @@ fn main() -> io::Result<()> {
     for (place, file) in files {
         let file = followed(&file)?;
         println!("cargo:rerun-if-changed={}", file.display());
-        writeln!(table, "    ({:?}, include_str!({file:?})),", place.display().to_string()).expect("a String takes all");
+        writeln!(table, "    ({:?}, include_str!({file:?})),", place.display().to_string())
+            .expect("a String takes all");
     }
     table.push(']');
     fs::write(PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it")).join("prelude_sources.rs"), table)

@@ -6,6 +6,7 @@ mod bench;
 mod demo;
 mod environment;
 mod install;
+mod package;
 mod packages;
 mod step;
 mod test;
@@ -37,6 +38,7 @@ const TASKS: &[Task] = &[
     },
     Task { name: "install", help: "install the kernel for the current user", run: install::run },
     Task { name: "wheel", help: "build the package for PyPI", run: wheel::run },
+    Task { name: "package", help: "pack the crates for crates.io, and build the program from them", run: package::run },
     Task {
         name: packages::NAMES[0],
         help: "make candle/candle-core, as every task does first; `candle --diff`: write its changes anew",

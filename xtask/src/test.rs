@@ -49,8 +49,8 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     step::step("pytest", || pytest(root, &environment))
 }
 
-/// Runs the tests in Python. Most of them mostly wait; what they leave of the processors goes to a few others and to the build of the
-/// wheel, whose output comes after theirs.
+/// Runs the tests in Python. Most of them mostly wait; what they leave of the processors goes to a few others and to what is built for
+/// a release, whose output comes after theirs.
 fn pytest(root: &Path, environment: &Environment) -> Result<()> {
     let log = root.join("target/beside.log");
     let output = File::create(&log)?;
@@ -59,9 +59,13 @@ fn pytest(root: &Path, environment: &Environment) -> Result<()> {
         python.args(["-m", "pytest"]).args(files);
         python
     };
-    let mut wheel = Command::new(env::current_exe()?);
-    wheel.current_dir(root).arg("wheel");
-    let commands = [tests(&BESIDE), wheel, tests(&[WHEEL])];
+    let own = env::current_exe()?;
+    let task = |name: &str| {
+        let mut task = Command::new(&own);
+        task.current_dir(root).arg(name);
+        task
+    };
+    let commands = [tests(&BESIDE), task("wheel"), tests(&[WHEEL]), task("package")];
     let beside = std::thread::spawn(move || {
         commands.into_iter().try_for_each(|command| step::run(&mut nice(&command, &output)?))
     });

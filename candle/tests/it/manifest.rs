@@ -18,7 +18,8 @@ fn the_manifests_have_the_dependencies_and_features_of_crates_io() {
             assert_eq!(ours, theirs, "{package}: {table}");
         }
         for key in ["authors", "build", "edition", "license"] {
-            let [ours, theirs] = [&ours, &theirs].map(|manifest| manifest["package"].get(key).map(|v| v.to_string().trim().to_owned()));
+            let [ours, theirs] =
+                [&ours, &theirs].map(|manifest| manifest["package"].get(key).map(|v| v.to_string().trim().to_owned()));
             assert_eq!(ours, theirs, "{package}: {key}");
         }
     }

@@ -1,0 +1,164 @@
+//! `cargo xtask package`: packs every crate that is published, and builds the program from the packed crates alone, as
+//! `cargo install ferrotune` does.
+//!
+//! What cargo has compiled of other crates in `target` is used again. The program is written elsewhere, because tests may be
+//! running `target/release/ferrotune`.
+
+use crate::environment::{cargo, outside_cargo};
+use crate::step::{output, run as run_command, step};
+use anyhow::{Context, Result, ensure};
+use ferrotune_candle::CANDLE;
+use serde_json::Value;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The package with the program.
+const PROGRAM: &str = "ferrotune";
+
+pub(crate) fn run(root: &Path) -> Result<()> {
+    let crates = published(root)?;
+    step("pack the crates", || pack(root, &crates))?;
+    let packed = step("unpack them", || Packed::unpack(root, crates))?;
+    step("check them", || run_command(&mut packed.cargo(&["check"])))?;
+    step("build the program from them", || run_command(&mut packed.cargo(&["build", "--bins"])))?;
+    step("compare the program with the repository", || packed.compare())
+}
+
+/// A crate that is published.
+struct Crate {
+    name: String,
+    version: String,
+}
+
+impl Crate {
+    /// The name of its folder in an archive, and of the archive but for the ending.
+    fn folder(&self) -> String {
+        format!("{}-{}", self.name, self.version)
+    }
+}
+
+/// The members of the workspace that have no `publish = false`.
+fn published(root: &Path) -> Result<Vec<Crate>> {
+    let metadata = output(cargo(root).args(["metadata", "--no-deps", "--format-version=1", "--locked"]))?;
+    let metadata: Value = serde_json::from_str(&metadata).context("cargo's metadata is not JSON")?;
+    of_metadata(&metadata).context("cargo's metadata names no packages")
+}
+
+fn of_metadata(metadata: &Value) -> Option<Vec<Crate>> {
+    let packages = metadata["packages"].as_array()?.iter().filter(|package| package["publish"].is_null());
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    packages.map(|package| Some(Crate { name: text(&package["name"])?, version: text(&package["version"])? })).collect()
+}
+
+/// Writes the archives into `target/package`. Cargo builds each one on its own when it verifies it, which takes hours.
+fn pack(root: &Path, crates: &[Crate]) -> Result<()> {
+    let mut package = cargo(root);
+    // Git ignores the sources of evcxr, which cargo takes for changes that are not committed.
+    package.args(["package", "--quiet", "--locked", "--no-verify", "--allow-dirty"]);
+    run_command(package.args(crates.iter().flat_map(|Crate { name, .. }| ["--package", name])))
+}
+
+/// A workspace of nothing but the packed crates.
+struct Packed {
+    root: PathBuf,
+    folder: PathBuf,
+    crates: Vec<Crate>,
+}
+
+impl Packed {
+    fn unpack(root: &Path, crates: Vec<Crate>) -> Result<Self> {
+        let folder = root.join("target/package-check");
+        let unpacked = folder.join("crates");
+        if unpacked.exists() {
+            fs::remove_dir_all(&unpacked).with_context(|| format!("cannot remove {}", unpacked.display()))?;
+        }
+        fs::create_dir_all(&unpacked).with_context(|| format!("cannot create {}", unpacked.display()))?;
+        for package in &crates {
+            let archive = root.join("target/package").join(format!("{}.crate", package.folder()));
+            let mut tar = Command::new("tar");
+            run_command(tar.args(["--extract", "--gzip", "--file"]).arg(archive).arg("--directory").arg(&unpacked))?;
+        }
+        let read = |name: &str| fs::read_to_string(root.join(name)).with_context(|| format!("cannot read {name}"));
+        let manifest = workspace(&crates, &root.join("candle/candle-core"), &read("Cargo.toml")?)?;
+        for (name, text) in [("Cargo.toml", manifest), ("Cargo.lock", read("Cargo.lock")?)] {
+            fs::write(folder.join(name), text).with_context(|| format!("cannot write {name}"))?;
+        }
+        Ok(Self { root: root.to_owned(), folder, crates })
+    }
+
+    /// A call of cargo for all of them, with the features that crates have in the repository.
+    fn cargo(&self, arguments: &[&str]) -> Command {
+        let mut cargo = cargo(&self.folder);
+        cargo.args(arguments).args(["--release", "--workspace"]);
+        cargo
+            .env("CARGO_BUILD_BUILD_DIR", self.root.join("target"))
+            .env("CARGO_TARGET_DIR", self.folder.join("target"));
+        cargo
+    }
+
+    /// Checks that the program is whole: its version, the sources of the prelude in it, and its changes of candle.
+    fn compare(&self) -> Result<()> {
+        let package = self.crates.iter().find(|package| package.name == PROGRAM);
+        let package = package.with_context(|| format!("no package has the name {PROGRAM}"))?;
+        let program = self.folder.join("target/release").join(PROGRAM);
+        let version = output(Command::new(&program).arg("--version"))?;
+        let expected = format!("{PROGRAM} {}\n", package.version);
+        ensure!(version == expected, "{} --version writes {version:?} and not {expected:?}", program.display());
+
+        let sources = self.folder.join("crates").join(package.folder()).join("packed");
+        run_command(Command::new("diff").arg("--recursive").arg(self.root.join("kernel/packed")).arg(sources))?;
+
+        let candle = self.folder.join(CANDLE.name);
+        run_command(outside_cargo(Command::new(&program).arg("candle").arg(&candle)))?;
+        let [ours, made] = [self.root.join(CANDLE.folder).join(CANDLE.name), candle].map(|folder| folder.join("src"));
+        run_command(Command::new("diff").arg("--recursive").args([ours, made]))
+    }
+}
+
+/// The manifest of a workspace in which the packed crates take the place of those on crates.io. The repository's profile lets
+/// cargo use again what it has compiled there.
+fn workspace(crates: &[Crate], candle: &Path, repository: &str) -> Result<String> {
+    let mut manifest = String::from("[workspace]\nresolver = \"3\"\nmembers = [\"crates/*\"]\n\n[patch.crates-io]\n");
+    for package in crates {
+        writeln!(manifest, "{} = {{ path = \"crates/{}\" }}", package.name, package.folder())?;
+    }
+    writeln!(manifest, "{} = {{ path = {candle:?} }}", CANDLE.name)?;
+    let mut is_profile = false;
+    for line in repository.lines() {
+        if line.starts_with('[') {
+            is_profile = line.starts_with("[profile.");
+        }
+        if is_profile {
+            writeln!(manifest, "{line}")?;
+        }
+    }
+    Ok(manifest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn crates_that_are_never_published_are_left_out() {
+        let metadata = serde_json::json!({ "packages": [
+            { "name": "a", "version": "1.0.0", "publish": null },
+            { "name": "b", "version": "2.0.0", "publish": [] },
+        ] });
+        let folders: Vec<String> = of_metadata(&metadata).unwrap().iter().map(Crate::folder).collect();
+        assert_eq!(folders, ["a-1.0.0"]);
+        assert!(of_metadata(&serde_json::json!({})).is_none());
+    }
+
+    #[test]
+    fn the_workspace_has_the_packed_crates_and_the_profile() {
+        let package = Crate { name: "a".to_owned(), version: "1.0.0".to_owned() };
+        let repository = "[workspace]\nmembers = [\"a\"]\n[profile.release]\nlto = \"off\"\n[other]\nx = 1\n";
+        let expected = "[workspace]\nresolver = \"3\"\nmembers = [\"crates/*\"]\n\n[patch.crates-io]\n\
+                        a = { path = \"crates/a-1.0.0\" }\ncandle-core = { path = \"/candle\" }\n\
+                        [profile.release]\nlto = \"off\"\n";
+        assert_eq!(workspace(&[package], Path::new("/candle"), repository).unwrap(), expected);
+    }
+}
