@@ -103,13 +103,15 @@ def test_files_complete_in_a_command(kernel):
     assert kernel.complete("%%bash\nls tables")["matches"] == ["tables/"]
 
 
+def kill(session):
+    os.kill(session.manager.provisioner.pid, signal.SIGKILL)
+    # The shell may end before it.
+    wait_for(lambda: not session.manager.is_alive(), "end of the kernel")
+
+
 @pytest.mark.parametrize(
     ("before", "end"),
-    [
-        ("", lambda session: session.close()),
-        ("trap '' INT TERM; ", lambda session: session.close()),
-        ("", lambda session: os.kill(session.manager.provisioner.pid, signal.SIGKILL)),
-    ],
+    [("", lambda session: session.close()), ("trap '' INT TERM; ", lambda session: session.close()), ("", kill)],
     ids=["ended", "ended, and it ignores interrupts", "killed"],
 )
 def test_command_ends_with_the_kernel(start, tmp_path, before, end):
