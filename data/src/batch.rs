@@ -1,0 +1,199 @@
+//! Batches: several elements as one.
+
+use crate::columns::{Columns, Table};
+use crate::stream::{BoxStream, Stream};
+use crate::{DataError, Result};
+use candle_core::{Device, Tensor, WithDType};
+use std::sync::Arc;
+
+/// Elements of which several are one batch.
+///
+/// Tensors are stacked in a new first dimension, numbers become a tensor, strings a `Vec`, and tuples are batched member
+/// by member.
+#[diagnostic::on_unimplemented(
+    message = "elements of type `{Self}` cannot be batched",
+    note = "tensors, numbers, strings, and tuples of them can; use Dataset::map to turn an element into tensors"
+)]
+pub trait Batch: Sized + Send + 'static {
+    /// Several elements.
+    type Batched: Send + 'static;
+
+    /// One batch of at least one element.
+    ///
+    /// Fails if candle cannot stack the tensors.
+    fn batch(elements: Vec<Self>) -> candle_core::Result<Self::Batched>;
+
+    /// The same after tensors of different sizes have been filled up with zeros at their ends, to the greatest size in
+    /// each dimension.
+    fn padded_batch(elements: Vec<Self>) -> candle_core::Result<Self::Batched>;
+
+    /// The batch of rows of tensors. Only elements that are [`Columns`] are rows of tensors.
+    #[doc(hidden)]
+    fn of_columns(columns: Vec<Tensor>) -> Option<Self::Batched> {
+        let _ = columns;
+        None
+    }
+}
+
+impl Batch for Tensor {
+    type Batched = Tensor;
+
+    fn batch(elements: Vec<Tensor>) -> candle_core::Result<Tensor> {
+        Tensor::stack(&elements, 0)
+    }
+
+    fn padded_batch(elements: Vec<Tensor>) -> candle_core::Result<Tensor> {
+        let dimensions = elements.first().map_or(0, Tensor::rank);
+        let size = |dimension| elements.iter().filter_map(move |tensor| tensor.dims().get(dimension)).max().copied();
+        let greatest: Vec<usize> = (0..dimensions).filter_map(size).collect();
+        let pad = |tensor: &Tensor| {
+            let missing = |(dimension, greatest): (usize, &usize)| {
+                Some((dimension, greatest - tensor.dims().get(dimension)?)).filter(|(_, missing)| *missing > 0)
+            };
+            let mut missing = greatest.iter().enumerate().filter_map(missing);
+            missing
+                .try_fold(tensor.clone(), |tensor, (dimension, missing)| tensor.pad_with_zeros(dimension, 0, missing))
+        };
+        Tensor::stack(&elements.iter().map(pad).collect::<candle_core::Result<Vec<_>>>()?, 0)
+    }
+
+    fn of_columns(columns: Vec<Tensor>) -> Option<Tensor> {
+        Some(Columns::of_columns(columns))
+    }
+}
+
+macro_rules! numbers {
+    ($($kind:ty)*) => {$(
+        impl Batch for $kind {
+            type Batched = Tensor;
+
+            fn batch(elements: Vec<$kind>) -> candle_core::Result<Tensor> {
+                numbers(elements)
+            }
+
+            fn padded_batch(elements: Vec<$kind>) -> candle_core::Result<Tensor> {
+                numbers(elements)
+            }
+        }
+    )*};
+}
+
+numbers!(u8 u32 i64 f32 f64);
+
+fn numbers<T: WithDType>(elements: Vec<T>) -> candle_core::Result<Tensor> {
+    let count = elements.len();
+    Tensor::from_vec(elements, count, &Device::Cpu)
+}
+
+impl Batch for String {
+    type Batched = Vec<String>;
+
+    fn batch(elements: Vec<String>) -> candle_core::Result<Vec<String>> {
+        Ok(elements)
+    }
+
+    fn padded_batch(elements: Vec<String>) -> candle_core::Result<Vec<String>> {
+        Ok(elements)
+    }
+}
+
+macro_rules! tuples {
+    ($(($($index:tt $kind:ident $list:ident),+))*) => {$(
+        impl<$($kind: Batch),+> Batch for ($($kind,)+) {
+            type Batched = ($($kind::Batched,)+);
+
+            fn batch(elements: Vec<Self>) -> candle_core::Result<Self::Batched> {
+                $(let mut $list = Vec::with_capacity(elements.len());)+
+                for element in elements {
+                    $($list.push(element.$index);)+
+                }
+                Ok(($($kind::batch($list)?,)+))
+            }
+
+            fn padded_batch(elements: Vec<Self>) -> candle_core::Result<Self::Batched> {
+                $(let mut $list = Vec::with_capacity(elements.len());)+
+                for element in elements {
+                    $($list.push(element.$index);)+
+                }
+                Ok(($($kind::padded_batch($list)?,)+))
+            }
+
+            fn of_columns(columns: Vec<Tensor>) -> Option<Self::Batched> {
+                let mut columns = columns.into_iter();
+                Some(($($kind::of_columns(vec![columns.next()?])?,)+))
+            }
+        }
+    )*};
+}
+
+tuples! {
+    (0 A a, 1 B b)
+    (0 A a, 1 B b, 2 C c)
+    (0 A a, 1 B b, 2 C c, 3 D d)
+    (0 A a, 1 B b, 2 C c, 3 D d, 4 E e)
+    (0 A a, 1 B b, 2 C c, 3 D d, 4 E e, 5 F f)
+}
+
+/// How many elements a batch has, and whether the last one may have fewer.
+#[derive(Clone, Copy)]
+pub(crate) struct Size {
+    pub(crate) elements: usize,
+    pub(crate) drops_remainder: bool,
+}
+
+impl Size {
+    /// How many batches some elements are.
+    pub(crate) fn batches(self, elements: u64) -> u64 {
+        let size = self.elements as u64;
+        if self.drops_remainder { elements / size } else { elements.div_ceil(size) }
+    }
+
+    /// The next elements of a stream, if they are a batch.
+    fn collect<X>(self, stream: &mut BoxStream<X>) -> Option<Result<Vec<X>>> {
+        // A size may be greater than the dataset.
+        let mut elements = Vec::with_capacity(self.elements.min(4096));
+        while elements.len() < self.elements {
+            match stream.next() {
+                Some(Ok(element)) => elements.push(element),
+                Some(Err(error)) => return Some(Err(error)),
+                None => break,
+            }
+        }
+        let is_whole = elements.len() == self.elements;
+        (is_whole || !elements.is_empty() && !self.drops_remainder).then_some(Ok(elements))
+    }
+}
+
+/// Batches of a stream's elements.
+pub(crate) struct Batches<X, B> {
+    pub(crate) stream: BoxStream<X>,
+    pub(crate) size: Size,
+    /// The index of the next batch.
+    pub(crate) index: u64,
+    pub(crate) batch: Arc<dyn Fn(Vec<X>) -> candle_core::Result<B> + Send + Sync>,
+}
+
+impl<X, B> Stream<B> for Batches<X, B> {
+    fn next(&mut self) -> Option<Result<B>> {
+        let elements = match self.size.collect(&mut self.stream)? {
+            Ok(elements) => elements,
+            Err(error) => return Some(Err(error)),
+        };
+        let index = self.index;
+        self.index += 1;
+        Some((self.batch)(elements).map_err(|source| DataError::Batch { index, source }))
+    }
+
+    fn skip(&mut self, count: u64) -> Result<u64> {
+        let elements = self.stream.skip(count.saturating_mul(self.size.elements as u64))?;
+        let skipped = self.size.batches(elements);
+        self.index += skipped;
+        Ok(skipped)
+    }
+}
+
+/// The batch of some rows of a table whose elements are of type `T`.
+pub(crate) fn of_rows<T: Batch>(table: &Table<T>, rows: &[usize]) -> candle_core::Result<T::Batched> {
+    let gathered = T::of_columns(table.gather(rows)?);
+    Ok(gathered.expect("only tensors and tuples of them are rows, and both have a batch of columns"))
+}

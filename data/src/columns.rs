@@ -1,0 +1,112 @@
+//! Elements that are rows of tensors: a tensor, or a tuple of tensors.
+
+use crate::{DataError, Result};
+use candle_core::{Device, Tensor};
+use std::sync::Arc;
+
+/// Elements made of tensors: a tensor, or a tuple of two to six tensors.
+///
+/// In the tensors of a dataset, element `i` is row `i` of each.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is neither a tensor nor a tuple of tensors",
+    note = "Dataset::from_iter takes elements of any type"
+)]
+pub trait Columns: Sized + Send + 'static {
+    /// The tensors, in the order of the tuple.
+    fn into_columns(self) -> Vec<Tensor>;
+
+    /// The element of as many tensors as [`Columns::into_columns`] gives.
+    #[doc(hidden)]
+    fn of_columns(columns: Vec<Tensor>) -> Self;
+}
+
+impl Columns for Tensor {
+    fn into_columns(self) -> Vec<Tensor> {
+        vec![self]
+    }
+
+    fn of_columns(mut columns: Vec<Tensor>) -> Tensor {
+        columns.swap_remove(0)
+    }
+}
+
+macro_rules! tuples {
+    ($(($($index:tt $kind:ident),+))*) => {$(
+        impl Columns for ($($kind,)+) {
+            fn into_columns(self) -> Vec<Tensor> {
+                vec![$(self.$index),+]
+            }
+
+            fn of_columns(columns: Vec<Tensor>) -> Self {
+                let mut columns = columns.into_iter();
+                ($(columns.next().expect(concat!("a row has as many tensors as its table, more than ", $index)),)+)
+            }
+        }
+    )*};
+}
+
+tuples! {
+    (0 Tensor, 1 Tensor)
+    (0 Tensor, 1 Tensor, 2 Tensor)
+    (0 Tensor, 1 Tensor, 2 Tensor, 3 Tensor)
+    (0 Tensor, 1 Tensor, 2 Tensor, 3 Tensor, 4 Tensor)
+    (0 Tensor, 1 Tensor, 2 Tensor, 3 Tensor, 4 Tensor, 5 Tensor)
+}
+
+/// Tensors with equally many rows.
+pub(crate) struct Table<T> {
+    columns: Arc<[Tensor]>,
+    rows: usize,
+    of_columns: fn(Vec<Tensor>) -> T,
+}
+
+impl<T> Clone for Table<T> {
+    fn clone(&self) -> Table<T> {
+        Table { columns: Arc::clone(&self.columns), ..*self }
+    }
+}
+
+impl<T: Columns> Table<T> {
+    /// Fails if the tensors have no rows, or not equally many.
+    pub(crate) fn new(tensors: T) -> Result<Table<T>> {
+        let verb = "from_tensors";
+        let columns = tensors.into_columns();
+        let mut rows = None;
+        for (index, column) in columns.iter().enumerate() {
+            let Some(length) = column.dims().first() else {
+                return Err(DataError::argument(verb, format!("tensor {index} has no dimensions, and so no rows")));
+            };
+            if *rows.get_or_insert(*length) != *length {
+                let [first, this] = [rows.unwrap_or_default(), *length];
+                let reason = format!("tensor 0 has {first} rows and tensor {index} has {this}; they need equally many");
+                return Err(DataError::argument(verb, reason));
+            }
+        }
+        // A row would keep the history of its operations.
+        let columns = columns.iter().map(Tensor::detach).collect();
+        Ok(Table { columns, rows: rows.unwrap_or_default(), of_columns: T::of_columns })
+    }
+}
+
+impl<T> Table<T> {
+    pub(crate) fn len(&self) -> usize {
+        self.rows
+    }
+
+    pub(crate) fn row(&self, index: usize) -> Result<T> {
+        let row = |column: &Tensor| column.get(index);
+        let columns: candle_core::Result<Vec<Tensor>> = self.columns.iter().map(row).collect();
+        columns.map(self.of_columns).map_err(|source| DataError::Row { index, source })
+    }
+
+    /// The tensors of several rows. Rows that follow each other are a view, without a copy.
+    pub(crate) fn gather(&self, rows: &[usize]) -> candle_core::Result<Vec<Tensor>> {
+        let first = rows.first().copied().unwrap_or_default();
+        if rows.iter().enumerate().all(|(offset, row)| *row == first + offset) {
+            return self.columns.iter().map(|column| column.narrow(0, first, rows.len())).collect();
+        }
+        let indexes: Vec<i64> = rows.iter().map(|row| *row as i64).collect();
+        let indexes = Tensor::from_vec(indexes, rows.len(), &Device::Cpu)?;
+        self.columns.iter().map(|column| column.index_select(&indexes.to_device(column.device())?, 0)).collect()
+    }
+}

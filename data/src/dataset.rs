@@ -1,0 +1,142 @@
+//! The dataset, and its verbs.
+
+mod sources;
+mod transformations;
+
+use crate::Result;
+use crate::columns::Table;
+use crate::iter::Iter;
+use crate::stream::{BoxStream, Open, Pass, Stream};
+use crate::verb::Verb;
+use std::fmt::{self, Debug, Formatter};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Elements to pass over as often as wanted, with the verbs of [tf.data](https://www.tensorflow.org/guide/data).
+///
+/// A verb makes a new dataset and computes nothing. Elements are made when they are asked for, and a mistake in a verb's
+/// arguments is the error of the first element. Every `for batch in &dataset` is a new pass, which is shuffled anew; the
+/// first one is pass 0. An error ends the pass.
+///
+/// ```
+/// use ferrotune_data::Dataset;
+/// let squares = Dataset::from_iter(0..10_u32).map(2, |x| Ok(x * x)).filter(|x| Ok(x % 2 == 0)).batch(3, false);
+/// let batches: Vec<Vec<u32>> = squares.iter().map(|batch| Ok(batch?.to_vec1()?)).collect::<Result<_, Box<dyn std::error::Error>>>()?;
+/// assert_eq!(batches, [vec![0, 4, 16], vec![36, 64]]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Dataset<T> {
+    elements: Elements<T>,
+    len: Option<u64>,
+    /// The number of the next pass.
+    passes: AtomicU64,
+}
+
+/// Where elements come from.
+enum Elements<T> {
+    /// Rows of tensors, by their numbers.
+    Rows { table: Table<T>, open: Open<usize> },
+    /// Anything else.
+    Made(Open<T>),
+}
+
+impl<T> Clone for Elements<T> {
+    fn clone(&self) -> Elements<T> {
+        match self {
+            Elements::Rows { table, open } => Elements::Rows { table: table.clone(), open: Arc::clone(open) },
+            Elements::Made(open) => Elements::Made(Arc::clone(open)),
+        }
+    }
+}
+
+/// The same elements, whose passes are counted on their own from here.
+impl<T> Clone for Dataset<T> {
+    fn clone(&self) -> Dataset<T> {
+        let passes = AtomicU64::new(self.passes.load(Ordering::Relaxed));
+        Dataset { elements: self.elements.clone(), len: self.len, passes }
+    }
+}
+
+impl<T> Debug for Dataset<T> {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        let element = std::any::type_name::<T>();
+        match self.len {
+            Some(len) => write!(formatter, "Dataset of {len} elements of type {element}"),
+            None => write!(formatter, "Dataset of elements of type {element}"),
+        }
+    }
+}
+
+impl<T: Send + 'static> Dataset<T> {
+    /// How many elements a pass has, where that is known without making them: not after [`Dataset::filter`],
+    /// [`Dataset::interleave`] and [`Dataset::repeat_forever`], nor of an iterator that does not know.
+    pub fn len(&self) -> Option<u64> {
+        self.len
+    }
+
+    /// Whether a pass has no elements, where that is known.
+    pub fn is_empty(&self) -> Option<bool> {
+        self.len.map(|len| len == 0)
+    }
+
+    /// The elements of the next pass, and then of the passes after it. The iterator's [`Position`](crate::Position) can be
+    /// saved in a checkpoint.
+    pub fn iter(&self) -> Iter<T> {
+        self.epoch(self.passes.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// The elements of the pass with this number: the same ones in the same order, however often it is asked for.
+    pub fn epoch(&self, number: u64) -> Iter<T> {
+        Iter::new(self.clone(), number)
+    }
+
+    pub(crate) fn made(open: Open<T>, len: Option<u64>) -> Dataset<T> {
+        Dataset { elements: Elements::Made(open), len, passes: AtomicU64::new(0) }
+    }
+
+    pub(crate) fn open(&self, pass: Pass) -> Result<BoxStream<T>> {
+        match &self.elements {
+            Elements::Rows { table, open } => Ok(Box::new(Rows { table: table.clone(), numbers: open(pass)? })),
+            Elements::Made(open) => open(pass),
+        }
+    }
+
+    /// What makes streams of all elements.
+    fn opener(&self) -> Open<T> {
+        let dataset = self.clone();
+        Arc::new(move |pass| dataset.open(pass))
+    }
+
+    fn then(&self, verb: Verb) -> Dataset<T> {
+        let elements = match self.elements.clone() {
+            Elements::Rows { table, open } => Elements::Rows { table, open: verb.apply(open) },
+            Elements::Made(open) => Elements::Made(verb.apply(open)),
+        };
+        Dataset { elements, len: verb.len(self.len), passes: AtomicU64::new(0) }
+    }
+}
+
+impl<T: Send + 'static> IntoIterator for &Dataset<T> {
+    type Item = Result<T>;
+    type IntoIter = Iter<T>;
+
+    fn into_iter(self) -> Iter<T> {
+        self.iter()
+    }
+}
+
+/// The rows of a table with these numbers.
+struct Rows<T> {
+    table: Table<T>,
+    numbers: BoxStream<usize>,
+}
+
+impl<T: Send + 'static> Stream<T> for Rows<T> {
+    fn next(&mut self) -> Option<Result<T>> {
+        Some(self.numbers.next()?.and_then(|number| self.table.row(number)))
+    }
+
+    fn skip(&mut self, count: u64) -> Result<u64> {
+        self.numbers.skip(count)
+    }
+}

@@ -1,0 +1,178 @@
+//! Datasets from tensors and iterators, and from other datasets.
+
+use super::{Dataset, Elements};
+use crate::columns::{Columns, Table};
+use crate::stream::{BoxStream, Chain, Numbers, Open, Pass, Stream};
+use crate::{DataError, Result};
+use rand::SeedableRng as _;
+use rand::seq::SliceRandom as _;
+use rand_pcg::Pcg64;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+impl<T: Columns> Dataset<T> {
+    /// One element for each row: element `i` is row `i` of a tensor, or the tuple of row `i` of each tensor.
+    ///
+    /// Copies nothing. [`Dataset::batch`] takes all rows of a batch at once, and rows in their order are a view.
+    ///
+    /// Fails if a tensor has no dimensions, or the tensors have not equally many rows.
+    ///
+    /// ```
+    /// # use candle_core::{Device, Tensor};
+    /// # use ferrotune_data::Dataset;
+    /// let inputs = Tensor::arange(0f32, 6., &Device::Cpu)?.reshape((3, 2))?;
+    /// let labels = Tensor::new(&[0u32, 1, 1], &Device::Cpu)?;
+    /// let dataset = Dataset::from_tensors((inputs, labels))?;
+    /// let (input, label) = dataset.iter().last().expect("there are three elements")?;
+    /// assert_eq!(input.to_vec1::<f32>()?, [4., 5.]);
+    /// assert_eq!(label.to_scalar::<u32>()?, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn from_tensors(tensors: T) -> Result<Dataset<T>> {
+        let table = Table::new(tensors)?;
+        Ok(Dataset::of_rows(table.clone(), Arc::from_iter(0..table.len())))
+    }
+
+    /// Parts of a dataset of tensors, as large as these fractions of it, with its elements in an order that the seed
+    /// decides. No element is in two parts.
+    ///
+    /// Fails if a fraction is negative, if the fractions' sum is above 1, or if a verb has been called that makes
+    /// elements: split before [`Dataset::map`] and [`Dataset::batch`].
+    ///
+    /// ```
+    /// # use candle_core::{Device, Tensor};
+    /// # use ferrotune_data::Dataset;
+    /// let digits = Dataset::from_tensors(Tensor::arange(0u32, 100, &Device::Cpu)?)?;
+    /// let parts = digits.split(&[0.8, 0.1, 0.1], 7)?;
+    /// let lengths: Vec<_> = parts.iter().map(Dataset::len).collect();
+    /// assert_eq!(lengths, [Some(80), Some(10), Some(10)]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn split(&self, fractions: &[f64], seed: u64) -> Result<Vec<Dataset<T>>> {
+        let verb = "split";
+        let Elements::Rows { table, open } = &self.elements else {
+            return Err(DataError::argument(verb, "only rows of tensors can be split; split before map and batch"));
+        };
+        if self.len.is_none() {
+            return Err(DataError::argument(verb, "the dataset repeats for ever; split before repeat_forever"));
+        }
+        let sum: f64 = fractions.iter().sum();
+        let is_valid = fractions.iter().all(|fraction| (0. ..=1.).contains(fraction)) && sum <= 1. + 1e-9;
+        if !is_valid {
+            let reason = format!("the fractions {fractions:?} need to be between 0 and 1, and their sum at most 1");
+            return Err(DataError::argument(verb, reason));
+        }
+        let mut stream = open(Pass(0))?;
+        let mut rows = std::iter::from_fn(|| stream.next()).collect::<Result<Vec<usize>>>()?;
+        rows.shuffle(&mut Pcg64::seed_from_u64(seed));
+        let mut begin = 0;
+        let mut until = 0.;
+        let part = |fraction: &f64| {
+            until += fraction;
+            // Sums such as 0.8 + 0.1 + 0.1 lie next to a whole number.
+            let end = ((until * rows.len() as f64).round() as usize).min(rows.len());
+            let part = rows[begin..end].into();
+            begin = end;
+            Dataset::of_rows(table.clone(), part)
+        };
+        Ok(fractions.iter().map(part).collect())
+    }
+
+    fn of_rows(table: Table<T>, rows: Arc<[usize]>) -> Dataset<T> {
+        let len = Some(rows.len() as u64);
+        let is_whole = rows.len() == table.len() && rows.iter().enumerate().all(|(index, row)| index == *row);
+        let open: Open<usize> = Arc::new(move |_| match is_whole {
+            true => Ok(Box::new(Numbers(0..rows.len()))),
+            false => Ok(Box::new(Listed { rows: Arc::clone(&rows), next: 0 })),
+        });
+        Dataset { elements: Elements::Rows { table, open }, len, passes: AtomicU64::new(0) }
+    }
+}
+
+struct Listed {
+    rows: Arc<[usize]>,
+    next: usize,
+}
+
+impl Stream<usize> for Listed {
+    fn next(&mut self) -> Option<Result<usize>> {
+        let row = self.rows.get(self.next)?;
+        self.next += 1;
+        Some(Ok(*row))
+    }
+
+    fn skip(&mut self, count: u64) -> Result<u64> {
+        let skipped = count.min((self.rows.len() - self.next) as u64);
+        self.next += skipped as usize;
+        Ok(skipped)
+    }
+}
+
+impl<T: Send + 'static> Dataset<T> {
+    /// The items of an iterator, which is cloned for each pass: a range, a `Vec`, or what an iterator's adapters make of
+    /// them.
+    #[expect(clippy::should_implement_trait, reason = "FromIterator takes iterators that cannot be cloned")]
+    pub fn from_iter<I>(items: I) -> Dataset<T>
+    where
+        I: IntoIterator<Item = T> + Clone + Send + Sync + 'static,
+        I::IntoIter: Send + 'static,
+    {
+        let len = match items.clone().into_iter().size_hint() {
+            (low, Some(high)) if low == high => Some(low as u64),
+            _ => None,
+        };
+        Dataset::made(Arc::new(move |_| Ok(Box::new(Items { items: items.clone().into_iter(), index: 0 }))), len)
+    }
+
+    /// The elements of this dataset, and then those of the other one.
+    pub fn concat(&self, other: &Dataset<T>) -> Dataset<T> {
+        let opens = [self.opener(), other.opener()];
+        let len = self.len.and_then(|len| len.checked_add(other.len?));
+        let streams = move |pass| opens.iter().map(|open| open(pass)).collect::<Result<Vec<_>>>();
+        Dataset::made(Arc::new(move |pass| Ok(Box::new(Chain::new(streams(pass)?)))), len)
+    }
+
+    /// Pairs of an element of this dataset and one of the other, as many as the shorter one has.
+    pub fn zip<U: Send + 'static>(&self, other: &Dataset<U>) -> Dataset<(T, U)> {
+        let (left, right) = (self.opener(), other.opener());
+        let len = match [self.len, other.len] {
+            [Some(left), Some(right)] => Some(left.min(right)),
+            _ => None,
+        };
+        Dataset::made(Arc::new(move |pass| Ok(Box::new(Zipped { left: left(pass)?, right: right(pass)? }))), len)
+    }
+}
+
+struct Items<I> {
+    items: I,
+    index: u64,
+}
+
+impl<T, I: Iterator<Item = T> + Send> Stream<T> for Items<I> {
+    fn next(&mut self) -> Option<Result<T>> {
+        let index = self.index;
+        self.index += 1;
+        let next = catch_unwind(AssertUnwindSafe(|| self.items.next()));
+        next.map_err(|payload| DataError::panic("from_iter", index, &*payload)).transpose()
+    }
+}
+
+struct Zipped<T, U> {
+    left: BoxStream<T>,
+    right: BoxStream<U>,
+}
+
+impl<T, U> Stream<(T, U)> for Zipped<T, U> {
+    fn next(&mut self) -> Option<Result<(T, U)>> {
+        let pair = (self.left.next()?, self.right.next()?);
+        Some(match pair {
+            (Ok(left), Ok(right)) => Ok((left, right)),
+            (Err(error), _) | (_, Err(error)) => Err(error),
+        })
+    }
+
+    fn skip(&mut self, count: u64) -> Result<u64> {
+        Ok(self.left.skip(count)?.min(self.right.skip(count)?))
+    }
+}

@@ -1,0 +1,173 @@
+//! The verbs that make a dataset of one dataset.
+
+use super::{Dataset, Elements};
+use crate::batch::{self, Batch, Batches, Size};
+use crate::cache::cached;
+use crate::map::{Filtered, Function, Interleaved, Mapped, Outcome, Predicate};
+use crate::parallel::Parallel;
+use crate::prefetch::Prefetched;
+use crate::stream::{BoxStream, Open};
+use crate::verb::Verb;
+use crate::{DataError, Result};
+use std::sync::Arc;
+
+impl<T: Send + 'static> Dataset<T> {
+    /// The value of a function for each element, computed by as many threads as `parallelism` says; the values have the
+    /// order of the elements. With 1, the thread that asks for an element computes it.
+    ///
+    /// A panic in the function is an error. Elements that a resumed [`Iter`](crate::Iter) leaves out are not computed, so
+    /// the function must not depend on earlier elements.
+    pub fn map<U: Send + 'static>(
+        &self,
+        parallelism: usize,
+        function: impl Fn(T) -> Outcome<U> + Send + Sync + 'static,
+    ) -> Dataset<U> {
+        let function: Function<T, U> = Arc::new(function);
+        self.open_with("map", parallelism, move |stream, _| {
+            let function = Arc::clone(&function);
+            match parallelism {
+                1 => Box::new(Mapped { stream, function, index: 0 }),
+                threads => Box::new(Parallel::new(stream, function, threads)),
+            }
+        })
+    }
+
+    /// The elements for which a function is true.
+    pub fn filter(&self, predicate: impl Fn(&T) -> Outcome<bool> + Send + Sync + 'static) -> Dataset<T> {
+        let predicate: Predicate<T> = Arc::new(predicate);
+        let filtered = self.open_with("filter", 1, move |stream, _| {
+            Box::new(Filtered { stream, predicate: Arc::clone(&predicate), index: 0 })
+        });
+        Dataset { len: None, ..filtered }
+    }
+
+    /// The elements of the datasets that a function makes of each element: `block` elements of one, then of the next, from
+    /// `cycle` datasets at once. A dataset that has ended makes place for the next one.
+    pub fn interleave<U: Send + 'static>(
+        &self,
+        cycle: usize,
+        block: usize,
+        function: impl Fn(T) -> Outcome<Dataset<U>> + Send + Sync + 'static,
+    ) -> Dataset<U> {
+        let function: Function<T, Dataset<U>> = Arc::new(function);
+        let interleaved = self.open_with("interleave", cycle.min(block), move |stream, pass| {
+            let function = Arc::clone(&function);
+            let open = Default::default();
+            Box::new(Interleaved { stream, function, cycle, block: block as u64, pass, index: 0, open })
+        });
+        Dataset { len: None, ..interleaved }
+    }
+
+    /// Elements in a random order: the next one is any of the `buffer` elements that follow. The same seed gives the same
+    /// order, and each pass another one. Only a buffer of at least [`Dataset::len`] elements makes every order equally
+    /// likely.
+    ///
+    /// Rows of tensors are shuffled by their numbers, so that a large buffer costs nothing; of other elements the buffer
+    /// is in memory. Call it before [`Dataset::map`]: what a resumed pass leaves out is then not computed.
+    pub fn shuffle(&self, buffer: usize, seed: u64) -> Dataset<T> {
+        self.then(Verb::Shuffle { buffer, seed })
+    }
+
+    /// All elements `count` times. What is shuffled before is shuffled anew each time.
+    pub fn repeat(&self, count: u64) -> Dataset<T> {
+        self.then(Verb::Repeat(count))
+    }
+
+    /// All elements again and again, without an end.
+    pub fn repeat_forever(&self) -> Dataset<T> {
+        self.then(Verb::RepeatForever)
+    }
+
+    /// The first elements, at most `count`.
+    pub fn take(&self, count: u64) -> Dataset<T> {
+        self.then(Verb::Take(count))
+    }
+
+    /// The elements after the first `count`.
+    pub fn skip(&self, count: u64) -> Dataset<T> {
+        self.then(Verb::Skip(count))
+    }
+
+    /// Every `count`-th element, beginning with element `index`: the part of one of `count` workers.
+    pub fn shard(&self, index: u64, count: u64) -> Dataset<T> {
+        self.then(Verb::Shard { index, count })
+    }
+
+    /// The same elements, of which one thread makes `count` before they are asked for. As the last verb, it makes the next
+    /// batch while a step computes.
+    pub fn prefetch(&self, count: usize) -> Dataset<T> {
+        self.open_with("prefetch", count, move |stream, _| Box::new(Prefetched::new(stream, count)))
+    }
+
+    /// The same elements, which the first whole pass keeps in memory for all later ones. What is random before the cache
+    /// happens once: shuffle after it.
+    pub fn cache(&self) -> Dataset<T>
+    where
+        T: Clone + Sync,
+    {
+        Dataset::made(cached(self.opener(), Arc::default()), self.len)
+    }
+
+    /// Batches of `size` elements. The last one has fewer if the dataset has no more, or is dropped with `drop_remainder`.
+    ///
+    /// Tensors get a new first dimension; see [`Batch`]. Their shapes and dtypes need to be equal.
+    pub fn batch(&self, size: usize, drop_remainder: bool) -> Dataset<T::Batched>
+    where
+        T: Batch,
+    {
+        let size = Size { elements: size, drops_remainder: drop_remainder };
+        match &self.elements {
+            Elements::Rows { table, open } => {
+                let table = table.clone();
+                self.batches("batch", open, size, move |rows| batch::of_rows(&table, &rows))
+            }
+            Elements::Made(open) => self.batches("batch", open, size, T::batch),
+        }
+    }
+
+    /// [`Dataset::batch`] of tensors with different sizes, which are filled up with zeros at their ends to the greatest
+    /// size of the batch in each dimension.
+    pub fn padded_batch(&self, size: usize, drop_remainder: bool) -> Dataset<T::Batched>
+    where
+        T: Batch,
+    {
+        let size = Size { elements: size, drops_remainder: drop_remainder };
+        self.batches("padded_batch", &self.opener(), size, T::padded_batch)
+    }
+
+    fn batches<X: Send + 'static, B: Send + 'static>(
+        &self,
+        verb: &'static str,
+        open: &Open<X>,
+        size: Size,
+        batch: impl Fn(Vec<X>) -> candle_core::Result<B> + Send + Sync + 'static,
+    ) -> Dataset<B> {
+        let (open, batch) = (Arc::clone(open), Arc::new(batch));
+        let len = self.len.filter(|_| size.elements > 0).map(|len| size.batches(len));
+        let open: Open<B> = Arc::new(move |pass| {
+            at_least_one(verb, size.elements)?;
+            let batch = Arc::clone(&batch) as Arc<_>;
+            Ok(Box::new(Batches { stream: open(pass)?, size, index: 0, batch }))
+        });
+        Dataset::made(open, len)
+    }
+
+    /// A dataset of as many elements, which `wrap` makes of this one's stream. Its streams cannot be opened if `count` is 0.
+    fn open_with<U: Send + 'static>(
+        &self,
+        verb: &'static str,
+        count: usize,
+        wrap: impl Fn(BoxStream<T>, crate::stream::Pass) -> BoxStream<U> + Send + Sync + 'static,
+    ) -> Dataset<U> {
+        let open = self.opener();
+        let open: Open<U> = Arc::new(move |pass| {
+            at_least_one(verb, count)?;
+            Ok(wrap(open(pass)?, pass))
+        });
+        Dataset::made(open, self.len)
+    }
+}
+
+fn at_least_one(verb: &'static str, count: usize) -> Result<()> {
+    if count == 0 { Err(DataError::argument(verb, "0 is too few; give at least 1")) } else { Ok(()) }
+}

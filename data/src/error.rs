@@ -1,0 +1,73 @@
+//! Why a dataset cannot be made, or an element of it.
+
+use std::any::Any;
+use std::error::Error;
+
+/// Why a dataset cannot be made, or an element of it.
+#[derive(Debug, thiserror::Error)]
+pub enum DataError {
+    /// An argument of a verb.
+    #[error("Dataset::{verb}: {reason}")]
+    Argument {
+        /// The verb.
+        verb: &'static str,
+        /// What is wrong, and what to do.
+        reason: String,
+    },
+    /// A function that was given to a verb failed.
+    #[error("element {index} of {verb}: {source}")]
+    Element {
+        /// The verb.
+        verb: &'static str,
+        /// The element's index in the verb's input, counted from 0 in each pass.
+        index: u64,
+        /// The function's error.
+        source: Box<dyn Error + Send + Sync>,
+    },
+    /// A function that was given to a verb, or an iterator of elements, panicked.
+    #[error("element {index} of {verb}: panicked: {message}")]
+    Panic {
+        /// The verb.
+        verb: &'static str,
+        /// The element's index in the verb's input, counted from 0 in each pass.
+        index: u64,
+        /// The panic's message.
+        message: String,
+    },
+    /// Elements do not fit into one batch.
+    #[error("batch {index}: {source}; elements of one batch need equal shapes and dtypes: see Dataset::padded_batch")]
+    Batch {
+        /// The batch's index, counted from 0 in each pass.
+        index: u64,
+        /// candle's error.
+        source: candle_core::Error,
+    },
+    /// candle cannot take an element out of a tensor.
+    #[error("row {index}: {source}")]
+    Row {
+        /// The row.
+        index: usize,
+        /// candle's error.
+        source: candle_core::Error,
+    },
+    /// A thread cannot be started.
+    #[error("cannot start a thread of Dataset::{verb}: {source}")]
+    Thread {
+        /// The verb.
+        verb: &'static str,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+}
+
+impl DataError {
+    pub(crate) fn argument(verb: &'static str, reason: impl Into<String>) -> DataError {
+        DataError::Argument { verb, reason: reason.into() }
+    }
+
+    pub(crate) fn panic(verb: &'static str, index: u64, payload: &(dyn Any + Send)) -> DataError {
+        let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let message = text.or_else(|| payload.downcast_ref::<String>().cloned());
+        DataError::Panic { verb, index, message: message.unwrap_or_else(|| "without a message".to_owned()) }
+    }
+}

@@ -1,0 +1,164 @@
+//! The iterator, and its position, which a checkpoint saves.
+
+use crate::stream::{BoxStream, Pass};
+use crate::{Dataset, Result};
+use ferrotune_trial::shared::{Pack, ShareError, Shared};
+use ferrotune_trial::trial::{Restore, Save};
+use std::fmt::{self, Debug, Formatter};
+use std::mem;
+use std::process;
+
+/// A place in a dataset's passes: the pass, and the next element in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Position {
+    /// The number of the pass.
+    pub epoch: u64,
+    /// How many elements of the pass come before it.
+    pub element: u64,
+}
+
+ferrotune_trial::share_fields!(Position { epoch, element });
+
+/// The elements of a dataset, pass after pass: after the `None` that ends one pass, it goes on with the next one.
+///
+/// A checkpoint saves its position, and a trial that continues goes on with the element after the last one that it had:
+///
+/// ```no_run
+/// # fn objective(trial: &ferrotune_trial::Trial, vars: candle_nn::VarMap, train: ferrotune_data::Dataset<candle_core::Tensor>)
+/// # -> ferrotune_trial::Result<()> {
+/// let mut batches = train.epoch(0);
+/// trial.restore((&vars, &mut batches))?;
+/// for epoch in trial.epochs(20) {
+///     for batch in &mut batches {
+///         let loss = batch?.sqr()?.mean_all()?;
+/// #       let _ = loss;
+///     }
+///     trial.report(epoch, [("loss", 0.5)])?;
+///     trial.checkpoint((&vars, &batches))?;
+/// }
+/// # Ok(()) }
+/// ```
+///
+/// Threads that make elements end when it is dropped. In a copy of the process, such as the one that a notebook goes on
+/// with after a crash, it starts new ones and continues at its position.
+pub struct Iter<T> {
+    dataset: Dataset<T>,
+    position: Position,
+    phase: Phase<T>,
+}
+
+enum Phase<T> {
+    /// The stream of the pass is not open.
+    Closed,
+    /// It is open, in the process with this id: threads of another process are not in this one.
+    Open { stream: BoxStream<T>, process: u32 },
+    /// An element failed, which ends the pass.
+    Failed,
+}
+
+impl<T: Send + 'static> Iter<T> {
+    pub(crate) fn new(dataset: Dataset<T>, epoch: u64) -> Iter<T> {
+        Iter { dataset, position: Position { epoch, element: 0 }, phase: Phase::Closed }
+    }
+
+    /// Where the next element is.
+    pub fn position(&self) -> Position {
+        self.position
+    }
+
+    /// Goes to another place, where the next element will be from.
+    pub fn seek(&mut self, position: Position) {
+        self.close();
+        self.position = position;
+    }
+
+    fn open(&mut self) -> Result<&mut BoxStream<T>> {
+        if matches!(self.phase, Phase::Open { process, .. } if process != process::id()) {
+            self.close();
+        }
+        if let Phase::Closed = self.phase {
+            let mut stream = self.dataset.open(Pass(self.position.epoch))?;
+            stream.skip(self.position.element)?;
+            self.phase = Phase::Open { stream, process: process::id() };
+        }
+        match &mut self.phase {
+            Phase::Open { stream, .. } => Ok(stream),
+            Phase::Closed | Phase::Failed => unreachable!("it has just been opened, and a failed pass is not"),
+        }
+    }
+}
+
+impl<T> Iter<T> {
+    fn close(&mut self) {
+        if let Phase::Open { stream, process } = mem::replace(&mut self.phase, Phase::Closed)
+            && process != process::id()
+        {
+            // To drop it would wait for ever for threads that this process does not have.
+            mem::forget(stream);
+        }
+    }
+
+    fn end_pass(&mut self) {
+        self.close();
+        self.position = Position { epoch: self.position.epoch + 1, element: 0 };
+    }
+}
+
+impl<T: Send + 'static> Iterator for Iter<T> {
+    type Item = Result<T>;
+
+    fn next(&mut self) -> Option<Result<T>> {
+        if let Phase::Failed = self.phase {
+            self.end_pass();
+            return None;
+        }
+        match self.open().map(|stream| stream.next()) {
+            Ok(Some(Ok(element))) => {
+                self.position.element += 1;
+                Some(Ok(element))
+            }
+            Ok(None) => {
+                self.end_pass();
+                None
+            }
+            Ok(Some(Err(error))) | Err(error) => {
+                self.close();
+                self.phase = Phase::Failed;
+                Some(Err(error))
+            }
+        }
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = self.dataset.len().map(|len| len.saturating_sub(self.position.element) as usize);
+        (0, left)
+    }
+}
+
+impl<T> Drop for Iter<T> {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl<T> Debug for Iter<T> {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        let Position { epoch, element } = self.position;
+        write!(formatter, "Iter at element {element} of epoch {epoch} of {:?}", self.dataset)
+    }
+}
+
+impl<T> Save for &Iter<T> {
+    fn save(&self, name: &str, pack: &mut Pack) -> std::result::Result<(), ShareError> {
+        (&self.position).save(name, pack)
+    }
+}
+
+impl<T: Send + 'static> Restore for &mut Iter<T> {
+    fn restore(self, name: &str, saved: &Shared) -> std::result::Result<(), ShareError> {
+        let mut position = Position::default();
+        (&mut position).restore(name, saved)?;
+        self.seek(position);
+        Ok(())
+    }
+}

@@ -1,0 +1,119 @@
+//! `map`, `filter` and `interleave`: what calls functions of the user, whose errors and panics become errors of the element.
+
+use crate::dataset::Dataset;
+use crate::stream::{BoxStream, Pass, Stream};
+use crate::{DataError, Result};
+use std::collections::VecDeque;
+use std::error::Error;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+/// The result of the user's functions: `?` accepts errors of candle and all others.
+pub(crate) type Outcome<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+
+/// A function of the user.
+pub(crate) type Function<T, U> = Arc<dyn Fn(T) -> Outcome<U> + Send + Sync>;
+
+/// Calls a function of the user for the element with this index.
+pub(crate) fn call<U>(verb: &'static str, index: u64, function: impl FnOnce() -> Outcome<U>) -> Result<U> {
+    match catch_unwind(AssertUnwindSafe(function)) {
+        Ok(outcome) => outcome.map_err(|source| DataError::Element { verb, index, source }),
+        Err(payload) => Err(DataError::panic(verb, index, &*payload)),
+    }
+}
+
+/// The values of a function for a stream's elements, in the thread that asks for them.
+pub(crate) struct Mapped<T, U> {
+    pub(crate) stream: BoxStream<T>,
+    pub(crate) function: Function<T, U>,
+    pub(crate) index: u64,
+}
+
+impl<T, U> Stream<U> for Mapped<T, U> {
+    fn next(&mut self) -> Option<Result<U>> {
+        let element = match self.stream.next()? {
+            Ok(element) => element,
+            Err(error) => return Some(Err(error)),
+        };
+        let index = self.index;
+        self.index += 1;
+        Some(call("map", index, || (self.function)(element)))
+    }
+
+    fn skip(&mut self, count: u64) -> Result<u64> {
+        let skipped = self.stream.skip(count)?;
+        self.index += skipped;
+        Ok(skipped)
+    }
+}
+
+pub(crate) type Predicate<T> = Arc<dyn Fn(&T) -> Outcome<bool> + Send + Sync>;
+
+/// The elements of a stream for which a function is true.
+pub(crate) struct Filtered<T> {
+    pub(crate) stream: BoxStream<T>,
+    pub(crate) predicate: Predicate<T>,
+    pub(crate) index: u64,
+}
+
+impl<T> Stream<T> for Filtered<T> {
+    fn next(&mut self) -> Option<Result<T>> {
+        loop {
+            let element = match self.stream.next()? {
+                Ok(element) => element,
+                Err(error) => return Some(Err(error)),
+            };
+            let index = self.index;
+            self.index += 1;
+            match call("filter", index, || (self.predicate)(&element)) {
+                Ok(true) => return Some(Ok(element)),
+                Ok(false) => {}
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+}
+
+/// The datasets that a function makes of a stream's elements: `block` elements of each in turn, from `cycle` at once.
+pub(crate) struct Interleaved<T, U> {
+    pub(crate) stream: BoxStream<T>,
+    pub(crate) function: Function<T, Dataset<U>>,
+    pub(crate) cycle: usize,
+    pub(crate) block: u64,
+    pub(crate) pass: Pass,
+    /// The elements of `stream` that have been opened.
+    pub(crate) index: u64,
+    /// The open ones; the first is the present one, with how many elements its block still has.
+    pub(crate) open: VecDeque<(BoxStream<U>, u64)>,
+}
+
+impl<T, U: Send + 'static> Interleaved<T, U> {
+    fn open_more(&mut self) -> Result<()> {
+        while self.open.len() < self.cycle
+            && let Some(element) = self.stream.next()
+        {
+            let element = element?;
+            let dataset = call("interleave", self.index, || (self.function)(element))?;
+            self.open.push_back((dataset.open(self.pass.child(self.index))?, self.block));
+            self.index += 1;
+        }
+        Ok(())
+    }
+}
+
+impl<T, U: Send + 'static> Stream<U> for Interleaved<T, U> {
+    fn next(&mut self) -> Option<Result<U>> {
+        loop {
+            if let Err(error) = self.open_more() {
+                return Some(Err(error));
+            }
+            let (mut stream, left) = self.open.pop_front()?;
+            if left == 0 {
+                self.open.push_back((stream, self.block));
+            } else if let Some(element) = stream.next() {
+                self.open.push_front((stream, left - 1));
+                return Some(element);
+            }
+        }
+    }
+}

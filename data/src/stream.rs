@@ -1,0 +1,108 @@
+//! A stream: the elements of one pass over a dataset, in order.
+
+use crate::Result;
+use std::sync::Arc;
+
+/// The elements of one pass.
+pub(crate) trait Stream<T>: Send {
+    /// The next element; `None` after the last one. After an error, a stream is not asked again.
+    fn next(&mut self) -> Option<Result<T>>;
+
+    /// Leaves out the next `count` elements, or all that there are, and returns how many it has left out. Makes them only
+    /// where it has to.
+    fn skip(&mut self, count: u64) -> Result<u64> {
+        skip_one_by_one(self, count)
+    }
+}
+
+/// [`Stream::skip`] by making the elements.
+pub(crate) fn skip_one_by_one<T>(stream: &mut (impl Stream<T> + ?Sized), count: u64) -> Result<u64> {
+    for skipped in 0..count {
+        match stream.next() {
+            Some(element) => drop(element?),
+            None => return Ok(skipped),
+        }
+    }
+    Ok(count)
+}
+
+pub(crate) type BoxStream<T> = Box<dyn Stream<T>>;
+
+/// Opens a stream for each pass.
+pub(crate) type Open<T> = Arc<dyn Fn(Pass) -> Result<BoxStream<T>> + Send + Sync>;
+
+/// Which pass over a dataset it is: what shuffles differently in each pass mixes this into its seed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pass(pub(crate) u64);
+
+impl Pass {
+    /// A pass within this one, such as a repetition. The first one is this pass itself.
+    pub(crate) fn child(self, number: u64) -> Pass {
+        Pass(if number == 0 { self.0 } else { mix(self.0 ^ mix(number)) })
+    }
+
+    /// A seed for this pass.
+    pub(crate) fn seed(self, seed: u64) -> u64 {
+        seed ^ mix(self.0)
+    }
+}
+
+/// The finalizer of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014), which
+/// maps 0 to 0.
+fn mix(value: u64) -> u64 {
+    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ (value >> 31)
+}
+
+/// The whole numbers in a range.
+pub(crate) struct Numbers(pub(crate) std::ops::Range<usize>);
+
+impl Stream<usize> for Numbers {
+    fn next(&mut self) -> Option<Result<usize>> {
+        self.0.next().map(Ok)
+    }
+
+    fn skip(&mut self, count: u64) -> Result<u64> {
+        let skipped = count.min(self.0.len() as u64);
+        self.0.start += skipped as usize;
+        Ok(skipped)
+    }
+}
+
+/// The same elements, one after another from several streams.
+pub(crate) struct Chain<T> {
+    pub(crate) streams: std::vec::IntoIter<BoxStream<T>>,
+    pub(crate) current: Option<BoxStream<T>>,
+}
+
+impl<T> Chain<T> {
+    pub(crate) fn new(streams: Vec<BoxStream<T>>) -> Chain<T> {
+        let mut streams = streams.into_iter();
+        Chain { current: streams.next(), streams }
+    }
+}
+
+impl<T> Stream<T> for Chain<T> {
+    fn next(&mut self) -> Option<Result<T>> {
+        while let Some(stream) = &mut self.current {
+            if let Some(element) = stream.next() {
+                return Some(element);
+            }
+            self.current = self.streams.next();
+        }
+        None
+    }
+
+    fn skip(&mut self, count: u64) -> Result<u64> {
+        let mut skipped = 0;
+        while let Some(stream) = &mut self.current {
+            skipped += stream.skip(count - skipped)?;
+            if skipped == count {
+                break;
+            }
+            self.current = self.streams.next();
+        }
+        Ok(skipped)
+    }
+}

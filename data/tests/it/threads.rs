@@ -1,0 +1,94 @@
+//! Threads: the order does not depend on them, they run at the same time, and they end.
+
+use super::{all, numbers};
+use std::sync::{Arc, Barrier};
+use std::time::{Duration, Instant};
+
+/// The threads of this process that make elements.
+fn threads(name: &str) -> usize {
+    let names = std::fs::read_dir("/proc/self/task").unwrap();
+    let names = names.filter_map(|task| std::fs::read_to_string(task.unwrap().path().join("comm")).ok());
+    names.filter(|thread| thread.trim_end() == name).count()
+}
+
+#[test]
+fn the_same_seed_gives_the_same_batches_on_any_number_of_threads() {
+    let batches = |parallelism| {
+        let shuffled = numbers(200).shuffle(64, 7);
+        let mapped = shuffled.map(parallelism, |number| {
+            // The later elements are ready first.
+            std::thread::sleep(Duration::from_micros(u64::from(7 - number % 8) * 100));
+            Ok(number * 3)
+        });
+        let batches = all(mapped.batch(7, false).prefetch(3).epoch(2));
+        batches.iter().map(|batch| batch.to_vec1::<u32>().unwrap()).collect::<Vec<_>>()
+    };
+    let alone = batches(1);
+    for parallelism in [2, 3, 8] {
+        assert_eq!(batches(parallelism), alone);
+    }
+}
+
+#[test]
+fn functions_run_at_the_same_time() {
+    // It opens only if three threads wait at it.
+    let barrier = Arc::new(Barrier::new(3));
+    let mapped = numbers(3).map(3, move |number| {
+        barrier.wait();
+        Ok(number)
+    });
+    assert_eq!(all(mapped.iter()), [0, 1, 2]);
+}
+
+// One test, because the threads of another would count.
+#[test]
+fn threads_end_when_the_iterator_is_dropped_and_start_with_the_first_element() {
+    let slow = numbers(1_000_000).map(4, |number| {
+        std::thread::sleep(Duration::from_millis(1));
+        Ok(number)
+    });
+    let dropped = slow.prefetch(3);
+    let before = threads("data-prefetch");
+    let mut iter = dropped.iter();
+    assert_eq!(threads("data-prefetch"), before, "nothing has been asked for");
+    assert_eq!(iter.next().unwrap().unwrap(), 0);
+    assert!(threads("data-prefetch") > before);
+    let started = Instant::now();
+    drop(iter);
+    assert!(started.elapsed() < Duration::from_secs(5), "no element beyond the prefetched ones is waited for");
+    // Others may have begun or ended at the same time; this one's are joined.
+    drop(dropped);
+}
+
+#[test]
+fn no_more_than_twice_as_many_elements_as_threads_are_made_ahead() {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    let made = Arc::new(AtomicU32::new(0));
+    let counter = Arc::clone(&made);
+    let mut iter = numbers(1000)
+        .map(2, move |number| {
+            counter.fetch_add(1, Ordering::Relaxed);
+            Ok(number)
+        })
+        .iter();
+    assert_eq!(iter.next().unwrap().unwrap(), 0);
+    std::thread::sleep(Duration::from_millis(50));
+    let ahead = made.load(Ordering::Relaxed);
+    assert!((1..=1 + 2 * 2).contains(&ahead), "{ahead}");
+}
+
+#[test]
+fn prefetch_hides_the_pipeline_behind_the_step() {
+    let input = numbers(20).map(1, |number| {
+        std::thread::sleep(Duration::from_millis(9));
+        Ok(number)
+    });
+    let started = Instant::now();
+    for element in &input.prefetch(2) {
+        element.unwrap();
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let elapsed = started.elapsed();
+    // One after the other they would take 380 ms.
+    assert!(elapsed < Duration::from_millis(300), "{elapsed:?}");
+}
