@@ -60,6 +60,13 @@ pub enum DataError {
     },
 }
 
+/// `?` passes on the error of a batch in a function that returns candle's result.
+impl From<DataError> for candle_core::Error {
+    fn from(error: DataError) -> candle_core::Error {
+        candle_core::Error::wrap(error)
+    }
+}
+
 impl DataError {
     pub(crate) fn argument(verb: &'static str, reason: impl Into<String>) -> DataError {
         DataError::Argument { verb, reason: reason.into() }

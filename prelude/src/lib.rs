@@ -27,6 +27,7 @@ pub mod tune;
 pub use candle_core;
 pub use candle_nn;
 pub use compile::{Step, compile};
+pub use ferrotune_data as data;
 pub use ferrotune_devices as devices;
 pub use ferrotune_display::{progress, widget};
 pub use ferrotune_trial::optim;

@@ -24,10 +24,7 @@ fn errors_and_panics_name_the_verb_and_the_element() {
     assert_eq!(error(failing.iter()).to_string(), "element 0 of filter: broken");
     let failing = numbers(3).interleave(2, 1, |_| -> Result<Dataset<u32>, _> { Err("gone".into()) });
     assert_eq!(error(failing.iter()).to_string(), "element 0 of interleave: gone");
-    let items = vec![1, 2].into_iter().map(|number: u32| {
-        assert!(number != 2, "two");
-        number
-    });
+    let items = vec![1, 2].into_iter().inspect(|number: &u32| assert!(*number != 2, "two"));
     for dataset in [Dataset::from_iter(items.clone()), Dataset::from_iter(items).prefetch(1)] {
         assert_eq!(error(dataset.iter()).to_string(), "element 1 of from_iter: panicked: two");
     }
@@ -89,4 +86,14 @@ fn a_split_needs_rows_and_fractions_of_a_whole() {
 fn an_empty_dataset_has_no_elements_however_often_it_is_repeated() {
     assert!(all(rows(0).repeat_forever().batch(2, false).iter()).is_empty());
     assert!(all(numbers(5).filter(|_| Ok(false)).repeat_forever().prefetch(1).iter()).is_empty());
+}
+
+#[test]
+fn the_error_of_a_batch_passes_through_candles_result() {
+    fn total(dataset: &Dataset<u32>) -> candle_core::Result<u32> {
+        dataset.iter().try_fold(0, |total, number| Ok(total + number?))
+    }
+    assert_eq!(total(&numbers(4)).unwrap(), 6);
+    let failing = numbers(3).map(1, |_| -> Result<u32, _> { Err("no image".into()) });
+    assert!(total(&failing).unwrap_err().to_string().starts_with("element 0 of map: no image"));
 }
