@@ -3,7 +3,7 @@
 use crate::columns::{Columns, Table};
 use crate::stream::{BoxStream, Stream};
 use crate::{DataError, Result};
-use candle_core::{Device, Tensor, WithDType};
+use candle_core::{Device, Tensor};
 use std::sync::Arc;
 
 /// Elements of which several are one batch.
@@ -24,13 +24,14 @@ pub trait Batch: Sized + Send + 'static {
     fn batch(elements: Vec<Self>) -> candle_core::Result<Self::Batched>;
 
     /// The same after tensors of different sizes have been filled up with zeros at their ends, to the greatest size in
-    /// each dimension.
-    fn padded_batch(elements: Vec<Self>) -> candle_core::Result<Self::Batched>;
+    /// each dimension. Elements without a size need none of that.
+    fn padded_batch(elements: Vec<Self>) -> candle_core::Result<Self::Batched> {
+        Self::batch(elements)
+    }
 
     /// The batch of rows of tensors. Only elements that are [`Columns`] are rows of tensors.
     #[doc(hidden)]
-    fn of_columns(columns: Vec<Tensor>) -> Option<Self::Batched> {
-        let _ = columns;
+    fn of_columns(_: Vec<Tensor>) -> Option<Self::Batched> {
         None
     }
 }
@@ -68,11 +69,8 @@ macro_rules! numbers {
             type Batched = Tensor;
 
             fn batch(elements: Vec<$kind>) -> candle_core::Result<Tensor> {
-                numbers(elements)
-            }
-
-            fn padded_batch(elements: Vec<$kind>) -> candle_core::Result<Tensor> {
-                numbers(elements)
+                let count = elements.len();
+                Tensor::from_vec(elements, count, &Device::Cpu)
             }
         }
     )*};
@@ -80,19 +78,10 @@ macro_rules! numbers {
 
 numbers!(u8 u32 i64 f32 f64);
 
-fn numbers<T: WithDType>(elements: Vec<T>) -> candle_core::Result<Tensor> {
-    let count = elements.len();
-    Tensor::from_vec(elements, count, &Device::Cpu)
-}
-
 impl Batch for String {
     type Batched = Vec<String>;
 
     fn batch(elements: Vec<String>) -> candle_core::Result<Vec<String>> {
-        Ok(elements)
-    }
-
-    fn padded_batch(elements: Vec<String>) -> candle_core::Result<Vec<String>> {
         Ok(elements)
     }
 }

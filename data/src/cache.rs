@@ -1,7 +1,7 @@
 //! `cache`: the first whole pass keeps its elements in memory, and later passes take them from there.
 
 use crate::Result;
-use crate::stream::{BoxStream, Open, Pass, Stream};
+use crate::stream::{BoxStream, Listed, Open, Pass, Stream};
 use std::sync::{Arc, OnceLock};
 
 /// The elements, once a pass has come to its end.
@@ -10,28 +10,9 @@ pub(crate) type Kept<T> = Arc<OnceLock<Arc<[T]>>>;
 /// What makes streams of the elements of `open`, or of those that are kept.
 pub(crate) fn cached<T: Clone + Send + Sync + 'static>(open: Open<T>, kept: Kept<T>) -> Open<T> {
     Arc::new(move |pass: Pass| match kept.get() {
-        Some(elements) => Ok(Box::new(Cached { elements: Arc::clone(elements), next: 0 })),
+        Some(elements) => Ok(Box::new(Listed::new(Arc::clone(elements)))),
         None => Ok(Box::new(Caching { stream: open(pass)?, elements: Some(Vec::new()), kept: Arc::clone(&kept) })),
     })
-}
-
-struct Cached<T> {
-    elements: Arc<[T]>,
-    next: usize,
-}
-
-impl<T: Clone + Send + Sync> Stream<T> for Cached<T> {
-    fn next(&mut self) -> Option<Result<T>> {
-        let element = self.elements.get(self.next)?;
-        self.next += 1;
-        Some(Ok(element.clone()))
-    }
-
-    fn skip(&mut self, count: u64) -> Result<u64> {
-        let skipped = count.min((self.elements.len() - self.next) as u64);
-        self.next += skipped as usize;
-        Ok(skipped)
-    }
 }
 
 struct Caching<T> {

@@ -70,6 +70,32 @@ impl Stream<usize> for Numbers {
     }
 }
 
+/// The elements of a list.
+pub(crate) struct Listed<T> {
+    elements: Arc<[T]>,
+    next: usize,
+}
+
+impl<T> Listed<T> {
+    pub(crate) fn new(elements: Arc<[T]>) -> Listed<T> {
+        Listed { elements, next: 0 }
+    }
+}
+
+impl<T: Clone + Send + Sync> Stream<T> for Listed<T> {
+    fn next(&mut self) -> Option<Result<T>> {
+        let element = self.elements.get(self.next)?;
+        self.next += 1;
+        Some(Ok(element.clone()))
+    }
+
+    fn skip(&mut self, count: u64) -> Result<u64> {
+        let skipped = count.min((self.elements.len() - self.next) as u64);
+        self.next += skipped as usize;
+        Ok(skipped)
+    }
+}
+
 /// The same elements, one after another from several streams.
 pub(crate) struct Chain<T> {
     pub(crate) streams: std::vec::IntoIter<BoxStream<T>>,

@@ -2,7 +2,7 @@
 
 use super::{Dataset, Elements};
 use crate::columns::{Columns, Table};
-use crate::stream::{BoxStream, Chain, Numbers, Open, Pass, Stream};
+use crate::stream::{BoxStream, Chain, Listed, Numbers, Open, Pass, Stream};
 use crate::{DataError, Result};
 use rand::SeedableRng as _;
 use rand::seq::SliceRandom as _;
@@ -84,28 +84,9 @@ impl<T: Columns> Dataset<T> {
         let is_whole = rows.len() == table.len() && rows.iter().enumerate().all(|(index, row)| index == *row);
         let open: Open<usize> = Arc::new(move |_| match is_whole {
             true => Ok(Box::new(Numbers(0..rows.len()))),
-            false => Ok(Box::new(Listed { rows: Arc::clone(&rows), next: 0 })),
+            false => Ok(Box::new(Listed::new(Arc::clone(&rows)))),
         });
         Dataset { elements: Elements::Rows { table, open }, len, passes: AtomicU64::new(0) }
-    }
-}
-
-struct Listed {
-    rows: Arc<[usize]>,
-    next: usize,
-}
-
-impl Stream<usize> for Listed {
-    fn next(&mut self) -> Option<Result<usize>> {
-        let row = self.rows.get(self.next)?;
-        self.next += 1;
-        Some(Ok(*row))
-    }
-
-    fn skip(&mut self, count: u64) -> Result<u64> {
-        let skipped = count.min((self.rows.len() - self.next) as u64);
-        self.next += skipped as usize;
-        Ok(skipped)
     }
 }
 

@@ -6,7 +6,7 @@ use crate::cache::cached;
 use crate::map::{Filtered, Function, Interleaved, Mapped, Outcome, Predicate};
 use crate::parallel::Parallel;
 use crate::prefetch::Prefetched;
-use crate::stream::{BoxStream, Open};
+use crate::stream::{BoxStream, Open, Pass};
 use crate::verb::Verb;
 use crate::{DataError, Result};
 use std::sync::Arc;
@@ -157,7 +157,7 @@ impl<T: Send + 'static> Dataset<T> {
         &self,
         verb: &'static str,
         count: usize,
-        wrap: impl Fn(BoxStream<T>, crate::stream::Pass) -> BoxStream<U> + Send + Sync + 'static,
+        wrap: impl Fn(BoxStream<T>, Pass) -> BoxStream<U> + Send + Sync + 'static,
     ) -> Dataset<U> {
         let open = self.opener();
         let open: Open<U> = Arc::new(move |pass| {
