@@ -89,6 +89,10 @@ impl<T: Columns> Table<T> {
 }
 
 impl<T> Table<T> {
+    pub(crate) fn columns(&self) -> &[Tensor] {
+        &self.columns
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.rows
     }

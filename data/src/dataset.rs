@@ -4,9 +4,9 @@ mod sources;
 mod transformations;
 
 use crate::Result;
-use crate::columns::Table;
 use crate::iter::Iter;
-use crate::stream::{BoxStream, Open, Pass, Stream};
+use crate::rows::{RowStream, Rows};
+use crate::stream::{BoxStream, Open, Pass};
 use crate::verb::Verb;
 use std::fmt::{self, Debug, Formatter};
 use std::sync::Arc;
@@ -34,8 +34,8 @@ pub struct Dataset<T> {
 
 /// Where elements come from.
 enum Elements<T> {
-    /// Rows of tensors, by their numbers.
-    Rows { table: Table<T>, open: Open<usize> },
+    /// Rows of tensors.
+    Rows(Rows<T>),
     /// Anything else.
     Made(Open<T>),
 }
@@ -43,7 +43,7 @@ enum Elements<T> {
 impl<T> Clone for Elements<T> {
     fn clone(&self) -> Elements<T> {
         match self {
-            Elements::Rows { table, open } => Elements::Rows { table: table.clone(), open: Arc::clone(open) },
+            Elements::Rows(rows) => Elements::Rows(rows.clone()),
             Elements::Made(open) => Elements::Made(Arc::clone(open)),
         }
     }
@@ -96,7 +96,9 @@ impl<T: Send + 'static> Dataset<T> {
 
     pub(crate) fn open(&self, pass: Pass) -> Result<BoxStream<T>> {
         match &self.elements {
-            Elements::Rows { table, open } => Ok(Box::new(Rows { table: table.clone(), numbers: open(pass)? })),
+            Elements::Rows(rows) => {
+                Ok(Box::new(RowStream { table: rows.table.clone(), numbers: rows.numbers()(pass)? }))
+            }
             Elements::Made(open) => open(pass),
         }
     }
@@ -109,10 +111,23 @@ impl<T: Send + 'static> Dataset<T> {
 
     fn then(&self, verb: Verb) -> Dataset<T> {
         let elements = match self.elements.clone() {
-            Elements::Rows { table, open } => Elements::Rows { table, open: verb.apply(open) },
+            Elements::Rows(rows) => Elements::Rows(rows.then(verb)),
             Elements::Made(open) => Elements::Made(verb.apply(open)),
         };
         Dataset { elements, len: verb.len(self.len), passes: AtomicU64::new(0) }
+    }
+
+    pub(crate) fn of_rows(rows: Rows<T>) -> Dataset<T> {
+        let len = rows.len();
+        Dataset { elements: Elements::Rows(rows), len, passes: AtomicU64::new(0) }
+    }
+
+    /// The rows, unless elements are made.
+    pub(crate) fn rows(&self) -> Option<&Rows<T>> {
+        match &self.elements {
+            Elements::Rows(rows) => Some(rows),
+            Elements::Made(_) => None,
+        }
     }
 }
 
@@ -122,21 +137,5 @@ impl<T: Send + 'static> IntoIterator for &Dataset<T> {
 
     fn into_iter(self) -> Iter<T> {
         self.iter()
-    }
-}
-
-/// The rows of a table with these numbers.
-struct Rows<T> {
-    table: Table<T>,
-    numbers: BoxStream<usize>,
-}
-
-impl<T: Send + 'static> Stream<T> for Rows<T> {
-    fn next(&mut self) -> Option<Result<T>> {
-        Some(self.numbers.next()?.and_then(|number| self.table.row(number)))
-    }
-
-    fn skip(&mut self, count: u64) -> Result<u64> {
-        self.numbers.skip(count)
     }
 }

@@ -77,7 +77,7 @@ impl<T: Send + 'static> Iter<T> {
             self.close();
         }
         if let Phase::Closed = self.phase {
-            let mut stream = self.dataset.open(Pass(self.position.epoch))?;
+            let mut stream = self.dataset.open(Pass::new(self.position.epoch))?;
             stream.skip(self.position.element)?;
             self.phase = Phase::Open { stream, process: process::id() };
         }

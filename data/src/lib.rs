@@ -30,6 +30,7 @@ mod iter;
 mod map;
 mod parallel;
 mod prefetch;
+mod rows;
 mod stream;
 mod verb;
 

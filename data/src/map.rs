@@ -3,6 +3,7 @@
 use crate::dataset::Dataset;
 use crate::stream::{BoxStream, Pass, Stream};
 use crate::{DataError, Result};
+use candle_core::random::{Draws, with_draws};
 use std::collections::VecDeque;
 use std::error::Error;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,11 +15,27 @@ pub(crate) type Outcome<T> = std::result::Result<T, Box<dyn Error + Send + Sync>
 /// A function of the user.
 pub(crate) type Function<T, U> = Arc<dyn Fn(T) -> Outcome<U> + Send + Sync>;
 
-/// Calls a function of the user for the element with this index.
-pub(crate) fn call<U>(verb: &'static str, index: u64, function: impl FnOnce() -> Outcome<U>) -> Result<U> {
-    match catch_unwind(AssertUnwindSafe(function)) {
-        Ok(outcome) => outcome.map_err(|source| DataError::Element { verb, index, source }),
-        Err(payload) => Err(DataError::panic(verb, index, &*payload)),
+/// How a verb calls functions of the user in one pass.
+#[derive(Clone, Copy)]
+pub(crate) struct Calls {
+    verb: &'static str,
+    /// The seed of the random tensors that functions make.
+    seed: u64,
+}
+
+impl Calls {
+    pub(crate) fn new(verb: &'static str, pass: Pass) -> Calls {
+        Calls { verb, seed: pass.seed_of_functions() }
+    }
+
+    /// Calls a function for the element with this index. What it draws depends on no other element, and on no thread.
+    pub(crate) fn call<U>(self, index: u64, function: impl FnOnce() -> Outcome<U>) -> Result<U> {
+        // Each element has 2³² tensors of its own.
+        let draws = Draws { seed: self.seed, drawn: index << 32 };
+        match catch_unwind(AssertUnwindSafe(|| with_draws(draws, function))) {
+            Ok(outcome) => outcome.map_err(|source| DataError::Element { verb: self.verb, index, source }),
+            Err(payload) => Err(DataError::panic(self.verb, index, &*payload)),
+        }
     }
 }
 
@@ -26,6 +43,7 @@ pub(crate) fn call<U>(verb: &'static str, index: u64, function: impl FnOnce() ->
 pub(crate) struct Mapped<T, U> {
     pub(crate) stream: BoxStream<T>,
     pub(crate) function: Function<T, U>,
+    pub(crate) calls: Calls,
     pub(crate) index: u64,
 }
 
@@ -37,7 +55,7 @@ impl<T, U> Stream<U> for Mapped<T, U> {
         };
         let index = self.index;
         self.index += 1;
-        Some(call("map", index, || (self.function)(element)))
+        Some(self.calls.call(index, || (self.function)(element)))
     }
 
     fn skip(&mut self, count: u64) -> Result<u64> {
@@ -53,6 +71,7 @@ pub(crate) type Predicate<T> = Arc<dyn Fn(&T) -> Outcome<bool> + Send + Sync>;
 pub(crate) struct Filtered<T> {
     pub(crate) stream: BoxStream<T>,
     pub(crate) predicate: Predicate<T>,
+    pub(crate) calls: Calls,
     pub(crate) index: u64,
 }
 
@@ -65,7 +84,7 @@ impl<T> Stream<T> for Filtered<T> {
             };
             let index = self.index;
             self.index += 1;
-            match call("filter", index, || (self.predicate)(&element)) {
+            match self.calls.call(index, || (self.predicate)(&element)) {
                 Ok(true) => return Some(Ok(element)),
                 Ok(false) => {}
                 Err(error) => return Some(Err(error)),
@@ -80,6 +99,7 @@ pub(crate) struct Interleaved<T, U> {
     pub(crate) function: Function<T, Dataset<U>>,
     pub(crate) cycle: usize,
     pub(crate) block: u64,
+    pub(crate) calls: Calls,
     pub(crate) pass: Pass,
     /// The elements of `stream` that have been opened.
     pub(crate) index: u64,
@@ -93,7 +113,7 @@ impl<T, U: Send + 'static> Interleaved<T, U> {
             && let Some(element) = self.stream.next()
         {
             let element = element?;
-            let dataset = call("interleave", self.index, || (self.function)(element))?;
+            let dataset = self.calls.call(self.index, || (self.function)(element))?;
             self.open.push_back((dataset.open(self.pass.child(self.index))?, self.block));
             self.index += 1;
         }

@@ -4,7 +4,7 @@
 //! further ahead of the reader than twice their number. They start with the first element that is asked for, and end when
 //! the stream is dropped.
 
-use crate::map::{Function, call};
+use crate::map::{Calls, Function};
 use crate::stream::{BoxStream, Stream, skip_one_by_one};
 use crate::{DataError, Result};
 use std::collections::BTreeMap;
@@ -21,6 +21,7 @@ pub(crate) struct Parallel<T, U> {
 
 struct Shared<T, U> {
     function: Function<T, U>,
+    calls: Calls,
     /// How many elements may be taken and not read.
     most_ahead: u64,
     input: Mutex<Input<T>>,
@@ -58,10 +59,11 @@ fn lock<X>(mutex: &Mutex<X>) -> MutexGuard<'_, X> {
 }
 
 impl<T: Send + 'static, U: Send + 'static> Parallel<T, U> {
-    pub(crate) fn new(stream: BoxStream<T>, function: Function<T, U>, threads: usize) -> Parallel<T, U> {
+    pub(crate) fn new(stream: BoxStream<T>, function: Function<T, U>, calls: Calls, threads: usize) -> Parallel<T, U> {
         let output = Output { values: BTreeMap::new(), read: 0, end: None, is_dropped: false };
         let shared = Shared {
             function,
+            calls,
             most_ahead: 2 * threads as u64,
             input: Mutex::new(Input { stream, taken: 0 }),
             output: Mutex::new(output),
@@ -84,7 +86,7 @@ impl<T: Send + 'static, U: Send + 'static> Parallel<T, U> {
 impl<T, U> Shared<T, U> {
     fn work(&self) {
         while let Some((index, element)) = self.take() {
-            let value = element.and_then(|element| call("map", index, || (self.function)(element)));
+            let value = element.and_then(|element| self.calls.call(index, || (self.function)(element)));
             let mut output = lock(&self.output);
             if value.is_err() {
                 output.end_at(index + 1);

@@ -1,6 +1,7 @@
 //! A stream: the elements of one pass over a dataset, in order.
 
 use crate::Result;
+use ferrotune_trial::{current_seed, derived_seed};
 use std::sync::Arc;
 
 /// The elements of one pass.
@@ -31,19 +32,38 @@ pub(crate) type BoxStream<T> = Box<dyn Stream<T>>;
 /// Opens a stream for each pass.
 pub(crate) type Open<T> = Arc<dyn Fn(Pass) -> Result<BoxStream<T>> + Send + Sync>;
 
-/// Which pass over a dataset it is: what shuffles differently in each pass mixes this into its seed.
+/// Which pass over a dataset it is: what is random in each pass mixes this into its seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Pass(pub(crate) u64);
+pub(crate) struct Pass {
+    number: u64,
+    /// The place of a stream in its pipeline. Functions at different places draw different numbers; a shuffle is the same at
+    /// every place, so that two datasets that are shuffled alike can be zipped.
+    place: u64,
+}
 
 impl Pass {
-    /// A pass within this one, such as a repetition. The first one is this pass itself.
-    pub(crate) fn child(self, number: u64) -> Pass {
-        Pass(if number == 0 { self.0 } else { mix(self.0 ^ mix(number)) })
+    pub(crate) fn new(number: u64) -> Pass {
+        Pass { number, place: 0 }
     }
 
-    /// A seed for this pass.
+    /// A pass within this one, such as a repetition. The first one is this pass itself.
+    pub(crate) fn child(self, number: u64) -> Pass {
+        Pass { number: if number == 0 { self.number } else { mix(self.number ^ mix(number)) }, ..self }
+    }
+
+    /// The same pass over input `index` of a verb that has functions, or several inputs.
+    pub(crate) fn input(self, index: u64) -> Pass {
+        Pass { place: derived_seed(self.place, index), ..self }
+    }
+
+    /// A seed for shuffling in this pass.
     pub(crate) fn seed(self, seed: u64) -> u64 {
-        seed ^ mix(self.0)
+        seed ^ mix(self.number)
+    }
+
+    /// A seed for what functions draw in this pass.
+    pub(crate) fn seed_of_functions(self) -> u64 {
+        derived_seed(self.seed(current_seed()), self.place)
     }
 }
 

@@ -5,18 +5,20 @@ mod shuffle;
 
 use crate::stream::{BoxStream, Open, Pass, Stream};
 use crate::{DataError, Result};
+use ferrotune_trial::current_seed;
 use rand::SeedableRng as _;
 use rand_pcg::Pcg64;
+use serde::{Deserialize, Serialize};
 use shuffle::Shuffled;
 use std::sync::Arc;
 
 /// A verb with its arguments.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Verb {
     Take(u64),
     Skip(u64),
     Shard { index: u64, count: u64 },
-    Shuffle { buffer: usize, seed: u64 },
+    Shuffle { buffer: usize, seed: Option<u64> },
     Repeat(u64),
     RepeatForever,
 }
@@ -60,7 +62,8 @@ impl Verb {
                 return Err(DataError::argument("shuffle", "the buffer needs at least one element"));
             }
             Verb::Shuffle { buffer, seed } => {
-                Box::new(Shuffled::new(open(pass)?, buffer, Pcg64::seed_from_u64(pass.seed(seed))))
+                let seed = pass.seed(seed.unwrap_or_else(current_seed));
+                Box::new(Shuffled::new(open(pass)?, buffer, Pcg64::seed_from_u64(seed)))
             }
             Verb::Repeat(count) => Box::new(Repeated::new(Arc::clone(open), pass, Some(count))),
             Verb::RepeatForever => Box::new(Repeated::new(Arc::clone(open), pass, None)),

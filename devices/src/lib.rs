@@ -40,7 +40,7 @@ pub use machine::{Machine, Metadata};
 pub use packaged::{NoPlugin, find_plugin, name_of_plugin};
 pub use report::Report;
 pub use shortage::Shortage;
-pub use strategy::{Cluster, Precision, Reduce, Replica, Strategy, StrategyError};
+pub use strategy::{Cluster, Precision, Reduce, Replica, Strategy, StrategyError, count_scopes_anew};
 pub use tpu::{Generation, Tpu};
 
 /// Looks for TPUs, CUDA devices and the CPU. `tpu` is a TPU's name or `local`, as `%tpu_connect --tpu` has it.

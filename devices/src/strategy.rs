@@ -14,6 +14,7 @@ pub use cluster::Cluster;
 pub use error::StrategyError;
 use round::Round;
 use serde::{Deserialize, Serialize};
+use std::sync::atomic::{AtomicU64, Ordering};
 pub use values::Reduce;
 
 /// Which devices compute together, and how precisely.
@@ -199,8 +200,9 @@ impl Strategy {
     pub fn scope<T: Send>(&self, compute: impl Fn(&Replica<'_>) -> T + Sync) -> Vec<T> {
         let count = self.devices().len();
         let round = Round::new(count, self.cluster.as_ref());
+        let scope = SCOPES.fetch_add(1, Ordering::Relaxed);
         let run = |place: usize| {
-            let replica = Replica { place, strategy: self, round: &round };
+            let replica = Replica { place, scope, strategy: self, round: &round };
             let _leaving = round.leave_at_end();
             compute(&replica)
         };
@@ -217,6 +219,14 @@ impl Strategy {
     }
 }
 
+/// The scopes that have begun.
+static SCOPES: AtomicU64 = AtomicU64::new(0);
+
+/// Lets [`Replica::scope`] begin with 0 again. A seed does so, which decides what the replicas of each scope draw.
+pub fn count_scopes_anew() {
+    SCOPES.store(0, Ordering::Relaxed);
+}
+
 impl From<Devices> for Strategy {
     fn from(devices: Devices) -> Strategy {
         Strategy { devices, cluster: None, precision: Precision::default() }
@@ -228,6 +238,7 @@ impl From<Devices> for Strategy {
 pub struct Replica<'a> {
     /// Its number among those of this process.
     place: usize,
+    scope: u64,
     strategy: &'a Strategy,
     round: &'a Round<'a>,
 }
@@ -236,6 +247,11 @@ impl Replica<'_> {
     /// Its number among the replicas of all processes, from 0.
     pub fn index(&self) -> usize {
         self.place + self.strategy.cluster().map_or(0, Cluster::index) * self.strategy.devices().len()
+    }
+
+    /// How many scopes began before its own, in this process and since [`count_scopes_anew`].
+    pub fn scope(&self) -> u64 {
+        self.scope
     }
 
     /// The name of its device.

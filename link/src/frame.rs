@@ -73,6 +73,8 @@ pub enum KernelFrame {
         shared_fd: Option<i32>,
         /// The device that is connected.
         device: String,
+        /// The seed that was given to `ferrotune::seed`.
+        seed: Option<u64>,
     },
     /// What a supervisor makes of a frame that the kernel answers.
     Asked {

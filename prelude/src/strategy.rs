@@ -7,8 +7,10 @@
 mod nccl;
 
 use candle_core::backprop::GradStore;
+use candle_core::random::{Draws, set_draws_of_thread};
 use candle_core::{DType, Device, Error, Result, Tensor, Var, bail};
 pub use ferrotune_devices::{Cluster, Precision, Reduce, Replica, Strategy, StrategyError};
+use ferrotune_trial::derived_seed;
 
 /// The strategy of the connected device, with one replica: TensorFlow's `get_strategy`.
 pub fn current() -> Strategy {
@@ -31,9 +33,17 @@ pub fn tpu() -> ferrotune_trial::Result<Strategy> {
 
 /// The device of a replica; all cores of a plugin are one device.
 ///
+/// From here on, each of several replicas of a process draws the same random numbers on the CPU as the others, so that their
+/// models begin with the same weights; in each scope other ones.
+///
 /// # Errors
 /// If the device cannot be opened, or a strategy over a plugin's cores is also over several processes.
 pub fn device(replica: &Replica<'_>) -> ferrotune_trial::Result<Device> {
+    if replica.strategy().devices().len() > 1 {
+        // It has a thread of its own.
+        let seed = derived_seed(Device::Cpu.get_current_seed()?, replica.scope());
+        set_draws_of_thread(Draws { seed, drawn: 0 });
+    }
     match replica.strategy().spread()? {
         Some(cores) => ferrotune_trial::open_cores(replica.device(), cores),
         None => ferrotune_trial::open_device(replica.device()),

@@ -3,7 +3,7 @@
 use crate::device;
 use ferrotune_link::{Answer, KernelFrame, connection};
 use ferrotune_trial::shared::{Pack, ShareError};
-use ferrotune_trial::{Result, Share, Trial};
+use ferrotune_trial::{Result, Share, Trial, given_seed};
 use std::os::fd::AsRawFd;
 
 pub use ferrotune_trial::{Shared, in_cell, run_objective};
@@ -62,6 +62,7 @@ impl Launch {
             symbol: "ferrotune_objective".to_owned(),
             shared_fd: shared.as_ref().map(AsRawFd::as_raw_fd),
             device: device::name(),
+            seed: given_seed(),
         };
         // When the answer comes, the search's supervisor holds the shared data, and this process may close it.
         match connection::send(&frame) {

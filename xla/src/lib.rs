@@ -31,7 +31,6 @@ pub use budget::shortage_of;
 pub use device::{Options, backend_of, cores, device_on, identity, open, open_with};
 pub use first_program::{write_first_program, writes_first_program};
 pub use pipeline::{Pipeline, Stage};
-pub use random::DEFAULT_SEED;
 pub use replicas::{all_reduce_gradients, all_reduce_mean, shard};
 pub use sharding::{device_bytes, spread, with_sharding_constraint, zeros_like};
 pub use step::{Signature, Step};

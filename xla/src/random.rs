@@ -17,7 +17,7 @@ pub(crate) struct Generator {
 }
 
 /// candle's own seed for a device that was given none.
-pub const DEFAULT_SEED: u64 = 299_792_458;
+const DEFAULT_SEED: u64 = 299_792_458;
 
 impl Generator {
     /// As many keys as a device has for itself. Together with [`Generator::FIRST_TRACED`], an `f64` has those of 2,048 devices

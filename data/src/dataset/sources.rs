@@ -1,15 +1,16 @@
 //! Datasets from tensors and iterators, and from other datasets.
 
-use super::{Dataset, Elements};
+use super::Dataset;
 use crate::columns::{Columns, Table};
-use crate::stream::{BoxStream, Chain, Listed, Numbers, Open, Pass, Stream};
+use crate::map::Calls;
+use crate::rows::Rows;
+use crate::stream::{BoxStream, Chain, Pass, Stream};
 use crate::{DataError, Result};
+use ferrotune_trial::current_seed;
 use rand::SeedableRng as _;
 use rand::seq::SliceRandom as _;
 use rand_pcg::Pcg64;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 impl<T: Columns> Dataset<T> {
     /// One element for each row: element `i` is row `i` of a tensor, or the tuple of row `i` of each tensor.
@@ -30,12 +31,11 @@ impl<T: Columns> Dataset<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn from_tensors(tensors: T) -> Result<Dataset<T>> {
-        let table = Table::new(tensors)?;
-        Ok(Dataset::of_rows(table.clone(), Arc::from_iter(0..table.len())))
+        Ok(Dataset::of_rows(Rows::all(Table::new(tensors)?)))
     }
 
     /// Parts of a dataset of tensors, as large as these fractions of it, with its elements in an order that the seed
-    /// decides. No element is in two parts.
+    /// decides, as in [`Dataset::shuffle`]. No element is in two parts.
     ///
     /// Fails if a fraction is negative, if the fractions' sum is above 1, or if a verb has been called that makes
     /// elements: split before [`Dataset::map`] and [`Dataset::batch`].
@@ -44,17 +44,16 @@ impl<T: Columns> Dataset<T> {
     /// # use candle_core::{Device, Tensor};
     /// # use ferrotune_data::Dataset;
     /// let digits = Dataset::from_tensors(Tensor::arange(0u32, 100, &Device::Cpu)?)?;
-    /// let parts = digits.split(&[0.8, 0.1, 0.1], 7)?;
-    /// let lengths: Vec<_> = parts.iter().map(Dataset::len).collect();
-    /// assert_eq!(lengths, [Some(80), Some(10), Some(10)]);
+    /// let [train, valid, test] = digits.split([0.8, 0.1, 0.1], 7)?;
+    /// assert_eq!([train.len(), valid.len(), test.len()], [Some(80), Some(10), Some(10)]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn split(&self, fractions: &[f64], seed: u64) -> Result<Vec<Dataset<T>>> {
+    pub fn split<const N: usize>(&self, fractions: [f64; N], seed: impl Into<Option<u64>>) -> Result<[Dataset<T>; N]> {
         let verb = "split";
-        let Elements::Rows { table, open } = &self.elements else {
+        let Some(rows) = self.rows() else {
             return Err(DataError::argument(verb, "only rows of tensors can be split; split before map and batch"));
         };
-        if self.len.is_none() {
+        if self.len().is_none() {
             return Err(DataError::argument(verb, "the dataset repeats for ever; split before repeat_forever"));
         }
         let sum: f64 = fractions.iter().sum();
@@ -63,30 +62,19 @@ impl<T: Columns> Dataset<T> {
             let reason = format!("the fractions {fractions:?} need to be between 0 and 1, and their sum at most 1");
             return Err(DataError::argument(verb, reason));
         }
-        let mut stream = open(Pass(0))?;
-        let mut rows = std::iter::from_fn(|| stream.next()).collect::<Result<Vec<usize>>>()?;
-        rows.shuffle(&mut Pcg64::seed_from_u64(seed));
+        let mut stream = rows.numbers()(Pass::new(0))?;
+        let mut numbers = std::iter::from_fn(|| stream.next()).collect::<Result<Vec<usize>>>()?;
+        numbers.shuffle(&mut Pcg64::seed_from_u64(seed.into().unwrap_or_else(current_seed)));
         let mut begin = 0;
         let mut until = 0.;
-        let part = |fraction: &f64| {
+        Ok(fractions.map(|fraction| {
             until += fraction;
             // Sums such as 0.8 + 0.1 + 0.1 lie next to a whole number.
-            let end = ((until * rows.len() as f64).round() as usize).min(rows.len());
-            let part = rows[begin..end].into();
+            let end = ((until * numbers.len() as f64).round() as usize).min(numbers.len());
+            let part = numbers[begin..end].into();
             begin = end;
-            Dataset::of_rows(table.clone(), part)
-        };
-        Ok(fractions.iter().map(part).collect())
-    }
-
-    fn of_rows(table: Table<T>, rows: Arc<[usize]>) -> Dataset<T> {
-        let len = Some(rows.len() as u64);
-        let is_whole = rows.len() == table.len() && rows.iter().enumerate().all(|(index, row)| index == *row);
-        let open: Open<usize> = Arc::new(move |_| match is_whole {
-            true => Ok(Box::new(Numbers(0..rows.len()))),
-            false => Ok(Box::new(Listed::new(Arc::clone(&rows)))),
-        });
-        Dataset { elements: Elements::Rows { table, open }, len, passes: AtomicU64::new(0) }
+            Dataset::of_rows(Rows::chosen(rows.table.clone(), part))
+        }))
     }
 }
 
@@ -103,15 +91,22 @@ impl<T: Send + 'static> Dataset<T> {
             (low, Some(high)) if low == high => Some(low as u64),
             _ => None,
         };
-        Dataset::made(Arc::new(move |_| Ok(Box::new(Items { items: items.clone().into_iter(), index: 0 }))), len)
+        let open = move |pass| {
+            let calls = Calls::new("from_iter", pass);
+            Ok(Box::new(Items { items: items.clone().into_iter(), calls, index: 0 }) as BoxStream<T>)
+        };
+        Dataset::made(Arc::new(open), len)
     }
 
     /// The elements of this dataset, and then those of the other one.
     pub fn concat(&self, other: &Dataset<T>) -> Dataset<T> {
         let opens = [self.opener(), other.opener()];
         let len = self.len.and_then(|len| len.checked_add(other.len?));
-        let streams = move |pass| opens.iter().map(|open| open(pass)).collect::<Result<Vec<_>>>();
-        Dataset::made(Arc::new(move |pass| Ok(Box::new(Chain::new(streams(pass)?)))), len)
+        let open = move |pass: Pass| {
+            let streams = (0..).zip(&opens).map(|(index, open)| open(pass.input(index)));
+            Ok(Box::new(Chain::new(streams.collect::<Result<_>>()?)) as BoxStream<T>)
+        };
+        Dataset::made(Arc::new(open), len)
     }
 
     /// Pairs of an element of this dataset and one of the other, as many as the shorter one has.
@@ -121,12 +116,16 @@ impl<T: Send + 'static> Dataset<T> {
             [Some(left), Some(right)] => Some(left.min(right)),
             _ => None,
         };
-        Dataset::made(Arc::new(move |pass| Ok(Box::new(Zipped { left: left(pass)?, right: right(pass)? }))), len)
+        Dataset::made(
+            Arc::new(move |pass| Ok(Box::new(Zipped { left: left(pass.input(0))?, right: right(pass.input(1))? }))),
+            len,
+        )
     }
 }
 
 struct Items<I> {
     items: I,
+    calls: Calls,
     index: u64,
 }
 
@@ -134,8 +133,7 @@ impl<T, I: Iterator<Item = T> + Send> Stream<T> for Items<I> {
     fn next(&mut self) -> Option<Result<T>> {
         let index = self.index;
         self.index += 1;
-        let next = catch_unwind(AssertUnwindSafe(|| self.items.next()));
-        next.map_err(|payload| DataError::panic("from_iter", index, &*payload)).transpose()
+        self.calls.call(index, || Ok(self.items.next())).transpose()
     }
 }
 

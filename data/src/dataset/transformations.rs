@@ -3,7 +3,7 @@
 use super::{Dataset, Elements};
 use crate::batch::{self, Batch, Batches, Size};
 use crate::cache::cached;
-use crate::map::{Filtered, Function, Interleaved, Mapped, Outcome, Predicate};
+use crate::map::{Calls, Filtered, Function, Interleaved, Mapped, Outcome, Predicate};
 use crate::parallel::Parallel;
 use crate::prefetch::Prefetched;
 use crate::stream::{BoxStream, Open, Pass};
@@ -16,18 +16,19 @@ impl<T: Send + 'static> Dataset<T> {
     /// order of the elements. With 1, the thread that asks for an element computes it.
     ///
     /// A panic in the function is an error. Elements that a resumed [`Iter`](crate::Iter) leaves out are not computed, so
-    /// the function must not depend on earlier elements.
+    /// the function must not depend on earlier elements. Random tensors that it makes on the CPU, such as for augmentation,
+    /// depend on the seed ([`seed`](ferrotune_trial::seed())), the pass and the element alone.
     pub fn map<U: Send + 'static>(
         &self,
         parallelism: usize,
         function: impl Fn(T) -> Outcome<U> + Send + Sync + 'static,
     ) -> Dataset<U> {
         let function: Function<T, U> = Arc::new(function);
-        self.open_with("map", parallelism, move |stream, _| {
-            let function = Arc::clone(&function);
+        self.open_with("map", parallelism, move |stream, pass| {
+            let (function, calls) = (Arc::clone(&function), Calls::new("map", pass));
             match parallelism {
-                1 => Box::new(Mapped { stream, function, index: 0 }),
-                threads => Box::new(Parallel::new(stream, function, threads)),
+                1 => Box::new(Mapped { stream, function, calls, index: 0 }),
+                threads => Box::new(Parallel::new(stream, function, calls, threads)),
             }
         })
     }
@@ -35,8 +36,9 @@ impl<T: Send + 'static> Dataset<T> {
     /// The elements for which a function is true.
     pub fn filter(&self, predicate: impl Fn(&T) -> Outcome<bool> + Send + Sync + 'static) -> Dataset<T> {
         let predicate: Predicate<T> = Arc::new(predicate);
-        let filtered = self.open_with("filter", 1, move |stream, _| {
-            Box::new(Filtered { stream, predicate: Arc::clone(&predicate), index: 0 })
+        let filtered = self.open_with("filter", 1, move |stream, pass| {
+            let (predicate, calls) = (Arc::clone(&predicate), Calls::new("filter", pass));
+            Box::new(Filtered { stream, predicate, calls, index: 0 })
         });
         Dataset { len: None, ..filtered }
     }
@@ -51,21 +53,22 @@ impl<T: Send + 'static> Dataset<T> {
     ) -> Dataset<U> {
         let function: Function<T, Dataset<U>> = Arc::new(function);
         let interleaved = self.open_with("interleave", cycle.min(block), move |stream, pass| {
-            let function = Arc::clone(&function);
-            let open = Default::default();
-            Box::new(Interleaved { stream, function, cycle, block: block as u64, pass, index: 0, open })
+            let (function, calls) = (Arc::clone(&function), Calls::new("interleave", pass));
+            let (pass, open) = (pass.input(1), Default::default());
+            Box::new(Interleaved { stream, function, cycle, block: block as u64, calls, pass, index: 0, open })
         });
         Dataset { len: None, ..interleaved }
     }
 
     /// Elements in a random order: the next one is any of the `buffer` elements that follow. The same seed gives the same
-    /// order, and each pass another one. Only a buffer of at least [`Dataset::len`] elements makes every order equally
+    /// order, and each pass another one; `None` is the seed of the process or of the trial
+    /// ([`seed`](ferrotune_trial::seed())). Only a buffer of at least [`Dataset::len`] elements makes every order equally
     /// likely.
     ///
     /// Rows of tensors are shuffled by their numbers, so that a large buffer costs nothing; of other elements the buffer
     /// is in memory. Call it before [`Dataset::map`]: what a resumed pass leaves out is then not computed.
-    pub fn shuffle(&self, buffer: usize, seed: u64) -> Dataset<T> {
-        self.then(Verb::Shuffle { buffer, seed })
+    pub fn shuffle(&self, buffer: usize, seed: impl Into<Option<u64>>) -> Dataset<T> {
+        self.then(Verb::Shuffle { buffer, seed: seed.into() })
     }
 
     /// All elements `count` times. What is shuffled before is shuffled anew each time.
@@ -117,9 +120,9 @@ impl<T: Send + 'static> Dataset<T> {
     {
         let size = Size { elements: size, drops_remainder: drop_remainder };
         match &self.elements {
-            Elements::Rows { table, open } => {
-                let table = table.clone();
-                self.batches("batch", open, size, move |rows| batch::of_rows(&table, &rows))
+            Elements::Rows(rows) => {
+                let table = rows.table.clone();
+                self.batches("batch", &rows.numbers(), size, move |rows| batch::of_rows(&table, &rows))
             }
             Elements::Made(open) => self.batches("batch", open, size, T::batch),
         }
@@ -162,7 +165,7 @@ impl<T: Send + 'static> Dataset<T> {
         let open = self.opener();
         let open: Open<U> = Arc::new(move |pass| {
             at_least_one(verb, count)?;
-            Ok(wrap(open(pass)?, pass))
+            Ok(wrap(open(pass.input(0))?, pass))
         });
         Dataset::made(open, self.len)
     }

@@ -73,13 +73,13 @@ fn tensors_need_equally_many_rows() {
 
 #[test]
 fn a_split_needs_rows_and_fractions_of_a_whole() {
-    for fractions in [&[0.6, 0.6][..], &[-0.1], &[f64::NAN]] {
+    for fractions in [[0.6, 0.6], [-0.1, 0.5], [f64::NAN, 0.5]] {
         let message = rows(10).split(fractions, 1).unwrap_err().to_string();
         assert!(message.starts_with("Dataset::split: the fractions"), "{message}");
     }
-    let message = rows(10).batch(2, false).split(&[0.5], 1).unwrap_err().to_string();
+    let message = rows(10).batch(2, false).split([0.5], 1).unwrap_err().to_string();
     assert_eq!(message, "Dataset::split: only rows of tensors can be split; split before map and batch");
-    assert!(rows(10).repeat_forever().split(&[0.5], 1).is_err());
+    assert!(rows(10).repeat_forever().split([0.5], 1).is_err());
 }
 
 #[test]

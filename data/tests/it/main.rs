@@ -5,6 +5,7 @@ mod batches;
 mod failures;
 mod order;
 mod position;
+mod seeds;
 mod threads;
 
 use candle_core::Tensor;

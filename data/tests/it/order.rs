@@ -117,13 +117,13 @@ fn a_cache_makes_each_element_once() {
 
 #[test]
 fn parts_of_a_split_have_every_row_once() {
-    let parts = rows(101).split(&[0.7, 0.2, 0.1], 7).unwrap();
+    let parts = rows(101).split([0.7, 0.2, 0.1], 7).unwrap();
     let lengths: Vec<_> = parts.iter().map(|part| part.len().unwrap()).collect();
     assert_eq!(lengths, [71, 20, 10]);
     let mut numbers: Vec<u32> = parts.iter().flat_map(|part| values(part.iter())).collect();
     assert_ne!(numbers, (0..101).collect::<Vec<_>>());
     numbers.sort_unstable();
     assert_eq!(numbers, (0..101).collect::<Vec<_>>());
-    let again = rows(101).split(&[0.7], 7).unwrap().remove(0);
+    let [again] = rows(101).split([0.7], 7).unwrap();
     assert_eq!(values(again.iter()), values(parts[0].iter()));
 }

@@ -33,7 +33,7 @@ fn pipelines() -> Vec<(&'static str, Dataset<u32>)> {
         ("batches", sum(rows(23).shuffle(23, 7).batch(4, false))),
         ("whole batches", sum(rows(23).shuffle(23, 7).batch(4, true).prefetch(1))),
         ("batches of made elements", sum(numbers(23).shuffle(6, 7).batch(4, false))),
-        ("a part", number(rows(40).split(&[0.5], 7).unwrap().remove(0).shuffle(20, 7))),
+        ("a part", number(rows(40).split([0.5], 7).unwrap()[0].shuffle(20, 7))),
     ]
 }
 

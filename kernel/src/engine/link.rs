@@ -64,6 +64,7 @@ pub(super) struct TuneRequest {
     pub(super) symbol: String,
     pub(super) shared_fd: Option<i32>,
     pub(super) device: String,
+    pub(super) seed: Option<u64>,
 }
 
 /// Begins a search and returns the answer for the cell.

@@ -1,13 +1,14 @@
 //! Opens candle devices by name, and keeps the name of the one that this process uses. Chooses none.
 
 use crate::error::{Result, TrialError};
+use crate::seed::given_seed;
 use candle_core::Device;
 use ferrotune_devices::pjrt::{Client, Plugin};
 use ferrotune_devices::{Machine, NoPlugin, find_plugin, fork};
 use ferrotune_tuner::record::DeviceUse;
 use ferrotune_tuner::spec::takes_one_process;
 use ferrotune_tuner::wire::BUDGET_VARIABLE;
-use ferrotune_xla::{DEFAULT_SEED, Options, identity};
+use ferrotune_xla::{Options, identity};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::path::{Path, PathBuf};
@@ -25,6 +26,9 @@ pub fn connect(device: &str) {
     *CONNECTED.lock().unwrap_or_else(PoisonError::into_inner) = Some(device.to_owned());
 }
 
+/// The CUDA devices that this process has opened, by their ordinals.
+static OPEN_CUDA: Mutex<BTreeMap<usize, Device>> = Mutex::new(BTreeMap::new());
+
 /// The plugins that this process has opened, by the paths of their libraries.
 static OPEN: Mutex<BTreeMap<PathBuf, Opened>> = Mutex::new(BTreeMap::new());
 
@@ -35,20 +39,28 @@ struct Opened {
     devices: BTreeMap<usize, Device>,
 }
 
-/// Makes the device with this name the one of a trial that begins in this process: its random numbers begin anew, although an
-/// earlier trial may have used it. A device that one process at a time can use is opened now, so that what its plugin takes is
-/// not taken for the trial's, and what is known of it is returned.
+/// Lets the random numbers of every open device begin with a seed.
+pub(crate) fn seed_open(seed: u64) -> Result<()> {
+    let cuda = OPEN_CUDA.lock().unwrap_or_else(PoisonError::into_inner);
+    let plugins = open_plugins();
+    let mut devices = cuda.values().chain(plugins.values().flat_map(|opened| opened.devices.values()));
+    Ok(devices.try_for_each(|device| device.set_seed(seed))?)
+}
+
+/// Lets the random numbers of a device that has just been opened begin with the seed that was given.
+fn seeded(device: Device) -> Result<Device> {
+    given_seed().map_or(Ok(()), |seed| device.set_seed(seed))?;
+    Ok(device)
+}
+
+/// Makes the device with this name the one of a trial that begins in this process. A device that one process at a time can use
+/// is opened now, so that what its plugin takes is not taken for the trial's, and what is known of it is returned.
 pub(crate) fn enter_trial(device: &str) -> Option<DeviceUse> {
     connect(device);
     let is_exclusive = takes_one_process(device);
     if is_exclusive && let Err(error) = open_device(device) {
         // The objective may do without it, and gets this error where it does not.
         eprintln!("ferrotune: {device} does not open: {error}");
-    }
-    for opened in open_plugins().values().flat_map(|opened| opened.devices.values()) {
-        if let Err(error) = opened.set_seed(DEFAULT_SEED) {
-            eprintln!("ferrotune: the random numbers of {device} do not begin anew: {error}");
-        }
     }
     let (kind, version, before_bytes) = if is_exclusive { facts_of(device).unwrap_or_default() } else { return None };
     Some(DeviceUse { name: device.to_owned(), kind, version, before_bytes, after_bytes: None })
@@ -89,7 +101,8 @@ fn open_plugins() -> MutexGuard<'static, BTreeMap<PathBuf, Opened>> {
 /// Opens a device by its name: `cpu`, `cuda:0`, `tpu`, or the first device of a PJRT plugin, which is `xla:cpu` for XLA's own
 /// of the CPU and `xla:/opt/plugin.so` for any other.
 ///
-/// A plugin's device is opened once in a process: whoever opens it again gets the same device.
+/// A device is opened once in a process: whoever opens it again gets the same device. Its random numbers begin with the seed
+/// that was given to [`seed`](crate::seed), if one was.
 ///
 /// # Errors
 /// If this build or this machine has no such device, if it cannot be opened, or if the process is forked from one that had
@@ -108,11 +121,18 @@ pub fn open_device(device: &str) -> Result<Device> {
                 fork::check()?;
                 // Recorded also on failure, because the driver was loaded.
                 fork::opened();
-                Ok(Device::new_cuda(ordinal)?)
+                open_cuda(ordinal)
             }
             Err(_) => Err(TrialError::Device { device: owned() }.into()),
         },
         _ => Err(TrialError::Device { device: owned() }.into()),
+    }
+}
+
+fn open_cuda(ordinal: usize) -> Result<Device> {
+    match OPEN_CUDA.lock().unwrap_or_else(PoisonError::into_inner).entry(ordinal) {
+        Entry::Occupied(open) => Ok(open.get().clone()),
+        Entry::Vacant(place) => Ok(place.insert(seeded(Device::new_cuda(ordinal)?)?).clone()),
     }
 }
 
@@ -162,7 +182,7 @@ fn open_plugin(name: &str, cores: usize) -> Result<Device> {
     let mesh: &[(&str, usize)] = if cores == 1 { &[] } else { &[("data", cores)] };
     let (cache, name) = (cache.as_deref(), Some(name));
     let options = Options { cache, mesh, memory_bytes: budget, name, ..Options::default() };
-    let device = ferrotune_xla::device_on(open.client.clone(), &identity, options)?;
+    let device = seeded(ferrotune_xla::device_on(open.client.clone(), &identity, options)?)?;
     open.devices.insert(cores, device.clone());
     Ok(device)
 }

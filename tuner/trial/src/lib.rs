@@ -24,6 +24,7 @@ mod error;
 pub mod optim;
 mod place;
 mod runtime;
+mod seed;
 pub mod shared;
 pub mod trial;
 
@@ -33,5 +34,6 @@ pub use error::{Result, TrialError};
 pub use optim::AdamW;
 pub use place::in_cell;
 pub use runtime::{ObjectiveValue, run_in_process, run_objective};
+pub use seed::{current_seed, derived_seed, given_seed, seed};
 pub use shared::{Pack, Share, ShareError, Shared};
 pub use trial::{Restore, Save, Trial};

@@ -4,6 +4,7 @@
 use crate::connection::{Connection, SupervisorClient};
 use crate::error::{Result, TrialError};
 use crate::place::line_of_cell;
+use crate::seed::{in_thread, seed};
 use crate::shared::Shared;
 use crate::trial::Trial;
 use ferrotune_devices::Shortage;
@@ -127,7 +128,7 @@ pub fn run_in_process<R: ObjectiveValue>(
 enum Uses {
     /// The process' device, which is that of the trial.
     Device,
-    /// Nothing: a program's own thread runs it.
+    /// Nothing but the random numbers of its thread, which is one of a program.
     Nothing,
 }
 
@@ -141,7 +142,7 @@ fn run_over<R: ObjectiveValue>(
             let trial = Trial::new(client, assignment);
             let request = match uses {
                 Uses::Device => on_device(&trial, body)?,
-                Uses::Nothing => outcome(&trial, body),
+                Uses::Nothing => in_thread(trial.seed(), || outcome(&trial, body)),
             };
             trial.tell(&request)?;
             request
@@ -164,6 +165,9 @@ fn on_device<R: ObjectiveValue>(
         write_first_program(Path::new(&file));
     }
     let device = crate::device::enter_trial(trial.device_name());
+    if let Err(error) = seed(trial.seed()) {
+        return Ok(failed(error.as_ref()));
+    }
     if let Some(device) = &device {
         trial.tell(&Request::Device { device: device.clone() })?;
     }

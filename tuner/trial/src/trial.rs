@@ -75,7 +75,8 @@ impl Trial {
         self.assignment.trial
     }
 
-    /// The trial's own seed: the same after a resume, and different for each execution.
+    /// The trial's own seed: the same after a resume, and different for each execution. It decides what the trial draws, as
+    /// [`seed`](crate::seed) does.
     pub fn seed(&self) -> u64 {
         self.assignment.seed
     }

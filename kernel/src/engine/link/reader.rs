@@ -141,8 +141,9 @@ impl CellLink {
                 self.emit(Output::Comm { action, reply });
                 self.aside(number, move |_| of_comm(answer));
             }
-            KernelFrame::Tune { pid, library, symbol, shared_fd, device } => {
-                self.aside(number, move |link| link.tune(TuneRequest { pid, library, symbol, shared_fd, device }));
+            KernelFrame::Tune { pid, library, symbol, shared_fd, device, seed } => {
+                let request = TuneRequest { pid, library, symbol, shared_fd, device, seed };
+                self.aside(number, move |link| link.tune(request));
             }
             frame => {
                 let reason = format!("the kernel has no answer to this frame: {frame:?}");

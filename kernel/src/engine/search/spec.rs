@@ -18,6 +18,7 @@ pub(in crate::engine) fn spec(tune: &Tune, request: TuneRequest) -> Result<Study
         symbol: request.symbol,
         shared: request.shared_fd.map(|fd| PathBuf::from(format!("/proc/{}/fd/{fd}", request.pid))),
         device: request.device,
+        seed: spec.seed.or(request.seed),
         supervision: Supervision {
             mirror: spec.supervision.mirror.as_deref().map(absolute).transpose()?,
             libraries: libraries_of(&library, request.pid)?,

@@ -5,6 +5,7 @@ use super::Trial;
 use super::generation::{self, OpenError};
 use super::state::{Restore, Save};
 use crate::error::{Result, TrialError};
+use crate::seed::{derived_seed, draw_from};
 use crate::shared::{Pack, ShareError};
 use ferrotune_tuner::checkpoint::step_of;
 use ferrotune_tuner::checkpoint::{checkpoint_file, checkpoint_generation};
@@ -56,6 +57,7 @@ impl Trial {
         self.tell(&Request::Checkpoint { step, file })?;
         self.checkpoints.borrow_mut().insert(number, step);
         self.remove_old(&generations, number)?;
+        self.draw_after(step)?;
         if self.is_stopped() && !self.goes_by_epochs.get() { Err(TrialError::Stopped.into()) } else { Ok(()) }
     }
 
@@ -83,6 +85,7 @@ impl Trial {
                     state.restore("", &saved).map_err(|error| self.not_restored(path, error))?;
                     self.resume_at.set(step + 1);
                     self.checkpoints.borrow_mut().insert(number, step);
+                    self.draw_after(step)?;
                     return Ok(true);
                 }
                 // This is why the one before it is kept.
@@ -94,6 +97,12 @@ impl Trial {
             }
         }
         Ok(false)
+    }
+
+    /// What is drawn after a checkpoint does not depend on what was drawn before it, so that a trial that goes on from it draws
+    /// the same.
+    fn draw_after(&self, step: u64) -> Result<()> {
+        draw_from(derived_seed(self.seed(), step))
     }
 
     fn not_restored(&self, path: PathBuf, error: ShareError) -> TrialError {

@@ -13,6 +13,7 @@ mod repeats;
 mod resume;
 mod rules;
 mod search;
+mod seeds;
 mod shared;
 mod staying;
 mod sums;
