@@ -48,7 +48,7 @@ fn collect(place: &Path, folder: &Path, files: &mut Vec<(PathBuf, PathBuf)>) -> 
         let place = place.join(entry.file_name());
         if entry.file_type()?.is_dir() {
             collect(&place, &entry.path(), files)?;
-        } else if place.extension().is_some_and(|extension| extension == "rs") {
+        } else if place.extension().is_some_and(|extension| extension == "rs" || extension == "csv") {
             files.push((place, entry.path()));
         }
     }

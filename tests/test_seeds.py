@@ -32,10 +32,10 @@ def test_replicas_begin_with_the_same_weights_and_each_scope_with_others(start):
     session.ok(WEIGHTS)
     session.ok("""
     use ferrotune::strategy::{self, Strategy};
-    let scope = || Strategy::mirrored(["cpu", "cpu", "cpu"]).unwrap().scope(|replica| {
-        strategy::device(replica).unwrap();
-        weights().unwrap()
-    });
+    fn scope() -> Vec<Vec<f32>> {
+        let weights = |replica: &strategy::Replica<'_>| strategy::device(replica).and_then(|_| weights()).unwrap();
+        Strategy::mirrored(["cpu", "cpu", "cpu"]).unwrap().scope(weights)
+    }
     ferrotune::seed(7)?;
     let scopes = [scope(), scope()];
     ferrotune::seed(7)?;

@@ -25,11 +25,13 @@ mod batch;
 mod cache;
 mod columns;
 mod dataset;
+mod encode;
 mod error;
 mod iter;
 mod map;
 mod parallel;
 mod prefetch;
+mod ready;
 mod rows;
 mod stream;
 mod verb;
@@ -37,8 +39,10 @@ mod verb;
 pub use batch::Batch;
 pub use columns::Columns;
 pub use dataset::Dataset;
+pub use encode::{StandardScaler, one_hot};
 pub use error::DataError;
 pub use iter::{Iter, Position};
+pub use ready::{digits, iris, wine};
 
 /// The result of everything that makes elements.
 pub type Result<T, E = DataError> = std::result::Result<T, E>;

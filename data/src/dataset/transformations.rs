@@ -128,6 +128,17 @@ impl<T: Send + 'static> Dataset<T> {
         }
     }
 
+    /// All elements of pass 0 as one batch, such as for validation.
+    ///
+    /// Fails if there are none, or their shapes or dtypes differ. Of a dataset without an end it never returns.
+    pub fn to_tensors(&self) -> Result<T::Batched>
+    where
+        T: Batch,
+    {
+        let none = || DataError::argument("to_tensors", "the dataset has no elements");
+        self.batch(usize::MAX, false).epoch(0).next().ok_or_else(none)?
+    }
+
     /// [`Dataset::batch`] of tensors with different sizes, which are filled up with zeros at their ends to the greatest
     /// size of the batch in each dimension.
     pub fn padded_batch(&self, size: usize, drop_remainder: bool) -> Dataset<T::Batched>

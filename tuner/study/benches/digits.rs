@@ -13,7 +13,7 @@ use serde::Deserialize;
 use std::io::BufRead as _;
 
 /// The UCI optical digits: 64 shades from 0 to 16, then the digit.
-const DIGITS: &str = include_str!("../../../notebooks/data/digits.csv");
+const DIGITS: &str = include_str!("../../../data/src/ready/digits.csv");
 const TRIALS: usize = 40;
 /// After how many trials the best loss is written down.
 const COUNTED: [usize; 3] = [10, 20, TRIALS];

@@ -9,7 +9,7 @@ use ferrotune_trial::AdamW;
 use std::io::{Write as _, stdout};
 
 /// The UCI optical digits: 64 shades from 0 to 16, then the digit.
-const DIGITS: &str = include_str!("../../../notebooks/data/digits.csv");
+const DIGITS: &str = include_str!("../../../data/src/ready/digits.csv");
 const EPOCHS: usize = 9;
 
 fn main() -> Result<()> {
