@@ -20,10 +20,14 @@ let whole: Vec<u32> = train.epoch(0).collect::<Result<_, _>>()?;
 def test_the_document_runs(start):
     session = start()
     blocks = re.findall(r"```rust\n(.*?)```", DOCUMENT.read_text(), re.S)
-    whole, functions, objective = blocks
+    whole, functions, scaled, seeded, objective = blocks
     session.ok(whole)
     session.ok(functions)
     assert session.ok("centred.len()").result == "Some(1000)"
+    session.ok(scaled)
+    assert session.ok("(train.len(), valid.0.dims().to_vec())").result == "(Some(142), [36, 13])"
+    session.ok(seeded)
+    assert session.ok("noisy.len()").result == "Some(1438)"
     model = (
         "let vars = candle_nn::VarMap::new();\n"
         'vars.get(1, "w", candle_nn::Init::Const(0.0), candle_core::DType::F32, &Device::Cpu)?;\n'
@@ -44,6 +48,23 @@ def test_an_iterator_continues_in_later_cells_and_after_a_crash(start):
     session.ok("seen.extend(numbers.by_ref().collect::<Result<Vec<_>, _>>()?);")
     assert session.ok("seen == whole").result == "true"
     session.ok("let left = train.epoch(0); drop(numbers);")
+
+
+def test_a_search_captures_a_dataset_of_rows_and_says_what_else_to_do(start):
+    session = start()
+    session.ok(DATASET)
+    session.ok("let [rows, _] = Dataset::from_tensors(rows)?.shuffle(100, 3).split([0.6, 0.4], 7)?;")
+    session.ok("let order: Vec<u32> = rows.batch(60, false).epoch(0).next().unwrap()?.to_vec1()?;")
+    objective = """
+    let batch: Vec<u32> = rows.batch(60, false).epoch(0).next().ok_or("empty")??.to_vec1()?;
+    if batch != order { return Err(format!("{batch:?} is not {order:?}").into()); }
+    Ok(0.5)"""
+    session.ok(tune(objective, "--objective loss:min --max-trials 2", "captured"))
+    error = session.run(tune("train.len(); Ok(0.5)", "--objective loss:min --max-trials 1", "refused")).error
+    assert "cannot travel to a trial" in error, error
+    session.ok("let made = rows.map(1, Ok);")
+    error = session.run(tune("made.len(); Ok(0.5)", "--objective loss:min --max-trials 1", "refused")).error
+    assert "`made` cannot be shared: only rows of tensors travel to a trial; call map, batch" in error, error
 
 
 def test_a_trial_that_goes_on_continues_with_the_batch_after_the_last_one(start):

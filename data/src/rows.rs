@@ -40,7 +40,7 @@ impl<T> Rows<T> {
     /// How many there are, where that is known.
     pub(crate) fn len(&self) -> Option<u64> {
         let before = self.chosen.as_ref().map_or(self.table.len(), |rows| rows.len());
-        self.verbs.iter().fold(Some(before as u64), |before, verb| verb.len(before))
+        self.verbs.iter().try_fold(before as u64, |before, verb| verb.len(Some(before)))
     }
 
     /// What makes streams of their numbers.

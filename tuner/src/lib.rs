@@ -28,8 +28,7 @@ pub mod pruner;
 pub mod record;
 #[cfg(feature = "supervisor")]
 pub mod search;
-#[cfg(feature = "supervisor")]
-mod seed;
+pub mod seed;
 pub mod space;
 pub mod spec;
 #[cfg(feature = "supervisor")]

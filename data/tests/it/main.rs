@@ -5,6 +5,7 @@ mod batches;
 mod failures;
 mod order;
 mod position;
+mod ready;
 mod seeds;
 mod threads;
 

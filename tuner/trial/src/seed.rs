@@ -53,15 +53,6 @@ pub fn current_seed() -> u64 {
     given_seed().unwrap_or_else(|| Device::Cpu.get_current_seed().expect("the CPU always has a seed"))
 }
 
-/// A seed for a part of what `seed` decides, such as one trial's step. The finalizer of SplitMix64 (Steele, Lea and Flood,
-/// "Fast splittable pseudorandom number generators", 2014), so that neighbours have nothing in common.
-pub fn derived_seed(seed: u64, part: u64) -> u64 {
-    let mixed = seed.wrapping_add(part.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
-}
-
 /// Lets what is drawn begin with a seed, while [`current_seed`] stays.
 pub(crate) fn draw_from(seed: u64) -> Result<()> {
     Device::Cpu.set_seed(seed)?;

@@ -5,10 +5,11 @@ use super::Trial;
 use super::generation::{self, OpenError};
 use super::state::{Restore, Save};
 use crate::error::{Result, TrialError};
-use crate::seed::{derived_seed, draw_from};
+use crate::seed::draw_from;
 use crate::shared::{Pack, ShareError};
 use ferrotune_tuner::checkpoint::step_of;
 use ferrotune_tuner::checkpoint::{checkpoint_file, checkpoint_generation};
+use ferrotune_tuner::seed::derived;
 use ferrotune_tuner::wire::Request;
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -102,7 +103,7 @@ impl Trial {
     /// What is drawn after a checkpoint does not depend on what was drawn before it, so that a trial that goes on from it draws
     /// the same.
     fn draw_after(&self, step: u64) -> Result<()> {
-        draw_from(derived_seed(self.seed(), step))
+        draw_from(derived(self.seed(), step))
     }
 
     fn not_restored(&self, path: PathBuf, error: ShareError) -> TrialError {
