@@ -216,3 +216,12 @@ def test_builder_of_candle_can_be_a_variable(kernel):
     kernel.ok("let builder = candle_nn::VarBuilder::from_varmap(&vars, DType::F32, &Device::Cpu);")
     kernel.ok("let layer = candle_nn::linear(4, 2, builder.pp(\"layer\"))?;")
     assert kernel.ok("vars.all_vars().len()").result == "2"
+
+
+def test_every_pattern_defines_its_names_anew(kernel):
+    kernel.ok("let (first, second) = (1u8, 2u8);")
+    kernel.ok('let [first, _] = ["a", "b"];')
+    kernel.ok("let &second = &first;")
+    assert kernel.ok("(first, second)").result == '("a", "a")'
+    kernel.ok("let (Ok(first) | Err(first)) = Ok::<f64, f64>(2.5);")
+    assert kernel.ok("(first, second)").result == '(2.5, "a")'
