@@ -11,8 +11,10 @@ use std::{env, fs, io};
 const PACKED: &str = "packed";
 
 /// The crates that the prelude is made of. In [`PACKED`] a dash stands for the slash.
-const CRATES: [&str; 10] =
-    ["data", "devices", "display", "display/derive", "link", "machine", "prelude", "tuner", "tuner/trial", "xla"];
+const CRATES: [&str; 11] = [
+    "data", "data/reader", "devices", "display", "display/derive", "link", "machine", "prelude", "tuner", "tuner/trial",
+    "xla",
+];
 
 /// What travels with them, by its place in the prelude's workspace.
 const WORKSPACE: [(&str, &str); 2] = [("Cargo.toml", "workspace.toml"), ("Cargo.lock", "workspace.lock")];

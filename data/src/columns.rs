@@ -12,6 +12,10 @@ use std::sync::Arc;
     note = "Dataset::from_iter takes elements of any type"
 )]
 pub trait Columns: Sized + Send + 'static {
+    /// How many tensors there are.
+    #[doc(hidden)]
+    const COLUMNS: usize;
+
     /// The tensors, in the order of the tuple.
     fn into_columns(self) -> Vec<Tensor>;
 
@@ -21,6 +25,8 @@ pub trait Columns: Sized + Send + 'static {
 }
 
 impl Columns for Tensor {
+    const COLUMNS: usize = 1;
+
     fn into_columns(self) -> Vec<Tensor> {
         vec![self]
     }
@@ -33,6 +39,8 @@ impl Columns for Tensor {
 macro_rules! tuples {
     ($(($($index:tt $kind:ident),+))*) => {$(
         impl Columns for ($($kind,)+) {
+            const COLUMNS: usize = [$($index),+].len();
+
             fn into_columns(self) -> Vec<Tensor> {
                 vec![$(self.$index),+]
             }

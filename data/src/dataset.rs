@@ -4,8 +4,9 @@ mod sources;
 mod transformations;
 
 use crate::Result;
+use crate::blocks::Blocks;
 use crate::iter::Iter;
-use crate::rows::{RowStream, Rows};
+use crate::rows::Rows;
 use crate::stream::{BoxStream, Open, Pass};
 use crate::verb::Verb;
 use std::fmt::{self, Debug, Formatter};
@@ -34,8 +35,10 @@ pub struct Dataset<T> {
 
 /// Where elements come from.
 enum Elements<T> {
-    /// Rows of tensors.
+    /// Rows of tensors, or images.
     Rows(Rows<T>),
+    /// Rows that are read from files.
+    Blocks(Blocks<T>),
     /// Anything else.
     Made(Open<T>),
 }
@@ -44,6 +47,7 @@ impl<T> Clone for Elements<T> {
     fn clone(&self) -> Elements<T> {
         match self {
             Elements::Rows(rows) => Elements::Rows(rows.clone()),
+            Elements::Blocks(blocks) => Elements::Blocks(blocks.clone()),
             Elements::Made(open) => Elements::Made(Arc::clone(open)),
         }
     }
@@ -96,9 +100,8 @@ impl<T: Send + 'static> Dataset<T> {
 
     pub(crate) fn open(&self, pass: Pass) -> Result<BoxStream<T>> {
         match &self.elements {
-            Elements::Rows(rows) => {
-                Ok(Box::new(RowStream { table: rows.table.clone(), numbers: rows.numbers()(pass)? }))
-            }
+            Elements::Rows(rows) => rows.open(pass),
+            Elements::Blocks(blocks) => Ok(blocks.open()),
             Elements::Made(open) => open(pass),
         }
     }
@@ -112,6 +115,7 @@ impl<T: Send + 'static> Dataset<T> {
     fn then(&self, verb: Verb) -> Dataset<T> {
         let elements = match self.elements.clone() {
             Elements::Rows(rows) => Elements::Rows(rows.then(verb)),
+            Elements::Blocks(_) => Elements::Made(verb.apply(self.opener())),
             Elements::Made(open) => Elements::Made(verb.apply(open)),
         };
         Dataset { elements, len: verb.len(self.len), passes: AtomicU64::new(0) }
@@ -122,11 +126,16 @@ impl<T: Send + 'static> Dataset<T> {
         Dataset { elements: Elements::Rows(rows), len, passes: AtomicU64::new(0) }
     }
 
-    /// The rows, unless elements are made.
+    pub(crate) fn of_blocks(blocks: Blocks<T>) -> Dataset<T> {
+        let len = blocks.len();
+        Dataset { elements: Elements::Blocks(blocks), len, passes: AtomicU64::new(0) }
+    }
+
+    /// The rows, unless elements are read or made.
     pub(crate) fn rows(&self) -> Option<&Rows<T>> {
         match &self.elements {
             Elements::Rows(rows) => Some(rows),
-            Elements::Made(_) => None,
+            Elements::Blocks(_) | Elements::Made(_) => None,
         }
     }
 }

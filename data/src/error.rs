@@ -50,6 +50,18 @@ pub enum DataError {
         /// candle's error.
         source: candle_core::Error,
     },
+    /// A file cannot be read, or a part of it.
+    #[error("{reason}")]
+    Unread {
+        /// What cannot be read, and why.
+        reason: String,
+    },
+    /// The process that reads files cannot be started.
+    #[error("cannot start `ferrotune reader`, which reads files: {source}; put ferrotune on the PATH, or its path into FERROTUNE_READER")]
+    NoReader {
+        /// The system's reason.
+        source: std::io::Error,
+    },
     /// A thread cannot be started.
     #[error("cannot start a thread of Dataset::{verb}: {source}")]
     Thread {

@@ -21,28 +21,39 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod arrays;
 mod batch;
+mod blocks;
 mod cache;
+mod cache_file;
 mod columns;
 mod dataset;
 mod encode;
 mod error;
+mod images;
 mod iter;
 mod map;
 mod parallel;
 mod prefetch;
+mod reader;
 mod ready;
+mod records;
 mod rows;
 mod stream;
+mod table;
 mod verb;
 
+pub use arrays::{cifar10, idx, mnist};
 pub use batch::Batch;
 pub use columns::Columns;
 pub use dataset::Dataset;
 pub use encode::{StandardScaler, one_hot};
 pub use error::DataError;
+pub use images::{ImageFolder, image_folder};
 pub use iter::{Iter, Position};
 pub use ready::{digits, iris, wine};
+pub use records::{json_lines, lines, tf_records};
+pub use table::{TableFiles, csv, parquet};
 
 /// The result of everything that makes elements.
 pub type Result<T, E = DataError> = std::result::Result<T, E>;

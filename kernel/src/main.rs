@@ -119,6 +119,9 @@ enum Action {
         #[arg(long)]
         trust_mirror: bool,
     },
+    /// Read files of data for a dataset.
+    #[command(hide = true)]
+    Reader,
     /// Try a PJRT plugin, which may crash this process.
     #[command(hide = true)]
     Probe,
@@ -233,6 +236,7 @@ fn run(arguments: &[OsString]) -> Result<ExitCode> {
             let trust = Trust { mirror: origin(trust_mirror), ..search_process::trust(origin(trust)) };
             Ok(ferrotune_tuner::supervisor::main(&study, &trust))
         }
+        Action::Reader => Ok(ferrotune_reader::main()),
         Action::Probe => Ok(ferrotune_devices::probe::child::main()),
         Action::Worker { arguments } => ferrotune_tuner::process::worker_main(arguments),
     }

@@ -1,7 +1,7 @@
 //! `cargo xtask bench` compares this kernel with evcxr_jupyter on this machine and writes `docs/benchmarks.md`.
-//! `cargo xtask bench hpo` compares the oracles with Optuna on formulas, `cargo xtask bench digits` on real training, and
-//! `cargo xtask bench keras` compares a search with Keras Tuner's. `cargo xtask bench steps` compares steps of training with
-//! candle's own, PyTorch's, JAX's and burn's.
+//! `cargo xtask bench hpo` compares the oracles with Optuna on formulas, `cargo xtask bench digits` on real training,
+//! `cargo xtask bench keras` a search with Keras Tuner's, `cargo xtask bench data` input of training with tf.data and
+//! PyTorch's, and `cargo xtask bench steps` steps of training with candle's own, PyTorch's, JAX's and burn's.
 
 mod digits;
 mod hpo;
@@ -20,22 +20,24 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     match arguments.split_first() {
         None => kernels(root),
         Some((what, rest)) if what == "hpo" => hpo::run(root, rest),
-        Some((what, [])) if what == "keras" => keras(root),
+        Some((what, [])) if what == "data" || what == "keras" => compare_with_python(root, what),
         Some((what, [])) if what == "digits" => digits::run(root),
         Some((what, rest)) if what == "steps" => steps::run(root, rest),
         Some((what, _)) => {
-            bail!("there is no bench `{what}`; use hpo, digits, keras, steps, or no name to compare the kernels")
+            bail!("there is no bench `{what}`; use data, digits, hpo, keras, steps, or no name to compare the kernels")
         }
     }
 }
 
-fn keras(root: &Path) -> Result<()> {
+/// Measures in notebooks, and other programs beside them.
+fn compare_with_python(root: &Path, what: &str) -> Result<()> {
     let environment = step::step("tools", || Environment::prepare_for_tests(root))?;
-    step::step("Keras Tuner", || environment.add("tests/requirements-keras.txt"))?;
+    step::step("the others", || environment.add(&format!("tests/requirements-{what}.txt")))?;
     step::step("build", || build_program(root))?;
     step::step("install into target/jupyter", || environment.install_kernel())?;
     step::step("measure", || {
-        step::run(environment.python().arg("tests/bench_keras.py").args(["--output", "docs/benchmarks-keras.md"]))
+        let page = format!("docs/benchmarks-{what}.md");
+        step::run(environment.python().arg(format!("tests/bench_{what}.py")).args(["--output", &page]))
     })
 }
 

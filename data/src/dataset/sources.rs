@@ -3,7 +3,7 @@
 use super::Dataset;
 use crate::columns::{Columns, Table};
 use crate::map::Calls;
-use crate::rows::Rows;
+use crate::rows::{Origin, Rows};
 use crate::stream::{BoxStream, Chain, Pass, Stream};
 use crate::{DataError, Result};
 use ferrotune_trial::current_seed;
@@ -31,7 +31,7 @@ impl<T: Columns> Dataset<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn from_tensors(tensors: T) -> Result<Dataset<T>> {
-        Ok(Dataset::of_rows(Rows::all(Table::new(tensors)?)))
+        Ok(Dataset::of_rows(Rows::all(Origin::Tensors(Table::new(tensors)?))))
     }
 
     /// Parts of a dataset of tensors, as large as these fractions of it, with its elements in an order that the seed
@@ -51,7 +51,7 @@ impl<T: Columns> Dataset<T> {
     pub fn split<const N: usize>(&self, fractions: [f64; N], seed: impl Into<Option<u64>>) -> Result<[Dataset<T>; N]> {
         let verb = "split";
         let Some(rows) = self.rows() else {
-            return Err(DataError::argument(verb, "only rows of tensors can be split; split before map and batch"));
+            return Err(DataError::argument(verb, "only rows of tensors and images can be split; split before map and batch, and read a table with read"));
         };
         if self.len().is_none() {
             return Err(DataError::argument(verb, "the dataset repeats for ever; split before repeat_forever"));
@@ -73,7 +73,7 @@ impl<T: Columns> Dataset<T> {
             let end = ((until * numbers.len() as f64).round() as usize).min(numbers.len());
             let part = numbers[begin..end].into();
             begin = end;
-            Dataset::of_rows(Rows::chosen(rows.table.clone(), part))
+            Dataset::of_rows(Rows::chosen(rows.origin.clone(), part))
         }))
     }
 }

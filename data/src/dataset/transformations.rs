@@ -6,6 +6,7 @@ use crate::cache::cached;
 use crate::map::{Calls, Filtered, Function, Interleaved, Mapped, Outcome, Predicate};
 use crate::parallel::Parallel;
 use crate::prefetch::Prefetched;
+use crate::rows::Origin;
 use crate::stream::{BoxStream, Open, Pass};
 use crate::verb::Verb;
 use crate::{DataError, Result};
@@ -120,11 +121,15 @@ impl<T: Send + 'static> Dataset<T> {
     {
         let size = Size { elements: size, drops_remainder: drop_remainder };
         match &self.elements {
-            Elements::Rows(rows) => {
-                let table = rows.table.clone();
+            Elements::Rows(rows) if let Origin::Tensors(table) = &rows.origin => {
+                let table = table.clone();
                 self.batches("batch", &rows.numbers(), size, move |rows| batch::of_rows(&table, &rows))
             }
-            Elements::Made(open) => self.batches("batch", open, size, T::batch),
+            Elements::Blocks(blocks) => {
+                let blocks = blocks.clone();
+                self.batched("batch", size, move |_| Ok(blocks.batches(size)))
+            }
+            _ => self.batches("batch", &self.opener(), size, T::batch),
         }
     }
 
@@ -157,11 +162,23 @@ impl<T: Send + 'static> Dataset<T> {
         batch: impl Fn(Vec<X>) -> candle_core::Result<B> + Send + Sync + 'static,
     ) -> Dataset<B> {
         let (open, batch) = (Arc::clone(open), Arc::new(batch));
+        self.batched(verb, size, move |pass| {
+            let batch = Arc::clone(&batch) as Arc<_>;
+            Ok(Box::new(Batches { stream: open(pass)?, size, index: 0, batch }))
+        })
+    }
+
+    /// A dataset of batches of this one's elements.
+    fn batched<B: Send + 'static>(
+        &self,
+        verb: &'static str,
+        size: Size,
+        open: impl Fn(Pass) -> Result<BoxStream<B>> + Send + Sync + 'static,
+    ) -> Dataset<B> {
         let len = self.len.filter(|_| size.elements > 0).map(|len| size.batches(len));
         let open: Open<B> = Arc::new(move |pass| {
             at_least_one(verb, size.elements)?;
-            let batch = Arc::clone(&batch) as Arc<_>;
-            Ok(Box::new(Batches { stream: open(pass)?, size, index: 0, batch }))
+            open(pass)
         });
         Dataset::made(open, len)
     }

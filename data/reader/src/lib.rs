@@ -1,0 +1,17 @@
+//! Reads files of data in a process of its own: tables, images, records and arrays become plain numbers and bytes.
+//!
+//! The program `ferrotune reader` is that process. A damaged file can only end it, and what decodes files is not part of the library
+//! that each cell links. Knows no tensor and no dataset: those are of `ferrotune-data`, which starts readers and asks them.
+
+#[cfg(feature = "serve")]
+mod serve;
+mod wire;
+
+#[cfg(feature = "serve")]
+pub use serve::main;
+pub use wire::{Array, Block, Contents, Format, Framing, Group, Kind, Layout, Reply, Request, Shape, Source, read_reply, write_request};
+#[cfg(feature = "serve")]
+pub(crate) use wire::{read_request, write_reply};
+
+/// The program's subcommand that is a reader.
+pub const SUBCOMMAND: &str = "reader";

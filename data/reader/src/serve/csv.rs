@@ -1,0 +1,137 @@
+//! Tables of text with a header, whose values a comma or another byte separates: RFC 4180, by the crate `csv`.
+
+use super::files;
+use super::table::{Values, Wanted, wanted};
+use crate::wire::{Block, Group};
+use anyhow::{Context as _, Result, anyhow};
+use csv::ByteRecord;
+use std::io::Read;
+use std::path::PathBuf;
+
+/// The rows of one block.
+const ROWS: usize = 16_384;
+
+/// What stands for a missing number, as pandas reads it.
+const MISSING: [&str; 10] = ["", "NA", "N/A", "n/a", "<NA>", "NaN", "nan", "NULL", "null", "None"];
+
+/// Tables with the same columns, one after another.
+pub(super) struct Csv {
+    files: Vec<PathBuf>,
+    delimiter: u8,
+    groups: Vec<Group>,
+    missing: Option<f32>,
+    /// The next block.
+    next: u64,
+    current: Option<Current>,
+    /// The files that come after the current one.
+    left: usize,
+}
+
+struct Current {
+    name: String,
+    reader: csv::Reader<Box<dyn Read>>,
+    columns: Vec<String>,
+    wanted: Vec<Wanted>,
+    /// The rows that have been read.
+    rows: u64,
+}
+
+impl Csv {
+    /// Opens the first table, and returns the names of its columns.
+    pub(super) fn open(
+        files: Vec<PathBuf>,
+        delimiter: u8,
+        groups: Vec<Group>,
+        missing: Option<f32>,
+    ) -> Result<(Csv, Vec<String>)> {
+        let left = files.len();
+        let mut csv = Csv { files, delimiter, groups, missing, next: 0, current: None, left };
+        csv.open_next()?;
+        let columns = csv.current.as_ref().map(|current| current.columns.clone()).unwrap_or_default();
+        Ok((csv, columns))
+    }
+
+    /// The block with this number. Blocks before it are read again if it is not the next one.
+    pub(super) fn block(&mut self, number: u64) -> Result<Option<Block>> {
+        if number < self.next {
+            (self.next, self.left, self.current) = (0, self.files.len(), None);
+        }
+        loop {
+            let Some(block) = self.next_block()? else { return Ok(None) };
+            self.next += 1;
+            if self.next > number {
+                return Ok(Some(block));
+            }
+        }
+    }
+
+    fn next_block(&mut self) -> Result<Option<Block>> {
+        loop {
+            if self.current.is_none() && !self.open_next()? {
+                return Ok(None);
+            }
+            if let Some(current) = &mut self.current
+                && let Some(block) = current.read(self.missing)?
+            {
+                return Ok(Some(block));
+            }
+            self.current = None;
+        }
+    }
+
+    fn open_next(&mut self) -> Result<bool> {
+        let Some(path) = self.files.get(self.files.len() - self.left) else { return Ok(false) };
+        let name = path.display().to_string();
+        let mut reader = csv::ReaderBuilder::new().delimiter(self.delimiter).from_reader(files::open(path)?);
+        let headers = reader.headers().with_context(|| format!("cannot read the header of {name}"))?;
+        let columns: Vec<String> = headers.iter().map(|column| column.trim().to_owned()).collect();
+        let wanted = wanted(&name, &columns, &self.groups)?;
+        self.current = Some(Current { name, reader, columns, wanted, rows: 0 });
+        self.left -= 1;
+        Ok(true)
+    }
+}
+
+impl Current {
+    /// The next rows; `None` after the last one.
+    fn read(&mut self, missing: Option<f32>) -> Result<Option<Block>> {
+        let mut arrays: Vec<Values> = self.wanted.iter().map(Wanted::values).collect();
+        let mut record = ByteRecord::new();
+        for row in 0..=ROWS {
+            let is_end = row == ROWS
+                || !self.reader.read_byte_record(&mut record).with_context(|| format!("cannot read {}", self.name))?;
+            if is_end {
+                let block = || arrays.into_iter().map(Values::into_array).collect();
+                return Ok((row > 0).then(block));
+            }
+            self.rows += 1;
+            for (wanted, values) in self.wanted.iter().zip(&mut arrays) {
+                for column in &wanted.columns {
+                    let text = record.get(*column).unwrap_or_default();
+                    add(wanted, values, text, missing).with_context(|| {
+                        format!("row {} of {}, column `{}`", self.rows, self.name, self.columns[*column])
+                    })?;
+                }
+            }
+        }
+        unreachable!("the last round of the loop returns")
+    }
+}
+
+fn add(wanted: &Wanted, values: &mut Values, text: &[u8], missing: Option<f32>) -> Result<()> {
+    let text = str::from_utf8(text).context("the value is not UTF-8")?.trim();
+    match values {
+        Values::Classes(classes) => classes.push(wanted.class(text)?),
+        Values::Numbers { numbers, .. } => numbers.push(number(text, missing)?),
+    }
+    Ok(())
+}
+
+fn number(text: &str, missing: Option<f32>) -> Result<f32> {
+    match text {
+        "true" | "True" | "TRUE" => Ok(1.),
+        "false" | "False" | "FALSE" => Ok(0.),
+        text if MISSING.contains(&text) => missing.context("there is no value; say with `missing` what stands for it"),
+        text => text.parse().map_err(|_| anyhow!("`{text}` is no number")),
+    }
+}

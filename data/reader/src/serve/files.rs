@@ -1,0 +1,42 @@
+//! Files by their patterns, and what is in compressed ones.
+
+use anyhow::{Context as _, Result, bail};
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::path::{Path, PathBuf};
+
+/// The files that match, in the order of the patterns, and of the names within one.
+pub(super) fn matching(patterns: &[String]) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for pattern in patterns {
+        if Path::new(pattern).is_file() {
+            files.push(pattern.into()); // its name may have brackets
+            continue;
+        }
+        let before = files.len();
+        let found = glob::glob(pattern).with_context(|| format!("`{pattern}` is no pattern for files"))?;
+        for path in found {
+            let path = path.context("a folder cannot be searched")?;
+            if path.is_file() {
+                files.push(path);
+            }
+        }
+        if files.len() == before {
+            bail!("there is no file `{pattern}`");
+        }
+    }
+    if files.is_empty() { bail!("no file is named") } else { Ok(files) }
+}
+
+/// The bytes of a file, which are decompressed if its name ends in `.gz` or `.zst`.
+pub(super) fn open(path: &Path) -> Result<Box<dyn Read>> {
+    let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+    Ok(match path.extension().and_then(|extension| extension.to_str()) {
+        Some("gz") => Box::new(flate2::read::MultiGzDecoder::new(BufReader::new(file))),
+        Some("zst") => {
+            let decoder = zstd::Decoder::new(file);
+            Box::new(decoder.with_context(|| format!("cannot decompress {}", path.display()))?)
+        }
+        _ => Box::new(file),
+    })
+}

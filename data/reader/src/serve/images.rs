@@ -1,0 +1,122 @@
+//! Images, decoded by the crate `image` and resized by `fast_image_resize`.
+
+use crate::wire::{Array, Block, Shape};
+use anyhow::{Context as _, Result, anyhow, bail};
+use fast_image_resize::images::{Image, ImageRef};
+use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer};
+use image::{DynamicImage, ImageFormat, ImageReader};
+use std::fs;
+use std::io::Cursor;
+use std::path::{Path, PathBuf};
+
+/// What a file of an image may end in, as the decoders here know it.
+const ENDINGS: [&str; 6] = ["bmp", "gif", "jpeg", "jpg", "png", "webp"];
+
+/// Images of one size.
+pub(super) struct Images {
+    channels: usize,
+    height: usize,
+    width: usize,
+    resizer: Resizer,
+}
+
+impl Images {
+    pub(super) fn new(channels: usize, height: usize, width: usize) -> Result<Images> {
+        if !matches!(channels, 1 | 3) {
+            bail!("an image has 1 channel (grey) or 3 (red, green and blue), not {channels}");
+        }
+        if [height, width].iter().any(|length| !(1..=65_535).contains(length)) {
+            bail!("images of {height}×{width} pixels cannot be made; give at least 1×1");
+        }
+        Ok(Images { channels, height, width, resizer: Resizer::new() })
+    }
+
+    /// The image in a file, as u8 of shape (channels, height, width).
+    pub(super) fn read(&mut self, path: &Path) -> Result<Block> {
+        let name = || path.display().to_string();
+        let bytes = fs::read(path).with_context(|| format!("cannot read {}", name()))?;
+        let image = decoded(&bytes).with_context(|| format!("cannot decode {}", name()))?;
+        let pixels = self.resized(&image).with_context(|| format!("cannot resize {}", name()))?;
+        // Pixel after pixel becomes channel after channel.
+        let bytes = (0..self.channels).flat_map(|channel| pixels.iter().skip(channel).step_by(self.channels)).copied();
+        let mut planes = Vec::with_capacity(pixels.len());
+        planes.extend(bytes);
+        let shape = Shape { dtype: "u8".to_owned(), dims: vec![self.channels, self.height, self.width] };
+        Ok(vec![Array { shape, bytes: planes }])
+    }
+
+    fn resized(&mut self, image: &DynamicImage) -> Result<Vec<u8>> {
+        let (width, height) = (image.width(), image.height());
+        let (pixels, kind) = match self.channels {
+            1 => (image.to_luma8().into_raw(), PixelType::U8),
+            _ => (image.to_rgb8().into_raw(), PixelType::U8x3),
+        };
+        if (width as usize, height as usize) == (self.width, self.height) {
+            return Ok(pixels);
+        }
+        let from = ImageRef::new(width, height, &pixels, kind).map_err(|error| anyhow!("{error}"))?;
+        let mut to = Image::new(self.width as u32, self.height as u32, kind);
+        let options = ResizeOptions::new().resize_alg(ResizeAlg::Convolution(FilterType::Bilinear));
+        self.resizer.resize(&from, &mut to, &options)?;
+        Ok(to.into_vec())
+    }
+}
+
+fn decoded(bytes: &[u8]) -> Result<DynamicImage> {
+    let reader = ImageReader::new(Cursor::new(bytes)).with_guessed_format()?;
+    // The decoder would make up what is missing.
+    if reader.format() == Some(ImageFormat::Jpeg) && !is_whole_jpeg(bytes) {
+        bail!("the file ends within the image");
+    }
+    Ok(reader.decode()?)
+}
+
+/// Whether a JPEG file has the marker for the end of the image behind its last scan, in which the marker cannot be.
+fn is_whole_jpeg(bytes: &[u8]) -> bool {
+    let last = |marker: [u8; 2]| bytes.windows(2).rposition(|pair| pair == marker);
+    last([0xff, 0xd9]) > last([0xff, 0xda])
+}
+
+/// The images in the folders of a folder, in the order of their paths, with the number of their folder; and the names of those
+/// folders, in their order.
+pub(super) fn list(folder: &Path) -> Result<(Vec<(PathBuf, u32)>, Vec<String>)> {
+    let mut classes: Vec<PathBuf> = entries(folder)?.into_iter().filter(|path| path.is_dir()).collect();
+    classes.retain(|path| !name(path).starts_with('.'));
+    let mut files = Vec::new();
+    for (class, folder) in (0..).zip(&classes) {
+        let before = files.len();
+        files.extend(images_below(folder)?.into_iter().map(|path| (path, class)));
+        if files.len() == before {
+            bail!("{} has no image; images end in {}", folder.display(), ENDINGS.join(", "));
+        }
+    }
+    if classes.is_empty() {
+        bail!("{} has no folder; put the images of each class into a folder of its own there", folder.display());
+    }
+    Ok((files, classes.iter().map(|path| name(path)).collect()))
+}
+
+fn images_below(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut images = Vec::new();
+    for path in entries(folder)? {
+        if path.is_dir() {
+            images.extend(images_below(&path)?);
+        } else if path.extension().is_some_and(|ending| ENDINGS.iter().any(|known| ending.eq_ignore_ascii_case(known))) {
+            images.push(path);
+        }
+    }
+    Ok(images)
+}
+
+/// What is in a folder, in the order of the names.
+fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
+    let unread = || format!("cannot read the folder {}", folder.display());
+    let entries = fs::read_dir(folder).with_context(unread)?;
+    let mut paths = entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<PathBuf>>>().with_context(unread)?;
+    paths.sort();
+    Ok(paths)
+}
+
+fn name(path: &Path) -> String {
+    path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}

@@ -1,0 +1,208 @@
+//! Apache Parquet: of each row group, the columns that are asked for, and no others.
+
+use super::table::{Values, Wanted, wanted};
+use crate::wire::{Block, Group};
+use anyhow::{Context as _, Result, bail};
+use half::f16;
+use parquet::basic::LogicalType;
+use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
+use parquet::data_type::DataType;
+use parquet::file::reader::{FileReader as _, RowGroupReader, SerializedFileReader};
+use parquet::schema::types::ColumnDescriptor;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+/// Row groups of files with the same columns; each is a block.
+pub(super) struct Parquet {
+    tables: Vec<Table>,
+    missing: Option<f32>,
+}
+
+struct Table {
+    name: String,
+    reader: SerializedFileReader<File>,
+    wanted: Vec<Wanted>,
+}
+
+impl Parquet {
+    /// Reads what the files say about themselves, and returns the names of their columns.
+    pub(super) fn open(
+        files: Vec<PathBuf>,
+        groups: &[Group],
+        missing: Option<f32>,
+    ) -> Result<(Parquet, Vec<String>)> {
+        let tables: Vec<Table> = files.iter().map(|file| Table::open(file, groups)).collect::<Result<_>>()?;
+        let columns = tables.first().map(Table::columns).unwrap_or_default();
+        Ok((Parquet { tables, missing }, columns))
+    }
+
+    /// The rows of each block.
+    pub(super) fn rows(&self) -> Vec<u64> {
+        let groups = |table: &Table| {
+            let groups = table.reader.metadata().row_groups().iter();
+            groups.map(|group| group.num_rows().max(0) as u64).collect::<Vec<u64>>()
+        };
+        self.tables.iter().flat_map(groups).collect()
+    }
+
+    pub(super) fn block(&self, number: u64) -> Result<Option<Block>> {
+        let mut before = 0;
+        for table in &self.tables {
+            let groups = table.reader.num_row_groups() as u64;
+            if number < before + groups {
+                let group = (number - before) as usize;
+                let block = table.read(group, self.missing);
+                return block.map(Some).with_context(|| format!("row group {group} of {}", table.name));
+            }
+            before += groups;
+        }
+        Ok(None)
+    }
+}
+
+impl Table {
+    fn open(path: &Path, groups: &[Group]) -> Result<Table> {
+        let name = path.display().to_string();
+        let file = File::open(path).with_context(|| format!("cannot open {name}"))?;
+        let reader = SerializedFileReader::new(file).with_context(|| format!("{name} is no Parquet file"))?;
+        let mut table = Table { name, reader, wanted: Vec::new() };
+        table.wanted = wanted(&table.name, &table.columns(), groups)?;
+        Ok(table)
+    }
+
+    fn columns(&self) -> Vec<String> {
+        let schema = self.reader.metadata().file_metadata().schema_descr();
+        schema.columns().iter().map(|column| column.path().string()).collect()
+    }
+
+    fn read(&self, group: usize, missing: Option<f32>) -> Result<Block> {
+        let group = self.reader.get_row_group(group)?;
+        let read = |wanted: &Wanted| Ok(wanted.read(&*group, missing)?.into_array());
+        self.wanted.iter().map(read).collect()
+    }
+}
+
+impl Wanted {
+    fn read(&self, group: &dyn RowGroupReader, missing: Option<f32>) -> Result<Values> {
+        let rows = usize::try_from(group.metadata().num_rows()).context("the number of its rows is damaged")?;
+        let mut values = self.values();
+        let width = self.columns.len();
+        for (offset, column) in self.columns.iter().enumerate() {
+            let column = Column { group, index: *column, rows };
+            let read = match &mut values {
+                Values::Classes(classes) => column.classes(self).map(|read| *classes = read),
+                Values::Numbers { numbers, .. } if width == 1 => column.numbers(missing).map(|read| *numbers = read),
+                Values::Numbers { numbers, .. } => column.numbers(missing).map(|read| {
+                    numbers.resize(rows * width, 0.);
+                    let places = numbers.iter_mut().skip(offset).step_by(width);
+                    places.zip(read).for_each(|(place, number)| *place = number);
+                }),
+            };
+            read.with_context(|| format!("column `{}`", column.descriptor().path().string()))?;
+        }
+        Ok(values)
+    }
+}
+
+/// A column of a row group.
+struct Column<'a> {
+    group: &'a dyn RowGroupReader,
+    index: usize,
+    rows: usize,
+}
+
+impl Column<'_> {
+    fn descriptor(&self) -> &ColumnDescriptor {
+        self.group.metadata().column(self.index).column_descr()
+    }
+
+    fn reader(&self) -> Result<ColumnReader> {
+        if self.descriptor().max_rep_level() > 0 {
+            bail!("it has lists, which are neither a number nor text");
+        }
+        Ok(self.group.get_column_reader(self.index)?)
+    }
+
+    /// What its whole numbers are divided by. Fails if they are dates or times.
+    fn unit(&self) -> Result<f32> {
+        match self.descriptor().logical_type_ref() {
+            None | Some(LogicalType::Integer(_)) => Ok(1.),
+            Some(LogicalType::Decimal(decimal)) => Ok(10_f32.powi(decimal.scale)),
+            Some(other) => bail!("its type {other:?} is no number; store it as one"),
+        }
+    }
+
+    fn is_unsigned(&self) -> bool {
+        matches!(self.descriptor().logical_type_ref(), Some(LogicalType::Integer(integer)) if !integer.is_signed)
+    }
+
+    fn numbers(&self, missing: Option<f32>) -> Result<Vec<f32>> {
+        let (unit, is_unsigned) = (self.unit(), self.is_unsigned());
+        match self.reader()? {
+            ColumnReader::BoolColumnReader(reader) => self.flat(reader, missing, |bit| Ok(f32::from(u8::from(*bit)))),
+            ColumnReader::Int32ColumnReader(reader) => {
+                let unit = unit?;
+                let number = |number: i32| if is_unsigned { number as u32 as f32 } else { number as f32 };
+                self.flat(reader, missing, |value| Ok(number(*value) / unit))
+            }
+            ColumnReader::Int64ColumnReader(reader) => {
+                let unit = unit?;
+                let number = |number: i64| if is_unsigned { number as u64 as f32 } else { number as f32 };
+                self.flat(reader, missing, |value| Ok(number(*value) / unit))
+            }
+            ColumnReader::FloatColumnReader(reader) => self.flat(reader, missing, |value| Ok(*value)),
+            ColumnReader::DoubleColumnReader(reader) => self.flat(reader, missing, |value| Ok(*value as f32)),
+            ColumnReader::FixedLenByteArrayColumnReader(reader)
+                if self.descriptor().logical_type_ref() == Some(&LogicalType::Float16) =>
+            {
+                self.flat(reader, missing, |bytes| match bytes.data() {
+                    [low, high] => Ok(f16::from_le_bytes([*low, *high]).to_f32()),
+                    bytes => bail!("a number of 16 bits has {} bytes", bytes.len()),
+                })
+            }
+            _ => bail!("its type {} is no number", self.descriptor().physical_type()),
+        }
+    }
+
+    fn classes(&self, wanted: &Wanted) -> Result<Vec<u32>> {
+        match self.reader()? {
+            ColumnReader::BoolColumnReader(reader) => self.flat(reader, None, |bit| wanted.class_of_number((*bit).into())),
+            ColumnReader::Int32ColumnReader(reader) => {
+                self.flat(reader, None, |number| wanted.class_of_number((*number).into()))
+            }
+            ColumnReader::Int64ColumnReader(reader) => self.flat(reader, None, |number| wanted.class_of_number(*number)),
+            ColumnReader::ByteArrayColumnReader(reader) => self.flat(reader, None, |text| {
+                wanted.class(str::from_utf8(text.data()).context("a value is not UTF-8")?)
+            }),
+            _ => bail!("its type {} is no class: neither a whole number nor text", self.descriptor().physical_type()),
+        }
+    }
+
+    /// The values of all rows, with `missing` where there is none.
+    fn flat<T: DataType, X: Copy>(
+        &self,
+        mut reader: ColumnReaderImpl<T>,
+        missing: Option<X>,
+        value: impl Fn(&T::T) -> Result<X>,
+    ) -> Result<Vec<X>> {
+        let deepest = self.descriptor().max_def_level();
+        let (mut values, mut levels) = (Vec::with_capacity(self.rows), Vec::new());
+        let mut rows = 0;
+        while rows < self.rows {
+            let (read, ..) = reader.read_records(self.rows - rows, Some(&mut levels), None, &mut values)?;
+            if read == 0 {
+                bail!("it ends after {rows} of {} rows", self.rows);
+            }
+            rows += read;
+        }
+        if deepest == 0 || values.len() == self.rows {
+            return values.iter().map(value).collect();
+        }
+        let mut present = values.iter();
+        let at = |(row, level): (usize, &i16)| {
+            let value = if *level == deepest { present.next().map(&value).transpose()? } else { missing };
+            value.with_context(|| format!("row {row} has no value; say with `missing` what stands for it"))
+        };
+        levels.iter().enumerate().map(at).collect()
+    }
+}

@@ -1,0 +1,104 @@
+//! Damaged bytes: an error or the right numbers, and never a panic of the process.
+
+use super::{Opened, answer};
+use crate::wire::{Format, Framing, Group, Kind, Layout, Reply, Request, Source, read_reply, read_request, write_reply, write_request};
+use std::fs;
+use std::io::BufReader;
+use std::path::Path;
+
+fn open(source: Source) -> Option<Opened> {
+    let mut opened = None;
+    answer(&mut opened, Request::Open(source)).unwrap();
+    opened
+}
+
+fn text_of(path: &Path) -> String {
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn requests_and_replies_come_back_as_they_were() {
+    let request = Request::Open(Source::Array { file: "x.idx".to_owned(), layout: Layout::Idx });
+    let mut line = Vec::new();
+    write_request(&mut line, &request).unwrap();
+    let mut lines = BufReader::new(line.as_slice());
+    assert_eq!(read_request(&mut lines).unwrap(), Some(request));
+    assert_eq!(read_request(&mut lines).unwrap(), None);
+    let shape = crate::Shape { dtype: "i64".to_owned(), dims: vec![2] };
+    let reply = Reply::Block(vec![crate::Array { shape, bytes: (0..16).collect() }]);
+    let mut frame = Vec::new();
+    write_reply(&mut frame, reply.clone()).unwrap();
+    assert_eq!(read_reply(&mut frame.as_slice()).unwrap(), reply);
+    for length in 0..frame.len() {
+        assert_eq!(read_reply(&mut &frame[..length]).unwrap_err().kind(), std::io::ErrorKind::UnexpectedEof);
+    }
+}
+
+#[test]
+fn a_block_is_the_same_however_it_is_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("numbers.csv");
+    let rows: Vec<String> = (0..50_000).map(|number| number.to_string()).collect();
+    fs::write(&path, format!("x\n{}\n", rows.join("\n"))).unwrap();
+    let groups = vec![Group { columns: vec!["x".to_owned()], kind: Kind::Numbers }];
+    let format = Format::Csv { delimiter: b',' };
+    let source = Source::Table { format, files: vec![text_of(&path)], groups, missing: None };
+    let mut opened = open(source);
+    let mut block = |number| answer(&mut opened, Request::Block(number)).unwrap();
+    let blocks = [0, 1, 2, 3].map(&mut block);
+    assert_ne!(blocks[0], blocks[1]);
+    assert_eq!(block(4), Reply::End);
+    assert_eq!([1, 0, 3, 2].map(block), [1, 0, 3, 2].map(|number: usize| blocks[number].clone()));
+}
+
+#[test]
+fn every_cut_and_every_changed_bit_of_a_tf_record_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.tfrecord");
+    let mut whole = Vec::new();
+    for record in [b"first".as_slice(), b"", b"third one"] {
+        let masked = |bytes: &[u8]| crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8).to_le_bytes();
+        let length = (record.len() as u64).to_le_bytes();
+        whole.extend([length.as_slice(), &masked(&length), record, &masked(record)].concat());
+    }
+    let read = |bytes: &[u8]| {
+        fs::write(&path, bytes).unwrap();
+        let source = Source::Records { framing: Framing::TfRecord, files: vec![text_of(&path)] };
+        answer(&mut open(source), Request::Block(0))
+    };
+    let right = read(&whole).unwrap();
+    assert!(matches!(&right, Reply::Block(block) if block[0].bytes == b"firstthird one"));
+    let ends = [0, 21, 37];
+    for length in (1..whole.len()).filter(|length| !ends.contains(length)) {
+        let error = format!("{:#}", read(&whole[..length]).unwrap_err());
+        assert!(error.contains("x.tfrecord"), "{error}");
+    }
+    for bit in 0..whole.len() * 8 {
+        let mut changed = whole.clone();
+        changed[bit / 8] ^= 1 << (bit % 8);
+        let error = format!("{:#}", read(&changed).unwrap_err());
+        assert!(error.contains("x.tfrecord"), "{error}");
+    }
+}
+
+#[test]
+fn a_damaged_image_is_an_error_that_names_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut pixels = image::RgbImage::new(9, 7);
+    pixels.enumerate_pixels_mut().for_each(|(x, y, pixel)| *pixel = image::Rgb([x as u8 * 20, y as u8 * 30, 77]));
+    for ending in ["bmp", "gif", "jpg", "png"] {
+        let path = folder.path().join(format!("whole.{ending}"));
+        pixels.save(&path).unwrap();
+        let whole = fs::read(&path).unwrap();
+        let mut opened = open(Source::Images { channels: 3, height: 7, width: 9 });
+        let right = answer(&mut opened, Request::Image(path)).unwrap();
+        assert!(matches!(&right, Reply::Block(block) if block[0].shape.dims == [3, 7, 9]));
+        let damaged = folder.path().join("damaged");
+        let cuts = if ending == "jpg" { whole.len() } else { whole.len() / 2 };
+        for length in 0..cuts {
+            fs::write(&damaged, &whole[..length]).unwrap();
+            let error = answer(&mut opened, Request::Image(damaged.clone())).unwrap_err();
+            assert!(format!("{error:#}").contains("damaged"), "{error:#}");
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Files that are arrays, and the data sets that come as such files.
+
+use crate::dataset::Dataset;
+use crate::images::path;
+use crate::reader::{Reader, tensor};
+use crate::{DataError, Result};
+use candle_core::{DType, Tensor};
+use ferrotune_reader::{Layout, Request, Source};
+use std::path::Path;
+
+/// The array in a file of MNIST's format IDX, which is decompressed if it ends in `.gz`. Whole numbers become u8 or i64, and others f32 or f64.
+///
+/// Fails if the file is not there, or damaged.
+///
+/// Source: <https://yann.lecun.org/exdb/mnist/>.
+pub fn idx(file: impl AsRef<Path>) -> Result<Tensor> {
+    array(file.as_ref(), Layout::Idx)
+}
+
+/// MNIST, and what comes in the same files, such as Fashion-MNIST: the parts for training and for testing, as images of f32 of shape (1, 28, 28)
+/// between 0 and 1, and digits of u32. `folder` has the four files `train-images-idx3-ubyte`, `train-labels-idx1-ubyte`, `t10k-…`,
+/// compressed (`.gz`) or not.
+///
+/// Fails if a file is not there, or damaged.
+pub fn mnist(folder: impl AsRef<Path>) -> Result<[Dataset<(Tensor, Tensor)>; 2]> {
+    let folder = folder.as_ref();
+    let part = |name: &str| {
+        let images = idx(compressed_or_not(folder, &format!("{name}-images-idx3-ubyte")))?;
+        let labels = idx(compressed_or_not(folder, &format!("{name}-labels-idx1-ubyte")))?;
+        let images = images.unsqueeze(1);
+        labelled(folder, images, Ok(labels))
+    };
+    Ok([part("train")?, part("t10k")?])
+}
+
+/// CIFAR-10: the parts for training and for testing, as images of f32 of shape (3, 32, 32) between 0 and 1, and classes of u32. `folder` has the
+/// files of its binary version, `data_batch_1.bin` to `data_batch_5.bin` and `test_batch.bin`.
+///
+/// Fails if a file is not there, or damaged.
+///
+/// Source: <https://www.cs.toronto.edu/~kriz/cifar.html>.
+pub fn cifar10(folder: impl AsRef<Path>) -> Result<[Dataset<(Tensor, Tensor)>; 2]> {
+    const BYTES: usize = 1 + 3 * 32 * 32;
+    let folder = folder.as_ref();
+    let part = |files: &[&str]| {
+        let batches = files.iter().map(|file| array(&folder.join(file), Layout::Bytes)).collect::<Result<Vec<_>>>()?;
+        let rows = Tensor::cat(&batches, 0).and_then(|bytes| bytes.reshape(((), BYTES)));
+        let rows = rows.map_err(|error| damaged(folder, &error))?;
+        let images = rows.narrow(1, 1, BYTES - 1).and_then(|pixels| pixels.reshape(((), 3, 32, 32)));
+        labelled(folder, images, rows.narrow(1, 0, 1).and_then(|labels| labels.squeeze(1)))
+    };
+    let train = ["data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin", "data_batch_5.bin"];
+    Ok([part(&train)?, part(&["test_batch.bin"])?])
+}
+
+/// Bytes of pixels and of classes, as rows.
+fn labelled(
+    folder: &Path,
+    images: candle_core::Result<Tensor>,
+    labels: candle_core::Result<Tensor>,
+) -> Result<Dataset<(Tensor, Tensor)>> {
+    let images = images.and_then(|images| images.to_dtype(DType::F32)?.affine(1. / 255., 0.));
+    let labels = labels.and_then(|labels| labels.to_dtype(DType::U32));
+    let damaged = |error| damaged(folder, &error);
+    Dataset::from_tensors((images.map_err(damaged)?, labels.map_err(damaged)?))
+}
+
+fn damaged(folder: &Path, error: &candle_core::Error) -> DataError {
+    DataError::Unread { reason: format!("the files in {} do not belong together: {error}", folder.display()) }
+}
+
+fn compressed_or_not(folder: &Path, name: &str) -> std::path::PathBuf {
+    let compressed = folder.join(format!("{name}.gz"));
+    if compressed.exists() { compressed } else { folder.join(name) }
+}
+
+fn array(file: &Path, layout: Layout) -> Result<Tensor> {
+    let (mut reader, _) = Reader::start(&Source::Array { file: path(file)?, layout })?;
+    reader.ask(&Request::Block(0))?;
+    let array = reader.take()?.and_then(|block| block.into_iter().next());
+    tensor(&array.ok_or_else(|| DataError::Unread { reason: format!("the reader gave no array of {}", file.display()) })?)
+}

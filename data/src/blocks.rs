@@ -1,0 +1,230 @@
+//! Rows that are read from files block by block. A batch takes its rows at once, and a resumed pass reads no block that it leaves
+//! out, where the rows of blocks are known.
+
+use crate::Result;
+use crate::batch::{Batch, Size};
+use crate::columns::Columns;
+use crate::reader::{Readers, tensor};
+use crate::stream::{BoxStream, Stream};
+use crate::{DataError, reader};
+use candle_core::Tensor;
+use ferrotune_reader::{Block, Request, Source};
+use std::sync::Arc;
+
+/// The rows of a source.
+pub(crate) struct Blocks<T> {
+    source: Arc<Source>,
+    /// The rows of each block, where they are known.
+    rows: Option<Arc<[u64]>>,
+    of_columns: fn(Vec<Tensor>) -> T,
+}
+
+impl<T> Clone for Blocks<T> {
+    fn clone(&self) -> Blocks<T> {
+        Blocks { source: Arc::clone(&self.source), rows: self.rows.clone(), of_columns: self.of_columns }
+    }
+}
+
+impl<T: Columns> Blocks<T> {
+    /// Fails if the source cannot be opened.
+    pub(crate) fn new(source: Source) -> Result<Blocks<T>> {
+        let (_, contents) = reader::Reader::start(&source)?;
+        let rows = contents.rows.map(Into::into);
+        Ok(Blocks { source: Arc::new(source), rows, of_columns: T::of_columns })
+    }
+}
+
+impl<T: Send + 'static> Blocks<T> {
+    pub(crate) fn len(&self) -> Option<u64> {
+        self.rows.as_ref().map(|rows| rows.iter().sum())
+    }
+
+    pub(crate) fn open(&self) -> BoxStream<T> {
+        Box::new(BlockRows { rows: Rows::new(self), of_columns: self.of_columns })
+    }
+
+    pub(crate) fn batches(&self, size: Size) -> BoxStream<T::Batched>
+    where
+        T: Batch,
+    {
+        Box::new(BlockBatches::<T> { rows: Rows::new(self), size, index: 0, of_columns: T::of_columns })
+    }
+}
+
+/// The arrays of a source's blocks, one after another.
+pub(crate) struct Arrays {
+    readers: Readers,
+    /// How many readers there may be.
+    ahead: u64,
+    /// The number of blocks, where it is known.
+    len: Option<u64>,
+    /// The next block to ask for.
+    next: u64,
+}
+
+impl Arrays {
+    /// Several readers where it is known how many blocks there are; otherwise one has to come after the other.
+    pub(crate) fn new(source: Arc<Source>, len: Option<u64>) -> Arrays {
+        let ahead = len.map_or(1, |len| len.min(reader::cores() as u64).max(1));
+        Arrays { readers: Readers::new(source, ahead as usize), ahead, len, next: 0 }
+    }
+
+    /// The arrays of the next block.
+    pub(crate) fn next(&mut self) -> Result<Option<Block>> {
+        let may_ask = |next| self.len.is_none_or(|len| next < len);
+        while self.readers.waiting() < self.ahead && may_ask(self.next) {
+            self.readers.ask(&Request::Block(self.next))?;
+            self.next += 1;
+        }
+        if self.readers.waiting() == 0 {
+            return Ok(None);
+        }
+        let block = self.readers.take()?;
+        // The reader works on its next block while the caller uses this one.
+        if block.is_some() && may_ask(self.next) {
+            self.readers.ask(&Request::Block(self.next))?;
+            self.next += 1;
+        }
+        Ok(block)
+    }
+}
+
+/// The rows of blocks, several at once.
+struct Rows {
+    arrays: Arrays,
+    /// The rows of each block, where they are known.
+    known: Option<Arc<[u64]>>,
+    /// The present block, and its next row.
+    block: Option<(Vec<Tensor>, usize)>,
+    /// Rows at the beginning of the next blocks that are left out.
+    left_out: u64,
+}
+
+impl Rows {
+    fn new<T>(blocks: &Blocks<T>) -> Rows {
+        let len = blocks.rows.as_ref().map(|rows| rows.len() as u64);
+        let arrays = Arrays::new(Arc::clone(&blocks.source), len);
+        Rows { arrays, known: blocks.rows.clone(), block: None, left_out: 0 }
+    }
+
+    /// The next rows of one block, at most so many; `None` after the last one.
+    fn next(&mut self, at_most: usize) -> Result<Option<Vec<Tensor>>> {
+        loop {
+            if let Some((columns, row)) = &mut self.block {
+                let rows = columns.first().map_or(0, |column| column.dims()[0]);
+                let skipped = (self.left_out).min((rows - *row) as u64);
+                *row += skipped as usize;
+                self.left_out -= skipped;
+                let count = at_most.min(rows - *row);
+                if count > 0 {
+                    let taken = columns.iter().map(|column| column.narrow(0, *row, count)).collect();
+                    *row += count;
+                    return Ok(Some(unread(taken)?));
+                }
+            }
+            let Some(arrays) = self.arrays.next()? else { return Ok(None) };
+            self.block = Some((arrays.iter().map(tensor).collect::<Result<_>>()?, 0));
+        }
+    }
+
+    /// Leaves out rows, without reading the blocks that have no others, if it begins.
+    fn skip(&mut self, count: u64) -> Result<u64> {
+        let Some(known) = self.known.clone().filter(|_| self.arrays.next == 0) else {
+            let mut left = count;
+            while left > 0 {
+                let Some(rows) = self.next(left.min(1 << 20) as usize)? else { break };
+                left -= rows.first().map_or(0, |column| column.dims()[0]) as u64;
+            }
+            return Ok(count - left);
+        };
+        let mut left = count;
+        for rows in known.iter() {
+            if *rows > left {
+                self.left_out = left;
+                return Ok(count);
+            }
+            left -= rows;
+            self.arrays.next += 1;
+        }
+        Ok(count - left)
+    }
+}
+
+fn unread<X>(result: candle_core::Result<X>) -> Result<X> {
+    result.map_err(|error| DataError::Unread { reason: error.to_string() })
+}
+
+/// Row after row.
+struct BlockRows<T> {
+    rows: Rows,
+    of_columns: fn(Vec<Tensor>) -> T,
+}
+
+impl<T: Send> Stream<T> for BlockRows<T> {
+    fn next(&mut self) -> Option<Result<T>> {
+        let columns = self.rows.next(1).transpose()?;
+        let row = columns.and_then(|columns| unread(columns.iter().map(|column| column.get(0)).collect()));
+        Some(row.map(self.of_columns))
+    }
+
+    fn skip(&mut self, count: u64) -> Result<u64> {
+        self.rows.skip(count)
+    }
+}
+
+/// Batches of rows.
+struct BlockBatches<T: Batch> {
+    rows: Rows,
+    size: Size,
+    /// The index of the next batch.
+    index: u64,
+    of_columns: fn(Vec<Tensor>) -> Option<T::Batched>,
+}
+
+impl<T: Batch> BlockBatches<T> {
+    /// Pieces of blocks that are a batch together.
+    fn pieces(&mut self) -> Result<Vec<Vec<Tensor>>> {
+        let (mut pieces, mut rows) = (Vec::new(), 0);
+        while rows < self.size.elements
+            && let Some(piece) = self.rows.next(self.size.elements - rows)?
+        {
+            rows += piece.first().map_or(0, |column| column.dims()[0]);
+            pieces.push(piece);
+        }
+        if rows < self.size.elements && self.size.drops_remainder {
+            pieces.clear();
+        }
+        Ok(pieces)
+    }
+}
+
+impl<T: Batch> Stream<T::Batched> for BlockBatches<T> {
+    fn next(&mut self) -> Option<Result<T::Batched>> {
+        let mut pieces = match self.pieces() {
+            Ok(pieces) if pieces.is_empty() => return None,
+            Ok(pieces) => pieces,
+            Err(error) => return Some(Err(error)),
+        };
+        let index = self.index;
+        self.index += 1;
+        let columns = if pieces.len() == 1 {
+            Ok(pieces.remove(0))
+        } else {
+            let column = |number: usize| {
+                let parts: Vec<&Tensor> = pieces.iter().map(|piece| &piece[number]).collect();
+                Tensor::cat(&parts, 0)
+            };
+            (0..pieces[0].len()).map(column).collect()
+        };
+        let batch = columns.map_err(|source| DataError::Batch { index, source });
+        let of_columns = |columns| (self.of_columns)(columns).expect("rows of tensors have a batch of columns");
+        Some(batch.map(of_columns))
+    }
+
+    fn skip(&mut self, count: u64) -> Result<u64> {
+        let rows = self.rows.skip(count.saturating_mul(self.size.elements as u64))?;
+        let skipped = self.size.batches(rows);
+        self.index += skipped;
+        Ok(skipped)
+    }
+}

@@ -1,0 +1,169 @@
+//! Images in folders of their classes, which readers decode when they are asked for.
+
+use crate::dataset::Dataset;
+use crate::reader::{self, Reader, Readers, tensor};
+use crate::rows::{Origin, Rows};
+use crate::stream::{BoxStream, Stream, skip_one_by_one};
+use crate::{Columns, DataError, Result};
+use candle_core::{DType, Device, Tensor};
+use ferrotune_reader::{Request, Source};
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The images that each reader decodes ahead.
+const AHEAD: usize = 4;
+
+/// The images of a folder.
+pub struct ImageFolder {
+    /// Images as f32 of shape (channels, height, width) between 0 and 1, and classes of u32, in the order of the paths.
+    pub images: Dataset<(Tensor, Tensor)>,
+    /// The names of the classes: those of the folders, in their order.
+    pub classes: Vec<String>,
+}
+
+/// The images in a folder that has a folder for each class, as with Keras' `image_dataset_from_directory` and torchvision's `ImageFolder`.
+/// Folders within those belong to the class, too. BMP, GIF (the first image), JPEG, PNG and WebP are read.
+///
+/// `shape` is `[channels, height, width]`, with 3 channels for red, green and blue or 1 for grey. Images of another size are resized, bilinearly
+/// and with antialiasing, without keeping their proportions.
+///
+/// A process for each core decodes images, in the order in which they are asked for, and some in advance. Shuffle and split before anything else:
+/// both work with the numbers of the images. A `%%tune` body may capture such a dataset; only paths travel.
+///
+/// Fails if there is no such folder, or a folder in it has no images. An image that cannot be decoded is an error that names its file.
+///
+/// ```no_run
+/// let folder = ferrotune_data::image_folder("flowers", [3, 64, 64])?;
+/// let [train, valid] = folder.images.split([0.8, 0.2], 7)?;
+/// let train = train.shuffle(10_000, 7).batch(32, true).prefetch(2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn image_folder(folder: impl AsRef<Path>, shape: [usize; 3]) -> Result<ImageFolder> {
+    let folder = path(folder.as_ref())?;
+    let (_, contents) = Reader::start(&Source::Folder { folder })?;
+    let [channels, height, width] = shape;
+    let source = Source::Images { channels, height, width };
+    Reader::start(&source)?;
+    let (files, labels) = contents.files.into_iter().unzip::<_, _, Vec<PathBuf>, Vec<u32>>();
+    let files = absolute(files)?;
+    let images = Images::described(Description { source, files, labels });
+    Ok(ImageFolder { images: Dataset::of_rows(Rows::all(Origin::Images(images))), classes: contents.classes })
+}
+
+/// A path as text, which all requests are.
+pub(crate) fn path(path: &Path) -> Result<String> {
+    let text = path.to_str().map(str::to_owned);
+    text.ok_or_else(|| DataError::Unread { reason: format!("the path {} is not UTF-8", path.display()) })
+}
+
+/// Trials have other working folders.
+fn absolute(files: Vec<PathBuf>) -> Result<Vec<PathBuf>> {
+    let unread = |error| DataError::Unread { reason: format!("the working folder is not known: {error}") };
+    files.into_iter().map(|file| std::path::absolute(file).map_err(unread)).collect()
+}
+
+/// What images are, for another process.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Description {
+    source: Source,
+    files: Vec<PathBuf>,
+    labels: Vec<u32>,
+}
+
+/// Files of images, with the class of each.
+pub(crate) struct Images<T> {
+    source: Arc<Source>,
+    files: Arc<[PathBuf]>,
+    labels: Arc<[u32]>,
+    of_columns: fn(Vec<Tensor>) -> T,
+}
+
+impl<T> Clone for Images<T> {
+    fn clone(&self) -> Images<T> {
+        let (files, labels) = (Arc::clone(&self.files), Arc::clone(&self.labels));
+        Images { source: Arc::clone(&self.source), files, labels, of_columns: self.of_columns }
+    }
+}
+
+impl<T: Columns> Images<T> {
+    pub(crate) fn described(description: Description) -> Images<T> {
+        let Description { source, files, labels } = description;
+        Images { source: Arc::new(source), files: files.into(), labels: labels.into(), of_columns: T::of_columns }
+    }
+}
+
+impl<T> Images<T> {
+    pub(crate) fn len(&self) -> usize {
+        self.files.len()
+    }
+
+    /// Those with these numbers, or all.
+    pub(crate) fn describe(&self, chosen: Option<&[usize]>) -> Description {
+        let source = Source::clone(&self.source);
+        match chosen {
+            None => Description { source, files: self.files.to_vec(), labels: self.labels.to_vec() },
+            Some(chosen) => Description {
+                source,
+                files: chosen.iter().map(|number| self.files[*number].clone()).collect(),
+                labels: chosen.iter().map(|number| self.labels[*number]).collect(),
+            },
+        }
+    }
+
+    /// The images with these numbers.
+    pub(crate) fn open(&self, numbers: BoxStream<usize>) -> ImageStream<T> {
+        let cores = reader::cores();
+        let readers = Readers::new(Arc::clone(&self.source), cores);
+        ImageStream { images: self.clone(), numbers, readers, ahead: cores * AHEAD, waiting: VecDeque::new() }
+    }
+}
+
+pub(crate) struct ImageStream<T> {
+    images: Images<T>,
+    numbers: BoxStream<usize>,
+    readers: Readers,
+    /// How many images may be asked for before they are needed.
+    ahead: usize,
+    /// The numbers of the images that have been asked for.
+    waiting: VecDeque<usize>,
+}
+
+impl<T> ImageStream<T> {
+    fn ask_ahead(&mut self) -> Result<()> {
+        while self.waiting.len() < self.ahead
+            && let Some(number) = self.numbers.next()
+        {
+            let number = number?;
+            self.readers.ask(&Request::Image(self.images.files[number].clone()))?;
+            self.waiting.push_back(number);
+        }
+        Ok(())
+    }
+
+    fn image(&mut self, number: usize) -> Result<T> {
+        let file = || self.images.files[number].display();
+        let unread = |error| DataError::Unread { reason: format!("cannot use {}: {error}", file()) };
+        let Some([pixels]) = self.readers.take()?.and_then(|block| <[_; 1]>::try_from(block).ok()) else {
+            return Err(DataError::Unread { reason: format!("the reader gave no pixels of {}", file()) });
+        };
+        let pixels = tensor(&pixels)?.to_dtype(DType::F32).and_then(|pixels| pixels.affine(1. / 255., 0.));
+        let label = Tensor::new(self.images.labels[number], &Device::Cpu);
+        Ok((self.images.of_columns)(vec![pixels.map_err(unread)?, label.map_err(unread)?]))
+    }
+}
+
+impl<T: Send> Stream<T> for ImageStream<T> {
+    fn next(&mut self) -> Option<Result<T>> {
+        if let Err(error) = self.ask_ahead() {
+            return Some(Err(error));
+        }
+        let number = self.waiting.pop_front()?;
+        Some(self.image(number))
+    }
+
+    fn skip(&mut self, count: u64) -> Result<u64> {
+        if self.waiting.is_empty() { self.numbers.skip(count) } else { skip_one_by_one(self, count) }
+    }
+}

@@ -1,0 +1,136 @@
+//! Tables in files, whose columns become tensors.
+
+use crate::blocks::Blocks;
+use crate::columns::Columns;
+use crate::dataset::Dataset;
+use crate::reader::Reader;
+use crate::{Batch, Result};
+use candle_core::Tensor;
+use ferrotune_reader::{Format, Group, Kind, Source};
+use std::marker::PhantomData;
+
+/// Tables of text with a header, whose values commas separate. `files` is a path or a pattern such as `parts/*.csv.gz`; files that end in `.gz`
+/// or `.zst` are decompressed.
+///
+/// ```no_run
+/// let houses = ferrotune_data::csv("houses.csv").features(["rooms", "age"]).label("price").read()?;
+/// let [train, valid] = houses.split([0.8, 0.2], 7)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn csv(files: &str) -> TableFiles<()> {
+    TableFiles::new(Format::Csv { delimiter: b',' }, files)
+}
+
+/// Apache Parquet files: `files` is a path or a pattern such as `trips/*.parquet`. Only the columns that are asked for are read, and a process
+/// for each core reads row groups.
+///
+/// ```no_run
+/// let trips = ferrotune_data::parquet("trips/*.parquet").features(["distance", "passengers"]).label("fare").stream()?;
+/// for batch in &trips.batch(1024, false) {
+///     let (features, fares) = batch?; // f32 of shape (1024, 2) and (1024)
+/// #   let _ = (features, fares);
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn parquet(files: &str) -> TableFiles<()> {
+    TableFiles::new(Format::Parquet, files)
+}
+
+/// Tables with the same columns, and what becomes of those. Opens no file before [`TableFiles::read`], [`TableFiles::stream`] or
+/// [`TableFiles::columns`].
+#[derive(Clone, Debug)]
+pub struct TableFiles<T> {
+    format: Format,
+    files: String,
+    groups: Vec<Group>,
+    missing: Option<f32>,
+    of_columns: PhantomData<fn(Vec<Tensor>) -> T>,
+}
+
+impl TableFiles<()> {
+    fn new(format: Format, files: &str) -> TableFiles<()> {
+        let (files, groups) = (files.to_owned(), Vec::new());
+        TableFiles { format, files, groups, missing: None, of_columns: PhantomData }
+    }
+
+    /// The byte that separates the values of a CSV file, such as `b';'` or `b'\t'`. Parquet has none, and ignores it.
+    pub fn delimiter(mut self, delimiter: u8) -> TableFiles<()> {
+        if let Format::Csv { delimiter: present } = &mut self.format {
+            *present = delimiter;
+        }
+        self
+    }
+
+    /// The names of the columns.
+    ///
+    /// Fails if there is no such file.
+    pub fn columns(&self) -> Result<Vec<String>> {
+        Ok(Reader::start(&self.source())?.1.columns)
+    }
+
+    /// The columns with these names: a row of as many f32.
+    pub fn features<S: Into<String>>(self, columns: impl IntoIterator<Item = S>) -> TableFiles<Tensor> {
+        self.with(columns.into_iter().map(Into::into).collect(), Kind::Matrix)
+    }
+
+    /// All columns that are no label: a row of as many f32.
+    pub fn all_features(self) -> TableFiles<Tensor> {
+        self.with(Vec::new(), Kind::Matrix)
+    }
+}
+
+impl TableFiles<Tensor> {
+    /// The column to predict, as a number of f32.
+    pub fn label(self, column: &str) -> TableFiles<(Tensor, Tensor)> {
+        self.with(vec![column.to_owned()], Kind::Numbers)
+    }
+
+    /// The column to predict, as a class of u32: whole numbers from 0 on.
+    pub fn class(self, column: &str) -> TableFiles<(Tensor, Tensor)> {
+        self.with(vec![column.to_owned()], Kind::Classes(Vec::new()))
+    }
+
+    /// The column to predict, as a class of u32: the place of its text among these names. Another text is an error.
+    pub fn class_of<S: Into<String>>(
+        self,
+        column: &str,
+        names: impl IntoIterator<Item = S>,
+    ) -> TableFiles<(Tensor, Tensor)> {
+        self.with(vec![column.to_owned()], Kind::Classes(names.into_iter().map(Into::into).collect()))
+    }
+}
+
+impl<T> TableFiles<T> {
+    /// What stands for a number that is not there, such as `f32::NAN`. Without it, such a number is an error.
+    pub fn missing(self, value: f32) -> TableFiles<T> {
+        TableFiles { missing: Some(value), ..self }
+    }
+
+    fn with<U>(mut self, columns: Vec<String>, kind: Kind) -> TableFiles<U> {
+        self.groups.push(Group { columns, kind });
+        let TableFiles { format, files, groups, missing, .. } = self;
+        TableFiles { format, files, groups, missing, of_columns: PhantomData }
+    }
+
+    fn source(&self) -> Source {
+        let (format, groups, missing) = (self.format, self.groups.clone(), self.missing);
+        Source::Table { format, files: vec![self.files.clone()], groups, missing }
+    }
+}
+
+impl<T: Columns + Batch<Batched = T>> TableFiles<T> {
+    /// All rows, in memory: they can be shuffled, split and captured by `%%tune` like rows of tensors.
+    ///
+    /// Fails if a file or a column is not there, or a value is not what its column needs to be.
+    pub fn read(&self) -> Result<Dataset<T>> {
+        Dataset::from_tensors(self.stream()?.to_tensors()?)
+    }
+
+    /// The rows as they are in the files, of which only some are in memory. [`Dataset::batch`] takes all rows of a batch at once if it is the first
+    /// verb.
+    ///
+    /// Fails if a file or a column is not there. A value that is not what its column needs to be is the error of its row.
+    pub fn stream(&self) -> Result<Dataset<T>> {
+        Ok(Dataset::of_blocks(Blocks::new(self.source())?))
+    }
+}

@@ -1,0 +1,345 @@
+"""Datasets from files, in cells: tables, records, images and arrays, whole and damaged ones."""
+
+import csv
+import gzip
+import io
+import json
+import os
+import pathlib
+import random
+import struct
+
+import duckdb
+import pytest
+from PIL import Image
+from tensorboard.summary.writer.record_writer import RecordWriter
+
+from test_tune import tune
+
+IMPORTS = "use candle_core::{DType, Device, Tensor};\nuse ferrotune::data::{self, Dataset};"
+
+
+@pytest.fixture(scope="module")
+def notebook(kernel):
+    kernel.ok(IMPORTS)
+    return kernel
+
+
+def write_table(path, rows):
+    with open(path, "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["rooms", "age", "name, of it", "price"])
+        writer.writerows(rows)
+
+
+ROWS = [[index % 7, index / 4, ["flat", "house, large"][index % 2], index * 1.5] for index in range(40_000)]
+
+
+def test_a_table_of_text_becomes_rows(notebook):
+    write_table(notebook.folder / "houses.csv", ROWS)
+    notebook.ok('let houses = data::csv("houses.csv").features(["age", "rooms"]).label("price").read()?;')
+    assert notebook.ok("houses.len()").result == "Some(40000)"
+    notebook.ok("let (inputs, prices) = houses.skip(30_001).iter().next().unwrap()?;")
+    assert notebook.ok("(inputs.to_vec1::<f32>()?, prices.to_scalar::<f32>()?)").result == "([7500.25, 6.0], 45001.5)"
+    notebook.ok('let kinds = data::csv("houses.csv").features(["age"]).class_of("name, of it", ["flat", "house, large"]).stream()?;')
+    notebook.ok("let classes: Vec<u32> = kinds.batch(999, false).iter().map(|b| Ok(b?.1.sum_all()?.to_scalar()?)).collect::<Result<_, candle_core::Error>>()?;")
+    assert notebook.ok("(classes.len(), classes.iter().sum::<u32>())").result == "(41, 20000)"
+    assert notebook.ok('data::csv("houses.csv").columns()?').result == '["rooms", "age", "name, of it", "price"]'
+
+
+def test_parts_of_a_table_may_be_compressed(notebook):
+    (notebook.folder / "parts").mkdir()
+    for part in range(3):
+        with gzip.open(notebook.folder / f"parts/{part}.csv.gz", "wt") as file:
+            file.write("x;y\n" + "".join(f"{part};{row}\n" for row in range(5)))
+    notebook.ok("""let parts = data::csv("parts/*.csv.gz").delimiter(b';').all_features().class("y").read()?.to_tensors()?;""")
+    assert notebook.ok("parts.0.flatten_all()?.to_vec1::<f32>()?").result == str([float(part) for part in range(3) for _ in range(5)])
+    assert notebook.ok("parts.1.to_vec1::<u32>()?").result == str(list(range(5)) * 3)
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "error"),
+    [
+        ("a,b\n1,2\n3,\n", "", "row 2 of bad.csv, column `b`: there is no value; say with `missing` what stands for it"),
+        ("a,b\n1,2\n3,x\n", "", "row 2 of bad.csv, column `b`: `x` is no number"),
+        ("a,b\n1,2\n3\n", "", "cannot read bad.csv: CSV error: record 2"),
+        ("a,c\n1,2\n", "", "bad.csv has no column `b`; it has `a`, `c`"),
+        ("a,b\n1,2.5\n", '.class("b")', "row 1 of bad.csv, column `b`: `2.5` is no class: not a whole number from 0 on"),
+        ("a,b\n1,2\n", '.class_of("b", ["1"])', "row 1 of bad.csv, column `b`: `2` is not among the listed classes"),
+    ],
+)
+def test_a_damaged_table_is_an_error_that_names_the_place(notebook, text, options, error):
+    (notebook.folder / "bad.csv").write_text(text)
+    features = '["a"]' if options else '["a", "b"]'
+    outcome = notebook.fails(f'data::csv("bad.csv").features({features}){options}.read()?;')
+    assert error in outcome.error, outcome.error
+
+
+def test_missing_numbers_and_files(notebook):
+    (notebook.folder / "gaps.csv").write_text("a,b\n1,\n,NA\nnan,4\n")
+    notebook.ok('let gaps = data::csv("gaps.csv").all_features().missing(-1.).read()?.to_tensors()?;')
+    assert notebook.ok("gaps.to_vec2::<f32>()?").result == "[[1.0, -1.0], [-1.0, -1.0], [-1.0, 4.0]]"
+    assert "there is no file `nowhere/*.csv`" in notebook.fails('data::csv("nowhere/*.csv").all_features().read()?').error
+
+
+def write_parquet(path, query, options="ROW_GROUP_SIZE 10000"):
+    duckdb.sql(f"COPY ({query}) TO '{path}' (FORMAT parquet, {options})")
+
+
+PARQUET = "SELECT i AS id, i * 0.5 AS half, (i % 3)::UTINYINT AS kind, i::FLOAT AS f, 'text' AS t, 1.25::DECIMAL(9, 2) AS d, i % 2 = 0 AS even FROM range(45000) r(i)"
+
+
+@pytest.mark.parametrize("codec", ["uncompressed", "snappy", "gzip", "zstd", "lz4_raw"])
+def test_columns_of_parquet_become_rows(notebook, codec):
+    write_parquet(notebook.folder / f"{codec}.parquet", PARQUET, f"ROW_GROUP_SIZE 10240, CODEC '{codec}'")
+    notebook.ok(f'let table = data::parquet("{codec}.parquet").features(["half", "d", "f", "even"]).class("kind");')
+    notebook.ok("let rows = table.stream()?;")
+    assert notebook.ok("rows.len()").result == "Some(45000)"
+    notebook.ok("let (all, kinds) = table.read()?.to_tensors()?;")
+    assert notebook.ok("(all.dims2()?, all.get(44999)?.to_vec1::<f32>()?)").result == "((45000, 4), [22499.5, 1.25, 44999.0, 0.0])"
+    assert notebook.ok("kinds.to_dtype(DType::F32)?.sum_all()?.to_scalar::<f32>()?").result == "45000.0"
+    # Batches that cross row groups, and single rows, are the same rows.
+    notebook.ok("let batches = rows.batch(777, false).iter().map(|b| Ok(b?.0)).collect::<Result<Vec<_>, candle_core::Error>>()?;")
+    notebook.ok("let together = Tensor::cat(&batches, 0)?;")
+    assert notebook.ok("(&together - &all)?.abs()?.max_all()?.to_scalar::<f32>()?").result == "0.0"
+    assert notebook.ok("rows.skip(20_479).iter().next().unwrap()?.0.get(2)?.to_scalar::<f32>()?").result == "20479.0"
+    assert notebook.ok("(rows.batch(777, true).len(), batches.len())").result == "(Some(57), 58)"
+
+
+def test_missing_values_of_parquet(notebook):
+    write_parquet(notebook.folder / "gaps.parquet", "SELECT CASE WHEN i % 10 = 3 THEN NULL ELSE i END AS x FROM range(100) r(i)")
+    error = notebook.fails('data::parquet("gaps.parquet").all_features().read()?').error
+    assert "row group 0 of gaps.parquet: column `x`: row 3 has no value; say with `missing`" in error, error
+    notebook.ok('let x = data::parquet("gaps.parquet").all_features().missing(f32::NAN).read()?.to_tensors()?.flatten_all()?;')
+    notebook.ok("let x = x.to_vec1::<f32>()?;")
+    assert notebook.ok("(x[2], x[3].is_nan(), x[4], x.iter().filter(|x| x.is_nan()).count())").result == "(2.0, true, 4.0, 10)"
+
+
+@pytest.mark.parametrize(
+    ("query", "error"),
+    [
+        ("SELECT 'a' AS x", "column `x`: its type BYTE_ARRAY is no number"),
+        ("SELECT now() AS x", "is no number; store it as one"),
+        ("SELECT [1, 2] AS x", "has lists, which are neither a number nor text"),
+    ],
+)
+def test_columns_that_are_no_numbers_are_an_error(notebook, query, error):
+    write_parquet(notebook.folder / "odd.parquet", query)
+    outcome = notebook.fails('data::parquet("odd.parquet").all_features().read()?')
+    assert error in outcome.error, outcome.error
+
+
+def test_a_damaged_parquet_file_is_an_error_and_never_short(notebook):
+    path = notebook.folder / "whole.parquet"
+    write_parquet(path, PARQUET)
+    whole = path.read_bytes()
+    notebook.ok("let (mut errors, mut wrong) = (0, 0);")
+    randomly = random.Random(7)
+    for number in range(20):
+        damaged = bytearray(whole[: randomly.randrange(len(whole))] if number % 2 else whole)
+        if number % 2 == 0:
+            begin = randomly.randrange(len(whole) - 100)
+            damaged[begin : begin + 100] = randomly.randbytes(100)
+        (notebook.folder / f"damaged-{number}.parquet").write_bytes(damaged)
+    outcome = notebook.ok("""
+    let mut outcomes = Vec::new();
+    for number in 0..20 {
+        let file = format!("damaged-{number}.parquet");
+        match data::parquet(&file).features(["id", "half"]).read().map(|rows| rows.len()) {
+            Ok(rows) => outcomes.push(rows),
+            Err(error) => { assert!(error.to_string().contains(&file) || error.to_string().contains("process that reads"), "{error}"); outcomes.push(None) }
+        }
+    }
+    outcomes""")
+    outcomes = outcome.result.strip("[]").split(", ")
+    assert set(outcomes) <= {"None", "Some(45000)"} and outcomes.count("None") >= 10, outcomes
+
+
+def test_lines_and_json_lines(notebook):
+    (notebook.folder / "b.txt").write_bytes("drei\r\nvier €\n\nlast".encode())
+    (notebook.folder / "a.txt").write_text("one\ntwo\n")
+    notebook.ok('let texts = data::lines("?.txt")?.iter().collect::<Result<Vec<_>, _>>()?;')
+    assert notebook.ok("texts").result == '["one", "two", "drei", "vier €", "", "last"]'
+    with gzip.open(notebook.folder / "reviews.jsonl.gz", "wt") as file:
+        file.writelines(json.dumps({"text": f"review {index}", "stars": index % 5}) + "\n" for index in range(100_000))
+    notebook.ok('let stars = data::json_lines("reviews.jsonl.gz")?.map(2, |review| Ok(review["stars"].as_u64().ok_or("no stars")? as u32));')
+    notebook.ok("let stars: Vec<u32> = stars.skip(99_990).iter().collect::<Result<_, _>>()?;")
+    assert notebook.ok("stars").result == "[0, 1, 2, 3, 4, 0, 1, 2, 3, 4]"
+    (notebook.folder / "bad.jsonl").write_text('{"a": 1}\n{"a": \n')
+    error = notebook.fails('data::json_lines("bad.jsonl")?.iter().collect::<Result<Vec<_>, _>>()?').error
+    assert "record 1 of bad.jsonl: EOF while parsing" in error, error
+    (notebook.folder / "latin.txt").write_bytes(b"good\nb\xe4d\n")
+    error = notebook.fails('data::lines("latin.txt")?.iter().collect::<Result<Vec<_>, _>>()?').error
+    assert "record 1 of latin.txt: the line is not UTF-8" in error, error
+
+
+def test_tf_records_are_checked(notebook):
+    records = [os.urandom(length) for length in [0, 1, 5000, 300_000, 7]]
+    buffer = io.BytesIO()
+    writer = RecordWriter(buffer)
+    for record in records:
+        writer.write(record)
+    whole = buffer.getvalue()
+    (notebook.folder / "all.tfrecord").write_bytes(whole)
+    (notebook.folder / "all.tfrecord.gz").write_bytes(gzip.compress(whole))
+    for name in ["all.tfrecord", "all.tfrecord.gz"]:
+        notebook.ok(f'let records = data::tf_records("{name}")?.iter().collect::<Result<Vec<_>, _>>()?;')
+        assert notebook.ok("records.iter().map(Vec::len).collect::<Vec<_>>()").result == "[0, 1, 5000, 300000, 7]"
+        assert notebook.ok("records.concat().iter().map(|b| u64::from(*b)).sum::<u64>()").result == str(sum(b"".join(records)))
+    changed = bytearray(whole)
+    changed[len(whole) - 8] ^= 1
+    (notebook.folder / "changed.tfrecord").write_bytes(changed)
+    error = notebook.fails('data::tf_records("changed.tfrecord")?.iter().count(); data::tf_records("changed.tfrecord")?.iter().collect::<Result<Vec<_>, _>>()?').error
+    assert "record 4 of changed.tfrecord: its checksum does not fit" in error, error
+    (notebook.folder / "cut.tfrecord").write_bytes(whole[:-3])
+    error = notebook.fails('data::tf_records("cut.tfrecord")?.iter().collect::<Result<Vec<_>, _>>()?').error
+    assert "record 4 of cut.tfrecord: the file ends within the record" in error, error
+
+
+def readers(notebook):
+    """The processes that read files for this notebook."""
+    found = []
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            arguments = (process / "cmdline").read_bytes().split(b"\0")
+            if arguments[:2] == [b"ferrotune", b"reader"] and (process / "cwd").readlink() == notebook.folder:
+                found.append(int(process.name))
+        except OSError:
+            pass  # it has ended
+    return found
+
+
+@pytest.fixture(scope="module")
+def photos(notebook):
+    """40 images of two classes, of different sizes, whose first pixel has the number of the image."""
+    for number in range(40):
+        folder = notebook.folder / "photos" / ["cats", "dogs"][number % 2]
+        folder.mkdir(parents=True, exist_ok=True)
+        ending = ["png", "bmp", "webp"][number % 3]
+        image = Image.new("RGB", (8 + number % 3, 8), (number, 10, 200))
+        image.save(folder / f"{number:02}.{ending}", **({"lossless": True} if ending == "webp" else {}))
+    (notebook.folder / "photos/cats/notes.txt").write_text("no image")
+    notebook.ok('let photos = data::image_folder("photos", [3, 8, 8])?;')
+    return notebook
+
+
+def test_images_of_folders_have_the_class_of_their_folder(photos):
+    assert photos.ok("(photos.images.len(), &photos.classes)").result == '(Some(40), ["cats", "dogs"])'
+    photos.ok("let (images, classes) = photos.images.to_tensors()?;")
+    assert photos.ok("(images.dims4()?, images.dtype(), classes.sum_all()?.to_scalar::<u32>()?)").result == "((40, 3, 8, 8), F32, 20)"
+    photos.ok("let red = (images.narrow(1, 0, 1)?.flatten_from(1)?.mean(1)? * 255.)?.round()?.to_vec1::<f32>()?;")
+    order = [float(number) for number in [*range(0, 40, 2), *range(1, 40, 2)]]
+    assert photos.ok("red").result == str(order)
+    assert photos.ok("(images.get(3)?.get(2)?.mean_all()?.to_scalar::<f32>()? * 255.).round()").result == "200.0"
+
+
+def test_grey_and_resized_images_are_those_of_pillow(notebook):
+    folder = notebook.folder / "grey" / "all"
+    folder.mkdir(parents=True)
+    size = (97, 61)
+    image = Image.frombytes("RGB", size, random.Random(3).randbytes(size[0] * size[1] * 3)).resize((200, 150), Image.Resampling.BICUBIC)
+    image.save(folder / "one.jpg", quality=95)
+    image = Image.open(folder / "one.jpg")
+    expected = image.resize((40, 30), Image.Resampling.BILINEAR).tobytes()
+    notebook.ok('let (image, _) = data::image_folder("grey", [3, 30, 40])?.images.iter().next().unwrap()?;')
+    notebook.ok("let pixels: Vec<i32> = (image.permute((1, 2, 0))?.flatten_all()? * 255.)?.round()?.to_vec1::<f32>()?.into_iter().map(|p| p as i32).collect();")
+    pixels = json.loads(notebook.ok("pixels").result)
+    assert max(abs(pixel - other) for pixel, other in zip(pixels, expected, strict=True)) <= 3
+    notebook.ok('let (image, _) = data::image_folder("grey", [1, 30, 40])?.images.iter().next().unwrap()?;')
+    grey = json.loads(notebook.ok("(image.flatten_all()? * 255.)?.round()?.to_vec1::<f32>()?").result)
+    expected = image.convert("L").resize((40, 30), Image.Resampling.BILINEAR).tobytes()
+    assert max(abs(pixel - other) for pixel, other in zip(grey, expected, strict=True)) <= 4
+
+
+def test_images_are_shuffled_split_and_continued_without_reading_the_others(photos):
+    (photos.folder / "photos/dogs/99.png").write_bytes(b"damaged")
+    photos.ok('let damaged = data::image_folder("photos", [3, 8, 8])?.images;')
+    error = photos.fails("damaged.iter().collect::<Result<Vec<_>, _>>()?").error
+    assert "cannot decode" in error and "photos/dogs/99.png" in error, error
+    assert photos.ok("damaged.take(40).iter().collect::<Result<Vec<_>, _>>()?.len()").result == "40"
+    (photos.folder / "photos/dogs/99.png").unlink()
+    photos.ok("let [train, valid] = photos.images.split([0.75, 0.25], 7)?; let train = train.shuffle(100, 3);")
+    photos.ok("""fn red(dataset: &Dataset<(Tensor, Tensor)>) -> Dataset<u32> {
+        dataset.map(2, |(image, _)| Ok((image.get(0)?.mean_all()?.to_scalar::<f32>()? * 255.).round() as u32))
+    }""")
+    photos.ok("let whole: Vec<u32> = red(&train).epoch(0).collect::<Result<_, _>>()?;")
+    photos.ok("let mut iter = red(&train).epoch(0); let mut seen: Vec<u32> = iter.by_ref().take(11).collect::<Result<_, _>>()?;")
+    assert photos.run("std::process::abort();").error
+    photos.ok("seen.extend(iter.by_ref().collect::<Result<Vec<_>, _>>()?);")
+    assert photos.ok("seen == whole").result == "true"
+    photos.ok("let mut all = [whole.clone(), red(&valid).iter().collect::<Result<Vec<_>, _>>()?].concat(); all.sort();")
+    assert photos.ok("all == (0..40).collect::<Vec<u32>>()").result == "true"
+
+
+def test_a_search_captures_images(photos):
+    objective = """
+    let count = images.batch(8, false).epoch(0).map(|batch| Ok(batch?.0.dim(0)?)).sum::<Result<usize, candle_core::Error>>()?;
+    if count != 20 { return Err(format!("{count}").into()); }
+    Ok(0.5)"""
+    photos.ok("let [images, _] = photos.images.split([0.5, 0.5], 7)?;")
+    photos.ok(tune(objective, "--objective loss:min --max-trials 2 --concurrency 2", "images"))
+
+
+def test_readers_end_with_what_reads(photos):
+    photos.ok("let mut iter = photos.images.iter(); iter.next();")
+    assert readers(photos)
+    photos.ok("drop(iter);")
+    assert readers(photos) == []
+    photos.ok("let _ = photos.images.to_tensors()?;")
+    assert readers(photos) == []
+
+
+def test_idx_mnist_and_cifar(notebook):
+    folder = notebook.folder / "mnist"
+    folder.mkdir()
+    for part, count in [("train", 30), ("t10k", 10)]:
+        pixels = bytes(number % 256 for number in range(count * 28 * 28))
+        images = struct.pack(">HBBIII", 0, 8, 3, count, 28, 28) + pixels
+        (folder / f"{part}-images-idx3-ubyte.gz").write_bytes(gzip.compress(images))
+        (folder / f"{part}-labels-idx1-ubyte").write_bytes(struct.pack(">HBBI", 0, 8, 1, count) + bytes(i % 10 for i in range(count)))
+    notebook.ok('let [train, test] = data::mnist("mnist")?; let (images, digits) = train.to_tensors()?;')
+    assert notebook.ok("(images.dims4()?, digits.dtype(), test.len())").result == "((30, 1, 28, 28), U32, Some(10))"
+    assert notebook.ok("(images.flatten_all()?.get(255)?.to_scalar::<f32>()?, digits.get(17)?.to_scalar::<u32>()?)").result == "(1.0, 7)"
+    (notebook.folder / "f.idx").write_bytes(struct.pack(">HBBI", 0, 0x0D, 1, 3) + struct.pack(">fff", 1.5, -2, 0.25))
+    assert notebook.ok('data::idx("f.idx")?.to_vec1::<f32>()?').result == "[1.5, -2.0, 0.25]"
+    (notebook.folder / "i.idx").write_bytes(struct.pack(">HBBI", 0, 0x0B, 1, 3) + struct.pack(">hhh", 1, -2, 300))
+    assert notebook.ok('data::idx("i.idx")?.to_vec1::<i64>()?').result == "[1, -2, 300]"
+    whole = (notebook.folder / "f.idx").read_bytes()
+    for length in range(len(whole)):
+        (notebook.folder / f"cut-{length}.idx").write_bytes(whole[:length])
+    notebook.ok(f'for length in 0..{len(whole)} {{ let error = data::idx(format!("cut-{{length}}.idx")).unwrap_err().to_string(); assert!(error.contains(&format!("cut-{{length}}.idx is no IDX file")), "{{error}}"); }}')
+    folder = notebook.folder / "cifar"
+    folder.mkdir()
+    for number, name in enumerate(["data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4", "data_batch_5", "test_batch"]):
+        (folder / f"{name}.bin").write_bytes(b"".join(bytes([number]) + bytes([255] * 1024 + [0] * 2048) for _ in range(4)))
+    notebook.ok('let [train, test] = data::cifar10("cifar")?; let (images, classes) = train.to_tensors()?;')
+    assert notebook.ok("(images.dims4()?, test.len(), images.get(9)?.mean((1, 2))?.to_vec1::<f32>()?, classes.to_vec1::<u32>()?[9])").result == "((20, 3, 32, 32), Some(4), [1.0, 0.0, 0.0], 2)"
+
+
+def test_a_reader_that_is_killed_is_an_error_of_the_element(photos):
+    photos.ok("let mut iter = photos.images.iter(); iter.next();")
+    for pid in readers(photos):
+        os.kill(pid, 9)
+    error = photos.fails("iter.collect::<Result<Vec<_>, _>>()?").error
+    assert "the process that reads the files has ended (signal: 9 (SIGKILL))" in error, error
+
+
+def test_a_cache_is_made_once_and_mapped_by_all_trials(photos):
+    photos.ok("let decoded = photos.images.map(1, |pair| { println!(\"decoded\"); Ok(pair) }).cache_in(\"photos.cache\")?;")
+    photos.ok("let again = photos.images.map(1, |_| Err(\"made again\".into())).cache_in(\"photos.cache\")?;")
+    assert photos.ok("(again.len(), again.skip(3).iter().next().unwrap()?.0.dims3()?)").result == "(Some(40), (3, 8, 8))"
+    assert [path.name for path in photos.folder.glob("photos.cache*")] == ["photos.cache"]
+    objective = f"""
+    let made = std::path::Path::new({json.dumps(str(photos.folder))}).join("made");
+    let images = images.map(1, move |pair| {{ use std::io::Write; writeln!(std::fs::File::options().create(true).append(true).open(&made)?, "x")?; Ok(pair) }});
+    let rows = images.cache_in({json.dumps(str(photos.folder / "trials.cache"))})?;
+    let maps = std::fs::read_to_string("/proc/self/maps")?;
+    if !maps.contains("trials.cache") || rows.len() != Some(20) {{ return Err("not mapped".into()); }}
+    Ok(0.5)"""
+    photos.ok(tune(objective, "--objective loss:min --max-trials 4 --concurrency 2", "cached"))
+    assert (photos.folder / "made").read_text() == "x\n" * 20
+    error = photos.fails('Dataset::from_tensors(Tensor::zeros(3, DType::F32, &Device::Cpu)?)?.take(0).cache_in("none")?').error
+    assert "Dataset::cache_in: the dataset has no elements" in error, error
+    (photos.folder / "other.cache").write_bytes(b"something else")
+    error = photos.fails('photos.images.cache_in("other.cache")?').error
+    assert "the cache other.cache does not fit" in error and "delete it" in error, error
