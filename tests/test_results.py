@@ -21,7 +21,8 @@ from tensorboard.backend.event_processing import data_provider, plugin_event_mul
 from tensorboard.plugins import base_plugin
 from tensorboard.plugins.hparams import api_pb2, backend_context, get_experiment, list_session_groups
 
-from test_tune import study, table
+from session import wait_for
+from test_tune import study, table, tune
 
 TRIALS = 24
 PANICS = 5
@@ -366,6 +367,31 @@ def test_event_files_are_appended_to(kernel, shown):
     (events,) = (kernel.folder / "grown").glob("events.*")
     events.rename(events.with_name("events.out.tfevents.1.ferrotune"))
     assert "has the events of another search" in kernel.fails("%export tensorboard grown").error
+
+
+def test_tensorboard_follows_a_search(kernel):
+    objective = """
+    for epoch in trial.epochs(2) { trial.report(epoch, [("loss", 0.5 - epoch as f64 / 10.)])?; }
+    let go = trial.folder().join("../../../../go");
+    while trial.number() == 1 && !go.exists() { std::thread::sleep(std::time::Duration::from_millis(20)); }
+    trial.best("loss")"""
+    kernel.ok_in_background(tune(objective, "--objective loss:min --max-trials 2 --tensorboard live --background", "live"))
+
+    def statuses():
+        try:
+            groups = read_tensorboard(kernel.folder / "live")[2]
+        except (ValueError, KeyError):
+            return {}  # there is no experiment yet
+        return {number: group.sessions[0].status for number, group in groups.items()}
+
+    wait_for(lambda: statuses() == {0: api_pb2.STATUS_SUCCESS, 1: api_pb2.STATUS_RUNNING}, "the files of a running trial")
+    (kernel.folder / "go").touch()
+    kernel.ok("%tune wait --project live")
+    assert statuses() == {0: api_pb2.STATUS_SUCCESS, 1: api_pb2.STATUS_SUCCESS}
+    scalars = read_tensorboard(kernel.folder / "live")[0].GetAccumulator("trial-0001").Tensors("loss")
+    assert [round(event.tensor_proto.float_val[0], 6) for event in scalars] == [0.5, 0.4]
+    other = tune(objective, "--objective loss:min --max-trials 1 --tensorboard live", "other")
+    assert "has the events of another search; name another folder" in kernel.fails(other).error
 
 
 # Mistakes

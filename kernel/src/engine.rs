@@ -52,6 +52,7 @@ pub(crate) use beside::only_looks;
 pub(crate) use inspection::Inspector;
 pub(crate) use interrupts::Interrupts;
 pub(crate) use startup::start;
+pub(crate) use studies::write_event_files;
 
 use crate::execution::{Cell, Output, Stream, Work};
 use crate::failure::{ErrorName, Failure};

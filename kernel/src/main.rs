@@ -32,6 +32,7 @@ use ferrotune_candle::Changes;
 use ferrotune_tuner::supervisor::{Origin, Trust};
 use prelude::Accelerator;
 use runtime::Runtime;
+use search_process::EventFiles;
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -234,7 +235,8 @@ fn run(arguments: &[OsString]) -> Result<ExitCode> {
         Action::Supervise { study, trust, trust_mirror } => {
             let origin = |is_users| if is_users { Origin::User } else { Origin::Study };
             let trust = Trust { mirror: origin(trust_mirror), ..search_process::trust(origin(trust)) };
-            Ok(ferrotune_tuner::supervisor::main(&study, &trust))
+            let mut event_files = EventFiles::of_file(&study)?;
+            Ok(ferrotune_tuner::supervisor::main(&study, &trust, &mut |event| event_files.take(event)))
         }
         Action::Reader => Ok(ferrotune_reader::main()),
         Action::Probe => Ok(ferrotune_devices::probe::child::main()),

@@ -3,7 +3,7 @@
 //! need. Runs no code from that folder that this user has neither compiled nor trusted.
 
 use crate::execution::Output;
-use crate::search_process::{SearchProcess, trust};
+use crate::search_process::{EventFiles, SearchProcess, trust};
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use ferrotune_tuner::event::{Event, Finish};
@@ -29,6 +29,9 @@ pub(crate) struct Resume {
     /// Another folder for the second copy of the study.
     #[arg(long, value_name = "FOLDER")]
     mirror: Option<PathBuf>,
+    /// Another folder for TensorBoard's files, which grow while the search runs.
+    #[arg(long, value_name = "FOLDER")]
+    tensorboard: Option<PathBuf>,
     /// Run the code in the folder although this user did not compile it: it can do whatever you can. Asked once.
     #[arg(long)]
     trust: bool,
@@ -49,12 +52,17 @@ pub(crate) fn run(arguments: &Resume) -> Result<ExitCode> {
         spec.supervision.mirror = Some(std::path::absolute(mirror)?);
         trust.mirror = Origin::User;
     }
+    if let Some(folder) = &arguments.tensorboard {
+        spec.supervision.tensorboard = Some(std::path::absolute(folder)?);
+    }
+    EventFiles::check(&spec)?;
     if arguments.background {
         return go_on_in_background(spec, &trust);
     }
     let mut printer = Printer { objectives: spec.objectives.clone(), line: Vec::new() };
     let workers = Workers::Program { program: Path::new(OWN_PROGRAM), trust: &trust };
-    let finish = supervise(spec, workers, &mut printer)?;
+    let mut event_files = EventFiles::of(&spec);
+    let finish = supervise(spec, workers, &mut printer, &mut |event| event_files.take(event))?;
     Ok(if finish == Finish::Interrupted { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 

@@ -1,6 +1,9 @@
 //! The process that supervises a search: starts it, follows its events, and stops it when nobody follows it any more.
 
+mod event_files;
 pub(crate) mod progress;
+
+pub(crate) use event_files::EventFiles;
 
 use crate::execution::{LiveDisplay, Output, Stream};
 use crate::failure::{ErrorName, Failure};
@@ -56,6 +59,7 @@ impl SearchProcess {
         runtime: &Path,
         set: impl FnOnce(&mut Command) -> &mut Command,
     ) -> Result<Self> {
+        EventFiles::check(&spec)?;
         let path = runtime.join("study.json");
         std::fs::write(&path, serde_json::to_vec(&spec)?)?;
         let mut command = Command::new(OWN_PROGRAM);

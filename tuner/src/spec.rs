@@ -148,13 +148,13 @@ impl StudySpec {
         StudySpec { project: project.into(), objectives, ..StudySpec::default() }
     }
 
-    /// The search without what applies to one call only: `overwrite`, `background` and the queue of trials to try first.
+    /// The search without what applies to one call only: `overwrite`, `background`, TensorBoard's folder and the queue of trials to try first.
     /// A journal does not keep these, and one from somebody else cannot ask for them.
     pub fn without_call(self) -> StudySpec {
         StudySpec {
             overwrite: false,
             given: Given { enqueued: Vec::new(), ..self.given },
-            supervision: Supervision { background: false, ..self.supervision },
+            supervision: Supervision { background: false, tensorboard: None, ..self.supervision },
             ..self
         }
     }
@@ -221,6 +221,9 @@ pub struct Supervision {
     pub keep_best: u64,
     /// A folder to which the study is copied as it grows, such as one of Google Drive.
     pub mirror: Option<PathBuf>,
+    /// A folder for TensorBoard's files, which grow while the search runs. Only the program `ferrotune` writes
+    /// them. Applies to one call; the journal has none.
+    pub tensorboard: Option<PathBuf>,
     /// Go on when the process that started the search is gone. Applies to one call; the journal has `false`.
     pub background: bool,
     /// Libraries that the objective was linked with, for a machine that does not have them.
@@ -243,6 +246,7 @@ impl Default for Supervision {
             max_consecutive_failures: None,
             keep_best: 3,
             mirror: None,
+            tensorboard: None,
             background: false,
             libraries: Vec::new(),
             worker_trials: 50,

@@ -51,7 +51,7 @@ use std::time::{Duration, Instant};
 const TICK: Duration = Duration::from_millis(10);
 
 /// The hidden subcommand `supervise SPEC.json`: runs the search with [`Event`]s on standard output, as far as `trust` goes.
-pub fn main(spec_path: &Path, trust: &Trust) -> ExitCode {
+pub fn main(spec_path: &Path, trust: &Trust, listener: &mut dyn FnMut(&Event)) -> ExitCode {
     // Past Rust's own buffer, which does not know what to do with half a line that was not taken.
     let stdout = io::stdout().as_fd().try_clone_to_owned().map(File::from);
     let mut events = match stdout.and_then(Backlog::new) {
@@ -61,14 +61,14 @@ pub fn main(spec_path: &Path, trust: &Trust) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    supervise_file(spec_path, Workers::Program { program: Path::new(OWN_PROGRAM), trust }, &mut events)
+    supervise_file(spec_path, Workers::Program { program: Path::new(OWN_PROGRAM), trust }, &mut events, listener)
 }
 
 /// The same in a program that has the objective in it: the search `spec_path` with [`Event`]s to `watcher`, and the
 /// program itself as its trials' worker.
 pub fn main_of_program(spec_path: &Path, watcher: OwnedFd) -> ExitCode {
     match Backlog::new(File::from(watcher)) {
-        Ok(mut events) => supervise_file(spec_path, Workers::Itself, &mut events),
+        Ok(mut events) => supervise_file(spec_path, Workers::Itself, &mut events, &mut |_| {}),
         Err(error) => {
             tracing::error!(%error, "the search's events cannot be written");
             ExitCode::FAILURE
@@ -76,12 +76,17 @@ pub fn main_of_program(spec_path: &Path, watcher: OwnedFd) -> ExitCode {
     }
 }
 
-fn supervise_file(spec_path: &Path, workers: Workers<'_>, events: &mut dyn Write) -> ExitCode {
-    let Err(error) = read_spec(spec_path).and_then(|spec| supervise(spec, workers, events)) else {
+fn supervise_file(
+    spec_path: &Path,
+    workers: Workers<'_>,
+    events: &mut dyn Write,
+    listener: &mut dyn FnMut(&Event),
+) -> ExitCode {
+    let Err(error) = read_spec(spec_path).and_then(|spec| supervise(spec, workers, events, listener)) else {
         return ExitCode::SUCCESS;
     };
     let message = error.to_string();
-    Watcher::new(events).send(&Event::Error { message });
+    Watcher::new(events, listener).send(&Event::Error { message });
     ExitCode::FAILURE
 }
 
@@ -107,9 +112,15 @@ pub enum Workers<'a> {
 /// Runs or continues the search `spec` with these workers, until it is over or a signal stops it.
 ///
 /// Code that comes from the study's folder is run only where the user has stood for it: see [`Trust`]. Nothing is changed
-/// before that. The last event is [`Event::Finished`], unless an error is returned. The process must belong to this call alone:
+/// before that. The last event is [`Event::Finished`], unless an error is returned. `listener` hears of each event before it is
+/// written, also when nobody reads the events any more; the search waits for it. The process must belong to this call alone:
 /// every child that is found after a trial is killed.
-pub fn supervise(spec: StudySpec, workers: Workers<'_>, events: &mut dyn Write) -> Result<Finish, SupervisorError> {
+pub fn supervise(
+    spec: StudySpec,
+    workers: Workers<'_>,
+    events: &mut dyn Write,
+    listener: &mut dyn FnMut(&Event),
+) -> Result<Finish, SupervisorError> {
     // Checks the settings before a study is opened, or overwritten.
     oracle::create(&spec).map_err(SearchError::from)?;
     if spec.has_staying_worker() && spec.supervision.concurrency > 1 {
@@ -127,7 +138,7 @@ pub fn supervise(spec: StudySpec, workers: Workers<'_>, events: &mut dyn Write) 
         .map_err(|errno| ProcessError::System { what: "become the reaper of the trials", source: errno.into() })?;
     let niceness = process::go_first()?;
     process::take_reserve();
-    let mut supervisor = Supervisor::open(spec, workers, niceness, signals, events)?;
+    let mut supervisor = Supervisor::open(spec, workers, niceness, signals, Watcher::new(events, listener))?;
     let reason = supervisor.run();
     let dismissed = supervisor.dismiss_idle();
     let reason = reason.and_then(|reason| dismissed.map(|()| reason));
@@ -196,7 +207,7 @@ impl<'a> Supervisor<'a> {
         workers: Workers<'a>,
         niceness: i32,
         signals: Signals,
-        events: &'a mut dyn Write,
+        watcher: Watcher<'a>,
     ) -> Result<Supervisor<'a>, SupervisorError> {
         let folder = spec.directory.join(&spec.project);
         let program = Program::admitted(&spec, workers, &folder)?;
@@ -225,7 +236,7 @@ impl<'a> Supervisor<'a> {
         let (earlier, earlier_trials) = (Earlier::of(journal.trials()), journal.trials().len() as u64);
         let residence = spec.has_staying_worker().then(Residence::new);
         let search = Search::new(journal, folder.clone(), spec.supervision)?;
-        let mut watcher = Watcher::of_study(events, &folder);
+        let mut watcher = watcher.of_study(&folder);
         watcher.send(&Event::Opened { folder, earlier_trials });
         let mut supervisor = Supervisor {
             search,

@@ -3,6 +3,8 @@
 mod export;
 mod weights;
 
+pub(crate) use export::event_files as write_event_files;
+
 use super::files::expanded;
 use anyhow::{Context, Result, bail};
 use chrono::{DateTime, Local};
@@ -135,7 +137,7 @@ pub(super) fn export(folder: &Path, request: &Export) -> Result<Bundle> {
     let target = &expanded(&request.target)?;
     let trials = study.trials.len();
     if request.format == "tensorboard" {
-        export::event_files(target, &tensorboard::files(&study))?;
+        write_event_files(target, &tensorboard::files(&study))?;
         let text = format!("wrote {trials} trials to {0}; see them with `tensorboard --logdir {0}`", target.display());
         return Ok(Bundle::text(text));
     }

@@ -98,7 +98,7 @@ fn rehearsal(folder: &Path, trial: Option<u64>, directory: &Path) -> Result<(Stu
         max_trials: 1,
         timeout_s: None,
         device: "xla:cpu".to_owned(),
-        supervision: Supervision { concurrency: 1, retries: 0, mirror: None, ..spec.supervision },
+        supervision: Supervision { concurrency: 1, retries: 0, mirror: None, tensorboard: None, ..spec.supervision },
         ..spec
     };
     Ok((spec, what))

@@ -79,7 +79,7 @@ const OBJECTIVE: MagicOption =
     MagicOption::new("--objective", "NAME:max|min,…", "the metrics to optimise and their directions").required();
 const OVERWRITE: MagicOption = MagicOption::flag("--overwrite", "delete an earlier study of that name first");
 
-const ROWS: [Row; 27] = [
+const ROWS: [Row; 28] = [
     Row::of(OBJECTIVE, |spec, text| set(&mut spec.objectives, list(text, ',', objective))),
     row("--constraint", "NAME<=NUMBER,…", "bounds of metrics, <= or >=, that a trial must keep to", |spec, text| {
         set(&mut spec.constraints, list(text, ',', constraint))
@@ -179,6 +179,10 @@ const ROWS: [Row; 27] = [
     .or(|| format!("{}s", default().supervision.device_wait_s)),
     row("--mirror", "FOLDER", "copy the study to this folder as it grows, and go on from there", |spec, text| {
         set(&mut spec.supervision.mirror, Ok(Some(text.into())))
+    })
+    .taking(Values::Path),
+    row("--tensorboard", "FOLDER", "write files for TensorBoard there while the search runs", |spec, text| {
+        set(&mut spec.supervision.tensorboard, Ok(Some(text.into())))
     })
     .taking(Values::Path),
     Row::of(BACKGROUND, |spec, _| set(&mut spec.supervision.background, Ok(true))),

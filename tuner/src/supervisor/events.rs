@@ -47,6 +47,7 @@ impl Earlier {
 /// The receiving end of a search's events.
 pub(super) struct Watcher<'a> {
     events: &'a mut dyn Write,
+    listener: &'a mut dyn FnMut(&Event),
     /// Where the status is written, for those who look later.
     status_path: Option<PathBuf>,
     status: Status,
@@ -57,13 +58,14 @@ pub(super) struct Watcher<'a> {
 }
 
 impl<'a> Watcher<'a> {
-    pub(super) fn new(events: &'a mut dyn Write) -> Watcher<'a> {
-        Watcher { events, status_path: None, status: Status::default(), noted: None, gone: false, last_progress: None }
+    pub(super) fn new(events: &'a mut dyn Write, listener: &'a mut dyn FnMut(&Event)) -> Watcher<'a> {
+        let (status_path, status) = (None, Status::default());
+        Watcher { events, listener, status_path, status, noted: None, gone: false, last_progress: None }
     }
 
     /// The watcher of the study in `folder`, where a file holds the last status as well.
-    pub(super) fn of_study(events: &'a mut dyn Write, folder: &Path) -> Watcher<'a> {
-        Watcher { status_path: Some(folder.join(STATUS)), ..Watcher::new(events) }
+    pub(super) fn of_study(self, folder: &Path) -> Watcher<'a> {
+        Watcher { status_path: Some(folder.join(STATUS)), ..self }
     }
 
     /// Whether nobody reads the events any more.
@@ -73,6 +75,7 @@ impl<'a> Watcher<'a> {
 
     /// Writes an event that changes the search's status into the status file, for watchers that come later.
     pub(super) fn note(&mut self, event: &Event) {
+        (self.listener)(event);
         match event {
             Event::Progress(progress) => {
                 self.status.progress = progress.clone();
@@ -195,7 +198,8 @@ mod tests {
     fn status_is_written_at_a_bounded_rate_and_at_the_end() -> io::Result<()> {
         let folder = tempfile::tempdir()?;
         let mut events = Vec::new();
-        let mut watcher = Watcher::of_study(&mut events, folder.path());
+        let mut listener = |_: &Event| {};
+        let mut watcher = Watcher::new(&mut events, &mut listener).of_study(folder.path());
         let done = || last_status(folder.path()).map(|status| status.map(|status| status.progress.done));
         watcher.send(&progress(1));
         assert_eq!(done()?, Some(1));

@@ -21,6 +21,7 @@ pub(in crate::engine) fn spec(tune: &Tune, request: TuneRequest) -> Result<Study
         seed: spec.seed.or(request.seed),
         supervision: Supervision {
             mirror: spec.supervision.mirror.as_deref().map(absolute).transpose()?,
+            tensorboard: spec.supervision.tensorboard.as_deref().map(absolute).transpose()?,
             libraries: libraries_of(&library, request.pid)?,
             ..spec.supervision
         },

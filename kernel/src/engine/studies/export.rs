@@ -15,7 +15,7 @@ pub(super) fn whole(target: &Path, bytes: &[u8]) -> Result<()> {
 /// Writes TensorBoard's files. Appends to a file that has grown, so that a running TensorBoard goes on reading it.
 ///
 /// Fails if the folder has the events of another search: TensorBoard would mix up the parameters of the two.
-pub(super) fn event_files(target: &Path, files: &[EventFile]) -> Result<()> {
+pub(crate) fn event_files(target: &Path, files: &[EventFile]) -> Result<()> {
     refuse_others(target, files)?;
     for EventFile { path, bytes } in files {
         let path = target.join(path);

@@ -1,0 +1,67 @@
+//! TensorBoard's files of a search, which grow while it runs.
+
+use crate::engine::write_event_files;
+use anyhow::{Context, Result};
+use ferrotune_results::tensorboard;
+use ferrotune_tuner::event::Event;
+use ferrotune_tuner::journal::Journal;
+use ferrotune_tuner::spec::StudySpec;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// The shortest time between two times of writing.
+const INTERVAL: Duration = Duration::from_secs(2);
+
+/// Writing takes at most this part of the time.
+const SHARE: u32 = 20;
+
+/// Writes the files of a search as its events come, if it asks for them.
+pub(crate) struct EventFiles {
+    target: Option<PathBuf>,
+    study: PathBuf,
+    /// When to write next.
+    due: Instant,
+}
+
+impl EventFiles {
+    pub(crate) fn of(spec: &StudySpec) -> EventFiles {
+        let target = spec.supervision.tensorboard.clone();
+        EventFiles { target, study: spec.directory.join(&spec.project), due: Instant::now() }
+    }
+
+    /// Those of the search that a file describes.
+    pub(crate) fn of_file(path: &Path) -> Result<EventFiles> {
+        let unread = || format!("cannot read the search in {}", path.display());
+        let spec: StudySpec = serde_json::from_slice(&fs::read(path).with_context(unread)?).with_context(unread)?;
+        Ok(EventFiles::of(&spec))
+    }
+
+    /// Fails if the folder cannot be made, or has the events of another search.
+    pub(crate) fn check(spec: &StudySpec) -> Result<()> {
+        let Some(target) = &spec.supervision.tensorboard else { return Ok(()) };
+        fs::create_dir_all(target).with_context(|| format!("cannot create {}", target.display()))?;
+        let study = spec.directory.join(&spec.project);
+        let goes_on = !spec.overwrite && study.join("journal.log").is_file();
+        let files = if goes_on { tensorboard::files(&Journal::read(&study)?) } else { Vec::new() };
+        write_event_files(target, &files)
+    }
+
+    /// Writes what is new, if it is time to, or the search is over.
+    pub(crate) fn take(&mut self, event: &Event) {
+        let Some(target) = &self.target else { return };
+        let is_end = matches!(event, Event::Finished { .. });
+        let is_open = !matches!(event, Event::Opened { .. } | Event::Error { .. });
+        if !is_open || !is_end && Instant::now() < self.due {
+            return;
+        }
+        let begin = Instant::now();
+        let written = Journal::read(&self.study).map_err(Into::into);
+        let written = written.and_then(|study| write_event_files(target, &tensorboard::files(&study)));
+        if let Err(error) = written {
+            // The search itself is not harmed, and the next time writes what is missing.
+            tracing::warn!("TensorBoard's files are behind the search: {error:#}");
+        }
+        self.due = Instant::now() + INTERVAL.max(begin.elapsed() * SHARE);
+    }
+}
