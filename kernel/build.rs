@@ -12,7 +12,16 @@ const PACKED: &str = "packed";
 
 /// The crates that the prelude is made of. In [`PACKED`] a dash stands for the slash.
 const CRATES: [&str; 11] = [
-    "data", "data/reader", "devices", "display", "display/derive", "link", "machine", "prelude", "tuner", "tuner/trial",
+    "data",
+    "data/reader",
+    "devices",
+    "display",
+    "display/derive",
+    "link",
+    "machine",
+    "prelude",
+    "tuner",
+    "tuner/trial",
     "xla",
 ];
 

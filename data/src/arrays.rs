@@ -78,5 +78,8 @@ fn array(file: &Path, layout: Layout) -> Result<Tensor> {
     let (mut reader, _) = Reader::start(&Source::Array { file: path(file)?, layout })?;
     reader.ask(&Request::Block(0))?;
     let array = reader.take()?.and_then(|block| block.into_iter().next());
-    tensor(&array.ok_or_else(|| DataError::Unread { reason: format!("the reader gave no array of {}", file.display()) })?)
+    tensor(
+        &array
+            .ok_or_else(|| DataError::Unread { reason: format!("the reader gave no array of {}", file.display()) })?,
+    )
 }

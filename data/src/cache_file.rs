@@ -63,7 +63,12 @@ impl<T: Columns + Batch<Batched = T>> Dataset<T> {
             let tensors = batch?.into_columns();
             if columns.is_empty() {
                 let column = |(index, tensor)| Column::new(tensor, &with_ending(file, &format!("column-{index}")));
-                columns = tensors.iter().enumerate().map(column).collect::<io::Result<_>>().map_err(|error| unwritten(file, error))?;
+                columns = tensors
+                    .iter()
+                    .enumerate()
+                    .map(column)
+                    .collect::<io::Result<_>>()
+                    .map_err(|error| unwritten(file, error))?;
             }
             columns.iter_mut().zip(&tensors).try_for_each(|(column, tensor)| column.add(tensor, file))?;
         }
@@ -110,7 +115,10 @@ impl Column {
         let (dtype, row) = (tensor.dtype(), &tensor.dims()[1..]);
         if dtype != self.dtype || row != self.row {
             let rows = self.rows;
-            let reason = format!("element {rows} or one after it is {dtype:?} of shape {row:?}, and the first is {:?} of shape {:?}", self.dtype, self.row);
+            let reason = format!(
+                "element {rows} or one after it is {dtype:?} of shape {row:?}, and the first is {:?} of shape {:?}",
+                self.dtype, self.row
+            );
             return Err(DataError::argument("cache_in", reason));
         }
         self.rows += tensor.dims()[0];

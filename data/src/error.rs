@@ -57,7 +57,9 @@ pub enum DataError {
         reason: String,
     },
     /// The process that reads files cannot be started.
-    #[error("cannot start `ferrotune reader`, which reads files: {source}; put ferrotune on the PATH, or its path into FERROTUNE_READER")]
+    #[error(
+        "cannot start `ferrotune reader`, which reads files: {source}; put ferrotune on the PATH, or its path into FERROTUNE_READER"
+    )]
     NoReader {
         /// The system's reason.
         source: std::io::Error,

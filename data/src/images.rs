@@ -24,7 +24,7 @@ pub struct ImageFolder {
 }
 
 /// The images in a folder that has a folder for each class, as with Keras' `image_dataset_from_directory` and torchvision's `ImageFolder`.
-/// Folders within those belong to the class, too. BMP, GIF (the first image), JPEG, PNG and WebP are read.
+/// Folders within those belong to the class, too. BMP, GIF (the first image), JPEG, PNG, PNM and WebP are read.
 ///
 /// `shape` is `[channels, height, width]`, with 3 channels for red, green and blue or 1 for grey. Images of another size are resized, bilinearly
 /// and with antialiasing, without keeping their proportions.

@@ -133,9 +133,10 @@ impl Readers {
     }
 }
 
-/// As many readers as there are cores for this process.
+/// As many readers as candle has threads, of which a trial may have a part of the machine's, and at most one for each core.
 pub(crate) fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    candle_core::utils::get_num_threads().clamp(1, cores)
 }
 
 /// An array as a tensor on the CPU.

@@ -85,7 +85,8 @@ impl<X> RecordStream<X> {
     /// The next block; whether there is one.
     fn open_block(&mut self) -> Result<bool> {
         let Some(block) = self.arrays.next()? else { return Ok(false) };
-        let damaged = || DataError::Unread { reason: format!("the reader of {} gave a block without records", self.files) };
+        let damaged =
+            || DataError::Unread { reason: format!("the reader of {} gave a block without records", self.files) };
         self.block = Records::of(block).ok_or_else(damaged)?;
         Ok(true)
     }
@@ -98,7 +99,8 @@ impl<X: Send> Stream<X> for RecordStream<X> {
                 let number = self.number;
                 self.number += 1;
                 let element = (self.of_bytes)(bytes);
-                let unread = |error| DataError::Unread { reason: format!("record {number} of {}: {error}", self.files) };
+                let unread =
+                    |error| DataError::Unread { reason: format!("record {number} of {}: {error}", self.files) };
                 return Some(element.map_err(unread));
             }
             match self.open_block() {

@@ -135,7 +135,8 @@ impl<T: Columns> Share for Dataset<T> {
         };
         columns.pack(name, pack)?;
         let description = Description { verbs: rows.verbs.clone(), images };
-        let description = serde_json::to_string(&description).map_err(|error| failed(candle_core::Error::wrap(error)))?;
+        let description =
+            serde_json::to_string(&description).map_err(|error| failed(candle_core::Error::wrap(error)))?;
         description.pack(&format!("{name}.rows"), pack)
     }
 

@@ -9,7 +9,10 @@ mod wire;
 
 #[cfg(feature = "serve")]
 pub use serve::main;
-pub use wire::{Array, Block, Contents, Format, Framing, Group, Kind, Layout, Reply, Request, Shape, Source, read_reply, write_request};
+pub use wire::{
+    Array, Block, Contents, Format, Framing, Group, Kind, Layout, Reply, Request, Shape, Source, read_reply,
+    write_request,
+};
 #[cfg(feature = "serve")]
 pub(crate) use wire::{read_request, write_reply};
 

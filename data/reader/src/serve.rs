@@ -8,7 +8,6 @@ mod parquet;
 mod records;
 mod table;
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests;
 
 use crate::wire::{Block, Contents, Format, Reply, Request, Source};
@@ -52,7 +51,8 @@ fn answer(opened: &mut Option<Opened>, request: Request) -> Result<Reply> {
         Request::Block(number) => Ok(opened_source(opened)?.block(number)?.map_or(Reply::End, Reply::Block)),
         Request::Image(path) => Ok(Reply::Block(opened_source(opened)?.image(&path)?)),
     });
-    catch_unwind(answer).unwrap_or_else(|payload| Err(anyhow!("the library that decodes it panicked: {}", text(&*payload))))
+    catch_unwind(answer)
+        .unwrap_or_else(|payload| Err(anyhow!("the library that decodes it panicked: {}", text(&*payload))))
 }
 
 fn opened_source(opened: &mut Option<Opened>) -> Result<&mut Opened> {
@@ -93,10 +93,7 @@ impl Opened {
                 let array = arrays::read(Path::new(&file), layout)?;
                 (Opened::Array(Some(vec![array])), Contents::default())
             }
-            Source::Folder { folder } => {
-                let (files, classes) = images::list(Path::new(&folder))?;
-                (Opened::Folder, Contents { files, classes, ..Contents::default() })
-            }
+            Source::Folder { folder } => (Opened::Folder, images::list(Path::new(&folder))?),
             Source::Images { channels, height, width } => {
                 (Opened::Images(images::Images::new(channels, height, width)?), Contents::default())
             }

@@ -51,7 +51,10 @@ impl<T: Columns> Dataset<T> {
     pub fn split<const N: usize>(&self, fractions: [f64; N], seed: impl Into<Option<u64>>) -> Result<[Dataset<T>; N]> {
         let verb = "split";
         let Some(rows) = self.rows() else {
-            return Err(DataError::argument(verb, "only rows of tensors and images can be split; split before map and batch, and read a table with read"));
+            return Err(DataError::argument(
+                verb,
+                "only rows of tensors and images can be split; split before map and batch, and read a table with read",
+            ));
         };
         if self.len().is_none() {
             return Err(DataError::argument(verb, "the dataset repeats for ever; split before repeat_forever"));

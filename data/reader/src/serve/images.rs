@@ -1,6 +1,6 @@
 //! Images, decoded by the crate `image` and resized by `fast_image_resize`.
 
-use crate::wire::{Array, Block, Shape};
+use crate::wire::{Array, Block, Contents, Shape};
 use anyhow::{Context as _, Result, anyhow, bail};
 use fast_image_resize::images::{Image, ImageRef};
 use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer};
@@ -10,7 +10,7 @@ use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
 /// What a file of an image may end in, as the decoders here know it.
-const ENDINGS: [&str; 6] = ["bmp", "gif", "jpeg", "jpg", "png", "webp"];
+const ENDINGS: [&str; 9] = ["bmp", "gif", "jpeg", "jpg", "pgm", "png", "pnm", "ppm", "webp"];
 
 /// Images of one size.
 pub(super) struct Images {
@@ -79,7 +79,7 @@ fn is_whole_jpeg(bytes: &[u8]) -> bool {
 
 /// The images in the folders of a folder, in the order of their paths, with the number of their folder; and the names of those
 /// folders, in their order.
-pub(super) fn list(folder: &Path) -> Result<(Vec<(PathBuf, u32)>, Vec<String>)> {
+pub(super) fn list(folder: &Path) -> Result<Contents> {
     let mut classes: Vec<PathBuf> = entries(folder)?.into_iter().filter(|path| path.is_dir()).collect();
     classes.retain(|path| !name(path).starts_with('.'));
     let mut files = Vec::new();
@@ -93,7 +93,8 @@ pub(super) fn list(folder: &Path) -> Result<(Vec<(PathBuf, u32)>, Vec<String>)> 
     if classes.is_empty() {
         bail!("{} has no folder; put the images of each class into a folder of its own there", folder.display());
     }
-    Ok((files, classes.iter().map(|path| name(path)).collect()))
+    let classes = classes.iter().map(|path| name(path)).collect();
+    Ok(Contents { files, classes, ..Contents::default() })
 }
 
 fn images_below(folder: &Path) -> Result<Vec<PathBuf>> {
@@ -101,7 +102,8 @@ fn images_below(folder: &Path) -> Result<Vec<PathBuf>> {
     for path in entries(folder)? {
         if path.is_dir() {
             images.extend(images_below(&path)?);
-        } else if path.extension().is_some_and(|ending| ENDINGS.iter().any(|known| ending.eq_ignore_ascii_case(known))) {
+        } else if path.extension().is_some_and(|ending| ENDINGS.iter().any(|known| ending.eq_ignore_ascii_case(known)))
+        {
             images.push(path);
         }
     }
@@ -112,7 +114,8 @@ fn images_below(folder: &Path) -> Result<Vec<PathBuf>> {
 fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     let unread = || format!("cannot read the folder {}", folder.display());
     let entries = fs::read_dir(folder).with_context(unread)?;
-    let mut paths = entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<PathBuf>>>().with_context(unread)?;
+    let mut paths =
+        entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<PathBuf>>>().with_context(unread)?;
     paths.sort();
     Ok(paths)
 }

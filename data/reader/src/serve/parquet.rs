@@ -26,11 +26,7 @@ struct Table {
 
 impl Parquet {
     /// Reads what the files say about themselves, and returns the names of their columns.
-    pub(super) fn open(
-        files: Vec<PathBuf>,
-        groups: &[Group],
-        missing: Option<f32>,
-    ) -> Result<(Parquet, Vec<String>)> {
+    pub(super) fn open(files: Vec<PathBuf>, groups: &[Group], missing: Option<f32>) -> Result<(Parquet, Vec<String>)> {
         let tables: Vec<Table> = files.iter().map(|file| Table::open(file, groups)).collect::<Result<_>>()?;
         let columns = tables.first().map(Table::columns).unwrap_or_default();
         Ok((Parquet { tables, missing }, columns))
@@ -166,14 +162,17 @@ impl Column<'_> {
 
     fn classes(&self, wanted: &Wanted) -> Result<Vec<u32>> {
         match self.reader()? {
-            ColumnReader::BoolColumnReader(reader) => self.flat(reader, None, |bit| wanted.class_of_number((*bit).into())),
+            ColumnReader::BoolColumnReader(reader) => {
+                self.flat(reader, None, |bit| wanted.class_of_number((*bit).into()))
+            }
             ColumnReader::Int32ColumnReader(reader) => {
                 self.flat(reader, None, |number| wanted.class_of_number((*number).into()))
             }
-            ColumnReader::Int64ColumnReader(reader) => self.flat(reader, None, |number| wanted.class_of_number(*number)),
-            ColumnReader::ByteArrayColumnReader(reader) => self.flat(reader, None, |text| {
-                wanted.class(str::from_utf8(text.data()).context("a value is not UTF-8")?)
-            }),
+            ColumnReader::Int64ColumnReader(reader) => {
+                self.flat(reader, None, |number| wanted.class_of_number(*number))
+            }
+            ColumnReader::ByteArrayColumnReader(reader) => self
+                .flat(reader, None, |text| wanted.class(str::from_utf8(text.data()).context("a value is not UTF-8")?)),
             _ => bail!("its type {} is no class: neither a whole number nor text", self.descriptor().physical_type()),
         }
     }

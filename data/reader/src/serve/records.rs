@@ -68,10 +68,8 @@ impl Records {
             return Ok(None);
         }
         let shape = |dtype: &str, length| Shape { dtype: dtype.to_owned(), dims: vec![length] };
-        let ends = Array {
-            shape: shape("i64", ends.len()),
-            bytes: ends.into_iter().flat_map(i64::to_le_bytes).collect(),
-        };
+        let ends =
+            Array { shape: shape("i64", ends.len()), bytes: ends.into_iter().flat_map(i64::to_le_bytes).collect() };
         Ok(Some(vec![Array { shape: shape("u8", bytes.len()), bytes }, ends]))
     }
 }
@@ -129,7 +127,9 @@ impl Current {
 fn check(bytes: &[u8], masked: [u8; 4]) -> Result<()> {
     let masked_crc = crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8);
     if u32::from_le_bytes(masked) != masked_crc {
-        bail!("its checksum does not fit: the file is damaged, or no TFRecord file; a compressed one needs the ending .gz");
+        bail!(
+            "its checksum does not fit: the file is damaged, or no TFRecord file; a compressed one needs the ending .gz"
+        );
     }
     Ok(())
 }

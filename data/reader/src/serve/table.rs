@@ -59,7 +59,13 @@ impl Wanted {
 
     /// The class that a whole number stands for.
     pub(super) fn class_of_number(&self, number: i64) -> Result<u32> {
-        if self.classes.is_empty() && let Ok(class) = u32::try_from(number) { Ok(class) } else { self.class(&number.to_string()) }
+        if self.classes.is_empty()
+            && let Ok(class) = u32::try_from(number)
+        {
+            Ok(class)
+        } else {
+            self.class(&number.to_string())
+        }
     }
 
     /// An array without rows.
@@ -75,7 +81,10 @@ impl Wanted {
 /// The values of some rows.
 pub(super) enum Values {
     /// Row after row; a matrix has a width.
-    Numbers { numbers: Vec<f32>, width: Option<usize> },
+    Numbers {
+        numbers: Vec<f32>,
+        width: Option<usize>,
+    },
     Classes(Vec<u32>),
 }
 

@@ -1,7 +1,9 @@
 //! Damaged bytes: an error or the right numbers, and never a panic of the process.
 
 use super::{Opened, answer};
-use crate::wire::{Format, Framing, Group, Kind, Layout, Reply, Request, Source, read_reply, read_request, write_reply, write_request};
+use crate::wire::{
+    Format, Framing, Group, Kind, Layout, Reply, Request, Source, read_reply, read_request, write_reply, write_request,
+};
 use std::fs;
 use std::io::BufReader;
 use std::path::Path;
