@@ -162,7 +162,7 @@ def test_lines_and_json_lines(notebook):
     assert notebook.ok("texts").result == '["one", "two", "drei", "vier €", "", "last"]'
     with gzip.open(notebook.folder / "reviews.jsonl.gz", "wt") as file:
         file.writelines(json.dumps({"text": f"review {index}", "stars": index % 5}) + "\n" for index in range(100_000))
-    notebook.ok('let stars = data::json_lines("reviews.jsonl.gz")?.map(2, |review| Ok(review["stars"].as_u64().ok_or("no stars")? as u32));')
+    notebook.ok('let stars: Dataset<u32> = data::json_lines("reviews.jsonl.gz")?.map(2, |review| Ok(review["stars"].as_u64().ok_or("no stars")? as u32));')
     notebook.ok("let stars: Vec<u32> = stars.skip(99_990).iter().collect::<Result<_, _>>()?;")
     assert notebook.ok("stars").result == "[0, 1, 2, 3, 4, 0, 1, 2, 3, 4]"
     (notebook.folder / "bad.jsonl").write_text('{"a": 1}\n{"a": \n')
@@ -243,10 +243,10 @@ def test_grey_and_resized_images_are_those_of_pillow(notebook):
     expected = image.resize((40, 30), Image.Resampling.BILINEAR).tobytes()
     notebook.ok('let (image, _) = data::image_folder("grey", [3, 30, 40])?.images.iter().next().unwrap()?;')
     notebook.ok("let pixels: Vec<i32> = (image.permute((1, 2, 0))?.flatten_all()? * 255.)?.round()?.to_vec1::<f32>()?.into_iter().map(|p| p as i32).collect();")
-    pixels = json.loads(notebook.ok("pixels").result)
+    pixels = json.loads(notebook.ok('println!("{pixels:?}");').stdout)
     assert max(abs(pixel - other) for pixel, other in zip(pixels, expected, strict=True)) <= 3
     notebook.ok('let (image, _) = data::image_folder("grey", [1, 30, 40])?.images.iter().next().unwrap()?;')
-    grey = json.loads(notebook.ok("(image.flatten_all()? * 255.)?.round()?.to_vec1::<f32>()?").result)
+    grey = json.loads(notebook.ok('println!("{:?}", (image.flatten_all()? * 255.)?.round()?.to_vec1::<f32>()?);').stdout)
     expected = image.convert("L").resize((40, 30), Image.Resampling.BILINEAR).tobytes()
     assert max(abs(pixel - other) for pixel, other in zip(grey, expected, strict=True)) <= 4
 
@@ -259,15 +259,15 @@ def test_images_are_shuffled_split_and_continued_without_reading_the_others(phot
     assert photos.ok("damaged.take(40).iter().collect::<Result<Vec<_>, _>>()?.len()").result == "40"
     (photos.folder / "photos/dogs/99.png").unlink()
     photos.ok("let [train, valid] = photos.images.split([0.75, 0.25], 7)?; let train = train.shuffle(100, 3);")
-    photos.ok("""fn red(dataset: &Dataset<(Tensor, Tensor)>) -> Dataset<u32> {
+    photos.ok("""fn redness(dataset: &Dataset<(Tensor, Tensor)>) -> Dataset<u32> {
         dataset.map(2, |(image, _)| Ok((image.get(0)?.mean_all()?.to_scalar::<f32>()? * 255.).round() as u32))
     }""")
-    photos.ok("let whole: Vec<u32> = red(&train).epoch(0).collect::<Result<_, _>>()?;")
-    photos.ok("let mut iter = red(&train).epoch(0); let mut seen: Vec<u32> = iter.by_ref().take(11).collect::<Result<_, _>>()?;")
+    photos.ok("let whole: Vec<u32> = redness(&train).epoch(0).collect::<Result<_, _>>()?;")
+    photos.ok("let mut iter = redness(&train).epoch(0); let mut seen: Vec<u32> = iter.by_ref().take(11).collect::<Result<_, _>>()?;")
     assert photos.run("std::process::abort();").error
     photos.ok("seen.extend(iter.by_ref().collect::<Result<Vec<_>, _>>()?);")
     assert photos.ok("seen == whole").result == "true"
-    photos.ok("let mut all = [whole.clone(), red(&valid).iter().collect::<Result<Vec<_>, _>>()?].concat(); all.sort();")
+    photos.ok("let mut all = [whole.clone(), redness(&valid).iter().collect::<Result<Vec<_>, _>>()?].concat(); all.sort();")
     assert photos.ok("all == (0..40).collect::<Vec<u32>>()").result == "true"
 
 
@@ -326,7 +326,7 @@ def test_a_reader_that_is_killed_is_an_error_of_the_element(photos):
 
 def test_a_cache_is_made_once_and_mapped_by_all_trials(photos):
     photos.ok("let decoded = photos.images.map(1, |pair| { println!(\"decoded\"); Ok(pair) }).cache_in(\"photos.cache\")?;")
-    photos.ok("let again = photos.images.map(1, |_| Err(\"made again\".into())).cache_in(\"photos.cache\")?;")
+    photos.ok("let again: Dataset<(Tensor, Tensor)> = photos.images.map(1, |_| Err(\"made again\".into())).cache_in(\"photos.cache\")?;")
     assert photos.ok("(again.len(), again.skip(3).iter().next().unwrap()?.0.dims3()?)").result == "(Some(40), (3, 8, 8))"
     assert [path.name for path in photos.folder.glob("photos.cache*")] == ["photos.cache"]
     objective = f"""

@@ -113,7 +113,7 @@ impl<T> TableFiles<T> {
     }
 
     fn source(&self) -> Source {
-        let (format, groups, missing) = (self.format, self.groups.clone(), self.missing);
+        let (format, groups, missing) = (self.format, self.groups.clone(), self.missing.map(f32::to_bits));
         Source::Table { format, files: vec![self.files.clone()], groups, missing }
     }
 }

@@ -78,11 +78,13 @@ impl Opened {
     fn new(source: Source) -> Result<(Opened, Contents)> {
         Ok(match source {
             Source::Table { format: Format::Csv { delimiter }, files, groups, missing } => {
-                let (csv, columns) = csv::Csv::open(files::matching(&files)?, delimiter, groups, missing)?;
+                let (csv, columns) =
+                    csv::Csv::open(files::matching(&files)?, delimiter, groups, missing.map(f32::from_bits))?;
                 (Opened::Csv(csv), Contents { columns, ..Contents::default() })
             }
             Source::Table { format: Format::Parquet, files, groups, missing } => {
-                let (parquet, columns) = parquet::Parquet::open(files::matching(&files)?, &groups, missing)?;
+                let (parquet, columns) =
+                    parquet::Parquet::open(files::matching(&files)?, &groups, missing.map(f32::from_bits))?;
                 let rows = Some(parquet.rows());
                 (Opened::Parquet(parquet), Contents { columns, rows, ..Contents::default() })
             }

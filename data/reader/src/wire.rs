@@ -18,8 +18,8 @@ pub enum Source {
         files: Vec<String>,
         /// The arrays of each block.
         groups: Vec<Group>,
-        /// What stands for a missing number; without it, one is an error.
-        missing: Option<f32>,
+        /// The bits of what stands for a missing number, because JSON has no NaN; without it, one is an error.
+        missing: Option<u32>,
     },
     /// Records, as bytes.
     Records {

@@ -120,10 +120,10 @@ impl Column<'_> {
     }
 
     /// What its whole numbers are divided by. Fails if they are dates or times.
-    fn unit(&self) -> Result<f32> {
+    fn unit(&self) -> Result<f64> {
         match self.descriptor().logical_type_ref() {
             None | Some(LogicalType::Integer(_)) => Ok(1.),
-            Some(LogicalType::Decimal(decimal)) => Ok(10_f32.powi(decimal.scale)),
+            Some(LogicalType::Decimal(decimal)) => Ok(10_f64.powi(decimal.scale)),
             Some(other) => bail!("its type {other:?} is no number; store it as one"),
         }
     }
@@ -138,23 +138,29 @@ impl Column<'_> {
             ColumnReader::BoolColumnReader(reader) => self.flat(reader, missing, |bit| Ok(f32::from(u8::from(*bit)))),
             ColumnReader::Int32ColumnReader(reader) => {
                 let unit = unit?;
-                let number = |number: i32| if is_unsigned { number as u32 as f32 } else { number as f32 };
-                self.flat(reader, missing, |value| Ok(number(*value) / unit))
+                let number = |number: i32| if is_unsigned { f64::from(number as u32) } else { f64::from(number) };
+                self.flat(reader, missing, |value| Ok((number(*value) / unit) as f32))
             }
             ColumnReader::Int64ColumnReader(reader) => {
                 let unit = unit?;
-                let number = |number: i64| if is_unsigned { number as u64 as f32 } else { number as f32 };
-                self.flat(reader, missing, |value| Ok(number(*value) / unit))
+                let number = |number: i64| if is_unsigned { number as u64 as f64 } else { number as f64 };
+                self.flat(reader, missing, |value| Ok((number(*value) / unit) as f32))
             }
             ColumnReader::FloatColumnReader(reader) => self.flat(reader, missing, |value| Ok(*value)),
             ColumnReader::DoubleColumnReader(reader) => self.flat(reader, missing, |value| Ok(*value as f32)),
-            ColumnReader::FixedLenByteArrayColumnReader(reader)
-                if self.descriptor().logical_type_ref() == Some(&LogicalType::Float16) =>
+            ColumnReader::FixedLenByteArrayColumnReader(reader) => match self.descriptor().logical_type_ref() {
+                Some(LogicalType::Float16) => self.flat(reader, missing, |bytes| float16(bytes.data())),
+                Some(LogicalType::Decimal(_)) => {
+                    let unit = unit?;
+                    self.flat(reader, missing, |bytes| Ok((whole(bytes.data())? as f64 / unit) as f32))
+                }
+                _ => bail!("its type FIXED_LEN_BYTE_ARRAY is no number"),
+            },
+            ColumnReader::ByteArrayColumnReader(reader)
+                if matches!(self.descriptor().logical_type_ref(), Some(LogicalType::Decimal(_))) =>
             {
-                self.flat(reader, missing, |bytes| match bytes.data() {
-                    [low, high] => Ok(f16::from_le_bytes([*low, *high]).to_f32()),
-                    bytes => bail!("a number of 16 bits has {} bytes", bytes.len()),
-                })
+                let unit = unit?;
+                self.flat(reader, missing, |bytes| Ok((whole(bytes.data())? as f64 / unit) as f32))
             }
             _ => bail!("its type {} is no number", self.descriptor().physical_type()),
         }
@@ -204,4 +210,20 @@ impl Column<'_> {
         };
         levels.iter().enumerate().map(at).collect()
     }
+}
+
+fn float16(bytes: &[u8]) -> Result<f32> {
+    match *bytes {
+        [low, high] => Ok(f16::from_le_bytes([low, high]).to_f32()),
+        _ => bail!("a number of 16 bits has {} bytes", bytes.len()),
+    }
+}
+
+/// The whole number of a decimal: two's complement, the most significant byte first.
+fn whole(bytes: &[u8]) -> Result<i128> {
+    let is_negative = bytes.first().is_some_and(|byte| *byte >= 0x80);
+    let mut number = [if is_negative { 0xff } else { 0 }; 16];
+    let Some(begin) = number.len().checked_sub(bytes.len()) else { bail!("a decimal has {} bytes", bytes.len()) };
+    number[begin..].copy_from_slice(bytes);
+    Ok(i128::from_be_bytes(number))
 }
