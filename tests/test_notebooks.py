@@ -72,6 +72,16 @@ def check_many_objectives(notebook, folder):
     assert all(size <= 20000 for size, _ in front)
 
 
+def check_data(notebook, folder):
+    assert len(list((folder / "digits").glob("*/*.pgm"))) == 600
+    assert (folder / "digits.cache").is_file()
+    (training,) = notebook_run.cell_of(notebook, "let held_out").outputs
+    accuracies = [float(line.split()[-1]) for line in training.text.splitlines()]
+    assert len(accuracies) == 6 and accuracies[-1] > 0.6, accuracies
+    (best,) = notebook_run.cell_of(notebook, "%best").outputs
+    assert float(best.data["text/plain"].splitlines()[1].split()[1]) > 0.5, best
+
+
 def check_tpu(notebook, folder):
     def printed(source):
         return "".join(output.text for output in notebook_run.cell_of(notebook, source).outputs if output.get("name") == "stdout")
@@ -92,6 +102,7 @@ CHECKS = {
     "01_quickstart": check_quickstart,
     "02_search": check_search,
     "03_many_objectives": check_many_objectives,
+    "04_data": check_data,
     "05_tpu": check_tpu,
 }
 

@@ -328,7 +328,7 @@ def read_tensorboard(folder):
     wanted = api_pb2.ListSessionGroupsRequest(
         start_index=0,
         slice_size=2 * TRIALS,
-        allowed_statuses=[api_pb2.STATUS_SUCCESS, api_pb2.STATUS_FAILURE, api_pb2.STATUS_RUNNING],
+        allowed_statuses=[api_pb2.STATUS_SUCCESS, api_pb2.STATUS_FAILURE, api_pb2.STATUS_UNKNOWN],
         col_params=[api_pb2.ColParams(metric=metric.name) for metric in experiment.metric_infos],
         include_metrics=True,
     )
@@ -369,31 +369,6 @@ def test_event_files_are_appended_to(kernel, shown):
     assert "has the events of another search" in kernel.fails("%export tensorboard grown").error
 
 
-def test_tensorboard_follows_a_search(kernel):
-    objective = """
-    for epoch in trial.epochs(2) { trial.report(epoch, [("loss", 0.5 - epoch as f64 / 10.)])?; }
-    let go = trial.folder().join("../../../../go");
-    while trial.number() == 1 && !go.exists() { std::thread::sleep(std::time::Duration::from_millis(20)); }
-    trial.best("loss")"""
-    kernel.ok_in_background(tune(objective, "--objective loss:min --max-trials 2 --tensorboard live --background", "live"))
-
-    def statuses():
-        try:
-            groups = read_tensorboard(kernel.folder / "live")[2]
-        except (ValueError, KeyError):
-            return {}  # there is no experiment yet
-        return {number: group.sessions[0].status for number, group in groups.items()}
-
-    wait_for(lambda: statuses() == {0: api_pb2.STATUS_SUCCESS, 1: api_pb2.STATUS_RUNNING}, "the files of a running trial")
-    (kernel.folder / "go").touch()
-    kernel.ok("%tune wait --project live")
-    assert statuses() == {0: api_pb2.STATUS_SUCCESS, 1: api_pb2.STATUS_SUCCESS}
-    scalars = read_tensorboard(kernel.folder / "live")[0].GetAccumulator("trial-0001").Tensors("loss")
-    assert [round(event.tensor_proto.float_val[0], 6) for event in scalars] == [0.5, 0.4]
-    other = tune(objective, "--objective loss:min --max-trials 1 --tensorboard live", "other")
-    assert "has the events of another search; name another folder" in kernel.fails(other).error
-
-
 # Mistakes
 
 
@@ -414,3 +389,34 @@ def test_tensorboard_follows_a_search(kernel):
 )
 def test_mistake_is_one_line_with_the_cure(kernel, shown, code, error):
     assert error in kernel.fails(code).error
+
+
+# What another study shows
+
+
+def test_tensorboard_follows_a_search(kernel):
+    objective = """
+    for epoch in trial.epochs(2) { trial.report(epoch, [("loss", 0.5 - epoch as f64 / 10.)])?; }
+    let go = trial.folder().join("../../../../go");
+    while trial.number() == 1 && !go.exists() { std::thread::sleep(std::time::Duration::from_millis(20)); }
+    trial.best("loss")"""
+    kernel.ok_in_background(tune(objective, "--objective loss:min --max-trials 2 --tensorboard live --background", "live"))
+
+    def statuses():
+        try:
+            groups = read_tensorboard(kernel.folder / "live")[2]
+        except (ValueError, KeyError):
+            return {}  # there is no experiment yet
+        return {number: group.sessions[0].status for number, group in groups.items()}
+
+    try:
+        # TensorBoard knows the status of a run only once it has ended.
+        wait_for(lambda: statuses() == {0: api_pb2.STATUS_SUCCESS, 1: api_pb2.STATUS_UNKNOWN}, "the files of a running trial")
+    finally:
+        (kernel.folder / "go").touch()
+    kernel.ok("%tune wait --project live")
+    assert statuses() == {0: api_pb2.STATUS_SUCCESS, 1: api_pb2.STATUS_SUCCESS}
+    scalars = read_tensorboard(kernel.folder / "live")[0].GetAccumulator("trial-0001").Tensors("loss")
+    assert [round(event.tensor_proto.float_val[0], 6) for event in scalars] == [0.5, 0.4]
+    other = tune(objective, "--objective loss:min --max-trials 1 --tensorboard live", "other")
+    assert "has the events of another search; name another folder" in kernel.fails(other).error

@@ -331,11 +331,12 @@ def test_a_cache_is_made_once_and_mapped_by_all_trials(photos):
     assert [path.name for path in photos.folder.glob("photos.cache*")] == ["photos.cache"]
     objective = f"""
     let made = std::path::Path::new({json.dumps(str(photos.folder))}).join("made");
-    let images = images.map(1, move |pair| {{ use std::io::Write; writeln!(std::fs::File::options().create(true).append(true).open(&made)?, "x")?; Ok(pair) }});
+    let images = some.map(1, move |pair| {{ use std::io::Write; writeln!(std::fs::File::options().create(true).append(true).open(&made)?, "x")?; Ok(pair) }});
     let rows = images.cache_in({json.dumps(str(photos.folder / "trials.cache"))})?;
     let maps = std::fs::read_to_string("/proc/self/maps")?;
     if !maps.contains("trials.cache") || rows.len() != Some(20) {{ return Err("not mapped".into()); }}
     Ok(0.5)"""
+    photos.ok("let [some, _] = photos.images.split([0.5, 0.5], 7)?;")
     photos.ok(tune(objective, "--objective loss:min --max-trials 4 --concurrency 2", "cached"))
     assert (photos.folder / "made").read_text() == "x\n" * 20
     error = photos.fails('Dataset::from_tensors(Tensor::zeros(3, DType::F32, &Device::Cpu)?)?.take(0).cache_in("none")?').error

@@ -21,12 +21,12 @@ pub struct EventFile {
     pub bytes: Vec<u8>,
 }
 
-/// All files of a study: the experiment, and one folder for each trial that has begun.
+/// All files of a study: the experiment, and one folder for each trial that has begun. There are none before the first one has.
 ///
 /// The journal does not have the times of reports, so every scalar has the time at which its trial began.
 pub fn files(study: &Study) -> Vec<EventFile> {
-    let begun = study.times.iter().filter_map(|times| times.started).min();
-    let begun = begun.map_or(0, |time| time.timestamp());
+    let Some(begun) = study.times.iter().filter_map(|times| times.started).min() else { return Vec::new() };
+    let begun = begun.timestamp();
     let mut files = vec![file(String::new(), begun, &[events::summary(begun as f64, 0, &hparams::experiment(study))])];
     // A waiting trial has no parameters yet, and TensorBoard would never update them.
     let has_begun = |trial: &&TrialRecord| times(study, trial).started.is_some();

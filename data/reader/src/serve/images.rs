@@ -48,7 +48,7 @@ impl Images {
     fn resized(&mut self, image: &DynamicImage) -> Result<Vec<u8>> {
         let (width, height) = (image.width(), image.height());
         let (pixels, kind) = match self.channels {
-            1 => (image.to_luma8().into_raw(), PixelType::U8),
+            1 => (grey(image), PixelType::U8),
             _ => (image.to_rgb8().into_raw(), PixelType::U8x3),
         };
         if (width as usize, height as usize) == (self.width, self.height) {
@@ -60,6 +60,18 @@ impl Images {
         self.resizer.resize(&from, &mut to, &options)?;
         Ok(to.into_vec())
     }
+}
+
+/// The brightness of each pixel after ITU-R BT.601, as in Pillow and TensorFlow; `image` has that of BT.709.
+fn grey(image: &DynamicImage) -> Vec<u8> {
+    if let DynamicImage::ImageLuma8(pixels) = image {
+        return pixels.as_raw().clone();
+    }
+    let brightness = |pixel: &[u8; 3]| {
+        let [red, green, blue] = pixel.map(u32::from);
+        ((19_595 * red + 38_470 * green + 7_471 * blue + 0x8000) >> 16) as u8
+    };
+    image.to_rgb8().as_raw().as_chunks().0.iter().map(brightness).collect()
 }
 
 fn decoded(bytes: &[u8]) -> Result<DynamicImage> {
