@@ -72,26 +72,27 @@ def check_many_objectives(notebook, folder):
     assert all(size <= 20000 for size, _ in front)
 
 
+def printed(notebook, source):
+    """What the cell that has `source` printed."""
+    return "".join(output.text for output in notebook_run.cell_of(notebook, source).outputs if output.get("name") == "stdout")
+
+
 def check_data(notebook, folder):
     assert len(list((folder / "digits").glob("*/*.pgm"))) == 600
     assert (folder / "digits.cache").is_file()
-    (training,) = notebook_run.cell_of(notebook, "let held_out").outputs
-    accuracies = [float(line.split()[-1]) for line in training.text.splitlines()]
+    accuracies = [float(line.split()[-1]) for line in printed(notebook, "let held_out").splitlines()]
     assert len(accuracies) == 6 and accuracies[-1] > 0.6, accuracies
     (best,) = notebook_run.cell_of(notebook, "%best").outputs
     assert float(best.data["text/plain"].splitlines()[1].split()[1]) > 0.5, best
 
 
 def check_tpu(notebook, folder):
-    def printed(source):
-        return "".join(output.text for output in notebook_run.cell_of(notebook, source).outputs if output.get("name") == "stdout")
-
-    lazy, compiled = re.findall(r"loss ([\d.]+), ([\d.]+) ms", printed("// The same network"))
+    lazy, compiled = re.findall(r"loss ([\d.]+), ([\d.]+) ms", printed(notebook, "// The same network"))
     assert float(lazy[0]) < 0.5 and float(compiled[0]) < 0.5
     for source in ("struct Cnn", "struct Transformer"):
-        first, last = map(float, re.search(r"mean loss ([\d.]+) in the first epoch, ([\d.]+)", printed(source)).groups())
+        first, last = map(float, re.search(r"mean loss ([\d.]+) in the first epoch, ([\d.]+)", printed(notebook, source)).groups())
         assert last < first / 2, (source, first, last)
-    assert "a compiled step reads a value that it computes" in printed("let mut choosing")
+    assert "a compiled step reads a value that it computes" in printed(notebook, "let mut choosing")
     (absolute,) = notebook_run.cell_of(notebook, "let mut absolute").outputs
     assert absolute.data["text/plain"] == "[2.0, 3.0, 4.0]"
     (report,) = notebook_run.cell_of(notebook, "%device --report").outputs
