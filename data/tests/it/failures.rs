@@ -78,7 +78,10 @@ fn a_split_needs_rows_and_fractions_of_a_whole() {
         assert!(message.starts_with("Dataset::split: the fractions"), "{message}");
     }
     let message = rows(10).batch(2, false).split([0.5], 1).unwrap_err().to_string();
-    assert_eq!(message, "Dataset::split: only rows of tensors can be split; split before map and batch");
+    assert_eq!(
+        message,
+        "Dataset::split: only rows of tensors and images can be split; split before map and batch, and read a table with read"
+    );
     assert!(rows(10).repeat_forever().split([0.5], 1).is_err());
 }
 
