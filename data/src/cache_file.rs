@@ -16,12 +16,12 @@ use std::path::{Path, PathBuf};
 const ROWS: usize = 64;
 
 impl<T: Columns + Batch<Batched = T>> Dataset<T> {
-    /// The same elements, from a file: as rows of tensors, which can be shuffled, split and captured by `%%tune` without making an element again.
-    /// The file has the layout of safetensors, with the tensors `0`, `1` and so on. If it is there already, it is used as it is: delete it
-    /// after a change of the verbs before it.
+    /// The same elements, from a file: as rows of tensors, which can be shuffled, split and captured by `%%tune` without
+    /// making an element again. The file has the layout of safetensors, with the tensors `0`, `1` and so on. If it is there
+    /// already, it is used as it is: delete it after a change of the verbs before it.
     ///
-    /// Trials that ask for the same file at once wait for the one that makes it, and all map it: it is in memory once, and the system may take
-    /// that memory back. What is random before it happens once: shuffle after it.
+    /// Trials that ask for the same file at once wait for the one that makes it, and all map it: it is in memory once, and
+    /// the system may take that memory back. What is random before it happens once: shuffle after it.
     ///
     /// Fails if an element fails, if elements differ in shape or dtype, or if the file cannot be written or is not of this type.
     ///
@@ -30,7 +30,7 @@ impl<T: Columns + Batch<Batched = T>> Dataset<T> {
     /// # use ferrotune_data::Dataset;
     /// # let folder = std::env::temp_dir().join(format!("cache-{}", std::process::id()));
     /// # std::fs::create_dir_all(&folder)?;
-    /// let rows = Dataset::from_tensors(Tensor::arange(0u32, 1000, &Device::Cpu)?)?;
+    /// let rows = Dataset::from_tensors(Tensor::arange(0f32, 1000., &Device::Cpu)?)?;
     /// let squares = rows.map(2, |row| Ok(row.sqr()?)).cache_in(folder.join("squares"))?;
     /// let [train, valid] = squares.split([0.8, 0.2], 7)?;
     /// assert_eq!((train.len(), valid.len()), (Some(800), Some(200)));

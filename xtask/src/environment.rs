@@ -161,7 +161,8 @@ fn is_of_cargo(variable: &str, toolchain_source: Option<&str>) -> bool {
 fn users_own(paths: &OsStr, program: Option<&Path>, toolchain: Option<&Path>) -> Option<OsString> {
     let is_of_cargo = |path: &Path| {
         program.is_some_and(|program| {
-            program.starts_with(path) || program.parent().is_some_and(|built| path.starts_with(built))
+            // Folders of what is built stand beside the program, or beside its folder if it is a test.
+            program.starts_with(path) || program.ancestors().skip(1).take(2).any(|built| path.starts_with(built))
         }) || toolchain.is_some_and(|lib| path == lib || path.starts_with(lib.join("rustlib")))
     };
     // The loader reads an empty entry as the working folder, which nobody intends.
@@ -311,6 +312,7 @@ mod tests {
         };
         let of_cargo = "/clone/target/debug/deps:/clone/target/debug:/toolchain/lib/rustlib/host/lib:/toolchain/lib";
         assert_eq!(own(of_cargo), None);
+        assert_eq!(own("/clone/target/debug/build/zstd-sys-37ebe01d/out"), None);
         assert_eq!(own(&format!("{of_cargo}::/cuda/lib64")), Some("/cuda/lib64".into()));
     }
 

@@ -74,7 +74,7 @@ fn lsmagic_lists_every_form() {
 #[test]
 fn help_shows_usage_options_and_an_example() {
     expect![[r#"
-        %tune status|wait|stop [--project NAME] [--directory FOLDER], or on the first line of a cell %%tune --objective NAME:max|min,… [--constraint NAME<=NUMBER,…] [--oracle NAME] [--pruner RULE] [--terminator RULE] [--max-trials N] [--executions N] [--fix NAME=VALUE,…] [--enqueue NAME=VALUE,…;…] [--tune-only NAME,…] [--seed N] [--project NAME] [--directory FOLDER] [--timeout TIME] [--trial-timeout TIME] [--memory SIZE] [--concurrency N] [--threads N] [--retries N] [--max-consecutive-failures N] [--keep-best N] [--worker-trials N] [--grace TIME] [--device-wait TIME] [--mirror FOLDER] [--background] [--overwrite], and a closure |trial| { … } below
+        %tune status|wait|stop [--project NAME] [--directory FOLDER], or on the first line of a cell %%tune --objective NAME:max|min,… [--constraint NAME<=NUMBER,…] [--oracle NAME] [--pruner RULE] [--terminator RULE] [--max-trials N] [--executions N] [--fix NAME=VALUE,…] [--enqueue NAME=VALUE,…;…] [--tune-only NAME,…] [--seed N] [--project NAME] [--directory FOLDER] [--timeout TIME] [--trial-timeout TIME] [--memory SIZE] [--concurrency N] [--threads N] [--retries N] [--max-consecutive-failures N] [--keep-best N] [--worker-trials N] [--grace TIME] [--device-wait TIME] [--mirror FOLDER] [--tensorboard FOLDER] [--background] [--overwrite], and a closure |trial| { … } below
 
         search for the parameters with which a closure does best
 
@@ -127,6 +127,7 @@ fn help_shows_usage_options_and_an_example() {
           --grace TIME                  on a TPU, how long a process may take to leave before it is killed (default: 20s)
           --device-wait TIME            on a TPU, how long to wait while another process uses it (default: 60s)
           --mirror FOLDER               copy the study to this folder as it grows, and go on from there
+          --tensorboard FOLDER          write files for TensorBoard there while the search runs
           --background                  give the notebook back at once; the search goes on without it
           --overwrite                   delete an earlier study of that name first
     "#]].assert_eq(&help("%%tune").unwrap_or_default());
@@ -186,7 +187,7 @@ fn completion_offers_magics_options_and_values() {
         %%tune --oracle : 16 Of(Oracle)
         %%tune --objective acc:max --oracle g: 36 Of(Oracle)
         %%tune --oracle=g: 16 Of(Oracle)
-        %%tune --seed 1 : 16 --objective --constraint --oracle --pruner --terminator --max-trials --executions --fix --enqueue --tune-only --project --directory --timeout --trial-timeout --memory --concurrency --threads --retries --max-consecutive-failures --keep-best --worker-trials --grace --device-wait --mirror --background --overwrite
+        %%tune --seed 1 : 16 --objective --constraint --oracle --pruner --terminator --max-trials --executions --fix --enqueue --tune-only --project --directory --timeout --trial-timeout --memory --concurrency --threads --retries --max-consecutive-failures --keep-best --worker-trials --grace --device-wait --mirror --tensorboard --background --overwrite
         %tune st: 6 Of(Words(["status", "wait", "stop"]))
         %plot : 6 Of(Plot)
         %plot --project d: 16 Of(Study)
