@@ -11,7 +11,7 @@ use std::{env, fs, io};
 const PACKED: &str = "packed";
 
 /// The crates that the prelude is made of. In [`PACKED`] a dash stands for the slash.
-const CRATES: [&str; 11] = [
+const CRATES: [&str; 12] = [
     "data",
     "data/reader",
     "devices",
@@ -20,6 +20,7 @@ const CRATES: [&str; 11] = [
     "link",
     "machine",
     "prelude",
+    "profile",
     "tuner",
     "tuner/trial",
     "xla",

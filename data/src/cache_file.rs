@@ -37,6 +37,7 @@ impl<T: Columns + Batch<Batched = T>> Dataset<T> {
     /// # std::fs::remove_dir_all(&folder)?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[track_caller]
     pub fn cache_in(&self, file: impl AsRef<Path>) -> Result<Dataset<T>> {
         let file = file.as_ref();
         if !file.exists() {
@@ -57,6 +58,7 @@ impl<T: Columns + Batch<Batched = T>> Dataset<T> {
         Dataset::from_tensors(<T as Columns>::of_columns(columns))
     }
 
+    #[track_caller]
     fn write(&self, file: &Path, partial: &File) -> Result<()> {
         let mut columns: Vec<Column> = Vec::new();
         for batch in self.batch(ROWS, false).epoch(0) {

@@ -29,6 +29,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Dataset<T> {
     elements: Elements<T>,
     len: Option<u64>,
+    /// Whether a thread makes its elements before they are asked for.
+    prefetches: bool,
     /// The number of the next pass.
     passes: AtomicU64,
 }
@@ -57,7 +59,7 @@ impl<T> Clone for Elements<T> {
 impl<T> Clone for Dataset<T> {
     fn clone(&self) -> Dataset<T> {
         let passes = AtomicU64::new(self.passes.load(Ordering::Relaxed));
-        Dataset { elements: self.elements.clone(), len: self.len, passes }
+        Dataset { elements: self.elements.clone(), len: self.len, prefetches: self.prefetches, passes }
     }
 }
 
@@ -85,17 +87,23 @@ impl<T: Send + 'static> Dataset<T> {
 
     /// The elements of the next pass, and then of the passes after it. The iterator's [`Position`](crate::Position) can be
     /// saved in a checkpoint.
+    #[track_caller]
     pub fn iter(&self) -> Iter<T> {
         self.epoch(self.passes.fetch_add(1, Ordering::Relaxed))
     }
 
     /// The elements of the pass with this number: the same ones in the same order, however often it is asked for.
+    #[track_caller]
     pub fn epoch(&self, number: u64) -> Iter<T> {
         Iter::new(self.clone(), number)
     }
 
     pub(crate) fn made(open: Open<T>, len: Option<u64>) -> Dataset<T> {
-        Dataset { elements: Elements::Made(open), len, passes: AtomicU64::new(0) }
+        Dataset::of(Elements::Made(open), len)
+    }
+
+    fn of(elements: Elements<T>, len: Option<u64>) -> Dataset<T> {
+        Dataset { elements, len, prefetches: false, passes: AtomicU64::new(0) }
     }
 
     pub(crate) fn open(&self, pass: Pass) -> Result<BoxStream<T>> {
@@ -118,17 +126,21 @@ impl<T: Send + 'static> Dataset<T> {
             Elements::Blocks(_) => Elements::Made(verb.apply(self.opener())),
             Elements::Made(open) => Elements::Made(verb.apply(open)),
         };
-        Dataset { elements, len: verb.len(self.len), passes: AtomicU64::new(0) }
+        Dataset::of(elements, verb.len(self.len))
+    }
+
+    pub(crate) fn prefetches(&self) -> bool {
+        self.prefetches
     }
 
     pub(crate) fn of_rows(rows: Rows<T>) -> Dataset<T> {
         let len = rows.len();
-        Dataset { elements: Elements::Rows(rows), len, passes: AtomicU64::new(0) }
+        Dataset::of(Elements::Rows(rows), len)
     }
 
     pub(crate) fn of_blocks(blocks: Blocks<T>) -> Dataset<T> {
         let len = blocks.len();
-        Dataset { elements: Elements::Blocks(blocks), len, passes: AtomicU64::new(0) }
+        Dataset::of(Elements::Blocks(blocks), len)
     }
 
     /// The rows, unless elements are read or made.
@@ -144,6 +156,7 @@ impl<T: Send + 'static> IntoIterator for &Dataset<T> {
     type Item = Result<T>;
     type IntoIter = Iter<T>;
 
+    #[track_caller]
     fn into_iter(self) -> Iter<T> {
         self.iter()
     }

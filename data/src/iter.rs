@@ -2,6 +2,7 @@
 
 use crate::stream::{BoxStream, Pass};
 use crate::{Dataset, Result};
+use ferrotune_profile::{self as profile, Source};
 use ferrotune_trial::shared::{Pack, ShareError, Shared};
 use ferrotune_trial::trial::{Restore, Save};
 use std::fmt::{self, Debug, Formatter};
@@ -45,6 +46,8 @@ pub struct Iter<T> {
     dataset: Dataset<T>,
     position: Position,
     phase: Phase<T>,
+    /// The loop that asks for the elements.
+    source: Source,
 }
 
 enum Phase<T> {
@@ -57,8 +60,10 @@ enum Phase<T> {
 }
 
 impl<T: Send + 'static> Iter<T> {
+    #[track_caller]
     pub(crate) fn new(dataset: Dataset<T>, epoch: u64) -> Iter<T> {
-        Iter { dataset, position: Position { epoch, element: 0 }, phase: Phase::Closed }
+        let source = Source { prefetches: dataset.prefetches(), ..Source::here() };
+        Iter { dataset, position: Position { epoch, element: 0 }, phase: Phase::Closed, source }
     }
 
     /// Where the next element is.
@@ -108,6 +113,17 @@ impl<T: Send + 'static> Iterator for Iter<T> {
     type Item = Result<T>;
 
     fn next(&mut self) -> Option<Result<T>> {
+        profile::batch(self.source, || self.element())
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = self.dataset.len().map(|len| len.saturating_sub(self.position.element) as usize);
+        (0, left)
+    }
+}
+
+impl<T: Send + 'static> Iter<T> {
+    fn element(&mut self) -> Option<Result<T>> {
         if let Phase::Failed = self.phase {
             self.end_pass();
             return None;
@@ -127,11 +143,6 @@ impl<T: Send + 'static> Iterator for Iter<T> {
                 Some(Err(error))
             }
         }
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        let left = self.dataset.len().map(|len| len.saturating_sub(self.position.element) as usize);
-        (0, left)
     }
 }
 

@@ -29,6 +29,7 @@ mod packages;
 mod place;
 mod places;
 mod preparation;
+mod profile;
 mod questions;
 mod redeclaration;
 mod report;
@@ -169,7 +170,8 @@ impl Engine {
         let padded = format!("{}{}", "\n".repeat(first_line.saturating_sub(1)), lines.join("\n"));
         let split = ferrotune_magics::split(&padded);
         syntax::check_brackets(&padded, &split.ending)?;
-        let prepared = preparation::prepare(&padded, &split, self.evaluator.item_names());
+        let statement = self.notebook.profiled_steps.map(profile::begin);
+        let prepared = preparation::prepare(&padded, &split, statement, self.evaluator.item_names());
         let Prepared { source, insertions, is_rust } = prepared;
         if !is_rust {
             syntax::check_operands(&padded)?;

@@ -113,6 +113,11 @@ pub enum KernelFrame {
         /// `file:line:column` of the `?` in the generated source.
         location: Option<String>,
     },
+    /// What a cell under `%%profile` has recorded.
+    Profile {
+        /// The trace as JSON, with `file:line:column` for each loop.
+        trace: String,
+    },
     /// What the compiler warns of in the source that it has just compiled, each as rustc's JSON. Replaces earlier warnings.
     Warnings {
         /// The diagnostics.

@@ -9,8 +9,8 @@ mod session;
 use ferrotune_tuner::spec::StudySpec;
 
 pub use files::{Env, Folder, Lines, Load, WriteFile};
-pub use results::{Best, Export, Plot, Study, Trials};
-pub use session::{Dep, History, Inspect, InspectStyle, Measure, Time, Timeit, Who, WhoStyle};
+pub use results::{Best, Export, Plot, Study, TrialProfile, Trials};
+pub use session::{Dep, History, Inspect, InspectStyle, Measure, Profile, Time, Timeit, Who, WhoStyle};
 
 /// One part of a cell; the parts run in order.
 #[derive(Clone, Debug, PartialEq)]
@@ -98,6 +98,10 @@ pub enum Action {
     Time(Time),
     /// `!command`, `%bash` or `%%bash`
     Shell(Shell),
+    /// `%%profile`
+    Profile(Profile),
+    /// `%profile`
+    TrialProfile(TrialProfile),
     /// `%timeit STATEMENT`, `%%timeit`, `%memit STATEMENT` or `%%memit`
     Timeit(Timeit),
     /// `%who` and `%whos`

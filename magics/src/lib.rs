@@ -30,8 +30,8 @@ mod values;
 
 pub use action::{
     Action, Best, CheckedProgram, Dep, DeviceChoice, Env, Export, Folder, History, Inspect, InspectStyle, Lines, Load,
-    Measure, Memory, Plot, Resume, Search, SearchVerb, Shell, Step, Study, Time, Timeit, TpuCheck, TpuConnect, Trials,
-    Tune, Who, WhoStyle, WriteFile,
+    Measure, Memory, Plot, Profile, Resume, Search, SearchVerb, Shell, Step, Study, Time, Timeit, TpuCheck, TpuConnect,
+    TrialProfile, Trials, Tune, Who, WhoStyle, WriteFile,
 };
 pub use cell::parse;
 pub use completion::{Completion, Matches, complete, rust_in};

@@ -5,6 +5,7 @@ mod devices;
 mod environment;
 mod files;
 mod memory;
+mod profile;
 mod results;
 mod search;
 mod session;
@@ -44,6 +45,7 @@ static TABLE: &[Magic] = &[
     memory::MEMORY,
     compiler::OPT,
     results::PLOT,
+    profile::PROFILE,
     session::RESET,
     memory::RESTORE,
     search::RESUME,

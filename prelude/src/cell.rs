@@ -81,7 +81,9 @@ pub extern "C" fn ferrotune_run(entry: Entry, variables: *mut c_void) -> *mut c_
     let address = variables.expose_provenance();
     let call = || {
         *CELL_THREAD.lock().unwrap_or_else(PoisonError::into_inner) = Some(std::thread::current().id());
-        entry(std::ptr::with_exposed_provenance_mut(address)).expose_provenance()
+        let address = entry(std::ptr::with_exposed_provenance_mut(address)).expose_provenance();
+        send_profile();
+        address
     };
     let pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
     let address = match &*pool {
@@ -89,6 +91,19 @@ pub extern "C" fn ferrotune_run(entry: Entry, variables: *mut c_void) -> *mut c_
         None => call(),
     };
     std::ptr::with_exposed_provenance_mut(address)
+}
+
+/// Called at the beginning of a cell under `%%profile`: records what up to so many steps of the cell spend their time on.
+pub fn profile(steps: usize) {
+    ferrotune_profile::begin(steps);
+}
+
+/// Sends the profile of the cell that has just ended on this thread, if there is one.
+fn send_profile() {
+    let Some(profile) = ferrotune_profile::end(|location| location.to_string(), &device::name()) else { return };
+    if let Err(error) = connection::send(&KernelFrame::Profile { trace: profile.trace().to_string() }) {
+        eprintln!("the profile is lost: {error}");
+    }
 }
 
 /// Calls a function while no other thread can hold the standard streams locked.

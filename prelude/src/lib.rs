@@ -17,6 +17,10 @@ pub mod device;
 mod image;
 mod input;
 mod interrupt;
+/// What `%%profile` shows of loops that do not go over a dataset.
+pub mod profile {
+    pub use ferrotune_profile::step;
+}
 #[doc(hidden)]
 pub mod python;
 pub mod strategy;

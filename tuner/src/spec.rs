@@ -224,6 +224,8 @@ pub struct Supervision {
     /// A folder for TensorBoard's files, which grow while the search runs. Only the program `ferrotune` writes
     /// them. Applies to one call; the journal has none.
     pub tensorboard: Option<PathBuf>,
+    /// How many steps each worker profiles, at least 1; none means that nothing is profiled.
+    pub profile: Option<u64>,
     /// Go on when the process that started the search is gone. Applies to one call; the journal has `false`.
     pub background: bool,
     /// Libraries that the objective was linked with, for a machine that does not have them.
@@ -247,6 +249,7 @@ impl Default for Supervision {
             keep_best: 3,
             mirror: None,
             tensorboard: None,
+            profile: None,
             background: false,
             libraries: Vec::new(),
             worker_trials: 50,

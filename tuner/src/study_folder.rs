@@ -49,7 +49,7 @@ pub(crate) fn file_error(what: &'static str, path: &Path) -> impl FnOnce(io::Err
 }
 
 /// The folder of a trial.
-pub(crate) fn of_trial(study: &Path, number: u64) -> PathBuf {
+pub fn of_trial(study: &Path, number: u64) -> PathBuf {
     study.join(TRIALS).join(number.to_string())
 }
 

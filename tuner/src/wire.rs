@@ -19,6 +19,9 @@ pub const BUDGET_VARIABLE: &str = "FERROTUNE_BUDGET_BYTES";
 /// The environment variable with the path of a file to which a worker writes the first program of its trial, which ends there.
 pub const PROGRAM_VARIABLE: &str = "FERROTUNE_FIRST_PROGRAM";
 
+/// The file in a trial's folder with the profile of its first steps.
+pub const PROFILE_FILE: &str = "profile.json";
+
 /// A question or a report of a worker, each answered by one [`Reply`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "snake_case")]
@@ -138,6 +141,9 @@ pub struct Assignment {
     /// Which execution of the trial this is, counted from 0.
     #[serde(default)]
     pub execution: u64,
+    /// How many steps the worker profiles, at least 1; none means that it profiles nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<u64>,
     /// The metrics that earlier workers of this trial have reported, by step.
     #[serde(deserialize_with = "metrics_by_step")]
     pub reported: BTreeMap<u64, BTreeMap<String, Option<f64>>>,

@@ -16,10 +16,12 @@ use crate::value::Value;
 use candle_core::external::{self, Input, Op, Slot};
 use candle_core::{CpuStorage, DType, Error, Result, Shape, bail};
 use ferrotune_devices::pjrt::{self, Buffer, Client, Element, Literal, LoadedExecutable};
+use ferrotune_profile::{self as profile, Part};
 use std::collections::HashSet;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Instant;
 
 /// A value is computed at the latest when so many nodes must be computed for it one after the other, so that the graph of a
 /// loop that carries a tensor from step to step has an end.
@@ -159,7 +161,7 @@ impl Backend {
         let executable = self.executable(&program)?;
         let fresh = program.arguments.iter().map(|argument| self.fresh(argument)).collect::<Result<Vec<_>>>()?;
         let rows = (0..count).map(|place| row(&program.arguments, &fresh, place)).collect::<Result<_>>()?;
-        let outputs = executable.launch(rows).map_err(Error::wrap)?.outputs;
+        let outputs = launch(&executable, rows)?;
         for (node, value) in nodes.iter().zip(by_result(outputs)) {
             node.set_value(value);
         }
@@ -226,6 +228,17 @@ impl Backend {
 /// The numbers by which a program names its devices.
 pub(crate) fn numbers_of(devices: &[pjrt::Device]) -> Result<Vec<i32>> {
     devices.iter().map(|device| Ok(device.description().map_err(Error::wrap)?.id)).collect()
+}
+
+/// Starts a program, and returns what it computes on each device. Its time is part of a profile.
+pub(crate) fn launch(executable: &LoadedExecutable, rows: Vec<Vec<pjrt::Input<'_>>>) -> Result<Vec<Vec<Buffer>>> {
+    let begin = Instant::now();
+    let pjrt::Launch { outputs, done } = executable.launch(rows).map_err(Error::wrap)?;
+    if profile::is_recording() {
+        // An error of the program is for those who read its outputs.
+        profile::ran(begin, move || done.iter().for_each(|end| drop(end.wait())));
+    }
+    Ok(outputs)
 }
 
 /// The inputs of the device at a place.
@@ -304,6 +317,7 @@ impl external::Backend for Backend {
             // A number in a formula: another one needs no other program.
             (&[1], Some(number)) => Node::number(number, &[1], element),
             (dims, _) => {
+                let _copying = profile::span(Part::Copy);
                 let dims: Vec<usize> = dims.iter().map(|dim| dim.unsigned_abs() as usize).collect();
                 self.traffic.to_device(literal.bytes().len());
                 let hash = if self.trace.is_running() { vec![hash_of(literal.bytes())] } else { Vec::new() };
@@ -314,6 +328,7 @@ impl external::Backend for Backend {
     }
 
     fn download(&self, value: &external::Value, dtype: DType) -> Result<CpuStorage> {
+        let _reading = profile::span(Part::ReadBack);
         let node = Value::of(value)?.node().spread_as(None);
         self.trace.refuse_read(&node)?;
         self.compute(std::slice::from_ref(&node))?;

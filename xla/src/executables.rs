@@ -6,6 +6,7 @@ use crate::recent::Recent;
 use crate::stablehlo;
 use candle_core::{Error, Result};
 use ferrotune_devices::pjrt::{Client, CompileOptions, LoadedExecutable};
+use ferrotune_profile::{self as profile, Part};
 use sha2::{Digest as _, Sha256};
 use std::fs;
 use std::io::{self, Write as _};
@@ -75,6 +76,7 @@ impl Executables {
     }
 
     fn load_or_compile(&self, client: &Client, program: &Program) -> Result<LoadedExecutable> {
+        let _compiling = profile::span(Part::Compile);
         let text = stablehlo::text(program);
         let name = |plugin: &str| format!("{plugin}\n{:?}", self.options.device_ids);
         let path = self.kept.as_ref().map(|(folder, plugin)| path(folder, &name(plugin), &text));

@@ -100,7 +100,8 @@ impl<T: Send + 'static> Dataset<T> {
     /// The same elements, of which one thread makes `count` before they are asked for. As the last verb, it makes the next
     /// batch while a step computes.
     pub fn prefetch(&self, count: usize) -> Dataset<T> {
-        self.open_with("prefetch", count, move |stream, _| Box::new(Prefetched::new(stream, count)))
+        let dataset = self.open_with("prefetch", count, move |stream, _| Box::new(Prefetched::new(stream, count)));
+        Dataset { prefetches: true, ..dataset }
     }
 
     /// The same elements, which the first whole pass keeps in memory for all later ones. What is random before the cache
@@ -136,6 +137,7 @@ impl<T: Send + 'static> Dataset<T> {
     /// All elements of pass 0 as one batch, such as for validation.
     ///
     /// Fails if there are none, or their shapes or dtypes differ. Of a dataset without an end it never returns.
+    #[track_caller]
     pub fn to_tensors(&self) -> Result<T::Batched>
     where
         T: Batch,

@@ -3,7 +3,7 @@
 
 use super::magics::help;
 use super::standing::Standing;
-use super::{steps, studies};
+use super::{profile, steps, studies};
 use crate::execution::{Output, Payload};
 use crate::failure::Failure;
 use anyhow::Result;
@@ -43,6 +43,10 @@ pub(super) fn run(code: &str, standing: &Standing, outputs: &UnboundedSender<Out
 pub(super) fn look(action: &Action) -> Option<Look<'_>> {
     Some(match action {
         Action::Trials(request) => of_study(&request.study, move |folder| studies::trials(folder, request)),
+        Action::TrialProfile(request) => Box::new(move |standing| {
+            let bundles = profile::of_trial(&standing.folder_of(&request.study)?, request.trial);
+            Ok(bundles.map_err(Failure::of_magic)?.into_iter().map(Output::display).collect())
+        }),
         Action::Best(request) => Box::new(move |standing| best(standing, request)),
         Action::Space(study) => of_study(study, studies::space),
         Action::Plot(request) => of_study(&request.study, move |folder| studies::plot(folder, request)),

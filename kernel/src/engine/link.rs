@@ -54,6 +54,8 @@ pub(super) struct CellOutcome {
     changed: Vec<String>,
     /// What the compiler warned of when it compiled last, as rustc's JSON.
     warnings: Vec<Value>,
+    /// The trace of a cell under `%%profile`.
+    pub(super) profile: Option<String>,
 }
 
 /// A search that a cell wants to begin.

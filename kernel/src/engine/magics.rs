@@ -13,6 +13,7 @@ impl Engine {
     pub(super) fn act(&mut self, cell: &str, action: Action) -> Result<(), Failure> {
         match action {
             Action::Trials(_)
+            | Action::TrialProfile(_)
             | Action::Best(_)
             | Action::Space(_)
             | Action::Plot(_)
@@ -35,6 +36,7 @@ impl Engine {
             Action::Memory(memory) => self.memory(memory),
             Action::Gc { all } => self.gc(all),
             Action::Time(request) => self.time(&request),
+            Action::Profile(request) => self.profile(&request),
             Action::Timeit(request) => self.timeit(&request),
             Action::Who(request) => self.who(&request),
             Action::WriteFile(request) => self.write_file(&request),

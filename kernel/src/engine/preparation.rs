@@ -18,12 +18,17 @@ pub(super) struct Prepared {
     pub(super) is_rust: bool,
 }
 
-/// Prepares a cell. `items` are the names of the notebook's items.
-pub(super) fn prepare<'a>(cell: &str, split: &Split<'_>, items: impl Iterator<Item = &'a str>) -> Prepared {
+/// Prepares a cell, which begins with a statement of the engine if there is one. `items` are the names of the notebook's items.
+pub(super) fn prepare<'a>(
+    cell: &str,
+    split: &Split<'_>,
+    statement: Option<String>,
+    items: impl Iterator<Item = &'a str>,
+) -> Prepared {
     let is_small = split.max_depth <= MAX_PARSED_DEPTH && cell.len() <= MAX_PARSED_BYTES;
     let (own, items) = (cell.to_owned(), items.map(str::to_owned).collect::<Vec<String>>());
     let (texts, is_rust) = match is_small && split.ending == Ending::Closed {
-        true => statements::on_large_stack(move || texts(&own, &items)).unwrap_or((Vec::new(), true)),
+        true => statements::on_large_stack(move || texts(&own, statement, &items)).unwrap_or((Vec::new(), true)),
         false => (Vec::new(), true),
     };
     let (source, insertions) = Insertions::into(cell, texts);
@@ -31,10 +36,12 @@ pub(super) fn prepare<'a>(cell: &str, split: &Split<'_>, items: impl Iterator<It
 }
 
 /// What is inserted, and whether the cell is Rust.
-fn texts(cell: &str, items: &[String]) -> (Vec<Text>, bool) {
+fn texts(cell: &str, statement: Option<String>, items: &[String]) -> (Vec<Text>, bool) {
     let Ok(tokens) = without_commands(cell).parse::<TokenStream>() else { return (Vec::new(), false) };
     let items = || items.iter().map(String::as_str);
-    let mut texts = sharing::texts(tokens.clone(), items());
+    let first = tokens.clone().into_iter().next().map(|token| token.span().start());
+    let mut texts: Vec<Text> = first.zip(statement).into_iter().collect();
+    texts.extend(sharing::texts(tokens.clone(), items()));
     let Some(Parsed { statements, last }) = statements::parse(tokens) else { return (texts, false) };
     texts.extend(implementations::texts(&statements, items()));
     texts.extend(statements.iter().filter_map(crate_of_compiler).flatten());
@@ -94,7 +101,8 @@ mod tests {
     use super::*;
 
     fn check(cell: &str, expected: &str) {
-        let Prepared { source, insertions, .. } = prepare(cell, &ferrotune_magics::split(cell), std::iter::empty());
+        let Prepared { source, insertions, .. } =
+            prepare(cell, &ferrotune_magics::split(cell), None, std::iter::empty());
         assert_eq!(source, expected);
         assert_eq!(insertions.original_lines(&source), cell.lines().collect::<Vec<_>>());
     }
@@ -121,6 +129,16 @@ mod tests {
         check("// text\n/// Doc.\nstruct A;", "// text\n /// Doc.\nstruct A;");
         check("/// Doc.\n:vars\n////\nstruct A;", "/// Doc.\n:vars\n////\nstruct A;");
         check("/// The sum.\na.iter().sum()", "/// The sum.\na.iter().sum()");
+    }
+
+    #[test]
+    fn a_statement_of_the_engine_comes_before_the_first_token() {
+        let cell = ":dep it\n// text\nuse it::it; unsafe { f() } as u8";
+        let statement = Some("begin(); ".to_owned());
+        let Prepared { source, insertions, .. } =
+            prepare(cell, &ferrotune_magics::split(cell), statement, std::iter::empty());
+        assert_eq!(source, ":dep it\n// text\nbegin(); use it::it; (unsafe { f() } as u8)");
+        assert_eq!(insertions.original_lines(&source), cell.lines().collect::<Vec<_>>());
     }
 
     #[test]

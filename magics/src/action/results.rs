@@ -50,6 +50,15 @@ pub struct Plot {
     pub objective: Option<String>,
 }
 
+/// Show what the steps of a trial spent their time on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrialProfile {
+    /// The study.
+    pub study: Study,
+    /// The trial; none means the best one that has a profile.
+    pub trial: Option<u64>,
+}
+
 /// Write a study to a file that other programs read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Export {

@@ -12,6 +12,19 @@ pub struct Time {
     pub first_line: usize,
 }
 
+/// Run Rust and show what the steps of its loops spend their time on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Profile {
+    /// The Rust.
+    pub source: String,
+    /// The 1-based line of the cell on which `source` begins.
+    pub first_line: usize,
+    /// How many steps to record, at least 1.
+    pub steps: u64,
+    /// The file to which the trace is written, if one is given.
+    pub trace: Option<String>,
+}
+
 /// What is measured of Rust.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {

@@ -79,7 +79,7 @@ const OBJECTIVE: MagicOption =
     MagicOption::new("--objective", "NAME:max|min,…", "the metrics to optimise and their directions").required();
 const OVERWRITE: MagicOption = MagicOption::flag("--overwrite", "delete an earlier study of that name first");
 
-const ROWS: [Row; 28] = [
+const ROWS: [Row; 29] = [
     Row::of(OBJECTIVE, |spec, text| set(&mut spec.objectives, list(text, ',', objective))),
     row("--constraint", "NAME<=NUMBER,…", "bounds of metrics, <= or >=, that a trial must keep to", |spec, text| {
         set(&mut spec.constraints, list(text, ',', constraint))
@@ -185,6 +185,9 @@ const ROWS: [Row; 28] = [
         set(&mut spec.supervision.tensorboard, Ok(Some(text.into())))
     })
     .taking(Values::Path),
+    row("--profile", "N", "each trial records what its first N steps wait for; see %profile", |spec, text| {
+        set(&mut spec.supervision.profile, count(text).map(Some))
+    }),
     Row::of(BACKGROUND, |spec, _| set(&mut spec.supervision.background, Ok(true))),
     Row::of(OVERWRITE, |spec, _| set(&mut spec.overwrite, Ok(true))),
 ];

@@ -113,6 +113,7 @@ impl Search {
             checkpoint: record.checkpoint.clone(),
             seed: execution_seed(self.spec.seed.unwrap_or_default(), number, execution),
             execution,
+            profile: self.spec.supervision.profile,
             reported: record.metrics.clone(),
             objectives: self.spec.objectives.clone(),
             objective: self.spec.objective().clone(),

@@ -3,16 +3,18 @@
 
 use crate::connection::{Connection, SupervisorClient};
 use crate::error::{Result, TrialError};
-use crate::place::line_of_cell;
+use crate::place::{line_of_cell, place};
 use crate::seed::{in_thread, seed};
 use crate::shared::Shared;
 use crate::trial::Trial;
 use ferrotune_devices::Shortage;
 use ferrotune_devices::pjrt::Code;
+use ferrotune_profile::{self as profile, Profile};
 use ferrotune_tuner::record::Ending;
-use ferrotune_tuner::wire::{PROGRAM_VARIABLE, Request, SHARED_VARIABLE};
+use ferrotune_tuner::wire::{PROFILE_FILE, PROGRAM_VARIABLE, Request, SHARED_VARIABLE};
 use ferrotune_xla::{shortage_of, write_first_program};
 use std::error::Error;
+use std::fs;
 use std::io::{self, ErrorKind, Write as _};
 use std::panic::{self, AssertUnwindSafe, PanicHookInfo};
 use std::path::Path;
@@ -20,6 +22,9 @@ use std::sync::{Mutex, Once, OnceLock, PoisonError};
 
 /// A reason is one line with at most this many characters.
 const LONGEST_REASON_CHARS: usize = 2000;
+
+/// A profile that is being written.
+const PARTIAL_PROFILE_FILE: &str = "profile.json.partial";
 
 /// The last panic of any thread. If a panic crosses from a thread pool into the objective, the hook runs only on the
 /// pool's thread.
@@ -184,7 +189,7 @@ fn outcome<R: ObjectiveValue>(trial: &Trial, body: impl FnOnce(&Trial, &Shared) 
         None => Ok(Shared::empty()),
     };
     let result = match shared {
-        Ok(shared) => panic::catch_unwind(AssertUnwindSafe(|| body(trial, &shared))),
+        Ok(shared) => profiled(trial, || panic::catch_unwind(AssertUnwindSafe(|| body(trial, &shared)))),
         Err(error) => Ok(Err(error.into())),
     };
     match (result, trial.take_refusal()) {
@@ -207,6 +212,28 @@ fn outcome<R: ObjectiveValue>(trial: &Trial, body: impl FnOnce(&Trial, &Shared) 
         (Ok(Ok(_)), Some(refusal)) => failed(&refusal),
         (Ok(Ok(returned)), None) => Request::Finish { values: returned.values() },
     }
+}
+
+/// Runs the objective, and writes a profile of its first steps into the trial's folder if the search wants one.
+fn profiled<T>(trial: &Trial, body: impl FnOnce() -> T) -> T {
+    let Some(steps) = trial.profiled_steps() else { return body() };
+    profile::begin(usize::try_from(steps).unwrap_or(usize::MAX));
+    let result = body();
+    if let Some(profile) = profile::end(place, trial.device_name())
+        && let Err(error) = write_profile(trial.folder(), &profile)
+    {
+        eprintln!("ferrotune: the profile of trial {} cannot be written: {error}", trial.number());
+    }
+    result
+}
+
+/// A profile that a reader finds is whole.
+fn write_profile(folder: &Path, profile: &Profile) -> io::Result<()> {
+    // Only a worker has its folder from the start.
+    fs::create_dir_all(folder)?;
+    let partial = folder.join(PARTIAL_PROFILE_FILE);
+    fs::write(&partial, profile.trace().to_string())?;
+    fs::rename(partial, folder.join(PROFILE_FILE))
 }
 
 /// Whether a checkpoint could not be written because the disk, or the user's share of it, is full.

@@ -14,6 +14,7 @@ use crate::device::open_device;
 use crate::error::{Result, TrialError};
 use candle_core::Device;
 use ferrotune_devices::Strategy;
+use ferrotune_profile::{self as profile, Part};
 use ferrotune_tuner::record::TrialRecord;
 use ferrotune_tuner::wire::{Assignment, Reply, Request, Verdict};
 use parameters::Asked;
@@ -99,6 +100,11 @@ impl Trial {
         open_device(self.device_name())
     }
 
+    /// How many steps are to be profiled.
+    pub(crate) fn profiled_steps(&self) -> Option<u64> {
+        self.assignment.profile
+    }
+
     pub(crate) fn device_name(&self) -> &str {
         &self.assignment.device
     }
@@ -154,6 +160,7 @@ impl Trial {
         if ferrotune_xla::writes_first_program() {
             return Err(TrialError::NoProgram.into());
         }
+        let _reporting = profile::span(Part::Report);
         let step = step as u64;
         let finite = |value: V| Some(value.into()).filter(|value: &f64| value.is_finite());
         let metrics: BTreeMap<String, Option<f64>> =

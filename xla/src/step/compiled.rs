@@ -1,12 +1,12 @@
 //! A step that is compiled: gathers its arguments, gives its variables away and puts their new values back.
 
 use super::tensor;
-use crate::backend::{Backend, by_result};
+use crate::backend::{Backend, by_result, launch};
 use crate::graph::{Array as _, Form, Node};
 use crate::random::state;
 use crate::value::Value;
 use candle_core::external::Slot;
-use candle_core::{Device, Error, Result, Tensor, bail};
+use candle_core::{Device, Result, Tensor, bail};
 use ferrotune_devices::pjrt::{self, Buffer, LoadedExecutable};
 use std::sync::Arc;
 
@@ -115,7 +115,7 @@ impl Compiled {
                 },
             }
         }
-        Ok(by_result(self.executable.launch(rows).map_err(Error::wrap)?.outputs))
+        Ok(by_result(launch(&self.executable, rows)?))
     }
 }
 

@@ -102,6 +102,7 @@ impl CellLink {
             }
             KernelFrame::Restored { ending, threads, running: false } => self.tell_restored(&ending, &threads),
             KernelFrame::Unguarded { reason } => self.warn_unguarded(&reason),
+            KernelFrame::Profile { trace } => self.lock().outcome.profile = Some(trace),
             KernelFrame::Warnings { diagnostics } => self.lock().outcome.warnings = diagnostics,
             KernelFrame::Cancelled => self.lock().outcome.cancelled = true,
             KernelFrame::Changed { names } => self.lock().outcome.changed = names,

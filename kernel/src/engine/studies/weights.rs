@@ -5,6 +5,7 @@ use ferrotune_tuner::checkpoint::checkpoint_generation;
 use ferrotune_tuner::checkpoint::step_of;
 use ferrotune_tuner::journal::Study;
 use ferrotune_tuner::record::TrialRecord;
+use ferrotune_tuner::study_folder;
 use ferrotune_tuner::supervisor::refuse_links_of_trial;
 use std::fs;
 use std::io;
@@ -25,7 +26,7 @@ pub(super) fn of(study_folder: &Path, study: &Study, trial: &TrialRecord) -> Res
     // Anyone may have written the journal, so its checkpoint may name any file.
     let last = trial.checkpoint.as_deref().filter(|last| checkpoint_generation(last).is_some());
     let Some(last) = last else { return Ok(None) };
-    let folder = study_folder.join("trials").join(trial.number.to_string());
+    let folder = study_folder::of_trial(study_folder, trial.number);
     let folder = std::path::absolute(&folder).unwrap_or(folder);
     refuse_links_of_trial(&folder)?;
     let has_value = |step: u64| {

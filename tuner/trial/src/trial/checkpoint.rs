@@ -7,6 +7,7 @@ use super::state::{Restore, Save};
 use crate::error::{Result, TrialError};
 use crate::seed::draw_from;
 use crate::shared::{Pack, ShareError};
+use ferrotune_profile::{self as profile, Part};
 use ferrotune_tuner::checkpoint::step_of;
 use ferrotune_tuner::checkpoint::{checkpoint_file, checkpoint_generation};
 use ferrotune_tuner::seed::derived;
@@ -43,6 +44,7 @@ impl Trial {
     /// # Ok(()) }
     /// ```
     pub fn checkpoint(&self, state: impl Save) -> Result<()> {
+        let _writing = profile::span(Part::Checkpoint);
         let step = self.step.get().ok_or(TrialError::NoStep)?;
         self.check_refusal()?;
         let folder = self.folder();
