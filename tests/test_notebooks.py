@@ -82,6 +82,9 @@ def check_data(notebook, folder):
     assert (folder / "digits.cache").is_file()
     accuracies = [float(line.split()[-1]) for line in printed(notebook, "let held_out").splitlines()]
     assert len(accuracies) == 6 and accuracies[-1] > 0.6, accuracies
+    first, second, chart = notebook_run.cell_of(notebook, "%%profile").outputs
+    assert [re.search(r"\d+ steps", loop.data["text/plain"])[0] for loop in (first, second)] == ["14 steps"] * 2
+    assert "application/vnd.vegalite.v5+json" in chart.data
     (best,) = notebook_run.cell_of(notebook, "%best").outputs
     assert float(best.data["text/plain"].splitlines()[1].split()[1]) > 0.5, best
 

@@ -78,6 +78,9 @@ pub(super) fn of_trial(study_folder: &Path, trial: Option<u64>) -> Result<Vec<Bu
         bundles.push(Bundle::text(format!("trial {number}; https://ui.perfetto.dev opens {}", path.display())));
         return Ok(bundles);
     }
-    let what = trial.map_or_else(|| "no trial".to_owned(), |number| format!("trial {number} does not"));
-    bail!("{what} of {} has a profile; run the search with %%tune --profile N", study.spec.project)
+    let (study, cure) = (study.spec.project, "run the search with %%tune --profile N");
+    match trial {
+        Some(number) => bail!("trial {number} of {study} has no profile; {cure}"),
+        None => bail!("no trial of {study} has a profile; {cure}"),
+    }
 }

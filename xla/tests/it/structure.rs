@@ -2,7 +2,8 @@
 
 use crate::compare::{Cases, Draws, FLOATS, INTEGERS};
 use crate::plugin;
-use candle_core::{DType, Device, Result, Tensor};
+use candle_core::{DType, Device, Result, Tensor, Var};
+use ferrotune_xla::backend_of;
 
 #[test]
 fn views_of_every_layout_have_the_elements_that_candle_reads() -> Result<()> {
@@ -162,5 +163,28 @@ fn sorting_is_candles_and_stable() -> Result<()> {
     cases.check(&plugin::open()?)?;
     let places = Tensor::new(&[f32::NAN, 1.0, f32::INFINITY], &plugin::open()?)?.arg_sort_last_dim(true)?;
     assert_eq!(places.to_vec1::<u32>()?, [1, 2, 0]);
+    Ok(())
+}
+
+#[test]
+fn a_part_of_a_tensor_goes_to_a_device_without_the_rest() -> Result<()> {
+    let device = plugin::open()?;
+    let backend = backend_of(&device).expect("a device of a plugin");
+    let all = Var::from_tensor(&Draws(1).tensor(&[64, 8], DType::F32, &Device::Cpu)?)?;
+    let squares = |start: usize, device: &Device| all.narrow(0, start, 4)?.to_device(device)?.sqr();
+    let mut compiled = Vec::new();
+    for start in [0, 8, 60] {
+        let expected = squares(start, &Device::Cpu)?.to_vec2::<f32>()?;
+        assert_eq!(squares(start, &device)?.to_vec2::<f32>()?, expected);
+        compiled.push(backend.compilations());
+    }
+    assert_eq!(compiled, [1; 3], "each part is another program");
+    let traffic = backend.traffic().to_string();
+    assert!(traffic.starts_with("copied to the device: 3 arrays, 384 bytes\n"), "{traffic}");
+    let gradient = |device: &Device| -> Result<Vec<Vec<f32>>> {
+        let gradients = squares(8, device)?.sum_all()?.backward()?;
+        gradients.get(&all).expect("it is a variable").to_vec2()
+    };
+    assert_eq!(gradient(&device)?, gradient(&Device::Cpu)?);
     Ok(())
 }

@@ -1,0 +1,152 @@
+"""%%profile and %profile: what the steps of a cell or a trial spend their time on."""
+
+import json
+import re
+
+import altair
+import pytest
+
+from test_devices_xla import xla_cpu  # noqa: F401
+
+WORK = """use candle_core::{DType, Device, Tensor};
+use ferrotune::data::Dataset;
+fn work(milliseconds: u64) {
+    let begin = std::time::Instant::now();
+    while begin.elapsed() < std::time::Duration::from_millis(milliseconds) { std::hint::spin_loop(); }
+}"""
+VEGA = "application/vnd.vegalite.v5+json"
+
+
+def shares(text):
+    """The share of each part in percent, from the table of a loop."""
+    rows = re.findall(r"^(\S.*?) +[\d.]+ +([\d.]+) %$", text, re.MULTILINE)
+    return {name: float(share) for name, share in rows}
+
+
+@pytest.fixture
+def notebook(start):
+    notebook = start()
+    notebook.ok(WORK)
+    return notebook
+
+
+def test_a_loop_that_waits_and_one_that_computes(notebook, tmp_path):
+    cell = """%%profile --trace trace.json
+let slow = Dataset::from_iter(0..30u32).map(1, |number| { work(9); Ok(number) });
+for number in &slow { number?; work(3); }
+for number in &slow.prefetch(2) {
+    number?; work(10);
+}
+for _ in 0..4 { ferrotune::profile::step(); work(1); }
+1 + 1"""
+    outcome = notebook.ok(cell)
+    assert outcome.result == "2"
+    waits, computes, steps, chart, written = outcome.displays
+    assert waits.startswith("line 3 of the cell: 29 steps after a first one of ")
+    assert 65 < shares(waits)["waiting for input"] < 80
+    assert re.search(r"input-bound: a step waits for its input \d\d % of the time, and the device computes \d\d % of it", waits)
+    assert "to change: end the dataset with `.prefetch(2)`" in waits
+    assert computes.startswith("line 4 of the cell: 29 steps after ")
+    assert shares(computes)["computing"] > 95 and "compute-bound: " in computes
+    assert steps.startswith("line 7 of the cell: 2 steps after ")
+    assert chart.startswith("steps\n") and "waiting for input" in chart
+    assert written == "wrote trace.json; https://ui.perfetto.dev opens it"
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    named = [event for event in events if event["ph"] == "X"]
+    assert {event["name"] for event in named} == {"waiting for input", *(f"step {number}" for number in range(63))}
+    assert [event["args"]["place"] for event in named if event["cat"] == "step"][0] == "line 3 of the cell"
+    waited = sum(event["dur"] for event in named if event["name"] == "waiting for input")
+    assert 30 * 9_000 < waited < 2 * 30 * 9_000, "times are in microseconds"
+    assert notebook.ok("for number in &slow { number?; }").displays == [], "the next cell is not recorded"
+
+
+def test_displays_have_a_table_and_a_chart(notebook):
+    shown = []
+
+    def watch(message):
+        if message["msg_type"] == "display_data":
+            shown.append(message["content"]["data"])
+
+    outcome = notebook.run("%%profile\nfor number in &Dataset::from_iter(0..3u32) { number?; work(1); }", watch)
+    assert not outcome.error, outcome
+    table, chart = shown
+    assert "<table>" in table["text/html"] and "<b>compute-bound: " in table["text/html"]
+    altair.Chart.from_dict(chart[VEGA], validate=True)
+    assert "</svg>" in chart["image/svg+xml"]
+
+
+def test_cells_without_steps_and_with_mistakes(notebook):
+    outcome = notebook.ok("%%profile\nlet a = vec![1];")
+    assert outcome.displays == [
+        "no loop with two steps was recorded: a step is a batch of a Dataset, or begins where ferrotune::profile::step() is called"
+    ]
+    outcome = notebook.run("%%profile\n// Text.\nfor number in &Dataset::from_iter(0..9u32) { if number? == 5 { panic!(\"five\"); } }")
+    assert outcome.error == "Panic: five (line 3 of the cell)"
+    assert outcome.displays[0].startswith("line 3 of the cell: 4 steps after "), "what ran before is shown"
+    assert "E0425" in notebook.run("%%profile\nmissing;").error
+    for cell, error in [
+        ("%%profile\n", "%%profile has nothing to run"),
+        ("%%profile --steps 0\n1", "--steps 0"),
+        ("%%profile --project a\n1", "option --project: belongs to %profile, which shows a trial"),
+        ("%profile --trace a", "option --trace: belongs to %%profile, on the first line of a cell"),
+        ("%profile", "no search has run in this notebook"),
+    ]:
+        assert error in notebook.run(cell).error, cell
+    outcome = notebook.ok("%%profile --steps 4\nfor number in &Dataset::from_iter(0..9u32) { number?; work(1); }")
+    assert outcome.displays[0].startswith("line 2 of the cell: 3 steps after ")
+
+
+def test_trials_are_profiled(notebook, tmp_path):
+    search = """%%tune --objective loss:min --max-trials 3 --oracle random --project profiled --profile 8
+|trial| {
+    let x = trial.float("x", 0.0..=1.0).get()?;
+    let vars = candle_nn::VarMap::new();
+    for epoch in trial.epochs(2) {
+        for number in &Dataset::from_iter(0..5u32).map(1, |number| { work(2); Ok(number) }) {
+            number?;
+            work(2);
+            trial.report(epoch, [("loss", x)])?;
+            trial.checkpoint(&vars)?;
+        }
+    }
+    trial.best("loss")
+}"""
+    notebook.ok(search)
+    for trial in range(3):
+        text = (tmp_path / f"studies/profiled/trials/{trial}/profile.json").read_text()
+        steps = [event for event in json.loads(text)["traceEvents"] if event.get("cat") == "step"]
+        assert len(steps) == 8
+    shown, _, path = notebook.ok("%profile 1").displays
+    assert shown.startswith("line 6 of the cell: 7 steps after ")
+    assert {"waiting for input", "computing", "checkpointing", "reporting", "a step"} == set(shares(shown))
+    assert path.startswith("trial 1; https://ui.perfetto.dev opens ") and path.endswith("trials/1/profile.json")
+    best = re.search(r"in trial (\d)", notebook.ok("%best").display or "") or re.search(r"trial (\d)", notebook.ok("%best").display)
+    assert notebook.ok("%profile").displays[-1].startswith(f"trial {best[1]};")
+    assert "trial 7 of profiled has no profile" in notebook.run("%profile 7").error
+    notebook.ok(search.replace(" --profile 8", "").replace("profiled", "plain"))
+    assert "no trial of plain has a profile; run the search with %%tune --profile N" in notebook.run("%profile").error
+
+
+def test_a_device_is_busy_while_it_runs_programs(notebook):
+    notebook.ok("%tpu_connect --plugin cpu")
+    notebook.ok(
+        """let device = ferrotune::device::current()?;
+let weights = Tensor::randn(0f32, 1., (512, 512), &device)?;
+let rows = Dataset::from_tensors(Tensor::rand(0f32, 1., (1280, 512), &Device::Cpu)?)?.batch(64, false).prefetch(2);"""
+    )
+    outcome = notebook.ok(
+        """%%profile
+for batch in &rows {
+    let mut x = batch?.to_device(&device)?;
+    for _ in 0..20 { x = x.matmul(&weights)?.tanh()?; }
+    x.sum_all()?.to_scalar::<f32>()?;
+}"""
+    )
+    loop, chart = outcome.displays
+    parts = shares(loop)
+    assert parts["reading back"] > 50, "it waits for the program"
+    assert {"waiting for input", "copying to the device", "starting programs, and Rust"} < set(parts)
+    assert "compiling" not in parts, "the one program is compiled in the first step"
+    busy = int(re.search(r"the device computes (\d+) % of the time", loop)[1])
+    assert busy > 50, loop
+    assert "xla:cpu" in chart and "program" in chart
