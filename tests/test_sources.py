@@ -60,10 +60,16 @@ def test_parts_of_a_table_may_be_compressed(notebook):
 @pytest.mark.parametrize(
     ("text", "options", "error"),
     [
-        ("a,b\n1,2\n3,\n", "", "row 2 of bad.csv, column `b`: there is no value; say with `missing` what stands for it"),
+        ("a,b\n1,2\n3,\n", "", "row 2 of bad.csv, column `b`: there is no value; of a number, say with `missing` what stands for it"),
         ("a,b\n1,2\n3,x\n", "", "row 2 of bad.csv, column `b`: `x` is no number"),
         ("a,b\n1,2\n3\n", "", "cannot read bad.csv: CSV error: record 2"),
         ("a,c\n1,2\n", "", "bad.csv has no column `b`; it has `a`, `c`"),
+        ("a,b\n1,-nan\n", "", "row 1 of bad.csv, column `b`: there is no value"),
+        ('a,b\n1,2\n3,"4\n5,6\n7,8\n', '.class_of("b", ["2", "4\\n5,6\\n7,8"])', "row 2 of bad.csv: the file ends within a quoted value"),
+        ("a,b,b\n1,2,3\n", "", "bad.csv has several columns `b`"),
+        ("a,b\n1,2\n", '.label("a")', "the column `a` is asked for twice"),
+        ("a,b\n1,2\n", '.class_of("b", ["2", "2"])', "the class `2` is named twice"),
+        ("a,b\n1,2\n", '.class_of("b", Vec::<String>::new())', "no class is named; name them"),
         ("a,b\n1,2.5\n", '.class("b")', "row 1 of bad.csv, column `b`: `2.5` is no class: not a whole number from 0 on"),
         ("a,b\n1,2\n", '.class_of("b", ["1"])', "row 1 of bad.csv, column `b`: `2` is not among the listed classes"),
     ],
@@ -79,6 +85,9 @@ def test_missing_numbers_and_files(notebook):
     (notebook.folder / "gaps.csv").write_text("a,b\n1,\n,NA\nnan,4\n")
     notebook.ok('let gaps = data::csv("gaps.csv").all_features().missing(-1.).read()?.to_tensors()?;')
     assert notebook.ok("gaps.to_vec2::<f32>()?").result == "[[1.0, -1.0], [-1.0, -1.0], [-1.0, 4.0]]"
+    assert "no column is named for the features" in notebook.fails('data::csv("gaps.csv").features(Vec::<String>::new()).read()?').error
+    (notebook.folder / "lines.csv").write_text('a,b\n1,"two\nlines"\n2,"two\nmore"\n')
+    assert notebook.ok('data::csv("lines.csv").features(["a"]).stream()?.iter().count()').result == "2"
     assert "there is no file `nowhere/*.csv`" in notebook.fails('data::csv("nowhere/*.csv").all_features().read()?').error
 
 
@@ -104,14 +113,35 @@ def test_columns_of_parquet_become_rows(notebook, codec):
     assert notebook.ok("(&together - &all)?.abs()?.max_all()?.to_scalar::<f32>()?").result == "0.0"
     assert notebook.ok("rows.skip(20_479).iter().next().unwrap()?.0.get(2)?.to_scalar::<f32>()?").result == "20479.0"
     assert notebook.ok("(rows.batch(777, true).len(), batches.len())").result == "(Some(57), 58)"
+    notebook.ok("fn first(rows: &Dataset<(Tensor, Tensor)>) -> f32 { rows.iter().next().unwrap().unwrap().0.flatten_all().unwrap().to_vec1::<f32>().unwrap()[2] }")
+    skipped = "[rows.skip(5), rows.skip(5).skip(10_300), rows.shard(3, 4), rows.batch(10, false).skip(2), rows.skip(5).batch(10, false)]"
+    assert notebook.ok(f"{skipped}.map(|rows| first(&rows))").result == "[5.0, 10305.0, 3.0, 20.0, 5.0]"
+    notebook.ok("let mut part = rows.skip(5).epoch(0); part.seek(data::Position { epoch: 0, element: 10 });")
+    assert notebook.ok("part.next().unwrap()?.0.get(2)?.to_scalar::<f32>()?").result == "15.0"
+
+
+def test_a_table_stays_that_of_its_folder_and_of_its_time(notebook):
+    query = "SELECT i::FLOAT AS x FROM range({}) r(i)"
+    write_parquet(notebook.folder / "kept.parquet", query.format(5000))
+    write_table(notebook.folder / "kept.csv", ROWS[:3])
+    notebook.ok('let kept = data::parquet("kept.parquet").all_features().stream()?; let texts = data::csv("kept.csv").features(["age"]).stream()?;')
+    notebook.ok("%cd /")
+    notebook.ok("let counts = (kept.iter().filter(|row| row.is_ok()).count(), texts.iter().filter(|row| row.is_ok()).count());")
+    notebook.ok(f"%cd {notebook.folder}")
+    assert notebook.ok("counts").result == "(5000, 3)"
+    write_parquet(notebook.folder / "kept.parquet", query.format(4000))
+    error = notebook.fails("kept.iter().collect::<Result<Vec<_>, _>>()?").error
+    assert "kept.parquet has changed since the dataset was made" in error, error
 
 
 def test_missing_values_of_parquet(notebook):
     write_parquet(notebook.folder / "gaps.parquet", "SELECT CASE WHEN i % 10 = 3 THEN NULL ELSE i END AS x FROM range(100) r(i)")
     error = notebook.fails('data::parquet("gaps.parquet").all_features().read()?').error
-    assert "row group 0 of gaps.parquet: column `x`: row 3 has no value; say with `missing`" in error, error
+    assert "row group 0 of gaps.parquet: column `x`: row 3: there is no value; of a number, say with `missing`" in error, error
     notebook.ok('let x = data::parquet("gaps.parquet").all_features().missing(f32::NAN).read()?.to_tensors()?.flatten_all()?;')
     notebook.ok("let x = x.to_vec1::<f32>()?;")
+    write_parquet(notebook.folder / "nan.parquet", "SELECT 'nan'::FLOAT AS x")
+    assert "there is no value" in notebook.fails('data::parquet("nan.parquet").all_features().read()?').error
     assert notebook.ok("(x[2], x[3].is_nan(), x[4], x.iter().filter(|x| x.is_nan()).count())").result == "(2.0, true, 4.0, 10)"
 
 
@@ -127,6 +157,27 @@ def test_columns_that_are_no_numbers_are_an_error(notebook, query, error):
     write_parquet(notebook.folder / "odd.parquet", query)
     outcome = notebook.fails('data::parquet("odd.parquet").all_features().read()?')
     assert error in outcome.error, outcome.error
+
+
+@pytest.mark.parametrize(
+    ("query", "outcome"),
+    [
+        ("SELECT 3000000000::UINTEGER AS x", "[3000000000]"),
+        ("SELECT 7::UBIGINT AS x", "[7]"),
+        ("SELECT true AS x", "[1]"),
+        ("SELECT 1.25::DECIMAL(9, 2) AS x", "its type is decimal, and no class"),
+        ("SELECT DATE '2020-01-01' AS x", "is no number; store it as one"),
+        ("SELECT NULL::INTEGER AS x", "row 0: there is no value"),
+        ("SELECT -1 AS x", "row 0: `-1` is no class"),
+    ],
+)
+def test_classes_of_parquet_are_whole_numbers(notebook, query, outcome):
+    write_parquet(notebook.folder / "classes.parquet", f"SELECT 1.5::FLOAT AS f, * FROM ({query})")
+    cell = 'data::parquet("classes.parquet").features(["f"]).class("x").read()?.to_tensors()?.1.to_vec1::<u32>()?'
+    if outcome.startswith("["):
+        assert notebook.ok(cell).result == outcome
+    else:
+        assert outcome in notebook.fails(cell).error
 
 
 def test_a_damaged_parquet_file_is_an_error_and_never_short(notebook):
@@ -167,7 +218,7 @@ def test_lines_and_json_lines(notebook):
     assert notebook.ok("stars").result == "[0, 1, 2, 3, 4, 0, 1, 2, 3, 4]"
     (notebook.folder / "bad.jsonl").write_text('{"a": 1}\n{"a": \n')
     error = notebook.fails('data::json_lines("bad.jsonl")?.iter().collect::<Result<Vec<_>, _>>()?').error
-    assert "record 1 of bad.jsonl: EOF while parsing" in error, error
+    assert "record 1, counted over all of bad.jsonl: EOF while parsing" in error, error
     (notebook.folder / "latin.txt").write_bytes(b"good\nb\xe4d\n")
     error = notebook.fails('data::lines("latin.txt")?.iter().collect::<Result<Vec<_>, _>>()?').error
     assert "record 1 of latin.txt: the line is not UTF-8" in error, error
@@ -239,6 +290,9 @@ def test_grey_and_resized_images_are_those_of_pillow(notebook):
     size = (97, 61)
     image = Image.frombytes("RGB", size, random.Random(3).randbytes(size[0] * size[1] * 3)).resize((200, 150), Image.Resampling.BICUBIC)
     image.save(folder / "one.jpg", quality=95)
+    # As phones do that append a short film.
+    with open(folder / "one.jpg", "ab") as file:
+        file.write(b"film" + bytes([0xFF, 0xDA]) * 3)
     image = Image.open(folder / "one.jpg")
     expected = image.resize((40, 30), Image.Resampling.BILINEAR).tobytes()
     notebook.ok('let (image, _) = data::image_folder("grey", [3, 30, 40])?.images.iter().next().unwrap()?;')
@@ -312,6 +366,13 @@ def test_idx_mnist_and_cifar(notebook):
     folder.mkdir()
     for number, name in enumerate(["data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4", "data_batch_5", "test_batch"]):
         (folder / f"{name}.bin").write_bytes(b"".join(bytes([number]) + bytes([255] * 1024 + [0] * 2048) for _ in range(4)))
+    whole = (folder / "data_batch_2.bin").read_bytes()
+    (folder / "data_batch_2.bin").write_bytes(whole[:-2073])
+    (folder / "data_batch_1.bin").write_bytes((folder / "data_batch_1.bin").read_bytes()[:-1000])
+    error = notebook.fails('data::cifar10("cifar")?').error
+    assert "cifar/data_batch_1.bin has no whole number of images" in error, error
+    for number in (1, 2):
+        (folder / f"data_batch_{number}.bin").write_bytes(b"".join(bytes([number - 1]) + whole[1:3073] for _ in range(4)))
     notebook.ok('let [train, test] = data::cifar10("cifar")?; let (images, classes) = train.to_tensors()?;')
     assert notebook.ok("(images.dims4()?, test.len(), images.get(9)?.mean((1, 2))?.to_vec1::<f32>()?, classes.to_vec1::<u32>()?[9])").result == "((20, 3, 32, 32), Some(4), [1.0, 0.0, 0.0], 2)"
 
@@ -321,7 +382,7 @@ def test_a_reader_that_is_killed_is_an_error_of_the_element(photos):
     for pid in readers(photos):
         os.kill(pid, 9)
     error = photos.fails("iter.collect::<Result<Vec<_>, _>>()?").error
-    assert "the process that reads the files has ended (signal: 9 (SIGKILL))" in error, error
+    assert "the process that reads images has ended (signal: 9 (SIGKILL))" in error and "photos/" in error, error
 
 
 def test_a_cache_is_made_once_and_mapped_by_all_trials(photos):
@@ -341,6 +402,11 @@ def test_a_cache_is_made_once_and_mapped_by_all_trials(photos):
     assert (photos.folder / "made").read_text() == "x\n" * 20
     error = photos.fails('Dataset::from_tensors(Tensor::zeros(3, DType::F32, &Device::Cpu)?)?.take(0).cache_in("none")?').error
     assert "Dataset::cache_in: the dataset has no elements" in error, error
+    error = photos.fails('Dataset::from_iter(0..3u32).map(1, |number| Ok(Tensor::zeros(number as usize, DType::F32, &Device::Cpu)?)).cache_in("none")?').error
+    assert "batch 0: " in error, error
+    assert list(photos.folder.glob("none*")) == [], "nothing is left behind"
+    error = photos.fails('Dataset::from_tensors(Tensor::zeros(3, DType::F32, &Device::Cpu)?)?.cache_in("photos.cache")?').error
+    assert "the cache photos.cache does not fit: its elements have more than 1 tensors" in error, error
     (photos.folder / "other.cache").write_bytes(b"something else")
     error = photos.fails('photos.images.cache_in("other.cache")?').error
     assert "the cache other.cache does not fit" in error and "delete it" in error, error

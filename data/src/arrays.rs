@@ -43,9 +43,15 @@ pub fn cifar10(folder: impl AsRef<Path>) -> Result<[Dataset<(Tensor, Tensor)>; 2
     const BYTES: usize = 1 + 3 * 32 * 32;
     let folder = folder.as_ref();
     let part = |files: &[&str]| {
-        let batches = files.iter().map(|file| array(&folder.join(file), Layout::Bytes)).collect::<Result<Vec<_>>>()?;
-        let rows = Tensor::cat(&batches, 0).and_then(|bytes| bytes.reshape(((), BYTES)));
-        let rows = rows.map_err(|error| damaged(folder, &error))?;
+        let rows = |file: &&str| {
+            let file = folder.join(file);
+            let rows = array(&file, Layout::Bytes)?.reshape(((), BYTES));
+            let reason =
+                || format!("{} has no whole number of images of {BYTES} bytes with their class", file.display());
+            rows.map_err(|_| DataError::Unread { reason: reason() })
+        };
+        let rows = files.iter().map(rows).collect::<Result<Vec<_>>>()?;
+        let rows = Tensor::cat(&rows, 0).map_err(|error| damaged(folder, &error))?;
         let images = rows.narrow(1, 1, BYTES - 1).and_then(|pixels| pixels.reshape(((), 3, 32, 32)));
         labelled(folder, images, rows.narrow(1, 0, 1).and_then(|labels| labels.squeeze(1)))
     };
@@ -75,7 +81,7 @@ fn compressed_or_not(folder: &Path, name: &str) -> std::path::PathBuf {
 }
 
 fn array(file: &Path, layout: Layout) -> Result<Tensor> {
-    let (mut reader, _) = Reader::start(&Source::Array { file: path(file)?, layout })?;
+    let (mut reader, _) = Reader::start(Source::Array { file: path(file)?, layout })?;
     reader.ask(&Request::Block(0))?;
     let array = reader.take()?.and_then(|block| block.into_iter().next());
     tensor(

@@ -4,7 +4,7 @@
 use crate::Result;
 use crate::batch::{Batch, Size};
 use crate::columns::Columns;
-use crate::reader::{Readers, tensor};
+use crate::reader::{Files, Readers, tensor};
 use crate::stream::{BoxStream, Stream};
 use crate::{DataError, reader};
 use candle_core::Tensor;
@@ -13,30 +13,27 @@ use std::sync::Arc;
 
 /// The rows of a source.
 pub(crate) struct Blocks<T> {
-    source: Arc<Source>,
-    /// The rows of each block, where they are known.
-    rows: Option<Arc<[u64]>>,
+    files: Arc<Files>,
     of_columns: fn(Vec<Tensor>) -> T,
 }
 
 impl<T> Clone for Blocks<T> {
     fn clone(&self) -> Blocks<T> {
-        Blocks { source: Arc::clone(&self.source), rows: self.rows.clone(), of_columns: self.of_columns }
+        Blocks { files: Arc::clone(&self.files), of_columns: self.of_columns }
     }
 }
 
 impl<T: Columns> Blocks<T> {
     /// Fails if the source cannot be opened.
     pub(crate) fn new(source: Source) -> Result<Blocks<T>> {
-        let (_, contents) = reader::Reader::start(&source)?;
-        let rows = contents.rows.map(Into::into);
-        Ok(Blocks { source: Arc::new(source), rows, of_columns: T::of_columns })
+        let (files, _) = Files::open(source)?;
+        Ok(Blocks { files: Arc::new(files), of_columns: T::of_columns })
     }
 }
 
 impl<T: Send + 'static> Blocks<T> {
     pub(crate) fn len(&self) -> Option<u64> {
-        self.rows.as_ref().map(|rows| rows.iter().sum())
+        self.files.rows.as_ref().map(|rows| rows.iter().fold(0_u64, |sum, rows| sum.saturating_add(*rows)))
     }
 
     pub(crate) fn open(&self) -> BoxStream<T> {
@@ -64,9 +61,10 @@ pub(crate) struct Arrays {
 
 impl Arrays {
     /// Several readers where it is known how many blocks there are; otherwise one has to come after the other.
-    pub(crate) fn new(source: Arc<Source>, len: Option<u64>) -> Arrays {
+    pub(crate) fn new(files: &Arc<Files>) -> Arrays {
+        let len = files.rows.as_ref().map(|rows| rows.len() as u64);
         let ahead = len.map_or(1, |len| len.min(reader::cores() as u64).max(1));
-        Arrays { readers: Readers::new(source, ahead as usize), ahead, len, next: 0 }
+        Arrays { readers: Readers::new(Arc::clone(files), ahead as usize), ahead, len, next: 0 }
     }
 
     /// The arrays of the next block.
@@ -80,6 +78,9 @@ impl Arrays {
             return Ok(None);
         }
         let block = self.readers.take()?;
+        if block.is_none() && self.len.is_some() {
+            return Err(self.readers.changed());
+        }
         // The reader works on its next block while the caller uses this one.
         if block.is_some() && may_ask(self.next) {
             self.readers.ask(&Request::Block(self.next))?;
@@ -92,8 +93,9 @@ impl Arrays {
 /// The rows of blocks, several at once.
 struct Rows {
     arrays: Arrays,
-    /// The rows of each block, where they are known.
-    known: Option<Arc<[u64]>>,
+    files: Arc<Files>,
+    /// The number of the next block that comes.
+    coming: usize,
     /// The present block, and its next row.
     block: Option<(Vec<Tensor>, usize)>,
     /// Rows at the beginning of the next blocks that are left out.
@@ -102,9 +104,8 @@ struct Rows {
 
 impl Rows {
     fn new<T>(blocks: &Blocks<T>) -> Rows {
-        let len = blocks.rows.as_ref().map(|rows| rows.len() as u64);
-        let arrays = Arrays::new(Arc::clone(&blocks.source), len);
-        Rows { arrays, known: blocks.rows.clone(), block: None, left_out: 0 }
+        let files = Arc::clone(&blocks.files);
+        Rows { arrays: Arrays::new(&files), files, coming: 0, block: None, left_out: 0 }
     }
 
     /// The next rows of one block, at most so many; `None` after the last one.
@@ -123,13 +124,19 @@ impl Rows {
                 }
             }
             let Some(arrays) = self.arrays.next()? else { return Ok(None) };
-            self.block = Some((arrays.iter().map(tensor).collect::<Result<_>>()?, 0));
+            let columns: Vec<Tensor> = arrays.iter().map(tensor).collect::<Result<_>>()?;
+            let rows = columns.first().map_or(0, |column| column.dims()[0]) as u64;
+            if self.files.rows.as_ref().is_some_and(|known| known[self.coming] != rows) {
+                return Err(self.arrays.readers.changed());
+            }
+            self.coming += 1;
+            self.block = Some((columns, 0));
         }
     }
 
-    /// Leaves out rows, without reading the blocks that have no others, if it begins.
+    /// Leaves out rows; before anything is read, without reading the blocks that have no others.
     fn skip(&mut self, count: u64) -> Result<u64> {
-        let Some(known) = self.known.clone().filter(|_| self.arrays.next == 0) else {
+        let Some(known) = self.files.rows.as_ref().filter(|_| self.arrays.readers.is_untouched()) else {
             let mut left = count;
             while left > 0 {
                 let Some(rows) = self.next(left.min(1 << 20) as usize)? else { break };
@@ -137,16 +144,19 @@ impl Rows {
             }
             return Ok(count - left);
         };
-        let mut left = count;
-        for rows in known.iter() {
-            if *rows > left {
-                self.left_out = left;
+        // An earlier call may have left out rows of the block that comes next.
+        let mut left = u128::from(self.left_out) + u128::from(count);
+        self.left_out = 0;
+        for rows in &known[self.coming..] {
+            if u128::from(*rows) > left {
+                self.left_out = left as u64; // it is less than `rows`
                 return Ok(count);
             }
-            left -= rows;
+            left -= u128::from(*rows);
+            self.coming += 1;
             self.arrays.next += 1;
         }
-        Ok(count - left)
+        Ok(count - left as u64) // rows that were left out before are fewer than those of their block
     }
 }
 

@@ -10,6 +10,7 @@ use serde_json::json;
 use std::fmt::Display;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Seek as _, Write as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 /// The elements that are made at once.
@@ -23,7 +24,8 @@ impl<T: Columns + Batch<Batched = T>> Dataset<T> {
     /// Trials that ask for the same file at once wait for the one that makes it, and all map it: it is in memory once, and
     /// the system may take that memory back. What is random before it happens once: shuffle after it.
     ///
-    /// Fails if an element fails, if elements differ in shape or dtype, or if the file cannot be written or is not of this type.
+    /// Fails if an element fails, if elements differ in shape or dtype, or if the file cannot be written or is not of this type. Of
+    /// a dataset without an end it fills the disk.
     ///
     /// ```
     /// # use candle_core::{Device, Tensor};
@@ -42,17 +44,20 @@ impl<T: Columns + Batch<Batched = T>> Dataset<T> {
         let file = file.as_ref();
         if !file.exists() {
             let path = with_ending(file, "partial");
-            // It may have bytes of a process that has ended.
-            let partial = File::options().write(true).create(true).truncate(false).open(&path);
-            let partial = partial.map_err(|error| unwritten(file, error))?;
-            flock(&partial, FlockOperation::LockExclusive).map_err(|error| unwritten(file, error))?;
+            let partial = locked(&path).map_err(|error| unwritten(file, error))?;
             // Another process may have made it meanwhile.
-            if !file.exists() {
-                self.write(file, &partial)?;
+            let made = if file.exists() { Ok(()) } else { self.write(file, &partial) };
+            if made.is_err() || file.exists() {
+                fs::remove_file(&path).map_err(|error| unwritten(file, error))?;
+                made?;
+            } else {
                 fs::rename(&path, file).map_err(|error| unwritten(file, error))?;
             }
         }
         let shared = Shared::open(file).map_err(|error| unread(file, error))?;
+        if shared.tensor(&T::COLUMNS.to_string()).is_ok() {
+            return Err(unread(file, format!("its elements have more than {} tensors", T::COLUMNS)));
+        }
         let columns = (0..T::COLUMNS).map(|column| shared.tensor(&column.to_string()));
         let columns = columns.collect::<std::result::Result<Vec<Tensor>, _>>().map_err(|error| unread(file, error))?;
         Dataset::from_tensors(<T as Columns>::of_columns(columns))
@@ -81,6 +86,21 @@ impl<T: Columns + Batch<Batched = T>> Dataset<T> {
     }
 }
 
+/// The file of this name, which no other process has locked. Who had it locked has renamed or removed it.
+fn locked(path: &Path) -> io::Result<File> {
+    loop {
+        // It may have bytes of a process that has ended.
+        let file = File::options().write(true).create(true).truncate(false).open(path)?;
+        flock(&file, FlockOperation::LockExclusive)?;
+        let own = file.metadata()?;
+        match fs::metadata(path) {
+            Ok(named) if (named.dev(), named.ino()) == (own.dev(), own.ino()) => return Ok(file),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+}
+
 fn with_ending(file: &Path, ending: &str) -> PathBuf {
     let mut name = file.as_os_str().to_owned();
     name.push(format!(".{ending}"));
@@ -105,9 +125,10 @@ struct Column {
 }
 
 impl Column {
-    /// Only this process can have a file of this name, which it removes at once, because it holds the lock.
+    /// Only this process can have a file of this name, which it removes at once, because it holds the lock. A process that was killed
+    /// may have left one.
     fn new(tensor: &Tensor, path: &Path) -> io::Result<Column> {
-        let file = File::options().read(true).write(true).create_new(true).open(path)?;
+        let file = File::options().read(true).write(true).create(true).truncate(true).open(path)?;
         fs::remove_file(path)?;
         let file = BufWriter::with_capacity(1 << 20, file);
         Ok(Column { dtype: tensor.dtype(), row: tensor.dims()[1..].to_vec(), rows: 0, file })

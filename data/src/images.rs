@@ -1,7 +1,7 @@
 //! Images in folders of their classes, which readers decode when they are asked for.
 
 use crate::dataset::Dataset;
-use crate::reader::{self, Reader, Readers, tensor};
+use crate::reader::{self, Files, Reader, Readers, tensor};
 use crate::rows::{Origin, Rows};
 use crate::stream::{BoxStream, Stream, skip_one_by_one};
 use crate::{Columns, DataError, Result};
@@ -29,7 +29,7 @@ pub struct ImageFolder {
 /// `shape` is `[channels, height, width]`, with 3 channels for red, green and blue or 1 for grey. Images of another size are resized, bilinearly
 /// and with antialiasing, without keeping their proportions.
 ///
-/// A process for each core decodes images, in the order in which they are asked for, and some in advance. Shuffle and split before anything else:
+/// As many processes as candle has threads decode images, in the order in which they are asked for, and some in advance. Shuffle and split before anything else:
 /// both work with the numbers of the images. A `%%tune` body may capture such a dataset; only paths travel.
 ///
 /// Fails if there is no such folder, or a folder in it has no images. An image that cannot be decoded is an error that names its file.
@@ -42,10 +42,10 @@ pub struct ImageFolder {
 /// ```
 pub fn image_folder(folder: impl AsRef<Path>, shape: [usize; 3]) -> Result<ImageFolder> {
     let folder = path(folder.as_ref())?;
-    let (_, contents) = Reader::start(&Source::Folder { folder })?;
+    let (_, contents) = Reader::start(Source::Folder { folder })?;
     let [channels, height, width] = shape;
     let source = Source::Images { channels, height, width };
-    Reader::start(&source)?;
+    Reader::start(source.clone())?;
     let (files, labels) = contents.files.into_iter().unzip::<_, _, Vec<PathBuf>, Vec<u32>>();
     let files = absolute(files)?;
     let images = Images::described(Description { source, files, labels });
@@ -74,7 +74,7 @@ pub(crate) struct Description {
 
 /// Files of images, with the class of each.
 pub(crate) struct Images<T> {
-    source: Arc<Source>,
+    source: Source,
     files: Arc<[PathBuf]>,
     labels: Arc<[u32]>,
     of_columns: fn(Vec<Tensor>) -> T,
@@ -83,14 +83,14 @@ pub(crate) struct Images<T> {
 impl<T> Clone for Images<T> {
     fn clone(&self) -> Images<T> {
         let (files, labels) = (Arc::clone(&self.files), Arc::clone(&self.labels));
-        Images { source: Arc::clone(&self.source), files, labels, of_columns: self.of_columns }
+        Images { source: self.source.clone(), files, labels, of_columns: self.of_columns }
     }
 }
 
 impl<T: Columns> Images<T> {
     pub(crate) fn described(description: Description) -> Images<T> {
         let Description { source, files, labels } = description;
-        Images { source: Arc::new(source), files: files.into(), labels: labels.into(), of_columns: T::of_columns }
+        Images { source, files: files.into(), labels: labels.into(), of_columns: T::of_columns }
     }
 }
 
@@ -115,7 +115,8 @@ impl<T> Images<T> {
     /// The images with these numbers.
     pub(crate) fn open(&self, numbers: BoxStream<usize>) -> ImageStream<T> {
         let cores = reader::cores();
-        let readers = Readers::new(Arc::clone(&self.source), cores);
+        let files = Files { source: self.source.clone(), folder: None, rows: None };
+        let readers = Readers::new(Arc::new(files), cores);
         ImageStream { images: self.clone(), numbers, readers, ahead: cores * AHEAD, waiting: VecDeque::new() }
     }
 }
@@ -145,7 +146,14 @@ impl<T> ImageStream<T> {
     fn image(&mut self, number: usize) -> Result<T> {
         let file = || self.images.files[number].display();
         let unread = |error| DataError::Unread { reason: format!("cannot use {}: {error}", file()) };
-        let Some([pixels]) = self.readers.take()?.and_then(|block| <[_; 1]>::try_from(block).ok()) else {
+        let named = |error| match error {
+            DataError::Unread { reason } if !reason.contains(&file().to_string()) => {
+                DataError::Unread { reason: format!("{}: {reason}", file()) }
+            }
+            error => error,
+        };
+        let Some([pixels]) = self.readers.take().map_err(named)?.and_then(|block| <[_; 1]>::try_from(block).ok())
+        else {
             return Err(DataError::Unread { reason: format!("the reader gave no pixels of {}", file()) });
         };
         let pixels = tensor(&pixels)?.to_dtype(DType::F32).and_then(|pixels| pixels.affine(1. / 255., 0.));

@@ -2,7 +2,9 @@
 
 use crate::{DataError, Result};
 use candle_core::{DType, Device, Tensor};
-use ferrotune_reader::{Array, Block, Contents, Reply, Request, SUBCOMMAND, Source, read_reply, write_request};
+use ferrotune_reader::{
+    Array, Block, Contents, Reply, Request, SUBCOMMAND, Source, VERSION, read_reply, write_request,
+};
 use std::io::{self, BufReader};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -13,8 +15,44 @@ use std::sync::Arc;
 /// What a reader's pipe holds, if the system allows it: it works on while that much waits to be taken.
 const PIPE_BYTES: usize = 1 << 20;
 
+/// Files to read, whose paths begin at the working folder of the time when the dataset was made.
+#[derive(Debug)]
+pub(crate) struct Files {
+    pub(crate) source: Source,
+    /// `None` if the folder is gone; paths are absolute then.
+    pub(crate) folder: Option<PathBuf>,
+    /// The rows of each block, where they are known.
+    pub(crate) rows: Option<Vec<u64>>,
+}
+
+impl Files {
+    /// Fails if the source cannot be opened.
+    pub(crate) fn open(source: Source) -> Result<(Files, Contents)> {
+        let mut files = Files { source, folder: std::env::current_dir().ok(), rows: None };
+        let (_, contents) = Reader::of(&files)?;
+        files.rows.clone_from(&contents.rows);
+        Ok((files, contents))
+    }
+
+    /// What messages call them.
+    fn name(&self) -> &str {
+        match &self.source {
+            Source::Table { files, .. } | Source::Records { files, .. } => files,
+            Source::Array { file, .. } => file,
+            Source::Folder { folder } => folder,
+            Source::Images { .. } => "images",
+        }
+    }
+
+    fn changed(&self) -> DataError {
+        let reason = format!("{} has changed since the dataset was made; make the dataset again", self.name());
+        DataError::Unread { reason }
+    }
+}
+
 /// A process that has a source open. It ends when this is dropped.
 pub(crate) struct Reader {
+    files: String,
     child: Child,
     requests: ChildStdin,
     replies: BufReader<ChildStdout>,
@@ -22,38 +60,53 @@ pub(crate) struct Reader {
 
 impl Reader {
     /// Fails if the source cannot be opened.
-    pub(crate) fn start(source: &Source) -> Result<(Reader, Contents)> {
-        let mut child = Command::new(program())
-            .arg0("ferrotune")
-            .arg(SUBCOMMAND)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(|source| DataError::NoReader { source })?;
+    pub(crate) fn start(source: Source) -> Result<(Reader, Contents)> {
+        Reader::of(&Files { source, folder: None, rows: None })
+    }
+
+    /// Fails if the files cannot be opened, or have changed.
+    fn of(files: &Files) -> Result<(Reader, Contents)> {
+        let mut command = Command::new(program());
+        command.arg0("ferrotune").arg(SUBCOMMAND).stdin(Stdio::piped()).stdout(Stdio::piped());
+        if let Some(folder) = &files.folder {
+            command.current_dir(folder);
+        }
+        let mut child = command.spawn().map_err(|source| DataError::NoReader { source })?;
         let (Some(requests), Some(replies)) = (child.stdin.take(), child.stdout.take()) else {
             unreachable!("both have just been piped")
         };
         // It fails for a user who has many large pipes. A smaller one works, too.
         rustix::pipe::fcntl_setpipe_size(&replies, PIPE_BYTES).ok();
-        let mut reader = Reader { child, requests, replies: BufReader::new(replies) };
-        reader.ask(&Request::Open(source.clone()))?;
+        let name = files.name().to_owned();
+        let mut reader = Reader { files: name, child, requests, replies: BufReader::new(replies) };
+        reader.ask(&Request::Open { version: VERSION.to_owned(), source: files.source.clone() })?;
         match reader.reply()? {
+            Reply::Opened(contents) if files.rows.is_some() && files.rows != contents.rows => Err(files.changed()),
             Reply::Opened(contents) => Ok((reader, contents)),
-            other => Err(DataError::Unread { reason: format!("a reader answered {other:?} in place of its contents") }),
+            other => Err(reader.unexpected(&other)),
         }
     }
 
     /// Sends a request, whose block comes after those of earlier requests.
     pub(crate) fn ask(&mut self, request: &Request) -> Result<()> {
-        write_request(&mut self.requests, request).map_err(|error| self.ended(&error))
+        match write_request(&mut self.requests, request) {
+            // It has ended. Who waits for the first answer that does not come learns why.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            written => written.map_err(|error| self.ended(&error)),
+        }
     }
 
     /// Waits for the block of the first request that has none yet; `None` if the source has no such block.
     pub(crate) fn take(&mut self) -> Result<Option<Block>> {
         match self.reply()? {
             Reply::Block(block) => Ok(Some(block)),
-            _ => Ok(None),
+            Reply::End => Ok(None),
+            other @ (Reply::Opened(_) | Reply::Failed(_)) => Err(self.unexpected(&other)),
         }
+    }
+
+    fn unexpected(&self, reply: &Reply) -> DataError {
+        DataError::Unread { reason: format!("the process that reads {} gave a wrong answer: {reply:?}", self.files) }
     }
 
     fn reply(&mut self) -> Result<Reply> {
@@ -66,10 +119,12 @@ impl Reader {
 
     /// Why there is no answer.
     fn ended(&mut self, error: &io::Error) -> DataError {
-        let reason = match self.child.try_wait() {
-            Ok(Some(status)) => format!("the process that reads the files has ended ({status})"),
-            Ok(None) => format!("the process that reads the files does not answer: {error}"),
-            Err(error) => format!("the process that reads the files is not known: {error}"),
+        // It closes its pipes before it can be waited for.
+        let has_ended = error.kind() == io::ErrorKind::UnexpectedEof;
+        let reason = match if has_ended { self.child.wait().map(Some) } else { self.child.try_wait() } {
+            Ok(Some(status)) => format!("the process that reads {} has ended ({status})", self.files),
+            Ok(None) => format!("the process that reads {} does not answer: {error}", self.files),
+            Err(error) => format!("the process that reads {} is not known: {error}", self.files),
         };
         DataError::Unread { reason }
     }
@@ -97,7 +152,7 @@ fn program() -> PathBuf {
 
 /// Readers of one source that take turns, so that each request is answered in its order while the others work.
 pub(crate) struct Readers {
-    source: Arc<Source>,
+    files: Arc<Files>,
     /// How many there may be.
     count: usize,
     readers: Vec<Reader>,
@@ -106,8 +161,8 @@ pub(crate) struct Readers {
 }
 
 impl Readers {
-    pub(crate) fn new(source: Arc<Source>, count: usize) -> Readers {
-        Readers { source, count, readers: Vec::new(), asked: 0, taken: 0 }
+    pub(crate) fn new(files: Arc<Files>, count: usize) -> Readers {
+        Readers { files, count, readers: Vec::new(), asked: 0, taken: 0 }
     }
 
     /// The requests without a block.
@@ -118,7 +173,7 @@ impl Readers {
     pub(crate) fn ask(&mut self, request: &Request) -> Result<()> {
         let turn = (self.asked % self.count as u64) as usize;
         if turn == self.readers.len() {
-            self.readers.push(Reader::start(&self.source)?.0);
+            self.readers.push(Reader::of(&self.files)?.0);
         }
         self.readers[turn].ask(request)?;
         self.asked += 1;
@@ -130,6 +185,15 @@ impl Readers {
         let turn = (self.taken % self.count as u64) as usize;
         self.taken += 1;
         self.readers[turn].take()
+    }
+
+    pub(crate) fn is_untouched(&self) -> bool {
+        self.asked == 0
+    }
+
+    /// The source has fewer blocks, or fewer rows, than it had.
+    pub(crate) fn changed(&self) -> DataError {
+        self.files.changed()
     }
 }
 

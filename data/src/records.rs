@@ -2,6 +2,7 @@
 
 use crate::blocks::Arrays;
 use crate::dataset::Dataset;
+use crate::reader::Files;
 use crate::stream::{BoxStream, Stream};
 use crate::{DataError, Result};
 use ferrotune_reader::{Array, Block, Framing, Source};
@@ -10,9 +11,9 @@ use std::sync::Arc;
 /// The lines of text files, without their ends, in the order of the files' names: `files` is a path or a pattern such as
 /// `logs/*.txt.gz`. Files that end in `.gz` or `.zst` are decompressed.
 ///
-/// Fails if there is no such file. A file that is not UTF-8 is the error of the first such line.
+/// Fails if there is no such file. A line that is not UTF-8 is an error in place of the lines that are read with it, about a MiB of them.
 pub fn lines(files: &str) -> Result<Dataset<String>> {
-    records(Framing::Lines, files, |line| Ok(String::from_utf8_lossy(line).into_owned()))
+    records(Framing::Lines, files, |line| String::from_utf8(line.to_vec()).map_err(|error| error.to_string()))
 }
 
 /// The lines of files, each of which is a JSON value: see [`lines`].
@@ -37,12 +38,11 @@ pub fn tf_records(files: &str) -> Result<Dataset<Vec<u8>>> {
 type OfBytes<X> = fn(&[u8]) -> std::result::Result<X, String>;
 
 fn records<X: Send + 'static>(framing: Framing, files: &str, of_bytes: OfBytes<X>) -> Result<Dataset<X>> {
-    let source = Arc::new(Source::Records { framing, files: vec![files.to_owned()] });
     // A file that is not there is an error now, and not in the loop.
-    crate::reader::Reader::start(&source)?;
-    let files: Arc<str> = files.into();
+    let (opened, _) = Files::open(Source::Records { framing, files: files.to_owned() })?;
+    let (opened, files) = (Arc::new(opened), Arc::<str>::from(files));
     let open = move |_| {
-        let arrays = Arrays::new(Arc::clone(&source), None);
+        let arrays = Arrays::new(&opened);
         let stream = RecordStream { arrays, of_bytes, files: Arc::clone(&files), block: Records::default(), number: 0 };
         Ok(Box::new(stream) as BoxStream<X>)
     };
@@ -99,8 +99,9 @@ impl<X: Send> Stream<X> for RecordStream<X> {
                 let number = self.number;
                 self.number += 1;
                 let element = (self.of_bytes)(bytes);
-                let unread =
-                    |error| DataError::Unread { reason: format!("record {number} of {}: {error}", self.files) };
+                let unread = |error| DataError::Unread {
+                    reason: format!("record {number}, counted over all of {}: {error}", self.files),
+                };
                 return Some(element.map_err(unread));
             }
             match self.open_block() {

@@ -7,7 +7,7 @@ use crate::dataset::Dataset;
 use crate::images::{self, Images};
 use crate::stream::{BoxStream, Listed, Numbers, Open, Pass, Stream};
 use crate::verb::Verb;
-use candle_core::Tensor;
+use candle_core::{Device, Tensor};
 use ferrotune_trial::{Pack, Share, ShareError, Shared};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -125,7 +125,8 @@ impl<T: Columns> Share for Dataset<T> {
     fn pack(&self, name: &str, pack: &mut Pack) -> std::result::Result<(), ShareError> {
         let failed = |source| ShareError::Tensor { name: name.to_owned(), source };
         let Some(rows) = self.rows() else {
-            let reason = "only rows of tensors travel to a trial; call map, batch and what follows in the objective";
+            let reason = "only rows of tensors and images travel to a trial; call map, batch and what follows in the objective, and \
+                          read in place of stream";
             return Err(failed(candle_core::Error::Msg(reason.to_owned())));
         };
         let (columns, images) = match (&rows.origin, &rows.chosen) {
@@ -135,17 +136,19 @@ impl<T: Columns> Share for Dataset<T> {
         };
         columns.pack(name, pack)?;
         let description = Description { verbs: rows.verbs.clone(), images };
-        let description =
-            serde_json::to_string(&description).map_err(|error| failed(candle_core::Error::wrap(error)))?;
+        // A tensor, since texts are in the header of the shared data, which has an end.
+        let description = serde_json::to_vec(&description).map_err(|error| failed(candle_core::Error::wrap(error)))?;
+        let bytes = description.len();
+        let description = Tensor::from_vec(description, bytes, &Device::Cpu).map_err(failed)?;
         description.pack(&format!("{name}.rows"), pack)
     }
 
     fn unpack(name: &str, shared: &Shared) -> std::result::Result<Dataset<T>, ShareError> {
         let failed = |source| ShareError::Tensor { name: name.to_owned(), source };
         let columns: Vec<Tensor> = Vec::unpack(name, shared)?;
-        let description = String::unpack(&format!("{name}.rows"), shared)?;
+        let description = Tensor::unpack(&format!("{name}.rows"), shared)?.to_vec1::<u8>().map_err(failed)?;
         let Description { verbs, images } =
-            serde_json::from_str(&description).map_err(|error| failed(candle_core::Error::wrap(error)))?;
+            serde_json::from_slice(&description).map_err(|error| failed(candle_core::Error::wrap(error)))?;
         let origin = match images {
             Some(images) => Origin::Images(Images::described(images)),
             None => {

@@ -21,8 +21,8 @@ pub fn csv(files: &str) -> TableFiles<()> {
     TableFiles::new(Format::Csv { delimiter: b',' }, files)
 }
 
-/// Apache Parquet files: `files` is a path or a pattern such as `trips/*.parquet`. Only the columns that are asked for are read, and a process
-/// for each core reads row groups.
+/// Apache Parquet files: `files` is a path or a pattern such as `trips/*.parquet`. Only the columns that are asked for are read, and as many
+/// processes as candle has threads read row groups.
 ///
 /// ```no_run
 /// let trips = ferrotune_data::parquet("trips/*.parquet").features(["distance", "passengers"]).label("fare").stream()?;
@@ -65,29 +65,29 @@ impl TableFiles<()> {
     ///
     /// Fails if there is no such file.
     pub fn columns(&self) -> Result<Vec<String>> {
-        Ok(Reader::start(&self.source())?.1.columns)
+        Ok(Reader::start(self.source())?.1.columns)
     }
 
     /// The columns with these names: a row of as many f32.
     pub fn features<S: Into<String>>(self, columns: impl IntoIterator<Item = S>) -> TableFiles<Tensor> {
-        self.with(columns.into_iter().map(Into::into).collect(), Kind::Matrix)
+        self.with(Some(columns.into_iter().map(Into::into).collect()), Kind::Matrix)
     }
 
     /// All columns that are no label: a row of as many f32.
     pub fn all_features(self) -> TableFiles<Tensor> {
-        self.with(Vec::new(), Kind::Matrix)
+        self.with(None, Kind::Matrix)
     }
 }
 
 impl TableFiles<Tensor> {
     /// The column to predict, as a number of f32.
     pub fn label(self, column: &str) -> TableFiles<(Tensor, Tensor)> {
-        self.with(vec![column.to_owned()], Kind::Numbers)
+        self.with(Some(vec![column.to_owned()]), Kind::Numbers)
     }
 
     /// The column to predict, as a class of u32: whole numbers from 0 on.
     pub fn class(self, column: &str) -> TableFiles<(Tensor, Tensor)> {
-        self.with(vec![column.to_owned()], Kind::Classes(Vec::new()))
+        self.with(Some(vec![column.to_owned()]), Kind::Classes(None))
     }
 
     /// The column to predict, as a class of u32: the place of its text among these names. Another text is an error.
@@ -96,17 +96,18 @@ impl TableFiles<Tensor> {
         column: &str,
         names: impl IntoIterator<Item = S>,
     ) -> TableFiles<(Tensor, Tensor)> {
-        self.with(vec![column.to_owned()], Kind::Classes(names.into_iter().map(Into::into).collect()))
+        let names = names.into_iter().map(Into::into).collect();
+        self.with(Some(vec![column.to_owned()]), Kind::Classes(Some(names)))
     }
 }
 
 impl<T> TableFiles<T> {
-    /// What stands for a number that is not there, such as `f32::NAN`. Without it, such a number is an error.
+    /// What stands for a number that is not there or is NaN, such as `f32::NAN`. Without it, such a number is an error.
     pub fn missing(self, value: f32) -> TableFiles<T> {
         TableFiles { missing: Some(value), ..self }
     }
 
-    fn with<U>(mut self, columns: Vec<String>, kind: Kind) -> TableFiles<U> {
+    fn with<U>(mut self, columns: Option<Vec<String>>, kind: Kind) -> TableFiles<U> {
         self.groups.push(Group { columns, kind });
         let TableFiles { format, files, groups, missing, .. } = self;
         TableFiles { format, files, groups, missing, of_columns: PhantomData }
@@ -114,7 +115,7 @@ impl<T> TableFiles<T> {
 
     fn source(&self) -> Source {
         let (format, groups, missing) = (self.format, self.groups.clone(), self.missing.map(f32::to_bits));
-        Source::Table { format, files: vec![self.files.clone()], groups, missing }
+        Source::Table { format, files: self.files.clone(), groups, missing }
     }
 }
 
@@ -129,7 +130,8 @@ impl<T: Columns + Batch<Batched = T>> TableFiles<T> {
     /// The rows as they are in the files, of which only some are in memory. [`Dataset::batch`] takes all rows of a batch at once if it is the first
     /// verb.
     ///
-    /// Fails if a file or a column is not there. A value that is not what its column needs to be is the error of its row.
+    /// Fails if a file or a column is not there. A value that is not what its column needs to be is an error in place of the rows that are
+    /// read with it: those of its row group, or some ten thousand of a CSV file.
     pub fn stream(&self) -> Result<Dataset<T>> {
         Ok(Dataset::of_blocks(Blocks::new(self.source())?))
     }

@@ -235,7 +235,7 @@ fn run(arguments: &[OsString]) -> Result<ExitCode> {
         Action::Supervise { study, trust, trust_mirror } => {
             let origin = |is_users| if is_users { Origin::User } else { Origin::Study };
             let trust = Trust { mirror: origin(trust_mirror), ..search_process::trust(origin(trust)) };
-            let mut event_files = EventFiles::of_file(&study)?;
+            let mut event_files = EventFiles::of_file(&study);
             Ok(ferrotune_tuner::supervisor::main(&study, &trust, &mut |event| event_files.take(event)))
         }
         Action::Reader => Ok(ferrotune_reader::main()),

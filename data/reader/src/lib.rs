@@ -16,5 +16,8 @@ pub use wire::{
 #[cfg(feature = "serve")]
 pub(crate) use wire::{read_request, write_reply};
 
+/// The version of requests and replies: that of Ferrotune.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
 /// The program's subcommand that is a reader.
 pub const SUBCOMMAND: &str = "reader";

@@ -10,8 +10,10 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+use crate::VERSION;
 use crate::wire::{Block, Contents, Format, Reply, Request, Source};
 use anyhow::{Context as _, Result, anyhow, bail};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::any::Any;
 use std::io::{self, BufReader};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,6 +24,9 @@ use std::process::ExitCode;
 pub fn main() -> ExitCode {
     // The reply has the message.
     std::panic::set_hook(Box::new(|_| {}));
+    if let Err(error) = open_as_many_files_as_allowed() {
+        eprintln!("ferrotune reader: it opens no more files at once than usual: {error}");
+    }
     let (mut requests, mut replies) = (BufReader::new(io::stdin().lock()), io::stdout().lock());
     let mut opened = None;
     loop {
@@ -34,16 +39,35 @@ pub fn main() -> ExitCode {
             }
         };
         let reply = answer(&mut opened, request).unwrap_or_else(|error| Reply::Failed(format!("{error:#}")));
-        if crate::write_reply(&mut replies, reply).is_err() {
+        match crate::write_reply(&mut replies, reply) {
+            Ok(()) => {}
             // Nobody waits for it any more.
-            return ExitCode::SUCCESS;
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("ferrotune reader: cannot answer: {error}");
+                return ExitCode::FAILURE;
+            }
         }
     }
 }
 
+/// The files of a pattern stay open.
+fn open_as_many_files_as_allowed() -> rustix::io::Result<()> {
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit })
+}
+
 fn answer(opened: &mut Option<Opened>, request: Request) -> Result<Reply> {
+    let what = match &request {
+        Request::Open { .. } => "the source".to_owned(),
+        Request::Block(number) => format!("block {number}"),
+        Request::Image(path) => path.display().to_string(),
+    };
     let answer = AssertUnwindSafe(|| match request {
-        Request::Open(source) => {
+        Request::Open { version, .. } if version != VERSION => {
+            bail!("`ferrotune reader` has version {VERSION}, and the dataset has {version}; install the same one")
+        }
+        Request::Open { source, .. } => {
             let (source, contents) = Opened::new(source)?;
             *opened = Some(source);
             Ok(Reply::Opened(contents))
@@ -52,7 +76,7 @@ fn answer(opened: &mut Option<Opened>, request: Request) -> Result<Reply> {
         Request::Image(path) => Ok(Reply::Block(opened_source(opened)?.image(&path)?)),
     });
     catch_unwind(answer)
-        .unwrap_or_else(|payload| Err(anyhow!("the library that decodes it panicked: {}", text(&*payload))))
+        .unwrap_or_else(|payload| Err(anyhow!("the library that decodes {what} panicked: {}", text(&*payload))))
 }
 
 fn opened_source(opened: &mut Option<Opened>) -> Result<&mut Opened> {

@@ -1,21 +1,21 @@
 //! What a dataset asks a reader through its standard input, and what the reader answers through its standard output.
 //!
 //! A request is a line of JSON. A reply is the length of a JSON text as four bytes, least first, that text, and then the bytes of its
-//! arrays. Both ends are the same program, so that there are no versions.
+//! arrays. The first request has the version of its sender, because a Rust program may find the `ferrotune` of another version.
 
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, Read, Write};
 use std::path::PathBuf;
 
-/// What to read. Patterns such as `part-*.csv` stand for files, in the order of their names.
+/// What to read. A pattern such as `part-*.csv` stands for files, in the order of their names.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Source {
     /// Columns of tables.
     Table {
         /// The files' format.
         format: Format,
-        /// Paths or patterns.
-        files: Vec<String>,
+        /// A path or a pattern.
+        files: String,
         /// The arrays of each block.
         groups: Vec<Group>,
         /// The bits of what stands for a missing number, because JSON has no NaN; without it, one is an error.
@@ -25,8 +25,8 @@ pub enum Source {
     Records {
         /// How records are told apart.
         framing: Framing,
-        /// Paths or patterns.
-        files: Vec<String>,
+        /// A path or a pattern.
+        files: String,
     },
     /// The array in a file, as one block.
     Array {
@@ -84,8 +84,8 @@ pub enum Layout {
 /// Columns that become one array.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Group {
-    /// Their names; none stands for all columns that no other group names.
-    pub columns: Vec<String>,
+    /// Their names; `None` stands for all columns that no other group names.
+    pub columns: Option<Vec<String>>,
     /// What they become.
     pub kind: Kind,
 }
@@ -97,16 +97,21 @@ pub enum Kind {
     Matrix,
     /// A number of f32 for each row, of a single column.
     Numbers,
-    /// A class of u32 for each row, of a single column: the place of its text in this list, or, if the list is empty, the whole number
+    /// A class of u32 for each row, of a single column: the place of its text in this list, or, without a list, the whole number
     /// that stands there.
-    Classes(Vec<String>),
+    Classes(Option<Vec<String>>),
 }
 
 /// A request. The first one opens a source.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Request {
     /// Answered with [`Reply::Opened`].
-    Open(Source),
+    Open {
+        /// [`VERSION`](crate::VERSION) of who asks.
+        version: String,
+        /// What to open.
+        source: Source,
+    },
     /// The block with this number, which is the next one where the source does not know how many it has.
     Block(u64),
     /// The image in this file.

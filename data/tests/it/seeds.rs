@@ -101,6 +101,6 @@ fn rows_travel_to_a_trial_and_what_is_made_does_not() {
     let message = made.pack("train", &mut Pack::new()).unwrap_err().to_string();
     assert_eq!(
         message,
-        "`train` cannot be shared: only rows of tensors travel to a trial; call map, batch and what follows in the objective"
+        "`train` cannot be shared: only rows of tensors and images travel to a trial; call map, batch and what follows in the objective, and read in place of stream"
     );
 }

@@ -30,11 +30,10 @@ impl EventFiles {
         EventFiles { target, study: spec.directory.join(&spec.project), due: Instant::now() }
     }
 
-    /// Those of the search that a file describes.
-    pub(crate) fn of_file(path: &Path) -> Result<EventFiles> {
-        let unread = || format!("cannot read the search in {}", path.display());
-        let spec: StudySpec = serde_json::from_slice(&fs::read(path).with_context(unread)?).with_context(unread)?;
-        Ok(EventFiles::of(&spec))
+    /// Those of the search that a file describes. Of a file that cannot be read there are none, and the search says so.
+    pub(crate) fn of_file(path: &Path) -> EventFiles {
+        let spec = fs::read(path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        EventFiles::of(&spec.unwrap_or_default())
     }
 
     /// Fails if the folder cannot be made, or has the events of another search.
@@ -50,8 +49,8 @@ impl EventFiles {
     /// Writes what is new, if it is time to, or the search is over.
     pub(crate) fn take(&mut self, event: &Event) {
         let Some(target) = &self.target else { return };
-        let is_end = matches!(event, Event::Finished { .. });
-        let is_open = !matches!(event, Event::Opened { .. } | Event::Error { .. });
+        let is_end = matches!(event, Event::Finished { .. } | Event::Error { .. });
+        let is_open = !matches!(event, Event::Opened { .. }) && self.study.join("journal.log").is_file();
         if !is_open || !is_end && Instant::now() < self.due {
             return;
         }

@@ -16,8 +16,9 @@ const TRACE: MagicOption =
 const STEPS: u64 = 10_000;
 
 pub(super) const PROFILE: Magic = Magic {
-    forms: &["%%profile", "%profile"],
-    usage: "%%profile [--steps N] [--trace FILE] on the first line of a cell, or %profile [TRIAL] [--project NAME] [--directory FOLDER]",
+    forms: &["%profile", "%%profile"],
+    usage: "%profile [TRIAL] [--project NAME] [--directory FOLDER], or %%profile [--steps N] [--trace FILE] on the first \
+            line of a cell",
     summary: "show what the steps of a training spend their time on",
     help: "%%profile runs the cell below it. Then it shows for each loop over a dataset how long a step waits for its input,\n\
            copies to the device, compiles, reads back and computes, whether input or arithmetic limits it, and what to\n\
@@ -26,7 +27,7 @@ pub(super) const PROFILE: Magic = Magic {
            %profile shows the same of a trial that was searched for with %%tune --profile N: of TRIAL, or of the best one.\n\
            FILE is a trace that https://ui.perfetto.dev opens; that of a trial is profile.json in its folder.\n\
            \n\
-           Example\n  %%profile\n  for batch in &train {\n      step(&batch?)?;\n  }\n\n  %profile 3",
+           Example\n  %profile 3\n\n  %%profile\n  for batch in &train {\n      step(&batch?)?;\n  }",
     arguments: &[Argument::new("TRIAL", Values::Any)],
     options: &[STEPS_OPTION, TRACE, PROJECT, DIRECTORY],
     runs_line: false,

@@ -39,6 +39,7 @@ fn lsmagic_lists_every_form() {
           %memory       show who holds how much memory, or limit what a cell may hold
           %opt          choose how far cells are optimised
           %plot         draw what a search has found
+          %profile      show what the steps of a training spend their time on
           %reset        forget all variables, definitions and crates
           %restore      bring back the variables of a checkpoint
           %resume       go on with a study that was stopped, as it was begun
@@ -61,6 +62,7 @@ fn lsmagic_lists_every_form() {
           %%latex      show the cell as LaTeX
           %%markdown   show the cell as Markdown
           %%memit      run a statement or a cell and say how much memory it takes at its peak
+          %%profile    show what the steps of a training spend their time on
           %%time       run a statement or a cell and say how long it took
           %%timeit     run a statement or a cell many times and say how long one run takes
           %%tune       search for the parameters with which a closure does best
@@ -74,7 +76,7 @@ fn lsmagic_lists_every_form() {
 #[test]
 fn help_shows_usage_options_and_an_example() {
     expect![[r#"
-        %tune status|wait|stop [--project NAME] [--directory FOLDER], or on the first line of a cell %%tune --objective NAME:max|min,… [--constraint NAME<=NUMBER,…] [--oracle NAME] [--pruner RULE] [--terminator RULE] [--max-trials N] [--executions N] [--fix NAME=VALUE,…] [--enqueue NAME=VALUE,…;…] [--tune-only NAME,…] [--seed N] [--project NAME] [--directory FOLDER] [--timeout TIME] [--trial-timeout TIME] [--memory SIZE] [--concurrency N] [--threads N] [--retries N] [--max-consecutive-failures N] [--keep-best N] [--worker-trials N] [--grace TIME] [--device-wait TIME] [--mirror FOLDER] [--tensorboard FOLDER] [--background] [--overwrite], and a closure |trial| { … } below
+        %tune status|wait|stop [--project NAME] [--directory FOLDER], or on the first line of a cell %%tune --objective NAME:max|min,… [--constraint NAME<=NUMBER,…] [--oracle NAME] [--pruner RULE] [--terminator RULE] [--max-trials N] [--executions N] [--fix NAME=VALUE,…] [--enqueue NAME=VALUE,…;…] [--tune-only NAME,…] [--seed N] [--project NAME] [--directory FOLDER] [--timeout TIME] [--trial-timeout TIME] [--memory SIZE] [--concurrency N] [--threads N] [--retries N] [--max-consecutive-failures N] [--keep-best N] [--worker-trials N] [--grace TIME] [--device-wait TIME] [--mirror FOLDER] [--tensorboard FOLDER] [--profile N] [--background] [--overwrite], and a closure |trial| { … } below
 
         search for the parameters with which a closure does best
 
@@ -128,6 +130,7 @@ fn help_shows_usage_options_and_an_example() {
           --device-wait TIME            on a TPU, how long to wait while another process uses it (default: 60s)
           --mirror FOLDER               copy the study to this folder as it grows, and go on from there
           --tensorboard FOLDER          write files for TensorBoard there while the search runs
+          --profile N                   each trial records what its first N steps wait for; see %profile
           --background                  give the notebook back at once; the search goes on without it
           --overwrite                   delete an earlier study of that name first
     "#]].assert_eq(&help("%%tune").unwrap_or_default());
@@ -173,8 +176,8 @@ fn completion_offers_magics_options_and_values() {
         Completion { start, matches } => format!("{row}: {start} {matches:?}"),
     };
     expect![[r#"
-        %: 0 %%bash %%html %%latex %%markdown %%memit %%time %%timeit %%tune %%writefile %bash %best %cd %checkpoint %checkpoints %dep %device %devices %doc %env %export %gc %history %load %lsmagic %memit %memory %opt %plot %reset %restore %resume %run %space %studies %time %timeit %tpu_check %tpu_connect %trials %tune %undo %who %whos
-        %%: 0 %%bash %%html %%latex %%markdown %%memit %%time %%timeit %%tune %%writefile
+        %: 0 %%bash %%html %%latex %%markdown %%memit %%profile %%time %%timeit %%tune %%writefile %bash %best %cd %checkpoint %checkpoints %dep %device %devices %doc %env %export %gc %history %load %lsmagic %memit %memory %opt %plot %profile %reset %restore %resume %run %space %studies %time %timeit %tpu_check %tpu_connect %trials %tune %undo %who %whos
+        %%: 0 %%bash %%html %%latex %%markdown %%memit %%profile %%time %%timeit %%tune %%writefile
         %t: 0 %time %timeit %tpu_check %tpu_connect %trials %tune
           %tu: 2 %tune
         %%t: 0 %%time %%timeit %%tune
@@ -187,7 +190,7 @@ fn completion_offers_magics_options_and_values() {
         %%tune --oracle : 16 Of(Oracle)
         %%tune --objective acc:max --oracle g: 36 Of(Oracle)
         %%tune --oracle=g: 16 Of(Oracle)
-        %%tune --seed 1 : 16 --objective --constraint --oracle --pruner --terminator --max-trials --executions --fix --enqueue --tune-only --project --directory --timeout --trial-timeout --memory --concurrency --threads --retries --max-consecutive-failures --keep-best --worker-trials --grace --device-wait --mirror --tensorboard --background --overwrite
+        %%tune --seed 1 : 16 --objective --constraint --oracle --pruner --terminator --max-trials --executions --fix --enqueue --tune-only --project --directory --timeout --trial-timeout --memory --concurrency --threads --retries --max-consecutive-failures --keep-best --worker-trials --grace --device-wait --mirror --tensorboard --profile --background --overwrite
         %tune st: 6 Of(Words(["status", "wait", "stop"]))
         %plot : 6 Of(Plot)
         %plot --project d: 16 Of(Study)

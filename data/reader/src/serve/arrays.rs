@@ -33,7 +33,7 @@ fn idx(mut bytes: Vec<u8>) -> Result<Array> {
         other => bail!("its type {other:#04x} is unknown"),
     };
     if count.and_then(|count| count.checked_mul(size)) != Some(numbers.len()) {
-        bail!("its shape {dims:?} does not fit to the {} bytes behind the header", numbers.len());
+        bail!("its shape {dims:?} does not match the {} bytes behind the header", numbers.len());
     }
     let (dtype, bytes) = match kind {
         0x08 => ("u8", numbers),

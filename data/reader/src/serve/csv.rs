@@ -1,18 +1,18 @@
 //! Tables of text with a header, whose values a comma or another byte separates: RFC 4180, by the crate `csv`.
 
 use super::files;
-use super::table::{Values, Wanted, wanted};
+use super::table::{NO_VALUE, Values, Wanted, wanted};
 use crate::wire::{Block, Group};
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result, bail};
 use csv::ByteRecord;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::PathBuf;
 
 /// The rows of one block.
 const ROWS: usize = 16_384;
 
 /// What stands for a missing number, as pandas reads it.
-const MISSING: [&str; 10] = ["", "NA", "N/A", "n/a", "<NA>", "NaN", "nan", "NULL", "null", "None"];
+const MISSING: [&str; 8] = ["", "NA", "N/A", "n/a", "<NA>", "NULL", "null", "None"];
 
 /// Tables with the same columns, one after another.
 pub(super) struct Csv {
@@ -29,11 +29,27 @@ pub(super) struct Csv {
 
 struct Current {
     name: String,
-    reader: csv::Reader<Box<dyn Read>>,
+    reader: csv::Reader<Watched>,
     columns: Vec<String>,
     wanted: Vec<Wanted>,
     /// The rows that have been read.
     rows: u64,
+    /// Whether the last value of the last row has several lines.
+    ends_in_lines: bool,
+}
+
+/// A file, and its last byte that ends no line.
+struct Watched {
+    inner: Box<dyn Read>,
+    last: Option<u8>,
+}
+
+impl Read for Watched {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let count = self.inner.read(bytes)?;
+        self.last = bytes[..count].iter().rev().copied().find(|byte| !b"\r\n".contains(byte)).or(self.last);
+        Ok(count)
+    }
 }
 
 impl Csv {
@@ -82,29 +98,43 @@ impl Csv {
     fn open_next(&mut self) -> Result<bool> {
         let Some(path) = self.files.get(self.files.len() - self.left) else { return Ok(false) };
         let name = path.display().to_string();
-        let mut reader = csv::ReaderBuilder::new().delimiter(self.delimiter).from_reader(files::open(path)?);
+        let mut reader = csv::ReaderBuilder::new()
+            .delimiter(self.delimiter)
+            .from_reader(Watched { inner: files::open(path)?, last: None });
         let headers = reader.headers().with_context(|| format!("cannot read the header of {name}"))?;
         let columns: Vec<String> = headers.iter().map(|column| column.trim().to_owned()).collect();
         let wanted = wanted(&name, &columns, &self.groups)?;
-        self.current = Some(Current { name, reader, columns, wanted, rows: 0 });
+        self.current = Some(Current { name, reader, columns, wanted, rows: 0, ends_in_lines: false });
         self.left -= 1;
         Ok(true)
     }
 }
 
 impl Current {
+    /// Fails if the last value has a quote at its beginning and none at its end: the rows after it would be a part of it.
+    fn check_end(&self) -> Result<()> {
+        if self.ends_in_lines && self.reader.get_ref().last != Some(b'"') {
+            bail!("row {} of {}: the file ends within a quoted value", self.rows, self.name);
+        }
+        Ok(())
+    }
+
     /// The next rows; `None` after the last one.
     fn read(&mut self, missing: Option<f32>) -> Result<Option<Block>> {
         let mut arrays: Vec<Values> = self.wanted.iter().map(Wanted::values).collect();
         let mut record = ByteRecord::new();
         for row in 0..=ROWS {
-            let is_end = row == ROWS
-                || !self.reader.read_byte_record(&mut record).with_context(|| format!("cannot read {}", self.name))?;
+            let is_end = row < ROWS
+                && !self.reader.read_byte_record(&mut record).with_context(|| format!("cannot read {}", self.name))?;
             if is_end {
+                self.check_end()?;
+            }
+            if is_end || row == ROWS {
                 let block = || arrays.into_iter().map(Values::into_array).collect();
                 return Ok((row > 0).then(block));
             }
             self.rows += 1;
+            self.ends_in_lines = record.iter().next_back().is_some_and(|field| field.contains(&b'\n'));
             for (wanted, values) in self.wanted.iter().zip(&mut arrays) {
                 for column in &wanted.columns {
                     let text = record.get(*column).unwrap_or_default();
@@ -131,7 +161,11 @@ fn number(text: &str, missing: Option<f32>) -> Result<f32> {
     match text {
         "true" | "True" | "TRUE" => Ok(1.),
         "false" | "False" | "FALSE" => Ok(0.),
-        text if MISSING.contains(&text) => missing.context("there is no value; say with `missing` what stands for it"),
-        text => text.parse().map_err(|_| anyhow!("`{text}` is no number")),
+        text if MISSING.contains(&text) => missing.context(NO_VALUE),
+        text => match text.parse::<f32>() {
+            Ok(number) if number.is_nan() => missing.context(NO_VALUE),
+            Ok(number) => Ok(number),
+            Err(_) => bail!("`{}` is no number", text.escape_debug()),
+        },
     }
 }

@@ -5,27 +5,15 @@ use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
-/// The files that match, in the order of the patterns, and of the names within one.
-pub(super) fn matching(patterns: &[String]) -> Result<Vec<PathBuf>> {
-    let mut files = Vec::new();
-    for pattern in patterns {
-        if Path::new(pattern).is_file() {
-            files.push(pattern.into()); // its name may have brackets
-            continue;
-        }
-        let before = files.len();
-        let found = glob::glob(pattern).with_context(|| format!("`{pattern}` is no pattern for files"))?;
-        for path in found {
-            let path = path.context("a folder cannot be searched")?;
-            if path.is_file() {
-                files.push(path);
-            }
-        }
-        if files.len() == before {
-            bail!("there is no file `{pattern}`");
-        }
+/// The files that match, in the order of their names.
+pub(super) fn matching(pattern: &str) -> Result<Vec<PathBuf>> {
+    if Path::new(pattern).is_file() {
+        return Ok(vec![pattern.into()]); // its name may have brackets
     }
-    if files.is_empty() { bail!("no file is named") } else { Ok(files) }
+    let found = glob::glob(pattern).with_context(|| format!("`{pattern}` is no pattern for files"))?;
+    let mut files = found.collect::<std::result::Result<Vec<PathBuf>, _>>().context("a folder cannot be searched")?;
+    files.retain(|path| path.is_file());
+    if files.is_empty() { bail!("there is no file `{pattern}`") } else { Ok(files) }
 }
 
 /// The bytes of a file, which are decompressed if its name ends in `.gz` or `.zst`.

@@ -26,7 +26,7 @@ impl Images {
             bail!("an image has 1 channel (grey) or 3 (red, green and blue), not {channels}");
         }
         if [height, width].iter().any(|length| !(1..=65_535).contains(length)) {
-            bail!("images of {height}×{width} pixels cannot be made; give at least 1×1");
+            bail!("images of {height}×{width} pixels cannot be made; give from 1×1 to 65535×65535");
         }
         Ok(Images { channels, height, width, resizer: Resizer::new() })
     }
@@ -83,10 +83,26 @@ fn decoded(bytes: &[u8]) -> Result<DynamicImage> {
     Ok(reader.decode()?)
 }
 
-/// Whether a JPEG file has the marker for the end of the image behind its last scan, in which the marker cannot be.
-fn is_whole_jpeg(bytes: &[u8]) -> bool {
-    let last = |marker: [u8; 2]| bytes.windows(2).rposition(|pair| pair == marker);
-    last([0xff, 0xd9]) > last([0xff, 0xda])
+/// Whether a JPEG file has the marker for the end of the image. Other data may follow it, and an image for the preview come before it.
+///
+/// Source: ITU-T T.81, B.1.1: <https://www.w3.org/Graphics/JPEG/itu-t81.pdf>.
+fn is_whole_jpeg(mut bytes: &[u8]) -> bool {
+    while let Some(at) = bytes.iter().position(|byte| *byte == 0xff) {
+        let Some((marker, rest)) = bytes[at + 1..].split_first() else { return false };
+        bytes = match marker {
+            0xd9 => return true,
+            // Without a segment: a fill byte, data of a scan, the beginning of the image, and restarts within a scan.
+            0xff => &bytes[at + 1..],
+            0x00 | 0x01 | 0xd0..=0xd8 => rest,
+            // The data of a scan follow its segment.
+            _ => {
+                let length = rest.first_chunk().map_or(0, |length| usize::from(u16::from_be_bytes(*length)));
+                let Some(rest) = rest.get(length.max(2)..) else { return false };
+                rest
+            }
+        };
+    }
+    false
 }
 
 /// The images in the folders of a folder, in the order of their paths, with the number of their folder; and the names of those
@@ -101,6 +117,9 @@ pub(super) fn list(folder: &Path) -> Result<Contents> {
         if files.len() == before {
             bail!("{} has no image; images end in {}", folder.display(), ENDINGS.join(", "));
         }
+    }
+    if let Some((path, _)) = files.iter().find(|(path, _)| path.to_str().is_none()) {
+        bail!("the name of {} is not UTF-8; rename it", path.display());
     }
     if classes.is_empty() {
         bail!("{} has no folder; put the images of each class into a folder of its own there", folder.display());

@@ -1,16 +1,19 @@
 //! Apache Parquet: of each row group, the columns that are asked for, and no others.
 
-use super::table::{Values, Wanted, wanted};
+use super::table::{NO_VALUE, Values, Wanted, wanted};
 use crate::wire::{Block, Group};
 use anyhow::{Context as _, Result, bail};
 use half::f16;
-use parquet::basic::LogicalType;
+use parquet::basic::{ConvertedType, LogicalType};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::DataType;
 use parquet::file::reader::{FileReader as _, RowGroupReader, SerializedFileReader};
 use parquet::schema::types::ColumnDescriptor;
 use std::fs::File;
 use std::path::{Path, PathBuf};
+
+/// The most rows for which memory is reserved before they are read.
+const RESERVED_ROWS: usize = 1 << 20;
 
 /// Row groups of files with the same columns; each is a block.
 pub(super) struct Parquet {
@@ -63,7 +66,30 @@ impl Table {
         let reader = SerializedFileReader::new(file).with_context(|| format!("{name} is no Parquet file"))?;
         let mut table = Table { name, reader, wanted: Vec::new() };
         table.wanted = wanted(&table.name, &table.columns(), groups)?;
+        table.check_rows().with_context(|| format!("{} is damaged", table.name))?;
         Ok(table)
+    }
+
+    /// Fails if the numbers of rows, of which the file has no checksum, do not fit each other.
+    fn check_rows(&self) -> Result<()> {
+        let metadata = self.reader.metadata();
+        for (number, group) in metadata.row_groups().iter().enumerate() {
+            for column in self.wanted.iter().flat_map(|wanted| &wanted.columns) {
+                let column = group.column(*column);
+                let is_flat = column.column_descr().max_rep_level() == 0;
+                if is_flat && column.num_values() != group.num_rows() {
+                    let (rows, values) = (group.num_rows(), column.num_values());
+                    let name = column.column_path().string();
+                    bail!("row group {number} says that it has {rows} rows, and its column `{name}` has {values}");
+                }
+            }
+        }
+        let rows = metadata.row_groups().iter().try_fold(0_i64, |sum, group| sum.checked_add(group.num_rows()));
+        let all = metadata.file_metadata().num_rows();
+        if rows != Some(all) {
+            bail!("it says that it has {all} rows, and its row groups have others");
+        }
+        Ok(())
     }
 
     fn columns(&self) -> Vec<String> {
@@ -119,21 +145,40 @@ impl Column<'_> {
         Ok(self.group.get_column_reader(self.index)?)
     }
 
+    /// How many digits of its decimals are behind the point. Older files have only the second kind of type.
+    fn scale(&self) -> Option<i32> {
+        match (self.descriptor().logical_type_ref(), self.descriptor().converted_type()) {
+            (Some(LogicalType::Decimal(decimal)), _) => Some(decimal.scale),
+            (None, ConvertedType::DECIMAL) => Some(self.descriptor().type_scale()),
+            _ => None,
+        }
+    }
+
     /// What its whole numbers are divided by. Fails if they are dates or times.
     fn unit(&self) -> Result<f64> {
-        match self.descriptor().logical_type_ref() {
-            None | Some(LogicalType::Integer(_)) => Ok(1.),
-            Some(LogicalType::Decimal(decimal)) => Ok(10_f64.powi(decimal.scale)),
-            Some(other) => bail!("its type {other:?} is no number; store it as one"),
+        use ConvertedType::{INT_8, INT_16, INT_32, INT_64, NONE, UINT_8, UINT_16, UINT_32, UINT_64};
+        if let Some(scale) = self.scale() {
+            return Ok(10_f64.powi(scale));
+        }
+        match (self.descriptor().logical_type_ref(), self.descriptor().converted_type()) {
+            (Some(LogicalType::Integer(_)), _) => Ok(1.),
+            (None, NONE | INT_8 | INT_16 | INT_32 | INT_64 | UINT_8 | UINT_16 | UINT_32 | UINT_64) => Ok(1.),
+            (Some(other), _) => bail!("its type {other:?} is no number; store it as one"),
+            (None, other) => bail!("its type {other} is no number; store it as one"),
         }
     }
 
     fn is_unsigned(&self) -> bool {
-        matches!(self.descriptor().logical_type_ref(), Some(LogicalType::Integer(integer)) if !integer.is_signed)
+        use ConvertedType::{UINT_8, UINT_16, UINT_32, UINT_64};
+        match self.descriptor().logical_type_ref() {
+            Some(LogicalType::Integer(integer)) => !integer.is_signed,
+            _ => matches!(self.descriptor().converted_type(), UINT_8 | UINT_16 | UINT_32 | UINT_64),
+        }
     }
 
     fn numbers(&self, missing: Option<f32>) -> Result<Vec<f32>> {
         let (unit, is_unsigned) = (self.unit(), self.is_unsigned());
+        let known = |number: f32| if number.is_nan() { missing.context(NO_VALUE) } else { Ok(number) };
         match self.reader()? {
             ColumnReader::BoolColumnReader(reader) => self.flat(reader, missing, |bit| Ok(f32::from(u8::from(*bit)))),
             ColumnReader::Int32ColumnReader(reader) => {
@@ -146,19 +191,17 @@ impl Column<'_> {
                 let number = |number: i64| if is_unsigned { number as u64 as f64 } else { number as f64 };
                 self.flat(reader, missing, |value| Ok((number(*value) / unit) as f32))
             }
-            ColumnReader::FloatColumnReader(reader) => self.flat(reader, missing, |value| Ok(*value)),
-            ColumnReader::DoubleColumnReader(reader) => self.flat(reader, missing, |value| Ok(*value as f32)),
+            ColumnReader::FloatColumnReader(reader) => self.flat(reader, missing, |value| known(*value)),
+            ColumnReader::DoubleColumnReader(reader) => self.flat(reader, missing, |value| known(*value as f32)),
             ColumnReader::FixedLenByteArrayColumnReader(reader) => match self.descriptor().logical_type_ref() {
-                Some(LogicalType::Float16) => self.flat(reader, missing, |bytes| float16(bytes.data())),
-                Some(LogicalType::Decimal(_)) => {
+                Some(LogicalType::Float16) => self.flat(reader, missing, |bytes| known(float16(bytes.data())?)),
+                _ if self.scale().is_some() => {
                     let unit = unit?;
                     self.flat(reader, missing, |bytes| Ok((whole(bytes.data())? as f64 / unit) as f32))
                 }
                 _ => bail!("its type FIXED_LEN_BYTE_ARRAY is no number"),
             },
-            ColumnReader::ByteArrayColumnReader(reader)
-                if matches!(self.descriptor().logical_type_ref(), Some(LogicalType::Decimal(_))) =>
-            {
+            ColumnReader::ByteArrayColumnReader(reader) if self.scale().is_some() => {
                 let unit = unit?;
                 self.flat(reader, missing, |bytes| Ok((whole(bytes.data())? as f64 / unit) as f32))
             }
@@ -167,15 +210,23 @@ impl Column<'_> {
     }
 
     fn classes(&self, wanted: &Wanted) -> Result<Vec<u32>> {
+        if self.scale().is_some() {
+            bail!("its type is decimal, and no class: store whole numbers or text");
+        }
+        let (unit, is_unsigned) = (self.unit(), self.is_unsigned());
         match self.reader()? {
             ColumnReader::BoolColumnReader(reader) => {
                 self.flat(reader, None, |bit| wanted.class_of_number((*bit).into()))
             }
             ColumnReader::Int32ColumnReader(reader) => {
-                self.flat(reader, None, |number| wanted.class_of_number((*number).into()))
+                unit?;
+                let whole = |number: i32| if is_unsigned { i128::from(number as u32) } else { number.into() };
+                self.flat(reader, None, |number| wanted.class_of_number(whole(*number)))
             }
             ColumnReader::Int64ColumnReader(reader) => {
-                self.flat(reader, None, |number| wanted.class_of_number(*number))
+                unit?;
+                let whole = |number: i64| if is_unsigned { i128::from(number as u64) } else { number.into() };
+                self.flat(reader, None, |number| wanted.class_of_number(whole(*number)))
             }
             ColumnReader::ByteArrayColumnReader(reader) => self
                 .flat(reader, None, |text| wanted.class(str::from_utf8(text.data()).context("a value is not UTF-8")?)),
@@ -191,7 +242,7 @@ impl Column<'_> {
         value: impl Fn(&T::T) -> Result<X>,
     ) -> Result<Vec<X>> {
         let deepest = self.descriptor().max_def_level();
-        let (mut values, mut levels) = (Vec::with_capacity(self.rows), Vec::new());
+        let (mut values, mut levels) = (Vec::with_capacity(self.rows.min(RESERVED_ROWS)), Vec::new());
         let mut rows = 0;
         while rows < self.rows {
             let (read, ..) = reader.read_records(self.rows - rows, Some(&mut levels), None, &mut values)?;
@@ -200,13 +251,14 @@ impl Column<'_> {
             }
             rows += read;
         }
+        let place = |row: usize| move || format!("row {row}");
         if deepest == 0 || values.len() == self.rows {
-            return values.iter().map(value).collect();
+            return values.iter().enumerate().map(|(row, found)| value(found).with_context(place(row))).collect();
         }
         let mut present = values.iter();
         let at = |(row, level): (usize, &i16)| {
-            let value = if *level == deepest { present.next().map(&value).transpose()? } else { missing };
-            value.with_context(|| format!("row {row} has no value; say with `missing` what stands for it"))
+            let found = if *level == deepest { present.next() } else { None };
+            found.map_or_else(|| missing.context(NO_VALUE), &value).with_context(place(row))
         };
         levels.iter().enumerate().map(at).collect()
     }

@@ -2,39 +2,68 @@
 
 use crate::wire::{Array, Group, Kind, Shape};
 use anyhow::{Result, bail};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::hash::Hash;
+
+/// What is wrong with a row that has no number or no class.
+pub(super) const NO_VALUE: &str = "there is no value; of a number, say with `missing` what stands for it";
 
 /// A group whose columns are places in the table.
 pub(super) struct Wanted {
     pub(super) columns: Vec<usize>,
     pub(super) kind: Kind,
-    classes: HashMap<String, u32>,
+    /// The number of each class, where they have names.
+    classes: Option<HashMap<String, u32>>,
 }
 
 /// The groups of a table that has these columns. Fails if one is missing, or named twice.
 pub(super) fn wanted(file: &str, names: &[String], groups: &[Group]) -> Result<Vec<Wanted>> {
-    let place = |name: &String| match names.iter().position(|other| other == name) {
-        Some(place) => Ok(place),
-        None => bail!("{file} has no column `{name}`; it has {}", listed(names)),
+    let place = |name: &String| {
+        let mut places = (0..names.len()).filter(|place| names[*place] == *name);
+        match (places.next(), places.next()) {
+            (Some(place), None) => Ok(place),
+            (Some(_), Some(_)) => bail!("{file} has several columns `{name}`"),
+            (None, _) => bail!("{file} has no column `{name}`; it has {}", listed(names)),
+        }
     };
-    let named: Vec<&String> = groups.iter().flat_map(|group| &group.columns).collect();
-    groups
-        .iter()
-        .map(|group| {
-            let columns: Vec<usize> = match group.columns.as_slice() {
-                [] => (0..names.len()).filter(|place| !named.contains(&&names[*place])).collect(),
-                columns => columns.iter().map(place).collect::<Result<_>>()?,
-            };
-            if columns.is_empty() {
-                bail!("{file} has no column that is not a label; it has {}", listed(names));
-            }
-            let classes = match &group.kind {
-                Kind::Classes(classes) => classes.iter().cloned().zip(0..).collect(),
-                Kind::Matrix | Kind::Numbers => HashMap::new(),
-            };
-            Ok(Wanted { columns, kind: group.kind.clone(), classes })
-        })
-        .collect()
+    let named: Vec<&String> = groups.iter().flat_map(|group| group.columns.iter().flatten()).collect();
+    if let Some(twice) = repeated(&named) {
+        bail!("the column `{twice}` is asked for twice");
+    }
+    let group = |group: &Group| {
+        let columns: Vec<usize> = match &group.columns {
+            None => (0..names.len()).filter(|place| !named.contains(&&names[*place])).collect(),
+            Some(columns) => columns.iter().map(place).collect::<Result<_>>()?,
+        };
+        if columns.is_empty() && group.columns.is_some() {
+            bail!("no column is named for the features; name some, or call `all_features`");
+        }
+        if columns.is_empty() {
+            bail!("{file} has no column that is not a label; it has {}", listed(names));
+        }
+        let classes = match &group.kind {
+            Kind::Classes(Some(classes)) => Some(numbered(classes)?),
+            Kind::Classes(None) | Kind::Matrix | Kind::Numbers => None,
+        };
+        Ok(Wanted { columns, kind: group.kind.clone(), classes })
+    };
+    groups.iter().map(group).collect()
+}
+
+fn numbered(classes: &[String]) -> Result<HashMap<String, u32>> {
+    if classes.is_empty() {
+        bail!("no class is named; name them, or call `class` for whole numbers");
+    }
+    match repeated(classes) {
+        Some(twice) => bail!("the class `{twice}` is named twice"),
+        None => Ok(classes.iter().cloned().zip(0..).collect()),
+    }
+}
+
+/// The first one that an earlier one is equal to.
+fn repeated<T: Eq + Hash>(names: &[T]) -> Option<&T> {
+    let mut known = HashSet::new();
+    names.iter().find(|name| !known.insert(*name))
 }
 
 fn listed(names: &[String]) -> String {
@@ -45,21 +74,24 @@ fn listed(names: &[String]) -> String {
 impl Wanted {
     /// The class that a text stands for.
     pub(super) fn class(&self, text: &str) -> Result<u32> {
-        if self.classes.is_empty() {
+        let Some(classes) = &self.classes else {
             return match text.parse() {
                 Ok(class) => Ok(class),
-                Err(_) => bail!("`{text}` is no class: not a whole number from 0 on; list the classes' names"),
+                Err(_) => bail!(
+                    "`{}` is no class: not a whole number from 0 on; list the classes' names",
+                    text.escape_debug()
+                ),
             };
-        }
-        match self.classes.get(text) {
+        };
+        match classes.get(text) {
             Some(class) => Ok(*class),
-            None => bail!("`{text}` is not among the listed classes"),
+            None => bail!("`{}` is not among the listed classes", text.escape_debug()),
         }
     }
 
     /// The class that a whole number stands for.
-    pub(super) fn class_of_number(&self, number: i64) -> Result<u32> {
-        if self.classes.is_empty()
+    pub(super) fn class_of_number(&self, number: i128) -> Result<u32> {
+        if self.classes.is_none()
             && let Ok(class) = u32::try_from(number)
         {
             Ok(class)

@@ -1,6 +1,7 @@
 //! Damaged bytes: an error or the right numbers, and never a panic of the process.
 
 use super::{Opened, answer};
+use crate::VERSION;
 use crate::wire::{
     Format, Framing, Group, Kind, Layout, Reply, Request, Source, read_reply, read_request, write_reply, write_request,
 };
@@ -10,7 +11,7 @@ use std::path::Path;
 
 fn open(source: Source) -> Option<Opened> {
     let mut opened = None;
-    answer(&mut opened, Request::Open(source)).unwrap();
+    answer(&mut opened, Request::Open { version: VERSION.to_owned(), source }).unwrap();
     opened
 }
 
@@ -20,7 +21,8 @@ fn text_of(path: &Path) -> String {
 
 #[test]
 fn requests_and_replies_come_back_as_they_were() {
-    let request = Request::Open(Source::Array { file: "x.idx".to_owned(), layout: Layout::Idx });
+    let source = Source::Array { file: "x.idx".to_owned(), layout: Layout::Idx };
+    let request = Request::Open { version: VERSION.to_owned(), source };
     let mut line = Vec::new();
     write_request(&mut line, &request).unwrap();
     let mut lines = BufReader::new(line.as_slice());
@@ -42,9 +44,9 @@ fn a_block_is_the_same_however_it_is_asked_for() {
     let path = folder.path().join("numbers.csv");
     let rows: Vec<String> = (0..50_000).map(|number| number.to_string()).collect();
     fs::write(&path, format!("x\n{}\n", rows.join("\n"))).unwrap();
-    let groups = vec![Group { columns: vec!["x".to_owned()], kind: Kind::Numbers }];
+    let groups = vec![Group { columns: Some(vec!["x".to_owned()]), kind: Kind::Numbers }];
     let format = Format::Csv { delimiter: b',' };
-    let source = Source::Table { format, files: vec![text_of(&path)], groups, missing: None };
+    let source = Source::Table { format, files: text_of(&path), groups, missing: None };
     let mut opened = open(source);
     let mut block = |number| answer(&mut opened, Request::Block(number)).unwrap();
     let blocks = [0, 1, 2, 3].map(&mut block);
@@ -65,7 +67,7 @@ fn every_cut_and_every_changed_bit_of_a_tf_record_is_found() {
     }
     let read = |bytes: &[u8]| {
         fs::write(&path, bytes).unwrap();
-        let source = Source::Records { framing: Framing::TfRecord, files: vec![text_of(&path)] };
+        let source = Source::Records { framing: Framing::TfRecord, files: text_of(&path) };
         answer(&mut open(source), Request::Block(0))
     };
     let right = read(&whole).unwrap();
@@ -88,7 +90,7 @@ fn a_damaged_image_is_an_error_that_names_it() {
     let folder = tempfile::tempdir().unwrap();
     let mut pixels = image::RgbImage::new(9, 7);
     pixels.enumerate_pixels_mut().for_each(|(x, y, pixel)| *pixel = image::Rgb([x as u8 * 20, y as u8 * 30, 77]));
-    for ending in ["bmp", "gif", "jpg", "png"] {
+    for ending in ["bmp", "gif", "jpg", "png", "pnm", "webp"] {
         let path = folder.path().join(format!("whole.{ending}"));
         pixels.save(&path).unwrap();
         let whole = fs::read(&path).unwrap();
@@ -102,5 +104,63 @@ fn a_damaged_image_is_an_error_that_names_it() {
             let error = answer(&mut opened, Request::Image(damaged.clone())).unwrap_err();
             assert!(format!("{error:#}").contains("damaged"), "{error:#}");
         }
+    }
+}
+
+#[test]
+fn another_version_is_refused() {
+    let source = Source::Folder { folder: "x".to_owned() };
+    let error = answer(&mut None, Request::Open { version: "0.0.1".to_owned(), source }).unwrap_err();
+    assert!(error.to_string().contains("and the dataset has 0.0.1; install the same one"), "{error}");
+}
+
+/// Older writers give only the first kind of type.
+#[test]
+fn converted_types_of_parquet_are_no_plain_numbers() {
+    use parquet::basic::{ConvertedType, Repetition, Type as Physical};
+    use parquet::data_type::Int32Type;
+    use parquet::file::writer::SerializedFileWriter;
+    use parquet::schema::types::Type;
+    use std::sync::Arc;
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("old.parquet");
+    let read = |converted: ConvertedType, kind: Kind| {
+        let column = Type::primitive_type_builder("x", Physical::INT32)
+            .with_repetition(Repetition::REQUIRED)
+            .with_converted_type(converted);
+        let column = match converted {
+            ConvertedType::DECIMAL => column.with_precision(9).with_scale(2),
+            _ => column,
+        };
+        let schema = Type::group_type_builder("schema").with_fields(vec![Arc::new(column.build().unwrap())]);
+        let file = fs::File::create(&path).unwrap();
+        let mut writer = SerializedFileWriter::new(file, Arc::new(schema.build().unwrap()), Arc::default()).unwrap();
+        let mut group = writer.next_row_group().unwrap();
+        let mut column = group.next_column().unwrap().unwrap();
+        column.typed::<Int32Type>().write_batch(&[125, -1], None, None).unwrap();
+        column.close().unwrap();
+        group.close().unwrap();
+        writer.close().unwrap();
+        let groups = vec![Group { columns: Some(vec!["x".to_owned()]), kind }];
+        let source = Source::Table { format: Format::Parquet, files: text_of(&path), groups, missing: None };
+        answer(&mut open(source), Request::Block(0)).map(|reply| match reply {
+            Reply::Block(block) => {
+                block[0].bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect::<Vec<f32>>()
+            }
+            other => panic!("{other:?}"),
+        })
+    };
+    assert_eq!(read(ConvertedType::NONE, Kind::Numbers).unwrap(), [125., -1.]);
+    assert_eq!(read(ConvertedType::DECIMAL, Kind::Numbers).unwrap(), [1.25, -0.01]);
+    assert_eq!(read(ConvertedType::UINT_32, Kind::Numbers).unwrap(), [125., u32::MAX as f32]);
+    for (converted, kind) in [
+        (ConvertedType::DATE, Kind::Numbers),
+        (ConvertedType::TIME_MILLIS, Kind::Numbers),
+        (ConvertedType::DATE, Kind::Classes(None)),
+        (ConvertedType::DECIMAL, Kind::Classes(None)),
+    ] {
+        let error = format!("{:#}", read(converted, kind).unwrap_err());
+        assert!(error.contains("old.parquet: column `x`: its type "), "{error}");
     }
 }
