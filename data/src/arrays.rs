@@ -8,7 +8,8 @@ use candle_core::{DType, Tensor};
 use ferrotune_reader::{Layout, Request, Source};
 use std::path::Path;
 
-/// The array in a file of MNIST's format IDX, which is decompressed if it ends in `.gz`. Whole numbers become u8 or i64, and others f32 or f64.
+/// The array in a file of MNIST's format IDX, which is decompressed if it ends in `.gz`. Whole numbers become u8 or
+/// i64, and others f32 or f64.
 ///
 /// Fails if the file is not there, or damaged.
 ///
@@ -17,9 +18,9 @@ pub fn idx(file: impl AsRef<Path>) -> Result<Tensor> {
     array(file.as_ref(), Layout::Idx)
 }
 
-/// MNIST, and what comes in the same files, such as Fashion-MNIST: the parts for training and for testing, as images of f32 of shape (1, 28, 28)
-/// between 0 and 1, and digits of u32. `folder` has the four files `train-images-idx3-ubyte`, `train-labels-idx1-ubyte`, `t10k-…`,
-/// compressed (`.gz`) or not.
+/// MNIST, and what comes in the same files, such as Fashion-MNIST: the parts for training and for testing, as images of
+/// f32 of shape (1, 28, 28) between 0 and 1, and digits of u32. `folder` has the four files `train-images-idx3-ubyte`,
+/// `train-labels-idx1-ubyte`, `t10k-…`, compressed (`.gz`) or not.
 ///
 /// Fails if a file is not there, or damaged.
 pub fn mnist(folder: impl AsRef<Path>) -> Result<[Dataset<(Tensor, Tensor)>; 2]> {
@@ -33,8 +34,8 @@ pub fn mnist(folder: impl AsRef<Path>) -> Result<[Dataset<(Tensor, Tensor)>; 2]>
     Ok([part("train")?, part("t10k")?])
 }
 
-/// CIFAR-10: the parts for training and for testing, as images of f32 of shape (3, 32, 32) between 0 and 1, and classes of u32. `folder` has the
-/// files of its binary version, `data_batch_1.bin` to `data_batch_5.bin` and `test_batch.bin`.
+/// CIFAR-10: the parts for training and for testing, as images of f32 of shape (3, 32, 32) between 0 and 1, and classes
+/// of u32. `folder` has the files of its binary version, `data_batch_1.bin` to `data_batch_5.bin` and `test_batch.bin`.
 ///
 /// Fails if a file is not there, or damaged.
 ///

@@ -1,5 +1,5 @@
-//! Rows that are read from files block by block. A batch takes its rows at once, and a resumed pass reads no block that it leaves
-//! out, where the rows of blocks are known.
+//! Rows that are read from files block by block. A batch takes its rows at once, and a resumed pass reads no block that
+//! it leaves out, where the rows of blocks are known.
 
 use crate::Result;
 use crate::batch::{Batch, Size};

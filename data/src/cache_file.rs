@@ -24,8 +24,8 @@ impl<T: Columns + Batch<Batched = T>> Dataset<T> {
     /// Trials that ask for the same file at once wait for the one that makes it, and all map it: it is in memory once, and
     /// the system may take that memory back. What is random before it happens once: shuffle after it.
     ///
-    /// Fails if an element fails, if elements differ in shape or dtype, or if the file cannot be written or is not of this type. Of
-    /// a dataset without an end it fills the disk.
+    /// Fails if an element fails, if elements differ in shape or dtype, or if the file cannot be written or is not of
+    /// this type. Of a dataset without an end it fills the disk.
     ///
     /// ```
     /// # use candle_core::{Device, Tensor};
@@ -125,8 +125,8 @@ struct Column {
 }
 
 impl Column {
-    /// Only this process can have a file of this name, which it removes at once, because it holds the lock. A process that was killed
-    /// may have left one.
+    /// Only this process can have a file of this name, which it removes at once, because it holds the lock. A process
+    /// that was killed may have left one.
     fn new(tensor: &Tensor, path: &Path) -> io::Result<Column> {
         let file = File::options().read(true).write(true).create(true).truncate(true).open(path)?;
         fs::remove_file(path)?;

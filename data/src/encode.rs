@@ -3,8 +3,8 @@
 use candle_core::{DType, Result, Tensor, bail};
 use ferrotune_trial::share_fields;
 
-/// Classes as vectors: 1 at the place of the class, and 0 elsewhere. Of `labels` of any shape and of an integer dtype, the result
-/// has one more dimension, of size `classes`, and is f32.
+/// Classes as vectors: 1 at the place of the class, and 0 elsewhere. Of `labels` of any shape and of an integer dtype,
+/// the result has one more dimension, of size `classes`, and is f32.
 ///
 /// Fails if a label is negative, or not below `classes`.
 ///
@@ -29,8 +29,9 @@ pub fn one_hot(labels: &Tensor, classes: usize) -> Result<Tensor> {
     Tensor::from_vec(vectors, [labels.dims(), &[classes]].concat(), labels.device())
 }
 
-/// Standardisation, as scikit-learn's `StandardScaler` does it: every feature gets the mean 0 and the standard deviation 1 on the
-/// examples that it was fitted on, which are those for training alone. It can be captured by `%%tune`.
+/// Standardisation, as scikit-learn's `StandardScaler` does it: every feature gets the mean 0 and the standard
+/// deviation 1 on the examples that it was fitted on, which are those for training alone. It can be captured by
+/// `%%tune`.
 ///
 /// ```
 /// use ferrotune_data::{StandardScaler, wine};

@@ -23,16 +23,19 @@ pub struct ImageFolder {
     pub classes: Vec<String>,
 }
 
-/// The images in a folder that has a folder for each class, as with Keras' `image_dataset_from_directory` and torchvision's `ImageFolder`.
-/// Folders within those belong to the class, too. BMP, GIF (the first image), JPEG, PNG, PNM and WebP are read.
+/// The images in a folder that has a folder for each class, as with Keras' `image_dataset_from_directory` and
+/// torchvision's `ImageFolder`. Folders within those belong to the class, too. BMP, GIF (the first image), JPEG, PNG,
+/// PNM and WebP are read.
 ///
-/// `shape` is `[channels, height, width]`, with 3 channels for red, green and blue or 1 for grey. Images of another size are resized, bilinearly
-/// and with antialiasing, without keeping their proportions.
+/// `shape` is `[channels, height, width]`, with 3 channels for red, green and blue or 1 for grey. Images of another
+/// size are resized, bilinearly and with antialiasing, without keeping their proportions.
 ///
-/// As many processes as candle has threads decode images, in the order in which they are asked for, and some in advance. Shuffle and split before anything else:
-/// both work with the numbers of the images. A `%%tune` body may capture such a dataset; only paths travel.
+/// As many processes as candle has threads decode images, in the order in which they are asked for, and some in
+/// advance. Shuffle and split before anything else: both work with the numbers of the images. A `%%tune` body may
+/// capture such a dataset; only paths travel.
 ///
-/// Fails if there is no such folder, or a folder in it has no images. An image that cannot be decoded is an error that names its file.
+/// Fails if there is no such folder, or a folder in it has no images. An image that cannot be decoded is an error that
+/// names its file.
 ///
 /// ```no_run
 /// let folder = ferrotune_data::image_folder("flowers", [3, 64, 64])?;

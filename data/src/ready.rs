@@ -3,10 +3,11 @@
 use crate::{DataError, Dataset, Result};
 use candle_core::{Device, Tensor};
 
-/// Handwritten digits: 1,797 images of 8×8 pixels, as rows of 64 values between 0 (paper) and 1 (ink) of f32, and the digit of each
-/// as u32.
+/// Handwritten digits: 1,797 images of 8×8 pixels, as rows of 64 values between 0 (paper) and 1 (ink) of f32, and the
+/// digit of each as u32.
 ///
-/// Alpaydin and Kaynak, Optical Recognition of Handwritten Digits, UCI Machine Learning Repository, 1998, its test set; CC BY 4.0.
+/// Alpaydin and Kaynak, Optical Recognition of Handwritten Digits, UCI Machine Learning Repository, 1998, its test set;
+/// CC BY 4.0.
 ///
 /// ```
 /// let [train, valid] = ferrotune_data::digits()?.split([0.8, 0.2], 7)?;
@@ -17,16 +18,16 @@ pub fn digits() -> Result<Dataset<(Tensor, Tensor)>> {
     labelled("digits", include_str!("ready/digits.csv"), 16.)
 }
 
-/// Iris plants: 150 rows of sepal length, sepal width, petal length and petal width in cm, of f32, and as u32 the kind: setosa,
-/// versicolor, virginica.
+/// Iris plants: 150 rows of sepal length, sepal width, petal length and petal width in cm, of f32, and as u32 the kind:
+/// setosa, versicolor, virginica.
 ///
 /// Fisher, The use of multiple measurements in taxonomic problems, 1936; UCI Machine Learning Repository, CC BY 4.0.
 pub fn iris() -> Result<Dataset<(Tensor, Tensor)>> {
     labelled("iris", include_str!("ready/iris.csv"), 1.)
 }
 
-/// Wines of three growers: 178 rows of 13 figures of a chemical analysis, of f32, and as u32 the grower. The figures have very
-/// different sizes: see [`StandardScaler`](crate::StandardScaler).
+/// Wines of three growers: 178 rows of 13 figures of a chemical analysis, of f32, and as u32 the grower. The figures
+/// have very different sizes: see [`StandardScaler`](crate::StandardScaler).
 ///
 /// Aeberhard and Forina, Wine, UCI Machine Learning Repository, 1992; CC BY 4.0.
 pub fn wine() -> Result<Dataset<(Tensor, Tensor)>> {

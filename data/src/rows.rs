@@ -116,8 +116,8 @@ struct Description {
     images: Option<images::Description>,
 }
 
-/// Trials map the tensors, and copy none; a part of a [`split`](Dataset::split) is packed without the other parts. Of images, the paths
-/// travel.
+/// Trials map the tensors, and copy none; a part of a [`split`](Dataset::split) is packed without the other parts. Of
+/// images, the paths travel.
 ///
 /// Fails after a verb that has functions or makes elements, such as [`Dataset::map`] and [`Dataset::batch`]: call it in the
 /// objective.

@@ -9,8 +9,8 @@ use candle_core::Tensor;
 use ferrotune_reader::{Format, Group, Kind, Source};
 use std::marker::PhantomData;
 
-/// Tables of text with a header, whose values commas separate. `files` is a path or a pattern such as `parts/*.csv.gz`; files that end in `.gz`
-/// or `.zst` are decompressed.
+/// Tables of text with a header, whose values commas separate. `files` is a path or a pattern such as `parts/*.csv.gz`;
+/// files that end in `.gz` or `.zst` are decompressed.
 ///
 /// ```no_run
 /// let houses = ferrotune_data::csv("houses.csv").features(["rooms", "age"]).label("price").read()?;
@@ -21,8 +21,8 @@ pub fn csv(files: &str) -> TableFiles<()> {
     TableFiles::new(Format::Csv { delimiter: b',' }, files)
 }
 
-/// Apache Parquet files: `files` is a path or a pattern such as `trips/*.parquet`. Only the columns that are asked for are read, and as many
-/// processes as candle has threads read row groups.
+/// Apache Parquet files: `files` is a path or a pattern such as `trips/*.parquet`. Only the columns that are asked for
+/// are read, and as many processes as candle has threads read row groups.
 ///
 /// ```no_run
 /// let trips = ferrotune_data::parquet("trips/*.parquet").features(["distance", "passengers"]).label("fare").stream()?;
@@ -36,8 +36,8 @@ pub fn parquet(files: &str) -> TableFiles<()> {
     TableFiles::new(Format::Parquet, files)
 }
 
-/// Tables with the same columns, and what becomes of those. Opens no file before [`TableFiles::read`], [`TableFiles::stream`] or
-/// [`TableFiles::columns`].
+/// Tables with the same columns, and what becomes of those. Opens no file before [`TableFiles::read`],
+/// [`TableFiles::stream`] or [`TableFiles::columns`].
 #[derive(Clone, Debug)]
 pub struct TableFiles<T> {
     format: Format,
@@ -127,11 +127,11 @@ impl<T: Columns + Batch<Batched = T>> TableFiles<T> {
         Dataset::from_tensors(self.stream()?.to_tensors()?)
     }
 
-    /// The rows as they are in the files, of which only some are in memory. [`Dataset::batch`] takes all rows of a batch at once if it is the first
-    /// verb.
+    /// The rows as they are in the files, of which only some are in memory. [`Dataset::batch`] takes all rows of a
+    /// batch at once if it is the first verb.
     ///
-    /// Fails if a file or a column is not there. A value that is not what its column needs to be is an error in place of the rows that are
-    /// read with it: those of its row group, or some ten thousand of a CSV file.
+    /// Fails if a file or a column is not there. A value that is not what its column needs to be is an error in place
+    /// of the rows that are read with it: those of its row group, or some ten thousand of a CSV file.
     pub fn stream(&self) -> Result<Dataset<T>> {
         Ok(Dataset::of_blocks(Blocks::new(self.source())?))
     }

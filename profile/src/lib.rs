@@ -1,7 +1,7 @@
 //! What the steps of a training spend their time on: a recorder, and reports on what it has recorded.
 //!
-//! The thread that trains records for itself, between [`begin`] and [`end`]. Where nothing is recorded, a call costs a look at a
-//! thread's variable.
+//! The thread that trains records for itself, between [`begin`] and [`end`]. Where nothing is recorded, a call costs a
+//! look at a thread's variable.
 //!
 //! ```
 //! use ferrotune_profile::{Part, Source, batch, begin, end, span};

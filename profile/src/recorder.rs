@@ -143,8 +143,8 @@ pub fn end(place: impl Fn(&Location<'_>) -> String, device: &str) -> Option<Prof
     })
 }
 
-/// The thread spends time on this part until the returned value is dropped. Time of an inner part does not count for the outer
-/// one, but all that happens while a step waits for its input is waiting for input.
+/// The thread spends time on this part until the returned value is dropped. Time of an inner part does not count for
+/// the outer one, but all that happens while a step waits for its input is waiting for input.
 pub fn span(part: Part) -> Span {
     let is_open = recording(|recorder, now| {
         if let Some((Part::Input, _)) = recorder.open.last() {
@@ -203,16 +203,16 @@ pub fn batch<T>(source: Source, make: impl FnOnce() -> Option<T>) -> Option<T> {
     batch
 }
 
-/// A step begins here, and the one before it ends: for loops that do not go over a dataset. The last step has no end, and is left
-/// out.
+/// A step begins here, and the one before it ends: for loops that do not go over a dataset. The last step has no end,
+/// and is left out.
 #[track_caller]
 pub fn step() {
     let source = Source::here();
     recording(|recorder, now| recorder.begin_step(source, now));
 }
 
-/// The device runs a program that the thread has started at `begin`. `wait` returns when the program has ended, and is called on
-/// another thread. A device runs one program after the other.
+/// The device runs a program that the thread has started at `begin`. `wait` returns when the program has ended, and is
+/// called on another thread. A device runs one program after the other.
 pub fn ran(begin: Instant, wait: impl FnOnce() + Send + 'static) {
     recording(|recorder, _| {
         let started = begin.saturating_duration_since(recorder.begin);

@@ -34,7 +34,8 @@ pub struct LoopReport {
     pub parts: Vec<(Part, f64)>,
     /// What is left: mean nanoseconds of a step for arithmetic, and for starting programs of a device.
     pub rest: f64,
-    /// The share of the steps' time in which the device computed, from 0 to 1. On the CPU it computes in the time that is left.
+    /// The share of the steps' time in which the device computed, from 0 to 1. On the CPU it computes in the time that
+    /// is left.
     pub busy: f64,
     is_on_cpu: bool,
     prefetches: bool,

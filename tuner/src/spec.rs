@@ -148,8 +148,8 @@ impl StudySpec {
         StudySpec { project: project.into(), objectives, ..StudySpec::default() }
     }
 
-    /// The search without what applies to one call only: `overwrite`, `background`, TensorBoard's folder and the queue of trials to try first.
-    /// A journal does not keep these, and one from somebody else cannot ask for them.
+    /// The search without what applies to one call only: `overwrite`, `background`, TensorBoard's folder and the queue
+    /// of trials to try first. A journal does not keep these, and one from somebody else cannot ask for them.
     pub fn without_call(self) -> StudySpec {
         StudySpec {
             overwrite: false,

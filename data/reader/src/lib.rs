@@ -1,7 +1,8 @@
 //! Reads files of data in a process of its own: tables, images, records and arrays become plain numbers and bytes.
 //!
-//! The program `ferrotune reader` is that process. A damaged file can only end it, and what decodes files is not part of the library
-//! that each cell links. Knows no tensor and no dataset: those are of `ferrotune-data`, which starts readers and asks them.
+//! The program `ferrotune reader` is that process. A damaged file can only end it, and what decodes files is not part
+//! of the library that each cell links. Knows no tensor and no dataset: those are of `ferrotune-data`, which starts
+//! readers and asks them.
 
 #[cfg(feature = "serve")]
 mod serve;

@@ -1,7 +1,8 @@
 //! What a dataset asks a reader through its standard input, and what the reader answers through its standard output.
 //!
-//! A request is a line of JSON. A reply is the length of a JSON text as four bytes, least first, that text, and then the bytes of its
-//! arrays. The first request has the version of its sender, because a Rust program may find the `ferrotune` of another version.
+//! A request is a line of JSON. A reply is the length of a JSON text as four bytes, least first, that text, and then
+//! the bytes of its arrays. The first request has the version of its sender, because a Rust program may find the
+//! `ferrotune` of another version.
 
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, Read, Write};
@@ -97,8 +98,8 @@ pub enum Kind {
     Matrix,
     /// A number of f32 for each row, of a single column.
     Numbers,
-    /// A class of u32 for each row, of a single column: the place of its text in this list, or, without a list, the whole number
-    /// that stands there.
+    /// A class of u32 for each row, of a single column: the place of its text in this list, or, without a list, the
+    /// whole number that stands there.
     Classes(Option<Vec<String>>),
 }
 
@@ -161,7 +162,8 @@ pub struct Array {
     pub bytes: Vec<u8>,
 }
 
-/// The arrays of some rows: as many as the source has groups. Those of records are the bytes of all records, and where each ends.
+/// The arrays of some rows: as many as the source has groups. Those of records are the bytes of all records, and where
+/// each ends.
 pub type Block = Vec<Array>;
 
 /// An answer.

@@ -83,7 +83,8 @@ fn decoded(bytes: &[u8]) -> Result<DynamicImage> {
     Ok(reader.decode()?)
 }
 
-/// Whether a JPEG file has the marker for the end of the image. Other data may follow it, and an image for the preview come before it.
+/// Whether a JPEG file has the marker for the end of the image. Other data may follow it, and an image for the preview
+/// come before it.
 ///
 /// Source: ITU-T T.81, B.1.1: <https://www.w3.org/Graphics/JPEG/itu-t81.pdf>.
 fn is_whole_jpeg(mut bytes: &[u8]) -> bool {
@@ -105,8 +106,8 @@ fn is_whole_jpeg(mut bytes: &[u8]) -> bool {
     false
 }
 
-/// The images in the folders of a folder, in the order of their paths, with the number of their folder; and the names of those
-/// folders, in their order.
+/// The images in the folders of a folder, in the order of their paths, with the number of their folder; and the names
+/// of those folders, in their order.
 pub(super) fn list(folder: &Path) -> Result<Contents> {
     let mut classes: Vec<PathBuf> = entries(folder)?.into_iter().filter(|path| path.is_dir()).collect();
     classes.retain(|path| !name(path).starts_with('.'));

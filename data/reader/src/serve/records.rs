@@ -34,8 +34,8 @@ impl Records {
         Records { files: files.clone().into_iter(), all: files, framing, next: 0, current: None }
     }
 
-    /// The block with this number: the bytes of its records, and where each ends. Blocks before it are read again if it is not
-    /// the next one.
+    /// The block with this number: the bytes of its records, and where each ends. Blocks before it are read again if it
+    /// is not the next one.
     pub(super) fn block(&mut self, number: u64) -> Result<Option<Block>> {
         if number < self.next {
             *self = Records::open(self.all.clone(), self.framing);
