@@ -74,7 +74,7 @@ pub struct Profile {
     pub spans: Vec<Recorded>,
     /// When the device ran programs, in the order in which they ended; empty where nothing can tell.
     pub runs: Vec<Interval>,
-    /// Whether there were more steps than were to be recorded.
+    /// Whether there was more than is recorded.
     pub is_cut: bool,
 }
 

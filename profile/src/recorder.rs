@@ -8,6 +8,9 @@ use std::sync::mpsc::{self, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
+/// Recording ends when a thread has so many parts, which take 8 MiB.
+const MOST_SPANS: usize = 1 << 18;
+
 thread_local! {
     static RECORDER: RefCell<Option<Recorder>> = const { RefCell::new(None) };
 }
@@ -84,6 +87,9 @@ impl Recorder {
         if let Some((part, from)) = self.open.last_mut() {
             self.spans.push(Recorded { part: *part, time: Interval { from: *from, to: now } });
             *from = now;
+        }
+        if self.spans.len() >= MOST_SPANS {
+            self.full = Some(now);
         }
     }
 }

@@ -10,7 +10,6 @@ use ferrotune_display::Bundle;
 use ferrotune_magics::Profile as Request;
 use ferrotune_profile::Profile;
 use ferrotune_tuner::analysis::ranking::ranked;
-
 use ferrotune_tuner::journal::Journal;
 use ferrotune_tuner::study_folder;
 use ferrotune_tuner::supervisor::refuse_links_of_trial;
@@ -31,16 +30,20 @@ impl Engine {
         self.notebook.profiled_steps = Some(request.steps);
         let result = self.run_user_code(&request.source, request.first_line);
         self.notebook.profiled_steps = None;
-        // What a cell has recorded that failed or was stopped is worth to be seen, too.
-        let shown = match self.link.sync().profile {
-            Some(trace) => self.show_profile(&trace, request.trace.as_deref()),
-            None => Err(anyhow!("%%profile: nothing was recorded, since the cell has not run to its end")),
+        let recorded = self.link.sync().profile.map(|trace| Profile::from_trace(&trace)).transpose();
+        let shown = match recorded {
+            // What a cell has recorded that failed or was stopped is worth to be seen, too.
+            Ok(Some(profile)) if result.is_ok() || !profile.steps.is_empty() => {
+                self.show_profile(profile, request.trace.as_deref())
+            }
+            Ok(Some(_)) => Ok(()),
+            Ok(None) => Err(anyhow!("%%profile: nothing was recorded, since the cell has not run to its end")),
+            Err(error) => Err(error.into()),
         };
         result.and(shown.map_err(Failure::of_magic))
     }
 
-    fn show_profile(&self, trace: &str, file: Option<&str>) -> Result<()> {
-        let mut profile = Profile::from_trace(trace)?;
+    fn show_profile(&self, mut profile: Profile, file: Option<&str>) -> Result<()> {
         for of in &mut profile.loops {
             of.place =
                 self.link.place(&of.place).unwrap_or_else(|| "a line that the notebook has generated".to_owned());

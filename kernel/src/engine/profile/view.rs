@@ -4,7 +4,7 @@ use ferrotune_display::{Bundle, escape, table};
 use ferrotune_profile::{Interval, LoopReport, Part, Profile};
 use ferrotune_results::chart::{Axis, Bar, Chart, Colour, Layer, Marks, Panel, Scale};
 
-/// The last steps are drawn, so many at most, and while they have fewer bars than this.
+/// The last steps are drawn, so many at most, and while they have no more bars than this.
 const MOST_STEPS: usize = 20;
 const MOST_BARS: usize = 400;
 
@@ -20,12 +20,12 @@ pub(super) fn of(profile: &Profile) -> Vec<Bundle> {
                     called";
         return vec![Bundle::text(text)];
     }
-    let mut bundles: Vec<Bundle> = report.loops.iter().map(of_loop).collect();
+    let mut bundles: Vec<Bundle> = report.loops.iter().map(|of| of_loop(of, profile.is_cut)).collect();
     bundles.extend(timeline(profile).map(|chart| chart.bundle()));
     bundles
 }
 
-fn of_loop(report: &LoopReport) -> Bundle {
+fn of_loop(report: &LoopReport, is_cut: bool) -> Bundle {
     let milliseconds = |nanoseconds: f64| format!("{:.3}", nanoseconds / 1e6);
     let percent = |share: f64| format!("{:.1} %", 100.0 * share);
     let row = |name: &str, nanoseconds: f64| {
@@ -36,11 +36,12 @@ fn of_loop(report: &LoopReport) -> Bundle {
     rows.push(row("a step", report.mean));
     let table = table(&["part", "ms", "share"], &rows);
     let heading = format!(
-        "{}: {} steps after a first one of {} ms; the median is {} ms",
+        "{}: {} steps after a first one of {} ms; the median is {} ms{}",
         report.place,
         report.steps,
         milliseconds(report.first),
         milliseconds(report.median),
+        if is_cut { "; later steps were not recorded" } else { "" },
     );
     let (sentence, advice) = (report.sentence(), report.advice());
     let text = |key: &str| table.data.get(key).and_then(|text| text.as_str()).unwrap_or_default();
@@ -65,10 +66,11 @@ fn timeline(profile: &Profile) -> Option<Chart> {
             + profile.runs.iter().filter(|run| in_step(from, run)).count()
     };
     let starts = profile.steps.iter().rev().take(MOST_STEPS).map(|step| step.time.from);
-    let from = starts.enumerate().take_while(|(at, from)| *at == 0 || bars(*from) <= MOST_BARS).last()?.1;
+    let from = starts.take_while(|from| bars(*from) <= MOST_BARS).last()?;
     let shown = profile.steps.iter().filter(|step| step.time.from >= from).count();
     let bar = |time: Interval, row: usize, what: &str| {
-        let (begin, end) = (time.from.max(from) - from, time.to.min(last) - from);
+        // The trace of a trial may come from anyone, and have steps in any order.
+        let (begin, end) = (time.from.saturating_sub(from), time.to.min(last).saturating_sub(from));
         let label = format!("{what}, {:.3} ms", time.nanoseconds() as f64 / 1e6);
         Bar { from: begin as f64 / 1e6, to: end as f64 / 1e6, row, label }
     };
@@ -91,7 +93,7 @@ fn timeline(profile: &Profile) -> Option<Chart> {
         colour: Colour::Series(colour),
         marks: Marks::Bars(bars),
     });
-    let high = ((last - from) as f64 / 1e6).max(1e-3);
+    let high = (last.saturating_sub(from) as f64 / 1e6).max(1e-3);
     let x = Axis::new(format!("ms since step {first_number}"), Scale::Linear { low: 0.0, high });
     let panel = Panel { x, y: Axis::new("", Scale::Names(names)), layers: layers.collect() };
     let note = (first_number > 0)
