@@ -64,7 +64,7 @@ def test_a_search_captures_a_dataset_of_rows_and_says_what_else_to_do(start):
     assert "variable `train`" in error and "`u32` is neither a tensor nor a tuple of tensors" in error, error
     session.ok("let made = rows.map(1, Ok);")
     error = session.run(tune("made.len(); Ok(0.5)", "--objective loss:min --max-trials 1", "refused")).error
-    assert "`made` cannot be shared: only rows of tensors travel to a trial; call map, batch" in error, error
+    assert "`made` cannot be shared: only rows of tensors and images travel to a trial; call map, batch" in error, error
 
 
 def test_a_trial_that_goes_on_continues_with_the_batch_after_the_last_one(start):
