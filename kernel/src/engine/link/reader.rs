@@ -23,8 +23,11 @@ impl CellLink {
             Ok(number) => number,
             Err(error) => return tracing::warn!("a cell supervisor or compiler could not connect: {error}"),
         };
+        let is_compiler = self.lock().compilers.iter().any(|(compiler, _)| *compiler == number);
         loop {
             match wire::read::<KernelFrame>(&mut reader) {
+                // The progress of what the engine compiles for itself is part of no cell.
+                Ok(Some(KernelFrame::Display { .. })) if is_compiler && !self.lock().compiles_for_user => {}
                 Ok(Some(frame)) => self.take(frame),
                 Ok(None) => break,
                 Err(error) => {
