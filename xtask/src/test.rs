@@ -50,7 +50,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
 }
 
 /// Runs the tests in Python. Most of them mostly wait; what they leave of the processors goes to a few others and to what is built for
-/// a release, whose output comes after theirs.
+/// a release, whose output is in `target/beside.log` and is shown where that fails, so that what failed comes last.
 fn pytest(root: &Path, environment: &Environment) -> Result<()> {
     let log = root.join("target/beside.log");
     let output = File::create(&log)?;
@@ -72,7 +72,9 @@ fn pytest(root: &Path, environment: &Environment) -> Result<()> {
     let ignored = BESIDE.iter().chain([&SERVERS, &WHEEL]).map(|file| format!("--ignore={file}"));
     let result = step::run(environment.python().args(["-m", "pytest", "--durations=20", "tests"]).args(ignored));
     let beside = beside.join().map_err(|_| anyhow!("the thread of the other tests panicked"))?;
-    eprint!("{}", String::from_utf8_lossy(&std::fs::read(log)?));
+    if beside.is_err() {
+        eprint!("{}", String::from_utf8_lossy(&std::fs::read(log)?));
+    }
     result.and(beside)
 }
 
