@@ -119,7 +119,12 @@ def test_a_mapped_array_ends_with_its_tensor(fresh):  # noqa: F811
 
 def mapped(session):
     """The mappings of arrays in the process that runs the Rust cells, which is older than its snapshots."""
-    processes = sorted(descendants(rust_pid(session)))
+    processes = sorted(descendants(rust_pid(session)), key=started)
     cells = [pid for pid in processes if "cell-process" in pathlib.Path(f"/proc/{pid}/cmdline").read_text()]
     lines = pathlib.Path(f"/proc/{cells[0]}/maps").read_text().splitlines()
     return [line for line in lines if "ferrotune-array" in line]
+
+
+def started(pid):
+    """When a process began. Process ids begin anew after the largest one."""
+    return int(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])

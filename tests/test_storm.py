@@ -111,10 +111,10 @@ def disk(tmp_path):
 
 @pytest.fixture
 def faulty(tmp_path, monkeypatch):
-    """One in a hundred reads of checkpoints fails, in all processes that the test starts; a file counts the failures."""
+    """One in 29 reads of checkpoints fails, in all processes that the test starts; a file counts the failures."""
     library = tmp_path / "faulty_files.so"
     subprocess.run(["cc", "-shared", "-fPIC", "-o", library, FAULTS, "-ldl"], check=True)
-    faults = {"PATH": ".safetensors", "CALLS": "open,read", "ERRNO": str(EIO), "EVERY": "97", "SPREAD": "1"}
+    faults = {"PATH": ".safetensors", "CALLS": "open,read", "ERRNO": str(EIO), "EVERY": "29", "SPREAD": "1"}
     faults["LOG"] = str(tmp_path / "failed-reads")
     for name, value in faults.items():
         monkeypatch.setenv(f"FAULTY_{name}", value)
