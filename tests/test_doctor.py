@@ -126,11 +126,13 @@ def test_uninstall_removes_all_that_was_written_and_no_study(machine, cache, tmp
     (cache / "notes.txt").write_text("of the user")
     (cache / "xla").mkdir()
     (cache / f"xla/{'0' * 64}.executable").write_bytes(b"0")
+    (cache / "objects").mkdir()
+    (cache / f"objects/{'0' * 32}.12").write_bytes(b"0")
     own, foreign = abandoned(temporary, "own"), abandoned(temporary, "foreign")
     (foreign / "bin/cargo").unlink()
     session = write_everywhere(machine, environment, tmp_path, start)
     written = {path.name.split("-")[0] for folder in (cache, machine.toolchain.parent) for path in folder.iterdir()}
-    assert written == {"prelude", "candle", "dependencies", "xla", "notes.txt", "history.jsonl", "history.lock", "toolchain", "trusted"}
+    assert written == {"prelude", "candle", "dependencies", "xla", "objects", "notes.txt", "history.jsonl", "history.lock", "toolchain", "trusted"}
     before = everything(cache, machine.data)
 
     def uninstall(*options):

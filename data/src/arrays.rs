@@ -8,7 +8,8 @@ use candle_core::{DType, Tensor};
 use ferrotune_reader::{Layout, Request, Source};
 use std::path::Path;
 
-/// The array in a file of MNIST's format IDX, which is decompressed if it ends in `.gz`. Whole numbers become u8 or
+/// The array in a file of MNIST's format IDX, which is decompressed if it ends in `.gz`; where there is no such file, the
+/// one with `.gz` behind its name is read. Whole numbers become u8 or
 /// i64, and others f32 or f64.
 ///
 /// Fails if the file is not there, or damaged.
@@ -26,8 +27,8 @@ pub fn idx(file: impl AsRef<Path>) -> Result<Tensor> {
 pub fn mnist(folder: impl AsRef<Path>) -> Result<[Dataset<(Tensor, Tensor)>; 2]> {
     let folder = folder.as_ref();
     let part = |name: &str| {
-        let images = idx(compressed_or_not(folder, &format!("{name}-images-idx3-ubyte")))?;
-        let labels = idx(compressed_or_not(folder, &format!("{name}-labels-idx1-ubyte")))?;
+        let images = idx(folder.join(format!("{name}-images-idx3-ubyte")))?;
+        let labels = idx(folder.join(format!("{name}-labels-idx1-ubyte")))?;
         let images = images.unsqueeze(1);
         labelled(folder, images, Ok(labels))
     };
@@ -74,11 +75,6 @@ fn labelled(
 
 fn damaged(folder: &Path, error: &candle_core::Error) -> DataError {
     DataError::Unread { reason: format!("the files in {} do not belong together: {error}", folder.display()) }
-}
-
-fn compressed_or_not(folder: &Path, name: &str) -> std::path::PathBuf {
-    let compressed = folder.join(format!("{name}.gz"));
-    if compressed.exists() { compressed } else { folder.join(name) }
 }
 
 fn array(file: &Path, layout: Layout) -> Result<Tensor> {

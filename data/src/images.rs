@@ -6,7 +6,7 @@ use crate::rows::{Origin, Rows};
 use crate::stream::{BoxStream, Stream, skip_one_by_one};
 use crate::{Columns, DataError, Result};
 use candle_core::{DType, Device, Tensor};
-use ferrotune_reader::{Request, Source};
+use ferrotune_reader::{Request, Source, is_remote};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -14,6 +14,9 @@ use std::sync::Arc;
 
 /// The images that each reader decodes ahead.
 const AHEAD: usize = 4;
+
+/// The images that each reader fetches ahead from a store or a web server, where each has to be waited for.
+const AHEAD_OF_STORES: usize = 16;
 
 /// The images of a folder.
 pub struct ImageFolder {
@@ -23,9 +26,9 @@ pub struct ImageFolder {
     pub classes: Vec<String>,
 }
 
-/// The images in a folder that has a folder for each class, as with Keras' `image_dataset_from_directory` and
-/// torchvision's `ImageFolder`. Folders within those belong to the class, too. BMP, GIF (the first image), JPEG, PNG,
-/// PNM and WebP are read.
+/// The images in a folder, or below an address such as `s3://bucket/flowers`, that has a folder for each class, as with
+/// Keras' `image_dataset_from_directory` and torchvision's `ImageFolder`. Folders within those belong to the class, too.
+/// BMP, GIF (the first image), JPEG, PNG, PNM and WebP are read.
 ///
 /// `shape` is `[channels, height, width]`, with 3 channels for red, green and blue or 1 for grey. Images of another
 /// size are resized, bilinearly and with antialiasing, without keeping their proportions.
@@ -64,7 +67,12 @@ pub(crate) fn path(path: &Path) -> Result<String> {
 /// Trials have other working folders.
 fn absolute(files: Vec<PathBuf>) -> Result<Vec<PathBuf>> {
     let unread = |error| DataError::Unread { reason: format!("the working folder is not known: {error}") };
-    files.into_iter().map(|file| std::path::absolute(file).map_err(unread)).collect()
+    let absolute = |file: PathBuf| if is_object(&file) { Ok(file) } else { std::path::absolute(file).map_err(unread) };
+    files.into_iter().map(absolute).collect()
+}
+
+fn is_object(file: &Path) -> bool {
+    file.to_str().is_some_and(is_remote)
 }
 
 /// What images are, for another process.
@@ -120,7 +128,9 @@ impl<T> Images<T> {
         let cores = reader::cores();
         let files = Files { source: self.source.clone(), folder: None, rows: None };
         let readers = Readers::new(Arc::new(files), cores);
-        ImageStream { images: self.clone(), numbers, readers, ahead: cores * AHEAD, waiting: VecDeque::new() }
+        let is_fetched = self.files.first().is_some_and(|file| is_object(file));
+        let ahead = cores * if is_fetched { AHEAD_OF_STORES } else { AHEAD };
+        ImageStream { images: self.clone(), numbers, readers, ahead, waiting: VecDeque::new() }
     }
 }
 

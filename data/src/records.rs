@@ -8,8 +8,8 @@ use crate::{DataError, Result};
 use ferrotune_reader::{Array, Block, Framing, Source};
 use std::sync::Arc;
 
-/// The lines of text files, without their ends, in the order of the files' names: `files` is a path or a pattern such as
-/// `logs/*.txt.gz`. Files that end in `.gz` or `.zst` are decompressed.
+/// The lines of text files, without their ends, in the order of the files' names: `files` is a path, an address such as
+/// `gs://bucket/log.txt`, or a pattern such as `logs/*.txt.gz`. Files that end in `.gz` or `.zst` are decompressed.
 ///
 /// Fails if there is no such file. A line that is not UTF-8 is an error in place of the lines that are read with it,
 /// about a MiB of them.
@@ -28,8 +28,8 @@ pub fn json_lines(files: &str) -> Result<Dataset<serde_json::Value>> {
     records(Framing::Lines, files, |line| serde_json::from_slice(line).map_err(|error| error.to_string()))
 }
 
-/// The bytes of the records in TensorFlow's TFRecord files; both checksums of each are checked. `files` is a path or a
-/// pattern, and files that end in `.gz` are decompressed.
+/// The bytes of the records in TensorFlow's TFRecord files; both checksums of each are checked. `files` is a path, an
+/// address or a pattern, and files that end in `.gz` are decompressed.
 ///
 /// Source: <https://www.tensorflow.org/tutorials/load_data/tfrecord>.
 pub fn tf_records(files: &str) -> Result<Dataset<Vec<u8>>> {

@@ -9,8 +9,8 @@ use candle_core::Tensor;
 use ferrotune_reader::{Format, Group, Kind, Source};
 use std::marker::PhantomData;
 
-/// Tables of text with a header, whose values commas separate. `files` is a path or a pattern such as `parts/*.csv.gz`;
-/// files that end in `.gz` or `.zst` are decompressed.
+/// Tables of text with a header, whose values commas separate. `files` is a path, an address such as
+/// `s3://bucket/houses.csv`, or a pattern such as `parts/*.csv.gz`; files that end in `.gz` or `.zst` are decompressed.
 ///
 /// ```no_run
 /// let houses = ferrotune_data::csv("houses.csv").features(["rooms", "age"]).label("price").read()?;
@@ -21,7 +21,8 @@ pub fn csv(files: &str) -> TableFiles<()> {
     TableFiles::new(Format::Csv { delimiter: b',' }, files)
 }
 
-/// Apache Parquet files: `files` is a path or a pattern such as `trips/*.parquet`. Only the columns that are asked for
+/// Apache Parquet files: `files` is a path, an address such as `s3://bucket/trips.parquet`, or a pattern such as
+/// `trips/*.parquet`. Only the columns that are asked for
 /// are read, and as many processes as candle has threads read row groups.
 ///
 /// ```no_run

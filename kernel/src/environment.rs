@@ -32,14 +32,30 @@ pub(crate) const OUTPUT_LIMIT_VARIABLE: &str = "FERROTUNE_OUTPUT_LIMIT";
 /// What holds without [`OUTPUT_LIMIT_VARIABLE`].
 const OUTPUT_LIMIT_BYTES: u64 = 100 << 20;
 
+/// How much of what readers fetch from stores and web servers is kept on disk: a size, or `none`. The user sets it.
+const OBJECT_CACHE_VARIABLE: &str = "FERROTUNE_OBJECT_CACHE";
+
+/// What holds without [`OBJECT_CACHE_VARIABLE`].
+const OBJECT_CACHE_BYTES: u64 = 10 << 30;
+
 /// How many bytes of text of one cell are shown; none where all are.
 pub(crate) fn output_limit_bytes() -> Result<Option<u64>> {
-    match std::env::var_os(OUTPUT_LIMIT_VARIABLE).map(|value| value.to_string_lossy().into_owned()) {
-        None => Ok(Some(OUTPUT_LIMIT_BYTES)),
+    size(OUTPUT_LIMIT_VARIABLE, OUTPUT_LIMIT_BYTES)
+}
+
+/// How many bytes of objects are kept on disk; none where no object is.
+pub(crate) fn object_cache_bytes() -> Result<Option<u64>> {
+    size(OBJECT_CACHE_VARIABLE, OBJECT_CACHE_BYTES)
+}
+
+/// The size in a variable, which may be `none`.
+fn size(variable: &str, usual: u64) -> Result<Option<u64>> {
+    match std::env::var_os(variable).map(|value| value.to_string_lossy().into_owned()) {
+        None => Ok(Some(usual)),
         Some(value) if value == "none" => Ok(None),
         Some(value) => match ferrotune_magics::bytes(&value) {
             Ok(bytes) => Ok(Some(bytes)),
-            Err(problem) => Err(anyhow!("{OUTPUT_LIMIT_VARIABLE}={value}: {problem}, or none")),
+            Err(problem) => Err(anyhow!("{variable}={value}: {problem}, or none")),
         },
     }
 }

@@ -238,10 +238,17 @@ fn run(arguments: &[OsString]) -> Result<ExitCode> {
             let mut event_files = EventFiles::of_file(&study);
             Ok(ferrotune_tuner::supervisor::main(&study, &trust, &mut |event| event_files.take(event)))
         }
-        Action::Reader => Ok(ferrotune_reader::main()),
+        Action::Reader => reader(),
         Action::Probe => Ok(ferrotune_devices::probe::child::main()),
         Action::Worker { arguments } => ferrotune_tuner::process::worker_main(arguments),
     }
+}
+
+fn reader() -> Result<ExitCode> {
+    if let Some(bytes) = environment::object_cache_bytes()? {
+        ferrotune_reader::keep_objects(prelude::cache_folder()?.join("objects"), bytes);
+    }
+    Ok(ferrotune_reader::main())
 }
 
 fn accelerator(cuda: bool) -> Accelerator {

@@ -26,6 +26,7 @@ pub(crate) enum Kind {
     Candle,
     Dependencies,
     Executables,
+    Objects,
     Toolchain,
     /// What an interrupted installation leaves, and its lock.
     ToolchainBuild,
@@ -41,6 +42,7 @@ impl Kind {
             Self::Candle => "candle's sources for the prelude",
             Self::Dependencies => "crates of notebooks",
             Self::Executables => "compiled programs of XLA",
+            Self::Objects => "data from object stores and web servers",
             Self::Toolchain => "Rust toolchain of `ferrotune setup`",
             Self::ToolchainBuild => "unfinished toolchain, or lock of one",
             Self::History => "history of cells",

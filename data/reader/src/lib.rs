@@ -9,7 +9,7 @@ mod serve;
 mod wire;
 
 #[cfg(feature = "serve")]
-pub use serve::main;
+pub use serve::{is_kept_object, keep_objects, main};
 pub use wire::{
     Array, Block, Contents, Format, Framing, Group, Kind, Layout, Reply, Request, Shape, Source, read_reply,
     write_request,
@@ -19,6 +19,12 @@ pub(crate) use wire::{read_request, write_reply};
 
 /// The version of requests and replies: that of Ferrotune.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Whether a name is the address of an object in a store, or of a file on a web server, and not a path.
+pub fn is_remote(name: &str) -> bool {
+    let scheme = name.split_once("://").map(|(scheme, _)| scheme);
+    scheme.is_some_and(|scheme| matches!(scheme, "abfs" | "abfss" | "az" | "gs" | "http" | "https" | "s3" | "s3a"))
+}
 
 /// The program's subcommand that is a reader.
 pub const SUBCOMMAND: &str = "reader";

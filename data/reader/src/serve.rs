@@ -6,19 +6,33 @@ mod files;
 mod images;
 mod parquet;
 mod records;
+mod remote;
 mod table;
 #[cfg(test)]
 mod tests;
 
-use crate::VERSION;
 use crate::wire::{Block, Contents, Format, Reply, Request, Source};
+use crate::{VERSION, is_remote};
 use anyhow::{Context as _, Result, anyhow, bail};
+use remote::Coming;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::any::Any;
 use std::io::{self, BufReader};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+
+/// Keeps what [`main`] fetches from stores and web servers in a folder of its own, with at most so many bytes.
+pub fn keep_objects(folder: PathBuf, limit: u64) {
+    remote::keep(folder, limit);
+}
+
+/// Whether a file of the folder that was given to [`keep_objects`] has a name as files there have.
+pub fn is_kept_object(path: &Path) -> bool {
+    remote::is_kept(path)
+}
 
 /// Answers the requests of the standard input on the standard output.
 pub fn main() -> ExitCode {
@@ -27,18 +41,17 @@ pub fn main() -> ExitCode {
     if let Err(error) = open_as_many_files_as_allowed() {
         eprintln!("ferrotune reader: it opens no more files at once than usual: {error}");
     }
-    let (mut requests, mut replies) = (BufReader::new(io::stdin().lock()), io::stdout().lock());
+    let (requests, mut replies) = (requests(), io::stdout().lock());
     let mut opened = None;
-    loop {
-        let request = match crate::read_request(&mut requests) {
-            Ok(Some(request)) => request,
-            Ok(None) => return ExitCode::SUCCESS,
+    for request in requests {
+        let (request, object) = match request {
+            Ok(request) => request,
             Err(error) => {
                 eprintln!("ferrotune reader: a request is damaged: {error}");
                 return ExitCode::FAILURE;
             }
         };
-        let reply = answer(&mut opened, request).unwrap_or_else(|error| Reply::Failed(format!("{error:#}")));
+        let reply = answer(&mut opened, request, object).unwrap_or_else(|error| Reply::Failed(format!("{error:#}")));
         match crate::write_reply(&mut replies, reply) {
             Ok(()) => {}
             // Nobody waits for it any more.
@@ -49,6 +62,30 @@ pub fn main() -> ExitCode {
             }
         }
     }
+    ExitCode::SUCCESS
+}
+
+/// A request, and the object that it needs, which comes while earlier requests are answered.
+type Asked = (Request, Option<Coming>);
+
+/// The requests of the standard input, to its end or to the first one that is damaged.
+fn requests() -> Receiver<io::Result<Asked>> {
+    let (sender, receiver) = channel();
+    thread::spawn(move || {
+        let mut lines = BufReader::new(io::stdin().lock());
+        while let Some(request) = crate::read_request(&mut lines).transpose() {
+            let object = match &request {
+                Ok(Request::Image(path)) => files::address(path).map(Coming::begin),
+                _ => None,
+            };
+            let is_damaged = request.is_err();
+            // It fails when nobody reads the answers any more.
+            if sender.send(request.map(|request| (request, object))).is_err() || is_damaged {
+                return;
+            }
+        }
+    });
+    receiver
 }
 
 /// The files of a pattern stay open.
@@ -57,11 +94,11 @@ fn open_as_many_files_as_allowed() -> rustix::io::Result<()> {
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit })
 }
 
-fn answer(opened: &mut Option<Opened>, request: Request) -> Result<Reply> {
+fn answer(opened: &mut Option<Opened>, request: Request, object: Option<Coming>) -> Result<Reply> {
     let what = match &request {
         Request::Open { .. } => "the source".to_owned(),
         Request::Block(number) => format!("block {number}"),
-        Request::Image(path) => path.display().to_string(),
+        Request::Image(path) => files::name(path),
     };
     let answer = AssertUnwindSafe(|| match request {
         Request::Open { version, .. } if version != VERSION => {
@@ -73,7 +110,7 @@ fn answer(opened: &mut Option<Opened>, request: Request) -> Result<Reply> {
             Ok(Reply::Opened(contents))
         }
         Request::Block(number) => Ok(opened_source(opened)?.block(number)?.map_or(Reply::End, Reply::Block)),
-        Request::Image(path) => Ok(Reply::Block(opened_source(opened)?.image(&path)?)),
+        Request::Image(path) => Ok(Reply::Block(opened_source(opened)?.image(&path, object)?)),
     });
     catch_unwind(answer)
         .unwrap_or_else(|payload| Err(anyhow!("the library that decodes {what} panicked: {}", text(&*payload))))
@@ -113,13 +150,14 @@ impl Opened {
                 (Opened::Parquet(parquet), Contents { columns, rows, ..Contents::default() })
             }
             Source::Records { framing, files } => {
-                (Opened::Records(records::Records::open(files::matching(&files)?, framing)), Contents::default())
+                (Opened::Records(records::Records::open(files::matching(&files)?, framing)?), Contents::default())
             }
             Source::Array { file, layout } => {
-                let array = arrays::read(Path::new(&file), layout)?;
+                let array = arrays::read(&files::named(&file)?, layout)?;
                 (Opened::Array(Some(vec![array])), Contents::default())
             }
-            Source::Folder { folder } => (Opened::Folder, images::list(Path::new(&folder))?),
+            Source::Folder { folder } if is_remote(&folder) => (Opened::Folder, images::list_objects(&folder)?),
+            Source::Folder { folder } => (Opened::Folder, images::list(&files::local(&folder)?)?),
             Source::Images { channels, height, width } => {
                 (Opened::Images(images::Images::new(channels, height, width)?), Contents::default())
             }
@@ -136,10 +174,11 @@ impl Opened {
         }
     }
 
-    fn image(&mut self, path: &Path) -> Result<Block> {
-        match self {
-            Opened::Images(images) => images.read(path),
-            _ => bail!("{} is asked of a source that has no images", path.display()),
-        }
+    fn image(&mut self, path: &Path, object: Option<Coming>) -> Result<Block> {
+        let Opened::Images(images) = self else {
+            bail!("{} is asked of a source that has no images", files::name(path));
+        };
+        let bytes = object.map_or_else(|| files::read(path), Coming::bytes)?;
+        images.read(path, &bytes)
     }
 }

@@ -30,6 +30,9 @@ pub(super) fn of(path: &Path) -> Proof {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let is_whole = match kind(name) {
         Some(Kind::Executables) if metadata.is_dir() => return Proof::Parts(Kind::Executables, is_executable),
+        Some(Kind::Objects) if metadata.is_dir() => {
+            return Proof::Parts(Kind::Objects, ferrotune_reader::is_kept_object);
+        }
         Some(Kind::Trust) if metadata.is_dir() => return Proof::Parts(Kind::Trust, is_mark),
         Some(Kind::Dependencies) if metadata.is_dir() => return Proof::Parts(Kind::Dependencies, is_build),
         Some(Kind::Prelude) => metadata.is_dir() && (ready_has(path, "externs") || is_marked(path)),
@@ -86,6 +89,7 @@ fn kind(name: &str) -> Option<Kind> {
     match base {
         "dependencies" => Some(Kind::Dependencies),
         "xla" => Some(Kind::Executables),
+        "objects" => Some(Kind::Objects),
         "history" | "history.jsonl" => Some(Kind::History),
         "trusted" => Some(Kind::Trust),
         _ if version_of_prelude(base).is_some() => build(Kind::Prelude, Kind::PreludeBuild),

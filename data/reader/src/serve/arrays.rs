@@ -8,10 +8,10 @@ use std::path::Path;
 /// The array in a file.
 pub(super) fn read(path: &Path, layout: Layout) -> Result<Array> {
     let mut bytes = Vec::new();
-    files::open(path)?.read_to_end(&mut bytes).with_context(|| format!("cannot read {}", path.display()))?;
+    files::open(path)?.read_to_end(&mut bytes).map_err(|error| files::unread(&files::name(path), error))?;
     match layout {
         Layout::Bytes => Ok(Array { shape: Shape { dtype: "u8".to_owned(), dims: vec![bytes.len()] }, bytes }),
-        Layout::Idx => idx(bytes).with_context(|| format!("{} is no IDX file", path.display())),
+        Layout::Idx => idx(bytes).with_context(|| format!("{} is no IDX file", files::name(path))),
     }
 }
 

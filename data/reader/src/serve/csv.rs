@@ -97,7 +97,7 @@ impl Csv {
 
     fn open_next(&mut self) -> Result<bool> {
         let Some(path) = self.files.get(self.files.len() - self.left) else { return Ok(false) };
-        let name = path.display().to_string();
+        let name = files::name(path);
         let mut reader = csv::ReaderBuilder::new()
             .delimiter(self.delimiter)
             .from_reader(Watched { inner: files::open(path)?, last: None });
@@ -125,7 +125,7 @@ impl Current {
         let mut record = ByteRecord::new();
         for row in 0..=ROWS {
             let is_end = row < ROWS
-                && !self.reader.read_byte_record(&mut record).with_context(|| format!("cannot read {}", self.name))?;
+                && !self.reader.read_byte_record(&mut record).map_err(|error| files::unread(&self.name, error))?;
             if is_end {
                 self.check_end()?;
             }

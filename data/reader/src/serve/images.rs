@@ -1,5 +1,6 @@
 //! Images, decoded by the crate `image` and resized by `fast_image_resize`.
 
+use super::{files, remote};
 use crate::wire::{Array, Block, Contents, Shape};
 use anyhow::{Context as _, Result, anyhow, bail};
 use fast_image_resize::images::{Image, ImageRef};
@@ -32,10 +33,9 @@ impl Images {
     }
 
     /// The image in a file, as u8 of shape (channels, height, width).
-    pub(super) fn read(&mut self, path: &Path) -> Result<Block> {
-        let name = || path.display().to_string();
-        let bytes = fs::read(path).with_context(|| format!("cannot read {}", name()))?;
-        let image = decoded(&bytes).with_context(|| format!("cannot decode {}", name()))?;
+    pub(super) fn read(&mut self, path: &Path, bytes: &[u8]) -> Result<Block> {
+        let name = || files::name(path);
+        let image = decoded(bytes).with_context(|| format!("cannot decode {}", name()))?;
         let pixels = self.resized(&image).with_context(|| format!("cannot resize {}", name()))?;
         // Pixel after pixel becomes channel after channel.
         let bytes = (0..self.channels).flat_map(|channel| pixels.iter().skip(channel).step_by(self.channels)).copied();
@@ -134,12 +134,38 @@ fn images_below(folder: &Path) -> Result<Vec<PathBuf>> {
     for path in entries(folder)? {
         if path.is_dir() {
             images.extend(images_below(&path)?);
-        } else if path.extension().is_some_and(|ending| ENDINGS.iter().any(|known| ending.eq_ignore_ascii_case(known)))
-        {
+        } else if is_image(&path) {
             images.push(path);
         }
     }
     Ok(images)
+}
+
+fn is_image(path: &Path) -> bool {
+    path.extension().is_some_and(|ending| ENDINGS.iter().any(|known| ending.eq_ignore_ascii_case(known)))
+}
+
+/// The same of objects, whose folders are parts of their names.
+pub(super) fn list_objects(folder: &str) -> Result<Contents> {
+    let (mut files, mut classes) = (Vec::new(), Vec::<String>::new());
+    let mut objects = remote::within(folder)?;
+    objects.retain(|(_, path)| is_image(Path::new(path)));
+    // By the names of folders and files, as those of a disk: `a-b/1.png` is after `a/1.png`.
+    objects.sort_by(|(_, one), (_, other)| one.split('/').cmp(other.split('/')));
+    for (address, path) in objects {
+        let Some((class, _)) = path.split_once('/').filter(|(class, _)| !class.starts_with('.')) else { continue };
+        if classes.last().is_none_or(|last| last != class) {
+            classes.push(class.to_owned());
+        }
+        files.push((PathBuf::from(address), classes.len() as u32 - 1));
+    }
+    if classes.is_empty() {
+        bail!(
+            "{folder} has no folder with images; put those of each class into a folder of its own there, with names that end in {}",
+            ENDINGS.join(", ")
+        );
+    }
+    Ok(Contents { files, classes, ..Contents::default() })
 }
 
 /// What is in a folder, in the order of the names.

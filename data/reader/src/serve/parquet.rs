@@ -1,5 +1,6 @@
 //! Apache Parquet: of each row group, the columns that are asked for, and no others.
 
+use super::files::{self, Input};
 use super::table::{NO_VALUE, Values, Wanted, wanted};
 use crate::wire::{Block, Group};
 use anyhow::{Context as _, Result, bail};
@@ -9,7 +10,6 @@ use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::DataType;
 use parquet::file::reader::{FileReader as _, RowGroupReader, SerializedFileReader};
 use parquet::schema::types::ColumnDescriptor;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 /// The most rows for which memory is reserved before they are read.
@@ -23,7 +23,7 @@ pub(super) struct Parquet {
 
 struct Table {
     name: String,
-    reader: SerializedFileReader<File>,
+    reader: SerializedFileReader<Input>,
     wanted: Vec<Wanted>,
 }
 
@@ -61,9 +61,9 @@ impl Parquet {
 
 impl Table {
     fn open(path: &Path, groups: &[Group]) -> Result<Table> {
-        let name = path.display().to_string();
-        let file = File::open(path).with_context(|| format!("cannot open {name}"))?;
-        let reader = SerializedFileReader::new(file).with_context(|| format!("{name} is no Parquet file"))?;
+        let name = files::name(path);
+        let reader =
+            SerializedFileReader::new(Input::open(path)?).with_context(|| format!("{name} is no Parquet file"))?;
         let mut table = Table { name, reader, wanted: Vec::new() };
         table.wanted = wanted(&table.name, &table.columns(), groups)?;
         table.check_rows().with_context(|| format!("{} is damaged", table.name))?;

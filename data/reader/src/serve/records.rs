@@ -30,15 +30,30 @@ struct Current {
 }
 
 impl Records {
-    pub(super) fn open(files: Vec<PathBuf>, framing: Framing) -> Records {
-        Records { files: files.clone().into_iter(), all: files, framing, next: 0, current: None }
+    /// Opens the first file.
+    pub(super) fn open(files: Vec<PathBuf>, framing: Framing) -> Result<Records> {
+        let mut records = Records { files: files.clone().into_iter(), all: files, framing, next: 0, current: None };
+        records.open_next()?;
+        Ok(records)
+    }
+
+    /// Opens the next file, if there is one.
+    fn open_next(&mut self) -> Result<()> {
+        self.current = match self.files.next() {
+            Some(path) => {
+                let reader = BufReader::with_capacity(1 << 18, files::open(&path)?);
+                Some(Current { name: files::name(&path), reader, records: 0 })
+            }
+            None => None,
+        };
+        Ok(())
     }
 
     /// The block with this number: the bytes of its records, and where each ends. Blocks before it are read again if it
     /// is not the next one.
     pub(super) fn block(&mut self, number: u64) -> Result<Option<Block>> {
         if number < self.next {
-            *self = Records::open(self.all.clone(), self.framing);
+            *self = Records::open(self.all.clone(), self.framing)?;
         }
         loop {
             let Some(block) = self.next_block()? else { return Ok(None) };
@@ -52,16 +67,11 @@ impl Records {
     fn next_block(&mut self) -> Result<Option<Block>> {
         let (mut bytes, mut ends) = (Vec::new(), Vec::new());
         while bytes.len() < BLOCK_BYTES {
-            if self.current.is_none() {
-                let Some(path) = self.files.next() else { break };
-                let reader = BufReader::with_capacity(1 << 18, files::open(&path)?);
-                self.current = Some(Current { name: path.display().to_string(), reader, records: 0 });
-            }
             let Some(current) = &mut self.current else { break };
             if current.read(self.framing, &mut bytes)? {
                 ends.push(bytes.len() as i64);
             } else {
-                self.current = None;
+                self.open_next()?;
             }
         }
         if ends.is_empty() {

@@ -11,7 +11,7 @@ use std::path::Path;
 
 fn open(source: Source) -> Option<Opened> {
     let mut opened = None;
-    answer(&mut opened, Request::Open { version: VERSION.to_owned(), source }).unwrap();
+    answer(&mut opened, Request::Open { version: VERSION.to_owned(), source }, None).unwrap();
     opened
 }
 
@@ -48,7 +48,7 @@ fn a_block_is_the_same_however_it_is_asked_for() {
     let format = Format::Csv { delimiter: b',' };
     let source = Source::Table { format, files: text_of(&path), groups, missing: None };
     let mut opened = open(source);
-    let mut block = |number| answer(&mut opened, Request::Block(number)).unwrap();
+    let mut block = |number| answer(&mut opened, Request::Block(number), None).unwrap();
     let blocks = [0, 1, 2, 3].map(&mut block);
     assert_ne!(blocks[0], blocks[1]);
     assert_eq!(block(4), Reply::End);
@@ -68,7 +68,7 @@ fn every_cut_and_every_changed_bit_of_a_tf_record_is_found() {
     let read = |bytes: &[u8]| {
         fs::write(&path, bytes).unwrap();
         let source = Source::Records { framing: Framing::TfRecord, files: text_of(&path) };
-        answer(&mut open(source), Request::Block(0))
+        answer(&mut open(source), Request::Block(0), None)
     };
     let right = read(&whole).unwrap();
     assert!(matches!(&right, Reply::Block(block) if block[0].bytes == b"firstthird one"));
@@ -95,13 +95,13 @@ fn a_damaged_image_is_an_error_that_names_it() {
         pixels.save(&path).unwrap();
         let whole = fs::read(&path).unwrap();
         let mut opened = open(Source::Images { channels: 3, height: 7, width: 9 });
-        let right = answer(&mut opened, Request::Image(path)).unwrap();
+        let right = answer(&mut opened, Request::Image(path), None).unwrap();
         assert!(matches!(&right, Reply::Block(block) if block[0].shape.dims == [3, 7, 9]));
         let damaged = folder.path().join("damaged");
         let cuts = if ending == "jpg" { whole.len() } else { whole.len() / 2 };
         for length in 0..cuts {
             fs::write(&damaged, &whole[..length]).unwrap();
-            let error = answer(&mut opened, Request::Image(damaged.clone())).unwrap_err();
+            let error = answer(&mut opened, Request::Image(damaged.clone()), None).unwrap_err();
             assert!(format!("{error:#}").contains("damaged"), "{error:#}");
         }
     }
@@ -110,7 +110,7 @@ fn a_damaged_image_is_an_error_that_names_it() {
 #[test]
 fn another_version_is_refused() {
     let source = Source::Folder { folder: "x".to_owned() };
-    let error = answer(&mut None, Request::Open { version: "0.0.1".to_owned(), source }).unwrap_err();
+    let error = answer(&mut None, Request::Open { version: "0.0.1".to_owned(), source }, None).unwrap_err();
     assert!(error.to_string().contains("and the dataset has 0.0.1; install the same one"), "{error}");
 }
 
@@ -144,7 +144,7 @@ fn converted_types_of_parquet_are_no_plain_numbers() {
         writer.close().unwrap();
         let groups = vec![Group { columns: Some(vec!["x".to_owned()]), kind }];
         let source = Source::Table { format: Format::Parquet, files: text_of(&path), groups, missing: None };
-        answer(&mut open(source), Request::Block(0)).map(|reply| match reply {
+        answer(&mut open(source), Request::Block(0), None).map(|reply| match reply {
             Reply::Block(block) => {
                 block[0].bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect::<Vec<f32>>()
             }

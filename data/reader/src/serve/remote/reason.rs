@@ -1,0 +1,54 @@
+//! What is wrong with an object, in one line with its cure.
+
+use super::place::Place;
+use anyhow::{Error, anyhow};
+
+/// Why an object cannot be read, or a store cannot be listed.
+pub(super) fn reason(place: &Place, error: &object_store::Error) -> Error {
+    use object_store::Error::{NotFound, PermissionDenied, Precondition, Unauthenticated};
+    let (name, said) = (&place.name, said(place, error));
+    match error {
+        NotFound { .. } if said.contains("NoSuchBucket") => anyhow!("cannot read {name}: there is no such bucket"),
+        NotFound { .. } => absent(place),
+        Precondition { .. } => changed(place),
+        PermissionDenied { .. } | Unauthenticated { .. } => {
+            anyhow!("cannot read {name}: access is denied; {} ({said})", credentials(name))
+        }
+        _ => anyhow!("cannot read {name}: {said}"),
+    }
+}
+
+pub(super) fn absent(place: &Place) -> Error {
+    anyhow!("there is no {}", place.name)
+}
+
+pub(super) fn changed(place: &Place) -> Error {
+    anyhow!("{} has changed while it was read; make the dataset again", place.name)
+}
+
+/// Where the credentials of a store come from.
+fn credentials(name: &str) -> &'static str {
+    match name.split_once("://").map_or("", |(scheme, _)| scheme) {
+        "s3" | "s3a" => "give AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, of somebody who may read it",
+        "gs" => "give GOOGLE_APPLICATION_CREDENTIALS, or run `gcloud auth application-default login`",
+        "http" | "https" => "give an address that is signed, or public",
+        _ => "give AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY of somebody who may read it",
+    }
+}
+
+/// An error and its causes in one line, with the message of a server's XML in place of all of it.
+fn said(place: &Place, error: &object_store::Error) -> String {
+    let mut text = error.to_string();
+    if let Some((_, query)) = place.address.split_once('?') {
+        text = text.replace(query, "…");
+    }
+    if let Some(begin) = text.find('<') {
+        let within = |tag: &str| {
+            let (_, rest) = text.split_once(&format!("<{tag}>"))?;
+            rest.split_once("</").map(|(inner, _)| inner.to_owned())
+        };
+        let said = [within("Code"), within("Message")].into_iter().flatten().collect::<Vec<_>>().join(": ");
+        text = format!("{} {said}", text[..begin].trim_end());
+    }
+    text.split_whitespace().collect::<Vec<_>>().join(" ").trim_end_matches([':', ' ']).to_owned()
+}
