@@ -142,7 +142,7 @@ class Front:
     def serve(self, handler):
         with self.lock:
             number = len(self.requests)
-            self.requests.append((handler.command, handler.path, handler.headers.get("Range")))
+            self.requests.append((handler.path, handler.headers.get("Authorization")))
         fault = self.fault(number, handler.command, handler.path)
         if isinstance(fault, float):
             time.sleep(fault)

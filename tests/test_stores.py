@@ -1,5 +1,6 @@
 """Object stores and web servers: the right bytes or a clear error, and never short data."""
 
+import base64
 import gzip
 import io
 import json
@@ -295,6 +296,20 @@ def test_wrong_credentials_are_an_error_and_those_of_a_profile_are_found(moto, t
         assert "AWS_PROFILE is `absent`" in read(source, tmp_path, **settings, AWS_PROFILE="absent")
     finally:
         protect(10_000_000)
+
+
+def test_requests_to_azure_go_to_the_container_and_are_signed_where_there_is_a_key(tmp_path):
+    front = Front(Files({"/data/lines.txt": b"one\ntwo\n"}))
+    account = {"AZURE_STORAGE_ENDPOINT": front.url, "AZURE_STORAGE_ACCOUNT_NAME": "somebody"}
+    key = {"AZURE_STORAGE_ACCOUNT_KEY": base64.b64encode(b"k" * 64).decode()}
+    for address in ("az://data/lines.txt", "abfss://data@somebody.dfs.core.windows.net/lines.txt"):
+        assert text_of(read(lines(address), tmp_path / "public", **account)) == b"onetwo"
+        assert front.requests[-1] == ("/data/lines.txt", None)
+        assert text_of(read(lines(address), tmp_path / "signed", **account, **key)) == b"onetwo"
+        assert front.requests[-1][1].startswith("SharedKey somebody:")
+    error = read(lines("az://data/lines.txt"), tmp_path)
+    assert error == "az://data does not say whose container it is; name the account in AZURE_STORAGE_ACCOUNT_NAME"
+    front.close()
 
 
 def test_a_bucket_that_is_not_there_is_an_error(s3, tmp_path):

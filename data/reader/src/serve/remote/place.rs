@@ -226,6 +226,9 @@ fn google(bucket: &str) -> Result<Arc<dyn ObjectStore>> {
 
 /// The variables of Azure's command line and libraries.
 fn azure(root: &str) -> Result<Arc<dyn ObjectStore>> {
+    if !root.contains('@') && !is_set(&["AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_USE_EMULATOR"]) {
+        bail!("{root} does not say whose container it is; name the account in AZURE_STORAGE_ACCOUNT_NAME");
+    }
     let mut builder = MicrosoftAzureBuilder::from_env().with_url(root).with_retry(retry());
     if !is_set(&[
         "AZURE_CLIENT_ID",
