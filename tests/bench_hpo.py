@@ -1,13 +1,14 @@
 """Optuna's samplers on the problems of `cargo xtask bench hpo`: one line of CSV for each finished search.
 
-The problems are those of tuner/benches/hpo/problems.rs, all minimised and without noise. Refuses nothing; what to run
-is said by the arguments: sampler, first seed, number of seeds, problems. One more, `digits`, trains a model with the
-program that FERROTUNE_DIGITS names (`cargo xtask bench digits`).
+The problems are those of tuner/benches/hpo/problems.rs, all minimised. Refuses nothing; what to run is said by the
+arguments: sampler, first seed, number of seeds, problems, and `--trials N` to end every search earlier. One more, `digits`,
+trains a model with the program that FERROTUNE_DIGITS names (`cargo xtask bench digits`).
 """
 
 import json
 import math
 import os
+import random
 import subprocess
 import sys
 import time
@@ -16,7 +17,7 @@ import warnings
 import optuna
 
 TRIALS = 100
-COUNTED = (25, 50, 100)
+COUNTED = (10, 25, 50, 100)
 
 
 def branin(x):
@@ -115,6 +116,150 @@ def models(trial):
     return 0.06 + 0.1 * (trees - 2.5) ** 2 + 0.0015 * (depth - 14) ** 2 + 0.5 * (features - 0.35) ** 2
 
 
+def table(salt, position, a, b):
+    key = salt * 1009 + position * 131 + a * 31 + b * 17 + 7
+    mixed = key * 2654435761 % 2**32
+    return (mixed ^ (mixed >> 15)) * 2246822519 % 2**32 / 2**32
+
+
+def choices(trial, counts):
+    return [trial.suggest_categorical(f"c{i + 1}", list(range(count))) for i, count in enumerate(counts)]
+
+
+def choices6(trial):
+    c = choices(trial, [6] * 6)
+    own = sum(table(1, i, c[i], 0) for i in range(6))
+    return own / 6 + sum(table(2, i, c[i], c[i + 1]) for i in range(5)) / 5
+
+
+def pairs5(trial):
+    c = choices(trial, [4, 7, 3, 5, 8])
+    return sum(table(5, 5 * i + j, c[i], c[j]) for i in range(5) for j in range(i)) / 10
+
+
+def load(counts, values, weights, room, most):
+    weight = sum(count * each for count, each in zip(counts, weights))
+    value = sum(count * each for count, each in zip(counts, values))
+    return 1 + (weight - room) / room if weight > room else 1 - value / most
+
+
+def knapsack(trial):
+    counts = [trial.suggest_int(f"n{item}", 0, 5) for item in range(1, 9)]
+    return load(counts, [9, 14, 5, 22, 11, 3, 17, 8], [4, 7, 3, 12, 5, 2, 10, 3], 60, 140)
+
+
+def lorry(trial):
+    boxes = {"small": 30, "middle": 20, "large": 12, "flat": 24}
+    counts = [trial.suggest_int(name, 0, high, step=2) for name, high in boxes.items()]
+    speed = trial.suggest_int("speed", 40, 100)
+    return load(counts, [2, 5, 9, 3], [1, 2, 4, 1.5], 60, 144) + ((speed - 72) / 40) ** 2
+
+
+def quadratic(trial):
+    kind = trial.suggest_categorical("kind", ["a", "b", "c", "d", "e"])
+    x, y = trial.suggest_float("x", -5, 5), trial.suggest_float("y", -5, 5)
+    n = trial.suggest_int("n", 0, 10)
+    offset = {"a": 2.0, "b": 0.8, "c": 0.0, "d": 1.4, "e": 3.0}[kind]
+    return 0.25 * (x - 1.5) ** 2 + 0.25 * (y + 2) ** 2 + 0.1 * (n - 6) ** 2 + offset
+
+
+def log_float(trial, name, low, high):
+    return math.log10(trial.suggest_float(name, low, high, log=True))
+
+
+def network(trial):
+    layers = trial.suggest_int("layers", 1, 4)
+    loss = 0.04 * (layers - 2) ** 2
+    for layer in range(1, layers + 1):
+        units = math.log2(trial.suggest_int(f"units{layer}", 8, 512, log=True))
+        loss += 0.012 * (units - 8 + layer) ** 2
+    loss += 0.4 * (trial.suggest_float("dropout", 0.0, 0.6) - 0.05 - 0.05 * layers) ** 2
+    optimizer = trial.suggest_categorical("optimizer", ["sgd", "adam", "rmsprop"])
+    if optimizer == "sgd":
+        lr, momentum = log_float(trial, "sgd_lr", 1e-4, 1.0), trial.suggest_float("momentum", 0.0, 0.99)
+        return loss + 0.02 + 0.05 * (lr + 1.3 + momentum) ** 2 + 0.1 * (momentum - 0.8) ** 2
+    if optimizer == "adam":
+        lr, gap = log_float(trial, "adam_lr", 1e-5, 1e-1), log_float(trial, "beta2_gap", 1e-4, 1e-1)
+        return loss + 0.06 * (lr + 2.8) ** 2 + 0.01 * (gap + 2.6) ** 2
+    lr, rho = log_float(trial, "rms_lr", 1e-5, 1e-1), trial.suggest_float("rho", 0.5, 0.99)
+    return loss + 0.03 + 0.06 * (lr + 3.3) ** 2 + 0.2 * (rho - 0.9) ** 2
+
+
+def pipeline(trial):
+    raw = 0.12 if trial.suggest_categorical("scaler", ["none", "standard", "rank"]) == "none" else 0.0
+    reducer = trial.suggest_categorical("reducer", ["none", "pca", "select"])
+    if reducer == "pca":
+        kept = 0.02 + 0.3 * (trial.suggest_float("kept_variance", 0.5, 0.999) - 0.93) ** 2
+    elif reducer == "select":
+        kept = 0.004 * (math.log2(trial.suggest_int("features", 2, 60, log=True)) - 4.3) ** 2
+    else:
+        kept = 0.05
+    classifier = trial.suggest_categorical("classifier", ["knn", "logistic", "boosting", "mlp"])
+    if classifier == "knn":
+        neighbours = math.log2(trial.suggest_int("neighbours", 1, 100, log=True))
+        uniform = trial.suggest_categorical("weights", ["uniform", "distance"]) == "uniform"
+        return kept + 0.16 + raw + 0.01 * (neighbours - 3) ** 2 + (0.02 if uniform else 0.0)
+    if classifier == "logistic":
+        return kept + 0.12 + 0.5 * raw + 0.02 * (log_float(trial, "c", 1e-4, 1e3) + 0.4) ** 2
+    if classifier == "boosting":
+        lr = log_float(trial, "shrinkage", 1e-3, 1.0)
+        rounds = math.log10(trial.suggest_int("rounds", 20, 2000, log=True))
+        depth, share = trial.suggest_int("depth", 1, 12), trial.suggest_float("share", 0.1, 1.0)
+        kept += 0.04 + 0.08 * (lr + rounds - 1.2) ** 2 + 0.02 * (lr + 1.6) ** 2
+        return kept + 0.003 * (depth - 4) ** 2 + 0.08 * (share - 0.6) ** 2
+    lr, units = log_float(trial, "lr", 1e-5, 1e-1), math.log2(trial.suggest_int("units", 8, 1024, log=True))
+    return kept + 0.05 + raw + 0.05 * (lr + 2.6 + 0.1 * (units - 7)) ** 2 + 0.004 * (units - 7.5) ** 2
+
+
+HARTMANN3_P = [[3689, 1170, 2673], [4699, 4387, 7470], [1091, 8732, 5547], [381, 5743, 8828]]
+
+
+def hartmann3(x):
+    rows = zip([1.0, 1.2, 3.0, 3.2], [[3, 10, 30], [0.1, 10, 35]] * 2, HARTMANN3_P)
+    return -sum(w * math.exp(-sum(a * (v - 1e-4 * p) ** 2 for v, a, p in zip(x, a, p))) for w, a, p in rows)
+
+
+def dixon_price(x):
+    return (x[0] - 1) ** 2 + sum((i + 2) * (2 * b * b - a) ** 2 for i, (a, b) in enumerate(zip(x, x[1:])))
+
+
+def zdt1(trial):
+    x = [trial.suggest_float(f"x{i + 1}", 0, 1) for i in range(6)]
+    g = 1 + 9 * sum(x[1:]) / 5
+    return x[0], g * (1 - math.sqrt(x[0] / g))
+
+
+def size(trial):
+    kind = trial.suggest_categorical("kind", ["dense", "sparse", "shared"])
+    layers, units = trial.suggest_int("layers", 1, 8), math.log2(trial.suggest_int("units", 4, 512, log=True))
+    rate, dropout = trial.suggest_float("rate", -5, -1), trial.suggest_float("dropout", 0.0, 0.8)
+    cost, gain = {"dense": (1.0, 1.0), "sparse": (0.6, 0.85), "shared": (0.3, 0.6)}[kind]
+    capacity = gain * (0.5 * math.log(layers) + 0.35 * units)
+    error = 0.05 + math.exp(-0.8 * capacity) + 0.08 * (rate + 3) ** 2 + 0.5 * (dropout - 0.2) ** 2
+    return min(error, 1.0), min(cost * math.log(layers * 2**units) / 8.5, 1.0)
+
+
+def dtlz2(trial):
+    x = [trial.suggest_float(f"x{i + 1}", 0, 1) for i in range(5)]
+    radius, angle = 1 + sum((v - 0.5) ** 2 for v in x[1:]), x[0] * math.pi / 2
+    return radius * math.cos(angle), radius * math.sin(angle)
+
+
+def schaffer(trial):
+    x = [trial.suggest_float(f"x{i + 1}", -4, 6) for i in range(4)]
+    return sum(v * v for v in x) / 2, sum((v - 2) ** 2 for v in x) / 2
+
+
+def hypervolume(points, bound):
+    """The area between the points and the bound, of two losses."""
+    area, lowest = 0.0, bound[1]
+    for first, second in sorted(points):
+        if first < bound[0] and second < lowest:
+            area += (bound[0] - first) * (lowest - second)
+            lowest = second
+    return area
+
+
 class Digits:
     """Real training, with the same program as for our oracles; one process for each search."""
 
@@ -163,32 +308,81 @@ PROBLEMS = {
     "shekel4": box(shekel, [(0, 10)] * 4),
     "styblinski6": box(styblinski_tang, [(-5, 5)] * 6),
     "models": models,
+    "choices6": choices6,
+    "knapsack": knapsack,
+    "quadratic": quadratic,
+    "network": network,
+    "hartmann3n": box(hartmann3, [(0, 1)] * 3),
+    "pairs5": pairs5,
+    "lorry": lorry,
+    "pipeline": pipeline,
+    "dixonprice5": box(dixon_price, [(-10, 10)] * 5),
+    "branin_n": box(branin, [(-5, 10), (0, 15)]),
 }
+# Problems with two losses, and the bounds of their hypervolumes.
+FRONTS = {
+    "zdt1": (zdt1, (1.1, 6)),
+    "size": (size, (1, 1)),
+    "dtlz2": (dtlz2, (2, 2)),
+    "schaffer": (schaffer, (20, 20)),
+}
+# Standard deviations of the noise that is added to losses.
+NOISY = {"hartmann3n": 0.1, "branin_n": 2.0}
 
 SAMPLERS = {
     "optuna-tpe": lambda seed: optuna.samplers.TPESampler(seed=seed),
     "optuna-gp": lambda seed: optuna.samplers.GPSampler(seed=seed),
     "optuna-cmaes": lambda seed: optuna.samplers.CmaEsSampler(seed=seed),
+    "optuna-nsga2": lambda seed: optuna.samplers.NSGAIISampler(seed=seed),
 }
 
 
-def search(sampler, problem, seed):
+def search(sampler, problem, seed, trials):
+    """Writes the best loss after some numbers of trials: that without noise of the trial that looks best."""
     study = optuna.create_study(sampler=SAMPLERS[sampler](seed))
+    noise, losses = random.Random(seed), []
+
+    def objective(trial):
+        losses.append(PROBLEMS[problem](trial))
+        return losses[-1] + (noise.gauss(0, NOISY[problem]) if problem in NOISY else 0.0)
+
     started = time.perf_counter()
-    study.optimize(PROBLEMS[problem], n_trials=TRIALS)
-    milliseconds = (time.perf_counter() - started) * 1000 / TRIALS
+    study.optimize(objective, n_trials=trials)
+    milliseconds = (time.perf_counter() - started) * 1000 / trials
     values = [trial.value for trial in study.trials]
-    best = ",".join(repr(min(values[:count])) for count in COUNTED)
-    print(f"{sampler},{problem},{seed},{best},{milliseconds:.3f}", flush=True)
+    best = [losses[min(range(count), key=values.__getitem__)] for count in COUNTED if count <= trials]
+    print(f"{sampler},{problem},{seed},{','.join(map(repr, best))},{milliseconds:.3f}", flush=True)
+
+
+def search_front(sampler, problem, seed, trials):
+    """Writes the hypervolume after some numbers of trials, with a minus, so that low is good."""
+    objective, bound = FRONTS[problem]
+    study = optuna.create_study(sampler=SAMPLERS[sampler](seed), directions=["minimize"] * 2)
+    started = time.perf_counter()
+    study.optimize(objective, n_trials=trials)
+    milliseconds = (time.perf_counter() - started) * 1000 / trials
+    points = [tuple(trial.values) for trial in study.trials]
+    areas = [-hypervolume(points[:count], bound) for count in COUNTED if count <= trials]
+    print(f"{sampler},{problem},{seed},{','.join(map(repr, areas))},{milliseconds:.3f}", flush=True)
 
 
 def main():
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     warnings.simplefilter("ignore")
-    sampler, first, count, *problems = sys.argv[1:]
+    words, trials = sys.argv[1:], TRIALS
+    if "--trials" in words:
+        place = words.index("--trials")
+        trials = int(words[place + 1])
+        del words[place : place + 2]
+    sampler, first, count, *problems = words
     for seed in range(int(first), int(first) + int(count)):
         for problem in problems or PROBLEMS:
-            digits(sampler, seed) if problem == "digits" else search(sampler, problem, seed)
+            if problem == "digits":
+                digits(sampler, seed)
+            elif problem in FRONTS:
+                search_front(sampler, problem, seed, trials)
+            else:
+                search(sampler, problem, seed, trials)
 
 
 if __name__ == "__main__":

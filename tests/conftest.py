@@ -1,18 +1,23 @@
 """Fixtures for tests of the installed kernel. `cargo xtask test` installs it under target/ and sets the environment."""
 
 import fcntl
+import os
 import subprocess
 import sys
 import zipfile
 
 import pytest
 
+import slurm
 from front_end import OPEN
 from session import TARGET, Session
 
 DOWNLOAD_TIMEOUT_S = 150
 # The first version that compiles for v6e without a TPU, and the newest version at the first run of the tests.
 LIBTPUS = {"old": "libtpu==0.0.17", "newest": "libtpu"}
+
+# MLflow reports its use to its makers, when it is imported.
+os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
 
 
 @pytest.fixture
@@ -43,6 +48,16 @@ def every_message_is_claimed(start):
     yield
     left = [message for front_end in OPEN for message in front_end.unclaimed()]
     assert left == []
+
+
+@pytest.fixture(scope="session")
+def slurm_cluster():
+    """The variables by which Slurm's commands find a real cluster."""
+    try:
+        with slurm.cluster() as configuration:
+            yield {"SLURM_CONF": str(configuration)}
+    except slurm.NoCluster as reason:
+        pytest.skip(str(reason))
 
 
 @pytest.fixture(scope="module", params=LIBTPUS)

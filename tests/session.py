@@ -4,12 +4,14 @@ import dataclasses
 import os
 import pathlib
 import re
+import socket
 import time
 
 from front_end import IDLE, KERNEL, TIMEOUT_S, FrontEnd
 
 # Where cargo puts what it builds.
 TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", pathlib.Path(__file__).parent.parent / "target"))
+FERROTUNE = TARGET / "release/ferrotune"
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -65,6 +67,13 @@ def resident_bytes(pid):
     """Resident memory of a process, less what it shares."""
     resident, shared = pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1:3]
     return (int(resident) - int(shared)) * os.sysconf("SC_PAGE_SIZE")
+
+
+def free_port():
+    """A port of this machine where nothing listens."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        return bound.getsockname()[1]
 
 
 def wait_for(condition, what, seconds=60):

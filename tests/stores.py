@@ -16,9 +16,8 @@ import tomllib
 import urllib.parse
 import urllib.request
 
-from session import TARGET
+from session import FERROTUNE, TARGET
 
-FERROTUNE = TARGET / "release/ferrotune"
 VERSION = tomllib.loads((TARGET.parent / "Cargo.toml").read_text())["workspace"]["package"]["version"]
 DTYPES = {"u8": "B", "u32": "I", "i64": "q", "f32": "f", "f64": "d"}
 
@@ -102,12 +101,6 @@ def text_of(blocks):
     assert isinstance(blocks, list), blocks
     assert not any(isinstance(block, str) for block in blocks), blocks
     return b"".join(block[0] for block in blocks)
-
-
-def free_port():
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        return server.getsockname()[1]
 
 
 class Front:

@@ -14,6 +14,7 @@ import struct
 import subprocess
 import sys
 
+import jax
 import pytest
 
 from session import TARGET, Session
@@ -386,3 +387,13 @@ def test_opening_libtpu_without_a_tpu_is_an_error_and_no_wait(devices, libtpu):
     set_variable(devices, "TPU_SKIP_MDS_QUERY", "1")
     outcome = devices.fails(f"%tpu_connect --selftest --plugin {libtpu[1]}")
     assert "PJRT_ClientCreate" in outcome.error and outcome.seconds < 60
+
+
+def test_libtpu_has_a_profiler(start, libtpu, tmp_path):
+    session = start()
+    set_variable(session, "TPU_SKIP_MDS_QUERY", "1")
+    session.ok(f"let plugin = ferrotune::devices::pjrt::Plugin::load({quoted(libtpu[1])}.as_ref())?;")
+    file = tmp_path / "host.xplane.pb"
+    session.ok(f"std::fs::write({quoted(file)}, plugin.profile()?.finish()?)?;")
+    planes = [plane.name for plane in jax.profiler.ProfileData.from_file(str(file)).planes]
+    assert "/device:CUSTOM:Megascale Trace" in planes, planes

@@ -6,7 +6,9 @@ import os
 import pathlib
 import re
 import sysconfig
+import time
 
+import jax
 import nbformat
 import notebook_run
 import pytest
@@ -320,6 +322,34 @@ def test_a_plugin_that_hangs_when_the_cell_opens_it_can_be_interrupted(start):
     assert outcome.seconds < 20 and outcome.error is not None
     set_variable(session, "FERROTUNE_PJRT_FAULT", "")
     assert session.ok("40 + 2").result == "42"
+
+
+def test_a_device_is_profiled_for_tensorboard(start):
+    session = start()
+    cell = "%%profile --tensorboard logs\nfor _ in 0..4 { ferrotune::profile::step(); x = x.sqr()?.affine(0.5, 0.25)?; x.sum_all()?.to_scalar::<f32>()?; }"
+    session.ok("use candle_core::Tensor;\nlet mut x = Tensor::arange(0f32, 8f32, &candle_core::Device::Cpu)?;")
+    reason = "only devices of PJRT plugins have a profiler of their own; leave out --tensorboard"
+    assert f"the device cpu cannot be profiled for TensorBoard: {reason}" in session.fails(cell).error
+    session.ok(f"%tpu_connect --plugin {PLUGIN}")
+    session.ok("let mut x = Tensor::arange(0f32, 8f32, &ferrotune::device::current()?)?;")
+    set_variable(session, "FERROTUNE_PJRT_FAULT", "profile:refuse")
+    assert "PLUGIN_Profiler_Start: FAILED_PRECONDITION: Another profiling session is active.; leave out" in session.fails(cell).error
+    # The plugin gives a buffer of its own, or wants one.
+    for index, fault in enumerate(["", "profile:copy"]):
+        set_variable(session, "FERROTUNE_PJRT_FAULT", fault)
+        displays = session.ok(cell).displays
+        wrote = re.fullmatch(r"wrote (.*/logs/plugins/profile/(.*)/.*\.xplane\.pb); tensorboard --logdir logs shows it", displays[-1])
+        assert "2 steps after a first one" in displays[0], displays
+        (plane,) = jax.profiler.ProfileData.from_file(wrote[1]).planes
+        assert plane.name == "/device:EMULATED:0"
+        (line,) = plane.lines
+        events = list(line.events)
+        assert line.name == "XLA Modules" and len(events) >= 3 and all(event.name == "a program" and event.duration_ns > 0 for event in events)
+        assert len(list((session.folder / "logs/plugins/profile").iterdir())) == index + 1
+        time.sleep(1)
+    session.ok("%tpu_connect --plugin cpu")
+    error = session.fails(cell).error
+    assert "the device xla:cpu cannot be profiled for TensorBoard: the plugin has no profiler of its own, as libtpu has one; leave out --tensorboard" in error
 
 
 def test_the_quickstart_runs_on_the_plugin_with_another_device_line_alone(tmp_path):

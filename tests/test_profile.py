@@ -154,3 +154,82 @@ for batch in &rows {
     busy = int(re.search(r"the device computes (\d+) % of the time", loop)[1])
     assert busy > 50, loop
     assert "xla:cpu" in chart and "program" in chart
+
+
+HEAVY = """fn heavy(rounds: u64) -> u64 {
+    let mut state = 1u64;
+    for round in 0..rounds { state = state.rotate_left(17).wrapping_mul(31) ^ std::hint::black_box(round); }
+    state
+}"""
+
+
+def rows(text, title):
+    """The shares in percent of the rows of a table, by their names."""
+    table = text.split(title, 1)[1].split("\n\n")[0]
+    found = re.findall(r"^(\S.*?) +\d+ +([\d.]+) %$", table, re.MULTILINE)
+    return {name: float(share) for name, share in found}
+
+
+def test_a_flame_graph_has_the_lines_of_cells(notebook):
+    notebook.ok(HEAVY)
+    shown = []
+
+    def watch(message):
+        if message["msg_type"] == "display_data":
+            shown.append(message["content"]["data"])
+
+    cell = "%%profile --flame\nlet a = heavy(900_000_000);\nlet b = heavy(300_000_000);\na ^ b != 0"
+    outcome = notebook.run(cell, watch)
+    assert not outcome.error, outcome
+    assert outcome.result == "true"
+    (data,) = shown
+    text, svg = data["text/plain"], data["image/svg+xml"]
+    assert re.match(r"\d+\.\d\d s of CPU time in \d+\.\d\d s, \d+ samples\n", text)
+    lines = rows(text, "line of a cell, with all that it calls")
+    assert 65 < lines["line 2 of the cell: let a = heavy(900_000_000);"] < 85
+    assert 15 < lines["line 3 of the cell: let b = heavy(300_000_000);"] < 35
+    functions = rows(text, "line or function, without what it calls")
+    own = sum(share for name, share in functions.items() if name.startswith("heavy, In [2] line 3: for round in"))
+    assert own > 90, functions
+    assert svg in data["text/html"] and "<table>" in data["text/html"]
+    for generated in ["run_user_code", "ferrotune_run", "supervisor", "lang_start", "[unknown]"]:
+        assert generated not in svg, generated
+
+
+def test_a_flame_graph_has_all_threads_and_the_crates_functions(notebook):
+    cell = """%%profile --flame
+let x = Tensor::randn(0f32, 1., (1024, 1024), &Device::Cpu)?;
+for _ in 0..20 { x.matmul(&x)?; }
+std::thread::spawn(|| work(300)).join().unwrap();"""
+    text = notebook.ok(cell).display
+    functions = rows(text, "line or function, without what it calls")
+    assert any("gemm" in name for name in functions), functions
+    assert any(name.startswith("line 4 of the cell") or name.startswith("work, In [1]") for name in
+               rows(text, "line of a cell, with all that it calls")), text
+
+
+def test_flame_graphs_of_cells_that_fail_or_do_little(notebook):
+    notebook.ok(HEAVY)
+    outcome = notebook.run("%%profile --flame\nheavy(300_000_000);\npanic!(\"late\");")
+    assert outcome.error == "Panic: late (line 3 of the cell)"
+    assert "line 2 of the cell: heavy(300_000_000);" in outcome.displays[0]
+    (shown,) = notebook.ok("%%profile --flame\n1 + 1;").displays
+    assert shown.startswith("the cell used too little CPU time for a flame graph")
+    cell = "%%profile --flame\nfor number in &Dataset::from_iter(0..9u32) { number?; heavy(20_000_000); }"
+    flame, steps, _ = notebook.ok(cell).displays
+    assert "s of CPU time in" in flame and steps.startswith("line 2 of the cell: 8 steps after ")
+    assert notebook.ok("heavy(20_000_000);").displays == [], "the next cell is not sampled"
+    assert "option --flame: belongs to %%profile" in notebook.run("%profile --flame").error
+    assert "E0425" in notebook.run("%%profile --flame\nmissing;").error
+
+
+def test_the_notebook_goes_on_after_sampled_cells(notebook):
+    """The sampler's signal, timers and thread do not disturb the snapshots that %undo and a crash need."""
+    notebook.ok(HEAVY)
+    notebook.ok("let kept = vec![1, 2, 3];")
+    notebook.ok("%%profile --flame\nheavy(100_000_000);")
+    outcome = notebook.run("%%profile --flame\nheavy(100_000_000);\nstd::process::abort();")
+    assert "SIGABRT" in outcome.error or "abort" in outcome.error.lower(), outcome.error
+    assert notebook.ok("kept.len()").result == "3"
+    (shown,) = notebook.ok("%%profile --flame\nheavy(300_000_000);").displays
+    assert "line 2 of the cell: heavy(300_000_000);" in shown

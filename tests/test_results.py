@@ -2,14 +2,19 @@
 
 import csv
 import json
+import os
+import pathlib
 import re
 import shutil
+import subprocess
+import sys
 import threading
 import urllib.request
 from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 import altair
 import duckdb
+import mlflow
 import optuna
 import optuna_dashboard
 import pytest
@@ -49,7 +54,7 @@ SEARCH = f"""%%tune --objective accuracy:max --oracle random --max-trials {TRIAL
     }}
     trial.best("accuracy")
 }}"""
-PLOTS = ["history", "parallel", "slice", "contour", "importance", "intermediate", "edf", "timeline"]
+PLOTS = ["history", "parallel", "slice", "contour", "importance", "intermediate", "edf", "timeline", "rank", "terminator"]
 
 
 @pytest.fixture(scope="module")
@@ -120,6 +125,16 @@ def test_snippet_of_the_best_trial_loads_its_weights(kernel, shown):
         layer.bias().unwrap().to_vec1::<f32>()?
     }}"""
     assert kernel.ok(loaded).result == ones
+    # The objective's own questions have the same answers, and its state is loaded.
+    again = """{
+        let units: usize = best.int("units", 4..=16).step(4).default(8).get()?;
+        let vars = candle_nn::VarMap::new();
+        let builder = candle_nn::VarBuilder::from_varmap(&vars, candle_core::DType::F32, &best.device()?);
+        let layer = candle_nn::linear(2, units, builder.pp("layer"))?;
+        assert!(best.restore(&vars)?);
+        (best.choice("kind", ["plain", "wide"]).get()?, layer.bias().unwrap().to_vec1::<f32>()?)
+    }"""
+    assert kernel.ok(again).result == f'("{best.params["kind"]}", {ones})'
     # Other trials keep no weights.
     worst = min(complete(shown), key=lambda trial: trial.value)
     assert "weights" not in kernel.ok(f"%trials {worst.number}").display
@@ -202,7 +217,10 @@ def test_parameters_of_the_best_trial_are_put_into_the_next_cell(kernel, shown):
     best = shown.best_trial
     comment, *lines = text.splitlines()
     assert comment == f"// trial {best.number} of shown"
-    assert sorted(lines) == lines and all(re.fullmatch(r"let \w+(: \w+)? = .+;", line) for line in lines), lines
+    *parameters, remark, trial = lines
+    assert sorted(parameters) == parameters, parameters
+    assert all(re.fullmatch(r"let \w+(: \w+)? = .+;", line) for line in parameters), parameters
+    assert remark.startswith("// the same as a trial") and trial.startswith("let best = ferrotune::Trial::of(["), lines
     kernel.ok(text)
     for name, value in best.params.items():
         assert kernel.ok(name).result == (f'"{value}"' if isinstance(value, str) else repr(value))
@@ -355,6 +373,32 @@ def test_tensorboard_reads_scalars_and_parameters(kernel, shown):
             assert {event.step: event.tensor_proto.float_val[0] for event in scalars} == pytest.approx(trial.intermediate_values, rel=1e-6)
 
 
+def test_mlflow_gets_the_trials_by_the_documented_program(kernel, shown, tmp_path):
+    guide = pathlib.Path(__file__).parent.parent / "docs/results.md"
+    (program,) = re.findall(r"```python\n(import time\nimport mlflow.*?)```", guide.read_text(), re.DOTALL)
+    program = program.replace("studies/digits", str(study(kernel, "shown"))).replace('"digits"', '"shown"')
+    address = f"sqlite:///{tmp_path}/mlflow.db"
+    # MLflow makes its tables at the first call, and two programs that do so at once fail.
+    assert runs_of(address) == []
+    sender = subprocess.Popen([sys.executable, "-c", program], cwd=tmp_path, env={**os.environ, "MLFLOW_TRACKING_URI": address})
+    try:
+        wait_for(lambda: len(runs_of(address)) == TRIALS, "MLflow has all trials", 60)
+    finally:
+        sender.kill()
+        sender.wait()
+    runs = {run.info.run_name: run for run in runs_of(address)}
+    best = shown.best_trial
+    run = runs[f"trial-{best.number}"]
+    assert run.data.params == {name: str(value) for name, value in best.params.items()}
+    history = mlflow.MlflowClient(address).get_metric_history(run.info.run_id, "accuracy")
+    assert {metric.step: metric.value for metric in history} == best.intermediate_values
+
+
+def runs_of(address):
+    client = mlflow.MlflowClient(address)
+    return client.search_runs([experiment.experiment_id for experiment in client.search_experiments()])
+
+
 def test_event_files_are_appended_to(kernel, shown):
     kernel.ok("%export tensorboard grown")
     (path,) = (kernel.folder / "grown" / "trial-0000").iterdir()
@@ -377,6 +421,7 @@ def test_event_files_are_appended_to(kernel, shown):
     [
         ("%plot pie", "there is no plot pie; choose from history, "),
         ("%plot pareto", "it needs two objectives"),
+        ("%plot edf --evaluator fanova", "--evaluator measures importance"),
         ("%plot slice --params rate", "has no parameter rate; choose from kind, lr, shift, units"),
         ("%export xls a.xls", "there is no format xls; choose from csv, "),
         ("%export csv", "%export needs FILE to write to"),

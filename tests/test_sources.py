@@ -10,7 +10,11 @@ import random
 import struct
 
 import duckdb
+import numpy
+import pyarrow
+import pyarrow.feather
 import pytest
+import safetensors.numpy
 from PIL import Image
 from tensorboard.summary.writer.record_writer import RecordWriter
 
@@ -180,29 +184,136 @@ def test_classes_of_parquet_are_whole_numbers(notebook, query, outcome):
         assert outcome in notebook.fails(cell).error
 
 
+def outcomes_of_damaged(notebook, whole, randomly, begin, ending, verbs):
+    """How many rows are read of 20 damaged files, of which every other one is cut off."""
+    for number in range(20):
+        damaged = bytearray(whole[: randomly.randrange(len(whole))] if number % 2 else whole)
+        if number % 2 == 0:
+            place = begin()
+            damaged[place : place + 100] = randomly.randbytes(100)
+        (notebook.folder / f"damaged-{number}.{ending}").write_bytes(damaged)
+    outcome = notebook.ok(f"""
+    let mut outcomes = Vec::new();
+    for number in 0..20 {{
+        let file = format!("damaged-{{number}}.{ending}");
+        match data::{ending}(&file){verbs}.read().map(|rows| rows.len()) {{
+            Ok(rows) => outcomes.push(rows),
+            Err(error) => {{ assert!(error.to_string().contains(&file) || error.to_string().contains("process that reads"), "{{error}}"); outcomes.push(None) }}
+        }}
+    }}
+    outcomes""")
+    return outcome.result.strip("[]").split(", ")
+
+
 def test_a_damaged_parquet_file_is_an_error_and_never_short(notebook):
     path = notebook.folder / "whole.parquet"
     write_parquet(path, PARQUET)
     whole = path.read_bytes()
-    notebook.ok("let (mut errors, mut wrong) = (0, 0);")
     randomly = random.Random(7)
-    for number in range(20):
-        damaged = bytearray(whole[: randomly.randrange(len(whole))] if number % 2 else whole)
-        if number % 2 == 0:
-            begin = randomly.randrange(len(whole) - 100)
-            damaged[begin : begin + 100] = randomly.randbytes(100)
-        (notebook.folder / f"damaged-{number}.parquet").write_bytes(damaged)
-    outcome = notebook.ok("""
-    let mut outcomes = Vec::new();
-    for number in 0..20 {
-        let file = format!("damaged-{number}.parquet");
-        match data::parquet(&file).features(["id", "half"]).read().map(|rows| rows.len()) {
-            Ok(rows) => outcomes.push(rows),
-            Err(error) => { assert!(error.to_string().contains(&file) || error.to_string().contains("process that reads"), "{error}"); outcomes.push(None) }
+    outcomes = outcomes_of_damaged(notebook, whole, randomly, lambda: randomly.randrange(len(whole) - 100), "parquet", '.features(["id", "half"])')
+    assert set(outcomes) <= {"None", "Some(45000)"} and outcomes.count("None") >= 10, outcomes
+
+
+def arrow_table(rows):
+    numbers = numpy.arange(rows)
+    kinds = pyarrow.array([["cat", "dog", "eel"][number % 3] for number in numbers])
+    return pyarrow.table(
+        {
+            "half": numbers * 0.5,
+            "id": numbers.astype("u2" if rows < 1 << 16 else "u4"),
+            "text": kinds,
+            "f": numbers.astype("f4"),
+            "h": (numbers % 100).astype("f2"),
+            "kind": kinds.dictionary_encode(),
+            "d": pyarrow.array(numbers).cast(pyarrow.decimal128(21, 2)),
+            "even": numbers % 2 == 0,
+            "lists": [[1, 2]] * rows,
         }
-    }
-    outcomes""")
-    outcomes = outcome.result.strip("[]").split(", ")
+    )
+
+
+def write_arrow(path, table, stream=False, rows=10_000, **options):
+    make = pyarrow.ipc.new_stream if stream else pyarrow.ipc.new_file
+    with make(path, table.schema, options=pyarrow.ipc.IpcWriteOptions(**options)) as writer:
+        writer.write_table(table, max_chunksize=rows)
+
+
+@pytest.mark.parametrize(("stream", "compression"), [(False, None), (True, "zstd")])
+def test_columns_of_arrow_become_rows(notebook, stream, compression):
+    write_arrow(notebook.folder / "a.arrow", arrow_table(45_000), stream, compression=compression)
+    notebook.ok('let table = data::arrow("a.arrow").features(["f", "half", "d", "even", "h"]).class_of("kind", ["eel", "cat", "dog"]);')
+    notebook.ok("let rows = table.stream()?;")
+    assert notebook.ok("rows.len()").result == "Some(45000)"
+    notebook.ok("let (all, kinds) = table.read()?.to_tensors()?;")
+    assert notebook.ok("(all.dims2()?, all.get(44999)?.to_vec1::<f32>()?)").result == "((45000, 5), [44999.0, 22499.5, 44999.0, 0.0, 99.0])"
+    assert notebook.ok("kinds.narrow(0, 29_999, 4)?.to_vec1::<u32>()?").result == "[0, 1, 2, 0]"
+    assert notebook.ok("rows.skip(20_479).iter().next().unwrap()?.0.get(0)?.to_scalar::<f32>()?").result == "20479.0"
+    notebook.ok('let texts = data::arrow("a.arrow").features(["id"]).class_of("text", ["eel", "cat", "dog"]).read()?.to_tensors()?;')
+    assert notebook.ok("(texts.1.ne(&kinds)?.to_dtype(DType::F32)?.sum_all()?.to_scalar::<f32>()?, texts.0.max_all()?.to_scalar::<f32>()?)").result == "(0.0, 44999.0)"
+
+
+def test_files_of_arrow_follow_each_other(notebook):
+    for number, rows in enumerate((1000, 0, 250)):
+        pyarrow.feather.write_feather(arrow_table(rows), str(notebook.folder / f"part-{number}.feather"))
+    notebook.ok('let parts = data::arrow("part-*.feather").features(["f"]).class("id").stream()?;')
+    assert notebook.ok("(parts.len(), parts.iter().map(|row| row.unwrap().1.to_scalar::<u32>().unwrap()).sum::<u32>())").result == f"(Some(1250), {999 * 500 + 249 * 125})"
+
+
+def test_missing_values_of_arrow(notebook):
+    kinds = pyarrow.array(["a", None, "b"]).dictionary_encode()
+    write_arrow(notebook.folder / "gaps.arrow", pyarrow.table({"x": pyarrow.array([1, None, 3]), "y": [0.5, float("nan"), 1], "n": pyarrow.nulls(3), "k": kinds}))
+    error = notebook.fails('data::arrow("gaps.arrow").features(["x"]).read()?').error
+    assert "record batch 0 of gaps.arrow: column `x`: row 1: there is no value; of a number, say with `missing`" in error, error
+    assert notebook.ok('data::arrow("gaps.arrow").features(["x", "n", "y"]).missing(-1.).read()?.to_tensors()?.to_vec2::<f32>()?').result == (
+        "[[1.0, -1.0, 0.5], [-1.0, -1.0, -1.0], [3.0, -1.0, 1.0]]"
+    )
+    error = notebook.fails('data::arrow("gaps.arrow").features(["y"]).missing(0.).class_of("k", ["a", "b"]).read()?').error
+    assert "column `k`: row 1: there is no value" in error, error
+
+
+ODD_COLUMNS = {
+    '.features(["text"])': "column `text`: its type Utf8 is no number; store it as one",
+    '.features(["lists"])': "is no number; store it as one",
+    '.features(["nothing"])': "odd.arrow has no column `nothing`; it has `half`, `id`, ",
+    '.features(["f"]).class("half")': "column `half`: its type Float64 is no class: neither a whole number nor text",
+    '.features(["f"]).class_of("text", ["cat"])': "row 1: `dog` is not among the listed classes",
+}
+
+
+def test_columns_of_arrow_that_do_not_fit_are_an_error(notebook):
+    write_arrow(notebook.folder / "odd.arrow", arrow_table(3))
+    calls = ", ".join(f'data::arrow("odd.arrow"){call}.read().err().map(|error| error.to_string())' for call in ODD_COLUMNS)
+    errors = notebook.ok(f'for error in [{calls}] {{ println!("{{}}", error.unwrap()); }}').stdout.splitlines()
+    assert all(part in error for part, error in zip(ODD_COLUMNS.values(), errors, strict=True)), errors
+
+
+def test_what_is_no_arrow_file_says_so(notebook):
+    (notebook.folder / "no.arrow").write_text("a,b\n1,2\n")
+    assert "no.arrow is no Arrow file" in notebook.fails('data::arrow("no.arrow").all_features().read()?').error
+    (notebook.folder / "old.feather").write_bytes(b"FEA1" + bytes(100) + b"FEA1")
+    assert "old.feather has version 1 of Feather; write it again in version 2" in notebook.fails('data::arrow("old.feather").all_features().read()?').error
+    (notebook.folder / "empty.arrow").write_bytes(b"")
+    assert "empty.arrow is no Arrow file: it is empty" in notebook.fails('data::arrow("empty.arrow").all_features().read()?').error
+    first, second = (pyarrow.table({"k": pyarrow.array(texts).dictionary_encode()}) for texts in (["a", "b"], ["c"]))
+    with pyarrow.ipc.new_stream(notebook.folder / "changes.arrow", first.schema) as writer:
+        writer.write_table(first)
+        writer.write_table(second)
+    error = notebook.fails('data::arrow("changes.arrow").all_features().read()?').error
+    assert "a dictionary changes within the stream; write it as a file" in error, error
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_damaged_arrow_file_is_an_error_and_never_short(notebook, stream):
+    path = notebook.folder / "whole.arrow"
+    write_arrow(path, arrow_table(45_000), stream, compression="lz4")
+    whole = path.read_bytes()
+    randomly = random.Random(11)
+
+    def begin():
+        return randomly.choice([randomly.randrange(len(whole) - 100), randomly.randrange(3000), len(whole) - randomly.randrange(110, 2000)])
+
+    verbs = '.features(["id", "half"]).class_of("kind", ["cat", "dog", "eel"])'
+    outcomes = outcomes_of_damaged(notebook, whole, randomly, begin, "arrow", verbs)
     assert set(outcomes) <= {"None", "Some(45000)"} and outcomes.count("None") >= 10, outcomes
 
 
@@ -410,3 +521,71 @@ def test_a_cache_is_made_once_and_mapped_by_all_trials(photos):
     (photos.folder / "other.cache").write_bytes(b"something else")
     error = photos.fails('photos.images.cache_in("other.cache")?').error
     assert "the cache other.cache does not fit" in error and "delete it" in error, error
+
+
+def test_arrays_of_numpy_are_mapped(notebook):
+    folder = notebook.folder
+    numbers = numpy.arange(24, dtype="<f4").reshape(2, 3, 4)
+    numpy.save(folder / "plain.npy", numbers)
+    numpy.save(folder / "fortran.npy", numpy.asfortranarray(numbers))
+    numpy.save(folder / "flags.npy", numpy.array([True, False, True]))
+    numpy.save(folder / "none.npy", numpy.zeros((0, 5), "<f8"))
+    for name in ["plain", "fortran"]:
+        with gzip.open(folder / f"{name}.npy.gz", "wb") as file:
+            file.write((folder / f"{name}.npy").read_bytes())
+        for file in [f"{name}.npy", f"{name}.npy.gz", f"file://{folder}/{name}.npy"]:
+            notebook.ok(f'let read = data::npy("{file}")?;')
+            assert notebook.ok("(read.dims(), read.dtype())").result == "([2, 3, 4], F32)"
+            assert notebook.ok("read.flatten_all()?.to_vec1::<f32>()?").result == str(numbers.flatten().tolist())
+    assert notebook.ok('data::npy("flags.npy")?.to_vec1::<u8>()?').result == "[1, 0, 1]"
+    assert notebook.ok('data::npy("none.npy")?.dims()').result == "[0, 5]"
+    maps = f'std::fs::read_to_string("/proc/self/maps")?.matches("{folder}/plain.npy").count()'
+    assert int(notebook.ok(maps).result) > 0, "it is mapped"
+    notebook.ok('let rows = Dataset::from_tensors(data::npy("plain.npy")?)?.batch(2, true);')
+    assert notebook.ok("rows.iter().next().unwrap()?.dims()").result == "[2, 3, 4]"
+
+
+def test_tensors_of_safetensors_are_mapped(notebook):
+    folder = notebook.folder
+    tensors = {"images": numpy.arange(6, dtype="<f4").reshape(3, 2), "labels": numpy.array([2, 0, 1], "<i8")}
+    safetensors.numpy.save_file(tensors, folder / "rows.safetensors", metadata={"made": "by a test"})
+    with gzip.open(folder / "rows.safetensors.gz", "wb") as file:
+        file.write((folder / "rows.safetensors").read_bytes())
+    safetensors.numpy.save_file({"seen": numpy.array([True, False])}, folder / "flags.safetensors")
+    header = json.dumps({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}).encode()
+    header += b" " * (5 - len(header) % 4)  # the numbers are not aligned
+    (folder / "odd.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + struct.pack("<2f", 1.5, 2.5))
+    for file in ["rows.safetensors", "rows.safetensors.gz"]:
+        notebook.ok(f'let read = data::safetensors("{file}")?;')
+        assert notebook.ok("read.keys().collect::<Vec<_>>()").result == '["images", "labels"]'
+        assert notebook.ok('read["images"].to_vec2::<f32>()?').result == "[[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]]"
+        assert notebook.ok('read["labels"].to_vec1::<i64>()?').result == "[2, 0, 1]"
+    assert notebook.ok('data::safetensors("flags.safetensors")?["seen"].to_vec1::<u8>()?').result == "[1, 0]"
+    assert notebook.ok('data::safetensors("odd.safetensors")?["a"].to_vec1::<f32>()?').result == "[1.5, 2.5]"
+
+
+def test_damaged_arrays_are_errors(notebook):
+    folder = notebook.folder
+    numpy.save(folder / "whole.npy", numpy.arange(1000.0))
+    (folder / "cut.npy").write_bytes((folder / "whole.npy").read_bytes()[:-8])
+    numpy.save(folder / "big.npy", numpy.arange(3, dtype=">f4"))
+    (folder / "text.npy").write_text("no array")
+    safetensors.numpy.save_file({"a": numpy.arange(9.0)}, folder / "whole.safetensors")
+    (folder / "cut.safetensors").write_bytes((folder / "whole.safetensors").read_bytes()[:-8])
+    numpy.save(folder / "objects.npy", numpy.array([None, "x"]), allow_pickle=True)
+    numpy.savez(folder / "several.npz", a=numpy.arange(3))
+    (folder / "cut.npy.gz").write_bytes(gzip.compress((folder / "cut.npy").read_bytes()))
+    (folder / "half.npy.gz").write_bytes(gzip.compress((folder / "whole.npy").read_bytes())[:-9])
+    for cell, message in [
+        ('data::npy("cut.npy")?', "cannot read cut.npy: its shape [1000] of f64 does not match the 7992 bytes behind its header"),
+        ('data::npy("cut.npy.gz")?', "cannot read cut.npy.gz: its shape [1000] of f64 does not match the 7992 bytes"),
+        ('data::npy("half.npy.gz")?', "cannot read half.npy.gz"),
+        ('data::npy("big.npy")?', 'cannot read big.npy: its type >f4 is none of candle\'s; save `array.astype("<f4")`'),
+        ('data::npy("objects.npy")?', "cannot read objects.npy: its type |O is none of candle's; save"),
+        ('data::npy("several.npz")?', "cannot read several.npz: it is an NPZ archive; save each of its arrays"),
+        ('data::npy("text.npy")?', "cannot read text.npy: it is no NPY file; write it with numpy.save"),
+        ('data::npy("missing.npy")?', "cannot open missing.npy"),
+        ('data::safetensors("cut.safetensors")?', "cannot read cut.safetensors: it is no whole safetensors file"),
+        ('data::safetensors("text.npy")?', "cannot read text.npy: it is no whole safetensors file"),
+    ]:
+        assert message in notebook.fails(cell).error, cell

@@ -2,7 +2,7 @@
 
 import pathlib
 
-from session import Session
+from session import TARGET, Session
 
 
 def test_a_misspelt_magic_has_its_error_before_the_engine_is_ready(tmp_path):
@@ -12,6 +12,21 @@ def test_a_misspelt_magic_has_its_error_before_the_engine_is_ready(tmp_path):
     outcome = session.run("%lsmagicc")
     assert outcome.error == "MagicError: unknown magic %lsmagicc; did you mean %lsmagic? %lsmagic lists them all"
     assert not cache.exists()
+    session.close()
+
+
+def test_a_cell_for_which_no_engine_can_start_fails_and_the_next_one_tries_again(tmp_path):
+    # The file is where the folder of the prelude has to be.
+    cache = tmp_path / "cache" / "ferrotune"
+    cache.parent.mkdir()
+    cache.touch()
+    session = Session(tmp_path, env={"XDG_CACHE_HOME": str(cache.parent)})
+    for code in ["1 + 1", "2 + 2"]:
+        assert session.run(code).error.startswith(f"EngineError: cannot create {cache}"), code
+    cache.unlink()
+    cache.symlink_to(TARGET / "cache" / "ferrotune")
+    assert session.ok("3 + 3").result == "6"
+    assert session.ok("let x = 1;\nx + 1").result == "2"
     session.close()
 
 

@@ -13,11 +13,15 @@ import urllib.request
 
 import boto3
 import duckdb
+import numpy
+import pyarrow
 import pytest
 from gcp_storage_emulator.server import create_server
 from moto.server import ThreadedMotoServer
 from PIL import Image
-from stores import Files, Front, Reader, forward, free_port, google_xml, lines, raw, read, text_of
+
+from session import free_port
+from stores import Files, Front, Reader, forward, google_xml, lines, raw, read, text_of
 from test_tune import table, tune
 
 KEYS = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing", "AWS_REGION": "us-east-1"}
@@ -31,6 +35,22 @@ def parquet_file(folder):
     query = "SELECT range::FLOAT AS x, (range % 3)::INTEGER AS kind, range::DOUBLE * 2 AS y FROM range(700000)"
     duckdb.sql(f"COPY ({query}) TO '{file}' (FORMAT parquet, ROW_GROUP_SIZE 122880)")
     return file.read_bytes()
+
+
+def arrow_file(stream):
+    rows = numpy.arange(100_000)
+    table = pyarrow.table({"x": rows.astype("f4"), "kind": rows % 3, "y": rows * 2.0})
+    file = io.BytesIO()
+    make = pyarrow.ipc.new_stream if stream else pyarrow.ipc.new_file
+    with make(file, table.schema) as writer:
+        writer.write_table(table, max_chunksize=30_000)
+    return file.getvalue()
+
+
+def npy(array):
+    file = io.BytesIO()
+    numpy.save(file, array)
+    return file.getvalue()
 
 
 def png(number):
@@ -53,6 +73,9 @@ def files(tmp_path_factory):
         "array.idx.gz": gzip.compress(idx),
         "table.csv": b"x,y\n" + b"".join(b"%d,%d\n" % (number, number % 3) for number in range(40_000)),
         "numbers.parquet": parquet_file(tmp_path_factory.mktemp("parquet")),
+        "numbers.arrow": arrow_file(stream=False),
+        "stream.arrow": arrow_file(stream=True),
+        "array.npy": npy(numpy.arange(3000, dtype="f8").reshape(30, 100)),
         "parts/a.txt": b"one\ntwo\n",
         "parts/b.txt": b"three\n",
         "parts/deep/c.txt": b"four\n",
@@ -139,9 +162,9 @@ def web(files):
     front.close()
 
 
-def parquet(files):
+def parquet(files, format="Parquet"):
     groups = [{"columns": ["x", "y"], "kind": "Matrix"}, {"columns": ["kind"], "kind": {"Classes": None}}]
-    return {"Table": {"format": "Parquet", "files": files, "groups": groups, "missing": None}}
+    return {"Table": {"format": format, "files": files, "groups": groups, "missing": None}}
 
 
 def test_each_format_has_the_bytes_of_the_file(store, files, tmp_path):
@@ -158,6 +181,12 @@ def test_each_format_has_the_bytes_of_the_file(store, files, tmp_path):
         numbers = [number for block in blocks for number in block[0]]
         assert numbers[::2] == list(range(700_000)) and numbers[1::2] == [2 * number for number in range(700_000)]
         assert [kind for block in blocks for kind in block[1]] == [number % 3 for number in range(700_000)]
+        for name in ("numbers", "stream"):
+            blocks = read(parquet(f"{store.root}/{name}.arrow", "Arrow"), tmp_path, **store.variables)
+            assert [len(kinds) for _, kinds in blocks] == [30_000, 30_000, 30_000, 10_000]
+            assert [number for numbers, _ in blocks for number in numbers[1::2]] == [2 * number for number in range(100_000)]
+        array = {"Array": {"file": f"{store.root}/array.npy", "layout": "Npy"}}
+        assert read(array, tmp_path, **store.variables) == [[list(range(3000))]]
 
 
 def test_a_pattern_stands_for_objects_in_the_order_of_their_names(store, tmp_path):

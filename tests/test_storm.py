@@ -152,6 +152,12 @@ def kill(pids):
             pass  # It has left.
 
 
+def has_checkpoint(told):
+    """Whether a trial has saved a checkpoint and still has more than half of its epochs to run."""
+    last = [file.read_text().splitlines()[-1:] for file in told.iterdir()]
+    return any(line == [f"kept {epochs}"] for line in last for epochs in range(1, EPOCHS // 2))
+
+
 def check_told(told, folder):
     """The study has all that its trials have recorded, and no trial resumed from before a saved checkpoint."""
     reports = {}
@@ -200,6 +206,8 @@ def test_nothing_is_lost_or_touched_when_everything_happens_at_once(tmp_path, di
             if is_small and round % 2 == 1:
                 fill(filler)
                 time.sleep(0.3)
+            if round == 0:
+                wait_for(lambda: has_checkpoint(told), "trial that can go on from a checkpoint")
             supervisor = supervisor_of(folder)
             running = workers(folder)
             kills += is_alive(supervisor) if round % 2 == 0 else len(running[:1])

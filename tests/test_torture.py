@@ -100,7 +100,7 @@ TRIALS = int(os.environ.get("FERROTUNE_TORTURE_TRIALS", "60"))
 FLAT = 0.01
 
 # Longest time of a trial in seconds, except those that their deadline ends.
-CONTAINED_S = 2.0
+CONTAINED_S = 3.0
 
 
 def objective():
@@ -138,7 +138,7 @@ def torture(request, kernel):
     kernel.ok("let before = vec![6, 7]; let cells = std::process::id();")
     before = shared_memory()
     # Concurrent trials on few cores need longer to fail.
-    timeout_s = 1 if request.param == 1 else 5
+    timeout_s = 2 if request.param == 1 else 5
     options = (
         f"--objective loss:min --max-trials {len(FAULTS)} --seed 3 --memory 300MiB --trial-timeout {timeout_s}s"
         f" --concurrency {request.param}"
@@ -175,12 +175,14 @@ def test_nothing_is_left_behind(torture, kernel):
 
 def test_what_was_left_behind_is_in_the_trials_record(torture, kernel):
     _, _, _, project = torture
-    number = [name for name, _, _ in FAULTS].index("setsid double fork")
-    shown = kernel.ok(f"%trials {number} --project {project}").display
-    # Their number depends on how far the shell has run. Those of another trial that ends at the same time count, too, and
-    # one of the others leaves sixty.
-    several = "[23]" if project == "torture-1" else r"\d+"
-    assert re.search(rf"left behind: (1 process|{several} processes), killed", shown), shown
+    names = [name for name, _, _ in FAULTS]
+    # Of trials that end at the same time, the one whose worker is reaped first counts what all of them have left. Two faults
+    # leave processes; the first of them has at least twenty.
+    looked_at = {names.index("setsid double fork")} if project == "torture-1" else set(range(len(FAULTS)))
+    least, most = (1, 3) if project == "torture-1" else (21, 63)
+    shown = [kernel.ok(f"%trials {number} --project {project}").display for number in sorted(looked_at)]
+    counts = [int(count) for text in shown for count in re.findall(r"left behind: (\d+) process(?:es)?, killed", text)]
+    assert least <= sum(counts) <= most, (counts, shown)
 
 
 def test_overshoot_of_the_budget_is_small(torture, kernel):

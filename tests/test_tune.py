@@ -77,6 +77,19 @@ def test_same_seed_draws_the_same_parameters(kernel):
     assert len(set(values[0])) == 4
 
 
+def test_search_learns_from_another_study_and_writes_nothing_there(kernel):
+    kernel.ok(tune("Ok((x - 0.3).powi(2))", "--objective loss:min --max-trials 12 --seed 4", "before"))
+    journal = (study(kernel, "before") / "journal.log").read_bytes()
+    kernel.ok(tune("Ok((x - 0.3).powi(2))", "--objective loss:min --max-trials 3 --seed 5 --from before", "after"))
+    (best,) = table(kernel.ok("%best --project before").display)
+    first, *others = trials(kernel, "after")
+    assert first["x"] == best["x"] and len(others) == 2
+    assert (study(kernel, "before") / "journal.log").read_bytes() == journal
+    outcome = kernel.fails(tune("Ok(x)", "--objective accuracy:max --from before", "misfit"))
+    assert "--from before: it optimises loss:min, not accuracy:max" in outcome.error, outcome.error
+    assert not study(kernel, "misfit").exists()
+
+
 def test_captured_variables_arrive_as_they_were(kernel):
     kernel.ok("use candle_core::{Device, Tensor};")
     kernel.ok("let numbers = Tensor::new(&[[1f32, 2.0], [3.0, 4.0]], &Device::Cpu)?;")
@@ -182,7 +195,7 @@ def test_worker_is_started_by_the_supervisor_and_no_fork_of_the_cells(kernel):
         facts = (study(kernel, "processes") / f"trials/{number}/facts").read_text().splitlines()
         exe, command, parent_exe, parent_command, pid, parent = facts
         assert pathlib.Path(exe).name == "ferrotune" == pathlib.Path(parent_exe).name
-        assert command.split()[1] == "worker"
+        assert command.split()[1] == "trial"
         assert parent_command.split()[1] == "supervise"
         assert cells_pid not in (pid, parent)
         assert not is_alive(int(pid)) and not is_alive(int(parent))

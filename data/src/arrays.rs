@@ -5,8 +5,14 @@ use crate::images::path;
 use crate::reader::{Reader, tensor};
 use crate::{DataError, Result};
 use candle_core::{DType, Tensor};
-use ferrotune_reader::{Layout, Request, Source};
+use ferrotune_reader::{Block, Layout, NPY_HEADER_BYTES, NpyHeader, Request, Source};
+use ferrotune_trial::{ShareError, Shared, map_array};
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::fs::File;
+use std::io::Read as _;
 use std::path::Path;
+use std::str::FromStr as _;
 
 /// The array in a file of MNIST's format IDX, which is decompressed if it ends in `.gz`; where there is no such file, the
 /// one with `.gz` behind its name is read. Whole numbers become u8 or
@@ -17,6 +23,120 @@ use std::path::Path;
 /// Source: <https://yann.lecun.org/exdb/mnist/>.
 pub fn idx(file: impl AsRef<Path>) -> Result<Tensor> {
     array(file.as_ref(), Layout::Idx)
+}
+
+/// The array in a file of NumPy's format NPY, which is decompressed if its name ends in `.gz` or `.zst`. `file` may be an
+/// address, such as `s3://bucket/x.npy`. Booleans become u8.
+///
+/// A file on a disk of this machine that is not compressed is mapped: it is not read before its numbers are used, and the
+/// system may take their memory back. What is changed in the tensor is not changed in the file. The mapping stays until the
+/// process ends; do not shorten the file before, as `numpy.save` under the same name does. Of a mapped array in Fortran's
+/// order, the tensor is a transposed view.
+///
+/// Fails if the file is not there, or damaged, or if candle does not have its type: complex and big-endian numbers, objects
+/// and strings.
+///
+/// ```no_run
+/// let rows = ferrotune_data::npy("rows.npy")?;
+/// let rows = ferrotune_data::Dataset::from_tensors(rows)?.shuffle(1000, 7).batch(32, false);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Source: <https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>.
+pub fn npy(file: impl AsRef<Path>) -> Result<Tensor> {
+    let file = file.as_ref();
+    if !is_mapped(file) {
+        return array(file, Layout::Npy);
+    }
+    let header = npy_header(file).map_err(|reason| unread(file, reason))?;
+    let dtype = DType::from_str(&header.shape.dtype).map_err(|error| unread(file, error))?;
+    if !header.data.is_multiple_of(dtype.size_in_bytes()) {
+        return array(file, Layout::Npy);
+    }
+    let tensor = map_array(file, header.data, dtype, &header.stored_dims()).map_err(|error| unmapped(file, error))?;
+    if !header.is_fortran || tensor.rank() < 2 {
+        return Ok(tensor);
+    }
+    let turned: Vec<usize> = (0..tensor.rank()).rev().collect();
+    tensor.permute(turned).map_err(|error| unread(file, error))
+}
+
+/// The tensors in a file of safetensors, by their names, which is decompressed if its name ends in `.gz` or `.zst`. `file`
+/// may be an address, such as `gs://bucket/weights.safetensors`. Booleans become u8.
+///
+/// A file on a disk of this machine that is not compressed is mapped, as [`npy`] does, if its numbers are aligned, as they are
+/// in files of Python's `safetensors`, and if it has no booleans.
+///
+/// Fails if the file is not there, or damaged, or if candle does not have the type of one of its tensors.
+///
+/// ```no_run
+/// use ferrotune_data::Dataset;
+/// let tensors = ferrotune_data::safetensors("digits.safetensors")?;
+/// let train = Dataset::from_tensors((tensors["images"].clone(), tensors["labels"].clone()))?.shuffle(1000, 7);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Source: <https://huggingface.co/docs/safetensors>.
+pub fn safetensors(file: impl AsRef<Path>) -> Result<BTreeMap<String, Tensor>> {
+    let file = file.as_ref();
+    if is_mapped(file)
+        && let Some(tensors) = mapped(file)?
+    {
+        return Ok(tensors);
+    }
+    let (names, arrays) = arrays(file, Layout::Safetensors)?;
+    names.into_iter().zip(&arrays).map(|(name, array)| Ok((name, tensor(array)?))).collect()
+}
+
+/// The tensors over a mapped file; none if not all of them can lie over it.
+fn mapped(file: &Path) -> Result<Option<BTreeMap<String, Tensor>>> {
+    let shared = Shared::open(file).map_err(|error| unmapped(file, error))?;
+    let mut tensors = BTreeMap::new();
+    for name in shared.names() {
+        match shared.tensor(&name) {
+            Ok(tensor) => tensors.insert(name, tensor),
+            // The reader copies what is not aligned, and says which types there are.
+            Err(ShareError::Tensor { .. } | ShareError::Dtype { .. }) => return Ok(None),
+            Err(error) => return Err(unmapped(file, error)),
+        };
+    }
+    Ok(Some(tensors))
+}
+
+/// Whether a file is mapped: it is on a disk of this machine, and not compressed.
+fn is_mapped(file: &Path) -> bool {
+    let is_compressed = file.extension().is_some_and(|ending| ending == "gz" || ending == "zst");
+    !is_compressed && !file.to_string_lossy().contains("://") && file.is_file()
+}
+
+/// The header of a file that has as many numbers as it says.
+fn npy_header(file: &Path) -> std::result::Result<NpyHeader, String> {
+    let mut bytes = Vec::new();
+    let length = File::open(file).and_then(|file| {
+        let length = file.metadata()?.len();
+        file.take(NPY_HEADER_BYTES as u64).read_to_end(&mut bytes)?;
+        Ok(length)
+    });
+    let length = length.map_err(|error| error.to_string())?;
+    let header = NpyHeader::read(&bytes)?;
+    header.check(length.saturating_sub(header.data as u64))?;
+    Ok(header)
+}
+
+/// Why a file is not mapped, without what only concerns data that trials share.
+fn unmapped(file: &Path, error: ShareError) -> DataError {
+    match error {
+        ShareError::Layout { source, .. } => {
+            unread(file, format!("it is no whole safetensors file ({source}); copy or save it again"))
+        }
+        ShareError::File { source, .. } => unread(file, source),
+        ShareError::Tensor { source, .. } => unread(file, source),
+        other => unread(file, other),
+    }
+}
+
+fn unread(file: &Path, error: impl Display) -> DataError {
+    DataError::Unread { reason: format!("cannot read {}: {error}", file.display()) }
 }
 
 /// MNIST, and what comes in the same files, such as Fashion-MNIST: the parts for training and for testing, as images of
@@ -78,11 +198,22 @@ fn damaged(folder: &Path, error: &candle_core::Error) -> DataError {
 }
 
 fn array(file: &Path, layout: Layout) -> Result<Tensor> {
-    let (mut reader, _) = Reader::start(Source::Array { file: path(file)?, layout })?;
+    let (_, arrays) = arrays(file, layout)?;
+    tensor(arrays.first().ok_or_else(|| incomplete(file))?)
+}
+
+/// What a reader finds in a file: the names of arrays, if the layout has them, and the arrays.
+fn arrays(file: &Path, layout: Layout) -> Result<(Vec<String>, Block)> {
+    let (mut reader, contents) = Reader::start(Source::Array { file: path(file)?, layout })?;
     reader.ask(&Request::Block(0))?;
-    let array = reader.take()?.and_then(|block| block.into_iter().next());
-    tensor(
-        &array
-            .ok_or_else(|| DataError::Unread { reason: format!("the reader gave no array of {}", file.display()) })?,
-    )
+    let arrays = reader.take()?.ok_or_else(|| incomplete(file))?;
+    let names = contents.columns;
+    if layout == Layout::Safetensors && names.len() != arrays.len() {
+        return Err(incomplete(file));
+    }
+    Ok((names, arrays))
+}
+
+fn incomplete(file: &Path) -> DataError {
+    DataError::Unread { reason: format!("the reader gave not all arrays of {}", file.display()) }
 }

@@ -43,7 +43,7 @@ mod stream;
 mod table;
 mod verb;
 
-pub use arrays::{cifar10, idx, mnist};
+pub use arrays::{cifar10, idx, mnist, npy, safetensors};
 pub use batch::Batch;
 pub use columns::Columns;
 pub use dataset::Dataset;
@@ -53,7 +53,7 @@ pub use images::{ImageFolder, image_folder};
 pub use iter::{Iter, Position};
 pub use ready::{digits, iris, wine};
 pub use records::{json_lines, lines, tf_records};
-pub use table::{TableFiles, csv, parquet};
+pub use table::{TableFiles, arrow, csv, parquet};
 
 /// The result of everything that makes elements.
 pub type Result<T, E = DataError> = std::result::Result<T, E>;

@@ -37,6 +37,24 @@ pub fn parquet(files: &str) -> TableFiles<()> {
     TableFiles::new(Format::Parquet, files)
 }
 
+/// Apache Arrow's files and streams, such as those of `Dataset.save_to_disk` of Hugging Face, of Polars' `write_ipc` and of
+/// pandas' `to_feather`: `files` is a path, an address such as `s3://bucket/trips.arrow`, or a pattern such as
+/// `trips/*.arrow`. Buffers may be compressed with LZ4 or Zstandard. Only the columns that are asked for are decoded, and as
+/// many processes as candle has threads read record batches; of an address, one process, since the number of their rows
+/// would have to be fetched first.
+///
+/// ```no_run
+/// let trips = ferrotune_data::arrow("trips/*.arrow").features(["distance", "passengers"]).class("kind").stream()?;
+/// for batch in &trips.batch(1024, false) {
+///     let (features, kinds) = batch?; // f32 of shape (1024, 2) and u32 of shape (1024)
+/// #   let _ = (features, kinds);
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn arrow(files: &str) -> TableFiles<()> {
+    TableFiles::new(Format::Arrow, files)
+}
+
 /// Tables with the same columns, and what becomes of those. Opens no file before [`TableFiles::read`],
 /// [`TableFiles::stream`] or [`TableFiles::columns`].
 #[derive(Clone, Debug)]
@@ -54,7 +72,7 @@ impl TableFiles<()> {
         TableFiles { format, files, groups, missing: None, of_columns: PhantomData }
     }
 
-    /// The byte that separates the values of a CSV file, such as `b';'` or `b'\t'`. Parquet has none, and ignores it.
+    /// The byte that separates the values of a CSV file, such as `b';'` or `b'\t'`. The other formats have none, and ignore it.
     pub fn delimiter(mut self, delimiter: u8) -> TableFiles<()> {
         if let Format::Csv { delimiter: present } = &mut self.format {
             *present = delimiter;

@@ -21,6 +21,7 @@ mod literal;
 mod named;
 mod object;
 mod plugin;
+mod profiler;
 mod program;
 mod topology;
 
@@ -34,4 +35,5 @@ pub use executable::{Executable, Input, Launch, LoadedExecutable, MemoryUse, Out
 pub use literal::{Element, Literal};
 pub use named::{Named, Value};
 pub use plugin::Plugin;
+pub use profiler::Profiler;
 pub use topology::Topology;

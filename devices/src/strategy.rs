@@ -274,7 +274,7 @@ impl Replica<'_> {
     ///
     /// # Errors
     /// If another replica has ended, or has another number of values; and if another process is missing, dies or hangs,
-    /// which ends all replicas with an error that names it.
+    /// which ends all replicas with an error that names it. The values have no meaning then.
     pub fn all_reduce_mean<R: Reduce>(&self, values: &mut [R]) -> Result<(), StrategyError> {
         self.round.mean(self.place, values)
     }

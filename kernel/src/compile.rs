@@ -7,6 +7,7 @@
 mod definitions;
 mod dependencies;
 mod last_expression;
+mod linker;
 mod manifest;
 mod messages;
 mod shadows;
@@ -25,6 +26,7 @@ use crate::prelude::Prelude;
 use anyhow::{Context, Result, bail};
 pub(crate) use dependencies::CRATES;
 use dependencies::Dependencies;
+use linker::Linker;
 use manifest::Manifest;
 use messages::Messages;
 use sha2::{Digest, Sha256};
@@ -127,6 +129,8 @@ fn compile(offline: bool, emit: Emit, kernel: &mut Kernel) -> Result<ExitCode> {
     let prelude =
         Prelude::open(&environment::path(PRELUDE_VARIABLE)?)?.context("the prelude is gone; restart the kernel")?;
     let mut rustc = rustc(&manifest, &dependencies, &prelude, emit)?;
+    let run_folders = [prelude.library_folder(), environment::path(STANDARD_LIBRARY_VARIABLE)?];
+    Linker::of(&source, &dependencies)?.use_in(&mut rustc, &run_folders);
     rustc.arg(format!("--remap-path-prefix=src={name}"));
     let kept = Kept::of(&rustc, &prelude, emit)?;
     if let Some(made) = kept.as_ref().map(|kept| kept.take(&library)).transpose()?.flatten() {
@@ -197,31 +201,23 @@ fn rustc(manifest: &Manifest, dependencies: &Dependencies, prelude: &Prelude, em
             Emit::Nothing => "--emit=metadata",
         })
         .arg(format!("-Copt-level={}", manifest.opt_level))
-        .args(["-Coverflow-checks=on", "-Cdebuginfo=line-tables-only", "-Cprefer-dynamic", "-Ccodegen-units=1"])
+        .args(["-Coverflow-checks=on", "-Cdebuginfo=line-tables-only", "-Cprefer-dynamic"])
+        // Two threads make the machine code. `-Clto=off` leaves out a second round of optimisation over both parts.
+        .args(["-Ccodegen-units=2", "-Clto=off"])
         .args(USUAL_LINTS.map(|lint| format!("-A{lint}")));
     for (name, file) in prelude.externs() {
-        command.arg("--extern").arg(assignment(name, &file));
+        command.arg("--extern").arg(joined(&format!("{name}="), &file));
     }
-    command.arg("-L").arg(assignment("dependency", &prelude.library_folder()));
-    for folder in [prelude.library_folder(), environment::path(STANDARD_LIBRARY_VARIABLE)?] {
-        command.arg(rpath(&folder));
-    }
+    command.arg("-L").arg(joined("dependency=", &prelude.library_folder()));
     dependencies.use_in(&mut command);
     Ok(command)
 }
 
-/// Where the cell finds a library when it is loaded.
-fn rpath(folder: &Path) -> OsString {
-    let mut argument = OsString::from("-Clink-arg=-Wl,-rpath,");
-    argument.push(folder);
+/// An argument that ends with a path.
+fn joined(beginning: &str, path: &Path) -> OsString {
+    let mut argument = OsString::from(beginning);
+    argument.push(path);
     argument
-}
-
-fn assignment(name: &str, path: &Path) -> OsString {
-    let mut assignment = OsString::from(name);
-    assignment.push("=");
-    assignment.push(path);
-    assignment
 }
 
 /// An error in the JSON form of rustc's diagnostics, which evcxr reads.

@@ -170,7 +170,7 @@ impl Engine {
         let padded = format!("{}{}", "\n".repeat(first_line.saturating_sub(1)), lines.join("\n"));
         let split = ferrotune_magics::split(&padded);
         syntax::check_brackets(&padded, &split.ending)?;
-        let statement = self.notebook.profiled_steps.map(profile::begin);
+        let statement = self.notebook.recording.clone();
         let prepared = preparation::prepare(&padded, &split, statement, self.evaluator.item_names());
         let Prepared { source, insertions, is_rust } = prepared;
         if !is_rust {

@@ -13,8 +13,10 @@ mod execution;
 mod failure;
 mod kernelspec;
 mod package;
+mod placement;
 mod places;
 mod prelude;
+mod printer;
 mod resume;
 mod runtime;
 mod search_process;
@@ -25,6 +27,7 @@ mod stop_button;
 mod supervisor;
 mod toolchain;
 mod uninstall;
+mod worker;
 
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
@@ -73,6 +76,8 @@ enum Action {
     },
     /// Continue a study without a notebook.
     Resume(resume::Resume),
+    /// Run trials of a study that another host has published.
+    Worker(worker::Worker),
     /// Run a program that ends with the process that has started it.
     #[command(hide = true)]
     Bound {
@@ -128,7 +133,13 @@ enum Action {
     Probe,
     /// Run a trial.
     #[command(hide = true)]
-    Worker {
+    Trial {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
+    /// Load a trial's objective, and run nothing of it.
+    #[command(hide = true)]
+    Load {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
@@ -240,7 +251,15 @@ fn run(arguments: &[OsString]) -> Result<ExitCode> {
         }
         Action::Reader => reader(),
         Action::Probe => Ok(ferrotune_devices::probe::child::main()),
-        Action::Worker { arguments } => ferrotune_tuner::process::worker_main(arguments),
+        Action::Trial { arguments } => ferrotune_tuner::process::worker_main(arguments),
+        Action::Load { arguments } => match ferrotune_tuner::process::load_objective(arguments) {
+            Ok(()) => Ok(ExitCode::SUCCESS),
+            Err(reason) => {
+                eprintln!("{reason}");
+                Ok(ExitCode::FAILURE)
+            }
+        },
+        Action::Worker(arguments) => worker::run(&arguments),
     }
 }
 

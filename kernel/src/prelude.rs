@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// Paths and texts of the prelude's sources, packed by the build script.
@@ -99,7 +100,7 @@ impl Prelude {
         let ready = folder.join("ready.json");
         let text = match fs::read_to_string(&ready) {
             Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(None),
             Err(error) => return Err(error).with_context(|| format!("cannot read {}", ready.display())),
         };
         let contents = serde_json::from_str(&text)

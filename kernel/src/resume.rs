@@ -3,15 +3,14 @@
 //! need. Runs no code from that folder that this user has neither compiled nor trusted.
 
 use crate::execution::Output;
+use crate::printer::Printer;
 use crate::search_process::{EventFiles, SearchProcess, trust};
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
-use ferrotune_tuner::event::{Event, Finish};
+use ferrotune_tuner::event::Finish;
 use ferrotune_tuner::process::OWN_PROGRAM;
-use ferrotune_tuner::record::TrialRecord;
-use ferrotune_tuner::spec::{Objective, StudySpec};
+use ferrotune_tuner::spec::StudySpec;
 use ferrotune_tuner::supervisor::{Origin, Trust, Workers, spec_of, supervise};
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -59,7 +58,7 @@ pub(crate) fn run(arguments: &Resume) -> Result<ExitCode> {
     if arguments.background {
         return go_on_in_background(spec, &trust);
     }
-    let mut printer = Printer { objectives: spec.objectives.clone(), line: Vec::new() };
+    let mut printer = Printer::new(&spec, "stopped; run it again to go on");
     let workers = Workers::Program { program: Path::new(OWN_PROGRAM), trust: &trust };
     let mut event_files = EventFiles::of(&spec);
     let finish = supervise(spec, workers, &mut printer, &mut |event| event_files.take(event))?;
@@ -82,66 +81,4 @@ fn go_on_in_background(spec: StudySpec, trust: &Trust) -> Result<ExitCode> {
     }
     eprintln!("without a notebook, kill -INT {pid} stops it");
     Ok(ExitCode::SUCCESS)
-}
-
-/// Turns the search's events, one line of JSON each, into lines for people.
-struct Printer {
-    objectives: Vec<Objective>,
-    line: Vec<u8>,
-}
-
-impl Write for Printer {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        for byte in bytes {
-            if *byte == b'\n' {
-                let event: Event = serde_json::from_slice(&self.line)?;
-                self.line.clear();
-                self.print(&event)?;
-            } else {
-                self.line.push(*byte);
-            }
-        }
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Printer {
-    fn print(&self, event: &Event) -> io::Result<()> {
-        let text = match event {
-            Event::Opened { folder, earlier_trials } => {
-                format!("continuing {} with {earlier_trials} earlier trials", folder.display())
-            }
-            Event::TrialEnded { record } => self.trial(record),
-            Event::Finished { reason } => Self::finish(reason).to_owned(),
-            // The caller prints errors.
-            Event::Error { .. }
-            | Event::TrialStarted { .. }
-            | Event::Executed { .. }
-            | Event::Reported { .. }
-            | Event::Progress(_) => {
-                return Ok(());
-            }
-        };
-        writeln!(io::stderr(), "{text}")
-    }
-
-    fn trial(&self, record: &TrialRecord) -> String {
-        let ending = record.ending.as_ref().map_or_else(|| "unfinished".to_owned(), ToString::to_string);
-        let values = self.objectives.iter().zip(&record.values);
-        let values: String = values.map(|(objective, value)| format!(", {} = {value}", objective.metric)).collect();
-        format!("trial {}: {ending}{values}, {:.1} s", record.number, record.seconds)
-    }
-
-    fn finish(reason: &Finish) -> &'static str {
-        match reason {
-            Finish::MaxTrials => "done",
-            Finish::Exhausted => "done: nothing is left to try",
-            Finish::Timeout => "stopped: the time is over",
-            Finish::Interrupted => "stopped; run it again to go on",
-        }
-    }
 }

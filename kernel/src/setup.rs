@@ -10,7 +10,7 @@ pub(crate) mod size;
 use crate::environment;
 use crate::places::{self, lock};
 use crate::prelude::shipped;
-use crate::toolchain::{Rule, Toolchain, own};
+use crate::toolchain::{LINKER_CURE, Rule, Toolchain, own};
 use anyhow::{Context, Result, bail};
 use serde_json::json;
 use size::Size;
@@ -91,9 +91,7 @@ impl Setup {
             return Ok(());
         }
         if environment::search("cc").is_none() {
-            bail!(
-                "there is no linker `cc`, which Rust needs; install gcc (Debian and Ubuntu: apt-get install build-essential), then try again"
-            );
+            bail!("there is no linker `cc`, which Rust needs; {LINKER_CURE}, then try again");
         }
         let parent = self.folder.parent().context("the data folder has no parent")?;
         fs::create_dir_all(parent).with_context(|| cannot_write(parent))?;

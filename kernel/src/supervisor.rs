@@ -110,6 +110,8 @@ struct Supervisor {
     snapshot_listener: UnixListener,
     watch: Watch,
     measure_at: Option<Instant>,
+    /// As in [`CellOrder::Run`].
+    sample_ms: Option<u64>,
 }
 
 /// What `poll` found ready.
@@ -146,6 +148,7 @@ impl Supervisor {
             snapshot_listener,
             watch: Watch::new()?,
             measure_at: None,
+            sample_ms: None,
         })
     }
 
@@ -304,7 +307,7 @@ impl Supervisor {
     /// Lines from evcxr: the next cell to run.
     fn take_lines(&mut self) -> Result<()> {
         for line in self.evcxr.read()? {
-            match evcxr::order(&line) {
+            match evcxr::order(&line, self.sample_ms) {
                 Some(order) => self.raise(Event::RunOrdered(order))?,
                 None => {
                     tracing::warn!("evcxr orders {:?}", String::from_utf8_lossy(&line));
@@ -334,6 +337,14 @@ impl Supervisor {
             let event = match report {
                 CellReport::Surroundings { surroundings } => {
                     self.kernel.tell(&KernelFrame::Surroundings { surroundings })?;
+                    continue;
+                }
+                CellReport::Sampled { samples } => {
+                    self.kernel.tell(&KernelFrame::Sampled { samples })?;
+                    continue;
+                }
+                CellReport::Unsampled { reason } => {
+                    self.kernel.tell(&KernelFrame::Unsampled { reason })?;
                     continue;
                 }
                 CellReport::Completed { missing } => {

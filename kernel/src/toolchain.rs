@@ -17,6 +17,9 @@ use std::process::Command;
 /// The user's variable with the toolchain to use: a folder, a version that `ferrotune setup` has installed, or a name of rustup's.
 pub(crate) const VARIABLE: &str = "FERROTUNE_TOOLCHAIN";
 
+/// How a machine gets the linker that Rust needs.
+pub(crate) const LINKER_CURE: &str = "install gcc (Debian and Ubuntu: apt-get install build-essential)";
+
 /// A toolchain, which each kernel looks up once.
 #[derive(Clone, Debug)]
 pub(crate) struct Toolchain {

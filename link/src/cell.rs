@@ -13,6 +13,8 @@ pub enum CellOrder {
         library: String,
         /// The function's name.
         function: String,
+        /// After how much CPU time of a thread its stack is sampled, in milliseconds; none where nothing is sampled.
+        sample_ms: Option<u64>,
     },
     /// Make another snapshot, because the present one has got a name.
     Snapshot,
@@ -33,6 +35,16 @@ pub enum CellReport {
     Completed {
         /// How many variables it has taken out of the store and not put back.
         missing: usize,
+    },
+    /// Where the cell's threads have used CPU time. It comes before the end of the cell.
+    Sampled {
+        /// The samples as JSON.
+        samples: String,
+    },
+    /// The cell has run, or will run, without being sampled.
+    Unsampled {
+        /// Why.
+        reason: String,
     },
     /// The cell could not be run.
     Refused {

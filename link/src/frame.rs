@@ -118,6 +118,21 @@ pub enum KernelFrame {
         /// The trace as JSON, with `file:line:column` for each loop.
         trace: String,
     },
+    /// The connected device has recorded, too, as a file that was asked for.
+    DeviceProfile {
+        /// Why there is no such file, unless there is.
+        failure: Option<String>,
+    },
+    /// Where the threads of a cell have used CPU time.
+    Sampled {
+        /// The samples as JSON.
+        samples: String,
+    },
+    /// A cell has run without being sampled.
+    Unsampled {
+        /// Why.
+        reason: String,
+    },
     /// What the compiler warns of in the source that it has just compiled, each as rustc's JSON. Replaces earlier warnings.
     Warnings {
         /// The diagnostics.

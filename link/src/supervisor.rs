@@ -53,6 +53,11 @@ pub enum SupervisorRequest {
         /// The limit in bytes; none for what the machine can spare.
         bytes: Option<u64>,
     },
+    /// Sample what the threads of cells spend their CPU time on, from the next cell on.
+    Sample {
+        /// After how much CPU time of a thread, in milliseconds; none for no longer.
+        period_ms: Option<u64>,
+    },
     /// Have the process that holds the variables give freed memory back to the system.
     Trim {
         /// Also drop the snapshots for `%undo`, which share that memory.

@@ -10,11 +10,13 @@ pub mod variables;
 
 use crate::{device, input, interrupt, widget};
 use ferrotune_devices::fork;
+use ferrotune_devices::pjrt::Profiler;
 use ferrotune_link::{Answer, KernelFrame, connection};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::backtrace::Backtrace;
 use std::ffi::c_void;
 use std::panic::{Location, PanicHookInfo};
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::thread::ThreadId;
 
@@ -82,6 +84,7 @@ pub extern "C" fn ferrotune_run(entry: Entry, variables: *mut c_void) -> *mut c_
     let call = || {
         *CELL_THREAD.lock().unwrap_or_else(PoisonError::into_inner) = Some(std::thread::current().id());
         let address = entry(std::ptr::with_exposed_provenance_mut(address)).expose_provenance();
+        write_device_profile();
         send_profile();
         address
     };
@@ -96,6 +99,31 @@ pub extern "C" fn ferrotune_run(entry: Entry, variables: *mut c_void) -> *mut c_
 /// Called at the beginning of a cell under `%%profile`: records what up to so many steps of the cell spend their time on.
 pub fn profile(steps: usize) {
     ferrotune_profile::begin(steps);
+}
+
+/// What the connected device records, and the file that it goes to.
+static DEVICE_PROFILE: Mutex<Option<(Profiler, PathBuf)>> = Mutex::new(None);
+
+/// Called after [`profile`] where the connected device records, too: what it has recorded goes to this file when the cell ends.
+pub fn profile_device(file: &str) -> ferrotune_trial::Result<()> {
+    let profiler = ferrotune_xla::profile(&device::current()?).map_err(|error| {
+        format!("the device {} cannot be profiled for TensorBoard: {error}; leave out --tensorboard", device::name())
+    })?;
+    *DEVICE_PROFILE.lock().unwrap_or_else(PoisonError::into_inner) = Some((profiler, file.into()));
+    Ok(())
+}
+
+/// Writes what the connected device has recorded, if it was to record.
+fn write_device_profile() {
+    let Some((profiler, file)) = DEVICE_PROFILE.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
+    let written = profiler.finish().map_err(|error| error.to_string()).and_then(|bytes| {
+        let folder = file.parent().unwrap_or(&file);
+        let written = std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&file, bytes));
+        written.map_err(|error| format!("cannot write {}: {error}", file.display()))
+    });
+    if let Err(error) = connection::send(&KernelFrame::DeviceProfile { failure: written.err() }) {
+        eprintln!("nobody hears of the profile in {}: {error}", file.display());
+    }
 }
 
 /// Sends the profile of the cell that has just ended on this thread, if there is one.

@@ -35,7 +35,7 @@ pub use ferrotune_data as data;
 pub use ferrotune_devices as devices;
 pub use ferrotune_display::{progress, widget};
 pub use ferrotune_trial::optim;
-pub use ferrotune_trial::{AdamW, Restore, Result, Save, Share, Trial, seed, share_fields};
+pub use ferrotune_trial::{AdamW, FixedTrial, FixedValues, Restore, Result, Save, Share, Trial, seed, share_fields};
 pub use ferrotune_xla as xla;
 pub use input::{input, input_password};
 pub use interrupt::{interrupted, sleep};

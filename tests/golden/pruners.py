@@ -37,4 +37,6 @@ for direction in ["minimize", "maximize"]:
     print(run(pruners.PercentilePruner(25, n_startup_trials=3, n_warmup_steps=3, interval_steps=4, n_min_trials=2), direction))
     print(run(pruners.WilcoxonPruner(p_threshold=0.2), direction, mean=True))
     print(run(pruners.PatientPruner(None, patience=2, min_delta=0.1), direction))
+    percentile = pruners.PercentilePruner(50, n_startup_trials=3)
+    print(run(pruners.PatientPruner(percentile, patience=2, min_delta=0.1), direction))
     print(run(pruners.ThresholdPruner(lower=-0.9, upper=3.3, n_warmup_steps=1, interval_steps=2), direction))

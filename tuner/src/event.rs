@@ -76,6 +76,8 @@ pub enum Finish {
     Timeout,
     /// The user stopped it.
     Interrupted,
+    /// An objective has called `trial.stop_search`.
+    Stopped,
 }
 
 /// A picture of a running search.

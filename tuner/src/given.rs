@@ -38,7 +38,7 @@ impl Given {
             let misfit = || {
                 format!("{option} gives `{name}` the value {value_text}, but it is {distribution}; give one of these")
             };
-            return fitted(value, distribution).map(Some).ok_or_else(misfit);
+            return fit(value, distribution).map(Some).ok_or_else(misfit);
         }
         let is_tuned = self.tune_only.is_empty() || self.tune_only.iter().any(|tuned| tuned == name);
         Ok((!is_tuned).then(|| default.cloned().unwrap_or_else(|| distribution.first())))
@@ -53,9 +53,20 @@ impl Given {
     /// Whether a trial with these parameters has the value of every fixed one that it asks for. A trial from before the
     /// value was fixed, or enqueued with another value, is no data for the search as it is now.
     pub fn agrees_with(&self, parameters: &BTreeMap<String, Parameter>) -> bool {
+        self.has_fixed(parameters, true)
+    }
+
+    /// The same of a trial of another study, whose range may not have the value at all.
+    #[cfg(feature = "supervisor")]
+    pub(crate) fn agrees_with_source(&self, parameters: &BTreeMap<String, Parameter>) -> bool {
+        self.has_fixed(parameters, false)
+    }
+
+    /// `misfit` is the answer where a trial's range does not have the value.
+    fn has_fixed(&self, parameters: &BTreeMap<String, Parameter>, misfit: bool) -> bool {
         let has_it = |(name, value): (&String, &Value)| {
             let asked = parameters.get(name);
-            asked.is_none_or(|asked| fitted(value, &asked.distribution).is_none_or(|value| value == asked.value))
+            asked.is_none_or(|asked| fit(value, &asked.distribution).map_or(misfit, |value| value == asked.value))
         };
         self.fixed.iter().all(has_it)
     }
@@ -74,8 +85,8 @@ pub fn parse_value(text: &str) -> Value {
     boolean.or_else(number).unwrap_or_else(|| Value::Text(text.to_owned()))
 }
 
-/// The value in the type of the range, if it lies there.
-fn fitted(value: &Value, distribution: &Distribution) -> Option<Value> {
+/// The value in the type of the range: 1.0 for the whole number 1 of a float. `None` if the range does not have it.
+pub fn fit(value: &Value, distribution: &Distribution) -> Option<Value> {
     let fitted = match (distribution, value) {
         (Distribution::Float { .. }, Value::Int(value)) => Value::Float(*value as f64),
         // Beyond 2^53 a float does not name one whole number.

@@ -1,3 +1,5 @@
+//! How much each parameter matters: PED-ANOVA here, and fANOVA in a module of its own.
+//!
 //! PED-ANOVA: how much each parameter decides whether a trial is among the best. Fits no model of the objective.
 //!
 //! Watanabe et al. (2023), PED-ANOVA, IJCAI, arXiv:2304.10255: a parameter is important if its values in the best tenth
@@ -5,6 +7,7 @@
 //! trials that ask for them, as in Conditional PED-ANOVA, arXiv:2601.20800. The results equal Optuna's.
 
 mod density;
+pub mod fanova;
 
 use crate::record::{State, TrialRecord};
 use crate::space::Distribution;
@@ -28,9 +31,7 @@ pub struct Importance {
 /// `loss` gives a trial's value, where small is good; trials for which it is `None` or not finite do not count. With a
 /// single trial or with equal values, all parameters get the same share.
 pub fn importance(trials: &[TrialRecord], loss: impl Fn(&TrialRecord) -> Option<f64>) -> Vec<Importance> {
-    let finished = trials.iter().filter(|trial| trial.state() == State::Finished);
-    let region: Vec<(&TrialRecord, f64)> =
-        finished.filter_map(|trial| Some((trial, loss(trial).filter(|loss| loss.is_finite())?))).collect();
+    let region: Vec<(&TrialRecord, f64)> = losses(trials, loss).collect();
     let mut names: Vec<&String> = region.iter().flat_map(|(trial, _)| trial.parameters.keys()).collect();
     names.sort();
     names.dedup();
@@ -47,6 +48,15 @@ pub fn importance(trials: &[TrialRecord], loss: impl Fn(&TrialRecord) -> Option<
         .collect();
     shares.sort_by(|a, b| b.share.total_cmp(&a.share));
     shares
+}
+
+/// The finished trials with a finite loss.
+fn losses(
+    trials: &[TrialRecord],
+    loss: impl Fn(&TrialRecord) -> Option<f64>,
+) -> impl Iterator<Item = (&TrialRecord, f64)> {
+    let finished = trials.iter().filter(|trial| trial.state() == State::Finished);
+    finished.filter_map(move |trial| Some((trial, loss(trial).filter(|loss| loss.is_finite())?)))
 }
 
 /// The largest loss among the best trials.

@@ -4,10 +4,10 @@
 use crate::event::Finish;
 use crate::journal::Journal;
 use crate::oracle;
-use crate::record::TrialRecord;
+use crate::record::{Parameter, TrialRecord};
 pub use crate::search::SearchError;
-use crate::search::{Outcome, RunningTrial, Search, Step};
-use crate::spec::StudySpec;
+use crate::search::{self, Outcome, RunningTrial, Search, Step};
+use crate::spec::{StudySpec, Supervision};
 use crate::study_folder;
 use crate::wire::{Reply, Request};
 use std::collections::BTreeMap;
@@ -61,6 +61,10 @@ impl InProcessSearch {
     /// Opens the study that is asked for, or begins it. Fails as [`Journal::open`] and [`oracle::create`] do.
     pub fn open(asked: &StudySpec) -> Result<InProcessSearch, SearchError> {
         oracle::create(asked)?;
+        let asked = &search::warmed(asked)?;
+        // While a trial runs, nothing here could give a sign of life.
+        let supervision = Supervision { heartbeat_s: 0, ..asked.supervision.clone() };
+        let asked = &StudySpec { supervision, ..asked.clone() };
         let folder = asked.directory.join(&asked.project);
         let journal = Journal::open(&folder, &study_folder::stored(asked))?;
         study_folder::remove_all_leftovers(&folder, journal.trials())?;
@@ -81,9 +85,21 @@ impl InProcessSearch {
         self.search.trials()
     }
 
+    /// Adds a finished trial that was run elsewhere, with its parameters and a value for each objective, and puts it on disk.
+    pub fn add(
+        &mut self,
+        parameters: &BTreeMap<String, Parameter>,
+        values: Vec<f64>,
+    ) -> Result<&TrialRecord, SearchError> {
+        let number = self.search.add(parameters, values)?;
+        self.sync()?;
+        Ok(self.search.record(number))
+    }
+
     /// Takes the search up again, after a stop or at the end of its time.
     pub fn go_on(&mut self) {
         (self.is_stopping, self.started) = (false, Instant::now());
+        self.search.is_stopped = false;
     }
 
     /// Has running trials stop at their next report, and begins no other.

@@ -1,13 +1,19 @@
-//! The study's journal: an append-only file that Optuna's `JournalFileBackend` reads and writes, with a checksum on each
-//! line of ours. It owns the trials' records, which only its lines change. One search at a time writes it, beside any
-//! number of Optuna's processes; a fact is on disk before the call that records it returns. Never rewrites a line.
+//! The study's journal: the facts of its trials, in an append-only file that Optuna's `JournalFileBackend` reads and writes,
+//! with a checksum on each line of ours, or in the tables of Optuna's `RDBStorage`. It owns the trials' records, which only
+//! facts change. One search at a time writes a file, and any number a database, beside any number of Optuna's processes; a
+//! fact is on disk before the call that records it returns.
 
 mod append_lock;
+mod content;
+mod database;
 mod decode;
 mod encode;
 mod error;
 mod fact;
 mod format;
+mod in_database;
+mod in_file;
+mod known;
 mod line;
 mod lock;
 mod recording;
@@ -15,20 +21,25 @@ mod replay;
 mod shared_file;
 mod state;
 
+pub(crate) use content::Content;
+pub use database::{DatabaseError, Dead, StorageUrl, StorageUrlError};
 pub use error::JournalError;
-pub use lock::{Holder, holder_of};
+pub use lock::{Holder, holder_of, host};
 pub use recording::{End, Usage};
 pub use state::{Study, Times};
 
 use crate::folder;
-use crate::record::{Runner, TrialRecord};
+use crate::record::TrialRecord;
 use crate::seed;
 use crate::spec::StudySpec;
-use crate::study_folder::JOURNAL;
+use crate::study_folder::{self, JOURNAL};
+use database::Database;
 use fact::Fact;
+use in_database::InDatabase;
+use in_file::InFile;
+use known::Known;
 pub(crate) use lock::StudyLock;
 use replay::Replay;
-use shared_file::{SharedFile, Survives};
 use std::borrow::Cow;
 use std::fs::DirEntry;
 use std::path::Path;
@@ -36,25 +47,29 @@ use std::path::Path;
 /// Version of our own facts in the journal (Optuna's format has none).
 const VERSION: u64 = 2;
 
-/// A study that is open for writing, and closed to every other search.
+/// A study that is open for writing. Its folder is closed to every other search.
 #[derive(Debug)]
 pub struct Journal {
     spec: StudySpec,
-    file: SharedFile,
-    /// The study, with all facts that were read or recorded.
-    replay: Replay,
-    /// Whether lines of other programs have been applied since the search asked.
-    has_news: bool,
-    worker_id: String,
-    /// Whole lines that are not in the file yet.
-    held: String,
-    is_holding: bool,
+    known: Known,
+    store: Store,
+    /// Whether its open trials are for others when it is closed.
+    leaves_trials: bool,
     /// Held, and given up by the system when it is closed, however this process ends.
     _lock: StudyLock,
 }
 
+/// Where the facts are.
+#[derive(Debug)]
+enum Store {
+    /// In the study's folder, which has but one search.
+    File(InFile),
+    /// In a database, with other searches beside this one.
+    Database(Box<InDatabase>),
+}
+
 impl Journal {
-    /// Opens the study in `folder`, or begins it.
+    /// Opens the study in `folder`, or begins it; with `spec.storage` in that database.
     ///
     /// A torn last line is cut off, and kept in a file beside the journal. With `spec.overwrite` an earlier study is deleted
     /// first. Trials that a dead supervisor left come back without an ending. Fails if the folder cannot be written, if
@@ -78,28 +93,35 @@ impl Journal {
         let not_writable = |source| JournalError::NotWritable { folder: folder.to_owned(), source };
         folder::create_and_sync(folder).map_err(not_writable)?;
         let study_lock = StudyLock::take(folder, &spec.project)?;
-        let file = SharedFile::open(folder).map_err(not_writable)?;
+        let mut known = Known { name: spec.project.clone(), ..Known::default() };
+        let store = match &spec.storage {
+            Some(storage) => in_database(folder, storage, spec, &mut known)?,
+            None => in_file(folder, spec, &mut known)?,
+        };
         folder::sync(folder).map_err(not_writable)?;
+        if let Some(earlier) = known.replay.study.other_objectives(&spec.objectives) {
+            let (study, wanted) = (spec.project.clone(), state::objectives_text(&spec.objectives));
+            return Err(JournalError::OtherObjective { study, earlier, wanted }.into());
+        }
         let mut journal = Journal {
             spec: spec.clone(),
-            file,
-            replay: Replay::default(),
-            has_news: false,
-            worker_id: worker_id(),
-            held: String::new(),
-            is_holding: false,
+            known,
+            store,
+            leaves_trials: spec.supervision.leaves_trials,
             _lock: study_lock,
         };
-        journal.locked(|journal| journal.read_study(folder))?;
         let prepared = prepare()?;
-        journal.locked(Journal::begin)?;
+        journal.begin()?;
         Ok((journal, prepared))
     }
 
-    /// Reads the study in `folder` without a lock, also while a search writes it. Fails if there is none, if it is
-    /// damaged or of a newer version, or if a name in the folder leads out of it.
+    /// Reads the study in `folder`, or in the database that the folder names, without a lock, also while a search writes it.
+    /// Fails if there is none, if it is damaged or of a newer version, or if a name in the folder leads out of it.
     pub fn read(folder: &Path) -> Result<Study, JournalError> {
         refuse_links(folder)?;
+        if let Some(study) = in_database::read(folder)? {
+            return Ok(study);
+        }
         let missing = || JournalError::Missing { folder: folder.to_owned() };
         let path = folder.join(JOURNAL);
         if !path.is_file() {
@@ -109,6 +131,12 @@ impl Journal {
         let study = Replay::of(&path, &name)?.study;
         let spec = study.spec.ok_or_else(missing)?;
         Ok(Study { spec, trials: study.trials, times: study.times, defaults: study.defaults })
+    }
+
+    /// The address of the database that the study in `folder` is in, for a search that goes on with it; none where it is in
+    /// the folder itself.
+    pub(crate) fn storage_of(folder: &Path) -> Result<Option<String>, JournalError> {
+        database::address(folder)
     }
 
     /// The search of the journal in the file at `path`, such as a copy of one. Fails with what is wrong with it.
@@ -126,168 +154,188 @@ impl Journal {
 
     /// All trials, by number.
     pub fn trials(&self) -> &[TrialRecord] {
-        &self.replay.study.trials
+        &self.known.replay.study.trials
     }
 
     /// How many of them have ended.
     pub fn ended(&self) -> u64 {
-        self.replay.study.ended
+        self.known.replay.study.ended
     }
 
-    /// Takes in what other programs have appended, such as trials that Optuna has begun, ended or enqueued. Says whether
+    /// Takes in what other programs have written, such as trials that Optuna has begun, ended or enqueued. Says whether
     /// any of it was taken in since the last call.
     pub fn read_on(&mut self) -> Result<bool, JournalError> {
-        self.file.read_others()?;
-        self.apply_others()?;
-        Ok(std::mem::take(&mut self.has_news))
+        match &mut self.store {
+            Store::File(file) => file.read_others(&mut self.known)?,
+            Store::Database(database) => database.read_others(&mut self.known)?,
+        }
+        Ok(std::mem::take(&mut self.known.has_news))
     }
 
-    /// Reads the study, which with `overwrite` is deleted first. The lock is held.
-    fn read_study(&mut self, folder: &Path) -> Result<(), JournalError> {
-        if self.spec.overwrite {
-            delete_study(folder)?;
-            self.file.empty()?;
+    /// Writes what a new study begins with, and how this search differs from the last one.
+    fn begin(&mut self) -> Result<(), JournalError> {
+        let asked = self.spec.clone();
+        match &mut self.store {
+            Store::File(file) => file.append(&mut self.known, |known| beginning(&asked, known).1)?,
+            Store::Database(database) => {
+                let (_, facts) = beginning(&asked, &self.known);
+                database.begin_study(&mut self.known, facts)?;
+            }
         }
-        self.replay = Replay::of(self.file.path(), &self.spec.project)?;
-        if let Some(earlier) = self.replay.study.other_objectives(&self.spec.objectives) {
-            let (study, wanted) = (self.spec.project.clone(), state::objectives_text(&self.spec.objectives));
-            return Err(JournalError::OtherObjective { study, earlier, wanted });
-        }
-        if !self.file.go_on_behind(self.replay.length)? {
-            let path = self.file.path().to_owned();
-            return Err(Replay::damage(&path, &self.spec.project).unwrap_or(JournalError::Behind { path }));
-        }
+        self.spec = seeded(&asked, self.known.replay.study.spec.as_ref());
         Ok(())
     }
 
-    /// Writes what a new study begins with, and how this search differs from the last one. The lock is held.
-    fn begin(&mut self) -> Result<(), JournalError> {
-        self.catch_up()?;
-        let study = &self.replay.study;
-        let spec = seeded(&self.spec, study.spec.as_ref());
-        let mut facts = Vec::new();
-        if study.name.is_none() {
-            let directions = spec.objectives.iter().map(|objective| objective.direction).collect();
-            facts.push(Fact::StudyCreated { name: Cow::Owned(spec.project.clone()), directions });
-            if spec.objectives.len() > 1 {
-                facts.push(Fact::MetricNames(
-                    spec.objectives.iter().map(|objective| objective.metric.clone()).collect(),
-                ));
-            }
-        }
-        // A study that an earlier version began holds facts of this one from now on.
-        if study.version != Some(VERSION) {
-            facts.push(Fact::Version(VERSION));
-        }
-        if study.spec.as_ref() != Some(&spec) {
-            facts.push(Fact::Spec(Box::new(spec.clone())));
-        }
-        self.spec = spec;
-        if facts.is_empty() { Ok(()) } else { self.write(facts) }
-    }
-
-    /// Holds back the lines that are recorded from now on, so that the facts of a short trial cost one write: that of the
+    /// Holds back the facts that are recorded from now on, so that those of a short trial cost one write: that of the
     /// next trial's beginning. The records have them at once.
     pub(crate) fn hold(&mut self) {
-        self.is_holding = true;
+        match &mut self.store {
+            Store::File(file) => file.is_holding = true,
+            Store::Database(database) => database.hold(),
+        }
     }
 
     /// Puts what was held back on disk, and holds back nothing more.
     pub(crate) fn release(&mut self) -> Result<(), JournalError> {
-        self.is_holding = false;
-        self.sync()
+        match &mut self.store {
+            Store::File(file) => {
+                file.is_holding = false;
+                file.sync(&mut self.known)
+            }
+            Store::Database(database) => database.release(&mut self.known),
+        }
     }
 
     /// Puts all that was recorded on disk.
     pub(crate) fn sync(&mut self) -> Result<(), JournalError> {
-        self.file.check_is_whole()?;
-        if !self.held.is_empty() {
-            self.append(Vec::new())?;
+        match &mut self.store {
+            Store::File(file) => file.sync(&mut self.known),
+            Store::Database(database) => database.sync(&mut self.known),
         }
-        self.file.sync()
     }
 
     /// Writes these facts, unless they are to be held back, and then changes the records by them.
     fn record(&mut self, facts: Vec<Fact<'_>>) -> Result<(), JournalError> {
-        if !self.is_holding {
-            return self.append(facts);
-        }
-        self.file.check_is_whole()?;
-        self.held.extend(facts.iter().map(|fact| encode::encode(fact, &self.worker_id)));
-        self.apply(facts);
-        Ok(())
-    }
-
-    /// Appends these facts behind what other programs have written.
-    fn append(&mut self, facts: Vec<Fact<'_>>) -> Result<(), JournalError> {
-        self.locked(|journal| {
-            journal.catch_up()?;
-            journal.write(facts)
-        })
-    }
-
-    /// Does something while no other program appends.
-    fn locked<T>(&mut self, action: impl FnOnce(&mut Journal) -> Result<T, JournalError>) -> Result<T, JournalError> {
-        self.file.check_is_whole()?;
-        self.file.take_lock()?;
-        let done = action(self);
-        self.file.give_lock_back();
-        done
-    }
-
-    /// Takes in what other programs have written. The lock is held.
-    fn catch_up(&mut self) -> Result<(), JournalError> {
-        self.file.catch_up()?;
-        self.apply_others()
-    }
-
-    /// Appends what was held back, and these facts, by which the records change then. The lock is held, and what others
-    /// have written has been applied.
-    fn write(&mut self, facts: Vec<Fact<'_>>) -> Result<(), JournalError> {
-        let mut text = std::mem::take(&mut self.held);
-        let is_acknowledged = !text.is_empty();
-        text.extend(facts.iter().map(|fact| encode::encode(fact, &self.worker_id)));
-        let survives = if self.is_holding { Survives::Process } else { Survives::Machine };
-        let written = self.file.write(&text, survives);
-        // The caller learns that these facts are lost; the callers of what was held back cannot any more.
-        self.file.is_behind |= written.is_err() && is_acknowledged;
-        written?;
-        self.apply(facts);
-        Ok(())
-    }
-
-    fn apply(&mut self, facts: Vec<Fact<'_>>) {
-        for fact in facts {
-            let applied = fact.apply(Runner::Search, &mut self.replay.study);
-            applied.expect("a search records facts of trials that exist, in its own version");
+        match &mut self.store {
+            Store::File(file) => file.record(&mut self.known, facts),
+            Store::Database(database) => database.record(&mut self.known, facts),
         }
     }
 
-    /// Applies the lines of other programs that have been read, as when the study is opened.
-    fn apply_others(&mut self) -> Result<(), JournalError> {
-        let lines = self.file.take_others();
-        if lines.is_empty() {
-            return Ok(());
+    /// Gives other searches of the study a sign of life, where it has others: often enough if it is called every second.
+    pub(crate) fn beat(&mut self) -> Result<(), JournalError> {
+        match &mut self.store {
+            Store::File(_) => Ok(()),
+            Store::Database(database) => database.beat(&mut self.known),
         }
-        self.has_news = true;
-        let (path, study) = (self.file.path().to_owned(), self.spec.project.as_str());
-        self.replay.go_on(&lines, &path, study).map_err(|error| {
-            // From here on the records and the file differ. The whole file tells the number of the line.
-            self.file.is_behind = true;
-            Replay::damage(&path, study).unwrap_or(error)
-        })
+    }
+
+    /// Trials of other searches that have given no sign of life for too long.
+    pub(crate) fn dead(&mut self) -> Result<Vec<Dead>, JournalError> {
+        match &mut self.store {
+            Store::File(_) => Ok(Vec::new()),
+            Store::Database(database) => database.dead(),
+        }
+    }
+
+    /// Whether another search runs one of these trials, or has died while it did.
+    pub(crate) fn any_has_signs(&mut self, numbers: &[u64]) -> Result<bool, JournalError> {
+        match &mut self.store {
+            Store::File(_) => Ok(false),
+            Store::Database(database) => database.any_has_signs(numbers),
+        }
+    }
+
+    /// Makes such a trial this search's own, unless another one has been faster; says whether it did.
+    pub(crate) fn take_over(&mut self, dead: &Dead) -> Result<bool, JournalError> {
+        match &mut self.store {
+            Store::File(_) => Ok(false),
+            Store::Database(database) => database.take_over(&mut self.known, dead),
+        }
     }
 }
 
-/// The spec with the seed that the search uses.
+impl Drop for Journal {
+    /// Its open trials wait for this search, which leaves in good order, or are for others, as its spec says. A file has what
+    /// was held back where its owner wanted that.
+    fn drop(&mut self) {
+        if let Store::Database(database) = &mut self.store
+            && let Err(error) = database.leave(&mut self.known, self.leaves_trials)
+        {
+            tracing::warn!(%error, "other searches will take this one for dead");
+        }
+    }
+}
+
+/// The study in a file of the folder, which with `overwrite` is deleted first.
+fn in_file(folder: &Path, spec: &StudySpec, known: &mut Known) -> Result<Store, JournalError> {
+    if !spec.overwrite
+        && let Some(found) = database::address_shown(folder)?
+    {
+        return Err(JournalError::OtherStorage { folder: folder.to_owned(), found });
+    }
+    let not_writable = |source| JournalError::NotWritable { folder: folder.to_owned(), source };
+    let mut file = InFile::open(folder).map_err(not_writable)?;
+    folder::sync(folder).map_err(not_writable)?;
+    if spec.overwrite {
+        delete_study(folder)?;
+        file.empty()?;
+    }
+    file.read_study(known)?;
+    Ok(Store::File(file))
+}
+
+/// The study in a database, which with `overwrite` is deleted first.
+fn in_database(folder: &Path, storage: &str, spec: &StudySpec, known: &mut Known) -> Result<Store, JournalError> {
+    if spec.supervision.mirror.is_some() {
+        return Err(JournalError::Mirrored);
+    }
+    if spec.overwrite {
+        delete_study(folder)?;
+        folder::removed(std::fs::remove_file(folder.join(JOURNAL)))
+            .map_err(|source| JournalError::Io { path: folder.join(JOURNAL), source })?;
+    } else if folder.join(JOURNAL).is_file() {
+        let (folder, found) = (folder.to_owned(), "its own folder".to_owned());
+        return Err(JournalError::OtherStorage { folder, found });
+    }
+    let heartbeat_s = Some(spec.supervision.heartbeat_s).filter(|seconds| *seconds > 0);
+    let mut database = InDatabase::new(Database::open(folder, storage, &spec.project, heartbeat_s)?);
+    if spec.overwrite {
+        database.delete_study()?;
+    }
+    database.read_study(known)?;
+    Ok(Store::Database(Box::new(database)))
+}
+
+/// The search in force, and the facts with which the search that is asked for begins or goes on.
+fn beginning<'a>(asked: &StudySpec, known: &Known) -> (StudySpec, Vec<Fact<'a>>) {
+    let study = &known.replay.study;
+    let spec = seeded(asked, study.spec.as_ref());
+    let mut facts = Vec::new();
+    if study.name.is_none() {
+        let directions = spec.objectives.iter().map(|objective| objective.direction).collect();
+        facts.push(Fact::StudyCreated { name: Cow::Owned(spec.project.clone()), directions });
+        if spec.objectives.len() > 1 {
+            facts.push(Fact::MetricNames(spec.objectives.iter().map(|objective| objective.metric.clone()).collect()));
+        }
+    }
+    // A study that an earlier version began holds facts of this one from now on.
+    if study.version != Some(VERSION) {
+        facts.push(Fact::Version(VERSION));
+    }
+    if study.spec.as_ref() != Some(&spec) {
+        facts.push(Fact::Spec(Box::new(spec.clone())));
+    }
+    (spec, facts)
+}
+
+/// The spec with the seed that the search uses, and with what the study has taken from another one before.
 fn seeded(spec: &StudySpec, earlier: Option<&StudySpec>) -> StudySpec {
     let seed = spec.seed.or_else(|| earlier.and_then(|earlier| earlier.seed)).unwrap_or_else(seed::draw);
-    StudySpec { seed: Some(seed), ..spec.clone().without_call() }
-}
-
-/// Optuna tells the writers of a journal apart by this; a line that begins so must have a checksum.
-fn worker_id() -> String {
-    format!("{}{}-{:x}", line::WORKER_PREFIX, std::process::id(), seed::draw())
+    let kept = earlier.and_then(|earlier| earlier.warm_start.as_ref());
+    let warm_start = spec.warm_start.as_ref();
+    let warm_start = warm_start.map(|new| kept.filter(|kept| kept.study == new.study).unwrap_or(new).clone());
+    StudySpec { seed: Some(seed), warm_start, ..spec.clone().without_call() }
 }
 
 /// Refuses a study's folder in which a name leads elsewhere, but for the links by which Optuna's writers lock the journal.
@@ -299,7 +347,7 @@ pub(crate) fn refuse_links(folder: &Path) -> Result<(), JournalError> {
 fn holds_no_study(folder: &Path) -> bool {
     let files =
         std::fs::read_dir(folder).map_or(0, |entries| entries.flatten().filter(|entry| !is_lock(entry)).count());
-    files > 0 && !folder.join(JOURNAL).is_file()
+    files > 0 && !study_folder::is_study(folder)
 }
 
 /// Whether this is one of the locks of a study.

@@ -37,4 +37,5 @@ pub mod study_folder;
 pub mod supervisor;
 #[cfg(feature = "supervisor")]
 pub mod terminator;
+pub mod warm_start;
 pub mod wire;

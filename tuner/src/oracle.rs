@@ -9,19 +9,25 @@ mod gp;
 mod grid;
 mod history;
 mod hyperband;
-mod nsga2;
+mod nsga;
 mod pbt;
 mod qmc;
 mod random;
+mod references;
 mod sampler;
 mod settings;
+mod source;
 mod stopping;
 mod survival;
+mod text;
 mod tpe;
 mod variation;
 mod whole;
 
 pub use settings::Settings;
+pub(crate) use source::Source;
+pub use stopping::{Judgement, judgements};
+pub use text::SettingError;
 
 use crate::pruner::PrunerError;
 use crate::record::TrialRecord;
@@ -35,11 +41,12 @@ use cmaes::CmaEs;
 use gp::Gp;
 use grid::Grid;
 use hyperband::Hyperband;
-use nsga2::Nsga2;
+use nsga::Nsga;
 use pbt::Pbt;
 use qmc::Qmc;
 use random::Random;
 use sampler::Sampler;
+use text::SettingsText;
 use tpe::Tpe;
 use whole::WholeTrials;
 
@@ -60,6 +67,11 @@ pub trait Oracle {
     /// `trials` may contain the trial's own record with its parameters so far; without it, a combination of a small
     /// space may be tried twice. Trials without an ending run at the same time.
     fn suggest(&mut self, trial: u64, name: &str, distribution: &Distribution, trials: &[TrialRecord]) -> Value;
+
+    /// Why the search cannot have a parameter with this range, which the objective's call fails with; `None` if it can.
+    fn objection(&self, _name: &str, _distribution: &Distribution) -> Option<String> {
+        None
+    }
 
     /// The epoch (exclusive) up to which `trial` may train now, of a whole training of `total` epochs. A trial that has
     /// reported so many epochs already waits until [`Oracle::next`] names it.
@@ -123,6 +135,9 @@ pub enum OracleError {
         /// The most similar known name, if there is one.
         nearest: Option<&'static str>,
     },
+    /// The oracle cannot have the settings that are given with its name.
+    #[error(transparent)]
+    Setting(#[from] SettingError),
     /// The text does not name a pruner.
     #[error(transparent)]
     Pruner(#[from] PrunerError),
@@ -177,24 +192,31 @@ pub enum OracleError {
     },
 }
 
-/// Makes an oracle from the settings of its search.
-type Make = fn(Settings) -> Box<dyn Oracle>;
+/// Makes an oracle from the settings of its search, and from its own in its text.
+type Make = fn(Settings, &SettingsText<'_>) -> Result<Box<dyn Oracle>, SettingError>;
 
 /// The oracles by their names.
 const ORACLES: &[(&str, Make)] = &[
-    ("auto", |settings| whole(settings, Auto::default())),
-    ("random", |settings| whole(settings, Random)),
-    ("grid", |settings| whole(settings, Grid)),
-    ("qmc", |settings| whole(settings, Qmc)),
-    ("tpe", |settings| whole(settings, Tpe)),
-    ("gp", |settings| whole(settings, Gp)),
-    ("cmaes", |settings| whole(settings, CmaEs::default())),
-    ("nsga2", |settings| whole(settings, Nsga2::default())),
-    ("hyperband", |settings| Box::new(Hyperband::new(settings, Box::new(Random)))),
-    ("bohb", |settings| Box::new(Bohb::new(settings, Tpe))),
-    ("successive_halving", |settings| Box::new(Hyperband::most_exploratory(settings, Box::new(Random)))),
-    ("asha", |settings| Box::new(Asha::new(settings, Box::new(Random)))),
-    ("pbt", |settings| Box::new(Pbt::new(settings))),
+    ("auto", |settings, _| whole(settings, Auto::default())),
+    ("random", |settings, _| whole(settings, Random)),
+    ("grid", |settings, text| whole(settings, Grid::with(text)?)),
+    ("qmc", |settings, _| whole(settings, Qmc)),
+    ("tpe", |settings, text| whole(settings, Tpe::with(text)?)),
+    ("gp", |settings, text| whole(settings, Gp::with(text)?)),
+    ("cmaes", |settings, text| whole(settings, CmaEs::with(text)?)),
+    ("nsga2", |settings, text| whole(settings, Nsga::second(text)?)),
+    ("nsga3", |settings, text| {
+        let sampler = Nsga::third(text, settings.objectives.len())?;
+        whole(settings, sampler)
+    }),
+    ("hyperband", |settings, text| Ok(Box::new(Hyperband::new(settings, Box::new(Random)).with(text)?))),
+    ("bohb", |settings, text| Ok(Box::new(Bohb::new(settings, Tpe::default()).with(text)?))),
+    ("successive_halving", |settings, text| {
+        Ok(Box::new(Hyperband::most_exploratory(settings, Box::new(Random)).with(text)?))
+    }),
+    ("asha", |settings, text| Ok(Box::new(Asha::new(settings, Box::new(Random)).with(text)?))),
+    ("pbt", |settings, text| Ok(Box::new(Pbt::new(settings).with(text)?))),
+    ("pb2", |settings, text| Ok(Box::new(Pbt::new(settings).with_bandit(text)?))),
 ];
 
 /// Names of the oracles.
@@ -207,10 +229,13 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 /// If `spec` has no seed, the operating system gives one.
 pub fn create(spec: &StudySpec) -> Result<Box<dyn Oracle>, OracleError> {
     let settings = Settings::new(spec)?;
-    let Some((_, make)) = ORACLES.iter().find(|(name, _)| *name == spec.oracle) else {
-        return Err(OracleError::Unknown { name: spec.oracle.clone(), nearest: nearest(&spec.oracle) });
+    let (name, text) = spec.oracle.split_once(':').unwrap_or((&spec.oracle, ""));
+    let Some((name, make)) = ORACLES.iter().find(|(known, _)| *known == name) else {
+        return Err(OracleError::Unknown { name: name.to_owned(), nearest: nearest(name) });
     };
-    let oracle = make(settings.clone());
+    let text = SettingsText::read(name, text)?;
+    let oracle = make(settings.clone(), &text)?;
+    text.finish()?;
     if spec.executions > 1 && oracle.pauses() {
         return Err(OracleError::SeveralExecutions { executions: spec.executions, oracle: spec.oracle.clone() });
     }
@@ -222,7 +247,8 @@ pub fn create(spec: &StudySpec) -> Result<Box<dyn Oracle>, OracleError> {
 
 /// Refuses oracles, pruners and terminators that compare single values, if the search has several objectives.
 fn refuse_comparisons(spec: &StudySpec, oracle_pauses: bool) -> Result<(), OracleError> {
-    let oracle = oracle_pauses.then(|| (format!("--oracle {}", spec.oracle), "use nsga2, auto, gp, tpe or random"));
+    let oracle =
+        oracle_pauses.then(|| (format!("--oracle {}", spec.oracle), "use nsga2, nsga3, auto, gp, tpe or random"));
     let rule = |option, rule: &Option<String>| rule.as_ref().map(|rule| (format!("{option} {rule}"), "leave it out"));
     let offender = oracle.or_else(|| rule("--pruner", &spec.pruner)).or_else(|| rule("--terminator", &spec.terminator));
     let Some((what, cure)) = offender else { return Ok(()) };
@@ -230,8 +256,14 @@ fn refuse_comparisons(spec: &StudySpec, oracle_pauses: bool) -> Result<(), Oracl
     Err(OracleError::SeveralObjectives { what, objectives: objectives.join(", "), cure })
 }
 
-fn whole(settings: Settings, sampler: impl Sampler + 'static) -> Box<dyn Oracle> {
-    Box::new(WholeTrials::new(settings, Box::new(sampler)))
+/// The parameters that the text of an oracle gives values: those of `grid:lr=0.001|0.01`.
+pub(crate) fn parameters_in(oracle: &str) -> impl Iterator<Item = &str> {
+    let settings = oracle.strip_prefix("grid:").unwrap_or_default();
+    settings.split(',').filter_map(|pair| pair.split_once('=')).map(|(name, _)| name.trim())
+}
+
+fn whole(settings: Settings, sampler: impl Sampler + 'static) -> Result<Box<dyn Oracle>, SettingError> {
+    Ok(Box::new(WholeTrials::new(settings, Box::new(sampler))))
 }
 
 fn suggestion(nearest: &Option<&'static str>) -> String {

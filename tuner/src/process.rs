@@ -29,6 +29,7 @@ pub use cgroup::TrialCgroups;
 pub use end::Exit;
 pub use exclusive::ExclusiveDevice;
 pub use handover::Settled;
+pub(crate) use launch::check_that_it_loads;
 pub use launch::{Entry, Launch, Library, go_first};
 pub use leftovers::Machine;
 pub use malloc::keep_freed_memory;
@@ -39,7 +40,7 @@ pub use signals::Signals;
 pub use stay::run_trials;
 pub use strays::remove_orphans;
 pub use watch::wait;
-pub use worker::{set_up_worker, worker_main};
+pub use worker::{load_objective, set_up_worker, worker_main};
 
 use cgroup::Cgroup;
 use control::Control;
@@ -76,6 +77,14 @@ pub enum ProcessError {
         program: PathBuf,
         /// The system's reason.
         source: io::Error,
+    },
+    /// This host cannot run an objective that was compiled on another one.
+    #[error(
+        "this host cannot run the objective ({reason}); use one with a glibc and a processor at least as new as where it was compiled"
+    )]
+    Unloadable {
+        /// The dynamic linker's reason, or how the process ended that tried it.
+        reason: String,
     },
     /// A file in the trial's folder could not be written.
     #[error("cannot write {path}: {source}; free some space or choose another --directory")]

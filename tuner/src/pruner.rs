@@ -47,12 +47,15 @@ pub enum Pruner {
         /// Steps before a trial is judged, at least 2.
         startup: u64,
     },
-    /// `patience`: ends a trial that has not improved on itself for so many steps.
+    /// `patience`: ends a trial that has not improved on itself for so many steps, if another pruner would end it, too,
+    /// where there is one: Optuna's `PatientPruner`.
     Patience {
         /// Number of reports without an improvement that a trial may have.
         steps: u64,
         /// A smaller improvement does not count.
         delta: f64,
+        /// The other pruner.
+        around: Option<Box<Pruner>>,
     },
     /// `threshold`: ends a trial whose last value is outside the bounds or NaN.
     Threshold {
@@ -87,7 +90,10 @@ impl Pruner {
                     && percentile::prunes(*keep, *startup, *least, (&values, last_step), trials, objective)
             }
             Pruner::Wilcoxon { p, startup } => signed_rank::prunes(*p, *startup, &values, trials, objective),
-            Pruner::Patience { steps, delta } => trend::has_stalled(*steps, *delta, &values, objective.direction),
+            Pruner::Patience { steps, delta, around } => {
+                let agrees = || around.as_ref().is_none_or(|pruner| pruner.prunes(trial, trials, objective));
+                trend::has_stalled(*steps, *delta, &values, objective.direction) && agrees()
+            }
             Pruner::Threshold { lower, upper, checks } => {
                 checks.are_due(&values) && !(*lower..=*upper).contains(&last_value)
             }

@@ -77,6 +77,9 @@ pub struct TrialRecord {
     /// The values that it was enqueued with; it asks for the parameters all the same.
     #[serde(default)]
     pub preset: Values,
+    /// What the objective, or Optuna, has remarked on it, by name: Optuna's user attributes.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub user_attributes: BTreeMap<String, serde_json::Value>,
     /// Which program runs it, or ran it.
     #[serde(default)]
     pub runner: Runner,
@@ -162,6 +165,7 @@ impl TrialRecord {
             parent: self.parent,
             executions: self.executions.clone(),
             preset: self.preset.clone(),
+            user_attributes: self.user_attributes.clone(),
             runner: self.runner,
             memory: self.memory.clone(),
             device: self.device.clone(),

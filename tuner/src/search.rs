@@ -1,6 +1,7 @@
 //! One search: what it tries next, what its trials ask and report, and how they end. Every fact is in the journal before
 //! its answer goes out. Knows no processes and no clock: its drivers, `supervisor` and `in_process`, have them.
 
+mod addition;
 mod answer;
 mod error;
 mod failures;
@@ -8,10 +9,13 @@ mod inheritance;
 mod outcome;
 mod parameter;
 mod seeds;
+mod succession;
+mod warm_start;
 
 pub(crate) use answer::RunningTrial;
 pub use error::SearchError;
 pub(crate) use outcome::{Obstacle, Outcome};
+pub(crate) use warm_start::warmed;
 
 use crate::event::Finish;
 use crate::given::Values;
@@ -38,6 +42,8 @@ pub(crate) struct Search {
     /// Trials that run before the oracle is asked: interrupted ones, enqueued ones, and those with another execution.
     pub(crate) queue: VecDeque<u64>,
     failures: Failures,
+    /// Whether a trial has asked that no other begins.
+    pub(crate) is_stopped: bool,
 }
 
 /// What a search does next.
@@ -63,13 +69,14 @@ impl Search {
         let oracle = oracle::create(&spec)?;
         let failures = Failures::after(journal.trials());
         let queue = unfinished(journal.trials());
-        Ok(Search { spec, folder, journal, oracle, queue, failures })
+        Ok(Search { spec, folder, journal, oracle, queue, failures, is_stopped: false })
     }
 
     /// Records a trial for each of these values, to run before the oracle is asked; but not for values that a trial of the
-    /// study was enqueued with already.
+    /// study was enqueued with already. The best trial of the study that this one learns from comes last.
     pub(crate) fn enqueue(&mut self, enqueued: &[Values]) -> Result<(), SearchError> {
-        for preset in enqueued {
+        let best = self.spec.warm_start.as_ref().map(|warm_start| warm_start.best.clone());
+        for preset in enqueued.iter().chain(&best) {
             if !self.trials().iter().any(|trial| trial.preset == *preset) {
                 let number = self.journal.enqueue_trial(preset)?;
                 self.queue.push_back(number);
@@ -84,6 +91,14 @@ impl Search {
         Ok(self.journal.ended() >= self.spec.max_trials)
     }
 
+    /// Whether other searches run trials, which this one takes over where they die. Optuna's do not count, since nobody
+    /// would know that they are dead; nor do trials that wait for more epochs.
+    pub(crate) fn others_run(&mut self) -> Result<bool, SearchError> {
+        let theirs = self.trials().iter().filter(|trial| trial.runs_elsewhere() && trial.paused_at.is_none());
+        let numbers: Vec<u64> = theirs.map(|trial| trial.number).collect();
+        Ok(self.journal.any_has_signs(&numbers)?)
+    }
+
     /// Epochs that all trials train together, where the oracle has a plan.
     pub(crate) fn planned_epochs(&self) -> Option<u64> {
         self.oracle.planned_epochs(self.trials(), self.spec.max_trials)
@@ -93,6 +108,9 @@ impl Search {
     pub(crate) fn next(&mut self, running: &[u64]) -> Result<Step, SearchError> {
         if self.has_all_trials()? {
             return Ok(Step::Over(Finish::MaxTrials));
+        }
+        if self.is_stopped {
+            return Ok(Step::Over(Finish::Stopped));
         }
         while let Some(trial) = self.queue.pop_front() {
             if self.give_up(trial)? {
@@ -104,7 +122,11 @@ impl Search {
         }
         let may_begin = (self.trials().len() as u64) < self.spec.max_trials;
         Ok(match self.oracle.next(self.journal.trials(), running) {
-            Next::New if may_begin => Step::Run { trial: self.journal.begin_trial()? },
+            Next::New if may_begin => match self.journal.begin_trial_within(self.spec.max_trials)? {
+                Some(trial) => Step::Run { trial },
+                // Other searches have begun the last ones.
+                None => Step::Over(Finish::MaxTrials),
+            },
             Next::Continue { trial } => Step::Run { trial },
             Next::Prune { trial } => {
                 self.prune(trial)?;
@@ -125,7 +147,7 @@ impl Search {
             let new: Vec<u64> = enqueued.filter(|number| !self.queue.contains(number)).collect();
             self.queue.extend(new);
         }
-        Ok(())
+        self.succeed_the_dead()
     }
 
     /// Ends a trial during which its supervisor, or the machine, has died again and again; says whether it did.

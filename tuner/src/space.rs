@@ -8,6 +8,7 @@ mod optuna;
 mod sampling;
 mod scale;
 mod validity;
+mod value;
 
 pub use inferred::{Condition, Dimension, Space};
 #[cfg(feature = "supervisor")]

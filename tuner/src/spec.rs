@@ -2,6 +2,7 @@
 //! the objectives, the oracle, the limits, and how the trials are run. No IO.
 
 use crate::given::Given;
+use crate::warm_start::WarmStart;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::path::PathBuf;
@@ -74,7 +75,7 @@ pub struct StudySpec {
     /// What a trial's metrics must keep to for its values to count.
     #[serde(default)]
     pub constraints: Vec<Constraint>,
-    /// Name of the oracle: `auto`, `gp`, `hyperband`, …
+    /// Name of the oracle, with its settings: `auto`, `gp`, `hyperband:factor=4,min=2`, …
     pub oracle: String,
     /// The rule by which a trial is ended for what it reports: `median`, `patience:steps=5`, …
     #[serde(default)]
@@ -85,6 +86,13 @@ pub struct StudySpec {
     /// What the user has decided about parameters beforehand.
     #[serde(default)]
     pub given: Given,
+    /// Another study to learn from: the name of a project in `directory`, or a folder, which has a slash. Applies to one
+    /// call; the journal has what was taken from it.
+    #[serde(default)]
+    pub from: Option<String>,
+    /// What was taken from another study.
+    #[serde(default)]
+    pub warm_start: Option<WarmStart>,
     /// How often each trial runs, each time with another seed; its values are the means. At least 1.
     #[serde(default = "once")]
     pub executions: u64,
@@ -108,6 +116,10 @@ pub struct StudySpec {
     pub shared: Option<PathBuf>,
     /// Device for the trials: `cpu`, `cuda:0`, …
     pub device: String,
+    /// The address of the database that the study is in; none means a journal in the study's folder. Applies to one call;
+    /// no study has it, for there may be a password in it.
+    #[serde(default)]
+    pub storage: Option<String>,
     /// How its trials are run.
     #[serde(default)]
     pub supervision: Supervision,
@@ -126,6 +138,8 @@ impl Default for StudySpec {
             pruner: None,
             terminator: None,
             given: Given::default(),
+            from: None,
+            warm_start: None,
             executions: 1,
             max_trials: 10,
             seed: None,
@@ -137,6 +151,7 @@ impl Default for StudySpec {
             symbol: String::new(),
             shared: None,
             device: "cpu".to_owned(),
+            storage: None,
             supervision: Supervision::default(),
         }
     }
@@ -148,13 +163,22 @@ impl StudySpec {
         StudySpec { project: project.into(), objectives, ..StudySpec::default() }
     }
 
-    /// The search without what applies to one call only: `overwrite`, `background`, TensorBoard's folder and the queue
-    /// of trials to try first. A journal does not keep these, and one from somebody else cannot ask for them.
+    /// The search without what applies to one call only: `overwrite`, `storage`, `from`, `background`, `publish`,
+    /// `leaves_trials`, TensorBoard's folder and the queue of trials to try first. A journal does not keep these, and one from
+    /// somebody else cannot ask for them.
     pub fn without_call(self) -> StudySpec {
         StudySpec {
             overwrite: false,
+            storage: None,
+            from: None,
             given: Given { enqueued: Vec::new(), ..self.given },
-            supervision: Supervision { background: false, tensorboard: None, ..self.supervision },
+            supervision: Supervision {
+                background: false,
+                tensorboard: None,
+                publish: false,
+                leaves_trials: false,
+                ..self.supervision
+            },
             ..self
         }
     }
@@ -234,8 +258,15 @@ pub struct Supervision {
     pub worker_trials: u64,
     /// How long a worker that stays may take to leave before it is killed, in seconds.
     pub grace_s: u64,
+    /// How often a study in a database is told that this search lives, in seconds. Another one takes it for dead
+    /// after twice that time, and its trials with it. 0 means never: nobody takes it for dead then.
+    pub heartbeat_s: u64,
     /// How long the search waits for a device that another process uses, in seconds.
     pub device_wait_s: u64,
+    /// Put what workers on other hosts run into the study's database. Applies to one call; the journal has `false`.
+    pub publish: bool,
+    /// When the search ends, its open trials are for others, since it does not come back. Applies to one call.
+    pub leaves_trials: bool,
 }
 
 impl Default for Supervision {
@@ -254,7 +285,10 @@ impl Default for Supervision {
             libraries: Vec::new(),
             worker_trials: 50,
             grace_s: 20,
+            heartbeat_s: 30,
             device_wait_s: 60,
+            publish: false,
+            leaves_trials: false,
         }
     }
 }

@@ -7,9 +7,12 @@ use crate::spec::StudySpec;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 /// The journal.
 pub(crate) const JOURNAL: &str = "journal.log";
+/// In place of a journal: where the study is, if that is a database.
+pub(crate) const STORAGE: &str = "storage.json";
 /// Lines that were cut off from the journal's end.
 pub(crate) const TORN_LINES: &str = "journal.torn";
 /// Optuna's lock of the journal.
@@ -46,6 +49,17 @@ pub struct FileError {
 /// For `map_err`: names what was tried.
 pub(crate) fn file_error(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> FileError {
     move |source| FileError { what, path: path.to_path_buf(), source }
+}
+
+/// Whether a folder has a study, which is in its journal or in a database that the folder names.
+pub fn is_study(folder: &Path) -> bool {
+    [JOURNAL, STORAGE].iter().any(|name| folder.join(name).is_file())
+}
+
+/// When the study in a folder, or a search of it from there, changed something last; `None` if the folder has no study.
+pub fn last_change(folder: &Path) -> Option<SystemTime> {
+    let changed = |name: &&str| fs::metadata(folder.join(name)).and_then(|file| file.modified()).ok();
+    is_study(folder).then(|| [JOURNAL, STORAGE, STATUS].iter().filter_map(changed).max())?
 }
 
 /// The folder of a trial.

@@ -12,6 +12,7 @@ mod events;
 mod files;
 mod mirror;
 mod phase;
+mod publication;
 mod remaining;
 mod resident;
 mod session;
@@ -22,14 +23,15 @@ pub use crate::study_folder::refuse_links_of_trial;
 pub use error::SupervisorError;
 pub use events::last_status;
 pub use files::{output_of, spec_of};
+pub use publication::{PublicationError, TOKEN_VARIABLE, Token, check_that_it_loads, fetch};
 pub use standing::standing;
 pub use trust::{Origin, Trust};
 
 use crate::event::{Event, Finish};
-use crate::journal::Journal;
+use crate::journal::{Journal, JournalError};
 use crate::oracle;
 use crate::process::{self, Budget, OWN_PROGRAM, ProcessError, SharedMemory, Signals, TrialCgroups};
-use crate::search::{Search, SearchError, Step};
+use crate::search::{self, Search, SearchError, Step};
 use crate::spec::StudySpec;
 use crate::study_folder::{self, file_error};
 use backlog::Backlog;
@@ -98,7 +100,7 @@ fn read_spec(path: &Path) -> Result<StudySpec, SupervisorError> {
 /// What the trials' workers are.
 #[derive(Clone, Copy, Debug)]
 pub enum Workers<'a> {
-    /// This program, run as `PROGRAM worker …`: it loads the library that the search names, if that may be run.
+    /// This program, run as `PROGRAM trial …`: it loads the library that the search names, if that may be run.
     Program {
         /// The program.
         program: &'a Path,
@@ -210,11 +212,15 @@ impl<'a> Supervisor<'a> {
         watcher: Watcher<'a>,
     ) -> Result<Supervisor<'a>, SupervisorError> {
         let folder = spec.directory.join(&spec.project);
+        if spec.storage.is_some() && spec.supervision.mirror.is_some() {
+            return Err(JournalError::Mirrored.into());
+        }
         let program = Program::admitted(&spec, workers, &folder)?;
         let mirror = mirror::of(&spec)?;
         if let Some(mirror) = mirror.as_ref().filter(|_| !spec.overwrite) {
             mirror::restore(mirror, &folder)?;
         }
+        let spec = search::warmed(&spec)?;
         // A study that cannot have its files stays what it was, and its journal does not hear of this search. One that is
         // overwritten is gone by then, for two may need more space than there is; but its mirror is not.
         let install = || {
@@ -225,7 +231,11 @@ impl<'a> Supervisor<'a> {
             }
             Ok::<_, SupervisorError>((files, folder))
         };
-        let (journal, (files, folder)) = Journal::open_with(&folder, &study_folder::stored(&spec), install)?;
+        let (mut journal, (files, folder)) = Journal::open_with(&folder, &study_folder::stored(&spec), install)?;
+        if spec.supervision.publish {
+            let Program::Library { code, .. } = &program else { return Err(PublicationError::OwnProgram.into()) };
+            publication::publish(&mut journal, &folder, &spec, code, &files)?;
+        }
         process::remove_orphans();
         study_folder::remove_all_leftovers(&folder, journal.trials())?;
         let mirror = mirror.map(|mirror| Mirror::start(&folder, &mirror)).transpose()?;
@@ -261,16 +271,25 @@ impl<'a> Supervisor<'a> {
 
     fn run(&mut self) -> Result<Finish, SupervisorError> {
         let mut sessions = Vec::new();
+        let mut has_waited = false;
         // A study that has all its trials already has no other progress.
         self.send_standing();
         loop {
             self.look_outside(0)?;
             let over = if self.phase.is_stopping() { None } else { self.begin_trials(&mut sessions)? };
-            if sessions.is_empty() {
+            if !sessions.is_empty() {
+                self.turn(&mut sessions)?;
+            } else if matches!(over, Some(Finish::MaxTrials | Finish::Exhausted)) && self.search.others_run()? {
+                has_waited = true;
+                self.tick_progress(&sessions);
+                std::thread::sleep(TICK);
+            } else {
+                if has_waited {
+                    self.send_progress(&sessions);
+                }
                 let phase = std::mem::replace(&mut self.phase, Phase::Running);
                 return Ok(phase.result(over.unwrap_or(Finish::Exhausted))?);
             }
-            self.turn(&mut sessions)?;
         }
     }
 
@@ -312,6 +331,7 @@ impl<'a> Supervisor<'a> {
         let workers = sessions.iter_mut().map(|session| &mut session.worker);
         let interrupts = process::wait(workers, &self.signals, &mut self.shared_memory, TICK)?;
         self.look_outside(interrupts)?;
+        self.search.journal.beat()?;
         let mut index = 0;
         while index < sessions.len() {
             self.hear(&mut sessions[index])?;

@@ -6,8 +6,10 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// Finished trials before a search is judged.
-const FEWEST_TRIALS: usize = 20;
+/// Finished trials before `regret` judges a search.
+pub(crate) const FEWEST_TRIALS: usize = 20;
+/// The share of `regret` unless it is given.
+pub(crate) const USUAL_SHARE: f64 = 0.01;
 
 /// Judges a search after each of its trials.
 ///
@@ -67,13 +69,19 @@ impl Terminator {
                 (losses.len().saturating_sub(best + 1)) as u64 >= trials
             }
             Terminator::Regret { .. } if losses.len() < FEWEST_TRIALS => false,
-            Terminator::Regret { share } => {
-                let mut sorted = losses.to_vec();
-                sorted.sort_by(f64::total_cmp);
-                let gained = sorted[sorted.len() / 2] - sorted[0];
-                regret().is_some_and(|regret| regret <= share * gained)
-            }
+            Terminator::Regret { share } => regret().is_some_and(|regret| regret <= threshold(share, losses)),
         }
+    }
+}
+
+/// The largest possible improvement that is not relevant: a share of the difference between the best and the median of
+/// these losses; 0 without any.
+pub(crate) fn threshold(share: f64, losses: &[f64]) -> f64 {
+    let mut sorted = losses.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    match (sorted.get(sorted.len() / 2), sorted.first()) {
+        (Some(median), Some(best)) => share * (median - best),
+        _ => 0.0,
     }
 }
 
@@ -81,9 +89,10 @@ impl FromStr for Terminator {
     type Err = TerminatorError;
 
     fn from_str(text: &str) -> Result<Terminator, TerminatorError> {
+        let usual_share = USUAL_SHARE.to_string();
         let (name, setting) = text.split_once(':').map_or((text, None), |(name, setting)| (name, Some(setting)));
         let unknown = || TerminatorError::Unknown { text: text.to_owned() };
-        let number = |key: &str, default: &'static str| match setting {
+        let number = |key: &str, default: &str| match setting {
             None => Ok(default.to_owned()),
             Some(setting) => match setting.split_once('=') {
                 Some((known, number)) if known == key => Ok(number.to_owned()),
@@ -98,7 +107,7 @@ impl FromStr for Terminator {
                 trials.map(|trials| Terminator::Stagnation { trials }).ok_or_else(error)
             }
             "regret" => {
-                let (number, wanted) = (number("share", "0.01")?, "a share above 0 and below 1");
+                let (number, wanted) = (number("share", &usual_share)?, "a share above 0 and below 1");
                 let share = number.parse().ok().filter(|share| *share > 0.0 && *share < 1.0);
                 let error = || TerminatorError::Number { name: "regret", setting: "share", number, wanted };
                 share.map(|share| Terminator::Regret { share }).ok_or_else(error)

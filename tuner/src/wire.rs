@@ -67,6 +67,15 @@ pub enum Request {
         /// File name inside the trial's folder.
         file: String,
     },
+    /// A remark of the objective on its trial. Answered by [`Reply::Done`].
+    UserAttribute {
+        /// Its name.
+        name: String,
+        /// Its value, which takes the place of an earlier one.
+        value: Value,
+    },
+    /// No further trial is to begin. Answered by [`Reply::Done`].
+    StopSearch,
     /// The objective returned. Answered by [`Reply::Done`].
     Finish {
         /// What it returned: a value for each of the study's objectives, null where that is not finite, or none at all

@@ -6,7 +6,7 @@ use crate::executables::Executables;
 use crate::mesh::Cores;
 use crate::random::Generator;
 use candle_core::{Device, Error, Result, bail, external};
-use ferrotune_devices::pjrt::{Client, Plugin};
+use ferrotune_devices::pjrt::{Client, Plugin, Profiler};
 use std::any::Any;
 use std::path::Path;
 use std::sync::Arc;
@@ -113,6 +113,15 @@ pub fn device_on(client: Client, plugin: &str, options: Options<'_>) -> Result<D
 pub fn cores(device: &Device) -> Result<Vec<Device>> {
     let others = backend_of(device).map_or(Ok(Vec::new()), Backend::others)?;
     Ok(std::iter::once(device.clone()).chain(others.into_iter().map(device_of)).collect())
+}
+
+/// Begins to record what the devices of a device's plugin do.
+///
+/// # Errors
+/// If the device is none of a plugin (`cpu`, `cuda`), and those of [`Plugin::profile`].
+pub fn profile(device: &Device) -> Result<Profiler> {
+    let Some(backend) = backend_of(device) else { bail!("only devices of PJRT plugins have a profiler of their own") };
+    backend.client().plugin().profile().map_err(Error::wrap)
 }
 
 /// The backend of a device that this crate has made.

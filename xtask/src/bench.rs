@@ -1,7 +1,8 @@
 //! `cargo xtask bench` compares this kernel with evcxr_jupyter on this machine and writes `docs/benchmarks.md`.
 //! `cargo xtask bench hpo` compares the oracles with Optuna on formulas, `cargo xtask bench digits` on real training,
 //! `cargo xtask bench keras` a search with Keras Tuner's, `cargo xtask bench data` input of training with tf.data and
-//! PyTorch's, and `cargo xtask bench steps` steps of training with candle's own, PyTorch's, JAX's and burn's.
+//! PyTorch's, `cargo xtask bench cluster` several processes with OpenMPI and Optuna, and `cargo xtask bench steps` steps of
+//! training with candle's own, PyTorch's, JAX's and burn's.
 
 mod digits;
 mod hpo;
@@ -21,10 +22,13 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         None => kernels(root),
         Some((what, rest)) if what == "hpo" => hpo::run(root, rest),
         Some((what, [])) if what == "data" || what == "keras" => compare_with_python(root, what),
+        Some((what, [])) if what == "cluster" => cluster(root),
         Some((what, [])) if what == "digits" => digits::run(root),
         Some((what, rest)) if what == "steps" => steps::run(root, rest),
         Some((what, _)) => {
-            bail!("there is no bench `{what}`; use data, digits, hpo, keras, steps, or no name to compare the kernels")
+            bail!(
+                "there is no bench `{what}`; use cluster, data, digits, hpo, keras, steps, or no name to compare the kernels"
+            )
         }
     }
 }
@@ -38,6 +42,27 @@ fn compare_with_python(root: &Path, what: &str) -> Result<()> {
     step::step("measure", || {
         let page = format!("docs/benchmarks-{what}.md");
         step::run(environment.python().arg(format!("tests/bench_{what}.py")).args(["--output", &page]))
+    })
+}
+
+fn cluster(root: &Path) -> Result<()> {
+    let environment = step::step("tools", || Environment::prepare_for_tests(root))?;
+    step::step("build", || {
+        let mut build = cargo(root);
+        build.args([
+            "build",
+            "--release",
+            "--locked",
+            "--examples",
+            "-p",
+            "ferrotune-devices",
+            "-p",
+            "ferrotune-study",
+        ]);
+        step::run(&mut build)
+    })?;
+    step::step("measure", || {
+        step::run(environment.python().arg("tests/bench_cluster.py").args(["--output", "docs/benchmarks-cluster.md"]))
     })
 }
 

@@ -1,6 +1,7 @@
 //! `cargo xtask TASK`: the tasks of this repository. Needs Rust and Python, and installs everything else itself. Writes only
 //! under `target/` and the sources in `candle/candle-core` and `evcxr/evcxr`; only `install` writes to the user's folders. The
-//! one exception is Chromium, which `test` installs with apt-get where it runs as root and finds none (`tests/browser.py`).
+//! exceptions are Chromium and PostgreSQL, which `test` installs with apt-get where it runs as root and finds none
+//! (`tests/browser.py`, `tests/postgresql.py`, `tuner/tests/it/postgres.rs`).
 
 mod bench;
 mod demo;

@@ -78,7 +78,10 @@ impl Packed {
         for package in &crates {
             let archive = root.join("target/package").join(format!("{}.crate", package.folder()));
             let mut tar = Command::new("tar");
-            run_command(tar.args(["--extract", "--gzip", "--file"]).arg(archive).arg("--directory").arg(&unpacked))?;
+            // In an archive, all files have one time, by which cargo would take them for those that it has compiled before.
+            run_command(
+                tar.args(["--extract", "--touch", "--gzip", "--file"]).arg(archive).arg("--directory").arg(&unpacked),
+            )?;
         }
         let read = |name: &str| fs::read_to_string(root.join(name)).with_context(|| format!("cannot read {name}"));
         let manifest = workspace(&crates, &root.join("candle/candle-core"), &read("Cargo.toml")?)?;

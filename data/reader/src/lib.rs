@@ -4,10 +4,12 @@
 //! of the library that each cell links. Knows no tensor and no dataset: those are of `ferrotune-data`, which starts
 //! readers and asks them.
 
+mod npy;
 #[cfg(feature = "serve")]
 mod serve;
 mod wire;
 
+pub use npy::{NPY_HEADER_BYTES, NpyHeader};
 #[cfg(feature = "serve")]
 pub use serve::{is_kept_object, keep_objects, main};
 pub use wire::{

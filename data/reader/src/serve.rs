@@ -1,6 +1,7 @@
 //! The reader's process: answers requests until its standard input ends.
 
 mod arrays;
+mod arrow;
 mod csv;
 mod files;
 mod images;
@@ -129,6 +130,7 @@ fn text(payload: &(dyn Any + Send)) -> &str {
 enum Opened {
     Csv(csv::Csv),
     Parquet(parquet::Parquet),
+    Arrow(arrow::Arrow),
     Records(records::Records),
     Array(Option<Block>),
     Images(images::Images),
@@ -149,12 +151,18 @@ impl Opened {
                 let rows = Some(parquet.rows());
                 (Opened::Parquet(parquet), Contents { columns, rows, ..Contents::default() })
             }
+            Source::Table { format: Format::Arrow, files, groups, missing } => {
+                let (arrow, columns) =
+                    arrow::Arrow::open(files::matching(&files)?, &groups, missing.map(f32::from_bits))?;
+                let rows = arrow.rows()?;
+                (Opened::Arrow(arrow), Contents { columns, rows, ..Contents::default() })
+            }
             Source::Records { framing, files } => {
                 (Opened::Records(records::Records::open(files::matching(&files)?, framing)?), Contents::default())
             }
             Source::Array { file, layout } => {
-                let array = arrays::read(&files::named(&file)?, layout)?;
-                (Opened::Array(Some(vec![array])), Contents::default())
+                let (columns, arrays) = arrays::read(&files::named(&file)?, layout)?;
+                (Opened::Array(Some(arrays)), Contents { columns, ..Contents::default() })
             }
             Source::Folder { folder } if is_remote(&folder) => (Opened::Folder, images::list_objects(&folder)?),
             Source::Folder { folder } => (Opened::Folder, images::list(&files::local(&folder)?)?),
@@ -168,6 +176,7 @@ impl Opened {
         match self {
             Opened::Csv(csv) => csv.block(number),
             Opened::Parquet(parquet) => parquet.block(number),
+            Opened::Arrow(arrow) => arrow.block(number),
             Opened::Records(records) => records.block(number),
             Opened::Array(array) => Ok(array.take()),
             Opened::Images(_) | Opened::Folder => bail!("images have paths, not numbers"),

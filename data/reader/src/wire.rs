@@ -29,7 +29,7 @@ pub enum Source {
         /// A path or a pattern.
         files: String,
     },
-    /// The array in a file, as one block.
+    /// The array in a file, or several of them, as one block.
     Array {
         /// The path.
         file: String,
@@ -62,6 +62,8 @@ pub enum Format {
     },
     /// Apache Parquet.
     Parquet,
+    /// Apache Arrow's files (Feather, version 2) and streams.
+    Arrow,
 }
 
 /// How records of a file are told apart.
@@ -80,6 +82,10 @@ pub enum Layout {
     Idx,
     /// Bytes without a header.
     Bytes,
+    /// NumPy's NPY.
+    Npy,
+    /// Hugging Face's safetensors: several arrays, whose names are [`Contents::columns`].
+    Safetensors,
 }
 
 /// Columns that become one array.
@@ -124,7 +130,7 @@ pub enum Request {
 pub struct Contents {
     /// The rows of each block, where they are known without reading it.
     pub rows: Option<Vec<u64>>,
-    /// The names of a table's columns.
+    /// The names of a table's columns, or of several arrays.
     pub columns: Vec<String>,
     /// A folder's files with the number of their class, in the order of their paths.
     pub files: Vec<(PathBuf, u32)>,
@@ -135,21 +141,25 @@ pub struct Contents {
 /// The type of an array's numbers, and its shape.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Shape {
-    /// As candle writes it: `u8`, `u32`, `i64`, `f32` or `f64`.
+    /// As candle writes it: `u8`, `u32`, `i16`, `i32`, `i64`, `f8e4m3`, `bf16`, `f16`, `f32` or `f64`.
     pub dtype: String,
     /// The lengths of its dimensions, the outermost first.
     pub dims: Vec<usize>,
 }
 
 impl Shape {
-    fn bytes(&self) -> Option<usize> {
+    /// How many bytes the numbers are; none if the type is unknown, or there are too many.
+    pub(crate) fn bytes(&self) -> Option<usize> {
         let size = match self.dtype.as_str() {
-            "u8" => 1,
-            "u32" | "f32" => 4,
+            "u8" | "f8e4m3" => 1,
+            "i16" | "bf16" | "f16" => 2,
+            "u32" | "i32" | "f32" => 4,
             "i64" | "f64" => 8,
             _ => return None,
         };
-        self.dims.iter().try_fold(size, |bytes: usize, dim| bytes.checked_mul(*dim))
+        // Who computes strides multiplies lengths beside one that is zero, too.
+        let bytes = self.dims.iter().try_fold(size, |bytes: usize, dim| bytes.checked_mul((*dim).max(1)))?;
+        Some(if self.dims.contains(&0) { 0 } else { bytes })
     }
 }
 

@@ -1,6 +1,7 @@
 //! Datasets as a user has them.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod arrays;
 mod batches;
 mod failures;
 mod order;

@@ -32,6 +32,11 @@ impl Api {
         (self.header.major, self.header.minor)
     }
 
+    /// The beginning of the list of extensions; null where there are none.
+    pub(super) fn extensions(self) -> Pointer {
+        self.header.extension
+    }
+
     fn entry(self, function: Function) -> Result<Entry, PjrtError> {
         let offset = size_of::<Header>() + function as usize * size_of::<Option<Entry>>();
         let entry = if offset + size_of::<Option<Entry>>() <= self.header.size {

@@ -6,6 +6,7 @@ use super::description::Description;
 use super::error::PjrtError;
 use super::event::Ends;
 use super::object::{Object, View};
+use super::plugin::Plugin;
 use crate::fork;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -75,6 +76,11 @@ impl Client {
 
     fn view(&self) -> View {
         self.object.view()
+    }
+
+    /// The plugin that the devices are of.
+    pub fn plugin(&self) -> Plugin {
+        Plugin { api: self.object.api }
     }
 
     /// The platform's name, such as `tpu` or `cuda`.

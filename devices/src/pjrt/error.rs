@@ -54,6 +54,9 @@ pub enum PjrtError {
         /// The plugin's message.
         message: String,
     },
+    /// The plugin has no profiler.
+    #[error("the plugin has no profiler of its own, as libtpu has one")]
+    NoProfiler,
     /// Devices were opened by the process that this one is a fork of.
     #[error(transparent)]
     Forked(#[from] Forked),

@@ -24,7 +24,7 @@ use std::path::Path;
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Plugin {
-    api: Api,
+    pub(super) api: Api,
 }
 
 impl Plugin {

@@ -10,7 +10,7 @@ mod frame;
 mod join;
 mod peer;
 
-use super::values::Values;
+use super::values::{Reduce, set_mean};
 use super::{Cluster, StrategyError};
 use frame::{Farewell, Head};
 use peer::PeerConnection;
@@ -24,6 +24,8 @@ use std::time::{Duration, Instant};
 pub(super) struct Mesh {
     cluster: Cluster,
     peers: Vec<PeerConnection>,
+    /// Room for what each of the others sends, which is used again in every step.
+    memory: Vec<Vec<f64>>,
     /// How many reductions there have been.
     step: u64,
     /// What the others are sent at the end.
@@ -44,55 +46,64 @@ impl Mesh {
     pub(super) fn join(cluster: &Cluster, replicas: usize) -> Result<Mesh, StrategyError> {
         let peers = join::join(cluster, replicas)?;
         let farewell = Farewell { culprit: cluster.index(), reason: "it has ended its part".to_owned() };
-        Ok(Mesh { cluster: cluster.clone(), peers, step: 0, farewell })
+        Ok(Mesh { cluster: cluster.clone(), peers, memory: Vec::new(), step: 0, farewell })
     }
 
-    /// The mean over `count` replicas; `local` is the sum of those of this worker. After an error the mesh cannot be used any
-    /// more.
-    pub(super) fn mean(&mut self, local: &Values, count: usize) -> Result<Values, StrategyError> {
-        let mean = self.reduce(local, count);
-        if let Err(error) = &mean {
+    /// Makes values, which are the sum of those of this worker's replicas, the mean over the `count` replicas of all workers.
+    /// After an error the mesh cannot be used any more.
+    pub(super) fn mean<R: Reduce>(&mut self, values: &mut [R], count: usize) -> Result<(), StrategyError> {
+        let reduced = self.reduce(values, count);
+        if let Err(error) = &reduced {
             self.farewell = Farewell::of(error, self.cluster.index());
         }
         self.step += 1;
-        mean
+        reduced
     }
 
-    fn reduce(&mut self, local: &Values, count: usize) -> Result<Values, StrategyError> {
-        let (workers, own) = (self.cluster.workers().len(), self.cluster.index());
-        let part = |worker: usize| part_of(local.len(), workers, worker);
-        let others =
-            self.exchange(Phase::Scatter, local, |worker| local.to_bytes(part(worker)), |_| part(own).len())?;
-        let own_part = local.like(&local.to_bytes(part(own)));
-        let mut parts: Vec<Values> = others.iter().map(|bytes| local.like(bytes)).collect();
-        parts.insert(own, own_part);
-        let mean = Values::combined(&parts, count as f64)?;
-        let bytes = mean.to_bytes(0..mean.len());
-        let mut means = self.exchange(Phase::Gather, local, |_| bytes.clone(), |worker| part(worker).len())?;
-        means.insert(own, bytes);
-        Ok(local.like(&means.concat()))
-    }
-
-    /// Sends bytes to each of the others, and returns `expected` values from each, in their order.
-    fn exchange(
-        &mut self,
-        phase: Phase,
-        local: &Values,
-        outgoing: impl Fn(usize) -> Vec<u8>,
-        expected: impl Fn(usize) -> usize,
-    ) -> Result<Vec<Vec<u8>>, StrategyError> {
-        let element_bytes = local.element_bytes();
-        let head = Head::new(self.step, phase as u8, element_bytes, local.len());
-        for peer in &mut self.peers {
-            peer.begin(head, &outgoing(peer.worker), expected(peer.worker) * element_bytes);
+    fn reduce<R: Reduce>(&mut self, values: &mut [R], count: usize) -> Result<(), StrategyError> {
+        let (workers, own, length) = (self.cluster.workers().len(), self.cluster.index(), values.len());
+        let part = |worker: usize| part_of(length, workers, worker);
+        let head = |step, phase| Head::new(step, phase as u8, size_of::<R>(), length);
+        let mut memory = std::mem::take(&mut self.memory);
+        memory.resize_with(workers - 1, Vec::new);
+        memory.iter_mut().for_each(|memory| memory.resize(part(own).len(), 0.0));
+        let outgoing: Vec<&[u8]> =
+            self.peers.iter().map(|peer| bytemuck::cast_slice(&values[part(peer.worker)])).collect();
+        let bytes = part(own).len() * size_of::<R>();
+        let incoming = memory.iter_mut().map(|memory| &mut bytemuck::cast_slice_mut(memory)[..bytes]).collect();
+        self.exchange(head(self.step, Phase::Scatter), &outgoing, incoming)?;
+        let others: Vec<&[R]> = memory.iter().map(|memory| &bytemuck::cast_slice(memory)[..part(own).len()]).collect();
+        set_mean(&mut values[part(own)], own, &others, count as f64);
+        self.memory = memory;
+        let mut rest: &mut [u8] = bytemuck::cast_slice_mut(values);
+        let mut means: Vec<&mut [u8]> = Vec::with_capacity(workers);
+        for worker in 0..workers {
+            means.push(rest.split_off_mut(..part(worker).len() * size_of::<R>()).unwrap_or_default());
         }
+        let own_mean: &[u8] = means.remove(own);
+        self.exchange(head(self.step, Phase::Gather), &vec![own_mean; workers - 1], means)
+    }
+
+    /// Sends bytes to each of the others, and fills `incoming` with those of each, in their order.
+    fn exchange(&mut self, head: Head, outgoing: &[&[u8]], mut incoming: Vec<&mut [u8]>) -> Result<(), StrategyError> {
+        for ((peer, outgoing), incoming) in self.peers.iter_mut().zip(outgoing).zip(&incoming) {
+            peer.begin(head, outgoing.len(), incoming.len());
+        }
+        let exchanged = self.go_on(outgoing, &mut incoming);
+        if exchanged.is_err() {
+            self.peers.iter_mut().zip(outgoing).for_each(|(peer, outgoing)| peer.keep_rest(outgoing));
+        }
+        exchanged
+    }
+
+    fn go_on(&mut self, outgoing: &[&[u8]], incoming: &mut [&mut [u8]]) -> Result<(), StrategyError> {
         let deadline = Instant::now() + self.cluster.step_timeout();
         loop {
-            for peer in &mut self.peers {
-                peer.go_on()?;
+            for ((peer, outgoing), incoming) in self.peers.iter_mut().zip(outgoing).zip(&mut *incoming) {
+                peer.go_on(outgoing, incoming)?;
             }
             if self.peers.iter().all(PeerConnection::is_done) {
-                return Ok(self.peers.iter_mut().map(PeerConnection::take).collect());
+                return Ok(());
             }
             self.wait(deadline)?;
         }
@@ -141,6 +152,9 @@ fn timespec(duration: Duration) -> Timespec {
 fn part_of(length: usize, workers: usize, worker: usize) -> Range<usize> {
     length * worker / workers..length * (worker + 1) / workers
 }
+
+#[cfg(target_endian = "big")]
+compile_error!("workers exchange their values in little-endian order");
 
 #[cfg(test)]
 mod tests {

@@ -31,7 +31,7 @@ struct State {
 
 impl Round<'_> {
     pub(super) fn new(count: usize, cluster: Option<&Cluster>) -> Round<'_> {
-        let result = Ok(Arc::new(Values::F32(Vec::new())));
+        let result = Ok(Arc::default());
         let state = State { number: 0, contributed: vec![None; count], result, has_left: false, mesh: None };
         Round { count, cluster, state: Mutex::new(state), changed: Condvar::new() }
     }
@@ -44,11 +44,14 @@ impl Round<'_> {
     /// Replaces the values of the replica at a place in this process by the mean over all replicas of all processes.
     pub(super) fn mean<R: Reduce>(&self, place: usize, values: &mut [R]) -> Result<(), StrategyError> {
         let mut state = self.lock();
+        if self.count == 1 {
+            return self.across(&mut state.mesh, values);
+        }
         let number = state.number;
         state.contributed[place] = Some(R::hold(values));
         if state.contributed.iter().all(Option::is_some) {
             let contributed: Vec<Values> = state.contributed.iter_mut().filter_map(Option::take).collect();
-            state.result = self.reduce(&contributed, &mut state.mesh).map(Arc::new);
+            state.result = self.reduce(contributed, &mut state.mesh).map(Arc::new);
             state.number += 1;
             self.changed.notify_all();
         }
@@ -70,14 +73,28 @@ impl Round<'_> {
 
     fn reduce(
         &self,
-        contributed: &[Values],
+        contributed: Vec<Values>,
         mesh: &mut Option<Result<Mesh, StrategyError>>,
     ) -> Result<Values, StrategyError> {
-        let Some(cluster) = self.cluster else { return Values::combined(contributed, self.count as f64) };
-        let local = Values::combined(contributed, 1.0)?;
+        let Some(_) = self.cluster else { return Values::combined(contributed, self.count as f64) };
+        let mut values = Values::combined(contributed, 1.0)?;
+        match &mut values {
+            Values::F32(values) => self.across(mesh, values)?,
+            Values::F64(values) => self.across(mesh, values)?,
+        }
+        Ok(values)
+    }
+
+    /// Makes values, the sum of those of this process, the mean over the replicas of all processes, if there are others.
+    fn across<R: Reduce>(
+        &self,
+        mesh: &mut Option<Result<Mesh, StrategyError>>,
+        values: &mut [R],
+    ) -> Result<(), StrategyError> {
+        let Some(cluster) = self.cluster else { return Ok(()) };
         let joined =
             mesh.get_or_insert_with(|| Mesh::join(cluster, self.count)).as_mut().map_err(|error| error.clone())?;
-        let mean = joined.mean(&local, self.count * cluster.workers().len());
+        let mean = joined.mean(values, self.count * cluster.workers().len());
         if let Err(error) = &mean {
             *mesh = Some(Err(error.clone()));
         }

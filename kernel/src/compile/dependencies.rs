@@ -6,9 +6,10 @@
 mod library;
 mod target;
 
+use super::joined;
+use super::linker::rpath;
 use super::manifest::{Manifest, is_of_prelude};
 use super::stoppable::{Ended, Kernel, run};
-use super::{assignment, rpath};
 use crate::environment::{self, EVCXR_VARIABLE, restore_path};
 use crate::prelude;
 use crate::toolchain::progress::{ENVIRONMENT, Progress};
@@ -85,16 +86,21 @@ impl Dependencies {
         Ok(dependencies)
     }
 
-    /// Makes the crates known to a rustc.
+    /// Whether the notebook has no crates of its own.
+    pub(super) fn are_none(&self) -> bool {
+        self.externs.is_empty() && self.library.is_none()
+    }
+
+    /// Makes the crates known to a rustc that links with the C compiler.
     pub(super) fn use_in(&self, rustc: &mut Command) {
         for Extern { name, file, .. } in &self.externs {
-            rustc.arg("--extern").arg(assignment(name, file));
+            rustc.arg("--extern").arg(joined(&format!("{name}="), file));
         }
         for (kind, folder) in &self.search {
-            rustc.arg("-L").arg(assignment(kind, folder));
+            rustc.arg("-L").arg(joined(&format!("{kind}="), folder));
         }
         if let Some(Library { name, file, .. }) = &self.library {
-            rustc.arg("--extern").arg(assignment(name, file)).args(file.parent().map(rpath));
+            rustc.arg("--extern").arg(joined(&format!("{name}="), file)).args(file.parent().map(rpath));
         }
     }
 }

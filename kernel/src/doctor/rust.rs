@@ -9,8 +9,7 @@ use crate::toolchain::{self, Toolchain, own};
 pub(super) fn rows() -> Vec<Row> {
     let linker = match environment::search("cc") {
         Some(linker) => Row::new("linker", linker.display().to_string()),
-        None => Row::new("linker", "no cc on the PATH")
-            .stops_cells("install gcc (Debian and Ubuntu: apt-get install build-essential)"),
+        None => Row::new("linker", "no cc on the PATH").stops_cells(toolchain::LINKER_CURE),
     };
     let toolchain = Toolchain::look();
     let prelude = match &toolchain {

@@ -56,6 +56,12 @@ pub(super) struct CellOutcome {
     warnings: Vec<Value>,
     /// The trace of a cell under `%%profile`.
     pub(super) profile: Option<String>,
+    /// Whether the connected device's profile is in its file, of a cell under `%%profile --tensorboard`, or why not.
+    pub(super) device_profile: Option<Result<(), String>>,
+    /// The samples of each run of a cell under `%%profile --flame`, as JSON.
+    pub(super) samples: Vec<String>,
+    /// Why a run has no samples.
+    pub(super) unsampled: Option<String>,
 }
 
 /// A search that a cell wants to begin.

@@ -23,8 +23,8 @@ pub(super) struct Notebook {
     pub(super) standing: Standing,
     /// The folder before the last `%cd`.
     pub(super) previous_folder: Option<PathBuf>,
-    /// How many steps of the running cell are recorded, under `%%profile`.
-    pub(super) profiled_steps: Option<u64>,
+    /// The statement before the running cell that begins to record it, under `%%profile`.
+    pub(super) recording: Option<String>,
     /// The files that `%run` runs now, the innermost last.
     pub(super) running_files: Vec<PathBuf>,
     searches: u64,

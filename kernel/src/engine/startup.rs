@@ -1,5 +1,5 @@
 //! Start-up: the engine's thread, the prelude and its progress, the processes that an engine needs, and a new engine after
-//! evcxr or rust-analyzer has panicked. A kernel that cannot start fails every cell with the reason.
+//! evcxr or rust-analyzer has panicked. A cell for which no engine can start fails with the reason, and the next one tries again.
 
 use super::cell_supervisor::CellSupervisor;
 use super::evaluator::Evaluator;
@@ -75,7 +75,7 @@ fn serve(
 ) {
     let link = match CellLink::listen(&runtime.socket()) {
         Ok(link) => link,
-        Err(error) => return refuse_all(&chain::in_one_line(&error), None, inspector, work),
+        Err(error) => return refuse_all(&chain::in_one_line(&error), inspector, work),
     };
     interrupts.set_link(link.clone());
     // The build of the prelude is shown under the first cell, so it begins only with that cell.
@@ -89,20 +89,29 @@ fn serve(
     }
     loop {
         link.compile_for_engine();
-        let mut engine = match start_engine(runtime, interrupts, inspector, &link) {
-            Ok(engine) => engine,
+        match start_engine(runtime, interrupts, inspector, &link) {
+            Ok(mut engine) => {
+                link.compile_for_user();
+                is_ready.store(true, Ordering::Release);
+                match run(&mut engine, pending.take(), work) {
+                    Ended::NoMoreWork => return,
+                    // The loop replaces the engine by one without variables.
+                    Ended::Panicked => {}
+                }
+            }
             Err(error) => {
                 let reason = chain::in_one_line(&error);
                 tracing::error!("the engine cannot start: {reason}");
-                return refuse_all(&reason, pending, inspector, work);
+                inspector.learn(Knowledge::without_rust());
+                if let Some(work) = pending.take() {
+                    refuse(&reason, work);
+                }
+                // The reason may be gone by then: a full disk, no linker, no network.
+                pending = first_cell::wait(interrupts, &link, work);
+                if pending.is_none() {
+                    return;
+                }
             }
-        };
-        link.compile_for_user();
-        is_ready.store(true, Ordering::Release);
-        match run(&mut engine, pending.take(), work) {
-            Ended::NoMoreWork => return,
-            // The loop replaces the engine by one without variables.
-            Ended::Panicked => {}
         }
     }
 }
@@ -233,12 +242,17 @@ impl Engine {
 }
 
 /// Fails every cell with the reason for which there is no engine.
-fn refuse_all(reason: &str, pending: Option<Work>, inspector: &Inspector, work: &Receiver<Work>) {
+fn refuse_all(reason: &str, inspector: &Inspector, work: &Receiver<Work>) {
     inspector.learn(Knowledge::without_rust());
-    for work in pending.into_iter().chain(work) {
-        let Work::Execute { outputs, .. } = work;
-        if outputs.send(Output::Done(Err(Failure::new(ErrorName::EngineError, reason)))).is_err() {
-            tracing::debug!("nobody waits for the cell");
-        }
+    for work in work {
+        refuse(reason, work);
+    }
+}
+
+/// Fails a cell with the reason for which there is no engine.
+fn refuse(reason: &str, work: Work) {
+    let Work::Execute { outputs, .. } = work;
+    if outputs.send(Output::Done(Err(Failure::new(ErrorName::EngineError, reason)))).is_err() {
+        tracing::debug!("nobody waits for the cell");
     }
 }

@@ -17,6 +17,7 @@ use ferrotune_results::plot::{self, Focus};
 use ferrotune_results::tensorboard;
 use ferrotune_tuner::journal::{Journal, Study, holder_of};
 use ferrotune_tuner::record::{DeviceUse, MemoryCheck, TrialRecord};
+use ferrotune_tuner::study_folder::{is_study, last_change};
 use ferrotune_tuner::supervisor::output_of;
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
@@ -48,6 +49,7 @@ fn trial(folder: &Path, number: u64) -> Result<Bundle> {
         values.map(|(objective, value)| format!("{} = {}", objective.metric, ferrotune_results::number(*value))),
     );
     lines.extend(trial.parameters.iter().map(|(name, parameter)| format!("  {name} = {}", parameter.value)));
+    lines.extend(trial.user_attributes.iter().map(|(name, value)| format!("  {name}: {value}")));
     lines.push(format!("{:.1} s, peak memory {}", trial.seconds, format::bytes(trial.peak_bytes)));
     lines.extend(trial.memory.as_ref().map(memory_line));
     lines.extend(trial.device.as_ref().map(device_line));
@@ -127,7 +129,11 @@ pub(super) fn space(folder: &Path) -> Result<Bundle> {
 /// One plot of a study.
 pub(super) fn plot(folder: &Path, request: &Plot) -> Result<Bundle> {
     let kind = plot::Plot::named(&request.kind)?;
-    let focus = Focus { parameters: request.parameters.as_deref(), objective: request.objective.as_deref() };
+    let focus = Focus {
+        parameters: request.parameters.as_deref(),
+        objective: request.objective.as_deref(),
+        evaluator: request.evaluator.as_deref(),
+    };
     Ok(kind.of(&Journal::read(folder)?, focus)?.bundle())
 }
 
@@ -172,7 +178,7 @@ pub(super) fn folders_in(directory: &Path) -> Result<Vec<PathBuf>> {
     let mut folders = Vec::new();
     for entry in listed {
         let path = entry?.path();
-        if path.join("journal.log").is_file() {
+        if is_study(&path) {
             folders.push(path);
         }
     }
@@ -183,10 +189,8 @@ pub(super) fn folders_in(directory: &Path) -> Result<Vec<PathBuf>> {
 /// The names of the studies in a folder, the last one that changed first; none where the folder cannot be read.
 pub(super) fn names_in(directory: &Path) -> Vec<String> {
     let folders = folders_in(directory).unwrap_or_default();
-    let changed =
-        |folder: &PathBuf| std::fs::metadata(folder.join("journal.log")).and_then(|file| file.modified()).ok();
     let mut folders: Vec<(Option<SystemTime>, PathBuf)> =
-        folders.into_iter().map(|folder| (changed(&folder), folder)).collect();
+        folders.into_iter().map(|folder| (last_change(&folder), folder)).collect();
     folders.sort_by(|(one, _), (other, _)| other.cmp(one));
     folders.iter().filter_map(|(_, folder)| Some(folder.file_name()?.to_string_lossy().into_owned())).collect()
 }
@@ -206,12 +210,11 @@ pub(super) fn overview(directory: &Path) -> Result<Bundle> {
 
 fn entry(folder: &Path) -> Result<Entry> {
     let study = Journal::read(folder)?;
-    let changed = std::fs::metadata(folder.join("journal.log"))?.modified()?;
     Ok(Entry {
         name: folder.file_name().unwrap_or_default().to_string_lossy().into_owned(),
         study,
         runner: holder_of(folder)?.map(|holder| format!("process {} on {}", holder.pid, holder.host)),
-        changed: Some(DateTime::<Local>::from(changed)),
+        changed: last_change(folder).map(DateTime::<Local>::from),
     })
 }
 

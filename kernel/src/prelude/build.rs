@@ -3,8 +3,8 @@
 use super::cuda::Toolkit;
 use super::{Accelerator, CRATES, Contents, SOURCES, analysis, beside};
 use crate::places;
-use crate::toolchain::Toolchain;
 use crate::toolchain::progress::{self, Progress};
+use crate::toolchain::{LINKER_CURE, Toolchain};
 use anyhow::{Context, Result, bail};
 use ferrotune_candle::{CANDLE, Changes};
 use serde_json::Value;
@@ -175,7 +175,7 @@ fn follow(mut stderr: ChildStderr, progress: &mut dyn FnMut(&str)) -> Result<Str
 
 fn explain(errors: &str) -> String {
     let cure = if errors.contains("linker `cc` not found") {
-        "there is no linker; install gcc (Debian and Ubuntu: apt-get install build-essential)"
+        &format!("there is no linker; {LINKER_CURE}")
     } else if errors.contains("failed to download") || errors.contains("Could not resolve host") {
         "crates.io cannot be reached, and candle is not in cargo's cache; connect once, then try again"
     } else {

@@ -6,6 +6,7 @@ use ferrotune_results::tensorboard;
 use ferrotune_tuner::event::Event;
 use ferrotune_tuner::journal::Journal;
 use ferrotune_tuner::spec::StudySpec;
+use ferrotune_tuner::study_folder::is_study;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -41,7 +42,7 @@ impl EventFiles {
         let Some(target) = &spec.supervision.tensorboard else { return Ok(()) };
         fs::create_dir_all(target).with_context(|| format!("cannot create {}", target.display()))?;
         let study = spec.directory.join(&spec.project);
-        let goes_on = !spec.overwrite && study.join("journal.log").is_file();
+        let goes_on = !spec.overwrite && is_study(&study);
         let files = if goes_on { tensorboard::files(&Journal::read(&study)?) } else { Vec::new() };
         write_event_files(target, &files)
     }
@@ -50,7 +51,7 @@ impl EventFiles {
     pub(crate) fn take(&mut self, event: &Event) {
         let Some(target) = &self.target else { return };
         let is_end = matches!(event, Event::Finished { .. } | Event::Error { .. });
-        let is_open = !matches!(event, Event::Opened { .. }) && self.study.join("journal.log").is_file();
+        let is_open = !matches!(event, Event::Opened { .. }) && is_study(&self.study);
         if !is_open || !is_end && Instant::now() < self.due {
             return;
         }

@@ -62,6 +62,7 @@ fn headline(progress: &Progress, spec: &StudySpec, finish: Option<&Finish>) -> S
         (Some(Finish::Exhausted), _) => line.push_str(", done: nothing is left to try"),
         (Some(Finish::Timeout), _) => line.push_str(", stopped: the time is over"),
         (Some(Finish::Interrupted), _) => line.push_str(", stopped"),
+        (Some(Finish::Stopped), _) => line.push_str(", done: a trial has stopped the search"),
         (None, _) if progress.stopping => {
             line.push_str(", stopping after the current step; interrupt again to stop at once");
         }

@@ -77,12 +77,12 @@ impl Evcxr {
 }
 
 /// What a line from evcxr orders.
-pub(super) fn order(line: &[u8]) -> Option<CellOrder> {
+pub(super) fn order(line: &[u8], sample_ms: Option<u64>) -> Option<CellOrder> {
     let mut words = std::str::from_utf8(line).ok()?.split_whitespace();
     let (Some("LOAD_AND_RUN"), Some(library), Some(function)) = (words.next(), words.next(), words.next()) else {
         return None;
     };
-    Some(CellOrder::Run { library: library.to_owned(), function: function.to_owned() })
+    Some(CellOrder::Run { library: library.to_owned(), function: function.to_owned(), sample_ms })
 }
 
 #[cfg(test)]
@@ -91,9 +91,10 @@ mod tests {
 
     #[test]
     fn a_line_of_evcxr_names_library_and_function() {
-        let expected = CellOrder::Run { library: "/tmp/cell.so".to_owned(), function: "run_user_code_3".to_owned() };
-        assert_eq!(order(b"LOAD_AND_RUN /tmp/cell.so run_user_code_3\n"), Some(expected));
-        assert_eq!(order(b"LOAD_AND_RUN /tmp/cell.so\n"), None);
-        assert_eq!(order(b"LOAD_AND_RUN \xff run\n"), None);
+        let (library, function) = ("/tmp/cell.so".to_owned(), "run_user_code_3".to_owned());
+        let expected = CellOrder::Run { library, function, sample_ms: Some(10) };
+        assert_eq!(order(b"LOAD_AND_RUN /tmp/cell.so run_user_code_3\n", Some(10)), Some(expected));
+        assert_eq!(order(b"LOAD_AND_RUN /tmp/cell.so\n", None), None);
+        assert_eq!(order(b"LOAD_AND_RUN \xff run\n", None), None);
     }
 }

@@ -13,6 +13,7 @@ use super::{SNAPSHOTS_VARIABLE, SUPERVISOR_VARIABLE};
 use crate::chain;
 use anyhow::{Context, Result, bail};
 use ferrotune_link::{CellOrder, CellReport, Surroundings, wire};
+use ferrotune_sampler::{Sampler, SamplerError};
 use ferrotune_tuner::process::keep_freed_memory;
 use libloading::os::unix::{Library, RTLD_NOW};
 use rustix::process::{Pid, Signal};
@@ -84,8 +85,8 @@ impl Process {
         self.make_snapshot()?;
         while let Some(order) = wire::read(&mut orders)? {
             match order {
-                CellOrder::Run { library, function } => {
-                    let report = self.run(Path::new(&library), &function);
+                CellOrder::Run { library, function, sample_ms } => {
+                    let report = self.run(Path::new(&library), &function, sample_ms)?;
                     self.descriptors.mend()?;
                     self.report_surroundings()?;
                     self.report(&report)?;
@@ -104,20 +105,24 @@ impl Process {
         Ok(())
     }
 
-    fn run(&mut self, library: &Path, function: &str) -> CellReport {
+    fn run(&mut self, library: &Path, function: &str, sample_ms: Option<u64>) -> Result<CellReport> {
         let entry = match load(library, function) {
             Ok(entry) => entry,
-            Err(error) => return CellReport::Refused { reason: chain::in_one_line(&error) },
+            Err(error) => return Ok(CellReport::Refused { reason: chain::in_one_line(&error) }),
         };
         let own = std::process::id();
         standard_input::begin_cell();
         (self.hooks.before_cell)();
+        let sampler = sample_ms.map(|period| Sampler::start(Duration::from_millis(period)));
         self.variables = (self.hooks.run)(entry, self.variables);
         if std::process::id() != own {
             snapshot::leave();
         }
+        if let Some(sampler) = sampler {
+            self.report(&sampled(sampler))?;
+        }
         self.is_quiet = (self.hooks.after_cell)();
-        CellReport::Completed { missing: (self.hooks.missing)() }
+        Ok(CellReport::Completed { missing: (self.hooks.missing)() })
     }
 
     /// This process may be killed at any time, so a report is written at once, and whole.
@@ -193,6 +198,15 @@ impl Process {
         self.surroundings = None;
         self.report_surroundings()?;
         self.report(&CellReport::Restored { threads })
+    }
+}
+
+/// Ends the sampling, and reports its samples or why there are none.
+fn sampled(sampler: Result<Sampler, SamplerError>) -> CellReport {
+    let samples = sampler.and_then(Sampler::finish).map_err(anyhow::Error::from);
+    match samples.and_then(|samples| Ok(serde_json::to_string(&samples)?)) {
+        Ok(samples) => CellReport::Sampled { samples },
+        Err(error) => CellReport::Unsampled { reason: chain::in_one_line(&error) },
     }
 }
 

@@ -46,6 +46,7 @@ impl Supervisor {
                 return Ok(None);
             }
             SupervisorRequest::Limit { bytes } => self.watch.limit(bytes),
+            SupervisorRequest::Sample { period_ms } => self.sample_ms = period_ms,
             SupervisorRequest::Trim { forget } => {
                 self.raise(Event::TrimRequested { number, forget, now })?;
                 return Ok(None);

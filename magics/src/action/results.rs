@@ -48,6 +48,8 @@ pub struct Plot {
     pub parameters: Option<String>,
     /// The objective by its metric.
     pub objective: Option<String>,
+    /// How importance is measured; the kernel knows how it can be.
+    pub evaluator: Option<String>,
 }
 
 /// Show what the steps of a trial spent their time on.

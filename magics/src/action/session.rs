@@ -21,8 +21,12 @@ pub struct Profile {
     pub first_line: usize,
     /// How many steps to record, at least 1.
     pub steps: u64,
+    /// Whether to show a flame graph, too.
+    pub flame: bool,
     /// The file to which the trace is written, if one is given.
     pub trace: Option<String>,
+    /// TensorBoard's folder, to which the connected device's own profile is written, if one is given.
+    pub tensorboard: Option<String>,
 }
 
 /// What is measured of Rust.

@@ -17,6 +17,13 @@ const OBJECTIVE: MagicOption = MagicOption::new(
     "NAME",
     "the objective by its metric, and of intermediate any metric; without it the first objective",
 );
+const EVALUATOR: MagicOption = MagicOption::new(
+    "--evaluator",
+    "NAME",
+    "how importance is measured: ped_anova, or fanova for shares of the variance, also of pairs",
+)
+.taking(Values::Words(&["ped_anova", "fanova"]))
+.or(|| "ped_anova".to_owned());
 const SORT: MagicOption =
     MagicOption::new("--sort", "COLUMN", "sort by it, the largest first with :desc behind it; without it by number");
 const WHERE: MagicOption =
@@ -68,12 +75,13 @@ pub(super) const PLOT: Magic = Magic {
     forms: &["%plot"],
     usage: "%plot KIND {options}",
     summary: "draw what a search has found",
-    help: "KIND is history, parallel, slice, contour, importance, intermediate, pareto, edf or timeline. They show what\n\
-           Optuna's plots of the same names do: Vega-Lite where the front end draws it, else a picture, else text.\n\
+    help: "KIND is history, parallel, slice, contour, importance, intermediate, pareto, edf, timeline, rank,\n\
+           hypervolume or terminator. They show what Optuna's plots of the same names do: Vega-Lite where the front end draws it, else\n\
+           a picture, else text.\n\
            \n\
-           Example\n  %plot contour --params lr,units --project digits",
+           Example\n  %plot contour --params lr,units --project digits\n  %plot importance --evaluator fanova",
     arguments: &[Argument::new("KIND", Values::Plot)],
-    options: &[PARAMS, OBJECTIVE, PROJECT, DIRECTORY],
+    options: &[PARAMS, OBJECTIVE, EVALUATOR, PROJECT, DIRECTORY],
     runs_line: false,
     build: plot,
 };
@@ -142,6 +150,7 @@ fn plot(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
         kind,
         parameters: arguments.option(&PARAMS, text)?,
         objective: arguments.option(&OBJECTIVE, text)?,
+        evaluator: arguments.option(&EVALUATOR, text)?,
         study: study(&arguments)?,
     }))
 }

@@ -21,7 +21,21 @@ pub(super) const TUNE: Magic = Magic {
            Of a search that runs, here or in another notebook, %tune status shows where it stands, %tune wait\n\
            follows it to its end, and %tune stop stops it after the current step of each trial.\n\
            A trial's value is the best report of the metric, the last or the mean with NAME:max:last or NAME:max:mean.\n\
+           With --storage several notebooks, programs and hosts work on one study at a time, and Optuna with them:\n\
+           all that have the same --project and --storage, each with a --directory of its own.\n\
            Several objectives, as in --objective accuracy:max,size:min, are searched for their trade-offs.\n\
+           \n\
+           Settings of oracles, as in --oracle \"hyperband:factor=4,iterations=2,min=1\":\n  \
+           hyperband, bohb, successive_halving  factor, min (epochs of the shortest trainings), iterations\n  \
+           asha    factor, min (grace period), brackets\n  \
+           pbt     population, interval, quantile, perturbation, resample, discrete=true\n  \
+           pb2     population, interval, quantile\n  \
+           tpe     startup, candidates, gamma\n  \
+           cmaes   sigma0, population, separable=true\n  \
+           gp      noise (0 to 1)\n  \
+           nsga2   population\n  \
+           nsga3   population, divisions\n  \
+           grid    values of parameters, as in \"grid:lr=0.001|0.01,units=32|64\"\n\
            \n\
            Example\n  %tune status --project digits\n\n  %%tune --oracle hyperband --objective val_accuracy:max --max-trials 30 --project digits\n  \
            |trial| {\n      let units = trial.int(\"units\", 32..=512).step(32).get()?;\n      \
@@ -77,9 +91,11 @@ fn default() -> StudySpec {
 
 const OBJECTIVE: MagicOption =
     MagicOption::new("--objective", "NAME:max|min,…", "the metrics to optimise and their directions").required();
+const PUBLISH: MagicOption =
+    MagicOption::flag("--publish", "with --storage, give `ferrotune worker` on other hosts all that it runs");
 const OVERWRITE: MagicOption = MagicOption::flag("--overwrite", "delete an earlier study of that name first");
 
-const ROWS: [Row; 29] = [
+const ROWS: [Row; 33] = [
     Row::of(OBJECTIVE, |spec, text| set(&mut spec.objectives, list(text, ',', objective))),
     row("--constraint", "NAME<=NUMBER,…", "bounds of metrics, <= or >=, that a trial must keep to", |spec, text| {
         set(&mut spec.constraints, list(text, ',', constraint))
@@ -87,7 +103,7 @@ const ROWS: [Row; 29] = [
     row(
         "--oracle",
         "NAME",
-        "how to search: auto, gp, tpe, cmaes, nsga2, qmc, grid, random, hyperband, asha, bohb, …",
+        "how to search: auto, gp, tpe, cmaes, nsga2, nsga3, qmc, grid, random, hyperband, asha, bohb, …; settings below",
         |spec, text| set(&mut spec.oracle, values::text(text)),
     )
     .taking(Values::Oracle)
@@ -124,6 +140,13 @@ const ROWS: [Row; 29] = [
         "tune these parameters; any other keeps its default, or its lowest value",
         |spec, text| set(&mut spec.given.tune_only, list(text, ',', parameter)),
     ),
+    row(
+        "--from",
+        "STUDY",
+        "learn from the trials of another study, and try its best one first; a folder has a slash",
+        |spec, text| set(&mut spec.from, values::text(text).map(Some)),
+    )
+    .taking(Values::Study),
     row("--seed", "N", "draw the same parameters on every run", |spec, text| {
         set(&mut spec.seed, number(text).map(Some))
     }),
@@ -135,6 +158,20 @@ const ROWS: [Row; 29] = [
     })
     .taking(Values::Path)
     .or(|| default().directory.display().to_string()),
+    row(
+        "--storage",
+        "URL",
+        "keep the study in this database, with Optuna's tables: postgresql://USER@HOST/DATABASE or sqlite:///FILE",
+        |spec, text| set(&mut spec.storage, values::text(text).map(Some)),
+    ),
+    row(
+        "--heartbeat",
+        "TIME",
+        "with --storage, how often other searches are told that this one lives",
+        |spec, text| set(&mut spec.supervision.heartbeat_s, whole_seconds(text)),
+    )
+    .or(|| format!("{}s", default().supervision.heartbeat_s)),
+    Row::of(PUBLISH, |spec, _| set(&mut spec.supervision.publish, Ok(true))),
     row("--timeout", "TIME", "end the search after this time", |spec, text| {
         set(&mut spec.timeout_s, seconds(text).map(Some))
     }),

@@ -198,7 +198,7 @@ fn study_magics_take_their_options() {
     check(
         "%plot contour --params lr,units --objective loss",
         expect![[
-            r#"Plot(Plot { study: Study { project: None, directory: None }, kind: "contour", parameters: Some("lr,units"), objective: Some("loss") })"#
+            r#"Plot(Plot { study: Study { project: None, directory: None }, kind: "contour", parameters: Some("lr,units"), objective: Some("loss"), evaluator: None })"#
         ]],
     );
     check(
@@ -292,17 +292,20 @@ fn tune_takes_every_option_in_both_spellings() {
         terminator: Some("regret".into()),
         max_trials: 30,
         executions: 3,
+        from: Some("~/earlier/digits".to_owned()),
         seed: Some(7),
         timeout_s: Some(7200.0),
         trial_timeout_s: Some(90.0),
         memory_budget_bytes: Some(4 << 30),
         overwrite: true,
+        storage: Some("postgresql://ann@db/studies?sslmode=require".to_owned()),
         ..StudySpec::new("my digits", vec![Objective::new("loss", Direction::Min)])
     };
     let supervision = &mut expected.supervision;
     (supervision.concurrency, supervision.threads, supervision.retries) = (2, Some(4), 1);
     (supervision.max_consecutive_failures, supervision.keep_best) = (Some(5), 0);
     (supervision.worker_trials, supervision.grace_s, supervision.device_wait_s) = (7, 3, 120);
+    supervision.heartbeat_s = 2;
     (supervision.mirror, supervision.background) = (Some("/mnt/drive".into()), true);
     let options = [
         ("oracle", "hyperband"),
@@ -311,6 +314,7 @@ fn tune_takes_every_option_in_both_spellings() {
         ("objective", "loss:min"),
         ("max-trials", "30"),
         ("executions", "3"),
+        ("from", "~/earlier/digits"),
         ("seed", "7"),
         ("project", "'my digits'"),
         ("directory", "\"/tmp/my studies\""),
@@ -325,6 +329,8 @@ fn tune_takes_every_option_in_both_spellings() {
         ("worker-trials", "7"),
         ("grace", "2.5s"),
         ("device-wait", "2m"),
+        ("storage", "postgresql://ann@db/studies?sslmode=require"),
+        ("heartbeat", "1.5s"),
         ("mirror", "/mnt/drive"),
     ];
     for sign in [" ", "="] {

@@ -76,7 +76,7 @@ fn lsmagic_lists_every_form() {
 #[test]
 fn help_shows_usage_options_and_an_example() {
     expect![[r#"
-        %tune status|wait|stop [--project NAME] [--directory FOLDER], or on the first line of a cell %%tune --objective NAME:max|min,… [--constraint NAME<=NUMBER,…] [--oracle NAME] [--pruner RULE] [--terminator RULE] [--max-trials N] [--executions N] [--fix NAME=VALUE,…] [--enqueue NAME=VALUE,…;…] [--tune-only NAME,…] [--seed N] [--project NAME] [--directory FOLDER] [--timeout TIME] [--trial-timeout TIME] [--memory SIZE] [--concurrency N] [--threads N] [--retries N] [--max-consecutive-failures N] [--keep-best N] [--worker-trials N] [--grace TIME] [--device-wait TIME] [--mirror FOLDER] [--tensorboard FOLDER] [--profile N] [--background] [--overwrite], and a closure |trial| { … } below
+        %tune status|wait|stop [--project NAME] [--directory FOLDER], or on the first line of a cell %%tune --objective NAME:max|min,… [--constraint NAME<=NUMBER,…] [--oracle NAME] [--pruner RULE] [--terminator RULE] [--max-trials N] [--executions N] [--fix NAME=VALUE,…] [--enqueue NAME=VALUE,…;…] [--tune-only NAME,…] [--from STUDY] [--seed N] [--project NAME] [--directory FOLDER] [--storage URL] [--heartbeat TIME] [--publish] [--timeout TIME] [--trial-timeout TIME] [--memory SIZE] [--concurrency N] [--threads N] [--retries N] [--max-consecutive-failures N] [--keep-best N] [--worker-trials N] [--grace TIME] [--device-wait TIME] [--mirror FOLDER] [--tensorboard FOLDER] [--profile N] [--background] [--overwrite], and a closure |trial| { … } below
 
         search for the parameters with which a closure does best
 
@@ -86,7 +86,21 @@ fn help_shows_usage_options_and_an_example() {
         Of a search that runs, here or in another notebook, %tune status shows where it stands, %tune wait
         follows it to its end, and %tune stop stops it after the current step of each trial.
         A trial's value is the best report of the metric, the last or the mean with NAME:max:last or NAME:max:mean.
+        With --storage several notebooks, programs and hosts work on one study at a time, and Optuna with them:
+        all that have the same --project and --storage, each with a --directory of its own.
         Several objectives, as in --objective accuracy:max,size:min, are searched for their trade-offs.
+
+        Settings of oracles, as in --oracle "hyperband:factor=4,iterations=2,min=1":
+          hyperband, bohb, successive_halving  factor, min (epochs of the shortest trainings), iterations
+          asha    factor, min (grace period), brackets
+          pbt     population, interval, quantile, perturbation, resample, discrete=true
+          pb2     population, interval, quantile
+          tpe     startup, candidates, gamma
+          cmaes   sigma0, population, separable=true
+          gp      noise (0 to 1)
+          nsga2   population
+          nsga3   population, divisions
+          grid    values of parameters, as in "grid:lr=0.001|0.01,units=32|64"
 
         Example
           %tune status --project digits
@@ -106,7 +120,7 @@ fn help_shows_usage_options_and_an_example() {
         Options
           --objective NAME:max|min,…    the metrics to optimise and their directions; always needed
           --constraint NAME<=NUMBER,…   bounds of metrics, <= or >=, that a trial must keep to
-          --oracle NAME                 how to search: auto, gp, tpe, cmaes, nsga2, qmc, grid, random, hyperband, asha, bohb, … (default: auto)
+          --oracle NAME                 how to search: auto, gp, tpe, cmaes, nsga2, nsga3, qmc, grid, random, hyperband, asha, bohb, …; settings below (default: auto)
           --pruner RULE                 give up trials that do badly: median, percentile, wilcoxon, patience or threshold
           --terminator RULE             end the search when no more is to be expected: stagnation or regret
           --max-trials N                how many trials to run (default: 10)
@@ -114,9 +128,13 @@ fn help_shows_usage_options_and_an_example() {
           --fix NAME=VALUE,…            give parameters these values in every trial
           --enqueue NAME=VALUE,…;…      try these values first, a trial for each part between semicolons
           --tune-only NAME,…            tune these parameters; any other keeps its default, or its lowest value
+          --from STUDY                  learn from the trials of another study, and try its best one first; a folder has a slash
           --seed N                      draw the same parameters on every run
           --project NAME                the study's name (default: untitled_project)
           --directory FOLDER            the folder that holds the study (default: studies)
+          --storage URL                 keep the study in this database, with Optuna's tables: postgresql://USER@HOST/DATABASE or sqlite:///FILE
+          --heartbeat TIME              with --storage, how often other searches are told that this one lives (default: 30s)
+          --publish                     with --storage, give `ferrotune worker` on other hosts all that it runs
           --timeout TIME                end the search after this time
           --trial-timeout TIME          end a trial after this time
           --memory SIZE                 end a trial that takes more memory
@@ -190,7 +208,7 @@ fn completion_offers_magics_options_and_values() {
         %%tune --oracle : 16 Of(Oracle)
         %%tune --objective acc:max --oracle g: 36 Of(Oracle)
         %%tune --oracle=g: 16 Of(Oracle)
-        %%tune --seed 1 : 16 --objective --constraint --oracle --pruner --terminator --max-trials --executions --fix --enqueue --tune-only --project --directory --timeout --trial-timeout --memory --concurrency --threads --retries --max-consecutive-failures --keep-best --worker-trials --grace --device-wait --mirror --tensorboard --profile --background --overwrite
+        %%tune --seed 1 : 16 --objective --constraint --oracle --pruner --terminator --max-trials --executions --fix --enqueue --tune-only --from --project --directory --storage --heartbeat --publish --timeout --trial-timeout --memory --concurrency --threads --retries --max-consecutive-failures --keep-best --worker-trials --grace --device-wait --mirror --tensorboard --profile --background --overwrite
         %tune st: 6 Of(Words(["status", "wait", "stop"]))
         %plot : 6 Of(Plot)
         %plot --project d: 16 Of(Study)

@@ -22,9 +22,9 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    pub(crate) fn new(minor: i32, functions: [Option<Function>; FUNCTION_COUNT]) -> Table {
+    pub(crate) fn new(minor: i32, extension: usize, functions: [Option<Function>; FUNCTION_COUNT]) -> Table {
         let (size, version_size) = (size_of::<Table>(), 24);
-        Table { size, extension: 0, version_size, version_extension: 0, major: 0, minor, functions }
+        Table { size, extension, version_size, version_extension: 0, major: 0, minor, functions }
     }
 }
 

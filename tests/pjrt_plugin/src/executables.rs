@@ -4,6 +4,7 @@ use crate::abi::{Arguments, Function, NamedValue, made, slice};
 use crate::fault;
 use crate::helper::{Helper, number};
 use crate::objects::{Client, Device, Event, Failure, answer};
+use crate::profiler;
 use crate::transfers::Buffer;
 use serde_json::{Value, json};
 use std::ffi::c_void;
@@ -239,7 +240,7 @@ fn execute(arguments: Arguments) -> Result<(), Failure> {
     }
     let inputs: Vec<Vec<i64>> = rows.iter().map(|one| row(one).map(|buffer| buffer.array).collect()).collect();
     let request = json!({"op": "run", "program": program.number, "inputs": inputs, "kept": kept});
-    let (ran, _) = program.helper.ask(request, &[])?;
+    let (ran, _) = profiler::during(|| program.helper.ask(request, &[]))?;
     let deleted = integers(&ran["deleted"]);
     rows.iter().flat_map(row).filter(|buffer| deleted.contains(&buffer.array)).for_each(Buffer::mark_deleted);
     let targets = slice(arguments.get::<*const *mut *mut Buffer>(5), device_count);

@@ -10,6 +10,7 @@ mod executables;
 mod fault;
 mod helper;
 mod objects;
+mod profiler;
 mod transfers;
 
 use abi::{API_MINOR, FUNCTION_COUNT, Function, Table};
@@ -26,7 +27,7 @@ pub extern "C" fn GetPjrtApi() -> *const c_void {
         for (place, function) in objects::FUNCTIONS.iter().chain(transfers::FUNCTIONS).chain(executables::FUNCTIONS) {
             functions[*place] = Some(*function);
         }
-        Table::new(API_MINOR, functions)
+        Table::new(API_MINOR, &raw const profiler::EXTENSION as usize, functions)
     });
     std::ptr::from_ref(table).cast()
 }

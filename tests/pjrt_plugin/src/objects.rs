@@ -35,6 +35,9 @@ pub(crate) const FUNCTIONS: &[(usize, Function)] = &[
     (82, topology_create),
 ];
 
+/// Those that destroy an error and give its message and its code.
+pub(crate) const ERRORS: [Function; 3] = [error_destroy, error_message, error_code];
+
 /// An error on its way to the caller.
 #[derive(Clone)]
 pub(crate) struct Failure {

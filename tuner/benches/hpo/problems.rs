@@ -1,5 +1,8 @@
-//! Twelve problems with known minima, all minimised and without noise. The first six are what goals are set for; the
-//! other six keep the settings honest. tests/bench_hpo.py has the same ones for Optuna.
+//! Problems with known minima, all minimised. The first six are what goals are set for; the others keep the settings
+//! honest. tests/bench_hpo.py has the same ones for Optuna.
+
+mod discrete;
+pub(crate) mod fronts;
 
 use ferrotune_tuner::space::{Distribution, Scale, Value};
 use std::f64::consts::{E, PI};
@@ -10,7 +13,7 @@ pub(crate) type Ask<'a> = dyn FnMut(&str, Distribution) -> Value + 'a;
 /// A problem: its name, and the loss for the values that it asks for.
 pub(crate) type Problem = (&'static str, fn(&mut Ask<'_>) -> f64);
 
-pub(crate) const PROBLEMS: [Problem; 12] = [
+pub(crate) const PROBLEMS: [Problem; 22] = [
     ("branin", |ask| branin(&vector(ask, &[(-5.0, 10.0), (0.0, 15.0)]))),
     ("hartmann6", |ask| hartmann6(&vector(ask, &[(0.0, 1.0); 6]))),
     ("ackley5", |ask| ackley(&vector(ask, &[(-15.0, 30.0); 5]))),
@@ -23,7 +26,21 @@ pub(crate) const PROBLEMS: [Problem; 12] = [
     ("shekel4", |ask| shekel(&vector(ask, &[(0.0, 10.0); 4]))),
     ("styblinski6", |ask| styblinski_tang(&vector(ask, &[(-5.0, 5.0); 6]))),
     ("models", models),
+    ("choices6", discrete::choices6),
+    ("knapsack", discrete::knapsack),
+    ("quadratic", discrete::quadratic),
+    ("network", discrete::network),
+    ("hartmann3n", |ask| hartmann3(&vector(ask, &[(0.0, 1.0); 3]))),
+    ("pairs5", discrete::pairs5),
+    ("lorry", discrete::lorry),
+    ("pipeline", discrete::pipeline),
+    ("dixonprice5", |ask| dixon_price(&vector(ask, &[(-10.0, 10.0); 5]))),
+    ("branin_n", |ask| branin(&vector(ask, &[(-5.0, 10.0), (0.0, 15.0)]))),
 ];
+
+/// Standard deviations of the noise that is added to the losses of some problems. Their result is the loss without
+/// noise of the trial that looks best.
+pub(crate) const NOISY: [(&str, f64); 2] = [("hartmann3n", 0.1), ("branin_n", 2.0)];
 
 fn branin(x: &[f64]) -> f64 {
     let (b, c, t) = (5.1 / (4.0 * PI * PI), 5.0 / PI, 1.0 / (8.0 * PI));
@@ -49,6 +66,23 @@ fn hartmann6(x: &[f64]) -> f64 {
         WEIGHTS[row] * (-distance).exp()
     };
     -(0..4).map(well).sum::<f64>()
+}
+
+fn hartmann3(x: &[f64]) -> f64 {
+    const WEIGHTS: [f64; 4] = [1.0, 1.2, 3.0, 3.2];
+    const A: [[f64; 3]; 2] = [[3.0, 10.0, 30.0], [0.1, 10.0, 35.0]];
+    const P: [[f64; 3]; 4] =
+        [[3689.0, 1170.0, 2673.0], [4699.0, 4387.0, 7470.0], [1091.0, 8732.0, 5547.0], [381.0, 5743.0, 8828.0]];
+    let well = |row: usize| -> f64 {
+        let distance: f64 = (0..3).map(|i| A[row % 2][i] * (x[i] - 1e-4 * P[row][i]).powi(2)).sum();
+        WEIGHTS[row] * (-distance).exp()
+    };
+    -(0..4).map(well).sum::<f64>()
+}
+
+fn dixon_price(x: &[f64]) -> f64 {
+    let terms = x.windows(2).enumerate().map(|(i, pair)| (i as f64 + 2.0) * (2.0 * pair[1].powi(2) - pair[0]).powi(2));
+    (x[0] - 1.0).powi(2) + terms.sum::<f64>()
 }
 
 fn ackley(x: &[f64]) -> f64 {
@@ -183,11 +217,11 @@ fn number(value: Value) -> f64 {
 
 /// What each problem gives at one place, as the functions of tests/bench_hpo.py and of the definition say.
 pub(crate) fn check() -> Result<(), String> {
-    let half_steps = |_: &str, index: usize| Value::Float(0.5 * index as f64);
-    let quarter = |_: &str, index: usize| Value::Float(0.5 * index as f64 + 0.25);
-    let tenths = |_: &str, index: usize| Value::Float(0.1 * (index as f64 + 1.0));
-    let integers = |_: &str, index: usize| Value::Float(index as f64 + 1.0);
-    let named = |name: &str, _: usize| match name {
+    let half_steps = |_: &str, index: usize, _: &Distribution| Value::Float(0.5 * index as f64);
+    let quarter = |_: &str, index: usize, _: &Distribution| Value::Float(0.5 * index as f64 + 0.25);
+    let tenths = |_: &str, index: usize, _: &Distribution| Value::Float(0.1 * (index as f64 + 1.0));
+    let integers = |_: &str, index: usize, _: &Distribution| Value::Float(index as f64 + 1.0);
+    let named = |name: &str, _: usize, _: &Distribution| match name {
         "lr" | "gamma" => Value::Float(if name == "lr" { 2e-3 } else { 3e-3 }),
         "wd" => Value::Float(3e-5),
         "layers" => Value::Int(3),
@@ -204,8 +238,13 @@ pub(crate) fn check() -> Result<(), String> {
             .to_owned(),
         ),
     };
-    type Place<'a> = &'a dyn Fn(&str, usize) -> Value;
-    let places: [(Place<'_>, f64); 12] = [
+    let third = |_: &str, _: usize, range: &Distribution| match range {
+        Distribution::Choice { values, .. } => values[1].clone(),
+        Distribution::Int { low, step, .. } => Value::Int(low + 2 * step),
+        Distribution::Float { low, high, .. } => Value::Float(low + 0.25 * (high - low)),
+    };
+    type Place<'a> = &'a dyn Fn(&str, usize, &Distribution) -> Value;
+    let places: [(Place<'_>, f64); 22] = [
         (&integers, 21.62763539206238),
         (&tenths, -1.4069105761385297),
         (&half_steps, 5.8419895238039246),
@@ -218,15 +257,37 @@ pub(crate) fn check() -> Result<(), String> {
         (&quarter, -0.8128763970879297),
         (&quarter, -73.01953125),
         (&named, 0.3745190654537479),
+        (&third, 1.0408816498471425),
+        (&third, 1.5333333333333332),
+        (&third, 6.4624999999999995),
+        (&third, 0.41930165662434216),
+        (&tenths, -0.7329114876560024),
+        (&third, 0.7382772375131026),
+        (&third, 1.0347222222222223),
+        (&third, 0.32452264917411067),
+        (&half_steps, 268.5),
+        (&integers, 21.62763539206238),
     ];
     for ((name, problem), (place, expected)) in PROBLEMS.iter().zip(places) {
         let mut index = 0;
-        let value = problem(&mut |name, _| {
+        let value = problem(&mut |name, range| {
             index += 1;
-            place(name, index - 1)
+            place(name, index - 1, &range)
         });
         if (value - expected).abs() > 1e-9 {
             return Err(format!("{name} gives {value} where it should give {expected}"));
+        }
+    }
+    let losses: [[f64; 2]; 4] = [
+        [0.25, 2.3486121811340026],
+        [0.5020417300975714, 0.2040262417338469],
+        [1.1548494156391085, 0.47835429045636224],
+        [4.5, 24.5],
+    ];
+    for ((name, problem, _), expected) in fronts::FRONTS.iter().zip(losses) {
+        let values = problem(&mut |name, range| third(name, 0, &range));
+        if values.iter().zip(expected).any(|(value, expected)| (value - expected).abs() > 1e-9) {
+            return Err(format!("{name} gives {values:?} where it should give {expected:?}"));
         }
     }
     Ok(())

@@ -22,6 +22,12 @@ pub enum ResultsError {
     /// An unknown plot.
     #[error("there is no plot {name}; choose from {plots}")]
     UnknownPlot { name: String, plots: String },
+    /// An unknown evaluator of importance.
+    #[error("there is no evaluator {name}; choose from {evaluators}")]
+    UnknownEvaluator { name: String, evaluators: String },
+    /// An evaluator for another plot than that of importance.
+    #[error("--evaluator measures importance; leave it out, or use %plot importance")]
+    NoEvaluator,
     /// An unknown format.
     #[error("there is no format {name}; choose from {formats}")]
     UnknownFormat { name: String, formats: String },
@@ -45,6 +51,9 @@ pub enum ResultsError {
     /// Not enough values for a plot.
     #[error("study {study} has too little for this plot: it needs {need}")]
     TooLittle { study: String, need: &'static str },
+    /// The study's search cannot be judged.
+    #[error(transparent)]
+    Oracle(#[from] ferrotune_tuner::oracle::OracleError),
     /// A checkpoint that is no safetensors file.
     #[error("the checkpoint of trial {trial} is damaged; resume the study, which makes another one")]
     Checkpoint { trial: u64 },

@@ -3,13 +3,18 @@
 mod contour;
 mod edf;
 mod history;
+mod hypervolume;
 mod importance;
 mod intermediate;
 mod parallel;
 mod parameter;
 mod pareto;
+mod rank;
 mod slice;
+mod terminator;
 mod timeline;
+
+pub use importance::Evaluator;
 
 use crate::ResultsError;
 use crate::chart::Chart;
@@ -44,6 +49,12 @@ pub enum Plot {
     Edf,
     /// When each trial ran.
     Timeline,
+    /// The trials over pairs of parameters, by the rank of their values.
+    Rank,
+    /// The volume that the trade-offs so far dominate.
+    Hypervolume,
+    /// What the search may still gain, and what the terminator takes for too little.
+    Terminator,
 }
 
 /// The objective and the parameters of a plot.
@@ -53,11 +64,13 @@ pub struct Focus<'a> {
     pub parameters: Option<&'a str>,
     /// The metric of an objective, or for [`Plot::Intermediate`] any metric; the first objective if it is `None`.
     pub objective: Option<&'a str>,
+    /// How [`Plot::Importance`] measures, by name; no other plot has it.
+    pub evaluator: Option<&'a str>,
 }
 
 impl Plot {
     /// All plots, by name.
-    const ALL: [(&str, Plot); 9] = [
+    const ALL: [(&str, Plot); 12] = [
         ("history", Plot::History),
         ("parallel", Plot::Parallel),
         ("slice", Plot::Slice),
@@ -67,6 +80,9 @@ impl Plot {
         ("pareto", Plot::Pareto),
         ("edf", Plot::Edf),
         ("timeline", Plot::Timeline),
+        ("rank", Plot::Rank),
+        ("hypervolume", Plot::Hypervolume),
+        ("terminator", Plot::Terminator),
     ];
 
     /// Names of the plots.
@@ -98,16 +114,25 @@ impl Plot {
     /// Plots the study. Fails if a parameter or an objective is unknown, or if the study has too few trials.
     pub fn of(self, study: &Study, focus: Focus<'_>) -> Result<Chart, ResultsError> {
         let objective = || objective_index(study, focus.objective);
+        if self != Plot::Importance && focus.evaluator.is_some() {
+            return Err(ResultsError::NoEvaluator);
+        }
         match self {
             Plot::History => history::chart(study, objective()?),
             Plot::Parallel => parallel::chart(study, objective()?, focus.parameters),
             Plot::Slice => slice::chart(study, objective()?, focus.parameters),
             Plot::Contour => contour::chart(study, objective()?, focus.parameters),
-            Plot::Importance => importance::chart(study, objective()?, focus.parameters),
+            Plot::Importance => {
+                let evaluator = focus.evaluator.map(Evaluator::named).transpose()?.unwrap_or_default();
+                importance::chart(study, objective()?, focus.parameters, evaluator)
+            }
             Plot::Intermediate => intermediate::chart(study, focus.objective),
             Plot::Pareto => pareto::chart(study),
             Plot::Edf => edf::chart(study, objective()?),
             Plot::Timeline => timeline::chart(study),
+            Plot::Rank => rank::chart(study, objective()?, focus.parameters),
+            Plot::Hypervolume => hypervolume::chart(study),
+            Plot::Terminator => terminator::chart(study),
         }
     }
 }

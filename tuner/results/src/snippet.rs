@@ -1,6 +1,6 @@
 //! Rust and Python that have a trial's parameters as variables and load its weights.
 
-use ferrotune_tuner::record::TrialRecord;
+use ferrotune_tuner::record::{Parameter, TrialRecord};
 use ferrotune_tuner::space::Value;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -15,7 +15,8 @@ const KEYWORDS: [&str; 48] = [
     "unsafe", "unsized", "use", "virtual", "where", "while", "yield",
 ];
 
-/// A `let` for every parameter of the trial and for its weights, and comments that show how a model loads them.
+/// A `let` for every parameter of the trial and for its weights, comments that show how a model loads them, and the trial as
+/// `Trial::of`.
 pub fn snippet(trial: &TrialRecord, weights: Option<&Path>) -> String {
     let mut taken = BTreeSet::new();
     let mut lines: Vec<String> = trial
@@ -32,7 +33,28 @@ pub fn snippet(trial: &TrialRecord, weights: Option<&Path>) -> String {
         lines.push("// for one whose variables are in a VarMap, once it is built:".to_owned());
         lines.push(format!("//   vars.load({path:?})?;"));
     }
+    lines
+        .push("// the same as a trial, for the function that builds the objective's model: `model(&best)?`".to_owned());
+    lines.push(format!("let {} = {};", unique("best".to_owned(), &mut taken), fixed_trial(trial, weights)));
     lines.join("\n")
+}
+
+/// An expression that makes a trial of the same values, and with the same weights, outside of a search.
+fn fixed_trial(trial: &TrialRecord, weights: Option<&Path>) -> String {
+    let value = |value: &Value| match value {
+        Value::Text(text) => format!("{text:?}.into()"),
+        // A plain number without a type is an i32 first.
+        Value::Int(value) if i32::try_from(*value).is_err() => format!("{value}_i64.into()"),
+        Value::Int(value) if *value < 0 => format!("({value}).into()"),
+        Value::Float(value) if value.is_sign_negative() => format!("({value:?}).into()"),
+        Value::Float(value) => format!("{value:?}.into()"),
+        other => format!("{other}.into()"),
+    };
+    let pair = |(name, parameter): (&String, &Parameter)| format!("({name:?}, {})", value(&parameter.value));
+    let pairs = trial.parameters.iter().map(pair).collect::<Vec<_>>().join(", ");
+    let checkpoint = weights.map(|path| format!(".with_checkpoint({:?})", path.display().to_string()));
+    let values = if pairs.is_empty() { "ferrotune::FixedValues::default()".to_owned() } else { format!("[{pairs}]") };
+    format!("ferrotune::Trial::of({values}){}", checkpoint.unwrap_or_default())
 }
 
 /// Python that has the trial's parameters as a dictionary, and loads its weights.
@@ -89,7 +111,6 @@ fn unique(mut name: String, taken: &mut BTreeSet<String>) -> String {
 mod tests {
     use super::*;
     use expect_test::expect;
-    use ferrotune_tuner::record::Parameter;
     use ferrotune_tuner::space::Distribution;
 
     #[test]
@@ -128,6 +149,8 @@ mod tests {
             //   VarBuilder::from_tensors(weights_, DType::F32, &Device::Cpu)
             // for one whose variables are in a VarMap, once it is built:
             //   vars.load("a/b.safetensors")?;
+            // the same as a trial, for the function that builds the objective's model: `model(&best)?`
+            let best = ferrotune::Trial::of([("2nd", 1.into()), ("_", 2.into()), ("layer.1", false.into()), ("layer/1", true.into()), ("lr", 0.001.into()), ("self", 0.into()), ("shift", (-3).into()), ("type", "a \"b\"".into()), ("units", 64.into()), ("weights", "uniform".into()), ("whole", 2.0.into())]).with_checkpoint("a/b.safetensors");
         "#]]
         .assert_eq(&format!("{}\n", snippet(&trial, Some(Path::new("a/b.safetensors")))));
         expect![[r#"

@@ -4,6 +4,7 @@ use super::fact::{Fact, NewTrial, Refusal, TrialFact};
 use super::format::{self, TrialState, direction_code};
 use super::line::{Line, Text};
 use super::state::Times;
+use crate::given::Values;
 use crate::record::{Parameter, Runner};
 use crate::space::{Distribution, Value as Setting};
 use crate::spec::Direction;
@@ -52,13 +53,8 @@ impl Decoder {
             Err(_) => Err(format!("its step {step} is no number")),
         };
         let intermediate = line.intermediate_values.iter().flatten().map(step).collect::<Result<_, _>>()?;
-        let preset = match line.system_attrs.as_ref().and_then(|known| known.get(format::PRESET)) {
-            // A value of a type that no parameter of ours has is left to the oracle.
-            Some(Value::Object(preset)) => {
-                preset.iter().filter_map(|(name, value)| Some((name.clone(), plain(value)?))).collect()
-            }
-            _ => BTreeMap::new(),
-        };
+        let preset = line.system_attrs.as_ref().and_then(|known| known.get(format::PRESET));
+        let preset = preset.map(preset_of).unwrap_or_default();
         let value = line.value.as_ref().and_then(Value::as_f64);
         Ok(Fact::TrialCreated(NewTrial {
             times: times(line),
@@ -83,7 +79,7 @@ impl Decoder {
     }
 
     /// None for a parameter of another program's that has a range which no search here has, as choices with `None`.
-    fn known_parameter(
+    pub(super) fn known_parameter(
         &mut self,
         name: &str,
         internal: &Value,
@@ -122,6 +118,11 @@ fn create_study<'a>(line: &'a Line<'_>) -> Result<Fact<'a>, Refusal> {
 
 fn study_attribute<'a>(line: &'a Line<'_>) -> Result<Fact<'a>, Refusal> {
     let (name, value) = attribute(line)?;
+    study_attribute_fact(name, value)
+}
+
+/// What an attribute of the study says.
+pub(super) fn study_attribute_fact<'a>(name: &'a str, value: &Value) -> Result<Fact<'a>, Refusal> {
     Ok(match name {
         format::VERSION => Fact::Version(value.as_u64().ok_or_else(|| "its version is no number".to_owned())?),
         format::SPEC => Fact::Spec(decoded(value)?),
@@ -148,7 +149,12 @@ fn state_of(code: u64) -> Result<TrialState, Refusal> {
 
 fn trial_attribute<'a>(line: &'a Line<'_>) -> Result<Fact<'a>, Refusal> {
     let (name, value) = attribute(line)?;
-    let fact = match name {
+    attribute_fact(name, value)?.map_or(Ok(Fact::Ignored), |fact| of_trial(line, fact))
+}
+
+/// What an attribute of a trial says; none for one of ours that no record has.
+pub(super) fn attribute_fact(name: &str, value: &Value) -> Result<Option<TrialFact<'static>>, Refusal> {
+    Ok(Some(match name {
         format::EPOCHS => TrialFact::Epochs(decoded(value)?),
         format::CHECKPOINT => TrialFact::Checkpoint(decoded(value)?),
         format::INHERITANCE => TrialFact::Inherited(decoded(value)?),
@@ -163,12 +169,22 @@ fn trial_attribute<'a>(line: &'a Line<'_>) -> Result<Fact<'a>, Refusal> {
         format::MEMORY => TrialFact::Memory(decoded(value)?),
         format::DEVICE => TrialFact::Device(decoded(value)?),
         _ => {
-            let Some(step) = name.strip_prefix(format::METRICS) else { return Ok(Fact::Ignored) };
+            let Some(step) = name.strip_prefix(format::METRICS) else {
+                // One of ours that a later version writes says nothing here.
+                let is_ours = name.starts_with(format::OURS);
+                let attribute = || TrialFact::UserAttribute { name: Cow::Owned(name.to_owned()), value: value.clone() };
+                return Ok((!is_ours).then(attribute));
+            };
             let step = step.parse().map_err(|_| format!("its step {step} is no number"))?;
             TrialFact::Metrics { step, metrics: decoded(value)? }
         }
-    };
-    of_trial(line, fact)
+    }))
+}
+
+/// The values of a trial that was enqueued. One of a type that no parameter of ours has is left to the oracle.
+pub(super) fn preset_of(value: &Value) -> Values {
+    let preset = value.as_object().into_iter().flatten();
+    preset.filter_map(|(name, value)| Some((name.clone(), plain(value)?))).collect()
 }
 
 fn of_trial<'a>(line: &Line<'_>, fact: TrialFact<'a>) -> Result<Fact<'a>, Refusal> {

@@ -24,10 +24,6 @@ fn object(fact: &Fact<'_>) -> (u64, Value) {
             let directions: Vec<u64> = directions.iter().copied().map(direction_code).collect();
             (format::CREATE_STUDY, json!({"study_name": name, "directions": directions}))
         }
-        Fact::Version(version) => study_attribute(format::VERSION, version),
-        Fact::Spec(spec) => study_attribute(format::SPEC, spec),
-        Fact::Place { parameter, place } => study_attribute(&format!("{}{parameter}", format::PLACE), place),
-        Fact::Default { parameter, default } => study_attribute(&format!("{}{parameter}", format::DEFAULT), default),
         Fact::MetricNames(names) => {
             (format::STUDY_SYSTEM_ATTRIBUTE, json!({"study_id": 0, "system_attr": {format::METRIC_NAMES: names}}))
         }
@@ -37,8 +33,27 @@ fn object(fact: &Fact<'_>) -> (u64, Value) {
             object["trial_id"] = json!(number);
             (op_code, object)
         }
-        Fact::Ignored => unreachable!("a search writes no line that says nothing"),
+        _ => {
+            let (name, value) = study_attribute_of(fact).expect("a search writes no line that says nothing");
+            (format::STUDY_USER_ATTRIBUTE, json!({"study_id": 0, "user_attr": {name: value}}))
+        }
     }
+}
+
+/// The attribute of the study that a fact is; none for a fact that is something else.
+pub(super) fn study_attribute_of(fact: &Fact<'_>) -> Option<(String, Value)> {
+    Some(match fact {
+        Fact::Version(version) => (format::VERSION.to_owned(), json!(version)),
+        Fact::Spec(spec) => (format::SPEC.to_owned(), plain_json(spec)),
+        Fact::Place { parameter, place } => (format!("{}{parameter}", format::PLACE), json!(place)),
+        Fact::Default { parameter, default } => (format!("{}{parameter}", format::DEFAULT), plain_json(default)),
+        Fact::StudyCreated { .. }
+        | Fact::MetricNames(_)
+        | Fact::TrialCreated(_)
+        | Fact::TrialTold { .. }
+        | Fact::Trial { .. }
+        | Fact::Ignored => return None,
+    })
 }
 
 fn new_trial(trial: &NewTrial) -> Value {
@@ -81,29 +96,39 @@ fn trial_object(fact: &TrialFact<'_>) -> (u64, Value) {
         TrialFact::ConstraintExcesses(excesses) => {
             (format::TRIAL_SYSTEM_ATTRIBUTE, json!({"system_attr": {format::CONSTRAINTS: excesses}}))
         }
-        TrialFact::Metrics { step, metrics } => attribute(&format!("{}{step}", format::METRICS), metrics),
-        TrialFact::Epochs(total) => attribute(format::EPOCHS, total),
-        TrialFact::Checkpoint(checkpoint) => attribute(format::CHECKPOINT, checkpoint),
-        TrialFact::Inherited(inheritance) => attribute(format::INHERITANCE, inheritance),
-        TrialFact::Executed(values) => attribute(format::EXECUTED, values),
-        TrialFact::Executions(executions) => attribute(format::EXECUTIONS, executions),
-        TrialFact::Ending(ending) => attribute(format::ENDING, ending),
-        TrialFact::PausedAt(at) => attribute(format::PAUSED_AT, at),
-        TrialFact::PeakBytes(bytes) => attribute(format::PEAK_BYTES, bytes),
-        TrialFact::Seconds(seconds) => attribute(format::SECONDS, seconds),
-        TrialFact::UnendedWorkers(count) => attribute(format::UNENDED_WORKERS, count),
-        TrialFact::Retried(endings) => attribute(format::RETRIED, endings),
-        TrialFact::Memory(check) => attribute(format::MEMORY, check),
-        TrialFact::Device(device) => attribute(format::DEVICE, device),
+        _ => {
+            let (name, value) = attribute_of(fact).expect("all other facts are attributes");
+            (format::TRIAL_USER_ATTRIBUTE, json!({"user_attr": {name: value}}))
+        }
     }
 }
 
-fn study_attribute(name: &str, value: &impl Serialize) -> (u64, Value) {
-    (format::STUDY_USER_ATTRIBUTE, json!({"study_id": 0, "user_attr": {name: plain_json(value)}}))
-}
-
-fn attribute(name: &str, value: &impl Serialize) -> (u64, Value) {
-    (format::TRIAL_USER_ATTRIBUTE, json!({"user_attr": {name: plain_json(value)}}))
+/// The attribute of a trial that a fact is; none for a fact that Optuna has another place for.
+pub(super) fn attribute_of(fact: &TrialFact<'_>) -> Option<(String, Value)> {
+    let (name, value) = match fact {
+        TrialFact::Metrics { step, metrics } => {
+            return Some((format!("{}{step}", format::METRICS), plain_json(metrics)));
+        }
+        TrialFact::Epochs(total) => (format::EPOCHS, plain_json(total)),
+        TrialFact::Checkpoint(checkpoint) => (format::CHECKPOINT, plain_json(checkpoint)),
+        TrialFact::Inherited(inheritance) => (format::INHERITANCE, plain_json(inheritance)),
+        TrialFact::Executed(values) => (format::EXECUTED, plain_json(values)),
+        TrialFact::Executions(executions) => (format::EXECUTIONS, plain_json(executions)),
+        TrialFact::Ending(ending) => (format::ENDING, plain_json(ending)),
+        TrialFact::PausedAt(at) => (format::PAUSED_AT, plain_json(at)),
+        TrialFact::PeakBytes(bytes) => (format::PEAK_BYTES, plain_json(bytes)),
+        TrialFact::Seconds(seconds) => (format::SECONDS, plain_json(seconds)),
+        TrialFact::UnendedWorkers(count) => (format::UNENDED_WORKERS, plain_json(count)),
+        TrialFact::Retried(endings) => (format::RETRIED, plain_json(endings)),
+        TrialFact::Memory(check) => (format::MEMORY, plain_json(check)),
+        TrialFact::Device(device) => (format::DEVICE, plain_json(device)),
+        TrialFact::UserAttribute { name, value } => return Some((name.clone().into_owned(), value.clone())),
+        TrialFact::Parameter { .. }
+        | TrialFact::Intermediate { .. }
+        | TrialFact::State { .. }
+        | TrialFact::ConstraintExcesses(_) => return None,
+    };
+    Some((name.to_owned(), value))
 }
 
 /// The number that Optuna keeps for a parameter; whole numbers stay whole, so that none is too large for a float. None

@@ -1,6 +1,7 @@
 //! What keeps a study from being opened, read or written, and what to do about it.
 
 use super::VERSION;
+use super::database::{DatabaseError, StorageUrlError};
 use crate::folder::FolderError;
 use crate::study_folder::JOURNAL;
 use std::path::PathBuf;
@@ -94,6 +95,16 @@ pub enum JournalError {
         /// The folder.
         folder: PathBuf,
     },
+    /// A user attribute that cannot be stored.
+    #[error(
+        "the user attribute {name} = {value} cannot be kept; give a finite number, and a name that does not begin with ferrotune:"
+    )]
+    UserAttribute {
+        /// Its name.
+        name: String,
+        /// Its value.
+        value: String,
+    },
     /// A fact about a trial that was never started.
     #[error("trial {number} cannot be recorded: the study has {trials} trials; start it first")]
     UnknownTrial {
@@ -101,6 +112,57 @@ pub enum JournalError {
         number: u64,
         /// Trials in the journal.
         trials: u64,
+    },
+    /// The address of the study's database cannot be used.
+    #[error(transparent)]
+    Storage(#[from] StorageUrlError),
+    /// The study's database did not do what it was asked.
+    #[error("storage {storage}: {source}")]
+    Database {
+        /// Its address, without a password.
+        storage: String,
+        /// Why.
+        source: DatabaseError,
+    },
+    /// The tables are those of another version of Optuna.
+    #[error(
+        "storage {storage} has version {found} of Optuna's tables, which is not that of Optuna 5; upgrade it with `optuna storage upgrade`, or use another database"
+    )]
+    OtherSchema {
+        /// The address, without a password.
+        storage: String,
+        /// The version found.
+        found: String,
+    },
+    /// The folder belongs to a study that is somewhere else.
+    #[error("study folder {} is of a study in {found}; use another --project, or give that --storage", folder.display())]
+    OtherStorage {
+        /// The folder.
+        folder: PathBuf,
+        /// Where the study is.
+        found: String,
+    },
+    /// A mirror of a study that is in a database.
+    #[error("--mirror copies a study's journal, and with --storage there is none; leave one of them out")]
+    Mirrored,
+    /// What workers run can be published only in a database.
+    #[error("--publish puts what workers run into the study's database, and this study is in none; add --storage")]
+    NotShared,
+    /// The study's database has nothing, or not all, of what workers run.
+    #[error(
+        "study {study} in {storage} has nothing for workers, or not yet all of it; start its search with --publish"
+    )]
+    NotPublished {
+        /// The study.
+        study: String,
+        /// The address, without a password.
+        storage: String,
+    },
+    /// Facts that were acknowledged are not in the database.
+    #[error("storage {storage} lacks facts that were acknowledged, since a write has failed; run the search again")]
+    Lost {
+        /// The address, without a password.
+        storage: String,
     },
     /// A value that its own distribution does not hold.
     #[error("trial {number}: {name} = {value} is not in the parameter's range; suggest a value from the range")]

@@ -37,6 +37,11 @@ pub(super) enum Fact<'a> {
     },
     /// A trial whose number is the count of such lines before it, whoever wrote them.
     TrialCreated(NewTrial),
+    /// A trial as a database has it now, in place of what was known of it; the facts of it follow. It may be a new one.
+    TrialTold {
+        number: u64,
+        trial: NewTrial,
+    },
     Trial {
         number: u64,
         fact: TrialFact<'a>,
@@ -96,6 +101,11 @@ pub(super) enum TrialFact<'a> {
     Retried(Vec<Ending>),
     Memory(MemoryCheck),
     Device(DeviceUse),
+    /// A user attribute, of the objective's or of Optuna's.
+    UserAttribute {
+        name: Cow<'a, str>,
+        value: serde_json::Value,
+    },
     /// How far the trial is beyond each constraint, for Optuna.
     ConstraintExcesses(Vec<f64>),
 }
@@ -149,6 +159,10 @@ impl Fact<'_> {
             Fact::Place { parameter, place } => drop(study.places.insert(parameter.into_owned(), place)),
             Fact::Default { parameter, default } => drop(study.defaults.insert(parameter.into_owned(), default)),
             Fact::TrialCreated(trial) => trial.apply(writer, study),
+            Fact::TrialTold { number, .. } if number > study.trials.len() as u64 => {
+                return Err(Refusal::Damaged(format!("trial {number} follows trial {}", study.trials.len())));
+            }
+            Fact::TrialTold { number, trial } => trial.apply_at(number, writer, study),
             Fact::Trial { number, fact } => {
                 if number >= study.trials.len() as u64 {
                     return Err(Refusal::Damaged(format!("it speaks of trial {number}, which was never created")));
@@ -163,11 +177,15 @@ impl Fact<'_> {
 
 impl NewTrial {
     fn apply(self, writer: Runner, study: &mut StudyState) {
-        let number = study.trials.len() as u64;
+        self.apply_at(study.trials.len() as u64, writer, study);
+    }
+
+    /// Replaces the trial `number`, or is the next one.
+    fn apply_at(self, number: u64, writer: Runner, study: &mut StudyState) {
         let runner = if self.state == Some(TrialState::Waiting) { Runner::Nobody } else { writer };
         let (parameters, preset) = (self.parameters, self.preset);
-        study.trials.push(TrialRecord { runner, parameters, preset, ..TrialRecord::new(number) });
-        study.times.push(self.times);
+        let record = TrialRecord { runner, parameters, preset, ..TrialRecord::new(number) };
+        study.put(record, self.times);
         self.intermediate.into_iter().for_each(|(step, value)| study.report_objective(number, step, value));
         if let Some(state) = self.state {
             study.set_state(number, state, self.values);
@@ -215,6 +233,9 @@ impl TrialFact<'_> {
             TrialFact::Retried(endings) => record.retried = endings,
             TrialFact::Memory(check) => record.memory = Some(check),
             TrialFact::Device(device) => record.device = Some(device),
+            TrialFact::UserAttribute { name, value } => {
+                drop(record.user_attributes.insert(name.into_owned(), value));
+            }
             TrialFact::ConstraintExcesses(_) => {}
         }
     }

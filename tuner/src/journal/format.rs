@@ -13,9 +13,14 @@ pub(super) const TRIAL_INTERMEDIATE: u64 = 7;
 pub(super) const TRIAL_USER_ATTRIBUTE: u64 = 8;
 pub(super) const TRIAL_SYSTEM_ATTRIBUTE: u64 = 9;
 
+/// How the names of our own attributes begin.
+pub(super) const OURS: &str = "ferrotune:";
+
 /// Attributes of a study.
 pub(super) const VERSION: &str = "ferrotune:journal";
 pub(super) const SPEC: &str = "ferrotune:spec";
+/// What workers on other hosts run.
+pub(super) const CONTENT: &str = "ferrotune:content";
 /// Followed by a parameter's name: where the objective asks for it.
 pub(super) const PLACE: &str = "ferrotune:place:";
 /// Followed by a parameter's name: the value that the first trial has.
@@ -37,6 +42,12 @@ pub(super) const EXECUTED: &str = "ferrotune:executed";
 /// The values of all executions, once the trial has ended.
 pub(super) const EXECUTIONS: &str = "ferrotune:executions";
 pub(super) const ENDING: &str = "ferrotune:ending";
+/// Followed by a parameter's name, in a database: the parameter, where Optuna's columns do not hold all of it.
+pub(super) const PARAMETER: &str = "ferrotune:parameter:";
+/// In a database: the supervisor that has the trial.
+pub(super) const SUPERVISOR: &str = "ferrotune:supervisor";
+/// In a database: the epoch at which the trial waited before the worker that runs now.
+pub(super) const CONTINUED_FROM: &str = "ferrotune:continued_from";
 /// Followed by the step.
 pub(super) const METRICS: &str = "ferrotune:metrics:";
 
@@ -64,6 +75,27 @@ pub(super) enum TrialState {
 impl TrialState {
     pub(super) fn code(self) -> u64 {
         self as u64
+    }
+
+    /// Its name in a database.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            TrialState::Running => "RUNNING",
+            TrialState::Complete => "COMPLETE",
+            TrialState::Pruned => "PRUNED",
+            TrialState::Fail => "FAIL",
+            TrialState::Waiting => "WAITING",
+        }
+    }
+
+    pub(super) fn of_name(name: &str) -> Option<TrialState> {
+        use TrialState::{Complete, Fail, Pruned, Running, Waiting};
+        [Running, Complete, Pruned, Fail, Waiting].into_iter().find(|state| state.name() == name)
+    }
+
+    /// Whether no other one follows it.
+    pub(super) fn is_end(self) -> bool {
+        matches!(self, TrialState::Complete | TrialState::Pruned | TrialState::Fail)
     }
 
     pub(super) fn of_code(code: u64) -> Option<TrialState> {

@@ -78,7 +78,8 @@ pub fn holder_of(folder: &Path) -> io::Result<Option<Holder>> {
     Ok(words.and_then(|(pid, host)| Some(Holder { pid: pid.parse().ok()?, host: host.to_owned() })))
 }
 
-fn host() -> String {
+/// The name of this host.
+pub fn host() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 

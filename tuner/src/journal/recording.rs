@@ -2,9 +2,9 @@
 
 use super::encode::internal_value;
 use super::fact::{Checkpoint, Fact, Inheritance, NewTrial, TrialFact};
-use super::format::TrialState;
+use super::format::{OURS, TrialState};
 use super::state::Times;
-use super::{Journal, JournalError};
+use super::{Journal, JournalError, Store};
 use crate::given::Values;
 use crate::record::{DeviceUse, Ending, MemoryCheck, Parameter, TrialRecord};
 use crate::space::Value;
@@ -109,6 +109,12 @@ impl Journal {
         self.create(NewTrial { times: Times { started: Some(now()), ..Times::default() }, ..NewTrial::default() })
     }
 
+    /// The same; none where other searches have begun so many that the study has `most`.
+    pub(crate) fn begin_trial_within(&mut self, most: u64) -> Result<Option<u64>, JournalError> {
+        let times = Times { started: Some(now()), ..Times::default() };
+        self.create_within(NewTrial { times, ..NewTrial::default() }, Some(most))
+    }
+
     /// Adds a trial with these values that waits to begin; Optuna has such trials, too, and may begin it. Gives its number.
     pub fn enqueue_trial(&mut self, preset: &Values) -> Result<u64, JournalError> {
         let (state, preset) = (Some(TrialState::Waiting), preset.clone());
@@ -116,23 +122,29 @@ impl Journal {
     }
 
     fn create(&mut self, trial: NewTrial) -> Result<u64, JournalError> {
-        self.append(vec![Fact::TrialCreated(trial)])?;
-        Ok(self.trials().len() as u64 - 1)
+        let number = self.create_within(trial, None)?;
+        Ok(number.expect("without a limit there is a trial"))
+    }
+
+    /// Adds a trial, unless the study has `most` of them, as other searches may have begun some.
+    fn create_within(&mut self, trial: NewTrial, most: Option<u64>) -> Result<Option<u64>, JournalError> {
+        match &mut self.store {
+            Store::File(file) => file.create(&mut self.known, trial).map(Some),
+            Store::Database(database) => database.create(&mut self.known, trial, most),
+        }
     }
 
     /// Begins a trial that waits, unless another program has begun it first; says whether it is ours now.
     pub fn begin_enqueued_trial(&mut self, number: u64) -> Result<bool, JournalError> {
         self.check_trial(number)?;
-        self.locked(|journal| {
-            journal.catch_up()?;
-            let is_free = journal.trials()[number as usize].is_enqueued();
-            if is_free {
-                let times = Times { started: Some(now()), ..Times::default() };
+        let times = Times { started: Some(now()), ..Times::default() };
+        match &mut self.store {
+            Store::File(file) => {
                 let fact = TrialFact::State { state: TrialState::Running, values: Vec::new(), times };
-                journal.write(vec![Fact::Trial { number, fact }])?;
+                file.begin(&mut self.known, number, fact)
             }
-            Ok(is_free)
-        })
+            Store::Database(database) => database.begin(&mut self.known, number, times),
+        }
     }
 
     /// A trial begins as a copy of `parent`, whose checkpoint `file` it has now, too, if there is one.
@@ -166,7 +178,7 @@ impl Journal {
 
     /// The objective gives a parameter this default. Writes nothing where that is known.
     pub fn defaults_to(&mut self, name: &str, default: &Value) -> Result<(), JournalError> {
-        if self.replay.study.defaults.get(name) == Some(default) {
+        if self.known.replay.study.defaults.get(name) == Some(default) {
             return Ok(());
         }
         self.record(vec![Fact::Default { parameter: Cow::Borrowed(name), default: default.clone() }])
@@ -174,7 +186,7 @@ impl Journal {
 
     /// Where in the objective's source a parameter was asked for last.
     pub fn place_of(&self, name: &str) -> Option<&str> {
-        self.replay.study.places.get(name).map(String::as_str)
+        self.known.replay.study.places.get(name).map(String::as_str)
     }
 
     /// The objective has said how many epochs a whole training has.
@@ -221,6 +233,22 @@ impl Journal {
             return Ok(());
         }
         self.record_of(number, vec![TrialFact::Device(device.clone())])
+    }
+
+    /// A remark on a trial. Fails for a name that begins as those of our own attributes do, and for a number that JSON does not
+    /// have.
+    pub fn user_attribute(&mut self, number: u64, name: &str, value: &Value) -> Result<(), JournalError> {
+        let is_ours = name.starts_with(OURS);
+        if is_ours || matches!(value, Value::Float(value) if !value.is_finite()) {
+            return Err(JournalError::UserAttribute { name: name.to_owned(), value: value.to_string() });
+        }
+        let value = match value {
+            Value::Bool(value) => (*value).into(),
+            Value::Int(value) => (*value).into(),
+            Value::Float(value) => (*value).into(),
+            Value::Text(text) => text.as_str().into(),
+        };
+        self.record_of(number, vec![TrialFact::UserAttribute { name: name.into(), value }])
     }
 
     /// The trial's checkpoint has been removed: it cannot be among the best any more.

@@ -78,6 +78,11 @@ impl Replay {
         }
     }
 
+    /// Reads something with the distributions that are known so far.
+    pub(super) fn with_decoder<T>(&mut self, read: impl FnOnce(&mut Decoder) -> T) -> T {
+        read(&mut self.decoder)
+    }
+
     fn apply(&mut self, line: &Line<'_>) -> Result<(), Refusal> {
         if self.is_of_lost_trial(line) {
             return Ok(());

@@ -73,6 +73,24 @@ impl StudyState {
         Some(objectives_text(&known))
     }
 
+    /// A trial of which no more is known, in the place of an earlier record of it, or behind the others.
+    pub(super) fn put(&mut self, record: TrialRecord, times: Times) {
+        let number = record.number;
+        self.untold_endings.remove(&number);
+        self.untold_executions.remove(&number);
+        match self.trials.get_mut(number as usize) {
+            Some(known) => {
+                self.ended -= u64::from(known.ending.is_some());
+                *known = record;
+                self.times[number as usize] = times;
+            }
+            None => {
+                self.trials.push(record);
+                self.times.push(times);
+            }
+        }
+    }
+
     /// The spec names the first objective, and with it the values that came before.
     pub(super) fn set_spec(&mut self, spec: StudySpec) {
         for (trial, step, value) in std::mem::take(&mut self.unnamed) {

@@ -47,7 +47,7 @@ fn line_of_optuna(rng: &mut Pcg64Mcg, number: u64) -> serde_json::Value {
 }
 
 /// Any fact that a search can record of a trial, in any order.
-fn record_any(journal: &mut Journal, rng: &mut Pcg64Mcg, number: u64) -> Result<(), JournalError> {
+pub(super) fn record_any(journal: &mut Journal, rng: &mut Pcg64Mcg, number: u64) -> Result<(), JournalError> {
     let record = journal.trials()[number as usize].clone();
     let (value, step): (f64, u64) = (rng.random(), rng.random_range(0..4));
     let ending = match rng.random_range(0..6) {
@@ -98,7 +98,7 @@ fn record_any(journal: &mut Journal, rng: &mut Pcg64Mcg, number: u64) -> Result<
     }
 }
 
-fn search_of(objectives: u64) -> StudySpec {
+pub(super) fn search_of(objectives: u64) -> StudySpec {
     let objectives =
         ["loss", "size"].map(|metric| Objective::new(metric, Direction::Min)).into_iter().take(objectives as usize);
     let constraints = vec![Constraint { metric: "size".to_owned(), direction: Direction::Min, bound: 0.5 }];
@@ -125,7 +125,7 @@ fn records_of_an_open_study_are_those_of_its_file_in_every_field() -> TestResult
             if count % 10 == 0 || count + 1 == FACTS {
                 journal.read_on()?;
                 let replayed: StudyState = Replay::of(&folder.join(JOURNAL), "it")?.study;
-                assert_eq!(journal.replay.study, replayed, "seed {seed}, fact {count}");
+                assert_eq!(journal.known.replay.study, replayed, "seed {seed}, fact {count}");
             }
         }
         let live = journal.trials().to_vec();
@@ -150,7 +150,7 @@ fn facts_that_are_held_back_are_in_the_records_at_once_and_in_the_file_later() -
             record_any(&mut journal, &mut rng, number)?;
         }
         journal.release()?;
-        assert_eq!(journal.replay.study, Replay::of(&folder.join(JOURNAL), "it")?.study, "seed {seed}");
+        assert_eq!(journal.known.replay.study, Replay::of(&folder.join(JOURNAL), "it")?.study, "seed {seed}");
     }
     Ok(())
 }

@@ -2,17 +2,23 @@
 //! waits for other trials. A trial continues as soon as it is among the best third of those that have trained as long;
 //! the sampler chooses values. Keeps only what the records contain.
 
-use super::hyperband::{self, ETA};
+use super::hyperband::{self, Halving};
 use super::sampler::{Sampler, Suggestions};
 use super::settings::{Settings, loss};
-use super::{Next, Oracle, idle, is_idle, wind_up};
+use super::text::{SettingError, SettingsText};
+use super::{Next, Oracle, is_idle, random, wind_up};
 use crate::record::{Ending, TrialRecord};
 use crate::space::{Distribution, Value};
 use crate::spec::Objective;
 
-/// Asynchronous successive halving with eta 3, from rungs of one epoch on.
+/// Asynchronous successive halving, from rungs of one epoch on; in several brackets if that is set, each of which begins one
+/// rung later than the one before it.
 #[derive(Debug)]
 pub(super) struct Asha {
+    halving: Halving,
+    /// Number of brackets, at least 1; no more than there are rungs count.
+    brackets: u64,
+    seed: u64,
     objective: Objective,
     suggestions: Suggestions,
     /// The epochs that the first trial announced, until its record has them.
@@ -22,13 +28,51 @@ pub(super) struct Asha {
 impl Asha {
     /// A search that starts `settings.max_trials` trials. There is one objective.
     pub(super) fn new(settings: Settings, sampler: Box<dyn Sampler>) -> Asha {
-        let objective = settings.objective().clone();
-        Asha { objective, suggestions: Suggestions::new(settings, sampler), total: None }
+        Asha {
+            halving: Halving::default(),
+            brackets: 1,
+            seed: settings.seed,
+            objective: settings.objective().clone(),
+            suggestions: Suggestions::new(settings, sampler),
+            total: None,
+        }
     }
 
-    fn ladder<'a>(&'a self, resource: u64, trials: &'a [TrialRecord]) -> Ladder<'a> {
-        let rungs = hyperband::rungs(resource, hyperband::most_exploratory(resource));
-        Ladder { stops: rungs.into_iter().map(|(_, stop)| stop).collect(), trials, objective: &self.objective }
+    /// The same with the settings in `text`: `factor`, `min` (the grace period) and `brackets`.
+    pub(super) fn with(self, text: &SettingsText<'_>) -> Result<Asha, SettingError> {
+        let brackets = text.count("brackets", 1..=20)?.unwrap_or(self.brackets);
+        Ok(Asha { halving: Halving::read(text)?, brackets, ..self })
+    }
+
+    /// Epochs of each rung of the first bracket.
+    fn stops(&self, resource: u64) -> Vec<u64> {
+        let rungs = hyperband::rungs(resource, hyperband::most_exploratory(resource, self.halving), self.halving);
+        rungs.into_iter().map(|(_, stop)| stop).collect()
+    }
+
+    /// The brackets, with their trials.
+    fn ladders<'a>(&'a self, resource: u64, trials: &'a [TrialRecord]) -> Vec<Ladder<'a>> {
+        let stops = self.stops(resource);
+        let shares = shares(self.brackets, stops.len());
+        let ladder = |first: usize| {
+            let members = trials.iter().filter(|trial| self.bracket_of(trial.number, &shares) == first).collect();
+            let (stops, factor) = (stops[first..].to_vec(), self.halving.factor);
+            Ladder { first, stops, factor, members, objective: &self.objective }
+        };
+        (0..shares.len()).map(ladder).collect()
+    }
+
+    /// The bracket of a trial, which its number and the seed decide.
+    fn bracket_of(&self, trial: u64, shares: &[f64]) -> usize {
+        if shares.len() == 1 {
+            return 0;
+        }
+        let draw = random::hash(&[&self.seed.to_le_bytes(), &trial.to_le_bytes(), b"bracket"]) as f64 / u64::MAX as f64;
+        let ends = shares.iter().scan(0.0, |end, share| {
+            *end += share;
+            Some(*end)
+        });
+        ends.take_while(|end| *end <= draw).count().min(shares.len() - 1)
     }
 }
 
@@ -38,11 +82,11 @@ impl Oracle for Asha {
         let Some(resource) = hyperband::resource(trials, self.total) else {
             return if may_start { Next::New } else { wind_up(trials, running) };
         };
-        let ladder = self.ladder(resource, trials);
-        match ladder.next_promoted(running) {
+        let ladders = self.ladders(resource, trials);
+        match ladders.iter().find_map(|ladder| ladder.next_promoted(running)) {
             Some(trial) => Next::Continue { trial },
             None if may_start => Next::New,
-            None => ladder.wind_up(running),
+            None => wind_up_brackets(&ladders, trials, running),
         }
     }
 
@@ -53,14 +97,20 @@ impl Oracle for Asha {
     fn epochs(&mut self, trial: u64, total: u64, trials: &[TrialRecord]) -> u64 {
         let resource = hyperband::resource(trials, self.total).unwrap_or(total.max(1));
         self.total.get_or_insert(resource);
-        let ladder = self.ladder(resource, trials);
+        let ladders = self.ladders(resource, trials);
+        let ladder = &ladders[self.bracket_of(trial, &shares(self.brackets, self.stops(resource).len()))];
         let stop = trials.get(trial as usize).map_or(ladder.stops[0], |record| ladder.stop_of(record));
         if stop >= resource { total } else { stop.min(total) }
     }
 
     fn planned_epochs(&self, trials: &[TrialRecord], max_trials: u64) -> Option<u64> {
         let resource = hyperband::resource(trials, self.total)?;
-        Some(hyperband::planned_epochs(max_trials, &self.ladder(resource, trials).stops))
+        let stops = self.stops(resource);
+        let of_bracket = |(first, share): (usize, f64)| {
+            let size = (max_trials as f64 * share).round() as u64;
+            hyperband::planned_epochs(size, &stops[first..], self.halving.factor)
+        };
+        Some(shares(self.brackets, stops.len()).into_iter().enumerate().map(of_bracket).sum())
     }
 
     fn pauses(&self) -> bool {
@@ -68,11 +118,50 @@ impl Oracle for Asha {
     }
 }
 
-/// The rungs, and the rung that each trial has reached.
+/// The next step when no trial may begin and none is promoted.
+///
+/// Trials that have not reached their rung come first, because they may still change which trial is best, and so
+/// may running trials. If no trial has trained to the end then, the best of those that have trained longest does.
+fn wind_up_brackets(ladders: &[Ladder<'_>], trials: &[TrialRecord], running: &[u64]) -> Next {
+    let mut open: Vec<(&Ladder<'_>, &TrialRecord)> = Vec::new();
+    for ladder in ladders {
+        open.extend(ladder.members.iter().filter(|trial| is_idle(trial, running)).map(|trial| (ladder, *trial)));
+    }
+    if let Some((_, trial)) = open.iter().find(|(ladder, trial)| ladder.is_short(trial)) {
+        return Next::Continue { trial: trial.number };
+    }
+    if !running.is_empty() {
+        return Next::Wait;
+    }
+    if !trials.iter().any(|trial| trial.ending == Some(Ending::Finished)) {
+        let key = |(ladder, trial): &(&Ladder<'_>, &TrialRecord)| {
+            let arrived = ladder.arrived(trial);
+            (ladder.first + arrived, -ladder.rank(trial, arrived))
+        };
+        let farthest = open.iter().max_by(|a, b| {
+            key(a).0.cmp(&key(b).0).then(key(a).1.total_cmp(&key(b).1)).then(b.1.number.cmp(&a.1.number))
+        });
+        return farthest.map_or(Next::Exhausted, |(_, trial)| Next::Continue { trial: trial.number });
+    }
+    open.first().map_or(Next::Exhausted, |(_, trial)| Next::Prune { trial: trial.number })
+}
+
+/// The share of the trials that each bracket has: of those with more rungs more, as in Ray Tune, where the number of rungs
+/// is the logarithm of the share.
+fn shares(brackets: u64, rungs: usize) -> Vec<f64> {
+    let weights: Vec<f64> = (0..brackets.min(rungs as u64)).map(|bracket| (-(bracket as f64)).exp()).collect();
+    let sum: f64 = weights.iter().sum();
+    weights.into_iter().map(|weight| weight / sum).collect()
+}
+
+/// The rungs of a bracket, and the rung that each of its trials has reached.
 struct Ladder<'a> {
+    /// The rung of the first bracket at which it begins.
+    first: usize,
     /// Epochs of each rung.
     stops: Vec<u64>,
-    trials: &'a [TrialRecord],
+    factor: u64,
+    members: Vec<&'a TrialRecord>,
     objective: &'a Objective,
 }
 
@@ -82,28 +171,6 @@ impl<'a> Ladder<'a> {
         let is_free = |trial: &&TrialRecord, rung| self.waits_at(trial, rung) && is_idle(trial, running);
         let waiting = |rung| self.best(rung).into_iter().find(|trial| is_free(trial, rung));
         (0..self.stops.len() - 1).rev().find_map(waiting).map(|trial| trial.number)
-    }
-
-    /// The next step when no trial may begin and none is promoted.
-    ///
-    /// Trials that have not reached their rung come first, because they may still change which trial is best, and so
-    /// may running trials. If no trial has trained to the end then, the best of those that have trained longest does.
-    fn wind_up(&self, running: &[u64]) -> Next {
-        let open = || idle(self.trials, running);
-        if let Some(trial) = open().find(|trial| self.is_short(trial)) {
-            return Next::Continue { trial: trial.number };
-        }
-        if !running.is_empty() {
-            return Next::Wait;
-        }
-        if !self.trials.iter().any(|trial| trial.ending == Some(Ending::Finished)) {
-            let farthest = open().max_by(|a, b| {
-                let key = |trial: &TrialRecord| (self.arrived(trial), -self.rank(trial, self.arrived(trial)));
-                key(a).0.cmp(&key(b).0).then(key(a).1.total_cmp(&key(b).1)).then(b.number.cmp(&a.number))
-            });
-            return farthest.map_or(Next::Exhausted, |trial| Next::Continue { trial: trial.number });
-        }
-        open().next().map_or(Next::Exhausted, |trial| Next::Prune { trial: trial.number })
     }
 
     /// The epoch up to which `trial` may train now.
@@ -131,12 +198,12 @@ impl<'a> Ladder<'a> {
         trial.ending.is_none() && trial.epochs_done() == self.stop(trial, rung)
     }
 
-    /// The best third of the trials that have reached the end of the rung, best first.
+    /// The best of the trials, one in `factor`, that have reached the end of the rung, best first.
     fn best(&self, rung: usize) -> Vec<&'a TrialRecord> {
-        let members = self.trials.iter().filter(|trial| self.arrived(trial) > rung);
+        let members = self.members.iter().copied().filter(|trial| self.arrived(trial) > rung);
         let mut ranked: Vec<_> = members.map(|trial| (self.rank(trial, rung + 1), trial)).collect();
         ranked.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.number.cmp(&b.1.number)));
-        let count = ranked.len() / ETA as usize;
+        let count = ranked.len() / self.factor as usize;
         ranked.into_iter().take(count).map(|(_, trial)| trial).collect()
     }
 

@@ -30,6 +30,10 @@ impl Sampler for Auto {
         }
         self.tpe.propose(history, trial)
     }
+
+    fn begins_in_the_middle(&self) -> bool {
+        self.gp.begins_in_the_middle()
+    }
 }
 
 /// Whether all trials ask for all parameters, all of these are numbers, and there is one objective.

@@ -6,6 +6,7 @@ use super::hyperband::{self, Hyperband};
 use super::random;
 use super::sampler::Sampler;
 use super::settings::Settings;
+use super::text::{SettingError, SettingsText};
 use super::{Next, Oracle};
 use crate::record::{Ending, TrialRecord};
 use crate::space::{Distribution, Value};
@@ -28,6 +29,11 @@ impl Bohb {
         Bohb { settings, hyperband }
     }
 
+    /// The same with the settings in `text`, which are those of [`Hyperband::with`].
+    pub(super) fn with(self, text: &SettingsText<'_>) -> Result<Bohb, SettingError> {
+        Ok(Bohb { hyperband: self.hyperband.with(text)?, ..self })
+    }
+
     /// The records as if every training ended at the largest rung that enough trials have reached.
     ///
     /// Trials that were pruned before this rung stay pruned, because they lost against others. Trials that wait at a
@@ -41,8 +47,9 @@ impl Bohb {
         };
         // A model needs more points than parameters, on either side of what it calls good (Falkner et al., section 3.2).
         let is_enough = |stop: &u64| trials.iter().filter(|trial| has_come(trial, *stop)).count() > parameters + 2;
+        let halving = self.hyperband.halving;
         let rungs = hyperband::resource(trials, None)
-            .map(|resource| hyperband::rungs(resource, hyperband::most_exploratory(resource)))
+            .map(|resource| hyperband::rungs(resource, hyperband::most_exploratory(resource, halving), halving))
             .unwrap_or_default();
         let Some(stop) = rungs.iter().rev().map(|(_, stop)| *stop).find(is_enough) else {
             return trials.iter().map(|trial| self.short_of_it(trial)).collect();

@@ -14,10 +14,12 @@ use super::history::{History, Outcome, Row};
 use super::random::generator;
 use super::sampler::Sampler;
 use super::survival::{Fitness, survivors};
+use super::text::{SettingError, SettingsText};
 use super::variation;
 use crate::space::{Dimension, Distribution, Scale, Space};
 use rand::{Rng, RngExt};
-use restarts::Run;
+use restarts::{Form, Run};
+use std::ops::Bound;
 use strategy::Candidate;
 
 /// Number of draws for one trial; the first draw that no other trial has is used.
@@ -28,6 +30,8 @@ const MEMORY: usize = 3;
 const MOST_CELLS: f64 = 4096.0;
 /// The other parameters come from the best trials, one in this many.
 const PARENTS: usize = 4;
+/// The first mean is that of the best trials of another study, one in this many.
+const SOURCE_SHARE: usize = 10;
 
 /// CMA-ES with margin and restarts.
 ///
@@ -35,7 +39,10 @@ const PARENTS: usize = 4;
 /// and trials of other programs count as draws, too. Everything stored here is a cache of the history.
 #[derive(Debug, Default)]
 pub(super) struct CmaEs {
+    form: Form,
     axes: Vec<Axis>,
+    /// The mean of the first generation.
+    mean: Vec<f64>,
     /// The trials that the states were computed from.
     told: Vec<Told>,
     /// The states after each generation, with the number of trials that each has learnt from.
@@ -83,11 +90,23 @@ impl Sampler for CmaEs {
 }
 
 impl CmaEs {
+    /// With the settings in `text`: `sigma0`, `population` and `separable`.
+    pub(super) fn with(text: &SettingsText<'_>) -> Result<CmaEs, SettingError> {
+        let usual = Form::default();
+        let form = Form {
+            sigma: text.number("sigma0", (Bound::Excluded(0.0), Bound::Included(1.0)))?.unwrap_or(usual.sigma),
+            population: text.count("population", 4..=10_000)?.map(|count| count as usize),
+            is_separable: text.switch("separable")?.unwrap_or(usual.is_separable),
+        };
+        Ok(CmaEs { form, ..CmaEs::default() })
+    }
+
     /// Updates the states.
     fn learn(&mut self, history: &History) {
         let axes = axes(&history.space);
-        if self.axes != axes {
-            *self = CmaEs { axes, ..CmaEs::default() };
+        let mean = first_mean(&axes, history);
+        if self.axes != axes || self.mean != mean {
+            *self = CmaEs { axes, mean, form: self.form, ..CmaEs::default() };
         }
         if self.axes.is_empty() {
             return;
@@ -98,8 +117,7 @@ impl CmaEs {
         self.states.retain(|(count, _)| *count <= known);
         if self.states.is_empty() {
             let cells = self.axes.iter().map(Axis::cells).collect();
-            let mean = vec![0.5; self.axes.len()];
-            self.states.push((0, Run::first(history.settings.seed, mean, cells)));
+            self.states.push((0, Run::first(history.settings.seed, self.mean.clone(), cells, self.form)));
         }
         while let Some((count, run)) = self.states.last() {
             let next = count + run.strategy.population();
@@ -111,8 +129,7 @@ impl CmaEs {
 
     fn told(&self, row: &Row, history: &History) -> Option<Told> {
         let fitness = Fitness::of(&row.outcome, history.settings.objectives.len())?;
-        let point: Vec<f64> = self.axes.iter().map(|axis| row.point[axis.dimension]).collect();
-        point.iter().all(|unit| !unit.is_nan()).then_some(Told { trial: row.trial, point, fitness })
+        Some(Told { trial: row.trial?, point: on_axes(&self.axes, row)?, fitness })
     }
 
     fn after(&self, run: &Run, generation: &[Told], history: &History) -> Run {
@@ -147,6 +164,24 @@ impl Axis {
             _ => self.distribution.cells().filter(|cells| *cells <= MOST_CELLS).map(|cells| cells as u32),
         }
     }
+}
+
+/// A trial's coordinates; `None` if it did not ask for all of them.
+fn on_axes(axes: &[Axis], row: &Row) -> Option<Vec<f64>> {
+    let point: Vec<f64> = axes.iter().map(|axis| row.point[axis.dimension]).collect();
+    point.iter().all(|unit| !unit.is_nan()).then_some(point)
+}
+
+/// The middle of the space; or the mean of the best trials of another study, as in warm-starting CMA-ES (Nomura et al. 2021,
+/// AAAI).
+fn first_mean(axes: &[Axis], history: &History) -> Vec<f64> {
+    let source = history.rows.iter().take_while(|row| row.trial.is_none());
+    let source = source
+        .filter_map(|row| Some((on_axes(axes, row)?, Fitness::of(&row.outcome, history.settings.objectives.len())?)));
+    let (points, fitness): (Vec<Vec<f64>>, Vec<Fitness>) = source.unzip();
+    let best = survivors(&fitness, points.len().div_ceil(SOURCE_SHARE));
+    let mean = |axis| best.iter().map(|index| points[*index][axis]).sum::<f64>() / best.len() as f64;
+    if best.is_empty() { vec![0.5; axes.len()] } else { (0..axes.len()).map(mean).collect() }
 }
 
 /// The candidates for one trial.

@@ -14,8 +14,8 @@ use std::rc::Rc;
 /// The key of a value that is not counted.
 const ELSEWHERE: u64 = u64::MAX;
 
-/// Gives the sorted coordinates of a range's values in the search; `None` if they are not counted.
-pub(super) type Levels = fn(&Distribution) -> Option<Vec<f64>>;
+/// Gives the sorted coordinates of a parameter's values in the search, by its name and range; `None` if they are not counted.
+pub(super) type Levels<'a> = Box<dyn Fn(&str, &Distribution) -> Option<Vec<f64>> + 'a>;
 
 /// The values that a trial has.
 #[derive(Debug)]
@@ -72,12 +72,14 @@ pub(super) enum Preference {
 }
 
 /// The combinations that trials have tried or are going to try.
-#[derive(Debug)]
 pub(super) struct Combinations<'a> {
     members: Vec<Member<'a>>,
-    levels: Levels,
-    known: RefCell<Vec<(Distribution, Option<Rc<Values>>)>>,
+    levels: Levels<'a>,
+    known: RefCell<Vec<Known>>,
 }
+
+/// The values of a parameter with a range.
+type Known = (String, Distribution, Option<Rc<Values>>);
 
 /// The values of a range as sorted coordinates and sorted keys.
 #[derive(Debug)]
@@ -88,7 +90,7 @@ struct Values {
 
 impl<'a> Combinations<'a> {
     /// The combinations of these trials.
-    pub(super) fn new(members: Vec<Member<'a>>, levels: Levels) -> Combinations<'a> {
+    pub(super) fn new(members: Vec<Member<'a>>, levels: Levels<'a>) -> Combinations<'a> {
         Combinations { members, levels, known: RefCell::default() }
     }
 
@@ -113,7 +115,7 @@ impl<'a> Combinations<'a> {
         proposed: Value,
         preference: Preference,
     ) -> Value {
-        let Some(values) = self.values(distribution) else { return proposed };
+        let Some(values) = self.values(name, distribution) else { return proposed };
         let members: Vec<&Member<'a>> = self.members.iter().filter(|member| member.may_have(asked)).collect();
         let mut groups: HashMap<u64, Vec<&Member<'a>>> = HashMap::new();
         for member in members {
@@ -149,7 +151,7 @@ impl<'a> Combinations<'a> {
     /// in common. If no further parameter is known, there is one.
     fn left<'b>(&self, members: &[&'b Member<'a>], asked: &mut Vec<&'b str>) -> u64 {
         let Some((name, distribution)) = next_question(members, asked) else { return u64::from(members.is_empty()) };
-        let Some(values) = self.values(distribution) else { return u64::MAX };
+        let Some(values) = self.values(name, distribution) else { return u64::MAX };
         let mut groups: HashMap<u64, Vec<&Member<'a>>> = HashMap::new();
         // Each trial that has not asked for it takes one combination.
         let mut elsewhere = 0;
@@ -167,16 +169,16 @@ impl<'a> Combinations<'a> {
         left.saturating_sub(elsewhere)
     }
 
-    fn values(&self, distribution: &Distribution) -> Option<Rc<Values>> {
+    fn values(&self, name: &str, distribution: &Distribution) -> Option<Rc<Values>> {
         let mut known = self.known.borrow_mut();
-        if let Some((_, values)) = known.iter().find(|(other, _)| other == distribution) {
+        if let Some((.., values)) = known.iter().find(|(other, range, _)| other == name && range == distribution) {
             return values.clone();
         }
-        let values = (self.levels)(distribution).map(|units| {
+        let values = (self.levels)(name, distribution).map(|units| {
             let keys = units.iter().map(|unit| key(*unit)).collect();
             Rc::new(Values { units, keys })
         });
-        known.push((distribution.clone(), values.clone()));
+        known.push((name.to_owned(), distribution.clone(), values.clone()));
         values
     }
 }
@@ -232,7 +234,7 @@ mod tests {
         Distribution::Int { low: 1, high, step: 1, scale: Scale::Linear }
     }
 
-    fn all(distribution: &Distribution) -> Option<Vec<f64>> {
+    fn all(_: &str, distribution: &Distribution) -> Option<Vec<f64>> {
         distribution.levels(1000)
     }
 
@@ -256,7 +258,7 @@ mod tests {
                 }
                 member
             };
-            Combinations::new(answers.iter().map(member).collect(), all)
+            Combinations::new(answers.iter().map(member).collect(), Box::new(all))
         }
     }
 

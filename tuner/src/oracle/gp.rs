@@ -2,6 +2,7 @@
 //! a few hundred trials, because the cost grows with the cube of their number.
 
 mod acquisition;
+pub(super) mod bandit;
 mod evidence;
 mod excess;
 mod kernel;
@@ -16,6 +17,7 @@ use super::history::History;
 use super::qmc;
 use super::random::generator;
 use super::sampler::Sampler;
+use super::text::{SettingError, SettingsText};
 use crate::space::Space;
 use acquisition::{Promise, Quest};
 use evidence::Evidence;
@@ -25,8 +27,10 @@ use rand_pcg::Pcg64;
 use region::{Region, Trust};
 use warp::{WARPS, Warp};
 
-/// The number of parameters plus this many trials are spread over the space before the first model.
-const INITIAL: usize = 4;
+/// The first model is of this many losses. Its priors are strong, so that it needs no more.
+const INITIAL: usize = 3;
+/// The trust region begins after this many losses and one for each parameter.
+const WHOLE: usize = 4;
 /// One trial in this many searches the whole space.
 const ARMS: u64 = 3;
 /// Numbers of trials for choosing the kind of model and for fitting its hyper-parameters. More trials take time and
@@ -44,7 +48,17 @@ const GOOD: usize = 3;
 
 /// Gaussian-process search.
 #[derive(Debug, Default)]
-pub(super) struct Gp;
+pub(super) struct Gp {
+    /// The noise's variance as a share of the signal's; `None` learns it.
+    noise: Option<f64>,
+}
+
+impl Gp {
+    /// With the settings in `text`: `noise`.
+    pub(super) fn with(text: &SettingsText<'_>) -> Result<Gp, SettingError> {
+        Ok(Gp { noise: text.number("noise", 0.0..=1.0)? })
+    }
+}
 
 impl Sampler for Gp {
     fn propose(&mut self, history: &History, trial: u64) -> Option<Vec<f64>> {
@@ -55,10 +69,16 @@ impl Sampler for Gp {
         let mut rng = generator(history.settings.seed, trial, "gp");
         let evidence = Evidence::of(history, &mut rng);
         let spread = || qmc::point(history.settings.seed, trial, dimensions);
-        if evidence.losses.len() < INITIAL + dimensions {
+        if evidence.losses.len() < INITIAL {
             return Some(spread());
         }
-        Some(search(&evidence, &history.space, is_local(trial), &mut rng).unwrap_or_else(spread))
+        let in_trust_region = evidence.losses.len() >= WHOLE + dimensions && is_local(trial);
+        let prior = evidence.prior.clone().with_noise(self.noise);
+        Some(search(&evidence, &history.space, (in_trust_region, &prior), &mut rng).unwrap_or_else(spread))
+    }
+
+    fn begins_in_the_middle(&self) -> bool {
+        true
     }
 }
 
@@ -67,11 +87,16 @@ fn is_local(trial: u64) -> bool {
 }
 
 /// The most promising point of an arm; `None` if all points that it looked at have been tried.
-fn search(evidence: &Evidence, space: &Space, in_trust_region: bool, rng: &mut Pcg64) -> Option<Vec<f64>> {
+fn search(
+    evidence: &Evidence,
+    space: &Space,
+    (in_trust_region, prior): (bool, &Hyper),
+    rng: &mut Pcg64,
+) -> Option<Vec<f64>> {
     let dimensions = evidence.axes.len();
     let trust = in_trust_region.then(|| {
         let mut steps = evidence.steps(is_local);
-        steps.iter_mut().take(INITIAL + dimensions).for_each(|step| step.is_local = false);
+        steps.iter_mut().take(WHOLE + dimensions).for_each(|step| step.is_local = false);
         Trust::after(&steps, |a, b| evidence.apart(a, b))
     });
     let members: Vec<usize> = match &trust {
@@ -83,7 +108,7 @@ fn search(evidence: &Evidence, space: &Space, in_trust_region: bool, rng: &mut P
         None => thinned(&evidence.losses, MOST),
     };
     let (mut points, losses) = chosen(&members, &evidence.points, &evidence.losses);
-    let (warp, hyper) = model(evidence, &points, &losses);
+    let (warp, hyper) = model(evidence, &points, &losses, prior);
     let mut values = warp.apply(&losses).values;
     let feasible =
         members.iter().zip(&values).filter(|(index, _)| evidence.is_feasible[**index]).map(|(_, value)| *value);
@@ -120,16 +145,16 @@ fn search(evidence: &Evidence, space: &Space, in_trust_region: bool, rng: &mut P
 }
 
 /// The warp and the hyper-parameters that make the losses most probable.
-fn model(evidence: &Evidence, points: &[Vec<f64>], losses: &[f64]) -> (Warp, Hyper) {
+fn model(evidence: &Evidence, points: &[Vec<f64>], losses: &[f64], prior: &Hyper) -> (Warp, Hyper) {
     let [first, further, smoother, last] = EVALUATIONS;
     let (rough_points, rough_losses) = chosen(&thinned(losses, ROUGH), points, losses);
     let rough = |warp: Warp, start: &Hyper, evaluations: usize| {
         let warped = warp.apply(&rough_losses);
         let data = Data { axes: &evidence.axes, points: &rough_points, values: &warped.values };
-        let Fit { hyper, badness } = fit(&data, start, evaluations);
+        let Fit { hyper, badness } = fit(&data, prior, start, evaluations);
         (badness - warped.log_stretch, warp, hyper)
     };
-    let mut found = vec![rough(WARPS[0], &Hyper::prior(evidence.axes.len()), first)];
+    let mut found = vec![rough(WARPS[0], prior, first)];
     for warp in &WARPS[1..] {
         // Its hyper-parameters are close to those of the warp before.
         let start = found[found.len() - 1].2.clone();
@@ -146,7 +171,7 @@ fn model(evidence: &Evidence, points: &[Vec<f64>], losses: &[f64]) -> (Warp, Hyp
     let (_, warp, start) = found.iter().min_by(by_badness).unwrap_or(&found[0]);
     let (points, losses) = chosen(&thinned(losses, FINE), points, losses);
     let data = Data { axes: &evidence.axes, points: &points, values: &warp.apply(&losses).values };
-    (*warp, fit(&data, start, last).hyper)
+    (*warp, fit(&data, prior, start, last).hyper)
 }
 
 /// Indices, in their order, of at most so many trials: half of them the best by loss, and the other half evenly chosen

@@ -1,10 +1,12 @@
-//! Grid search: every combination of all parameters once. The grid has all values of a parameter, or ten evenly spread
-//! ones if it has too many. Learns nothing from losses.
+//! Grid search: every combination of all parameters once. The grid has the values that the user gives a parameter, or all its
+//! values, or ten evenly spread ones if it has too many. Learns nothing from losses.
 
-use super::combinations::Levels;
 use super::history::History;
 use super::sampler::Sampler;
+use super::text::{SettingError, SettingsText};
+use crate::given::{fit, parse_value};
 use crate::space::{Distribution, Scale, Value};
+use std::collections::BTreeMap;
 
 /// Number of grid values of a continuous or logarithmic range, with both ends.
 const SPREAD: usize = 10;
@@ -12,8 +14,25 @@ const SPREAD: usize = 10;
 const MOST: usize = 1000;
 
 /// Grid search. Parameters that come up later, or only under a condition, widen the grid.
-#[derive(Debug)]
-pub(super) struct Grid;
+#[derive(Debug, Default)]
+pub(super) struct Grid {
+    /// The values of some parameters, by name, in the user's order.
+    given: BTreeMap<String, Vec<Value>>,
+}
+
+impl Grid {
+    /// With the parameters' values in `text`: `lr=0.001|0.01`.
+    pub(super) fn with(text: &SettingsText<'_>) -> Result<Grid, SettingError> {
+        let values = |(name, values): (&str, &str)| {
+            let parts: Vec<&str> = values.split('|').map(str::trim).collect();
+            if parts.iter().any(|part| part.is_empty()) {
+                return Err(text.refused(name, values, "the parameter's values with | between them"));
+            }
+            Ok((name.to_owned(), parts.into_iter().map(parse_value).collect()))
+        };
+        Ok(Grid { given: text.all().map(values).collect::<Result<_, _>>()? })
+    }
+}
 
 impl Sampler for Grid {
     /// Proposes nothing: [`Suggestions`](super::sampler::Suggestions) gives the first combination that is left.
@@ -21,16 +40,30 @@ impl Sampler for Grid {
         None
     }
 
-    fn draw(&self, _seed: u64, _trial: u64, _name: &str, distribution: &Distribution) -> Value {
-        distribution.from_unit(0.0)
+    fn draw(&self, _seed: u64, _trial: u64, name: &str, distribution: &Distribution) -> Value {
+        let first = self.levels(name, distribution).and_then(|levels| levels.first().copied());
+        distribution.from_unit(first.unwrap_or(0.0))
     }
 
     fn is_systematic(&self) -> bool {
         true
     }
 
-    fn levels(&self) -> Levels {
-        |distribution| Some(values(distribution))
+    fn levels(&self, name: &str, distribution: &Distribution) -> Option<Vec<f64>> {
+        let Some(given) = self.given.get(name) else { return Some(values(distribution)) };
+        let unit = |value| fit(value, distribution).and_then(|value| distribution.to_unit(&value));
+        let mut units: Vec<f64> = given.iter().filter_map(unit).collect();
+        units.sort_by(f64::total_cmp);
+        units.dedup();
+        Some(units)
+    }
+
+    fn objection(&self, name: &str, distribution: &Distribution) -> Option<String> {
+        let misfit = self.given.get(name)?.iter().find(|value| fit(value, distribution).is_none())?;
+        let value = misfit.exact();
+        Some(format!(
+            "--oracle grid gives `{name}` the value {value}, but it is {distribution}; give values of its range"
+        ))
     }
 }
 

@@ -2,9 +2,11 @@
 //! so a resumed search sees the same history.
 
 use super::settings::Settings;
+use crate::given::Given;
 use crate::record::{Ending, TrialRecord};
 use crate::space::{Space, Value, has_asked_all};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Proposed values of trials that have not asked for all of them yet, by trial and name.
 pub(super) type Proposed = BTreeMap<u64, BTreeMap<String, Value>>;
@@ -16,11 +18,13 @@ pub(crate) struct History {
     pub(crate) settings: Settings,
     /// The parameters and their conditions, as far as the trials have shown them.
     pub(crate) space: Space,
-    /// Trials that have asked for parameters, in the order of their numbers. Leaves out cancelled trials, and those in
-    /// which a fixed parameter has another value.
+    /// Trials that have asked for parameters: those of another study that fit, and then those of the search, each in the
+    /// order of their numbers. Leaves out cancelled trials, and those in which a fixed parameter has another value.
     pub(crate) rows: Vec<Row>,
     /// Fingerprints of the records that the rows of ended trials come from, by trial number.
     seen: Vec<Option<Fingerprint>>,
+    /// Which trials of the other study fit.
+    fitting: Vec<bool>,
     /// The trial that the last proposal was for.
     asked: u64,
 }
@@ -28,8 +32,8 @@ pub(crate) struct History {
 /// One trial.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Row {
-    /// Its number.
-    pub(crate) trial: u64,
+    /// Its number; `None` for a trial of another study.
+    pub(crate) trial: Option<u64>,
     /// Its parameters in the order of the space's dimensions; NaN if the trial did not ask for one.
     pub(crate) point: Vec<f64>,
     /// Its outcome.
@@ -87,7 +91,7 @@ impl Fingerprint {
 impl History {
     /// A history of no trials.
     pub(super) fn new(settings: Settings) -> History {
-        History { settings, space: Space::default(), rows: Vec::new(), seen: Vec::new(), asked: 0 }
+        History { settings, space: Space::default(), rows: Vec::new(), seen: Vec::new(), fitting: Vec::new(), asked: 0 }
     }
 
     /// Updates the rows for a proposal to the trial `asking`.
@@ -98,6 +102,7 @@ impl History {
         if self.is_of_other_trials(trials, asking) {
             *self = History::new(self.settings.clone());
         }
+        let is_refitted = self.fit_source(trials, asking);
         self.asked = asking;
         self.seen.resize(trials.len(), None);
         let known = self.rows.len();
@@ -105,34 +110,62 @@ impl History {
         let had_open = self.rows.len() < known;
         let (mut fresh, mut is_changed) = (Vec::new(), false);
         for (trial, seen) in trials.iter().zip(&mut self.seen) {
-            let is_counted = trial.ending.is_some() || trial.number < asking;
-            if seen.is_some() || !is_counted || trial.number == asking || trial.ending == Some(Ending::Cancelled) {
-                continue;
-            }
-            let given = &self.settings.given;
-            if !given.agrees_with(&trial.parameters) {
+            if seen.is_some() || !counts(trial, asking, &self.settings.given) {
                 continue;
             }
             *seen = Fingerprint::of(trial);
-            is_changed |= self.space.include(trial, |name| given.leaves_open(name));
+            let given = &self.settings.given;
+            is_changed |= self.space.include(trial.number as i64, trial, |name| given.leaves_open(name));
             fresh.push(trial);
         }
-        if fresh.is_empty() && !had_open {
+        if fresh.is_empty() && !had_open && !is_refitted {
             return;
         }
-        if is_changed {
+        if is_changed || is_refitted {
+            self.rows.retain(|row| row.trial.is_some());
             for row in &mut self.rows {
-                row.point = self.space.encode(&trials[row.trial as usize].parameters);
+                if let Some(number) = row.trial {
+                    row.point = self.space.encode(&trials[number as usize].parameters);
+                }
             }
+            let source = self.source().filter_map(|trial| self.row(trial, None));
+            let source: Vec<Row> = source.map(|row| Row { trial: None, ..row }).collect();
+            self.rows.splice(..0, source);
         }
         for trial in fresh {
             let row = self.row(trial, proposed.get(&trial.number));
             self.rows.extend(row);
         }
         self.rows.sort_by_key(|row| row.trial);
-        let whole = self.rows.iter().filter(|row| row.is_whole).map(|row| row.point.as_slice());
-        self.space.infer_conditions(whole);
+        // What the other study never asked for is no condition there.
+        let source = self.rows.iter().take_while(|row| row.trial.is_none());
+        let is_known = |dimension: usize| source.clone().any(|row| !row.point[dimension].is_nan());
+        let source_counts = (0..self.space.dimensions.len()).all(is_known);
+        let whole = self.rows.iter().filter(|row| row.is_whole && (row.trial.is_some() || source_counts));
+        self.space.infer_conditions(whole.map(|row| row.point.as_slice()));
         self.forget_unneeded(proposed);
+    }
+
+    /// Begins anew where other trials of the other study fit now; says whether that is so.
+    fn fit_source(&mut self, trials: &[TrialRecord], asking: u64) -> bool {
+        let given = &self.settings.given;
+        let own = trials.iter().filter(|trial| counts(trial, asking, given));
+        let fitting = self.settings.source.fitting(own, given);
+        if fitting == self.fitting {
+            return false;
+        }
+        *self = History { fitting, ..History::new(self.settings.clone()) };
+        let source = Arc::clone(&self.settings.source);
+        let first = -(source.trials.len() as i64);
+        for ((number, trial), _) in (first..).zip(&source.trials).zip(&self.fitting).filter(|(_, fits)| **fits) {
+            self.space.include(number, trial, |_| true);
+        }
+        true
+    }
+
+    /// The trials of the other study that fit.
+    fn source(&self) -> impl Iterator<Item = &TrialRecord> {
+        self.settings.source.trials.iter().zip(&self.fitting).filter(|(_, fits)| **fits).map(|(trial, _)| trial)
     }
 
     /// Whether a known trial has changed, or the proposal is for an earlier trial than the last proposal.
@@ -153,17 +186,24 @@ impl History {
         }
         let is_whole = has_asked_all(trial);
         let outcome = self.settings.outcome(trial);
-        point.iter().any(|unit| !unit.is_nan()).then_some(Row { trial: trial.number, point, outcome, is_whole })
+        point.iter().any(|unit| !unit.is_nan()).then_some(Row { trial: Some(trial.number), point, outcome, is_whole })
     }
 
     /// Removes from the rows of open trials the values that they are not expected to ask for.
     fn forget_unneeded(&mut self, proposed: &Proposed) {
-        for row in self.rows.iter_mut().filter(|row| row.outcome == Outcome::Open && proposed.contains_key(&row.trial))
-        {
+        let is_proposed = |row: &&mut Row| row.trial.is_some_and(|number| proposed.contains_key(&number));
+        for row in self.rows.iter_mut().filter(|row| row.outcome == Outcome::Open).filter(is_proposed) {
             let needed: Vec<bool> = (0..row.point.len()).map(|index| self.space.is_active(index, &row.point)).collect();
             for (unit, _) in row.point.iter_mut().zip(needed).filter(|(_, needed)| !needed) {
                 *unit = f64::NAN;
             }
         }
     }
+}
+
+/// Whether a trial counts for a proposal to the trial `asking`.
+fn counts(trial: &TrialRecord, asking: u64, given: &Given) -> bool {
+    let is_early = trial.ending.is_some() || trial.number < asking;
+    let is_other = trial.number != asking && trial.ending != Some(Ending::Cancelled);
+    is_early && is_other && given.agrees_with(&trial.parameters)
 }

@@ -3,21 +3,46 @@
 
 use super::sampler::{Sampler, Suggestions};
 use super::settings::{Settings, loss};
+use super::text::{SettingError, SettingsText};
 use super::{Next, Oracle, idle, is_idle, nothing_beside, wind_up};
 use crate::record::{Ending, TrialRecord};
 use crate::space::{Distribution, Value};
 use crate::spec::Objective;
 
-/// One trial in `ETA` is promoted at each rung, to `ETA` times the epochs.
-pub(super) const ETA: u64 = 3;
+/// The rungs of a search by successive halving.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Halving {
+    /// Eta: one trial in so many is promoted at each rung, to so many times the epochs. At least 2.
+    pub(super) factor: u64,
+    /// Epochs of the shortest trainings, at least 1.
+    pub(super) min: u64,
+}
 
-/// Hyperband with eta 3.
+impl Default for Halving {
+    fn default() -> Halving {
+        Halving { factor: 3, min: 1 }
+    }
+}
+
+impl Halving {
+    /// What `text` says of `factor` and `min`.
+    pub(super) fn read(text: &SettingsText<'_>) -> Result<Halving, SettingError> {
+        let usual = Halving::default();
+        let factor = text.count("factor", 2..=1000)?.unwrap_or(usual.factor);
+        Ok(Halving { factor, min: text.count("min", 1..)?.unwrap_or(usual.min) })
+    }
+}
+
+/// Hyperband.
 ///
 /// The maximum resource R is the number of epochs of a whole training, which the first trial announces. A trial's
 /// number determines its bracket; its reports and `paused_at` show how far it has trained.
 #[derive(Debug)]
 pub(super) struct Hyperband {
     order: Order,
+    pub(super) halving: Halving,
+    /// How often all brackets run; `None` for as often as the search may start trials.
+    iterations: Option<u64>,
     objective: Objective,
     pub(super) suggestions: Suggestions,
     /// The epochs that the first trial announced, until its record has them.
@@ -37,8 +62,19 @@ impl Hyperband {
     /// A search that starts `settings.max_trials` configurations in all, with values from `sampler`. There is one
     /// objective.
     pub(super) fn new(settings: Settings, sampler: Box<dyn Sampler>) -> Hyperband {
-        let (order, objective) = (Order::All, settings.objective().clone());
-        Hyperband { order, objective, suggestions: Suggestions::new(settings, sampler), total: None }
+        Hyperband {
+            order: Order::All,
+            halving: Halving::default(),
+            iterations: None,
+            objective: settings.objective().clone(),
+            suggestions: Suggestions::new(settings, sampler),
+            total: None,
+        }
+    }
+
+    /// The same with the settings in `text`: `factor`, `min` and `iterations`.
+    pub(super) fn with(self, text: &SettingsText<'_>) -> Result<Hyperband, SettingError> {
+        Ok(Hyperband { halving: Halving::read(text)?, iterations: text.count("iterations", 1..)?, ..self })
     }
 
     /// Successive halving (Jamieson and Talwalkar 2016, AISTATS): the most exploratory bracket, again and again.
@@ -53,15 +89,17 @@ impl Hyperband {
         trials: &'a [TrialRecord],
         max_trials: u64,
     ) -> impl Iterator<Item = Bracket<'a>> {
-        let s_max = most_exploratory(resource);
+        let (halving, s_max) = (self.halving, most_exploratory(resource, self.halving));
         let mut first = 0;
         let last = if self.order == Order::All { 0 } else { s_max };
-        let planned = (last..=s_max).rev().cycle().map_while(move |s| {
+        let rounds = self.iterations.map_or(usize::MAX, |rounds| usize::try_from(rounds).unwrap_or(usize::MAX));
+        let count = rounds.saturating_mul((s_max - last) as usize + 1);
+        let planned = (last..=s_max).rev().cycle().take(count).map_while(move |s| {
             let start = first;
-            let rungs = rungs(resource, s);
+            let rungs = rungs(resource, s, halving);
             first += rungs[0].0;
             let limit = max_trials.max(trials.len() as u64);
-            (start < limit).then(|| Bracket::new(start, rungs, limit, trials, &self.objective))
+            (start < limit).then(|| Bracket::new(start, rungs, (limit, halving.factor), trials, &self.objective))
         });
         planned.fuse()
     }
@@ -118,7 +156,7 @@ impl Oracle for Hyperband {
     fn planned_epochs(&self, trials: &[TrialRecord], max_trials: u64) -> Option<u64> {
         let resource = resource(trials, self.total)?;
         let brackets = self.brackets(resource, trials, max_trials);
-        Some(brackets.map(|bracket| planned_epochs(bracket.size, &bracket.stops)).sum())
+        Some(brackets.map(|bracket| planned_epochs(bracket.size, &bracket.stops, bracket.factor)).sum())
     }
 
     fn pauses(&self) -> bool {
@@ -132,31 +170,34 @@ pub(super) fn resource(trials: &[TrialRecord], said: Option<u64>) -> Option<u64>
 }
 
 /// Configurations and epochs of each rung of bracket `s`, for a maximum resource `resource`.
-pub(super) fn rungs(resource: u64, s: u32) -> Vec<(u64, u64)> {
-    let eta_s = ETA.pow(s);
-    let configurations = ((u64::from(most_exploratory(resource)) + 1) * eta_s).div_ceil(u64::from(s) + 1);
+pub(super) fn rungs(resource: u64, s: u32, halving: Halving) -> Vec<(u64, u64)> {
+    let Halving { factor, min } = halving;
+    let eta_s = factor.pow(s);
+    let configurations = ((u64::from(most_exploratory(resource, halving)) + 1) * eta_s).div_ceil(u64::from(s) + 1);
     let rung = |i: u32| {
-        let divisor = ETA.pow(s - i);
-        (configurations / ETA.pow(i), (resource.saturating_add(divisor / 2) / divisor).max(1))
+        let divisor = factor.pow(s - i);
+        (configurations / factor.pow(i), (resource.saturating_add(divisor / 2) / divisor).max(min).min(resource))
     };
     (0..=s).map(rung).collect()
 }
 
 /// Epochs that `size` configurations train over rungs that end at `stops`.
-pub(super) fn planned_epochs(size: u64, stops: &[u64]) -> u64 {
+pub(super) fn planned_epochs(size: u64, stops: &[u64], factor: u64) -> u64 {
     let begins = std::iter::once(&0).chain(stops);
     let rungs = stops.iter().zip(begins).enumerate();
-    rungs.map(|(index, (stop, begin))| rung_size(size, index) * stop.saturating_sub(*begin)).sum()
+    rungs.map(|(index, (stop, begin))| rung_size(size, index, factor) * stop.saturating_sub(*begin)).sum()
 }
 
 /// How many of `size` configurations a rung has. Fewer configurations than planned still train one to the end.
-fn rung_size(size: u64, rung: usize) -> u64 {
-    (size / ETA.pow(rung as u32)).max(1)
+fn rung_size(size: u64, rung: usize, factor: u64) -> u64 {
+    (size / factor.pow(rung as u32)).max(1)
 }
 
-/// s_max: the largest s with eta^s at most R, but no more than keeps a bracket's size within u64.
-pub(super) fn most_exploratory(resource: u64) -> u32 {
-    resource.max(1).ilog(ETA).min(30)
+/// s_max: the largest s with eta^s at most R in units of the shortest training, but no more than keeps a bracket's size
+/// within u64.
+pub(super) fn most_exploratory(resource: u64, halving: Halving) -> u32 {
+    let most = (u64::MAX / 64).ilog(halving.factor);
+    (resource / halving.min).max(1).ilog(halving.factor).min(most)
 }
 
 /// One bracket: its plan and its trials.
@@ -167,6 +208,7 @@ struct Bracket<'a> {
     size: u64,
     /// Epochs of each rung.
     stops: Vec<u64>,
+    factor: u64,
     members: &'a [TrialRecord],
     objective: &'a Objective,
 }
@@ -184,7 +226,7 @@ impl<'a> Bracket<'a> {
     fn new(
         first: u64,
         rungs: Vec<(u64, u64)>,
-        limit: u64,
+        (limit, factor): (u64, u64),
         trials: &'a [TrialRecord],
         objective: &'a Objective,
     ) -> Bracket<'a> {
@@ -192,7 +234,8 @@ impl<'a> Bracket<'a> {
         let started = trials.len() as u64;
         // Both ends are at most `trials.len()`, which is a usize.
         let members = &trials[first.min(started) as usize..(first + size).min(started) as usize];
-        Bracket { first, size, stops: rungs.into_iter().map(|(_, stop)| stop).collect(), members, objective }
+        let stops = rungs.into_iter().map(|(_, stop)| stop).collect();
+        Bracket { first, size, stops, factor, members, objective }
     }
 
     fn holds(&self, trial: u64) -> bool {
@@ -269,7 +312,7 @@ impl<'a> Bracket<'a> {
             .collect();
         candidates.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)).then(a.2.number.cmp(&b.2.number)));
         let beyond = candidates.iter().filter(|candidate| !candidate.0).count();
-        let slots = rung_size(self.size, index + 1) as usize;
+        let slots = rung_size(self.size, index + 1, self.factor) as usize;
         candidates.into_iter().take(slots.max(beyond)).map(|(_, _, trial)| trial).collect()
     }
 
@@ -292,7 +335,8 @@ mod tests {
     #[test]
     fn brackets_of_81_epochs_are_those_of_the_paper() {
         // Li et al. 2018, algorithm 1: n = ceil(B / R * eta^s / (s + 1)) with B = (s_max + 1) * R.
-        let table: Vec<_> = (0..=most_exploratory(81)).rev().map(|s| rungs(81, s)).collect();
+        let usual = Halving::default();
+        let table: Vec<_> = (0..=most_exploratory(81, usual)).rev().map(|s| rungs(81, s, usual)).collect();
         let paper = [
             vec![(81, 1), (27, 3), (9, 9), (3, 27), (1, 81)],
             vec![(34, 3), (11, 9), (3, 27), (1, 81)],
@@ -305,14 +349,32 @@ mod tests {
 
     #[test]
     fn planned_epochs_are_those_of_every_rung() {
-        assert_eq!(planned_epochs(9, &[1, 3, 9]), 9 + 3 * 2 + 6);
-        assert_eq!(planned_epochs(2, &[1, 3, 9]), 2 + 2 + 6);
+        assert_eq!(planned_epochs(9, &[1, 3, 9], 3), 9 + 3 * 2 + 6);
+        assert_eq!(planned_epochs(2, &[1, 3, 9], 3), 2 + 2 + 6);
     }
 
     #[test]
     fn epochs_of_a_rung_are_rounded_to_the_nearest() {
-        assert_eq!(rungs(20, 2), [(9, 2), (3, 7), (1, 20)]);
-        assert_eq!(rungs(1, 0), [(1, 1)]);
-        assert_eq!(rungs(2, 0), [(1, 2)]);
+        let usual = Halving::default();
+        assert_eq!(rungs(20, 2, usual), [(9, 2), (3, 7), (1, 20)]);
+        assert_eq!(rungs(1, 0, usual), [(1, 1)]);
+        assert_eq!(rungs(2, 0, usual), [(1, 2)]);
+    }
+
+    #[test]
+    fn factor_and_shortest_training_make_other_rungs() {
+        let four = Halving { factor: 4, min: 1 };
+        assert_eq!(most_exploratory(64, four), 3);
+        assert_eq!(rungs(64, 3, four), [(64, 1), (16, 4), (4, 16), (1, 64)]);
+        let long = Halving { factor: 3, min: 5 };
+        assert_eq!(most_exploratory(81, long), 2);
+        assert_eq!(rungs(81, 2, long), [(9, 9), (3, 27), (1, 81)]);
+        // Rounding never makes a training shorter than the shortest, or longer than a whole one.
+        assert_eq!(rungs(16, 1, long), [(3, 5), (1, 16)]);
+        assert_eq!(rungs(3, 0, long), [(1, 3)]);
+        for factor in [2, 3, 1000] {
+            let most = most_exploratory(u64::MAX, Halving { factor, min: 1 });
+            assert_eq!(rungs(u64::MAX, most, Halving { factor, min: 1 }).len() as u32, most + 1);
+        }
     }
 }

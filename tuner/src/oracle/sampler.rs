@@ -1,7 +1,7 @@
 //! Samplers, which choose values. They are the part of an oracle that knows nothing of epochs, workers or the order of
 //! parameters.
 
-use super::combinations::{Combinations, Levels, Member, Preference};
+use super::combinations::{Combinations, Member, Preference};
 use super::history::{History, Proposed};
 use super::random;
 use super::settings::Settings;
@@ -31,14 +31,26 @@ pub(crate) trait Sampler: Debug {
         random::draw(seed, trial, name, distribution)
     }
 
+    /// Whether the first trial that asks for a parameter gets the middle of its range, where the user expects a good value
+    /// more often than at its ends. A choice without an order has no middle.
+    fn begins_in_the_middle(&self) -> bool {
+        false
+    }
+
     /// Whether it tries the combinations of a grid one by one, whatever their results.
     fn is_systematic(&self) -> bool {
         false
     }
 
-    /// The coordinates of a range's values, of which no combination is tried twice; `None` if they are not counted.
-    fn levels(&self) -> Levels {
-        |distribution| distribution.levels(MOST_COMBINATIONS)
+    /// The sorted coordinates of a parameter's values, of which no combination is tried twice; `None` if they are not
+    /// counted.
+    fn levels(&self, _name: &str, distribution: &Distribution) -> Option<Vec<f64>> {
+        distribution.levels(MOST_COMBINATIONS)
+    }
+
+    /// Why the search cannot have a parameter with this range; `None` if it can.
+    fn objection(&self, _name: &str, _distribution: &Distribution) -> Option<String> {
+        None
     }
 }
 
@@ -58,6 +70,11 @@ impl Suggestions {
         Suggestions { sampler, history: History::new(settings), proposed: Proposed::new() }
     }
 
+    /// Why the search cannot have a parameter with this range; `None` if it can.
+    pub(super) fn objection(&self, name: &str, distribution: &Distribution) -> Option<String> {
+        self.sampler.objection(name, distribution)
+    }
+
     /// The value of a parameter that `trial` asks for the first time.
     pub(super) fn suggest(
         &mut self,
@@ -71,9 +88,21 @@ impl Suggestions {
         }
         let proposal = self.proposed.get(&trial).and_then(|values| values.get(name));
         let proposal = proposal.and_then(|value| distribution.clamp_to_lattice(value));
-        let value =
-            proposal.unwrap_or_else(|| self.sampler.draw(self.history.settings.seed, trial, name, distribution));
+        let value = proposal
+            .or_else(|| self.middle(trial, name, distribution, trials))
+            .unwrap_or_else(|| self.sampler.draw(self.history.settings.seed, trial, name, distribution));
         self.unless_repeated(trial, name, distribution, value, trials)
+    }
+
+    /// The middle of a range that no other trial has asked for, if the sampler begins there.
+    fn middle(&self, trial: u64, name: &str, distribution: &Distribution, trials: &[TrialRecord]) -> Option<Value> {
+        let given = &self.history.settings.given;
+        let is_known = |other: &TrialRecord| {
+            let counts = other.ending != Some(Ending::Cancelled) && given.agrees_with(&other.parameters);
+            counts && other.number != trial && other.parameters.contains_key(name)
+        };
+        let begins = self.sampler.begins_in_the_middle() && distribution.has_order() && !trials.iter().any(is_known);
+        begins.then(|| distribution.from_unit(0.5))
     }
 
     /// The value, or another one if every combination with it has been tried.
@@ -127,7 +156,8 @@ impl Suggestions {
         };
         let whole: HashSet<Vec<&str>> = trials.clone().filter(|trial| has_asked_all(trial)).map(names).collect();
         let member = |trial| self.member(trial, whole.contains(&names(trial)));
-        Some(Combinations::new(trials.map(member).collect(), self.sampler.levels()))
+        let levels = Box::new(|name: &str, distribution: &Distribution| self.sampler.levels(name, distribution));
+        Some(Combinations::new(trials.map(member).collect(), levels))
     }
 
     /// Whether these trials show few enough combinations to count.

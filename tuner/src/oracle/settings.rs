@@ -1,12 +1,13 @@
 //! The settings of a search that oracles need, and the outcome of a trial's record under these settings.
 
-use super::OracleError;
 use super::history::Outcome;
+use super::{OracleError, Source};
 use crate::given::Given;
 use crate::record::{Ending, TrialRecord};
 use crate::seed;
 use crate::space::Value;
 use crate::spec::{Constraint, Objective, StudySpec};
+use std::sync::Arc;
 
 /// The settings of a search that its oracle uses.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,6 +22,8 @@ pub struct Settings {
     pub constraints: Vec<Constraint>,
     /// The parameters whose values the user has decided. Oracles do not see them.
     pub given: Given,
+    /// The trials of another study that samplers learn from.
+    pub(super) source: Arc<Source>,
 }
 
 impl Settings {
@@ -40,7 +43,13 @@ impl Settings {
         let seed = spec.seed.unwrap_or_else(seed::draw);
         let (objectives, constraints) = (spec.objectives.clone(), spec.constraints.clone());
         let given = Given { enqueued: Vec::new(), ..spec.given.clone() };
-        Ok(Settings { seed, max_trials: spec.max_trials, objectives, constraints, given })
+        let source = Arc::new(Source::of(spec));
+        Ok(Settings { seed, max_trials: spec.max_trials, objectives, constraints, given, source })
+    }
+
+    /// The settings without the trials of another study.
+    pub(super) fn without_source(&self) -> Settings {
+        Settings { source: Arc::default(), ..self.clone() }
     }
 
     /// The objective that compares trials before they end.

@@ -8,7 +8,7 @@ use crate::pruner::Pruner;
 use crate::record::TrialRecord;
 use crate::space::{Distribution, Value};
 use crate::spec::StudySpec;
-use crate::terminator::Terminator;
+use crate::terminator::{FEWEST_TRIALS, Terminator, USUAL_SHARE, threshold};
 
 /// The terminator judges the search each time this many more trials have finished.
 const INTERVAL: usize = 5;
@@ -41,25 +41,70 @@ impl Stopping {
     /// Whether the terminator ends the search. It judges after every fifth finished trial.
     fn is_over(&mut self, trials: &[TrialRecord]) -> bool {
         let Some(terminator) = self.terminator else { return false };
-        let loss = |(index, trial): (usize, &TrialRecord)| match self.settings.outcome(trial) {
-            Outcome::Finished { losses, violation: 0.0 } => losses.first().map(|loss| (index + 1, *loss)),
-            _ => None,
-        };
-        let mut finished: Vec<(usize, f64)> = trials.iter().enumerate().filter_map(loss).collect();
+        let mut finished = finished(&self.settings, trials);
         finished.truncate(finished.len() / INTERVAL * INTERVAL);
         let judged = (finished.last().map_or(0, |(end, _)| *end), finished.len());
         if let Some((_, verdict)) = self.verdict.filter(|(known, _)| *known == judged) {
             return verdict;
         }
         let losses: Vec<f64> = finished.into_iter().map(|(_, loss)| loss).collect();
-        let verdict = terminator.ends(&losses, || {
-            let mut history = History::new(self.settings.clone());
-            history.update(&trials[..judged.0], judged.0 as u64, &Proposed::new());
-            gp::regret::bound(&history)
-        });
+        let verdict = terminator.ends(&losses, || regret(&self.settings, &trials[..judged.0]));
         self.verdict = Some((judged, verdict));
         verdict
     }
+}
+
+/// The losses of finished trials that keep the constraints, each with the number of trials up to it.
+fn finished(settings: &Settings, trials: &[TrialRecord]) -> Vec<(usize, f64)> {
+    let loss = |(index, trial): (usize, &TrialRecord)| match settings.outcome(trial) {
+        Outcome::Finished { losses, violation: 0.0 } => losses.first().map(|loss| (index + 1, *loss)),
+        _ => None,
+    };
+    trials.iter().enumerate().filter_map(loss).collect()
+}
+
+/// A bound on what the search may still gain after these trials.
+fn regret(settings: &Settings, trials: &[TrialRecord]) -> Option<f64> {
+    let mut history = History::new(settings.without_source());
+    history.update(trials, trials.len() as u64, &Proposed::new());
+    gp::regret::bound(&history)
+}
+
+/// What the terminator `regret` compares after some trial. Both are in the unit of the objective.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Judgement {
+    /// The number of the last trial that counts.
+    pub trial: u64,
+    /// The bound on what the search may still gain.
+    pub bound: f64,
+    /// The search ends when the bound is at most as large.
+    pub threshold: f64,
+}
+
+/// What the terminator `regret` compares in the course of a search with these trials: after every fifth finished trial, from
+/// the twentieth on, or as often as `most` allows, the last time included. The share is that of the search, if its terminator
+/// is `regret`.
+///
+/// Fails for a search that no oracle can have.
+pub fn judgements(spec: &StudySpec, trials: &[TrialRecord], most: usize) -> Result<Vec<Judgement>, OracleError> {
+    let settings = Settings::new(spec)?;
+    let terminator = spec.terminator.as_deref().map(str::parse).transpose()?;
+    let share = match terminator {
+        Some(Terminator::Regret { share }) => share,
+        Some(Terminator::Stagnation { .. }) | None => USUAL_SHARE,
+    };
+    let finished = finished(&settings, trials);
+    let counts: Vec<usize> = (FEWEST_TRIALS..=finished.len()).filter(|count| count.is_multiple_of(INTERVAL)).collect();
+    let stride = counts.len().div_ceil(most.max(1)).max(1);
+    let judgement = |count: &usize| {
+        let losses: Vec<f64> = finished[..*count].iter().map(|(_, loss)| *loss).collect();
+        let end = finished[count - 1].0;
+        let bound = regret(&settings, &trials[..end])?;
+        Some(Judgement { trial: end as u64 - 1, bound, threshold: threshold(share, &losses) })
+    };
+    let mut judgements: Vec<Judgement> = counts.iter().rev().step_by(stride).filter_map(judgement).collect();
+    judgements.reverse();
+    Ok(judgements)
 }
 
 impl Oracle for Stopping {
@@ -76,6 +121,10 @@ impl Oracle for Stopping {
 
     fn suggest(&mut self, trial: u64, name: &str, distribution: &Distribution, trials: &[TrialRecord]) -> Value {
         self.oracle.suggest(trial, name, distribution, trials)
+    }
+
+    fn objection(&self, name: &str, distribution: &Distribution) -> Option<String> {
+        self.oracle.objection(name, distribution)
     }
 
     fn epochs(&mut self, trial: u64, total: u64, trials: &[TrialRecord]) -> u64 {

@@ -91,7 +91,7 @@ pub(super) fn survivors(population: &[Fitness], count: usize) -> Vec<usize> {
 }
 
 /// The fronts in order, each with its members' positions.
-fn fronts(population: &[Fitness]) -> Vec<Vec<usize>> {
+pub(super) fn fronts(population: &[Fitness]) -> Vec<Vec<usize>> {
     let mut dominated: Vec<Vec<usize>> = vec![Vec::new(); population.len()];
     let mut dominators = vec![0_usize; population.len()];
     for a in 0..population.len() {

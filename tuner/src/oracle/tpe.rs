@@ -11,16 +11,41 @@ use super::qmc;
 use super::random::generator;
 use super::sampler::Sampler;
 use super::survival::{Fitness, survivors};
+use super::text::{SettingError, SettingsText};
 use parzen::Parzen;
+use std::ops::Bound;
 
 /// The first trials are spread over the space, and the estimator begins after them.
-const INITIAL: usize = 10;
+const INITIAL: usize = 6;
 /// Number of candidates; the best one is proposed.
 const CANDIDATES: usize = 24;
 
 /// TPE search.
-#[derive(Debug, Default)]
-pub(super) struct Tpe;
+#[derive(Debug)]
+pub(super) struct Tpe {
+    startup: usize,
+    candidates: usize,
+    /// The share of the trials that count as good; if it is not given, see [`below`].
+    gamma: Option<f64>,
+}
+
+impl Default for Tpe {
+    fn default() -> Tpe {
+        Tpe { startup: INITIAL, candidates: CANDIDATES, gamma: None }
+    }
+}
+
+impl Tpe {
+    /// With the settings in `text`: `startup`, `candidates` and `gamma`.
+    pub(super) fn with(text: &SettingsText<'_>) -> Result<Tpe, SettingError> {
+        let usual = Tpe::default();
+        Ok(Tpe {
+            startup: text.count("startup", 1..=1_000_000)?.map_or(usual.startup, |count| count as usize),
+            candidates: text.count("candidates", 1..=100_000)?.map_or(usual.candidates, |count| count as usize),
+            gamma: text.number("gamma", (Bound::Excluded(0.0), Bound::Excluded(1.0)))?,
+        })
+    }
+}
 
 impl Sampler for Tpe {
     fn propose(&mut self, history: &History, trial: u64) -> Option<Vec<f64>> {
@@ -28,15 +53,15 @@ impl Sampler for Tpe {
         if dimensions == 0 {
             return None;
         }
-        let (good, bad) = split(&history.rows, history.settings.objectives.len());
-        if good.len() + bad.len() < INITIAL {
+        let (good, bad) = split(&history.rows, history.settings.objectives.len(), self.gamma);
+        if good.len() + bad.len() < self.startup {
             return Some(qmc::point(history.settings.seed, trial, dimensions));
         }
         let mut rng = generator(history.settings.seed, trial, "tpe");
         let good = Parzen::new(&history.space, &good);
         let bad = Parzen::new(&history.space, &bad);
         let mut best: Option<(f64, Vec<f64>)> = None;
-        for _ in 0..CANDIDATES {
+        for _ in 0..self.candidates {
             let point = good.sample(&mut rng);
             let active: Vec<bool> = (0..dimensions).map(|index| history.space.is_active(index, &point)).collect();
             let score = good.log_density(&point, &active) - bad.log_density(&point, &active);
@@ -46,11 +71,15 @@ impl Sampler for Tpe {
         }
         best.map(|(_, point)| point)
     }
+
+    fn begins_in_the_middle(&self) -> bool {
+        true
+    }
 }
 
 /// The points of the good trials, and those of the others: failed, pruned and running ones, so that the next proposal
 /// is not close to these (the constant liar of Ginsbourger et al. 2010).
-fn split(rows: &[Row], objectives: usize) -> (Vec<&[f64]>, Vec<&[f64]>) {
+fn split(rows: &[Row], objectives: usize, gamma: Option<f64>) -> (Vec<&[f64]>, Vec<&[f64]>) {
     let (mut judged, mut population, mut open) = (Vec::new(), Vec::new(), Vec::new());
     for row in rows {
         match Fitness::of(&row.outcome, objectives) {
@@ -62,7 +91,8 @@ fn split(rows: &[Row], objectives: usize) -> (Vec<&[f64]>, Vec<&[f64]>) {
         }
     }
     let worthy = judged.iter().filter(|row| matches!(row.outcome, Outcome::Finished { .. } | Outcome::Pruned { .. }));
-    let count = below(worthy.count());
+    let worthy = worthy.count();
+    let count = gamma.map_or_else(|| below(worthy), |gamma| (gamma * worthy as f64).ceil() as usize);
     let order = survivors(&population, population.len());
     let points = |order: &[usize]| order.iter().map(|index| judged[*index].point.as_slice()).collect();
     let (good, mut bad): (Vec<&[f64]>, Vec<&[f64]>) = (points(&order[..count]), points(&order[count..]));

@@ -6,8 +6,9 @@ use rand::{Rng, RngExt};
 
 /// How near children stay to their parents: large is near (Deb et al. 2002 use 20).
 const CROSSOVER_INDEX: f64 = 20.0;
-/// How near a mutant stays to its original value.
-const MUTATION_INDEX: f64 = 20.0;
+/// How near a mutant stays to its original value. Deb et al. use 20, for thousands of trials; in a hundred, steps so short
+/// lead nowhere.
+const MUTATION_INDEX: f64 = 5.0;
 
 /// A parameter of a child: the value that it `inherits`, with a mutation in one of `count` parameters; a random value
 /// if it inherits none.
@@ -114,7 +115,7 @@ mod tests {
         for gene in [0.0, 0.01, 0.5, 1.0] {
             let mutants = draws(|rng| mutate(gene, rng));
             assert!(mutants.iter().all(|mutant| (0.0..=1.0).contains(mutant)));
-            let near = mutants.iter().filter(|mutant| (**mutant - gene).abs() < 0.1).count();
+            let near = mutants.iter().filter(|mutant| (**mutant - gene).abs() < 0.3).count();
             assert!((15_000..20_000).contains(&near), "{gene}: {near}");
         }
         assert!((mean(&draws(|rng| mutate(0.5, rng))) - 0.5).abs() < 0.003);

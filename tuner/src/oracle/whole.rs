@@ -30,6 +30,10 @@ impl Oracle for WholeTrials {
         self.suggestions.suggest(trial, name, distribution, trials)
     }
 
+    fn objection(&self, name: &str, distribution: &Distribution) -> Option<String> {
+        self.suggestions.objection(name, distribution)
+    }
+
     fn epochs(&mut self, _trial: u64, total: u64, _trials: &[TrialRecord]) -> u64 {
         total
     }

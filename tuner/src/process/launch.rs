@@ -33,7 +33,7 @@ const PRIORITY_BOOST: i32 = 10;
 /// How a worker comes to its objective.
 #[derive(Clone, Copy, Debug)]
 pub enum Entry<'a> {
-    /// A program is run as `PROGRAM worker --linked NAME=LIBRARY … --library LIBRARY --symbol SYMBOL`.
+    /// A program is run as `PROGRAM trial --linked NAME=LIBRARY … --library LIBRARY --symbol SYMBOL`.
     Library {
         /// The program.
         program: &'a Path,
@@ -165,19 +165,44 @@ impl Worker {
     }
 }
 
+/// Loads an objective in a process of its own, which runs nothing of it but its initialisers: `PROGRAM load …`.
+///
+/// # Errors
+/// Where the process cannot be started, or this host cannot run the objective: the dynamic linker's reason, or the process's
+/// end.
+pub(crate) fn check_that_it_loads(
+    program: &Path,
+    library: &Library,
+    linked: &[Library],
+    symbol: &str,
+) -> Result<(), ProcessError> {
+    let mut command = Command::new(program);
+    name_libraries(command.arg("load"), library, linked, symbol);
+    let output = command.output().map_err(|source| ProcessError::Start { program: program.to_path_buf(), source })?;
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    match output.status.success() {
+        true => Ok(()),
+        false if said.is_empty() => Err(ProcessError::Unloadable { reason: output.status.to_string() }),
+        false => Err(ProcessError::Unloadable { reason: said }),
+    }
+}
+
+fn name_libraries(command: &mut Command, library: &Library, linked: &[Library], symbol: &str) {
+    for library in linked {
+        let mut named = library.name.clone();
+        named.push("=");
+        named.push(library.path());
+        command.arg("--linked").arg(named);
+    }
+    command.arg("--library").arg(library.path()).args(["--symbol", symbol]);
+}
+
 /// The program of a worker, and its arguments.
 fn command(entry: Entry<'_>) -> (PathBuf, Command) {
     match entry {
         Entry::Library { program, library, linked, symbol } => {
             let mut command = Command::new(program);
-            command.arg("worker");
-            for library in linked {
-                let mut named = library.name.clone();
-                named.push("=");
-                named.push(library.path());
-                command.arg("--linked").arg(named);
-            }
-            command.arg("--library").arg(library.path()).args(["--symbol", symbol]);
+            name_libraries(command.arg("trial"), library, linked, symbol);
             (program.to_path_buf(), command)
         }
         Entry::Main { study } => {

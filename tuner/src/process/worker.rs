@@ -45,6 +45,14 @@ pub fn worker_main(args: impl IntoIterator<Item = OsString>) -> ! {
     unsafe { libc::_exit(status) }
 }
 
+/// Loads the libraries that [`worker_main`] would load with these arguments, and runs nothing of them but their initialisers.
+///
+/// # Errors
+/// The dynamic linker's reason where this host cannot run them, such as a glibc that is too old.
+pub fn load_objective(args: impl IntoIterator<Item = OsString>) -> Result<(), String> {
+    entry_of(&parse(args)?).map(drop)
+}
+
 /// Makes this process a worker: it dies with its supervisor, is the first that the system kills when memory runs out,
 /// leaves no core dump, keeps freed memory for the next step, has every signal at its default, and adopts the orphans among
 /// its descendants, so that they stay in its process tree. The error is one line.
@@ -80,7 +88,7 @@ struct Objective {
 }
 
 fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Objective, String> {
-    const USAGE: &str = "usage: ferrotune worker [--linked NAME=FILE]… --library FILE --symbol NAME";
+    const USAGE: &str = "usage: ferrotune trial [--linked NAME=FILE]… --library FILE --symbol NAME";
     let (mut linked, mut library, mut symbol) = (Vec::new(), None, None);
     let mut args = args.into_iter();
     while let Some(name) = args.next() {
@@ -153,5 +161,5 @@ fn not_started(reason: String) -> i32 {
 }
 
 fn report_on_stderr(line: &str) {
-    eprintln!("ferrotune worker: {line}");
+    eprintln!("ferrotune trial: {line}");
 }

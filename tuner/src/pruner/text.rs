@@ -9,9 +9,12 @@ const KINDS: [(&str, &[&str]); 5] = [
     ("median", &["startup", "warmup", "interval", "least"]),
     ("percentile", &["keep", "startup", "warmup", "interval", "least"]),
     ("wilcoxon", &["p", "startup"]),
-    ("patience", &["steps", "delta"]),
+    ("patience", &["steps", "delta", AROUND]),
     ("threshold", &["lower", "upper", "warmup", "interval"]),
 ];
+
+/// The setting of `patience` whose value is another pruner, with all that follows in the text.
+const AROUND: &str = "around";
 
 /// Why a text does not name a pruner.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -70,6 +73,8 @@ impl FromStr for Pruner {
         let (name, rest) = text.split_once(':').unwrap_or((text, ""));
         let kind = KINDS.iter().find(|(known, _)| *known == name);
         let (pruner, known) = *kind.ok_or_else(|| PrunerError::Unknown { name: name.to_owned() })?;
+        let (rest, around) = split_around(pruner, rest);
+        let around = around.map(|text| text.parse().map(Box::new)).transpose()?;
         let settings = Settings::read(pruner, known, rest)?;
         let checks =
             || Ok(Checks { warmup: settings.count("warmup", 0, 0)?, interval: settings.count("interval", 1, 1)? });
@@ -83,7 +88,7 @@ impl FromStr for Pruner {
                 let steps =
                     steps.ok_or(PrunerError::Missing { pruner, settings: "steps", example: "patience:steps=5" })?;
                 let delta = settings.number("delta", 0.0, (0.0, f64::MAX), "a number from 0 on")?;
-                Ok(Pruner::Patience { steps, delta })
+                Ok(Pruner::Patience { steps, delta, around })
             }
             "threshold" if !settings.given("lower") && !settings.given("upper") => {
                 Err(PrunerError::Missing { pruner, settings: "lower or upper", example: "threshold:upper=10" })
@@ -100,6 +105,18 @@ impl FromStr for Pruner {
                 Ok(Pruner::Percentile { keep, startup, checks: checks()?, least })
             }
         }
+    }
+}
+
+/// The settings of `patience` before the other pruner, and that pruner.
+fn split_around<'a>(pruner: &str, rest: &'a str) -> (&'a str, Option<&'a str>) {
+    let place = rest.match_indices(AROUND).map(|(place, _)| place).find(|place| {
+        let begins = *place == 0 || rest[..*place].ends_with(',');
+        begins && rest[place + AROUND.len()..].starts_with('=')
+    });
+    match place.filter(|_| pruner == "patience") {
+        Some(place) => (&rest[..place], Some(&rest[place + AROUND.len() + 1..])),
+        None => (rest, None),
     }
 }
 
@@ -161,7 +178,10 @@ impl fmt::Display for Pruner {
                 }
             }
             Pruner::Wilcoxon { p, startup } => write!(formatter, "wilcoxon:p={p},startup={startup}"),
-            Pruner::Patience { steps, delta } => write!(formatter, "patience:steps={steps},delta={delta}"),
+            Pruner::Patience { steps, delta, around } => {
+                write!(formatter, "patience:steps={steps},delta={delta}")?;
+                around.iter().try_for_each(|pruner| write!(formatter, ",{AROUND}={pruner}"))
+            }
             Pruner::Threshold { lower, upper, checks: Checks { warmup, interval } } => {
                 write!(formatter, "threshold:lower={lower},upper={upper},warmup={warmup},interval={interval}")
             }

@@ -3,7 +3,7 @@
 use super::outcome::{Answer, Obstacle, Outcome, answered, pruned_values};
 use super::seeds::execution_seed;
 use super::{Search, SearchError};
-use crate::journal::{End, Usage};
+use crate::journal::{End, JournalError, Usage};
 use crate::record::{Ending, mean};
 use crate::study_folder;
 use crate::wire::{Assignment, Reply, Request, Verdict};
@@ -88,6 +88,14 @@ impl Search {
                 self.journal.checkpoint(number, *step, file)?;
                 Ok(Reply::Done)
             }
+            Request::UserAttribute { name, value } => match self.journal.user_attribute(number, name, value) {
+                Err(error @ JournalError::UserAttribute { .. }) => Ok(refused(error.to_string())),
+                written => Ok(written.map(|()| Reply::Done)?),
+            },
+            Request::StopSearch => {
+                self.is_stopped = true;
+                Ok(Reply::Done)
+            }
             Request::Finish { values } => {
                 let finite = values.iter().map(|value| value.filter(|value| value.is_finite()));
                 self.end(trial, Answer::Returned(finite.collect()))
@@ -156,7 +164,10 @@ impl Search {
             )));
         }
         self.journal.report(number, step, metrics)?;
-        instructions.to_stop |= is_stopping;
+        let record = &self.journal.trials()[number as usize];
+        // Another search may have taken this one for dead, and another program may have ended the trial.
+        instructions.to_stop |= is_stopping || record.runs_elsewhere();
+        instructions.to_prune |= !instructions.to_stop && record.ending.is_some();
         instructions.to_prune |= !instructions.to_stop && self.oracle.prunes(number, self.journal.trials());
         Ok(Reply::Verdict { verdict: instructions.verdict() })
     }
@@ -174,6 +185,9 @@ impl Search {
         if let Some(ending) = &record.ending {
             // Another program has ended it, and the first end counts.
             return Ok(Outcome::Ended { ending: ending.clone(), values: record.values.clone() });
+        }
+        if record.runs_elsewhere() {
+            return Ok(Outcome::Interrupted);
         }
         let usage = Usage { seconds: record.seconds + trial.unrecorded_s, ..Usage::of(record) };
         let mut executions = record.executions.clone();

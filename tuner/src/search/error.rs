@@ -21,6 +21,12 @@ pub enum SearchError {
     /// Something in the study's folder leads out of it.
     #[error(transparent)]
     Folder(#[from] FolderError),
+    /// A trial that was run elsewhere cannot be one of the study.
+    #[error("the trial cannot be added: {reason}")]
+    Addition {
+        /// What is wrong with it, and what to do.
+        reason: String,
+    },
     /// The first trial ended without a value of the objective.
     #[error("{reason}; name a reported metric with --objective")]
     NeverReported {
@@ -32,6 +38,30 @@ pub enum SearchError {
         "the search space is empty: the objective asks for no parameter; add one, e.g. trial.float(\"lr\", 1e-4..=1e-1).log().get()?"
     )]
     EmptySpace,
+    /// The search cannot learn from the other study.
+    #[error("--from {study}: {reason}")]
+    Source {
+        /// The other study, as it was named.
+        study: String,
+        /// What is wrong with it, and what to do.
+        reason: String,
+    },
+    /// The other study cannot be read.
+    #[error("--from {study}: {source}")]
+    UnreadableSource {
+        /// The other study, as it was named.
+        study: String,
+        /// Why.
+        source: JournalError,
+    },
+    /// The first trial has shown that no trial of the other study has parameters of this one.
+    #[error(
+        "--from {study}: no trial of it has parameters and values of this search, as trial 0 shows; compare with %space {study}, or leave --from out and use --overwrite"
+    )]
+    NoTrialFits {
+        /// The other study, as it was named.
+        study: String,
+    },
     /// A trial cannot read what it is to go on from.
     #[error(
         "trial {number} {reason}; nothing of it is lost: run the search again once the file can be read, or remove the file to go on from the checkpoint before it"

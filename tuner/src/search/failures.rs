@@ -2,6 +2,7 @@
 
 use super::SearchError;
 use super::outcome::{Outcome, never_reported};
+use crate::oracle::Source;
 use crate::record::{Ending, Runner, TrialRecord};
 use crate::spec::StudySpec;
 
@@ -53,6 +54,13 @@ impl Failures {
             && let Some(reason) = unreported(spec, record, ending, reports_were_due)
         {
             return Err(SearchError::NeverReported { reason });
+        }
+        if record.number == 0
+            && failure.is_none()
+            && let Some(warm_start) = &spec.warm_start
+            && !Source::of(spec).fitting(std::iter::once(record), &spec.given).contains(&true)
+        {
+            return Err(SearchError::NoTrialFits { study: warm_start.study.clone() });
         }
         let Some(ending) = failure.cloned() else {
             (self.in_a_row, self.has_succeeded) = (0, true);

@@ -45,7 +45,7 @@ impl Search {
 
 /// Gives `target` the checkpoints in `source` up to the generation `last`: where that is damaged, the one before it is
 /// wanted.
-fn adopt(source: &Path, target: &Path, last: u64) -> io::Result<()> {
+pub(super) fn adopt(source: &Path, target: &Path, last: u64) -> io::Result<()> {
     for entry in fs::read_dir(source)? {
         let name = entry?.file_name();
         if name.to_str().and_then(checkpoint_generation).is_some_and(|generation| generation <= last) {

@@ -2,6 +2,7 @@
 
 use super::answer::refused;
 use super::{Search, SearchError};
+use crate::given::{Values, fit};
 use crate::record::Parameter;
 use crate::space::{Distribution, Value};
 use crate::wire::Reply;
@@ -23,12 +24,19 @@ impl Search {
         if let Some(known) = self.record(number).parameters.get(name) {
             return Ok(Reply::Value { value: known.value.clone() });
         }
+        if let Some(reason) = self.oracle.objection(name, distribution) {
+            return Ok(refused(if place.is_empty() { reason } else { format!("{place}: {reason}") }));
+        }
         let default = default.and_then(|default| distribution.clamp_to_lattice(default));
         if let Some(default) = &default {
             self.journal.defaults_to(name, default)?;
         }
-        let preset = &self.record(number).preset;
-        let value = match self.spec.given.value(preset, name, distribution, default.as_ref()) {
+        let value = match self.spec.given.value(
+            self.preset(number, name, distribution),
+            name,
+            distribution,
+            default.as_ref(),
+        ) {
             Err(reason) => return Ok(refused(reason)),
             Ok(Some(given)) => given,
             Ok(None) => match default {
@@ -39,6 +47,16 @@ impl Search {
         self.journal.asked_at(name, place)?;
         self.journal.parameter(number, name, Parameter { distribution: distribution.clone(), value: value.clone() })?;
         Ok(Reply::Value { value })
+    }
+
+    /// The values that a trial was enqueued with. Those of the other study's best trial may be out of a range that has
+    /// changed; the oracle chooses then.
+    fn preset(&self, number: u64, name: &str, distribution: &Distribution) -> &Values {
+        static NONE: Values = Values::new();
+        let preset = &self.record(number).preset;
+        let is_of_source = self.spec.warm_start.as_ref().is_some_and(|warm_start| warm_start.best == *preset);
+        let fits = preset.get(name).is_none_or(|value| fit(value, distribution).is_some());
+        if is_of_source && !fits { &NONE } else { preset }
     }
 
     /// What is wrong with a question: by itself, or beside those of its trial and of the others.

@@ -24,10 +24,10 @@ pub struct Dimension {
     pub distribution: Distribution,
     /// The condition under which it is asked for, if it depends on another parameter.
     pub condition: Option<Condition>,
-    /// The first trial that asked for it.
-    first: u64,
+    /// The first trial that asked for it; below 0 for one of another study.
+    first: i64,
     /// The trial that the range is from.
-    latest: u64,
+    latest: i64,
 }
 
 /// A parameter is asked for if its parent is, and if the parent has certain values.
@@ -41,7 +41,7 @@ pub struct Condition {
 
 impl Dimension {
     /// A parameter without a condition that the trial `first` has asked for.
-    pub(crate) fn new(name: String, distribution: Distribution, first: u64) -> Dimension {
+    pub(crate) fn new(name: String, distribution: Distribution, first: i64) -> Dimension {
         Dimension { name, distribution, condition: None, first, latest: first }
     }
 }
@@ -51,7 +51,7 @@ impl Space {
     pub fn infer(trials: &[TrialRecord]) -> Space {
         let mut space = Space::default();
         for trial in trials {
-            space.include(trial, |_| true);
+            space.include(trial.number as i64, trial, |_| true);
         }
         let points: Vec<Vec<f64>> =
             trials.iter().filter(|trial| has_asked_all(trial)).map(|trial| space.encode(&trial.parameters)).collect();
@@ -59,20 +59,21 @@ impl Space {
         space
     }
 
-    /// Adds the parameters of `trial` whose names count. Returns whether that changes the coordinates of points.
-    pub(crate) fn include(&mut self, trial: &TrialRecord, counts: impl Fn(&str) -> bool) -> bool {
+    /// Adds the parameters of `trial` whose names count, as those of the trial `number`, which is below 0 for a trial of
+    /// another study. Returns whether that changes the coordinates of points.
+    pub(crate) fn include(&mut self, number: i64, trial: &TrialRecord, counts: impl Fn(&str) -> bool) -> bool {
         let mut changed = false;
         for (name, Parameter { distribution, .. }) in trial.parameters.iter().filter(|(name, _)| counts(name)) {
             match self.dimensions.iter_mut().find(|known| known.name == *name) {
                 None => {
-                    self.dimensions.push(Dimension::new(name.clone(), distribution.clone(), trial.number));
+                    self.dimensions.push(Dimension::new(name.clone(), distribution.clone(), number));
                     changed = true;
                 }
                 Some(known) => {
-                    changed |= known.first > trial.number;
-                    known.first = known.first.min(trial.number);
-                    if known.latest < trial.number {
-                        known.latest = trial.number;
+                    changed |= known.first > number;
+                    known.first = known.first.min(number);
+                    if known.latest < number {
+                        known.latest = number;
                         if known.distribution != *distribution {
                             known.distribution = distribution.clone();
                             changed = true;

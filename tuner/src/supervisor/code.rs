@@ -11,7 +11,8 @@ use ferrotune_machine::memory_file;
 use sha2::{Digest as _, Sha256};
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 /// More than any objective and prelude have; what is larger is not read into memory.
@@ -65,34 +66,37 @@ fn is_standard(library: &Path) -> bool {
 /// A file's bytes in memory, where nobody can change them, and their hash.
 fn sealed(source: &Path, name: &OsStr) -> io::Result<(Library, String)> {
     let mut to = memory_file::create(name)?;
-    let hash = read(source, |chunk| to.write_all(chunk))?;
+    let (hash, _) = read(&File::open(source)?, LARGEST_BYTES, |chunk| to.write_all(chunk))?;
     memory_file::seal(&to)?;
     Ok((Library { name: name.to_owned(), file: to }, hash))
 }
 
 /// The hash of a file's bytes.
 fn hash_of(source: &Path) -> io::Result<String> {
-    read(source, |_| Ok(()))
+    Ok(read(&File::open(source)?, LARGEST_BYTES, |_| Ok(()))?.0)
 }
 
-/// Reads a file piece by piece, and returns the hash of its bytes.
-fn read(source: &Path, mut take: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<String> {
-    let mut from = File::open(source)?;
+/// Reads a file of at most so many bytes piece by piece, from its beginning; returns the hash of its bytes, and how many
+/// they are.
+pub(super) fn read(
+    from: &File,
+    most_bytes: u64,
+    mut take: impl FnMut(&[u8]) -> io::Result<()>,
+) -> io::Result<(String, u64)> {
     let (mut hasher, mut chunk, mut bytes) = (Sha256::new(), vec![0; CHUNK_BYTES], 0);
     loop {
-        let length = match from.read(&mut chunk) {
-            Ok(0) => break,
+        let length = match from.read_at(&mut chunk, bytes) {
+            Ok(0) => return Ok((hexadecimal(&hasher.finalize()), bytes)),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             read => read?,
         };
         bytes += length as u64;
-        if bytes > LARGEST_BYTES {
+        if bytes > most_bytes {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
         hasher.update(&chunk[..length]);
         take(&chunk[..length])?;
     }
-    Ok(hexadecimal(&hasher.finalize()))
 }
 
 #[cfg(test)]

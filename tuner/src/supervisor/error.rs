@@ -1,5 +1,6 @@
 //! What keeps a search with processes from beginning or going on. A failed trial is not an error: it has an ending.
 
+use super::publication::PublicationError;
 use crate::folder::FolderError;
 use crate::journal::JournalError;
 use crate::process::ProcessError;
@@ -23,6 +24,9 @@ pub enum SupervisorError {
     /// A file of the study could not be written or read.
     #[error(transparent)]
     File(#[from] FileError),
+    /// What workers on other hosts run cannot be published, or not be run here.
+    #[error(transparent)]
+    Publication(#[from] PublicationError),
     /// The mirror and the folder of the studies are one, or one is in the other.
     #[error(
         "the mirror {} and the study's folder {} are one folder, or one lies in the other; choose a --mirror elsewhere",

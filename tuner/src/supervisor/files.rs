@@ -27,15 +27,15 @@ pub fn spec_of(study: &Path) -> Result<StudySpec, SupervisorError> {
         }
         libraries.push(study.join(LIBRARIES).join(library));
     }
-    Ok(StudySpec {
+    let spec = StudySpec {
         directory: study.parent().unwrap_or(study).to_path_buf(),
         project: study.file_name().unwrap_or_default().to_string_lossy().into_owned(),
         library: study.join(LIBRARY),
         shared: spec.shared.map(|_| study.join(SHARED)),
         supervision: Supervision { libraries, ..spec.supervision },
         ..spec
-    }
-    .without_call())
+    };
+    Ok(StudySpec { storage: Journal::storage_of(study)?, ..spec.without_call() })
 }
 
 /// What a trial of the study in a folder has printed last; empty if nothing is kept.

@@ -246,7 +246,7 @@ pub(super) fn parting(request: &Request) -> Reply {
         Request::Finish { .. } | Request::Fail { .. } | Request::Postpone { .. } | Request::DiskFull { .. } => {
             Reply::Done
         }
-        Request::Device { .. } => Reply::Done,
+        Request::Device { .. } | Request::UserAttribute { .. } | Request::StopSearch => Reply::Done,
         Request::Hello | Request::Suggest { .. } | Request::Epochs { .. } | Request::Checkpoint { .. } => {
             Reply::Refused { reason: "the trial is being ended".to_owned() }
         }

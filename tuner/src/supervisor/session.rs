@@ -3,7 +3,7 @@
 use super::code::Code;
 use super::conclusion::without_result;
 use super::resident::Tenure;
-use super::{Program, Supervisor, SupervisorError};
+use super::{Program, Supervisor, SupervisorError, TICK};
 use crate::event::Event;
 use crate::folder;
 use crate::process::{Entry, Exit, Launch, MOST_TASKS, Machine, Shortage, Worker};
@@ -17,6 +17,9 @@ use std::time::{Duration, Instant};
 
 /// Its number on every Linux.
 const SIGKILL: i32 = 9;
+const SIGTERM: i32 = 15;
+/// How much later than a trial the supervisor may get a signal that was sent to both.
+const SIGNAL_DELAY: Duration = Duration::from_millis(200);
 /// The machine's memory is read once in this many ticks: it costs more to read than a trial's, and more of it is left.
 const MACHINE_TICKS: u64 = 4;
 
@@ -161,17 +164,18 @@ impl Supervisor<'_> {
 
     /// Takes leave of a trial that is over, while the workers with the process ids `living` run on.
     pub(super) fn end(&mut self, session: Session, living: &[u32]) -> Result<Ended, SupervisorError> {
-        let Session { trial, worker, killed, peak_bytes, machine, tenure, device, .. } = session;
+        let Session { trial, worker, mut killed, peak_bytes, machine, tenure, device, .. } = session;
         let (seconds, budget_bytes) = (worker.elapsed().as_secs_f64(), self.budget.trial_bytes);
         // The objective's own result counts first.
-        let outcome = |exit| {
+        let outcome = |exit, killed: Option<&Kill>| {
             let own = trial.outcome.clone();
-            own.unwrap_or_else(|| without_result(killed.as_ref(), exit, peak_bytes, budget_bytes))
+            own.unwrap_or_else(|| without_result(killed, exit, peak_bytes, budget_bytes))
         };
         if let Some(tenure) = tenure
             && !worker.has_exited()
         {
-            let (outcome, left) = self.settle(worker, tenure, device.as_ref(), |status| outcome(Exit::Code(status)))?;
+            let (outcome, left) =
+                self.settle(worker, tenure, device.as_ref(), |status| outcome(Exit::Code(status), killed.as_ref()))?;
             let memory = machine.check(left, false)?;
             return Ok(Ended { trial, outcome, killed, seconds, peak_bytes, memory });
         }
@@ -180,9 +184,24 @@ impl Supervisor<'_> {
             // The system was faster.
             exit = Exit::Starved(0);
         }
-        let outcome = outcome(exit);
+        if exit == Exit::Signal(SIGTERM) && killed.is_none() && self.is_told_to_stop()? {
+            killed = Some(Kill::Stop);
+        }
+        let outcome = outcome(exit, killed.as_ref());
         let memory = machine.check(left, living.is_empty())?;
         Ok(Ended { trial, outcome, killed, seconds, peak_bytes, memory })
+    }
+
+    /// Whether this process is to stop, where a trial has been told so: Slurm sends a signal to all processes of a job.
+    fn is_told_to_stop(&mut self) -> Result<bool, SupervisorError> {
+        let deadline = Instant::now() + SIGNAL_DELAY;
+        loop {
+            self.look_outside(0)?;
+            if self.phase.is_stopping() || Instant::now() >= deadline {
+                return Ok(self.phase.is_stopping());
+            }
+            std::thread::sleep(TICK);
+        }
     }
 
     /// Looks at what the workers hold and how long they have run, and kills those for which that is too much.

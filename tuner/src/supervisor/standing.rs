@@ -2,6 +2,7 @@
 
 use crate::analysis::ranking;
 use crate::event::{Front, Progress};
+use crate::oracle;
 use crate::record::{State, TrialRecord};
 use crate::spec::{Objective, StudySpec};
 use std::collections::BTreeSet;
@@ -34,11 +35,14 @@ pub(super) fn seconds(trials: &[TrialRecord]) -> f64 {
 }
 
 /// Parameters that the user has decided something about and no trial has asked for: misspelt, perhaps. Of trials
-/// that were enqueued, those count that have run.
+/// that were enqueued, those count that have run, but not the best one of another study.
 fn unasked(trials: &[TrialRecord], spec: &StudySpec) -> Vec<String> {
     let is_asked = |name: &&str| trials.iter().any(|trial| trial.parameters.contains_key(*name));
-    let enqueued = trials.iter().filter(|trial| trial.ending.is_some()).flat_map(|trial| trial.preset.keys());
-    let given = spec.given.names().chain(enqueued.map(String::as_str));
+    let of_source = spec.warm_start.as_ref().map(|warm_start| &warm_start.best);
+    let enqueued = trials.iter().filter(|trial| trial.ending.is_some() && Some(&trial.preset) != of_source);
+    let enqueued = enqueued.flat_map(|trial| trial.preset.keys());
+    let of_oracle = oracle::parameters_in(&spec.oracle);
+    let given = spec.given.names().chain(of_oracle).chain(enqueued.map(String::as_str));
     let unasked: BTreeSet<&str> = given.filter(|name| !is_asked(name)).collect();
     unasked.into_iter().map(str::to_owned).collect()
 }

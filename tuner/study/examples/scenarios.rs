@@ -9,7 +9,11 @@ use std::time::Duration;
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [scenario, folder] = arguments.as_slice() else { return Err("usage: NAME FOLDER".into()) };
-    let builder = || Study::builder().directory(folder).objective("loss", Direction::Min).oracle("random").seed(3);
+    let storage = std::env::var("STORAGE").ok();
+    let builder = || {
+        let builder = Study::builder().directory(folder).objective("loss", Direction::Min).oracle("random").seed(3);
+        storage.iter().fold(builder, |builder, storage| builder.storage(storage))
+    };
     match scenario.as_str() {
         "endings" => endings(builder().project("endings").max_trials(6).memory_bytes(400 << 20))?,
         "callbacks" => callbacks(builder().project("callbacks").max_trials(9).callback(Teller))?,
@@ -17,6 +21,11 @@ fn main() -> Result<()> {
         "threads" => threads(builder)?,
         "optuna" => optuna(builder().project("optuna").oracle("tpe").max_trials(20).in_process())?,
         "beside" => beside(builder().project("optuna").max_trials(150).in_process())?,
+        "shared" => {
+            let interval = Duration::from_secs(2);
+            steps(builder().project("shared").max_trials(12).heartbeat(interval).retries(1))?
+        }
+        "nothing" => nothing(builder().project("nothing").in_process())?,
         "steps" => steps(builder().project("steps").max_trials(3))?,
         other => return Err(format!("no scenario {other}").into()),
     }
@@ -129,6 +138,16 @@ fn beside(builder: StudyBuilder) -> Result<()> {
         let x: f64 = trial.float("x", 0.0..=1.0).get()?;
         std::thread::sleep(Duration::from_millis(40));
         Ok(x)
+    })?;
+    say(&format!("{finish:?}"))
+}
+
+/// As many trials of nothing as the variable says, with two parameters each.
+fn nothing(builder: StudyBuilder) -> Result<()> {
+    let trials = std::env::var("TRIALS")?.parse()?;
+    let finish = builder.max_trials(trials).build()?.optimize(|trial| {
+        let (x, y): (f64, f64) = (trial.float("x", 0.0..=1.0).get()?, trial.float("y", 0.0..=1.0).get()?);
+        Ok(x + y)
     })?;
     say(&format!("{finish:?}"))
 }

@@ -2,9 +2,11 @@
 
 use crate::processes::is_in_objective;
 use crate::{Callback, Objective, Place, Study, StudyError, Value};
+use ferrotune_tuner::journal::{JournalError, StorageUrl};
 use ferrotune_tuner::oracle;
 use ferrotune_tuner::process::Role;
 use ferrotune_tuner::spec::{Constraint, Direction, StudySpec};
+use ferrotune_tuner::warm_start::is_path;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -64,7 +66,8 @@ impl StudyBuilder {
         self
     }
 
-    /// The oracle that chooses what to try, by its name: `auto`, `gp`, `tpe`, `hyperband`, …
+    /// The oracle that chooses what to try, by its name: `auto`, `gp`, `tpe`, `hyperband`, …, with its settings as in
+    /// `hyperband:factor=4,iterations=2,min=1`.
     pub fn oracle(mut self, name: impl Into<String>) -> Self {
         self.spec.oracle = name.into();
         self
@@ -94,9 +97,9 @@ impl StudyBuilder {
         self
     }
 
-    /// The value that a parameter has in all trials.
-    pub fn fix(mut self, name: impl Into<String>, value: Value) -> Self {
-        self.spec.given.fixed.insert(name.into(), value);
+    /// The value that a parameter has in all trials: `.fix("units", 64)`.
+    pub fn fix(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
+        self.spec.given.fixed.insert(name.into(), value.into());
         self
     }
 
@@ -106,11 +109,23 @@ impl StudyBuilder {
         self
     }
 
-    /// A trial to try first, with these values: `.enqueue([("lr", Value::Float(0.01))])`. The oracle chooses the others. The
+    /// A trial to try first, with these values: `.enqueue([("lr", 0.01.into())])`. The oracle chooses the others. The
     /// same values are not queued twice in one study.
     pub fn enqueue<N: Into<String>>(mut self, values: impl IntoIterator<Item = (N, Value)>) -> Self {
         let values = values.into_iter().map(|(name, value)| (name.into(), value)).collect();
         self.spec.given.enqueued.push(values);
+        self
+    }
+
+    /// Learns from another study before the first trial: a project in the same directory, or a folder, which has a slash as in
+    /// `./earlier/digits`. It tries the best trial of that study first. Nothing is written there, and its trials are not
+    /// trials of this study.
+    ///
+    /// The first run takes the finished trials and keeps them, so that the search goes on in the same way when the other
+    /// study has grown. Only trials count whose parameters all are parameters here, with values in their ranges. The run
+    /// fails if the other study has other objectives or no such trial.
+    pub fn from(mut self, study: impl Into<String>) -> Self {
+        self.spec.from = Some(study.into());
         self
     }
 
@@ -192,6 +207,20 @@ impl StudyBuilder {
         self.for_processes("mirror")
     }
 
+    /// The database that the study is in, for searches on several hosts, and for Optuna: `postgresql://USER@HOST/DATABASE`
+    /// or `sqlite:///FILE`, with the tables of Optuna's `RDBStorage`. By default the study is in its folder, which has the
+    /// checkpoints in any case. Each search has a folder of its own; those whose projects have one name have one study.
+    pub fn storage(mut self, url: impl Into<String>) -> Self {
+        self.spec.storage = Some(url.into());
+        self
+    }
+
+    /// How often the other searches of a database are told that this one lives; after twice that time they take it for dead.
+    pub fn heartbeat(mut self, interval: Duration) -> Self {
+        self.spec.supervision.heartbeat_s = interval.as_secs_f64().ceil() as u64;
+        self.for_processes("heartbeat")
+    }
+
     /// The device of the trials: `cpu`, `cuda:0`, …
     pub fn device(mut self, device: impl Into<String>) -> Self {
         self.spec.device = device.into();
@@ -222,7 +251,7 @@ impl StudyBuilder {
 
     /// The study. Nothing is read or written yet.
     ///
-    /// Fails without an objective, for the name of an unknown oracle or rule, for limits that allow no trial, and for
+    /// Fails without an objective, for the name of an unknown oracle or rule, for a setting that it does not have, for limits that allow no trial, and for
     /// options that a search [`in_process`](StudyBuilder::in_process) cannot keep.
     pub fn build(mut self) -> Result<Study, StudyError> {
         if self.spec.objectives.is_empty() {
@@ -235,11 +264,17 @@ impl StudyBuilder {
             return Err(StudyError::NeedsProcesses { option });
         }
         oracle::create(&self.spec)?;
+        if let Some(storage) = &self.spec.storage {
+            StorageUrl::parse(storage).map_err(JournalError::from)?.remember_password();
+        }
         let absolute =
             |path: &PathBuf| std::path::absolute(path).map_err(StudyError::process("cannot find the studies"));
         self.spec.directory = absolute(&self.spec.directory)?;
         if let Some(mirror) = &mut self.spec.supervision.mirror {
             *mirror = absolute(mirror)?;
+        }
+        if let Some(study) = self.spec.from.as_mut().filter(|study| is_path(study)) {
+            *study = absolute(&PathBuf::from(&*study))?.display().to_string();
         }
         let place = match self.role {
             Some(Role::Worker { study }) if !is_in_objective() => Place::Worker { study },

@@ -94,5 +94,6 @@ fn cure(finish: &Finish) -> &'static str {
         Finish::Exhausted => "the oracle has nothing more to try",
         Finish::Timeout => "raise .timeout()",
         Finish::Interrupted => "a callback has stopped it",
+        Finish::Stopped => "a trial has stopped it",
     }
 }

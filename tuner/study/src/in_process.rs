@@ -1,7 +1,7 @@
 //! A search in the program's own process: a call answers what its trials ask. No processes.
 
 use crate::callback::{began, ended, tell};
-use crate::{Callback, Control, Ending, Finish, ObjectiveValue, Result, StudyError, Trial, TrialRecord};
+use crate::{Callback, Control, Ending, Finish, ObjectiveValue, Parameter, Result, StudyError, Trial, TrialRecord};
 use ferrotune_trial::SupervisorClient;
 use ferrotune_tuner::in_process::{Begun, InProcessSearch, SearchError, Writing};
 use ferrotune_tuner::spec::StudySpec;
@@ -167,6 +167,14 @@ impl OpenStudy {
 
     pub(crate) fn tell_failed(&mut self, trial: &Trial, reason: &str) -> Result<TrialRecord, StudyError> {
         self.end(trial, &Request::Fail { ending: Ending::Failed { reason: reason.to_owned() } })
+    }
+
+    pub(crate) fn add(
+        &mut self,
+        parameters: &BTreeMap<String, Parameter>,
+        values: Vec<f64>,
+    ) -> Result<TrialRecord, StudyError> {
+        Ok(self.0.borrow_mut().search.add(parameters, values)?.clone())
     }
 
     pub(crate) fn trials(&self) -> Vec<TrialRecord> {

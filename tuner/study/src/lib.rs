@@ -31,13 +31,14 @@ mod processes;
 pub use builder::StudyBuilder;
 pub use callback::{Callback, Control};
 pub use error::StudyError;
-pub use ferrotune_trial::{ObjectiveValue, Result, Trial};
+pub use ferrotune_trial::{FixedTrial, FixedValues, ObjectiveValue, Result, Trial};
 pub use ferrotune_tuner::event::Finish;
-pub use ferrotune_tuner::record::{Ending, State, TrialRecord};
-pub use ferrotune_tuner::space::Value;
+pub use ferrotune_tuner::record::{Ending, Parameter, State, TrialRecord};
+pub use ferrotune_tuner::space::{Distribution, Scale, Value};
 pub use ferrotune_tuner::spec::{Direction, Objective};
 
 use ferrotune_tuner::analysis::ranking::best;
+use ferrotune_tuner::in_process::InProcessSearch;
 use ferrotune_tuner::journal::Journal;
 use ferrotune_tuner::process::run_trials;
 use ferrotune_tuner::spec::StudySpec;
@@ -154,6 +155,47 @@ impl Study {
     /// Ends a trial that [`Study::ask`] began and that came to nothing.
     pub fn tell_failed(&mut self, trial: Trial, reason: &str) -> Result<TrialRecord, StudyError> {
         self.open_study()?.tell_failed(&trial, reason)
+    }
+
+    /// Adds a finished trial that was run elsewhere, by hand or by another program, as Optuna's `study.add_trial`: oracles learn
+    /// from it, and it counts as one of the study's trials. Its record is on disk when this returns.
+    ///
+    /// A program that is run again adds it again; look at [`Study::trials`] first. In the processes of trials nothing is added.
+    ///
+    /// # Errors
+    /// Fails for a value that is not in its range, or that is not finite, for a parameter that has another kind in other
+    /// trials, and while a search of the study runs in another process.
+    ///
+    /// ```no_run
+    /// # use ferrotune_study::{Direction, Distribution, Parameter, Scale, Study};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    /// let mut study = Study::builder().project("digits").objective("loss", Direction::Min).build()?;
+    /// if study.trials()?.is_empty() {
+    ///     let range = Distribution::Float { low: 1e-4, high: 1e-1, step: None, scale: Scale::Log };
+    ///     study.add_trial([("lr", Parameter { distribution: range, value: 0.01.into() })], 0.25)?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn add_trial<N: Into<String>>(
+        &mut self,
+        parameters: impl IntoIterator<Item = (N, Parameter)>,
+        values: impl ObjectiveValue,
+    ) -> Result<TrialRecord, StudyError> {
+        let parameters = parameters.into_iter().map(|(name, parameter)| (name.into(), parameter)).collect();
+        // A value that is none is refused with the others.
+        let values: Vec<f64> = values.values().into_iter().map(|value| value.unwrap_or(f64::NAN)).collect();
+        match &self.place {
+            Place::InProcess(_) => self.open_study()?.add(&parameters, values),
+            Place::Processes => {
+                let spec = StudySpec { overwrite: std::mem::take(&mut self.spec.overwrite), ..self.spec.clone() };
+                Ok(InProcessSearch::open(&spec)?.add(&parameters, values)?.clone())
+            }
+            Place::Worker { .. } => {
+                let ending = Some(Ending::Finished);
+                Ok(TrialRecord { parameters, values, ending, ..TrialRecord::default() })
+            }
+        }
     }
 
     /// All trials so far, by their numbers; none where the study has not begun.

@@ -63,7 +63,7 @@ fn cmaes_follows_a_valley_and_fixes_whole_numbers() {
 
 #[test]
 fn evolution_searches_conditional_parameters_too() {
-    for oracle in ["cmaes", "nsga2"] {
+    for oracle in ["cmaes", "nsga2", "nsga3"] {
         let (ours, random) = (median_best(oracle, 150, conditional), median_best("random", 150, conditional));
         assert!(ours > -2e-4 && ours > random / 2.0, "{oracle}: {ours} {random}");
     }
@@ -141,10 +141,93 @@ fn nsga2_finds_the_trade_offs() {
 }
 
 #[test]
+fn nsga2_makes_use_of_a_hundred_trials() {
+    let volume = |seed| {
+        let spec = StudySpec { seed: Some(seed), ..two_objectives("nsga2", 100) };
+        hypervolume(&points(&trade_offs(&spec, zdt1)), &[1.1, 6.0])
+    };
+    let mut volumes: Vec<f64> = (0..15).map(volume).collect();
+    volumes.sort_by(f64::total_cmp);
+    // Random draws dominate 4.2 and all trade-offs together 6.26. A population of a fifth of the trials whose mutants stay
+    // near, and whose children mostly take after one parent, dominates 5.0.
+    assert!(volumes[7] > 5.2, "{volumes:?}");
+}
+
+#[test]
 fn nsga2_keeps_to_a_constraint() {
     let bound = Constraint { metric: "excess".to_owned(), direction: Direction::Min, bound: 0.0 };
     let trials = trade_offs(&StudySpec { constraints: vec![bound], ..two_objectives("nsga2", 400) }, zdt1);
     let keeps = |trial: &&TrialRecord| trial.metrics[&0]["excess"].is_some_and(|excess| excess <= 0.0);
     let late = &trials[200..];
     assert!(late.iter().filter(keeps).count() > 180, "{}", late.iter().filter(keeps).count());
+}
+
+/// DTLZ2 of Deb et al. (2005) with three losses in seven dimensions: the trade-offs are the part of the unit sphere on which no
+/// coordinate is negative.
+fn dtlz2(ask: &mut Ask<'_>) -> Vec<f64> {
+    let x: Vec<f64> = ["a", "b", "c", "d", "e", "f", "g"].iter().map(|name| unit(ask, name)).collect();
+    let g: f64 = x[2..].iter().map(|x| (x - 0.5).powi(2)).sum();
+    let [first, second] = [x[0], x[1]].map(|x| x * std::f64::consts::FRAC_PI_2);
+    [first.cos() * second.cos(), first.cos() * second.sin(), first.sin()].map(|loss| (1.0 + g) * loss).to_vec()
+}
+
+/// The losses of all trials of a search for three objectives.
+fn dtlz2_by(oracle: &str, max_trials: u64, seed: u64) -> Vec<Vec<f64>> {
+    let objectives = ["one", "two", "three"].map(|metric| Objective::new(metric, Direction::Min));
+    let spec = StudySpec { objectives: objectives.to_vec(), ..of(oracle, max_trials, seed) };
+    let mut oracle = create(&spec).expect("a valid search");
+    let mut trials: Vec<TrialRecord> = Vec::new();
+    while oracle.next(&trials, &[]) == Next::New {
+        let number = trials.len() as u64;
+        trials.push(TrialRecord::new(number));
+        let losses = dtlz2(&mut |name, distribution| {
+            let value = oracle.suggest(number, name, &distribution, &trials);
+            let parameter = Parameter { distribution, value: value.clone() };
+            trials[number as usize].parameters.insert(name.to_owned(), parameter);
+            value
+        });
+        let record = &mut trials[number as usize];
+        (record.values, record.ending) = (losses, Some(Ending::Finished));
+    }
+    trials.into_iter().map(|trial| trial.values).collect()
+}
+
+/// The inverted generational distance: the mean distance of the trade-offs' points from the nearest of `losses`.
+fn distance_of_front(losses: &[Vec<f64>]) -> f64 {
+    let steps = 0..=12_u32;
+    let front = steps.clone().flat_map(|a| steps.clone().map(move |b| (a, b))).filter(|(a, b)| a + b <= 12);
+    let on_sphere = |(a, b): (u32, u32)| {
+        let point = [f64::from(a), f64::from(b), f64::from(12 - a - b)];
+        let norm = point.iter().map(|x| x * x).sum::<f64>().sqrt();
+        point.map(|x| x / norm)
+    };
+    let nearest = |point: [f64; 3]| {
+        let square = |losses: &Vec<f64>| losses.iter().zip(point).map(|(a, b)| (a - b).powi(2)).sum::<f64>();
+        losses.iter().map(square).fold(f64::INFINITY, f64::min).sqrt()
+    };
+    let distances: Vec<f64> = front.map(on_sphere).map(nearest).collect();
+    distances.iter().sum::<f64>() / distances.len() as f64
+}
+
+#[test]
+fn nsga3_finds_the_trade_offs_of_three_objectives() {
+    let median = |oracle: &str| {
+        let mut distances: Vec<f64> = (0..5).map(|seed| distance_of_front(&dtlz2_by(oracle, 600, seed))).collect();
+        distances.sort_by(f64::total_cmp);
+        distances[2]
+    };
+    let (ours, random) = (median("nsga3:divisions=6"), median("random"));
+    assert!(ours < 0.6 * random, "{ours} {random}");
+}
+
+#[test]
+fn too_many_reference_points_are_refused() {
+    let error = |oracle: &str| create(&two_objectives(oracle, 10)).err().map(|error| error.to_string());
+    assert_eq!(error("nsga3:divisions=9999"), None);
+    assert_eq!(
+        error("nsga3:divisions=10000").as_deref(),
+        Some(
+            "oracle nsga3 has divisions=10000; give a smaller number: 2 objectives have at most 10000 reference points"
+        )
+    );
 }

@@ -146,7 +146,7 @@ fn everything_fixed_is_one_combination() {
         (name.to_owned(), value)
     });
     let given = Given { fixed: fixed.into(), ..Given::default() };
-    for oracle in names().filter(|oracle| *oracle != "pbt") {
+    for oracle in names().filter(|oracle| !["pbt", "pb2"].contains(oracle)) {
         let trials = Search::new(&StudySpec { given: given.clone(), ..of(oracle) }, three).run(1, 3);
         assert_eq!(trials.len(), 1, "{oracle}");
     }
@@ -194,7 +194,7 @@ fn six(ask: &mut Ask<'_>) -> f64 {
 #[test]
 fn every_oracle_ends_once_all_combinations_of_a_finite_space_are_tried() {
     // Population-based training searches schedules: its copies go on with the same values.
-    for oracle in names().filter(|oracle| *oracle != "pbt") {
+    for oracle in names().filter(|oracle| !["pbt", "pb2"].contains(oracle)) {
         for (objective, count) in [(six as Simulation, 6), (dependent, 12), (failing, 10)] {
             let objective_count = |workers| {
                 let trials = Search::new(&of(oracle), objective).run(workers, 4);
@@ -218,7 +218,7 @@ fn whole_numbers_of_a_wide_range_are_not_repeated() {
         let Value::Float(rate) = rate else { return f64::NAN };
         -((units - 37) as f64 / 100.0).powi(2) - (rate - 0.3).powi(2)
     };
-    for oracle in ["auto", "gp", "tpe", "cmaes", "nsga2", "qmc", "random"] {
+    for oracle in ["auto", "gp", "tpe", "cmaes", "nsga2", "nsga3", "qmc", "random"] {
         for objective in [wide, beside] {
             let spec = StudySpec { max_trials: 60, ..spec(oracle) };
             let trials = crate::simulation::Search::run(&spec, objective).trials;

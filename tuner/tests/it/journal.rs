@@ -59,6 +59,7 @@ fn whole_trial(number: u64, ending: Ending, value: Option<f64>) -> TrialRecord {
         parent: None,
         executions: Vec::new(),
         preset: BTreeMap::new(),
+        user_attributes: BTreeMap::from([("note".to_owned(), "mine".into()), ("size".to_owned(), 7.into())]),
         runner: Runner::Search,
         memory: Some(MemoryCheck { before_bytes: 9, after_bytes: 8, supervisor_bytes: 3, left: vec!["it".to_owned()] }),
         device: Some(DeviceUse {
@@ -87,6 +88,10 @@ pub(crate) fn write(journal: &mut Journal, record: &TrialRecord) {
     }
     for (step, metrics) in &record.metrics {
         journal.report(record.number, *step, metrics).expect("report");
+    }
+    for (name, value) in &record.user_attributes {
+        let value = value.as_i64().map_or_else(|| Value::from(value.as_str().expect("a text")), Value::Int);
+        journal.user_attribute(record.number, name, &value).expect("user attribute");
     }
     if let Some(device) = &record.device {
         journal.device(record.number, device).expect("device");

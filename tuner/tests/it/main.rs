@@ -2,6 +2,7 @@
 
 mod evolution;
 mod exhaustion;
+mod first_trials;
 mod given;
 mod hyperband;
 mod inferred_space;
@@ -14,9 +15,11 @@ mod other_writers;
 mod pruner;
 mod record;
 mod schedules;
+mod settings;
 mod side_by_side;
 mod simulation;
 mod space;
+mod warm_start;
 
 use ferrotune_tuner::spec::{Direction, Objective, StudySpec};
 

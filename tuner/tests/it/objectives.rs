@@ -37,10 +37,10 @@ fn lines(folder: &Path) -> Vec<Value> {
 fn comparisons_by_one_objective_are_refused_before_anything_starts() {
     let error = |spec: StudySpec| create(&spec).err().expect("refused").to_string();
     let with = |oracle: &str| trade_off(oracle);
-    for oracle in ["hyperband", "bohb", "successive_halving", "asha", "pbt"] {
+    for oracle in ["hyperband", "bohb", "successive_halving", "asha", "pbt", "pb2"] {
         assert!(error(with(oracle)).starts_with(&format!("--oracle {oracle} compares trials by one objective")));
     }
-    expect!["--oracle asha compares trials by one objective, but --objective names accuracy:max, size:min; use nsga2, auto, gp, tpe or random"]
+    expect!["--oracle asha compares trials by one objective, but --objective names accuracy:max, size:min; use nsga2, nsga3, auto, gp, tpe or random"]
         .assert_eq(&error(with("asha")));
     expect![
         "--pruner median compares trials by one objective, but --objective names accuracy:max, size:min; leave it out"
@@ -54,7 +54,7 @@ fn comparisons_by_one_objective_are_refused_before_anything_starts() {
     let none = StudySpec { objectives: Vec::new(), ..with("random") };
     expect!["the search has no objective; name a metric and its direction with --objective, as in val_accuracy:max"]
         .assert_eq(&error(none));
-    for oracle in ["auto", "gp", "tpe", "cmaes", "nsga2", "qmc", "grid", "random"] {
+    for oracle in ["auto", "gp", "tpe", "cmaes", "nsga2", "nsga3", "qmc", "grid", "random"] {
         assert!(create(&with(oracle)).is_ok(), "{oracle}");
     }
 }

@@ -12,7 +12,7 @@ use ferrotune_tuner::spec::{Direction, Objective, StudySpec};
 use std::collections::BTreeMap;
 
 /// The step at which each of 40 trials is ended, or -1, as Optuna decides. Golden numbers: `tests/golden/pruners.py`.
-const MINIMISED: [(&str, [i64; 40]); 5] = [
+const MINIMISED: [(&str, [i64; 40]); 6] = [
     (
         "median",
         [
@@ -42,6 +42,13 @@ const MINIMISED: [(&str, [i64; 40]); 5] = [
         ],
     ),
     (
+        "patience:steps=2,delta=0.1,around=percentile:keep=50,startup=3",
+        [
+            -1, -1, -1, -1, -1, 10, -1, -1, -1, -1, 10, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 11, -1, -1,
+            -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 7, -1, -1,
+        ],
+    ),
+    (
         "threshold:lower=-0.9,upper=3.3,warmup=1,interval=2",
         [
             11, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 11, -1, -1, -1, -1, -1, -1, 2, -1, 1, -1, -1, -1, 11,
@@ -49,7 +56,7 @@ const MINIMISED: [(&str, [i64; 40]); 5] = [
         ],
     ),
 ];
-const MAXIMISED: [(&str, [i64; 40]); 5] = [
+const MAXIMISED: [(&str, [i64; 40]); 6] = [
     (
         "median",
         [
@@ -76,6 +83,13 @@ const MAXIMISED: [(&str, [i64; 40]); 5] = [
         [
             5, -1, 6, 6, 4, 10, 3, 7, 5, 6, 4, 8, 4, 7, 6, 6, 5, 8, 3, 11, 6, 6, 4, 8, 3, 7, 5, 6, 7, 8, 4, 7, 6, -1,
             5, 8, 3, 9, 6, 6,
+        ],
+    ),
+    (
+        "patience:steps=2,delta=0.1,around=percentile:keep=50,startup=3",
+        [
+            -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1,
+            -1, -1, -1, -1, -1, -1, -1, -1, 8, -1, -1, -1, -1,
         ],
     ),
     (
@@ -157,6 +171,10 @@ fn impossible_rules_are_refused() {
     expect!["pruner percentile has keep=101; give per cent from 0 to 100"].assert_eq(&error("percentile:keep=101"));
     expect!["pruner median has interval=0; give a whole number from 1 on"].assert_eq(&error("median:interval=0"));
     expect!["pruner patience lacks steps; write for example patience:steps=5"].assert_eq(&error("patience"));
+    expect!["there is no pruner `mean`; choose one of median, percentile, wilcoxon, patience, threshold"]
+        .assert_eq(&error("patience:steps=2,around=mean"));
+    expect!["pruner median has no setting `around`; write median:SETTING=NUMBER with startup, warmup, interval, least"]
+        .assert_eq(&error("median:around=patience"));
     expect!["pruner threshold lacks lower or upper; write for example threshold:upper=10"]
         .assert_eq(&error("threshold:warmup=2"));
     expect!["pruner threshold has upper=1; give a number that is not below lower"]
@@ -186,7 +204,7 @@ fn terminated_search_starts_no_trial_and_finishes_those_begun() {
         search_of.trials.iter().max_by(|a, b| a.value().unwrap().total_cmp(&b.value().unwrap())).expect("trials");
     let since = search_of.trials.len() as u64 - best.number - 1;
     assert!((20..25).contains(&since) && search_of.next() == Next::Exhausted, "{since}");
-    for oracle in ["hyperband", "asha", "pbt"] {
+    for oracle in ["hyperband", "asha", "pbt", "pb2"] {
         let terminator = Some("stagnation:trials=5".into());
         let (trials, decisions) = search(&StudySpec { terminator, ..stagnant(oracle) }, 9, &steady);
         assert!(trials.iter().all(|trial| trial.ending.is_some()), "{oracle}");

@@ -76,7 +76,7 @@ fn asha_goes_on_with_a_trial_that_was_interrupted_between_rungs() {
 /// A trial of Optuna's whose program has died never ends.
 #[test]
 fn trials_that_another_program_abandoned_hold_up_no_schedule() {
-    for oracle in ["hyperband", "bohb", "successive_halving", "asha", "pbt"] {
+    for oracle in ["hyperband", "bohb", "successive_halving", "asha", "pbt", "pb2"] {
         for has_reported in [false, true] {
             let abandoned = move |record: &mut TrialRecord, start: u64, stop: u64| {
                 if record.number == 1 {
@@ -102,12 +102,21 @@ fn population(max_trials: u64, total: u64) -> Vec<TrialRecord> {
     continued(Vec::new(), max_trials, total)
 }
 
-fn continued(mut trials: Vec<TrialRecord>, max_trials: u64, total: u64) -> Vec<TrialRecord> {
+fn continued(trials: Vec<TrialRecord>, max_trials: u64, total: u64) -> Vec<TrialRecord> {
+    continued_by("pbt", trials, max_trials, total)
+}
+
+pub(crate) fn continued_by(
+    oracle: &str,
+    mut trials: Vec<TrialRecord>,
+    max_trials: u64,
+    total: u64,
+) -> Vec<TrialRecord> {
     let rate = Distribution::Float { low: 1e-4, high: 1.0, step: None, scale: Scale::Log };
     let units = Distribution::Int { low: 1, high: 64, step: 1, scale: Scale::Linear };
     for _ in 0..10_000 {
         // Every question goes to a new oracle, as after a restart.
-        let ask = || create(&of("pbt", max_trials)).expect("a valid search");
+        let ask = || create(&of(oracle, max_trials)).expect("a valid search");
         let number = match ask().next(&trials, &[]) {
             Next::New => {
                 let number = trials.len() as u64;
@@ -310,4 +319,34 @@ fn bohb_does_not_avoid_trials_that_wait_at_lower_rungs() {
     let count = (0..100).filter(|seed| near(*seed)).count();
     // One in three is drawn at random.
     assert!(count > 40, "{count} of 100 are near the best");
+}
+
+#[test]
+fn copies_of_pb2_train_at_better_rates_than_those_of_pbt() {
+    // Accuracy grows fastest at a rate of 0.01.
+    let off = |oracle: &str| {
+        let trials = continued_by(oracle, Vec::new(), 30, 40);
+        let copies = trials.iter().filter(|trial| trial.parent.is_some()).skip(3);
+        let off = copies.map(|copy| match copy.parameters["rate"].value {
+            Value::Float(rate) => (rate.log10() + 2.0).abs(),
+            _ => f64::NAN,
+        });
+        let off: Vec<f64> = off.collect();
+        assert!(off.len() > 10, "{} copies", off.len());
+        off.iter().sum::<f64>() / off.len() as f64
+    };
+    let (bandit, perturbed) = (off("pb2:population=6"), off("pbt:population=6"));
+    assert!(bandit < 0.3 && bandit < perturbed, "{bandit} {perturbed}");
+}
+
+#[test]
+fn copies_of_pb2_keep_whole_numbers_and_differ_from_each_other() {
+    let trials = continued_by("pb2:population=8,quantile=0.5", Vec::new(), 30, 40);
+    let copies: Vec<&TrialRecord> = trials.iter().filter(|trial| trial.parent.is_some()).collect();
+    for copy in &copies {
+        let original = &trials[copy.parent.expect("a copy") as usize];
+        assert_eq!(copy.parameters["units"], original.parameters["units"]);
+    }
+    let rates: BTreeSet<String> = copies.iter().map(|copy| copy.parameters["rate"].value.exact()).collect();
+    assert!(rates.len() == copies.len() && copies.len() > 10, "{} of {}", rates.len(), copies.len());
 }

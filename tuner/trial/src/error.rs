@@ -93,6 +93,14 @@ pub enum TrialError {
         /// The variable, and how it differs.
         mismatch: String,
     },
+    /// The checkpoint of a trial of given values does not fit the model.
+    #[error("the checkpoint {path} does not fit the model: {mismatch}; build the model of the trial that wrote it")]
+    GivenModel {
+        /// The file.
+        path: PathBuf,
+        /// The variable, and how it differs.
+        mismatch: String,
+    },
     /// The best value of a metric that is not an objective was asked for.
     #[error("`{metric}` is not an objective of the search ({objectives}); name it with --objective")]
     NotAnObjective {
@@ -100,6 +108,14 @@ pub enum TrialError {
         metric: String,
         /// The study's objectives.
         objectives: String,
+    },
+    /// The best value of a metric was asked for in a trial of given values, which has no objective.
+    #[error(
+        "a trial of given values does not know whether `{metric}` is to become small or large; add .minimize({metric:?}) or .maximize({metric:?}) to Trial::of"
+    )]
+    NoDirection {
+        /// The metric that was asked for.
+        metric: String,
     },
     /// The best value of a metric was asked for before any report.
     #[error("`{metric}` has no finite value yet; call trial.report with it first")]

@@ -36,5 +36,5 @@ pub use optim::AdamW;
 pub use place::in_cell;
 pub use runtime::{ObjectiveValue, run_in_process, run_objective};
 pub use seed::{current_seed, given_seed, seed};
-pub use shared::{Pack, Share, ShareError, Shared};
-pub use trial::{Restore, Save, Trial};
+pub use shared::{Pack, Share, ShareError, Shared, map_array};
+pub use trial::{FixedTrial, FixedValues, Restore, Save, Trial};

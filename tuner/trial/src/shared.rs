@@ -4,11 +4,13 @@
 //! are text in the file's metadata. The compiler refuses types that cannot travel.
 
 mod adopt;
+mod array;
 mod foreign;
 mod pack;
 mod share;
 
 pub use adopt::adopt;
+pub use array::map_array;
 pub use pack::Pack;
 pub use share::Share;
 pub(crate) use share::for_tuples;
@@ -124,6 +126,12 @@ impl Shared {
         Ok(Shared { file: Some((Place::Mapping(mapping), metadata)), tensors: RefCell::default() })
     }
 
+    /// The names of all tensors of the file.
+    pub fn names(&self) -> Vec<String> {
+        let infos = self.file.as_ref().map(|(_, metadata)| metadata.tensors()).unwrap_or_default();
+        infos.into_keys().collect()
+    }
+
     /// The content of a file with this `header`, which includes the eight bytes of its length. Does not check the
     /// file's other bytes.
     pub(crate) fn in_file(file: File, header: &[u8]) -> serde_json::Result<Shared> {
@@ -188,8 +196,7 @@ impl Shared {
 
     /// The names of the tensors that begin with `prefix`, without the prefix. Leaves out tensors that only fill gaps.
     pub(crate) fn tensor_names(&self, prefix: &str) -> Vec<String> {
-        let infos = self.file.as_ref().map(|(_, metadata)| metadata.tensors()).unwrap_or_default();
-        let names = infos.into_keys().filter(|name| !name.starts_with(pack::PADDING));
+        let names = self.names().into_iter().filter(|name| !name.starts_with(pack::PADDING));
         names.filter_map(|name| name.strip_prefix(prefix).map(str::to_owned)).collect()
     }
 

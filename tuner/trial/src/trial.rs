@@ -1,10 +1,12 @@
 //! The trial in its objective: reports, epochs, the device and the best value so far.
 
 mod checkpoint;
+mod fixed;
 mod generation;
 mod parameters;
 mod state;
 
+pub use fixed::{FixedTrial, FixedValues};
 pub use state::{Restore, Save};
 
 pub use parameters::{ChoiceParameter, Choosable, FloatParameter, IntParameter, Integer, Plain, Real};
@@ -16,7 +18,9 @@ use candle_core::Device;
 use ferrotune_devices::Strategy;
 use ferrotune_profile::{self as profile, Part};
 use ferrotune_tuner::record::TrialRecord;
+use ferrotune_tuner::space::Value;
 use ferrotune_tuner::wire::{Assignment, Reply, Request, Verdict};
+use fixed::Fixed;
 use parameters::Asked;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -42,6 +46,8 @@ pub struct Trial {
     refusal: RefCell<Option<TrialError>>,
     /// The parameters that the objective has asked for, in this worker.
     asked: RefCell<BTreeMap<String, Asked>>,
+    /// Of a trial that no search runs: see [`Trial::of`].
+    fixed: Option<Fixed>,
 }
 
 impl Trial {
@@ -68,6 +74,7 @@ impl Trial {
             checkpoints: RefCell::default(),
             refusal: RefCell::new(None),
             asked: RefCell::default(),
+            fixed: None,
         }
     }
 
@@ -180,6 +187,38 @@ impl Trial {
         }
     }
 
+    /// Keeps a remark on the trial, such as a number of parameters or a note: Optuna's user attributes, which its study has.
+    /// `%trials NUMBER` shows it, and exports have it. A second value of a name takes the place of the first.
+    ///
+    /// Fails for a number that is not finite, and for a name that begins with `ferrotune:`.
+    ///
+    /// ```no_run
+    /// # fn objective(trial: &ferrotune_trial::Trial) -> ferrotune_trial::Result<()> {
+    /// trial.set_user_attr("weights", 12_345)?;
+    /// trial.set_user_attr("note", "diverged twice")?;
+    /// # Ok(()) }
+    /// ```
+    pub fn set_user_attr(&self, name: &str, value: impl Into<Value>) -> Result<()> {
+        self.check_refusal()?;
+        Ok(self.tell(&Request::UserAttribute { name: name.to_owned(), value: value.into() })?)
+    }
+
+    /// Lets no further trial begin, as Optuna's `study.stop()`: for a value that is good enough. This trial and those that run
+    /// beside it go on to their ends, and the search goes on when it is started again.
+    ///
+    /// ```no_run
+    /// # fn objective(trial: &ferrotune_trial::Trial) -> ferrotune_trial::Result<f64> {
+    /// let accuracy = trial.best("val_accuracy")?;
+    /// if accuracy > 0.99 {
+    ///     trial.stop_search()?;
+    /// }
+    /// # Ok(accuracy) }
+    /// ```
+    pub fn stop_search(&self) -> Result<()> {
+        self.check_refusal()?;
+        Ok(self.tell(&Request::StopSearch)?)
+    }
+
     /// The best value of an objective's metric in this trial's reports, also those of earlier workers; the last value
     /// or the mean if `--objective` says so.
     ///
@@ -187,6 +226,9 @@ impl Trial {
     pub fn best(&self, metric: &str) -> Result<f64> {
         let objectives = &self.assignment.objectives;
         let Some(objective) = objectives.iter().find(|objective| objective.metric == metric) else {
+            if self.fixed.is_some() {
+                return Err(TrialError::NoDirection { metric: metric.to_owned() }.into());
+            }
             let names: Vec<&str> = objectives.iter().map(|objective| objective.metric.as_str()).collect();
             let (metric, objectives) = (metric.to_owned(), names.join(", "));
             return Err(TrialError::NotAnObjective { metric, objectives }.into());

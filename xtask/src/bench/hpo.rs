@@ -1,70 +1,159 @@
-//! `cargo xtask bench hpo` compares the oracles with Optuna's samplers on twelve problems on this machine, and writes
-//! `docs/benchmarks-hpo.md`. Trains nothing: the objectives are formulas.
+//! `cargo xtask bench hpo` compares the oracles with Optuna's samplers on formulas on this machine, measures how fast they
+//! answer, and writes `docs/benchmarks-hpo.md`. Trains nothing.
+
+mod page;
 
 use crate::environment::{Environment, cargo};
 use crate::step;
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::path::Path;
+use std::time::Instant;
 
-/// The oracles of this crate, in the order of the tables.
-const ORACLES: [&str; 3] = ["auto", "tpe", "cmaes"];
-const SAMPLERS: [&str; 3] = ["optuna-tpe", "optuna-gp", "optuna-cmaes"];
 /// Numbers of trials after which the best value is compared.
-const COUNTED: [usize; 3] = [25, 50, 100];
+const COUNTED: [usize; 4] = [10, 25, 50, 100];
+/// Searches with seeds below this one were looked at while settings were chosen.
+const FRESH: u32 = 100;
 
-/// Numbers of searches for each problem.
-struct Seeds {
-    ours: u32,
-    optunas: u32,
+/// Problems with one loss of numbers alone, and then those of choices, whole numbers, conditions and noise.
+const NUMBERS: [&str; 11] = [
+    "branin",
+    "hartmann6",
+    "ackley5",
+    "rosenbrock4",
+    "levy8",
+    "griewank5",
+    "michalewicz5",
+    "rastrigin4",
+    "shekel4",
+    "styblinski6",
+    "dixonprice5",
+];
+const OTHERS: [&str; 11] = [
+    "mixed",
+    "models",
+    "choices6",
+    "knapsack",
+    "quadratic",
+    "network",
+    "hartmann3n",
+    "pairs5",
+    "lorry",
+    "pipeline",
+    "branin_n",
+];
+/// Problems with two losses.
+const FRONTS: [&str; 4] = ["zdt1", "size", "dtlz2", "schaffer"];
+/// Problems that no setting was chosen with, but that the mutation's width was once tried on `pipeline`.
+const HELD_OUT: [&str; 5] = ["dixonprice5", "pairs5", "lorry", "pipeline", "branin_n"];
+
+/// The searches of one row of the tables.
+struct Row {
+    sampler: &'static str,
+    first_seed: u32,
+    seeds: u32,
+    /// Trials of each search.
+    trials: usize,
 }
 
-/// Runs 20 searches for each problem, or `--seeds N`. `--optuna-seeds N` changes the number for Optuna alone, whose Gaussian
-/// process takes hours for 20 searches.
+impl Row {
+    const fn new(sampler: &'static str, first_seed: u32, seeds: u32, trials: usize) -> Row {
+        Row { sampler, first_seed, seeds, trials }
+    }
+
+    /// Numbers of trials after which its searches say their best value.
+    fn counts(&self) -> usize {
+        COUNTED.iter().filter(|count| **count <= self.trials).count()
+    }
+}
+
+/// The searches for problems with one loss. Optuna's Gaussian process takes half a second for a trial.
+const ROWS: [Row; 8] = [
+    Row::new("auto", 0, 10, 100),
+    Row::new("auto", FRESH, 20, 100),
+    Row::new("tpe", FRESH, 20, 100),
+    Row::new("cmaes", FRESH, 20, 100),
+    Row::new("random", FRESH, 20, 100),
+    Row::new("optuna-tpe", FRESH, 20, 100),
+    Row::new("optuna-gp", FRESH, 5, 25),
+    Row::new("optuna-cmaes", FRESH, 20, 100),
+];
+/// The searches for problems with two losses.
+const FRONT_ROWS: [Row; 7] = [
+    Row::new("auto", FRESH, 10, 100),
+    Row::new("nsga2", 0, 20, 100),
+    Row::new("nsga2", FRESH, 20, 100),
+    Row::new("tpe", FRESH, 20, 100),
+    Row::new("random", FRESH, 20, 100),
+    Row::new("optuna-nsga2", FRESH, 20, 100),
+    Row::new("optuna-tpe", FRESH, 20, 100),
+];
+
+/// What is timed, its goal, and the arguments of `cargo bench --bench`.
+const SPEED: [(&str, &str, &[&str]); 3] = [
+    ("`tpe`, ask and tell after 100 trials", "≤ 0.1 ms", &["speed", "--", "ask", "tpe", "100"]),
+    ("`tpe`, after 1,000 trials", "≤ 1 ms", &["speed", "--", "ask", "tpe", "1000"]),
+    ("`gp`, after 100 trials", "≤ 20 ms", &["speed", "--", "ask", "gp", "100"]),
+];
+
+/// Runs every search and writes the page. `--seeds N` limits the number of searches for each problem and row.
 pub(super) fn run(root: &Path, arguments: &[String]) -> Result<()> {
-    let seeds = parse(arguments)?;
+    let most = parse(arguments)?;
+    let started = Instant::now();
     let environment = step::step("tools", || Environment::prepare_for_tests(root))?;
     step::step("Optuna's samplers", || environment.add("tests/requirements-hpo.txt"))?;
-    let mut lines = String::new();
-    for oracle in ORACLES {
-        lines += &step::step(oracle, || {
-            let mut bench = cargo(root);
-            bench.args(["bench", "--quiet", "--package", "ferrotune-tuner", "--bench", "hpo", "--", oracle, "0"]);
-            step::output(bench.arg(seeds.ours.to_string()))
-        })?;
-    }
-    for sampler in SAMPLERS {
-        lines += &step::step(sampler, || {
-            let mut bench = environment.python();
-            // Optuna's small matrices are slower on several threads, and times could not be compared.
-            bench.args(["tests/bench_hpo.py", sampler, "0"]).env("OMP_NUM_THREADS", "1");
-            step::output(bench.arg(seeds.optunas.to_string()))
-        })?;
-    }
-    let page = page(&Results::read(&lines, COUNTED.len() + 1)?, &seeds)?;
+    let problems: Vec<&str> = NUMBERS.into_iter().chain(OTHERS).collect();
+    let searches = |rows: &'static [Row], problems: &[&str]| -> Result<Vec<(&'static Row, Results)>> {
+        rows.iter().map(|row| Ok((row, searches(root, &environment, row, most, problems)?))).collect()
+    };
+    let (losses, fronts) = (searches(&ROWS, &problems)?, searches(&FRONT_ROWS, &FRONTS)?);
+    let speed: Vec<String> = SPEED.iter().map(|(what, _, words)| speed(root, what, words)).collect::<Result<_>>()?;
+    let minutes = started.elapsed().as_secs() / 60;
+    let page = page::page(&losses, &fronts, &speed, most, minutes)?;
     std::fs::write(root.join("docs/benchmarks-hpo.md"), page).context("cannot write docs/benchmarks-hpo.md")
 }
 
-fn parse(arguments: &[String]) -> Result<Seeds> {
-    let mut seeds = Seeds { ours: 20, optunas: 20 };
-    for pair in arguments.chunks(2) {
-        let [option, value] = pair else { bail!("{} needs a number", pair[0]) };
-        let value = value.parse().with_context(|| format!("{option} needs a number, not `{value}`"))?;
-        match option.as_str() {
-            "--seeds" => seeds = Seeds { ours: value, optunas: value },
-            "--optuna-seeds" => seeds.optunas = value,
-            _ => bail!("unknown option `{option}`; there are --seeds N and then --optuna-seeds N"),
+/// The searches of one row, in one process.
+fn searches(root: &Path, environment: &Environment, row: &Row, most: u32, problems: &[&str]) -> Result<Results> {
+    let (first, seeds, trials) = (row.first_seed.to_string(), row.seeds.min(most).to_string(), row.trials.to_string());
+    let lines = step::step(&format!("{} from seed {first}", row.sampler), || {
+        let mut bench = if row.sampler.starts_with("optuna-") {
+            let mut bench = environment.python();
+            // Optuna's small matrices are slower on several threads, and times could not be compared.
+            bench.arg("tests/bench_hpo.py").env("OMP_NUM_THREADS", "1");
+            bench
+        } else {
+            let mut bench = cargo(root);
+            bench.args(["bench", "--quiet", "--package", "ferrotune-tuner", "--bench", "hpo", "--"]);
+            bench
+        };
+        step::output(bench.args([row.sampler, &first, &seeds]).args(problems).args(["--trials", &trials]))
+    })?;
+    Results::read(&lines, row.counts() + 1)
+}
+
+/// What the bench of speed says, in one line.
+fn speed(root: &Path, what: &str, words: &[&str]) -> Result<String> {
+    let mut bench = cargo(root);
+    bench.args(["bench", "--quiet", "--package", "ferrotune-tuner", "--bench"]).args(words);
+    Ok(step::step(what, || step::output(&mut bench))?.trim().to_owned())
+}
+
+fn parse(arguments: &[String]) -> Result<u32> {
+    match arguments {
+        [] => Ok(u32::MAX),
+        [option, value] if option == "--seeds" => {
+            value.parse().with_context(|| format!("--seeds needs a number, not `{value}`"))
         }
+        [option, ..] => bail!("`{option}` is no option with a number; there is --seeds N"),
     }
-    Ok(seeds)
 }
 
 /// The results of all searches.
 pub(super) struct Results {
     /// The problems in the order of their first search.
     problems: Vec<String>,
-    /// By sampler and problem: for each search the best values after [`COUNTED`] trials, and milliseconds a trial.
+    /// By sampler and problem: for each search its numbers, such as the best values after some numbers of trials.
     searches: BTreeMap<(String, String), Vec<Vec<f64>>>,
 }
 
@@ -103,57 +192,23 @@ impl Results {
     }
 }
 
-fn page(results: &Results, seeds: &Seeds) -> Result<String> {
-    let mut page = String::from("# Search quality, against Optuna\n\n");
-    writeln!(
-        page,
-        "Written by `cargo xtask bench hpo --seeds {} --optuna-seeds {}`. Median, over so many seeds, of the best value \
-         found; lower is better. Problems: `tuner/benches/hpo/problems.rs`. The last column is the mean time that a \
-         trial's suggestions and its result take, in milliseconds.",
-        seeds.ours, seeds.optunas
-    )?;
-    for (number, count) in COUNTED.into_iter().enumerate() {
-        writeln!(page, "\n## After {count} trials\n\n| | {} | ms |", results.problems.join(" | "))?;
-        writeln!(page, "|---|{}---|", "---|".repeat(results.problems.len()))?;
-        for sampler in ORACLES.into_iter().chain(SAMPLERS) {
-            let cells = results.problems.iter().map(|problem| results.median(sampler, problem, number));
-            let cells: Vec<String> = cells.map(|value| value.map_or_else(|| "–".to_owned(), short)).collect();
-            let times: Vec<f64> =
-                results.problems.iter().filter_map(|problem| results.median(sampler, problem, COUNTED.len())).collect();
-            let mean = times.iter().sum::<f64>() / times.len().max(1) as f64;
-            writeln!(page, "| `{sampler}` | {} | {mean:.2} |", cells.join(" | "))?;
-        }
-    }
-    Ok(page)
-}
-
-/// Four significant digits.
-fn short(value: f64) -> String {
-    if value != 0.0 && value.abs() < 1e-3 {
-        return format!("{value:.1e}");
-    }
-    let digits = usize::try_from(3 - value.abs().max(1.0).log10().floor() as i64).unwrap_or(0);
-    format!("{value:.digits$}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn medians_are_of_all_seeds_and_numbers_are_short() {
+    fn medians_are_of_all_seeds() {
         let lines = "auto,a,0,9,8,7,1\nauto,a,1,9,8,5,1\nauto,a,2,9,8,6,1\n";
         let results = Results::read(lines, 4).unwrap();
         assert_eq!(results.median("auto", "a", 2), Some(6.0));
         assert_eq!(results.median("tpe", "a", 2), None);
         assert!(Results::read("auto,a,0,9", 4).is_err());
-        assert_eq!([0.397_887, -3.3223, 1234.5, 2e-9, 0.0].map(short), ["0.398", "-3.322", "1234", "2.0e-9", "0.000"]);
     }
 
     #[test]
     fn options_that_are_not_there_are_refused() {
         let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-        assert_eq!(parse(&words("--seeds 3 --optuna-seeds 2")).unwrap().optunas, 2);
+        assert_eq!(parse(&words("--seeds 3")).unwrap(), 3);
         assert!(parse(&words("--seed 3")).is_err() && parse(&words("--seeds")).is_err());
     }
 }

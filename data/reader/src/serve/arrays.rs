@@ -1,18 +1,86 @@
-//! Files that are one array.
+//! Files that are one array, or several with names.
 
 use super::files;
-use crate::wire::{Array, Layout, Shape};
-use anyhow::{Context as _, Result, bail};
+use crate::npy::{NPY_HEADER_BYTES, NpyHeader};
+use crate::wire::{Array, Block, Layout, Shape};
+use anyhow::{Context as _, Error, Result, anyhow, bail};
+use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use std::path::Path;
 
-/// The array in a file.
-pub(super) fn read(path: &Path, layout: Layout) -> Result<Array> {
+/// The arrays in a file, and their names where it has several.
+pub(super) fn read(path: &Path, layout: Layout) -> Result<(Vec<String>, Block)> {
     let mut bytes = Vec::new();
-    files::open(path)?.read_to_end(&mut bytes).map_err(|error| files::unread(&files::name(path), error))?;
+    let name = files::name(path);
+    files::open(path)?.read_to_end(&mut bytes).map_err(|error| files::unread(&name, error))?;
+    let one = |array| (Vec::new(), vec![array]);
     match layout {
-        Layout::Bytes => Ok(Array { shape: Shape { dtype: "u8".to_owned(), dims: vec![bytes.len()] }, bytes }),
-        Layout::Idx => idx(bytes).with_context(|| format!("{} is no IDX file", files::name(path))),
+        Layout::Bytes => Ok(one(Array { shape: Shape { dtype: "u8".to_owned(), dims: vec![bytes.len()] }, bytes })),
+        Layout::Idx => idx(bytes).map(one).with_context(|| format!("{name} is no IDX file")),
+        Layout::Npy => npy(bytes).map(one).with_context(|| format!("cannot read {name}")),
+        Layout::Safetensors => safetensors(&bytes).with_context(|| format!("cannot read {name}")),
     }
+}
+
+/// The numbers with the last dimension as the innermost one.
+fn npy(mut bytes: Vec<u8>) -> Result<Array> {
+    let header = NpyHeader::read(&bytes[..bytes.len().min(NPY_HEADER_BYTES)]).map_err(Error::msg)?;
+    bytes.drain(..header.data);
+    header.check(bytes.len() as u64).map_err(Error::msg)?;
+    let shape = header.shape;
+    let bytes = if header.is_fortran { turned_inside_out(&bytes, &shape.dims) } else { bytes };
+    Ok(Array { shape, bytes })
+}
+
+/// The same numbers, whose first dimension is the innermost one, with the last one as the innermost.
+fn turned_inside_out(numbers: &[u8], dims: &[usize]) -> Vec<u8> {
+    let count: usize = dims.iter().product();
+    let size = numbers.len() / count.max(1);
+    let mut turned = Vec::with_capacity(numbers.len());
+    for mut place in 0..count {
+        // From the innermost dimension of the result to its outermost one.
+        let (mut from, mut stride) = (0, count);
+        for length in dims.iter().rev() {
+            stride /= length;
+            from += place % length * stride;
+            place /= length;
+        }
+        turned.extend_from_slice(&numbers[from * size..(from + 1) * size]);
+    }
+    turned
+}
+
+/// All tensors, in the order of their names: <https://huggingface.co/docs/safetensors>.
+fn safetensors(bytes: &[u8]) -> Result<(Vec<String>, Block)> {
+    let mut tensors = SafeTensors::deserialize(bytes)
+        .map_err(|error| anyhow!("it is no whole safetensors file ({error}); copy or save it again"))?
+        .tensors();
+    tensors.sort_by(|(name, _), (other, _)| name.cmp(other));
+    let array = |(name, tensor): (String, TensorView)| {
+        let array = Array { shape: shape(&name, &tensor)?, bytes: tensor.data().to_vec() };
+        Ok((name, array))
+    };
+    tensors.into_iter().map(array).collect::<Result<Vec<_>>>().map(|arrays| arrays.into_iter().unzip())
+}
+
+fn shape(name: &str, tensor: &TensorView) -> Result<Shape> {
+    let dtype = match tensor.dtype() {
+        Dtype::BOOL | Dtype::U8 => "u8",
+        Dtype::F8_E4M3 => "f8e4m3",
+        Dtype::I16 => "i16",
+        Dtype::BF16 => "bf16",
+        Dtype::F16 => "f16",
+        Dtype::U32 => "u32",
+        Dtype::I32 => "i32",
+        Dtype::F32 => "f32",
+        Dtype::I64 => "i64",
+        Dtype::F64 => "f64",
+        other => bail!("its tensor `{name}` is of type {other}, which candle does not have; save it as F32 or I64"),
+    };
+    let shape = Shape { dtype: dtype.to_owned(), dims: tensor.shape().to_vec() };
+    if shape.bytes() != Some(tensor.data().len()) {
+        bail!("its tensor `{name}` has the shape {:?}, which is too large; save it again", shape.dims);
+    }
+    Ok(shape)
 }
 
 /// Two zeros, the type, the number of dimensions, their lengths, and the numbers, most significant byte first:

@@ -1,7 +1,7 @@
 //! Apache Parquet: of each row group, the columns that are asked for, and no others.
 
 use super::files::{self, Input};
-use super::table::{NO_VALUE, Values, Wanted, wanted};
+use super::table::{NO_VALUE, Values, Wanted, place_of, wanted};
 use crate::wire::{Block, Group};
 use anyhow::{Context as _, Result, bail};
 use half::f16;
@@ -45,17 +45,11 @@ impl Parquet {
     }
 
     pub(super) fn block(&self, number: u64) -> Result<Option<Block>> {
-        let mut before = 0;
-        for table in &self.tables {
-            let groups = table.reader.num_row_groups() as u64;
-            if number < before + groups {
-                let group = (number - before) as usize;
-                let block = table.read(group, self.missing);
-                return block.map(Some).with_context(|| format!("row group {group} of {}", table.name));
-            }
-            before += groups;
-        }
-        Ok(None)
+        let blocks = self.tables.iter().map(|table| table.reader.num_row_groups());
+        let Some((table, number)) = place_of(number, blocks) else { return Ok(None) };
+        let table = &self.tables[table];
+        let block = table.read(number, self.missing);
+        block.map(Some).with_context(|| format!("row group {number} of {}", table.name))
     }
 }
 
@@ -107,22 +101,12 @@ impl Table {
 impl Wanted {
     fn read(&self, group: &dyn RowGroupReader, missing: Option<f32>) -> Result<Values> {
         let rows = usize::try_from(group.metadata().num_rows()).context("the number of its rows is damaged")?;
-        let mut values = self.values();
-        let width = self.columns.len();
-        for (offset, column) in self.columns.iter().enumerate() {
-            let column = Column { group, index: *column, rows };
-            let read = match &mut values {
-                Values::Classes(classes) => column.classes(self).map(|read| *classes = read),
-                Values::Numbers { numbers, .. } if width == 1 => column.numbers(missing).map(|read| *numbers = read),
-                Values::Numbers { numbers, .. } => column.numbers(missing).map(|read| {
-                    numbers.resize(rows * width, 0.);
-                    let places = numbers.iter_mut().skip(offset).step_by(width);
-                    places.zip(read).for_each(|(place, number)| *place = number);
-                }),
-            };
-            read.with_context(|| format!("column `{}`", column.descriptor().path().string()))?;
-        }
-        Ok(values)
+        let column = |index| Column { group, index, rows };
+        self.gather(
+            rows,
+            |index| column(index).numbers(missing).with_context(|| column(index).name()),
+            |index| column(index).classes(self).with_context(|| column(index).name()),
+        )
     }
 }
 
@@ -136,6 +120,11 @@ struct Column<'a> {
 impl Column<'_> {
     fn descriptor(&self) -> &ColumnDescriptor {
         self.group.metadata().column(self.index).column_descr()
+    }
+
+    /// What messages call it.
+    fn name(&self) -> String {
+        format!("column `{}`", self.descriptor().path().string())
     }
 
     fn reader(&self) -> Result<ColumnReader> {

@@ -60,6 +60,19 @@ fn numbered(classes: &[String]) -> Result<HashMap<String, u32>> {
     }
 }
 
+/// The table that has a block, and the block's number in it, where tables with so many blocks follow each other; `None` behind
+/// the last one.
+pub(super) fn place_of(block: u64, blocks: impl IntoIterator<Item = usize>) -> Option<(usize, usize)> {
+    let mut left = block;
+    for (table, blocks) in blocks.into_iter().enumerate() {
+        match left.checked_sub(blocks as u64) {
+            Some(behind) => left = behind,
+            None => return Some((table, left as usize)),
+        }
+    }
+    None
+}
+
 /// The first one that an earlier one is equal to.
 fn repeated<T: Eq + Hash>(names: &[T]) -> Option<&T> {
     let mut known = HashSet::new();
@@ -107,6 +120,28 @@ impl Wanted {
             Kind::Numbers => Values::Numbers { numbers: Vec::new(), width: None },
             Kind::Classes(_) => Values::Classes(Vec::new()),
         }
+    }
+
+    /// The values of so many rows of a format that reads column by column, each by its place in the table.
+    pub(super) fn gather(
+        &self,
+        rows: usize,
+        numbers: impl Fn(usize) -> Result<Vec<f32>>,
+        classes: impl Fn(usize) -> Result<Vec<u32>>,
+    ) -> Result<Values> {
+        let (mut values, width) = (self.values(), self.columns.len());
+        for (offset, column) in self.columns.iter().enumerate() {
+            match &mut values {
+                Values::Classes(to) => *to = classes(*column)?,
+                Values::Numbers { numbers: to, .. } if width == 1 => *to = numbers(*column)?,
+                Values::Numbers { numbers: to, .. } => {
+                    let read = numbers(*column)?;
+                    to.resize(rows * width, 0.);
+                    to.iter_mut().skip(offset).step_by(width).zip(read).for_each(|(place, number)| *place = number);
+                }
+            }
+        }
+        Ok(values)
     }
 }
 

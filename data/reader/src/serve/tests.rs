@@ -3,8 +3,10 @@
 use super::{Opened, answer};
 use crate::VERSION;
 use crate::wire::{
-    Format, Framing, Group, Kind, Layout, Reply, Request, Source, read_reply, read_request, write_reply, write_request,
+    Block, Format, Framing, Group, Kind, Layout, Reply, Request, Source, read_reply, read_request, write_reply,
+    write_request,
 };
+use anyhow::{Context as _, Result};
 use std::fs;
 use std::io::BufReader;
 use std::path::Path;
@@ -163,4 +165,77 @@ fn converted_types_of_parquet_are_no_plain_numbers() {
         let error = format!("{:#}", read(converted, kind).unwrap_err());
         assert!(error.contains("old.parquet: column `x`: its type "), "{error}");
     }
+}
+
+/// The one block of a source that is arrays.
+fn arrays(name: &str, layout: Layout, bytes: &[u8]) -> Result<(Vec<String>, Block)> {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join(name);
+    std::fs::write(&file, bytes)?;
+    let file = file.display().to_string();
+    let (mut opened, contents) = Opened::new(Source::Array { file, layout })?;
+    Ok((contents.columns, opened.block(0)?.context("no block")?))
+}
+
+fn failed(name: &str, layout: Layout, bytes: &[u8]) -> String {
+    let error = format!("{:#}", arrays(name, layout, bytes).unwrap_err());
+    assert!(error.starts_with("cannot read ") && error.contains(name), "{error}");
+    error
+}
+
+/// A file of version 1.0.
+fn npy(header: &str, numbers: &[u8]) -> Vec<u8> {
+    [b"\x93NUMPY\x01\x00", &(header.len() as u16).to_le_bytes()[..], header.as_bytes(), numbers].concat()
+}
+
+#[test]
+fn arrays_in_fortrans_order_are_turned() {
+    let numbers: Vec<u8> = (0..12).collect();
+    let bytes = npy("{'descr': '|u1', 'fortran_order': True, 'shape': (2, 3, 2), }", &numbers);
+    let (_, block) = arrays("x.npy", Layout::Npy, &bytes).unwrap();
+    assert_eq!(block[0].shape.dims, [2, 3, 2]);
+    // `numpy.arange(12).reshape((2, 3, 2), order="F").flatten()`
+    assert_eq!(block[0].bytes, [0, 6, 2, 8, 4, 10, 1, 7, 3, 9, 5, 11]);
+    let wide = npy("{'descr': '<i2', 'fortran_order': True, 'shape': (3, 2), }", &numbers);
+    let (_, block) = arrays("x.npy", Layout::Npy, &wide).unwrap();
+    assert_eq!(block[0].bytes, [0, 1, 6, 7, 2, 3, 8, 9, 4, 5, 10, 11]);
+    let empty = npy("{'descr': '<f4', 'fortran_order': True, 'shape': (0, 2), }", &[]);
+    let (_, block) = arrays("x.npy", Layout::Npy, &empty).unwrap();
+    assert_eq!((block[0].shape.dims.as_slice(), block[0].bytes.len()), (&[0, 2][..], 0));
+}
+
+#[test]
+fn damaged_arrays_are_errors() {
+    let bytes = npy("{'descr': '|u1', 'fortran_order': False, 'shape': (2, 3), }", &[0; 6]);
+    for cut in 0..bytes.len() {
+        failed("x.npy", Layout::Npy, &bytes[..cut]);
+    }
+    let error = failed("x.npy", Layout::Npy, &[&bytes[..], &[0]].concat());
+    assert!(
+        error.ends_with("shape [2, 3] of u8 does not match the 7 bytes behind its header; save it again"),
+        "{error}"
+    );
+    let huge = npy("{'descr': '<f8', 'fortran_order': True, 'shape': (4611686018427387905, 4), }", &[0; 32]);
+    assert!(failed("x.npy", Layout::Npy, &huge).contains("does not match the 32 bytes"));
+    let header = r#"{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}"#;
+    let bytes = [&(header.len() as u64).to_le_bytes(), header.as_bytes(), &1.5f32.to_le_bytes()].concat();
+    for cut in 0..bytes.len() {
+        failed("x.safetensors", Layout::Safetensors, &bytes[..cut]);
+    }
+    failed("x.safetensors", Layout::Safetensors, &[&bytes[..], &[0]].concat());
+    failed("x.safetensors", Layout::Safetensors, &[&u64::MAX.to_le_bytes(), header.as_bytes()].concat());
+    let bytes = [&bytes[..8], header.replace("F32", "C64").replace("4]", "8]").as_bytes(), &[0; 8]].concat();
+    let error = failed("x.safetensors", Layout::Safetensors, &bytes);
+    assert!(error.ends_with("`a` is of type C64, which candle does not have; save it as F32 or I64"), "{error}");
+}
+
+#[test]
+fn tensors_of_safetensors_have_names() {
+    let header = r#"{"b":{"dtype":"BOOL","shape":[2],"data_offsets":[4,6]},"__metadata__":{"x":"y"},"a":{"dtype":"F32","shape":[],"data_offsets":[0,4]}}"#;
+    let bytes = [&(header.len() as u64).to_le_bytes(), header.as_bytes(), &1.5f32.to_le_bytes(), &[1, 0]].concat();
+    let (names, block) = arrays("x.safetensors", Layout::Safetensors, &bytes).unwrap();
+    assert_eq!(names, ["a", "b"]);
+    assert_eq!((block[0].shape.dtype.as_str(), block[0].bytes.as_slice()), ("f32", &1.5f32.to_le_bytes()[..]));
+    assert_eq!((block[1].shape.dtype.as_str(), block[1].bytes.as_slice()), ("u8", &[1, 0][..]));
+    assert_eq!((block[0].shape.dims.as_slice(), block[1].shape.dims.as_slice()), (&[][..], &[2][..]));
 }

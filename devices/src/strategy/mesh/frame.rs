@@ -60,24 +60,26 @@ impl Head {
         (Head { kind, phase, element_bytes, step: long(0), total: long(8) }, length)
     }
 
-    fn write(self, content: &[u8], bytes: &mut Vec<u8>) {
-        bytes.extend_from_slice(&[self.kind, self.phase, self.element_bytes, 0]);
-        bytes.extend_from_slice(&(content.len() as u32).to_le_bytes());
-        bytes.extend_from_slice(&self.step.to_le_bytes());
-        bytes.extend_from_slice(&self.total.to_le_bytes());
-        bytes.extend_from_slice(content);
-    }
-
-    /// The frames of some values; one empty frame if there are none.
-    pub(super) fn frames(self, values: &[u8]) -> Vec<u8> {
-        let count = values.len().div_ceil(LONGEST).max(1);
-        let mut bytes = Vec::with_capacity(values.len() + count * HEAD_BYTES);
-        if values.is_empty() {
-            self.write(&[], &mut bytes);
-        }
-        values.chunks(LONGEST).for_each(|content| self.write(content, &mut bytes));
+    /// The head of a frame whose content has so many bytes.
+    fn bytes(self, length: usize) -> [u8; HEAD_BYTES] {
+        let mut bytes = [0; HEAD_BYTES];
+        bytes[..3].copy_from_slice(&[self.kind, self.phase, self.element_bytes]);
+        bytes[4..8].copy_from_slice(&(length as u32).to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.step.to_le_bytes());
+        bytes[16..].copy_from_slice(&self.total.to_le_bytes());
         bytes
     }
+
+    /// A frame of some values: its head and its content.
+    pub(super) fn frame(self, values: &[u8], index: usize) -> ([u8; HEAD_BYTES], &[u8]) {
+        let content = values.chunks(LONGEST).nth(index).unwrap_or_default();
+        (self.bytes(content.len()), content)
+    }
+}
+
+/// The bytes of all frames of so many bytes of values; one empty frame if there are none.
+pub(super) fn bytes_of_frames(values: usize) -> usize {
+    values + values.div_ceil(LONGEST).max(1) * HEAD_BYTES
 }
 
 impl Farewell {
@@ -96,15 +98,9 @@ impl Farewell {
         if text.len() > LONGEST {
             text.clear();
         }
-        let mut bytes = Vec::new();
-        Head { kind: FAREWELL, phase: 0, element_bytes: 0, step: 0, total: 0 }.write(&text, &mut bytes);
-        bytes
+        let head = Head { kind: FAREWELL, phase: 0, element_bytes: 0, step: 0, total: 0 };
+        [&head.bytes(text.len())[..], &text].concat()
     }
-}
-
-/// Where the frame at a place in [`Head::frames`] ends.
-pub(super) fn end_of_frame(place: usize, length: usize) -> usize {
-    (place.div_ceil(HEAD_BYTES + LONGEST) * (HEAD_BYTES + LONGEST)).min(length)
 }
 
 #[cfg(test)]
@@ -114,25 +110,23 @@ mod tests {
     #[test]
     fn heads_are_read_as_they_were_written() {
         let head = Head::new(u64::MAX - 3, 1, 8, 1 << 40);
-        let bytes = head.frames(&[7; 300]);
-        let (back, length) = Head::read(bytes.first_chunk().expect("a head"));
-        assert_eq!((back, length, bytes.len()), (head, 300, HEAD_BYTES + 300));
+        let (bytes, content) = head.frame(&[7; 300], 0);
+        let (back, length) = Head::read(&bytes);
+        assert_eq!((back, length, content), (head, 300, &[7; 300][..]));
         assert!(!back.is_farewell() && back.total() == 1 << 40);
-    }
-
-    #[test]
-    fn a_farewell_fits_between_frames() {
-        let bytes = Head::new(0, 0, 4, 9).frames(&vec![1; LONGEST + 5]);
-        let frame = HEAD_BYTES + LONGEST;
-        let ends = [0, 1, frame, frame + 1].map(|place| end_of_frame(place, bytes.len()));
-        assert_eq!(ends, [0, frame, frame, bytes.len()]);
         let farewell = Farewell { culprit: 2, reason: "it is gone".into() };
         let bytes = farewell.frame();
         let (head, length) = Head::read(bytes.first_chunk().expect("a head"));
         assert!(head.is_farewell());
-        assert_eq!(
-            serde_json::from_slice::<Farewell>(&bytes[HEAD_BYTES..HEAD_BYTES + length]).expect("JSON"),
-            farewell
-        );
+        assert_eq!(serde_json::from_slice::<Farewell>(&bytes[HEAD_BYTES..][..length]).expect("JSON"), farewell);
+    }
+
+    #[test]
+    fn frames_have_all_values_once() {
+        let values = vec![1; 2 * LONGEST + 5];
+        let frames = [0, 1, 2].map(|index| Head::new(0, 0, 4, 9).frame(&values, index).1.len());
+        assert_eq!(frames, [LONGEST, LONGEST, 5]);
+        assert_eq!(bytes_of_frames(values.len()), values.len() + 3 * HEAD_BYTES);
+        assert_eq!((bytes_of_frames(0), bytes_of_frames(LONGEST)), (HEAD_BYTES, HEAD_BYTES + LONGEST));
     }
 }

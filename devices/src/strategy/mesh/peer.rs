@@ -1,9 +1,9 @@
 //! The connection with one other worker: sends and receives as much as it can without waiting.
 
 use super::super::StrategyError;
-use super::frame::{Farewell, HEAD_BYTES, Head, LONGEST, end_of_frame};
+use super::frame::{Farewell, HEAD_BYTES, Head, LONGEST, bytes_of_frames};
 use rustix::net::sockopt;
-use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::io::{self, ErrorKind, IoSlice, Read as _, Write as _};
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,17 +20,29 @@ pub(super) struct PeerConnection {
     /// The addresses of all workers.
     workers: Arc<[String]>,
     pub(super) stream: TcpStream,
-    /// The head that the frames of this phase must have.
+    /// The head that the frames of this phase have.
     head: Option<Head>,
-    outgoing: Vec<u8>,
+    /// How many bytes of frames there are to send, and how many of them are sent.
+    outgoing: usize,
     sent: usize,
+    /// How many bytes of values are expected, and how many of them have been received.
     expected: usize,
-    incoming: Vec<u8>,
-    /// The frame that is being received, with its head.
-    frame: Vec<u8>,
+    received: usize,
+    /// The head of the frame that is being received, as far as it has come.
+    lead: [u8; HEAD_BYTES],
+    led: usize,
+    /// How much of the content of that frame has not come yet.
+    left: usize,
+    /// The content of a farewell.
+    last_words: Vec<u8>,
     /// Whether a frame of this phase has been received.
     has_begun: bool,
+    /// The rest of the frame that was being sent when the phase ended with an error.
+    rest: Vec<u8>,
 }
+
+/// How many frames are sent at a time.
+const SENT_TOGETHER: usize = 16;
 
 impl PeerConnection {
     /// Sets up a connection.
@@ -42,63 +54,69 @@ impl PeerConnection {
         sockopt::set_tcp_keepintvl(&stream, PROBED_EVERY)?;
         // No TCP_USER_TIMEOUT: it would also end a worker that computes, and does not read for a while.
         sockopt::set_tcp_keepcnt(&stream, PROBES)?;
-        let (outgoing, incoming, frame) = Default::default();
+        let (last_words, rest) = Default::default();
         Ok(PeerConnection {
             worker,
             workers,
             stream,
             head: None,
-            outgoing,
+            outgoing: 0,
             sent: 0,
             expected: 0,
-            incoming,
-            frame,
+            received: 0,
+            lead: [0; HEAD_BYTES],
+            led: 0,
+            left: 0,
+            last_words,
             has_begun: false,
+            rest,
         })
     }
 
-    /// Starts to send `values` and to receive `expected` bytes.
-    pub(super) fn begin(&mut self, head: Head, values: &[u8], expected: usize) {
+    /// Starts to send so many bytes of values and to receive `expected` ones.
+    pub(super) fn begin(&mut self, head: Head, outgoing: usize, expected: usize) {
         self.head = Some(head);
-        (self.outgoing, self.sent) = (head.frames(values), 0);
-        (self.expected, self.has_begun) = (expected, false);
-        self.incoming = Vec::with_capacity(expected);
+        (self.outgoing, self.sent) = (bytes_of_frames(outgoing), 0);
+        (self.expected, self.received, self.has_begun) = (expected, 0, false);
     }
 
     pub(super) fn sends(&self) -> bool {
-        self.sent < self.outgoing.len()
+        self.sent < self.outgoing
     }
 
     pub(super) fn awaits(&self) -> bool {
-        !self.has_begun || self.incoming.len() < self.expected
+        !self.has_begun || self.received < self.expected
     }
 
     pub(super) fn is_done(&self) -> bool {
         !self.sends() && !self.awaits()
     }
 
-    /// The bytes that have been received.
-    pub(super) fn take(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.incoming)
-    }
-
     /// Sends and receives as much as possible without waiting.
-    pub(super) fn go_on(&mut self) -> Result<(), StrategyError> {
-        let sent = self.send();
-        while self.awaits() && self.receive()? {}
+    pub(super) fn go_on(&mut self, outgoing: &[u8], incoming: &mut [u8]) -> Result<(), StrategyError> {
+        let sent = self.send(outgoing);
+        while self.awaits() && self.receive(incoming)? {}
         match sent {
             Ok(()) => Ok(()),
             // The other worker's farewell says more than the broken connection.
             Err(error) => {
-                while self.receive()? {}
+                while self.receive(incoming)? {}
                 Err(self.gone(error.to_string()))
             }
         }
     }
 
-    fn send(&mut self) -> io::Result<()> {
+    fn send(&mut self, values: &[u8]) -> io::Result<()> {
+        let Some(head) = self.head else { return Ok(()) };
         while self.sends() {
-            match self.stream.write(&self.outgoing[self.sent..]) {
+            let (first, at) = (self.sent / (HEAD_BYTES + LONGEST), self.sent % (HEAD_BYTES + LONGEST));
+            let last = self.outgoing.div_ceil(HEAD_BYTES + LONGEST).min(first + SENT_TOGETHER);
+            let frames: Vec<_> = (first..last).map(|index| head.frame(values, index)).collect();
+            let mut slices: Vec<IoSlice<'_>> =
+                frames.iter().flat_map(|(head, content)| [IoSlice::new(head), IoSlice::new(content)]).collect();
+            let mut slices = slices.as_mut_slice();
+            IoSlice::advance_slices(&mut slices, at);
+            match self.stream.write_vectored(slices) {
                 Ok(count) => self.sent += count,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -109,46 +127,68 @@ impl PeerConnection {
     }
 
     /// Receives a part of a frame, and returns whether there may be more.
-    fn receive(&mut self) -> Result<bool, StrategyError> {
-        let wanted = match self.frame.first_chunk() {
-            None => HEAD_BYTES,
-            Some(head) => HEAD_BYTES + Head::read(head).1,
+    fn receive(&mut self, values: &mut [u8]) -> Result<bool, StrategyError> {
+        let into = if self.led < HEAD_BYTES {
+            &mut self.lead[self.led..]
+        } else if Head::read(&self.lead).0.is_farewell() {
+            let have = self.last_words.len() - self.left;
+            &mut self.last_words[have..]
+        } else {
+            // `received` counts whole frames.
+            let frame = Head::read(&self.lead).1;
+            &mut values[self.received + frame - self.left..][..self.left]
         };
-        if wanted > HEAD_BYTES + LONGEST {
-            return Err(self.gone("what it sends cannot be read".to_owned()));
-        }
-        let have = self.frame.len();
-        self.frame.resize(wanted, 0);
-        let read = self.stream.read(&mut self.frame[have..]);
-        self.frame.truncate(have + read.as_ref().map_or(0, |count| *count));
-        match read {
-            Ok(0) if wanted > have => Err(self.gone("its process has ended".to_owned())),
-            Ok(_) => self.take_frame().map(|()| true),
+        match self.stream.read(into) {
+            Ok(0) => Err(self.gone("its process has ended".to_owned())),
+            Ok(count) => self.took(count).map(|()| true),
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(false),
             Err(error) if error.kind() == ErrorKind::Interrupted => Ok(true),
             Err(error) => Err(self.gone(error.to_string())),
         }
     }
 
-    /// Takes the frame, once it is complete.
-    fn take_frame(&mut self) -> Result<(), StrategyError> {
-        let Some((head, length)) = self.frame.first_chunk().map(Head::read) else { return Ok(()) };
-        if !head.is_farewell() {
-            self.check(head)?;
-        }
-        if self.frame.len() < HEAD_BYTES + length {
+    /// Notes that so many bytes of a frame have come.
+    fn took(&mut self, count: usize) -> Result<(), StrategyError> {
+        let (head, length) = if self.led < HEAD_BYTES {
+            self.led += count;
+            if self.led < HEAD_BYTES {
+                return Ok(());
+            }
+            let (head, length) = Head::read(&self.lead);
+            self.begin_content(head, length)?;
+            (head, length)
+        } else {
+            self.left -= count;
+            Head::read(&self.lead)
+        };
+        if self.left > 0 {
             return Ok(());
         }
-        let content = &self.frame[HEAD_BYTES..];
         if head.is_farewell() {
-            return Err(match serde_json::from_slice::<Farewell>(content) {
+            return Err(match serde_json::from_slice::<Farewell>(&self.last_words) {
                 Ok(Farewell { culprit, reason }) => gone(culprit, &self.workers, reason),
                 Err(error) => self.gone(format!("its farewell cannot be read: {error}")),
             });
         }
-        self.incoming.extend_from_slice(content);
-        self.has_begun = true;
-        self.frame.clear();
+        self.received += length;
+        (self.has_begun, self.led) = (true, 0);
+        Ok(())
+    }
+
+    fn begin_content(&mut self, head: Head, length: usize) -> Result<(), StrategyError> {
+        let unreadable = || self.gone("what it sends cannot be read".to_owned());
+        if length > LONGEST {
+            return Err(unreadable());
+        }
+        if head.is_farewell() {
+            self.last_words = vec![0; length];
+        } else {
+            self.check(head)?;
+            if length > self.expected - self.received {
+                return Err(unreadable());
+            }
+        }
+        self.left = length;
         Ok(())
     }
 
@@ -171,14 +211,22 @@ impl PeerConnection {
         gone(self.worker, &self.workers, reason)
     }
 
+    /// Keeps the rest of the frame that is being sent, which a farewell comes after.
+    pub(super) fn keep_rest(&mut self, values: &[u8]) {
+        let (frame, at) = (self.sent / (HEAD_BYTES + LONGEST), self.sent % (HEAD_BYTES + LONGEST));
+        if let Some(head) = self.head.filter(|_| self.sends() && at > 0) {
+            let (head, content) = head.frame(values, frame);
+            self.rest = [&head, content].concat().split_off(at);
+        }
+    }
+
     /// Sends the farewell, after the frame that is being sent.
     pub(super) fn part(&mut self, farewell: &Farewell) {
-        self.outgoing.truncate(end_of_frame(self.sent, self.outgoing.len()));
-        self.outgoing.extend_from_slice(&farewell.frame());
+        let last = [&self.rest[..], &farewell.frame()].concat();
         let limited =
             self.stream.set_nonblocking(false).and_then(|()| self.stream.set_write_timeout(Some(FAREWELL_TIME)));
         // A worker that does not receive it sees the connection close.
-        if let Err(error) = limited.and_then(|()| self.stream.write_all(&self.outgoing[self.sent..]))
+        if let Err(error) = limited.and_then(|()| self.stream.write_all(&last))
             && !matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset)
         {
             eprintln!("ferrotune: worker {} could not be told why this one ends: {error}", self.worker);

@@ -106,6 +106,11 @@ impl CellLink {
             KernelFrame::Restored { ending, threads, running: false } => self.tell_restored(&ending, &threads),
             KernelFrame::Unguarded { reason } => self.warn_unguarded(&reason),
             KernelFrame::Profile { trace } => self.lock().outcome.profile = Some(trace),
+            KernelFrame::DeviceProfile { failure } => {
+                self.lock().outcome.device_profile = Some(failure.map_or(Ok(()), Err))
+            }
+            KernelFrame::Sampled { samples } => self.lock().outcome.samples.push(samples),
+            KernelFrame::Unsampled { reason } => self.lock().outcome.unsampled = Some(reason),
             KernelFrame::Warnings { diagnostics } => self.lock().outcome.warnings = diagnostics,
             KernelFrame::Cancelled => self.lock().outcome.cancelled = true,
             KernelFrame::Changed { names } => self.lock().outcome.changed = names,

@@ -5,7 +5,9 @@ use crate::engine::files::expanded;
 use crate::engine::link::TuneRequest;
 use anyhow::{Context, Result};
 use ferrotune_magics::{Resume, Tune};
+use ferrotune_tuner::journal::StorageUrl;
 use ferrotune_tuner::spec::{StudySpec, Supervision};
+use ferrotune_tuner::warm_start::is_path;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -13,12 +15,17 @@ use std::path::{Path, PathBuf};
 pub(in crate::engine) fn spec(tune: &Tune, request: TuneRequest) -> Result<StudySpec> {
     let spec = tune.spec.clone();
     let library = PathBuf::from(request.library);
+    if let Some(storage) = &spec.storage {
+        // %trials and the other magics find the database in the study's folder, which has no password.
+        StorageUrl::parse(storage)?.remember_password();
+    }
     Ok(StudySpec {
         directory: absolute(&spec.directory)?,
         symbol: request.symbol,
         shared: request.shared_fd.map(|fd| PathBuf::from(format!("/proc/{}/fd/{fd}", request.pid))),
         device: request.device,
         seed: spec.seed.or(request.seed),
+        from: spec.from.map(|study| if is_path(&study) { absolute_text(&study) } else { Ok(study) }).transpose()?,
         supervision: Supervision {
             mirror: spec.supervision.mirror.as_deref().map(absolute).transpose()?,
             tensorboard: spec.supervision.tensorboard.as_deref().map(absolute).transpose()?,
@@ -32,6 +39,10 @@ pub(in crate::engine) fn spec(tune: &Tune, request: TuneRequest) -> Result<Study
 
 fn absolute(folder: &Path) -> Result<PathBuf> {
     Ok(std::path::absolute(expanded(folder)?)?)
+}
+
+fn absolute_text(folder: &str) -> Result<String> {
+    Ok(absolute(Path::new(folder))?.display().to_string())
 }
 
 /// The search that `%resume` goes on with.

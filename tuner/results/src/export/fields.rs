@@ -6,6 +6,7 @@ use crate::values::{ending, metric_names, parameter_names, state_name};
 use chrono::{DateTime, SecondsFormat, Utc};
 use ferrotune_tuner::journal::Study;
 use ferrotune_tuner::space::Value;
+use std::collections::BTreeSet;
 
 /// One column, with an optional value for each trial.
 pub(super) struct Field {
@@ -42,6 +43,13 @@ pub(super) fn fields(study: &Study) -> Vec<Field> {
     for name in metric_names(study) {
         let values = trials.iter().map(|trial| trial.last_reported(name)).collect();
         fields.push(number(format!("last_{name}"), values));
+    }
+    let attributes: BTreeSet<&String> = trials.iter().flat_map(|trial| trial.user_attributes.keys()).collect();
+    for name in attributes {
+        // A text is its own value; anything else is as JSON has it.
+        let plain = |value: &serde_json::Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let values = trials.iter().map(|trial| trial.user_attributes.get(name).map(plain)).collect();
+        fields.push(text(&format!("user_attrs_{name}"), values));
     }
     let iso = |time: DateTime<Utc>| time.to_rfc3339_opts(SecondsFormat::Micros, true);
     fields.extend([

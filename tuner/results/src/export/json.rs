@@ -46,5 +46,6 @@ fn trial_json(study: &Study, trial: &TrialRecord) -> Value {
         "seconds": trial.seconds, "peak_bytes": trial.peak_bytes, "epochs": trial.epochs_done(),
         "ending": crate::values::ending(trial), "checkpoint": trial.checkpoint, "executions": trial.executions,
         "retried": trial.retried.len(), "parent": trial.parent, "memory": trial.memory, "device": trial.device,
+        "user_attributes": trial.user_attributes,
     })
 }

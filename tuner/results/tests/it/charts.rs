@@ -3,9 +3,10 @@
 use crate::study::{study, two_objectives};
 use expect_test::expect;
 use ferrotune_results::ResultsError;
-use ferrotune_results::chart::{Axis, Chart, Panel, Scale};
+use ferrotune_results::chart::{Axis, Chart, Marks, Panel, Scale};
 use ferrotune_results::plot::{Focus, Plot};
 use ferrotune_tuner::journal::Study;
+use ferrotune_tuner::record::State;
 use std::collections::BTreeMap;
 
 fn text(study: &Study, plot: &str) -> Result<String, ResultsError> {
@@ -80,12 +81,45 @@ fn importance_and_timeline_are_bars() -> Result<(), ResultsError> {
 }
 
 #[test]
+fn importance_by_fanova_is_a_share_of_the_variance() -> Result<(), ResultsError> {
+    let fanova = Focus { evaluator: Some("fanova"), ..Focus::default() };
+    let chart = Plot::Importance.of(&study(120), fanova)?;
+    assert_eq!(chart.note.as_deref(), Some("not every trial asks for drop"));
+    expect![[r#"
+        importance: digits
+           lr │█████████████████████████████████████████████████████████████ 0.578
+        units │███████████████████████████████████████ 0.368
+         kind │█ 0.001
+               share of the variance for accuracy
+        not every trial asks for drop
+    "#]]
+    .assert_eq(&(chart.text() + "\n"));
+    let chosen = Focus { parameters: Some("kind,units"), ..fanova };
+    assert!(!Plot::Importance.of(&study(120), chosen)?.text().contains("lr"));
+    Ok(())
+}
+
+#[test]
+fn terminator_shows_the_bound_and_the_threshold() -> Result<(), ResultsError> {
+    let chart = Plot::Terminator.of(&study(120), Focus::default())?;
+    let Marks::Points(points) = &chart.panels[0].layers[2].marks else { panic!("points") };
+    let finished = study(120).trials.iter().filter(|trial| trial.state() == State::Finished).count();
+    assert_eq!(points.len(), (finished - 20) / 5 + 1);
+    let text = chart.text();
+    assert!(text.starts_with("terminator: digits\n") && text.contains("possible improvement of accuracy"), "{text}");
+    let long = Plot::Terminator.of(&study(2_000), Focus::default())?;
+    let Marks::Points(points) = &long.panels[0].layers[2].marks else { panic!("points") };
+    assert!((20..=40).contains(&points.len()), "{}", points.len());
+    Ok(())
+}
+
+#[test]
 fn every_plot_has_all_forms_and_fits_into_a_message() -> Result<(), ResultsError> {
     // jupyter_server drops what is beyond a megabyte a second.
     const MOST_BYTES: usize = 1_000_000;
     for study in [two_objectives(40), two_objectives(10_000)] {
         let charts = Plot::all_of(&study);
-        assert_eq!(charts.len(), 9);
+        assert_eq!(charts.len(), 11);
         for chart in charts {
             let bundle = chart.bundle();
             let svg = bundle.data["image/svg+xml"].as_str().expect("SVG");
@@ -124,15 +158,23 @@ fn mistakes_name_the_cure() {
         error(Plot::History, Focus { objective: Some("loss"), ..Focus::default() }),
         error(Plot::Intermediate, Focus { objective: Some("f1"), ..Focus::default() }),
         error(Plot::Pareto, Focus::default()),
+        error(Plot::Terminator, Focus::default()),
+        Plot::Terminator.of(&two_objectives(40), Focus::default()).map(drop).expect_err("two objectives").to_string(),
+        error(Plot::Importance, Focus { evaluator: Some("shap"), ..Focus::default() }),
+        error(Plot::Edf, Focus { evaluator: Some("fanova"), ..Focus::default() }),
         Plot::Edf.of(&study(0), Focus::default()).map(drop).expect_err("no trial").to_string(),
     ];
     expect![[r#"
-        there is no plot pie; choose from history, parallel, slice, contour, importance, intermediate, pareto, edf, timeline
+        there is no plot pie; choose from history, parallel, slice, contour, importance, intermediate, pareto, edf, timeline, rank, hypervolume, terminator
         study digits has no parameter rate; choose from drop, kind, lr, units
         study digits has too little for this plot: it needs two parameters
         study digits has no objective loss; choose from accuracy
         no trial of digits has reported f1; an objective reports by trial.report(step, [("f1", value)])
         study digits has too little for this plot: it needs two objectives; %plot history shows the one
+        study digits has too little for this plot: it needs 20 finished trials, after which the terminator judges for the first time
+        study digits has too little for this plot: it needs a single objective; %plot hypervolume shows how several improve
+        there is no evaluator shap; choose from ped_anova, fanova
+        --evaluator measures importance; leave it out, or use %plot importance
         study digits has no finished trial yet; %trials shows what became of the others
     "#]].assert_eq(&(errors.join("\n") + "\n"));
 }

@@ -36,7 +36,7 @@ fn page_needs_no_network_and_escapes_what_trials_said() -> Result<(), ResultsErr
     study.spec.oracle = "<i>auto".to_owned();
     let page = String::from_utf8(Format::Html.bytes(&study)?).expect("text");
     assert!(page.contains("&lt;i&gt;auto") && !page.contains("<i>"));
-    assert_eq!(page.matches("<svg ").count(), 8);
+    assert_eq!(page.matches("<svg ").count(), 9);
     assert!(page.contains("boom &lt;b&gt;") && !page.contains("boom <b>"));
     let addresses: Vec<&str> = page.match_indices("http").map(|(at, _)| &page[at..at + 26]).collect();
     assert!(addresses.iter().all(|address| *address == "http://www.w3.org/2000/svg"), "{addresses:?}");

@@ -157,6 +157,8 @@ fn best_shows_weights_and_rust() -> Result<(), ResultsError> {
         let kind = String::from("plain");
         let lr: f64 = 0.004667104856094644;
         let units: usize = 80;
+        // the same as a trial, for the function that builds the objective's model: `model(&best)?`
+        let best = ferrotune::Trial::of([("kind", "plain".into()), ("lr", 0.004667104856094644.into()), ("units", 80.into())]);
 
         # trial 10 of digits, in Python
         parameters = {"kind": "plain", "lr": 0.004667104856094644, "units": 80}
@@ -181,6 +183,8 @@ fn best_of_several_objectives_are_the_trade_offs() -> Result<(), ResultsError> {
         let kind = String::from("wide");
         let lr: f64 = 0.0017483995543463185;
         let units: usize = 32;
+        // the same as a trial, for the function that builds the objective's model: `model(&best)?`
+        let best = ferrotune::Trial::of([("drop", 0.3.into()), ("kind", "wide".into()), ("lr", 0.0017483995543463185.into()), ("units", 32.into())]);
 
         # trial 0 of digits, in Python
         parameters = {"drop": 0.3, "kind": "wide", "lr": 0.0017483995543463185, "units": 32}

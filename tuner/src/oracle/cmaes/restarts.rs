@@ -8,16 +8,32 @@ use crate::oracle::random;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
-/// Initial standard deviation on each axis of the unit cube.
-const FIRST_SIGMA: f64 = 1.0 / 6.0;
 /// Most doublings of the population.
 const MOST_DOUBLINGS: u32 = 8;
+
+/// The form of the strategies.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Form {
+    /// Initial standard deviation on each axis of the unit cube.
+    pub(super) sigma: f64,
+    /// Number of draws of the first generation; Hansen's if it is not given.
+    pub(super) population: Option<usize>,
+    /// Whether the covariance has a diagonal alone.
+    pub(super) is_separable: bool,
+}
+
+impl Default for Form {
+    fn default() -> Form {
+        Form { sigma: 1.0 / 6.0, population: None, is_separable: false }
+    }
+}
 
 /// A strategy, and the numbers of those before it.
 #[derive(Clone, Debug)]
 pub(super) struct Run {
     pub(super) strategy: Strategy,
     cells: Vec<Option<u32>>,
+    form: Form,
     seed: u64,
     /// Restarts so far.
     restarts: u64,
@@ -32,9 +48,10 @@ pub(super) struct Run {
 
 impl Run {
     /// The first strategy, from `mean`.
-    pub(super) fn first(seed: u64, mean: Vec<f64>, cells: Vec<Option<u32>>) -> Run {
-        let strategy = Strategy::new(mean, FIRST_SIGMA, population(cells.len()), cells.clone());
-        Run { strategy, cells, seed, restarts: 0, doublings: 0, is_large: true, spent_large: 0, spent_small: 0 }
+    pub(super) fn first(seed: u64, mean: Vec<f64>, cells: Vec<Option<u32>>, form: Form) -> Run {
+        let strategy = Strategy::new(mean, form.sigma, form.population(cells.len()), cells.clone());
+        let strategy = if form.is_separable { strategy.separable() } else { strategy };
+        Run { strategy, cells, form, seed, restarts: 0, doublings: 0, is_large: true, spent_large: 0, spent_small: 0 }
     }
 
     /// This strategy after another generation, best draw first; or its successor, if the strategy ends.
@@ -53,24 +70,27 @@ impl Run {
         self.restarts += 1;
         let mut rng =
             Pcg64::seed_from_u64(random::hash(&[&self.seed.to_le_bytes(), &self.restarts.to_le_bytes(), b"run"]));
-        let default = population(self.cells.len());
+        let default = self.form.population(self.cells.len());
         self.is_large = self.spent_large <= self.spent_small;
         let (population, sigma) = if self.is_large {
             self.doublings = (self.doublings + 1).min(MOST_DOUBLINGS);
-            (default << self.doublings, FIRST_SIGMA)
+            (default << self.doublings, self.form.sigma)
         } else {
             let half_large = 0.5 * f64::from(1_u32 << self.doublings);
             let factor = half_large.powf(rng.random::<f64>().powi(2));
-            ((default as f64 * factor) as usize, FIRST_SIGMA * 10_f64.powf(-2.0 * rng.random::<f64>()))
+            ((default as f64 * factor) as usize, self.form.sigma * 10_f64.powf(-2.0 * rng.random::<f64>()))
         };
         let mean = self.cells.iter().map(|_| rng.random()).collect();
-        self.strategy = Strategy::new(mean, sigma, population.max(4), self.cells.clone());
+        let strategy = Strategy::new(mean, sigma, population.max(4), self.cells.clone());
+        self.strategy = if self.form.is_separable { strategy.separable() } else { strategy };
     }
 }
 
-/// Hansen (2016), equation 48.
-fn population(size: usize) -> usize {
-    4 + (3.0 * (size as f64).ln()) as usize
+impl Form {
+    /// Hansen (2016), equation 48, if none is given.
+    fn population(self, size: usize) -> usize {
+        self.population.unwrap_or(4 + (3.0 * (size as f64).ln()) as usize)
+    }
 }
 
 #[cfg(test)]
@@ -79,7 +99,7 @@ mod tests {
 
     #[test]
     fn plains_are_left_with_large_and_small_populations_by_turns() {
-        let mut run = Run::first(3, vec![0.5; 2], vec![None; 2]);
+        let mut run = Run::first(3, vec![0.5; 2], vec![None; 2], Form::default());
         let mut rng = Pcg64::seed_from_u64(1);
         let mut populations = vec![run.strategy.population()];
         for _ in 0..2000 {

@@ -4,7 +4,7 @@
 use super::kernel::{Axis, embed};
 use super::model::{Data, Fit, Hyper, Process, fit};
 use super::region::Step;
-use crate::oracle::history::{History, Outcome};
+use crate::oracle::history::{History, Outcome, Row};
 use rand::RngExt as _;
 use rand_pcg::Pcg64;
 use std::ops::RangeInclusive;
@@ -16,8 +16,10 @@ const SUM: f64 = 0.05;
 #[derive(Debug)]
 pub(super) struct Evidence {
     pub(super) axes: Vec<Axis>,
-    /// Trials with a loss, in the order of their numbers.
-    pub(super) numbers: Vec<u64>,
+    /// The centre of the prior of a model's hyper-parameters.
+    pub(super) prior: Hyper,
+    /// Trials with a loss, in the order of their numbers; `None` for a trial of another study.
+    pub(super) numbers: Vec<Option<u64>>,
     pub(super) points: Vec<Vec<f64>>,
     pub(super) losses: Vec<f64>,
     /// Whether each of them kept the constraints.
@@ -33,6 +35,7 @@ impl Evidence {
     pub(super) fn of(history: &History, rng: &mut Pcg64) -> Evidence {
         let axes = Axis::all(&history.space);
         let mut evidence = Evidence {
+            prior: Hyper::prior(axes.len(), active(&history.rows)),
             axes,
             numbers: Vec::new(),
             points: Vec::new(),
@@ -75,7 +78,7 @@ impl Evidence {
         let step = |index: usize| Step {
             point: &self.points[index],
             loss: if self.is_feasible[index] { self.losses[index] } else { worst },
-            is_local: is_local(self.numbers[index]),
+            is_local: self.numbers[index].is_some_and(&is_local),
         };
         (0..self.points.len()).map(step).collect()
     }
@@ -114,9 +117,15 @@ impl Evidence {
         let (points, values): (Vec<Vec<f64>>, Vec<f64>) =
             went.chain(failed).step_by(stride).map(|(point, value)| (point.clone(), value)).unzip();
         let data = Data { axes: &self.axes, points: &points, values: &values };
-        let Fit { hyper, .. } = fit(&data, &Hyper::prior(self.axes.len()), evaluations);
+        let Fit { hyper, .. } = fit(&data, &self.prior, &self.prior, evaluations);
         Some(Process::new(&data, &hyper))
     }
+}
+
+/// How many parameters a trial asks for, on average; at least one.
+pub(super) fn active(rows: &[Row]) -> f64 {
+    let asked: usize = rows.iter().map(|row| row.point.iter().filter(|unit| !unit.is_nan()).count()).sum();
+    (asked as f64 / rows.len().max(1) as f64).max(1.0)
 }
 
 /// One loss for each vector of them.

@@ -26,6 +26,8 @@ pub(super) struct Hyper {
     pub(super) logit_share: f64,
     /// Logarithm of the noise's variance over the signal's.
     pub(super) log_noise: f64,
+    /// Whether the noise is given, and not to be learned.
+    pub(super) is_noise_given: bool,
 }
 
 /// Bounds of [`Hyper::log_narrowing`] and of [`Hyper::logit_share`].
@@ -34,17 +36,33 @@ const SHARE: (f64, f64) = (-6.0, 6.0);
 
 impl Hyper {
     /// The prior's centre: lengthscales that grow with the dimension (Hvarfner et al. 2024, arXiv 2402.02229), and
-    /// little noise.
-    pub(super) fn prior(dimensions: usize) -> Hyper {
-        let log_lengthscale = std::f64::consts::SQRT_2 + 0.5 * (dimensions as f64).ln() - 2.3;
+    /// little noise. Of the `dimensions`, a trial asks for so many as `active` on average.
+    pub(super) fn prior(dimensions: usize, active: f64) -> Hyper {
+        let log_lengthscale = std::f64::consts::SQRT_2 + 0.5 * active.ln() - 2.3;
         let log_lengthscales = vec![log_lengthscale; dimensions];
-        Hyper { shape: Shape::Matern, log_lengthscales, log_narrowing: 0.7, logit_share: 0.0, log_noise: -14.0 }
+        Hyper {
+            shape: Shape::Matern,
+            log_lengthscales,
+            log_narrowing: 0.7,
+            logit_share: 0.0,
+            log_noise: -14.0,
+            is_noise_given: false,
+        }
     }
 
-    fn from_vector(shape: Shape, vector: &[f64]) -> Hyper {
+    /// The same with the noise's variance, as a share of the signal's, if it is given.
+    pub(super) fn with_noise(self, share: Option<f64>) -> Hyper {
+        match share {
+            Some(share) => Hyper { log_noise: share.ln().max(NOISE.0), is_noise_given: true, ..self },
+            None => self,
+        }
+    }
+
+    /// The hyper-parameters of this kind at a point.
+    fn at(&self, vector: &[f64]) -> Hyper {
         let (log_lengthscales, rest) = vector.split_at(vector.len() - 3);
         let log_lengthscales = log_lengthscales.to_vec();
-        Hyper { shape, log_lengthscales, log_narrowing: rest[0], logit_share: rest[1], log_noise: rest[2] }
+        Hyper { log_lengthscales, log_narrowing: rest[0], logit_share: rest[1], log_noise: rest[2], ..*self }
     }
 
     fn to_vector(&self) -> Vec<f64> {
@@ -56,12 +74,11 @@ impl Hyper {
         Kernel::new(self.shape, &self.log_lengthscales, self.log_narrowing, share)
     }
 
-    /// Minus the logarithm of the prior's density, and its gradient added to `gradient`.
-    fn penalty(&self, gradient: &mut [f64]) -> f64 {
+    /// Minus the logarithm of the density of the prior with this centre, and its gradient added to `gradient`.
+    fn penalty(&self, prior: &Hyper, gradient: &mut [f64]) -> f64 {
         let dimensions = self.log_lengthscales.len();
-        let prior = Hyper::prior(dimensions).to_vector();
         let mut penalty = 0.0;
-        for (index, (x, mean)) in self.to_vector().iter().zip(&prior).enumerate() {
+        for (index, (x, mean)) in self.to_vector().iter().zip(&prior.to_vector()).enumerate() {
             let variance = match index.checked_sub(dimensions) {
                 None => 1.0,
                 Some(0) => 0.25,
@@ -104,21 +121,20 @@ pub(super) struct Fit {
     pub(super) badness: f64,
 }
 
-/// Finds the most probable hyper-parameters from `start`.
-pub(super) fn fit(data: &Data<'_>, start: &Hyper, evaluations: usize) -> Fit {
+/// Finds the most probable hyper-parameters, from `start`; the centre of their prior is `prior`.
+pub(super) fn fit(data: &Data<'_>, prior: &Hyper, start: &Hyper, evaluations: usize) -> Fit {
     let distances = data.distances();
-    let bounds: Vec<(f64, f64)> = data.axes.iter().map(|_| LENGTHSCALES).chain([NARROWING, SHARE, NOISE]).collect();
-    let badness = |vector: &[f64], gradient: &mut [f64]| {
-        badness(data, &distances, &Hyper::from_vector(start.shape, vector), gradient)
-    };
+    let noise = if start.is_noise_given { (start.log_noise, start.log_noise) } else { NOISE };
+    let bounds: Vec<(f64, f64)> = data.axes.iter().map(|_| LENGTHSCALES).chain([NARROWING, SHARE, noise]).collect();
+    let badness = |vector: &[f64], gradient: &mut [f64]| badness(data, &distances, prior, &start.at(vector), gradient);
     let minimum = minimise(&start.to_vector(), &bounds, evaluations, badness);
-    Fit { hyper: Hyper::from_vector(start.shape, &minimum.point), badness: minimum.value }
+    Fit { hyper: start.at(&minimum.point), badness: minimum.value }
 }
 
 /// Minus the logarithm of the posterior density of `hyper`, up to a constant of the data's size, and its gradient.
 ///
 /// Mean and variance are integrated out: the mean under a flat prior, the variance under an inverse gamma one.
-fn badness(data: &Data<'_>, distances: &[f64], hyper: &Hyper, gradient: &mut [f64]) -> f64 {
+fn badness(data: &Data<'_>, distances: &[f64], prior: &Hyper, hyper: &Hyper, gradient: &mut [f64]) -> f64 {
     let (size, dimensions) = (data.points.len(), data.axes.len());
     let (kernel, noise) = (hyper.kernel(), hyper.log_noise.exp());
     let mut matrix = vec![0.0; size * size];
@@ -151,7 +167,7 @@ fn badness(data: &Data<'_>, distances: &[f64], hyper: &Hyper, gradient: &mut [f6
     }
     gradient[stride] = 0.5 * noise * by_noise;
     let likelihood = 0.5 * freedom * variance.ln() + factor.half_log_determinant();
-    likelihood + hyper.penalty(gradient)
+    likelihood + hyper.penalty(prior, gradient)
 }
 
 /// The values minus their mean, which the kernel weights.

@@ -1,5 +1,6 @@
 //! A bound on the improvement over the best trial that is still possible, from a Gaussian process.
 
+use super::evidence::active;
 use super::kernel::{Axis, embed};
 use super::model::{Data, Hyper, Process, fit};
 use crate::oracle::history::{History, Outcome, Row};
@@ -32,18 +33,14 @@ pub(in crate::oracle) fn bound(history: &History) -> Option<f64> {
     let centre = order.first().filter(|_| dimensions > 0)?.0.point.clone();
     let embedded = |point: &Vec<f64>| embed(&axes, &history.space, point);
     let points: Vec<Vec<f64>> = order.iter().map(|(row, _)| embedded(&row.point)).collect();
-    let size = points.len() as f64;
-    let mean = order.iter().map(|(_, loss)| loss).sum::<f64>() / size;
-    let variance = order.iter().map(|(_, loss)| (loss - mean).powi(2)).sum::<f64>() / size;
-    let deviation = variance.sqrt().max(1e-10);
-    let values: Vec<f64> = order.iter().map(|(_, loss)| (loss - mean) / deviation).collect();
+    let (values, deviation) = standardised(order.iter().map(|(_, loss)| *loss).collect());
     let data = Data { axes: &axes, points: &points, values: &values };
-    let process = Process::new(&data, &fit(&data, &Hyper::prior(dimensions), 30).hyper);
-    // Srinivas et al. (2010), theorem 1, scaled down by 5 as there in the experiments.
-    let beta = 2.0 * (dimensions as f64 * size * size * std::f64::consts::PI.powi(2) / (6.0 * DELTA)).ln() / 5.0;
+    let prior = Hyper::prior(dimensions, active(&history.rows));
+    let process = Process::new(&data, &fit(&data, &prior, &prior, 30).hyper);
+    let width = width(points.len(), dimensions);
     let upper = |point: &Vec<f64>| {
         let prediction = process.predict(point);
-        prediction.mean + beta.sqrt() * prediction.deviation
+        prediction.mean + width * prediction.deviation
     };
     let lower = |point: &Vec<f64>| 2.0 * process.predict(point).mean - upper(point);
     let probes = (0..PROBES).flat_map(|index| {
@@ -55,4 +52,21 @@ pub(in crate::oracle) fn bound(history: &History) -> Option<f64> {
     let reached = points.iter().map(upper).fold(f64::INFINITY, f64::min);
     let reachable = points.iter().cloned().chain(probes).map(|point| lower(&point)).fold(f64::INFINITY, f64::min);
     Some((reached - reachable) * deviation)
+}
+
+/// The values with mean 0 and variance 1, and the deviation that they had.
+pub(super) fn standardised(values: Vec<f64>) -> (Vec<f64>, f64) {
+    let size = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / size;
+    let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / size;
+    let deviation = variance.sqrt().max(1e-10);
+    (values.into_iter().map(|value| (value - mean) / deviation).collect(), deviation)
+}
+
+/// By how many deviations a confidence bound is off the mean, of a process of so many points.
+///
+/// Srinivas et al. (2010), theorem 1, scaled down by 5 as there in the experiments.
+pub(super) fn width(points: usize, dimensions: usize) -> f64 {
+    let size = points as f64;
+    (2.0 * (dimensions as f64 * size * size * std::f64::consts::PI.powi(2) / (6.0 * DELTA)).ln() / 5.0).max(0.0).sqrt()
 }

@@ -9,11 +9,11 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
-fn builder(folder: &Path) -> StudyBuilder {
+pub(crate) fn builder(folder: &Path) -> StudyBuilder {
     Study::builder().directory(folder).project("here").objective("loss", Direction::Min).seed(5).in_process()
 }
 
-fn parabola(trial: &Trial) -> ferrotune_study::Result<f64> {
+pub(crate) fn parabola(trial: &Trial) -> ferrotune_study::Result<f64> {
     let x: f64 = trial.float("x", -4.0..=4.0).get()?;
     let power = trial.choice("power", ["two", "four"]).get()?;
     Ok((x - 1.0).powi(if power == "two" { 2 } else { 4 }))

@@ -31,7 +31,7 @@ fn main() -> ExitCode {
             let trust = Trust { known: args.get(2).map(PathBuf::from), code: origin, mirror: origin };
             ferrotune_tuner::supervisor::main(Path::new(&args[1]), &trust, &mut |_| {})
         }
-        Some("worker") => {
+        Some("trial") => {
             let scenario = args.last().and_then(|arg| arg.to_str()).unwrap_or_default().to_owned();
             if scenario == "library" {
                 worker_main(args.into_iter().skip(1));
@@ -64,6 +64,15 @@ fn play(scenario: &str, trial: &Trial, shared: &Shared) -> Result<Option<f64>> {
     match scenario {
         "quick" | "lingering" => quick(trial),
         "faults" => faults(trial),
+        "stops" => {
+            let x = quick_parameter(trial)?;
+            trial.set_user_attr("half", x / 2.0)?;
+            if trial.number() == 2 {
+                trial.set_user_attr("note", "good enough")?;
+                trial.stop_search()?;
+            }
+            Ok(Some(x))
+        }
         "train" => train(trial, Duration::ZERO),
         "slow" => train(trial, Duration::from_millis(10)),
         "peaked" => peaked(trial),

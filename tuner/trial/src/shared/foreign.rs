@@ -40,23 +40,42 @@ impl Mapping {
     pub(super) fn tensor(&self, name: &str, info: &TensorInfo) -> Result<Tensor, ShareError> {
         let unsupported = |source| ShareError::Tensor { name: name.to_owned(), source };
         let dtype = DType::try_from(info.dtype).map_err(unsupported)?;
-        let elements: usize = info.shape.iter().product();
         // The header's length is in the first eight bytes; `metadata` has checked it and the offsets against the file.
         // SAFETY: the first eight bytes are within the mapping, which `metadata` has found to be a whole file.
         let header_bytes = u64::from_le(unsafe { self.start.cast::<u64>().read() }) as usize;
-        let offset = 8 + header_bytes + info.data_offsets.0;
+        self.tensor_at(name, 8 + header_bytes + info.data_offsets.0, dtype, &info.shape)
+    }
+
+    /// A tensor over the bytes from `offset` on. Fails if they are not all in the file, or not aligned. Call it once for
+    /// each byte.
+    pub(super) fn tensor_at(
+        &self,
+        name: &str,
+        offset: usize,
+        dtype: DType,
+        shape: &[usize],
+    ) -> Result<Tensor, ShareError> {
+        let unsupported = |source| ShareError::Tensor { name: name.to_owned(), source };
+        // A tensor's strides are products of its lengths beside one that is zero, too.
+        let most = shape.iter().try_fold(1_usize, |elements, length| elements.checked_mul((*length).max(1)));
+        let elements = most.map(|most| if shape.contains(&0) { 0 } else { most });
+        let end = elements.and_then(|elements| elements.checked_mul(dtype.size_in_bytes())?.checked_add(offset));
+        let (Some(elements), Some(_)) = (elements, end.filter(|end| *end <= self.length)) else {
+            let message = format!("its shape {shape:?} needs more bytes than the file has");
+            return Err(unsupported(candle_core::Error::Msg(message)));
+        };
         if elements == 0 {
-            return Tensor::zeros(info.shape.as_slice(), dtype, &candle_core::Device::Cpu).map_err(unsupported);
+            return Tensor::zeros(shape, dtype, &candle_core::Device::Cpu).map_err(unsupported);
         }
         if !offset.is_multiple_of(dtype.size_in_bytes()) {
             let message = format!("its data begin at byte {offset}, which is not aligned");
             return Err(unsupported(candle_core::Error::Msg(message)));
         }
-        // SAFETY: the offset lies within the mapping.
+        // SAFETY: the offset lies within the mapping, as was just checked.
         let start = unsafe { self.start.add(offset) };
         // SAFETY: `start` is aligned for the type that `dtype` stands for and followed by `elements` of it inside the
         // mapping, which is writable and stays for ever; every bit pattern is a value of these types. No other tensor
-        // lies over these bytes, because names do not overlap. The vectors are never dropped, see below.
+        // lies over these bytes, because each is asked for once. The vectors are never dropped, see below.
         let storage = unsafe {
             match dtype {
                 DType::U8 => CpuStorage::U8(foreign(start, elements)),
@@ -74,7 +93,7 @@ impl Mapping {
                 }
             }
         };
-        let tensor = Tensor::from_storage(Storage::Cpu(storage), info.shape.as_slice(), BackpropOp::none(), false);
+        let tensor = Tensor::from_storage(Storage::Cpu(storage), shape, BackpropOp::none(), false);
         // candle shares storage by reference count: because this clone is leaked the count never becomes zero, and the
         // vector's memory never goes to an allocator that did not allocate it.
         std::mem::forget(tensor.clone());

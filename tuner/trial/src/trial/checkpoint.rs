@@ -2,6 +2,7 @@
 //! a file.
 
 use super::Trial;
+use super::fixed::Fixed;
 use super::generation::{self, OpenError};
 use super::state::{Restore, Save};
 use crate::error::{Result, TrialError};
@@ -28,7 +29,8 @@ impl Trial {
     ///
     /// When this returns, the checkpoint survives a crash of the machine. The trial resumes from it only if the
     /// objective calls [`Trial::restore`]. If the search is being stopped and the objective does not use
-    /// [`Trial::epochs`], it fails with [`TrialError::Stopped`] after it has written the checkpoint.
+    /// [`Trial::epochs`], it fails with [`TrialError::Stopped`] after it has written the checkpoint. A trial of given values
+    /// ([`Trial::of`]) writes none.
     ///
     /// ```no_run
     /// # fn objective(trial: &ferrotune_trial::Trial, vars: candle_nn::VarMap) -> ferrotune_trial::Result<()> {
@@ -47,6 +49,9 @@ impl Trial {
         let _writing = profile::span(Part::Checkpoint);
         let step = self.step.get().ok_or(TrialError::NoStep)?;
         self.check_refusal()?;
+        if self.fixed.is_some() {
+            return Ok(());
+        }
         let folder = self.folder();
         // Only a worker has its folder from the start.
         fs::create_dir_all(folder).map_err(|source| failure("make the folder of", folder, source.into()))?;
@@ -70,7 +75,12 @@ impl Trial {
     /// `trial.restore((&vars, &mut optimiser, &mut position))`. Fails if the checkpoint has another state. If a
     /// checkpoint is damaged, loads the one before it. If the system cannot read one, this call and all later calls
     /// fail, and the trial continues from that checkpoint another time.
+    ///
+    /// A trial of given values ([`Trial::of`]) loads the file of [`FixedTrial::with_checkpoint`](super::FixedTrial::with_checkpoint), and fails if it is damaged.
     pub fn restore(&self, state: impl Restore) -> Result<bool> {
+        if let Some(fixed) = &self.fixed {
+            return self.restore_given(fixed, state);
+        }
         let Some(last) = self.assignment.checkpoint.as_deref().and_then(checkpoint_generation) else {
             return Ok(false);
         };
@@ -100,6 +110,19 @@ impl Trial {
             }
         }
         Ok(false)
+    }
+
+    /// Loads the checkpoint that a trial of given values has, if it has one.
+    fn restore_given(&self, fixed: &Fixed, state: impl Restore) -> Result<bool> {
+        let Some(path) = &fixed.checkpoint else { return Ok(false) };
+        let (saved, step) = generation::open(path).map_err(|error| failure("read", path, error.into()))?;
+        let misfit = |error: ShareError| match error {
+            ShareError::File { source, .. } => failure("read", path, source.into()),
+            misfit => TrialError::GivenModel { path: path.clone(), mismatch: misfit.to_string() },
+        };
+        state.restore("", &saved).map_err(misfit)?;
+        self.resume_at.set(step + 1);
+        Ok(true)
     }
 
     /// What is drawn after a checkpoint does not depend on what was drawn before it, so that a trial that goes on from it draws

@@ -3,6 +3,7 @@
 
 mod checkpoints;
 mod faults;
+mod fixed;
 mod full_disk;
 mod given;
 mod gradients;

@@ -243,3 +243,20 @@ fn hyperband_side_by_side_comes_to_the_same_trials() {
     };
     assert_eq!(facts(side_by_side), facts(on_disk(&spec)));
 }
+
+#[test]
+fn trial_ends_the_search_and_its_remarks_are_in_the_journal() {
+    let directory = tempfile::tempdir().unwrap();
+    let spec = spec(directory.path(), "stops", 6);
+    assert_eq!(run(&spec).last(), Ok(Finish::Stopped));
+    let trials = on_disk(&spec);
+    assert_eq!(trials.len(), 3);
+    for trial in &trials {
+        assert_eq!(trial.ending, Some(Ending::Finished));
+        assert_eq!(trial.user_attributes["half"].as_f64(), Some(trial.values[0] / 2.0));
+    }
+    assert_eq!(trials[2].user_attributes["note"], "good enough");
+    // The search goes on when it is started again.
+    assert_eq!(run(&spec).last(), Ok(Finish::MaxTrials));
+    assert_eq!(on_disk(&spec).len(), 6);
+}

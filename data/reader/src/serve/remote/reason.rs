@@ -6,7 +6,7 @@ use anyhow::{Error, anyhow};
 /// Why an object cannot be read, or a store cannot be listed.
 pub(super) fn reason(place: &Place, error: &object_store::Error) -> Error {
     use object_store::Error::{NotFound, PermissionDenied, Precondition, Unauthenticated};
-    let (name, said) = (&place.name, said(place, error));
+    let (name, said) = (&place.name, said(error));
     match error {
         NotFound { .. } if said.contains("NoSuchBucket") => anyhow!("cannot read {name}: there is no such bucket"),
         NotFound { .. } => absent(place),
@@ -36,12 +36,10 @@ fn credentials(name: &str) -> &'static str {
     }
 }
 
-/// An error and its causes in one line, with the message of a server's XML in place of all of it.
-fn said(place: &Place, error: &object_store::Error) -> String {
+/// An error and its causes in one line, with the message of a server's XML in place of all of it, and without the queries
+/// of addresses, which may have a signature.
+fn said(error: &object_store::Error) -> String {
     let mut text = error.to_string();
-    if let Some((_, query)) = place.address.split_once('?') {
-        text = text.replace(query, "…");
-    }
     if let Some(begin) = text.find('<') {
         let within = |tag: &str| {
             let (_, rest) = text.split_once(&format!("<{tag}>"))?;
@@ -50,5 +48,9 @@ fn said(place: &Place, error: &object_store::Error) -> String {
         let said = [within("Code"), within("Message")].into_iter().flatten().collect::<Vec<_>>().join(": ");
         text = format!("{} {said}", text[..begin].trim_end());
     }
-    text.split_whitespace().collect::<Vec<_>>().join(" ").trim_end_matches([':', ' ']).to_owned()
+    let without_query = |word: &'_ str| match word.split_once('?') {
+        Some((address, _)) if address.contains("://") => format!("{address}?…"),
+        _ => word.to_owned(),
+    };
+    text.split_whitespace().map(without_query).collect::<Vec<_>>().join(" ").trim_end_matches([':', ' ']).to_owned()
 }

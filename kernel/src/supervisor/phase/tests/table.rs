@@ -68,7 +68,7 @@ impl Table {
 }
 
 pub(super) fn order() -> CellOrder {
-    CellOrder::Run { library: "cell.so".to_owned(), function: "run".to_owned() }
+    CellOrder::Run { library: "cell.so".to_owned(), function: "run".to_owned(), sample_ms: None }
 }
 
 pub(super) fn made(pid: i32) -> Event {

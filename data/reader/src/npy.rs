@@ -1,0 +1,180 @@
+//! The header of NumPy's format NPY: <https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>.
+
+use crate::wire::Shape;
+
+/// What a file says about the one array that it has.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NpyHeader {
+    /// The type of the numbers, and the lengths of the dimensions as NumPy counts them.
+    pub shape: Shape,
+    /// Whether the first dimension is the innermost one in the file.
+    pub is_fortran: bool,
+    /// The byte at which the numbers begin.
+    pub data: usize,
+}
+
+/// How many bytes of a file [`NpyHeader::read`] needs at most: a longer header is of no array of numbers.
+pub const NPY_HEADER_BYTES: usize = 1 << 16;
+
+impl NpyHeader {
+    /// Reads the header, which the first [`NPY_HEADER_BYTES`] of a file contain. Fails with a fragment that says what is
+    /// wrong, and what to do.
+    pub fn read(bytes: &[u8]) -> Result<NpyHeader, String> {
+        let (text, data) = header(bytes)?;
+        let damaged = |key: &str| format!("its header has no valid `{key}`; save it again with numpy.save");
+        let descr = value(text, "descr").ok_or_else(|| damaged("descr"))?;
+        let Some(descr) = quoted(descr) else {
+            return Err("its elements have several fields; save each field as an array of its own".to_owned());
+        };
+        let is_fortran = match value(text, "fortran_order") {
+            Some(order) if order.starts_with("True") => true,
+            Some(order) if order.starts_with("False") => false,
+            _ => return Err(damaged("fortran_order")),
+        };
+        let dims = value(text, "shape").and_then(lengths).ok_or_else(|| damaged("shape"))?;
+        Ok(NpyHeader { shape: Shape { dtype: candle_type(descr)?.to_owned(), dims }, is_fortran, data })
+    }
+
+    /// Fails, as [`NpyHeader::read`] does, unless the numbers of the shape are exactly the `bytes` behind the header.
+    pub fn check(&self, bytes: u64) -> Result<(), String> {
+        if self.shape.bytes().is_some_and(|needed| needed as u64 == bytes) {
+            return Ok(());
+        }
+        let Shape { dtype, dims } = &self.shape;
+        Err(format!("its shape {dims:?} of {dtype} does not match the {bytes} bytes behind its header; save it again"))
+    }
+
+    /// The lengths of the dimensions in the order of the file, the innermost last.
+    pub fn stored_dims(&self) -> Vec<usize> {
+        let dims = self.shape.dims.iter().copied();
+        if self.is_fortran { dims.rev().collect() } else { dims.collect() }
+    }
+}
+
+/// The header's text, and the byte at which the numbers begin.
+fn header(bytes: &[u8]) -> Result<(&str, usize), String> {
+    let Some(rest) = bytes.strip_prefix(b"\x93NUMPY") else {
+        let archive =
+            bytes.starts_with(b"PK").then_some("it is an NPZ archive; save each of its arrays with numpy.save");
+        return Err(archive.unwrap_or("it is no NPY file; write it with numpy.save").to_owned());
+    };
+    let cut = || "it ends within its header; copy or save it again".to_owned();
+    let (begin, length) = match *rest {
+        [1, _, low, high, ..] => (10, usize::from(u16::from_le_bytes([low, high]))),
+        [2 | 3, _, a, b, c, d, ..] => (12, u32::from_le_bytes([a, b, c, d]) as usize),
+        [0 | 4.., ..] => return Err(format!("its format's version {} is unknown; save it with numpy.save", rest[0])),
+        _ => return Err(cut()),
+    };
+    let data = length.saturating_add(begin);
+    if data > NPY_HEADER_BYTES {
+        return Err("its header is too long for an array of numbers; save it again with numpy.save".to_owned());
+    }
+    let header = bytes.get(begin..data).ok_or_else(cut)?;
+    let text = str::from_utf8(header).map_err(|_| "its header is no text; copy or save it again".to_owned())?;
+    Ok((text, data))
+}
+
+/// What stands behind a key of the header, which is a literal of Python.
+fn value<'a>(header: &'a str, key: &str) -> Option<&'a str> {
+    let (_, value) = header.split_once(&format!("'{key}':"))?;
+    Some(value.trim_start())
+}
+
+fn quoted(value: &str) -> Option<&str> {
+    value.strip_prefix('\'')?.split_once('\'').map(|(text, _)| text)
+}
+
+/// The numbers of a tuple. Python 2 wrote an `L` behind some of them.
+fn lengths(value: &str) -> Option<Vec<usize>> {
+    let (tuple, _) = value.strip_prefix('(')?.split_once(')')?;
+    let lengths = tuple.split(',').map(|length| length.trim().trim_end_matches('L'));
+    lengths.filter(|length| !length.is_empty()).map(|length| length.parse().ok()).collect()
+}
+
+fn candle_type(descr: &str) -> Result<&'static str, String> {
+    Ok(match descr.strip_prefix(['<', '|']).unwrap_or(descr) {
+        "u1" | "b1" => "u8",
+        "u4" => "u32",
+        "i2" => "i16",
+        "i4" => "i32",
+        "i8" => "i64",
+        "f2" => "f16",
+        "f4" => "f32",
+        "f8" => "f64",
+        other if other.contains('c') => {
+            return Err(format!(
+                "its type {descr} is complex; save `array.real` and `array.imag` as arrays of their own"
+            ));
+        }
+        _ => {
+            return Err(format!(
+                "its type {descr} is none of candle's; save `array.astype(\"<f4\")`, or as u1, u4, i2, i4, i8, f2 or f8"
+            ));
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(header: &str) -> Vec<u8> {
+        let length = u16::try_from(header.len()).unwrap().to_le_bytes();
+        [b"\x93NUMPY\x01\x00", &length[..], header.as_bytes(), &[0; 8]].concat()
+    }
+
+    #[test]
+    fn headers_as_numpy_writes_them() {
+        let read = |header| NpyHeader::read(&file(header)).unwrap();
+        let header = "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }   \n";
+        let shape = Shape { dtype: "f32".to_owned(), dims: vec![3, 4] };
+        assert_eq!(read(header), NpyHeader { shape, is_fortran: false, data: 10 + header.len() });
+        let scalar = read("{'descr': '|b1', 'fortran_order': True, 'shape': ()}");
+        assert_eq!((scalar.shape.dtype.as_str(), scalar.shape.dims.len(), scalar.is_fortran), ("u8", 0, true));
+        let columns = read("{'descr': '<i8', 'fortran_order': True, 'shape': (7L, 2L)}");
+        assert_eq!(columns.stored_dims(), [2, 7]);
+    }
+
+    #[test]
+    fn what_is_no_array_of_numbers_is_an_error() {
+        for (bytes, reason) in [
+            (file("{'descr': '>f4', 'fortran_order': False, 'shape': (1,)}"), "its type >f4 is none of candle's; save"),
+            (file("{'descr': '|O', 'fortran_order': False, 'shape': (1,)}"), "its type |O is none of candle's; save"),
+            (
+                file("{'descr': '<c8', 'fortran_order': False, 'shape': (1,)}"),
+                "its type <c8 is complex; save `array.re",
+            ),
+            (file("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,)}"), "its elements have several"),
+            (file("{'fortran_order': False, 'shape': (1,)}"), "its header has no valid `descr`; save"),
+            (file("{'descr': '<f4', 'shape': (1,)}"), "its header has no valid `fortran_order`; save"),
+            (file("{'descr': '<f4', 'fortran_order': 1, 'shape': (1,)}"), "its header has no valid `fortran_order`;"),
+            (file("{'descr': '<f4', 'fortran_order': True, 'shape': (-1,)}"), "its header has no valid `shape`; save"),
+            (b"PK\x03\x04".to_vec(), "it is an NPZ archive; save"),
+            (b"no array".to_vec(), "it is no NPY file; write"),
+            (Vec::new(), "it is no NPY file; write"),
+            (b"\x93NUMPY".to_vec(), "it ends within its header; copy"),
+            (b"\x93NUMPY\x01\x00\xff\x00{".to_vec(), "it ends within its header; copy"),
+            (b"\x93NUMPY\x02\x00\xff\xff\xff\xff{".to_vec(), "its header is too long"),
+            (b"\x93NUMPY\x07\x00\xff\x00{".to_vec(), "its format's version 7 is unknown; save"),
+            (b"\x93NUMPY\x01\x00\x01\x00\xff".to_vec(), "its header is no text; copy"),
+        ] {
+            let error = NpyHeader::read(&bytes).unwrap_err();
+            assert!(error.starts_with(reason), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_numbers_are_neither_fewer_nor_more_than_the_shape() {
+        let header = |shape| {
+            NpyHeader::read(&file(&format!("{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}"))).unwrap()
+        };
+        assert_eq!(header("(3, 4)").check(48), Ok(()));
+        assert_eq!(header("()").check(4), Ok(()));
+        assert_eq!(header("(0, 5)").check(0), Ok(()));
+        let expected = "its shape [3, 4] of f32 does not match the 47 bytes behind its header; save it again";
+        assert_eq!(header("(3, 4)").check(47).unwrap_err(), expected);
+        assert!(header("(3, 4)").check(49).is_err());
+        assert!(header("(4611686018427387905, 4)").check(16).is_err());
+        assert!(header("(0, 4611686018427387905, 4)").check(0).is_err());
+    }
+}

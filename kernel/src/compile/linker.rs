@@ -1,0 +1,118 @@
+//! The linker of cells. rustc calls the C compiler, which calls the toolchain's `rust-lld`; a cell that needs nothing else of the
+//! C compiler is linked by `rust-lld` at once, which saves the start of two programs.
+
+use super::dependencies::Dependencies;
+use super::joined;
+use crate::environment::{RUNTIME_VARIABLE, STANDARD_LIBRARY_VARIABLE, path, required};
+use crate::toolchain::LINKER_CURE;
+use anyhow::{Context, Result};
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The libraries that a cell is linked with beside those of Rust. The C compiler knows their folders.
+const LIBRARIES: [&str; 2] = ["libc.so", "libgcc_s.so"];
+
+/// The file in the folder of the runtime with the folders of [`LIBRARIES`].
+const FOLDERS: &str = "library-folders";
+
+/// What links a cell.
+pub(super) enum Linker {
+    /// The C compiler, which knows where the libraries of the system are.
+    CCompiler,
+    /// The toolchain's own linker, and the folders of the two libraries of the system that every cell needs.
+    Lld { program: PathBuf, folders: Vec<PathBuf> },
+}
+
+impl Linker {
+    /// The linker for a cell: the C compiler where the cell links libraries of the system or has crates, which may do so, and where
+    /// the toolchain brings no linker.
+    pub(super) fn of(source: &str, dependencies: &Dependencies) -> Result<Linker> {
+        let program = path(STANDARD_LIBRARY_VARIABLE)?.with_file_name("bin").join("rust-lld");
+        let is_plain = dependencies.are_none() && !links_libraries(source);
+        if !is_plain || !cfg!(all(target_arch = "x86_64", target_env = "gnu")) || !program.is_file() {
+            return Ok(Linker::CCompiler);
+        }
+        Ok(match folders()? {
+            Some(folders) => Linker::Lld { program, folders },
+            None => Linker::CCompiler,
+        })
+    }
+
+    /// Makes a rustc use it, and lets the cell find the libraries in these folders when it is loaded.
+    pub(super) fn use_in(&self, rustc: &mut Command, run_folders: &[PathBuf]) {
+        match self {
+            Linker::CCompiler => {
+                rustc.args(run_folders.iter().map(|folder| rpath(folder)));
+            }
+            Linker::Lld { program, folders } => {
+                rustc.arg("-Clinker-flavor=ld.lld").arg(joined("-Clinker=", program));
+                rustc.args(folders.iter().map(|folder| joined("-Lnative=", folder)));
+                rustc.args(run_folders.iter().map(|folder| joined("-Clink-arg=-rpath=", folder)));
+            }
+        }
+    }
+}
+
+/// Tells the C compiler where a cell finds a library when it is loaded.
+pub(super) fn rpath(folder: &Path) -> OsString {
+    joined("-Clink-arg=-Wl,-rpath,", folder)
+}
+
+/// Whether a source has the attribute `link` anywhere, or something that looks like it.
+fn links_libraries(source: &str) -> bool {
+    source.match_indices("link").any(|(start, word)| source[start + word.len()..].trim_start().starts_with('('))
+}
+
+/// The folders of [`LIBRARIES`], which the C compiler names once for each kernel; `None` if it does not find them.
+fn folders() -> Result<Option<Vec<PathBuf>>> {
+    let known = PathBuf::from(required(RUNTIME_VARIABLE)?).join(FOLDERS);
+    let text = match std::fs::read_to_string(&known) {
+        Ok(text) => text,
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            return Err(error).with_context(|| format!("cannot read {}", known.display()));
+        }
+        Err(_) => {
+            let text = LIBRARIES.iter().map(|library| folder_of(library)).collect::<Result<String>>()?;
+            std::fs::write(&known, &text).with_context(|| format!("cannot write {}", known.display()))?;
+            text
+        }
+    };
+    let folders: Vec<PathBuf> = text.lines().map(PathBuf::from).collect();
+    Ok((folders.len() == LIBRARIES.len()).then_some(folders))
+}
+
+/// The folder of a library as a line; nothing if the C compiler does not find it.
+fn folder_of(library: &str) -> Result<String> {
+    let asked = Command::new("cc").arg(format!("-print-file-name={library}")).output();
+    let asked = asked.with_context(|| format!("cannot run the linker `cc`; {LINKER_CURE}"))?;
+    let answer = String::from_utf8_lossy(&asked.stdout);
+    // It answers with the bare name of a library that it does not find.
+    let folder = Path::new(answer.trim()).parent().filter(|folder| folder.is_absolute());
+    Ok(folder.map_or_else(String::new, |folder| format!("{}\n", folder.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cell_that_links_a_library_is_recognised() {
+        for source in ["#[link(name = \"m\")]\nextern \"C\" {}", "#[cfg_attr(unix, link (name = \"z\"))]"] {
+            assert!(links_libraries(source), "{source}");
+        }
+        for source in ["let link = 1;", "fn main() { linked(1); }", "", "#[link"] {
+            assert!(!links_libraries(source), "{source}");
+        }
+    }
+
+    #[test]
+    fn the_c_compiler_finds_the_libraries() {
+        for library in LIBRARIES {
+            let folder = folder_of(library).unwrap();
+            assert!(Path::new(folder.trim_end()).join(library).exists(), "{folder}");
+        }
+        assert_eq!(folder_of("libno-such-library.so").unwrap(), "");
+    }
+}

@@ -1,0 +1,135 @@
+//! `ferrotune worker`: works on a study of another host. Fetches what the study's owner has published, in a folder of its own,
+//! runs trials until the study ends, and removes the folder. Runs nothing that is not signed with the study's token.
+
+use crate::placement;
+use crate::printer::Printer;
+use anyhow::{Context as _, Result};
+use clap::Args;
+use ferrotune_launchers::{Job, Resources, launcher};
+use ferrotune_tuner::event::Finish;
+use ferrotune_tuner::journal::Journal;
+use ferrotune_tuner::process::OWN_PROGRAM;
+use ferrotune_tuner::study_folder;
+use ferrotune_tuner::supervisor::{Origin, Token, Trust, Workers, check_that_it_loads, fetch, supervise};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// The study, and what this host gives it.
+#[derive(Args)]
+pub(crate) struct Worker {
+    /// The address of the study's database, as in `%%tune --storage`.
+    #[arg(long, value_name = "URL")]
+    storage: String,
+    /// The study's name, as in `%%tune --project`.
+    #[arg(long, value_name = "NAME")]
+    study: String,
+    /// The file `token` of the search that was started with `--publish`; without it, the variable FERROTUNE_TOKEN is the token.
+    #[arg(long, value_name = "FILE")]
+    token: Option<PathBuf>,
+    /// An existing folder for the trials' files, which may be on a shared disk: other hosts go on from the checkpoints there.
+    /// Without it, the system's folder for temporary files.
+    #[arg(long, value_name = "FOLDER")]
+    directory: Option<PathBuf>,
+    /// Trials that run side by side; without it as many as in the search.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    concurrency: Option<u64>,
+    /// Threads of each trial; without it its share of the cores.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    threads: Option<u64>,
+    /// End a trial that takes more memory, such as 4GiB; with `--on`, the memory of each worker.
+    #[arg(long, value_name = "SIZE", value_parser = ferrotune_magics::bytes)]
+    memory: Option<u64>,
+    /// The trials' device: cpu, cuda:0, …; without it that of the search.
+    #[arg(long, value_name = "DEVICE")]
+    device: Option<String>,
+    /// Stop after this time, such as 90s, 10m, 2h or 1d.
+    #[arg(long, value_name = "TIME", value_parser = ferrotune_magics::seconds)]
+    timeout: Option<f64>,
+    /// Place workers there instead of working here: `local`, `slurm`, `slurm:partition=NAME,time=2:00:00` (options of sbatch)
+    /// or `ray:http://HOST:8265`. This program and the folder of `--directory` must be on all hosts.
+    #[arg(long, value_name = "LAUNCHER", requires = "directory")]
+    on: Option<String>,
+    /// How many workers to place.
+    #[arg(long, value_name = "N", requires = "on", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    workers: u64,
+    /// Processors of each worker.
+    #[arg(long, value_name = "N", requires = "on", value_parser = clap::value_parser!(u64).range(1..))]
+    cpus: Option<u64>,
+    /// Graphics processors of each worker.
+    #[arg(long, value_name = "N", requires = "on", value_parser = clap::value_parser!(u64).range(1..))]
+    gpus: Option<u64>,
+}
+
+impl Worker {
+    /// The arguments of a worker that an engine starts, whose files are in `folder`.
+    fn of_engine(&self, folder: &Path) -> Vec<OsString> {
+        let number = |value: Option<u64>| value.map(|value| value.to_string());
+        let options = [
+            ("--storage", Some(self.storage.clone())),
+            ("--study", Some(self.study.clone())),
+            ("--concurrency", number(self.concurrency)),
+            ("--threads", number(self.threads)),
+            ("--device", self.device.clone()),
+            ("--timeout", self.timeout.map(|seconds| format!("{seconds}s"))),
+        ];
+        let given = options.into_iter().filter_map(|(name, value)| Some([name.into(), OsString::from(value?)]));
+        given.flatten().chain(["--directory".into(), folder.into()]).collect()
+    }
+
+    fn place(&self, on: &str, token: &Token) -> Result<ExitCode> {
+        let folder = self.directory.clone().unwrap_or_default();
+        let folder = folder.canonicalize().with_context(|| format!("cannot find the folder {}", folder.display()))?;
+        let mut launcher = launcher(on)?;
+        let job = Job {
+            resources: Resources { cpus: self.cpus, memory_bytes: self.memory, gpus: self.gpus },
+            ..placement::job(&self.study, self.of_engine(&folder), token, &folder)?
+        };
+        placement::follow(launcher.as_mut(), &job, self.workers)
+    }
+}
+
+/// Works until the study has all its trials, and prints a line on standard error for each of this worker's. The first SIGINT
+/// or SIGTERM stops it after the current step of each trial, the second one at once; other workers go on with these trials.
+pub(crate) fn run(arguments: &Worker) -> Result<ExitCode> {
+    let token = Token::find(arguments.token.as_deref())?;
+    if let Some(on) = &arguments.on {
+        return arguments.place(on, &token);
+    }
+    let directory = arguments.directory.clone().unwrap_or_else(std::env::temp_dir);
+    let folder = tempfile::Builder::new().prefix("ferrotune-worker-").tempdir_in(&directory);
+    let folder = folder
+        .with_context(|| format!("cannot make a folder in {}; choose another --directory", directory.display()))?;
+    let root = folder.path().canonicalize().context("cannot find the worker's folder")?;
+    let mut spec = fetch(&arguments.storage, &arguments.study, &token, &root)?;
+    spec.timeout_s = arguments.timeout;
+    spec.memory_budget_bytes = arguments.memory.or(spec.memory_budget_bytes);
+    spec.device = arguments.device.clone().unwrap_or(spec.device);
+    spec.supervision.concurrency = arguments.concurrency.unwrap_or(spec.supervision.concurrency);
+    spec.supervision.threads = arguments.threads;
+    check_that_it_loads(&spec, Path::new(OWN_PROGRAM))?;
+    // What was fetched was checked; it is not remembered, since only the token stands for it.
+    let trust = Trust { known: None, code: Origin::User, mirror: Origin::Study };
+    let mut printer = Printer::new(&spec, "stopped; other workers go on with its trials");
+    let workers = Workers::Program { program: Path::new(OWN_PROGRAM), trust: &trust };
+    let study = spec.directory.join(&spec.project);
+    let finish = supervise(spec, workers, &mut printer, &mut |_| {})?;
+    let waiting = waiting_checkpoints(&study)?;
+    if waiting > 0 {
+        let kept = folder.keep();
+        eprintln!("{} stays: it has the checkpoints of {waiting} trials that others go on with", kept.display());
+    } else {
+        folder.close().with_context(|| format!("cannot remove {}", root.display()))?;
+    }
+    Ok(if finish == Finish::Interrupted { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// How many trials without an ending have their checkpoints in this study's folder.
+fn waiting_checkpoints(study: &Path) -> Result<usize> {
+    let trials = Journal::read(study)?.trials;
+    let waits = |trial: &&ferrotune_tuner::record::TrialRecord| {
+        let file = trial.checkpoint.as_ref().filter(|_| trial.ending.is_none());
+        file.is_some_and(|file| study_folder::of_trial(study, trial.number).join(file).is_file())
+    };
+    Ok(trials.iter().filter(waits).count())
+}

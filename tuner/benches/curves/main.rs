@@ -1,0 +1,52 @@
+//! How well the oracles spend epochs: whole searches on problems with learning curves, on a simulated clock, one line of
+//! CSV for each. Starts no worker and writes no journal. tests/bench_curves.py runs Optuna's pruners on the same problems.
+#![expect(clippy::print_stdout, reason = "the table is what it is for")]
+
+mod clock;
+mod problems;
+
+use clock::{Search, Workers};
+use std::process::ExitCode;
+
+/// The true final loss of the incumbent is written down after the epochs of so many whole trainings.
+pub(crate) const COUNTED: [u64; 4] = [10, 25, 50, 100];
+
+/// Arguments: oracle (with a pruner after `+`), number of workers, first seed, number of seeds, and the problems (all if
+/// none is named). Several workers train trials at the same time, every tenth trial five times slower.
+///
+/// A line has the oracle, the problem, the seed, the losses, the share of the workers' time that was idle, milliseconds for
+/// each decision, and the number of trials.
+fn main() -> ExitCode {
+    // Cargo adds a --bench of its own.
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
+    match run(&arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &[String]) -> Result<(), String> {
+    let [oracle, workers, first, count, counted, wanted @ ..] = arguments else {
+        return Err("usage: ORACLE[+PRUNER] WORKERS FIRST_SEED SEEDS COUNTS [PROBLEM…]".to_owned());
+    };
+    let number = |text: &String| text.parse::<u64>().map_err(|error| format!("{text}: {error}"));
+    let (workers, first, count, counted) =
+        (number(workers)?, number(first)?, number(count)?, number(counted)? as usize);
+    let problems = problems::all()?;
+    for problem in problems.iter().filter(|problem| wanted.is_empty() || wanted.iter().any(|word| word == problem.name))
+    {
+        for seed in first..first + count {
+            let outcome = Search::new(oracle, problem, seed)?.run(&Workers { count: workers }, counted)?;
+            let losses: Vec<String> = outcome.losses.iter().map(ToString::to_string).collect();
+            let (losses, name) = (losses.join(","), problem.name);
+            println!(
+                "{oracle},{name},{seed},{losses},{:.4},{:.3},{}",
+                outcome.idle, outcome.milliseconds, outcome.trials
+            );
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,115 @@
+//! What a database refuses, and whether another try may help.
+
+use postgres::error::SqlState;
+use rusqlite::ErrorCode;
+use std::fmt;
+
+/// Why a database did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum DatabaseError {
+    /// PostgreSQL, or the connection to it.
+    #[error("{}", Told(.0))]
+    Postgres(#[from] postgres::Error),
+    /// SQLite.
+    #[error("{0}")]
+    Sqlite(#[from] rusqlite::Error),
+    /// The encryption of a connection cannot be set up.
+    #[error("the connection cannot be encrypted: {reason}")]
+    Encryption {
+        /// Why.
+        reason: String,
+    },
+    /// A row has what no row of Optuna's has.
+    #[error("{what}")]
+    Row {
+        /// Which row, and what is wrong with it.
+        what: String,
+    },
+}
+
+/// What can be done after an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Remedy {
+    /// The same transaction once more: another one was in its way.
+    Repeat,
+    /// The same once the server is there again.
+    Reconnect,
+    None,
+}
+
+impl DatabaseError {
+    pub(super) fn remedy(&self) -> Remedy {
+        match self {
+            DatabaseError::Postgres(error) => match error.code() {
+                Some(code) => of_code(code),
+                None if is_refused_connection(error) => Remedy::Reconnect,
+                None => Remedy::None,
+            },
+            DatabaseError::Sqlite(error) => match error.sqlite_error_code() {
+                Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Remedy::Repeat,
+                _ => Remedy::None,
+            },
+            DatabaseError::Encryption { .. } | DatabaseError::Row { .. } => Remedy::None,
+        }
+    }
+}
+
+fn of_code(code: &SqlState) -> Remedy {
+    let repeated = [&SqlState::T_R_SERIALIZATION_FAILURE, &SqlState::T_R_DEADLOCK_DETECTED];
+    // The server stops, starts, has stopped an idle transaction, or has no place left for another connection.
+    let gone = [
+        &SqlState::ADMIN_SHUTDOWN,
+        &SqlState::CRASH_SHUTDOWN,
+        &SqlState::CANNOT_CONNECT_NOW,
+        &SqlState::TOO_MANY_CONNECTIONS,
+        &SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
+        &SqlState::CONNECTION_EXCEPTION,
+        &SqlState::CONNECTION_FAILURE,
+    ];
+    if repeated.contains(&code) {
+        Remedy::Repeat
+    } else if gone.contains(&code) {
+        Remedy::Reconnect
+    } else {
+        Remedy::None
+    }
+}
+
+/// Whether the server was not reached, or has left in the middle.
+fn is_refused_connection(error: &postgres::Error) -> bool {
+    let mut cause: Option<&dyn std::error::Error> = Some(error);
+    while let Some(error) = cause {
+        // A certificate that does not fit comes as an error of the connection, too, and stays wrong.
+        if error.downcast_ref::<rustls::Error>().is_some() {
+            return false;
+        }
+        if let Some(io) = error.downcast_ref::<std::io::Error>() {
+            return io.get_ref().is_none_or(|inner| inner.downcast_ref::<rustls::Error>().is_none());
+        }
+        cause = error.source();
+    }
+    error.is_closed()
+}
+
+/// An error of PostgreSQL with the server's own words.
+struct Told<'a>(&'a postgres::Error);
+
+impl fmt::Display for Told<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut cause: Option<&dyn std::error::Error> = std::error::Error::source(self.0);
+        if let Some(server) = self.0.as_db_error() {
+            return formatter.write_str(server.message());
+        }
+        write!(formatter, "{}", self.0)?;
+        let mut told = self.0.to_string();
+        while let Some(error) = cause {
+            let text = error.to_string();
+            if !told.contains(&text) {
+                write!(formatter, ": {text}")?;
+                told = text;
+            }
+            cause = error.source();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,147 @@
+//! The link to a database: transactions that are repeated where others are in their way, and that wait for a server which is
+//! gone. What is done in a transaction can be done again: where the link breaks during a commit, nobody knows what came of it.
+
+use super::connect::{Absent, connect};
+use super::connection::Connection;
+use super::error::{DatabaseError, Remedy};
+use super::url::StorageUrl;
+use crate::journal::JournalError;
+use std::time::{Duration, Instant};
+
+/// For how long a server that is gone is waited for.
+const LONGEST_OUTAGE: Duration = Duration::from_secs(600);
+/// The same where a process is about to end.
+const LAST_OUTAGE: Duration = Duration::from_secs(10);
+/// The least and the longest time between two attempts to reach it.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
+/// How often a transaction is repeated that others are in the way of.
+const MOST_REPEATS: u32 = 50;
+
+/// A link to one database.
+#[derive(Debug)]
+pub(super) struct Link {
+    url: StorageUrl,
+    absent: Absent,
+    connection: Option<Connection>,
+    /// When the connection was made, or the link.
+    reached: Instant,
+    /// How long a server that is gone is waited for: not at all until it has been reached.
+    patience: Duration,
+}
+
+/// A server that is gone.
+struct Outage {
+    since: Instant,
+    pause: Duration,
+}
+
+impl Link {
+    pub(super) fn new(url: StorageUrl, absent: Absent) -> Link {
+        Link { url, absent, connection: None, reached: Instant::now(), patience: Duration::ZERO }
+    }
+
+    /// The address, without a password.
+    pub(super) fn storage(&self) -> String {
+        self.url.to_string()
+    }
+
+    /// Since when the database has answered.
+    pub(super) fn reached(&self) -> Instant {
+        self.reached
+    }
+
+    /// Waits from now on for a server that is gone.
+    pub(super) fn be_patient(&mut self) {
+        self.patience = LONGEST_OUTAGE;
+    }
+
+    /// Waits no more than some seconds from now on: this process is about to end.
+    pub(super) fn hurry(&mut self) {
+        self.patience = self.patience.min(LAST_OUTAGE);
+    }
+
+    /// Does something in a transaction, once or more often. All of it is on the server's disk when this returns.
+    pub(super) fn write<T>(
+        &mut self,
+        mut work: impl FnMut(&mut Connection) -> Result<T, DatabaseError>,
+    ) -> Result<T, JournalError> {
+        self.persist(&mut |connection| {
+            connection.begin()?;
+            let done = work(connection);
+            match done {
+                Ok(done) => connection.run("COMMIT").map(|()| done),
+                Err(error) => {
+                    // A connection that is broken has nothing to undo, and the first error tells more.
+                    if let Err(second) = connection.run("ROLLBACK") {
+                        tracing::debug!(%second, "a transaction is left to the server to undo");
+                    }
+                    Err(error)
+                }
+            }
+        })
+    }
+
+    /// Reads something, once or more often.
+    pub(super) fn read<T>(
+        &mut self,
+        mut work: impl FnMut(&mut Connection) -> Result<T, DatabaseError>,
+    ) -> Result<T, JournalError> {
+        self.persist(&mut work)
+    }
+
+    fn persist<T>(
+        &mut self,
+        work: &mut dyn FnMut(&mut Connection) -> Result<T, DatabaseError>,
+    ) -> Result<T, JournalError> {
+        let (mut outage, mut repeats) = (None, 0);
+        loop {
+            let error = match self.attempt(work) {
+                Ok(done) => {
+                    if let Some(Outage { since, .. }) = outage {
+                        let seconds = since.elapsed().as_secs();
+                        eprintln!("ferrotune: the storage {} answers again after {seconds} s", self.url);
+                    }
+                    return Ok(done);
+                }
+                Err(error) => error,
+            };
+            match error.remedy() {
+                Remedy::Repeat if repeats < MOST_REPEATS => repeats += 1,
+                Remedy::Reconnect if self.is_waited_for(&mut outage, &error) => {}
+                _ => return Err(JournalError::Database { storage: self.storage(), source: error }),
+            }
+        }
+    }
+
+    fn attempt<T>(
+        &mut self,
+        work: &mut dyn FnMut(&mut Connection) -> Result<T, DatabaseError>,
+    ) -> Result<T, DatabaseError> {
+        let connection = match &mut self.connection {
+            Some(connection) => connection,
+            none => {
+                let connection = connect(&self.url, self.absent)?;
+                self.reached = Instant::now();
+                none.insert(connection)
+            }
+        };
+        work(connection)
+    }
+
+    /// Gives up the connection, and waits before the next attempt; says whether there is one.
+    fn is_waited_for(&mut self, outage: &mut Option<Outage>, error: &DatabaseError) -> bool {
+        self.connection = None;
+        let outage = outage.get_or_insert_with(|| {
+            if !self.patience.is_zero() {
+                eprintln!("ferrotune: the storage {} does not answer ({error}); the search waits for it", self.url);
+            }
+            Outage { since: Instant::now(), pause: PAUSES.0 }
+        });
+        if outage.since.elapsed() >= self.patience {
+            return false;
+        }
+        std::thread::sleep(outage.pause);
+        outage.pause = (2 * outage.pause).min(PAUSES.1);
+        true
+    }
+}

@@ -1,0 +1,55 @@
+//! A trial that somebody else has run: it is checked and recorded as finished, and no objective is called.
+
+use super::{Search, SearchError};
+use crate::journal::{End, Usage};
+use crate::record::{Ending, Parameter};
+use std::collections::BTreeMap;
+
+impl Search {
+    /// Adds a finished trial with these parameters and a value for each objective; gives its number. Oracles learn from it
+    /// as from any other.
+    ///
+    /// Fails, and records nothing, for a value that is not in its range or not finite, and for a parameter that has another
+    /// kind in other trials.
+    pub(crate) fn add(
+        &mut self,
+        parameters: &BTreeMap<String, Parameter>,
+        values: Vec<f64>,
+    ) -> Result<u64, SearchError> {
+        self.check_addition(parameters, &values).map_or(Ok(()), |reason| Err(SearchError::Addition { reason }))?;
+        let number = self.journal.begin_trial()?;
+        for (name, parameter) in parameters {
+            self.journal.parameter(number, name, parameter.clone())?;
+        }
+        let end = End { ending: Ending::Finished, values, executions: Vec::new() };
+        self.journal.trial_ended(number, Usage::default(), end)?;
+        Ok(number)
+    }
+
+    /// Why the study cannot have such a trial.
+    fn check_addition(&self, parameters: &BTreeMap<String, Parameter>, values: &[f64]) -> Option<String> {
+        let objectives = self.spec.objectives.len();
+        if values.len() != objectives || values.iter().any(|value| !value.is_finite()) {
+            return Some(format!(
+                "it has the values {values:?}; give a finite number for each of {objectives} objectives"
+            ));
+        }
+        parameters.iter().find_map(|(name, Parameter { distribution, value })| {
+            if let Err(error) = distribution.validate(name) {
+                return Some(error.to_string());
+            }
+            if !distribution.contains(value) {
+                let value = value.exact();
+                return Some(format!("`{name}` has the value {value}, but it is {distribution}; give one of these"));
+            }
+            let mut others = self
+                .trials()
+                .iter()
+                .filter_map(|trial| Some((trial.number, &trial.parameters.get(name)?.distribution)));
+            let (other, before) = others.next()?;
+            (std::mem::discriminant(before) != std::mem::discriminant(distribution)).then(|| {
+                format!("`{name}` is {distribution} here and {before} in trial {other}; give it one kind in all trials")
+            })
+        })
+    }
+}

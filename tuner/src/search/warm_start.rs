@@ -1,0 +1,118 @@
+//! Reads the trials that a search takes from another study. Writes nothing, and runs no code of that study.
+
+use super::SearchError;
+use crate::analysis::ranking::ranked;
+use crate::journal::{Journal, JournalError, Study};
+use crate::record::{State, TrialRecord};
+use crate::spec::{Objective, StudySpec};
+use crate::study_folder;
+use crate::warm_start::{SourceTrial, WarmStart, folder_of};
+use std::collections::BTreeMap;
+
+/// The search with what it takes from the study that its `from` names.
+///
+/// A study that has begun with the same one before keeps what it took then. Fails if the other study cannot be read, has
+/// other objectives, or has no trial that the search can learn from.
+pub(crate) fn warmed(asked: &StudySpec) -> Result<StudySpec, SearchError> {
+    let Some(study) = &asked.from else { return Ok(asked.clone()) };
+    let warm_start = match earlier(asked, study)? {
+        Some(earlier) => earlier,
+        None => read(asked, study)?,
+    };
+    Ok(StudySpec { warm_start: Some(warm_start), ..asked.clone() })
+}
+
+/// What the study itself took from the other one before.
+fn earlier(asked: &StudySpec, study: &str) -> Result<Option<WarmStart>, SearchError> {
+    let folder = asked.directory.join(&asked.project);
+    if asked.overwrite || !study_folder::is_study(&folder) {
+        return Ok(None);
+    }
+    match Journal::read(&folder) {
+        Ok(known) => Ok(known.spec.warm_start.filter(|earlier| earlier.study == study)),
+        // A journal without a search, such as one of Optuna's alone.
+        Err(JournalError::Missing { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn read(asked: &StudySpec, study: &str) -> Result<WarmStart, SearchError> {
+    let refused = |reason: String| SearchError::Source { study: study.to_owned(), reason };
+    let folder = folder_of(&asked.directory, study);
+    let own = asked.directory.join(&asked.project);
+    if study_folder::is_same_file(&folder, &own) || folder == own {
+        return Err(refused("this is the study itself; name another one".to_owned()));
+    }
+    if !study_folder::is_study(&folder) {
+        let (folder, directory) = (folder.display(), asked.directory.display());
+        return Err(refused(format!(
+            "there is no study in {folder}; name a study of {directory}, or a folder with a slash, as in ./{study}"
+        )));
+    }
+    let Study { spec: theirs, trials, .. } =
+        Journal::read(&folder).map_err(|source| SearchError::UnreadableSource { study: study.to_owned(), source })?;
+    let Some(positions) = positions(&theirs.objectives, &asked.objectives) else {
+        let text = |spec: &StudySpec| spec.objectives.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+        let (found, wanted) = (text(&theirs), text(asked));
+        return Err(refused(format!(
+            "it optimises {found}, not {wanted}; give --objective {found}, or name another study"
+        )));
+    };
+    let taken = taken(&trials, &positions, asked);
+    let Some(best) = ranked(&taken, asked, 1).first().map(|trial| trial.parameters.clone()) else {
+        let count = trials.len();
+        return Err(refused(format!(
+            "none of its {count} trials has finished with finite values, a parameter to tune, the metrics of --constraint and the values of --fix; name another study"
+        )));
+    };
+    let parameters = |trial: &TrialRecord| -> BTreeMap<_, _> {
+        trial.parameters.iter().map(|(name, parameter)| (name.clone(), parameter.value.clone())).collect()
+    };
+    let source = |trial: &TrialRecord| SourceTrial {
+        number: trial.number,
+        parameters: parameters(trial),
+        values: trial.values.clone(),
+        metrics: trial.metrics.values().flatten().filter_map(|(name, value)| Some((name.clone(), (*value)?))).collect(),
+    };
+    let all = taken.iter().flat_map(|trial| &trial.parameters);
+    let best = best.into_iter().filter(|(name, _)| asked.given.leaves_open(name));
+    Ok(WarmStart {
+        study: study.to_owned(),
+        ranges: all.map(|(name, parameter)| (name.clone(), parameter.distribution.clone())).collect(),
+        trials: taken.iter().map(source).collect(),
+        best: best.map(|(name, parameter)| (name, parameter.value)).collect(),
+    })
+}
+
+/// The finished trials with finite values, in the order of the search's objectives, and with the last report of each metric
+/// that the search has a constraint on.
+fn taken(trials: &[TrialRecord], positions: &[usize], asked: &StudySpec) -> Vec<TrialRecord> {
+    let taken = |trial: &TrialRecord| {
+        let values: Vec<f64> =
+            positions.iter().map(|position| trial.values.get(*position).copied()).collect::<Option<_>>()?;
+        let metrics = asked.constraints.iter().map(|constraint| &constraint.metric);
+        let metrics: BTreeMap<String, Option<f64>> =
+            metrics.filter_map(|metric| Some((metric.clone(), Some(trial.last_reported(metric)?)))).collect();
+        let taken = TrialRecord {
+            parameters: trial.parameters.clone(),
+            metrics: if metrics.is_empty() { BTreeMap::new() } else { BTreeMap::from([(0, metrics)]) },
+            ending: trial.ending.clone(),
+            values,
+            ..TrialRecord::new(trial.number)
+        };
+        let is_whole = trial.state() == State::Finished
+            && taken.parameters.keys().any(|name| asked.given.leaves_open(name))
+            && taken.values.iter().all(|value| value.is_finite())
+            && taken.violation(&asked.objectives, &asked.constraints).is_finite()
+            && asked.given.agrees_with_source(&taken.parameters);
+        is_whole.then_some(taken)
+    };
+    trials.iter().filter_map(taken).collect()
+}
+
+/// The position in `theirs` of each objective of a new search; `None` if the other study has another metric or direction.
+fn positions(theirs: &[Objective], ours: &[Objective]) -> Option<Vec<usize>> {
+    let is_same = |a: &Objective, b: &Objective| a.metric == b.metric && a.direction == b.direction;
+    let positions = ours.iter().map(|own| theirs.iter().position(|other| is_same(own, other)));
+    positions.collect::<Option<Vec<usize>>>().filter(|_| theirs.len() == ours.len())
+}

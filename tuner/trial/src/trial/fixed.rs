@@ -1,0 +1,179 @@
+//! A trial whose values are given, so that the function that the objective uses builds the best model again. Belongs to
+//! no search: what it reports is kept by the trial alone, and checkpoints are not written.
+//!
+//! Optuna's `FixedTrial`; Keras Tuner has `hypermodel.build(best_hps)`.
+
+use super::Trial;
+use crate::connection::SupervisorClient;
+use crate::device::connected;
+use crate::seed::current_seed;
+use ferrotune_tuner::given::{Values, fit};
+use ferrotune_tuner::record::TrialRecord;
+use ferrotune_tuner::space::{Distribution, Value};
+use ferrotune_tuner::spec::{Direction, Objective};
+use ferrotune_tuner::wire::{Assignment, Reply, Request, Verdict};
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::Deref;
+use std::path::PathBuf;
+
+/// Values of parameters by their names: from a list of pairs, a map, or a trial's record.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FixedValues(Values);
+
+impl<N: Into<String>, const COUNT: usize> From<[(N, Value); COUNT]> for FixedValues {
+    fn from(values: [(N, Value); COUNT]) -> FixedValues {
+        FixedValues(values.into_iter().map(|(name, value)| (name.into(), value)).collect())
+    }
+}
+
+impl From<Values> for FixedValues {
+    fn from(values: Values) -> FixedValues {
+        FixedValues(values)
+    }
+}
+
+impl From<&TrialRecord> for FixedValues {
+    fn from(trial: &TrialRecord) -> FixedValues {
+        let values = trial.parameters.iter().map(|(name, parameter)| (name.clone(), parameter.value.clone()));
+        FixedValues(values.collect())
+    }
+}
+
+/// What a trial of given values has beside them.
+#[derive(Clone, Debug, Default)]
+pub(in crate::trial) struct Fixed {
+    /// The file that [`Trial::restore`] loads.
+    pub(in crate::trial) checkpoint: Option<PathBuf>,
+}
+
+impl Trial {
+    /// A trial that has these values and belongs to no search, for a function that the objective uses, too: nobody writes
+    /// a model twice. `%best` shows it for the best trial.
+    ///
+    /// Asking for a parameter that is not among the values fails, and so does a range that does not have its value.
+    /// Reports do nothing but count for [`Trial::best`], nothing prunes the trial, its epochs are all that it asks for,
+    /// and no checkpoint is written. Its device is the one that is connected, its seed the one in force.
+    ///
+    /// ```
+    /// use ferrotune_trial::{Result, Trial};
+    ///
+    /// fn model(trial: &Trial) -> Result<(usize, f64)> {
+    ///     let units = trial.int("units", 32..=512).step(32).get()?;
+    ///     let lr = trial.float("lr", 1e-4..=1e-1).log().get()?;
+    ///     Ok((units, lr))
+    /// }
+    ///
+    /// let best = Trial::of([("units", 64.into()), ("lr", 0.01.into())]);
+    /// assert_eq!(model(&best)?, (64, 0.01));
+    /// let error = model(&Trial::of([("lr", 0.01.into())])).unwrap_err();
+    /// assert!(error.to_string().ends_with("Trial::of has no value for `units`, only for lr; add it"));
+    /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+    /// ```
+    pub fn of(values: impl Into<FixedValues>) -> FixedTrial {
+        let FixedValues(values) = values.into();
+        let assignment = Assignment {
+            trial: 0,
+            folder: PathBuf::new(),
+            device: connected(),
+            checkpoint: None,
+            seed: current_seed(),
+            execution: 0,
+            profile: None,
+            reported: BTreeMap::new(),
+            objectives: Vec::new(),
+            // Only workers of early versions read it.
+            objective: Objective::new("", Direction::Min),
+        };
+        let trial = Trial::new(Box::new(FixedAnswers { values }), assignment);
+        FixedTrial { trial: Trial { fixed: Some(Fixed::default()), ..trial } }
+    }
+}
+
+/// A [`Trial`] of given values that belongs to no search, made by [`Trial::of`].
+#[derive(Debug)]
+pub struct FixedTrial {
+    trial: Trial,
+}
+
+impl FixedTrial {
+    /// The checkpoint of a search's trial that [`Trial::restore`] loads: it gives the model its weights, and
+    /// [`Trial::epochs`] continues after it. The file is read by `restore`, which fails if it cannot be read.
+    ///
+    /// ```no_run
+    /// # use ferrotune_trial::{Result, Trial};
+    /// # fn model(_: &Trial) -> Result<candle_nn::VarMap> { Ok(candle_nn::VarMap::new()) }
+    /// # fn main() -> Result<()> {
+    /// let best = Trial::of([("units", 64.into())]).with_checkpoint("studies/digits/trials/10/checkpoint-000004.safetensors");
+    /// let vars = model(&best)?;
+    /// best.restore(&vars)?;
+    /// # Ok(()) }
+    /// ```
+    pub fn with_checkpoint(mut self, path: impl Into<PathBuf>) -> FixedTrial {
+        self.trial.fixed = Some(Fixed { checkpoint: Some(path.into()) });
+        self
+    }
+
+    /// Lets [`Trial::best`] give the smallest report of a metric.
+    pub fn minimize(self, metric: &str) -> FixedTrial {
+        self.with_objective(Objective::new(metric, Direction::Min))
+    }
+
+    /// Lets [`Trial::best`] give the largest report of a metric.
+    pub fn maximize(self, metric: &str) -> FixedTrial {
+        self.with_objective(Objective::new(metric, Direction::Max))
+    }
+
+    fn with_objective(mut self, objective: Objective) -> FixedTrial {
+        self.trial.assignment.objectives.push(objective);
+        self
+    }
+}
+
+impl Deref for FixedTrial {
+    type Target = Trial;
+
+    fn deref(&self) -> &Trial {
+        &self.trial
+    }
+}
+
+/// Answers a trial's requests from given values.
+#[derive(Debug)]
+struct FixedAnswers {
+    values: Values,
+}
+
+impl SupervisorClient for FixedAnswers {
+    fn exchange(&mut self, request: &Request) -> io::Result<Reply> {
+        Ok(match request {
+            Request::Suggest { name, distribution, place, .. } => match self.value(name, distribution) {
+                Ok(value) => Reply::Value { value },
+                Err(reason) if place.is_empty() => Reply::Refused { reason },
+                Err(reason) => Reply::Refused { reason: format!("{place}: {reason}") },
+            },
+            Request::Epochs { total: 0, .. } => {
+                Reply::Refused { reason: "trial.epochs(0) trains nothing; give at least 1".to_owned() }
+            }
+            Request::Epochs { total, resume_at } => Reply::Epochs { start: *resume_at.min(total), stop: *total },
+            Request::Report { .. } => Reply::Verdict { verdict: Verdict::Continue },
+            _ => Reply::Done,
+        })
+    }
+}
+
+impl FixedAnswers {
+    /// The parameter's value in the type of its range, or why it has none.
+    fn value(&self, name: &str, distribution: &Distribution) -> Result<Value, String> {
+        distribution.validate(name).map_err(|error| error.to_string())?;
+        let Some(value) = self.values.get(name) else {
+            let known = self.values.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+            let known = if known.is_empty() { "nor for any other".to_owned() } else { format!("only for {known}") };
+            return Err(format!("Trial::of has no value for `{name}`, {known}; add it"));
+        };
+        let text = value.exact();
+        fit(value, distribution).ok_or_else(|| {
+            format!("Trial::of gives `{name}` the value {text}, but it is {distribution}; give one of these")
+        })
+    }
+}
