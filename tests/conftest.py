@@ -8,6 +8,7 @@ import zipfile
 
 import pytest
 
+import kubernetes_api
 import slurm
 from front_end import OPEN
 from session import TARGET, Session
@@ -57,6 +58,16 @@ def slurm_cluster():
         with slurm.cluster() as configuration:
             yield {"SLURM_CONF": str(configuration)}
     except slurm.NoCluster as reason:
+        pytest.skip(str(reason))
+
+
+@pytest.fixture(scope="session")
+def kubernetes():
+    """The variable that leads kubectl to what takes the place of a cluster, and that."""
+    try:
+        with kubernetes_api.cluster() as found:
+            yield found
+    except kubernetes_api.NoCluster as reason:
         pytest.skip(str(reason))
 
 

@@ -1,4 +1,4 @@
-"""What every launcher does, on this machine's processes, and on real Slurm and Ray. Needs no kernel."""
+"""What every launcher does, on this machine's processes, on real Slurm and Ray, and on what kubectl takes for Kubernetes. Needs no kernel."""
 
 import contextlib
 import json
@@ -8,12 +8,14 @@ import time
 
 import pytest
 
+import kubernetes_api
 import ray_cluster
-from session import TARGET, is_alive
+from session import TARGET, is_alive, wait_for
 
 PROGRAM = TARGET / "release/examples/place"
-LAUNCHERS = ["local", "slurm", "ray"]
-CLUSTERS = ["slurm", "ray"]
+LAUNCHERS = ["local", "slurm", "ray", "kubernetes"]
+CLUSTERS = ["slurm", "ray", "kubernetes"]
+KUBERNETES = "kubernetes:image=none"
 # Longer than the grace of `local`, which is 20 s.
 TIMEOUT_S = 60
 
@@ -97,6 +99,8 @@ def engine(request):
     """The text of a launcher, and what its processes have in their environment."""
     if request.param == "slurm":
         return "slurm", request.getfixturevalue("slurm_cluster")
+    if request.param == "kubernetes":
+        return KUBERNETES, request.getfixturevalue("kubernetes")[0]
     return request.getfixturevalue("ray_head") if request.param == "ray" else request.param, {}
 
 
@@ -133,7 +137,12 @@ def every(launchers):
 
 def cpus_of(place):
     """All processors of the place's cluster."""
-    return os.cpu_count() if place.process.args[1] == "slurm" else ray_cluster.CPUS
+    return {"slurm": os.cpu_count(), KUBERNETES: kubernetes_api.CPUS}.get(place.process.args[1], ray_cluster.CPUS)
+
+
+def keeps_logs(place):
+    """Whether the log of a command that was cancelled stays."""
+    return place.process.args[1] != KUBERNETES
 
 
 @every(LAUNCHERS)
@@ -169,7 +178,7 @@ def test_cancelled_command_gets_term_and_has_time(place):
     assert [status["state"] for status in place.status(ids + other)] == ["running"] * 2
     assert place.ask(cancel=ids) is None
     assert place.ended(ids) == ["cancelled"]
-    assert {"ready", "bye"} <= set(place.logs(ids[0]).splitlines())
+    assert not keeps_logs(place) or {"ready", "bye"} <= set(place.logs(ids[0]).splitlines())
     assert place.status(other)[0]["state"] == "running"
     assert place.ask(cancel=ids + other) is None
     assert place.ended(ids + other) == ["cancelled"] * 2
@@ -220,9 +229,9 @@ def test_command_that_waits_can_be_cancelled(place):
 
 @every(LAUNCHERS)
 def test_command_waits_for_what_no_host_has_or_is_refused(place):
-    """Slurm knows at once, Ray waits for a host that has it, and this machine shares out no GPUs."""
+    """Slurm knows at once, Ray and Kubernetes wait for a host that has it, and this machine shares out no GPUs."""
     answer = place.ask(submit=place.job("true", gpus=1), count=1)
-    if place.process.args[1].startswith("ray:"):
+    if place.process.args[1].startswith(("ray:", "kubernetes:")):
         assert place.status(answer)[0]["state"] == "waiting"
         assert place.ask(cancel=answer) is None
     else:
@@ -242,7 +251,7 @@ def test_commands_outlive_the_launcher_and_another_finds_them(begin):
     assert second.status(ids) == [{"state": "running"}]
     assert second.ask(cancel=ids) is None
     assert second.ended(ids) == ["cancelled"]
-    assert "bye" in second.logs(ids[0]).splitlines()
+    assert not keeps_logs(second) or "bye" in second.logs(ids[0]).splitlines()
 
 
 @every(LAUNCHERS)
@@ -292,7 +301,35 @@ def test_slurm_needs_its_commands(folder):
     assert answer == {"error": f"`sbatch` is not on PATH; {cure}"}
 
 
-@pytest.mark.parametrize("text", ["kubernetes", "local:x", "slurm:array=1", "ray:head"])
+def test_kubernetes_gets_secrets_that_go_with_their_jobs(kubernetes, folder):
+    variables, cluster = kubernetes
+    place = Place(KUBERNETES, folder, **variables)
+    ids = place.submit("sh", "-c", "echo $TOKEN; sleep 100", environment={"TOKEN": "hush"}, count=2)
+    place.wait_for_line(ids[1], "hush")
+    assert "hush" not in json.dumps([pod.manifest for pod in cluster.pods.values()])
+    run = ids[0].removesuffix("-0")
+    assert {owner["name"] for owner in cluster.secrets[run]["metadata"]["ownerReferences"]} == set(ids)
+    assert place.ask(cancel=ids[:1]) is None
+    assert place.ended(ids[:1]) == ["cancelled"] and run in cluster.secrets
+    assert place.ask(cancel=ids[1:]) is None
+    assert place.ended(ids) == ["cancelled"] * 2
+    wait_for(lambda: run not in cluster.secrets, "end of the secret")
+    place.close()
+
+
+def test_kubernetes_says_what_is_wrong(folder, tmp_path):
+    config = tmp_path / "none"
+    config.write_text("")
+    place = Place(KUBERNETES, folder, KUBECONFIG=str(config))
+    answer = place.ask(submit=place.job("true"), count=1)
+    place.close()
+    assert answer["error"].startswith("`kubectl` has failed: "), answer
+    place = Place(KUBERNETES, folder, PATH="/nowhere")
+    assert place.ask(submit=place.job("true"), count=1)["error"].startswith("`kubectl` is not on PATH; install it (kubernetes-client")
+    place.close()
+
+
+@pytest.mark.parametrize("text", ["kubernetes", "pbs", "local:x", "slurm:array=1", "ray:head"])
 def test_launcher_that_does_not_exist_is_an_error(text, folder):
     place = Place(text, folder)
     answer = place.ask(status=[])

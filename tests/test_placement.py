@@ -1,4 +1,5 @@
-"""`ferrotune worker --on LAUNCHER`: workers of a study as processes of this machine, and as jobs of a real Slurm."""
+"""`%%tune --on` and `ferrotune worker --on`: workers of a study as processes of this machine, and as jobs of a real
+Slurm and of what kubectl takes for Kubernetes."""
 
 import os
 import signal
@@ -8,18 +9,22 @@ import pytest
 from optuna.trial import TrialState
 
 from session import FERROTUNE, wait_for
+from test_tune import study, tune
 from test_workers import Team
 
 
-@pytest.fixture(params=["local", "slurm"])
+@pytest.fixture(params=["local", "slurm", "kubernetes"])
 def engine(request):
+    """The text of a launcher, and the variables that it needs."""
+    if request.param == "kubernetes":
+        return "kubernetes:image=none", request.getfixturevalue("kubernetes")[0]
     return request.param, request.getfixturevalue("slurm_cluster") if request.param == "slurm" else {}
 
 
 @pytest.fixture
 def team(kernel, tmp_path, engine, request):
     kernel.ok("let factor = 0.25;")
-    return Team(kernel, tmp_path, f"on-{engine[0]}-{request.node.name[5:20]}")
+    return Team(kernel, tmp_path, f"on-{engine[0].split(':')[0]}-{request.node.name[5:20]}")
 
 
 def place(team, engine, *more):
@@ -47,8 +52,9 @@ def test_placed_workers_share_a_study_with_a_notebook(team, engine):
     assert [trial.state for trial in team.trials()] == [TrialState.COMPLETE] * 8
     assert len({owner["id"] for owner in team.owners()}) == 3
     assert left_behind(team) == []
-    logs = [path.read_text() for path in (team.folder / "shared/logs").iterdir()]
-    assert len(logs) == 2 and all(log.endswith("done\n") for log in logs), logs
+    # Kubernetes keeps them itself.
+    logs = [path.read_text() for path in team.folder.glob("shared/logs/*")]
+    assert len(logs) == (0 if engine[0].startswith("kubernetes") else 2) and all(log.endswith("done\n") for log in logs), logs
 
 
 def test_workers_that_are_cancelled_leave_their_trials_to_others(team, engine):
@@ -65,6 +71,53 @@ def test_workers_that_are_cancelled_leave_their_trials_to_others(team, engine):
     assert [trial.state for trial in trials] == [TrialState.COMPLETE] * 3
     assert all(len(trial.intermediate_values) == 60 for trial in trials)
     assert {owner["id"] for owner in team.owners()} == {notebook}
+
+
+def on(team, engine, cell, *more):
+    """The cell with its trials on an engine."""
+    launcher, variables = engine
+    for name, value in variables.items():
+        team.kernel.ok(f"%env {name}={value}")
+    line, body = cell.split("\n", 1)
+    return " ".join([line.replace("--publish", f"--on {launcher}"), *more]) + "\n" + body
+
+
+def workers(team):
+    return study(team.kernel, team.name) / "workers"
+
+
+def test_a_cell_has_its_trials_run_on_an_engine(team, engine):
+    cell = team.kernel.begin(on(team, engine, team.cell(20, 8), "--workers 3 --cpus 1 --memory 1GiB"))
+    wait_for(lambda: team.token.exists() and len(team.of_workers(None, 1)) >= 2, "trials of two workers")
+    outcome = team.kernel.end_of(cell)
+    assert outcome.error is None, outcome.error
+    assert "8/8 trials" in outcome.display and ", done" in outcome.display, outcome.display
+    assert any("running" in display and "epoch" in display and "workers: " in display for display in outcome.displays)
+    assert [trial.state for trial in team.trials()] == [TrialState.COMPLETE] * 8
+    folders = {owner["folder"] for owner in team.owners()}
+    assert len(folders) >= 2 and all(folder.startswith(f"{workers(team)}/ferrotune-worker-") for folder in folders), folders
+    assert {path.name for path in workers(team).iterdir()} <= {"logs"}
+
+
+def test_an_interrupted_cell_cancels_its_workers_and_goes_on_where_they_were(team, engine):
+    cell = on(team, engine, team.cell(50, 2), "--workers 2")
+    interrupted = team.kernel.interrupt_when(cell, lambda: team.token.exists() and team.of_workers(None, 10), "trial with some epochs")
+    assert interrupted.error.startswith("Interrupted: "), interrupted.error
+    assert list(workers(team).glob("ferrotune-worker-*")), "no checkpoint is kept"
+    # The objective fails where its epochs are not those of the checkpoint.
+    begun = max(len(trial.intermediate_values) for trial in team.trials())
+    assert 10 < begun < 50 and team.kernel.run(cell).error is None
+    trials = team.trials()
+    assert [trial.state for trial in trials] == [TrialState.COMPLETE] * 2
+    assert all(len(trial.intermediate_values) == 50 and not trial.user_attrs.get("ferrotune:retried") for trial in trials)
+
+
+def test_a_cell_whose_workers_fail_says_why(team, engine):
+    url = f"--objective loss:min --max-trials 9 --storage {team.url} --publish"
+    failed = team.kernel.run(on(team, engine, tune('if x >= 0.0 { return Err("no data".into()); } Ok(x)', url, team.name)))
+    assert "all workers have failed: worker " in failed.error and "no data" in failed.error, failed.error
+    refused = team.kernel.run(on(team, ("slurm:partition=none", engine[1]), team.cell(1, 9)))
+    assert "`sbatch`" in refused.error, refused.error
 
 
 def test_a_launcher_that_is_not_there_says_so(tmp_path):

@@ -247,7 +247,8 @@ fn run(arguments: &[OsString]) -> Result<ExitCode> {
             let origin = |is_users| if is_users { Origin::User } else { Origin::Study };
             let trust = Trust { mirror: origin(trust_mirror), ..search_process::trust(origin(trust)) };
             let mut event_files = EventFiles::of_file(&study);
-            Ok(ferrotune_tuner::supervisor::main(&study, &trust, &mut |event| event_files.take(event)))
+            let listener = &mut |event: &_| event_files.take(event);
+            Ok(ferrotune_tuner::supervisor::main(&study, &trust, &placement::engine_of, listener))
         }
         Action::Reader => reader(),
         Action::Probe => Ok(ferrotune_devices::probe::child::main()),

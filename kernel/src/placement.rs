@@ -1,8 +1,13 @@
-//! `ferrotune worker --on LAUNCHER`: places workers on an engine, says what becomes of each, and cancels them where it is told to
-//! stop. Runs no trial itself.
+//! Workers on an engine. `ferrotune worker --on` places them and says what becomes of each; `%%tune --on` is a search whose
+//! supervisor follows them. Runs no trial itself.
+
+mod search;
+
+pub(crate) use search::engine_of;
 
 use anyhow::{Context as _, Result};
-use ferrotune_launchers::{Job, JobId, Launcher, Status};
+use ferrotune_launchers::{Job, JobId, Launcher, LauncherError, Resources, Status};
+use ferrotune_tuner::journal::StorageUrl;
 use ferrotune_tuner::supervisor::{TOKEN_VARIABLE, Token};
 use std::ffi::OsString;
 use std::path::Path;
@@ -19,38 +24,108 @@ const VARIABLES: [&str; 9] = [
     "PGDATABASE",
     "PGHOST",
     "PGPASSFILE",
-    "PGPASSWORD",
+    PASSWORD_VARIABLE,
     "PGPORT",
     "PGSSLMODE",
     "PGSSLROOTCERT",
     "PGUSER",
 ];
+const PASSWORD_VARIABLE: &str = "PGPASSWORD";
 
-/// The job of a study's workers, whose logs and trials are in `folder`.
-pub(crate) fn job(study: &str, arguments: Vec<OsString>, token: &Token, folder: &Path) -> Result<Job> {
+/// The job of workers of a study at `storage`, whose logs and trials are in `folder`, with `options` of `ferrotune worker`. All
+/// users of a host see a command, so a password is in a variable.
+pub(crate) fn job(
+    storage: &str,
+    study: &str,
+    options: &[(&str, Option<String>)],
+    token: &Token,
+    folder: &Path,
+    resources: Resources,
+) -> Result<Job> {
     let program = std::env::current_exe().context("cannot find this program")?;
-    let letter = |letter: char| if letter.is_ascii_alphanumeric() || "-_.".contains(letter) { letter } else { '_' };
+    let url = StorageUrl::parse(storage)?;
+    let (storage, study_option) = (("--storage", Some(url.to_string())), ("--study", Some(study.to_owned())));
+    let options = [storage, study_option].into_iter().chain(options.iter().cloned());
+    let given = options.filter_map(|(name, value)| Some([name.into(), OsString::from(value?)]));
+    let folder_option = ["--directory".into(), folder.into()];
+    let command = [program.into_os_string(), "worker".into()];
     let variables = VARIABLES.iter().filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?)));
+    let mut environment: Vec<(String, String)> = variables.collect();
+    if let Some(password) = url.password() {
+        environment.retain(|(name, _)| name != PASSWORD_VARIABLE);
+        environment.push((PASSWORD_VARIABLE.to_owned(), password.to_owned()));
+    }
+    environment.push((TOKEN_VARIABLE.to_owned(), token.text()));
+    let letter = |letter: char| if letter.is_ascii_alphanumeric() || "-_.".contains(letter) { letter } else { '_' };
     Ok(Job {
         name: format!("ferrotune-{}", study.chars().map(letter).collect::<String>()),
-        command: [program.into_os_string(), "worker".into()].into_iter().chain(arguments).collect(),
-        environment: variables.chain([(TOKEN_VARIABLE.to_owned(), token.text())]).collect(),
+        command: command.into_iter().chain(given.flatten()).chain(folder_option).collect(),
+        environment,
         folder: folder.to_owned(),
-        ..Job::default()
+        resources,
     })
+}
+
+/// Workers that were submitted, and what was last heard of each.
+struct Placed {
+    launcher: Box<dyn Launcher>,
+    job: Job,
+    ids: Vec<JobId>,
+    known: Vec<Option<Status>>,
+}
+
+impl Placed {
+    fn submit(mut launcher: Box<dyn Launcher>, job: Job, count: u64) -> Result<Placed, LauncherError> {
+        let ids = launcher.submit(&job, count)?;
+        let known = vec![None; ids.len()];
+        Ok(Placed { launcher, job, ids, known })
+    }
+
+    /// Asks the engine; gives the workers of which it says something new.
+    fn look(&mut self) -> Result<Vec<(usize, Status)>, LauncherError> {
+        let found = self.launcher.status(&self.ids)?.into_iter().enumerate();
+        let news: Vec<(usize, Status)> =
+            found.filter(|(index, now)| self.known[*index].as_ref() != Some(now)).collect();
+        news.iter().for_each(|(index, now)| self.known[*index] = Some(now.clone()));
+        Ok(news)
+    }
+
+    fn have_ended(&self) -> bool {
+        self.known.iter().all(|status| matches!(status, Some(Status::Ended { .. } | Status::Gone)))
+    }
+
+    /// The last line of the log of a worker that has failed.
+    fn reason(&self, index: usize) -> Result<Option<String>, LauncherError> {
+        let Some(Status::Ended { failure: Some(_) } | Status::Gone) = &self.known[index] else { return Ok(None) };
+        let log = self.launcher.logs(&self.job, &self.ids[index])?;
+        Ok(log.lines().last().map(str::to_owned))
+    }
+
+    /// Cancels the workers of which this was last heard.
+    fn cancel(&mut self, which: impl Fn(&Option<Status>) -> bool) -> Result<(), LauncherError> {
+        let ids = self.ids.iter().zip(&self.known).filter(|(_, status)| which(status)).map(|(id, _)| id.clone());
+        let ids: Vec<JobId> = ids.collect();
+        if ids.is_empty() { Ok(()) } else { self.launcher.cancel(&ids) }
+    }
 }
 
 /// Submits `count` workers and follows them to their ends. The first SIGINT or SIGTERM cancels them, and the second one leaves them
 /// to the engine.
-pub(crate) fn follow(launcher: &mut dyn Launcher, job: &Job, count: u64) -> Result<ExitCode> {
+pub(crate) fn follow(launcher: Box<dyn Launcher>, job: Job, count: u64) -> Result<ExitCode> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot wait for signals")?;
     runtime.block_on(async {
         let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-        let ids = launcher.submit(job, count)?;
-        let mut known = vec![None; ids.len()];
+        let mut placed = Placed::submit(launcher, job, count)?;
         let mut is_stopping = false;
-        while !take_in(launcher, job, &ids, &mut known)? {
+        loop {
+            for (index, status) in placed.look()? {
+                eprintln!("worker {}: {}", placed.ids[index], described(&status));
+                placed.reason(index)?.iter().for_each(|line| eprintln!("  {line}"));
+            }
+            if placed.have_ended() {
+                break;
+            }
             tokio::select! {
                 () = tokio::time::sleep(INTERVAL) => continue,
                 _ = interrupt.recv() => {}
@@ -62,28 +137,11 @@ pub(crate) fn follow(launcher: &mut dyn Launcher, job: &Job, count: u64) -> Resu
             }
             is_stopping = true;
             eprintln!("the workers are cancelled");
-            launcher.cancel(&ids)?;
+            placed.cancel(|_| true)?;
         }
         let is_well = |status: &Option<Status>| matches!(status, Some(Status::Ended { failure: None }));
-        Ok(if known.iter().all(is_well) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(if placed.known.iter().all(is_well) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     })
-}
-
-/// Prints what has changed, with the end of the log of a worker that has failed; says whether all have ended.
-fn take_in(launcher: &mut dyn Launcher, job: &Job, ids: &[JobId], known: &mut [Option<Status>]) -> Result<bool> {
-    let found = launcher.status(ids)?;
-    for ((id, now), before) in ids.iter().zip(&found).zip(known) {
-        if before.as_ref() == Some(now) {
-            continue;
-        }
-        eprintln!("worker {id}: {}", described(now));
-        if let Status::Ended { failure: Some(_) } | Status::Gone = now {
-            let log = launcher.logs(job, id)?;
-            log.lines().last().into_iter().for_each(|line| eprintln!("  {line}"));
-        }
-        *before = Some(now.clone());
-    }
-    Ok(found.iter().all(|status| matches!(status, Status::Ended { .. } | Status::Gone)))
 }
 
 fn described(status: &Status) -> String {

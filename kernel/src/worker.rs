@@ -5,13 +5,12 @@ use crate::placement;
 use crate::printer::Printer;
 use anyhow::{Context as _, Result};
 use clap::Args;
-use ferrotune_launchers::{Job, Resources, launcher};
+use ferrotune_launchers::{Resources, launcher};
 use ferrotune_tuner::event::Finish;
 use ferrotune_tuner::journal::Journal;
 use ferrotune_tuner::process::OWN_PROGRAM;
 use ferrotune_tuner::study_folder;
 use ferrotune_tuner::supervisor::{Origin, Token, Trust, Workers, check_that_it_loads, fetch, supervise};
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -46,8 +45,8 @@ pub(crate) struct Worker {
     /// Stop after this time, such as 90s, 10m, 2h or 1d.
     #[arg(long, value_name = "TIME", value_parser = ferrotune_magics::seconds)]
     timeout: Option<f64>,
-    /// Place workers there instead of working here: `local`, `slurm`, `slurm:partition=NAME,time=2:00:00` (options of sbatch)
-    /// or `ray:http://HOST:8265`. This program and the folder of `--directory` must be on all hosts.
+    /// Place workers there instead of working here: `local`, `slurm`, `slurm:partition=NAME,time=2:00:00` (options of sbatch),
+    /// `ray:http://HOST:8265` or `kubernetes:image=NAME`. This program and the folder of `--directory` must be on all hosts.
     #[arg(long, value_name = "LAUNCHER", requires = "directory")]
     on: Option<String>,
     /// How many workers to place.
@@ -62,30 +61,20 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// The arguments of a worker that an engine starts, whose files are in `folder`.
-    fn of_engine(&self, folder: &Path) -> Vec<OsString> {
+    fn place(&self, on: &str, token: &Token) -> Result<ExitCode> {
+        let folder = self.directory.clone().unwrap_or_default();
+        let folder = folder.canonicalize().with_context(|| format!("cannot find the folder {}", folder.display()))?;
+        let launcher = launcher(on)?;
         let number = |value: Option<u64>| value.map(|value| value.to_string());
         let options = [
-            ("--storage", Some(self.storage.clone())),
-            ("--study", Some(self.study.clone())),
             ("--concurrency", number(self.concurrency)),
             ("--threads", number(self.threads)),
             ("--device", self.device.clone()),
             ("--timeout", self.timeout.map(|seconds| format!("{seconds}s"))),
         ];
-        let given = options.into_iter().filter_map(|(name, value)| Some([name.into(), OsString::from(value?)]));
-        given.flatten().chain(["--directory".into(), folder.into()]).collect()
-    }
-
-    fn place(&self, on: &str, token: &Token) -> Result<ExitCode> {
-        let folder = self.directory.clone().unwrap_or_default();
-        let folder = folder.canonicalize().with_context(|| format!("cannot find the folder {}", folder.display()))?;
-        let mut launcher = launcher(on)?;
-        let job = Job {
-            resources: Resources { cpus: self.cpus, memory_bytes: self.memory, gpus: self.gpus },
-            ..placement::job(&self.study, self.of_engine(&folder), token, &folder)?
-        };
-        placement::follow(launcher.as_mut(), &job, self.workers)
+        let resources = Resources { cpus: self.cpus, memory_bytes: self.memory, gpus: self.gpus };
+        let job = placement::job(&self.storage, &self.study, &options, token, &folder, resources)?;
+        placement::follow(launcher, job, self.workers)
     }
 }
 

@@ -8,14 +8,18 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 pub enum LauncherError {
     /// A text names no launcher.
-    #[error("there is no launcher `{text}`; use local, slurm, slurm:partition=NAME or ray:http://HOST:8265")]
+    #[error(
+        "there is no launcher `{text}`; use local, slurm, slurm:partition=NAME, ray:http://HOST:8265 or kubernetes:image=NAME"
+    )]
     UnknownLauncher {
         /// The text.
         text: String,
     },
-    /// An option of Slurm is wrong.
-    #[error("the option `{option}` of slurm is wrong: {problem}")]
+    /// An option of an engine is wrong.
+    #[error("the option `{option}` of {engine} is wrong: {problem}")]
     Option {
+        /// The launcher's name.
+        engine: &'static str,
         /// The option.
         option: String,
         /// What is wrong, and what to do.
@@ -68,12 +72,14 @@ pub enum LauncherError {
         reason: String,
     },
     /// A program of an engine does not end.
-    #[error("`{program}` has not ended within {limit_s} s; see with `scontrol ping` whether Slurm answers")]
+    #[error("`{program}` has not ended within {limit_s} s; see with `{check}` whether its engine answers")]
     Silent {
         /// The program.
         program: &'static str,
         /// The time that it had.
         limit_s: u64,
+        /// What shows whether the engine answers.
+        check: &'static str,
     },
     /// An engine's answer cannot be read.
     #[error("the answer of {engine} cannot be read: {answer}")]

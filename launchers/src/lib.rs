@@ -1,4 +1,4 @@
-//! Places commands on engines that exist: processes of this machine, Slurm and Ray.
+//! Places commands on engines that exist: processes of this machine, Slurm, Ray and Kubernetes.
 //!
 //! A [`Job`] is a command that runs as often as asked. Its commands start where and when the engine wants; [`Launcher::status`]
 //! says what has become of each. A command that is cancelled gets the signal TERM, and KILL when the engine's grace is over.
@@ -9,9 +9,11 @@
 //! It starts no engine, copies no files to other hosts, and submits nothing again: what an engine has lost is
 //! [`Status::Gone`]. It does not know what the commands do.
 
+mod call;
 mod environment;
 mod error;
 mod job;
+mod kubernetes;
 mod local;
 mod ray;
 mod shell;
@@ -22,6 +24,7 @@ use std::path::Path;
 
 pub use error::LauncherError;
 pub use job::{Job, JobId, Resources, Status};
+pub use kubernetes::Kubernetes;
 pub use local::Local;
 pub use ray::Ray;
 pub use slurm::Slurm;
@@ -54,9 +57,11 @@ pub trait Launcher {
     fn logs(&self, job: &Job, id: &JobId) -> Result<String, LauncherError>;
 }
 
-/// The launcher that a text names: `local`, `slurm`, `slurm:partition=debug,time=2:00:00` or `ray:http://127.0.0.1:8265`.
+/// The launcher that a text names: `local`, `slurm`, `slurm:partition=debug,time=2:00:00`, `ray:http://127.0.0.1:8265` or
+/// `kubernetes:image=NAME`.
 ///
-/// What follows `slurm:` is options of `sbatch`, which win over ours; one without a value is a flag, as in `slurm:exclusive`.
+/// What follows `slurm:` is options of `sbatch`, which win over ours; one without a value is a flag, as in `slurm:exclusive`. What
+/// follows `kubernetes:` is described at [`Kubernetes::new`].
 ///
 /// # Errors
 /// Where there is no such launcher, and where an option or an address is wrong. No engine is asked.
@@ -72,6 +77,7 @@ pub fn launcher(text: &str) -> Result<Box<dyn Launcher>, LauncherError> {
         ("local", "") => Ok(Box::new(Local::default())),
         ("slurm", options) => Ok(Box::new(Slurm::new(options)?)),
         ("ray", address) => Ok(Box::new(Ray::new(address)?)),
+        ("kubernetes", options) => Ok(Box::new(Kubernetes::new(options)?)),
         _ => Err(LauncherError::UnknownLauncher { text: text.into() }),
     }
 }

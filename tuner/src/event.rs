@@ -108,6 +108,9 @@ pub struct Progress {
     pub infeasible: u64,
     /// The trials that run, in the order in which they began.
     pub running: Vec<Running>,
+    /// What the workers of the search do, where an engine runs them.
+    #[serde(default)]
+    pub workers: Option<String>,
     /// Whether the search is being stopped and waits for the steps that its trials are in.
     pub stopping: bool,
     /// Seconds since the search began, in this supervisor.
@@ -159,6 +162,7 @@ pub struct Running {
     /// Which execution of the trial it is, counted from 0.
     #[serde(default)]
     pub execution: u64,
-    /// Its own memory (resident less shared) in bytes, over its process tree.
-    pub memory_bytes: u64,
+    /// Its own memory (resident less shared) in bytes, over its process tree; none where it runs on another host.
+    #[serde(default)]
+    pub memory_bytes: Option<u64>,
 }

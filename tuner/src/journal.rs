@@ -246,6 +246,14 @@ impl Journal {
         }
     }
 
+    /// Leaves the open trials of this search to others, which go on with them at once.
+    pub(crate) fn leave_trials(&mut self) -> Result<(), JournalError> {
+        match &mut self.store {
+            Store::File(_) => Ok(()),
+            Store::Database(database) => database.leave(&mut self.known, true),
+        }
+    }
+
     /// Makes such a trial this search's own, unless another one has been faster; says whether it did.
     pub(crate) fn take_over(&mut self, dead: &Dead) -> Result<bool, JournalError> {
         match &mut self.store {
@@ -291,6 +299,8 @@ fn in_database(folder: &Path, storage: &str, spec: &StudySpec, known: &mut Known
         return Err(JournalError::Mirrored);
     }
     if spec.overwrite {
+        // Before anything is gone.
+        database::refuse_others(folder, storage, &spec.project)?;
         delete_study(folder)?;
         folder::removed(std::fs::remove_file(folder.join(JOURNAL)))
             .map_err(|source| JournalError::Io { path: folder.join(JOURNAL), source })?;

@@ -120,6 +120,9 @@ pub struct StudySpec {
     /// no study has it, for there may be a password in it.
     #[serde(default)]
     pub storage: Option<String>,
+    /// Workers on an engine run the trials, and this process only follows them. Applies to one call.
+    #[serde(default)]
+    pub placement: Option<Placement>,
     /// How its trials are run.
     #[serde(default)]
     pub supervision: Supervision,
@@ -152,6 +155,7 @@ impl Default for StudySpec {
             shared: None,
             device: "cpu".to_owned(),
             storage: None,
+            placement: None,
             supervision: Supervision::default(),
         }
     }
@@ -163,13 +167,14 @@ impl StudySpec {
         StudySpec { project: project.into(), objectives, ..StudySpec::default() }
     }
 
-    /// The search without what applies to one call only: `overwrite`, `storage`, `from`, `background`, `publish`,
-    /// `leaves_trials`, TensorBoard's folder and the queue of trials to try first. A journal does not keep these, and one from
+    /// The search without what applies to one call only: `overwrite`, `storage`, `placement`, `from`, `background`,
+    /// `publish`, `leaves_trials`, TensorBoard's folder and the queue of trials to try first. A journal does not keep these, and one from
     /// somebody else cannot ask for them.
     pub fn without_call(self) -> StudySpec {
         StudySpec {
             overwrite: false,
             storage: None,
+            placement: None,
             from: None,
             given: Given { enqueued: Vec::new(), ..self.given },
             supervision: Supervision {
@@ -226,6 +231,20 @@ pub(crate) fn one_or_several<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
 fn one_or_more<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Objective>, D::Error> {
     let objectives: Vec<Objective> = one_or_several(deserializer)?;
     if objectives.is_empty() { Err(D::Error::custom("a search has at least one objective")) } else { Ok(objectives) }
+}
+
+/// Workers that an engine runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Placement {
+    /// The engine, as in `ferrotune worker --on`: `local`, `slurm:partition=gpu`, `ray:http://HOST:8265`,
+    /// `kubernetes:image=NAME`.
+    pub engine: String,
+    /// How many workers; the engine decides when each one starts. 1 where it is not given.
+    pub workers: Option<u64>,
+    /// Processors of each worker.
+    pub cpus: Option<u64>,
+    /// Graphics processors of each worker.
+    pub gpus: Option<u64>,
 }
 
 /// How the trials of a search are run: side by side, with what share of the machine, how often again, and what is kept.

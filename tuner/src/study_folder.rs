@@ -29,6 +29,8 @@ pub(crate) const SHARED: &str = "shared.safetensors";
 pub(crate) const LIBRARIES: &str = "libraries";
 /// The folders of the trials.
 pub(crate) const TRIALS: &str = "trials";
+/// The folder for the files and logs of workers that an engine runs.
+pub(crate) const WORKERS: &str = "workers";
 /// In a trial's folder: what it has printed.
 pub(crate) const OUTPUT: &str = "output.log";
 /// In a trial's folder: its temporary files.

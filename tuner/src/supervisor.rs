@@ -6,6 +6,8 @@ mod backlog;
 mod checkpoints;
 mod code;
 mod conclusion;
+mod elsewhere;
+mod entry;
 mod error;
 mod estimate;
 mod events;
@@ -20,6 +22,8 @@ mod standing;
 mod trust;
 
 pub use crate::study_folder::refuse_links_of_trial;
+pub use elsewhere::{Crew, Engine, Which};
+pub use entry::{FindEngine, main, main_of_program};
 pub use error::SupervisorError;
 pub use events::last_status;
 pub use files::{output_of, spec_of};
@@ -34,71 +38,24 @@ use crate::process::{self, Budget, OWN_PROGRAM, ProcessError, SharedMemory, Sign
 use crate::search::{self, Search, SearchError, Step};
 use crate::spec::StudySpec;
 use crate::study_folder::{self, file_error};
-use backlog::Backlog;
 use code::Code;
+use elsewhere::Elsewhere;
 use events::{Earlier, Watcher};
 use files::Files;
 use mirror::Mirror;
 use phase::{Outside, Phase};
 use resident::Residence;
 use session::Session;
-use std::fs::{self, File};
-use std::io::{self, Write};
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::fs;
+use std::io::Write;
 use std::path::Path;
-use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// How often running workers are looked at.
 const TICK: Duration = Duration::from_millis(10);
 
-/// The hidden subcommand `supervise SPEC.json`: runs the search with [`Event`]s on standard output, as far as `trust` goes.
-pub fn main(spec_path: &Path, trust: &Trust, listener: &mut dyn FnMut(&Event)) -> ExitCode {
-    // Past Rust's own buffer, which does not know what to do with half a line that was not taken.
-    let stdout = io::stdout().as_fd().try_clone_to_owned().map(File::from);
-    let mut events = match stdout.and_then(Backlog::new) {
-        Ok(events) => events,
-        Err(error) => {
-            eprintln!("ferrotune supervise: cannot write to standard output: {error}");
-            return ExitCode::FAILURE;
-        }
-    };
-    supervise_file(spec_path, Workers::Program { program: Path::new(OWN_PROGRAM), trust }, &mut events, listener)
-}
-
-/// The same in a program that has the objective in it: the search `spec_path` with [`Event`]s to `watcher`, and the
-/// program itself as its trials' worker.
-pub fn main_of_program(spec_path: &Path, watcher: OwnedFd) -> ExitCode {
-    match Backlog::new(File::from(watcher)) {
-        Ok(mut events) => supervise_file(spec_path, Workers::Itself, &mut events, &mut |_| {}),
-        Err(error) => {
-            tracing::error!(%error, "the search's events cannot be written");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn supervise_file(
-    spec_path: &Path,
-    workers: Workers<'_>,
-    events: &mut dyn Write,
-    listener: &mut dyn FnMut(&Event),
-) -> ExitCode {
-    let Err(error) = read_spec(spec_path).and_then(|spec| supervise(spec, workers, events, listener)) else {
-        return ExitCode::SUCCESS;
-    };
-    let message = error.to_string();
-    Watcher::new(events, listener).send(&Event::Error { message });
-    ExitCode::FAILURE
-}
-
-fn read_spec(path: &Path) -> Result<StudySpec, SupervisorError> {
-    let read = || Ok(serde_json::from_slice(&fs::read(path)?)?);
-    read().map_err(|source| SupervisorError::Spec { path: path.to_path_buf(), source })
-}
-
 /// What the trials' workers are.
-#[derive(Clone, Copy, Debug)]
+#[expect(missing_debug_implementations, reason = "an engine has nothing to show")]
 pub enum Workers<'a> {
     /// This program, run as `PROGRAM trial …`: it loads the library that the search names, if that may be run.
     Program {
@@ -109,6 +66,13 @@ pub enum Workers<'a> {
     },
     /// The supervisor's own program, run as it was itself: it has the objective in it.
     Itself,
+    /// This program on other hosts, for a search that publishes.
+    Elsewhere {
+        /// What starts them.
+        engine: &'a mut dyn Engine,
+        /// As for workers here.
+        trust: &'a Trust,
+    },
 }
 
 /// Runs or continues the search `spec` with these workers, until it is over or a signal stops it.
@@ -117,11 +81,11 @@ pub enum Workers<'a> {
 /// before that. The last event is [`Event::Finished`], unless an error is returned. `listener` hears of each event before it is
 /// written, also when nobody reads the events any more; the search waits for it. The process must belong to this call alone:
 /// every child that is found after a trial is killed.
-pub fn supervise(
+pub fn supervise<'a>(
     spec: StudySpec,
-    workers: Workers<'_>,
-    events: &mut dyn Write,
-    listener: &mut dyn FnMut(&Event),
+    workers: Workers<'a>,
+    events: &'a mut dyn Write,
+    listener: &'a mut dyn FnMut(&Event),
 ) -> Result<Finish, SupervisorError> {
     // Checks the settings before a study is opened, or overwritten.
     oracle::create(&spec).map_err(SearchError::from)?;
@@ -173,8 +137,12 @@ enum Program<'a> {
 
 impl<'a> Program<'a> {
     /// The program, if its code may be run.
-    fn admitted(spec: &StudySpec, workers: Workers<'a>, study: &Path) -> Result<Program<'a>, SupervisorError> {
-        let Workers::Program { program, trust } = workers else { return Ok(Program::Itself) };
+    fn admitted(spec: &StudySpec, workers: &Workers<'a>, study: &Path) -> Result<Program<'a>, SupervisorError> {
+        let (program, trust) = match workers {
+            Workers::Program { program, trust } => (*program, *trust),
+            Workers::Elsewhere { trust, .. } => (Path::new(OWN_PROGRAM), *trust),
+            Workers::Itself => return Ok(Program::Itself),
+        };
         let code = Code::read(spec, study)?;
         trust.admit_code(&code.facts, study)?;
         spec.supervision.mirror.as_ref().map_or(Ok(()), |mirror| trust.admit_mirror(mirror, study))?;
@@ -192,6 +160,9 @@ struct Supervisor<'a> {
     mirror: Option<Mirror>,
     /// Where the device takes one process at a time.
     residence: Option<Residence>,
+    /// Where an engine runs the workers: what starts them, until they are followed, and what they do.
+    engine: Option<&'a mut dyn Engine>,
+    elsewhere: Option<Elsewhere>,
     watcher: Watcher<'a>,
     signals: Signals,
     phase: Phase,
@@ -215,7 +186,7 @@ impl<'a> Supervisor<'a> {
         if spec.storage.is_some() && spec.supervision.mirror.is_some() {
             return Err(JournalError::Mirrored.into());
         }
-        let program = Program::admitted(&spec, workers, &folder)?;
+        let program = Program::admitted(&spec, &workers, &folder)?;
         let mirror = mirror::of(&spec)?;
         if let Some(mirror) = mirror.as_ref().filter(|_| !spec.overwrite) {
             mirror::restore(mirror, &folder)?;
@@ -245,7 +216,11 @@ impl<'a> Supervisor<'a> {
         let threads = spec.supervision.threads.unwrap_or(cores / concurrency).max(1);
         let (earlier, earlier_trials) = (Earlier::of(journal.trials()), journal.trials().len() as u64);
         let residence = spec.has_staying_worker().then(Residence::new);
-        let search = Search::new(journal, folder.clone(), spec.supervision)?;
+        let mut supervision = spec.supervision;
+        // As many run side by side as all workers run.
+        supervision.concurrency *= spec.placement.and_then(|placement| placement.workers).unwrap_or(1);
+        let search = Search::new(journal, folder.clone(), supervision)?;
+        let engine = if let Workers::Elsewhere { engine, .. } = workers { Some(engine) } else { None };
         let mut watcher = watcher.of_study(&folder);
         watcher.send(&Event::Opened { folder, earlier_trials });
         let mut supervisor = Supervisor {
@@ -255,6 +230,8 @@ impl<'a> Supervisor<'a> {
             shared_memory: SharedMemory::watched(),
             mirror,
             residence,
+            engine,
+            elsewhere: None,
             watcher,
             signals,
             phase: Phase::Running,
@@ -274,6 +251,9 @@ impl<'a> Supervisor<'a> {
         let mut has_waited = false;
         // A study that has all its trials already has no other progress.
         self.send_standing();
+        if let Some(engine) = self.engine.take() {
+            return self.follow(engine);
+        }
         loop {
             self.look_outside(0)?;
             let over = if self.phase.is_stopping() { None } else { self.begin_trials(&mut sessions)? };
@@ -287,7 +267,7 @@ impl<'a> Supervisor<'a> {
                 if has_waited {
                     self.send_progress(&sessions);
                 }
-                let phase = std::mem::replace(&mut self.phase, Phase::Running);
+                let phase = std::mem::take(&mut self.phase);
                 return Ok(phase.result(over.unwrap_or(Finish::Exhausted))?);
             }
         }
@@ -362,6 +342,6 @@ impl<'a> Supervisor<'a> {
     }
 
     fn change_phase(&mut self, change: impl FnOnce(Phase) -> Phase) {
-        self.phase = change(std::mem::replace(&mut self.phase, Phase::Running));
+        self.phase = change(std::mem::take(&mut self.phase));
     }
 }

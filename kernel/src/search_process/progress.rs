@@ -7,6 +7,9 @@ use ferrotune_tuner::event::{Finish, Front, Progress, Running};
 use ferrotune_tuner::record::TrialRecord;
 use ferrotune_tuner::spec::StudySpec;
 
+/// So many running trials have a line each.
+const MOST_LINES: usize = 16;
+
 /// What is shown before the search begins. A terminal may not show what replaces it, so its text says where that is.
 pub(crate) fn compiling(project: &str) -> Bundle {
     let line = format!("{project}: compiling the objective");
@@ -33,7 +36,12 @@ pub(crate) fn lines(progress: &Progress, spec: &StudySpec, finish: Option<&Finis
         ));
     }
     if finish.is_none() {
-        lines.extend(progress.running.iter().map(|running| running_line(running, spec)));
+        lines.extend(progress.workers.clone());
+        lines.extend(progress.running.iter().take(MOST_LINES).map(|running| running_line(running, spec)));
+        let more = progress.running.len().saturating_sub(MOST_LINES);
+        if more > 0 {
+            lines.push(format!("and {more} more trials that run"));
+        }
     }
     lines
 }
@@ -116,8 +124,8 @@ fn running_line(running: &Running, spec: &StudySpec) -> String {
         1 => String::new(),
         executions => format!(", execution {}/{executions}", running.execution + 1),
     };
-    let memory = format::bytes(running.memory_bytes);
-    format!("trial {}{execution}{step}{value}, {memory} ({})", running.trial, parameters.join(", "))
+    let memory = running.memory_bytes.map_or_else(String::new, |bytes| format!(", {}", format::bytes(bytes)));
+    format!("trial {}{execution}{step}{value}{memory} ({})", running.trial, parameters.join(", "))
 }
 
 #[cfg(test)]
@@ -145,7 +153,7 @@ mod tests {
             value: Some(0.25),
             epochs: Some(9),
             execution: 0,
-            memory_bytes: 1 << 20,
+            memory_bytes: Some(1 << 20),
         };
         let progress = Progress {
             done: 4,

@@ -36,7 +36,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<String>, LauncherError> {
 }
 
 fn argument(item: &str) -> Result<String, LauncherError> {
-    let wrong = |problem| Err(LauncherError::Option { option: item.into(), problem });
+    let wrong = |problem| Err(LauncherError::Option { engine: "slurm", option: item.into(), problem });
     let name = item.split_once('=').map_or(item, |(name, _)| name);
     let is_name = |name: &str| name.chars().all(|character| character.is_ascii_lowercase() || character == '-');
     if name.is_empty() || name.starts_with('-') || !is_name(name) {

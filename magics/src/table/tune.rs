@@ -8,7 +8,7 @@ use crate::cell;
 use crate::error::MagicError;
 use crate::quantity::{bytes, seconds};
 use crate::values::{self, constraint, count, list, number, objective, parameter, settings};
-use ferrotune_tuner::spec::StudySpec;
+use ferrotune_tuner::spec::{Placement, StudySpec};
 
 pub(super) const TUNE: Magic = Magic {
     forms: &["%tune", "%%tune"],
@@ -22,7 +22,8 @@ pub(super) const TUNE: Magic = Magic {
            follows it to its end, and %tune stop stops it after the current step of each trial.\n\
            A trial's value is the best report of the metric, the last or the mean with NAME:max:last or NAME:max:mean.\n\
            With --storage several notebooks, programs and hosts work on one study at a time, and Optuna with them:\n\
-           all that have the same --project and --storage, each with a --directory of its own.\n\
+           all that have the same --project and --storage, each with a --directory of its own. With --on an engine\n\
+           runs the trials, as in --on slurm:partition=gpu --workers 16 --cpus 4 --memory 8GiB --gpus 1.\n\
            Several objectives, as in --objective accuracy:max,size:min, are searched for their trade-offs.\n\
            \n\
            Settings of oracles, as in --oracle \"hyperband:factor=4,iterations=2,min=1\":\n  \
@@ -85,6 +86,10 @@ fn set<T>(field: &mut T, value: Result<T, String>) -> Result<(), String> {
     Ok(())
 }
 
+fn placed(spec: &mut StudySpec) -> &mut Placement {
+    spec.placement.get_or_insert_default()
+}
+
 fn default() -> StudySpec {
     StudySpec::default()
 }
@@ -93,9 +98,19 @@ const OBJECTIVE: MagicOption =
     MagicOption::new("--objective", "NAME:max|min,…", "the metrics to optimise and their directions").required();
 const PUBLISH: MagicOption =
     MagicOption::flag("--publish", "with --storage, give `ferrotune worker` on other hosts all that it runs");
+const STORAGE: MagicOption = MagicOption::new(
+    "--storage",
+    "URL",
+    "keep the study in this database, with Optuna's tables: postgresql://USER@HOST/DATABASE or sqlite:///FILE",
+);
+const ON: MagicOption = MagicOption::new(
+    "--on",
+    "LAUNCHER",
+    "with --storage, have workers run the trials: local, slurm:partition=NAME, ray:http://HOST:8265 or kubernetes:image=NAME",
+);
 const OVERWRITE: MagicOption = MagicOption::flag("--overwrite", "delete an earlier study of that name first");
 
-const ROWS: [Row; 33] = [
+const ROWS: [Row; 37] = [
     Row::of(OBJECTIVE, |spec, text| set(&mut spec.objectives, list(text, ',', objective))),
     row("--constraint", "NAME<=NUMBER,…", "bounds of metrics, <= or >=, that a trial must keep to", |spec, text| {
         set(&mut spec.constraints, list(text, ',', constraint))
@@ -158,12 +173,7 @@ const ROWS: [Row; 33] = [
     })
     .taking(Values::Path)
     .or(|| default().directory.display().to_string()),
-    row(
-        "--storage",
-        "URL",
-        "keep the study in this database, with Optuna's tables: postgresql://USER@HOST/DATABASE or sqlite:///FILE",
-        |spec, text| set(&mut spec.storage, values::text(text).map(Some)),
-    ),
+    Row::of(STORAGE, |spec, text| set(&mut spec.storage, values::text(text).map(Some))),
     row(
         "--heartbeat",
         "TIME",
@@ -172,13 +182,27 @@ const ROWS: [Row; 33] = [
     )
     .or(|| format!("{}s", default().supervision.heartbeat_s)),
     Row::of(PUBLISH, |spec, _| set(&mut spec.supervision.publish, Ok(true))),
+    Row::of(ON, |spec, text| {
+        spec.supervision.publish = true;
+        set(&mut placed(spec).engine, values::text(text))
+    }),
+    row("--workers", "N", "with --on, how many workers to place", |spec, text| {
+        set(&mut placed(spec).workers, count(text).map(Some))
+    })
+    .or(|| "1".to_owned()),
+    row("--cpus", "N", "with --on, processors of each worker", |spec, text| {
+        set(&mut placed(spec).cpus, count(text).map(Some))
+    }),
+    row("--gpus", "N", "with --on, graphics processors of each worker", |spec, text| {
+        set(&mut placed(spec).gpus, count(text).map(Some))
+    }),
     row("--timeout", "TIME", "end the search after this time", |spec, text| {
         set(&mut spec.timeout_s, seconds(text).map(Some))
     }),
     row("--trial-timeout", "TIME", "end a trial after this time", |spec, text| {
         set(&mut spec.trial_timeout_s, seconds(text).map(Some))
     }),
-    row("--memory", "SIZE", "end a trial that takes more memory", |spec, text| {
+    row("--memory", "SIZE", "end a trial that takes more memory; with --on, the memory of each worker", |spec, text| {
         set(&mut spec.memory_budget_bytes, bytes(text).map(Some))
     }),
     row("--concurrency", "N", "trials that run side by side and share cores and memory", |spec, text| {
@@ -251,6 +275,12 @@ fn tune(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
     let mut spec = default();
     for row in &ROWS {
         arguments.option(&row.option, |text| (row.set)(&mut spec, text))?;
+    }
+    if spec.placement.is_some() {
+        arguments.required(&ON)?;
+    }
+    if spec.supervision.publish {
+        arguments.required(&STORAGE)?;
     }
     let body_line = invocation.line + 1;
     if cell::body(invocation, body, body_line)?.is_blank {

@@ -161,6 +161,9 @@ fn a_bad_objective_shows_both_directions() {
             "%%tune --objective a:max --enqueue lr=1;\n|trial| {}",
             "%%tune --objective a:max --tune-only lr,,b\n|trial| {}",
             "%%tune --objective a:max --executions 0\n|trial| {}",
+            "%%tune --objective a:max --workers 4 --storage sqlite:///a.db\n|trial| {}",
+            "%%tune --objective a:max --on slurm --workers 4\n|trial| {}",
+            "%%tune --objective a:max --publish\n|trial| {}",
         ],
         expect![[r#"
             1: %%tune needs --objective NAME:max|min,…; usage: USAGE
@@ -181,7 +184,10 @@ fn a_bad_objective_shows_both_directions() {
             1: --fix lr: "lr" is not a parameter and its value, as in lr=0.01; usage: USAGE
             1: --enqueue lr=1;: "" is not a parameter and its value, as in lr=0.01; usage: USAGE
             1: --tune-only lr,,b: a name is missing between the commas; usage: USAGE
-            1: --executions 0: give at least 1; usage: USAGE"#]],
+            1: --executions 0: give at least 1; usage: USAGE
+            1: %%tune needs --on LAUNCHER; usage: USAGE
+            1: %%tune needs --storage URL; usage: USAGE
+            1: %%tune needs --storage URL; usage: USAGE"#]],
     );
 }
 

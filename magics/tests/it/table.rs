@@ -76,7 +76,7 @@ fn lsmagic_lists_every_form() {
 #[test]
 fn help_shows_usage_options_and_an_example() {
     expect![[r#"
-        %tune status|wait|stop [--project NAME] [--directory FOLDER], or on the first line of a cell %%tune --objective NAME:max|min,… [--constraint NAME<=NUMBER,…] [--oracle NAME] [--pruner RULE] [--terminator RULE] [--max-trials N] [--executions N] [--fix NAME=VALUE,…] [--enqueue NAME=VALUE,…;…] [--tune-only NAME,…] [--from STUDY] [--seed N] [--project NAME] [--directory FOLDER] [--storage URL] [--heartbeat TIME] [--publish] [--timeout TIME] [--trial-timeout TIME] [--memory SIZE] [--concurrency N] [--threads N] [--retries N] [--max-consecutive-failures N] [--keep-best N] [--worker-trials N] [--grace TIME] [--device-wait TIME] [--mirror FOLDER] [--tensorboard FOLDER] [--profile N] [--background] [--overwrite], and a closure |trial| { … } below
+        %tune status|wait|stop [--project NAME] [--directory FOLDER], or on the first line of a cell %%tune --objective NAME:max|min,… [--constraint NAME<=NUMBER,…] [--oracle NAME] [--pruner RULE] [--terminator RULE] [--max-trials N] [--executions N] [--fix NAME=VALUE,…] [--enqueue NAME=VALUE,…;…] [--tune-only NAME,…] [--from STUDY] [--seed N] [--project NAME] [--directory FOLDER] [--storage URL] [--heartbeat TIME] [--publish] [--on LAUNCHER] [--workers N] [--cpus N] [--gpus N] [--timeout TIME] [--trial-timeout TIME] [--memory SIZE] [--concurrency N] [--threads N] [--retries N] [--max-consecutive-failures N] [--keep-best N] [--worker-trials N] [--grace TIME] [--device-wait TIME] [--mirror FOLDER] [--tensorboard FOLDER] [--profile N] [--background] [--overwrite], and a closure |trial| { … } below
 
         search for the parameters with which a closure does best
 
@@ -87,7 +87,8 @@ fn help_shows_usage_options_and_an_example() {
         follows it to its end, and %tune stop stops it after the current step of each trial.
         A trial's value is the best report of the metric, the last or the mean with NAME:max:last or NAME:max:mean.
         With --storage several notebooks, programs and hosts work on one study at a time, and Optuna with them:
-        all that have the same --project and --storage, each with a --directory of its own.
+        all that have the same --project and --storage, each with a --directory of its own. With --on an engine
+        runs the trials, as in --on slurm:partition=gpu --workers 16 --cpus 4 --memory 8GiB --gpus 1.
         Several objectives, as in --objective accuracy:max,size:min, are searched for their trade-offs.
 
         Settings of oracles, as in --oracle "hyperband:factor=4,iterations=2,min=1":
@@ -135,9 +136,13 @@ fn help_shows_usage_options_and_an_example() {
           --storage URL                 keep the study in this database, with Optuna's tables: postgresql://USER@HOST/DATABASE or sqlite:///FILE
           --heartbeat TIME              with --storage, how often other searches are told that this one lives (default: 30s)
           --publish                     with --storage, give `ferrotune worker` on other hosts all that it runs
+          --on LAUNCHER                 with --storage, have workers run the trials: local, slurm:partition=NAME, ray:http://HOST:8265 or kubernetes:image=NAME
+          --workers N                   with --on, how many workers to place (default: 1)
+          --cpus N                      with --on, processors of each worker
+          --gpus N                      with --on, graphics processors of each worker
           --timeout TIME                end the search after this time
           --trial-timeout TIME          end a trial after this time
-          --memory SIZE                 end a trial that takes more memory
+          --memory SIZE                 end a trial that takes more memory; with --on, the memory of each worker
           --concurrency N               trials that run side by side and share cores and memory (default: 1)
           --threads N                   threads of each trial; without it its share of the cores
           --retries N                   try a trial again that a signal ended, or that left without a result (default: 0)
@@ -208,7 +213,7 @@ fn completion_offers_magics_options_and_values() {
         %%tune --oracle : 16 Of(Oracle)
         %%tune --objective acc:max --oracle g: 36 Of(Oracle)
         %%tune --oracle=g: 16 Of(Oracle)
-        %%tune --seed 1 : 16 --objective --constraint --oracle --pruner --terminator --max-trials --executions --fix --enqueue --tune-only --from --project --directory --storage --heartbeat --publish --timeout --trial-timeout --memory --concurrency --threads --retries --max-consecutive-failures --keep-best --worker-trials --grace --device-wait --mirror --tensorboard --profile --background --overwrite
+        %%tune --seed 1 : 16 --objective --constraint --oracle --pruner --terminator --max-trials --executions --fix --enqueue --tune-only --from --project --directory --storage --heartbeat --publish --on --workers --cpus --gpus --timeout --trial-timeout --memory --concurrency --threads --retries --max-consecutive-failures --keep-best --worker-trials --grace --device-wait --mirror --tensorboard --profile --background --overwrite
         %tune st: 6 Of(Words(["status", "wait", "stop"]))
         %plot : 6 Of(Plot)
         %plot --project d: 16 Of(Study)

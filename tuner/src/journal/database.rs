@@ -22,6 +22,7 @@ pub(in crate::journal) use content::PART_BYTES;
 pub use error::DatabaseError;
 pub use heartbeat::Dead;
 use heartbeat::Signs;
+pub(super) use owner::{address, address_shown};
 pub use url::{StorageUrl, StorageUrlError};
 
 use super::JournalError;
@@ -89,15 +90,13 @@ pub(super) fn found(folder: &Path) -> Result<Option<Database>, JournalError> {
     Ok(Some(Database::new(Link::new(url, Absent::Refuse), place.study, owner)))
 }
 
-/// The address of the database that the folder's study is in, with the password as far as this process knows it.
-pub(super) fn address(folder: &Path) -> Result<Option<String>, JournalError> {
-    let Some(place) = Place::of(folder)? else { return Ok(None) };
-    Ok(Some(StorageUrl::found(&place.storage).map_err(JournalError::Storage)?.with_password()))
-}
-
-/// The same without a password.
-pub(super) fn address_shown(folder: &Path) -> Result<Option<String>, JournalError> {
-    Ok(Place::of(folder)?.map(|place| place.storage))
+/// Refuses where the supervisor of another folder runs a trial of the study `name` at an address.
+pub(super) fn refuse_others(folder: &Path, storage: &str, name: &str) -> Result<(), JournalError> {
+    let url = StorageUrl::parse(storage).map_err(JournalError::Storage)?;
+    let own = Place::of(folder)?.map(|place| place.supervisor).unwrap_or_default();
+    let mut database = Database::new(Link::new(url, Absent::Make), name.to_owned(), Owner::of(&own, folder, None));
+    database.head()?;
+    database.refuse_living()
 }
 
 impl Database {
@@ -204,9 +203,7 @@ impl Database {
     /// Deletes the study, unless another supervisor runs a trial of it.
     pub(super) fn delete_study(&mut self) -> Result<(), JournalError> {
         let Some(study) = self.study else { return Ok(()) };
-        if let Some(holder) = self.living_supervisor()? {
-            return Err(JournalError::Locked { study: self.name.clone(), holder });
-        }
+        self.refuse_living()?;
         self.link.write(|connection| statements::delete(connection, study))?;
         self.study = None;
         Ok(())

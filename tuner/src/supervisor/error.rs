@@ -155,6 +155,12 @@ pub enum SupervisorError {
     /// A worker cannot be started or watched.
     #[error(transparent)]
     Process(#[from] ProcessError),
+    /// An engine cannot run the workers, or all of them have failed.
+    #[error("{reason}")]
+    Engine {
+        /// Why.
+        reason: String,
+    },
     /// Trials cannot run side by side on this device.
     #[error(
         "{device} takes one process at a time, so its trials run one after another; use --concurrency 1 instead of {concurrency}"

@@ -149,14 +149,20 @@ impl Supervisor<'_> {
 
     fn progress(&self, sessions: &[Session]) -> Progress {
         let (trials, spec) = (self.search.trials(), &self.search.spec);
+        let here = sessions.iter().map(|session| (session.trial.number, session.worker.elapsed().as_secs_f64()));
+        let there = self.elsewhere.iter().flat_map(|elsewhere| &elsewhere.seen);
         let running: Vec<(u64, f64)> =
-            sessions.iter().map(|session| (session.trial.number, session.worker.elapsed().as_secs_f64())).collect();
+            here.chain(there.map(|(number, since)| (*number, since.elapsed().as_secs_f64()))).collect();
         let elapsed_s = self.started.elapsed().as_secs_f64();
         let planned_epochs = self.search.planned_epochs();
         let course = Course { elapsed_s, earlier_s: self.earlier.seconds, running: &running, planned_epochs };
         Progress {
             earlier: self.earlier.done,
-            running: sessions.iter().map(|session| self.running(session)).collect(),
+            running: match &self.elsewhere {
+                Some(elsewhere) => self.running_elsewhere(elsewhere),
+                None => sessions.iter().map(|session| self.running(session)).collect(),
+            },
+            workers: self.elsewhere.as_ref().map(|elsewhere| elsewhere.text.clone()),
             stopping: self.phase.is_stopping(),
             elapsed_s,
             eta_s: remaining::seconds(trials, spec, &course),
@@ -166,16 +172,20 @@ impl Supervisor<'_> {
     }
 
     fn running(&self, session: &Session) -> Running {
-        let record = self.search.record(session.trial.number);
+        self.running_trial(session.trial.number, Some(session.held.memory_bytes))
+    }
+
+    pub(super) fn running_trial(&self, number: u64, memory_bytes: Option<u64>) -> Running {
+        let record = self.search.record(number);
         let parameters = record.parameters.iter().map(|(name, parameter)| (name.clone(), parameter.value.clone()));
         Running {
-            trial: session.trial.number,
+            trial: number,
             parameters: parameters.collect(),
             step: record.last_step(),
             value: self.last_value(record),
             epochs: record.epochs,
             execution: record.executions.len() as u64,
-            memory_bytes: session.held.memory_bytes,
+            memory_bytes,
         }
     }
 

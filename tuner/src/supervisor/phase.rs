@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 const GRACE: Duration = Duration::from_secs(2);
 
 /// Where a search is.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) enum Phase {
     /// Trials begin as others end.
+    #[default]
     Running,
     /// No trial begins, and those that run stop at their next report.
     Stopping(Stop),
@@ -53,6 +54,11 @@ pub(super) struct Outside {
 impl Phase {
     pub(super) fn is_stopping(&self) -> bool {
         matches!(self, Phase::Stopping(_))
+    }
+
+    /// Whether what runs is to end without delay.
+    pub(super) fn is_urgent(&self) -> bool {
+        matches!(self, Phase::Stopping(stop) if stop.is_urgent())
     }
 
     /// The phase after a look outside.

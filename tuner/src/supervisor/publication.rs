@@ -105,7 +105,7 @@ impl Token {
     }
 
     /// The token of the user's environment, or that of a study's folder, which gets one where it has none.
-    fn of_study(study: &Path) -> Result<Token, SupervisorError> {
+    pub(super) fn of_study(study: &Path) -> Result<Token, SupervisorError> {
         if std::env::var_os(TOKEN_VARIABLE).is_some() {
             return Token::find(None);
         }

@@ -29,6 +29,10 @@ impl Course<'_> {
         running.map_or(0.0, |(_, seconds)| *seconds)
     }
 
+    fn is_running(&self, trial: u64) -> bool {
+        self.running.iter().any(|(number, _)| *number == trial)
+    }
+
     /// Seconds that the trials of the study took until now, all together.
     fn trials_s(&self, trials: &[TrialRecord]) -> f64 {
         standing::seconds(trials) + self.running.iter().map(|(_, seconds)| seconds).sum::<f64>()
@@ -68,7 +72,8 @@ fn work(trials: &[TrialRecord], spec: &StudySpec, course: &Course<'_>) -> Option
     let lengths = Lengths::of(trials, spec)?;
     let to_begin = spec.max_trials.saturating_sub(trials.iter().filter(|trial| !trial.is_enqueued()).count() as u64);
     let all_s = to_begin as f64 * lengths.to_go(0.0, None);
-    let open = trials.iter().filter(|trial| trial.ending.is_none() && !trial.is_enqueued() && !trial.runs_elsewhere());
+    let is_ours = |trial: &&TrialRecord| !trial.runs_elsewhere() || course.is_running(trial.number);
+    let open = trials.iter().filter(|trial| trial.ending.is_none() && !trial.is_enqueued()).filter(is_ours);
     let open = open.map(|trial| {
         let spent_s = trial.seconds + course.running_s(trial.number);
         lengths.to_go(spent_s, share_done(trial, spec).map(|share| spent_s / share))

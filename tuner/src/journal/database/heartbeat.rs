@@ -219,15 +219,21 @@ impl Database {
         })
     }
 
-    /// A supervisor other than this one that has given a sign of life for a trial, in words.
-    pub(super) fn living_supervisor(&mut self) -> Result<Option<String>, JournalError> {
-        let (study, me) = (self.study()?, self.owner.id.clone());
+    /// Refuses where a supervisor other than this one has given a sign of life for a trial of the study, if there is one.
+    pub(super) fn refuse_living(&mut self) -> Result<(), JournalError> {
+        let Some(study) = self.study else { return Ok(()) };
+        let me = self.owner.id.clone();
         let signs = self.link.read(|connection| signs(connection, study))?;
         let lives = |sign: &Sign| {
             !sign.owner.has_left && sign.owner.grace().is_none_or(|grace| sign.age_s <= grace.as_secs_f64())
         };
-        let living = signs.into_iter().find(|sign| sign.owner.id != me && lives(sign));
-        Ok(living.map(|sign| format!("a supervisor on {}", sign.owner.host)))
+        match signs.into_iter().find(|sign| sign.owner.id != me && lives(sign)) {
+            Some(sign) => {
+                let holder = format!("a supervisor on {}", sign.owner.host);
+                Err(JournalError::Locked { study: self.name.clone(), holder })
+            }
+            None => Ok(()),
+        }
     }
 
     /// Waits no more than some seconds for a server that is gone.

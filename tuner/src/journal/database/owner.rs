@@ -78,3 +78,14 @@ impl Place {
         Ok(place)
     }
 }
+
+/// The address of the database that the folder's study is in, with the password as far as this process knows it.
+pub(in crate::journal) fn address(folder: &Path) -> Result<Option<String>, JournalError> {
+    let Some(place) = Place::of(folder)? else { return Ok(None) };
+    Ok(Some(StorageUrl::found(&place.storage).map_err(JournalError::Storage)?.with_password()))
+}
+
+/// The same without a password.
+pub(in crate::journal) fn address_shown(folder: &Path) -> Result<Option<String>, JournalError> {
+    Ok(Place::of(folder)?.map(|place| place.storage))
+}

@@ -135,6 +135,14 @@ impl StorageUrl {
         url.into()
     }
 
+    /// The password in the address.
+    pub fn password(&self) -> Option<&str> {
+        match &self.target {
+            Target::Postgres(server) => server.password.as_deref(),
+            Target::Sqlite(_) => None,
+        }
+    }
+
     /// Keeps the address's password in this process's memory, for those that name the same database without it.
     pub fn remember_password(&self) {
         if let Target::Postgres(Server { password: Some(password), .. }) = &self.target {

@@ -1,0 +1,71 @@
+//! The entry points of processes that are supervisors. They say on the search's events why it has failed.
+
+use super::backlog::Backlog;
+use super::elsewhere::Engine;
+use super::events::Watcher;
+use super::{SupervisorError, Trust, Workers, supervise};
+use crate::event::{Event, Finish};
+use crate::process::OWN_PROGRAM;
+use crate::spec::StudySpec;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::Path;
+use std::process::ExitCode;
+
+/// The engine that runs the workers of a search, where it is to run on one; or one line that says why there is none.
+pub type FindEngine = dyn Fn(&StudySpec) -> Result<Option<Box<dyn Engine>>, String>;
+
+/// The hidden subcommand `supervise SPEC.json`: runs the search with [`Event`]s on standard output, as far as `trust` goes.
+pub fn main(spec_path: &Path, trust: &Trust, find_engine: &FindEngine, listener: &mut dyn FnMut(&Event)) -> ExitCode {
+    // Past Rust's own buffer, which does not know what to do with half a line that was not taken.
+    let stdout = io::stdout().as_fd().try_clone_to_owned().map(File::from);
+    let mut events = match stdout.and_then(Backlog::new) {
+        Ok(events) => events,
+        Err(error) => {
+            eprintln!("ferrotune supervise: cannot write to standard output: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let searched = read_spec(spec_path).and_then(|spec| {
+        let mut engine = find_engine(&spec).map_err(|reason| SupervisorError::Engine { reason })?;
+        let workers = match &mut engine {
+            Some(engine) => Workers::Elsewhere { engine: engine.as_mut(), trust },
+            None => Workers::Program { program: Path::new(OWN_PROGRAM), trust },
+        };
+        supervise(spec, workers, &mut events, listener)
+    });
+    told(searched, &mut events, listener)
+}
+
+/// The same in a program that has the objective in it: the search `spec_path` with [`Event`]s to `watcher`, and the
+/// program itself as its trials' worker.
+pub fn main_of_program(spec_path: &Path, watcher: OwnedFd) -> ExitCode {
+    match Backlog::new(File::from(watcher)) {
+        Ok(mut events) => {
+            let searched =
+                read_spec(spec_path).and_then(|spec| supervise(spec, Workers::Itself, &mut events, &mut |_| {}));
+            told(searched, &mut events, &mut |_| {})
+        }
+        Err(error) => {
+            tracing::error!(%error, "the search's events cannot be written");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Tells the watcher why a search has failed.
+fn told(
+    searched: Result<Finish, SupervisorError>,
+    events: &mut dyn Write,
+    listener: &mut dyn FnMut(&Event),
+) -> ExitCode {
+    let Err(error) = searched else { return ExitCode::SUCCESS };
+    Watcher::new(events, listener).send(&Event::Error { message: error.to_string() });
+    ExitCode::FAILURE
+}
+
+fn read_spec(path: &Path) -> Result<StudySpec, SupervisorError> {
+    let read = || Ok(serde_json::from_slice(&fs::read(path)?)?);
+    read().map_err(|source| SupervisorError::Spec { path: path.to_path_buf(), source })
+}
