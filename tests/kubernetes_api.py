@@ -72,7 +72,8 @@ class Pod:
         if self.has_ended():
             failed = [{"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded"}]
             status = {"succeeded": 1} if self.process.returncode == 0 else {"failed": 1, "conditions": failed}
-        return {**self.manifest, "status": status}
+        deletion = {"deletionTimestamp": "2026-01-01T00:00:00Z"} if self.deleted else {}
+        return {**self.manifest, "metadata": {**self.manifest["metadata"], **deletion}, "status": status}
 
     def pod(self):
         labels = {**self.manifest["spec"]["template"]["metadata"]["labels"], "job-name": self.name}

@@ -21,6 +21,7 @@ struct Job {
 struct Metadata {
     name: String,
     creation_timestamp: String,
+    deletion_timestamp: Option<String>,
     labels: BTreeMap<String, String>,
 }
 
@@ -108,6 +109,14 @@ impl PodList {
 }
 
 fn status(job: &Job, pod: Option<&Pod>) -> Status {
+    match state(job, pod) {
+        // It goes as soon as its pod has.
+        Status::Ended { .. } if job.metadata.deletion_timestamp.is_some() => Status::cancelled(),
+        status => status,
+    }
+}
+
+fn state(job: &Job, pod: Option<&Pod>) -> Status {
     let failed =
         job.status.conditions.iter().find(|condition| condition.kind == "Failed" && condition.status == "True");
     match (failed, pod) {

@@ -67,6 +67,9 @@ pub(super) struct Elsewhere {
 impl Supervisor<'_> {
     /// Starts the workers and follows them to their ends. Where this fails, they are stopped.
     pub(super) fn follow(&mut self, engine: &mut dyn Engine) -> Result<Finish, SupervisorError> {
+        if self.hear_of_trials()? {
+            return Ok(Finish::MaxTrials);
+        }
         // Those of an earlier search from this folder would wait for this one.
         self.search.journal.leave_trials()?;
         let folder = self.search.folder.join(WORKERS);
