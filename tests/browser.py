@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 
+import debian
 from session import TARGET, wait_for
 
 INSTALL_TIMEOUT_S = 240
@@ -36,12 +37,10 @@ def find_chromium():
     if path := _on_search_path():
         return path
     reasons = []
-    if os.geteuid() == 0 and shutil.which("apt-get"):
-        apt = ["apt-get", "-qq", "-o", "DPkg::Lock::Timeout=60"]
-        for command in ([*apt, "update"], [*apt, "install", "--yes", "--no-install-recommends", "chromium"]):
-            reasons += _failure(command, {"DEBIAN_FRONTEND": "noninteractive"})
-        if path := _on_search_path():
-            return path
+    if reason := debian.install("chromium"):
+        reasons.append(reason)
+    if path := _on_search_path():
+        return path
     folder = TARGET / "chromium"
     install = [sys.executable, "-m", "playwright", "install", "--only-shell", "chromium"]
     reasons += _failure(install, {"PLAYWRIGHT_BROWSERS_PATH": str(folder)})

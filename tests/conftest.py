@@ -9,6 +9,7 @@ import zipfile
 import pytest
 
 import kubernetes_api
+import ray_cluster
 import slurm
 from front_end import OPEN
 from session import TARGET, Session
@@ -58,6 +59,16 @@ def slurm_cluster():
         with slurm.cluster() as configuration:
             yield {"SLURM_CONF": str(configuration)}
     except slurm.NoCluster as reason:
+        pytest.skip(str(reason))
+
+
+@pytest.fixture(scope="module")
+def ray_head():
+    """The text of the launcher of a real Ray cluster, whose processes go when its tests are over."""
+    try:
+        with ray_cluster.cluster() as address:
+            yield f"ray:{address}"
+    except ray_cluster.NoCluster as reason:
         pytest.skip(str(reason))
 
 

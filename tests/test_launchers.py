@@ -85,15 +85,6 @@ class Place:
         self.process.stdout.close()
 
 
-@pytest.fixture(scope="session")
-def ray_head():
-    try:
-        with ray_cluster.cluster() as address:
-            yield f"ray:{address}"
-    except ray_cluster.NoCluster as reason:
-        pytest.skip(str(reason))
-
-
 @pytest.fixture
 def engine(request):
     """The text of a launcher, and what its processes have in their environment."""

@@ -1,5 +1,5 @@
 """`%%tune --on` and `ferrotune worker --on`: workers of a study as processes of this machine, and as jobs of a real
-Slurm and of what kubectl takes for Kubernetes."""
+Slurm, of a real Ray, and of what kubectl takes for Kubernetes."""
 
 import os
 import signal
@@ -16,6 +16,8 @@ from test_workers import Team
 @pytest.fixture(params=["local", "slurm", "kubernetes"])
 def engine(request):
     """The text of a launcher, and the variables that it needs."""
+    if request.param == "ray":
+        return request.getfixturevalue("ray_head"), {"NO_PROXY": "127.0.0.1"}
     if request.param == "kubernetes":
         return "kubernetes:image=none", request.getfixturevalue("kubernetes")[0]
     return request.param, request.getfixturevalue("slurm_cluster") if request.param == "slurm" else {}
@@ -86,6 +88,7 @@ def workers(team):
     return study(team.kernel, team.name) / "workers"
 
 
+@pytest.mark.parametrize("engine", ["local", "slurm", "ray", "kubernetes"], indirect=True)
 def test_a_cell_has_its_trials_run_on_an_engine(team, engine):
     cell = team.kernel.begin(on(team, engine, team.cell(20, 8), "--workers 3 --cpus 1 --memory 1GiB"))
     wait_for(lambda: team.token.exists() and len(team.of_workers(None, 1)) >= 2, "trials of two workers")

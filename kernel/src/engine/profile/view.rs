@@ -36,9 +36,10 @@ fn of_loop(report: &LoopReport, is_cut: bool) -> Bundle {
     rows.push(row("a step", report.mean));
     let table = table(&["part", "ms", "share"], &rows);
     let heading = format!(
-        "{}: {} steps after a first one of {} ms; the median is {} ms{}",
+        "{}: {} step{} after a first one of {} ms; the median is {} ms{}",
         report.place,
         report.steps,
+        if report.steps == 1 { "" } else { "s" },
         milliseconds(report.first),
         milliseconds(report.median),
         if is_cut { "; later steps were not recorded" } else { "" },
