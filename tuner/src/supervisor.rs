@@ -248,7 +248,6 @@ impl<'a> Supervisor<'a> {
 
     fn run(&mut self) -> Result<Finish, SupervisorError> {
         let mut sessions = Vec::new();
-        let mut has_waited = false;
         // A study that has all its trials already has no other progress.
         self.send_standing();
         if let Some(engine) = self.engine.take() {
@@ -260,13 +259,11 @@ impl<'a> Supervisor<'a> {
             if !sessions.is_empty() {
                 self.turn(&mut sessions)?;
             } else if matches!(over, Some(Finish::MaxTrials | Finish::Exhausted)) && self.search.others_run()? {
-                has_waited = true;
                 self.tick_progress(&sessions);
                 std::thread::sleep(TICK);
             } else {
-                if has_waited {
-                    self.send_progress(&sessions);
-                }
+                // Others may have ended trials since this search's last one.
+                self.send_progress(&sessions);
                 let phase = std::mem::take(&mut self.phase);
                 return Ok(phase.result(over.unwrap_or(Finish::Exhausted))?);
             }
