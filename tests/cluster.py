@@ -19,8 +19,9 @@ from front_end import IDLE
 from session import FERROTUNE, Outcome, is_alive, wait_for
 from test_tune import study, tune
 
-# Every process of a trial reports values of its own. Some trials go on from their checkpoints, the others begin again. A process writes down that it asks before each report. Once its report has returned, and its checkpoint if it keeps any, it writes
-# down that the value is acknowledged: a process whose trial is another one's by then does not come so far.
+# Every process of a trial reports values of its own. Some trials go on from their checkpoints, the others begin again. A process
+# writes down that it asks before each report. Once its report has returned, and its checkpoint if it keeps any, it writes down that the
+# value is acknowledged: a process whose trial is another one's by then does not come so far.
 BODY = """use std::io::Write as _;
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?;
     let process = u64::from(std::process::id()) * 1_000_000 + u64::from(now.subsec_micros());
@@ -36,7 +37,9 @@ BODY = """use std::io::Write as _;
     while seen.len() < EPOCHS {
         let epoch = seen.len();
         seen.push(process);
-        if !std::path::Path::new("HURRY").exists() { std::thread::sleep(std::time::Duration::from_millis(100)); }
+        let pause = || std::thread::sleep(std::time::Duration::from_millis(100));
+        if !std::path::Path::new("HURRY").exists() { pause(); }
+        while std::path::Path::new("HOLD").exists() { pause(); }
         let value = (process * 100 + epoch as u64) as f64;
         note("asked", epoch, value)?;
         trial.report(epoch, [("loss", value)])?;
@@ -173,7 +176,8 @@ class Team:
         self.kernel, self.folder, self.name = kernel, folder, name
         self.url, self.theirs = addresses
         self.token = study(kernel, name) / "token"
-        self.log, self.hurry_file = folder / "log", folder / "hurry"
+        # Trials take no time while the one file is there, and all the time while the other one is.
+        self.log, self.hurry_file, self.hold_file = folder / "log", folder / "hurry", folder / "hold"
         self.log.touch()
         self.workers, self.cells = [], []
 
@@ -189,7 +193,7 @@ class Team:
     def code(self, epochs, most, heartbeat="1s", keeps="trial.number() % 2 == 0"):
         """The cell; no trial ends because it was tried too often."""
         self.epochs, self.most = epochs, most
-        words = {"EPOCHS": epochs, "KEEPS": keeps, "LOG": self.log, "HURRY": self.hurry_file}
+        words = {"EPOCHS": epochs, "KEEPS": keeps, "LOG": self.log, "HURRY": self.hurry_file, "HOLD": self.hold_file}
         body = re.sub("|".join(words), lambda word: str(words[word[0]]), BODY)
         options = f"--objective loss:min --oracle random --max-trials {most} --seed 6 --retries 10000 --storage {self.url}"
         return tune(body, f"{options} --publish --heartbeat {heartbeat}", self.name)
@@ -237,6 +241,13 @@ class Team:
 
         wait_for(is_there, "trial with some epochs", 120)
         return found[-1].trial, found[-1].process
+
+    def owner(self, trial):
+        """The folder of the supervisor that has a trial, as the study says."""
+        return pathlib.Path(self.trials()[trial].user_attrs["ferrotune:supervisor"]["folder"])
+
+    def wait_for_owner(self, trial, worker):
+        wait_for(lambda: self.owner(trial).is_relative_to(worker.directory), f"trial {trial} of {worker.name}", 120)
 
     def wait_for_others(self, trial, process):
         """Waits until another process has an acknowledged epoch of this trial."""
