@@ -3,6 +3,7 @@
 import contextlib
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -33,28 +34,71 @@ def _installed():
     return max(pathlib.Path("/usr/lib/postgresql").glob("*/bin/initdb"), default=None)
 
 
+class Server:
+    """A server that can be stopped as in a crash, and started again. Its superuser is `ferrotune`, without a password."""
+
+    def __init__(self, home):
+        self.home = home
+        self.folder = programs().parent
+        self.options = []
+        self.running = None
+        # As root the server refuses to run.
+        self.user = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}
+        self.own(home)
+        init = [self.folder / "initdb", "-A", "trust", "-U", "ferrotune", "--no-sync", "-D", f"{home}/data"]
+        subprocess.run(init, check=True, capture_output=True, cwd="/", **self.user)
+
+    def own(self, path):
+        """Gives the server's user a file or folder."""
+        if self.user:
+            shutil.chown(path, NOBODY, NOBODY)
+
+    def trust(self, network):
+        """Lets in whoever comes from this network; call it before the server starts."""
+        with open(f"{self.home}/data/pg_hba.conf", "a") as rules:
+            rules.write(f"host all all {network} trust\n")
+
+    def start(self):
+        """Starts the server with `options`, and waits until it answers."""
+        command = [self.folder / "postgres", "-D", f"{self.home}/data", "-k", self.home, "-c", "listen_addresses=", *self.options]
+        self.running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/", **self.user)
+        end = time.monotonic() + START_TIMEOUT_S
+        while subprocess.run([self.folder / "pg_isready", "-q", "-h", self.home]).returncode != 0:
+            assert time.monotonic() < end and self.running.poll() is None, "the server does not start"
+            time.sleep(0.02)
+
+    def ask(self, sql):
+        """What a query gives, as text."""
+        command = [self.folder / "psql", "-X", "-A", "-t", "-h", self.home, "-U", "ferrotune", "-d", "postgres", "-c", sql]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+    def crash(self):
+        """Stops the server at once: it repeats its log when it starts again."""
+        if self.running:
+            self.running.send_signal(signal.SIGQUIT)
+            self.running.wait()
+            self.running = None
+
+
+@contextlib.contextmanager
+def initialised():
+    """A server with an empty database, not started yet. It ends with the context."""
+    programs()
+    with tempfile.TemporaryDirectory() as home:
+        server = Server(home)
+        try:
+            yield server
+        finally:
+            server.crash()
+
+
 @contextlib.contextmanager
 def server(*options):
-    """Runs a server; gives the folder of its socket. Its superuser is `ferrotune`, without a password."""
-    folder = programs().parent
-    # As root the server refuses to run.
-    user = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}
-    with tempfile.TemporaryDirectory() as home:
-        if user:
-            os.chown(home, NOBODY, NOBODY)
-        init = [folder / "initdb", "-A", "trust", "-U", "ferrotune", "--no-sync", "-D", f"{home}/data"]
-        subprocess.run(init, check=True, capture_output=True, cwd="/", **user)
-        command = [folder / "postgres", "-D", f"{home}/data", "-k", home, "-c", "listen_addresses=", *options]
-        running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/", **user)
-        try:
-            end = time.monotonic() + START_TIMEOUT_S
-            while subprocess.run([folder / "pg_isready", "-q", "-h", home]).returncode != 0:
-                assert time.monotonic() < end and running.poll() is None, "the server does not start"
-                time.sleep(0.02)
-            yield home
-        finally:
-            running.send_signal(signal.SIGQUIT)
-            running.wait()
+    """Runs a server; gives the folder of its socket."""
+    with initialised() as made:
+        made.options = list(options)
+        made.start()
+        yield made.home
 
 
 def addresses(home, database):

@@ -15,6 +15,8 @@ const KERNEL_ROUNDS: &str = "40";
 const WALKS: (&str, &str) = ("20", "150");
 /// Rounds of all faults at the same time.
 const STORM_ROUNDS: &str = "30";
+/// Faults of a cluster, one after the other in one study.
+const CLUSTER_ROUNDS: &str = "200";
 /// Number of trials over which memory must not grow.
 const TRIALS: &str = "200";
 
@@ -38,6 +40,11 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     step::step("all faults at the same time", || {
         let mut python = environment.python();
         step::run(python.env("FERROTUNE_STORM_ROUNDS", STORM_ROUNDS).args(["-m", "pytest", "tests/test_storm.py"]))
+    })?;
+    step::step("faults of a cluster", || {
+        let mut python = environment.python();
+        python.env("FERROTUNE_CLUSTER_ROUNDS", CLUSTER_ROUNDS);
+        step::run(python.args(["-m", "pytest", "-s", "tests/test_cluster_faults.py"]))
     })?;
     step::step("faults and resumptions", || {
         let mut python = environment.python();
