@@ -29,7 +29,7 @@ fn main() -> ExitCode {
             // A folder of what is known may follow, and then who the code comes from.
             let origin = if args.get(3).is_some_and(|from| from == "study") { Origin::Study } else { Origin::User };
             let trust = Trust { known: args.get(2).map(PathBuf::from), code: origin, mirror: origin };
-            ferrotune_tuner::supervisor::main(Path::new(&args[1]), &trust, &mut |_| {})
+            ferrotune_tuner::supervisor::main(Path::new(&args[1]), &trust, &|_| Ok(None), &mut |_| {})
         }
         Some("trial") => {
             let scenario = args.last().and_then(|arg| arg.to_str()).unwrap_or_default().to_owned();
