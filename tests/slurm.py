@@ -40,7 +40,7 @@ SchedulerParameters=batch_sched_delay=0,sched_interval=2
 KillWait={kill_wait}
 MailProg=/bin/true
 ReturnToService=2
-NodeName={host} NodeAddr=127.0.0.1 CPUs={cpus}
+NodeName={host} NodeAddr=127.0.0.1 CPUs={cpus} RealMemory=2048
 PartitionName=debug Nodes={host} Default=YES
 """
 

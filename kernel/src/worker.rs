@@ -8,7 +8,7 @@ use clap::Args;
 use ferrotune_launchers::{Resources, launcher};
 use ferrotune_tuner::event::Finish;
 use ferrotune_tuner::journal::Journal;
-use ferrotune_tuner::process::OWN_PROGRAM;
+use ferrotune_tuner::process::{OWN_PROGRAM, Signals};
 use ferrotune_tuner::study_folder;
 use ferrotune_tuner::supervisor::{Origin, Token, Trust, Workers, check_that_it_loads, fetch, supervise};
 use std::path::{Path, PathBuf};
@@ -85,6 +85,8 @@ pub(crate) fn run(arguments: &Worker) -> Result<ExitCode> {
     if let Some(on) = &arguments.on {
         return arguments.place(on, &token);
     }
+    // One that comes before the search begins must not leave the folder behind.
+    let signals = Signals::hold().context("cannot hold signals back")?;
     let directory = arguments.directory.clone().unwrap_or_else(std::env::temp_dir);
     let folder = tempfile::Builder::new().prefix("ferrotune-worker-").tempdir_in(&directory);
     let folder = folder
@@ -97,6 +99,9 @@ pub(crate) fn run(arguments: &Worker) -> Result<ExitCode> {
     spec.supervision.concurrency = arguments.concurrency.unwrap_or(spec.supervision.concurrency);
     spec.supervision.threads = arguments.threads;
     check_that_it_loads(&spec, Path::new(OWN_PROGRAM))?;
+    if signals.take().context("cannot read a signal")? > 0 {
+        anyhow::bail!("stopped before it had begun a trial");
+    }
     // What was fetched was checked; it is not remembered, since only the token stands for it.
     let trust = Trust { known: None, code: Origin::User, mirror: Origin::Study };
     let mut printer = Printer::new(&spec, "stopped; other workers go on with its trials");

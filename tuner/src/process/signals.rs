@@ -7,10 +7,11 @@ use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 
 const STOP_SIGNALS: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
-/// The stop signals of this thread, blocked until this is dropped.
+/// The stop signals of this thread, blocked until this is dropped, or longer if they were blocked before.
 #[derive(Debug)]
 pub struct Signals {
     fd: OwnedFd,
+    earlier: libc::sigset_t,
 }
 
 impl Signals {
@@ -18,14 +19,14 @@ impl Signals {
     /// calls this before it starts them.
     pub fn hold() -> io::Result<Signals> {
         let set = stop_set();
-        change_mask(libc::SIG_BLOCK, &set)?;
+        let earlier = change_mask(libc::SIG_BLOCK, &set)?;
         // SAFETY: `set` is an initialised signal set; -1 asks for a new descriptor.
         let fd = unsafe { libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: the descriptor was just made and has no other owner.
-        Ok(Signals { fd: unsafe { OwnedFd::from_raw_fd(fd) } })
+        Ok(Signals { fd: unsafe { OwnedFd::from_raw_fd(fd) }, earlier })
     }
 
     /// How many stop signals have arrived since the last call. Does not wait.
@@ -48,7 +49,7 @@ impl AsFd for Signals {
 
 impl Drop for Signals {
     fn drop(&mut self) {
-        if let Err(error) = change_mask(libc::SIG_UNBLOCK, &stop_set()) {
+        if let Err(error) = change_mask(libc::SIG_SETMASK, &self.earlier) {
             tracing::warn!(fd = self.fd.as_raw_fd(), %error, "the stop signals stay blocked");
         }
     }
@@ -71,7 +72,7 @@ pub(super) fn reset() -> io::Result<()> {
         libc::sigfillset(all.as_mut_ptr());
         all.assume_init()
     };
-    change_mask(libc::SIG_UNBLOCK, &all)
+    change_mask(libc::SIG_UNBLOCK, &all).map(drop)
 }
 
 fn stop_set() -> libc::sigset_t {
@@ -86,10 +87,13 @@ fn stop_set() -> libc::sigset_t {
     }
 }
 
-fn change_mask(how: libc::c_int, set: &libc::sigset_t) -> io::Result<()> {
-    // SAFETY: `set` is initialised, and the old mask is not asked for.
-    match unsafe { libc::pthread_sigmask(how, set, std::ptr::null_mut()) } {
-        0 => Ok(()),
+/// Changes which signals this thread holds back; gives what it held back before.
+fn change_mask(how: libc::c_int, set: &libc::sigset_t) -> io::Result<libc::sigset_t> {
+    // SAFETY: an all-zero signal set is valid, and is written by the call.
+    let mut earlier: libc::sigset_t = unsafe { std::mem::zeroed() };
+    // SAFETY: `set` is initialised, and `earlier` is a signal set.
+    match unsafe { libc::pthread_sigmask(how, set, &raw mut earlier) } {
+        0 => Ok(earlier),
         errno => Err(io::Error::from_raw_os_error(errno)),
     }
 }
