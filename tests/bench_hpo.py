@@ -1,6 +1,6 @@
 """Optuna's samplers on the problems of `cargo xtask bench hpo`: one line of CSV for each finished search.
 
-The problems are those of tuner/benches/hpo/problems.rs, all minimised. Refuses nothing; what to run is said by the
+The problems are those of tuner/benches/hpo/problems.rs, all minimised; some are in bench_hpo_kinds.py. Refuses nothing; what to run is said by the
 arguments: sampler, first seed, number of seeds, problems, and `--trials N` to end every search earlier. One more, `digits`,
 trains a model with the program that FERROTUNE_DIGITS names (`cargo xtask bench digits`).
 """
@@ -15,6 +15,8 @@ import time
 import warnings
 
 import optuna
+
+from bench_hpo_kinds import KINDS, choices, table
 
 TRIALS = 100
 COUNTED = (10, 25, 50, 100)
@@ -114,16 +116,6 @@ def models(trial):
     depth = trial.suggest_int("depth", 1, 32)
     features = trial.suggest_float("features", 0.05, 1.0, step=0.05)
     return 0.06 + 0.1 * (trees - 2.5) ** 2 + 0.0015 * (depth - 14) ** 2 + 0.5 * (features - 0.35) ** 2
-
-
-def table(salt, position, a, b):
-    key = salt * 1009 + position * 131 + a * 31 + b * 17 + 7
-    mixed = key * 2654435761 % 2**32
-    return (mixed ^ (mixed >> 15)) * 2246822519 % 2**32 / 2**32
-
-
-def choices(trial, counts):
-    return [trial.suggest_categorical(f"c{i + 1}", list(range(count))) for i, count in enumerate(counts)]
 
 
 def choices6(trial):
@@ -318,6 +310,7 @@ PROBLEMS = {
     "pipeline": pipeline,
     "dixonprice5": box(dixon_price, [(-10, 10)] * 5),
     "branin_n": box(branin, [(-5, 10), (0, 15)]),
+    **KINDS,
 }
 # Problems with two losses, and the bounds of their hypervolumes.
 FRONTS = {

@@ -3,6 +3,7 @@
 
 mod discrete;
 pub(crate) mod fronts;
+mod kinds;
 
 use ferrotune_tuner::space::{Distribution, Scale, Value};
 use std::f64::consts::{E, PI};
@@ -13,7 +14,7 @@ pub(crate) type Ask<'a> = dyn FnMut(&str, Distribution) -> Value + 'a;
 /// A problem: its name, and the loss for the values that it asks for.
 pub(crate) type Problem = (&'static str, fn(&mut Ask<'_>) -> f64);
 
-pub(crate) const PROBLEMS: [Problem; 22] = [
+pub(crate) const PROBLEMS: [Problem; 31] = [
     ("branin", |ask| branin(&vector(ask, &[(-5.0, 10.0), (0.0, 15.0)]))),
     ("hartmann6", |ask| hartmann6(&vector(ask, &[(0.0, 1.0); 6]))),
     ("ackley5", |ask| ackley(&vector(ask, &[(-15.0, 30.0); 5]))),
@@ -36,6 +37,15 @@ pub(crate) const PROBLEMS: [Problem; 22] = [
     ("pipeline", discrete::pipeline),
     ("dixonprice5", |ask| dixon_price(&vector(ask, &[(-10.0, 10.0); 5]))),
     ("branin_n", |ask| branin(&vector(ask, &[(-5.0, 10.0), (0.0, 15.0)]))),
+    ("ring5", kinds::ring5),
+    ("leader5", kinds::leader5),
+    ("small9", kinds::small9),
+    ("crates5", kinds::crates5),
+    ("luggage10", kinds::luggage10),
+    ("order7", kinds::order7),
+    ("lure3", kinds::lure3),
+    ("lure6", kinds::lure6),
+    ("couple4", kinds::couple4),
 ];
 
 /// Standard deviations of the noise that is added to the losses of some problems. Their result is the loss without
@@ -244,7 +254,7 @@ pub(crate) fn check() -> Result<(), String> {
         Distribution::Float { low, high, .. } => Value::Float(low + 0.25 * (high - low)),
     };
     type Place<'a> = &'a dyn Fn(&str, usize, &Distribution) -> Value;
-    let places: [(Place<'_>, f64); 22] = [
+    let places: [(Place<'_>, f64); 31] = [
         (&integers, 21.62763539206238),
         (&tenths, -1.4069105761385297),
         (&half_steps, 5.8419895238039246),
@@ -267,6 +277,15 @@ pub(crate) fn check() -> Result<(), String> {
         (&third, 0.32452264917411067),
         (&half_steps, 268.5),
         (&integers, 21.62763539206238),
+        (&third, 0.8371892124414444),
+        (&third, 0.6408866956830025),
+        (&third, 0.5880625835205946),
+        (&third, 0.6709677419354838),
+        (&third, 2.6722222222222225),
+        (&third, 2.8400000000000003),
+        (&third, 1.8300000000000003),
+        (&third, 11.667307461801483),
+        (&third, 6.2),
     ];
     for ((name, problem), (place, expected)) in PROBLEMS.iter().zip(places) {
         let mut index = 0;

@@ -12,6 +12,7 @@ use super::random::generator;
 use super::sampler::Sampler;
 use super::survival::{Fitness, survivors};
 use super::text::{SettingError, SettingsText};
+use crate::space::Dimension;
 use parzen::Parzen;
 use std::ops::Bound;
 
@@ -19,6 +20,8 @@ use std::ops::Bound;
 const INITIAL: usize = 6;
 /// Number of candidates; the best one is proposed.
 const CANDIDATES: usize = 24;
+/// Points drawn for each candidate, at most: those that were tried before are no candidates.
+const DRAWS: usize = 10;
 
 /// TPE search.
 #[derive(Debug)]
@@ -61,9 +64,13 @@ impl Sampler for Tpe {
         let good = Parzen::new(&history.space, &good);
         let bad = Parzen::new(&history.space, &bad);
         let mut best: Option<(f64, Vec<f64>)> = None;
-        for _ in 0..self.candidates {
+        let draws = (0..self.candidates.saturating_mul(DRAWS)).map(|_| {
             let point = good.sample(&mut rng);
             let active: Vec<bool> = (0..dimensions).map(|index| history.space.is_active(index, &point)).collect();
+            (point, active)
+        });
+        let untried = draws.filter(|(point, active)| !is_tried(history, point, active));
+        for (point, active) in untried.take(self.candidates) {
             let score = good.log_density(&point, &active) - bad.log_density(&point, &active);
             if best.as_ref().is_none_or(|(highest, _)| score > *highest) {
                 best = Some((score, point));
@@ -75,6 +82,28 @@ impl Sampler for Tpe {
     fn begins_in_the_middle(&self) -> bool {
         true
     }
+}
+
+/// Whether a trial of the search has the values of this point.
+///
+/// The best point would otherwise be proposed again and again where there are only whole numbers and choices: its copies, as
+/// good as itself, would take the places of all other good trials, and nothing else would be near a kernel.
+fn is_tried(history: &History, point: &[f64], active: &[bool]) -> bool {
+    let dimensions = &history.space.dimensions;
+    let is_lattice =
+        dimensions.iter().zip(active).all(|(known, active)| !active || known.distribution.cells().is_some());
+    if !is_lattice {
+        return false;
+    }
+    let own = |((known, unit), active): ((&Dimension, &f64), &bool)| {
+        // A draw on a logarithmic scale lies anywhere in the cell of its value.
+        let unit = known.distribution.to_unit(&known.distribution.from_unit(*unit));
+        unit.filter(|_| *active).unwrap_or(f64::NAN)
+    };
+    let own: Vec<f64> = dimensions.iter().zip(point).zip(active).map(own).collect();
+    let is_same = |(a, b): (&f64, &f64)| (a - b).abs() < 1e-9 || (a.is_nan() && b.is_nan());
+    let mut trials = history.rows.iter().filter(|row| row.trial.is_some());
+    trials.any(|row| row.point.iter().zip(&own).all(is_same))
 }
 
 /// The points of the good trials, and those of the others: failed, pruned and running ones, so that the next proposal

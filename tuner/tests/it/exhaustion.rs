@@ -231,3 +231,23 @@ fn whole_numbers_of_a_wide_range_are_not_repeated() {
         }
     }
 }
+
+#[test]
+fn tpe_repeats_no_combination_of_a_space_too_large_to_count() {
+    let load: Simulation = |ask| {
+        let counts = ["a", "b", "c", "d", "e", "f"].map(|name| int(ask, name, 6) as f64);
+        let layers = match ask("layers", Distribution::Int { low: 1, high: 8, step: 1, scale: Scale::Log }) {
+            Value::Int(layers) => layers as f64,
+            _ => f64::NAN,
+        };
+        let worth = if bool(ask, "fast") { 1.5 } else { 1.0 };
+        let weight = counts.iter().sum::<f64>() + layers;
+        if weight > 25.0 { -weight } else { worth * counts[0] + 2.0 * counts[1] + counts[2] + layers }
+    };
+    for seed in 0..10 {
+        let spec = StudySpec { max_trials: 80, seed: Some(seed), ..spec("tpe") };
+        let trials = crate::simulation::Search::run(&spec, load).trials;
+        let distinct: BTreeSet<String> = trials.iter().map(|trial| format!("{:?}", trial.parameters)).collect();
+        assert_eq!(distinct.len(), 80, "seed {seed}");
+    }
+}

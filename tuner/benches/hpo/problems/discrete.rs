@@ -4,14 +4,14 @@ use super::{Ask, choice, float, int, log_float};
 use ferrotune_tuner::space::{Distribution, Scale, Value};
 
 /// A number of the unit interval that depends on four others and looks random.
-fn table(salt: u64, position: usize, a: i64, b: i64) -> f64 {
+pub(super) fn table(salt: u64, position: usize, a: i64, b: i64) -> f64 {
     let key = salt * 1009 + position as u64 * 131 + a as u64 * 31 + b as u64 * 17 + 7;
     let mixed = (key * 2_654_435_761) % 4_294_967_296;
     ((mixed ^ (mixed >> 15)) * 2_246_822_519 % 4_294_967_296) as f64 / 4_294_967_296.0
 }
 
 /// Choices between whole numbers, in no order.
-fn choices(ask: &mut Ask<'_>, counts: &[i64]) -> Vec<i64> {
+pub(super) fn choices(ask: &mut Ask<'_>, counts: &[i64]) -> Vec<i64> {
     let pick = |(index, count): (usize, &i64)| {
         let values = (0..*count).map(Value::Int).collect();
         match ask(&format!("c{}", index + 1), Distribution::Choice { values, is_ordered: false }) {

@@ -13,6 +13,9 @@ const NARROWEST: f64 = 0.03;
 const WIDEST: f64 = 0.2;
 /// Number of points at which a kernel's integral over the unit interval is computed; it is interpolated between them.
 const KNOTS: usize = 64;
+/// A lattice with more cells than this has cells that are narrower than a third of any kernel, so that a kernel is almost
+/// constant in a cell.
+const MOST_CELLS: f64 = 100.0;
 /// The logarithm of a number that is less than a quarter of the distance from 1 to the next lower number.
 const NEGLIGIBLE: f64 = -38.5;
 
@@ -28,6 +31,9 @@ enum Axis {
         log_scale: Vec<f64>,
         /// Number of values; `None` for a continuous range.
         cells: Option<f64>,
+        /// Logarithm of a kernel's mean over a cell, by the distance from the kernel's own cell, without its normalisation;
+        /// empty unless there are at most [`MOST_CELLS`] cells.
+        log_means: Vec<f64>,
     },
     /// A choice of this many values.
     Choice {
@@ -146,7 +152,19 @@ fn number(bandwidth: f64, cells: Option<f64>, kernels: f64) -> Axis {
         }
         false => Vec::new(),
     };
-    Axis::Number { deviation, log_scale, cells }
+    let log_means =
+        cells.filter(|cells| *cells <= MOST_CELLS).map_or_else(Vec::new, |cells| log_means(deviation, cells));
+    Axis::Number { deviation, log_scale, cells, log_means }
+}
+
+/// Logarithms of the mean of exp(-x²/2) over cells, x in standard deviations, by a cell's distance from the centre's. A value
+/// of a lattice is drawn with the probability of its whole cell, which the density at the middle of the cell is not.
+fn log_means(deviation: f64, cells: f64) -> Vec<f64> {
+    let above: Vec<f64> =
+        (0..cells as usize).map(|cell| normal::cumulative(-(cell as f64 + 0.5) / cells / deviation)).collect();
+    let height = deviation * (2.0 * std::f64::consts::PI).sqrt() * cells;
+    let beyond = above.windows(2).map(|pair| pair[0] - pair[1]);
+    std::iter::once(1.0 - 2.0 * above[0]).chain(beyond).map(|mass| (mass * height).ln()).collect()
 }
 
 /// The probabilities of a normal kernel up to the ends of the unit interval.
@@ -183,6 +201,14 @@ impl Axis {
     fn add_log_kernels(&self, unit: f64, column: &Column, sums: &mut [f64]) {
         let kernels = column.centres.iter().zip(&column.log_scales).zip(sums);
         match self {
+            Axis::Number { cells: Some(cells), log_means, .. } if !log_means.is_empty() => {
+                for ((centre, log_scale), sum) in kernels {
+                    // Without a coordinate, the distance is 0.
+                    let distance = ((unit - centre).abs() * cells).round() as usize;
+                    let log = log_scale + log_means[distance.min(log_means.len() - 1)];
+                    *sum += if centre.is_nan() { 0.0 } else { log };
+                }
+            }
             Axis::Number { deviation, .. } => {
                 for ((centre, log_scale), sum) in kernels {
                     let distance = (unit - centre) / deviation;
@@ -257,6 +283,25 @@ mod tests {
         }
         assert!((sum - 1.0).abs() < 1e-3, "{sum}");
         assert!((estimator.log_density(&[0.3, 0.5], &[false, false])).abs() < 1e-12);
+    }
+
+    #[test]
+    fn whole_number_has_the_probability_of_its_cell() {
+        let range = Distribution::Int { low: 0, high: 5, step: 1, scale: Scale::Linear };
+        let space = Space { dimensions: vec![Dimension::new("n".to_owned(), range, 0)] };
+        let points: Vec<[f64; 1]> = [0, 0, 0, 2, 5].map(|cell| [(f64::from(cell) + 0.5) / 6.0]).to_vec();
+        let points: Vec<&[f64]> = points.iter().map(|point| point.as_slice()).collect();
+        let estimator = Parzen::new(&space, &points);
+        let cells: Vec<f64> = (0..6).map(|cell| (f64::from(cell) + 0.5) / 6.0).collect();
+        let expected = cells.iter().map(|cell| estimator.log_density(&[*cell], &[true]).exp() / 6.0);
+        let expected: Vec<f64> = expected.collect();
+        assert!((expected.iter().sum::<f64>() - 1.0).abs() < 1e-12, "{expected:?}");
+        let mut rng = Pcg64::seed_from_u64(7);
+        let samples: Vec<f64> = (0..100_000).map(|_| estimator.sample(&mut rng)[0]).collect();
+        for (cell, expected) in cells.iter().zip(expected) {
+            let found = samples.iter().filter(|sample| (*sample - cell).abs() < 1e-9).count() as f64 / 100_000.0;
+            assert!((found - expected).abs() < 0.005, "{cell}: {found} for {expected}");
+        }
     }
 
     #[test]
