@@ -178,7 +178,7 @@ def test_a_study_that_nobody_has_published_and_one_without_a_database_say_so(tea
     line = refused(team.worker(token=write_token(team.folder)))
     assert line.endswith("has nothing for workers, or not yet all of it; start its search with --publish")
     error = team.kernel.fails(tune("Ok(x)", f"{options} --publish", "alone"))
-    assert "this study is in none; add --storage" in error.error
+    assert "--publish needs --storage URL" in error.error
 
 
 def write_token(folder):

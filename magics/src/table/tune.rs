@@ -5,7 +5,7 @@ use super::{Argument, Magic, MagicOption, Values};
 use crate::action::{Action, Tune};
 use crate::arguments::{Arguments, Invocation};
 use crate::cell;
-use crate::error::MagicError;
+use crate::error::{MagicError, Problem};
 use crate::quantity::{bytes, seconds};
 use crate::values::{self, constraint, count, list, number, objective, parameter, settings};
 use ferrotune_tuner::spec::{Placement, StudySpec};
@@ -109,6 +109,10 @@ const ON: MagicOption = MagicOption::new(
     "with --storage, have workers run the trials: local, slurm:partition=NAME, ray:http://HOST:8265 or kubernetes:image=NAME",
 );
 const OVERWRITE: MagicOption = MagicOption::flag("--overwrite", "delete an earlier study of that name first");
+
+/// Options, each with the one without which it means nothing.
+const NEEDS: [(&str, MagicOption); 5] =
+    [("--publish", STORAGE), ("--on", STORAGE), ("--workers", ON), ("--cpus", ON), ("--gpus", ON)];
 
 const ROWS: [Row; 37] = [
     Row::of(OBJECTIVE, |spec, text| set(&mut spec.objectives, list(text, ',', objective))),
@@ -276,11 +280,11 @@ fn tune(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
     for row in &ROWS {
         arguments.option(&row.option, |text| (row.set)(&mut spec, text))?;
     }
-    if spec.placement.is_some() {
-        arguments.required(&ON)?;
-    }
-    if spec.supervision.publish {
-        arguments.required(&STORAGE)?;
+    for (option, needed) in NEEDS {
+        if arguments.given().any(|given| given.name == option) && !arguments.has(&needed) {
+            let (magic, value) = (option.to_owned(), needed.value.unwrap_or_default());
+            return Err(invocation.error(Problem::Missing { magic, argument: needed.name, value }));
+        }
     }
     let body_line = invocation.line + 1;
     if cell::body(invocation, body, body_line)?.is_blank {

@@ -185,9 +185,9 @@ fn a_bad_objective_shows_both_directions() {
             1: --enqueue lr=1;: "" is not a parameter and its value, as in lr=0.01; usage: USAGE
             1: --tune-only lr,,b: a name is missing between the commas; usage: USAGE
             1: --executions 0: give at least 1; usage: USAGE
-            1: %%tune needs --on LAUNCHER; usage: USAGE
-            1: %%tune needs --storage URL; usage: USAGE
-            1: %%tune needs --storage URL; usage: USAGE"#]],
+            1: --workers needs --on LAUNCHER; usage: USAGE
+            1: --on needs --storage URL; usage: USAGE
+            1: --publish needs --storage URL; usage: USAGE"#]],
     );
 }
 
