@@ -112,7 +112,9 @@ impl Search {
         if self.is_stopped {
             return Ok(Step::Over(Finish::Stopped));
         }
-        while let Some(trial) = self.queue.pop_front() {
+        // One that another search had meanwhile may be back while its process still runs: that process goes on with it.
+        while let Some(place) = self.queue.iter().position(|trial| !running.contains(trial)) {
+            let Some(trial) = self.queue.remove(place) else { break };
             if self.give_up(trial)? {
                 return Ok(Step::Ended { trial });
             }
