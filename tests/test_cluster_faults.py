@@ -72,7 +72,7 @@ def self_signed(folder, hosts):
 
 @pytest.fixture
 def team(kernel, server, tmp_path, request):
-    name = f"faults-{request.node.name.split('[')[0][-30:]}"
+    name = request.node.name.removeprefix("test_")[:32]
     with Team(kernel, tmp_path, name, postgresql.addresses(server.home, f"it_{time.time_ns()}")) as team:
         yield team
     # A worker that was killed leaves what it has fetched.

@@ -187,8 +187,11 @@ impl Search {
     pub(crate) fn put_back(&mut self, number: u64, outcome: &Outcome) {
         match outcome {
             Outcome::Executed => self.queue.push_front(number),
-            Outcome::Interrupted | Outcome::Postponed(_) => self.queue.push_back(number),
-            Outcome::Paused { .. } | Outcome::Ended { .. } => {}
+            // One that has come back from another search waits there already.
+            Outcome::Interrupted | Outcome::Postponed(_) if !self.queue.contains(&number) => {
+                self.queue.push_back(number)
+            }
+            Outcome::Interrupted | Outcome::Postponed(_) | Outcome::Paused { .. } | Outcome::Ended { .. } => {}
         }
     }
 
