@@ -444,5 +444,5 @@ acknowledged 0 1 21 2
     ],
 )
 def test_the_check_finds_what_is_lost_and_what_is_written_by_two(more, values, words):
-    found = faults_of(reports(HISTORY + more), [values], 2)
+    found = faults_of(reports(f"{HISTORY}{more}\n" if more else HISTORY), [values], 2)
     assert found == [] if words is None else words in "\n".join(found)
