@@ -66,9 +66,9 @@ class Report:
 
 
 def reports(text):
-    """The reports that trials have written down, in the order in which they have begun."""
+    """The reports that trials have written down, in the order in which they have begun. A last line may be half written."""
     found, asked = [], {}
-    for place, line in enumerate(text.splitlines()):
+    for place, line in enumerate(text.split("\n")[:-1]):
         what, trial, epoch, value, process = line.split()
         if what == "asked":
             found.append(Report(place, int(trial), int(epoch), float(value), int(process)))

@@ -72,7 +72,7 @@ def self_signed(folder, hosts):
 
 @pytest.fixture
 def team(kernel, server, tmp_path, request):
-    name = f"faults-{request.node.name.split('[')[0][-30:]}"
+    name = request.node.name.removeprefix("test_")[:32]
     with Team(kernel, tmp_path, name, postgresql.addresses(server.home, f"it_{time.time_ns()}")) as team:
         yield team
     # A worker that was killed leaves what it has fetched.
@@ -444,5 +444,5 @@ acknowledged 0 1 21 2
     ],
 )
 def test_the_check_finds_what_is_lost_and_what_is_written_by_two(more, values, words):
-    found = faults_of(reports(HISTORY + more), [values], 2)
+    found = faults_of(reports(f"{HISTORY}{more}\n" if more else HISTORY), [values], 2)
     assert found == [] if words is None else words in "\n".join(found)

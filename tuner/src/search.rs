@@ -112,7 +112,9 @@ impl Search {
         if self.is_stopped {
             return Ok(Step::Over(Finish::Stopped));
         }
-        while let Some(trial) = self.queue.pop_front() {
+        // One that another search had meanwhile may be back while its process still runs: that process goes on with it.
+        while let Some(place) = self.queue.iter().position(|trial| !running.contains(trial)) {
+            let Some(trial) = self.queue.remove(place) else { break };
             if self.give_up(trial)? {
                 return Ok(Step::Ended { trial });
             }
@@ -185,8 +187,11 @@ impl Search {
     pub(crate) fn put_back(&mut self, number: u64, outcome: &Outcome) {
         match outcome {
             Outcome::Executed => self.queue.push_front(number),
-            Outcome::Interrupted | Outcome::Postponed(_) => self.queue.push_back(number),
-            Outcome::Paused { .. } | Outcome::Ended { .. } => {}
+            // One that has come back from another search waits there already.
+            Outcome::Interrupted | Outcome::Postponed(_) if !self.queue.contains(&number) => {
+                self.queue.push_back(number)
+            }
+            Outcome::Interrupted | Outcome::Postponed(_) | Outcome::Paused { .. } | Outcome::Ended { .. } => {}
         }
     }
 
