@@ -45,7 +45,7 @@ def left_behind(team):
 
 def test_placed_workers_share_a_study_with_a_notebook(team, engine):
     cell = team.kernel.begin(team.cell(30, 8))
-    wait_for(team.token.exists, "token of the study")
+    wait_for(lambda: team.token.exists() and team.trials(), "trial of the notebook")
     placed = place(team, engine, "--workers", "2", "--cpus", "1")
     outcome = team.kernel.end_of(cell)
     _, said = placed.communicate(timeout=90)

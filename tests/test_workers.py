@@ -81,7 +81,7 @@ def refused(worker):
 
 def test_a_worker_without_anything_else_shares_a_study_with_a_notebook(team):
     cell = team.kernel.begin(team.cell(3, 20))
-    wait_for(team.token.exists, "token of the study")
+    wait_for(lambda: team.token.exists() and team.trials(), "trial of the notebook")
     assert team.token.stat().st_mode & 0o777 == 0o600
     worker = team.worker("--concurrency", "2")
     outcome = team.kernel.end_of(cell)

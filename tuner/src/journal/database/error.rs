@@ -77,18 +77,22 @@ fn of_code(code: &SqlState) -> Remedy {
 
 /// Whether the server was not reached, or has left in the middle.
 fn is_refused_connection(error: &postgres::Error) -> bool {
-    let mut cause: Option<&dyn std::error::Error> = Some(error);
-    while let Some(error) = cause {
-        // A certificate that does not fit comes as an error of the connection, too, and stays wrong.
-        if error.downcast_ref::<rustls::Error>().is_some() {
-            return false;
-        }
-        if let Some(io) = error.downcast_ref::<std::io::Error>() {
-            return io.get_ref().is_none_or(|inner| inner.downcast_ref::<rustls::Error>().is_none());
-        }
-        cause = error.source();
-    }
-    error.is_closed()
+    // A certificate that does not fit comes as an error of the connection, too, and stays wrong.
+    encryption_error(error).is_none()
+        && (error.is_closed() || causes(error).any(|cause| cause.downcast_ref::<std::io::Error>().is_some()))
+}
+
+/// What is wrong with the encryption of a connection, if that is why it failed.
+fn encryption_error(error: &postgres::Error) -> Option<&rustls::Error> {
+    causes(error).find_map(|cause| {
+        let in_io = || cause.downcast_ref::<std::io::Error>()?.get_ref()?.downcast_ref();
+        cause.downcast_ref().or_else(in_io)
+    })
+}
+
+/// An error, and what has caused it, and so on.
+fn causes(error: &postgres::Error) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {
+    std::iter::successors(Some(error as &(dyn std::error::Error + 'static)), |error| error.source())
 }
 
 /// An error of PostgreSQL with the server's own words.
@@ -96,20 +100,23 @@ struct Told<'a>(&'a postgres::Error);
 
 impl fmt::Display for Told<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut cause: Option<&dyn std::error::Error> = std::error::Error::source(self.0);
         if let Some(server) = self.0.as_db_error() {
             return formatter.write_str(server.message());
         }
         write!(formatter, "{}", self.0)?;
         let mut told = self.0.to_string();
-        while let Some(error) = cause {
-            let text = error.to_string();
+        for cause in causes(self.0).skip(1) {
+            let text = cause.to_string();
             if !told.contains(&text) {
                 write!(formatter, ": {text}")?;
                 told = text;
             }
-            cause = error.source();
         }
-        Ok(())
+        match encryption_error(self.0) {
+            Some(rustls::Error::InvalidCertificate(_)) => formatter.write_str(
+                "; give the certificate of the authority that has signed the server's, as sslrootcert=FILE in the address",
+            ),
+            _ => Ok(()),
+        }
     }
 }
