@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// One command, which runs as often as asked.
 #[derive(Clone, Debug, Default)]
@@ -49,6 +50,12 @@ impl<T: Into<String>> From<T> for JobId {
     fn from(text: T) -> Self {
         Self(text.into())
     }
+}
+
+/// A name with the time behind it, which no earlier submission has.
+pub(crate) fn unique(name: &str) -> String {
+    let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    format!("{name}-{:x}", time.as_nanos())
 }
 
 /// Refuses ids that are none of an engine's.

@@ -10,7 +10,7 @@ mod options;
 mod state;
 
 use crate::call::Programs;
-use crate::job::{check_ids, is_plain};
+use crate::job::{check_ids, is_plain, unique};
 use crate::{Job, JobId, Launcher, LauncherError, Status};
 use options::Options;
 use serde::Deserialize;
@@ -20,7 +20,6 @@ use state::{JobList, PodList};
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::process::Command;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The engine's name in errors.
 const ENGINE: &str = "Kubernetes";
@@ -111,16 +110,12 @@ impl Launcher for Kubernetes {
         if count == 0 {
             return Ok(Vec::new());
         }
-        let unique = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
-        let run = format!("{}-{unique:x}", manifest::label(&job.name));
+        let run = unique(&manifest::label(&job.name));
         let ids: Vec<JobId> = (0..count).map(|index| JobId::from(format!("{run}-{index}"))).collect();
-        if let Err(error) = self.make(job, &run, &ids) {
-            if let Err(error) = self.cancel(&ids) {
-                tracing::warn!(job = job.name, "cannot cancel what was submitted: {error}");
-            }
-            return Err(error);
+        match self.make(job, &run, &ids) {
+            Ok(()) => Ok(ids),
+            Err(error) => Err(crate::taken_back(self, job, &ids, error)),
         }
-        Ok(ids)
     }
 
     fn status(&mut self, ids: &[JobId]) -> Result<Vec<Status>, LauncherError> {

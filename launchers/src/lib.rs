@@ -82,6 +82,14 @@ pub fn launcher(text: &str) -> Result<Box<dyn Launcher>, LauncherError> {
     }
 }
 
+/// Cancels what was submitted of a job before this error, which is given back.
+fn taken_back(launcher: &mut dyn Launcher, job: &Job, ids: &[JobId], error: LauncherError) -> LauncherError {
+    if let Err(error) = launcher.cancel(ids) {
+        tracing::warn!(job = job.name, "cannot cancel what was submitted: {error}");
+    }
+    error
+}
+
 /// A log's text, and nothing where there is no log yet.
 fn read_log(path: &Path) -> Result<String, LauncherError> {
     match std::fs::read(path) {

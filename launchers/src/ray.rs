@@ -9,13 +9,12 @@
 
 mod http;
 
-use crate::job::{check_ids, is_plain};
+use crate::job::{check_ids, is_plain, unique};
 use crate::{Job, JobId, Launcher, LauncherError, Status, shell};
 use http::Dashboard;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::ffi::OsString;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The engine's name in errors.
 const ENGINE: &str = "Ray";
@@ -62,20 +61,17 @@ impl Launcher for Ray {
     fn submit(&mut self, job: &Job, count: u64) -> Result<Vec<JobId>, LauncherError> {
         job.check()?;
         let body = body(job)?;
-        let unique = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+        let run = unique(&job.name);
         let mut ids = Vec::new();
         for index in 0..count {
-            let id = JobId::from(format!("{}-{unique:x}-{}-{index}", job.name, std::process::id()));
+            let id = JobId::from(format!("{run}-{}-{index}", std::process::id()));
             let mut body = body.clone();
             body.insert("submission_id".into(), id.as_str().into());
             // One that has failed without an answer may have been submitted.
             ids.push(id);
             let answer = self.dashboard.post("/api/jobs/", &Value::Object(body));
             if let Err(error) = answer.and_then(|answer| answer.text_of("a job")) {
-                if let Err(error) = self.cancel(&ids) {
-                    tracing::warn!(job = job.name, "cannot cancel what was submitted: {error}");
-                }
-                return Err(error);
+                return Err(crate::taken_back(self, job, &ids, error));
             }
         }
         Ok(ids)
