@@ -5,6 +5,8 @@ mod auto;
 mod bohb;
 mod cmaes;
 mod combinations;
+mod curve;
+mod forecast;
 mod gp;
 mod grid;
 mod history;

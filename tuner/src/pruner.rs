@@ -57,6 +57,14 @@ pub enum Pruner {
         /// The other pruner.
         around: Option<Box<Pruner>>,
     },
+    /// `forecast`: ends a trial that a Gaussian process over the parameters and the epochs gives little chance. It is judged
+    /// after a third of a whole training, a third of that, and so on, four times at most; never where a trial does not say
+    /// how many epochs a whole training has.
+    Forecast {
+        /// A trial goes on if the improvement that it promises for each of its epochs that are left is at least this share
+        /// of what a new trial promises.
+        share: f64,
+    },
     /// `threshold`: ends a trial whose last value is outside the bounds or NaN.
     Threshold {
         /// Smallest value of a trial that continues.
@@ -80,8 +88,15 @@ pub struct Checks {
 impl Pruner {
     /// Whether the last report of `trial` and the records of the other trials end it.
     ///
-    /// `trials` may contain `trial` itself. A trial without a report is never ended.
-    pub fn prunes(&self, trial: &TrialRecord, trials: &[TrialRecord], objective: &Objective) -> bool {
+    /// `trials` may contain `trial` itself. A trial without a report is never ended. `forecast` says whether the model of
+    /// the search ends it, given the share of [`Pruner::Forecast`].
+    pub fn prunes(
+        &self,
+        trial: &TrialRecord,
+        trials: &[TrialRecord],
+        objective: &Objective,
+        forecast: impl FnOnce(f64) -> bool,
+    ) -> bool {
         let values = Values::of(trial, objective);
         let Some((last_step, last_value)) = values.0.last().copied() else { return false };
         match self {
@@ -91,9 +106,10 @@ impl Pruner {
             }
             Pruner::Wilcoxon { p, startup } => signed_rank::prunes(*p, *startup, &values, trials, objective),
             Pruner::Patience { steps, delta, around } => {
-                let agrees = || around.as_ref().is_none_or(|pruner| pruner.prunes(trial, trials, objective));
+                let agrees = || around.as_ref().is_none_or(|pruner| pruner.prunes(trial, trials, objective, forecast));
                 trend::has_stalled(*steps, *delta, &values, objective.direction) && agrees()
             }
+            Pruner::Forecast { share } => forecast(*share),
             Pruner::Threshold { lower, upper, checks } => {
                 checks.are_due(&values) && !(*lower..=*upper).contains(&last_value)
             }

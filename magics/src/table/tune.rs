@@ -130,7 +130,7 @@ const ROWS: [Row; 37] = [
     row(
         "--pruner",
         "RULE",
-        "give up trials that do badly: median, percentile, wilcoxon, patience or threshold",
+        "give up trials that do badly: median, percentile, forecast, wilcoxon, patience or threshold",
         |spec, text| set(&mut spec.pruner, values::text(text).map(Some)),
     )
     .taking(Values::Pruner),

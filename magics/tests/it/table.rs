@@ -122,7 +122,7 @@ fn help_shows_usage_options_and_an_example() {
           --objective NAME:max|min,…    the metrics to optimise and their directions; always needed
           --constraint NAME<=NUMBER,…   bounds of metrics, <= or >=, that a trial must keep to
           --oracle NAME                 how to search: auto, gp, tpe, cmaes, nsga2, nsga3, qmc, grid, random, hyperband, asha, bohb, …; settings below (default: auto)
-          --pruner RULE                 give up trials that do badly: median, percentile, wilcoxon, patience or threshold
+          --pruner RULE                 give up trials that do badly: median, percentile, forecast, wilcoxon, patience or threshold
           --terminator RULE             end the search when no more is to be expected: stagnation or regret
           --max-trials N                how many trials to run (default: 10)
           --executions N                how often to run each trial, with other seeds; its value is the mean (default: 1)

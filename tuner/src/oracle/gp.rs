@@ -13,14 +13,14 @@ mod region;
 pub(super) mod regret;
 mod warp;
 
-use super::history::History;
+use super::history::{History, Outcome, Row};
 use super::qmc;
 use super::random::generator;
 use super::sampler::Sampler;
 use super::text::{SettingError, SettingsText};
 use crate::space::Space;
 use acquisition::{Promise, Quest};
-use evidence::Evidence;
+use evidence::{Evidence, Observed};
 use kernel::Shape;
 use model::{Data, Fit, Hyper, Process, fit};
 use rand_pcg::Pcg64;
@@ -29,6 +29,8 @@ use warp::{WARPS, Warp};
 
 /// The first model is of this many losses. Its priors are strong, so that it needs no more.
 const INITIAL: usize = 3;
+/// The epochs count only after this many whole trainings.
+const WHOLES: usize = 2;
 /// The trust region begins after this many losses and one for each parameter.
 const WHOLE: usize = 4;
 /// One trial in this many searches the whole space.
@@ -40,6 +42,8 @@ const FINE: usize = 120;
 /// Numbers of trials in the model of the whole space and in that of a trust region.
 const MOST: usize = 300;
 const MOST_NEAR: usize = 60;
+/// Number of trials in the model of the whole space where each has up to five losses.
+const MOST_CURVES: usize = 120;
 /// Evaluations of the likelihood for the first warp, for each further warp, for another smoothness, and for the final
 /// fit.
 const EVALUATIONS: [usize; 4] = [12, 6, 8, 12];
@@ -67,14 +71,18 @@ impl Sampler for Gp {
             return None;
         }
         let mut rng = generator(history.settings.seed, trial, "gp");
-        let evidence = Evidence::of(history, &mut rng);
+        let evidence = Evidence::of(history, has_pruned_curves(history), &mut rng);
         let spread = || qmc::point(history.settings.seed, trial, dimensions);
-        if evidence.losses.len() < INITIAL {
+        if evidence.losses.len() < INITIAL || evidence.wholes() < WHOLES {
             return Some(spread());
         }
         let in_trust_region = evidence.losses.len() >= WHOLE + dimensions && is_local(trial);
-        let prior = evidence.prior.clone().with_noise(self.noise);
-        Some(search(&evidence, &history.space, (in_trust_region, &prior), &mut rng).unwrap_or_else(spread))
+        let mut view = View::of(&evidence, in_trust_region, &self.prior(&evidence));
+        view.assume_open();
+        Some(view.search(&history.space, &mut rng).map_or_else(spread, |(_, mut point)| {
+            point.truncate(dimensions);
+            point
+        }))
     }
 
     fn begins_in_the_middle(&self) -> bool {
@@ -82,66 +90,115 @@ impl Sampler for Gp {
     }
 }
 
+impl Gp {
+    /// How the improvement that a trial on its way promises compares with that of the best new trial: the logarithm of
+    /// their ratio. `None` before enough trials have trained to their end, and for a trial without parameters.
+    pub(super) fn compare(&self, history: &History, trial: u64) -> Option<f64> {
+        let mut rng = generator(history.settings.seed, trial, "compare");
+        let evidence = Evidence::of(history, true, &mut rng);
+        let own = evidence.open_point(trial).filter(|_| evidence.wholes() >= WHOLES)?;
+        let mut view = View::of(&evidence, false, &self.prior(&evidence));
+        let own = view.promise.score(own);
+        view.assume_open();
+        let (new, _) = view.search(&history.space, &mut rng)?;
+        Some(own - new)
+    }
+
+    fn prior(&self, evidence: &Evidence) -> Hyper {
+        evidence.prior.clone().with_noise(self.noise)
+    }
+}
+
+/// Whether trials were pruned whose losses on the way are known. Their last loss says little about a whole training, so
+/// the model has the epochs as an axis.
+fn has_pruned_curves(history: &History) -> bool {
+    let is_pruned = |row: &Row| matches!(row.outcome, Outcome::Pruned { .. }) && !row.curve.is_empty();
+    history.settings.objectives.len() == 1 && history.rows.iter().any(is_pruned)
+}
+
 fn is_local(trial: u64) -> bool {
     !trial.is_multiple_of(ARMS)
 }
 
-/// The most promising point of an arm; `None` if all points that it looked at have been tried.
-fn search(
-    evidence: &Evidence,
-    space: &Space,
-    (in_trust_region, prior): (bool, &Hyper),
-    rng: &mut Pcg64,
-) -> Option<Vec<f64>> {
-    let dimensions = evidence.axes.len();
-    let trust = in_trust_region.then(|| {
-        let mut steps = evidence.steps(is_local);
-        steps.iter_mut().take(WHOLE + dimensions).for_each(|step| step.is_local = false);
-        Trust::after(&steps, |a, b| evidence.apart(a, b))
-    });
-    let members: Vec<usize> = match &trust {
-        Some(trust) => evidence.nearest(
-            &evidence.points[trust.centre],
-            trust.side,
-            (5 * dimensions + 5).min(MOST_NEAR)..=MOST_NEAR,
-        ),
-        None => thinned(&evidence.losses, MOST),
-    };
-    let (mut points, losses) = chosen(&members, &evidence.points, &evidence.losses);
-    let (warp, hyper) = model(evidence, &points, &losses, prior);
-    let mut values = warp.apply(&losses).values;
-    let feasible =
-        members.iter().zip(&values).filter(|(index, _)| evidence.is_feasible[**index]).map(|(_, value)| *value);
-    // Until a trial keeps the constraints, only the probability of keeping them counts.
-    let best = feasible.reduce(f64::min).unwrap_or_else(|| values.iter().copied().fold(f64::NEG_INFINITY, f64::max));
-    let mut order: Vec<usize> = (0..points.len()).collect();
-    order.sort_by(|a, b| values[*a].total_cmp(&values[*b]));
-    let good: Vec<Vec<f64>> = order.iter().take(GOOD).map(|index| points[*index].clone()).collect();
-    let mut process = Process::new(&Data { axes: &evidence.axes, points: &points, values: &values }, &hyper);
-    for open in &evidence.open {
-        // A running trial is assumed to have the predicted value, so that its point promises no further improvement
-        // (Ginsbourger et al. 2010).
-        values.push(process.predict(open).mean);
-        points.push(open.clone());
-        process = Process::new(&Data { axes: &evidence.axes, points: &points, values: &values }, &hyper);
+/// A process over the losses of some trials, and where to look for a better one.
+struct View<'a> {
+    evidence: &'a Evidence,
+    hyper: Hyper,
+    /// What the process is fitted to.
+    points: Vec<Vec<f64>>,
+    values: Vec<f64>,
+    promise: Promise,
+    region: Region,
+    /// The best points.
+    good: Vec<Vec<f64>>,
+}
+
+impl<'a> View<'a> {
+    /// The view of an arm: the trust region, or the whole space.
+    fn of(evidence: &'a Evidence, in_trust_region: bool, prior: &Hyper) -> View<'a> {
+        let dimensions = evidence.axes.len();
+        let trust = in_trust_region.then(|| {
+            let mut steps = evidence.steps(is_local);
+            steps.iter_mut().take(WHOLE + dimensions).for_each(|step| step.is_local = false);
+            Trust::after(&steps, |a, b| evidence.apart(a, b))
+        });
+        let members: Vec<usize> = match &trust {
+            Some(trust) => evidence.nearest(
+                &evidence.points[trust.centre],
+                trust.side,
+                (5 * dimensions + 5).min(MOST_NEAR)..=MOST_NEAR,
+            ),
+            None => thinned(&evidence.losses, if evidence.has_epochs { MOST_CURVES } else { MOST }),
+        };
+        let Observed { points, losses, trials } = evidence.observed(&members);
+        let (warp, hyper) = model(evidence, &points, &losses, prior);
+        let values = warp.apply(&losses).values;
+        let is_feasible = |trial: &Option<usize>| trial.is_some_and(|trial| evidence.is_feasible[trial]);
+        let feasible = trials.iter().zip(&values).filter(|(trial, _)| is_feasible(trial)).map(|(_, value)| *value);
+        // Until a trial keeps the constraints, only the probability of keeping them counts.
+        let best =
+            feasible.reduce(f64::min).unwrap_or_else(|| values.iter().copied().fold(f64::NEG_INFINITY, f64::max));
+        let mut order: Vec<usize> = (0..points.len()).filter(|index| trials[*index].is_some()).collect();
+        order.sort_by(|a, b| values[*a].total_cmp(&values[*b]));
+        let good: Vec<Vec<f64>> = order.iter().take(GOOD).map(|index| points[*index].clone()).collect();
+        let region = match &trust {
+            Some(Trust { side, centre }) => {
+                Region::around(&evidence.points[*centre], *side, &hyper.log_lengthscales, &evidence.axes)
+            }
+            None => Region::whole(dimensions),
+        };
+        let process = Process::new(&Data { axes: &evidence.axes, points: &points, values: &values }, &hyper);
+        let promise = Promise { process, best, failure: evidence.failure(MOST, EVALUATIONS[0]) };
+        View { evidence, hyper, points, values, promise, region, good }
     }
-    let region = match &trust {
-        Some(Trust { side, centre }) => {
-            Region::around(&evidence.points[*centre], *side, &hyper.log_lengthscales, &evidence.axes)
+
+    /// Assumes that each running trial has the predicted value, so that its point promises no further improvement
+    /// (Ginsbourger et al. 2010).
+    fn assume_open(&mut self) {
+        for open in &self.evidence.open {
+            self.values.push(self.promise.process.predict(open).mean);
+            self.points.push(open.clone());
+            let data = Data { axes: &self.evidence.axes, points: &self.points, values: &self.values };
+            self.promise.process = Process::new(&data, &self.hyper);
         }
-        None => Region::whole(dimensions),
-    };
-    let known: Vec<Vec<f64>> = evidence.points.iter().chain(&evidence.open).chain(&evidence.failed).cloned().collect();
-    let quest = Quest {
-        promise: &Promise { process, best, failure: evidence.failure(MOST, EVALUATIONS[0]) },
-        axes: &evidence.axes,
-        space,
-        region: &region,
-        good: &good,
-        known: &known,
-        scales: hyper.log_lengthscales.iter().map(|log| log.exp().min(1.0)).collect(),
-    };
-    quest.run(rng)
+    }
+
+    /// The most promising point, with the logarithm of its promise; `None` if all points that it looked at have been tried.
+    fn search(&self, space: &Space, rng: &mut Pcg64) -> Option<(f64, Vec<f64>)> {
+        let evidence = self.evidence;
+        let known: Vec<Vec<f64>> =
+            evidence.points.iter().chain(&evidence.open).chain(&evidence.failed).cloned().collect();
+        let quest = Quest {
+            promise: &self.promise,
+            axes: &evidence.axes,
+            space,
+            region: &self.region,
+            good: &self.good,
+            known: &known,
+            scales: self.hyper.log_lengthscales.iter().map(|log| log.exp().min(1.0)).collect(),
+        };
+        quest.run(rng)
+    }
 }
 
 /// The warp and the hyper-parameters that make the losses most probable.

@@ -1,6 +1,7 @@
 //! The records in the form that samplers need: points of the unit cube and their outcomes. A cache of the records only,
 //! so a resumed search sees the same history.
 
+use super::curve;
 use super::settings::Settings;
 use crate::given::Given;
 use crate::record::{Ending, TrialRecord};
@@ -38,6 +39,8 @@ pub(crate) struct Row {
     pub(crate) point: Vec<f64>,
     /// Its outcome.
     pub(crate) outcome: Outcome,
+    /// Its losses on the way, which are those of [`curve::of`].
+    pub(super) curve: Vec<(f64, f64)>,
     /// Whether it has asked for all its parameters.
     is_whole: bool,
 }
@@ -186,7 +189,9 @@ impl History {
         }
         let is_whole = has_asked_all(trial);
         let outcome = self.settings.outcome(trial);
-        point.iter().any(|unit| !unit.is_nan()).then_some(Row { trial: Some(trial.number), point, outcome, is_whole })
+        let curve = curve::of(trial, self.settings.objective());
+        let is_known = point.iter().any(|unit| !unit.is_nan());
+        is_known.then_some(Row { trial: Some(trial.number), point, outcome, curve, is_whole })
     }
 
     /// Removes from the rows of open trials the values that they are not expected to ask for.

@@ -1,5 +1,6 @@
 //! An oracle that ends trials early with a pruner, and the search with a terminator. Chooses no values of parameters.
 
+use super::forecast::Forecast;
 use super::gp;
 use super::history::{History, Outcome, Proposed};
 use super::settings::Settings;
@@ -18,6 +19,7 @@ pub(super) struct Stopping {
     oracle: Box<dyn Oracle>,
     settings: Settings,
     pruner: Option<Pruner>,
+    forecast: Forecast,
     terminator: Option<Terminator>,
     /// The terminator's last answer, with the numbers of trials and of finished trials. A cache of the records.
     verdict: Option<((usize, usize), bool)>,
@@ -34,7 +36,8 @@ pub(super) fn with_rules(
     if pruner.is_none() && terminator.is_none() {
         return Ok(oracle);
     }
-    Ok(Box::new(Stopping { oracle, settings, pruner, terminator, verdict: None }))
+    let forecast = Forecast::new(&settings);
+    Ok(Box::new(Stopping { oracle, settings, pruner, forecast, terminator, verdict: None }))
 }
 
 impl Stopping {
@@ -136,10 +139,11 @@ impl Oracle for Stopping {
     }
 
     fn prunes(&mut self, trial: u64, trials: &[TrialRecord]) -> bool {
-        let record = trials.get(trial as usize);
-        let is_pruned =
-            |pruner: &Pruner| record.is_some_and(|record| pruner.prunes(record, trials, self.settings.objective()));
-        self.pruner.as_ref().is_some_and(is_pruned) || self.oracle.prunes(trial, trials)
+        let is_pruned = trials.get(trial as usize).zip(self.pruner.as_ref()).is_some_and(|(record, pruner)| {
+            let forecast = |share| self.forecast.ends(record, share, trials);
+            pruner.prunes(record, trials, self.settings.objective(), forecast)
+        });
+        is_pruned || self.oracle.prunes(trial, trials)
     }
 
     fn planned_epochs(&self, trials: &[TrialRecord], max_trials: u64) -> Option<u64> {

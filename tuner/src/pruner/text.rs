@@ -5,9 +5,10 @@ use std::fmt;
 use std::str::FromStr;
 
 /// Names of the pruners, each with its settings.
-const KINDS: [(&str, &[&str]); 5] = [
+const KINDS: [(&str, &[&str]); 6] = [
     ("median", &["startup", "warmup", "interval", "least"]),
     ("percentile", &["keep", "startup", "warmup", "interval", "least"]),
+    ("forecast", &["share"]),
     ("wilcoxon", &["p", "startup"]),
     ("patience", &["steps", "delta", AROUND]),
     ("threshold", &["lower", "upper", "warmup", "interval"]),
@@ -79,6 +80,9 @@ impl FromStr for Pruner {
         let checks =
             || Ok(Checks { warmup: settings.count("warmup", 0, 0)?, interval: settings.count("interval", 1, 1)? });
         match pruner {
+            "forecast" => {
+                Ok(Pruner::Forecast { share: settings.number("share", 0.1, (0.0, 1.0), "a share from 0 to 1")? })
+            }
             "wilcoxon" => {
                 let p = settings.number("p", 0.1, (0.0, 1.0), "a probability from 0 to 1")?;
                 Ok(Pruner::Wilcoxon { p, startup: settings.count("startup", 2, 0)? })
@@ -177,6 +181,7 @@ impl fmt::Display for Pruner {
                     write!(formatter, "percentile:keep={keep},{settings}")
                 }
             }
+            Pruner::Forecast { share } => write!(formatter, "forecast:share={share}"),
             Pruner::Wilcoxon { p, startup } => write!(formatter, "wilcoxon:p={p},startup={startup}"),
             Pruner::Patience { steps, delta, around } => {
                 write!(formatter, "patience:steps={steps},delta={delta}")?;

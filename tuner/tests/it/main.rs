@@ -3,6 +3,7 @@
 mod evolution;
 mod exhaustion;
 mod first_trials;
+mod forecast;
 mod given;
 mod hyperband;
 mod inferred_space;

@@ -116,7 +116,7 @@ fn ends(text: &str, direction: Direction) -> Vec<i64> {
             let report = Some(value).filter(|_| (number, step) != (20, 2));
             values.push(report.unwrap_or(f64::NAN));
             trial.metrics.insert(step, BTreeMap::from([("accuracy".to_owned(), report)]));
-            if pruner.prunes(&trial, &trials, &objective) {
+            if pruner.prunes(&trial, &trials, &objective, |_| false) {
                 trial.ending = Some(Ending::Pruned);
                 break;
             }
@@ -149,13 +149,13 @@ fn trials_are_ended_where_optuna_ends_them() {
 fn trial_without_a_report_goes_on() {
     for (text, _) in MINIMISED {
         let pruner: Pruner = text.parse().expect("a pruner");
-        assert!(!pruner.prunes(&TrialRecord::new(0), &[], spec("random").objective()), "{text}");
+        assert!(!pruner.prunes(&TrialRecord::new(0), &[], spec("random").objective(), |_| true), "{text}");
     }
 }
 
 #[test]
 fn pruners_are_written_as_they_are_read() {
-    for (text, _) in MINIMISED {
+    for text in MINIMISED.map(|(text, _)| text).into_iter().chain(["forecast:share=0.25"]) {
         let pruner: Pruner = text.parse().expect("a pruner");
         assert_eq!(pruner.to_string().parse::<Pruner>(), Ok(pruner), "{text}");
     }
@@ -164,17 +164,18 @@ fn pruners_are_written_as_they_are_read() {
 #[test]
 fn impossible_rules_are_refused() {
     let error = |text: &str| text.parse::<Pruner>().expect_err("refused").to_string();
-    expect!["there is no pruner `mean`; choose one of median, percentile, wilcoxon, patience, threshold"]
+    expect!["there is no pruner `mean`; choose one of median, percentile, forecast, wilcoxon, patience, threshold"]
         .assert_eq(&error("mean"));
     expect!["pruner median has no setting `keep`; write median:SETTING=NUMBER with startup, warmup, interval, least"]
         .assert_eq(&error("median:keep=3"));
     expect!["pruner percentile has keep=101; give per cent from 0 to 100"].assert_eq(&error("percentile:keep=101"));
     expect!["pruner median has interval=0; give a whole number from 1 on"].assert_eq(&error("median:interval=0"));
     expect!["pruner patience lacks steps; write for example patience:steps=5"].assert_eq(&error("patience"));
-    expect!["there is no pruner `mean`; choose one of median, percentile, wilcoxon, patience, threshold"]
+    expect!["there is no pruner `mean`; choose one of median, percentile, forecast, wilcoxon, patience, threshold"]
         .assert_eq(&error("patience:steps=2,around=mean"));
     expect!["pruner median has no setting `around`; write median:SETTING=NUMBER with startup, warmup, interval, least"]
         .assert_eq(&error("median:around=patience"));
+    expect!["pruner forecast has share=2; give a share from 0 to 1"].assert_eq(&error("forecast:share=2"));
     expect!["pruner threshold lacks lower or upper; write for example threshold:upper=10"]
         .assert_eq(&error("threshold:warmup=2"));
     expect!["pruner threshold has upper=1; give a number that is not below lower"]

@@ -2,7 +2,7 @@
 //! not fail. Finds its maximum over continuous, integer, categorical and conditional parameters.
 
 use super::excess::{log_cumulative, log_excess};
-use super::kernel::{Axis, embed};
+use super::kernel::{Axis, embed, is_active};
 use super::minimise::minimise;
 use super::model::Process;
 use super::region::Region;
@@ -40,7 +40,8 @@ pub(super) struct Promise {
 const FINE: f64 = 1e9;
 
 impl Promise {
-    fn score(&self, point: &[f64]) -> f64 {
+    /// The logarithm of the improvement that a point promises.
+    pub(super) fn score(&self, point: &[f64]) -> f64 {
         let prediction = self.process.predict(point);
         let (excess, _) = log_excess((self.best - prediction.mean) / prediction.deviation);
         let failure = self.failure.as_ref().map(|process| process.predict(point));
@@ -90,8 +91,8 @@ pub(super) struct Quest<'a> {
 }
 
 impl Quest<'_> {
-    /// The most promising point that has not been tried; `None` if all evaluated points have been tried.
-    pub(super) fn run(&self, rng: &mut Pcg64) -> Option<Vec<f64>> {
+    /// The most promising point that has not been tried, with its score; `None` if all evaluated points have been tried.
+    pub(super) fn run(&self, rng: &mut Pcg64) -> Option<(f64, Vec<f64>)> {
         let mut candidates: Vec<(f64, Vec<f64>)> = self
             .spread(rng)
             .into_iter()
@@ -104,8 +105,8 @@ impl Quest<'_> {
         let mut refined: Vec<(f64, Vec<f64>)> =
             candidates.iter().take(REFINED).map(|(score, point)| self.refine(*score, point)).collect();
         refined.sort_by(|a, b| b.0.total_cmp(&a.0));
-        let mut ordered = refined.into_iter().chain(candidates).map(|(_, point)| point);
-        ordered.find(|point| !self.known.iter().any(|known| is_same(known, point)))
+        let mut ordered = refined.into_iter().chain(candidates);
+        ordered.find(|(_, point)| !self.known.iter().any(|known| is_same(known, point)))
     }
 
     /// Points spread evenly over the region.
@@ -174,7 +175,7 @@ impl Quest<'_> {
 
     fn climb(&self, (score, point): (f64, Vec<f64>)) -> (f64, Vec<f64>) {
         let is_smooth = |index: usize| matches!(self.axes[index], Axis::Continuous | Axis::Fine(_));
-        let is_free = |index: usize| is_smooth(index) && self.space.is_active(index, &point);
+        let is_free = |index: usize| is_smooth(index) && is_active(self.space, index, &point);
         let free: Vec<usize> = (0..point.len()).filter(|index| is_free(*index)).collect();
         if free.is_empty() {
             return (score, point);
@@ -215,7 +216,7 @@ impl Quest<'_> {
                     below.into_iter().chain(above).copied().collect()
                 }
             };
-            if !self.space.is_active(index, &best.1) {
+            if !is_active(self.space, index, &best.1) {
                 continue;
             }
             for value in others {

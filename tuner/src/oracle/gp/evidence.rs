@@ -4,6 +4,7 @@
 use super::kernel::{Axis, embed};
 use super::model::{Data, Fit, Hyper, Process, fit};
 use super::region::Step;
+use crate::oracle::curve;
 use crate::oracle::history::{History, Outcome, Row};
 use rand::RngExt as _;
 use rand_pcg::Pcg64;
@@ -12,41 +13,85 @@ use std::ops::RangeInclusive;
 /// Weight of the sum beside the largest loss, when several losses become one (Knowles 2006, ParEGO).
 const SUM: f64 = 0.05;
 
+/// Losses on the way, each with its place on the axis of epochs.
+type Curve = Vec<(f64, f64)>;
+
+/// Losses that a process is fitted to.
+#[derive(Debug, Default)]
+pub(super) struct Observed {
+    pub(super) points: Vec<Vec<f64>>,
+    pub(super) losses: Vec<f64>,
+    /// The index of the trial whose loss of a whole training it is; `None` for a loss on the way.
+    pub(super) trials: Vec<Option<usize>>,
+}
+
+impl Observed {
+    fn add_curve(&mut self, point: &[f64], curve: &Curve) {
+        for (epochs, loss) in curve {
+            let parameters = &point[..point.len() - 1];
+            self.points.push(parameters.iter().copied().chain([*epochs]).collect());
+            self.losses.push(*loss);
+            self.trials.push(None);
+        }
+    }
+}
+
 /// The trials so far.
 #[derive(Debug)]
 pub(super) struct Evidence {
     pub(super) axes: Vec<Axis>,
+    /// Whether the last axis is the number of epochs.
+    pub(super) has_epochs: bool,
     /// The centre of the prior of a model's hyper-parameters.
     pub(super) prior: Hyper,
     /// Trials with a loss, in the order of their numbers; `None` for a trial of another study.
     pub(super) numbers: Vec<Option<u64>>,
     pub(super) points: Vec<Vec<f64>>,
     pub(super) losses: Vec<f64>,
+    /// Their losses on the way, each with its place on the axis of epochs; empty without that axis.
+    curves: Vec<Curve>,
+    /// Whether the loss is that of a whole training, as far as the model can tell.
+    is_whole: Vec<bool>,
     /// Whether each of them kept the constraints.
     pub(super) is_feasible: Vec<bool>,
     /// Trials that run.
     pub(super) open: Vec<Vec<f64>>,
+    /// Their numbers and their losses so far.
+    underway: Vec<(Option<u64>, Curve)>,
     /// Trials that failed, or did not fit into memory.
     pub(super) failed: Vec<Vec<f64>>,
 }
 
 impl Evidence {
     /// Gathers the history. Combines several losses into one with weights that `rng` draws.
-    pub(super) fn of(history: &History, rng: &mut Pcg64) -> Evidence {
-        let axes = Axis::all(&history.space);
+    ///
+    /// With `has_epochs`, the number of epochs is an axis beside the parameters, whose last place is a whole training, and
+    /// the losses on the way count. There is one objective then.
+    pub(super) fn of(history: &History, has_epochs: bool, rng: &mut Pcg64) -> Evidence {
+        let epochs = has_epochs.then_some(1.0);
+        // A new trial is judged by its whole training.
+        let axes: Vec<Axis> =
+            Axis::all(&history.space).into_iter().chain(epochs.map(|whole| Axis::Levels(vec![whole]))).collect();
         let mut evidence = Evidence {
             prior: Hyper::prior(axes.len(), active(&history.rows)),
             axes,
+            has_epochs,
             numbers: Vec::new(),
             points: Vec::new(),
             losses: Vec::new(),
+            curves: Vec::new(),
+            is_whole: Vec::new(),
             is_feasible: Vec::new(),
             open: Vec::new(),
+            underway: Vec::new(),
             failed: Vec::new(),
         };
         let mut vectors = Vec::new();
         for row in &history.rows {
-            let point = embed(&evidence.axes, &history.space, &row.point);
+            let point: Vec<f64> = row.point.iter().copied().chain(epochs).collect();
+            let point = embed(&evidence.axes, &history.space, &point);
+            let curve = row.curve.iter().filter(|_| has_epochs);
+            let curve: Curve = curve.map(|(share, loss)| (curve::coordinate(*share), *loss)).collect();
             let (losses, violation) = match &row.outcome {
                 Outcome::Finished { losses, violation } => (losses.clone(), *violation),
                 // Its value was bad enough to be pruned; with several objectives the other losses are unknown.
@@ -56,6 +101,7 @@ impl Evidence {
                 Outcome::Pruned { .. } => continue,
                 Outcome::Open => {
                     evidence.open.push(point);
+                    evidence.underway.push((row.trial, curve));
                     continue;
                 }
                 Outcome::Failed | Outcome::OutOfMemory => {
@@ -65,6 +111,8 @@ impl Evidence {
             };
             evidence.numbers.push(row.trial);
             evidence.points.push(point);
+            evidence.is_whole.push(curve.is_empty() || matches!(row.outcome, Outcome::Finished { .. }));
+            evidence.curves.push(curve);
             evidence.is_feasible.push(violation <= 0.0);
             vectors.push(losses);
         }
@@ -72,12 +120,39 @@ impl Evidence {
         evidence
     }
 
-    /// The trials as the trust region sees them; one that broke a constraint is as bad as the worst.
+    /// How many trials have the loss of a whole training.
+    pub(super) fn wholes(&self) -> usize {
+        self.is_whole.iter().filter(|is_whole| **is_whole).count()
+    }
+
+    /// The point of a trial that runs.
+    pub(super) fn open_point(&self, trial: u64) -> Option<&Vec<f64>> {
+        let index = self.underway.iter().position(|(number, _)| *number == Some(trial))?;
+        self.open.get(index)
+    }
+
+    /// All that is known of the losses of these trials and of those that run.
+    pub(super) fn observed(&self, members: &[usize]) -> Observed {
+        let mut observed = Observed::default();
+        for index in members.iter().copied() {
+            observed.add_curve(&self.points[index], &self.curves[index]);
+            if self.is_whole[index] {
+                observed.points.push(self.points[index].clone());
+                observed.losses.push(self.losses[index]);
+                observed.trials.push(Some(index));
+            }
+        }
+        self.open.iter().zip(&self.underway).for_each(|(point, (_, curve))| observed.add_curve(point, curve));
+        observed
+    }
+
+    /// The trials as the trust region sees them; one that broke a constraint, or was pruned on its way, is as bad as the
+    /// worst.
     pub(super) fn steps(&self, is_local: impl Fn(u64) -> bool) -> Vec<Step<'_>> {
         let worst = self.losses.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let step = |index: usize| Step {
             point: &self.points[index],
-            loss: if self.is_feasible[index] { self.losses[index] } else { worst },
+            loss: if self.is_feasible[index] && self.is_whole[index] { self.losses[index] } else { worst },
             is_local: self.numbers[index].is_some_and(&is_local),
         };
         (0..self.points.len()).map(step).collect()
