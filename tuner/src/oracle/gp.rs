@@ -20,7 +20,7 @@ use super::sampler::Sampler;
 use super::text::{SettingError, SettingsText};
 use crate::space::Space;
 use acquisition::{Promise, Quest};
-use evidence::Evidence;
+use evidence::{Evidence, is_same};
 use kernel::Shape;
 use model::{Data, Fit, Hyper, Process, fit};
 use rand_pcg::Pcg64;
@@ -43,6 +43,10 @@ const MOST_NEAR: usize = 60;
 /// Evaluations of the likelihood for the first warp, for each further warp, for another smoothness, and for the final
 /// fit.
 const EVALUATIONS: [usize; 4] = [12, 6, 8, 12];
+/// Logarithm of the noise that the last rough fit begins with at least, as a share of the signal's variance.
+const LOG_NOISE: f64 = -3.0;
+/// A smaller noise, as a share of the signal's variance, is negligible: losses are taken as they are.
+const NEGLIGIBLE: f64 = 0.01;
 /// Number of good points that both arms search around.
 const GOOD: usize = 3;
 
@@ -51,17 +55,20 @@ const GOOD: usize = 3;
 pub(super) struct Gp {
     /// The noise's variance as a share of the signal's; `None` learns it.
     noise: Option<f64>,
+    /// Whether the last proposal repeats a trial.
+    repeats: bool,
 }
 
 impl Gp {
     /// With the settings in `text`: `noise`.
     pub(super) fn with(text: &SettingsText<'_>) -> Result<Gp, SettingError> {
-        Ok(Gp { noise: text.number("noise", 0.0..=1.0)? })
+        Ok(Gp { noise: text.number("noise", 0.0..=1.0)?, repeats: false })
     }
 }
 
 impl Sampler for Gp {
     fn propose(&mut self, history: &History, trial: u64) -> Option<Vec<f64>> {
+        self.repeats = false;
         let dimensions = history.space.dimensions.len();
         if dimensions == 0 {
             return None;
@@ -74,7 +81,13 @@ impl Sampler for Gp {
         }
         let in_trust_region = evidence.losses.len() >= WHOLE + dimensions && is_local(trial);
         let prior = evidence.prior.clone().with_noise(self.noise);
-        Some(search(&evidence, &history.space, (in_trust_region, &prior), &mut rng).unwrap_or_else(spread))
+        let found = search(&evidence, &history.space, (in_trust_region, &prior), &mut rng);
+        self.repeats = found.as_ref().is_some_and(|point| evidence.points.iter().any(|other| is_same(other, point)));
+        Some(found.unwrap_or_else(spread))
+    }
+
+    fn repeats(&self) -> bool {
+        self.repeats
     }
 
     fn begins_in_the_middle(&self) -> bool {
@@ -86,7 +99,7 @@ fn is_local(trial: u64) -> bool {
     !trial.is_multiple_of(ARMS)
 }
 
-/// The most promising point of an arm; `None` if all points that it looked at have been tried.
+/// The most promising point of an arm; `None` if all points that it looked at are barred.
 fn search(
     evidence: &Evidence,
     space: &Space,
@@ -110,14 +123,28 @@ fn search(
     let (mut points, losses) = chosen(&members, &evidence.points, &evidence.losses);
     let (warp, hyper) = model(evidence, &points, &losses, prior);
     let mut values = warp.apply(&losses).values;
-    let feasible =
-        members.iter().zip(&values).filter(|(index, _)| evidence.is_feasible[**index]).map(|(_, value)| *value);
-    // Until a trial keeps the constraints, only the probability of keeping them counts.
-    let best = feasible.reduce(f64::min).unwrap_or_else(|| values.iter().copied().fold(f64::NEG_INFINITY, f64::max));
-    let mut order: Vec<usize> = (0..points.len()).collect();
-    order.sort_by(|a, b| values[*a].total_cmp(&values[*b]));
-    let good: Vec<Vec<f64>> = order.iter().take(GOOD).map(|index| points[*index].clone()).collect();
     let mut process = Process::new(&Data { axes: &evidence.axes, points: &points, values: &values }, &hyper);
+    let is_noisy = hyper.log_noise >= NEGLIGIBLE.ln() && losses.iter().any(|loss| *loss != losses[0]);
+    // A noisy value may be low by luck; what the model expects is not.
+    let expected: Vec<f64> =
+        if is_noisy { points.iter().map(|point| process.predict(point).mean).collect() } else { values.clone() };
+    let lowest = |is_candidate: &dyn Fn(usize) -> bool| {
+        let feasible = (0..members.len()).filter(|index| evidence.is_feasible[members[*index]] && is_candidate(*index));
+        feasible.min_by(|a, b| expected[*a].total_cmp(&expected[*b]))
+    };
+    // Until a trial keeps the constraints, only the probability of keeping them counts.
+    let worst = || values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let best = lowest(&|_| true).map_or_else(worst, |index| expected[index]);
+    let region = trust.as_ref().map_or_else(
+        || Region::whole(dimensions),
+        |Trust { side, centre }| {
+            let first = &evidence.points[*centre];
+            let is_inside = |index: usize| is_noisy && evidence.apart(first, &points[index]) <= 0.5 * side;
+            let centre = lowest(&is_inside).map_or(first, |index| &points[index]);
+            Region::around(centre, *side, &hyper.log_lengthscales, &evidence.axes)
+        },
+    );
+    let good = good(&points, &expected);
     for open in &evidence.open {
         // A running trial is assumed to have the predicted value, so that its point promises no further improvement
         // (Ginsbourger et al. 2010).
@@ -125,23 +152,34 @@ fn search(
         points.push(open.clone());
         process = Process::new(&Data { axes: &evidence.axes, points: &points, values: &values }, &hyper);
     }
-    let region = match &trust {
-        Some(Trust { side, centre }) => {
-            Region::around(&evidence.points[*centre], *side, &hyper.log_lengthscales, &evidence.axes)
-        }
-        None => Region::whole(dimensions),
-    };
-    let known: Vec<Vec<f64>> = evidence.points.iter().chain(&evidence.open).chain(&evidence.failed).cloned().collect();
+    let noise = if is_noisy { process.noise_deviation() } else { 0.0 };
+    let may_repeat = is_noisy && !evidence.repeats_agree();
+    let tried = evidence.points.iter().filter(|_| !may_repeat);
+    let barred: Vec<Vec<f64>> = tried.chain(&evidence.open).chain(&evidence.failed).cloned().collect();
     let quest = Quest {
-        promise: &Promise { process, best, failure: evidence.failure(MOST, EVALUATIONS[0]) },
+        promise: &Promise { process, best, noise, failure: evidence.failure(MOST, EVALUATIONS[0]) },
         axes: &evidence.axes,
         space,
         region: &region,
         good: &good,
-        known: &known,
+        barred: &barred,
+        known: &evidence.points,
         scales: hyper.log_lengthscales.iter().map(|log| log.exp().min(1.0)).collect(),
     };
     quest.run(rng)
+}
+
+/// Points with the lowest losses; a point that was tried several times counts once.
+fn good(points: &[Vec<f64>], losses: &[f64]) -> Vec<Vec<f64>> {
+    let mut order: Vec<usize> = (0..points.len()).collect();
+    order.sort_by(|a, b| losses[*a].total_cmp(&losses[*b]));
+    let mut good: Vec<Vec<f64>> = Vec::with_capacity(GOOD);
+    for point in order.into_iter().map(|index| &points[index]) {
+        if good.len() < GOOD && !good.iter().any(|other| is_same(other, point)) {
+            good.push(point.clone());
+        }
+    }
+    good
 }
 
 /// The warp and the hyper-parameters that make the losses most probable.
@@ -168,6 +206,12 @@ fn model(evidence: &Evidence, points: &[Vec<f64>], losses: &[f64], prior: &Hyper
         .map(|(_, warp, hyper)| (*warp, Hyper { shape: Shape::Gaussian, ..hyper.clone() }))
         .collect();
     found.extend(starts.iter().map(|(warp, start)| rough(*warp, start, smoother)));
+    if !prior.is_noise_given {
+        // The likelihood has no slope along the noise where the noise is tiny, so that a fit from there finds none.
+        let (_, warp, hyper) = found.iter().min_by(by_badness).unwrap_or(&found[0]);
+        let start = Hyper { log_noise: hyper.log_noise.max(LOG_NOISE), ..hyper.clone() };
+        found.push(rough(*warp, &start, smoother));
+    }
     let (_, warp, start) = found.iter().min_by(by_badness).unwrap_or(&found[0]);
     let (points, losses) = chosen(&thinned(losses, FINE), points, losses);
     let data = Data { axes: &evidence.axes, points: &points, values: &warp.apply(&losses).values };
