@@ -24,7 +24,7 @@ use evidence::{Evidence, is_same};
 use kernel::Shape;
 use model::{Data, Fit, Hyper, Process, fit};
 use rand_pcg::Pcg64;
-use region::{Region, Trust};
+use region::{APART, Region, Trust};
 use warp::{WARPS, Warp};
 
 /// The first model is of this many losses. Its priors are strong, so that it needs no more.
@@ -45,6 +45,9 @@ const MOST_NEAR: usize = 60;
 const EVALUATIONS: [usize; 4] = [12, 6, 8, 12];
 /// Logarithm of the noise that the last rough fit begins with at least, as a share of the signal's variance.
 const LOG_NOISE: f64 = -3.0;
+/// That fit must be more probable than the others by this factor's logarithm, since few losses of a rugged function look
+/// like noise.
+const DOUBT: f64 = 2.0;
 /// A smaller noise, as a share of the signal's variance, is negligible: losses are taken as they are.
 const NEGLIGIBLE: f64 = 0.01;
 /// Number of good points that both arms search around.
@@ -137,10 +140,11 @@ fn search(
     let best = lowest(&|_| true).map_or_else(worst, |index| expected[index]);
     let region = trust.as_ref().map_or_else(
         || Region::whole(dimensions),
-        |Trust { side, centre }| {
-            let first = &evidence.points[*centre];
-            let is_inside = |index: usize| is_noisy && evidence.apart(first, &points[index]) <= 0.5 * side;
-            let centre = lowest(&is_inside).map_or(first, |index| &points[index]);
+        |Trust { side, centre, left }| {
+            let is_left =
+                |point: &Vec<f64>| left.is_some_and(|left| evidence.apart(&evidence.points[left], point) < APART);
+            let centre = lowest(&|index| is_noisy && !is_left(&points[index]))
+                .map_or(&evidence.points[*centre], |index| &points[index]);
             Region::around(centre, *side, &hyper.log_lengthscales, &evidence.axes)
         },
     );
@@ -210,7 +214,8 @@ fn model(evidence: &Evidence, points: &[Vec<f64>], losses: &[f64], prior: &Hyper
         // The likelihood has no slope along the noise where the noise is tiny, so that a fit from there finds none.
         let (_, warp, hyper) = found.iter().min_by(by_badness).unwrap_or(&found[0]);
         let start = Hyper { log_noise: hyper.log_noise.max(LOG_NOISE), ..hyper.clone() };
-        found.push(rough(*warp, &start, smoother));
+        let (badness, warp, hyper) = rough(*warp, &start, smoother);
+        found.push((badness + DOUBT, warp, hyper));
     }
     let (_, warp, start) = found.iter().min_by(by_badness).unwrap_or(&found[0]);
     let (points, losses) = chosen(&thinned(losses, FINE), points, losses);
