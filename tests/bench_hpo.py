@@ -1,7 +1,8 @@
 """Optuna's samplers on the problems of `cargo xtask bench hpo`: one line of CSV for each finished search.
 
 The problems are those of tuner/benches/hpo/problems.rs, all minimised; some are in bench_hpo_kinds.py. Refuses nothing; what to run is said by the
-arguments: sampler, first seed, number of seeds, problems, and `--trials N` to end every search earlier. One more, `digits`,
+arguments: sampler, first seed, number of seeds, problems, and `--trials N` to end every search earlier; `--tried` adds a
+line for each search with noise, the lowest loss without noise of the trials so far. One more problem, `digits`,
 trains a model with the program that FERROTUNE_DIGITS names (`cargo xtask bench digits`).
 """
 
@@ -320,7 +321,7 @@ FRONTS = {
     "schaffer": (schaffer, (20, 20)),
 }
 # Standard deviations of the noise that is added to losses.
-NOISY = {"hartmann3n": 0.1, "branin_n": 2.0}
+NOISY = {"hartmann3n": 0.1, "branin_n": 2.0, "bowl4n": 0.5, "recipe5n": 0.02, "dials3n": 0.1, "teams4n": 0.1}
 
 SAMPLERS = {
     "optuna-tpe": lambda seed: optuna.samplers.TPESampler(seed=seed),
@@ -330,7 +331,7 @@ SAMPLERS = {
 }
 
 
-def search(sampler, problem, seed, trials):
+def search(sampler, problem, seed, trials, tells_tried):
     """Writes the best loss after some numbers of trials: that without noise of the trial that looks best."""
     study = optuna.create_study(sampler=SAMPLERS[sampler](seed))
     noise, losses = random.Random(seed), []
@@ -345,6 +346,9 @@ def search(sampler, problem, seed, trials):
     values = [trial.value for trial in study.trials]
     best = [losses[min(range(count), key=values.__getitem__)] for count in COUNTED if count <= trials]
     print(f"{sampler},{problem},{seed},{','.join(map(repr, best))},{milliseconds:.3f}", flush=True)
+    if tells_tried and problem in NOISY:
+        tried = [min(losses[:count]) for count in COUNTED if count <= trials]
+        print(f"{sampler},{problem} tried,{seed},{','.join(map(repr, tried))},{milliseconds:.3f}", flush=True)
 
 
 def search_front(sampler, problem, seed, trials):
@@ -367,7 +371,8 @@ def main():
         place = words.index("--trials")
         trials = int(words[place + 1])
         del words[place : place + 2]
-    sampler, first, count, *problems = words
+    tells_tried = "--tried" in words
+    sampler, first, count, *problems = (word for word in words if word != "--tried")
     for seed in range(int(first), int(first) + int(count)):
         for problem in problems or PROBLEMS:
             if problem == "digits":
@@ -375,7 +380,7 @@ def main():
             elif problem in FRONTS:
                 search_front(sampler, problem, seed, trials)
             else:
-                search(sampler, problem, seed, trials)
+                search(sampler, problem, seed, trials, tells_tried)
 
 
 if __name__ == "__main__":

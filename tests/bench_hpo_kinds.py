@@ -1,4 +1,4 @@
-"""The problems of tuner/benches/hpo/problems/kinds.rs, for Optuna; tests/bench_hpo.py searches them."""
+"""The problems of tuner/benches/hpo/problems/{kinds,noisy}.rs, for Optuna; tests/bench_hpo.py searches them."""
 
 import math
 
@@ -91,6 +91,34 @@ def couple4(trial):
     return OFFSETS[row][column] + 0.2 * (x - 2) ** 2 + 0.2 * (y + 1 + 0.5 * (x - 2)) ** 2
 
 
+def bowl4n(trial):
+    x = [trial.suggest_float(f"x{i}", -3, 3) for i in (1, 2, 3, 4)]
+    y = [v - place for v, place in zip(x, (0.7, -1.1, 0.4, 1.6))]
+    own = sum(weight * v * v for v, weight in zip(y, (1.0, 0.4, 2.0, 0.2)))
+    waves = sum(1 - math.cos(math.pi * v) for v in y)
+    return own + 0.5 * (y[0] - y[1]) ** 2 + 0.3 * (y[2] + y[3]) ** 2 + 0.1 * waves
+
+
+def recipe5n(trial):
+    lr = math.log10(trial.suggest_float("lr", 1e-5, 1e-1, log=True))
+    units = math.log2(trial.suggest_int("units", 8, 512, log=True))
+    layers, dropout = trial.suggest_int("layers", 1, 4), trial.suggest_float("dropout", 0.0, 0.6)
+    offset = {"relu": 0.01, "tanh": 0.05, "silu": 0.0}[trial.suggest_categorical("act", ["relu", "tanh", "silu"])]
+    rate = 0.06 * (lr + 2.7 + 0.15 * (units - 6)) ** 2
+    shape = 0.006 * (units - 7.3) ** 2 + 0.012 * (layers - 2) ** 2
+    return 0.08 + offset + rate + shape + 0.3 * (dropout - 0.25) ** 2
+
+
+def dials3n(trial):
+    a, b, c = (trial.suggest_int(name, 0, 7) - place for name, place in (("a", 5), ("b", 2), ("c", 4)))
+    return 0.05 * a * a + 0.04 * b * b + 0.03 * c * c + 0.02 * a * b
+
+
+def teams4n(trial):
+    c = choices(trial, [4, 3, 3, 4])
+    return sum(table(21, i, c[i], 0) for i in range(4)) / 4 + sum(table(22, i, c[i], c[i + 1]) for i in range(3)) / 6
+
+
 KINDS = {
     "ring5": ring5,
     "leader5": leader5,
@@ -101,4 +129,8 @@ KINDS = {
     "lure3": lure3,
     "lure6": lure6,
     "couple4": couple4,
+    "bowl4n": bowl4n,
+    "recipe5n": recipe5n,
+    "dials3n": dials3n,
+    "teams4n": teams4n,
 }

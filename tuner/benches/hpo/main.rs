@@ -30,10 +30,13 @@ struct Way {
     /// How many searches have one study together: each has an oracle of its own, which sees the trials of all, and they begin
     /// trials in turn.
     supervisors: usize,
+    /// Whether noisy problems also say the lowest loss without noise of all trials.
+    tells_tried: bool,
 }
 
 /// Arguments: oracle, first seed, number of seeds, and the problems (all if none is named). `--trials N` ends every
 /// search earlier, `--running N` runs so many trials at the same time, and `--supervisors N` shares a study among so many.
+/// `--tried` adds a line for each search with noise: the lowest loss without noise of the trials so far.
 fn main() -> ExitCode {
     if let Err(error) = problems::check() {
         eprintln!("{error}");
@@ -41,7 +44,11 @@ fn main() -> ExitCode {
     }
     // Cargo adds a --bench of its own.
     let mut arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
-    let mut way = Way { trials: COUNTED[COUNTED.len() - 1], running: 1, supervisors: 1 };
+    let mut way = Way { trials: COUNTED[COUNTED.len() - 1], running: 1, supervisors: 1, tells_tried: false };
+    if let Some(place) = arguments.iter().position(|argument| argument == "--tried") {
+        arguments.remove(place);
+        way.tells_tried = true;
+    }
     let options =
         [("--trials", &mut way.trials), ("--running", &mut way.running), ("--supervisors", &mut way.supervisors)];
     for (name, number) in options {
@@ -54,7 +61,7 @@ fn main() -> ExitCode {
         arguments.drain(place..place + 2);
     }
     let [oracle, first, count, wanted @ ..] = arguments.as_slice() else {
-        eprintln!("usage: ORACLE FIRST_SEED SEEDS [PROBLEM…] [--trials N] [--running N] [--supervisors N]");
+        eprintln!("usage: ORACLE FIRST_SEED SEEDS [PROBLEM…] [--trials N] [--running N] [--supervisors N] [--tried]");
         return ExitCode::FAILURE;
     };
     let (Ok(first), Ok(count)) = (first.parse::<u64>(), count.parse::<u64>()) else {
@@ -136,6 +143,10 @@ fn search(oracle: &str, (problem, objective): &Problem, seed: u64, way: Way) -> 
         let values = records.iter().zip(&losses).take(count).filter_map(|(record, loss)| Some((record.value()?, loss)));
         values.min_by(|a, b| a.0.total_cmp(&b.0)).map_or(f64::INFINITY, |(_, loss)| *loss)
     });
+    if way.tells_tried && noise > 0.0 {
+        let lowest = |count: usize| losses.iter().take(count).copied().fold(f64::INFINITY, f64::min);
+        print(oracle, &format!("{problem} tried"), seed, most, seconds, lowest);
+    }
     Ok(())
 }
 

@@ -4,6 +4,7 @@
 mod discrete;
 pub(crate) mod fronts;
 mod kinds;
+mod noisy;
 
 use ferrotune_tuner::space::{Distribution, Scale, Value};
 use std::f64::consts::{E, PI};
@@ -14,7 +15,7 @@ pub(crate) type Ask<'a> = dyn FnMut(&str, Distribution) -> Value + 'a;
 /// A problem: its name, and the loss for the values that it asks for.
 pub(crate) type Problem = (&'static str, fn(&mut Ask<'_>) -> f64);
 
-pub(crate) const PROBLEMS: [Problem; 31] = [
+pub(crate) const PROBLEMS: [Problem; 35] = [
     ("branin", |ask| branin(&vector(ask, &[(-5.0, 10.0), (0.0, 15.0)]))),
     ("hartmann6", |ask| hartmann6(&vector(ask, &[(0.0, 1.0); 6]))),
     ("ackley5", |ask| ackley(&vector(ask, &[(-15.0, 30.0); 5]))),
@@ -46,11 +47,16 @@ pub(crate) const PROBLEMS: [Problem; 31] = [
     ("lure3", kinds::lure3),
     ("lure6", kinds::lure6),
     ("couple4", kinds::couple4),
+    ("bowl4n", noisy::bowl4n),
+    ("recipe5n", noisy::recipe5n),
+    ("dials3n", noisy::dials3n),
+    ("teams4n", noisy::teams4n),
 ];
 
 /// Standard deviations of the noise that is added to the losses of some problems. Their result is the loss without
 /// noise of the trial that looks best.
-pub(crate) const NOISY: [(&str, f64); 2] = [("hartmann3n", 0.1), ("branin_n", 2.0)];
+pub(crate) const NOISY: [(&str, f64); 6] =
+    [("hartmann3n", 0.1), ("branin_n", 2.0), ("bowl4n", 0.5), ("recipe5n", 0.02), ("dials3n", 0.1), ("teams4n", 0.1)];
 
 fn branin(x: &[f64]) -> f64 {
     let (b, c, t) = (5.1 / (4.0 * PI * PI), 5.0 / PI, 1.0 / (8.0 * PI));
@@ -254,7 +260,7 @@ pub(crate) fn check() -> Result<(), String> {
         Distribution::Float { low, high, .. } => Value::Float(low + 0.25 * (high - low)),
     };
     type Place<'a> = &'a dyn Fn(&str, usize, &Distribution) -> Value;
-    let places: [(Place<'_>, f64); 31] = [
+    let places: [(Place<'_>, f64); 35] = [
         (&integers, 21.62763539206238),
         (&tenths, -1.4069105761385297),
         (&half_steps, 5.8419895238039246),
@@ -286,6 +292,10 @@ pub(crate) fn check() -> Result<(), String> {
         (&third, 1.8300000000000003),
         (&third, 11.667307461801483),
         (&third, 6.2),
+        (&third, 23.454196601125016),
+        (&third, 0.26904532899518635),
+        (&third, 0.5700000000000001),
+        (&third, 0.9056497587589547),
     ];
     for ((name, problem), (place, expected)) in PROBLEMS.iter().zip(places) {
         let mut index = 0;

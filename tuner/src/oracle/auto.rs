@@ -17,18 +17,26 @@ pub(super) struct Auto {
     gp: Gp,
     tpe: Tpe,
     cmaes: CmaEs,
+    repeats: bool,
 }
 
 impl Sampler for Auto {
     fn propose(&mut self, history: &History, trial: u64) -> Option<Vec<f64>> {
+        self.repeats = false;
         if history.rows.len() < MOST_TRIALS && history.space.dimensions.len() <= MOST_DIMENSIONS {
-            return self.gp.propose(history, trial);
+            let point = self.gp.propose(history, trial);
+            self.repeats = self.gp.repeats();
+            return point;
         }
         // The two alternate, because CMA-ES refines good regions and TPE searches for new ones.
         if is_numeric(history) && trial.is_multiple_of(2) {
             return self.cmaes.propose(history, trial);
         }
         self.tpe.propose(history, trial)
+    }
+
+    fn repeats(&self) -> bool {
+        self.repeats
     }
 
     fn begins_in_the_middle(&self) -> bool {

@@ -20,11 +20,11 @@ use super::sampler::Sampler;
 use super::text::{SettingError, SettingsText};
 use crate::space::Space;
 use acquisition::{Promise, Quest};
-use evidence::{Evidence, Observed};
+use evidence::{Evidence, Observed, is_same};
 use kernel::Shape;
 use model::{Data, Fit, Hyper, Process, fit};
 use rand_pcg::Pcg64;
-use region::{Region, Trust};
+use region::{APART, Region, Trust};
 use warp::{WARPS, Warp};
 
 /// The first model is of this many losses. Its priors are strong, so that it needs no more.
@@ -47,6 +47,13 @@ const MOST_CURVES: usize = 120;
 /// Evaluations of the likelihood for the first warp, for each further warp, for another smoothness, and for the final
 /// fit.
 const EVALUATIONS: [usize; 4] = [12, 6, 8, 12];
+/// Logarithm of the noise that the last rough fit begins with at least, as a share of the signal's variance.
+const LOG_NOISE: f64 = -3.0;
+/// That fit must be more probable than the others by this factor's logarithm, since few losses of a rugged function look
+/// like noise.
+const DOUBT: f64 = 2.0;
+/// A smaller noise, as a share of the signal's variance, is negligible: losses are taken as they are.
+const NEGLIGIBLE: f64 = 0.01;
 /// Number of good points that both arms search around.
 const GOOD: usize = 3;
 
@@ -55,17 +62,20 @@ const GOOD: usize = 3;
 pub(super) struct Gp {
     /// The noise's variance as a share of the signal's; `None` learns it.
     noise: Option<f64>,
+    /// Whether the last proposal repeats a trial.
+    repeats: bool,
 }
 
 impl Gp {
     /// With the settings in `text`: `noise`.
     pub(super) fn with(text: &SettingsText<'_>) -> Result<Gp, SettingError> {
-        Ok(Gp { noise: text.number("noise", 0.0..=1.0)? })
+        Ok(Gp { noise: text.number("noise", 0.0..=1.0)?, repeats: false })
     }
 }
 
 impl Sampler for Gp {
     fn propose(&mut self, history: &History, trial: u64) -> Option<Vec<f64>> {
+        self.repeats = false;
         let dimensions = history.space.dimensions.len();
         if dimensions == 0 {
             return None;
@@ -79,10 +89,16 @@ impl Sampler for Gp {
         let in_trust_region = evidence.losses.len() >= WHOLE + dimensions && is_local(trial);
         let mut view = View::of(&evidence, in_trust_region, &self.prior(&evidence));
         view.assume_open();
-        Some(view.search(&history.space, &mut rng).map_or_else(spread, |(_, mut point)| {
+        let found = view.search(&history.space, &mut rng).map(|(_, point)| point);
+        self.repeats = found.as_ref().is_some_and(|point| evidence.points.iter().any(|other| is_same(other, point)));
+        Some(found.map_or_else(spread, |mut point| {
             point.truncate(dimensions);
             point
         }))
+    }
+
+    fn repeats(&self) -> bool {
+        self.repeats
     }
 
     fn begins_in_the_middle(&self) -> bool {
@@ -153,22 +169,34 @@ impl<'a> View<'a> {
         let Observed { points, losses, trials } = evidence.observed(&members);
         let (warp, hyper) = model(evidence, &points, &losses, prior);
         let values = warp.apply(&losses).values;
-        let is_feasible = |trial: &Option<usize>| trial.is_some_and(|trial| evidence.is_feasible[trial]);
-        let feasible = trials.iter().zip(&values).filter(|(trial, _)| is_feasible(trial)).map(|(_, value)| *value);
-        // Until a trial keeps the constraints, only the probability of keeping them counts.
-        let best =
-            feasible.reduce(f64::min).unwrap_or_else(|| values.iter().copied().fold(f64::NEG_INFINITY, f64::max));
-        let mut order: Vec<usize> = (0..points.len()).filter(|index| trials[*index].is_some()).collect();
-        order.sort_by(|a, b| values[*a].total_cmp(&values[*b]));
-        let good: Vec<Vec<f64>> = order.iter().take(GOOD).map(|index| points[*index].clone()).collect();
-        let region = match &trust {
-            Some(Trust { side, centre }) => {
-                Region::around(&evidence.points[*centre], *side, &hyper.log_lengthscales, &evidence.axes)
-            }
-            None => Region::whole(dimensions),
-        };
         let process = Process::new(&Data { axes: &evidence.axes, points: &points, values: &values }, &hyper);
-        let promise = Promise { process, best, failure: evidence.failure(MOST, EVALUATIONS[0]) };
+        let is_noisy = hyper.log_noise >= NEGLIGIBLE.ln() && losses.iter().any(|loss| *loss != losses[0]);
+        // A noisy value may be low by luck; what the model expects is not.
+        let expected: Vec<f64> =
+            if is_noisy { points.iter().map(|point| process.predict(point).mean).collect() } else { values.clone() };
+        let lowest = |is_candidate: &dyn Fn(usize) -> bool| {
+            let keeps = |index: &usize| trials[*index].is_some_and(|trial| evidence.is_feasible[trial]);
+            let candidates = (0..points.len()).filter(|index| keeps(index) && is_candidate(*index));
+            candidates.min_by(|a, b| expected[*a].total_cmp(&expected[*b]))
+        };
+        // Until a trial keeps the constraints, only the probability of keeping them counts.
+        let worst = || values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let best = lowest(&|_| true).map_or_else(worst, |index| expected[index]);
+        let region = trust.as_ref().map_or_else(
+            || Region::whole(dimensions),
+            |Trust { side, centre, left }| {
+                let is_left =
+                    |point: &Vec<f64>| left.is_some_and(|left| evidence.apart(&evidence.points[left], point) < APART);
+                let centre = lowest(&|index| is_noisy && !is_left(&points[index]))
+                    .map_or(&evidence.points[*centre], |index| &points[index]);
+                Region::around(centre, *side, &hyper.log_lengthscales, &evidence.axes)
+            },
+        );
+        let mut order: Vec<usize> = (0..points.len()).filter(|index| trials[*index].is_some()).collect();
+        order.sort_by(|a, b| expected[*a].total_cmp(&expected[*b]));
+        let good = distinct(order.into_iter().map(|index| &points[index]), GOOD);
+        let noise = if is_noisy { process.noise_deviation() } else { 0.0 };
+        let promise = Promise { process, best, noise, failure: evidence.failure(MOST, EVALUATIONS[0]) };
         View { evidence, hyper, points, values, promise, region, good }
     }
 
@@ -181,24 +209,40 @@ impl<'a> View<'a> {
             let data = Data { axes: &self.evidence.axes, points: &self.points, values: &self.values };
             self.promise.process = Process::new(&data, &self.hyper);
         }
+        if self.promise.noise > 0.0 {
+            self.promise.noise = self.promise.process.noise_deviation();
+        }
     }
 
-    /// The most promising point, with the logarithm of its promise; `None` if all points that it looked at have been tried.
+    /// The most promising point, with the logarithm of its promise; `None` if all points that it looked at are barred.
     fn search(&self, space: &Space, rng: &mut Pcg64) -> Option<(f64, Vec<f64>)> {
         let evidence = self.evidence;
-        let known: Vec<Vec<f64>> =
-            evidence.points.iter().chain(&evidence.open).chain(&evidence.failed).cloned().collect();
+        let may_repeat = self.promise.noise > 0.0 && !evidence.repeats_agree();
+        let tried = evidence.points.iter().filter(|_| !may_repeat);
+        let barred: Vec<Vec<f64>> = tried.chain(&evidence.open).chain(&evidence.failed).cloned().collect();
         let quest = Quest {
             promise: &self.promise,
             axes: &evidence.axes,
             space,
             region: &self.region,
             good: &self.good,
-            known: &known,
+            barred: &barred,
+            known: &evidence.points,
             scales: self.hyper.log_lengthscales.iter().map(|log| log.exp().min(1.0)).collect(),
         };
         quest.run(rng)
     }
+}
+
+/// The first few of these points that differ from each other.
+fn distinct<'a>(points: impl Iterator<Item = &'a Vec<f64>>, most: usize) -> Vec<Vec<f64>> {
+    let mut distinct: Vec<Vec<f64>> = Vec::with_capacity(most);
+    for point in points {
+        if distinct.len() < most && !distinct.iter().any(|other| is_same(other, point)) {
+            distinct.push(point.clone());
+        }
+    }
+    distinct
 }
 
 /// The warp and the hyper-parameters that make the losses most probable.
@@ -225,6 +269,13 @@ fn model(evidence: &Evidence, points: &[Vec<f64>], losses: &[f64], prior: &Hyper
         .map(|(_, warp, hyper)| (*warp, Hyper { shape: Shape::Gaussian, ..hyper.clone() }))
         .collect();
     found.extend(starts.iter().map(|(warp, start)| rough(*warp, start, smoother)));
+    if !prior.is_noise_given {
+        // The likelihood has no slope along the noise where the noise is tiny, so that a fit from there finds none.
+        let (_, warp, hyper) = found.iter().min_by(by_badness).unwrap_or(&found[0]);
+        let start = Hyper { log_noise: hyper.log_noise.max(LOG_NOISE), ..hyper.clone() };
+        let (badness, warp, hyper) = rough(*warp, &start, smoother);
+        found.push((badness + DOUBT, warp, hyper));
+    }
     let (_, warp, start) = found.iter().min_by(by_badness).unwrap_or(&found[0]);
     let (points, losses) = chosen(&thinned(losses, FINE), points, losses);
     let data = Data { axes: &evidence.axes, points: &points, values: &warp.apply(&losses).values };

@@ -7,7 +7,7 @@ use super::random;
 use super::settings::Settings;
 use crate::record::{Ending, TrialRecord};
 use crate::space::{Dimension, Distribution, Value, has_asked_all, is_training};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt::Debug;
 
 /// Combinations are counted only up to this number.
@@ -20,6 +20,11 @@ pub(crate) trait Sampler: Debug {
     ///
     /// A function of the history, its settings and the trial's number; all other state of a sampler must be a cache.
     fn propose(&mut self, history: &History, trial: u64) -> Option<Vec<f64>>;
+
+    /// Whether its last proposal is a combination that was tried before, and is meant to be.
+    fn repeats(&self) -> bool {
+        false
+    }
 
     /// Whether it looks at the history at all.
     fn looks_back(&self) -> bool {
@@ -63,11 +68,13 @@ pub(super) struct Suggestions {
     sampler: Box<dyn Sampler>,
     history: History,
     proposed: Proposed,
+    /// Trials whose proposals repeat a combination on purpose.
+    repeats: BTreeSet<u64>,
 }
 
 impl Suggestions {
     pub(super) fn new(settings: Settings, sampler: Box<dyn Sampler>) -> Suggestions {
-        Suggestions { sampler, history: History::new(settings), proposed: Proposed::new() }
+        Suggestions { sampler, history: History::new(settings), proposed: Proposed::new(), repeats: BTreeSet::new() }
     }
 
     /// Why the search cannot have a parameter with this range; `None` if it can.
@@ -91,6 +98,9 @@ impl Suggestions {
         let value = proposal
             .or_else(|| self.middle(trial, name, distribution, trials))
             .unwrap_or_else(|| self.sampler.draw(self.history.settings.seed, trial, name, distribution));
+        if self.repeats.contains(&trial) {
+            return value;
+        }
         self.unless_repeated(trial, name, distribution, value, trials)
     }
 
@@ -221,6 +231,7 @@ impl Suggestions {
         let is_choosing =
             |trial: &TrialRecord| trial.ending.is_none() && !trial.runs_elsewhere() && !is_training(trial);
         self.proposed.retain(|number, _| trials.get(*number as usize).is_none_or(is_choosing));
+        self.repeats.retain(|number| self.proposed.contains_key(number));
         for neighbour in trials.iter().filter(|other| other.number < trial && is_choosing(other)) {
             if !self.proposed.contains_key(&neighbour.number) {
                 self.propose_one(neighbour.number, trials);
@@ -234,6 +245,11 @@ impl Suggestions {
             self.first_combination(trial, trials)
         } else {
             let point = self.sampler.propose(&self.history, trial);
+            if self.sampler.repeats() {
+                self.repeats.insert(trial);
+            } else {
+                self.repeats.remove(&trial);
+            }
             point.map(|point| self.history.space.decode(&point)).unwrap_or_default()
         };
         self.proposed.insert(trial, values);

@@ -10,6 +10,7 @@ mod inferred_space;
 mod journal;
 mod journal_damage;
 mod learning;
+mod noise;
 mod objectives;
 mod oracle;
 mod other_writers;

@@ -1,6 +1,8 @@
-//! The acquisition function: the logarithm of expected improvement, plus that of the probability that the trial does
-//! not fail. Finds its maximum over continuous, integer, categorical and conditional parameters.
+//! The acquisition function: the logarithm of expected improvement, augmented where losses are noisy, plus that of the
+//! probability that the trial does not fail. Finds its maximum over continuous, integer, categorical and conditional
+//! parameters.
 
+use super::evidence::is_same;
 use super::excess::{log_cumulative, log_excess};
 use super::kernel::{Axis, embed, is_active};
 use super::minimise::minimise;
@@ -30,6 +32,8 @@ pub(super) struct Promise {
     pub(super) process: Process,
     /// The value to improve on.
     pub(super) best: f64,
+    /// Standard deviation of the losses' noise; 0 where it is negligible.
+    pub(super) noise: f64,
     /// A process over -1 for trials that succeeded and 1 for those that failed, if any failed.
     pub(super) failure: Option<Process>,
 }
@@ -40,6 +44,11 @@ pub(super) struct Promise {
 const FINE: f64 = 1e9;
 
 impl Promise {
+    /// Whether the noise of one value exceeds what the model does not know of the point.
+    fn is_worth_repeating(&self, point: &[f64]) -> bool {
+        self.noise > self.process.predict(point).deviation
+    }
+
     /// The logarithm of the improvement that a point promises.
     pub(super) fn score(&self, point: &[f64]) -> f64 {
         let prediction = self.process.predict(point);
@@ -49,7 +58,7 @@ impl Promise {
             let z = (SAFE - failure.mean) / failure.deviation;
             log_cumulative(z).0 - FINE * z.min(0.0).powi(2)
         });
-        excess + prediction.deviation.ln() + log_safe
+        excess + prediction.deviation.ln() + log_gain(self.noise, prediction.deviation).0 + log_safe
     }
 
     /// The score and its gradient.
@@ -57,11 +66,12 @@ impl Promise {
         let (prediction, by_mean, by_deviation) = self.process.predict_with_slopes(point);
         let z = (self.best - prediction.mean) / prediction.deviation;
         let (excess, slope) = log_excess(z);
+        let (log_gain, gain_slope) = log_gain(self.noise, prediction.deviation);
         for index in 0..point.len() {
             let by_z = -(by_mean[index] + z * by_deviation[index]) / prediction.deviation;
-            gradient[index] = slope * by_z + by_deviation[index] / prediction.deviation;
+            gradient[index] = slope * by_z + by_deviation[index] * (1.0 / prediction.deviation + gain_slope);
         }
-        let mut score = excess + prediction.deviation.ln();
+        let mut score = excess + prediction.deviation.ln() + log_gain;
         if let Some(failure) = &self.failure {
             let (prediction, by_mean, by_deviation) = failure.predict_with_slopes(point);
             let z = (SAFE - prediction.mean) / prediction.deviation;
@@ -76,6 +86,19 @@ impl Promise {
     }
 }
 
+/// The logarithm of the factor of augmented expected improvement (Huang et al. 2006, Global optimization of stochastic
+/// black-box systems, section 3.3), which is small where one more noisy value tells little, and its derivative by the
+/// deviation.
+fn log_gain(noise: f64, deviation: f64) -> (f64, f64) {
+    if noise == 0.0 {
+        return (0.0, 0.0);
+    }
+    // 1 - n / √(s² + n²), without cancellation.
+    let total = deviation.hypot(noise);
+    let gain = deviation * (deviation / (total + noise)) / total;
+    (gain.ln(), noise * deviation / total.powi(3) / gain)
+}
+
 /// The search for the most promising point.
 pub(super) struct Quest<'a> {
     pub(super) promise: &'a Promise,
@@ -85,13 +108,15 @@ pub(super) struct Quest<'a> {
     /// Good points to search around.
     pub(super) good: &'a [Vec<f64>],
     /// Points that must not be tried again.
+    pub(super) barred: &'a [Vec<f64>],
+    /// Points that are tried again only where one noisy value is less certain than the model.
     pub(super) known: &'a [Vec<f64>],
     /// A typical distance over which the function changes, for each axis.
     pub(super) scales: Vec<f64>,
 }
 
 impl Quest<'_> {
-    /// The most promising point that has not been tried, with its score; `None` if all evaluated points have been tried.
+    /// The most promising point that is not barred, and is new or worth a repeat, with its score; `None` if there is none.
     pub(super) fn run(&self, rng: &mut Pcg64) -> Option<(f64, Vec<f64>)> {
         let mut candidates: Vec<(f64, Vec<f64>)> = self
             .spread(rng)
@@ -106,7 +131,10 @@ impl Quest<'_> {
             candidates.iter().take(REFINED).map(|(score, point)| self.refine(*score, point)).collect();
         refined.sort_by(|a, b| b.0.total_cmp(&a.0));
         let mut ordered = refined.into_iter().chain(candidates);
-        ordered.find(|(_, point)| !self.known.iter().any(|known| is_same(known, point)))
+        ordered.find(|(_, point)| {
+            let is_among = |others: &[Vec<f64>]| others.iter().any(|other| is_same(other, point));
+            !is_among(self.barred) && (!is_among(self.known) || self.promise.is_worth_repeating(point))
+        })
     }
 
     /// Points spread evenly over the region.
@@ -231,8 +259,4 @@ impl Quest<'_> {
         }
         best
     }
-}
-
-fn is_same(a: &[f64], b: &[f64]) -> bool {
-    a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-7)
 }

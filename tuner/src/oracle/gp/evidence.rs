@@ -179,6 +179,14 @@ impl Evidence {
         pairs.map(|(axis, (a, b))| axis.difference(*a, *b).abs()).fold(0.0, f64::max)
     }
 
+    /// Whether a point that was tried twice had the same loss twice: what looks like noise is none.
+    pub(super) fn repeats_agree(&self) -> bool {
+        let pairs = || self.points.iter().zip(&self.losses);
+        pairs().enumerate().any(|(index, (point, loss))| {
+            pairs().take(index).any(|(other, known)| loss == known && is_same(other, point))
+        })
+    }
+
     /// A process over 1 for trials that fail or break a constraint and -1 for all others; `None` if no trial fails.
     /// Uses at most `most` trials, evenly chosen.
     pub(super) fn failure(&self, most: usize, evaluations: usize) -> Option<Process> {
@@ -195,6 +203,11 @@ impl Evidence {
         let Fit { hyper, .. } = fit(&data, &self.prior, &self.prior, evaluations);
         Some(Process::new(&data, &hyper))
     }
+}
+
+/// Whether two points of the unit cube are one.
+pub(super) fn is_same(a: &[f64], b: &[f64]) -> bool {
+    a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-7)
 }
 
 /// How many parameters a trial asks for, on average; at least one.

@@ -202,6 +202,8 @@ pub(super) struct Process {
     alpha: Vec<f64>,
     mean: f64,
     variance: f64,
+    /// The noise's variance over the signal's.
+    noise: f64,
 }
 
 /// What a process expects of a function's value at a point, noise apart.
@@ -234,7 +236,12 @@ impl Process {
         let Centred { mean, alpha, energy } = Centred::of(&factor, data.values);
         let variance = (energy + VARIANCE_PRIOR) / (size as f64 + VARIANCE_PRIOR);
         let (axes, points) = (data.axes.to_vec(), data.points.to_vec());
-        Process { axes, points, kernel, factor, alpha, mean, variance }
+        Process { axes, points, kernel, factor, alpha, mean, variance, noise }
+    }
+
+    /// Standard deviation of the noise of one value.
+    pub(super) fn noise_deviation(&self) -> f64 {
+        (self.variance * self.noise).sqrt()
     }
 
     pub(super) fn predict(&self, point: &[f64]) -> Prediction {

@@ -10,7 +10,7 @@ const FACTORS: (f64, f64) = (1.4, 0.85);
 /// An improvement is a success if it is at least this share of the distance between the best and the fifth best loss.
 const GAIN: f64 = 0.05;
 /// The centre of a new region has at least this distance, along some axis, from an abandoned region.
-const APART: f64 = 0.15;
+pub(super) const APART: f64 = 0.15;
 
 /// A box of the unit cube.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,6 +63,8 @@ pub(super) struct Trust {
     pub(super) side: f64,
     /// Index of the trial at its centre.
     pub(super) centre: usize,
+    /// Index of the trial at the centre of the last region that was abandoned.
+    pub(super) left: Option<usize>,
 }
 
 /// One trial, as the trust region sees it.
@@ -84,7 +86,7 @@ impl Trust {
         let is_near = |left: Option<usize>, index: usize| {
             left.is_some_and(|left| apart(steps[left].point, steps[index].point) < APART)
         };
-        let mut trust = Trust { side: first, centre: 0 };
+        let mut trust = Trust { side: first, centre: 0, left };
         for (index, step) in steps.iter().enumerate().skip(1) {
             let gain = steps[trust.centre].loss - step.loss;
             let is_better = gain > 0.0 && !is_near(left, index);
@@ -99,7 +101,7 @@ impl Trust {
                 left = Some(trust.centre);
                 let elsewhere = (0..=index).filter(|other| !is_near(left, *other));
                 let best = elsewhere.min_by(|a, b| steps[*a].loss.total_cmp(&steps[*b].loss));
-                trust = Trust { side: first, centre: best.unwrap_or(trust.centre) };
+                trust = Trust { side: first, centre: best.unwrap_or(trust.centre), left };
             }
         }
         trust
