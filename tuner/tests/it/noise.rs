@@ -21,31 +21,6 @@ fn ended(number: u64, distribution: &Distribution, value: Value, loss: f64) -> T
     trial
 }
 
-fn asks_for_a_float(ask: &mut crate::simulation::Ask<'_>) -> f64 {
-    ask("x", Distribution::Float { low: 0.0, high: 1.0, step: None, scale: Scale::Linear });
-    0.0
-}
-
-#[test]
-fn lucky_loss_does_not_attract_the_trust_region() {
-    let range = Distribution::Float { low: 0.0, high: 1.0, step: None, scale: Scale::Linear };
-    let trial = |number: u64| {
-        let x = (0.5 + 0.618 * number as f64).fract();
-        let luck = if number == 20 { 2.0 } else { 0.0 };
-        ended(number, &range, Value::Float(x), 4.0 * (x - 0.3).powi(2) + 0.2 * noise(number) - luck)
-    };
-    let trials: Vec<TrialRecord> = (0..40).map(trial).collect();
-    let Value::Float(lucky) = trials[20].parameters["x"].value else { panic!("a float") };
-    assert!(lucky > 0.8, "{lucky}");
-    for seed in 0..10 {
-        let spec = StudySpec { seed: Some(seed), ..spec("gp") };
-        let mut search = Search { trials: trials.clone(), ..Search::new(&spec, asks_for_a_float) };
-        search.step();
-        let Value::Float(x) = search.trials[40].parameters["x"].value else { panic!("a float") };
-        assert!((x - 0.3).abs() < (x - lucky).abs(), "seed {seed}: {x} is nearer to {lucky}");
-    }
-}
-
 /// How many of the trials of a search of a few whole numbers repeat another one, where losses differ by this noise.
 fn repeats(oracle: &str, deviation: f64) -> usize {
     let range = Distribution::Int { low: 0, high: 63, step: 1, scale: Scale::Linear };

@@ -260,3 +260,21 @@ impl Quest<'_> {
         best
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slope_of_the_augmentation_is_that_of_its_value() {
+        assert_eq!(log_gain(0.0, 0.3), (0.0, 0.0));
+        for (noise, deviation) in [(0.1, 1e-3), (0.1, 0.1), (0.5, 2.0)] {
+            let value = |deviation: f64| log_gain(noise, deviation).0;
+            let (value_here, slope) = log_gain(noise, deviation);
+            assert!((value_here.exp() - (1.0 - noise / deviation.hypot(noise))).abs() < 1e-12);
+            let step = 1e-4 * deviation;
+            let difference = (value(deviation + step) - value(deviation - step)) / (2.0 * step);
+            assert!((slope - difference).abs() < 1e-6 * slope.abs(), "{noise} {deviation}: {slope} {difference}");
+        }
+    }
+}
