@@ -7,7 +7,9 @@ mod cluster;
 mod error;
 mod mesh;
 mod round;
+mod store;
 mod values;
+mod wire;
 
 use crate::opened::Opened;
 pub use cluster::Cluster;
@@ -15,6 +17,7 @@ pub use error::StrategyError;
 use round::Round;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering};
+pub use store::{Store, StoreError};
 pub use values::Reduce;
 
 /// Which devices compute together, and how precisely.
