@@ -13,6 +13,7 @@ from session import TARGET
 from test_devices import HELPER, PLUGIN
 
 JOINT = TARGET / "release/examples/joint"
+TRAINING = TARGET / "release/examples/joint_training"
 
 
 def cluster(count=2):
@@ -25,9 +26,13 @@ def cluster(count=2):
 
 
 def start(workers, index, runs=1, plugin=PLUGIN):
+    return run(workers, index, JOINT, plugin, runs)
+
+
+def run(workers, index, *command):
     config = json.dumps({"cluster": {"worker": workers}, "task": {"type": "worker", "index": index}})
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen([JOINT, plugin, str(runs)], env=os.environ | HELPER | {"TF_CONFIG": config}, **pipes)
+    return subprocess.Popen([*map(str, command)], env=os.environ | HELPER | {"TF_CONFIG": config}, **pipes)
 
 
 def ended(process):
@@ -53,3 +58,22 @@ def test_a_plugin_that_is_alone_in_each_process_is_refused():
     pair = [start(workers, index, plugin=plugins[0]) for index in range(2)]
     for code, _, err in map(ended, pair):
         assert code == 1 and "has opened devices of 1 processes for a cluster of 2" in err, err
+
+
+def test_training_in_two_processes_is_that_of_one_on_the_whole_batch():
+    workers = cluster()
+    pair = [run(workers, index, TRAINING, PLUGIN, 4, 100) for index in range(2)]
+    (_, one, _), *both = [ended(run(workers, 0, TRAINING, "cpu", 1, 100)), *map(ended, pair)]
+    loss, weights = map(json.loads, one)
+    for code, lines, err in both:
+        assert code == 0, err
+        assert lines == both[0][1], "all processes have the same bits"
+        there, values = map(json.loads, lines)
+        assert abs(there - loss) < 1e-5 and max(abs(a - b) for a, b in zip(values, weights)) < 1e-5, (there, loss)
+
+
+def test_processes_that_compute_different_programs_learn_it():
+    workers = cluster()
+    pair = [run(workers, index, TRAINING, PLUGIN, devices, 1) for index, devices in enumerate([4, 2])]
+    for index, (code, _, err) in enumerate(map(ended, pair)):
+        assert code == 1 and f"worker {index} and worker {1 - index} differ in program 1; all workers" in err, err

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use serve::Server;
 use std::io::{self, Read as _, Write as _};
 use std::net::TcpStream;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// The longest value, in bytes.
@@ -37,6 +38,8 @@ pub struct Store {
     cluster: Cluster,
     /// In the worker that keeps the values.
     server: Option<Server>,
+    /// How often the workers have been asked whether they agree.
+    agreements: AtomicU64,
 }
 
 /// Why a value cannot be stored or read. Workers are named by their number.
@@ -146,7 +149,7 @@ impl Store {
     /// description of the cluster.
     pub fn open(cluster: &Cluster) -> Result<Store, StrategyError> {
         let server = if cluster.index() == KEEPER { Some(Server::start(cluster)?) } else { None };
-        let store = Store { cluster: cluster.clone(), server };
+        let store = Store { cluster: cluster.clone(), server, agreements: AtomicU64::new(0) };
         match store.arrive()? {
             None => Ok(store),
             Some(worker) => Err(store.missing(worker, "it did not call worker 0".to_owned())),
@@ -195,19 +198,21 @@ impl Store {
         self.find(key, Duration::ZERO)?.ok_or_else(absent)
     }
 
-    /// Makes sure that all workers say the same about `what`, which they must all ask, once.
+    /// Makes sure that all workers have the same next `thing`, such as a program, of which each gives what tells it from others. They
+    /// must all ask this equally often, in the same order.
     ///
     /// # Errors
-    /// If one says something else, or nothing until the cluster's time for a step is over.
-    pub fn agree(&self, what: &str, own: &[u8]) -> Result<(), StoreError> {
+    /// If one has another thing, or says nothing until the cluster's time for a step is over.
+    pub fn agree(&self, thing: &str, own: &[u8]) -> Result<(), StoreError> {
         let worker = self.cluster.index();
+        let what = format!("{thing} {}", self.agreements.fetch_add(1, Ordering::Relaxed) + 1);
         let key = |worker: usize| format!("ferrotune/{what}/{worker}").into_bytes();
         self.put(&key(worker), own)?;
         let deadline = Instant::now() + self.cluster.step_timeout();
         for other in (0..self.cluster.workers().len()).filter(|other| *other != worker) {
             let left = deadline.saturating_duration_since(Instant::now());
             if self.get(&key(other), left)? != own {
-                return Err(StoreError::Differs { worker, other, what: what.to_owned() });
+                return Err(StoreError::Differs { worker, other, what });
             }
         }
         Ok(())
