@@ -48,7 +48,7 @@ pub struct Store {
 pub enum StoreError {
     /// The value did not come in time.
     #[error(
-        "worker {worker} has waited {} s for the value of `{key}`, which no worker has stored; does one of them hang, or run \
+        "worker {worker} has waited {:.1} s for the value of `{key}`, which no worker has stored; does one of them hang, or run \
          something else?", waited.as_secs_f64()
     )]
     Late {
