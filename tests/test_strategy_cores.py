@@ -81,7 +81,7 @@ println!("[{:e}, {:e}]", furthest(&single, &bf16), furthest(&whole, &bf16));
     assert 1e-5 < single < 0.05 and whole < 0.05, (single, whole)
 
 
-def test_a_batch_that_cores_cannot_share_and_several_processes_are_refused(session):
+def test_a_batch_that_cores_cannot_share_and_a_plugin_that_is_open_alone_are_refused(session):
     odd = """
 {
 let odd = |replica: &Replica<'_>| -> ferrotune::Result<Tensor> {
@@ -91,9 +91,11 @@ let odd = |replica: &Replica<'_>| -> ferrotune::Result<Tensor> {
     assert "multiple of 4" in session.fails(odd + "cores.scope(odd).swap_remove(0)?;\n}").error
     pair = 'Strategy::mirrored(["cpu"; 4])?.scope(odd).swap_remove(0)?;\n}'
     assert "4 replicas cannot share a batch of 6 rows" in session.fails(odd + pair).error
-    cluster = 'ferrotune::strategy::Cluster::new(["a:1", "b:2"], 0)?'
+    cluster = 'ferrotune::strategy::Cluster::new(["127.0.0.1:1", "127.0.0.1:2"], 1)?'
     across = f"cores.clone().across({cluster}).scope(|replica| strategy::device(replica)).swap_remove(0)?;"
-    assert "the cores of xla:cpu cannot be joined with those of other processes" in session.fails(across).error
+    error = session.fails(across).error
+    assert "xla:cpu is open in this process already, without the other workers" in error and "(\"xla:cpu\", 4)" in error, error
+
 
 
 TUNE = """%%tune --objective off:min --max-trials 1 --seed 1 --project cores

@@ -20,6 +20,7 @@ mod cpu;
 mod cuda;
 mod finding;
 pub mod fork;
+mod joint;
 mod machine;
 mod opened;
 mod packaged;
@@ -36,11 +37,14 @@ pub use connect::{ConnectError, Connection, Support, connect};
 pub use cpu::Cpu;
 pub use cuda::CudaDevice;
 pub use finding::Finding;
+pub use joint::{JointError, open_jointly};
 pub use machine::{Machine, Metadata};
 pub use packaged::{NoPlugin, find_plugin, name_of_plugin};
 pub use report::Report;
 pub use shortage::Shortage;
-pub use strategy::{Cluster, Precision, Reduce, Replica, Strategy, StrategyError, count_scopes_anew};
+pub use strategy::{
+    Cluster, Precision, Reduce, Replica, Store, StoreError, Strategy, StrategyError, count_scopes_anew,
+};
 pub use tpu::{Generation, Tpu};
 
 /// Looks for TPUs, CUDA devices and the CPU. `tpu` is a TPU's name or `local`, as `%tpu_connect --tpu` has it.

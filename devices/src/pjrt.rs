@@ -23,6 +23,7 @@ mod object;
 mod plugin;
 mod profiler;
 mod program;
+mod shared;
 mod topology;
 
 pub use buffer::{Buffer, Transfer};

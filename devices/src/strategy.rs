@@ -7,7 +7,9 @@ mod cluster;
 mod error;
 mod mesh;
 mod round;
+mod store;
 mod values;
+mod wire;
 
 use crate::opened::Opened;
 pub use cluster::Cluster;
@@ -15,6 +17,7 @@ pub use error::StrategyError;
 use round::Round;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering};
+pub use store::{Store, StoreError};
 pub use values::Reduce;
 
 /// Which devices compute together, and how precisely.
@@ -133,6 +136,9 @@ impl Strategy {
     }
 
     /// The same devices in each process of a cluster. All of them must run the same scopes, with as many devices each.
+    ///
+    /// The cores of a plugin become one device of all processes: each opens the plugin together with the others, has the same batch,
+    /// and computes the same in the same order. Where a process has opened the plugin alone, it cannot join the others any more.
     #[must_use]
     pub fn across(self, cluster: Cluster) -> Strategy {
         Strategy { cluster: Some(cluster), ..self }
@@ -157,15 +163,11 @@ impl Strategy {
         }
     }
 
-    /// How many cores of a plugin compute as one device, if this is [`Strategy::cores`].
-    ///
-    /// # Errors
-    /// If several processes were to have such a device together.
-    pub fn spread(&self) -> Result<Option<usize>, StrategyError> {
-        match (&self.devices, &self.cluster) {
-            (Devices::Tpu { device, .. }, Some(_)) => Err(StrategyError::CoresAcross { device: device.clone() }),
-            (Devices::Tpu { cores, .. }, None) => Ok(Some(*cores)),
-            _ => Ok(None),
+    /// How many cores of a plugin compute as one device, in each process, if this is [`Strategy::cores`].
+    pub fn spread(&self) -> Option<usize> {
+        match &self.devices {
+            Devices::Tpu { cores, .. } => Some(*cores),
+            _ => None,
         }
     }
 
@@ -177,14 +179,23 @@ impl Strategy {
     /// How many replicas, or cores of a plugin, take a step together, in all processes, at least 1.
     pub fn num_replicas_in_sync(&self) -> usize {
         match &self.devices {
-            Devices::Tpu { cores, .. } => cores * self.parts(),
+            Devices::Tpu { cores, .. } => cores * self.processes(),
             _ => self.parts(),
         }
     }
 
-    /// How often all processes together run the closure of a scope.
+    fn processes(&self) -> usize {
+        self.cluster.as_ref().map_or(1, |cluster| cluster.workers().len())
+    }
+
+    /// Into how many parts the program divides a batch. Over cores it is the compiler that does so, in all processes.
     fn parts(&self) -> usize {
-        self.devices().len() * self.cluster.as_ref().map_or(1, |cluster| cluster.workers().len())
+        self.devices().len() * self.reducing().map_or(1, |cluster| cluster.workers().len())
+    }
+
+    /// The processes with which gradients are averaged. Over cores there is nothing to average.
+    fn reducing(&self) -> Option<&Cluster> {
+        self.cluster.as_ref().filter(|_| self.spread().is_none())
     }
 
     /// Examples of one step over all replicas.
@@ -199,7 +210,7 @@ impl Strategy {
     /// If one of the replicas panics, once all have ended.
     pub fn scope<T: Send>(&self, compute: impl Fn(&Replica<'_>) -> T + Sync) -> Vec<T> {
         let count = self.devices().len();
-        let round = Round::new(count, self.cluster.as_ref());
+        let round = Round::new(count, self.reducing());
         let scope = SCOPES.fetch_add(1, Ordering::Relaxed);
         let run = |place: usize| {
             let replica = Replica { place, scope, strategy: self, round: &round };
@@ -244,9 +255,9 @@ pub struct Replica<'a> {
 }
 
 impl Replica<'_> {
-    /// Its number among the replicas of all processes, from 0.
+    /// Its number among the replicas of all processes, from 0; always 0 over the cores of a plugin.
     pub fn index(&self) -> usize {
-        self.place + self.strategy.cluster().map_or(0, Cluster::index) * self.strategy.devices().len()
+        self.place + self.strategy.reducing().map_or(0, Cluster::index) * self.strategy.devices().len()
     }
 
     /// How many scopes began before its own, in this process and since [`count_scopes_anew`].
@@ -259,7 +270,8 @@ impl Replica<'_> {
         &self.strategy.devices()[self.place]
     }
 
-    /// Into how many parts the program itself divides a batch: the replicas of all processes. 1 over the cores of a plugin.
+    /// Into how many parts the program itself divides a batch: the replicas of all processes. 1 over the cores of a plugin, in one
+    /// process or several.
     pub fn count(&self) -> usize {
         self.strategy.parts()
     }

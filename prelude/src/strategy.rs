@@ -1,7 +1,7 @@
 //! Strategies over candle: several replicas of a model train on parts of a batch, with the result of one model that trains
 //! on all of it.
 //!
-//! CUDA devices of one process exchange gradients through NCCL, all others through the memory of their hosts.
+//! CUDA devices exchange gradients through NCCL, all others through the memory of their hosts.
 
 #[cfg(feature = "cuda")]
 mod nccl;
@@ -31,27 +31,30 @@ pub fn tpu() -> ferrotune_trial::Result<Strategy> {
     Ok(Strategy::tpu(&crate::device::opened_tpu()?)?)
 }
 
-/// The device of a replica; all cores of a plugin are one device.
+/// The device of a replica; all cores of a plugin are one device, over several processes those of all of them.
 ///
 /// From here on, each of several replicas of a process draws the same random numbers on the CPU as the others, so that their
 /// models begin with the same weights; in each scope other ones.
 ///
 /// # Errors
-/// If the device cannot be opened, or a strategy over a plugin's cores is also over several processes.
+/// If the device cannot be opened. Over several processes: if another one does not open it at the same time, or this one has opened
+/// its plugin alone before.
 pub fn device(replica: &Replica<'_>) -> ferrotune_trial::Result<Device> {
     if replica.strategy().devices().len() > 1 {
         // It has a thread of its own.
         let seed = derived_seed(Device::Cpu.get_current_seed()?, replica.scope());
         set_draws_of_thread(Draws { seed, drawn: 0 });
     }
-    match replica.strategy().spread()? {
-        Some(cores) => ferrotune_trial::open_cores(replica.device(), cores),
-        None => ferrotune_trial::open_device(replica.device()),
+    let strategy = replica.strategy();
+    match (strategy.spread(), strategy.cluster()) {
+        (Some(cores), Some(cluster)) => ferrotune_trial::open_cores_across(replica.device(), cores, cluster),
+        (Some(cores), None) => ferrotune_trial::open_cores(replica.device(), cores),
+        (None, _) => ferrotune_trial::open_device(replica.device()),
     }
 }
 
 /// The rows of a batch that belong to a replica, where each replica has the same batch: its first dimension is the examples.
-/// Over the cores of a plugin it is the whole batch, which is spread over them.
+/// Over the cores of a plugin, in one process or several, it is the whole batch, which is spread over them.
 ///
 /// ```ignore
 /// let x = strategy::shard(replica, &batch)?;
@@ -62,7 +65,7 @@ pub fn device(replica: &Replica<'_>) -> ferrotune_trial::Result<Device> {
 /// If the replicas or cores cannot have the same number of rows.
 pub fn shard(replica: &Replica<'_>, batch: &Tensor) -> Result<Tensor> {
     let (index, count, rows) = (replica.index(), replica.count(), batch.dim(0)?);
-    if replica.strategy().spread().map_err(Error::wrap)?.is_some() {
+    if replica.strategy().spread().is_some() {
         let mut axes = vec![None; batch.rank()];
         axes[0] = Some("data");
         return ferrotune_xla::with_sharding_constraint(batch, &axes);

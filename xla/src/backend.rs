@@ -34,8 +34,10 @@ const FEWEST_LIVE: usize = 4096;
 pub struct Backend {
     name: String,
     client: Client,
-    /// In the order of replicas or of the mesh.
+    /// Those of this process, in the order of replicas or of the mesh.
     devices: Vec<pjrt::Device>,
+    /// How many devices of other processes compute with them.
+    elsewhere: usize,
     cores: Cores,
     generator: Generator,
     executables: Executables,
@@ -48,11 +50,12 @@ pub struct Backend {
 }
 
 impl Backend {
-    /// These devices of an open plugin, fewer than cores only if nothing is to run. `name` is how messages call them.
+    /// These devices of an open plugin and so many of other processes, together fewer than cores only if nothing is to run. `name`
+    /// is how messages call them.
     pub(crate) fn new(
         name: String,
         client: Client,
-        devices: Vec<pjrt::Device>,
+        (devices, elsewhere): (Vec<pjrt::Device>, usize),
         cores: Cores,
         executables: Executables,
         generator: Generator,
@@ -61,6 +64,7 @@ impl Backend {
             name,
             client,
             devices,
+            elsewhere,
             cores,
             generator,
             executables,
@@ -71,8 +75,11 @@ impl Backend {
         }
     }
 
-    /// Those of the other cores of the same plugin, as many in each as in this one.
+    /// Those of the other cores of the same plugin, as many in each as in this one. There are none across processes.
     pub(crate) fn others(&self) -> Result<Vec<Backend>> {
+        if self.elsewhere > 0 {
+            return Ok(Vec::new());
+        }
         let (all, own) = (self.client.devices().map_err(Error::wrap)?, numbers_of(&self.devices)?);
         let numbered = numbers_of(&all)?.into_iter().zip(all).filter(|(number, _)| !own.contains(number));
         let (numbers, others): (Vec<i32>, Vec<pjrt::Device>) = numbered.unzip();
@@ -81,7 +88,7 @@ impl Backend {
             let name = format!("{platform}:{}", numbers[0]);
             let executables = self.executables.on(numbers.to_vec());
             let generator = Generator::new(numbers);
-            Backend::new(name, self.client.clone(), devices.to_vec(), self.cores.clone(), executables, generator)
+            Backend::new(name, self.client.clone(), (devices.to_vec(), 0), self.cores.clone(), executables, generator)
         };
         let count = self.cores.count();
         Ok(numbers.chunks_exact(count).zip(others.chunks_exact(count)).map(group).collect())
@@ -114,6 +121,15 @@ impl Backend {
         &self.cores
     }
 
+    /// How many of the cores are devices of this process.
+    pub(crate) fn here(&self) -> usize {
+        self.devices.len()
+    }
+
+    fn is_complete(&self) -> bool {
+        self.devices.len() + self.elsewhere == self.cores.count()
+    }
+
     /// What has crossed between the host and this device.
     pub fn traffic(&self) -> &Traffic {
         &self.traffic
@@ -124,7 +140,7 @@ impl Backend {
         self.executables.compilations()
     }
 
-    /// The same array on each device.
+    /// The same array on each device of this process.
     pub(crate) fn upload_to_all(&self, literal: &Literal) -> Result<Vec<Buffer>> {
         self.devices.iter().map(|device| self.client.upload(literal, device).map_err(Error::wrap)).collect()
     }
@@ -151,8 +167,8 @@ impl Backend {
         if nodes.is_empty() {
             return Ok(());
         }
-        let (here, count) = (self.devices.len(), self.cores.count());
-        if here < count {
+        if !self.is_complete() {
+            let (here, count) = (self.here(), self.cores.count());
             bail!(
                 "a device of {count} cores that was opened ahead of time runs nothing on {here}; use Step::stablehlo"
             );
@@ -160,7 +176,7 @@ impl Backend {
         let program = Program::new(nodes, &[], &[], &self.cores);
         let executable = self.executable(&program)?;
         let fresh = program.arguments.iter().map(|argument| self.fresh(argument)).collect::<Result<Vec<_>>>()?;
-        let rows = (0..count).map(|place| row(&program.arguments, &fresh, place)).collect::<Result<_>>()?;
+        let rows = (0..self.here()).map(|place| row(&program.arguments, &fresh, place)).collect::<Result<_>>()?;
         let outputs = launch(&executable, rows)?;
         for (node, value) in nodes.iter().zip(by_result(outputs)) {
             node.set_value(value);
@@ -199,7 +215,7 @@ impl Backend {
             }
             if let Value::Node(node) = &*value
                 && sharding::is_of_uploaded(node)
-                && self.devices.len() == self.cores.count()
+                && self.is_complete()
             {
                 self.compute_only(std::slice::from_ref(node))?;
             }

@@ -6,8 +6,10 @@ use crate::executables::Executables;
 use crate::mesh::Cores;
 use crate::random::Generator;
 use candle_core::{Device, Error, Result, bail, external};
-use ferrotune_devices::pjrt::{Client, Plugin, Profiler};
+use ferrotune_devices::pjrt::{self, Client, Plugin, Profiler};
+use ferrotune_devices::{Cluster, open_jointly};
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -71,14 +73,32 @@ pub fn identity(plugin: &Path) -> String {
     format!("{} {:?} {changed:?}", plugin.display(), file.map(|file| file.len()))
 }
 
+/// The first devices of a plugin in each of several processes, as one: all workers of the cluster call this at the same time, with
+/// the same options, and then compute the same in the same order, as in JAX. `replicas` or the mesh are those of all processes, the
+/// devices of the first worker before those of the second. A program that the workers do not compute alike is an error before it
+/// runs. A tensor that is made from values must be made from the same values in all workers.
+///
+/// ```no_run
+/// use ferrotune_devices::Cluster;
+/// use ferrotune_xla::{Options, open_across};
+/// let cluster = Cluster::new(["10.0.0.1:4000", "10.0.0.2:4000"], 0)?;
+/// let device = open_across("xla_cuda_plugin.so".as_ref(), &cluster, Options { mesh: &[("data", 16)], ..Options::default() })?;
+/// # Ok::<(), candle_core::Error>(())
+/// ```
+///
+/// # Errors
+/// Those of [`open_jointly`], and if the processes do not have so many devices.
+pub fn open_across(plugin: &Path, cluster: &Cluster, options: Options<'_>) -> Result<Device> {
+    let client = open_jointly(plugin, cluster).map_err(Error::wrap)?;
+    device_across(client, &identity(plugin), options)
+}
+
 /// The first devices of a client that is open already, as one. `plugin` is the [`identity`] of its library.
 ///
 /// # Errors
 /// Those of the plugin, and if there are fewer devices than replicas or the mesh need, or the mesh is none.
 pub fn device_on(client: Client, plugin: &str, options: Options<'_>) -> Result<Device> {
     let name = client.platform().map_err(Error::wrap)?;
-    let version = client.version().map_err(Error::wrap)?;
-    let flags = std::env::var_os("XLA_FLAGS").unwrap_or_default();
     let mut devices = client.devices().map_err(Error::wrap)?;
     let cores = Cores::new(options.replicas, options.mesh)?;
     let count = cores.count();
@@ -86,14 +106,59 @@ pub fn device_on(client: Client, plugin: &str, options: Options<'_>) -> Result<D
         bail!("{name} has {} devices and not {count}", devices.len());
     }
     devices.truncate(count);
+    let numbers = numbers_of(&devices)?;
+    assembled(client, plugin, options, cores, Chosen { here: devices, numbers, is_joint: false })
+}
+
+/// The first devices of each process of a client that several have opened together, as one; see [`open_across`].
+///
+/// # Errors
+/// Those of the plugin, and if the processes do not have so many devices, each equally many.
+pub fn device_across(client: Client, plugin: &str, options: Options<'_>) -> Result<Device> {
+    let name = client.platform().map_err(Error::wrap)?;
+    let mut by_process: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
+    for device in client.all_devices().map_err(Error::wrap)? {
+        let description = device.description().map_err(Error::wrap)?;
+        by_process.entry(description.process).or_default().push(description.id);
+    }
+    let cores = Cores::new(options.replicas, options.mesh)?;
+    let (count, processes) = (cores.count(), by_process.len());
+    let each = count / processes.max(1);
+    if count == 0 || each * processes != count || by_process.values().any(|numbers| numbers.len() < each) {
+        let have: Vec<usize> = by_process.values().map(Vec::len).collect();
+        bail!("{count} cores cannot be equally many in each of {processes} processes, whose {name} has {have:?}");
+    }
+    let numbers: Vec<i32> = by_process.into_values().flat_map(|numbers| numbers.into_iter().take(each)).collect();
+    let here = client.devices().map_err(Error::wrap)?;
+    let here = numbers_of(&here)?.into_iter().zip(here).filter(|(number, _)| numbers.contains(number));
+    let here = here.map(|(_, device)| device).collect();
+    // Where a program was kept by one process and not by another one, the other one would compile it alone.
+    let options = Options { cache: None, ..options };
+    assembled(client, plugin, options, cores, Chosen { here, numbers, is_joint: true })
+}
+
+/// The devices that compute together.
+struct Chosen {
+    here: Vec<pjrt::Device>,
+    /// Those of all processes.
+    numbers: Vec<i32>,
+    is_joint: bool,
+}
+
+fn assembled(client: Client, plugin: &str, options: Options<'_>, cores: Cores, chosen: Chosen) -> Result<Device> {
+    let Chosen { here, numbers, is_joint } = chosen;
+    let name = client.platform().map_err(Error::wrap)?;
+    let version = client.version().map_err(Error::wrap)?;
+    let flags = std::env::var_os("XLA_FLAGS").unwrap_or_default();
     let plugin = format!("{plugin} {name} {version} {flags:?}");
     // Some plugins do not report memory.
-    let reported = devices.first().and_then(|device| device.memory().ok()?.limit_bytes);
+    let reported = here.first().and_then(|device| device.memory().ok()?.limit_bytes);
     let budget = Budget::new(options.name.unwrap_or(&name), reported.or(options.memory_bytes));
-    let numbers = numbers_of(&devices)?;
     let generator = Generator::new(&numbers);
+    let elsewhere = numbers.len() - here.len();
     let executables = Executables::new(options.cache, &plugin, cores.options().on(numbers), budget);
-    Ok(device_of(Backend::new(name, client, devices, cores, executables, generator)))
+    let executables = if is_joint { executables.jointly() } else { executables };
+    Ok(device_of(Backend::new(name, client, (here, elsewhere), cores, executables, generator)))
 }
 
 /// All cores of the plugin that a device belongs to, each as a device of its own: a process can open a TPU only once. The first

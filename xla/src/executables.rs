@@ -38,6 +38,8 @@ pub(crate) struct Executables {
     budget: Budget,
     ready: Mutex<Recent<u64, Arc<LoadedExecutable>>>,
     compilations: AtomicU64,
+    /// Whether the devices are those of several processes.
+    is_joint: bool,
 }
 
 impl Executables {
@@ -45,14 +47,24 @@ impl Executables {
     /// from others.
     pub(crate) fn new(folder: Option<&Path>, plugin: &str, options: CompileOptions, budget: Budget) -> Executables {
         let kept = folder.map(|folder| (folder.to_owned(), format!("{plugin}\n{}", processor())));
-        Executables { kept, options, budget, ready: Mutex::new(Recent::new()), compilations: AtomicU64::new(0) }
+        Executables::of(kept, options, budget)
+    }
+
+    fn of(kept: Option<(PathBuf, String)>, options: CompileOptions, budget: Budget) -> Executables {
+        let (ready, compilations) = (Mutex::new(Recent::new()), AtomicU64::new(0));
+        Executables { kept, options, budget, ready, compilations, is_joint: false }
+    }
+
+    /// The same for devices of several processes, which make sure that they all compile the same programs in the same order: a
+    /// program that only some of them run would wait for the others for ever, or compute with what is meant for another one.
+    pub(crate) fn jointly(self) -> Executables {
+        Executables { is_joint: true, ..self }
     }
 
     /// None yet, for other devices of the same plugin.
     pub(crate) fn on(&self, device_ids: Vec<i32>) -> Executables {
         let (kept, budget) = (self.kept.clone(), self.budget.clone());
-        let options = self.options.clone().on(device_ids);
-        Executables { kept, options, budget, ready: Mutex::new(Recent::new()), compilations: AtomicU64::new(0) }
+        Executables::of(kept, self.options.clone().on(device_ids), budget)
     }
 
     /// The executable of a program, compiled at most once.
@@ -78,6 +90,7 @@ impl Executables {
     fn load_or_compile(&self, client: &Client, program: &Program) -> Result<LoadedExecutable> {
         let _compiling = profile::span(Part::Compile);
         let text = stablehlo::text(program);
+        self.agree(client, &text)?;
         let name = |plugin: &str| format!("{plugin}\n{:?}", self.options.device_ids);
         let path = self.kept.as_ref().map(|(folder, plugin)| path(folder, &name(plugin), &text));
         if let Some(executable) = path.as_deref().and_then(|path| load(client, path)) {
@@ -90,6 +103,18 @@ impl Executables {
             let _ = executable.executable().serialize().map_err(io::Error::other).and_then(|bytes| keep(&path, &bytes));
         }
         Ok(executable)
+    }
+
+    /// Makes sure that the other processes compile this program now, too, if there are others.
+    fn agree(&self, client: &Client, text: &str) -> Result<()> {
+        match client.store().filter(|_| self.is_joint) {
+            None => Ok(()),
+            Some(store) => {
+                let mut hasher = Sha256::new_with_prefix(format!("{:?}", self.options));
+                hasher.update(text);
+                store.agree("program", &hasher.finalize()).map_err(Error::wrap)
+            }
+        }
     }
 }
 

@@ -28,7 +28,9 @@ mod view;
 
 pub use backend::Backend;
 pub use budget::shortage_of;
-pub use device::{Options, backend_of, cores, device_on, identity, open, open_with, profile};
+pub use device::{
+    Options, backend_of, cores, device_across, device_on, identity, open, open_across, open_with, profile,
+};
 pub use first_program::{write_first_program, writes_first_program};
 pub use pipeline::{Pipeline, Stage};
 pub use replicas::{all_reduce_gradients, all_reduce_mean, shard};

@@ -153,8 +153,8 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
         backend.compute(&[])?;
         let (recorded, program) = self.program(backend, arguments)?;
         instead_of_running(|| stablehlo::text(&program))?;
-        // The program takes their values, and computes none of them.
-        backend.compute(&recorded.used)?;
+        // The program takes their values, and computes none of them. Other processes compute them in the same order.
+        backend.compute(&recorded.used_in_order(&program))?;
         let executable = backend.executable(&program)?;
         recorded.compiled(backend, &program, executable)
     }
@@ -237,6 +237,14 @@ impl Recorded {
         let before = self.traced.changed.iter().map(|(_, before)| before.clone());
         let donors: Vec<(Arc<Node>, usize)> = before.zip(self.nodes.len()..).collect();
         Program::new(&results, &donors, &self.used, backend.cores())
+    }
+
+    /// The arrays from outside that the program takes, in its order, and those that it does not.
+    fn used_in_order(&self, program: &Program) -> Vec<Arc<Node>> {
+        let places = program.places();
+        let mut used = self.used.clone();
+        used.sort_by_key(|node| (places.get(&node.id).copied().unwrap_or(usize::MAX), node.id));
+        used
     }
 
     /// The same with its variables in the order in which the results need them: the program is the same then in whatever order

@@ -9,6 +9,20 @@ pub(super) type Pointer = *mut c_void;
 /// A function of the table: it takes its structure, and returns an error or null.
 pub(super) type Entry = unsafe extern "C" fn(*mut c_void) -> Pointer;
 
+/// A function of ours that the plugin calls: it takes the plugin's structure, and returns an error or null.
+pub(super) type Callback<T> = unsafe extern "C" fn(*mut Given<T>) -> Pointer;
+
+/// Makes an error of the plugin's, with a code and a text.
+pub(super) type MakeError = unsafe extern "C" fn(c_int, *const u8, usize) -> Pointer;
+
+/// A structure of the plugin's, which ends with the fields that it knows.
+#[repr(C)]
+pub(super) struct Given<T> {
+    pub(super) size: usize,
+    pub(super) extension: Pointer,
+    pub(super) fields: T,
+}
+
 /// How many words longer than its known fields every structure is.
 const SPARE_WORDS: usize = 32;
 
@@ -38,6 +52,7 @@ pub(super) enum Function {
     ClientCreate = 10,
     ClientDestroy = 11,
     ClientPlatformName = 12,
+    ClientProcessIndex = 13,
     ClientPlatformVersion = 14,
     ClientDevices = 15,
     ClientAddressableDevices = 16,
@@ -132,14 +147,44 @@ structures! {
     Attributes { object: Pointer, values: *const NamedValue, length: usize }
     /// Where the count comes first.
     CountedAttributes { object: Pointer, length: usize, values: *const NamedValue }
+    /// Older plugins do not read the last two.
     ClientCreate {
         options: *const NamedValue,
         option_count: usize,
-        key_value_get: Pointer,
+        key_value_get: Option<Callback<KeyValueGet>>,
         key_value_get_argument: Pointer,
-        key_value_put: Pointer,
+        key_value_put: Option<Callback<KeyValuePut>>,
         key_value_put_argument: Pointer,
         client: Pointer,
+        key_value_get_now: Option<Callback<KeyValueGetNow>>,
+        key_value_get_now_argument: Pointer,
+    }
+    KeyValueGet {
+        key: *const u8,
+        key_length: usize,
+        timeout_ms: c_int,
+        make_error: *const MakeError,
+        argument: Pointer,
+        value: *mut u8,
+        value_length: usize,
+        free: Option<unsafe extern "C" fn(*mut u8)>,
+    }
+    KeyValueGetNow {
+        key: *const u8,
+        key_length: usize,
+        make_error: *const MakeError,
+        argument: Pointer,
+        value: *mut u8,
+        value_length: usize,
+        free: Option<unsafe extern "C" fn(*mut u8)>,
+    }
+    KeyValuePut {
+        key: *const u8,
+        key_length: usize,
+        value: *const u8,
+        value_length: usize,
+        make_error: *const MakeError,
+        argument: Pointer,
     }
     ClientCompile {
         client: Pointer,

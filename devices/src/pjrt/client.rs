@@ -7,6 +7,7 @@ use super::error::PjrtError;
 use super::event::Ends;
 use super::object::{Object, View};
 use super::plugin::Plugin;
+use crate::Store;
 use crate::fork;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,6 +23,8 @@ pub struct Client {
     /// The ends of the latest runs on several devices, the earliest first.
     joint_runs: Arc<Mutex<VecDeque<Ends>>>,
     pub(super) object: Arc<Object>,
+    /// What the plugin asks for what other processes know; it may do so for as long as the client lives, so this is dropped after it.
+    store: Option<Arc<Store>>,
 }
 
 /// One device of a client.
@@ -52,9 +55,14 @@ pub struct DeviceMemory {
 }
 
 impl Client {
-    pub(super) fn new(object: Object) -> Client {
+    pub(super) fn new(object: Object, store: Option<Arc<Store>>) -> Client {
         fork::opened();
-        Client { joint_runs: Arc::default(), object: Arc::new(object) }
+        Client { joint_runs: Arc::default(), object: Arc::new(object), store }
+    }
+
+    /// What the processes of this client share; none where it was opened for this process alone.
+    pub fn store(&self) -> Option<&Store> {
+        self.store.as_deref()
     }
 
     /// Waits until another run on several devices may start.
@@ -112,12 +120,20 @@ impl Client {
         self.wrap(self.view().list(Function::ClientAddressableDevices)?)
     }
 
-    /// How many devices there are, in this process and others.
+    /// The devices of all processes. Those of other processes only have descriptions here.
     ///
     /// # Errors
     /// Those of the plugin.
-    pub fn global_device_count(&self) -> Result<usize, PjrtError> {
-        Ok(self.view().list(Function::ClientDevices)?.len())
+    pub fn all_devices(&self) -> Result<Vec<Device>, PjrtError> {
+        self.wrap(self.view().list(Function::ClientDevices)?)
+    }
+
+    /// This process' number among those that have opened the plugin together; 0 if it has opened it alone.
+    ///
+    /// # Errors
+    /// Those of the plugin.
+    pub fn process(&self) -> Result<i32, PjrtError> {
+        self.view().integer(Function::ClientProcessIndex)
     }
 
     pub(super) fn wrap(&self, devices: Vec<Pointer>) -> Result<Vec<Device>, PjrtError> {

@@ -73,10 +73,20 @@ pub enum PjrtError {
 pub struct Code(pub i32);
 
 impl Code {
+    /// Something did not come in time.
+    pub const DEADLINE_EXCEEDED: Code = Code(4);
+    /// There is no such thing.
+    pub const NOT_FOUND: Code = Code(5);
+    /// There is such a thing already.
+    pub const ALREADY_EXISTS: Code = Code(6);
     /// The device or the compiler ran out of memory.
     pub const RESOURCE_EXHAUSTED: Code = Code(8);
+    /// Things are not as they must be.
+    pub const FAILED_PRECONDITION: Code = Code(9);
     /// The plugin cannot do this at all.
     pub const UNIMPLEMENTED: Code = Code(12);
+    /// Another process does not answer.
+    pub const UNAVAILABLE: Code = Code(14);
 }
 
 impl fmt::Display for Code {

@@ -7,9 +7,12 @@ use super::client::Client;
 use super::error::PjrtError;
 use super::named::{self, Named, Options, Value};
 use super::object::Object;
+use super::shared;
 use super::topology::Topology;
+use crate::Store;
 use std::error::Error as _;
 use std::path::Path;
+use std::sync::Arc;
 
 /// A plugin that has been loaded and initialised. Copies refer to the same plugin.
 ///
@@ -79,13 +82,33 @@ impl Plugin {
     /// # Errors
     /// Those of the plugin, and [`PjrtError::Forked`] where a device was open before a fork.
     pub fn client(self, options: &[(&str, Value)]) -> Result<Client, PjrtError> {
+        self.create(options, None)
+    }
+
+    /// Opens the devices of several processes, each of which calls this at the same time: [`Client::all_devices`] has those of all
+    /// of them. The plugin finds the others with the store.
+    ///
+    /// Most plugins learn from the options `node_id` and `num_nodes` which process this is, and of how many, and libtpu from its
+    /// environment: [`crate::open_jointly`] takes care of that.
+    ///
+    /// # Errors
+    /// Those of [`Plugin::client`], and those of the store as the plugin reports them.
+    pub fn client_across(self, options: &[(&str, Value)], store: Arc<Store>) -> Result<Client, PjrtError> {
+        self.create(options, Some(store))
+    }
+
+    fn create(self, options: &[(&str, Value)], store: Option<Arc<Store>>) -> Result<Client, PjrtError> {
         let options = Options::new(options);
         let mut arguments = Arguments::<ClientCreate>::zeroed();
         (arguments.fields.options, arguments.fields.option_count) = options.parts();
-        // SAFETY: the structure is the function's own, and the options live until it returns.
+        if let Some(store) = &store {
+            shared::offer(store, &mut arguments.fields);
+        }
+        // SAFETY: the structure is the function's own, and the options live until it returns. The client keeps the store; if there
+        // is none, the plugin does not use the store after it has returned.
         unsafe { self.api.call(Function::ClientCreate, &mut arguments) }?;
         let object = Object::new(self.api, arguments.fields.client, Function::ClientDestroy)?;
-        Ok(Client::new(object))
+        Ok(Client::new(object, store))
     }
 
     /// Describes devices that need not be here, such as `v5e:2x2`, to compile for them.

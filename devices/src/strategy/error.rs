@@ -19,15 +19,6 @@ pub enum StrategyError {
         /// The platform's name.
         platform: String,
     },
-    /// The cores of a plugin are one device of one process.
-    #[error(
-        "the cores of {device} cannot be joined with those of other processes, which is not there; give each process a study of its \
-         own, or use Strategy::on(\"{device}\") across the processes, which takes the first core of each"
-    )]
-    CoresAcross {
-        /// The plugin's device.
-        device: String,
-    },
     /// Another replica ended, or failed, during this one's step.
     #[error(
         "replica {replica} waits for gradients of a replica that has ended; all replicas must take the same number of steps"
@@ -45,7 +36,9 @@ pub enum StrategyError {
         other: usize,
     },
     /// The replicas do not have the same types.
-    #[error("the replicas reduce numbers of different types; they must have the same model")]
+    #[error(
+        "the replicas reduce numbers of different types; they must have the same model, and all of them a CUDA device or none of them"
+    )]
     Types,
     /// This worker cannot be reached by others.
     #[error("worker {worker} cannot listen on {address}: {reason}; it must be a free port of this host")]

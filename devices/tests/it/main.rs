@@ -5,6 +5,7 @@ mod cpus;
 mod cudas;
 mod metadata;
 mod named_tpus;
+mod stores;
 mod strategies;
 mod suspects;
 mod tpus;

@@ -20,7 +20,7 @@ fn program() -> PathBuf {
 }
 
 /// Addresses on the loopback network that no other test uses, and no connection: those come from 127.0.0.1.
-fn addresses(count: u16) -> Vec<String> {
+pub(crate) fn addresses(count: u16) -> Vec<String> {
     static NEXT_PORT: AtomicU16 = AtomicU16::new(4000);
     let [_, high, middle, low] = std::process::id().to_be_bytes();
     let first = NEXT_PORT.fetch_add(count, Ordering::Relaxed);

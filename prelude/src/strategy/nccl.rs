@@ -1,7 +1,7 @@
-//! CUDA devices of one process reduce among themselves, through NVIDIA's NCCL. It serves no other processes.
+//! CUDA devices reduce among themselves, through NVIDIA's NCCL, in one process or in several of a cluster.
 //!
-//! NCCL waits for ever for a replica that has ended, so all replicas meet through the host's memory first, where a missing
-//! one is an error.
+//! NCCL waits for ever for a replica that has ended, so all replicas meet through the host's memory first, and over TCP those of other
+//! processes, where a missing one is an error. A process that dies after this meeting lets the others wait.
 
 use candle_core::backend::BackendStorage as _;
 use candle_core::cuda_backend::cudarc::driver::{CudaSlice, DeviceRepr, ValidAsZeroBits};
@@ -14,11 +14,13 @@ use std::cell::RefCell;
 use std::fmt::Debug;
 
 thread_local! {
-    /// This replica's place among the devices. A replica of several has a thread of its own for as long as its scope.
+    /// This replica's place among the devices, from its first step in a scope on.
     static LINK: RefCell<Option<Link>> = const { RefCell::new(None) };
 }
 
 struct Link {
+    /// The scope that it belongs to. The only replica of a process has the thread of whoever opens scopes, one after the other.
+    scope: u64,
     comm: Comm,
 }
 
@@ -31,19 +33,20 @@ impl Drop for Link {
     }
 }
 
-/// Whether each replica has a CUDA device of its own in this process.
+/// Whether each replica of this process has a CUDA device of its own, and there is another replica. The other processes of a cluster
+/// say for themselves, when they meet.
 pub(super) fn serves(strategy: &Strategy) -> bool {
     let devices = strategy.devices();
     let is_own = |(place, device): (usize, &String)| device.starts_with("cuda") && !devices[..place].contains(device);
-    strategy.cluster().is_none() && devices.len() > 1 && devices.iter().enumerate().all(is_own)
+    strategy.num_replicas_in_sync() > 1 && devices.iter().enumerate().all(is_own)
 }
 
 /// The mean of a row of values over all replicas, on their devices.
 pub(super) fn mean(replica: &Replica<'_>, values: &Tensor) -> Result<Tensor> {
     meet(replica, values.elem_count())?;
     LINK.with_borrow_mut(|link| {
-        let link = match link {
-            Some(link) => link,
+        let link = match link.take().filter(|link| link.scope == replica.scope()) {
+            Some(open) => link.insert(open),
             None => link.insert(open(replica, values)?),
         };
         match values.dtype() {
@@ -69,18 +72,40 @@ fn meet(replica: &Replica<'_>, length: usize) -> Result<()> {
 fn open(replica: &Replica<'_>, values: &Tensor) -> Result<Link> {
     let stream = values.device().as_cuda_device()?.cuda_stream();
     stream.context().bind_to_thread().map_err(|error| failed("bind the device", &error))?;
-    // The first replica's name for this meeting; small whole numbers are exact in the mean.
-    let mut name = [0.0_f32; 128];
-    if replica.index() == 0 {
-        let id = Id::new().map_err(|error| failed("begin", &error))?;
-        for (value, byte) in name.iter_mut().zip(id.internal()) {
-            *value = f32::from(byte.cast_unsigned()) * replica.count() as f32;
+    let uuid = stream.context().uuid().map_err(|error| failed("read the device's name", &error))?;
+    check_own_devices(&gathered(replica, Some(uuid.bytes), replica.count())?)?;
+    // The first replica's name for this meeting.
+    let id = if replica.index() == 0 { Some(Id::new().map_err(|error| failed("begin", &error))?) } else { None };
+    let names = gathered(replica, id.map(|id| *id.internal()), 1)?;
+    let id = Id::uninit(names.first().copied().unwrap_or([0; 128]));
+    let comm = Comm::from_rank(stream, replica.index(), replica.count(), id);
+    let comm = comm.map_err(|error| failed("join the other devices", &error))?;
+    Ok(Link { scope: replica.scope(), comm })
+}
+
+/// The bytes of the first replicas, which all of them learn; a replica that has none is not one of these.
+fn gathered<const N: usize>(replica: &Replica<'_>, own: Option<[i8; N]>, replicas: usize) -> Result<Vec<[i8; N]>> {
+    let mut values = vec![0.0_f32; N * replicas];
+    for (value, byte) in values.iter_mut().skip(N * replica.index()).zip(own.iter().flatten()) {
+        // Small whole numbers are exact in the mean, to which the other replicas add zeros.
+        *value = f32::from(byte.cast_unsigned()) * replica.count() as f32;
+    }
+    replica.all_reduce_mean(&mut values).map_err(Error::wrap)?;
+    let bytes = |chunk: &[f32; N]| chunk.map(|value| (value as u8).cast_signed());
+    Ok(values.as_chunks().0.iter().map(bytes).collect())
+}
+
+/// Refuses a device that two replicas have, in one process or two, because NCCL does not serve them.
+fn check_own_devices(uuids: &[[i8; 16]]) -> Result<()> {
+    for (replica, uuid) in uuids.iter().enumerate() {
+        if let Some(first) = uuids[..replica].iter().position(|other| other == uuid) {
+            candle_core::bail!(
+                "replicas {first} and {replica} have the same CUDA device; name another one for each, as in \
+                 Strategy::mirrored([\"cuda:0\", \"cuda:1\"]), or in each process with CUDA_VISIBLE_DEVICES"
+            );
         }
     }
-    replica.all_reduce_mean(&mut name).map_err(Error::wrap)?;
-    let id = Id::uninit(name.map(|value| (value as u8).cast_signed()));
-    let comm = Comm::from_rank(stream, replica.index(), replica.count(), id);
-    Ok(Link { comm: comm.map_err(|error| failed("join the other devices", &error))? })
+    Ok(())
 }
 
 fn reduce<T>(comm: &Comm, values: &Tensor) -> Result<Tensor>

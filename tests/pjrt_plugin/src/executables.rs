@@ -81,7 +81,7 @@ impl Program {
             ranks: outputs.iter().map(|output| dims(output).len()).collect(),
             memory: integers(&answer["memory"]),
             cost: cost.collect(),
-            devices: integers(&answer["devices"]).into_iter().map(|index| client.devices[index as usize]).collect(),
+            devices: client.numbered(&integers(&answer["devices"])),
             options: options.to_vec(),
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::objects::Failure;
 use serde_json::{Value, json};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
@@ -13,10 +13,12 @@ pub(crate) struct Helper {
 }
 
 impl Helper {
-    /// Starts `python script devices`.
-    pub(crate) fn start(python: &str, script: &str, devices: i64) -> Result<Helper, Failure> {
+    /// Starts `python script arguments`: the number of devices, and where there are several processes the port of the store, the
+    /// number of this process, and that of all.
+    pub(crate) fn start(python: &str, script: &str, arguments: &[i64]) -> Result<Helper, Failure> {
         let mut command = Command::new(python);
-        command.arg(script).arg(devices.to_string()).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let arguments = arguments.iter().map(ToString::to_string);
+        command.arg(script).args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
         let failed = |error: io::Error| Failure::internal(format!("cannot start {python} {script}: {error}"));
         let mut child = command.spawn().map_err(failed)?;
         let missing = || failed(io::ErrorKind::BrokenPipe.into());
@@ -42,19 +44,28 @@ fn exchange(
     request: &Value,
     raw: &[&[u8]],
 ) -> io::Result<(Value, Vec<u8>)> {
-    let head = request.to_string();
-    requests.write_all(&(head.len() as u32).to_le_bytes())?;
-    requests.write_all(head.as_bytes())?;
-    raw.iter().try_for_each(|part| requests.write_all(part))?;
-    requests.flush()?;
+    write_frame(requests, request, raw)?;
+    read_frame(answers)
+}
+
+/// Writes a frame whose head says how many bytes there are.
+pub(crate) fn write_frame(to: &mut impl Write, head: &Value, raw: &[&[u8]]) -> io::Result<()> {
+    let head = head.to_string();
+    to.write_all(&(head.len() as u32).to_le_bytes())?;
+    to.write_all(head.as_bytes())?;
+    raw.iter().try_for_each(|part| to.write_all(part))?;
+    to.flush()
+}
+
+pub(crate) fn read_frame(from: &mut impl Read) -> io::Result<(Value, Vec<u8>)> {
     let mut length = [0; 4];
-    answers.read_exact(&mut length)?;
+    from.read_exact(&mut length)?;
     let mut head = vec![0; u32::from_le_bytes(length) as usize];
-    answers.read_exact(&mut head)?;
-    let answer: Value = serde_json::from_slice(&head)?;
-    let mut raw = vec![0; number(&answer["bytes"])];
-    answers.read_exact(&mut raw)?;
-    Ok((answer, raw))
+    from.read_exact(&mut head)?;
+    let head: Value = serde_json::from_slice(&head)?;
+    let mut raw = vec![0; number(&head["bytes"])];
+    from.read_exact(&mut raw)?;
+    Ok((head, raw))
 }
 
 /// A whole number of the helper's; 0 where there is none.

@@ -11,6 +11,7 @@ mod fault;
 mod helper;
 mod objects;
 mod profiler;
+mod shared;
 mod transfers;
 
 use abi::{API_MINOR, FUNCTION_COUNT, Function, Table};

@@ -3,7 +3,8 @@
 use crate::abi::{Arguments, Function, NamedValue, made};
 use crate::fault;
 use crate::helper::{Helper, number};
-use serde_json::json;
+use crate::shared::{Desk, Store};
+use serde_json::{Value, json};
 use std::ffi::c_void;
 use std::fs::File;
 use std::ptr::null_mut;
@@ -22,9 +23,10 @@ pub(crate) const FUNCTIONS: &[(usize, Function)] = &[
     (10, client_create),
     (11, client_destroy),
     (12, client_platform_name),
+    (13, client_process),
     (14, client_platform_version),
     (15, client_devices),
-    (16, client_devices),
+    (16, client_addressable_devices),
     (23, description_id),
     (24, description_process),
     (25, description_attributes),
@@ -100,12 +102,27 @@ impl Event {
 pub(crate) struct Client {
     pub(crate) helper: Arc<Helper>,
     version: String,
-    pub(crate) devices: Vec<*mut Device>,
+    /// Those of all processes.
+    devices: Vec<*mut Device>,
+    addressable: Vec<*mut Device>,
+    process: i32,
+    /// Where there are other processes. Dropped with the client, whose caller's store it uses.
+    _desk: Option<Desk>,
     _lock: Option<File>,
+}
+
+impl Client {
+    /// The devices with these numbers.
+    pub(crate) fn numbered(&self, numbers: &[i64]) -> Vec<*mut Device> {
+        // SAFETY: the devices live as long as the client.
+        let find = |number: &i64| self.devices.iter().find(|device| i64::from(unsafe { &***device }.index) == *number);
+        numbers.iter().filter_map(find).copied().collect()
+    }
 }
 
 pub(crate) struct Device {
     pub(crate) index: i32,
+    process: i32,
     text: String,
 }
 
@@ -173,11 +190,11 @@ unsafe extern "C" fn event_await(arguments: Arguments) -> *mut c_void {
 
 unsafe extern "C" fn client_create(arguments: Arguments) -> *mut c_void {
     fault::strike("client");
-    answer(open(arguments.list(0, 1)).map(|client| arguments.set(6, made(client))))
+    answer(open(arguments.list(0, 1), Store::of(arguments)).map(|client| arguments.set(6, made(client))))
 }
 
 /// The helper's place is in the options, or else in the environment.
-fn open(options: &[NamedValue]) -> Result<Client, Failure> {
+fn open(options: &[NamedValue], store: Option<Store>) -> Result<Client, Failure> {
     let lock = fault::lock()?;
     let text = |name: &str| {
         let option = options.iter().find(|option| option.kind == 0 && option_name(option) == name);
@@ -186,14 +203,32 @@ fn open(options: &[NamedValue]) -> Result<Client, Failure> {
         text.or_else(|| std::env::var(&variable).ok())
             .ok_or_else(|| Failure::invalid(format!("needs the option {name} or {variable}")))
     };
-    let devices = options.iter().find(|option| option.kind == 1 && option_name(option) == "devices");
-    let devices = devices.map_or(2, |option| option.value.cast_signed());
-    let helper = Helper::start(&text("python")?, &text("helper")?, devices)?;
+    let whole = |name: &str, otherwise| {
+        let option = options.iter().find(|option| option.kind == 1 && option_name(option) == name);
+        option.map_or(otherwise, |option| option.value.cast_signed())
+    };
+    let (process, processes) = (whole("node_id", 0), whole("num_nodes", 1));
+    let mut words = vec![whole("devices", 2)];
+    let desk = match store {
+        _ if processes == 1 => None,
+        None => return Err(Failure::invalid("several processes need a key-value store")),
+        Some(store) => Some(Desk::open(store).map_err(|error| Failure::internal(error.to_string()))?),
+    };
+    if let Some(desk) = &desk {
+        words.extend([desk.port.into(), process, processes]);
+    }
+    let helper = Helper::start(&text("python")?, &text("helper")?, &words)?;
     let (hello, _) = helper.ask(json!({"op": "hello"}), &[])?;
-    let count: i32 = number(&hello["devices"]);
-    let device = |index| made(Device { index, text: format!("CpuDevice(id={index})") });
-    let version = hello["version"].as_str().unwrap_or_default().to_owned();
-    Ok(Client { helper: Arc::new(helper), version, devices: (0..count).map(device).collect(), _lock: lock })
+    let device = |pair: &Value| {
+        let (index, process) = (number(&pair[0]), number(&pair[1]));
+        (process, made(Device { index, process, text: format!("CpuDevice(id={index})") }))
+    };
+    let devices: Vec<(i32, *mut Device)> = hello["devices"].as_array().into_iter().flatten().map(device).collect();
+    let process = process as i32;
+    let own = devices.iter().filter(|(of, _)| *of == process);
+    let (addressable, devices) = (own.map(|(_, device)| *device).collect(), devices.iter().map(|(_, device)| *device));
+    let (helper, version) = (Arc::new(helper), hello["version"].as_str().unwrap_or_default().to_owned());
+    Ok(Client { helper, version, devices: devices.collect(), addressable, process, _desk: desk, _lock: lock })
 }
 
 fn option_name(option: &NamedValue) -> String {
@@ -226,13 +261,25 @@ unsafe extern "C" fn client_devices(arguments: Arguments) -> *mut c_void {
     null_mut()
 }
 
+unsafe extern "C" fn client_addressable_devices(arguments: Arguments) -> *mut c_void {
+    let devices = &arguments.object::<Client>(0).addressable;
+    arguments.set(1, devices.as_ptr());
+    arguments.set(2, devices.len());
+    null_mut()
+}
+
+unsafe extern "C" fn client_process(arguments: Arguments) -> *mut c_void {
+    arguments.set(1, arguments.object::<Client>(0).process);
+    null_mut()
+}
+
 unsafe extern "C" fn description_id(arguments: Arguments) -> *mut c_void {
     arguments.set(1, arguments.object::<Device>(0).index);
     null_mut()
 }
 
 unsafe extern "C" fn description_process(arguments: Arguments) -> *mut c_void {
-    arguments.set(1, 0_i32);
+    arguments.set(1, arguments.object::<Device>(0).process);
     null_mut()
 }
 

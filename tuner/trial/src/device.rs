@@ -4,7 +4,7 @@ use crate::error::{Result, TrialError};
 use crate::seed::given_seed;
 use candle_core::Device;
 use ferrotune_devices::pjrt::{Client, Plugin};
-use ferrotune_devices::{Machine, NoPlugin, find_plugin, fork};
+use ferrotune_devices::{Cluster, Machine, NoPlugin, find_plugin, fork, open_jointly};
 use ferrotune_tuner::record::DeviceUse;
 use ferrotune_tuner::spec::takes_one_process;
 use ferrotune_tuner::wire::BUDGET_VARIABLE;
@@ -35,8 +35,15 @@ static OPEN: Mutex<BTreeMap<PathBuf, Opened>> = Mutex::new(BTreeMap::new());
 /// A plugin opens its devices once in a process; candle may have several devices on them.
 struct Opened {
     client: Client,
-    /// By the number of cores that compute as one.
-    devices: BTreeMap<usize, Device>,
+    /// By the number of this process' cores that compute as one, and whether those of other processes do with them.
+    devices: BTreeMap<(usize, Reach), Device>,
+}
+
+/// Which cores a device is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Reach {
+    ThisProcess,
+    AllProcesses,
 }
 
 /// Lets the random numbers of every open device begin with a seed.
@@ -113,7 +120,7 @@ pub fn open_device(device: &str) -> Result<Device> {
         ("cpu", _) => Ok(Device::Cpu),
         ("tpu", "0") | ("xla", _) => {
             fork::check()?;
-            open_plugin(device, 1)
+            open_plugin(device, 1, None)
         }
         ("cuda", ordinal) => match ordinal.parse() {
             Ok(_) if !candle_core::utils::cuda_is_available() => Err(TrialError::NoCuda { device: owned() }.into()),
@@ -153,7 +160,17 @@ fn real(plugin: &Path) -> PathBuf {
 /// Those of [`open_device`], and if the plugin has fewer cores.
 pub fn open_cores(device: &str, cores: usize) -> Result<Device> {
     fork::check()?;
-    open_plugin(device, cores)
+    open_plugin(device, cores, None)
+}
+
+/// The first cores of a plugin in each process of a cluster as one device, a mesh with the axis `data`. All processes call this at
+/// the same time, before they open the plugin in another way.
+///
+/// # Errors
+/// Those of [`open_cores`], if another process is missing, or if this one has opened the plugin without the others.
+pub fn open_cores_across(device: &str, cores: usize, cluster: &Cluster) -> Result<Device> {
+    fork::check()?;
+    open_plugin(device, cores, Some(cluster))
 }
 
 /// How many cores a plugin has for this process, by the name of its device. Opens the plugin.
@@ -162,16 +179,20 @@ pub fn open_cores(device: &str, cores: usize) -> Result<Device> {
 /// Those of [`open_device`].
 pub fn count_cores(device: &str) -> Result<usize> {
     fork::check()?;
-    Ok(opened(&mut open_plugins(), library_of(device)?)?.client.devices()?.len())
+    Ok(opened(&mut open_plugins(), library_of(device)?, None)?.client.devices()?.len())
 }
 
-/// So many cores of the plugin with this name, opened now or before.
-fn open_plugin(name: &str, cores: usize) -> Result<Device> {
+/// So many cores of the plugin with this name, with those of the other processes of a cluster, opened now or before.
+fn open_plugin(name: &str, cores: usize, cluster: Option<&Cluster>) -> Result<Device> {
     let plugin = library_of(name)?;
     let identity = identity(&plugin);
     let mut plugins = open_plugins();
-    let open = opened(&mut plugins, plugin)?;
-    if let Some(device) = open.devices.get(&cores) {
+    let open = opened(&mut plugins, plugin, cluster)?;
+    if cluster.is_some_and(|cluster| open.client.store().is_none_or(|store| store.cluster() != cluster)) {
+        return Err(TrialError::OpenAlone { device: name.to_owned(), cores }.into());
+    }
+    let key = (cores, cluster.map_or(Reach::ThisProcess, |_| Reach::AllProcesses));
+    if let Some(device) = open.devices.get(&key) {
         return Ok(device.clone());
     }
     // A search compiles the same program in many workers; each but the first one loads it.
@@ -179,25 +200,42 @@ fn open_plugin(name: &str, cores: usize) -> Result<Device> {
     // A trial on the CPU shares its budget with the programs of XLA, of which each core runs one. In a cell there is no such limit.
     let budget: Option<u64> = std::env::var(BUDGET_VARIABLE).ok().and_then(|bytes| bytes.parse().ok());
     let budget = budget.filter(|_| name == "xla:cpu").map(|bytes| bytes / cores.max(1) as u64);
-    let mesh: &[(&str, usize)] = if cores == 1 { &[] } else { &[("data", cores)] };
+    let all = cores * cluster.map_or(1, |cluster| cluster.workers().len());
+    let mesh: &[(&str, usize)] = if all == 1 { &[] } else { &[("data", all)] };
     let (cache, name) = (cache.as_deref(), Some(name));
     let options = Options { cache, mesh, memory_bytes: budget, name, ..Options::default() };
-    let device = seeded(ferrotune_xla::device_on(open.client.clone(), &identity, options)?)?;
-    open.devices.insert(cores, device.clone());
+    let device = match cluster {
+        Some(_) => ferrotune_xla::device_across(open.client.clone(), &identity, options)?,
+        None => ferrotune_xla::device_on(open.client.clone(), &identity, options)?,
+    };
+    let device = seeded(device)?;
+    open.devices.insert(key, device.clone());
     Ok(device)
 }
 
-fn opened(plugins: &mut BTreeMap<PathBuf, Opened>, plugin: PathBuf) -> Result<&mut Opened> {
+/// The plugin as it is open, or opened now: together with the other processes of a cluster, if there is one.
+fn opened<'a>(
+    plugins: &'a mut BTreeMap<PathBuf, Opened>,
+    plugin: PathBuf,
+    cluster: Option<&Cluster>,
+) -> Result<&'a mut Opened> {
     match plugins.entry(plugin) {
         Entry::Occupied(open) => Ok(open.into_mut()),
         Entry::Vacant(place) => {
-            let loaded = Plugin::load(place.key())?;
-            // Recorded also if no client opens, because the plugin may have started threads.
-            fork::opened();
-            let client = loaded.client(&[])?;
+            let client = match cluster {
+                Some(cluster) => open_jointly(place.key(), cluster)?,
+                None => open_alone(place.key())?,
+            };
             Ok(place.insert(Opened { client, devices: BTreeMap::new() }))
         }
     }
+}
+
+fn open_alone(plugin: &Path) -> Result<Client> {
+    let loaded = Plugin::load(plugin)?;
+    // Recorded also if no client opens, because the plugin may have started threads.
+    fork::opened();
+    Ok(loaded.client(&[])?)
 }
 
 #[cfg(test)]

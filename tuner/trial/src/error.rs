@@ -134,6 +134,17 @@ pub enum TrialError {
         /// The device's name.
         device: String,
     },
+    /// The plugin is open, and not together with other processes.
+    #[error(
+        "{device} is open in this process already, without the other workers; start all processes anew, and name the cores without \
+         opening them: Strategy::cores(\"{device}\", {cores})"
+    )]
+    OpenAlone {
+        /// The device's name.
+        device: String,
+        /// How many of its cores were asked for.
+        cores: usize,
+    },
     /// This build has no CUDA.
     #[error("{device} cannot be used, because this build of candle has no CUDA; run `ferrotune install --cuda`")]
     NoCuda {

@@ -29,7 +29,7 @@ pub mod shared;
 pub mod trial;
 
 pub use connection::SupervisorClient;
-pub use device::{connect, connected, count_cores, is_open, open_cores, open_device};
+pub use device::{connect, connected, count_cores, is_open, open_cores, open_cores_across, open_device};
 pub use error::{Result, TrialError};
 pub use ferrotune_tuner::seed::derived as derived_seed;
 pub use optim::AdamW;

@@ -101,7 +101,7 @@ impl Compiled {
         lent: &[Option<Arc<Node>>],
     ) -> Result<Vec<Vec<Buffer>>> {
         let mut rows: Vec<Vec<pjrt::Input<'_>>> = Vec::new();
-        rows.resize_with(backend.cores().count(), Vec::new);
+        rows.resize_with(backend.here(), Vec::new);
         let mut keys = keys.into_iter();
         for (from, captured) in self.arguments.iter().zip(captured) {
             match from {

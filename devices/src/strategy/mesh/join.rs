@@ -1,23 +1,17 @@
 //! How workers find each other: each listens at its own address, connects to those before it in the list, and accepts
 //! connections from those after it.
 
+use super::super::wire::{self, CALL_TIME, PAUSE, connect, receive, send};
 use super::super::{Cluster, StrategyError};
 use super::frame::Farewell;
 use super::peer::PeerConnection;
 use super::timespec;
 use rustix::event::{PollFd, PollFlags, poll};
 use serde::{Deserialize, Serialize};
-use std::io::{self, ErrorKind, Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs as _};
+use std::io::ErrorKind;
+use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd as _;
 use std::time::{Duration, Instant};
-
-/// How long a host may take to accept a connection, and its peer to send a greeting.
-const CALL_TIME: Duration = Duration::from_secs(2);
-/// The time between attempts to connect.
-const PAUSE: Duration = Duration::from_millis(50);
-/// The longest greeting, in bytes; it is a list of addresses.
-const LONGEST_GREETING: u32 = 1 << 20;
 
 /// What workers send first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,13 +37,8 @@ pub(super) fn join(cluster: &Cluster, replicas: usize) -> Result<Vec<PeerConnect
         peers: cluster.workers().iter().map(|_| None).collect(),
         answers: vec!["there was no answer".to_owned(); cluster.workers().len()],
     };
-    let listener = TcpListener::bind(&cluster.workers()[own]).map_err(|error| gathering.cannot_listen(&error))?;
-    if is_hidden(&cluster.workers()[own], &listener) {
-        let reason =
-            "this host's name leads to its loopback address, which others cannot reach; give its network address";
-        return Err(gathering.cannot_listen(&io::Error::other(reason)));
-    }
-    listener.set_nonblocking(true).map_err(|error| gathering.cannot_listen(&error))?;
+    let listener = wire::listen(cluster)?;
+    listener.set_nonblocking(true).map_err(|error| wire::cannot_listen(cluster, &error))?;
     let gathered = gathering.gather(&listener);
     let mut peers: Vec<PeerConnection> = gathering.peers.into_iter().flatten().collect();
     if let Err(error) = &gathered {
@@ -57,13 +46,6 @@ pub(super) fn join(cluster: &Cluster, replicas: usize) -> Result<Vec<PeerConnect
         peers.iter_mut().for_each(|peer| peer.part(&farewell));
     }
     gathered.map(|()| peers)
-}
-
-/// Whether a worker that is named by its host name listens only on the loopback network: on many systems their own name
-/// resolves to 127.0.1.1.
-fn is_hidden(address: &str, listener: &TcpListener) -> bool {
-    let is_intended = address.parse::<SocketAddr>().is_ok() || address.starts_with("localhost:");
-    !is_intended && listener.local_addr().is_ok_and(|at| at.ip().is_loopback())
 }
 
 struct Gathering<'a> {
@@ -90,18 +72,13 @@ impl Gathering<'_> {
             if let Err(errno) = poll(&mut called, Some(&timespec(PAUSE)))
                 && errno != rustix::io::Errno::INTR
             {
-                return Err(self.cannot_listen(&errno.into()));
+                return Err(wire::cannot_listen(self.cluster, &errno.into()));
             }
         }
     }
 
     fn left(&self) -> Duration {
         self.deadline.saturating_duration_since(Instant::now())
-    }
-
-    fn cannot_listen(&self, error: &io::Error) -> StrategyError {
-        let worker = self.cluster.index();
-        StrategyError::Listen { worker, address: self.cluster.address(worker), reason: error.to_string() }
     }
 
     fn missing(&self) -> Option<usize> {
@@ -116,7 +93,7 @@ impl Gathering<'_> {
         let called = connect(&self.cluster.workers()[worker]).and_then(|mut stream| {
             send(&mut stream, &self.greeting)?;
             // The other worker may be busy with others now. If this one gave up, it would still take it for connected.
-            receive(&mut stream, self.left().max(CALL_TIME)).map(|greeting| (greeting, stream))
+            receive::<Greeting>(&mut stream, self.left().max(CALL_TIME)).map(|greeting| (greeting, stream))
         });
         match called {
             Ok((greeting, stream)) => {
@@ -140,10 +117,12 @@ impl Gathering<'_> {
                 Ok((stream, _)) => stream,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => continue,
-                Err(error) => return Err(self.cannot_listen(&error)),
+                Err(error) => return Err(wire::cannot_listen(self.cluster, &error)),
             };
-            let greeted =
-                stream.set_nonblocking(false).and_then(|()| receive(&mut stream, CALL_TIME)).and_then(|greeting| {
+            let greeted = stream
+                .set_nonblocking(false)
+                .and_then(|()| receive::<Greeting>(&mut stream, CALL_TIME))
+                .and_then(|greeting| {
                     // Sent also to a worker of another cluster, so that it can report the difference.
                     send(&mut stream, &self.greeting).map(|()| greeting)
                 });
@@ -182,36 +161,4 @@ impl Gathering<'_> {
             None
         }
     }
-}
-
-/// Connects to the first of an address' hosts that answers.
-fn connect(address: &str) -> io::Result<TcpStream> {
-    let mut refused = io::Error::new(ErrorKind::NotFound, "its name is unknown");
-    for host in address.to_socket_addrs()? {
-        match TcpStream::connect_timeout(&host, CALL_TIME) {
-            Ok(stream) => return Ok(stream),
-            Err(error) => refused = error,
-        }
-    }
-    Err(refused)
-}
-
-fn send(stream: &mut TcpStream, greeting: &Greeting) -> io::Result<()> {
-    let text = serde_json::to_vec(greeting)?;
-    stream.set_write_timeout(Some(CALL_TIME))?;
-    stream.write_all(&(text.len() as u32).to_le_bytes())?;
-    stream.write_all(&text)
-}
-
-fn receive(stream: &mut TcpStream, limit: Duration) -> io::Result<Greeting> {
-    stream.set_read_timeout(Some(limit))?;
-    let mut length = [0; 4];
-    stream.read_exact(&mut length)?;
-    let length = u32::from_le_bytes(length);
-    if length > LONGEST_GREETING {
-        return Err(io::Error::new(ErrorKind::InvalidData, "it is not a worker"));
-    }
-    let mut text = vec![0; length as usize];
-    stream.read_exact(&mut text)?;
-    serde_json::from_slice(&text).map_err(Into::into)
 }

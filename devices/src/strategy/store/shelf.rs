@@ -1,0 +1,84 @@
+//! Where the values lie, and who has arrived. Knows no network.
+
+use std::collections::HashMap;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+#[derive(Debug)]
+pub(super) struct Shelf {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    /// Each value with the worker that has stored it.
+    values: HashMap<Vec<u8>, (usize, Vec<u8>)>,
+    has_arrived: Vec<bool>,
+    /// Whether nobody needs an answer any more.
+    is_closed: bool,
+}
+
+impl Shelf {
+    pub(super) fn new(workers: usize) -> Shelf {
+        let state = State { values: HashMap::new(), has_arrived: vec![false; workers], is_closed: false };
+        Shelf { state: Mutex::new(state), changed: Condvar::new() }
+    }
+
+    /// Ends all waiting.
+    pub(super) fn close(&self) {
+        self.lock().is_closed = true;
+        self.changed.notify_all();
+    }
+
+    /// Stores a value, unless there is one, and returns who has stored that.
+    pub(super) fn put(&self, worker: usize, key: &[u8], value: Vec<u8>) -> Result<(), usize> {
+        let mut state = self.lock();
+        if let Some((by, _)) = state.values.get(key) {
+            return Err(*by);
+        }
+        state.values.insert(key.to_vec(), (worker, value));
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    /// A value, if it is there within this time.
+    pub(super) fn get(&self, key: &[u8], wait: Duration) -> Option<Vec<u8>> {
+        self.wait(wait, |state| state.values.get(key).map(|(_, value)| value.clone()))
+    }
+
+    /// Notes that a worker is there, and returns one that is not there in time, if one is missing.
+    pub(super) fn arrive(&self, worker: usize, wait: Duration) -> Option<usize> {
+        if let Some(place) = self.lock().has_arrived.get_mut(worker) {
+            *place = true;
+        }
+        self.changed.notify_all();
+        let missing = |state: &State| state.has_arrived.iter().position(|has_arrived| !has_arrived);
+        match self.wait(wait, |state| missing(state).is_none().then_some(())) {
+            Some(()) => None,
+            None => missing(&self.lock()),
+        }
+    }
+
+    /// What `find` finds, once it finds something.
+    fn wait<T>(&self, wait: Duration, find: impl Fn(&State) -> Option<T>) -> Option<T> {
+        // A time that no clock reaches is for ever.
+        let deadline = Instant::now().checked_add(wait);
+        let mut state = self.lock();
+        loop {
+            let found = find(&state);
+            if found.is_some() || state.is_closed {
+                return found;
+            }
+            let left = deadline.map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(Instant::now()));
+            if left.is_zero() {
+                return None;
+            }
+            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
