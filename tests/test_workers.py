@@ -36,16 +36,16 @@ class Team:
         self.url = f"sqlite:///{folder}/studies.db"
         self.token = study(kernel, name) / "token"
 
-    def cell(self, epochs, most, *more):
-        options = f"--objective loss:min --max-trials {most} --seed 6 --storage {self.url} --heartbeat 1s --publish"
+    def cell(self, epochs, most, *more, to=""):
+        options = f"--objective loss:min --max-trials {most} --seed 6 --storage {self.url} --heartbeat 1s --publish {to}"
         return tune(BODY.replace("EPOCHS", str(epochs)), options, self.name, " ".join(more))
 
-    def worker(self, *more, token=None):
+    def worker(self, *more, token=None, **variables):
         """Starts a worker with an empty home, and nothing of the toolchain on its path."""
         host = self.folder / "host"
         for name in ("home", "tmp"):
             (host / name).mkdir(parents=True, exist_ok=True)
-        environment = {"HOME": str(host / "home"), "TMPDIR": str(host / "tmp"), "PATH": "/usr/bin:/bin"}
+        environment = {"HOME": str(host / "home"), "TMPDIR": str(host / "tmp"), "PATH": "/usr/bin:/bin", **variables}
         command = [FERROTUNE, "worker", "--storage", self.url, "--study", self.name, "--token", token or self.token, *more]
         return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
 

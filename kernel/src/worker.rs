@@ -1,6 +1,7 @@
 //! `ferrotune worker`: works on a study of another host. Fetches what the study's owner has published, in a folder of its own,
 //! runs trials until the study ends, and removes the folder. Runs nothing that is not signed with the study's token.
 
+use crate::objects::Objects;
 use crate::placement;
 use crate::printer::Printer;
 use anyhow::{Context as _, Result};
@@ -10,7 +11,7 @@ use ferrotune_tuner::event::Finish;
 use ferrotune_tuner::journal::Journal;
 use ferrotune_tuner::process::{OWN_PROGRAM, Signals};
 use ferrotune_tuner::study_folder;
-use ferrotune_tuner::supervisor::{Origin, Token, Trust, Workers, check_that_it_loads, fetch, supervise};
+use ferrotune_tuner::supervisor::{Fetched, Token, Workers, fetch, store_of, supervise};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -73,7 +74,9 @@ impl Worker {
             ("--timeout", self.timeout.map(|seconds| format!("{seconds}s"))),
         ];
         let resources = Resources { cpus: self.cpus, memory_bytes: self.memory, gpus: self.gpus };
-        let job = placement::job(&self.storage, &self.study, &options, token, &folder, resources)?;
+        let store = store_of(&self.storage, &self.study, token)?;
+        let study = (self.storage.as_str(), self.study.as_str(), store.as_deref());
+        let job = placement::job(study, &options, token, &folder, resources)?;
         placement::follow(launcher, job, self.workers)
     }
 }
@@ -92,22 +95,21 @@ pub(crate) fn run(arguments: &Worker) -> Result<ExitCode> {
     let folder = folder
         .with_context(|| format!("cannot make a folder in {}; choose another --directory", directory.display()))?;
     let root = folder.path().canonicalize().context("cannot find the worker's folder")?;
-    let mut spec = fetch(&arguments.storage, &arguments.study, &token, &root)?;
+    let fetched = fetch(&arguments.storage, &arguments.study, &token, &Objects, &root)?;
+    let program = Path::new(OWN_PROGRAM);
+    fetched.check_that_it_loads(program)?;
+    let Fetched { mut spec, code } = fetched;
     spec.timeout_s = arguments.timeout;
     spec.memory_budget_bytes = arguments.memory.or(spec.memory_budget_bytes);
     spec.device = arguments.device.clone().unwrap_or(spec.device);
     spec.supervision.concurrency = arguments.concurrency.unwrap_or(spec.supervision.concurrency);
     spec.supervision.threads = arguments.threads;
-    check_that_it_loads(&spec, Path::new(OWN_PROGRAM))?;
     if signals.take().context("cannot read a signal")? > 0 {
         anyhow::bail!("stopped before it had begun a trial");
     }
-    // What was fetched was checked; it is not remembered, since only the token stands for it.
-    let trust = Trust { known: None, code: Origin::User, mirror: Origin::Study };
     let mut printer = Printer::new(&spec, "stopped; other workers go on with its trials");
-    let workers = Workers::Program { program: Path::new(OWN_PROGRAM), trust: &trust };
     let study = spec.directory.join(&spec.project);
-    let finish = supervise(spec, workers, &mut printer, &mut |_| {})?;
+    let finish = supervise(spec, Workers::Fetched { program, code }, &mut printer, &mut |_| {})?;
     let waiting = waiting_checkpoints(&study)?;
     if waiting > 0 {
         let kept = folder.keep();
