@@ -3,6 +3,7 @@
 use super::super::super::*;
 use super::{Place, TestResult, finish, postgres, read_until};
 use crate::record::Runner;
+use crate::spec::Supervision;
 use std::thread;
 use std::time::{Duration, Instant};
 
