@@ -34,8 +34,8 @@ def place(team, engine, *more):
     launcher, variables = engine
     folder = team.folder / "shared"
     folder.mkdir(exist_ok=True)
-    command = [FERROTUNE, "worker", "--storage", team.url, "--study", team.name, "--token", team.token]
-    command += ["--directory", folder, "--on", launcher, *more]
+    command = [FERROTUNE, "worker", "--storage", team.url, "--study", team.name, "--directory", folder, "--on", launcher]
+    command += more if "--token" in more else ["--token", team.token, *more]
     return subprocess.Popen(command, env={**os.environ, **variables}, stderr=subprocess.PIPE, text=True)
 
 
@@ -118,11 +118,20 @@ def test_an_interrupted_cell_cancels_its_workers_and_goes_on_where_they_were(tea
 
 
 def test_a_cell_whose_workers_fail_says_why(team, engine):
+    wrong = team.folder / "wrong"
+    wrong.write_text("00" * 32)
     url = f"--objective loss:min --max-trials 9 --storage {team.url} --publish"
     failed = team.kernel.run(on(team, engine, tune('if x >= 0.0 { return Err("no data".into()); } Ok(x)', url, team.name)))
     assert "all workers have failed: worker " in failed.error and "no data" in failed.error, failed.error
     refused = team.kernel.run(on(team, ("slurm:partition=none", engine[1]), team.cell(1, 9)))
     assert "`sbatch`" in refused.error, refused.error
+    for launcher, more, reason in [
+        ("ray:http://127.0.0.1:1", [], "Ray does not answer at http://127.0.0.1:1"),
+        ("local", ["--token", wrong], "is not signed with this token"),
+    ]:
+        placed = place(team, (launcher, {"NO_PROXY": "*"}), *more)
+        _, said = placed.communicate(timeout=60)
+        assert placed.returncode == 1 and reason in said, said
 
 
 def test_a_launcher_that_is_not_there_says_so(tmp_path):
@@ -132,7 +141,6 @@ def test_a_launcher_that_is_not_there_says_so(tmp_path):
     for launcher, reason in [
         ("pbs", "there is no launcher `pbs`; use local, slurm"),
         ("slurm", "`sbatch` is not on PATH"),
-        ("ray:http://127.0.0.1:1", "Ray does not answer at http://127.0.0.1:1"),
     ]:
         ran = subprocess.run([*command, "--on", launcher], env={"PATH": "", "NO_PROXY": "*"}, capture_output=True, text=True)
         assert ran.returncode == 1 and reason in ran.stderr, ran.stderr

@@ -36,16 +36,16 @@ class Team:
         self.url = f"sqlite:///{folder}/studies.db"
         self.token = study(kernel, name) / "token"
 
-    def cell(self, epochs, most, *more):
-        options = f"--objective loss:min --max-trials {most} --seed 6 --storage {self.url} --heartbeat 1s --publish"
+    def cell(self, epochs, most, *more, to=""):
+        options = f"--objective loss:min --max-trials {most} --seed 6 --storage {self.url} --heartbeat 1s --publish {to}"
         return tune(BODY.replace("EPOCHS", str(epochs)), options, self.name, " ".join(more))
 
-    def worker(self, *more, token=None):
+    def worker(self, *more, token=None, **variables):
         """Starts a worker with an empty home, and nothing of the toolchain on its path."""
         host = self.folder / "host"
         for name in ("home", "tmp"):
             (host / name).mkdir(parents=True, exist_ok=True)
-        environment = {"HOME": str(host / "home"), "TMPDIR": str(host / "tmp"), "PATH": "/usr/bin:/bin"}
+        environment = {"HOME": str(host / "home"), "TMPDIR": str(host / "tmp"), "PATH": "/usr/bin:/bin", **variables}
         command = [FERROTUNE, "worker", "--storage", self.url, "--study", self.name, "--token", token or self.token, *more]
         return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
 
@@ -132,6 +132,29 @@ def test_a_trial_of_a_worker_that_is_killed_goes_on_elsewhere(team):
     assert [other.state for other in team.trials()] == [TrialState.COMPLETE] * 3
     assert len(trial.intermediate_values) == 30 and len(trial.user_attrs["ferrotune:retried"]) == 1
     assert team.owners()[number]["id"] == notebook
+    # The next worker there removes what the dead one has left.
+    assert len(team.left_behind()) == 1
+    assert team.worker().wait(timeout=60) == 0
+    assert team.left_behind() == []
+
+
+def test_the_folder_of_a_dead_worker_stays_as_long_as_others_go_on_from_its_checkpoints(team):
+    # Nobody takes the trial over meanwhile.
+    cell = team.kernel.begin(team.cell(60, 2).replace("--heartbeat 1s", "--heartbeat 60s"))
+    wait_for(lambda: team.token.exists() and len(team.trials()) == 1, "trial of the notebook")
+    notebook = team.owners()[0]["id"]
+    worker = team.worker()
+    wait_for(lambda: team.of_workers(notebook, 5), "trial of the worker with some epochs")
+    worker.kill()
+    worker.wait()
+    other = team.worker()
+    said = other.stderr.readline()
+    assert "stays: it has the checkpoints of 1 trials that others go on with" in said, said
+    assert len(team.left_behind()) == 2
+    other.kill()
+    other.communicate()
+    team.kernel.ask("interrupt_request", channel="control")
+    team.kernel.end_of(cell)
 
 
 def test_nothing_runs_that_the_studys_token_has_not_signed(team):

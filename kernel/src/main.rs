@@ -12,6 +12,7 @@ mod environment;
 mod execution;
 mod failure;
 mod kernelspec;
+mod objects;
 mod package;
 mod placement;
 mod places;
@@ -33,6 +34,7 @@ use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
 use ferrotune_candle::Changes;
 use ferrotune_tuner::supervisor::{Origin, Trust};
+use objects::Objects;
 use prelude::Accelerator;
 use runtime::Runtime;
 use search_process::EventFiles;
@@ -248,7 +250,7 @@ fn run(arguments: &[OsString]) -> Result<ExitCode> {
             let trust = Trust { mirror: origin(trust_mirror), ..search_process::trust(origin(trust)) };
             let mut event_files = EventFiles::of_file(&study);
             let listener = &mut |event: &_| event_files.take(event);
-            Ok(ferrotune_tuner::supervisor::main(&study, &trust, &placement::engine_of, listener))
+            Ok(ferrotune_tuner::supervisor::main(&study, &trust, &placement::engine_of, &Objects, listener))
         }
         Action::Reader => reader(),
         Action::Probe => Ok(ferrotune_devices::probe::child::main()),

@@ -7,6 +7,7 @@ pub(crate) use search::engine_of;
 
 use anyhow::{Context as _, Result};
 use ferrotune_launchers::{Job, JobId, Launcher, LauncherError, Resources, Status};
+use ferrotune_reader::store_variables;
 use ferrotune_tuner::journal::StorageUrl;
 use ferrotune_tuner::supervisor::{TOKEN_VARIABLE, Token};
 use std::ffi::OsString;
@@ -32,11 +33,10 @@ const VARIABLES: [&str; 9] = [
 ];
 const PASSWORD_VARIABLE: &str = "PGPASSWORD";
 
-/// The job of workers of a study at `storage`, whose logs and trials are in `folder`, with `options` of `ferrotune worker`. All
-/// users of a host see a command, so a password is in a variable.
+/// The job of workers of a study at `storage`, published in `store` if not in its database, whose logs and trials are in `folder`, with
+/// `options` of `ferrotune worker`. All users of a host see a command, so a password is in a variable, as are a store's credentials.
 pub(crate) fn job(
-    storage: &str,
-    study: &str,
+    (storage, study, store): (&str, &str, Option<&str>),
     options: &[(&str, Option<String>)],
     token: &Token,
     folder: &Path,
@@ -55,6 +55,7 @@ pub(crate) fn job(
         environment.retain(|(name, _)| name != PASSWORD_VARIABLE);
         environment.push((PASSWORD_VARIABLE.to_owned(), password.to_owned()));
     }
+    environment.extend(store.map(store_variables).unwrap_or_default());
     environment.push((TOKEN_VARIABLE.to_owned(), token.text()));
     let letter = |letter: char| if letter.is_ascii_alphanumeric() || "-_.".contains(letter) { letter } else { '_' };
     Ok(Job {

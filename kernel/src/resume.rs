@@ -3,6 +3,7 @@
 //! need. Runs no code from that folder that this user has neither compiled nor trusted.
 
 use crate::execution::Output;
+use crate::objects::Objects;
 use crate::printer::Printer;
 use crate::search_process::{EventFiles, SearchProcess, trust};
 use anyhow::{Context as _, Result, bail};
@@ -59,7 +60,7 @@ pub(crate) fn run(arguments: &Resume) -> Result<ExitCode> {
         return go_on_in_background(spec, &trust);
     }
     let mut printer = Printer::new(&spec, "stopped; run it again to go on");
-    let workers = Workers::Program { program: Path::new(OWN_PROGRAM), trust: &trust };
+    let workers = Workers::Program { program: Path::new(OWN_PROGRAM), trust: &trust, objects: &Objects };
     let mut event_files = EventFiles::of(&spec);
     let finish = supervise(spec, workers, &mut printer, &mut |event| event_files.take(event))?;
     Ok(if finish == Finish::Interrupted { ExitCode::FAILURE } else { ExitCode::SUCCESS })

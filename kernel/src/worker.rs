@@ -1,16 +1,18 @@
 //! `ferrotune worker`: works on a study of another host. Fetches what the study's owner has published, in a folder of its own,
 //! runs trials until the study ends, and removes the folder. Runs nothing that is not signed with the study's token.
 
+mod folder;
+
+use crate::objects::Objects;
 use crate::placement;
 use crate::printer::Printer;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use ferrotune_launchers::{Resources, launcher};
 use ferrotune_tuner::event::Finish;
-use ferrotune_tuner::journal::Journal;
 use ferrotune_tuner::process::{OWN_PROGRAM, Signals};
-use ferrotune_tuner::study_folder;
-use ferrotune_tuner::supervisor::{Origin, Token, Trust, Workers, check_that_it_loads, fetch, supervise};
+use ferrotune_tuner::supervisor::{Fetched, Token, Workers, fetch, store_of, supervise};
+use folder::{WorkerFolder, remove_those_of_the_dead};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -73,7 +75,9 @@ impl Worker {
             ("--timeout", self.timeout.map(|seconds| format!("{seconds}s"))),
         ];
         let resources = Resources { cpus: self.cpus, memory_bytes: self.memory, gpus: self.gpus };
-        let job = placement::job(&self.storage, &self.study, &options, token, &folder, resources)?;
+        let store = store_of(&self.storage, &self.study, token)?;
+        let study = (self.storage.as_str(), self.study.as_str(), store.as_deref());
+        let job = placement::job(study, &options, token, &folder, resources)?;
         placement::follow(launcher, job, self.workers)
     }
 }
@@ -88,42 +92,24 @@ pub(crate) fn run(arguments: &Worker) -> Result<ExitCode> {
     // One that comes before the search begins must not leave the folder behind.
     let signals = Signals::hold().context("cannot hold signals back")?;
     let directory = arguments.directory.clone().unwrap_or_else(std::env::temp_dir);
-    let folder = tempfile::Builder::new().prefix("ferrotune-worker-").tempdir_in(&directory);
-    let folder = folder
-        .with_context(|| format!("cannot make a folder in {}; choose another --directory", directory.display()))?;
-    let root = folder.path().canonicalize().context("cannot find the worker's folder")?;
-    let mut spec = fetch(&arguments.storage, &arguments.study, &token, &root)?;
+    let folder = WorkerFolder::make(&directory)?;
+    let root = folder.path()?;
+    let fetched = fetch(&arguments.storage, &arguments.study, &token, &Objects, &root)?;
+    let program = Path::new(OWN_PROGRAM);
+    fetched.check_that_it_loads(program)?;
+    let Fetched { mut spec, code } = fetched;
     spec.timeout_s = arguments.timeout;
     spec.memory_budget_bytes = arguments.memory.or(spec.memory_budget_bytes);
     spec.device = arguments.device.clone().unwrap_or(spec.device);
     spec.supervision.concurrency = arguments.concurrency.unwrap_or(spec.supervision.concurrency);
     spec.supervision.threads = arguments.threads;
-    check_that_it_loads(&spec, Path::new(OWN_PROGRAM))?;
     if signals.take().context("cannot read a signal")? > 0 {
         anyhow::bail!("stopped before it had begun a trial");
     }
-    // What was fetched was checked; it is not remembered, since only the token stands for it.
-    let trust = Trust { known: None, code: Origin::User, mirror: Origin::Study };
+    remove_those_of_the_dead(&directory).iter().for_each(|line| eprintln!("{line}"));
     let mut printer = Printer::new(&spec, "stopped; other workers go on with its trials");
-    let workers = Workers::Program { program: Path::new(OWN_PROGRAM), trust: &trust };
     let study = spec.directory.join(&spec.project);
-    let finish = supervise(spec, workers, &mut printer, &mut |_| {})?;
-    let waiting = waiting_checkpoints(&study)?;
-    if waiting > 0 {
-        let kept = folder.keep();
-        eprintln!("{} stays: it has the checkpoints of {waiting} trials that others go on with", kept.display());
-    } else {
-        folder.close().with_context(|| format!("cannot remove {}", root.display()))?;
-    }
+    let finish = supervise(spec, Workers::Fetched { program, code }, &mut printer, &mut |_| {})?;
+    folder.leave(&study)?;
     Ok(if finish == Finish::Interrupted { ExitCode::FAILURE } else { ExitCode::SUCCESS })
-}
-
-/// How many trials without an ending have their checkpoints in this study's folder.
-fn waiting_checkpoints(study: &Path) -> Result<usize> {
-    let trials = Journal::read(study)?.trials;
-    let waits = |trial: &&ferrotune_tuner::record::TrialRecord| {
-        let file = trial.checkpoint.as_ref().filter(|_| trial.ending.is_none());
-        file.is_some_and(|file| study_folder::of_trial(study, trial.number).join(file).is_file())
-    };
-    Ok(trials.iter().filter(waits).count())
 }

@@ -89,6 +89,7 @@ impl<'a> Arguments<'a> {
             (Some(_), Some(value)) => not_blank(self.invocation, option.name, value)?,
             (Some(value), None) => match words.next_if(|word| !word.is_option()) {
                 Some(word) => not_blank(self.invocation, option.name, word.text)?,
+                None if !option.needs_value => String::new(),
                 None => return Err(self.invocation.error(Problem::MissingValue { option: option.name, value })),
             },
         };
@@ -113,7 +114,7 @@ impl<'a> Arguments<'a> {
         self.given().any(|given| given.name == option.name)
     }
 
-    /// What `read` makes of the option's value, if the option is given. A flag's value is empty.
+    /// What `read` makes of the option's value, if the option is given. That of a flag, and one that was left out, is empty.
     pub(crate) fn option<T>(
         &self,
         option: &MagicOption,

@@ -69,7 +69,7 @@ fn word(magic: &'static Magic, is_cell: bool, rest: &str) -> (usize, Matches) {
     if word.starts_with('-') {
         return (start, Matches::Names(options(magic, &given, word)));
     }
-    let takes_value = |name: &&str| option(magic, name).is_some_and(|option| option.value.is_some());
+    let takes_value = |name: &&str| option(magic, name).is_some_and(|option| option.needs_value);
     if let Some(name) = given.last().filter(|name| takes_value(name)) {
         return (start, Matches::Of(values_of(magic, name)));
     }

@@ -153,6 +153,7 @@ pub struct MagicOption {
     pub name: &'static str,
     /// What the value is called in the usage; none if the option takes no value.
     pub(crate) value: Option<&'static str>,
+    pub(crate) needs_value: bool,
     pub(crate) values: Values,
     /// What holds where the option is not given.
     absence: Absence,
@@ -172,11 +173,23 @@ enum Absence {
 
 impl MagicOption {
     const fn flag(name: &'static str, summary: &'static str) -> MagicOption {
-        MagicOption { name, value: None, values: Values::Any, absence: Absence::Allowed, summary }
+        MagicOption { name, value: None, needs_value: false, values: Values::Any, absence: Absence::Allowed, summary }
     }
 
     const fn new(name: &'static str, value: &'static str, summary: &'static str) -> MagicOption {
-        MagicOption { name, value: Some(value), values: Values::Any, absence: Absence::Allowed, summary }
+        MagicOption {
+            name,
+            value: Some(value),
+            needs_value: true,
+            values: Values::Any,
+            absence: Absence::Allowed,
+            summary,
+        }
+    }
+
+    /// An option whose value can be left out.
+    const fn with_or_without(name: &'static str, value: &'static str, summary: &'static str) -> MagicOption {
+        MagicOption { needs_value: false, ..MagicOption::new(name, value, summary) }
     }
 
     const fn taking(self, values: Values) -> MagicOption {
@@ -196,7 +209,11 @@ impl MagicOption {
     }
 
     fn with_value(&self) -> String {
-        self.value.map_or(self.name.to_owned(), |value| format!("{} {value}", self.name))
+        match self.value {
+            None => self.name.to_owned(),
+            Some(value) if self.needs_value => format!("{} {value}", self.name),
+            Some(value) => format!("{} [{value}]", self.name),
+        }
     }
 
     fn usage(&self) -> String {

@@ -4,7 +4,7 @@
 use crate::action::Lines;
 use ferrotune_tuner::given::{Values, parse_value};
 use ferrotune_tuner::space::Value;
-use ferrotune_tuner::spec::{Constraint, Direction, Objective, Summary};
+use ferrotune_tuner::spec::{Constraint, Direction, Objective, PublishTo, Summary};
 
 pub(crate) fn text(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
@@ -46,6 +46,17 @@ pub(crate) fn project(text: &str) -> Result<String, String> {
         return Err("a project is a name, not a path; the folder above it is --directory".to_owned());
     }
     Ok(text.to_owned())
+}
+
+/// The address of a store, or nothing for the study's database.
+pub(crate) fn publish_to(text: &str) -> Result<PublishTo, String> {
+    match text {
+        "" => Ok(PublishTo::Database),
+        address if ferrotune_reader::takes_objects(address) => Ok(PublishTo::Store(address.to_owned())),
+        _ => Err("no store; write s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX or file:///FOLDER, or leave \
+                  it out for the study's database"
+            .to_owned()),
+    }
 }
 
 /// Parts with `separator` between them.

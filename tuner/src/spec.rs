@@ -180,7 +180,7 @@ impl StudySpec {
             supervision: Supervision {
                 background: false,
                 tensorboard: None,
-                publish: false,
+                publish: None,
                 leaves_trials: false,
                 ..self.supervision
             },
@@ -247,6 +247,15 @@ pub struct Placement {
     pub gpus: Option<u64>,
 }
 
+/// Where what workers on other hosts run is put.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PublishTo {
+    /// The study's database.
+    Database,
+    /// A store of objects, below this address, such as `s3://BUCKET/PREFIX`.
+    Store(String),
+}
+
 /// How the trials of a search are run: side by side, with what share of the machine, how often again, and what is kept.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -282,8 +291,8 @@ pub struct Supervision {
     pub heartbeat_s: u64,
     /// How long the search waits for a device that another process uses, in seconds.
     pub device_wait_s: u64,
-    /// Put what workers on other hosts run into the study's database. Applies to one call; the journal has `false`.
-    pub publish: bool,
+    /// Put what workers on other hosts run there. Applies to one call; the journal has none.
+    pub publish: Option<PublishTo>,
     /// When the search ends, its open trials are for others, since it does not come back. Applies to one call.
     pub leaves_trials: bool,
 }
@@ -306,7 +315,7 @@ impl Default for Supervision {
             grace_s: 20,
             heartbeat_s: 30,
             device_wait_s: 60,
-            publish: false,
+            publish: None,
             leaves_trials: false,
         }
     }

@@ -19,16 +19,19 @@ mod remaining;
 mod resident;
 mod session;
 mod standing;
+mod token;
 mod trust;
 
 pub use crate::study_folder::refuse_links_of_trial;
+pub use code::Code;
 pub use elsewhere::{Crew, Engine, Which};
 pub use entry::{FindEngine, main, main_of_program};
 pub use error::SupervisorError;
 pub use events::last_status;
 pub use files::{output_of, spec_of};
-pub use publication::{PublicationError, TOKEN_VARIABLE, Token, check_that_it_loads, fetch};
+pub use publication::{Fetched, Objects, PublicationError, fetch, store_of};
 pub use standing::standing;
+pub use token::{TOKEN_VARIABLE, Token};
 pub use trust::{Origin, Trust};
 
 use crate::event::{Event, Finish};
@@ -38,7 +41,6 @@ use crate::process::{self, Budget, OWN_PROGRAM, ProcessError, SharedMemory, Sign
 use crate::search::{self, Search, SearchError, Step};
 use crate::spec::StudySpec;
 use crate::study_folder::{self, file_error};
-use code::Code;
 use elsewhere::Elsewhere;
 use events::{Earlier, Watcher};
 use files::Files;
@@ -63,6 +65,15 @@ pub enum Workers<'a> {
         program: &'a Path,
         /// Whether the study's folder may have a say in what is run.
         trust: &'a Trust,
+        /// Where a search that publishes may put its files.
+        objects: &'a dyn Objects,
+    },
+    /// This program, with the code that a worker has fetched.
+    Fetched {
+        /// The program.
+        program: &'a Path,
+        /// The code.
+        code: Code,
     },
     /// The supervisor's own program, run as it was itself: it has the objective in it.
     Itself,
@@ -72,6 +83,8 @@ pub enum Workers<'a> {
         engine: &'a mut dyn Engine,
         /// As for workers here.
         trust: &'a Trust,
+        /// As for workers here.
+        objects: &'a dyn Objects,
     },
 }
 
@@ -135,18 +148,27 @@ enum Program<'a> {
     Itself,
 }
 
-impl<'a> Program<'a> {
-    /// The program, if its code may be run.
-    fn admitted(spec: &StudySpec, workers: &Workers<'a>, study: &Path) -> Result<Program<'a>, SupervisorError> {
-        let (program, trust) = match workers {
-            Workers::Program { program, trust } => (*program, *trust),
-            Workers::Elsewhere { trust, .. } => (Path::new(OWN_PROGRAM), *trust),
-            Workers::Itself => return Ok(Program::Itself),
+/// The parts of [`Workers`], once their code may be run.
+struct Admitted<'a> {
+    program: Program<'a>,
+    engine: Option<&'a mut dyn Engine>,
+    objects: Option<&'a dyn Objects>,
+}
+
+impl<'a> Admitted<'a> {
+    fn of(spec: &StudySpec, workers: Workers<'a>, study: &Path) -> Result<Admitted<'a>, SupervisorError> {
+        let alone = |program| Ok(Admitted { program, engine: None, objects: None });
+        let (program, trust, engine, objects) = match workers {
+            Workers::Program { program, trust, objects } => (program, trust, None, objects),
+            Workers::Elsewhere { engine, trust, objects } => (Path::new(OWN_PROGRAM), trust, Some(engine), objects),
+            // A token stands for it.
+            Workers::Fetched { program, code } => return alone(Program::Library { program, code }),
+            Workers::Itself => return alone(Program::Itself),
         };
         let code = Code::read(spec, study)?;
         trust.admit_code(&code.facts, study)?;
         spec.supervision.mirror.as_ref().map_or(Ok(()), |mirror| trust.admit_mirror(mirror, study))?;
-        Ok(Program::Library { program, code })
+        Ok(Admitted { program: Program::Library { program, code }, engine, objects: Some(objects) })
     }
 }
 
@@ -186,7 +208,7 @@ impl<'a> Supervisor<'a> {
         if spec.storage.is_some() && spec.supervision.mirror.is_some() {
             return Err(JournalError::Mirrored.into());
         }
-        let program = Program::admitted(&spec, &workers, &folder)?;
+        let Admitted { program, engine, objects } = Admitted::of(&spec, workers, &folder)?;
         let mirror = mirror::of(&spec)?;
         if let Some(mirror) = mirror.as_ref().filter(|_| !spec.overwrite) {
             mirror::restore(mirror, &folder)?;
@@ -203,9 +225,11 @@ impl<'a> Supervisor<'a> {
             Ok::<_, SupervisorError>((files, folder))
         };
         let (mut journal, (files, folder)) = Journal::open_with(&folder, &study_folder::stored(&spec), install)?;
-        if spec.supervision.publish {
-            let Program::Library { code, .. } = &program else { return Err(PublicationError::OwnProgram.into()) };
-            publication::publish(&mut journal, &folder, &spec, code, &files)?;
+        if let Some(to) = &spec.supervision.publish {
+            let (Program::Library { code, .. }, Some(objects)) = (&program, objects) else {
+                return Err(PublicationError::OwnProgram.into());
+            };
+            publication::publish(&mut journal, &folder, &spec, (code, &files), to, objects)?;
         }
         process::remove_orphans();
         study_folder::remove_all_leftovers(&folder, journal.trials())?;
@@ -220,7 +244,6 @@ impl<'a> Supervisor<'a> {
         // As many run side by side as all workers run.
         supervision.concurrency *= spec.placement.and_then(|placement| placement.workers).unwrap_or(1);
         let search = Search::new(journal, folder.clone(), supervision)?;
-        let engine = if let Workers::Elsewhere { engine, .. } = workers { Some(engine) } else { None };
         let mut watcher = watcher.of_study(&folder);
         watcher.send(&Event::Opened { folder, earlier_trials });
         let mut supervisor = Supervisor {

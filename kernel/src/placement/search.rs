@@ -2,7 +2,7 @@
 
 use super::{Placed, described, job};
 use ferrotune_launchers::{Launcher, LauncherError, Resources, Status, launcher};
-use ferrotune_tuner::spec::{Placement, StudySpec};
+use ferrotune_tuner::spec::{Placement, PublishTo, StudySpec};
 use ferrotune_tuner::supervisor::{Crew, Engine, Token, Which};
 use std::path::Path;
 
@@ -52,7 +52,11 @@ impl Engine for SearchWorkers {
         let (spec, storage) = (&self.spec, self.spec.storage.as_deref().unwrap_or_default());
         let Placement { cpus, gpus, workers, .. } = self.placement;
         let resources = Resources { cpus, memory_bytes: spec.memory_budget_bytes, gpus };
-        let job = job(storage, &spec.project, &self.options(), token, folder, resources);
+        let store = match &spec.supervision.publish {
+            Some(PublishTo::Store(address)) => Some(address.as_str()),
+            Some(PublishTo::Database) | None => None,
+        };
+        let job = job((storage, &spec.project, store), &self.options(), token, folder, resources);
         let job = job.map_err(|error| format!("{error:#}"))?;
         self.placed = Some(Placed::submit(launcher, job, workers.unwrap_or(1)).map_err(in_words)?);
         Ok(())

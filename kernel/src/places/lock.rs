@@ -31,7 +31,7 @@ pub(crate) fn try_alone(path: &Path) -> io::Result<Option<File>> {
 }
 
 /// What was found where a lock may be.
-pub(super) enum Found {
+pub(crate) enum Found {
     Nothing,
     /// Somebody else has it locked.
     Busy,
@@ -39,7 +39,7 @@ pub(super) enum Found {
 }
 
 /// Locks a file alone if it is there.
-pub(super) fn find_alone(path: &Path) -> io::Result<Found> {
+pub(crate) fn find_alone(path: &Path) -> io::Result<Found> {
     // NFS locks alone only what can be written; a disk that is read-only is no reason to lock nothing.
     let file = match OpenOptions::new().append(true).open(path) {
         Err(error) if matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem) => {

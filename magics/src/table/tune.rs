@@ -8,7 +8,7 @@ use crate::cell;
 use crate::error::{MagicError, Problem};
 use crate::quantity::{bytes, seconds};
 use crate::values::{self, constraint, count, list, number, objective, parameter, settings};
-use ferrotune_tuner::spec::{Placement, StudySpec};
+use ferrotune_tuner::spec::{Placement, PublishTo, StudySpec};
 
 pub(super) const TUNE: Magic = Magic {
     forms: &["%tune", "%%tune"],
@@ -96,8 +96,11 @@ fn default() -> StudySpec {
 
 const OBJECTIVE: MagicOption =
     MagicOption::new("--objective", "NAME:max|min,…", "the metrics to optimise and their directions").required();
-const PUBLISH: MagicOption =
-    MagicOption::flag("--publish", "with --storage, give `ferrotune worker` on other hosts all that it runs");
+const PUBLISH: MagicOption = MagicOption::with_or_without(
+    "--publish",
+    "URL",
+    "with --storage, give `ferrotune worker` on other hosts all that it runs: in the database, or below s3://BUCKET/PREFIX, gs://…, az://… or file:///FOLDER",
+);
 const STORAGE: MagicOption = MagicOption::new(
     "--storage",
     "URL",
@@ -185,9 +188,9 @@ const ROWS: [Row; 37] = [
         |spec, text| set(&mut spec.supervision.heartbeat_s, whole_seconds(text)),
     )
     .or(|| format!("{}s", default().supervision.heartbeat_s)),
-    Row::of(PUBLISH, |spec, _| set(&mut spec.supervision.publish, Ok(true))),
+    Row::of(PUBLISH, |spec, text| set(&mut spec.supervision.publish, values::publish_to(text).map(Some))),
     Row::of(ON, |spec, text| {
-        spec.supervision.publish = true;
+        spec.supervision.publish.get_or_insert(PublishTo::Database);
         set(&mut placed(spec).engine, values::text(text))
     }),
     row("--workers", "N", "with --on, how many workers to place", |spec, text| {

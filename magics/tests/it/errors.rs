@@ -164,6 +164,8 @@ fn a_bad_objective_shows_both_directions() {
             "%%tune --objective a:max --workers 4 --storage sqlite:///a.db\n|trial| {}",
             "%%tune --objective a:max --on slurm --workers 4\n|trial| {}",
             "%%tune --objective a:max --publish\n|trial| {}",
+            "%%tune --objective a:max --storage sqlite:///a.db --publish https://host/folder\n|trial| {}",
+            "%%tune --objective a:max --storage sqlite:///a.db --publish /folder\n|trial| {}",
         ],
         expect![[r#"
             1: %%tune needs --objective NAME:max|min,…; usage: USAGE
@@ -187,7 +189,9 @@ fn a_bad_objective_shows_both_directions() {
             1: --executions 0: give at least 1; usage: USAGE
             1: --workers needs --on LAUNCHER; usage: USAGE
             1: --on needs --storage URL; usage: USAGE
-            1: --publish needs --storage URL; usage: USAGE"#]],
+            1: --publish needs --storage URL; usage: USAGE
+            1: --publish https://host/folder: no store; write s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX or file:///FOLDER, or leave it out for the study's database; usage: USAGE
+            1: --publish /folder: no store; write s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX or file:///FOLDER, or leave it out for the study's database; usage: USAGE"#]],
     );
 }
 

@@ -7,13 +7,14 @@ use super::files::read_error;
 use super::trust::hexadecimal;
 use crate::process::Library;
 use crate::spec::StudySpec;
+use crate::study_folder::{LIBRARIES, LIBRARY};
 use ferrotune_machine::memory_file;
 use sha2::{Digest as _, Sha256};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::unix::fs::FileExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// More than any objective and prelude have; what is larger is not read into memory.
 const LARGEST_BYTES: u64 = 2 << 30;
@@ -23,39 +24,49 @@ pub(super) const CHUNK_BYTES: usize = 1 << 18;
 
 /// The libraries of a search, in memory.
 #[derive(Debug)]
-pub(super) struct Code {
+pub struct Code {
     pub(super) objective: Library,
     /// What the objective is linked with, in the order in which it can be loaded.
     pub(super) linked: Vec<Library>,
     /// What tells this code from any other: the entry point, names and hashes of the libraries, and of a plugin that is a file.
     pub(super) facts: String,
+    /// Of each library's bytes, the objective's first, and how many they are.
+    hashes: Vec<(String, u64)>,
 }
 
 impl Code {
     /// Reads what `spec` names, for the study in this folder.
     pub(super) fn read(spec: &StudySpec, study: &Path) -> Result<Code, SupervisorError> {
-        let (objective, hash) = sealed(&spec.library, OsStr::new("objective.so")).map_err(read_error(
+        let (objective, hashed) = sealed(&spec.library, OsStr::new("objective.so")).map_err(read_error(
             "read the objective",
             &spec.library,
             study,
         ))?;
-        let mut facts = format!("ferrotune code 1\nentry {:?}\nobjective {hash}\n", spec.symbol);
+        let mut facts = format!("ferrotune code 1\nentry {:?}\nobjective {}\n", spec.symbol, hashed.0);
         let mut sources: Vec<&Path> = spec.supervision.libraries.iter().map(AsRef::as_ref).collect();
         // The prelude needs Rust's standard library, which must be there before it: otherwise the system looks for one.
         sources.sort_by_key(|source| (!is_standard(source), source.file_name()));
-        let mut linked = Vec::new();
+        let (mut linked, mut hashes) = (Vec::new(), vec![hashed]);
         for source in sources {
             let name = source.file_name().unwrap_or_default();
-            let (library, hash) = sealed(source, name).map_err(read_error("read the library", source, study))?;
-            facts.push_str(&format!("linked {name:?} {hash}\n"));
+            let (library, hashed) = sealed(source, name).map_err(read_error("read the library", source, study))?;
+            facts.push_str(&format!("linked {name:?} {}\n", hashed.0));
             linked.push(library);
+            hashes.push(hashed);
         }
         // A plugin of the user's environment (`tpu`, `xla:cpu`) is not the study's choice; a file that the study names is.
         if let Some(plugin) = spec.device.strip_prefix("xla:").filter(|plugin| *plugin != "cpu") {
             let hash = hash_of(Path::new(plugin)).map_err(read_error("read the plugin", Path::new(plugin), study))?;
             facts.push_str(&format!("plugin {plugin:?} {hash}\n"));
         }
-        Ok(Code { objective, linked, facts })
+        Ok(Code { objective, linked, facts, hashes })
+    }
+
+    /// Each library's path in a study's folder, its bytes, their hash, and how many they are.
+    pub(super) fn files(&self) -> impl Iterator<Item = (PathBuf, &File, &str, u64)> {
+        let linked = self.linked.iter().map(|library| (Path::new(LIBRARIES).join(&library.name), &library.file));
+        let files = [(PathBuf::from(LIBRARY), &self.objective.file)].into_iter().chain(linked);
+        files.zip(&self.hashes).map(|((path, file), (hash, bytes))| (path, file, hash.as_str(), *bytes))
     }
 }
 
@@ -63,12 +74,12 @@ fn is_standard(library: &Path) -> bool {
     library.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"libstd-"))
 }
 
-/// A file's bytes in memory, where nobody can change them, and their hash.
-fn sealed(source: &Path, name: &OsStr) -> io::Result<(Library, String)> {
+/// A file's bytes in memory, where nobody can change them, their hash, and how many they are.
+fn sealed(source: &Path, name: &OsStr) -> io::Result<(Library, (String, u64))> {
     let mut to = memory_file::create(name)?;
-    let (hash, _) = read(&File::open(source)?, LARGEST_BYTES, |chunk| to.write_all(chunk))?;
+    let hashed = read(&File::open(source)?, LARGEST_BYTES, |chunk| to.write_all(chunk))?;
     memory_file::seal(&to)?;
-    Ok((Library { name: name.to_owned(), file: to }, hash))
+    Ok((Library { name: name.to_owned(), file: to }, hashed))
 }
 
 /// The hash of a file's bytes.
@@ -105,7 +116,6 @@ mod tests {
     use crate::spec::{Direction, Objective, Supervision};
     use std::fs;
     use std::os::fd::AsRawFd as _;
-    use std::path::PathBuf;
 
     type TestResult = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 

@@ -1,7 +1,7 @@
 //! A search whose trials run on other hosts: an engine starts workers, which work on the study by themselves with what is
 //! published for them. This follows them, has the engine stop them, and runs no trial.
 
-use super::publication::Token;
+use super::token::Token;
 use super::{Supervisor, SupervisorError};
 use crate::event::{Finish, Running};
 use crate::folder;

@@ -3,7 +3,7 @@
 use super::backlog::Backlog;
 use super::elsewhere::Engine;
 use super::events::Watcher;
-use super::{SupervisorError, Trust, Workers, supervise};
+use super::{Objects, SupervisorError, Trust, Workers, supervise};
 use crate::event::{Event, Finish};
 use crate::process::OWN_PROGRAM;
 use crate::spec::StudySpec;
@@ -17,7 +17,13 @@ use std::process::ExitCode;
 pub type FindEngine = dyn Fn(&StudySpec) -> Result<Option<Box<dyn Engine>>, String>;
 
 /// The hidden subcommand `supervise SPEC.json`: runs the search with [`Event`]s on standard output, as far as `trust` goes.
-pub fn main(spec_path: &Path, trust: &Trust, find_engine: &FindEngine, listener: &mut dyn FnMut(&Event)) -> ExitCode {
+pub fn main(
+    spec_path: &Path,
+    trust: &Trust,
+    find_engine: &FindEngine,
+    objects: &dyn Objects,
+    listener: &mut dyn FnMut(&Event),
+) -> ExitCode {
     // Past Rust's own buffer, which does not know what to do with half a line that was not taken.
     let stdout = io::stdout().as_fd().try_clone_to_owned().map(File::from);
     let mut events = match stdout.and_then(Backlog::new) {
@@ -30,8 +36,8 @@ pub fn main(spec_path: &Path, trust: &Trust, find_engine: &FindEngine, listener:
     let searched = read_spec(spec_path).and_then(|spec| {
         let mut engine = find_engine(&spec).map_err(|reason| SupervisorError::Engine { reason })?;
         let workers = match &mut engine {
-            Some(engine) => Workers::Elsewhere { engine: engine.as_mut(), trust },
-            None => Workers::Program { program: Path::new(OWN_PROGRAM), trust },
+            Some(engine) => Workers::Elsewhere { engine: engine.as_mut(), trust, objects },
+            None => Workers::Program { program: Path::new(OWN_PROGRAM), trust, objects },
         };
         supervise(spec, workers, &mut events, listener)
     });

@@ -1,32 +1,24 @@
 //! What workers on other hosts run: the search, its code and its data, published in the study's database by the study's owner
-//! and signed with the study's token (HMAC-SHA256, <https://www.rfc-editor.org/rfc/rfc2104>). A worker runs nothing whose
-//! signature or hash is another one.
+//! and signed with the study's token. The files are there or in a store of objects. A worker runs nothing whose signature or hash
+//! is another one.
 
 use super::SupervisorError;
 use super::code::{self, Code};
 use super::files::Files;
+use super::token::{TOKEN_BYTES, Token, bytes_of};
 use super::trust::hexadecimal;
-use crate::folder;
 use crate::journal::{Content, Journal};
 use crate::process;
-use crate::spec::{StudySpec, Supervision};
+use crate::spec::{PublishTo, StudySpec, Supervision};
 use crate::study_folder::{LIBRARIES, LIBRARY, SHARED, file_error, stored};
-use hmac::{Hmac, KeyInit as _, Mac as _};
+use hmac::Mac as _;
 use serde::{Deserialize, Serialize};
-use sha2::Sha256;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::fs::{self, File};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// In place of a token's file.
-pub const TOKEN_VARIABLE: &str = "FERROTUNE_TOKEN";
-/// In the study's folder.
-const TOKEN: &str = "token";
-const TOKEN_BYTES: usize = 32;
-
-/// The version of what is published.
-const VERSION: u64 = 1;
+/// The version of what is published. What version 1 has is all in the database.
+const VERSION: u64 = 2;
 
 /// Why a worker cannot run what a study's owner has published.
 #[derive(Debug, thiserror::Error)]
@@ -69,6 +61,29 @@ pub enum PublicationError {
         /// The file.
         name: String,
     },
+    /// An object of a store is not the one that was signed.
+    #[error(
+        "{address}, which study {study} has for workers, has other bytes than were signed; remove that object, and start the study's search again with --publish"
+    )]
+    DamagedObject {
+        /// The study.
+        study: String,
+        /// The object.
+        address: String,
+    },
+    /// A store does not have what was published.
+    #[error(
+        "there is no {address}, which study {study} has for workers; start the study's search again with --publish"
+    )]
+    NoObject {
+        /// The study.
+        study: String,
+        /// The object.
+        address: String,
+    },
+    /// A store cannot be read or written.
+    #[error("{0}")]
+    Store(String),
     /// There is no token to sign or to check with.
     #[error("{from} has no token, which is {} hexadecimal digits; take the file `token` in the study's folder", 2 * TOKEN_BYTES)]
     NoToken {
@@ -82,64 +97,13 @@ pub enum PublicationError {
     OwnProgram,
 }
 
-/// The secret with which a study's owner signs what workers run.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Token([u8; TOKEN_BYTES]);
-
-impl Token {
-    /// The token in a file, or in the variable [`TOKEN_VARIABLE`] where no file is named.
-    ///
-    /// # Errors
-    /// Where there is none, or it has another length.
-    pub fn find(file: Option<&Path>) -> Result<Token, SupervisorError> {
-        let (from, text) = match file {
-            Some(file) => (file.display().to_string(), fs::read_to_string(file).map_err(file_error("read", file))?),
-            None => (TOKEN_VARIABLE.to_owned(), std::env::var(TOKEN_VARIABLE).unwrap_or_default()),
-        };
-        Ok(Token::parse(&text).ok_or(PublicationError::NoToken { from })?)
-    }
-
-    /// The text that [`find`](Self::find) reads: a secret.
-    pub fn text(&self) -> String {
-        hexadecimal(&self.0)
-    }
-
-    /// The token of the user's environment, or that of a study's folder, which gets one where it has none.
-    pub(super) fn of_study(study: &Path) -> Result<Token, SupervisorError> {
-        if std::env::var_os(TOKEN_VARIABLE).is_some() {
-            return Token::find(None);
-        }
-        let path = study.join(TOKEN);
-        let made = || {
-            let mut bytes = [0; TOKEN_BYTES];
-            getrandom::fill(&mut bytes).map_err(io::Error::from)?;
-            let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
-            writeln!(file, "{}", hexadecimal(&bytes))?;
-            file.sync_all()?;
-            folder::sync(study)
-        };
-        match made() {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            made => made.map_err(file_error("write", &path))?,
-        }
-        Token::find(Some(&path))
-    }
-
-    fn parse(text: &str) -> Option<Token> {
-        Some(Token(bytes_of(text.trim())?.try_into().ok()?))
-    }
-
-    fn signer(&self, text: &str) -> Hmac<Sha256> {
-        let mut signer = Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes keys of any length");
-        signer.update(text.as_bytes());
-        signer
-    }
-}
-
-impl std::fmt::Debug for Token {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("Token")
-    }
+/// Stores of objects, for the files that workers run. An address is as in [`PublishTo::Store`]; an error is a line that names
+/// the object.
+pub trait Objects {
+    /// Puts the first `bytes` bytes of a file there, unless an object of that length is there.
+    fn put(&self, address: &str, file: &File, bytes: u64) -> Result<(), String>;
+    /// Writes the object, and no more than its first `most_bytes` bytes; says whether there is one.
+    fn get(&self, address: &str, most_bytes: u64, to: &mut dyn Write) -> Result<bool, String>;
 }
 
 /// What is signed.
@@ -150,6 +114,32 @@ struct Manifest {
     architecture: String,
     spec: StudySpec,
     files: Vec<Item>,
+    /// The address below which a store has the files; without one, the database has them.
+    #[serde(default)]
+    store: Option<String>,
+}
+
+impl Manifest {
+    /// Where the store has a file.
+    fn address(&self, item: &Item) -> Option<String> {
+        let store = self.store.as_ref()?;
+        Some(format!("{}/sha256/{}", store.trim_end_matches('/'), item.hash))
+    }
+
+    /// Refuses a file that is not the one that was signed.
+    fn check(&self, path: &Path, hash: &str, bytes: u64) -> Result<(), PublicationError> {
+        let study = self.study.clone();
+        let Some(item) = self.files.iter().find(|item| item.path == path) else {
+            return Err(unknown(&study, format!("it does not name the file {}", path.display())));
+        };
+        if (item.hash.as_str(), item.bytes) == (hash, bytes) {
+            return Ok(());
+        }
+        Err(match self.address(item) {
+            Some(address) => PublicationError::DamagedObject { study, address },
+            None => PublicationError::Damaged { study, name: path.display().to_string() },
+        })
+    }
 }
 
 /// A file, by its path in a study's folder.
@@ -172,54 +162,73 @@ pub(super) fn publish(
     journal: &mut Journal,
     study: &Path,
     spec: &StudySpec,
-    code: &Code,
-    files: &Files,
+    (code, files): (&Code, &Files),
+    to: &PublishTo,
+    objects: &dyn Objects,
 ) -> Result<(), SupervisorError> {
-    let linked = code.linked.iter().map(|library| (Path::new(LIBRARIES).join(&library.name), &library.file));
-    let objective = [(PathBuf::from(LIBRARY), &code.objective.file)];
-    let shared = files.shared.as_ref().map(|shared| (PathBuf::from(SHARED), shared));
-    let sources: Vec<(PathBuf, &File)> = objective.into_iter().chain(linked).chain(shared).collect();
-    let item = |(path, file): &(PathBuf, &File)| {
-        let (hash, bytes) = hash_of(file).map_err(file_error("read", path))?;
-        Ok(Item { path: path.clone(), bytes, hash })
-    };
-    let items = sources.iter().map(item).collect::<Result<Vec<Item>, SupervisorError>>()?;
+    let shared = files.shared.as_ref().map(|shared| {
+        let (hash, bytes) = hash_of(shared).map_err(file_error("read", Path::new(SHARED)))?;
+        Ok::<_, SupervisorError>((Item { path: SHARED.into(), bytes, hash }, shared))
+    });
+    let code = code.files().map(|(path, file, hash, bytes)| (Item { path, bytes, hash: hash.to_owned() }, file));
+    let (items, sources): (Vec<Item>, Vec<&File>) = code.chain(shared.transpose()?).unzip();
     let manifest = Manifest {
         version: VERSION,
         study: spec.project.clone(),
         architecture: std::env::consts::ARCH.to_owned(),
         spec: stored(spec).without_call(),
         files: items,
+        store: if let PublishTo::Store(address) = to { Some(address.clone()) } else { None },
     };
-    let unknown =
-        |error: serde_json::Error| PublicationError::Unknown { study: spec.project.clone(), reason: error.to_string() };
-    let text = serde_json::to_string(&manifest).map_err(unknown)?;
+    let unwritten = |error: serde_json::Error| unknown(&spec.project, error.to_string());
+    let text = serde_json::to_string(&manifest).map_err(unwritten)?;
     let signature = hexadecimal(&Token::of_study(study)?.signer(&text).finalize().into_bytes());
-    let signed = serde_json::to_string(&Signed { manifest: text, signature }).map_err(unknown)?;
-    let files: Vec<(&str, &File, u64)> =
-        manifest.files.iter().zip(&sources).map(|(item, (_, file))| (item.hash.as_str(), *file, item.bytes)).collect();
-    Ok(journal.publish(&signed, &files)?)
+    let signed = serde_json::to_string(&Signed { manifest: text, signature }).map_err(unwritten)?;
+    let mut for_database = Vec::new();
+    for (item, file) in manifest.files.iter().zip(sources) {
+        match manifest.address(item) {
+            // Before the study says so: a worker finds all of it.
+            Some(address) => objects.put(&address, file, item.bytes).map_err(PublicationError::Store)?,
+            None => for_database.push((item.hash.as_str(), file, item.bytes)),
+        }
+    }
+    Ok(journal.publish(&signed, &for_database)?)
 }
 
-/// Puts what the owner of a study at an address has published into the folder `directory/study`; gives the search that runs
-/// there, once nothing in it is other than what was signed with `token`.
+/// What a worker has fetched: the search that runs, and its code.
+#[derive(Debug)]
+pub struct Fetched {
+    /// The search, in the folder that it was fetched into.
+    pub spec: StudySpec,
+    /// The code that was signed, in memory.
+    pub code: Code,
+}
+
+impl Fetched {
+    /// Finds out whether this host can run the objective, in a process of its own.
+    ///
+    /// # Errors
+    /// Where it cannot, with the dynamic linker's reason: it may be made for a newer glibc, or for another processor.
+    pub fn check_that_it_loads(&self, program: &Path) -> Result<(), SupervisorError> {
+        let Code { objective, linked, .. } = &self.code;
+        Ok(process::check_that_it_loads(program, objective, linked, &self.spec.symbol)?)
+    }
+}
+
+/// Puts what the owner of a study at an address has published into the folder `directory/study`, once nothing in it is other
+/// than what was signed with `token`.
 ///
 /// # Errors
-/// Where the database has nothing of it, where the signature or a hash is another one, or for another architecture.
-pub fn fetch(storage: &str, study: &str, token: &Token, directory: &Path) -> Result<StudySpec, SupervisorError> {
+/// Where the database or the store has nothing of it, where the signature or a hash is another one, or for another architecture.
+pub fn fetch(
+    storage: &str,
+    study: &str,
+    token: &Token,
+    objects: &dyn Objects,
+    directory: &Path,
+) -> Result<Fetched, SupervisorError> {
     let mut content = Content::of(storage, study)?;
-    let unsigned = || PublicationError::Unsigned { study: study.to_owned() };
-    let signed: Signed = serde_json::from_str(&content.text()?).map_err(|_| unsigned())?;
-    let signature = bytes_of(&signed.signature).ok_or_else(unsigned)?;
-    token.signer(&signed.manifest).verify_slice(&signature).map_err(|_| unsigned())?;
-    let unknown = |reason: String| PublicationError::Unknown { study: study.to_owned(), reason };
-    let manifest: Manifest = serde_json::from_str(&signed.manifest).map_err(|error| unknown(error.to_string()))?;
-    if manifest.study != study {
-        return Err(unsigned().into());
-    }
-    if manifest.version != VERSION {
-        return Err(unknown(format!("its version is {}", manifest.version)).into());
-    }
+    let manifest = manifest(&mut content, study, token)?;
     if manifest.architecture != std::env::consts::ARCH {
         let (study, wanted) = (study.to_owned(), manifest.architecture);
         return Err(PublicationError::Architecture { study, wanted, own: std::env::consts::ARCH }.into());
@@ -227,24 +236,10 @@ pub fn fetch(storage: &str, study: &str, token: &Token, directory: &Path) -> Res
     let folder = directory.join(study);
     let libraries = folder.join(LIBRARIES);
     fs::create_dir_all(&libraries).map_err(file_error("make", &libraries))?;
-    for Item { path, bytes, hash } in &manifest.files {
-        // Signed or not, a path of another form is no file of a study.
-        let is_known = path == Path::new(LIBRARY)
-            || path == Path::new(SHARED)
-            || path.parent() == Some(Path::new(LIBRARIES)) && path.file_name().is_some();
-        if !is_known {
-            return Err(unknown(format!("it names the file {}", path.display())).into());
-        }
-        let target = folder.join(path);
-        let mut file = File::create_new(&target).map_err(file_error("write", &target))?;
-        content.write(hash, *bytes, &mut file)?;
-        let file = File::open(&target).map_err(file_error("read", &target))?;
-        if hash_of(&file).map_err(file_error("read", &target))? != (hash.clone(), *bytes) {
-            let (study, name) = (study.to_owned(), path.display().to_string());
-            return Err(PublicationError::Damaged { study, name }.into());
-        }
+    for item in &manifest.files {
+        fetch_file(&mut content, &manifest, objects, item, &folder)?;
     }
-    let spec = manifest.spec.without_call();
+    let spec = manifest.spec.clone().without_call();
     let of_study = |library: PathBuf| libraries.join(library.file_name().unwrap_or_default());
     let supervision = Supervision {
         libraries: spec.supervision.libraries.into_iter().map(of_study).collect(),
@@ -252,7 +247,7 @@ pub fn fetch(storage: &str, study: &str, token: &Token, directory: &Path) -> Res
         leaves_trials: true,
         ..spec.supervision
     };
-    Ok(StudySpec {
+    let spec = StudySpec {
         directory: directory.to_owned(),
         project: study.to_owned(),
         library: folder.join(LIBRARY),
@@ -260,29 +255,73 @@ pub fn fetch(storage: &str, study: &str, token: &Token, directory: &Path) -> Res
         storage: Some(storage.to_owned()),
         supervision,
         ..spec
-    })
+    };
+    // The bytes that run are those whose hashes are compared here.
+    let code = Code::read(&spec, &folder)?;
+    code.files().try_for_each(|(path, _, hash, bytes)| manifest.check(&path, hash, bytes))?;
+    if let Some(shared) = &spec.shared {
+        let file = File::open(shared).map_err(file_error("read", shared))?;
+        let (hash, bytes) = hash_of(&file).map_err(file_error("read", shared))?;
+        manifest.check(Path::new(SHARED), &hash, bytes)?;
+    }
+    Ok(Fetched { spec, code })
 }
 
-/// Finds out whether this host can run the objective of a search, in a process of its own.
+/// What the owner of a study has signed.
+fn manifest(content: &mut Content<'_>, study: &str, token: &Token) -> Result<Manifest, SupervisorError> {
+    let unsigned = || PublicationError::Unsigned { study: study.to_owned() };
+    let signed: Signed = serde_json::from_str(&content.text()?).map_err(|_| unsigned())?;
+    let signature = bytes_of(&signed.signature).ok_or_else(unsigned)?;
+    token.signer(&signed.manifest).verify_slice(&signature).map_err(|_| unsigned())?;
+    let manifest: Manifest =
+        serde_json::from_str(&signed.manifest).map_err(|error| unknown(study, error.to_string()))?;
+    if manifest.study != study {
+        return Err(unsigned().into());
+    }
+    if !(1..=VERSION).contains(&manifest.version) {
+        return Err(unknown(study, format!("its version is {}", manifest.version)).into());
+    }
+    Ok(manifest)
+}
+
+/// Puts a file of a manifest into the study's folder. Compares no hash.
+fn fetch_file(
+    content: &mut Content<'_>,
+    manifest: &Manifest,
+    objects: &dyn Objects,
+    item: &Item,
+    folder: &Path,
+) -> Result<(), SupervisorError> {
+    let (path, study) = (&item.path, &manifest.study);
+    // Signed or not, a path of another form is no file of a study.
+    let is_known = path == Path::new(LIBRARY)
+        || path == Path::new(SHARED)
+        || path.parent() == Some(Path::new(LIBRARIES)) && path.file_name().is_some();
+    if !is_known {
+        return Err(unknown(study, format!("it names the file {}", path.display())).into());
+    }
+    let target = folder.join(path);
+    let mut file = File::create_new(&target).map_err(file_error("write", &target))?;
+    let Some(address) = manifest.address(item) else { return Ok(content.write(&item.hash, item.bytes, &mut file)?) };
+    if !objects.get(&address, item.bytes, &mut file).map_err(PublicationError::Store)? {
+        return Err(PublicationError::NoObject { study: study.clone(), address }.into());
+    }
+    Ok(())
+}
+
+fn unknown(study: &str, reason: String) -> PublicationError {
+    PublicationError::Unknown { study: study.to_owned(), reason }
+}
+
+/// The address below which a store has what the owner of a study at an address has published; none where the database has it.
 ///
 /// # Errors
-/// Where it cannot, with the dynamic linker's reason: it may be made for a newer glibc, or for another processor.
-pub fn check_that_it_loads(spec: &StudySpec, program: &Path) -> Result<(), SupervisorError> {
-    let code = Code::read(spec, &spec.directory.join(&spec.project))?;
-    Ok(process::check_that_it_loads(program, &code.objective, &code.linked, &spec.symbol)?)
+/// Where the database has nothing of it, and where it is not signed with `token`.
+pub fn store_of(storage: &str, study: &str, token: &Token) -> Result<Option<String>, SupervisorError> {
+    Ok(manifest(&mut Content::of(storage, study)?, study, token)?.store)
 }
 
 /// The hash of a file's bytes, and how many they are.
 fn hash_of(file: &File) -> io::Result<(String, u64)> {
     code::read(file, u64::MAX, |_| Ok(()))
-}
-
-/// The bytes that pairs of hexadecimal digits stand for.
-fn bytes_of(digits: &str) -> Option<Vec<u8>> {
-    let (pairs, []) = digits.as_bytes().as_chunks::<2>() else { return None };
-    let byte = |pair: &[u8; 2]| {
-        let digits = std::str::from_utf8(pair).ok().filter(|digits| !digits.contains('+'))?;
-        u8::from_str_radix(digits, 16).ok()
-    };
-    pairs.iter().map(byte).collect()
 }

@@ -5,6 +5,7 @@ mod cache;
 mod object;
 mod place;
 mod reason;
+mod upload;
 
 use anyhow::{Context as _, Result, bail};
 use bytes::{Bytes, BytesMut};
@@ -15,12 +16,14 @@ use object::{Object, PART};
 use object_store::path::Path as Key;
 use parquet::file::reader::{ChunkReader, Length};
 use place::Place;
+use reason::Access;
 use std::collections::VecDeque;
 use std::io::{self, Read};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
+pub(super) use upload::{piece, put};
 
 /// The parts that are fetched before they are needed.
 const AHEAD: u64 = 6;
@@ -82,7 +85,7 @@ pub(super) fn within(folder: &str) -> Result<Vec<(String, String)>> {
 fn keys(place: &Place) -> Result<Vec<Key>> {
     let listed = place.store.list(Some(&place.key)).map_ok(|object| object.location);
     let mut keys: Vec<Key> =
-        runtime()?.block_on(listed.try_collect()).map_err(|error| reason::reason(place, &error))?;
+        runtime()?.block_on(listed.try_collect()).map_err(|error| reason::reason(place, Access::Read, &error))?;
     keys.sort();
     Ok(keys)
 }
@@ -119,8 +122,15 @@ pub(super) struct Remote {
 
 impl Remote {
     pub(super) fn open(address: &str) -> Result<Remote> {
-        let object = runtime()?.block_on(find(Place::of(address)?))?;
-        Ok(Remote { object: Arc::new(object), parts: Arc::default() })
+        let place = Place::of(address)?;
+        let absent = reason::absent(&place);
+        Remote::find(address)?.ok_or(absent)
+    }
+
+    /// None if there is no such object.
+    pub(super) fn find(address: &str) -> Result<Option<Remote>> {
+        let object = runtime()?.block_on(Object::find(Place::of(address)?))?;
+        Ok(object.map(|object| Remote { object: Arc::new(object), parts: Arc::default() }))
     }
 
     /// From its beginning to its end.

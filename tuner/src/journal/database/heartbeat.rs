@@ -9,7 +9,7 @@ use super::connection::{Connection, Row, Value};
 use super::error::DatabaseError;
 use super::owner::Owner;
 use super::rows::{self, Which};
-use super::statements::{own, standing};
+use super::statements::{own, standing, standing_unless_held};
 use super::{Database, JournalError};
 use crate::journal::format;
 use crate::record::Ending;
@@ -101,6 +101,18 @@ pub(super) fn beat(connection: &mut Connection, id: i64) -> Result<(), DatabaseE
     Ok(())
 }
 
+/// The same for a trial that another transaction holds, unless that holds its last sign, too: no other supervisor can have the
+/// trial before that one ends.
+fn beat_held(connection: &mut Connection, id: i64) -> Result<(), DatabaseError> {
+    let skip = if connection.is_sqlite() { "" } else { " FOR UPDATE SKIP LOCKED" };
+    let sql = format!(
+        "UPDATE trial_heartbeats SET heartbeat = CURRENT_TIMESTAMP WHERE trial_id IN \
+         (SELECT trial_id FROM trial_heartbeats WHERE trial_id = $1{skip})"
+    );
+    connection.query(&sql, &[Value::Int(id)])?;
+    Ok(())
+}
+
 /// The last signs of life of a study's running trials.
 fn signs(connection: &mut Connection, study: i64) -> Result<Vec<Sign>, DatabaseError> {
     let age = if connection.is_sqlite() {
@@ -141,7 +153,10 @@ impl Database {
             let mut lost = Vec::new();
             for number in own {
                 let id = ids[*number as usize];
-                let (state, owner) = standing(connection, id)?;
+                let Some((state, owner)) = standing_unless_held(connection, id)? else {
+                    beat_held(connection, id)?;
+                    continue;
+                };
                 if state == "RUNNING" && owner.is_some_and(|owner| owner.id == me) {
                     beat(connection, id)?;
                 } else {
@@ -199,12 +214,13 @@ impl Database {
         Ok(found)
     }
 
-    /// Makes the trial of a dead supervisor this one's, unless it is not dead after all or another one was faster.
+    /// Makes the trial of a dead supervisor this one's, unless it is not dead after all, another one was faster, or a transaction
+    /// holds the trial: a search that waited for that could give no sign of life.
     pub(in crate::journal) fn take_over(&mut self, dead: &Dead) -> Result<bool, JournalError> {
         let (study, id) = (self.study()?, self.ids[dead.number as usize]);
         let owner = &self.owner;
         self.link.write(|connection| {
-            let (state, holder) = standing(connection, id)?;
+            let Some((state, holder)) = standing_unless_held(connection, id)? else { return Ok(false) };
             let holder = holder.map(|holder| holder.id);
             if state == "RUNNING" && holder.as_ref() == Some(&owner.id) {
                 return Ok(true);

@@ -40,9 +40,27 @@ pub(super) fn lock(connection: &mut Connection, sql: &str, id: i64) -> Result<Ve
     connection.query(&format!("{sql}{for_update}"), &[Value::Int(id)])
 }
 
+const STATE: &str = "SELECT state FROM trials WHERE trial_id = $1";
+
 /// The state of a trial, which nobody else changes until the transaction's end, and the supervisor that has it.
 pub(super) fn standing(connection: &mut Connection, id: i64) -> Result<(String, Option<Owner>), DatabaseError> {
-    let rows = lock(connection, "SELECT state FROM trials WHERE trial_id = $1", id)?;
+    let rows = lock(connection, STATE, id)?;
+    standing_of(connection, id, &rows)
+}
+
+/// The same without waiting; none where another transaction holds the trial, as one does for half a minute whose host was cut
+/// off in the middle of it.
+pub(super) fn standing_unless_held(
+    connection: &mut Connection,
+    id: i64,
+) -> Result<Option<(String, Option<Owner>)>, DatabaseError> {
+    // A transaction of SQLite that has begun is alone.
+    let skip = if connection.is_sqlite() { "" } else { " FOR UPDATE SKIP LOCKED" };
+    let rows = connection.query(&format!("{STATE}{skip}"), &[Value::Int(id)])?;
+    if rows.is_empty() { Ok(None) } else { standing_of(connection, id, &rows).map(Some) }
+}
+
+fn standing_of(connection: &mut Connection, id: i64, rows: &[Row]) -> Result<(String, Option<Owner>), DatabaseError> {
     let state = rows.first().and_then(|row| row[0].as_text()).unwrap_or_default().to_owned();
     let sql = "SELECT value_json FROM trial_user_attributes WHERE trial_id = $1 AND key = $2";
     let rows = connection.query(sql, &[Value::Int(id), Value::text(format::SUPERVISOR)])?;

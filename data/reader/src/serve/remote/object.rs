@@ -1,7 +1,7 @@
 //! An object of a known version, fetched in parts.
 
 use super::place::Place;
-use super::reason::{changed, reason};
+use super::reason::{Access, changed, reason};
 use super::{AHEAD, cache};
 use anyhow::{Result, anyhow};
 use bytes::Bytes;
@@ -67,7 +67,7 @@ impl Object {
         };
         match found {
             Err(error @ Error::NotFound { .. }) if !error.to_string().contains("NoSuchBucket") => Ok(None),
-            Err(error) => Err(reason(&place, &error)),
+            Err(error) => Err(reason(&place, Access::Read, &error)),
             Ok((meta, head)) => {
                 let version = Version::of(&meta);
                 // A server that sends no parts would send all again for each that is not on the disk any more.
@@ -99,7 +99,8 @@ impl Object {
         // A weak one never matches: RFC 9110, section 13.1.1.
         let if_match = self.version.e_tag.clone().filter(|tag| !tag.starts_with("W/"));
         let options = GetOptions { if_match, range: Some(GetRange::Bounded(range)), ..GetOptions::default() };
-        let (meta, bytes) = get(&self.place, options).await.map_err(|error| reason(&self.place, &error))?;
+        let (meta, bytes) =
+            get(&self.place, options).await.map_err(|error| reason(&self.place, Access::Read, &error))?;
         if !self.version.is_that_of(&meta) {
             return Err(changed(&self.place));
         }

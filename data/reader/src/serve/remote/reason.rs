@@ -3,18 +3,34 @@
 use super::place::Place;
 use anyhow::{Error, anyhow};
 
-/// Why an object cannot be read, or a store cannot be listed.
-pub(super) fn reason(place: &Place, error: &object_store::Error) -> Error {
+/// What was asked of an object.
+#[derive(Clone, Copy)]
+pub(super) enum Access {
+    Read,
+    Write,
+}
+
+impl Access {
+    fn word(self) -> &'static str {
+        match self {
+            Access::Read => "read",
+            Access::Write => "write",
+        }
+    }
+}
+
+/// Why an object cannot be read or written, or a store cannot be listed.
+pub(super) fn reason(place: &Place, access: Access, error: &object_store::Error) -> Error {
     use object_store::Error::{NotFound, PermissionDenied, Precondition, Unauthenticated};
-    let (name, said) = (&place.name, said(error));
+    let (name, said, verb) = (&place.name, said(error), access.word());
     match error {
-        NotFound { .. } if said.contains("NoSuchBucket") => anyhow!("cannot read {name}: there is no such bucket"),
+        NotFound { .. } if said.contains("NoSuchBucket") => anyhow!("cannot {verb} {name}: there is no such bucket"),
         NotFound { .. } => absent(place),
         Precondition { .. } => changed(place),
         PermissionDenied { .. } | Unauthenticated { .. } => {
-            anyhow!("cannot read {name}: access is denied; {} ({said})", credentials(name))
+            anyhow!("cannot {verb} {name}: access is denied; {} ({said})", credentials(name, verb))
         }
-        _ => anyhow!("cannot read {name}: {said}"),
+        _ => anyhow!("cannot {verb} {name}: {said}"),
     }
 }
 
@@ -27,13 +43,14 @@ pub(super) fn changed(place: &Place) -> Error {
 }
 
 /// Where the credentials of a store come from.
-fn credentials(name: &str) -> &'static str {
-    match name.split_once("://").map_or("", |(scheme, _)| scheme) {
-        "s3" | "s3a" => "give AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, of somebody who may read it",
-        "gs" => "give GOOGLE_APPLICATION_CREDENTIALS, or run `gcloud auth application-default login`",
-        "http" | "https" => "give an address that is signed, or public",
-        _ => "give AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY of somebody who may read it",
-    }
+fn credentials(name: &str, verb: &str) -> String {
+    let them = match name.split_once("://").map_or("", |(scheme, _)| scheme) {
+        "s3" | "s3a" => "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, of",
+        "gs" => "GOOGLE_APPLICATION_CREDENTIALS, or run `gcloud auth application-default login` as",
+        "http" | "https" => return "give an address that is signed, or public".to_owned(),
+        _ => "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY of",
+    };
+    format!("give {them} somebody who may {verb} it")
 }
 
 /// An error and its causes in one line, with the message of a server's XML in place of all of it, and without the queries

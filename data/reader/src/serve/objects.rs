@@ -1,0 +1,115 @@
+//! Objects as wholes, by their addresses: new ones are put into stores and folders, and are got from there. Changes no object
+//! that has the length of the new one, and removes none.
+
+use super::files::local;
+use super::remote::{self, Remote};
+use crate::is_remote;
+use anyhow::{Context as _, Error, Result};
+use std::fs::{self, File};
+use std::io::{self, Read as _, Write};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+/// Puts the first `bytes` bytes of a file at an address for which [`takes_objects`](crate::takes_objects) holds, unless an
+/// object of that length is there.
+///
+/// # Errors
+/// Where the file cannot be read, or the store does not take it; the message names the object.
+pub fn put_object(address: &str, file: &File, bytes: u64) -> Result<()> {
+    if is_remote(address) {
+        return remote::put(address, file, bytes);
+    }
+    let path = local(address)?;
+    if fs::metadata(&path).is_ok_and(|present| present.len() == bytes) {
+        return Ok(());
+    }
+    let folder = path.parent().with_context(|| format!("`{address}` names no file"))?;
+    write(folder, &path, file, bytes)
+        .with_context(|| format!("cannot write {address}; free its disk, or name another folder"))
+}
+
+/// Under another name first: whoever finds the object finds all of it.
+fn write(folder: &Path, path: &Path, file: &File, bytes: u64) -> io::Result<()> {
+    fs::create_dir_all(folder)?;
+    // Whom the folder lets read may read it.
+    let permissions = fs::Permissions::from_mode(0o666);
+    let mut new = tempfile::Builder::new().permissions(permissions).tempfile_in(folder)?;
+    let mut position = 0;
+    while position < bytes {
+        let piece = remote::piece(file, position, bytes)?;
+        new.write_all(&piece)?;
+        position += piece.len() as u64;
+    }
+    new.as_file().sync_all()?;
+    new.persist(path)?;
+    File::open(folder)?.sync_all()
+}
+
+/// Writes the object at an address, and no more than its first `most_bytes` bytes; says whether there is one.
+///
+/// # Errors
+/// Where it cannot be read, in words that name it, or not be written.
+pub fn get_object(address: &str, most_bytes: u64, to: &mut dyn Write) -> Result<bool> {
+    let mut object: Box<dyn io::Read> = if is_remote(address) {
+        let Some(remote) = Remote::find(address)? else { return Ok(false) };
+        Box::new(remote.reader())
+    } else {
+        match File::open(local(address)?) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            file => Box::new(file.with_context(|| format!("cannot read {address}"))?),
+        }
+    };
+    io::copy(&mut object.by_ref().take(most_bytes), to).map_err(|error| {
+        let error = Error::from(error);
+        // Those of a store name the object.
+        if format!("{error:#}").contains(address) { error } else { error.context(format!("cannot fetch {address}")) }
+    })?;
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::takes_objects;
+
+    #[test]
+    fn an_object_of_a_folder_is_whole_or_not_there() -> Result<()> {
+        let folder = tempfile::tempdir()?;
+        let address = format!("file://{}/a%20store/sha256/abc", folder.path().display());
+        let path = folder.path().join("a store/sha256/abc");
+        let source = folder.path().join("source");
+        fs::write(&source, "content and more")?;
+        let got = |most_bytes| -> Result<(bool, Vec<u8>)> {
+            let mut bytes = Vec::new();
+            Ok((get_object(&address, most_bytes, &mut bytes)?, bytes))
+        };
+        assert_eq!(got(9)?, (false, Vec::new()));
+        put_object(&address, &File::open(&source)?, 7)?;
+        assert_eq!(got(9)?, (true, b"content".to_vec()));
+        assert_eq!(got(3)?, (true, b"con".to_vec()));
+        fs::write(&path, "another")?;
+        put_object(&address, &File::open(&source)?, 7)?;
+        assert_eq!(fs::read(&path)?, b"another", "one of that length is not sent again");
+        fs::write(&path, "short")?;
+        put_object(&address, &File::open(&source)?, 7)?;
+        assert_eq!(fs::read(&path)?, b"content");
+        assert_eq!(fs::read_dir(path.parent().expect("a folder"))?.count(), 1, "nothing else is left there");
+        fs::remove_dir_all(folder.path().join("a store"))?;
+        fs::write(folder.path().join("a store"), "a file")?;
+        let error = put_object(&address, &File::open(&source)?, 7).expect_err("a file is in the way");
+        assert!(format!("{error:#}").starts_with(&format!("cannot write {address}")), "{error:#}");
+        Ok(())
+    }
+
+    #[test]
+    fn objects_are_put_into_stores_and_folders_alone() {
+        for address in
+            ["s3://b/p", "s3a://b", "gs://b/p", "az://c/p", "abfss://c@a.dfs.core.windows.net/p", "file:///p"]
+        {
+            assert!(takes_objects(address), "{address}");
+        }
+        for address in ["https://h/p", "http://h/p", "/p", "p", "file://h/p", "ftp://h/p", ""] {
+            assert!(!takes_objects(address), "{address}");
+        }
+    }
+}
