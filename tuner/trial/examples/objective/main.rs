@@ -11,16 +11,30 @@ use candle_core::{DType, Tensor};
 use faults::{die_of_a_fault, faults, leave_a_daemon, leave_shared_memory, short_of_files};
 use ferrotune_trial::{Result, Shared, Trial, run_objective};
 use ferrotune_tuner::process::{run_trials, set_up_worker, worker_main};
-use ferrotune_tuner::supervisor::{Origin, Trust};
+use ferrotune_tuner::supervisor::{Objects, Origin, Trust};
 use memory::{change_sizes, look_at_shared, step_again};
 use rustix::process::{Signal, getppid, kill_process};
 use staying::{heed, in_company};
 use std::ffi::OsString;
-use std::io::Write as _;
+use std::fs::File;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 use training::{execution, heavy, long, peaked, population, train};
+
+/// The searches of this program keep what they publish in the database.
+struct NoStore;
+
+impl Objects for NoStore {
+    fn put(&self, address: &str, _: &File, _: u64) -> Result<(), String> {
+        Err(format!("{address}: this program has no object store"))
+    }
+
+    fn get(&self, address: &str, _: u64, _: &mut dyn Write) -> Result<bool, String> {
+        Err(format!("{address}: this program has no object store"))
+    }
+}
 
 fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().skip(1).collect();
@@ -29,7 +43,7 @@ fn main() -> ExitCode {
             // A folder of what is known may follow, and then who the code comes from.
             let origin = if args.get(3).is_some_and(|from| from == "study") { Origin::Study } else { Origin::User };
             let trust = Trust { known: args.get(2).map(PathBuf::from), code: origin, mirror: origin };
-            ferrotune_tuner::supervisor::main(Path::new(&args[1]), &trust, &|_| Ok(None), &mut |_| {})
+            ferrotune_tuner::supervisor::main(Path::new(&args[1]), &trust, &|_| Ok(None), &NoStore, &mut |_| {})
         }
         Some("trial") => {
             let scenario = args.last().and_then(|arg| arg.to_str()).unwrap_or_default().to_owned();
