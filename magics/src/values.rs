@@ -48,11 +48,14 @@ pub(crate) fn project(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
+/// How addresses begin where new objects can be put: those from which data is read, without web servers.
+const STORES: [&str; 7] = ["abfs://", "abfss://", "az://", "file:///", "gs://", "s3://", "s3a://"];
+
 /// The address of a store, or nothing for the study's database.
 pub(crate) fn publish_to(text: &str) -> Result<PublishTo, String> {
     match text {
         "" => Ok(PublishTo::Database),
-        address if ferrotune_reader::takes_objects(address) => Ok(PublishTo::Store(address.to_owned())),
+        address if STORES.iter().any(|store| address.starts_with(store)) => Ok(PublishTo::Store(address.to_owned())),
         _ => Err("no store; write s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX or file:///FOLDER, or leave \
                   it out for the study's database"
             .to_owned()),

@@ -3,8 +3,8 @@
 
 use super::files::local;
 use super::remote::{self, Remote};
-use crate::is_remote;
-use anyhow::{Context as _, Error, Result};
+use crate::{is_remote, takes_objects};
+use anyhow::{Context as _, Error, Result, bail};
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write};
 use std::os::unix::fs::PermissionsExt as _;
@@ -16,6 +16,9 @@ use std::path::Path;
 /// # Errors
 /// Where the file cannot be read, or the store does not take it; the message names the object.
 pub fn put_object(address: &str, file: &File, bytes: u64) -> Result<()> {
+    if !takes_objects(address) {
+        bail!("`{address}` takes no objects; name a store, or file:///FOLDER");
+    }
     if is_remote(address) {
         return remote::put(address, file, bytes);
     }
@@ -70,7 +73,6 @@ pub fn get_object(address: &str, most_bytes: u64, to: &mut dyn Write) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::takes_objects;
 
     #[test]
     fn an_object_of_a_folder_is_whole_or_not_there() -> Result<()> {
