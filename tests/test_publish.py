@@ -57,10 +57,10 @@ def bucket():
 
 
 @pytest.fixture
-def team(kernel, tmp_path, bucket, request):
+def team(kernel, tmp_path, bucket):
     kernel.ok("\n".join(f"%env {name}={value}" for name, value in bucket.variables.items()))
     kernel.ok("let factor = 0.25;")
-    return Team(kernel, tmp_path, f"store-{request.node.name.split('[')[0][-24:]}")
+    return Team(kernel, tmp_path, f"store-{tmp_path.name}")
 
 
 def in_database(team):

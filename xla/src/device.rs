@@ -83,7 +83,7 @@ pub fn identity(plugin: &Path) -> String {
 /// use ferrotune_xla::{Options, open_across};
 /// let cluster = Cluster::new(["10.0.0.1:4000", "10.0.0.2:4000"], 0)?;
 /// let device = open_across("xla_cuda_plugin.so".as_ref(), &cluster, Options { mesh: &[("data", 16)], ..Options::default() })?;
-/// # Ok::<(), candle_core::Error>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
 /// # Errors
