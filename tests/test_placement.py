@@ -134,13 +134,13 @@ def test_a_cell_whose_workers_fail_says_why(team, engine):
         assert placed.returncode == 1 and reason in said, said
 
 
-def test_a_launcher_that_is_not_there_says_so(tmp_path):
+def test_no_worker_is_placed_by_a_launcher_or_for_a_study_that_is_not_there(tmp_path):
     token = tmp_path / "token"
     token.write_text("00" * 32)
-    command = [FERROTUNE, "worker", "--storage", "sqlite:///none", "--study", "it", "--token", token, "--directory", tmp_path]
+    command = [FERROTUNE, "worker", "--storage", f"sqlite:///{tmp_path}/none", "--study", "it", "--token", token, "--directory", tmp_path]
     for launcher, reason in [
         ("pbs", "there is no launcher `pbs`; use local, slurm"),
-        ("slurm", "`sbatch` is not on PATH"),
+        ("local", f"storage sqlite:///{tmp_path}/none: unable to open database file"),
     ]:
         ran = subprocess.run([*command, "--on", launcher], env={"PATH": "", "NO_PROXY": "*"}, capture_output=True, text=True)
         assert ran.returncode == 1 and reason in ran.stderr, ran.stderr
