@@ -11,6 +11,7 @@ import pytest
 
 from session import TARGET
 from test_devices import HELPER, PLUGIN
+from test_strategy_cores import TRAIN
 
 JOINT = TARGET / "release/examples/joint"
 TRAINING = TARGET / "release/examples/joint_training"
@@ -25,7 +26,7 @@ def cluster(count=2):
     return addresses
 
 
-def start(workers, index, runs=1, plugin=PLUGIN):
+def sum_in(workers, index, runs=1, plugin=PLUGIN):
     return run(workers, index, JOINT, plugin, runs)
 
 
@@ -42,7 +43,7 @@ def ended(process):
 
 def test_a_sum_goes_over_the_devices_of_two_processes():
     workers = cluster()
-    pair = [start(workers, index, runs=3) for index in range(2)]
+    pair = [sum_in(workers, index, runs=3) for index in range(2)]
     for index, (code, lines, err) in enumerate(map(ended, pair)):
         own = [0, 1] if index == 0 else [2048, 2049]
         assert code == 0, err
@@ -55,7 +56,7 @@ def test_a_plugin_that_is_alone_in_each_process_is_refused():
     if not plugins:
         pytest.skip("xla_cpu_pjrt is not installed")
     workers = cluster()
-    pair = [start(workers, index, plugin=plugins[0]) for index in range(2)]
+    pair = [sum_in(workers, index, plugin=plugins[0]) for index in range(2)]
     for code, _, err in map(ended, pair):
         assert code == 1 and "has opened devices of 1 processes for a cluster of 2" in err, err
 
@@ -77,3 +78,24 @@ def test_processes_that_compute_different_programs_learn_it():
     pair = [run(workers, index, TRAINING, PLUGIN, devices, 1) for index, devices in enumerate([4, 2])]
     for index, (code, _, err) in enumerate(map(ended, pair)):
         assert code == 1 and f"worker {index} and worker {1 - index} differ in program 1; all workers" in err, err
+
+
+def test_a_cell_in_each_of_two_notebooks_trains_on_the_cores_of_both(start, tmp_path):
+    pair, cells = [], []
+    workers = json.dumps(cluster())
+    for index in range(2):
+        (tmp_path / str(index)).mkdir()
+        pair.append(start(tmp_path / str(index), env=os.environ | HELPER))
+        pair[index].ok(TRAIN)
+    for index, session in enumerate(pair):
+        cores = f'Strategy::cores("xla:{PLUGIN}", 2)?.across(ferrotune::devices::Cluster::new({workers}, {index})?)'
+        cells.append(session.begin(f"let joint = trained(&{cores})?;"))
+    for session, cell in zip(pair, cells):
+        outcome = session.end_of(cell)
+        assert outcome.error is None, outcome.error
+    weights = []
+    for session in pair:
+        session.ok('let alone = trained(&Strategy::on("cpu"))?;')
+        session.ok("assert!(furthest(&joint, &alone) < 1e-5);")
+        weights.append(session.ok("println!(\"{:?}\", joint);").stdout)
+    assert weights[0] == weights[1] and "," in weights[0]
