@@ -183,7 +183,8 @@ def test_command_that_ignores_term_is_gone_in_the_end(place):
     pid = int((place.folder / "pid").read_text())
     assert place.ask(cancel=ids) is None and is_alive(pid)
     assert place.ended(ids) == ["cancelled"]
-    assert not is_alive(pid)
+    # Ray says so before its SIGKILL has ended the process.
+    wait_for(lambda: not is_alive(pid), "end of the process")
 
 
 @every(CLUSTERS)
