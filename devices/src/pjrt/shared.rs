@@ -33,15 +33,9 @@ unsafe extern "C" fn get(given: *mut Given<KeyValueGet>) -> Pointer {
         (fields, store, key)
     };
     let wait = Duration::from_millis(u64::try_from(fields.timeout_ms).unwrap_or(0));
-    match store.get(key, wait) {
-        Ok(value) => {
-            (fields.value, fields.value_length) = (lent(&value), value.len());
-            fields.free = Some(free);
-            null_mut()
-        }
-        // SAFETY: the plugin's own function.
-        Err(error) => unsafe { failed(fields.make_error, &error) },
-    }
+    let answer = (&mut fields.value, &mut fields.value_length, &mut fields.free);
+    // SAFETY: the plugin's own function.
+    unsafe { answered(store.get(key, wait), answer, fields.make_error) }
 }
 
 /// # Safety
@@ -53,15 +47,9 @@ unsafe extern "C" fn get_now(given: *mut Given<KeyValueGetNow>) -> Pointer {
         let (store, key) = (&*fields.argument.cast::<Store>(), slice_of(fields.key, fields.key_length));
         (fields, store, key)
     };
-    match store.get_now(key) {
-        Ok(value) => {
-            (fields.value, fields.value_length) = (lent(&value), value.len());
-            fields.free = Some(free);
-            null_mut()
-        }
-        // SAFETY: the plugin's own function.
-        Err(error) => unsafe { failed(fields.make_error, &error) },
-    }
+    let answer = (&mut fields.value, &mut fields.value_length, &mut fields.free);
+    // SAFETY: the plugin's own function.
+    unsafe { answered(store.get_now(key), answer, fields.make_error) }
 }
 
 /// # Safety
@@ -78,6 +66,26 @@ unsafe extern "C" fn put(given: *mut Given<KeyValuePut>) -> Pointer {
         Ok(()) => null_mut(),
         // SAFETY: the plugin's own function.
         Err(error) => unsafe { failed(fields.make_error, &error) },
+    }
+}
+
+/// Gives the plugin what was found: in its structure the value, its length and how to free it, or an error.
+///
+/// # Safety
+/// As of [`failed`].
+unsafe fn answered(
+    found: Result<Vec<u8>, StoreError>,
+    (value, length, free_with): (&mut *mut u8, &mut usize, &mut Option<unsafe extern "C" fn(*mut u8)>),
+    make_error: *const MakeError,
+) -> Pointer {
+    match found {
+        Ok(bytes) => {
+            (*value, *length) = (lent(&bytes), bytes.len());
+            *free_with = Some(free);
+            null_mut()
+        }
+        // SAFETY: the caller's promise.
+        Err(error) => unsafe { failed(make_error, &error) },
     }
 }
 

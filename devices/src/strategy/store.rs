@@ -7,7 +7,7 @@
 mod serve;
 mod shelf;
 
-use super::wire::{CALL_TIME, PAUSE, connect, receive, send};
+use super::wire::{self, CALL_TIME, PAUSE, connect, receive, send};
 use super::{Cluster, StrategyError};
 use serde::{Deserialize, Serialize};
 use serve::Server;
@@ -298,15 +298,8 @@ impl Greeting {
 
     /// How a worker that should be `worker` differs from what this one expects.
     fn difference(&self, other: &Greeting, worker: usize) -> Option<String> {
-        if other.ferrotune_store != self.ferrotune_store {
-            Some("it runs another version of ferrotune".to_owned())
-        } else if other.workers != self.workers {
-            Some(format!("it knows the workers {:?}", other.workers))
-        } else if other.index != worker {
-            Some(format!("it is worker {}", other.index))
-        } else {
-            None
-        }
+        let is_same_version = other.ferrotune_store == self.ferrotune_store;
+        wire::difference(is_same_version, &self.workers, (&other.workers, other.index), worker)
     }
 }
 

@@ -38,6 +38,25 @@ fn is_hidden(address: &str, listener: &TcpListener) -> bool {
     !is_intended && listener.local_addr().is_ok_and(|at| at.ip().is_loopback())
 }
 
+/// How a worker that should be `worker` differs from what this one expects: in its version, in the workers that it knows, or in
+/// which of them it is.
+pub(super) fn difference(
+    is_same_version: bool,
+    own: &[String],
+    (other, index): (&[String], usize),
+    worker: usize,
+) -> Option<String> {
+    if !is_same_version {
+        Some("it runs another version of ferrotune".to_owned())
+    } else if other != own {
+        Some(format!("it knows the workers {other:?}"))
+    } else if index != worker {
+        Some(format!("it is worker {index}"))
+    } else {
+        None
+    }
+}
+
 /// Connects to the first of an address' hosts that answers.
 pub(super) fn connect(address: &str) -> io::Result<TcpStream> {
     let mut refused = io::Error::new(ErrorKind::NotFound, "its name is unknown");

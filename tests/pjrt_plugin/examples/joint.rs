@@ -1,8 +1,11 @@
 //! One of several processes that open a plugin together: `joint PLUGIN RUNS`, with TensorFlow's `TF_CONFIG`. Each run sums numbers
 //! over the devices of all processes, and prints the sum as this process has it.
 
+mod programs;
+
 use ferrotune_devices::pjrt::{Client, CompileOptions, Input, Literal, LoadedExecutable, PjrtError};
 use ferrotune_devices::{Cluster, open_jointly};
+use programs::sum_over;
 use std::error::Error;
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -28,7 +31,7 @@ fn run(plugin: &std::path::Path, runs: usize) -> Result<(), Box<dyn Error>> {
     let (own, all) = (numbers(&client, false)?, numbers(&client, true)?);
     let mut out = std::io::stdout();
     writeln!(out, "process {} has {own:?} of {all:?}", client.process()?)?;
-    let program = sum_over(&client, all)?;
+    let program = compiled(&client, all)?;
     for run in 0..runs {
         writeln!(out, "sum {:?}", sum(&client, &program, run as f32)?)?;
     }
@@ -42,23 +45,10 @@ fn numbers(client: &Client, of_all: bool) -> Result<Vec<i32>, PjrtError> {
 }
 
 /// A program that sums two numbers over these devices.
-fn sum_over(client: &Client, devices: Vec<i32>) -> Result<LoadedExecutable, Box<dyn Error>> {
+fn compiled(client: &Client, devices: Vec<i32>) -> Result<LoadedExecutable, Box<dyn Error>> {
     let count = devices.len();
-    let group = (0..count).map(|device| device.to_string()).collect::<Vec<_>>().join(", ");
-    let module = format!(
-        "module @sum {{
-  func.func public @main(%a: tensor<2xf32>) -> tensor<2xf32> {{
-    %s = \"stablehlo.all_reduce\"(%a) ({{
-      ^bb0(%x: tensor<f32>, %y: tensor<f32>):
-        %z = stablehlo.add %x, %y : tensor<f32>
-        stablehlo.return %z : tensor<f32>
-    }}) {{replica_groups = dense<[[{group}]]> : tensor<1x{count}xi64>}} : (tensor<2xf32>) -> tensor<2xf32>
-    return %s : tensor<2xf32>
-  }}
-}}"
-    );
     let options = CompileOptions::replicated(u32::try_from(count)?).on(devices);
-    Ok(client.compile(module.as_bytes(), &options)?)
+    Ok(client.compile(sum_over(count).as_bytes(), &options)?)
 }
 
 /// Each device gives its number plus the number of the run, and 1.

@@ -149,16 +149,11 @@ impl Gathering<'_> {
     /// How a worker that should be `worker` differs from what this one expects.
     fn difference(&self, other: &Greeting, worker: usize) -> Option<String> {
         let own = &self.greeting;
-        if other.ferrotune_workers != own.ferrotune_workers {
-            Some("it runs another version of ferrotune".to_owned())
-        } else if other.workers != own.workers {
-            Some(format!("it knows the workers {:?}", other.workers))
-        } else if other.index != worker {
-            Some(format!("it is worker {}", other.index))
-        } else if other.replicas != own.replicas {
-            Some(format!("it has {} replicas where this one has {}", other.replicas, own.replicas))
-        } else {
-            None
-        }
+        let is_same_version = other.ferrotune_workers == own.ferrotune_workers;
+        let replicas = || {
+            let differ = other.replicas != own.replicas;
+            differ.then(|| format!("it has {} replicas where this one has {}", other.replicas, own.replicas))
+        };
+        wire::difference(is_same_version, &own.workers, (&other.workers, other.index), worker).or_else(replicas)
     }
 }

@@ -9,7 +9,7 @@ use super::connection::{Connection, Row, Value};
 use super::error::DatabaseError;
 use super::owner::Owner;
 use super::rows::{self, Which};
-use super::statements::{own, standing, standing_unless_held};
+use super::statements::{own, standing, standing_unless_held, unless_held};
 use super::{Database, JournalError};
 use crate::journal::format;
 use crate::record::Ending;
@@ -104,7 +104,7 @@ pub(super) fn beat(connection: &mut Connection, id: i64) -> Result<(), DatabaseE
 /// The same for a trial that another transaction holds, unless that holds its last sign, too: no other supervisor can have the
 /// trial before that one ends.
 fn beat_held(connection: &mut Connection, id: i64) -> Result<(), DatabaseError> {
-    let skip = if connection.is_sqlite() { "" } else { " FOR UPDATE SKIP LOCKED" };
+    let skip = unless_held(connection);
     let sql = format!(
         "UPDATE trial_heartbeats SET heartbeat = CURRENT_TIMESTAMP WHERE trial_id IN \
          (SELECT trial_id FROM trial_heartbeats WHERE trial_id = $1{skip})"

@@ -48,15 +48,18 @@ pub(super) fn standing(connection: &mut Connection, id: i64) -> Result<(String, 
     standing_of(connection, id, &rows)
 }
 
+/// What locks the rows of a query, but for those that another transaction holds. A transaction of SQLite that has begun is alone.
+pub(super) fn unless_held(connection: &Connection) -> &'static str {
+    if connection.is_sqlite() { "" } else { " FOR UPDATE SKIP LOCKED" }
+}
+
 /// The same without waiting; none where another transaction holds the trial, as one does for half a minute whose host was cut
 /// off in the middle of it.
 pub(super) fn standing_unless_held(
     connection: &mut Connection,
     id: i64,
 ) -> Result<Option<(String, Option<Owner>)>, DatabaseError> {
-    // A transaction of SQLite that has begun is alone.
-    let skip = if connection.is_sqlite() { "" } else { " FOR UPDATE SKIP LOCKED" };
-    let rows = connection.query(&format!("{STATE}{skip}"), &[Value::Int(id)])?;
+    let rows = connection.query(&format!("{STATE}{}", unless_held(connection)), &[Value::Int(id)])?;
     if rows.is_empty() { Ok(None) } else { standing_of(connection, id, &rows).map(Some) }
 }
 
