@@ -78,7 +78,7 @@ fn late(point: &Point, share: f64) -> f64 {
     last + (1.0 - last).max(0.05) * shortfall
 }
 
-const TABLES: [&str; 3] = ["sgd-wine", "boosting-cancer", "mlp-digits"];
+const TABLES: [&str; 4] = ["sgd-wine", "boosting-cancer", "mlp-digits", "candle-digits"];
 
 /// All problems. The error names the table that cannot be read.
 pub(crate) fn all() -> Result<Vec<Problem>, String> {

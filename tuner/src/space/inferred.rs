@@ -114,6 +114,7 @@ impl Space {
     }
 
     /// Indices of all parameters, each after those that its condition depends on.
+    #[cfg(feature = "supervisor")]
     pub(crate) fn parents_first(&self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.dimensions.len()).collect();
         order.sort_by_key(|index| self.depth(*index));
@@ -121,6 +122,7 @@ impl Space {
     }
 
     /// How many conditions a parameter depends on.
+    #[cfg(feature = "supervisor")]
     fn depth(&self, dimension: usize) -> usize {
         self.dimensions[dimension].condition.as_ref().map_or(0, |condition| 1 + self.depth(condition.parent))
     }
