@@ -1,11 +1,13 @@
-"""Optuna's samplers and pruners, DEHB, and SMAC's facade for several fidelities on the problems of tuner/benches/curves: one
-line of CSV for each finished search.
+"""Optuna's samplers and pruners, DEHB, and SMAC's multi-fidelity facade on the problems of tuner/benches/curves: one line of
+CSV for each finished search.
 
 The budget is counted in epochs, as there: after the epochs of 10, 25, 50 and 100 whole trainings, the true final loss of
 the best finished trial, or of that which has trained longest. Refuses nothing; the arguments say what to run: a sampler
-and a pruner of Optuna with `+` between them, `dehb` or `smac`; the first seed, the number of seeds, how many of
-these counts, the problems (all if none is named). `dehb` and `smac` need the packages of these names, which nothing else here does. Both name a configuration
-and a number of epochs; a configuration that was trained before goes on from there, as from a checkpoint.
+and a pruner of Optuna with `+` between them, `dehb` or `smac`; the first seed, the number of seeds, how many of these
+counts, and the problems (all if none is named).
+
+`dehb` and `smac` need the packages of these names, which nothing else here does. Both name a configuration and a number of
+epochs; a configuration that was trained before goes on from there, as from a checkpoint.
 """
 
 import math

@@ -25,7 +25,7 @@ use kernel::Shape;
 use model::{Data, Fit, Hyper, Process, fit};
 use rand_pcg::Pcg64;
 use region::{APART, Region, Trust};
-use warp::{WARPS, Warp};
+use warp::{WARPS, Warp, Warped};
 
 /// The first model is of this many losses. Its priors are strong, so that it needs no more.
 const INITIAL: usize = 3;
@@ -35,6 +35,9 @@ const WHOLES: usize = 2;
 const WHOLE: usize = 4;
 /// One trial in this many searches the whole space.
 const ARMS: u64 = 3;
+/// A trust region whose best point promises less than this share of the median loss's distance from the best one leaves its
+/// trial to the whole space.
+const LEAST_GAIN: f64 = 1e-4;
 /// Numbers of trials for choosing the kind of model and for fitting its hyper-parameters. More trials take time and
 /// change little.
 const ROUGH: usize = 64;
@@ -87,9 +90,15 @@ impl Sampler for Gp {
             return Some(spread());
         }
         let in_trust_region = evidence.losses.len() >= WHOLE + dimensions && is_local(trial);
-        let mut view = View::of(&evidence, in_trust_region, &self.prior(&evidence));
-        view.assume_open();
-        let found = view.search(&history.space, &mut rng).map(|(_, point)| point);
+        let mut search = |in_trust_region: bool| {
+            let mut view = View::of(&evidence, in_trust_region, &self.prior(&evidence));
+            view.assume_open();
+            let found = view.search(&history.space, &mut rng);
+            found.map(|(score, point)| (score + view.worth.ln(), point))
+        };
+        let near = in_trust_region.then(|| search(true)).flatten();
+        let near = near.filter(|(log_gain, _)| *log_gain >= LEAST_GAIN.ln());
+        let found = near.or_else(|| search(false)).map(|(_, point)| point);
         self.repeats = found.as_ref().is_some_and(|point| evidence.points.iter().any(|other| is_same(other, point)));
         Some(found.map_or_else(spread, |mut point| {
             point.truncate(dimensions);
@@ -143,6 +152,8 @@ struct View<'a> {
     /// What the process is fitted to.
     points: Vec<Vec<f64>>,
     values: Vec<f64>,
+    /// The loss that one unit of the values is worth near the best one.
+    worth: f64,
     promise: Promise,
     region: Region,
     /// The best points.
@@ -168,7 +179,7 @@ impl<'a> View<'a> {
         };
         let Observed { points, losses, trials } = evidence.observed(&members);
         let (warp, hyper) = model(evidence, &points, &losses, prior);
-        let values = warp.apply(&losses).values;
+        let Warped { values, worth, .. } = warp.apply(&losses);
         let process = Process::new(&Data { axes: &evidence.axes, points: &points, values: &values }, &hyper);
         let is_noisy = hyper.log_noise >= NEGLIGIBLE.ln() && losses.iter().any(|loss| *loss != losses[0]);
         // A noisy value may be low by luck; what the model expects is not.
@@ -197,7 +208,7 @@ impl<'a> View<'a> {
         let good = distinct(order.into_iter().map(|index| &points[index]), GOOD);
         let noise = if is_noisy { process.noise_deviation() } else { 0.0 };
         let promise = Promise { process, best, noise, failure: evidence.failure(MOST, EVALUATIONS[0]) };
-        View { evidence, hyper, points, values, promise, region, good }
+        View { evidence, hyper, points, values, worth, promise, region, good }
     }
 
     /// Assumes that each running trial has the predicted value, so that its point promises no further improvement

@@ -50,6 +50,23 @@ fn median_loss(oracle: &str, max_trials: u64, objective: Simulation) -> f64 {
     losses[7]
 }
 
+/// A kind that looks good near the middle, and one whose best is lower, elsewhere.
+fn lure(ask: &mut Ask<'_>) -> f64 {
+    let (offset, slope, best) = match kind(ask, &["near", "far", "flat"]).as_str() {
+        "near" => (0.5, 0.5, [0.1, -0.2, 0.1]),
+        "far" => (0.0, 1.5, [0.5, 0.6, -0.6]),
+        _ => (1.0, 0.1, [0.5, 0.0, 0.5]),
+    };
+    let square = |(name, best): (&&'static str, f64)| (float(ask, name, -1.0, 1.0) - best).powi(2);
+    -["x", "y", "z"].iter().zip(best).map(square).sum::<f64>() * slope - offset
+}
+
+#[test]
+fn auto_leaves_a_place_that_it_knows_exactly() {
+    let found = (0..15).filter(|seed| best(&of("auto", 50, *seed), lure) > -0.4).count();
+    assert!(found >= 10, "{found} of 15 searches found the better kind");
+}
+
 #[test]
 fn auto_learns_from_the_first_trials() {
     // Before there was a model, these searches were those of `qmc`.

@@ -20,6 +20,8 @@ pub(super) struct Warped {
     /// Logarithm of the determinant of the change of variables, up to a constant of all warps. Subtract it from the
     /// likelihoods of the values to compare warps.
     pub(super) log_stretch: f64,
+    /// The loss that one unit of the values is worth near the best loss, in units of the median's distance from the best.
+    pub(super) worth: f64,
 }
 
 impl Warp {
@@ -45,7 +47,11 @@ impl Warp {
         let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / size;
         let deviation = if variance > 0.0 { variance.sqrt() } else { 1.0 };
         values.iter_mut().for_each(|value| *value = (*value - mean) / deviation);
-        Warped { values, log_stretch: log_stretch - size * deviation.ln() }
+        let worth = match self {
+            Warp::Linear => deviation,
+            Warp::Log(shift) => deviation * shift,
+        };
+        Warped { values, log_stretch: log_stretch - size * deviation.ln(), worth }
     }
 }
 
