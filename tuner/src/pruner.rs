@@ -13,6 +13,7 @@ pub use text::PrunerError;
 use crate::record::TrialRecord;
 use crate::spec::Objective;
 use serde::{Deserialize, Serialize};
+use signed_rank::SignedRank;
 
 /// Judges a trial after each of its reports.
 ///
@@ -46,6 +47,9 @@ pub enum Pruner {
         p: f64,
         /// Steps before a trial is judged, at least 2.
         startup: u64,
+        /// For learning curves, whose steps are not alike: trials are pruned only while the test would have pruned the better
+        /// trial of at most this share of the pairs of finished trials. One trial in six is never pruned then.
+        wrong: Option<f64>,
     },
     /// `patience`: ends a trial that has not improved on itself for so many steps, if another pruner would end it, too,
     /// where there is one: Optuna's `PatientPruner`.
@@ -104,7 +108,10 @@ impl Pruner {
                 checks.are_due(&values)
                     && percentile::prunes(*keep, *startup, *least, (&values, last_step), trials, objective)
             }
-            Pruner::Wilcoxon { p, startup } => signed_rank::prunes(*p, *startup, &values, trials, objective),
+            Pruner::Wilcoxon { p, startup, wrong } => {
+                let test = SignedRank { p: *p, startup: *startup, objective };
+                test.prunes(&values, trials) && wrong.is_none_or(|wrong| test.is_trusted(wrong, trial.number, trials))
+            }
             Pruner::Patience { steps, delta, around } => {
                 let agrees = || around.as_ref().is_none_or(|pruner| pruner.prunes(trial, trials, objective, forecast));
                 trend::has_stalled(*steps, *delta, &values, objective.direction) && agrees()

@@ -9,7 +9,7 @@ const KINDS: [(&str, &[&str]); 6] = [
     ("median", &["startup", "warmup", "interval", "least"]),
     ("percentile", &["keep", "startup", "warmup", "interval", "least"]),
     ("forecast", &["share"]),
-    ("wilcoxon", &["p", "startup"]),
+    ("wilcoxon", &["p", "startup", "wrong"]),
     ("patience", &["steps", "delta", AROUND]),
     ("threshold", &["lower", "upper", "warmup", "interval"]),
 ];
@@ -85,7 +85,9 @@ impl FromStr for Pruner {
             }
             "wilcoxon" => {
                 let p = settings.number("p", 0.1, (0.0, 1.0), "a probability from 0 to 1")?;
-                Ok(Pruner::Wilcoxon { p, startup: settings.count("startup", 2, 0)? })
+                let wrong = || settings.number("wrong", 0.0, (0.0, 1.0), "a share from 0 to 1");
+                let wrong = settings.given("wrong").then(wrong).transpose()?;
+                Ok(Pruner::Wilcoxon { p, startup: settings.count("startup", 2, 0)?, wrong })
             }
             "patience" => {
                 let steps = settings.given("steps").then(|| settings.count("steps", 0, 0)).transpose()?;
@@ -182,7 +184,10 @@ impl fmt::Display for Pruner {
                 }
             }
             Pruner::Forecast { share } => write!(formatter, "forecast:share={share}"),
-            Pruner::Wilcoxon { p, startup } => write!(formatter, "wilcoxon:p={p},startup={startup}"),
+            Pruner::Wilcoxon { p, startup, wrong } => {
+                write!(formatter, "wilcoxon:p={p},startup={startup}")?;
+                wrong.iter().try_for_each(|wrong| write!(formatter, ",wrong={wrong}"))
+            }
             Pruner::Patience { steps, delta, around } => {
                 write!(formatter, "patience:steps={steps},delta={delta}")?;
                 around.iter().try_for_each(|pruner| write!(formatter, ",{AROUND}={pruner}"))

@@ -145,6 +145,38 @@ fn trials_are_ended_where_optuna_ends_them() {
     }
 }
 
+/// A trial with the losses of its epochs.
+fn with_curve(number: u64, losses: &[f64], ending: Option<Ending>) -> TrialRecord {
+    let report = |(step, loss): (usize, &f64)| (step as u64, BTreeMap::from([("loss".to_owned(), Some(*loss))]));
+    let values = losses.last().copied().filter(|_| ending.is_some()).into_iter().collect();
+    TrialRecord { metrics: losses.iter().enumerate().map(report).collect(), values, ending, ..TrialRecord::new(number) }
+}
+
+#[test]
+fn wilcoxon_trusts_itself_only_where_it_would_have_been_right() {
+    let objective = Objective::new("loss", Direction::Min);
+    let prunes = |text: &str, curves: &[[f64; 6]], number: u64| {
+        let finished = (0..).zip(curves).map(|(number, losses)| with_curve(number, losses, Some(Ending::Finished)));
+        let mut trials: Vec<TrialRecord> = finished.collect();
+        let trial = with_curve(number, &[1.5, 1.4, 1.3, 1.2], None);
+        trials.push(trial.clone());
+        text.parse::<Pruner>().expect("a pruner").prunes(&trial, &trials, &objective, |_| true)
+    };
+    let alike = [[1.0, 0.8, 0.6, 0.5, 0.4, 0.3], [1.2, 1.0, 0.9, 0.8, 0.7, 0.6], [1.1, 0.9, 0.8, 0.7, 0.6, 0.5]];
+    // The slowest one ends best.
+    let mut crossing = alike;
+    crossing[1][5] = 0.2;
+    assert!(prunes("wilcoxon", &crossing, 3));
+    assert!(prunes("wilcoxon:wrong=0.1", &alike, 3));
+    assert!(!prunes("wilcoxon:wrong=0.1", &crossing, 3));
+    // Two of the three pairs are wrong.
+    assert!(prunes("wilcoxon:wrong=0.7", &crossing, 3) && !prunes("wilcoxon:wrong=0.6", &crossing, 3));
+    assert!(!prunes("wilcoxon:wrong=1", &alike[..2], 3), "too few have finished");
+    assert!(!prunes("wilcoxon:wrong=1", &alike, 6), "one in six trains to its end");
+    let pruner: Pruner = "wilcoxon:wrong=0.1".parse().expect("a pruner");
+    assert_eq!(pruner.to_string(), "wilcoxon:p=0.1,startup=2,wrong=0.1");
+}
+
 #[test]
 fn trial_without_a_report_goes_on() {
     for (text, _) in MINIMISED {
