@@ -225,6 +225,9 @@ def smac(problem, seed, counts):
             return runs.search
 
 
+OTHERS = {"dehb": dehb, "smac": smac}
+
+
 def optuna_search(name, problem, seed, counts):
     sampler, pruner = name.split("+")
     search = Search(problem, seed, counts)
@@ -238,8 +241,8 @@ def optuna_search(name, problem, seed, counts):
 
 def search(name, problem, seed, counts):
     started = time.perf_counter()
-    if name in ("dehb", "smac"):
-        label, search = name, {"dehb": dehb, "smac": smac}[name](problem, seed, counts)
+    if name in OTHERS:
+        label, search = name, OTHERS[name](problem, seed, counts)
     else:
         label, search = f"optuna-{name}", optuna_search(name, problem, seed, counts)
     milliseconds = (time.perf_counter() - started) * 1000 / len(search.runs)

@@ -43,7 +43,7 @@ fn main() -> std::result::Result<(), Box<dyn Error>> {
 fn curve(data: &Data, [width, rate, dropout, batch, optimizer]: [usize; 5]) -> Result<Vec<f32>> {
     let variables = VarMap::new();
     let builder = VarBuilder::from_varmap(&variables, DType::F32, &Device::Cpu);
-    let units = 16 << (width as u32);
+    let units = 16 << width;
     let (hidden, out) = (linear(64, units, builder.pp("hidden"))?, linear(units, 10, builder.pp("out"))?);
     let dropout = Dropout::new(0.3 * dropout as f32);
     let forward = |images: &Tensor, is_training: bool| {

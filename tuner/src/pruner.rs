@@ -15,6 +15,9 @@ use crate::spec::Objective;
 use serde::{Deserialize, Serialize};
 use signed_rank::SignedRank;
 
+/// One trial in this many trains to its end under a pruner that learns from whole trainings, so that it stays right about them.
+pub(crate) const WHOLE: u64 = 6;
+
 /// Judges a trial after each of its reports.
 ///
 /// The rules and their defaults are Optuna's, so both programs prune a search in the same way.
@@ -144,10 +147,6 @@ impl Values {
             metrics.get(&objective.metric).map(|value| (*step, value.unwrap_or(f64::NAN)))
         };
         Values(trial.metrics.iter().filter_map(reported).collect())
-    }
-
-    fn mean(&self) -> f64 {
-        self.0.iter().map(|(_, value)| value).sum::<f64>() / self.0.len() as f64
     }
 
     fn are_finite(&self) -> bool {

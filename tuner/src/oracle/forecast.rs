@@ -5,10 +5,8 @@ use super::curve;
 use super::gp::Gp;
 use super::history::{History, Proposed};
 use super::settings::Settings;
+use crate::pruner::WHOLE;
 use crate::record::TrialRecord;
-
-/// One trial in this many trains to its end, so that the model stays right about whole trainings where curves cross.
-const WHOLE: u64 = 6;
 
 /// A Gaussian process over parameters and epochs, which forecasts the losses of whole trainings.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 use super::Values;
 use crate::record::{State, TrialRecord};
-use crate::spec::{Direction, Objective};
+use crate::spec::Objective;
 
 /// Golovin et al. (2017), Google Vizier, section 3.2.2: a trial's best value so far against the others' at its step.
 pub(super) fn prunes(
@@ -17,8 +17,8 @@ pub(super) fn prunes(
     if finished.is_empty() || (finished.len() as u64) < startup {
         return false;
     }
-    let sign = if objective.direction == Direction::Min { 1.0 } else { -1.0 };
-    let Some(best) = values.0.iter().map(|(_, value)| sign * value).filter(|loss| !loss.is_nan()).reduce(f64::min)
+    let loss = |value: f64| objective.direction.loss(value);
+    let Some(best) = values.0.iter().map(|(_, value)| loss(*value)).filter(|loss| !loss.is_nan()).reduce(f64::min)
     else {
         return true;
     };
@@ -29,7 +29,7 @@ pub(super) fn prunes(
     if (reports.count() as u64) < least {
         return false;
     }
-    let others: Vec<f64> = finished.iter().filter_map(at_step).map(|value| sign * value).collect();
+    let others: Vec<f64> = finished.iter().filter_map(at_step).map(loss).collect();
     percentile(others, keep).is_some_and(|limit| best > limit)
 }
 

@@ -1,9 +1,9 @@
 //! Wilcoxon's signed-rank test between a trial and the best one, step by step.
 
-use super::Values;
+use super::{Values, WHOLE};
 use crate::normal;
-use crate::record::{Ending, TrialRecord, study_best};
-use crate::spec::{Direction, Objective};
+use crate::record::{State, TrialRecord, study_best};
+use crate::spec::Objective;
 
 /// The test is exact up to this many differences.
 const EXACT: usize = 50;
@@ -11,8 +11,6 @@ const EXACT: usize = 50;
 /// Finished trials that the test is tried with: so many at least, and the last so many at most.
 const FEWEST: usize = 3;
 const MOST: usize = 12;
-/// One trial in this many trains to its end where the test has to prove itself, so that it goes on to do so.
-const WHOLE: u64 = 6;
 
 /// The test.
 pub(super) struct SignedRank<'a> {
@@ -30,16 +28,21 @@ impl SignedRank<'_> {
     /// Whether it would have pruned the better trial in at most a share `wrong` of the pairs of finished trials. For a search
     /// of learning curves: where these cross, a trial that is worse at each of its first steps may still be the best.
     pub(super) fn is_trusted(&self, wrong: f64, trial: u64, trials: &[TrialRecord]) -> bool {
-        let finished = |trial: &TrialRecord| {
-            let value = trial.value().filter(|value| trial.ending == Some(Ending::Finished) && value.is_finite())?;
-            Some((self.sign() * value, Values::of(trial, self.objective))).filter(|(_, values)| values.are_finite())
-        };
-        let finished: Vec<(f64, Values)> = trials.iter().rev().filter_map(finished).take(MOST).collect();
-        if finished.len() < FEWEST || trial.is_multiple_of(WHOLE) {
+        if trial.is_multiple_of(WHOLE) {
             return false;
         }
-        let worse_than = |loss: f64| finished.iter().filter(move |(other, _)| *other > loss);
-        let pairs = finished.iter().flat_map(|(loss, better)| worse_than(*loss).map(move |(_, worse)| (better, worse)));
+        let finished = |trial: &TrialRecord| {
+            let value = trial.value().filter(|value| trial.state() == State::Finished && value.is_finite())?;
+            Some((value, Values::of(trial, self.objective))).filter(|(_, values)| values.are_finite())
+        };
+        let finished: Vec<(f64, Values)> = trials.iter().rev().filter_map(finished).take(MOST).collect();
+        if finished.len() < FEWEST {
+            return false;
+        }
+        let direction = self.objective.direction;
+        let worse_than = |value: f64| finished.iter().filter(move |(other, _)| direction.prefers(value, *other));
+        let pairs =
+            finished.iter().flat_map(|(value, better)| worse_than(*value).map(move |(_, worse)| (better, worse)));
         let errors = pairs.clone().filter(|(better, worse)| self.would_prune(better, worse)).count();
         errors as f64 <= wrong * pairs.count() as f64
     }
@@ -48,28 +51,27 @@ impl SignedRank<'_> {
     /// long training, because the exact test takes long.
     fn would_prune(&self, trial: &Values, other: &Values) -> bool {
         let next = |steps: &usize| Some(steps + (steps / 2).max(1));
-        let counts = std::iter::successors(Some(self.least()), next).take_while(|steps| *steps < trial.0.len());
-        counts.into_iter().any(|steps| self.is_worse(&trial.0[..steps], other))
+        let mut counts = std::iter::successors(Some(self.least()), next).take_while(|steps| *steps < trial.0.len());
+        counts.any(|steps| self.is_worse(&trial.0[..steps], other))
     }
 
     /// Whether these values are worse than the best trial's. A trial with a better mean is not, even if the test says so.
     fn is_worse(&self, values: &[(u64, f64)], best: &Values) -> bool {
-        let sign = self.sign();
+        let direction = self.objective.direction;
         let theirs = |step: u64| best.0.binary_search_by_key(&step, |(step, _)| *step).map(|index| best.0[index].1);
         let worse_by: Vec<f64> =
-            values.iter().filter_map(|(step, value)| Some(sign * (value - theirs(*step).ok()?))).collect();
-        let mean = values.iter().map(|(_, value)| value).sum::<f64>() / values.len() as f64;
+            values.iter().filter_map(|(step, value)| Some(direction.loss(value - theirs(*step).ok()?))).collect();
         let enough = worse_by.len() >= self.least();
-        enough && probability_of_positive(&worse_by) < self.p && sign * mean > sign * best.mean()
+        enough && probability_of_positive(&worse_by) < self.p && direction.prefers(mean(&best.0), mean(values))
     }
 
     fn least(&self) -> usize {
         self.startup.max(2) as usize
     }
+}
 
-    fn sign(&self) -> f64 {
-        if self.objective.direction == Direction::Min { 1.0 } else { -1.0 }
-    }
+fn mean(values: &[(u64, f64)]) -> f64 {
+    values.iter().map(|(_, value)| value).sum::<f64>() / values.len() as f64
 }
 
 /// Probability of such a large rank sum of the positive differences, if all signs were random.

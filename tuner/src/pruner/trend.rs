@@ -9,9 +9,8 @@ pub(super) fn has_stalled(steps: u64, delta: f64, values: &Values, direction: Di
     let Some(earlier) = values.0.len().checked_sub(recent).filter(|count| *count > 0) else {
         return false;
     };
-    let sign = if direction == Direction::Min { 1.0 } else { -1.0 };
     let best = |values: &[(u64, f64)]| {
-        values.iter().map(|(_, value)| sign * value).filter(|loss| !loss.is_nan()).reduce(f64::min)
+        values.iter().map(|(_, value)| direction.loss(*value)).filter(|loss| !loss.is_nan()).reduce(f64::min)
     };
     match (best(&values.0[..earlier]), best(&values.0[earlier..])) {
         (Some(before), Some(after)) => before + delta < after,
