@@ -190,12 +190,14 @@ def test_command_that_ignores_term_is_gone_in_the_end(place):
 @every(CLUSTERS)
 def test_commands_wait_for_the_processors_that_they_need(place):
     cpus = cpus_of(place)
-    ids = place.submit("sh", "-c", "echo cpus ${SLURM_CPUS_PER_TASK-}; sleep 1", count=2, cpus=cpus)
-    seen = set()
-    while "running" in (states := {status["state"] for status in place.status(ids)}) or "waiting" in states:
-        seen.add(tuple(sorted(status["state"] for status in place.status(ids))))
+    # A status says that a command runs for a moment after its end: the commands themselves see whether they are alone.
+    script = "echo cpus ${SLURM_CPUS_PER_TASK-}; mkdir alone || exit 1; sleep 1; rmdir alone"
+    ids = place.submit("sh", "-c", script, count=2, cpus=cpus)
+    seen = []
+    while seen[-1:] != [["ended"] * 2]:
+        seen.append(sorted(status["state"] for status in place.status(ids)))
         time.sleep(0.05)
-    assert ("running", "running") not in seen and ("running", "waiting") in seen
+    assert ["running", "waiting"] in seen
     assert place.ended(ids) == [None] * 2
     if place.process.args[1] == "slurm":
         assert place.logs(ids[0]) == f"cpus {cpus}\n"
