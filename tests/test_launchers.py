@@ -194,9 +194,12 @@ def test_commands_wait_for_the_processors_that_they_need(place):
     script = "echo cpus ${SLURM_CPUS_PER_TASK-}; mkdir alone || exit 1; sleep 1; rmdir alone"
     ids = place.submit("sh", "-c", script, count=2, cpus=cpus)
     seen = []
-    while seen[-1:] != [["ended"] * 2]:
+
+    def have_ended():
         seen.append(sorted(status["state"] for status in place.status(ids)))
-        time.sleep(0.05)
+        return seen[-1] == ["ended"] * 2
+
+    wait_for(have_ended, "end of the commands", TIMEOUT_S)
     assert ["running", "waiting"] in seen
     assert place.ended(ids) == [None] * 2
     if place.process.args[1] == "slurm":
