@@ -1,8 +1,8 @@
 //! The engine: evaluates cells, one after the other, on a thread of its own. Each of its other duties has a file in
 //! `engine/`. Knows nothing of Jupyter's sockets; a cell's outputs leave as [`Output`]s.
 //!
-//! Each piece of state has one owner: [`Evaluator`] owns evcxr's context, [`CellSupervisor`] the child process,
-//! [`UndoStates`] evcxr's knowledge of earlier states, and [`Notebook`] the rest.
+//! Each piece of state has one owner: the [`Evaluator`] owns what evaluates Rust, [`CellSupervisor`] the child process,
+//! [`UndoStates`] the evaluator's knowledge of earlier states, and [`Notebook`] the rest.
 
 mod beside;
 mod captures;
@@ -42,6 +42,8 @@ mod standing;
 mod startup;
 mod studies;
 mod syntax;
+#[cfg(test)]
+mod tests;
 mod timing;
 mod tpu_check;
 mod undo;
@@ -57,13 +59,12 @@ pub(crate) use studies::write_event_files;
 
 use crate::execution::{Cell, Output, Stream, Work};
 use crate::failure::{ErrorName, Failure};
-use crate::places::holds::Held;
 use crate::runtime::Runtime;
 use cell_supervisor::CellSupervisor;
 use commands::{KernelCommand, Runner};
-use evaluator::Evaluator;
+use evaluator::{Evaluated, Evaluator};
 use evaluator_state::EvaluatorState;
-use evcxr::{CompilationError, Error, EvalOutputs};
+use evcxr::{CompilationError, Error};
 use ferrotune_display::{Bundle, table};
 use ferrotune_link::{CellEnding, SupervisorRequest};
 use ferrotune_magics::Step;
@@ -71,6 +72,7 @@ use link::{CellLink, CellOutcome};
 use notebook::Notebook;
 use preparation::Prepared;
 use startup::Leisure;
+use std::collections::HashMap;
 use undo::UndoStates;
 
 /// The error of a cell that an interrupt stopped before it ran.
@@ -82,12 +84,10 @@ fn steps(code: &str) -> Result<Vec<Step>, Failure> {
 }
 
 struct Engine {
-    evaluator: Evaluator,
+    evaluator: Box<dyn Evaluator>,
     supervisor: CellSupervisor,
     undo: UndoStates,
     notebook: Notebook,
-    /// As long as these live, nobody removes the prelude and the toolchain.
-    _held: (Held, Option<Held>),
     link: CellLink,
     interrupts: Interrupts,
     inspector: Inspector,
@@ -96,6 +96,27 @@ struct Engine {
 }
 
 impl Engine {
+    fn new(
+        mut evaluator: Box<dyn Evaluator>,
+        supervisor: CellSupervisor,
+        link: &CellLink,
+        interrupts: &Interrupts,
+        inspector: &Inspector,
+        runtime: &Runtime,
+    ) -> Self {
+        Self {
+            undo: UndoStates::new(evaluator.state(&EvaluatorState::default())),
+            evaluator,
+            supervisor,
+            notebook: Notebook::default(),
+            link: link.clone(),
+            interrupts: interrupts.clone(),
+            inspector: inspector.clone(),
+            runtime: runtime.clone(),
+            leisure: Leisure::Analysis,
+        }
+    }
+
     fn take(&mut self, work: Work) {
         match work {
             Work::Execute { cell, outputs } => {
@@ -149,7 +170,7 @@ impl Engine {
     }
 
     /// Runs the user's Rust, which begins at a line of the cell, and the `:commands` above it.
-    fn run_user_code(&mut self, source: &str, first_line: usize) -> Result<EvalOutputs, Failure> {
+    fn run_user_code(&mut self, source: &str, first_line: usize) -> Result<Evaluated, Failure> {
         let mut calls = commands::calls(source).map_err(|text| Failure::new(ErrorName::CommandError, text))?;
         let mut lines: Vec<&str> = source.split('\n').collect();
         for name in dependencies::leave_out(&mut calls, &mut lines) {
@@ -166,12 +187,12 @@ impl Engine {
         self.evaluate_lines(&lines, first_line)
     }
 
-    fn evaluate_lines(&mut self, lines: &[&str], first_line: usize) -> Result<EvalOutputs, Failure> {
+    fn evaluate_lines(&mut self, lines: &[&str], first_line: usize) -> Result<Evaluated, Failure> {
         let padded = format!("{}{}", "\n".repeat(first_line.saturating_sub(1)), lines.join("\n"));
         let split = ferrotune_magics::split(&padded);
         syntax::check_brackets(&padded, &split.ending)?;
         let statement = self.notebook.recording.clone();
-        let prepared = preparation::prepare(&padded, &split, statement, self.evaluator.item_names());
+        let prepared = preparation::prepare(&padded, &split, statement, self.evaluator.item_names().into_iter());
         let Prepared { source, insertions, is_rust } = prepared;
         if !is_rust {
             syntax::check_operands(&padded)?;
@@ -230,7 +251,7 @@ impl Engine {
     }
 
     /// Evaluates Rust, again if the cell process has dropped variables whose types have been redefined.
-    fn evaluate(&mut self, source: &str) -> Result<EvalOutputs, Error> {
+    fn evaluate(&mut self, source: &str) -> Result<Evaluated, Error> {
         let result = self.evaluate_once(source);
         match &result {
             Ok(_) | Err(Error::CompilationErrors(_) | Error::SubprocessTerminated(_)) => return result,
@@ -265,10 +286,10 @@ impl Engine {
         }
     }
 
-    fn evaluate_once(&mut self, source: &str) -> Result<EvalOutputs, Error> {
+    fn evaluate_once(&mut self, source: &str) -> Result<Evaluated, Error> {
         let result = self.evaluator.run(source);
         match &result {
-            Ok(outputs) if evaluator::has_run(outputs) => {
+            Ok(evaluated) if evaluated.run_time.is_some() => {
                 let now = self.evaluator.state(&self.undo.now);
                 self.undo.record(self.notebook.cell, now);
             }
@@ -281,9 +302,9 @@ impl Engine {
     /// Waits for the cell's last outputs, and returns how it ended.
     fn conclude(
         &mut self,
-        result: Result<EvalOutputs, Error>,
+        result: Result<Evaluated, Error>,
         explain: impl Fn(&[CompilationError]) -> Failure,
-    ) -> Result<EvalOutputs, Failure> {
+    ) -> Result<Evaluated, Failure> {
         let outcome = match result {
             Err(Error::SubprocessTerminated(_)) => self.link.outcome_of_death(),
             _ => self.link.sync(),
@@ -304,11 +325,11 @@ impl Engine {
             Err(Error::Message(text)) if outcome.failed.is_some() => {
                 Err(ended_early.unwrap_or_else(|| Failure::of_lines(ErrorName::Error, &text)))
             }
-            Ok(outputs) => match ended_early {
+            Ok(evaluated) => match ended_early {
                 Some(failure) => Err(failure),
                 None => {
-                    self.show_value(&outputs);
-                    Ok(outputs)
+                    self.show_value(&evaluated.value);
+                    Ok(evaluated)
                 }
             },
             Err(Error::CompilationErrors(errors)) => Err(explain(&errors)),
@@ -330,15 +351,13 @@ impl Engine {
         Some(report::ended_early(ErrorName::Error, message, place(location), &[]))
     }
 
-    /// Shows the value of the last expression if evcxr has it: most values come over the link.
-    fn show_value(&self, outputs: &EvalOutputs) {
-        let is_unit =
-            outputs.get("text/plain").is_some_and(|text| text == "()") && outputs.content_by_mime_type.len() == 1;
-        if outputs.is_empty() || is_unit {
+    /// Shows the value of the last expression if the evaluator has it: most values come over the link.
+    fn show_value(&self, value: &HashMap<String, String>) {
+        let is_unit = value.get("text/plain").is_some_and(|text| text == "()") && value.len() == 1;
+        if value.is_empty() || is_unit {
             return;
         }
-        let bundle = outputs
-            .content_by_mime_type
+        let bundle = value
             .iter()
             .fold(Bundle::default(), |bundle, (mime, content)| bundle.with_text(mime, content.trim_end_matches('\n')));
         self.link.emit(Output::Result { data: bundle.data, metadata: bundle.metadata });

@@ -137,6 +137,14 @@ impl Runtime {
         bail!("cannot start {}: {error}", program.display())
     }
 
+    /// A runtime in a folder of a test, without tools.
+    #[cfg(test)]
+    pub(crate) fn in_folder(folder: &Path) -> Self {
+        let lock = lock::alone(&folder.join(LOCK)).unwrap();
+        let prelude = folder.join(PRELUDE);
+        Self { folder: folder.to_owned(), prelude, accelerator: Accelerator::None, _lock: Arc::new(lock) }
+    }
+
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }

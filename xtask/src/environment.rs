@@ -28,8 +28,7 @@ pub(crate) struct Environment {
 impl Environment {
     /// Finds the tools, and makes `target/venv` with the packages that run notebooks.
     pub(crate) fn prepare(root: &Path) -> Result<Self> {
-        find_linker()?;
-        find_standard_library_sources(root)?;
+        find_tools(root)?;
         Self::make(root, "target/venv", "tests/requirements-notebooks.txt")
     }
 
@@ -172,6 +171,13 @@ fn users_own(paths: &OsStr, program: Option<&Path>, toolchain: Option<&Path>) ->
     if kept.is_empty() { None } else { env::join_paths(kept).ok() }
 }
 
+/// Finds what builds and runs everything. A missing tool fails a task here rather than after minutes of compiling.
+pub(crate) fn find_tools(root: &Path) -> Result<()> {
+    find_linker()?;
+    find_standard_library_sources(root)?;
+    find_python().map(drop)
+}
+
 /// rustc links with `cc`; without it, a build fails late and with a long message.
 fn find_linker() -> Result<()> {
     if !runs(Command::new("cc").arg("--version")) {
@@ -180,7 +186,7 @@ fn find_linker() -> Result<()> {
     Ok(())
 }
 
-/// The kernel needs these sources to infer the types of variables. Checked before a build that takes minutes.
+/// The kernel needs these sources to infer the types of variables.
 fn find_standard_library_sources(root: &Path) -> Result<()> {
     let sysroot = output(outside_cargo(Command::new("rustc").args(["--print", "sysroot"]).current_dir(root)))?;
     let is_there = || Path::new(sysroot.trim()).join("lib/rustlib/src/rust/library/std/src/lib.rs").is_file();
@@ -238,16 +244,12 @@ fn runs(command: &mut Command) -> bool {
 
 /// Builds the program.
 pub(crate) fn build_program(root: &Path) -> Result<()> {
-    run(&mut build_of_program(root))
+    run(cargo(root).args(BUILD_OF_PROGRAM))
 }
 
-/// The call of cargo that builds the program. `--workspace` makes cargo choose the same features as in `cargo test`, so that neither
-/// command builds dependencies again that the other has built; `--bins` leaves out the other crates' libraries.
-pub(crate) fn build_of_program(root: &Path) -> Command {
-    let mut build = cargo(root);
-    build.args(["build", "--release", "--locked", "--workspace", "--bins"]);
-    build
-}
+/// What makes cargo build the program. `--workspace` makes it choose the same features as in `cargo test`, so that neither command
+/// builds dependencies again that the other has built; `--bins` leaves out the other crates' libraries.
+pub(crate) const BUILD_OF_PROGRAM: [&str; 5] = ["build", "--release", "--locked", "--workspace", "--bins"];
 
 /// The cargo that runs this program.
 pub(crate) fn cargo(root: &Path) -> Command {

@@ -121,7 +121,7 @@ impl Packed {
 }
 
 /// The manifest of a workspace in which the packed crates take the place of those on crates.io. The repository's profile lets
-/// cargo use again what it has compiled there.
+/// cargo use again what it has compiled there; the packed crates themselves, which it has not, are not optimised.
 fn workspace(crates: &[Crate], candle: &Path, repository: &str) -> Result<String> {
     let mut manifest = String::from("[workspace]\nresolver = \"3\"\nmembers = [\"crates/*\"]\n\n[patch.crates-io]\n");
     for package in crates {
@@ -136,6 +136,9 @@ fn workspace(crates: &[Crate], candle: &Path, repository: &str) -> Result<String
         if is_profile {
             writeln!(manifest, "{line}")?;
         }
+    }
+    for Crate { name, .. } in crates {
+        writeln!(manifest, "\n[profile.release.package.{name}]\nopt-level = 0")?;
     }
     Ok(manifest)
 }
@@ -161,7 +164,7 @@ mod tests {
         let repository = "[workspace]\nmembers = [\"a\"]\n[profile.release]\nlto = \"off\"\n[other]\nx = 1\n";
         let expected = "[workspace]\nresolver = \"3\"\nmembers = [\"crates/*\"]\n\n[patch.crates-io]\n\
                         a = { path = \"crates/a-1.0.0\" }\ncandle-core = { path = \"/candle\" }\n\
-                        [profile.release]\nlto = \"off\"\n";
+                        [profile.release]\nlto = \"off\"\n\n[profile.release.package.a]\nopt-level = 0\n";
         assert_eq!(workspace(&[package], Path::new("/candle"), repository).unwrap(), expected);
     }
 }

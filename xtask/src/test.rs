@@ -1,96 +1,122 @@
-//! `cargo xtask test`: everything that CI runs, the fastest steps first.
+//! `cargo xtask test`: everything that CI runs, the fastest steps first. `--fast` runs what most changes break, and `--part 1/3` one of
+//! three shares of all else.
 //!
 //! Everything is built with one profile, release, because the kernel's dependencies are large and must be built only once.
 
-use crate::environment::{Environment, cargo, find_style_tools};
-use crate::{step, tidy, wheel};
+mod lane;
+mod python;
+mod selection;
+
+use crate::environment::{Environment, cargo, find_style_tools, find_tools};
+use crate::wheel::{self, Wheel};
+use crate::{step, tidy};
 use anyhow::{Result, anyhow};
+use lane::Lane;
+use python::{one_by_one, pytest};
+use selection::Selection;
 use std::env;
-use std::fs::File;
 use std::path::Path;
 use std::process::Command;
+use std::thread;
 
-/// The tests that keep the processors busy for minutes, or take long and start few kernels.
-const BESIDE: [&str; 3] = ["tests/test_tpu_memory.py", "tests/test_setup.py", "tests/test_doctor.py"];
-
-/// The tests of the wheel, which has to be built before.
-const WHEEL: &str = "tests/test_wheel.py";
-
-/// The tests that also run with the versions of Colab's Jupyter and IPython.
-const COLAB: [&str; 3] = [SERVERS, "tests/test_python_arrays.py", "tests/test_python_extension.py"];
-/// The tests that run only with them.
-const SERVERS: &str = "tests/test_colab.py";
+const RUST_TESTS: [&str; 4] = ["test", "--release", "--locked", "--workspace"];
 
 pub(crate) fn run(root: &Path) -> Result<()> {
+    match Selection::of_arguments()? {
+        Selection::Fast => fast(root),
+        selection => all(root, selection),
+    }
+}
+
+/// Style, Rust tests, and the short tests in Python, of the program as cargo builds it.
+fn fast(root: &Path) -> Result<()> {
     let environment = step::step("tools", || {
         find_style_tools(root)?;
         Environment::prepare_for_tests(root)
     })?;
+    style(root, cargo)?;
+    // The integration tests of the kernel make cargo build the program, which the next steps install.
+    step::step("cargo test", || step::run(cargo(root).args(RUST_TESTS)))?;
+    step::step("install into target/jupyter", || environment.install_kernel())?;
+    step::step("pytest", || step::run(&mut pytest(&environment, &python::FAST)))
+}
+
+/// All tests, or a share of those that [`fast`] leaves out, of the program that the wheel brings.
+fn all(root: &Path, selection: Selection) -> Result<()> {
+    step::step("tools", || {
+        find_style_tools(root)?;
+        find_tools(root)
+    })?;
+    // The packages are downloaded while the compiler works.
+    let own = root.to_owned();
+    let tools = thread::spawn(move || Tools::prepare(&own));
+    let is_whole = selection == Selection::Whole;
+    if is_whole {
+        style(root, wheel::cargo)?;
+    }
+    let tools = step::step("Python packages", || tools.join().map_err(|_| anyhow!("their thread panicked"))?)?;
+    step::step("build the program", || tools.wheel.build_program())?;
+    step::step("install into target/jupyter", || tools.tests.install_kernel())?;
+    // Also for a share: these are the programs that the tests in Python run.
+    step::step("build the tests", || step::run(wheel::cargo(root).args(RUST_TESTS).arg("--no-run")))?;
+    let beside = Lane::start(
+        &root.join("target/beside.log"),
+        selection.of_rest(tools.jobs(root)?).into_iter().flatten().collect(),
+    )?;
+    let rust_tests = || step::step("cargo test", || step::run(wheel::cargo(root).args(RUST_TESTS)));
+    let tested = if is_whole { rust_tests() } else { Ok(()) };
+    let tested = tested.and_then(|()| {
+        let files = python::files(root, selection)?;
+        step::step("pytest", || step::run(&mut pytest(&tools.tests, &files)))
+    });
+    if tested.is_err() {
+        beside.stop();
+    }
+    tested.and(step::step("what runs beside the tests", || beside.join()))
+}
+
+fn style(root: &Path, cargo: fn(&Path) -> Command) -> Result<()> {
     step::step("fmt", || step::run(cargo(root).args(["fmt", "--all", "--check"])))?;
     step::step("tidy", || tidy::run(root))?;
     step::step("clippy", || {
         let mut clippy = cargo(root);
         clippy.args(["clippy", "--release", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings"]);
         step::run(&mut clippy)
-    })?;
-    // The integration tests of the kernel make cargo build the program, which the next steps install.
-    step::step("cargo test", || step::run(cargo(root).args(["test", "--release", "--locked", "--workspace"])))?;
-    // The program of the wheel is what all that follows runs.
-    step::step("link the program for the wheel", || wheel::Wheel::prepare(root)?.build_program())?;
-    step::step("install into target/jupyter", || environment.install_kernel())?;
-    step::step("protocol with jupyter_client 7.4.9", || {
-        let old_client = Environment::prepare_old_client(root)?;
-        step::run(old_client.python().args(["-m", "pytest", "tests/protocol/test_kernel_test_suite.py"]))
-    })?;
-    step::step("Python notebooks with Colab's Jupyter", || {
-        let colab = Environment::prepare_colab(root)?;
-        step::run(colab.python().args(["-m", "pytest"]).args(COLAB))
-    })?;
-    step::step("pytest", || pytest(root, &environment))
+    })
 }
 
-/// Runs the tests in Python. Most of them mostly wait; what they leave of the processors goes to a few others and to what is built for
-/// a release, whose output is in `target/beside.log` and is shown where that fails, so that what failed comes last.
-fn pytest(root: &Path, environment: &Environment) -> Result<()> {
-    let log = root.join("target/beside.log");
-    let output = File::create(&log)?;
-    let tests = |files: &[&str]| {
-        let mut python = environment.python();
-        python.args(["-m", "pytest"]).args(files);
-        python
-    };
-    let own = env::current_exe()?;
-    let task = |name: &str| {
-        let mut task = Command::new(&own);
-        task.current_dir(root).arg(name);
-        task
-    };
-    let commands = [tests(&BESIDE), task("wheel"), tests(&[WHEEL]), task("package")];
-    let beside = std::thread::spawn(move || {
-        commands.into_iter().try_for_each(|command| step::run(&mut nice(&command, &output)?))
-    });
-    let ignored = BESIDE.iter().chain([&SERVERS, &WHEEL]).map(|file| format!("--ignore={file}"));
-    let result = step::run(environment.python().args(["-m", "pytest", "--durations=20", "tests"]).args(ignored));
-    let beside = beside.join().map_err(|_| anyhow!("the thread of the other tests panicked"))?;
-    if beside.is_err() {
-        eprint!("{}", String::from_utf8_lossy(&std::fs::read(log)?));
+/// What the tests need beside Rust.
+struct Tools {
+    tests: Environment,
+    old_client: Environment,
+    colab: Environment,
+    wheel: Wheel,
+}
+
+impl Tools {
+    fn prepare(root: &Path) -> Result<Self> {
+        Ok(Self {
+            wheel: Wheel::prepare(root)?,
+            tests: Environment::prepare_for_tests(root)?,
+            old_client: Environment::prepare_old_client(root)?,
+            colab: Environment::prepare_colab(root)?,
+        })
     }
-    result.and(beside)
-}
 
-/// The same command, with what the others leave of the processors and with its output in a file.
-fn nice(command: &Command, output: &File) -> Result<Command> {
-    let mut nice = Command::new("nice");
-    nice.args(["-n", "19"]).arg(command.get_program()).args(command.get_args());
-    for (name, value) in command.get_envs() {
-        match value {
-            Some(value) => nice.env(name, value),
-            None => nice.env_remove(name),
+    /// What runs beside the tests: what is built for a release, and what needs other versions of Jupyter. Each has its commands in their
+    /// order.
+    fn jobs(&self, root: &Path) -> Result<Vec<Vec<Command>>> {
+        let own = env::current_exe()?;
+        let task = |name: &str| {
+            let mut task = Command::new(&own);
+            task.current_dir(root).arg(name);
+            task
         };
+        Ok(vec![
+            vec![one_by_one(&self.old_client, &python::OLD_CLIENT)],
+            vec![one_by_one(&self.colab, &python::COLAB)],
+            vec![task("wheel"), one_by_one(&self.tests, &[python::WHEEL])],
+            vec![task("package")],
+        ])
     }
-    if let Some(folder) = command.get_current_dir() {
-        nice.current_dir(folder);
-    }
-    nice.stdout(output.try_clone()?).stderr(output.try_clone()?);
-    Ok(nice)
 }

@@ -5,7 +5,7 @@
 
 mod glibc;
 
-use crate::environment::{Environment, build_of_program};
+use crate::environment::{self, BUILD_OF_PROGRAM, Environment};
 use crate::step;
 use anyhow::{Context, Result, ensure};
 use glibc::Glibc;
@@ -40,6 +40,14 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     let file = step::step("build the prelude and pack", || wheel.pack())?;
     eprintln!("wrote {}", file.display());
     Ok(())
+}
+
+/// A cargo for which `target/release/ferrotune`, once [`Wheel::build_program`] has built it, is up to date: with another value of the
+/// variable cargo compiles the program again.
+pub(crate) fn cargo(root: &Path) -> Command {
+    let mut cargo = environment::cargo(root);
+    cargo.env("FERROTUNE_GLIBC", OLDEST.to_string());
+    cargo
 }
 
 /// The folders and tools of a build.
@@ -81,14 +89,14 @@ impl Wheel {
     fn run_with_linker(&self, mut command: Command) -> Result<()> {
         let path = env::var_os("PATH").unwrap_or_default();
         let path = env::join_paths(std::iter::once(self.linker()).chain(env::split_paths(&path)))?;
-        command.env("PATH", path).env("CARGO_ZIGBUILD_PYTHON_PATH", self.tools.program("python"));
-        // With another value of this variable cargo links the program again.
-        step::run(command.env("FERROTUNE_GLIBC", OLDEST.to_string()))
+        step::run(command.env("PATH", path).env("CARGO_ZIGBUILD_PYTHON_PATH", self.tools.program("python")))
     }
 
     /// Builds `target/release/ferrotune` for the oldest C library, and keeps a copy, since other tasks build it for this machine's.
     pub(crate) fn build_program(&self) -> Result<()> {
-        self.run_with_linker(build_of_program(&self.root))?;
+        let mut build = cargo(&self.root);
+        build.args(BUILD_OF_PROGRAM);
+        self.run_with_linker(build)?;
         fs::copy(self.root.join("target/release/ferrotune"), self.program()).context("cannot copy the program")?;
         Ok(())
     }

@@ -8,39 +8,46 @@ use crate::supervisor;
 use anyhow::{Context, Result};
 use ferrotune_link::{MemoryReport, SupervisorReply, SupervisorRequest};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 pub(super) struct CellSupervisor {
-    libraries: [PathBuf; 2],
-    socket: PathBuf,
+    program: Command,
     link: CellLink,
     child: Child,
 }
 
+/// The program of the supervisor of cells that are linked with these libraries. It connects to the kernel at the socket.
+pub(super) fn program(libraries: &[PathBuf; 2], socket: &Path) -> Command {
+    let mut program = Command::new(OWN_PROGRAM);
+    program.arg("cell-supervisor").args(libraries).env(supervisor::KERNEL_VARIABLE, socket);
+    program.process_group(0).stdin(Stdio::null()).stdout(Stdio::null());
+    program
+}
+
 impl CellSupervisor {
-    /// Starts the process, for cells that are linked with these libraries, and waits until it has connected.
-    pub(super) fn start(libraries: [PathBuf; 2], socket: PathBuf, link: CellLink) -> Result<Self> {
+    /// Starts the program, and waits until it has connected.
+    pub(super) fn start(mut program: Command, link: &CellLink) -> Result<Self> {
         link.forget_supervisor();
-        let child = Command::new(OWN_PROGRAM)
-            .arg("cell-supervisor")
-            .args(&libraries)
-            .env(supervisor::KERNEL_VARIABLE, &socket)
-            .process_group(0)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .spawn()
-            .context("cannot start the supervisor of the cells")?;
-        let supervisor = Self { libraries, socket, link, child };
+        let child = program.spawn().context("cannot start the supervisor of the cells")?;
+        let supervisor = Self { program, link: link.clone(), child };
         supervisor.link.wait_for_supervisor()?;
         Ok(supervisor)
     }
 
-    /// Starts another process if this one has ended, and returns how it ended.
+    /// Starts the program again if its process has ended, and returns how it ended.
     pub(super) fn restart_if_ended(&mut self) -> Result<Option<ExitStatus>> {
         let Ok(Some(status)) = self.child.try_wait() else { return Ok(None) };
-        *self = Self::start(self.libraries.clone(), self.socket.clone(), self.link.clone())?;
+        self.link.forget_supervisor();
+        self.child = self.program.spawn().context("cannot start the supervisor of the cells")?;
+        self.link.wait_for_supervisor()?;
         Ok(Some(status))
+    }
+
+    /// Ends the process as something else might.
+    #[cfg(test)]
+    pub(super) fn kill(&mut self) {
+        self.child.kill().and_then(|()| self.child.wait()).unwrap();
     }
 
     /// Sends a request and waits for the reply.

@@ -1,201 +1,49 @@
-//! The evaluator: evcxr, configured for cells that are linked with the prelude. Owns evcxr's context, and reads evcxr's
-//! knowledge of the notebook. Does not interpret results.
+//! What the engine needs of an evaluator of Rust. evcxr is the one that runs cells; the engine's tests have a table of answers.
+//! Interprets no results.
 
-use super::dependencies;
+mod evcxr;
+
+pub(super) use self::evcxr::{Evcxr, FIRST_CELL};
+
 use super::evaluator_state::EvaluatorState;
-use super::link::CellLink;
-use crate::chain;
-use crate::compile;
-use crate::execution::{Output, Stream};
-use crate::prelude::{self, Prelude};
-use crate::runtime::{OWN_PROGRAM, Runtime};
-use crate::supervisor;
-use anyhow::{Context, Result};
-use evcxr::{CommandContext, ContextState, Error, EvalContext, EvalContextOutputs, EvalOutputs, SharedAnalyzer};
-use std::fs;
-use std::os::unix::process::CommandExt;
-use std::process::Command;
-use std::thread;
-use std::time::Instant;
+use ::evcxr::{ContextState, Error, SharedAnalyzer};
+use anyhow::Result;
+use std::collections::HashMap;
+use std::time::Duration;
 
-/// evcxr runs this before the user's first cell.
-///
-/// The `?` tells evcxr, once, that cells may return early; otherwise it compiles the first such cell twice.
-/// rust-analyzer writes `dyn Trait` without a path, so the commonest traits must be in scope: `SimpleBackend` for
-/// `VarBuilder`, and `Any` for the payload of a thread's panic.
-pub(super) const FIRST_CELL: &str = "use ::ferrotune::cell::shown::*;
-use ::ferrotune::cell::dbg;
-use ::candle_nn::var_builder::SimpleBackend;
-use std::any::Any;
-std::result::Result::<(), std::fmt::Error>::Ok(())?;";
-
-/// Name of evcxr's phase in which a cell runs.
-pub(super) const EXECUTION: &str = "Execution";
-
-/// The optimisation level until rust-analyzer has the real sources, and then. Only the bytes of the manifest differ: at other bytes
-/// rust-analyzer reads everything anew.
-const BEFORE_SOURCES: &str = "2 ";
-const WITH_SOURCES: &str = "2";
-
-pub(super) struct Evaluator {
-    context: CommandContext,
-    prelude: Prelude,
-    runtime: Runtime,
-    /// Whether rust-analyzer has the real sources, and not empty crates.
-    has_sources: bool,
-    /// Whether it has read them.
-    has_read: bool,
-}
-
-impl Evaluator {
-    /// Starts evcxr. The relay that evcxr takes for its runtime connects to the cell supervisor, which must run already.
-    pub(super) fn start(prelude: &Prelude, runtime: &Runtime, link: &CellLink) -> Result<Self> {
-        let _starting = compile::mark_starting(runtime.folder())?;
-        runtime.hide_sources()?;
-        let socket = runtime.socket();
-        let mut relay = Command::new(OWN_PROGRAM);
-        relay.arg("cell-relay").env(supervisor::KERNEL_VARIABLE, socket).process_group(0);
-        let started = Instant::now();
-        let (mut context, outputs) = EvalContext::with_subprocess_command(relay).map_err(plain)?;
-        tracing::debug!("evcxr is ready after {:?}", started.elapsed());
-        forward(outputs, link)?;
-        let mut state = context.state();
-        // A settings file of evcxr's may have other values, with which no cell works.
-        state.set_allow_static_linking(true);
-        state.set_preserve_vars_on_panic(true);
-        state.set_sccache(false).map_err(plain)?;
-        for name in prelude::CRATES {
-            let (package, value) = runtime.analysis_dependency(name);
-            state.add_dep(&package, &value).map_err(plain)?;
-        }
-        state.set_opt_level(BEFORE_SOURCES).map_err(plain)?;
-        context.eval_with_state(FIRST_CELL, state).map_err(plain)?;
-        tracing::debug!("the prelude is in use after {:?}", started.elapsed());
-        let context = CommandContext::with_eval_context(context);
-        Ok(Self { context, prelude: prelude.clone(), runtime: runtime.clone(), has_sources: false, has_read: false })
-    }
-
+/// Evaluates the Rust of a notebook, and knows its items and variables.
+pub(super) trait Evaluator {
     /// Runs Rust, after the `:commands` above it.
-    pub(super) fn run(&mut self, source: &str) -> Result<EvalOutputs, Error> {
-        if needs_sources(source) {
-            self.read_sources().map_err(|error| Error::Message(chain::in_one_line(&error)))?;
-        }
-        self.context.execute(source)
-    }
+    fn run(&mut self, source: &str) -> Result<Evaluated, Error>;
 
-    /// Gives rust-analyzer the real sources before a cell needs them, and lets it infer a type for the first time. With the second
-    /// source it drops what it no longer needs of the first.
-    pub(super) fn prepare_analysis(&mut self) -> Result<()> {
-        if self.has_read {
-            return Ok(());
-        }
-        if self.has_sources {
-            // The cell that needed the sources has had its types inferred.
-            self.context.hover_at("let", "let".len())?;
-        } else {
-            self.read_sources()?;
-            for source in ["let number = 1;\nnumb", "numb"] {
-                self.context.completions(source, source.len())?;
-            }
-        }
-        self.has_read = true;
-        Ok(())
-    }
+    /// Gives rust-analyzer the real sources before a cell needs them, and lets it infer a type for the first time.
+    fn prepare_analysis(&mut self) -> Result<()>;
 
     /// Whether a cell has given rust-analyzer the real sources, which it may not have read.
-    pub(super) fn has_unread_sources(&self) -> bool {
-        self.has_sources && !self.has_read
-    }
+    fn has_unread_sources(&self) -> bool;
 
-    /// From now on rust-analyzer has the real sources.
-    fn read_sources(&mut self) -> Result<()> {
-        if self.has_sources {
-            return Ok(());
-        }
-        self.runtime.show_sources(&self.prelude)?;
-        self.context.execute(&format!(":opt {WITH_SOURCES}")).map_err(plain)?;
-        // evcxr writes the manifest before a cell, and not before a completion.
-        let manifest = self.runtime.cells().join("Cargo.toml");
-        let level = |level| format!("opt-level = {level}\n");
-        let text = fs::read_to_string(&manifest)?.replace(&level(BEFORE_SOURCES), &level(WITH_SOURCES));
-        fs::write(&manifest, text).with_context(|| format!("cannot write {}", manifest.display()))?;
-        self.has_sources = true;
-        Ok(())
-    }
+    /// rust-analyzer, and what the evaluator knows now. They answer questions while a cell runs. None until the sources are read.
+    fn analysis(&self) -> Option<(SharedAnalyzer, ContextState)>;
 
-    /// What evcxr knows now. The crates are those of the last known state if evcxr does not list them.
-    pub(super) fn state(&mut self, last: &EvaluatorState) -> EvaluatorState {
-        let dependencies = match self.context.execute(":show_deps") {
-            Ok(outputs) => dependencies::of_user(outputs.get("text/plain").unwrap_or_default()),
-            Err(error) => {
-                tracing::error!("evcxr does not list the crates of the notebook: {error}");
-                last.dependencies().to_vec()
-            }
-        };
-        EvaluatorState::new(self.last_source(), self.variables(), dependencies)
-    }
+    /// What the evaluator knows now. The crates are those of the last known state if it cannot list them.
+    fn state(&mut self, last: &EvaluatorState) -> EvaluatorState;
 
     /// The generated source of the last cell that was compiled.
-    pub(super) fn last_source(&self) -> String {
-        self.context.last_source().unwrap_or_default()
-    }
+    fn last_source(&self) -> String;
 
     /// Names and types of the variables.
-    pub(super) fn variables(&self) -> Vec<(String, String)> {
-        let variables = self.context.variables_and_types();
-        variables.map(|(name, type_name)| (name.to_owned(), type_name.to_owned())).collect()
-    }
+    fn variables(&self) -> Vec<(String, String)>;
 
     /// Names of the notebook's items.
-    pub(super) fn item_names(&self) -> impl Iterator<Item = &str> {
-        self.context.defined_item_names()
-    }
-
-    /// evcxr's rust-analyzer, and what evcxr knows now. They answer questions while a cell runs. None until the sources are read.
-    pub(super) fn analysis(&self) -> Option<(SharedAnalyzer, ContextState)> {
-        self.has_read.then(|| (self.context.analyzer(), self.context.state()))
-    }
+    fn item_names(&self) -> Vec<&str>;
 }
 
-/// Whether a cell may declare a variable, whose type rust-analyzer infers, or has a command of evcxr's.
-fn needs_sources(source: &str) -> bool {
-    let is_of_name = |c: char| c.is_alphanumeric() || c == '_';
-    source.lines().any(|line| line.starts_with(':')) || source.split(|c| !is_of_name(c)).any(|word| word == "let")
-}
-
-/// Whether the cell ran. A cell of comments or commands alone does not, and evcxr keeps the source of an earlier one.
-pub(super) fn has_run(outputs: &EvalOutputs) -> bool {
-    outputs.phases.iter().any(|phase| phase.name == EXECUTION)
-}
-
-/// Passes evcxr's own messages on to the running cell.
-fn forward(outputs: EvalContextOutputs, link: &CellLink) -> Result<()> {
-    for (lines, stream) in [(outputs.stdout, Stream::Stdout), (outputs.stderr, Stream::Stderr)] {
-        let link = link.clone();
-        thread::Builder::new().name("evcxr".into()).spawn(move || {
-            for line in lines {
-                link.emit(Output::Stream(stream, format!("{line}\n")));
-            }
-        })?;
-    }
-    Ok(())
-}
-
-fn plain(error: impl std::fmt::Display) -> anyhow::Error {
-    anyhow::anyhow!("{error}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn variables_and_commands_need_the_sources() {
-        for source in ["let x = 1;", "1;let(a, b) = c", "match a { _ => { let b = 1; } }", "//\n:type x"] {
-            assert!(needs_sources(source), "{source}");
-        }
-        for source in ["x + 1", "letter.outlet()", "println!(\":type\");", "fn f() -> a::B { C }", "use a::{b, c};"] {
-            assert!(!needs_sources(source), "{source}");
-        }
-    }
+/// What an evaluator says of Rust that it has evaluated.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Evaluated {
+    /// How long the statements ran; none where there were none. After a cell of comments or commands alone, the last source is
+    /// that of an earlier cell.
+    pub(super) run_time: Option<Duration>,
+    /// The representations, by MIME type, of the value of the last expression. Most values come over the link instead.
+    pub(super) value: HashMap<String, String>,
 }

@@ -2,12 +2,12 @@
 //! variables of that state. `:clear` and `:restart` are such states, too.
 
 use super::Engine;
-use super::evaluator::FIRST_CELL;
+use super::evaluator::{Evaluated, FIRST_CELL};
 use super::evaluator_state::EvaluatorState;
 use super::report;
 use crate::failure::Failure;
 use crate::prelude;
-use evcxr::{Error, EvalOutputs};
+use evcxr::Error;
 
 impl Engine {
     /// `:clear`: another cell process without variables, and an evcxr that knows nothing.
@@ -78,7 +78,7 @@ impl Engine {
         self.conclude_generated(result)
     }
 
-    fn conclude_generated(&mut self, result: Result<EvalOutputs, Error>) -> Result<(), Failure> {
+    fn conclude_generated(&mut self, result: Result<Evaluated, Error>) -> Result<(), Failure> {
         self.conclude(result, |errors| {
             let mut failure = report::generated(errors);
             failure.text = format!("the variables are kept, but evcxr cannot declare them again: {}", failure.text);

@@ -1,13 +1,10 @@
 //! Start-up: the engine's thread, the prelude and its progress, the processes that an engine needs, and a new engine after
 //! evcxr or rust-analyzer has panicked. A cell for which no engine can start fails with the reason, and the next one tries again.
 
-use super::cell_supervisor::CellSupervisor;
-use super::evaluator::Evaluator;
-use super::evaluator_state::EvaluatorState;
+use super::cell_supervisor::{self, CellSupervisor};
+use super::evaluator::Evcxr;
 use super::inspection::Knowledge;
 use super::link::CellLink;
-use super::notebook::Notebook;
-use super::undo::UndoStates;
 use super::{Engine, Inspector, Interrupts, first_cell, steps};
 use crate::allocator;
 use crate::chain;
@@ -90,7 +87,7 @@ fn serve(
     loop {
         link.compile_for_engine();
         match start_engine(runtime, interrupts, inspector, &link) {
-            Ok(mut engine) => {
+            Ok((mut engine, _held)) => {
                 link.compile_for_user();
                 is_ready.store(true, Ordering::Release);
                 match run(&mut engine, pending.take(), work) {
@@ -116,26 +113,21 @@ fn serve(
     }
 }
 
-fn start_engine(runtime: &Runtime, interrupts: &Interrupts, inspector: &Inspector, link: &CellLink) -> Result<Engine> {
+/// An engine, and what keeps others from removing its prelude and its toolchain as long as it lives.
+fn start_engine(
+    runtime: &Runtime,
+    interrupts: &Interrupts,
+    inspector: &Inspector,
+    link: &CellLink,
+) -> Result<(Engine, (Held, Option<Held>))> {
     let (prelude, held) = build_prelude(runtime, link)?;
     let toolchain = hold_toolchain()?;
-    let supervisor = CellSupervisor::start(prelude.libraries()?, runtime.socket(), link.clone())?;
-    let mut evaluator = Evaluator::start(&prelude, runtime, link)?;
-    let undo = UndoStates::new(evaluator.state(&EvaluatorState::default()));
-    let engine = Engine {
-        evaluator,
-        link: link.clone(),
-        supervisor,
-        interrupts: interrupts.clone(),
-        inspector: inspector.clone(),
-        runtime: runtime.clone(),
-        leisure: Leisure::Analysis,
-        undo,
-        notebook: Notebook::default(),
-        _held: (held, toolchain),
-    };
+    let program = cell_supervisor::program(&prelude.libraries()?, &runtime.socket());
+    let supervisor = CellSupervisor::start(program, link)?;
+    let evcxr = Evcxr::start(&prelude, runtime, link)?;
+    let engine = Engine::new(Box::new(evcxr), supervisor, link, interrupts, inspector, runtime);
     inspector.learn(engine.knowledge());
-    Ok(engine)
+    Ok((engine, (held, toolchain)))
 }
 
 /// Opens the prelude, and shows the progress in one changing line if it must be built first.
@@ -171,7 +163,8 @@ fn hold_toolchain() -> Result<Option<Held>> {
     held.with_context(|| format!("the toolchain in {} is gone; restart the kernel", folder.display())).map(Some)
 }
 
-enum Ended {
+#[derive(Debug, PartialEq)]
+pub(super) enum Ended {
     /// The kernel ends.
     NoMoreWork,
     /// evcxr or rust-analyzer panicked while a cell ran.
@@ -179,7 +172,7 @@ enum Ended {
 }
 
 /// Does all work, the pending one first.
-fn run(engine: &mut Engine, mut pending: Option<Work>, work: &Receiver<Work>) -> Ended {
+pub(super) fn run(engine: &mut Engine, mut pending: Option<Work>, work: &Receiver<Work>) -> Ended {
     while let Some(work) = pending.take().or_else(|| next(engine, work)) {
         if panic::catch_unwind(AssertUnwindSafe(|| engine.take(work))).is_err() {
             let text = "the compiler's front end failed on this cell; it was started again, and the variables are lost";

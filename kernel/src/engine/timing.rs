@@ -2,7 +2,6 @@
 //! and columns stay those of the cell.
 
 use super::Engine;
-use super::evaluator::EXECUTION;
 use super::insertions::Insertions;
 use super::report;
 use crate::execution::{Output, Stream};
@@ -10,7 +9,7 @@ use crate::failure::{ErrorName, Failure};
 use ferrotune_machine::format::duration;
 use ferrotune_magics::{Measure, Time, Timeit};
 use proc_macro2::LineColumn;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// The type that evcxr gives to errors at a `?`.
 const RESULT: &str = "::std::result::Result<(), EvcxrUserCodeError>";
@@ -19,10 +18,8 @@ impl Engine {
     /// `%time`
     pub(super) fn time(&mut self, Time { source, first_line }: &Time) -> Result<(), Failure> {
         let started = Instant::now();
-        let outputs = self.run_user_code(source, *first_line)?;
+        let run = self.run_user_code(source, *first_line)?.run_time.unwrap_or_default();
         let total = started.elapsed();
-        let phases = outputs.phases.iter().filter(|phase| phase.name == EXECUTION);
-        let run: Duration = phases.map(|phase| phase.duration).sum();
         let text = format!("Wall time: {} (and {} to compile)\n", duration(run), duration(total.saturating_sub(run)));
         self.link.emit(Output::Stream(Stream::Stdout, text));
         Ok(())

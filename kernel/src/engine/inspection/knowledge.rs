@@ -32,7 +32,7 @@ enum RustKnowledge {
 
 impl Engine {
     pub(in crate::engine) fn knowledge(&self) -> Knowledge {
-        let items = || self.evaluator.item_names().map(str::to_owned).collect();
+        let items = || self.evaluator.item_names().into_iter().map(str::to_owned).collect();
         let rust = match self.evaluator.analysis() {
             Some((analyzer, state)) => RustKnowledge::Known(Box::new(Rust { analyzer, state, items: items() })),
             None if self.leisure == Leisure::Analysis || self.evaluator.has_unread_sources() => RustKnowledge::Later,

@@ -1,6 +1,7 @@
 //! Sequences of events, and the effects and the phase that each leads to. There are no processes here.
 
 mod table;
+mod walk;
 
 use super::protocol::{GRACE, SIGNAL_AGAIN};
 use super::{Course, Effect, Event, Phase, Protocol, Variables, WAKING};
