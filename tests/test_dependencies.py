@@ -1,7 +1,9 @@
 """Crates of `:dep`: the progress of their build, and interrupts of it. All crates are in a temporary folder."""
 
 import fcntl
+import os
 import pathlib
+from concurrent.futures import ThreadPoolExecutor
 
 from session import wait_for
 from test_cells import compiler
@@ -187,6 +189,29 @@ def test_wait_for_another_cargo_is_shown_and_can_be_interrupted(start, tmp_path,
     assert outcome.seconds < 20
     assert outcome.error == "Interrupted: the cell was stopped before it ran; no variable has changed"
     assert kernel.ok(cell).result == "8"
+
+
+def test_short_wait_for_another_cargo_is_not_shown(start, tmp_path, monkeypatch):
+    home = tmp_path / "cargo"
+    home.mkdir()
+    monkeypatch.setenv("CARGO_HOME", str(home))
+    kernel = start()
+    root = crate(tmp_path, "waits", "pub fn value() -> u64 { 1 }")
+    with open(home / ".package-cache", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        inode = f":{os.fstat(lock.fileno()).st_ino} "
+
+        def release():
+            """As soon as a cargo waits."""
+            wait_for(lambda: any("->" in line and inode in line for line in open("/proc/locks")), "cargo that waits")
+            fcntl.flock(lock, fcntl.LOCK_UN)
+
+        with ThreadPoolExecutor() as pool:
+            released = pool.submit(release)
+            outcome = kernel.ok(f':dep waits = {{ path = "{root}" }}\nwaits::value()')
+            released.result()
+    assert outcome.result == "1"
+    assert not [text for text in outcome.displays if text.startswith(("Blocking", "Waited", "Waiting"))], outcome.displays
 
 
 def build_scripts(root):

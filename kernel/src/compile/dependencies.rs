@@ -37,6 +37,9 @@ const OPT_LEVEL: u8 = 2;
 /// version.
 const WAITS: &str = "Waiting for the build of another notebook's crates";
 
+/// The first word of cargo's line about a lock that another cargo holds.
+const BLOCKING: &str = "Blocking";
+
 /// A crate as cells use it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Extern {
@@ -118,18 +121,21 @@ fn download(command: &mut Command, kernel: &mut Kernel) -> Result<(Ended, Vec<u8
     let mut progress = Progress::of(PACKAGE);
     let mut errors = Vec::new();
     let started = Instant::now();
-    let mut shown: Option<String> = None;
     let ended = run(command.stderr(Stdio::piped()), kernel, |bytes, kernel| {
         errors.extend_from_slice(bytes);
-        match progress.take(bytes).filter(|line| line.starts_with("Download") || line.starts_with("Blocking")) {
-            Some(line) => kernel.show(shown.insert(line).clone()),
-            None => Ok(()),
+        match progress.take(bytes) {
+            Some(line) if line.starts_with("Download") => kernel.show(line)?,
+            Some(line) if line.starts_with(BLOCKING) => kernel.show_wait(line),
+            _ => {}
         }
+        Ok(())
     })?;
-    match shown.is_some_and(|line| line.starts_with("Blocking")) {
-        true => kernel.show(format!("Waited {:.1} s for another cargo", started.elapsed().as_secs_f64()))?,
-        false if kernel.has_shown() => kernel.show(progress.summary())?,
-        false => {}
+    match kernel.shown() {
+        Some(line) if line.starts_with(BLOCKING) => {
+            kernel.show(format!("Waited {:.1} s for another cargo", started.elapsed().as_secs_f64()))?;
+        }
+        Some(_) => kernel.show(progress.summary())?,
+        None => {}
     }
     Ok((ended, errors))
 }
@@ -227,13 +233,18 @@ fn run_cargo(folder: &Path, target: &Path, offline: bool, kernel: &mut Kernel) -
     command.args(["build", "--message-format=json-render-diagnostics"]).envs(ENVIRONMENT);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut progress = Progress::of(PACKAGE);
-    let result = run(&mut command, kernel, |bytes, kernel| match progress.take(bytes) {
-        Some(line) if line.starts_with("Blocking") && line.ends_with("directory") => kernel.show(WAITS.to_owned()),
-        Some(line) => kernel.show(line),
-        None => Ok(()),
+    let result = run(&mut command, kernel, |bytes, kernel| {
+        match progress.take(bytes) {
+            Some(line) if line.starts_with(BLOCKING) => {
+                kernel.show_wait(if line.ends_with("directory") { WAITS.to_owned() } else { line });
+            }
+            Some(line) => kernel.show(line)?,
+            None => {}
+        }
+        Ok(())
     });
     let is_built = result.as_ref().is_ok_and(|ended| ended.status.success());
-    if kernel.has_shown() {
+    if kernel.shown().is_some() {
         kernel.show(if is_built { progress.summary() } else { progress.unfinished() })?;
     }
     let ended = result?;

@@ -7,7 +7,7 @@ use crate::environment;
 use anyhow::{Context, Result};
 use ferrotune_display::Bundle;
 use ferrotune_link::{KernelFrame, SupervisorOrder, wire};
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal};
 use serde_json::Value;
@@ -17,6 +17,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+/// A wait that is shorter is not shown: two notebooks often want cargo's lock at the same time, each for a moment.
+const SHORT_WAIT: Duration = Duration::from_secs(1);
 
 /// The user stopped the cell, or the kernel ended.
 #[derive(Debug, thiserror::Error)]
@@ -41,7 +45,9 @@ pub(super) fn with_kernel<T>(work: impl FnOnce(&mut Kernel) -> Result<T>) -> Res
 pub(super) struct Kernel {
     stream: UnixStream,
     orders: Vec<u8>,
-    has_shown: bool,
+    shown: Option<String>,
+    /// A line about a wait, and when it is shown unless another line comes or the program ends before.
+    waits: Option<(Instant, String)>,
 }
 
 impl Kernel {
@@ -49,13 +55,14 @@ impl Kernel {
         let path = environment::kernel_socket().context("no kernel has started this process")?;
         let mut stream = UnixStream::connect(path).context("cannot reach the kernel")?;
         wire::write(&mut stream, &KernelFrame::Compiler).context("cannot reach the kernel")?;
-        Ok(Self { stream, orders: Vec::new(), has_shown: false })
+        Ok(Self { stream, orders: Vec::new(), shown: None, waits: None })
     }
 
     /// Shows a line under the cell, and replaces the line before.
     pub(super) fn show(&mut self, text: String) -> Result<()> {
         let display_id = Some(format!("ferrotune-compiler-{}", std::process::id()));
-        let update = std::mem::replace(&mut self.has_shown, true);
+        self.waits = None;
+        let update = self.shown.replace(text.clone()).is_some();
         let Bundle { data, metadata } = Bundle::text(text);
         self.send(&KernelFrame::Display { data, metadata, display_id, update })
     }
@@ -70,8 +77,26 @@ impl Kernel {
         self.send(&KernelFrame::Warnings { diagnostics })
     }
 
-    pub(super) fn has_shown(&self) -> bool {
-        self.has_shown
+    /// Shows a line about a wait if the wait is not over after [`SHORT_WAIT`].
+    pub(super) fn show_wait(&mut self, text: String) {
+        self.waits = Some((Instant::now() + SHORT_WAIT, text));
+    }
+
+    /// The line under the cell.
+    pub(super) fn shown(&self) -> Option<&str> {
+        self.shown.as_deref()
+    }
+
+    /// How long nothing has to be shown: for ever without a wait.
+    fn patience(&self) -> Option<Duration> {
+        self.waits.as_ref().map(|(due, _)| due.saturating_duration_since(Instant::now()))
+    }
+
+    fn show_due_wait(&mut self) -> Result<()> {
+        match self.waits.take_if(|(due, _)| *due <= Instant::now()) {
+            Some((_, text)) => self.show(text),
+            None => Ok(()),
+        }
     }
 
     /// Waits until the kernel has taken all frames.
@@ -116,6 +141,7 @@ pub(super) fn run(
     let mut child =
         command.process_group(0).spawn().with_context(|| format!("cannot run {}", command.get_program().display()))?;
     let result = follow(&mut child, kernel, &mut take_error);
+    kernel.waits = None;
     if result.is_err() {
         match rustix::process::kill_process_group(Pid::from_child(&child), Signal::KILL) {
             Ok(()) | Err(Errno::SRCH) => {}
@@ -141,6 +167,7 @@ fn follow(
         if ready.kernel && kernel.orders_stop()? {
             return Err(Stopped.into());
         }
+        kernel.show_due_wait()?;
         if let Some(pipe) = stdout.as_mut().filter(|_| ready.pipes[0])
             && read(pipe, &mut output)? == 0
         {
@@ -168,8 +195,9 @@ struct Ready {
 fn ready(process: &OwnedFd, kernel: &Kernel, pipes: [Option<std::os::fd::BorrowedFd<'_>>; 2]) -> Result<Ready> {
     let sources = [Some(process.as_fd()), Some(kernel.stream.as_fd()), pipes[0], pipes[1]];
     let mut fds: Vec<_> = sources.iter().flatten().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
+    let timeout = kernel.patience().map(Timespec::try_from).transpose()?;
     loop {
-        match poll(&mut fds, None) {
+        match poll(&mut fds, timeout.as_ref()) {
             Ok(_) => break,
             Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),

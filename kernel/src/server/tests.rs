@@ -8,8 +8,9 @@ use ferrotune_link::{Answer, CommAction, CommAnswer, CommMessage};
 use serde_json::json;
 use tokio::time::timeout;
 
-use crate::execution::{Output, Stream};
+use crate::execution::{Completion, Completions, Output, Question, Stream};
 use crate::failure::{ErrorName, Failure};
+use crate::server::EngineHandle;
 use client::{Client, Outputs, PATIENCE, display, engine, play, result, text};
 
 #[tokio::test]
@@ -265,4 +266,71 @@ async fn cell_that_waits_for_the_engine_can_be_interrupted_and_the_kernel_shut_d
     }
     timeout(PATIENCE, client.server).await.unwrap().unwrap().unwrap();
     drop(go_on);
+}
+
+#[tokio::test]
+async fn questions_are_answered_while_a_cell_runs_and_count_in_code_points() {
+    let (go_on, wait) = work::channel::<()>();
+    let mut client = Client::start(move || EngineHandle {
+        ask: Box::new(|question| match question {
+            Question::Complete { code, cursor, reply } => {
+                assert_eq!((code.as_str(), cursor), ("\u{1f980}; a\u{e4}b", 9), "the engine counts in bytes");
+                let found = Completion { text: "a\u{e4}bc".into(), kind: "instance".into(), signature: "u8".into() };
+                reply.send(Completions { start: 6, end: cursor, matches: vec![found] }).unwrap();
+            }
+            // An engine that has no answer drops the question.
+            other => drop(other),
+        }),
+        ..engine(move |_, outputs| {
+            wait.recv().unwrap_or_default();
+            play(&outputs, [Output::Done(Ok(()))]);
+        })
+    })
+    .await;
+    let cell = client.execute("code").await;
+    let at_cursor = json!({"code": "\u{1f980}; a\u{e4}b", "cursor_pos": 5});
+    client.send("complete_request", at_cursor.clone()).await;
+    let found = client.reply().await;
+    let kind = json!({"start": 3, "end": 5, "text": "a\u{e4}bc", "type": "instance", "signature": "u8"});
+    let expected = json!({
+        "status": "ok", "matches": ["a\u{e4}bc"], "cursor_start": 3, "cursor_end": 5,
+        "metadata": {"_jupyter_types_experimental": [kind]},
+    });
+    assert_eq!((found.msg_type.as_str(), found.content), ("complete_reply", expected));
+    client.send("inspect_request", at_cursor).await;
+    let nothing = json!({"status": "ok", "found": false, "data": {}, "metadata": {}});
+    assert_eq!(client.reply().await.content, nothing);
+    go_on.send(()).unwrap();
+    assert_eq!(client.reply().await.parent, cell);
+}
+
+#[tokio::test]
+async fn a_request_that_is_wrong_is_refused_and_the_next_one_is_served() {
+    let mut client = Client::start(|| engine(|_, outputs| play(&outputs, [Output::Done(Ok(()))]))).await;
+    for (msg_type, content, ename) in [
+        ("execute_request", json!({"code": 3}), "InvalidRequest"),
+        ("complete_request", json!({}), "InvalidRequest"),
+        ("teleport_request", json!({}), "UnknownRequest"),
+        ("delete_subshell_request", json!({"subshell_id": "none"}), "UnknownSubshell"),
+    ] {
+        let request = client.send(msg_type, content).await;
+        let reply = client.reply().await;
+        assert_eq!(reply.parent, request, "{msg_type}");
+        assert_eq!((&reply.content["status"], &reply.content["ename"]), (&json!("error"), &json!(ename)), "{msg_type}");
+    }
+    client.execute("code").await;
+    assert_eq!(client.reply().await.content["status"], "ok");
+}
+
+#[tokio::test]
+async fn subshells_are_listed_until_they_are_deleted() {
+    let mut client = Client::start(|| engine(|_, _| {})).await;
+    let made = client.control("create_subshell_request", json!({})).await.content;
+    let id = made["subshell_id"].clone();
+    let listed = client.control("list_subshell_request", json!({})).await.content;
+    assert_eq!(listed, json!({"status": "ok", "subshell_id": [id]}));
+    let deleted = client.control("delete_subshell_request", json!({"subshell_id": id})).await.content;
+    assert_eq!(deleted, json!({"status": "ok"}));
+    let listed = client.control("list_subshell_request", json!({})).await.content;
+    assert_eq!(listed, json!({"status": "ok", "subshell_id": []}));
 }
