@@ -1,6 +1,6 @@
 """A training step's peak of memory on a TPU against that of the same step in JAX (`jax_twins/`), as libtpu reports both.
 
-Compiling takes minutes, so that what libtpu has said of the same program is not asked again (`tpu_peaks.py`), save of the MLP. ResNet-18
+Compiling takes minutes. Except for the MLP, libtpu compiles a program only if `tpu_peaks.py` has no answer for it. ResNet-18
 is compiled for v5e alone, and GPT-2 for v5e with two of its layers. `FERROTUNE_TPU_MEMORY=whole` compiles all models whole for both
 generations; docs/benchmarks-steps.md has those figures.
 """
@@ -77,7 +77,7 @@ def test_a_training_step_needs_no_more_memory_than_in_jax(kernels, libtpu, model
     command = [sys.executable, TWINS / "twins.py", model, str(depth), str(batch), theirs.folder / "twin.mlir"]
     subprocess.run(command, check=True, timeout=120)
     programs = {(ours, "step"): ours.folder / "step.mlir", (theirs, "twin.mlir"): theirs.folder / "twin.mlir"}
-    own, jax = peaks(programs, model, f"{generation}:1x1", libtpu[1])
+    own, jax = peaks(programs, f"{model} of depth {depth}", f"{generation}:1x1", libtpu[1])
     ours.ok("drop(step);")
     line = f"{model} of depth {depth}, {generation}: {own / 2**20:.1f} MiB, JAX {jax / 2**20:.1f} MiB, ratio {own / jax:.3f}"
     print(line)
@@ -86,16 +86,15 @@ def test_a_training_step_needs_no_more_memory_than_in_jax(kernels, libtpu, model
 
 
 def peaks(programs, model, tpu, library):
-    """The peak of each program, which a kernel knows by a name; libtpu compiles those of which it has not been asked before."""
-    texts = [path.read_bytes() for path in programs.values()]
-    found = [None if model == ALWAYS else tpu_peaks.kept(text, tpu, library) for text in texts]
-    begun = [
-        peak_bytes is None and kernel.begin(f"%tpu_check --tpu {tpu} {name}")
-        for (kernel, name), peak_bytes in zip(programs, found)
-    ]
-    for at, ((kernel, name), cell) in enumerate(zip(programs, begun)):
-        if cell:
-            found[at] = peak(kernel.end_of(cell))
-            if model != ALWAYS:
-                tpu_peaks.keep(texts[at], tpu, library, f"{model}, {name}, {tpu}", found[at])
-    return found
+    """The peak of each program, which a kernel knows by a name."""
+    found, begun = {}, {}
+    for (kernel, name), path in programs.items():
+        program = (path.read_bytes(), tpu, library, f"{model}, {name}, {tpu}")
+        found[name] = None if model.startswith(ALWAYS) else tpu_peaks.kept(*program)
+        if found[name] is None:
+            begun[name] = kernel, kernel.begin(f"%tpu_check --tpu {tpu} {name}"), program
+    for name, (kernel, cell, program) in begun.items():
+        found[name] = peak(kernel.end_of(cell))
+        if not model.startswith(ALWAYS):
+            tpu_peaks.keep(*program, found[name])
+    return found.values()

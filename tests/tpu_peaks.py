@@ -5,18 +5,21 @@ has changed does libtpu compile it again. With `FERROTUNE_KEEP_TPU_PEAKS=1` the 
 tests/test_spread_memory.py take the place of those in the file.
 """
 
+import fcntl
 import functools
 import hashlib
 import json
 import os
 import pathlib
+import warnings
 
 FILE = pathlib.Path(__file__).parent / "golden/tpu_peaks.json"
-KEEPS = os.environ.get("FERROTUNE_KEEP_TPU_PEAKS") == "1"
+VARIABLE = "FERROTUNE_KEEP_TPU_PEAKS"
 
 
 @functools.cache
 def digest(library):
+    """The SHA-256 of a library's bytes."""
     return hashlib.sha256(pathlib.Path(library).read_bytes()).hexdigest()
 
 
@@ -25,16 +28,24 @@ def key(program, tpu, library):
     return hashlib.sha256(f"{digest(library)} {tpu}\n".encode() + program).hexdigest()
 
 
-def kept(program, tpu, library):
-    """The bytes that libtpu says the program needs; None where that is not kept."""
+def kept(program, tpu, library, name):
+    """The bytes that libtpu says the program needs; none where that is not kept, and libtpu has to compile it."""
     answer = json.loads(FILE.read_text()).get(key(program, tpu, library))
+    if answer is None:
+        warnings.warn(f"libtpu compiles {name}, which takes minutes: it or libtpu has changed; {VARIABLE}=1 keeps the answer", stacklevel=2)
     return answer and answer["bytes"]
 
 
 def keep(program, tpu, library, name, peak_bytes):
     """Notes what libtpu has said, if that is wanted."""
-    if KEEPS:
-        answers = json.loads(FILE.read_text())
-        answers = {old: answer for old, answer in answers.items() if answer["program"] != name}
+    if os.environ.get(VARIABLE) != "1":
+        return
+    with open(FILE, "r+") as file:
+        # The other file of tests may keep an answer at the same time.
+        fcntl.flock(file, fcntl.LOCK_EX)
+        answers = {old: answer for old, answer in json.load(file).items() if answer["program"] != name}
         answers[key(program, tpu, library)] = {"program": name, "bytes": peak_bytes}
-        FILE.write_text(json.dumps(dict(sorted(answers.items(), key=lambda item: item[1]["program"])), indent=1) + "\n")
+        file.seek(0)
+        file.truncate()
+        json.dump(dict(sorted(answers.items(), key=lambda item: item[1]["program"])), file, indent=1)
+        file.write("\n")

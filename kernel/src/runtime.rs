@@ -137,7 +137,7 @@ impl Runtime {
         bail!("cannot start {}: {error}", program.display())
     }
 
-    /// A runtime in a folder of a test, without tools.
+    /// A runtime in a folder of a test, in which no cell can be compiled.
     #[cfg(test)]
     pub(crate) fn in_folder(folder: &Path) -> Self {
         let lock = lock::alone(&folder.join(LOCK)).unwrap();

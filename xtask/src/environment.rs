@@ -247,7 +247,7 @@ pub(crate) fn build_program(root: &Path) -> Result<()> {
     run(cargo(root).args(BUILD_OF_PROGRAM))
 }
 
-/// What makes cargo build the program. `--workspace` makes it choose the same features as in `cargo test`, so that neither command
+/// The arguments with which cargo builds the program. `--workspace` makes it choose the same features as in `cargo test`, so that neither command
 /// builds dependencies again that the other has built; `--bins` leaves out the other crates' libraries.
 pub(crate) const BUILD_OF_PROGRAM: [&str; 5] = ["build", "--release", "--locked", "--workspace", "--bins"];
 

@@ -11,9 +11,9 @@ use crate::environment::{Environment, cargo, find_style_tools, find_tools};
 use crate::wheel::{self, Wheel};
 use crate::{step, tidy};
 use anyhow::{Result, anyhow};
-use lane::Lane;
+use lane::{Job, Lane};
 use python::{one_by_one, pytest};
-use selection::Selection;
+use selection::{Part, Selection};
 use std::env;
 use std::path::Path;
 use std::process::Command;
@@ -24,7 +24,8 @@ const RUST_TESTS: [&str; 4] = ["test", "--release", "--locked", "--workspace"];
 pub(crate) fn run(root: &Path) -> Result<()> {
     match Selection::of_arguments()? {
         Selection::Fast => fast(root),
-        selection => all(root, selection),
+        Selection::Whole => all(root, None),
+        Selection::Part(part) => all(root, Some(part)),
     }
 }
 
@@ -42,7 +43,8 @@ fn fast(root: &Path) -> Result<()> {
 }
 
 /// All tests, or a share of those that [`fast`] leaves out, of the program that the wheel brings.
-fn all(root: &Path, selection: Selection) -> Result<()> {
+fn all(root: &Path, part: Option<Part>) -> Result<()> {
+    let files = python::files(root, part)?;
     step::step("tools", || {
         find_style_tools(root)?;
         find_tools(root)
@@ -50,8 +52,7 @@ fn all(root: &Path, selection: Selection) -> Result<()> {
     // The packages are downloaded while the compiler works.
     let own = root.to_owned();
     let tools = thread::spawn(move || Tools::prepare(&own));
-    let is_whole = selection == Selection::Whole;
-    if is_whole {
+    if part.is_none() {
         style(root, wheel::cargo)?;
     }
     let tools = step::step("Python packages", || tools.join().map_err(|_| anyhow!("their thread panicked"))?)?;
@@ -59,16 +60,15 @@ fn all(root: &Path, selection: Selection) -> Result<()> {
     step::step("install into target/jupyter", || tools.tests.install_kernel())?;
     // Also for a share: these are the programs that the tests in Python run.
     step::step("build the tests", || step::run(wheel::cargo(root).args(RUST_TESTS).arg("--no-run")))?;
-    let beside = Lane::start(
-        &root.join("target/beside.log"),
-        selection.of_rest(tools.jobs(root)?).into_iter().flatten().collect(),
-    )?;
+    let jobs = tools.jobs(root)?;
+    let jobs = match part {
+        Some(part) => part.share(jobs),
+        None => jobs,
+    };
+    let beside = Lane::start(&root.join("target/beside.log"), jobs)?;
     let rust_tests = || step::step("cargo test", || step::run(wheel::cargo(root).args(RUST_TESTS)));
-    let tested = if is_whole { rust_tests() } else { Ok(()) };
-    let tested = tested.and_then(|()| {
-        let files = python::files(root, selection)?;
-        step::step("pytest", || step::run(&mut pytest(&tools.tests, &files)))
-    });
+    let tested = if part.is_none() { rust_tests() } else { Ok(()) };
+    let tested = tested.and_then(|()| step::step("pytest", || step::run(&mut pytest(&tools.tests, &files))));
     if tested.is_err() {
         beside.stop();
     }
@@ -103,13 +103,13 @@ impl Tools {
         })
     }
 
-    /// What runs beside the tests: what is built for a release, and what needs other versions of Jupyter. Each has its commands in their
-    /// order.
-    fn jobs(&self, root: &Path) -> Result<Vec<Vec<Command>>> {
+    /// What runs beside the tests: what is built for a release, and what needs other versions of Jupyter.
+    fn jobs(&self, root: &Path) -> Result<Vec<Job>> {
         let own = env::current_exe()?;
+        // The compilers have the lowest priority, so that no test has to wait for them.
         let task = |name: &str| {
-            let mut task = Command::new(&own);
-            task.current_dir(root).arg(name);
+            let mut task = Command::new("nice");
+            task.args(["-n", "19"]).arg(&own).current_dir(root).arg(name);
             task
         };
         Ok(vec![

@@ -42,8 +42,8 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A cargo for which `target/release/ferrotune`, once [`Wheel::build_program`] has built it, is up to date: with another value of the
-/// variable cargo compiles the program again.
+/// A cargo that uses the program that [`Wheel::build_program`] has built: it has the same `FERROTUNE_GLIBC`. With another value cargo
+/// compiles the program again.
 pub(crate) fn cargo(root: &Path) -> Command {
     let mut cargo = environment::cargo(root);
     cargo.env("FERROTUNE_GLIBC", OLDEST.to_string());

@@ -120,22 +120,26 @@ pub(super) fn metadata(arguments: &[OsString], kernel: &mut Kernel) -> Result<Ex
 fn download(command: &mut Command, kernel: &mut Kernel) -> Result<(Ended, Vec<u8>)> {
     let mut progress = Progress::of(PACKAGE);
     let mut errors = Vec::new();
-    let started = Instant::now();
+    let mut blocked = None;
     let ended = run(command.stderr(Stdio::piped()), kernel, |bytes, kernel| {
         errors.extend_from_slice(bytes);
         match progress.take(bytes) {
             Some(line) if line.starts_with("Download") => kernel.show(line)?,
-            Some(line) if line.starts_with(BLOCKING) => kernel.show_wait(line),
-            _ => {}
+            Some(line) if line.starts_with(BLOCKING) => {
+                blocked.get_or_insert_with(Instant::now);
+                kernel.show_wait(line);
+            }
+            Some(_) => kernel.end_wait(),
+            None => {}
         }
         Ok(())
     })?;
-    match kernel.shown() {
-        Some(line) if line.starts_with(BLOCKING) => {
-            kernel.show(format!("Waited {:.1} s for another cargo", started.elapsed().as_secs_f64()))?;
+    match (kernel.shown(), blocked) {
+        (Some(line), Some(blocked)) if line.starts_with(BLOCKING) => {
+            kernel.show(format!("Waited {:.1} s for another cargo", blocked.elapsed().as_secs_f64()))?;
         }
-        Some(_) => kernel.show(progress.summary())?,
-        None => {}
+        (Some(_), _) => kernel.show(progress.summary())?,
+        (None, _) => {}
     }
     Ok((ended, errors))
 }

@@ -46,8 +46,13 @@ pub(super) struct Kernel {
     stream: UnixStream,
     orders: Vec<u8>,
     shown: Option<String>,
-    /// A line about a wait, and when it is shown unless another line comes or the program ends before.
-    waits: Option<(Instant, String)>,
+    pending_wait: Option<Wait>,
+}
+
+/// A wait that is not shown yet.
+struct Wait {
+    due: Instant,
+    text: String,
 }
 
 impl Kernel {
@@ -55,13 +60,13 @@ impl Kernel {
         let path = environment::kernel_socket().context("no kernel has started this process")?;
         let mut stream = UnixStream::connect(path).context("cannot reach the kernel")?;
         wire::write(&mut stream, &KernelFrame::Compiler).context("cannot reach the kernel")?;
-        Ok(Self { stream, orders: Vec::new(), shown: None, waits: None })
+        Ok(Self { stream, orders: Vec::new(), shown: None, pending_wait: None })
     }
 
     /// Shows a line under the cell, and replaces the line before.
     pub(super) fn show(&mut self, text: String) -> Result<()> {
         let display_id = Some(format!("ferrotune-compiler-{}", std::process::id()));
-        self.waits = None;
+        self.pending_wait = None;
         let update = self.shown.replace(text.clone()).is_some();
         let Bundle { data, metadata } = Bundle::text(text);
         self.send(&KernelFrame::Display { data, metadata, display_id, update })
@@ -77,9 +82,15 @@ impl Kernel {
         self.send(&KernelFrame::Warnings { diagnostics })
     }
 
-    /// Shows a line about a wait if the wait is not over after [`SHORT_WAIT`].
+    /// Shows a line about a wait, unless [`Kernel::end_wait`] is called, another line is shown or the program ends within
+    /// [`SHORT_WAIT`].
     pub(super) fn show_wait(&mut self, text: String) {
-        self.waits = Some((Instant::now() + SHORT_WAIT, text));
+        self.pending_wait = Some(Wait { due: Instant::now() + SHORT_WAIT, text });
+    }
+
+    /// The wait is over.
+    pub(super) fn end_wait(&mut self) {
+        self.pending_wait = None;
     }
 
     /// The line under the cell.
@@ -87,14 +98,14 @@ impl Kernel {
         self.shown.as_deref()
     }
 
-    /// How long nothing has to be shown: for ever without a wait.
-    fn patience(&self) -> Option<Duration> {
-        self.waits.as_ref().map(|(due, _)| due.saturating_duration_since(Instant::now()))
+    /// The time until the pending wait has to be shown.
+    fn time_to_wait(&self) -> Option<Duration> {
+        self.pending_wait.as_ref().map(|wait| wait.due.saturating_duration_since(Instant::now()))
     }
 
     fn show_due_wait(&mut self) -> Result<()> {
-        match self.waits.take_if(|(due, _)| *due <= Instant::now()) {
-            Some((_, text)) => self.show(text),
+        match self.pending_wait.take_if(|wait| wait.due <= Instant::now()) {
+            Some(Wait { text, .. }) => self.show(text),
             None => Ok(()),
         }
     }
@@ -141,7 +152,7 @@ pub(super) fn run(
     let mut child =
         command.process_group(0).spawn().with_context(|| format!("cannot run {}", command.get_program().display()))?;
     let result = follow(&mut child, kernel, &mut take_error);
-    kernel.waits = None;
+    kernel.end_wait();
     if result.is_err() {
         match rustix::process::kill_process_group(Pid::from_child(&child), Signal::KILL) {
             Ok(()) | Err(Errno::SRCH) => {}
@@ -167,7 +178,6 @@ fn follow(
         if ready.kernel && kernel.orders_stop()? {
             return Err(Stopped.into());
         }
-        kernel.show_due_wait()?;
         if let Some(pipe) = stdout.as_mut().filter(|_| ready.pipes[0])
             && read(pipe, &mut output)? == 0
         {
@@ -183,6 +193,7 @@ fn follow(
         if ready.process && ready.pipes == [false; 2] {
             return Ok(output);
         }
+        kernel.show_due_wait()?;
     }
 }
 
@@ -195,7 +206,7 @@ struct Ready {
 fn ready(process: &OwnedFd, kernel: &Kernel, pipes: [Option<std::os::fd::BorrowedFd<'_>>; 2]) -> Result<Ready> {
     let sources = [Some(process.as_fd()), Some(kernel.stream.as_fd()), pipes[0], pipes[1]];
     let mut fds: Vec<_> = sources.iter().flatten().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
-    let timeout = kernel.patience().map(Timespec::try_from).transpose()?;
+    let timeout = kernel.time_to_wait().map(Timespec::try_from).transpose()?;
     loop {
         match poll(&mut fds, timeout.as_ref()) {
             Ok(_) => break,

@@ -25,26 +25,29 @@ pub(super) fn program(libraries: &[PathBuf; 2], socket: &Path) -> Command {
     program
 }
 
+/// Starts the program, and waits until it has connected.
+fn launch(program: &mut Command, link: &CellLink) -> Result<Child> {
+    link.forget_supervisor();
+    let child = program.spawn().context("cannot start the supervisor of the cells")?;
+    link.wait_for_supervisor()?;
+    Ok(child)
+}
+
 impl CellSupervisor {
     /// Starts the program, and waits until it has connected.
     pub(super) fn start(mut program: Command, link: &CellLink) -> Result<Self> {
-        link.forget_supervisor();
-        let child = program.spawn().context("cannot start the supervisor of the cells")?;
-        let supervisor = Self { program, link: link.clone(), child };
-        supervisor.link.wait_for_supervisor()?;
-        Ok(supervisor)
+        let child = launch(&mut program, link)?;
+        Ok(Self { program, link: link.clone(), child })
     }
 
     /// Starts the program again if its process has ended, and returns how it ended.
     pub(super) fn restart_if_ended(&mut self) -> Result<Option<ExitStatus>> {
         let Ok(Some(status)) = self.child.try_wait() else { return Ok(None) };
-        self.link.forget_supervisor();
-        self.child = self.program.spawn().context("cannot start the supervisor of the cells")?;
-        self.link.wait_for_supervisor()?;
+        self.child = launch(&mut self.program, &self.link)?;
         Ok(Some(status))
     }
 
-    /// Ends the process as something else might.
+    /// Kills the process, for tests of a supervisor that has ended.
     #[cfg(test)]
     pub(super) fn kill(&mut self) {
         self.child.kill().and_then(|()| self.child.wait()).unwrap();

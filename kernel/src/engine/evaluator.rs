@@ -41,8 +41,8 @@ pub(super) trait Evaluator {
 /// What an evaluator says of Rust that it has evaluated.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Evaluated {
-    /// How long the statements ran; none where there were none. After a cell of comments or commands alone, the last source is
-    /// that of an earlier cell.
+    /// How long the statements ran. None if there are only comments and commands; [`Evaluator::last_source`] is then that of an
+    /// earlier cell.
     pub(super) run_time: Option<Duration>,
     /// The representations, by MIME type, of the value of the last expression. Most values come over the link instead.
     pub(super) value: HashMap<String, String>,

@@ -87,7 +87,7 @@ fn serve(
     loop {
         link.compile_for_engine();
         match start_engine(runtime, interrupts, inspector, &link) {
-            Ok((mut engine, _held)) => {
+            Ok((_holds, mut engine)) => {
                 link.compile_for_user();
                 is_ready.store(true, Ordering::Release);
                 match run(&mut engine, pending.take(), work) {
@@ -113,13 +113,16 @@ fn serve(
     }
 }
 
-/// An engine, and what keeps others from removing its prelude and its toolchain as long as it lives.
+/// What keeps others from removing a prelude and a toolchain.
+type Holds = (Held, Option<Held>);
+
+/// An engine, and the holds on what it uses, which are dropped after it.
 fn start_engine(
     runtime: &Runtime,
     interrupts: &Interrupts,
     inspector: &Inspector,
     link: &CellLink,
-) -> Result<(Engine, (Held, Option<Held>))> {
+) -> Result<(Holds, Engine)> {
     let (prelude, held) = build_prelude(runtime, link)?;
     let toolchain = hold_toolchain()?;
     let program = cell_supervisor::program(&prelude.libraries()?, &runtime.socket());
@@ -127,7 +130,7 @@ fn start_engine(
     let evcxr = Evcxr::start(&prelude, runtime, link)?;
     let engine = Engine::new(Box::new(evcxr), supervisor, link, interrupts, inspector, runtime);
     inspector.learn(engine.knowledge());
-    Ok((engine, (held, toolchain)))
+    Ok(((held, toolchain), engine))
 }
 
 /// Opens the prelude, and shows the progress in one changing line if it must be built first.

@@ -10,22 +10,20 @@ use ferrotune_link::{CellEnding, KernelFrame, Stream, SupervisorReply};
 use serde_json::json;
 use std::sync::mpsc;
 use std::time::Instant;
-use table::{Table, fails, panics, ran, texts_of};
+use table::{Row, Table, fails, panics, ran, texts_of};
 
 /// The evaluator's error for a cell whose process has said more.
 fn message() -> Error {
     Error::Message("evcxr's own words".to_owned())
 }
 
-/// What makes an evaluator forget everything, then learn what every notebook has, and then the state that ends like this.
-macro_rules! redeclared {
-    ($state:expr) => {
-        [ran(":clear").without_statements().knows(&[]), ran(FIRST_CELL), $state]
-    };
+/// The rows of an evaluator that forgets everything, runs the first cell again, and learns a state.
+fn redeclared(state: Row) -> [Row; 3] {
+    [ran(":clear").without_statements().knows(&[]), ran(FIRST_CELL), state]
 }
 
 #[test]
-fn a_value_is_shown_once_whoever_has_it() {
+fn a_value_is_shown_whether_the_evaluator_or_the_link_has_it() {
     let mut table = Table::new();
     table.check("1 + 1", [ran("1 + 1").value("2")], ["result: 2", "done"]);
     assert_eq!(table.orders(), ["begin 1", "sync"]);
@@ -69,9 +67,9 @@ fn nothing_runs_of_a_cell_that_is_wrong_somewhere() {
 
 #[test]
 fn crates_of_every_cell_are_left_out_of_what_is_added() {
-    let told = "stderr: candle_core is part of every cell; the :dep line is not needed, and was left out";
+    let expected = "stderr: candle_core is part of every cell; the :dep line is not needed, and was left out";
     let rows = [ran("\n:dep itoa = \"1\"\nf();")];
-    Table::new().check(":dep candle-core = \"0.9\"\n:dep itoa = \"1\"\nf();", rows, [told, "done"]);
+    Table::new().check(":dep candle-core = \"0.9\"\n:dep itoa = \"1\"\nf();", rows, [expected, "done"]);
 }
 
 #[test]
@@ -105,10 +103,10 @@ fn a_crash_says_what_became_of_the_variables() {
     // A cell that has moved a variable and failed keeps its own failure.
     let restored = KernelFrame::Restored { ending: CellEnding::TakenBack, threads, running: true };
     let failed = KernelFrame::Failed { message: "no".to_owned(), location: None };
-    let told = "stderr: the cell has moved a variable, and every variable is as it was before the cell, but these threads of \
+    let expected = "stderr: the cell has moved a variable, and every variable is as it was before the cell, but these threads of \
                 earlier cells are gone: loader; a lock that one of them held stays locked, and a cell that takes it waits \
                 until you interrupt it";
-    table.check("f();", [fails("f();", message()).sends(failed).sends(restored)], [told, "Error: no"]);
+    table.check("f();", [fails("f();", message()).sends(failed).sends(restored)], [expected, "Error: no"]);
 
     let died = fails("f();", Error::SubprocessTerminated(String::new())).sends(KernelFrame::Died { ending }).knows(&[]);
     let text = "CellDied: the process of the cells was ended by SIGSEGV; a new process has been started, and the variables are \
@@ -126,9 +124,9 @@ fn variables_of_a_type_that_is_defined_anew_are_dropped_and_the_cell_runs_again(
         ran("let p = ::std::string::String::new(); ::std::mem::drop(p);\n").knows(&["q"]),
         ran("p.x").value("1"),
     ];
-    let told =
+    let expected =
         "stderr: the variable p was dropped: its type has been defined anew since it was made, or its value is gone";
-    table.check("p.x", rows, [told, "result: 1", "done"]);
+    table.check("p.x", rows, [expected, "result: 1", "done"]);
     assert_eq!(table.orders(), ["begin 2", "sync", "skip", "begin", "sync"]);
 }
 
@@ -165,7 +163,7 @@ fn undo_brings_back_the_variables_and_then_the_evaluator() {
     table.orders();
     let state = "let mut a: i32 = evcxr_variable_store.take_variable::<i32>(stringify!(a));\n";
     let undone = ["shown: undone: the last cell; the variables are a", "done"];
-    table.check("%undo", redeclared!(ran(state).knows(&["a"])), undone);
+    table.check("%undo", redeclared(ran(state).knows(&["a"])), undone);
     // The cell of %undo has number 3, and what it runs for the evaluator has none.
     let expected = ["begin 3", "report", "return before 2", "begin", "sync", "sync", "sync", "sync", "begin 3"];
     assert_eq!(table.orders(), expected);
@@ -181,7 +179,7 @@ fn a_cell_that_cannot_be_undone_has_no_number() {
     assert_eq!(table.orders(), ["begin", "sync"]);
     table.keeps_snapshots_before(&[1]);
     let undone = ["shown: undone: the last cell; there are no variables", "done"];
-    table.check("%undo", redeclared!(ran("if !vars_ok { return Ok(()); }\n}\n")), undone);
+    table.check("%undo", redeclared(ran("if !vars_ok { return Ok(()); }\n}\n")), undone);
 }
 
 #[test]
@@ -190,9 +188,9 @@ fn a_snapshot_that_does_not_wake_costs_the_variables() {
     table.check("%checkpoint trained", [], ["shown: kept as trained; %restore trained brings it back", "done"]);
     assert_eq!(table.orders(), ["begin 2", "keep trained"]);
     table.check("%restore trian", [], ["MagicError: there is no checkpoint trian; trained"]);
-    table.replies(SupervisorReply::Lost);
+    table.set_return_reply(SupervisorReply::Lost);
     let lost = "EngineError: the snapshot did not wake in time, and the variables are lost";
-    table.check("%restore trained", redeclared!(ran("if !vars_ok { return Ok(()); }\n}\n")), [lost]);
+    table.check("%restore trained", redeclared(ran("if !vars_ok { return Ok(()); }\n}\n")), [lost]);
     assert!(table.engine.undo.now.names().is_empty());
     table.check("%restore trained", [], ["MagicError: there is no checkpoint trained; %checkpoint NAME makes one"]);
 }
@@ -203,9 +201,9 @@ fn a_supervisor_that_has_ended_is_started_again_with_the_limit_and_without_varia
     let limited = ["shown: a cell that holds more than 2.0 GiB is stopped from now on", "done"];
     table.check("%memory limit 2GiB", [], limited);
     table.engine.supervisor.kill();
-    let told = "EngineError: the supervisor of the cells ended (signal: 9 (SIGKILL)); it was started again, and the \
+    let expected = "EngineError: the supervisor of the cells ended (signal: 9 (SIGKILL)); it was started again, and the \
                 variables are lost";
-    table.check("f();", redeclared!(ran("if !vars_ok { return Ok(()); }\n}\n")), [told]);
+    table.check("f();", redeclared(ran("if !vars_ok { return Ok(()); }\n}\n")), [expected]);
     let limits = table.orders().into_iter().filter(|order| order.starts_with("limit")).count();
     assert_eq!(limits, 2, "the new one has the limit, too");
     table.check("f();", [ran("f();")], ["done"]);

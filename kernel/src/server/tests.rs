@@ -321,16 +321,3 @@ async fn a_request_that_is_wrong_is_refused_and_the_next_one_is_served() {
     client.execute("code").await;
     assert_eq!(client.reply().await.content["status"], "ok");
 }
-
-#[tokio::test]
-async fn subshells_are_listed_until_they_are_deleted() {
-    let mut client = Client::start(|| engine(|_, _| {})).await;
-    let made = client.control("create_subshell_request", json!({})).await.content;
-    let id = made["subshell_id"].clone();
-    let listed = client.control("list_subshell_request", json!({})).await.content;
-    assert_eq!(listed, json!({"status": "ok", "subshell_id": [id]}));
-    let deleted = client.control("delete_subshell_request", json!({"subshell_id": id})).await.content;
-    assert_eq!(deleted, json!({"status": "ok"}));
-    let listed = client.control("list_subshell_request", json!({})).await.content;
-    assert_eq!(listed, json!({"status": "ok", "subshell_id": []}));
-}

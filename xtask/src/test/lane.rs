@@ -1,5 +1,4 @@
-//! Commands that run one after the other beside the tests, with what those leave of the processors. What they print is in a file, and is
-//! shown where one fails, so that what failed comes last.
+//! Jobs that run one after the other beside the tests. What they print is in a file, and is shown at the end where one fails.
 
 use crate::step;
 use anyhow::{Context, Result, anyhow};
@@ -10,7 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
-/// Commands that run beside the tests.
+/// Commands of which each needs what the one before has made.
+pub(super) type Job = Vec<Command>;
+
+/// Jobs that run beside the tests.
 pub(super) struct Lane {
     log: PathBuf,
     thread: JoinHandle<Result<()>>,
@@ -18,27 +20,29 @@ pub(super) struct Lane {
 }
 
 impl Lane {
-    /// Starts the first command.
-    pub(super) fn start(log: &Path, commands: Vec<Command>) -> Result<Self> {
+    /// Starts the first job. One that fails is named at once, and the others still run.
+    pub(super) fn start(log: &Path, jobs: Vec<Job>) -> Result<Self> {
         let output = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
         let is_stopped = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&is_stopped);
         let run = move || {
-            let wanted = commands.iter().take_while(|_| !stopped.load(Ordering::Relaxed));
-            wanted.map(|command| nice(command, &output)).try_for_each(|command| step::run(&mut command?))
+            let wanted = jobs.into_iter().take_while(|_| !stopped.load(Ordering::Relaxed));
+            let results: Vec<Result<()>> = wanted.map(|job| run(job, &output)).collect();
+            results.into_iter().collect()
         };
         Ok(Self { log: log.to_owned(), thread: thread::spawn(run), is_stopped })
     }
 
-    /// Starts no more commands, because the tests have failed.
+    /// Starts no more jobs, because the tests have failed.
     pub(super) fn stop(&self) {
         self.is_stopped.store(true, Ordering::Relaxed);
     }
 
-    /// Waits for the last command.
+    /// Waits for the last job.
     pub(super) fn join(self) -> Result<()> {
-        let result = self.thread.join().map_err(|_| anyhow!("the thread of the commands beside the tests panicked"))?;
-        let printed = String::from_utf8_lossy(&fs::read(&self.log)?).into_owned();
+        let result = self.thread.join().map_err(|_| anyhow!("the thread of the jobs beside the tests panicked"))?;
+        let printed = fs::read(&self.log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        let printed = printed.unwrap_or_else(|error| format!("cannot read {}: {error}\n", self.log.display()));
         if result.is_err() {
             eprint!("{printed}");
         } else {
@@ -52,19 +56,30 @@ impl Lane {
     }
 }
 
-/// The same command, with what the others leave of the processors and with its output in a file.
-fn nice(command: &Command, output: &File) -> Result<Command> {
-    let mut nice = Command::new("nice");
-    nice.args(["-n", "19"]).arg(command.get_program()).args(command.get_args());
-    for (name, value) in command.get_envs() {
-        match value {
-            Some(value) => nice.env(name, value),
-            None => nice.env_remove(name),
-        };
+fn run(job: Job, output: &File) -> Result<()> {
+    job.into_iter().try_for_each(|mut command| {
+        command.stdout(output.try_clone()?).stderr(output.try_clone()?);
+        step::run(&mut command).inspect_err(|error| eprintln!("beside the tests: {error:#}"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sh(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
     }
-    if let Some(folder) = command.get_current_dir() {
-        nice.current_dir(folder);
+
+    #[test]
+    fn a_job_that_fails_ends_there_and_the_others_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("log");
+        let jobs = vec![vec![sh("echo one; exit 3"), sh("echo two")], vec![sh("echo three")]];
+        let error = Lane::start(&log, jobs).unwrap().join().unwrap_err();
+        assert_eq!(error.to_string(), "sh ended with exit status: 3");
+        assert_eq!(fs::read_to_string(log).unwrap(), "one\nthree\n");
     }
-    nice.stdout(output.try_clone()?).stderr(output.try_clone()?);
-    Ok(nice)
 }

@@ -1,8 +1,8 @@
 //! The tests in Python: which files there are, in which order they begin, and how pytest runs them on all processors.
 
-use super::selection::Selection;
+use super::selection::Part;
 use crate::environment::Environment;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
@@ -11,12 +11,17 @@ use std::thread::available_parallelism;
 
 /// The folder of all of them.
 const FOLDER: &str = "tests";
+/// Its folder with more of them.
+const PROTOCOL: &str = "tests/protocol";
+
+/// No more processes than these, each with its kernels: those of a large machine would need more memory than it has.
+const MOST_PROCESSES: usize = 16;
 
 /// The tests of `--fast`: what most changes of cells and searches break, in about three minutes on two cores.
 pub(super) const FAST: [&str; 15] = [
     "tests/test_tune.py",
     "tests/test_undo.py",
-    "tests/protocol",
+    PROTOCOL,
     "tests/test_cells.py",
     "tests/test_completion.py",
     "tests/test_diagnostics.py",
@@ -64,7 +69,7 @@ pub(super) const OLD_CLIENT: [&str; 1] = ["tests/protocol/test_kernel_test_suite
 pub(super) fn pytest(environment: &Environment, files: &[impl AsRef<OsStr>]) -> Command {
     let mut pytest = one_by_one(environment, files);
     // Most tests wait for a part of their time.
-    let processes = available_parallelism().map_or(1, usize::from) + 1;
+    let processes = (available_parallelism().map_or(1, usize::from) + 1).min(MOST_PROCESSES);
     pytest.args(["--dist=loadfile", "--no-loadscope-reorder", "--durations=20", "-n"]).arg(processes.to_string());
     pytest
 }
@@ -76,9 +81,9 @@ pub(super) fn one_by_one(environment: &Environment, files: &[impl AsRef<OsStr>])
     pytest
 }
 
-/// The files of a selection, the longest first.
-pub(super) fn files(root: &Path, selection: Selection) -> Result<Vec<String>> {
-    let mut files = vec!["tests/protocol".to_owned()];
+/// All files or, of those that [`FAST`] leaves out, a share. The longest are first.
+pub(super) fn files(root: &Path, part: Option<Part>) -> Result<Vec<String>> {
+    let mut files = vec![PROTOCOL.to_owned()];
     for entry in fs::read_dir(root.join(FOLDER)).with_context(|| format!("cannot read {FOLDER}"))? {
         let name = entry?.file_name().to_string_lossy().into_owned();
         let file = format!("{FOLDER}/{name}");
@@ -86,12 +91,13 @@ pub(super) fn files(root: &Path, selection: Selection) -> Result<Vec<String>> {
             files.push(file);
         }
     }
-    if selection != Selection::Whole {
-        files.retain(|file| !FAST.contains(&file.as_str()));
-    }
     let place = |file: &String| LONGEST.iter().position(|long| file == long).unwrap_or(LONGEST.len());
     files.sort_by(|left, right| place(left).cmp(&place(right)).then_with(|| left.cmp(right)));
-    Ok(selection.of_rest(files))
+    let Some(part) = part else { return Ok(files) };
+    files.retain(|file| !FAST.contains(&file.as_str()));
+    let files = part.share(files);
+    ensure!(!files.is_empty(), "there are fewer files of tests than such shares");
+    Ok(files)
 }
 
 #[cfg(test)]
@@ -107,18 +113,25 @@ mod tests {
     }
 
     #[test]
-    fn the_shares_have_every_file_once_that_is_not_among_the_short_ones() {
+    fn the_shares_and_fast_have_every_file_once() {
         let root = crate::root();
-        let of = |arguments: &[&str]| files(&root, Selection::of(arguments).unwrap()).unwrap();
-        let mut shared: Vec<String> = ["1/3", "2/3", "3/3"]
-            .iter()
-            .flat_map(|part| of(&["--part", part]))
-            .chain(FAST.map(str::to_owned))
-            .collect();
-        let mut whole = of(&[]);
+        let share = |part| files(&root, Some(Part::of(part).unwrap())).unwrap();
+        let mut shared = ["1/3", "2/3", "3/3"].map(share).concat();
+        shared.extend(FAST.map(str::to_owned));
+        let mut whole = files(&root, None).unwrap();
         assert_eq!(whole[0], LONGEST[0]);
         shared.sort_unstable();
         whole.sort_unstable();
         assert_eq!(shared, whole);
+        assert!(files(&root, Some(Part::of("1000/1000").unwrap())).is_err());
+    }
+
+    #[test]
+    fn no_folder_has_tests_that_do_not_run() {
+        let folders = fs::read_dir(crate::root().join(FOLDER)).unwrap().map(|entry| entry.unwrap().path());
+        let is_test = |path: &Path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("test_"));
+        let has_tests = |folder: &Path| fs::read_dir(folder).unwrap().any(|entry| is_test(&entry.unwrap().path()));
+        let found: Vec<_> = folders.filter(|path| path.is_dir() && has_tests(path)).collect();
+        assert_eq!(found, [crate::root().join(PROTOCOL)]);
     }
 }

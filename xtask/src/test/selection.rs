@@ -21,13 +21,13 @@ pub(super) struct Part {
 }
 
 impl Selection {
-    /// What the user asks for behind `cargo xtask test`.
+    /// What the user asks for after `cargo xtask test`.
     pub(super) fn of_arguments() -> Result<Self> {
         let arguments: Vec<String> = std::env::args().skip(2).collect();
         Self::of(&arguments.iter().map(String::as_str).collect::<Vec<_>>())
     }
 
-    pub(super) fn of(arguments: &[&str]) -> Result<Self> {
+    fn of(arguments: &[&str]) -> Result<Self> {
         match arguments {
             [] => Ok(Self::Whole),
             ["--fast"] => Ok(Self::Fast),
@@ -38,22 +38,18 @@ impl Selection {
             _ => bail!("usage: cargo xtask test [--fast | --part 1/3]"),
         }
     }
-
-    /// Those of some things that [`Selection::Fast`] leaves out that are among it.
-    pub(super) fn of_rest<T>(self, rest: impl IntoIterator<Item = T>) -> Vec<T> {
-        match self {
-            Self::Whole => rest.into_iter().collect(),
-            Self::Fast => Vec::new(),
-            Self::Part(part) => rest.into_iter().skip(part.number - 1).step_by(part.count).collect(),
-        }
-    }
 }
 
 impl Part {
-    fn of(text: &str) -> Option<Self> {
+    pub(super) fn of(text: &str) -> Option<Self> {
         let (number, count) = text.split_once('/')?;
         let part = Self { number: number.parse().ok()?, count: count.parse().ok()? };
         (1..=part.count).contains(&part.number).then_some(part)
+    }
+
+    /// The items of this share.
+    pub(super) fn share<T>(self, items: Vec<T>) -> Vec<T> {
+        items.into_iter().skip(self.number - 1).step_by(self.count).collect()
     }
 }
 
@@ -62,14 +58,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_shares_are_the_rest_and_each_thing_is_in_one() {
-        let rest = || 0..10;
-        let mut shared: Vec<i32> = (1..=3)
-            .flat_map(|number| Selection::of(&["--part", &format!("{number}/3")]).unwrap().of_rest(rest()))
-            .collect();
+    fn each_item_is_in_one_share() {
+        let items: Vec<i32> = (0..10).collect();
+        let mut shared: Vec<i32> =
+            ["1/3", "2/3", "3/3"].iter().flat_map(|part| Part::of(part).unwrap().share(items.clone())).collect();
         shared.sort_unstable();
-        assert_eq!(shared, Selection::Whole.of_rest(rest()));
-        assert!(Selection::Fast.of_rest(rest()).is_empty());
+        assert_eq!(shared, items);
     }
 
     #[test]
@@ -79,5 +73,7 @@ mod tests {
             assert_eq!(error, format!("--part takes a share such as 1/3, and was given {part}"));
         }
         assert!(Selection::of(&["--quick"]).is_err());
+        assert_eq!(Selection::of(&[]).unwrap(), Selection::Whole);
+        assert_eq!(Selection::of(&["--fast"]).unwrap(), Selection::Fast);
     }
 }

@@ -159,7 +159,7 @@ fn needs_sources(source: &str) -> bool {
     source.lines().any(|line| line.starts_with(':')) || source.split(|c| !is_of_name(c)).any(|word| word == "let")
 }
 
-/// What the engine learns of evcxr's outputs.
+/// Converts evcxr's outputs.
 fn evaluated(EvalOutputs { content_by_mime_type, phases, .. }: EvalOutputs) -> Evaluated {
     let runs = phases.into_iter().filter(|phase| phase.name == EXECUTION).map(|phase| phase.duration);
     Evaluated { run_time: runs.reduce(|sum, duration| sum + duration), value: content_by_mime_type }

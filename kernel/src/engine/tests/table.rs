@@ -133,7 +133,7 @@ impl Evaluator for Answers {
     }
 }
 
-/// What takes the place of the cell supervisor: notes each order, and grants each request that it is not told to answer otherwise.
+/// What takes the place of the cell supervisor: notes each order, and grants each request unless a test has set another reply.
 #[derive(Clone, Default)]
 struct Peer(Arc<Mutex<PeerState>>);
 
@@ -142,8 +142,8 @@ struct PeerState {
     stream: Option<UnixStream>,
     orders: Vec<String>,
     snapshots: Vec<SnapshotReport>,
-    /// The reply to the next request for an earlier state, unless it is granted.
-    refusal: Option<SupervisorReply>,
+    /// The reply to the next request for an earlier state.
+    return_reply: Option<SupervisorReply>,
 }
 
 impl Peer {
@@ -172,7 +172,7 @@ impl Peer {
             state.orders.push(text_of(&order));
             let SupervisorOrder::Request { number, request } = order else { continue };
             let reply = match request {
-                SupervisorRequest::Return { .. } => state.refusal.take().unwrap_or(SupervisorReply::Done),
+                SupervisorRequest::Return { .. } => state.return_reply.take().unwrap_or(SupervisorReply::Done),
                 SupervisorRequest::Report => {
                     let report = MemoryReport { snapshots: state.snapshots.clone(), ..MemoryReport::default() };
                     SupervisorReply::Report { report }
@@ -260,7 +260,7 @@ impl Table {
         assert_eq!(self.left(), Vec::<String>::new(), "what the evaluator was not given in {code:?}");
     }
 
-    /// A cell that is sent now, and the way to its outputs.
+    /// A cell that is sent now, and the receiver of its outputs.
     pub(super) fn work<const R: usize>(&mut self, code: &str, rows: [Row; R]) -> (Work, UnboundedReceiver<Output>) {
         *self.rows.lock().unwrap() = VecDeque::from(rows);
         let (outputs, receiver) = unbounded_channel();
@@ -303,8 +303,8 @@ impl Table {
     }
 
     /// The next request for an earlier state gets this reply.
-    pub(super) fn replies(&mut self, reply: SupervisorReply) {
-        self.peer.0.lock().unwrap().refusal = Some(reply);
+    pub(super) fn set_return_reply(&mut self, reply: SupervisorReply) {
+        self.peer.0.lock().unwrap().return_reply = Some(reply);
     }
 }
 

@@ -1,16 +1,19 @@
 //! Random walks through the phases: whatever happens in whatever order, evcxr and the kernel get one answer to each thing that
 //! they ask for, and nothing waits for ever.
 
-use super::super::{Effect, Event, MadeSnapshot, Protocol};
+use super::super::{Effect, Event, MadeSnapshot, Phase, Protocol};
 use super::table::CRASH;
 use ferrotune_link::{CellOrder, KernelFrame, SnapshotKey};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
+use std::mem::{Discriminant, discriminant};
 use std::time::Instant;
 
 const WALKS: u64 = 3_000;
 const STEPS: usize = 120;
+/// The phases that a walk can reach: the kernel does not go before its cells.
+const PHASES: usize = 9;
 
 /// What the cell process has still to do.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -33,7 +36,7 @@ enum Process {
     Ended,
 }
 
-/// Those with whom the supervisor deals.
+/// The cell process, evcxr and the kernel, as the supervisor sees them.
 struct World {
     protocol: Protocol,
     now: Instant,
@@ -45,7 +48,8 @@ struct World {
     is_connected: bool,
     /// The number of the request to which the kernel has no reply yet.
     request: Option<u64>,
-    /// What has happened, for the message of a test that fails.
+    phases: HashSet<Discriminant<Phase>>,
+    /// The seed and all events, for the message of a test that fails.
     history: Vec<String>,
 }
 
@@ -59,14 +63,16 @@ impl World {
             evcxr_waits: false,
             is_connected: false,
             request: None,
-            history: Vec::new(),
+            phases: HashSet::new(),
+            history: vec![format!("seed {seed}")],
         }
     }
 
-    /// Lets an event happen, and does what follows.
-    fn raise(&mut self, event: Event) {
+    /// Sends an event, and does what follows.
+    fn send(&mut self, event: Event) {
         self.history.push(format!("{event:?}"));
         let (protocol, effects) = std::mem::replace(&mut self.protocol, Protocol::new()).step(event);
+        self.phases.insert(discriminant(&protocol.phase));
         self.protocol = protocol;
         for effect in effects {
             self.history.push(format!("    {effect:?}"));
@@ -113,7 +119,7 @@ impl World {
             _ => self.of_time(),
         };
         if let Some(event) = event {
-            self.raise(event);
+            self.send(event);
         }
     }
 
@@ -212,11 +218,11 @@ impl World {
         Some(Event::Due { now: self.now })
     }
 
-    /// The process does nothing any more but end when it is killed, and the user interrupts twice: everybody gets an answer.
-    fn hang(&mut self) {
+    /// From now on the process does nothing but end when it is killed, and the user interrupts twice: everybody gets an answer.
+    fn stop_answering(&mut self) {
         for _ in 0..2 {
             if !self.protocol.is_busy() {
-                self.raise(Event::Interrupted { now: self.now });
+                self.send(Event::Interrupted { now: self.now });
             }
         }
         for _ in 0..100 {
@@ -228,7 +234,7 @@ impl World {
                 _ => self.of_time(),
             };
             match event {
-                Some(event) => self.raise(event),
+                Some(event) => self.send(event),
                 None => break,
             }
         }
@@ -238,10 +244,13 @@ impl World {
 
 #[test]
 fn everybody_gets_one_answer_whatever_happens_and_in_whatever_order() {
+    let mut phases = HashSet::new();
     for seed in 0..WALKS {
         let mut world = World::new(seed);
         let steps = world.random.random_range(1..STEPS);
         (0..steps).for_each(|_| world.step());
-        world.hang();
+        world.stop_answering();
+        phases.extend(world.phases);
     }
+    assert_eq!(phases.len(), PHASES, "the phases that the walks have reached");
 }
