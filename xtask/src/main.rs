@@ -29,7 +29,11 @@ struct Task {
 
 const TASKS: &[Task] = &[
     Task { name: "demo", help: "build everything, run the quickstart notebook, show its best trial", run: demo::run },
-    Task { name: "test", help: "all that CI runs; `test --fast`: what most changes break, `test --part 1/3`: a share of all else", run: test::run },
+    Task {
+        name: "test",
+        help: "all that CI runs; `test --fast`: what most changes break, `test --part 1/3`: a share of all else",
+        run: test::run,
+    },
     Task { name: "torture", help: "hundreds of kills at random times, and every fault of a trial", run: torture::run },
     Task { name: "tidy", help: "check the style rules that no compiler checks", run: tidy::run },
     Task {
