@@ -25,6 +25,8 @@ IMPORTS = "use candle_core::{DType, Device, Tensor};\nuse ferrotune::data::{self
 
 @pytest.fixture(scope="module")
 def notebook(kernel):
+    # What reads files is compiled already. Cells that are not optimised take a third of the time of the compiler.
+    kernel.ok(":opt 0")
     kernel.ok(IMPORTS)
     return kernel
 
