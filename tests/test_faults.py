@@ -147,6 +147,7 @@ def test_programs_that_a_cell_starts_print_into_it(notebook):
     assert (outcome.stdout, outcome.stderr) == ("out\n", "err\n")
 
 
+@pytest.mark.timeout(1800)
 def test_five_hundred_faults_lose_nothing(notebook):
     random_faults = random.Random(7)
     for count in range(500):
