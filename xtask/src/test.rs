@@ -36,10 +36,22 @@ fn fast(root: &Path) -> Result<()> {
         Environment::prepare_for_tests(root)
     })?;
     style(root, cargo)?;
-    // The integration tests of the kernel make cargo build the program, which the next steps install.
-    step::step("cargo test", || step::run(cargo(root).args(RUST_TESTS)))?;
+    // The integration tests of the kernel make cargo build the program, too.
+    step::step("build the tests", || step::run(cargo(root).args(RUST_TESTS).arg("--no-run")))?;
     step::step("install into target/jupyter", || environment.install_kernel())?;
-    step::step("pytest", || step::run(&mut pytest(&environment, &python::FAST)))
+    run_beside(root, vec![vec![pytest(&environment, &python::FAST)]], || {
+        step::step("cargo test", || step::run(cargo(root).args(RUST_TESTS)))
+    })
+}
+
+/// Runs tests, and jobs beside them.
+fn run_beside(root: &Path, jobs: Vec<Job>, tests: impl FnOnce() -> Result<()>) -> Result<()> {
+    let lane = Lane::start(&root.join("target/beside.log"), jobs)?;
+    let tested = tests();
+    if tested.is_err() {
+        lane.stop();
+    }
+    tested.and(step::step("what runs beside the tests", || lane.join()))
 }
 
 /// All tests, or a share of those that [`fast`] leaves out, of the program that the wheel brings.
@@ -65,14 +77,12 @@ fn all(root: &Path, part: Option<Part>) -> Result<()> {
         Some(part) => part.share(jobs),
         None => jobs,
     };
-    let beside = Lane::start(&root.join("target/beside.log"), jobs)?;
-    let rust_tests = || step::step("cargo test", || step::run(wheel::cargo(root).args(RUST_TESTS)));
-    let tested = if part.is_none() { rust_tests() } else { Ok(()) };
-    let tested = tested.and_then(|()| step::step("pytest", || step::run(&mut pytest(&tools.tests, &files))));
-    if tested.is_err() {
-        beside.stop();
-    }
-    tested.and(step::step("what runs beside the tests", || beside.join()))
+    run_beside(root, jobs, || {
+        if part.is_none() {
+            step::step("cargo test", || step::run(wheel::cargo(root).args(RUST_TESTS)))?;
+        }
+        step::step("pytest", || step::run(&mut pytest(&tools.tests, &files)))
+    })
 }
 
 fn style(root: &Path, cargo: fn(&Path) -> Command) -> Result<()> {
