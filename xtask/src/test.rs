@@ -19,7 +19,7 @@ use std::path::Path;
 use std::process::Command;
 use std::thread;
 
-const RUST_TESTS: [&str; 4] = ["test", "--release", "--locked", "--workspace"];
+const RUST_TESTS: [&str; 5] = ["test", "--release", "--locked", "--workspace", "--no-fail-fast"];
 
 pub(crate) fn run(root: &Path) -> Result<()> {
     match Selection::of_arguments()? {
