@@ -8,11 +8,11 @@ MATMUL = "let a = candle_core::Tensor::ones((2, 3), candle_core::DType::F32, &ca
 
 
 def cache():
-    """Every file and folder of the kernel's cache with its time of change. Left out are the cells that a kernel starts with, which the
-    kernel before may not have finished, and the crates of notebooks, which kernels of other tests build at the same time."""
+    """Every file and folder of what cells are linked with, with its time of change. Left out are the cells that a kernel starts with,
+    which the kernel before may not have finished; kernels of other tests write to the rest of the cache at the same time."""
     folder = pathlib.Path(os.environ["XDG_CACHE_HOME"]) / "ferrotune"
-    paths = [path for path in folder.rglob("*") if not any(part.endswith((".starting", "dependencies")) for part in path.parts)]
-    return {path: path.lstat().st_mtime_ns for path in paths}
+    made = [path for path in folder.glob("prelude-*") if path.suffix != ".starting"]
+    return {path: path.lstat().st_mtime_ns for one in made for path in [one, *one.rglob("*")]}
 
 
 def test_second_start_compiles_no_dependency(start):
