@@ -12,16 +12,12 @@ def install(*packages):
     if os.geteuid() != 0 or not shutil.which("apt-get"):
         return None
     apt = ["apt-get", "-qq", "-o", "DPkg::Lock::Timeout=120"]
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     # Another process of the tests may install some at the same time; `update` does not wait for it.
     with open(os.path.join(tempfile.gettempdir(), "ferrotune-apt.lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        return run(apt, packages)
-
-
-def run(apt, packages):
-    for command in (["update"], ["install", "--yes", "--no-install-recommends", *packages]):
-        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        ran = subprocess.run([*apt, *command], capture_output=True, text=True, env=environment)
-        if ran.returncode != 0:
-            return f"apt-get {command[0]}: {(ran.stderr.strip().splitlines() or ['failed'])[-1]}"
+        for command in (["update"], ["install", "--yes", "--no-install-recommends", *packages]):
+            ran = subprocess.run([*apt, *command], capture_output=True, text=True, env=environment)
+            if ran.returncode != 0:
+                return f"apt-get {command[0]}: {(ran.stderr.strip().splitlines() or ['failed'])[-1]}"
     return None

@@ -77,7 +77,7 @@ def test_a_training_step_needs_no_more_memory_than_in_jax(kernels, libtpu, model
     command = [sys.executable, TWINS / "twins.py", model, str(depth), str(batch), theirs.folder / "twin.mlir"]
     subprocess.run(command, check=True, timeout=120)
     programs = {(ours, "step"): ours.folder / "step.mlir", (theirs, "twin.mlir"): theirs.folder / "twin.mlir"}
-    own, jax = peaks(programs, f"{model} of depth {depth}", f"{generation}:1x1", libtpu[1])
+    own, jax = peaks(programs, model, depth, f"{generation}:1x1", libtpu[1])
     ours.ok("drop(step);")
     line = f"{model} of depth {depth}, {generation}: {own / 2**20:.1f} MiB, JAX {jax / 2**20:.1f} MiB, ratio {own / jax:.3f}"
     print(line)
@@ -85,16 +85,16 @@ def test_a_training_step_needs_no_more_memory_than_in_jax(kernels, libtpu, model
     assert LEAST * jax <= own <= MOST * jax, line
 
 
-def peaks(programs, model, tpu, library):
+def peaks(programs, model, depth, tpu, library):
     """The peak of each program, which a kernel knows by a name."""
     found, begun = {}, {}
     for (kernel, name), path in programs.items():
-        program = (path.read_bytes(), tpu, library, f"{model}, {name}, {tpu}")
-        found[name] = None if model.startswith(ALWAYS) else tpu_peaks.kept(*program)
+        program = (path.read_bytes(), tpu, library, f"{model} of depth {depth}, {name}, {tpu}")
+        found[name] = None if model == ALWAYS else tpu_peaks.kept(*program)
         if found[name] is None:
             begun[name] = kernel, kernel.begin(f"%tpu_check --tpu {tpu} {name}"), program
     for name, (kernel, cell, program) in begun.items():
         found[name] = peak(kernel.end_of(cell))
-        if not model.startswith(ALWAYS):
+        if model != ALWAYS:
             tpu_peaks.keep(*program, found[name])
     return found.values()

@@ -2,19 +2,16 @@
 
 use crate::environment::{Environment, build_program, find_tools};
 use crate::step;
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 use std::path::Path;
-use std::thread;
 
 pub(crate) fn run(root: &Path) -> Result<()> {
     find_tools(root)?;
-    // The packages are downloaded while the compiler works. An error is shown at once, and ends the task after the build.
+    // The packages are downloaded while the compiler works.
     let own = root.to_owned();
-    let packages = thread::spawn(move || Environment::prepare(&own).inspect_err(|error| eprintln!("{error:#}")));
+    let packages = step::begin(move || Environment::prepare(&own));
     step::step("1 of 4: build the kernel, the longest step", || build_program(root))?;
-    let environment = step::step("2 of 4: Python packages that run notebooks", || {
-        packages.join().map_err(|_| anyhow!("the thread that installs them panicked"))?
-    })?;
+    let environment = step::step("2 of 4: Python packages that run notebooks", packages)?;
     step::step("3 of 4: build what cells are linked with, candle among it", || environment.install_kernel())?;
     step::step("4 of 4: run notebooks/01_quickstart.ipynb", || {
         let mut python = environment.python();

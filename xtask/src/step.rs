@@ -1,7 +1,8 @@
 //! The steps of a task: prints the name of each step when it begins and its time when it ends; an error names its step.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use std::process::Command;
+use std::thread;
 use std::time::Instant;
 
 /// Runs one step of a task.
@@ -11,6 +12,14 @@ pub(crate) fn step<T>(name: &str, work: impl FnOnce() -> Result<T>) -> Result<T>
     let result = work().with_context(|| format!("step `{name}` failed"))?;
     eprintln!("<== {name}: {:.1} s", started.elapsed().as_secs_f64());
     Ok(result)
+}
+
+/// Begins work in a thread of its own, and returns what waits for it. An error is shown at once, and returned to whoever waits.
+pub(crate) fn begin<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> impl FnOnce() -> Result<T> {
+    let thread = thread::spawn(|| work().inspect_err(|error| eprintln!("{error:#}")));
+    || thread.join().map_err(|_| anyhow!("its thread panicked"))?
 }
 
 /// Runs a program to its end, with its output on the terminal.
@@ -41,6 +50,13 @@ mod tests {
     fn a_step_that_fails_is_named() {
         let error = step("fmt", || run(&mut Command::new("false"))).unwrap_err();
         assert!(format!("{error:#}").starts_with("step `fmt` failed: false ended with "), "{error:#}");
+    }
+
+    #[test]
+    fn work_that_fails_in_a_thread_fails_the_step_that_waits_for_it() {
+        let error = step("packages", begin(|| run(&mut Command::new("false")))).unwrap_err();
+        assert!(format!("{error:#}").starts_with("step `packages` failed: false ended with "), "{error:#}");
+        assert_eq!(begin(|| Ok(3))().unwrap(), 3);
     }
 
     #[test]

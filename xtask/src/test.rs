@@ -10,14 +10,13 @@ mod selection;
 use crate::environment::{Environment, cargo, find_style_tools, find_tools};
 use crate::wheel::{self, Wheel};
 use crate::{step, tidy};
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 use lane::{Job, Lane};
 use python::{one_by_one, pytest};
 use selection::{Part, Selection};
 use std::env;
 use std::path::Path;
 use std::process::Command;
-use std::thread;
 
 const RUST_TESTS: [&str; 5] = ["test", "--release", "--locked", "--workspace", "--no-fail-fast"];
 
@@ -63,11 +62,11 @@ fn all(root: &Path, part: Option<Part>) -> Result<()> {
     })?;
     // The packages are downloaded while the compiler works.
     let own = root.to_owned();
-    let tools = thread::spawn(move || Tools::prepare(&own));
+    let tools = step::begin(move || Tools::prepare(&own));
     if part.is_none() {
         style(root, wheel::cargo)?;
     }
-    let tools = step::step("Python packages", || tools.join().map_err(|_| anyhow!("their thread panicked"))?)?;
+    let tools = step::step("Python packages", tools)?;
     step::step("build the program", || tools.wheel.build_program())?;
     step::step("install into target/jupyter", || tools.tests.install_kernel())?;
     // Also for a share: these are the programs that the tests in Python run.

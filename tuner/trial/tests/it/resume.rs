@@ -134,8 +134,9 @@ fn promoted_trial_of_a_supervisor_that_was_killed_goes_on_first() {
         supervisor.signal(Signal::KILL);
         assert!(!supervisor.finish().status.success());
         let is_running = |record: &TrialRecord| record.ending.is_none() && record.paused_at.is_none();
-        let running = on_disk(&spec).into_iter().find(is_running);
-        running.map(|record| (spec, record.number))
+        let running: Vec<TrialRecord> = on_disk(&spec).into_iter().filter(is_running).collect();
+        assert!(running.len() <= 1, "{running:?}");
+        running.first().map(|record| (spec, record.number))
     };
     // On a busy machine the signal may come as late as at the next rung, where no trial runs.
     let (spec, interrupted) = (0..10).find_map(killed).expect("a supervisor that was killed between two rungs");
