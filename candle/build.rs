@@ -1,10 +1,13 @@
-//! Packs our changes of candle-core into the library, so that an installed kernel has them.
+//! Packs our changes of candle into the library, so that an installed kernel has them.
 //!
-//! Cargo leaves out the folder with candle-core when it packs this crate; `candle-core.toml` is a link to its manifest.
+//! Cargo leaves out the folders with our packages when it packs this crate; `candle-core.toml` is a link to the manifest of one.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
+
+/// The packages of candle that are changed.
+const PACKAGES: [&str; 2] = ["candle-core", "candle-nn"];
 
 fn main() -> io::Result<()> {
     let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
@@ -15,8 +18,9 @@ fn main() -> io::Result<()> {
     }
     files.sort();
     let mut table = String::from("&[\n");
-    let files = files.iter().map(|file| (file.as_path(), root.join(file)));
-    for (file, path) in files.chain([(Path::new("candle-core/Cargo.toml"), root.join("candle-core.toml"))]) {
+    let files = files.into_iter().map(|file| (root.join(&file), file));
+    let manifests = PACKAGES.map(|name| (root.join(format!("{name}.toml")), Path::new(name).join("Cargo.toml")));
+    for (path, file) in files.chain(manifests) {
         println!("cargo:rerun-if-changed={}", path.display());
         writeln!(table, "    ({:?}, include_str!({path:?})),", file.display().to_string()).expect("a String takes all");
     }

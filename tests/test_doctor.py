@@ -85,7 +85,7 @@ def cache(tmp_path):
     folder.mkdir(parents=True)
     shutil.copytree(prelude, folder / prelude.name, symlinks=True, ignore=shutil.ignore_patterns("used"))
     (folder / f"{prelude.name}.lock").touch()
-    candle = next(prelude.parent.glob("candle-core-*"))
+    candle = next(prelude.parent.glob("candle-*"))
     shutil.copytree(candle, folder / candle.name)
     return folder
 

@@ -1,95 +1,112 @@
-//! Our changes of a package, and how they are applied.
+//! Our changes of a project's packages, and how they are applied.
 
 use crate::error::{Error, Result};
-use crate::package::{CANDLE, Package};
+use crate::package::{CANDLE, Package, Upstream};
+use crate::patch::Patch;
 use crate::sources::{self, Sources};
-use diffy::Patch;
 use std::collections::BTreeMap;
 use std::path::Path;
 
 /// The repository's folder `candle/` when this library was built.
 const PACKED: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/changes.rs"));
 
-/// What makes our package out of crates.io's.
+/// What makes our packages out of crates.io's.
 #[derive(Clone, Debug)]
 pub struct Changes {
-    pub(crate) package: &'static Package,
-    pub(crate) manifest: String,
-    /// Unified diffs, by the file of the package that they change.
-    patches: Sources,
-    /// Files that the package does not have.
-    files: Sources,
+    pub(crate) upstream: &'static Upstream,
+    /// The manifests of our packages.
+    pub(crate) manifests: Sources,
+    /// In the order of their names.
+    pub(crate) patches: Vec<Patch>,
+    /// Files that the packages do not have.
+    pub(crate) files: Sources,
 }
 
 impl Changes {
-    /// The changes of candle-core that this library was built with.
+    /// The changes of candle that this library was built with.
     pub fn packed() -> Self {
         let all = PACKED.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect();
-        Self::of(&CANDLE, all)
+        Self::of(&CANDLE, &all)
     }
 
-    /// The changes in the repository's folder of a package, such as `candle/`.
+    /// The changes in the repository's folder of a project, such as `candle/`.
     ///
     /// # Errors
     ///
     /// A file cannot be read.
-    pub fn read(package: &'static Package, folder: &Path) -> Result<Self> {
+    pub fn read(upstream: &'static Upstream, folder: &Path) -> Result<Self> {
         let mut all = sources::read(folder, "patches")?;
         all.append(&mut sources::read(folder, "files")?);
-        all.insert(package.manifest(), sources::text(&folder.join(package.manifest()))?);
-        Ok(Self::of(package, all))
+        for path in upstream.packages.iter().map(Package::manifest) {
+            let text = sources::text(&folder.join(&path))?;
+            all.insert(path, text);
+        }
+        Ok(Self::of(upstream, &all))
     }
 
-    fn of(package: &'static Package, all: Sources) -> Self {
-        let under = |folder: &str, ending: &str| {
-            let inside = |path: &str| Some(path.strip_prefix(folder)?.strip_suffix(ending)?.to_owned());
-            all.iter().filter_map(|(path, text)| Some((inside(path)?, text.clone()))).collect()
+    pub(crate) fn of(upstream: &'static Upstream, all: &Sources) -> Self {
+        let inside = |folder: &'static str, ending: &'static str| {
+            let name = move |path: &str| Some(path.strip_prefix(folder)?.strip_suffix(ending)?.to_owned());
+            all.iter().filter_map(move |(path, text)| Some((name(path)?, text.clone())))
         };
-        let manifest = all.get(&package.manifest()).cloned().unwrap_or_default();
-        Self { package, manifest, patches: under("patches/", ".patch"), files: under("files/", "") }
+        let manifests = upstream.packages.iter().map(Package::manifest);
+        Self {
+            upstream,
+            manifests: manifests.filter_map(|path| all.get(&path).map(|text| (path.clone(), text.clone()))).collect(),
+            patches: inside("patches/", ".patch").map(|(topic, text)| Patch::of(upstream, &topic, &text)).collect(),
+            files: inside("files/", "").collect(),
+        }
     }
 
-    /// A hash of everything that our package is made of, by name.
+    /// The patches, in the order in which they are applied.
+    pub fn patches(&self) -> &[Patch] {
+        &self.patches
+    }
+
+    /// What each patch is for, and which files it changes.
+    ///
+    /// # Errors
+    ///
+    /// A patch is not a unified diff.
+    pub fn list(&self) -> Result<String> {
+        Ok(self.patches.iter().map(Patch::describe).collect::<Result<Vec<_>>>()?.join("\n"))
+    }
+
+    /// A hash of everything that our packages are made of, by name.
     pub fn hashes(&self) -> BTreeMap<String, String> {
-        let patches = self.patches.iter().map(|(path, text)| (patch_path(path), sources::hash(text)));
+        let patches = self.patches.iter().map(|patch| (patch_path(&patch.topic), patch.hash()));
         let files = self.files.iter().map(|(path, text)| (file_path(path), sources::hash(text)));
-        let base = [
-            ("Cargo.toml".to_owned(), sources::hash(&self.manifest)),
-            (format!("{}.crate", self.package.name), self.package.checksum.to_owned()),
-        ];
-        patches.chain(files).chain(base).collect()
+        let manifests = self.manifests.iter().map(|(path, text)| (path.clone(), sources::hash(text)));
+        let crates = self.upstream.packages.iter();
+        let crates = crates.map(|package| (format!("{}.crate", package.name), package.checksum.to_owned()));
+        patches.chain(files).chain(manifests).chain(crates).collect()
     }
 
-    /// Changes the package's own sources.
+    /// Changes the packages' own sources.
     pub(crate) fn apply(&self, sources: &mut Sources) -> Result<()> {
-        for (path, patch) in &self.patches {
-            let text = sources.get_mut(path);
-            let text = text.ok_or_else(|| Error::NothingToPatch { package: self.package, path: path.clone() })?;
-            *text = patched(self.package, path, text, patch)?;
+        for patch in &self.patches {
+            patch.apply(sources)?;
         }
         for (path, text) in &self.files {
+            if !self.upstream.packages.iter().any(|package| path.starts_with(&(package.sources() + "/"))) {
+                return Err(Error::NoPackage { upstream: self.upstream, path: path.clone() });
+            }
             if sources.insert(path.clone(), text.clone()).is_some() {
-                return Err(Error::Exists { package: self.package, path: path.clone() });
+                return Err(Error::Exists { upstream: self.upstream, path: path.clone() });
             }
         }
         Ok(())
     }
 }
 
-/// Where the patch of a file is in the folder of a package.
-pub(crate) fn patch_path(path: &str) -> String {
-    format!("patches/{path}.patch")
+/// Where the patch of a topic is in the folder of a project.
+pub(crate) fn patch_path(topic: &str) -> String {
+    format!("patches/{topic}.patch")
 }
 
-/// Where a file of ours is in the folder of a package.
+/// Where a file of ours is in the folder of a project.
 pub(crate) fn file_path(path: &str) -> String {
     format!("files/{path}")
-}
-
-fn patched(package: &'static Package, path: &str, text: &str, patch: &str) -> Result<String> {
-    let malformed = |source| Error::Malformed { package, path: path.to_owned(), source };
-    let patch = Patch::from_str(patch).map_err(malformed)?;
-    diffy::apply(text, &patch).map_err(|source| Error::Hunk { package, path: path.to_owned(), source })
 }
 
 #[cfg(test)]
@@ -97,64 +114,113 @@ mod tests {
     use super::*;
 
     const TEXT: &str = "one\ntwo\nthree\nfour\nfive\nsix\nseven\neight\nnine\nten\neleven\ntwelve\n";
-    const PATCH: &str = "--- a/src/a.rs\n+++ b/src/a.rs\n@@ -1,3 +1,3 @@\n one\n-two\n+2\n three\n\
+    const PATCH: &str = "Numbers are words: two of them are digits\n\nDigits are shorter.\n\nLink: https://example.com/1\n\n\
+                         --- a/candle-core/src/a.rs\n+++ b/candle-core/src/a.rs\n@@ -1,3 +1,3 @@\n one\n-two\n+2\n three\n\
                          @@ -10,3 +10,3 @@\n ten\n-eleven\n+11\n twelve\n";
+    /// Changes a line that the other one has written, and a file of another package.
+    const LATER: &str = "Digits are short\n\n\
+                         --- a/candle-core/src/a.rs\n+++ b/candle-core/src/a.rs\n@@ -1,3 +1,4 @@\n one\n-2\n+2.\n+2.5\n three\n\
+                         --- a/candle-nn/src/b.rs\n+++ b/candle-nn/src/b.rs\n@@ -1 +1 @@\n-b\n+c\n";
 
     fn texts(pairs: &[(&str, &str)]) -> Sources {
         pairs.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect()
     }
 
-    fn applied(changes: &[(&str, &str)], text: &str) -> Result<Sources> {
-        let mut sources = texts(&[("src/a.rs", text)]);
-        Changes::of(&CANDLE, texts(changes)).apply(&mut sources).map(|()| sources)
+    fn changes(pairs: &[(&str, &str)]) -> Changes {
+        Changes::of(&CANDLE, &texts(pairs))
+    }
+
+    fn applied(pairs: &[(&str, &str)], text: &str) -> Result<Sources> {
+        let mut sources = texts(&[("candle-core/src/a.rs", text), ("candle-nn/src/b.rs", "b\n")]);
+        changes(pairs).apply(&mut sources).map(|()| sources)
     }
 
     #[test]
-    fn patches_change_files_and_files_are_added() {
-        let changes = [("patches/src/a.rs.patch", PATCH), ("files/src/b/c.rs", "ours\n")];
-        let expected = TEXT.replace("two", "2").replace("eleven", "11");
-        assert_eq!(applied(&changes, TEXT).unwrap(), texts(&[("src/a.rs", &expected), ("src/b/c.rs", "ours\n")]));
+    fn patches_are_applied_in_the_order_of_their_names_and_files_are_added() {
+        let all = [
+            ("patches/10-later.patch", LATER),
+            ("patches/02-digits.patch", PATCH),
+            ("files/candle-nn/src/c/d.rs", "ours\n"),
+        ];
+        let expected = TEXT.replace("two", "2.\n2.5").replace("eleven", "11");
+        let expected = texts(&[
+            ("candle-core/src/a.rs", &expected),
+            ("candle-nn/src/b.rs", "c\n"),
+            ("candle-nn/src/c/d.rs", "ours\n"),
+        ]);
+        assert_eq!(applied(&all, TEXT).unwrap(), expected);
+        let error = applied(&[("patches/01-later.patch", LATER), ("patches/02-digits.patch", PATCH)], TEXT);
+        assert!(matches!(error, Err(Error::Hunk { topic, .. }) if topic == "01-later"));
     }
 
     #[test]
     fn a_hunk_that_does_not_apply_is_named_with_its_file() {
-        let error = applied(&[("patches/src/a.rs.patch", PATCH)], &TEXT.replace("twelve", "dozen")).unwrap_err();
+        let error = applied(&[("patches/02-digits.patch", PATCH)], &TEXT.replace("twelve", "dozen")).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "candle/patches/src/a.rs.patch does not fit candle-core 0.11.1: error applying hunk #2; write the change anew in \
-             candle/candle-core, then run `cargo xtask candle --diff`"
+            "candle/patches/02-digits.patch does not fit candle-core/src/a.rs of candle 0.11.1: error applying hunk #2; take \
+             the hunk out of the patch, write the change anew in candle/candle-core/src/a.rs, then run `cargo xtask candle \
+             --diff 02-digits`"
         );
     }
 
     #[test]
-    fn a_patch_needs_a_file_and_a_file_needs_room() {
-        let error = applied(&[("patches/src/b.rs.patch", PATCH)], TEXT).unwrap_err();
-        assert_eq!(error.to_string(), "candle/patches/src/b.rs.patch: candle-core 0.11.1 has no src/b.rs");
+    fn a_patch_needs_a_file_and_a_file_needs_room_in_a_package() {
+        let other = PATCH.replace("a.rs", "z.rs");
+        let error = applied(&[("patches/02-digits.patch", &other)], TEXT).unwrap_err();
+        assert_eq!(error.to_string(), "candle/patches/02-digits.patch: candle 0.11.1 has no candle-core/src/z.rs");
+        let error = applied(&[("files/candle-core/src/a.rs", "ours\n")], TEXT).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "candle/files/candle-core/src/a.rs: candle 0.11.1 has this file already; change it with a patch"
+        );
         let error = applied(&[("files/src/a.rs", "ours\n")], TEXT).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "candle/files/src/a.rs: candle-core 0.11.1 has this file already; change it with a patch"
+            "candle/files/src/a.rs is in the sources of no package that is changed; move it below files/candle-core/src"
         );
-        let error = applied(&[("patches/src/a.rs.patch", "@@ nonsense\n")], TEXT).unwrap_err().to_string();
-        assert!(error.starts_with("candle/patches/src/a.rs.patch is no unified diff: "), "{error}");
+        for malformed in ["A title\n", "--- a/x\n+++ b/x\n@@ nonsense\n"] {
+            let error = applied(&[("patches/02-digits.patch", malformed)], TEXT).unwrap_err().to_string();
+            assert!(error.starts_with("candle/patches/02-digits.patch is no unified diff: "), "{error}");
+        }
     }
 
     #[test]
-    fn each_change_changes_the_hashes() {
-        let hashes = |pairs: &[(&str, &str)]| Changes::of(&CANDLE, texts(pairs)).hashes();
+    fn each_change_changes_the_hashes_and_the_text_above_the_diffs_does_not() {
+        let hashes = |name: &str, text: &str| changes(&[(name, text)]).hashes();
         let all = [
-            hashes(&[]),
-            hashes(&[("candle-core/Cargo.toml", "[package]")]),
-            hashes(&[("patches/src/a.rs.patch", PATCH)]),
-            hashes(&[("patches/src/a.rs.patch", TEXT)]),
-            hashes(&[("files/src/a.rs", PATCH)]),
+            changes(&[]).hashes(),
+            hashes("candle-core/Cargo.toml", "[package]"),
+            hashes("candle-nn/Cargo.toml", "[package]"),
+            hashes("patches/02-digits.patch", PATCH),
+            hashes("patches/02-digits.patch", LATER),
+            hashes("files/candle-core/src/a.rs", PATCH),
         ];
         assert!(all.iter().enumerate().all(|(index, one)| !all[..index].contains(one)));
+        assert_eq!(hashes("patches/02-digits.patch", &PATCH.replace("shorter", "short")), all[3]);
     }
 
     #[test]
-    fn the_version_is_that_of_the_manifest() {
+    fn the_list_has_the_text_of_each_patch_and_counts_its_lines() {
+        let list = changes(&[("patches/02-digits.patch", PATCH), ("patches/10-later.patch", LATER)]).list();
+        assert_eq!(
+            list.unwrap(),
+            "02-digits: Numbers are words: two of them are digits\n    Digits are shorter.\n    Link: https://example.com/1\n    \
+             candle-core/src/a.rs +2 -2\n\n10-later: Digits are short\n    candle-core/src/a.rs +2 -1\n    \
+             candle-nn/src/b.rs +1 -1\n"
+        );
+    }
+
+    #[test]
+    fn the_version_is_that_of_the_manifests() {
         let version = format!("\nversion = \"{}\"\n", CANDLE.version);
-        assert!(Changes::packed().manifest.contains(&version));
+        let packed = Changes::packed();
+        assert_eq!(packed.manifests.len(), CANDLE.packages.len());
+        assert!(packed.manifests.values().all(|manifest| manifest.contains(&version)));
+    }
+
+    #[test]
+    fn our_patches_have_titles() {
+        assert!(Changes::packed().patches().iter().all(|patch| !patch.title().is_empty()));
     }
 }

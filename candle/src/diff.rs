@@ -1,79 +1,112 @@
-//! Writes our changes anew from a folder of a package that a developer has edited.
+//! Writes the edits that a developer has made in our packages into the patch of a topic.
 
+use crate::amend::Edits;
 use crate::changes::{Changes, file_path, patch_path};
 use crate::error::{Error, Result, io};
 use crate::folder;
 use crate::original::Original;
-use crate::package::Package;
-use crate::sources::{self, Sources};
+use crate::package::Upstream;
+use crate::sources;
 use crate::stamp::Stamp;
-use diffy::DiffOptions;
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Writes the edits of `folder` into `patches/` and `files/` of `repository`, and returns the files that were edited. Changes of
-/// other files stay as they are.
+/// The patch that edits are written into.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Topic {
+    /// Two digits and a name, such as `06-sums-of-rows`.
+    pub name: String,
+    /// What is wrong and what the patch does, in one line. A new patch needs it.
+    pub title: Option<String>,
+}
+
+impl Topic {
+    /// The order of the names has to be that of the numbers.
+    fn check(&self) -> Result<()> {
+        let is_number = |text: &str| text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit());
+        let is_name =
+            |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+        match self.name.split_once('-') {
+            Some((number, name)) if is_number(number) && is_name(name) => Ok(()),
+            _ => Err(Error::Unnumbered { topic: self.name.clone() }),
+        }
+    }
+}
+
+/// Writes the edits of our packages in `folder` into the patch of a topic, and into `files/` where the packages have no such
+/// file. Returns the files that were edited.
+///
+/// All patches together then give the edited sources, and the other patches are as before: the edits are taken back through the
+/// patches that are applied later, to find what the patch of the topic has to give.
 ///
 /// # Errors
 ///
-/// Nothing was made in the folder, a file of the package is deleted, or a file and its patch have both changed.
-pub fn write_changes(
-    package: &'static Package,
-    cargo: Command,
-    folder: &Path,
-    repository: &Path,
-) -> Result<Vec<String>> {
+/// Nothing was made in the folder, a file of a package is deleted, a file and its patches have both changed, or a later patch
+/// changes the same lines. Nothing is written then.
+pub fn write_changes(upstream: &'static Upstream, cargo: Command, folder: &Path, topic: &Topic) -> Result<Vec<String>> {
+    topic.check()?;
     let _lock = folder::lock(folder)?;
-    let mut stamp = Stamp::read(folder)?.ok_or_else(|| Error::NotMade { package, folder: folder.to_owned() })?;
-    let now = sources::read(folder, "src")?;
-    let edited = stamp.edited(&now);
+    let mut stamps = Vec::new();
+    for package in upstream.packages {
+        stamps.extend(Stamp::read(package, folder)?.map(|stamp| (package, stamp)));
+    }
+    if stamps.is_empty() {
+        return Err(Error::NotMade { upstream, folder: folder.to_owned() });
+    }
+    let now = folder::read(upstream, folder)?;
+    let edited: BTreeSet<String> =
+        stamps.iter().flat_map(|(package, stamp)| stamp.edited(&package.part(&now))).collect();
     if edited.is_empty() {
         return Ok(Vec::new());
     }
-    let changes = Changes::read(package, repository)?.hashes();
+    let mut changes = Changes::read(upstream, folder)?;
+    let original = Original::fetch(upstream, cargo)?.sources;
+    let mut made = original.clone();
+    changes.apply(&mut made)?;
     for path in &edited {
-        let has_diverged =
-            [patch_path(path), file_path(path)].iter().any(|name| stamp.changes.get(name) != changes.get(name));
-        if has_diverged {
-            return Err(Error::Diverged { package, path: path.clone() });
+        if original.contains_key(path) && !now.contains_key(path) {
+            return Err(Error::Deleted { upstream, path: path.clone() });
+        }
+        let hash = made.get(path).map(|text| sources::hash(text));
+        let was_made = stamps.iter().find_map(|(_, stamp)| stamp.sources.get(path));
+        if hash.as_ref() != was_made && made.get(path) != now.get(path) {
+            return Err(Error::Diverged { upstream, path: path.clone() });
         }
     }
-    let original = Original::fetch(package, cargo)?.sources;
-    if let Some(path) = edited.iter().find(|path| original.contains_key(*path) && !now.contains_key(*path)) {
-        return Err(Error::Deleted { package, path: path.clone() });
-    }
-    for path in &edited {
-        write_change(repository, path, &original, &now)?;
-    }
-    // The folder's own edits are in the changes now; changes of others, which are not in the folder, stay outstanding.
-    let written = Stamp::of(&Changes::read(package, repository)?, &now);
-    for path in &edited {
-        for name in [patch_path(path), file_path(path)] {
-            copy_entry(&mut stamp.changes, &written.changes, &name);
+    let edits: Edits = edited.iter().map(|path| (path.clone(), now.get(path).cloned())).collect();
+    changes.amend(topic, &original, made, &edits)?;
+    write_files(folder, &changes, &edited, topic)?;
+    // The changes of others, which are not in the folder, stay outstanding: the stamp's changes are the old ones.
+    for (package, mut stamp) in stamps {
+        for path in edited.iter().filter(|path| package.has(path)) {
+            match now.get(path) {
+                Some(text) => stamp.sources.insert(path.clone(), sources::hash(text)),
+                None => stamp.sources.remove(path),
+            };
         }
-        copy_entry(&mut stamp.sources, &written.sources, path);
+        stamp.write(package, &folder.join(package.sources()))?;
     }
-    stamp.write(&folder.join("src"))?;
     Ok(edited.into_iter().collect())
 }
 
-/// Writes the change of one file, or removes it if the file is the package's again.
-fn write_change(repository: &Path, path: &str, original: &Sources, now: &Sources) -> Result<()> {
-    match (original.get(path), now.get(path)) {
-        (Some(before), Some(after)) if before == after => remove(&repository.join(patch_path(path))),
-        (Some(before), Some(after)) => write(&repository.join(patch_path(path)), &unified(path, before, after)),
-        (None, Some(text)) => write(&repository.join(file_path(path)), text),
-        (_, None) => remove(&repository.join(file_path(path))),
+/// Writes the patch of the topic and the edited files of ours, or removes what changes nothing any more.
+fn write_files(folder: &Path, changes: &Changes, edited: &BTreeSet<String>, topic: &Topic) -> Result<()> {
+    let patch = changes.patches.iter().find(|patch| patch.topic == topic.name);
+    let path = folder.join(patch_path(&topic.name));
+    match patch {
+        Some(patch) => write(&path, &patch.content())?,
+        None => remove(&path)?,
     }
-}
-
-/// A unified diff with three lines of context.
-fn unified(path: &str, before: &str, after: &str) -> String {
-    let mut options = DiffOptions::new();
-    options.set_original_filename(format!("a/{path}")).set_modified_filename(format!("b/{path}"));
-    options.create_patch(before, after).to_string()
+    for path in edited {
+        let file = folder.join(file_path(path));
+        match changes.files.get(path) {
+            Some(text) => write(&file, text)?,
+            None => remove(&file)?,
+        }
+    }
+    Ok(())
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {
@@ -85,12 +118,4 @@ fn write(path: &Path, text: &str) -> Result<()> {
 
 fn remove(path: &Path) -> Result<()> {
     if path.exists() { fs::remove_file(path).map_err(io("remove", path)) } else { Ok(()) }
-}
-
-/// Copies an entry, or its absence.
-fn copy_entry(to: &mut BTreeMap<String, String>, from: &BTreeMap<String, String>, name: &str) {
-    match from.get(name) {
-        Some(hash) => to.insert(name.to_owned(), hash.clone()),
-        None => to.remove(name),
-    };
 }

@@ -1,13 +1,14 @@
-//! What can fail when a package is made, each as one line that names the cure.
+//! What can fail when packages are made, each as one line that names the cure.
 
-use crate::package::Package;
+use crate::package::Upstream;
+use diffy::patch_set::PatchSetParseError;
 use std::path::{Path, PathBuf};
 use std::{io, result};
 
 /// Result of this crate.
 pub type Result<T> = result::Result<T, Error>;
 
-/// Why a package could not be made, or its changes could not be written.
+/// Why packages could not be made, or their changes could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file or folder cannot be read or written.
@@ -21,10 +22,10 @@ pub enum Error {
         source: io::Error,
     },
     /// Cargo cannot be started.
-    #[error("cannot run {program}, which fetches {package}: {source}")]
+    #[error("cannot run {program}, which fetches {upstream}: {source}")]
     NoCargo {
-        /// The package.
-        package: &'static Package,
+        /// The project.
+        upstream: &'static Upstream,
         /// The program that was called.
         program: String,
         /// The system's error.
@@ -32,66 +33,81 @@ pub enum Error {
     },
     /// The network is needed, and there is none.
     #[error(
-        "crates.io cannot be reached, and {package} or a crate that it needs is not in cargo's cache; connect \
+        "crates.io cannot be reached, and {upstream} or a crate that it needs is not in cargo's cache; connect \
          once, then try again ({messages})"
     )]
     Unreachable {
-        /// The package.
-        package: &'static Package,
+        /// The project.
+        upstream: &'static Upstream,
         /// Cargo's errors.
         messages: String,
     },
     /// Cargo has another reason.
-    #[error("cargo cannot fetch {package}: {messages}")]
+    #[error("cargo cannot fetch {upstream}: {messages}")]
     Cargo {
-        /// The package.
-        package: &'static Package,
+        /// The project.
+        upstream: &'static Upstream,
         /// Cargo's errors.
         messages: String,
     },
-    /// Cargo's answer lacks the package.
-    #[error("`cargo metadata` does not say where {package} is; use the cargo of Rust 1.95 or newer")]
+    /// Cargo's answer lacks a package.
+    #[error("`cargo metadata` does not say where {upstream} is; use the cargo of Rust 1.95 or newer")]
     NoAnswer {
-        /// The package.
-        package: &'static Package,
+        /// The project.
+        upstream: &'static Upstream,
     },
     /// A patch is not a unified diff.
-    #[error("{}/patches/{path}.patch is no unified diff: {source}; write it anew with `cargo xtask {} --diff`", package.folder, package.folder)]
+    #[error("{}/patches/{topic}.patch is no unified diff: {source}; restore it with git", upstream.folder)]
     Malformed {
-        /// The package.
-        package: &'static Package,
-        /// The file of the package.
-        path: String,
+        /// The project.
+        upstream: &'static Upstream,
+        /// The name of the patch.
+        topic: String,
         /// What is wrong with the patch.
-        source: diffy::ParsePatchError,
+        source: PatchSetParseError,
     },
-    /// A patch does not fit the package's file.
+    /// A patch does not fit a file.
     #[error(
-        "{0}/patches/{path}.patch does not fit {package}: {source}; write the change anew in {0}/{1}, then run \
-         `cargo xtask {0} --diff`", package.folder, package.name
+        "{0}/patches/{topic}.patch does not fit {path} of {upstream}: {source}; take the hunk out of the patch, write the \
+         change anew in {0}/{path}, then run `cargo xtask {0} --diff {topic}`", upstream.folder
     )]
     Hunk {
-        /// The package.
-        package: &'static Package,
-        /// The file of the package.
+        /// The project.
+        upstream: &'static Upstream,
+        /// The name of the patch.
+        topic: String,
+        /// The file.
         path: String,
         /// Names the hunk by its number, from 1.
         source: diffy::ApplyError,
     },
     /// A patch changes a file that does not exist.
-    #[error("{}/patches/{path}.patch: {package} has no {path}", package.folder)]
+    #[error("{}/patches/{topic}.patch: {upstream} has no {path}", upstream.folder)]
     NothingToPatch {
-        /// The package.
-        package: &'static Package,
-        /// The missing file of the package.
+        /// The project.
+        upstream: &'static Upstream,
+        /// The name of the patch.
+        topic: String,
+        /// The missing file.
         path: String,
     },
-    /// A whole file takes the place of the package's.
-    #[error("{}/files/{path}: {package} has this file already; change it with a patch", package.folder)]
+    /// A whole file takes the place of the project's.
+    #[error("{}/files/{path}: {upstream} has this file already; change it with a patch", upstream.folder)]
     Exists {
-        /// The package.
-        package: &'static Package,
-        /// The file of the package.
+        /// The project.
+        upstream: &'static Upstream,
+        /// The file.
+        path: String,
+    },
+    /// A file of ours is in no package.
+    #[error(
+        "{}/files/{path} is in the sources of no package that is changed; move it below files/{}",
+        upstream.folder, upstream.packages[0].sources()
+    )]
+    NoPackage {
+        /// The project.
+        upstream: &'static Upstream,
+        /// The file.
         path: String,
     },
     /// The folder has a file of somebody else's.
@@ -102,44 +118,77 @@ pub enum Error {
     },
     /// A developer's edit is in no patch.
     #[error(
-        "{0} is edited, and our changes of {package} are others now; write the edit into a patch with \
-         `cargo xtask {1} --diff`, or drop it: delete {2}",
-        folder.join(path).display(), package.folder, folder.join("src").display()
+        "{} is edited, and our changes of {upstream} are others now; write the edit into a patch with \
+         `cargo xtask {} --diff TOPIC`, or delete the file to drop it", folder.join(path).display(), upstream.folder
     )]
     Edited {
-        /// The package.
-        package: &'static Package,
-        /// The folder of the package.
+        /// The project.
+        upstream: &'static Upstream,
+        /// The folder of our packages.
         folder: PathBuf,
         /// The edited file in it.
         path: String,
     },
-    /// A file and its patch have both changed.
+    /// A file and its patches have both changed.
     #[error(
-        "{path} of {package} is edited, and its patch has changed since the folder was made; check out the older patch, run \
-         `cargo xtask {} --diff`, and merge the two patches with git", package.folder
+        "{path} of {upstream} is edited, and its patches have changed since it was made; check out the older patches, run \
+         `cargo xtask {} --diff TOPIC`, and merge the patches with git", upstream.folder
     )]
     Diverged {
-        /// The package.
-        package: &'static Package,
-        /// The file of the package.
+        /// The project.
+        upstream: &'static Upstream,
+        /// The file.
         path: String,
     },
     /// A patch cannot delete a file.
-    #[error("{path} is deleted, which a patch of {package} cannot do; restore it, and leave its module out instead")]
+    #[error("{path} is deleted, which a patch of {upstream} cannot do; restore it, and leave its module out instead")]
     Deleted {
-        /// The package.
-        package: &'static Package,
-        /// The file of the package.
+        /// The project.
+        upstream: &'static Upstream,
+        /// The file.
         path: String,
     },
     /// Nothing is made yet, so nothing is edited.
-    #[error("{} has no sources that Ferrotune has made; run `cargo xtask {}`", folder.display(), package.folder)]
+    #[error("{} has no sources that Ferrotune has made; run `cargo xtask {}`", folder.display(), upstream.folder)]
     NotMade {
-        /// The package.
-        package: &'static Package,
-        /// The folder of the package.
+        /// The project.
+        upstream: &'static Upstream,
+        /// The folder of our packages.
         folder: PathBuf,
+    },
+    /// The name of a patch has no number.
+    #[error(
+        "{topic} is no name of a patch; begin it with a number, such as 06-sums-of-rows, since patches are applied in the order of their names"
+    )]
+    Unnumbered {
+        /// The name.
+        topic: String,
+    },
+    /// A new patch says nothing about itself.
+    #[error(
+        "there is no {0}/patches/{topic}.patch; for a new one, say what is wrong and what the patch does: \
+         `cargo xtask {0} --diff {topic} --title \"…\"`", upstream.folder
+    )]
+    Untitled {
+        /// The project.
+        upstream: &'static Upstream,
+        /// The name of the new patch.
+        topic: String,
+    },
+    /// A later patch changes the lines of an edit.
+    #[error(
+        "the edit of {path} changes or touches lines of {later}, which is applied after {topic}; write it into that one with \
+         `cargo xtask {} --diff {later}`", upstream.folder
+    )]
+    Overlap {
+        /// The project.
+        upstream: &'static Upstream,
+        /// The edited file.
+        path: String,
+        /// The patch that was named.
+        topic: String,
+        /// The last patch of the file.
+        later: String,
     },
 }
 

@@ -1,54 +1,76 @@
-//! The folder with our package. Its `src` is whole or absent, and an edit in it is never overwritten.
+//! The folder with our packages of a project. The `src` of each is whole or absent, and an edit in it is never overwritten.
 
 use crate::changes::Changes;
 use crate::error::{Error, Result, io};
 use crate::original::Original;
-use crate::package::Package;
+use crate::package::{Package, Upstream};
 use crate::sources::{self, Sources};
 use crate::stamp::Stamp;
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::Path;
 use std::process::Command;
 
-/// Makes our package in `folder`, unless it is there already.
+/// Makes our packages in `folder`, each in the folder of its name, unless they are there already.
 ///
 /// `cargo` is a call of cargo without arguments, whose working folder decides which configuration of cargo applies.
 /// `progress` gets a line before cargo is asked, which may download.
 ///
 /// # Errors
 ///
-/// Cargo cannot fetch the package, a change does not fit, or the folder has files that would be lost.
+/// Cargo cannot fetch the packages, a change does not fit, or the folder has files that would be lost.
 pub fn make(cargo: Command, folder: &Path, changes: &Changes, progress: &mut dyn FnMut(&str)) -> Result<()> {
-    fs::create_dir_all(folder).map_err(io("create", folder))?;
+    let upstream = changes.upstream;
+    for package in upstream.packages {
+        let folder = folder.join(package.name);
+        fs::create_dir_all(&folder).map_err(io("create", &folder))?;
+    }
     let _lock = lock(folder)?;
-    let stamp = Stamp::read(folder)?;
-    if stamp.as_ref().is_some_and(|stamp| stamp.changes == changes.hashes() && stamp.is_there(folder)) {
+    let hashes = changes.hashes();
+    let stamps = upstream.packages.iter().map(|package| Stamp::read(package, folder)).collect::<Result<Vec<_>>>()?;
+    let is_made =
+        |stamp: &Option<Stamp>| stamp.as_ref().is_some_and(|stamp| stamp.changes == hashes && stamp.is_there(folder));
+    if stamps.iter().all(is_made) && changes.manifests.keys().all(|path| folder.join(path).is_file()) {
         return Ok(());
     }
-    let before = sources::read(folder, "src")?;
-    match &stamp {
-        Some(stamp) => refuse_edits(changes.package, stamp, &before, folder)?,
-        None if folder.join("src").exists() => return Err(Error::Foreign { path: folder.join("src") }),
-        None => {}
+    let before = read(upstream, folder)?;
+    for (package, stamp) in upstream.packages.iter().zip(&stamps) {
+        refuse_loss(upstream, package, stamp.as_ref(), &before, folder)?;
     }
-    progress(&format!("fetching {}", changes.package));
-    let Original { mut sources, documents } = Original::fetch(changes.package, cargo)?;
+    progress(&format!("fetching {upstream}"));
+    let Original { mut sources, documents } = Original::fetch(upstream, cargo)?;
     changes.apply(&mut sources)?;
-    let manifest = ("Cargo.toml".to_owned(), changes.manifest.clone());
-    for (name, text) in documents.into_iter().chain([manifest]) {
-        replace(&folder.join(name), &text, stamp.is_some())?;
+    for (package, stamp) in upstream.packages.iter().zip(stamps) {
+        for (path, text) in documents.iter().chain(&changes.manifests).filter(|(path, _)| package.has(path)) {
+            replace(&folder.join(path), text, stamp.is_some())?;
+        }
+        replace_sources(package, folder, &before, &package.part(&sources), &hashes)?;
     }
-    replace_sources(folder, &before, &sources, &Stamp::of(changes, &sources))
+    Ok(())
 }
 
-/// The files of a folder of a package with edits that are in no patch; none if nothing was made there.
+/// The files in a project's folder with edits that are in no patch; none if nothing was made there.
 ///
 /// # Errors
 ///
 /// A file cannot be read.
-pub fn edited(folder: &Path) -> Result<Vec<String>> {
-    let Some(stamp) = Stamp::read(folder)? else { return Ok(Vec::new()) };
-    Ok(stamp.edited(&sources::read(folder, "src")?).into_iter().collect())
+pub fn edited(upstream: &Upstream, folder: &Path) -> Result<Vec<String>> {
+    let mut edited = Vec::new();
+    for package in upstream.packages {
+        if let Some(stamp) = Stamp::read(package, folder)? {
+            edited.extend(stamp.edited(&sources::read(folder, &package.sources())?));
+        }
+    }
+    Ok(edited)
+}
+
+/// The sources of our packages, as they are now.
+pub(crate) fn read(upstream: &Upstream, folder: &Path) -> Result<Sources> {
+    let mut all = Sources::new();
+    for package in upstream.packages {
+        all.append(&mut sources::read(folder, &package.sources())?);
+    }
+    Ok(all)
 }
 
 /// Keeps other processes out of the folder until the file is closed.
@@ -58,10 +80,21 @@ pub(crate) fn lock(folder: &Path) -> Result<File> {
     Ok(file)
 }
 
-fn refuse_edits(package: &'static Package, stamp: &Stamp, sources: &Sources, folder: &Path) -> Result<()> {
+/// Refuses to replace the sources of a package if somebody's work would be lost.
+fn refuse_loss(
+    upstream: &'static Upstream,
+    package: &Package,
+    stamp: Option<&Stamp>,
+    before: &Sources,
+    folder: &Path,
+) -> Result<()> {
+    let Some(stamp) = stamp else {
+        let path = folder.join(package.sources());
+        return if path.exists() { Err(Error::Foreign { path }) } else { Ok(()) };
+    };
     // What is gone, as after a cleaner of caches, is made again.
-    match stamp.edited(sources).into_iter().find(|path| sources.contains_key(path)) {
-        Some(path) => Err(Error::Edited { package, folder: folder.to_owned(), path }),
+    match stamp.edited(&package.part(before)).into_iter().find(|path| before.contains_key(path)) {
+        Some(path) => Err(Error::Edited { upstream, folder: folder.to_owned(), path }),
         None => Ok(()),
     }
 }
@@ -79,27 +112,33 @@ fn replace(path: &Path, text: &str, ours: bool) -> Result<()> {
     fs::write(path, text).map_err(io("write", path))
 }
 
-/// Writes the sources beside the old ones, and then takes their place.
-fn replace_sources(folder: &Path, before: &Sources, after: &Sources, stamp: &Stamp) -> Result<()> {
-    let [new, old] = ["src.new", "src.old"].map(|name| folder.join(name));
+/// Writes the sources of a package beside the old ones, and then takes their place.
+fn replace_sources(
+    package: &Package,
+    folder: &Path,
+    before: &Sources,
+    after: &Sources,
+    changes: &BTreeMap<String, String>,
+) -> Result<()> {
+    let target = folder.join(package.sources());
+    let [new, old] = ["src.new", "src.old"].map(|name| target.with_file_name(name));
     for rest in [&new, &old] {
         if rest.exists() {
             fs::remove_dir_all(rest).map_err(io("remove", rest))?; // of a process that was killed: this one holds the lock
         }
     }
-    let target = folder.join("src");
     for (path, text) in after {
-        let Some(inside) = path.strip_prefix("src/") else { return Err(Error::Foreign { path: folder.join(path) }) };
-        let file = new.join(inside);
+        let made = folder.join(path);
+        let file = new.join(made.strip_prefix(&target).map_err(|_| Error::Foreign { path: made.clone() })?);
         if let Some(parent) = file.parent() {
             fs::create_dir_all(parent).map_err(io("create", parent))?;
         }
         fs::write(&file, text).map_err(io("write", &file))?;
         if before.get(path) == Some(text) {
-            keep_time(&target.join(inside), &file)?;
+            keep_time(&made, &file)?;
         }
     }
-    stamp.write(&new)?;
+    Stamp::of(changes, after).write(package, &new)?;
     if target.exists() {
         fs::rename(&target, &old).map_err(io("move", &target))?;
     }

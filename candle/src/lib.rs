@@ -1,20 +1,23 @@
-//! Makes our candle-core and our evcxr: crates.io's own packages, of one version each, with our changes.
+//! Makes our candle and our evcxr: crates.io's own packages, of one version each, with our changes.
 //!
-//! The changes are unified diffs (`patches/`) and files that the package does not have (`files/`). Cargo downloads the package
-//! and checks its checksum. This crate contains no code of candle and evcxr, and links none.
+//! The changes are patches, one for each topic (`patches/`), and files that the packages do not have (`files/`). Cargo downloads
+//! the packages and checks their checksums. This crate contains no code of candle and evcxr, and links none.
 
+mod amend;
 mod changes;
 mod diff;
 mod error;
 mod folder;
 mod original;
 mod package;
+mod patch;
 mod sources;
 mod stamp;
 
 pub use changes::Changes;
-pub use diff::write_changes;
+pub use diff::{Topic, write_changes};
 pub use error::{Error, Result};
 pub use folder::{edited, make};
 pub use original::locate;
-pub use package::{CANDLE, EVCXR, Package};
+pub use package::{CANDLE, EVCXR, Package, Upstream};
+pub use patch::Patch;

@@ -1,57 +1,92 @@
 //! The packages of crates.io that are changed here, and the versions that the changes are for.
 
+use crate::sources::Sources;
 use std::fmt::{self, Display, Formatter};
 
-/// candle-core, which cells are linked with.
-pub const CANDLE: Package = Package {
-    name: "candle-core",
-    our_name: "candle-core",
+/// candle, which cells are linked with.
+pub const CANDLE: Upstream = Upstream {
+    folder: "candle",
     version: "0.11.1",
     our_version: "0.11.1",
-    checksum: "d11c8be87cfbaef9ebb62fb3f850d1fc8e00cc1d11d393fdbe55a4d5c2cdb325",
-    folder: "candle",
-    documents: &["LICENSE", "README.md"],
+    packages: &[
+        Package {
+            name: "candle-core",
+            our_name: "candle-core",
+            checksum: "d11c8be87cfbaef9ebb62fb3f850d1fc8e00cc1d11d393fdbe55a4d5c2cdb325",
+            documents: &["LICENSE", "README.md"],
+        },
+        Package {
+            name: "candle-nn",
+            our_name: "candle-nn",
+            checksum: "437fabe77547c2447c7bdf3cc946e19db29a2832440176b419f77c80b0a9a05e",
+            documents: &["README.md"],
+        },
+    ],
 };
 
 /// evcxr, with which the kernel runs cells.
-pub const EVCXR: Package = Package {
-    name: "evcxr",
-    our_name: "ferrotune-evcxr",
+pub const EVCXR: Upstream = Upstream {
+    folder: "evcxr",
     version: "0.22.0",
     our_version: env!("CARGO_PKG_VERSION"),
-    checksum: "ee69caeeefc311959b85962458e370d8eccb165123edbc5270134aaee6d7ed80",
-    folder: "evcxr",
-    documents: &["LICENSE", "build.rs"],
+    packages: &[Package {
+        name: "evcxr",
+        our_name: "ferrotune-evcxr",
+        checksum: "ee69caeeefc311959b85962458e370d8eccb165123edbc5270134aaee6d7ed80",
+        documents: &["LICENSE", "build.rs"],
+    }],
 };
 
-/// One version of a package.
+/// One version of a project, which has its packages in one git repository.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Upstream {
+    /// Our repository's folder with our changes and our packages, and the task of `cargo xtask` that makes them.
+    pub folder: &'static str,
+    /// The version of its packages on crates.io.
+    pub version: &'static str,
+    /// The version of our packages.
+    pub(crate) our_version: &'static str,
+    /// The packages that we change.
+    pub packages: &'static [Package],
+}
+
+/// A package of a project.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Package {
-    /// The name on crates.io, which is that of the folder of its sources, too.
+    /// The name on crates.io, which is that of its folder in the project's git repository and here, too.
     pub name: &'static str,
-    /// The name of our package. candle-core keeps its own, because candle-nn depends on it.
+    /// The name of our package. candle's keep their own, because other packages depend on them.
     pub(crate) our_name: &'static str,
-    /// The version on crates.io.
-    pub version: &'static str,
-    /// The version of our package.
-    pub(crate) our_version: &'static str,
     /// The checksum on crates.io.
     pub(crate) checksum: &'static str,
-    /// The repository's folder with our changes, and the task of `cargo xtask` that makes the sources.
-    pub folder: &'static str,
     /// What is beside `src` in the package and kept.
     pub(crate) documents: &'static [&'static str],
 }
 
 impl Package {
-    /// The manifest of our package, below [`Package::folder`].
+    /// The folder of the package's sources, below [`Upstream::folder`].
+    pub(crate) fn sources(&self) -> String {
+        format!("{}/src", self.name)
+    }
+
+    /// The manifest of our package, below [`Upstream::folder`].
     pub(crate) fn manifest(&self) -> String {
         format!("{}/Cargo.toml", self.name)
     }
+
+    /// Whether a file below [`Upstream::folder`] is one of the package's.
+    pub(crate) fn has(&self, path: &str) -> bool {
+        path.strip_prefix(self.name).is_some_and(|rest| rest.starts_with('/'))
+    }
+
+    /// The package's part of a project's sources.
+    pub(crate) fn part(&self, sources: &Sources) -> Sources {
+        sources.iter().filter(|(path, _)| self.has(path)).map(|(path, text)| (path.clone(), text.clone())).collect()
+    }
 }
 
-impl Display for Package {
+impl Display for Upstream {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{} {}", self.name, self.version)
+        write!(formatter, "{} {}", self.folder, self.version)
     }
 }

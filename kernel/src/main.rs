@@ -32,7 +32,7 @@ mod worker;
 
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
-use ferrotune_candle::Changes;
+use ferrotune_candle::{CANDLE, Changes};
 use ferrotune_tuner::supervisor::{Origin, Trust};
 use objects::Objects;
 use prelude::Accelerator;
@@ -71,7 +71,7 @@ enum Action {
         #[arg(long, value_name = "VERSION", default_value = toolchain::own::VERSION)]
         toolchain: String,
     },
-    /// Write Ferrotune's candle-core into a folder, for `[patch.crates-io]` of Rust programs.
+    /// Write Ferrotune's packages of candle into a folder, for `[patch.crates-io]` of Rust programs.
     Candle {
         /// A new folder, or one that this command has written.
         folder: PathBuf,
@@ -341,7 +341,10 @@ fn candle(folder: &Path) -> Result<()> {
     let toolchain = toolchain::Toolchain::find()?;
     ferrotune_candle::make(toolchain.cargo(), folder, &Changes::packed(), &mut |line| eprintln!("{line}"))?;
     let path = folder.canonicalize().with_context(|| format!("cannot find {}", folder.display()))?;
-    eprintln!("[patch.crates-io]\ncandle-core = {{ path = {path:?} }}");
+    eprintln!("[patch.crates-io]");
+    for package in CANDLE.packages {
+        eprintln!("{} = {{ path = {:?} }}", package.name, path.join(package.name));
+    }
     Ok(())
 }
 

@@ -179,7 +179,7 @@ fn key(toolchain: &Toolchain) -> String {
     format!("{}-{}", env!("CARGO_PKG_VERSION"), short_hash(hasher))
 }
 
-/// Adds the changes of candle-core to a digest.
+/// Adds the changes of candle to a digest.
 fn update_with_changes(hasher: &mut Sha256, changes: &Changes) {
     for (name, hash) in changes.hashes() {
         hasher.update((name.len() as u64).to_le_bytes());

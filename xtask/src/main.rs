@@ -1,5 +1,5 @@
 //! `cargo xtask TASK`: the tasks of this repository. Needs Rust and Python, and installs everything else itself. Writes only
-//! under `target/` and the sources in `candle/candle-core` and `evcxr/evcxr`; only `install` writes to the user's folders. The
+//! under `target/` and the sources in `candle/` and `evcxr/` that git ignores; only `install` writes to the user's folders. The
 //! exceptions are Chromium and PostgreSQL, which `test` installs with apt-get where it runs as root and finds none
 //! (`tests/browser.py`, `tests/postgresql.py`, `tuner/tests/it/postgres.rs`).
 
@@ -46,12 +46,12 @@ const TASKS: &[Task] = &[
     Task { name: "package", help: "pack the crates for crates.io, and build the program from them", run: package::run },
     Task {
         name: packages::NAMES[0],
-        help: "make candle/candle-core, as every task does first; `candle --diff`: write its changes anew",
+        help: "make candle's packages, as every task does first; `--list`: our patches; `--diff TOPIC`: write edits into one",
         run: packages::run_candle,
     },
     Task {
         name: packages::NAMES[1],
-        help: "make evcxr/evcxr, as every task does first; `evcxr --diff`: write its changes anew",
+        help: "make evcxr's package, as every task does first; `--list` and `--diff TOPIC` as for candle",
         run: packages::run_evcxr,
     },
 ];
@@ -79,7 +79,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs a task, after it has made candle-core and evcxr, which every build needs. A task that writes their changes decides by itself.
+/// Runs a task, after it has made our packages of candle and evcxr, which every build needs. A task that writes their changes decides by itself.
 fn run(task: &Task, root: &Path) -> Result<()> {
     if !packages::NAMES.contains(&task.name) {
         packages::make_all(root)?;

@@ -84,7 +84,7 @@ impl Packed {
             )?;
         }
         let read = |name: &str| fs::read_to_string(root.join(name)).with_context(|| format!("cannot read {name}"));
-        let manifest = workspace(&crates, &root.join("candle/candle-core"), &read("Cargo.toml")?)?;
+        let manifest = workspace(&crates, &root.join(CANDLE.folder), &read("Cargo.toml")?)?;
         for (name, text) in [("Cargo.toml", manifest), ("Cargo.lock", read("Cargo.lock")?)] {
             fs::write(folder.join(name), text).with_context(|| format!("cannot write {name}"))?;
         }
@@ -113,10 +113,14 @@ impl Packed {
         let sources = self.folder.join("crates").join(package.folder()).join("packed");
         run_command(Command::new("diff").arg("--recursive").arg(self.root.join("kernel/packed")).arg(sources))?;
 
-        let candle = self.folder.join(CANDLE.name);
+        let candle = self.folder.join(CANDLE.folder);
         run_command(outside_cargo(Command::new(&program).arg("candle").arg(&candle)))?;
-        let [ours, made] = [self.root.join(CANDLE.folder).join(CANDLE.name), candle].map(|folder| folder.join("src"));
-        run_command(Command::new("diff").arg("--recursive").args([ours, made]))
+        for package in CANDLE.packages {
+            let [ours, made] =
+                [&self.root.join(CANDLE.folder), &candle].map(|folder| folder.join(package.name).join("src"));
+            run_command(Command::new("diff").arg("--recursive").args([ours, made]))?;
+        }
+        Ok(())
     }
 }
 
@@ -127,7 +131,9 @@ fn workspace(crates: &[Crate], candle: &Path, repository: &str) -> Result<String
     for package in crates {
         writeln!(manifest, "{} = {{ path = \"crates/{}\" }}", package.name, package.folder())?;
     }
-    writeln!(manifest, "{} = {{ path = {candle:?} }}", CANDLE.name)?;
+    for package in CANDLE.packages {
+        writeln!(manifest, "{} = {{ path = {:?} }}", package.name, candle.join(package.name))?;
+    }
     let mut is_profile = false;
     for line in repository.lines() {
         if line.starts_with('[') {
@@ -163,7 +169,8 @@ mod tests {
         let package = Crate { name: "a".to_owned(), version: "1.0.0".to_owned() };
         let repository = "[workspace]\nmembers = [\"a\"]\n[profile.release]\nlto = \"off\"\n[other]\nx = 1\n";
         let expected = "[workspace]\nresolver = \"3\"\nmembers = [\"crates/*\"]\n\n[patch.crates-io]\n\
-                        a = { path = \"crates/a-1.0.0\" }\ncandle-core = { path = \"/candle\" }\n\
+                        a = { path = \"crates/a-1.0.0\" }\ncandle-core = { path = \"/candle/candle-core\" }\n\
+                        candle-nn = { path = \"/candle/candle-nn\" }\n\
                         [profile.release]\nlto = \"off\"\n\n[profile.release.package.a]\nopt-level = 0\n";
         assert_eq!(workspace(&[package], Path::new("/candle"), repository).unwrap(), expected);
     }

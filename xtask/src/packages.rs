@@ -1,16 +1,18 @@
-//! `cargo xtask candle` and `cargo xtask evcxr` make our candle-core in `candle/candle-core` and our evcxr in `evcxr/evcxr`, as
-//! every other task does first. After an edit there, the same with `--diff` writes the changes in `candle/` or `evcxr/` anew.
+//! `cargo xtask candle` and `cargo xtask evcxr` make our packages of candle in `candle/` and our evcxr in `evcxr/`, as every other
+//! task does first. With `--list` they print our patches. After an edit in the packages, `--diff TOPIC` writes it into the patch
+//! `patches/TOPIC.patch` beside them.
 
 use crate::environment::cargo;
-use anyhow::{Result, bail};
-use ferrotune_candle::{CANDLE, Changes, EVCXR, Package};
-use std::path::{Path, PathBuf};
+use anyhow::{Context, Result, bail};
+use ferrotune_candle::{CANDLE, Changes, EVCXR, Topic, Upstream};
+use std::io::{self, Write};
+use std::path::Path;
 
 /// The tasks' names.
 pub(crate) const NAMES: [&str; 2] = [CANDLE.folder, EVCXR.folder];
 
 /// The sources that they make.
-pub(crate) const SOURCES: [&str; 2] = ["candle/candle-core/src", "evcxr/evcxr/src"];
+pub(crate) const SOURCES: [&str; 3] = ["candle/candle-core/src", "candle/candle-nn/src", "evcxr/evcxr/src"];
 
 pub(crate) fn run_candle(root: &Path) -> Result<()> {
     run(root, &CANDLE)
@@ -20,47 +22,61 @@ pub(crate) fn run_evcxr(root: &Path) -> Result<()> {
     run(root, &EVCXR)
 }
 
-fn run(root: &Path, package: &'static Package) -> Result<()> {
+fn run(root: &Path, upstream: &'static Upstream) -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(2).collect();
-    match arguments.as_slice() {
+    let topic = |name: &str, title| Topic { name: name.to_owned(), title };
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         [] => make_all(root),
-        [option] if option == "--diff" => write_changes(root, package),
-        _ => bail!("usage: cargo xtask {} [--diff]", package.folder),
+        ["--list"] => list(root, upstream),
+        ["--diff", name] => write_changes(root, upstream, &topic(name, None)),
+        ["--diff", name, "--title", title] => write_changes(root, upstream, &topic(name, Some((*title).to_owned()))),
+        _ => bail!("usage: cargo xtask {} [--list | --diff TOPIC [--title TITLE]]", upstream.folder),
     }
 }
 
-/// Makes the folders, unless they are there already.
+/// Makes the packages, unless they are there already.
 pub(crate) fn make_all(root: &Path) -> Result<()> {
     make(root, &CANDLE)?;
     make(root, &EVCXR)
 }
 
-fn make(root: &Path, package: &'static Package) -> Result<()> {
-    let changes = Changes::read(package, &root.join(package.folder))?;
-    Ok(ferrotune_candle::make(cargo(root), &sources(root, package), &changes, &mut |line| eprintln!("xtask: {line}"))?)
+fn make(root: &Path, upstream: &'static Upstream) -> Result<()> {
+    let folder = root.join(upstream.folder);
+    let changes = Changes::read(upstream, &folder)?;
+    Ok(ferrotune_candle::make(cargo(root), &folder, &changes, &mut |line| eprintln!("xtask: {line}"))?)
 }
 
-/// Complains about edits that are in no patch.
+/// Complains about edits that are in no patch, and about patches that do not say what they are for.
 pub(crate) fn complaints(root: &Path) -> Result<Vec<String>> {
     let mut complaints = Vec::new();
-    for package in [&CANDLE, &EVCXR] {
-        let Package { name, folder, .. } = package;
-        let complaint = |path| {
-            format!("{folder}/{name}/{path}: is edited; write the edit into a patch with `cargo xtask {folder} --diff`")
-        };
-        complaints.extend(ferrotune_candle::edited(&sources(root, package))?.into_iter().map(complaint));
+    for upstream in [&CANDLE, &EVCXR] {
+        let name = upstream.folder;
+        let folder = root.join(name);
+        let edited = ferrotune_candle::edited(upstream, &folder)?.into_iter();
+        complaints.extend(edited.map(|path| {
+            format!("{name}/{path}: is edited; write the edit into a patch with `cargo xtask {name} --diff TOPIC`")
+        }));
+        let changes = Changes::read(upstream, &folder)?;
+        let untitled = changes.patches().iter().filter(|patch| patch.title().is_empty());
+        complaints.extend(untitled.map(|patch| {
+            let topic = &patch.topic;
+            format!(
+                "{name}/patches/{topic}.patch: the first line is no title; say what is wrong and what the patch does"
+            )
+        }));
     }
     Ok(complaints)
 }
 
-fn write_changes(root: &Path, package: &'static Package) -> Result<()> {
-    let folder = root.join(package.folder);
-    for path in ferrotune_candle::write_changes(package, cargo(root), &sources(root, package), &folder)? {
-        eprintln!("xtask {}: wrote the change of {path}", package.folder);
-    }
-    make(root, package)
+fn list(root: &Path, upstream: &'static Upstream) -> Result<()> {
+    let list = Changes::read(upstream, &root.join(upstream.folder))?.list()?;
+    io::stdout().write_all(list.as_bytes()).context("cannot print the list")
 }
 
-fn sources(root: &Path, package: &Package) -> PathBuf {
-    root.join(package.folder).join(package.name)
+fn write_changes(root: &Path, upstream: &'static Upstream, topic: &Topic) -> Result<()> {
+    let name = upstream.folder;
+    for path in ferrotune_candle::write_changes(upstream, cargo(root), &root.join(name), topic)? {
+        eprintln!("xtask {name}: wrote the edit of {path}");
+    }
+    make(root, upstream)
 }

@@ -40,7 +40,7 @@ pub(super) fn of(path: &Path) -> Proof {
         Some(Kind::PreludeBuild) if name.ends_with(".target") => metadata.is_dir() && is_of_cargo(path),
         Some(Kind::PreludeBuild | Kind::ToolchainBuild) if !name.ends_with(".lock") => is_rest(path),
         Some(Kind::PreludeBuild | Kind::ToolchainBuild) => metadata.is_file() && metadata.len() == 0,
-        Some(Kind::Candle) => metadata.is_dir() && path.join("src/.made").is_file(),
+        Some(Kind::Candle) => metadata.is_dir() && path.join("candle-core/src/.made").is_file(),
         Some(Kind::History) if name.ends_with(".lock") => metadata.is_file() && metadata.len() == 0,
         Some(Kind::History) => {
             metadata.is_file() && fs::read(path).is_ok_and(|bytes| bytes.starts_with(b"{\"version\":"))
@@ -93,7 +93,7 @@ fn kind(name: &str) -> Option<Kind> {
         "history" | "history.jsonl" => Some(Kind::History),
         "trusted" => Some(Kind::Trust),
         _ if version_of_prelude(base).is_some() => build(Kind::Prelude, Kind::PreludeBuild),
-        _ if base.strip_prefix("candle-core-").and_then(version_and_hash).is_some() => Some(Kind::Candle),
+        _ if base.strip_prefix("candle-").and_then(version_and_hash).is_some() => Some(Kind::Candle),
         _ if base.starts_with(own::PREFIX) => build(Kind::Toolchain, Kind::ToolchainBuild),
         _ => None,
     }
@@ -157,7 +157,8 @@ mod tests {
             ("prelude-0.1.0-82a036e79eb97e77.old", None),
             ("prelude-0.1.0", None),
             ("prelude-mine-82a036e79eb97e77", None),
-            ("candle-core-0.11.1-76e078e5e671fbb0", Some(Kind::Candle)),
+            ("candle-0.11.1-76e078e5e671fbb0", Some(Kind::Candle)),
+            ("candle-core-0.11.1-76e078e5e671fbb0", None),
             ("toolchain-1.95.0", Some(Kind::Toolchain)),
             ("toolchain-1.95.0.installing", Some(Kind::ToolchainBuild)),
             ("history.jsonl", Some(Kind::History)),
@@ -172,7 +173,7 @@ mod tests {
     #[test]
     fn a_name_without_its_content_is_no_proof() {
         let folder = tempfile::tempdir().unwrap();
-        for name in ["prelude-0.1.0-82a036e79eb97e77", "toolchain-1.95.0", "candle-core-0.11.1-76e078e5e671fbb0"] {
+        for name in ["prelude-0.1.0-82a036e79eb97e77", "toolchain-1.95.0", "candle-0.11.1-76e078e5e671fbb0"] {
             let path = folder.path().join(name);
             fs::create_dir(&path).unwrap();
             assert!(matches!(of(&path), Proof::Missing), "{name}");

@@ -64,13 +64,13 @@ pub(super) fn build(
     Ok(())
 }
 
-/// Makes candle-core, and returns its folder. It is in no prelude's folder: cargo takes sources in another folder for another
-/// package, and would compile candle for each prelude anew.
+/// Makes our packages of candle, and returns their folder. It is in no prelude's folder: cargo takes sources in another folder
+/// for another package, and would compile candle for each prelude anew.
 fn make_candle(toolchain: &Toolchain, progress: &mut dyn FnMut(&str)) -> Result<PathBuf> {
     let changes = Changes::packed();
     let mut hasher = Sha256::new();
     super::update_with_changes(&mut hasher, &changes);
-    let name = format!("candle-core-{}-{}", CANDLE.version, super::short_hash(hasher));
+    let name = format!("{}-{}-{}", CANDLE.folder, CANDLE.version, super::short_hash(hasher));
     let cache = super::cache_folder()?;
     let folder = cache.join(name);
     let mut cargo = toolchain.cargo();
@@ -91,7 +91,7 @@ fn unpack(source: &Path, candle: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The root manifest, with the packed crates as its only members, and with the folder of candle-core.
+/// The root manifest, with the packed crates as its only members, and with the folder of candle.
 fn workspace_of_prelude(manifest: &str, candle: &Path) -> Result<String> {
     let mut manifest: toml_edit::DocumentMut = manifest.parse()?;
     let members: toml_edit::Array = SOURCES
@@ -100,8 +100,11 @@ fn workspace_of_prelude(manifest: &str, candle: &Path) -> Result<String> {
         .filter(|member| !member.contains('/'))
         .collect();
     manifest["workspace"]["members"] = toml_edit::value(members);
-    let candle = candle.to_str().context("the cache folder is not UTF-8")?;
-    manifest["patch"]["crates-io"][CANDLE.name]["path"] = toml_edit::value(candle);
+    for package in CANDLE.packages {
+        let folder = candle.join(package.name);
+        let folder = folder.to_str().context("the cache folder is not UTF-8")?;
+        manifest["patch"]["crates-io"][package.name]["path"] = toml_edit::value(folder);
+    }
     // `false` means thin-local LTO, which makes candle faster. The program is built without it, since only its size and
     // its build time matter.
     manifest["profile"]["release"]["lto"] = toml_edit::value(false);

@@ -1,4 +1,4 @@
-//! `ferrotune candle`: the folder is a candle-core that a program's `[patch.crates-io]` takes.
+//! `ferrotune candle`: the folder has the packages of candle that a program's `[patch.crates-io]` takes.
 
 use serde_json::Value;
 use std::fs;
@@ -12,16 +12,18 @@ fn candle(folder: &Path) -> Output {
 #[test]
 fn a_program_takes_the_patched_candle() {
     let folder = tempfile::tempdir().unwrap();
-    let candle_core = folder.path().join("vendor/candle-core");
-    let output = candle(&candle_core);
+    let vendor = folder.path().join("vendor");
+    let output = candle(&vendor);
     let lines = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success(), "{lines}");
-    assert!(fs::read_to_string(candle_core.join("src/device.rs")).unwrap().contains("cfg!(feature = \"metal\") && "));
-    assert!(candle_core.join("LICENSE").exists());
+    let device = fs::read_to_string(vendor.join("candle-core/src/device.rs")).unwrap();
+    assert!(device.contains("cfg!(feature = \"metal\") && "));
+    assert!(vendor.join("candle-core/LICENSE").exists());
 
-    let patch = lines.strip_prefix("fetching candle-core 0.11.1\n").unwrap();
+    let patch = lines.strip_prefix("fetching candle 0.11.1\n").unwrap();
     let manifest = "[workspace]\n[package]\nname = \"program\"\nedition = \"2024\"\n[lib]\npath = \"lib.rs\"\n\
-                    [dependencies]\ncandle-core = { version = \"0.11\", default-features = false }\n";
+                    [dependencies]\ncandle-core = { version = \"0.11\", default-features = false }\n\
+                    candle-nn = { version = \"0.11\", default-features = false }\n";
     fs::write(folder.path().join("Cargo.toml"), format!("{manifest}{patch}")).unwrap();
     fs::write(folder.path().join("lib.rs"), "").unwrap();
     fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.lock"), folder.path().join("Cargo.lock")).unwrap();
@@ -30,20 +32,23 @@ fn a_program_takes_the_patched_candle() {
     let output = cargo.current_dir(folder.path()).output().unwrap();
     let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
     let packages = metadata["packages"].as_array().unwrap();
-    let package = packages.iter().find(|package| package["name"] == "candle-core").unwrap();
-    let expected = candle_core.canonicalize().unwrap().join("Cargo.toml");
-    assert_eq!(package["manifest_path"].as_str().map(Path::new), Some(expected.as_path()));
-    assert_eq!(package["source"], Value::Null);
+    for name in ["candle-core", "candle-nn"] {
+        let package = packages.iter().find(|package| package["name"] == name).unwrap();
+        let expected = vendor.canonicalize().unwrap().join(name).join("Cargo.toml");
+        assert_eq!(package["manifest_path"].as_str().map(Path::new), Some(expected.as_path()));
+        assert_eq!(package["source"], Value::Null);
+    }
 }
 
 #[test]
 fn the_folder_of_somebody_else_is_refused_in_one_line() {
     let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("Cargo.toml"), "[package]\n").unwrap();
+    let manifest = folder.path().join("candle-core/Cargo.toml");
+    fs::create_dir(manifest.parent().unwrap()).unwrap();
+    fs::write(&manifest, "[package]\n").unwrap();
     let output = candle(folder.path());
     let lines = String::from_utf8(output.stderr).unwrap();
-    let manifest = folder.path().join("Cargo.toml");
     let refusal = "is not written by Ferrotune; name another folder, or delete it";
-    assert_eq!(lines, format!("fetching candle-core 0.11.1\nferrotune: {} {refusal}\n", manifest.display()));
+    assert_eq!(lines, format!("fetching candle 0.11.1\nferrotune: {} {refusal}\n", manifest.display()));
     assert_eq!(output.status.code(), Some(1));
 }

@@ -1,0 +1,136 @@
+//! One topic of our changes: a text that says what is wrong and what the patch does, and unified diffs of one or more files.
+//!
+//! The paths are those in the project's own git repository, so that `git apply` takes the patch there, too.
+
+use crate::error::{Error, Result};
+use crate::package::Upstream;
+use crate::sources::{self, Sources};
+use diffy::patch_set::{ParseOptions, PatchKind, PatchSet};
+use diffy::{DiffOptions, Line};
+
+/// The patch of one topic.
+#[derive(Clone, Debug)]
+pub struct Patch {
+    upstream: &'static Upstream,
+    /// A number, by which the patches are in order, and a name, such as `06-sums-of-rows`.
+    pub topic: String,
+    /// What is above the diffs.
+    text: String,
+    diffs: String,
+}
+
+impl Patch {
+    /// The patch in a file.
+    pub(crate) fn of(upstream: &'static Upstream, topic: &str, content: &str) -> Self {
+        let begin =
+            if content.starts_with("--- ") { Some(0) } else { content.find("\n--- ").map(|newline| newline + 1) };
+        let (text, diffs) = content.split_at(begin.unwrap_or(content.len()));
+        Self { upstream, topic: topic.to_owned(), text: text.to_owned(), diffs: diffs.to_owned() }
+    }
+
+    /// The content of its file.
+    pub(crate) fn content(&self) -> String {
+        format!("{}{}", self.text, self.diffs)
+    }
+
+    /// A hash of what it changes. Its text changes nothing.
+    pub(crate) fn hash(&self) -> String {
+        sources::hash(&self.diffs)
+    }
+
+    /// The first line of the text: what is wrong, and what the patch does. Empty if there is none.
+    pub fn title(&self) -> &str {
+        self.text.lines().next().unwrap_or_default().trim()
+    }
+
+    /// Replaces the title.
+    pub(crate) fn set_title(&mut self, title: &str) {
+        let rest = self.text.split_once('\n').map_or("\n", |(_, rest)| rest);
+        self.text = format!("{title}\n{rest}");
+    }
+
+    /// The text, and the files that it changes with the numbers of lines that are added and removed.
+    pub(crate) fn describe(&self) -> Result<String> {
+        let mut lines = vec![format!("{}: {}", self.topic, self.title())];
+        let rest = self.text.lines().skip(1).filter(|line| !line.trim().is_empty());
+        lines.extend(rest.map(|line| format!("    {line}")));
+        for (path, diff) in self.files()? {
+            let count = |is_counted: fn(&Line<'_, str>) -> bool| -> usize {
+                diff.hunks().iter().flat_map(|hunk| hunk.lines()).filter(|line| is_counted(line)).count()
+            };
+            let added = count(|line| matches!(line, Line::Insert(_)));
+            let removed = count(|line| matches!(line, Line::Delete(_)));
+            lines.push(format!("    {path} +{added} -{removed}"));
+        }
+        Ok(lines.join("\n") + "\n")
+    }
+
+    /// Whether it changes a file.
+    pub(crate) fn changes(&self, path: &str) -> bool {
+        self.diffs.contains(&format!("\n+++ b/{path}\n"))
+    }
+
+    /// Changes the project's sources.
+    pub(crate) fn apply(&self, sources: &mut Sources) -> Result<()> {
+        for (path, diff) in self.files()? {
+            let Some(text) = sources.get_mut(&path) else {
+                return Err(Error::NothingToPatch { upstream: self.upstream, topic: self.topic.clone(), path });
+            };
+            *text = self.applied(&path, text, &diff)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the change of these texts back.
+    pub(crate) fn revert(&self, texts: &mut Sources) -> Result<()> {
+        for (path, diff) in self.files()?.iter().rev() {
+            if let Some(text) = texts.get_mut(path) {
+                *text = self.applied(path, text, &diff.reverse())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Replaces the change: it leads from the texts `before` to those `after`.
+    pub(crate) fn set_diffs(&mut self, before: &Sources, after: &Sources) {
+        let changed = after.iter().filter_map(|(path, after)| Some((path, before.get(path)?, after)));
+        self.diffs = changed.map(|(path, before, after)| unified(path, before, after)).collect();
+    }
+
+    /// Whether it changes nothing.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.diffs.is_empty()
+    }
+
+    /// The changed files, by their paths, and the diff of each one.
+    fn files(&self) -> Result<Vec<(String, diffy::Patch<'_, str>)>> {
+        let malformed = |source| Error::Malformed { upstream: self.upstream, topic: self.topic.clone(), source };
+        let files = PatchSet::parse(&self.diffs, ParseOptions::unidiff()).map(|file| {
+            let PatchKind::Text(diff) = file.map_err(malformed)?.into_patch() else {
+                unreachable!("a unified diff has no binary files");
+            };
+            let path = diff.modified().unwrap_or_default();
+            Ok((path.strip_prefix("b/").unwrap_or(path).to_owned(), diff))
+        });
+        files.collect()
+    }
+
+    fn applied(&self, path: &str, text: &str, diff: &diffy::Patch<'_, str>) -> Result<String> {
+        diffy::apply(text, diff).map_err(|source| Error::Hunk {
+            upstream: self.upstream,
+            topic: self.topic.clone(),
+            path: path.to_owned(),
+            source,
+        })
+    }
+}
+
+/// A unified diff with three lines of context; nothing for texts that are the same.
+fn unified(path: &str, before: &str, after: &str) -> String {
+    if before == after {
+        return String::new();
+    }
+    let mut options = DiffOptions::new();
+    options.set_original_filename(format!("a/{path}")).set_modified_filename(format!("b/{path}"));
+    options.create_patch(before, after).to_string()
+}
