@@ -28,7 +28,8 @@ impl Changes {
         }
         let mut given = original.clone();
         self.apply(&mut given).map_err(|error| overlap(error, topic))?;
-        let Some(path) = edits.keys().find(|path| given.get(*path) != made.get(*path)) else { return Ok(()) };
+        let mut paths = made.keys().chain(given.keys());
+        let Some(path) = paths.find(|path| given.get(*path) != made.get(*path)) else { return Ok(()) };
         // A later patch was taken back at another place than where it is applied.
         let later = self.patches.iter().rfind(|patch| patch.changes(path)).map_or(&topic.name, |patch| &patch.topic);
         let (path, topic, later) = (path.clone(), topic.name.clone(), later.clone());
@@ -205,6 +206,7 @@ mod tests {
             contents(&changes)[1]
                 .ends_with("--- a/candle-nn/src/b.rs\n+++ b/candle-nn/src/b.rs\n@@ -1 +1 @@\n-b\n+c\n")
         );
+        assert_eq!(made(&changes)[PATH], numbers(&[(5, "five"), (20, "twenty")]));
         let unused = Topic { name: "09-unused".to_owned(), title: None };
         amend(&mut changes, &unused, NEW, Some("new\n")).unwrap();
         assert_eq!((changes.files[NEW].as_str(), changes.patches.len()), ("new\n", 2));

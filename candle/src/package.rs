@@ -74,9 +74,14 @@ impl Package {
         format!("{}/Cargo.toml", self.name)
     }
 
-    /// Whether a file below [`Upstream::folder`] is one of the package's.
+    /// The path in the package of a file below [`Upstream::folder`]. None if it is not the package's.
+    pub(crate) fn inside<'a>(&self, path: &'a str) -> Option<&'a str> {
+        path.strip_prefix(self.name)?.strip_prefix('/')
+    }
+
+    /// Whether a file below [`Upstream::folder`] is the package's.
     pub(crate) fn has(&self, path: &str) -> bool {
-        path.strip_prefix(self.name).is_some_and(|rest| rest.starts_with('/'))
+        self.inside(path).is_some()
     }
 
     /// The package's part of a project's sources.

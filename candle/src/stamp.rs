@@ -45,11 +45,10 @@ impl Stamp {
     /// Writes the stamp into a folder of a package's sources.
     pub(crate) fn write(&self, package: &Package, sources: &Path) -> Result<()> {
         let path = sources.join(NAME);
-        let inside = |name: &str| name.trim_start_matches(package.name).trim_start_matches('/').to_owned();
-        let names = self.sources.iter().map(|(name, hash)| (inside(name), hash));
-        let names = self.changes.iter().map(|(name, hash)| (name.clone(), hash)).chain(names);
-        fs::write(&path, names.map(|(name, hash)| format!("{hash}  {name}\n")).collect::<String>())
-            .map_err(io("write", &path))
+        let line = |(name, hash): (&str, &String)| format!("{hash}  {name}\n");
+        let changes = self.changes.iter().map(|(name, hash)| (name.as_str(), hash));
+        let sources = self.sources.iter().filter_map(|(name, hash)| Some((package.inside(name)?, hash)));
+        fs::write(&path, changes.chain(sources).map(line).collect::<String>()).map_err(io("write", &path))
     }
 
     /// Whether the project's folder has each file, whatever is in it.
