@@ -11,7 +11,7 @@ use std::{env, fs, io};
 const PACKED: &str = "packed";
 
 /// The crates that the prelude is made of. In [`PACKED`] a dash stands for the slash.
-const CRATES: [&str; 12] = [
+const CRATES: [&str; 13] = [
     "data",
     "data/reader",
     "devices",
@@ -19,6 +19,7 @@ const CRATES: [&str; 12] = [
     "display/derive",
     "link",
     "machine",
+    "nn",
     "prelude",
     "profile",
     "tuner",

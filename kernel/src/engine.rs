@@ -345,7 +345,9 @@ impl Engine {
         let place = |location: &Option<String>| location.as_deref().and_then(|location| self.link.place(location));
         if let Some((message, location)) = &outcome.panicked {
             let backtrace = self.link.places(&outcome.backtrace);
-            return Some(report::ended_early(ErrorName::Panic, message, place(location), &backtrace));
+            let called = || backtrace.first().map(|found| found.name.clone());
+            let place = if location.is_some() { place(location) } else { called() };
+            return Some(report::ended_early(ErrorName::Panic, message, place, &backtrace));
         }
         let (message, location) = outcome.failed.as_ref()?;
         Some(report::ended_early(ErrorName::Error, message, place(location), &[]))

@@ -9,6 +9,7 @@ pub mod value;
 pub mod variables;
 
 use crate::{device, input, interrupt, widget};
+use candle_core::anomaly;
 use ferrotune_devices::fork;
 use ferrotune_devices::pjrt::Profiler;
 use ferrotune_link::{Answer, KernelFrame, connection};
@@ -212,7 +213,10 @@ fn report_panic(info: &PanicHookInfo<'_>) {
     let thread = std::thread::current();
     if *CELL_THREAD.lock().unwrap_or_else(PoisonError::into_inner) == Some(thread.id()) {
         *BACKTRACE.lock().unwrap_or_else(PoisonError::into_inner) = Some(Backtrace::force_capture());
-        let frame = KernelFrame::Panic { message: message.clone(), location: location.clone() };
+        // What matters is the line that called the operation, which the backtrace has.
+        let is_anomaly = anomaly::take().is_some_and(|anomaly| anomaly.to_string() == message);
+        let location = location.clone().filter(|_| !is_anomaly);
+        let frame = KernelFrame::Panic { message: message.clone(), location };
         if connection::send(&frame).is_ok() {
             return;
         }

@@ -34,8 +34,11 @@ pub use compile::{Step, compile};
 pub use ferrotune_data as data;
 pub use ferrotune_devices as devices;
 pub use ferrotune_display::{progress, widget};
+pub use ferrotune_nn as nn;
 pub use ferrotune_trial::optim;
-pub use ferrotune_trial::{AdamW, FixedTrial, FixedValues, Restore, Result, Save, Share, Trial, seed, share_fields};
+pub use ferrotune_trial::{
+    AdamW, FixedTrial, FixedValues, Restore, Result, Save, Share, Trial, debug_nans, seed, share_fields,
+};
 pub use ferrotune_xla as xla;
 pub use input::{input, input_password};
 pub use interrupt::{interrupted, sleep};

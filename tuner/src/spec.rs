@@ -278,6 +278,8 @@ pub struct Supervision {
     pub tensorboard: Option<PathBuf>,
     /// How many steps each worker profiles, at least 1; none means that nothing is profiled.
     pub profile: Option<u64>,
+    /// Let the operation that makes the first NaN or infinity end its trial, with an error that names it.
+    pub debug_nans: bool,
     /// Go on when the process that started the search is gone. Applies to one call; the journal has `false`.
     pub background: bool,
     /// Libraries that the objective was linked with, for a machine that does not have them.
@@ -309,6 +311,7 @@ impl Default for Supervision {
             mirror: None,
             tensorboard: None,
             profile: None,
+            debug_nans: false,
             background: false,
             libraries: Vec::new(),
             worker_trials: 50,

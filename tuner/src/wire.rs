@@ -153,6 +153,9 @@ pub struct Assignment {
     /// How many steps the worker profiles, at least 1; none means that it profiles nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<u64>,
+    /// Whether the operation that makes the first NaN or infinity ends the trial.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub debug_nans: bool,
     /// The metrics that earlier workers of this trial have reported, by step.
     #[serde(deserialize_with = "metrics_by_step")]
     pub reported: BTreeMap<u64, BTreeMap<String, Option<f64>>>,

@@ -1,5 +1,7 @@
 //! The device that candle sees: notes what is asked for, and computes it when a value is read.
 
+mod compute;
+
 use crate::element::element_of;
 use crate::executables::Executables;
 use crate::graph::{Node, next_id};
@@ -15,13 +17,12 @@ use crate::transfer::{literal_of, values_of};
 use crate::value::Value;
 use candle_core::external::{self, Input, Op, Slot};
 use candle_core::{CpuStorage, DType, Error, Result, Shape, bail};
-use ferrotune_devices::pjrt::{self, Buffer, Client, Element, Literal, LoadedExecutable};
+pub(crate) use compute::{by_result, launch};
+use ferrotune_devices::pjrt::{self, Buffer, Client, Element, Literal, LoadedExecutable, Transfer};
 use ferrotune_profile::{self as profile, Part};
-use std::collections::HashSet;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Instant;
 
 /// A value is computed at the latest when so many nodes must be computed for it one after the other, so that the graph of a
 /// loop that carries a tensor from step to step has an end.
@@ -145,45 +146,6 @@ impl Backend {
         self.devices.iter().map(|device| self.client.upload(literal, device).map_err(Error::wrap)).collect()
     }
 
-    /// Computes `nodes`, and what storages refer to since the last time.
-    pub(crate) fn compute(&self, nodes: &[Arc<Node>]) -> Result<()> {
-        let changed = std::mem::take(&mut *self.changed());
-        let (mut wanted, mut known): (Vec<Arc<Node>>, _) = (Vec::new(), HashSet::new());
-        let slots = changed.iter().filter_map(Weak::upgrade);
-        let assigned = slots.map(|slot| Value::node_in(&slot)).collect::<Result<Vec<_>>>()?;
-        for node in assigned.into_iter().chain(nodes.iter().cloned()) {
-            if node.value().is_none() && known.insert(node.id) {
-                wanted.push(node);
-            }
-        }
-        let done = self.compute_only(&wanted);
-        if done.is_err() {
-            self.changed().extend(changed);
-        }
-        done
-    }
-
-    fn compute_only(&self, nodes: &[Arc<Node>]) -> Result<()> {
-        if nodes.is_empty() {
-            return Ok(());
-        }
-        if !self.is_complete() {
-            let (here, count) = (self.here(), self.cores.count());
-            bail!(
-                "a device of {count} cores that was opened ahead of time runs nothing on {here}; use Step::stablehlo"
-            );
-        }
-        let program = Program::new(nodes, &[], &[], &self.cores);
-        let executable = self.executable(&program)?;
-        let fresh = program.arguments.iter().map(|argument| self.fresh(argument)).collect::<Result<Vec<_>>>()?;
-        let rows = (0..self.here()).map(|place| row(&program.arguments, &fresh, place)).collect::<Result<_>>()?;
-        let outputs = launch(&executable, rows)?;
-        for (node, value) in nodes.iter().zip(by_result(outputs)) {
-            node.set_value(value);
-        }
-        Ok(())
-    }
-
     /// A key for random numbers.
     pub(crate) fn upload_key(&self, key: [u64; 2]) -> Result<Vec<Buffer>> {
         let literal = Literal::new(Element::U64, &[2], bytemuck::cast_slice(&key).to_vec());
@@ -217,7 +179,7 @@ impl Backend {
                 && sharding::is_of_uploaded(node)
                 && self.is_complete()
             {
-                self.compute_only(std::slice::from_ref(node))?;
+                self.compute_only(std::slice::from_ref(node), None)?;
             }
             self.keep_watch(&value);
         }
@@ -244,45 +206,6 @@ impl Backend {
 /// The numbers by which a program names its devices.
 pub(crate) fn numbers_of(devices: &[pjrt::Device]) -> Result<Vec<i32>> {
     devices.iter().map(|device| Ok(device.description().map_err(Error::wrap)?.id)).collect()
-}
-
-/// Starts a program, and returns what it computes on each device. Its time is part of a profile.
-pub(crate) fn launch(executable: &LoadedExecutable, rows: Vec<Vec<pjrt::Input<'_>>>) -> Result<Vec<Vec<Buffer>>> {
-    let begin = Instant::now();
-    let pjrt::Launch { outputs, done } = executable.launch(rows).map_err(Error::wrap)?;
-    if profile::is_recording() {
-        // An error of the program is for those who read its outputs.
-        profile::ran(begin, move || done.iter().for_each(|end| drop(end.wait())));
-    }
-    Ok(outputs)
-}
-
-/// The inputs of the device at a place.
-fn row<'a>(arguments: &'a [Argument], fresh: &'a [Option<Vec<Buffer>>], place: usize) -> Result<Vec<pjrt::Input<'a>>> {
-    let input = |(argument, fresh): (&'a Argument, &'a Option<Vec<Buffer>>)| match (argument, fresh) {
-        (_, Some(buffers)) => Ok(pjrt::Input::Keep(&buffers[place])),
-        (Argument::Node(node), None) => match node.value() {
-            Some(buffers) => Ok(pjrt::Input::Keep(&buffers[place])),
-            None => bail!(
-                "an array has no value: it was made while a step was traced, or a step that changes it has failed; return it \
-                 from the step, keep state in a `Var`, or load a checkpoint"
-            ),
-        },
-        (_, None) => bail!("an argument of the program has no value; please report this"),
-    };
-    arguments.iter().zip(fresh).map(input).collect()
-}
-
-/// The outputs of all devices, by result instead of by device.
-pub(crate) fn by_result(outputs: Vec<Vec<Buffer>>) -> Vec<Vec<Buffer>> {
-    let mut results: Vec<Vec<Buffer>> = Vec::new();
-    for row in outputs {
-        results.resize_with(row.len(), Vec::new);
-        for (result, buffer) in results.iter_mut().zip(row) {
-            result.push(buffer);
-        }
-    }
-    results
 }
 
 fn numbers_literal(numbers: &[f64], element: Element) -> std::result::Result<Literal, pjrt::PjrtError> {
@@ -347,9 +270,10 @@ impl external::Backend for Backend {
         let _reading = profile::span(Part::ReadBack);
         let node = Value::of(value)?.node().spread_as(None);
         self.trace.refuse_read(&node)?;
-        self.compute(std::slice::from_ref(&node))?;
+        let reading = self.compute_and_read(std::slice::from_ref(&node), Some(&node))?;
+        node.sound()?;
         let Some([buffer, ..]) = node.value() else { bail!("{self:?} has computed nothing; please report this") };
-        let literal = buffer.download().and_then(pjrt::Transfer::wait).map_err(Error::wrap)?;
+        let literal = reading.map_or_else(|| buffer.download(), Ok).and_then(Transfer::wait).map_err(Error::wrap)?;
         self.traffic.to_host(&node.dims, element_of(dtype)?, literal.bytes().len());
         values_of(&literal, dtype)
     }
@@ -372,7 +296,9 @@ impl external::Backend for Backend {
 
     fn synchronize(&self) -> Result<()> {
         self.trace.refuse("synchronize")?;
-        self.compute(&self.pending())
+        let pending = self.pending();
+        self.compute(&pending)?;
+        pending.iter().try_for_each(|node| node.sound())
     }
 }
 

@@ -6,7 +6,7 @@ use crate::executables::Executables;
 use crate::mesh::Cores;
 use crate::random::Generator;
 use candle_core::{Device, Error, Result, bail, external};
-use ferrotune_devices::pjrt::{self, Client, Plugin, Profiler};
+use ferrotune_devices::pjrt::{self, Client, Override, Plugin, Profiler};
 use ferrotune_devices::{Cluster, open_jointly};
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -156,7 +156,12 @@ fn assembled(client: Client, plugin: &str, options: Options<'_>, cores: Cores, c
     let budget = Budget::new(options.name.unwrap_or(&name), reported.or(options.memory_bytes));
     let generator = Generator::new(&numbers);
     let elsewhere = numbers.len() - here.len();
-    let executables = Executables::new(options.cache, &plugin, cores.options().on(numbers), budget);
+    let mut compiled = cores.options().on(numbers);
+    if name == "cpu" {
+        // XLA:CPU otherwise loses a NaN in `maximum` and `minimum`, which StableHLO keeps.
+        compiled.overrides.push(("xla_cpu_enable_fast_min_max".to_owned(), Override::Flag(false)));
+    }
+    let executables = Executables::new(options.cache, &plugin, compiled, budget);
     let executables = if is_joint { executables.jointly() } else { executables };
     Ok(device_of(Backend::new(name, client, (here, elsewhere), cores, executables, generator)))
 }

@@ -91,7 +91,7 @@ impl Executables {
         let _compiling = profile::span(Part::Compile);
         let text = stablehlo::text(program);
         self.agree(client, &text)?;
-        let name = |plugin: &str| format!("{plugin}\n{:?}", self.options.device_ids);
+        let name = |plugin: &str| format!("{plugin}\n{:?} {:?}", self.options.device_ids, self.options.overrides);
         let path = self.kept.as_ref().map(|(folder, plugin)| path(folder, &name(plugin), &text));
         if let Some(executable) = path.as_deref().and_then(|path| load(client, path)) {
             return Ok(executable);

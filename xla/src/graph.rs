@@ -4,6 +4,7 @@
 
 mod array;
 
+use crate::checks::{Check, Fault};
 use crate::element::rounded;
 use crate::mesh::Sharding;
 pub(crate) use array::Array;
@@ -95,6 +96,10 @@ pub(crate) enum Op {
     AllReduce,
     /// The same array, spread as [`Node::sharding`] tells.
     Sharding,
+    /// The greatest of some indexes that is out of a dimension of this size, or [`NONE_FOUND`](crate::checks::NONE_FOUND).
+    OutOfRange(usize),
+    /// The first input. The second one is a scalar: an index out of range, or [`NONE_FOUND`](crate::checks::NONE_FOUND).
+    Checked(Check),
 }
 
 /// A function of one array. StableHLO's names; `Erf` is CHLO's.
@@ -108,9 +113,10 @@ pub(crate) enum Unary {
     ExponentialMinusOne,
     Floor,
     Log,
+    LogPlusOne,
     Logistic,
     Negate,
-    RoundNearestAfz,
+    RoundNearestEven,
     Rsqrt,
     Sign,
     Sine,
@@ -127,6 +133,7 @@ pub(crate) enum Binary {
     Maximum,
     Minimum,
     Multiply,
+    Or,
     Power,
     ShiftRightLogical,
     Subtract,
@@ -193,6 +200,8 @@ pub(crate) struct Node {
     inputs: Mutex<Vec<Arc<Node>>>,
     /// The value, once for each device: whole or a part.
     value: OnceLock<Vec<Buffer>>,
+    /// Why the value cannot be read. Known before the value is there.
+    fault: OnceLock<Arc<Fault>>,
 }
 
 /// The number of the next node.
@@ -224,8 +233,8 @@ impl Node {
         let depth =
             inputs.iter().filter(|input| input.value().is_none()).map(|input| input.depth + 1).max().unwrap_or(0);
         let Form { dims, element, sharding } = form;
-        let (inputs, value) = (Mutex::new(inputs), OnceLock::new());
-        Arc::new(Node { id: next_id(), op, dims, element, sharding, numbers, depth, inputs, value })
+        let (inputs, value, fault) = (Mutex::new(inputs), OnceLock::new(), OnceLock::new());
+        Arc::new(Node { id: next_id(), op, dims, element, sharding, numbers, depth, inputs, value, fault })
     }
 
     /// An array of which only this is known.
@@ -303,6 +312,22 @@ impl Node {
     /// The value, once for each device, if it is computed.
     pub(crate) fn value(&self) -> Option<&[Buffer]> {
         self.value.get().map(Vec::as_slice)
+    }
+
+    /// An index out of range on which the computed value depends.
+    pub(crate) fn fault(&self) -> Option<&Arc<Fault>> {
+        self.fault.get()
+    }
+
+    /// The error of a read, if the computed value has a fault.
+    pub(crate) fn sound(&self) -> candle_core::Result<()> {
+        self.fault().map_or(Ok(()), |fault| fault.error())
+    }
+
+    /// Keeps the computed value, which depends on an index out of range.
+    pub(crate) fn set_faulty(&self, value: Vec<Buffer>, fault: Arc<Fault>) {
+        self.fault.get_or_init(|| fault);
+        self.set_value(value);
     }
 
     /// Keeps the computed value. The first one stays, should two threads compute the same node.

@@ -5,6 +5,7 @@
 
 mod backend;
 mod budget;
+mod checks;
 mod device;
 mod element;
 mod executables;

@@ -1,15 +1,16 @@
 //! From candle's kernels to nodes of the graph.
 //!
-//! The results are candle's on the CPU, with these exceptions, which depend on values and so cannot be errors here:
+//! The results are candle's on the CPU, with these exceptions, which depend on values:
 //!
-//! * An index outside its dimension, which is an error on the CPU, reads a NaN (0 among integers), and writes nothing. The
-//!   greatest index of its type reads 0 and writes nothing, as on the CPU.
+//! * An index outside its dimension, which is an error on the CPU at once, is an error here when a value that depends on it is
+//!   read (`checks`). Where a program does not check, which is so in compiled steps unless `FERROTUNE_CHECK_INDEXES` is 1, it
+//!   reads a NaN (0 among integers) and writes nothing. The greatest index of its type reads 0 and writes nothing, as on the CPU.
 //! * Where `scatter` puts several elements into one place, any of them stays.
 //! * Integers divided by zero give a number that depends on the device.
 //! * Bilinear interpolation of integers may give a neighbour, since its sums are rounded in another order.
-//! * The greatest element of a window with a NaN is NaN. In a sort, a NaN is greater than every number.
+//! * A sum of integers wraps where its type does not have it.
 //!
-//! Sums of 16-bit elements are computed in `f32`.
+//! Sums of 16-bit floats are computed in `f32`. A NaN is the extreme of what it is in, and greater than every number in a sort.
 
 mod cast;
 mod copy;
@@ -102,7 +103,7 @@ fn lowered(keys: Keys<'_>, kernel: Kernel, inputs: &[Arc<Node>], wanted: Wanted<
             let steps = space::Steps { spatial, stride, padding, dilation };
             space::transposed(x, kernel, steps, output_padding, wanted)
         }
-        (Kernel::AvgPool2d { kernel, stride }, [x]) => pool::average(x, kernel, stride, wanted),
+        (Kernel::AvgPool2d { kernel, stride }, [x]) => pool::average(x, kernel, stride, wanted)?,
         (Kernel::MaxPool2d { kernel, stride }, [x]) => pool::greatest(x, kernel, stride, wanted),
         (Kernel::UpsampleNearest(_) | Kernel::UpsampleBilinear2d { .. }, [x]) if x.count() == 0 => {
             bail!("an image without elements, of shape {:?}, cannot be made greater", x.dims)

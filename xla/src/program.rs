@@ -1,6 +1,7 @@
 //! Programs: the part of the graph that some results need, in an order in which it can be computed.
 
-use crate::graph::{Node, Op};
+use crate::checks::{self, Check, Checks};
+use crate::graph::{Array as _, Node, Op};
 use crate::mesh::Cores;
 use crate::random;
 use ferrotune_devices::pjrt::Element;
@@ -35,6 +36,8 @@ pub(crate) struct Program {
     pub(crate) instructions: Vec<Instruction>,
     /// The instructions whose values the program returns.
     pub(crate) results: Vec<usize>,
+    /// The instructions that check indexes. If there are any, the last result has what they have found, one number each.
+    pub(crate) checks: Vec<(usize, Check)>,
     /// Arguments whose memory a result takes over: argument and result.
     pub(crate) aliases: Vec<(usize, usize)>,
     pub(crate) cores: Cores,
@@ -48,31 +51,61 @@ impl Program {
         donors: &[(Arc<Node>, usize)],
         given: &[Arc<Node>],
         cores: &Cores,
+        checks: Checks,
     ) -> Program {
         let mut program = Program {
             arguments: Vec::new(),
             instructions: Vec::new(),
             results: Vec::new(),
+            checks: Vec::new(),
             aliases: Vec::new(),
             cores: cores.clone(),
         };
         let given: HashSet<*const Node> = given.iter().map(Arc::as_ptr).collect();
-        let places = program.order(results, &|node| is_argument(node) || given.contains(&std::ptr::from_ref(node)));
+        let is_argument = |node: &Node| is_argument(node) || given.contains(&std::ptr::from_ref(node));
+        let mut places = HashMap::new();
+        program.order(&mut places, results, checks, &is_argument);
+        program.results = results.iter().map(|node| places[&Arc::as_ptr(node)]).collect();
+        if let Some(found) = program.found(checks) {
+            program.order(&mut places, std::slice::from_ref(&found), checks, &is_argument);
+            program.results.push(places[&Arc::as_ptr(&found)]);
+        }
         let numbers: Vec<f64> =
             program.computed(|op| *op == Op::Number).flat_map(|node| node.numbers.clone()).collect();
         if !numbers.is_empty() {
             let is_wide = program.instructions.iter().any(|instruction| instruction.node.element == Element::F64);
             program.arguments.push(Argument::Numbers(numbers, if is_wide { Element::F64 } else { Element::F32 }));
         }
-        program.results = results.iter().map(|node| places[&Arc::as_ptr(node)]).collect();
         let argument = |node: &Arc<Node>| program.instructions[*places.get(&Arc::as_ptr(node))?].argument;
         program.aliases = donors.iter().filter_map(|(node, result)| Some((argument(node)?, *result))).collect();
         program
     }
 
-    /// Puts all nodes that `results` need into an order in which inputs come first. Returns where each one is.
-    fn order(&mut self, results: &[Arc<Node>], is_argument: &dyn Fn(&Node) -> bool) -> HashMap<*const Node, usize> {
-        let mut places = HashMap::new();
+    /// Notes the instructions that check indexes. Returns what they have found.
+    fn found(&mut self, checks: Checks) -> Option<Arc<Node>> {
+        if checks == Checks::LeftOut {
+            return None;
+        }
+        let computed = self.instructions.iter().enumerate().filter(|(_, instruction)| instruction.argument.is_none());
+        let check = |(place, instruction): (usize, &Instruction)| Some((place, checks::of(&instruction.node)?.clone()));
+        self.checks = computed.filter_map(check).collect();
+        let found = |(place, _): &(usize, Check)| Some(self.instructions[*place].node.inputs().get(1)?.reshape(&[1]));
+        let found: Vec<Arc<Node>> = self.checks.iter().filter_map(found).collect();
+        match found.as_slice() {
+            [] => None,
+            [only] => Some(only.clone()),
+            _ => Some(Node::new(Op::Concatenate(0), found, &[self.checks.len()], Element::S64)),
+        }
+    }
+
+    /// Puts all nodes that `results` need, and that have no place yet, into an order in which inputs come first.
+    fn order(
+        &mut self,
+        places: &mut HashMap<*const Node, usize>,
+        results: &[Arc<Node>],
+        checks: Checks,
+        is_argument: &dyn Fn(&Node) -> bool,
+    ) {
         // A graph is deep, so that a function that calls itself for the inputs would use up the stack.
         let mut open: Vec<Open> = results.iter().rev().map(|node| (node.clone(), None)).collect();
         while let Some((node, inputs)) = open.pop() {
@@ -81,7 +114,10 @@ impl Program {
             }
             match inputs {
                 None => {
-                    let inputs = if is_argument(&node) { Vec::new() } else { node.inputs() };
+                    let mut inputs = if is_argument(&node) { Vec::new() } else { node.inputs() };
+                    if checks == Checks::LeftOut && checks::of(&node).is_some() {
+                        inputs.truncate(1);
+                    }
                     let missing: Vec<_> = inputs
                         .iter()
                         .rev()
@@ -99,7 +135,6 @@ impl Program {
                 }
             }
         }
-        places
     }
 
     fn add(&mut self, node: Arc<Node>, inputs: Vec<usize>, is_argument: bool) {

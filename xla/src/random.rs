@@ -50,6 +50,11 @@ impl Generator {
         self.draws.fetch_add(keys, Ordering::Relaxed)
     }
 
+    /// Continues at another draw; returns at which one it was.
+    pub(crate) fn go_to(&self, draw: u64) -> u64 {
+        self.draws.swap(draw, Ordering::Relaxed)
+    }
+
     /// A key that no other array has.
     pub(crate) fn key(&self) -> Arc<Node> {
         self.node(self.advance(1), 0)

@@ -2,6 +2,7 @@
 //!
 //! Only what the graph says is written: nothing is simplified here, since compilers do that better.
 
+mod check;
 mod instruction;
 mod notation;
 mod region;
@@ -134,6 +135,7 @@ impl Body<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::checks::Checks;
     use crate::graph::{Array as _, Binary, Reduction};
     use crate::mesh::Cores;
 
@@ -141,7 +143,8 @@ mod tests {
     fn a_program_is_a_module_with_one_function() {
         let x = Node::new(Op::Described, Vec::new(), &[2, 3], Element::F32);
         let doubled = x.binary(Binary::Multiply, &Node::number(2.0, &[2, 3], Element::F32));
-        let program = Program::new(&[doubled.reduce(Reduction::Sum, &[1])], &[], &[], &Cores::Replicas(2));
+        let program =
+            Program::new(&[doubled.reduce(Reduction::Sum, &[1])], &[], &[], &Cores::Replicas(2), Checks::Made);
         let expected = "\
 module @ferrotune attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 2 : i32} {
   func.func public @main(%arg0: tensor<2x3xf32>, %arg1: tensor<1xf32>) -> (tensor<2xf32>) {

@@ -1,8 +1,10 @@
 //! Compiled steps: a function of tensors that is traced once for each shape of its arguments, and then only executed.
 
+mod again;
 mod compiled;
 
 use crate::backend::Backend;
+use crate::checks::{Checking, Checks};
 use crate::device::backend_of;
 use crate::element::{element_of, to_dtype};
 use crate::first_program::instead_of_running;
@@ -14,9 +16,10 @@ use crate::stablehlo;
 use crate::trace::Traced;
 use crate::value::Value;
 use crate::view::{dense, node_of};
+use again::{Again, Variables};
 use candle_core::external::{Input, Slot};
 use candle_core::op::BackpropOp;
-use candle_core::{DType, Device, Result, Storage, Tensor, bail};
+use candle_core::{DType, Device, Result, Storage, Tensor, anomaly, bail};
 pub(crate) use compiled::computed;
 use compiled::{Compiled, From, State};
 use ferrotune_devices::pjrt::LoadedExecutable;
@@ -66,10 +69,23 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
                 stray.device().location()
             );
         }
-        let arguments = arguments.iter().map(node_of).collect::<Result<Vec<_>>>()?;
-        let compiled = self.compiled(backend, forms_of(&arguments))?;
+        let nodes = arguments.iter().map(node_of).collect::<Result<Vec<_>>>()?;
+        let compiled = self.compiled(backend, forms_of(&nodes))?;
         let draw = draw.unwrap_or_else(|| backend.generator().advance(compiled.keys));
-        Ok((compiled.run(backend, &device, &arguments, draw)?, draw))
+        if !anomaly::is_on() {
+            return Ok((compiled.run(backend, &device, &nodes, draw)?, draw));
+        }
+        let before = Variables::of(compiled)?;
+        let results = compiled.run(backend, &device, &nodes, draw)?;
+        let after = Variables::of(compiled)?;
+        if !after.are_finite_with(backend, &results)? {
+            let again = Again::begin(backend, &before, draw);
+            (self.body)(arguments)?;
+            drop(again);
+            // What is not finite was so before the step.
+            after.put_back();
+        }
+        Ok((results, draw))
     }
 
     /// Compiles the step for such arguments, unless it is compiled. Returns shape and type of each result; none on a device
@@ -153,6 +169,7 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
         backend.compute(&[])?;
         let (recorded, program) = self.program(backend, arguments)?;
         instead_of_running(|| stablehlo::text(&program))?;
+        Checking::chosen()?.note(&program);
         // The program takes their values, and computes none of them. Other processes compute them in the same order.
         backend.compute(&recorded.used_in_order(&program))?;
         let executable = backend.executable(&program)?;
@@ -169,14 +186,14 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
             }
             self.signatures.push(signature);
         }
-        let first = self.trace(backend, arguments)?;
-        let mut known = first.program(backend);
+        let checks = Checking::chosen()?.of_steps();
+        let mut known = self.trace(backend, arguments)?.program(backend, checks);
         for _ in 0..2 {
             let recorded = self.trace(backend, arguments)?;
-            let program = recorded.program(backend);
+            let program = recorded.program(backend, checks);
             if program.is_same(&known) {
                 let recorded = recorded.in_order_of_use(backend);
-                let program = recorded.program(backend);
+                let program = recorded.program(backend, checks);
                 return Ok((recorded, program));
             }
             known = program;
@@ -232,11 +249,11 @@ struct Recorded {
 }
 
 impl Recorded {
-    fn program(&self, backend: &Backend) -> Program {
+    fn program(&self, backend: &Backend, checks: Checks) -> Program {
         let results: Vec<Arc<Node>> = self.nodes.iter().chain(&self.after).cloned().collect();
         let before = self.traced.changed.iter().map(|(_, before)| before.clone());
         let donors: Vec<(Arc<Node>, usize)> = before.zip(self.nodes.len()..).collect();
-        Program::new(&results, &donors, &self.used, backend.cores())
+        Program::new(&results, &donors, &self.used, backend.cores(), checks)
     }
 
     /// The arrays from outside that the program takes, in its order, and those that it does not.
@@ -257,7 +274,7 @@ impl Recorded {
         for _ in 0..2 {
             let results: Vec<Arc<Node>> =
                 self.nodes.iter().chain(states.iter().map(|(_, after)| after)).cloned().collect();
-            let places = Program::new(&results, &[], &self.used, backend.cores()).places();
+            let places = Program::new(&results, &[], &self.used, backend.cores(), Checks::LeftOut).places();
             states.sort_by_key(|((_, before), _)| places.get(&before.id).copied());
         }
         (self.traced.changed, self.after) = states.into_iter().unzip();
@@ -274,7 +291,8 @@ impl Recorded {
         let state = |(slot, before): &(Arc<Slot>, Arc<Node>)| State { slot: slot.clone(), form: before.form() };
         let states = self.traced.changed.iter().map(state).collect();
         let keys = self.traced.keys;
-        Ok(Compiled { executable, arguments, states, results: forms_of(&self.nodes), keys })
+        let (results, checks) = (forms_of(&self.nodes), program.checks.clone());
+        Ok(Compiled { executable, arguments, states, results, checks, keys })
     }
 
     /// Where a node's value comes from when the step runs.

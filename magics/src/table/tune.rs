@@ -111,13 +111,17 @@ const ON: MagicOption = MagicOption::new(
     "LAUNCHER",
     "with --storage, have workers run the trials: local, slurm:partition=NAME, ray:http://HOST:8265 or kubernetes:image=NAME",
 );
+const DEBUG_NANS: MagicOption = MagicOption::flag(
+    "--debug-nans",
+    "end a trial at the first operation that makes a NaN or an infinity, and name it",
+);
 const OVERWRITE: MagicOption = MagicOption::flag("--overwrite", "delete an earlier study of that name first");
 
 /// Options, each with the one without which it means nothing.
 const NEEDS: [(&str, MagicOption); 5] =
     [("--publish", STORAGE), ("--on", STORAGE), ("--workers", ON), ("--cpus", ON), ("--gpus", ON)];
 
-const ROWS: [Row; 37] = [
+const ROWS: [Row; 38] = [
     Row::of(OBJECTIVE, |spec, text| set(&mut spec.objectives, list(text, ',', objective))),
     row("--constraint", "NAME<=NUMBER,…", "bounds of metrics, <= or >=, that a trial must keep to", |spec, text| {
         set(&mut spec.constraints, list(text, ',', constraint))
@@ -256,6 +260,7 @@ const ROWS: [Row; 37] = [
     row("--profile", "N", "each trial records what its first N steps wait for; see %profile", |spec, text| {
         set(&mut spec.supervision.profile, count(text).map(Some))
     }),
+    Row::of(DEBUG_NANS, |spec, _| set(&mut spec.supervision.debug_nans, Ok(true))),
     Row::of(BACKGROUND, |spec, _| set(&mut spec.supervision.background, Ok(true))),
     Row::of(OVERWRITE, |spec, _| set(&mut spec.overwrite, Ok(true))),
 ];

@@ -76,7 +76,7 @@ fn lsmagic_lists_every_form() {
 #[test]
 fn help_shows_usage_options_and_an_example() {
     expect![[r#"
-        %tune status|wait|stop [--project NAME] [--directory FOLDER], or on the first line of a cell %%tune --objective NAME:max|min,… [--constraint NAME<=NUMBER,…] [--oracle NAME] [--pruner RULE] [--terminator RULE] [--max-trials N] [--executions N] [--fix NAME=VALUE,…] [--enqueue NAME=VALUE,…;…] [--tune-only NAME,…] [--from STUDY] [--seed N] [--project NAME] [--directory FOLDER] [--storage URL] [--heartbeat TIME] [--publish [URL]] [--on LAUNCHER] [--workers N] [--cpus N] [--gpus N] [--timeout TIME] [--trial-timeout TIME] [--memory SIZE] [--concurrency N] [--threads N] [--retries N] [--max-consecutive-failures N] [--keep-best N] [--worker-trials N] [--grace TIME] [--device-wait TIME] [--mirror FOLDER] [--tensorboard FOLDER] [--profile N] [--background] [--overwrite], and a closure |trial| { … } below
+        %tune status|wait|stop [--project NAME] [--directory FOLDER], or on the first line of a cell %%tune --objective NAME:max|min,… [--constraint NAME<=NUMBER,…] [--oracle NAME] [--pruner RULE] [--terminator RULE] [--max-trials N] [--executions N] [--fix NAME=VALUE,…] [--enqueue NAME=VALUE,…;…] [--tune-only NAME,…] [--from STUDY] [--seed N] [--project NAME] [--directory FOLDER] [--storage URL] [--heartbeat TIME] [--publish [URL]] [--on LAUNCHER] [--workers N] [--cpus N] [--gpus N] [--timeout TIME] [--trial-timeout TIME] [--memory SIZE] [--concurrency N] [--threads N] [--retries N] [--max-consecutive-failures N] [--keep-best N] [--worker-trials N] [--grace TIME] [--device-wait TIME] [--mirror FOLDER] [--tensorboard FOLDER] [--profile N] [--debug-nans] [--background] [--overwrite], and a closure |trial| { … } below
 
         search for the parameters with which a closure does best
 
@@ -154,6 +154,7 @@ fn help_shows_usage_options_and_an_example() {
           --mirror FOLDER               copy the study to this folder as it grows, and go on from there
           --tensorboard FOLDER          write files for TensorBoard there while the search runs
           --profile N                   each trial records what its first N steps wait for; see %profile
+          --debug-nans                  end a trial at the first operation that makes a NaN or an infinity, and name it
           --background                  give the notebook back at once; the search goes on without it
           --overwrite                   delete an earlier study of that name first
     "#]].assert_eq(&help("%%tune").unwrap_or_default());
@@ -213,7 +214,7 @@ fn completion_offers_magics_options_and_values() {
         %%tune --oracle : 16 Of(Oracle)
         %%tune --objective acc:max --oracle g: 36 Of(Oracle)
         %%tune --oracle=g: 16 Of(Oracle)
-        %%tune --seed 1 : 16 --objective --constraint --oracle --pruner --terminator --max-trials --executions --fix --enqueue --tune-only --from --project --directory --storage --heartbeat --publish --on --workers --cpus --gpus --timeout --trial-timeout --memory --concurrency --threads --retries --max-consecutive-failures --keep-best --worker-trials --grace --device-wait --mirror --tensorboard --profile --background --overwrite
+        %%tune --seed 1 : 16 --objective --constraint --oracle --pruner --terminator --max-trials --executions --fix --enqueue --tune-only --from --project --directory --storage --heartbeat --publish --on --workers --cpus --gpus --timeout --trial-timeout --memory --concurrency --threads --retries --max-consecutive-failures --keep-best --worker-trials --grace --device-wait --mirror --tensorboard --profile --debug-nans --background --overwrite
         %tune st: 6 Of(Words(["status", "wait", "stop"]))
         %plot : 6 Of(Plot)
         %plot --project d: 16 Of(Study)

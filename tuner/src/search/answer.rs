@@ -122,6 +122,7 @@ impl Search {
             seed: execution_seed(self.spec.seed.unwrap_or_default(), number, execution),
             execution,
             profile: self.spec.supervision.profile,
+            debug_nans: self.spec.supervision.debug_nans,
             reported: record.metrics.clone(),
             objectives: self.spec.objectives.clone(),
             objective: self.spec.objective().clone(),

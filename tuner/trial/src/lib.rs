@@ -18,6 +18,7 @@
 //! # std::process::exit(status);
 //! ```
 
+mod anomaly;
 mod connection;
 mod device;
 mod error;
@@ -28,6 +29,7 @@ mod seed;
 pub mod shared;
 pub mod trial;
 
+pub use anomaly::debug_nans;
 pub use connection::SupervisorClient;
 pub use device::{connect, connected, count_cores, is_open, open_cores, open_cores_across, open_device};
 pub use error::{Result, TrialError};

@@ -1,5 +1,6 @@
 //! Positions in the user's source: the line of a cell, or a file and its line. Reads no source.
 
+use std::backtrace::Backtrace;
 use std::panic::Location;
 use std::sync::OnceLock;
 
@@ -9,6 +10,13 @@ struct Origin {
     file: &'static str,
     line: u32,
     cell_line: u32,
+}
+
+impl Origin {
+    fn line_of_cell(&self, file: &str, line: u32) -> Option<String> {
+        let is_within = self.file == file && self.line < line;
+        is_within.then(|| format!("line {} of the cell", line - self.line + self.cell_line))
+    }
 }
 
 static ORIGIN: OnceLock<Origin> = OnceLock::new();
@@ -22,8 +30,22 @@ pub fn in_cell(file: &'static str, line: u32, cell_line: u32) {
 
 /// `line 3 of the cell`, if the position is in the objective's cell.
 pub(crate) fn line_of_cell(location: &Location<'_>) -> Option<String> {
-    let origin = ORIGIN.get().filter(|origin| origin.file == location.file() && origin.line < location.line())?;
-    Some(format!("line {} of the cell", location.line() - origin.line + origin.cell_line))
+    ORIGIN.get()?.line_of_cell(location.file(), location.line())
+}
+
+/// `line 3 of the cell`, for the innermost call of a backtrace that is in the objective's cell.
+pub(crate) fn place_in_backtrace(backtrace: &Backtrace) -> Option<String> {
+    let origin = ORIGIN.get()?;
+    // The standard library gives the calls only as text.
+    let text = backtrace.to_string();
+    let calls = text.lines().filter_map(|line| line.trim_start().strip_prefix("at "));
+    calls.filter_map(file_and_line).find_map(|(file, line)| origin.line_of_cell(file, line))
+}
+
+/// The file and line of `file:line:column`.
+fn file_and_line(place: &str) -> Option<(&str, u32)> {
+    let (file, line) = place.rsplit_once(':')?.0.rsplit_once(':')?;
+    Some((file, line.parse().ok()?))
 }
 
 /// `line 3 of the cell`, or `src/main.rs:12`.

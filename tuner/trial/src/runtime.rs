@@ -1,12 +1,14 @@
 //! Runs an objective inside a worker, and reports its result to the supervisor. Catches panics; never exits the
 //! process.
 
+use crate::anomaly::debug_nans;
 use crate::connection::{Connection, SupervisorClient};
 use crate::error::{Result, TrialError};
-use crate::place::{line_of_cell, place};
+use crate::place::{line_of_cell, place, place_in_backtrace};
 use crate::seed::{in_thread, seed};
 use crate::shared::Shared;
 use crate::trial::Trial;
+use candle_core::anomaly;
 use ferrotune_devices::Shortage;
 use ferrotune_devices::pjrt::Code;
 use ferrotune_profile::{self as profile, Profile};
@@ -166,6 +168,8 @@ fn on_device<R: ObjectiveValue>(
     trial: &Trial,
     body: impl FnOnce(&Trial, &Shared) -> Result<R>,
 ) -> Result<Request, TrialError> {
+    // An earlier trial of this process may have asked for it on its own.
+    debug_nans(trial.debugs_nans());
     if let Some(file) = std::env::var_os(PROGRAM_VARIABLE) {
         write_first_program(Path::new(&file));
     }
@@ -195,7 +199,7 @@ fn outcome<R: ObjectiveValue>(trial: &Trial, body: impl FnOnce(&Trial, &Shared) 
     match (result, trial.take_refusal()) {
         // This comes before the objective's own result: the checkpoint exists and may be readable later.
         (_, Some(refusal @ TrialError::Unreadable { .. })) => Request::Postpone { reason: refusal.to_string() },
-        (Err(_), _) => Request::Fail { ending: Ending::Panicked { message: last_panic() } },
+        (Err(_), _) => Request::Fail { ending: panicked(last_panic()) },
         // An error after the trial was asked to stop is not a failure of the objective.
         (Ok(Err(_)), _) if trial.is_stopped() => Request::Finish { values: Vec::new() },
         (Ok(Err(error)), _) if is_of_full_disk(error.as_ref()) => {
@@ -211,6 +215,18 @@ fn outcome<R: ObjectiveValue>(trial: &Trial, body: impl FnOnce(&Trial, &Shared) 
         },
         (Ok(Ok(_)), Some(refusal)) => failed(&refusal),
         (Ok(Ok(returned)), None) => Request::Finish { values: returned.values() },
+    }
+}
+
+/// A panic with this message, or the error of an operation that has made a NaN or an infinity.
+fn panicked(message: String) -> Ending {
+    match anomaly::take().filter(|anomaly| message.starts_with(&anomaly.to_string())) {
+        Some(anomaly) => {
+            let place = place_in_backtrace(anomaly.backtrace());
+            let place = place.map_or_else(String::new, |place| format!(" ({place})"));
+            Ending::Failed { reason: format!("{anomaly}{place}") }
+        }
+        None => Ending::Panicked { message },
     }
 }
 

@@ -112,6 +112,11 @@ impl Trial {
         self.assignment.profile
     }
 
+    /// Whether the operation that makes the first NaN or infinity ends the trial.
+    pub(crate) fn debugs_nans(&self) -> bool {
+        self.assignment.debug_nans
+    }
+
     pub(crate) fn device_name(&self) -> &str {
         &self.assignment.device
     }

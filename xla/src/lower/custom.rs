@@ -22,7 +22,7 @@ pub(crate) fn custom(name: &str, attributes: &[f64], inputs: &[Input<'_>]) -> Re
 }
 
 fn lowered(name: &str, attributes: &[f64], inputs: &[Arc<Node>]) -> Result<Arc<Node>> {
-    if let Some(x) = inputs.first().filter(|x| x.dims.is_empty() && name != "sigmoid") {
+    if let Some(x) = inputs.first().filter(|x| x.dims.is_empty() && !matches!(name, "sigmoid" | "softplus" | "pow")) {
         bail!("{name} needs a tensor with dimensions, not a scalar of {:?}", x.element);
     }
     let attribute = || match attributes.first() {
@@ -34,6 +34,9 @@ fn lowered(name: &str, attributes: &[f64], inputs: &[Arc<Node>]) -> Result<Arc<N
     match (name, inputs) {
         ("argsort", [x]) => Ok(sorted_places(x, attribute()? != 0.0)),
         ("sigmoid", [x]) => floats(name, x).map(|x| x.unary(Unary::Logistic)),
+        ("softplus", [x]) => floats(name, x).map(|x| widened(x, softplus)),
+        ("pow", [x, y]) => floats(name, x).map(|x| x.binary(Binary::Power, y)),
+        ("cumsum", [x]) => cumsum(x, attributes),
         ("softmax-last-dim", [x]) => floats(name, x).map(|x| widened(x, softmax)),
         ("rms-norm", [x, scale]) => norm::rms(floats(name, x)?, scale, attribute()?),
         ("layer-norm", [x, scale, shift]) => norm::layer(floats(name, x)?, scale, shift, attribute()?),
@@ -57,6 +60,35 @@ fn floats<'a>(name: &str, x: &'a Arc<Node>) -> Result<&'a Arc<Node>> {
 /// The places that the elements have in order along the last dimension. Equal elements keep their order.
 fn sorted_places(x: &Arc<Node>, ascending: bool) -> Arc<Node> {
     Node::new(Op::SortPlaces { ascending }, vec![x.clone()], &x.dims, Element::U32)
+}
+
+/// `log(1 + exp(x))`.
+fn softplus(x: &Arc<Node>) -> Arc<Node> {
+    let rest = x.unary(Unary::Abs).unary(Unary::Negate).unary(Unary::Exponential).unary(Unary::LogPlusOne);
+    x.binary(Binary::Maximum, &x.like(0.0)).binary(Binary::Add, &rest)
+}
+
+/// The sums along a dimension up to each element, or from each one on: the sums over a distance of one, two, four and so on
+/// (Hillis and Steele 1986), which takes as much memory as the result.
+fn cumsum(x: &Arc<Node>, attributes: &[f64]) -> Result<Arc<Node>> {
+    let [dim, from_end] = attributes else { bail!("cumsum has two attributes, not {attributes:?}") };
+    let (dim, from_end) = (*dim as usize, *from_end != 0.0);
+    let Some(size) = x.dims.get(dim).copied() else { bail!("cumsum along dimension {dim} of {:?}", x.dims) };
+    let moved = |x: &Arc<Node>, distance: usize| {
+        let (mut start, mut end) = (vec![0; x.dims.len()], x.dims.clone());
+        let (mut low, mut high) = (vec![0; x.dims.len()], vec![0; x.dims.len()]);
+        match from_end {
+            false => (end[dim], low[dim]) = (size - distance, distance as i64),
+            true => (start[dim], high[dim]) = (distance, distance as i64),
+        }
+        let zero = Node::constant(0.0, &[], x.element);
+        let between = vec![0; x.dims.len()];
+        Node::new(Op::Pad { low, high, between }, vec![x.slice(&start, &end), zero], &x.dims, x.element)
+    };
+    Ok(widened(x, |x| {
+        let distances = std::iter::successors(Some(1), |distance| Some(distance * 2)).take_while(|it| *it < size);
+        distances.fold(x.clone(), |sums, distance| sums.binary(Binary::Add, &moved(&sums, distance)))
+    }))
 }
 
 fn softmax(x: &Arc<Node>) -> Arc<Node> {

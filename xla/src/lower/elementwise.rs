@@ -4,6 +4,7 @@ use super::{no_lowering, widened};
 use crate::element::{is_unsigned, saturated};
 use crate::graph::{Array as _, Binary, Compare, Node, Unary, is_float};
 use candle_core::{Result, bail};
+use ferrotune_devices::pjrt::Element;
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_PI};
 use std::sync::Arc;
 
@@ -55,9 +56,9 @@ fn of_floats(x: &Arc<Node>, name: &str) -> Result<Option<Arc<Node>>> {
     Ok(Some(match name {
         "recip" => x.like(1.0).binary(Binary::Divide, x),
         "sqr" => x.binary(Binary::Multiply, x),
-        // As on the CPU, a NaN becomes 0.
-        "relu" => is_positive(x).select(x, &x.like(0.0)),
-        "sign" => sign(x),
+        // A comparison with a NaN is false, so that it stays.
+        "relu" => x.compare(Compare::LessOrEqual, &x.like(0.0)).select(&x.like(0.0), x),
+        "sign" => x.unary(Unary::Sign),
         "silu" => widened(x, |x| x.binary(Binary::Multiply, &x.unary(Unary::Logistic))),
         "gelu" => widened(x, gelu),
         "gelu_erf" => widened(x, gelu_erf),
@@ -79,15 +80,9 @@ fn direct(name: &str) -> Option<Unary> {
         "sqrt" => Unary::Sqrt,
         "floor" => Unary::Floor,
         "ceil" => Unary::Ceil,
-        "round" => Unary::RoundNearestAfz,
+        "round" => Unary::RoundNearestEven,
         _ => return None,
     })
-}
-
-/// StableHLO's `sign` keeps a NaN and the sign of a zero; candle's gives 0.
-fn sign(x: &Arc<Node>) -> Arc<Node> {
-    let is_negative = x.compare(Compare::Less, &x.like(0.0));
-    is_positive(x).select(&x.like(1.0), &is_negative.select(&x.like(-1.0), &x.like(0.0)))
 }
 
 /// `x / 2 * (1 + tanh(sqrt(2 / π) * x * (1 + 0.044715 * x * x)))`.
@@ -102,6 +97,9 @@ fn gelu(x: &Arc<Node>) -> Arc<Node> {
 /// `x / 2 * (1 + erf(x / sqrt(2)))`.
 fn gelu_erf(x: &Arc<Node>) -> Arc<Node> {
     let gate = x.binary_number(Binary::Multiply, FRAC_1_SQRT_2).unary(Unary::Erf).binary_number(Binary::Add, 1.0);
+    // XLA's error function is a rounding away from -1 there, and a large number times that is one.
+    let last = if x.element == Element::F64 { -10.0 } else { -6.0 };
+    let gate = x.compare(Compare::Less, &x.like(last)).select(&x.like(0.0), &gate);
     x.binary_number(Binary::Multiply, 0.5).binary(Binary::Multiply, &gate)
 }
 
@@ -113,9 +111,7 @@ fn of_integers(x: &Arc<Node>, name: &str) -> Result<Option<Arc<Node>>> {
         "relu" => x.binary_number(Binary::Maximum, 0.0),
         "sign" if is_unsigned(x.element) => x.binary_number(Binary::Minimum, 1.0),
         "sign" => x.unary(Unary::Sign),
-        // candle's own, odd as it is.
-        "gelu" | "gelu_erf" | "erf" | "silu" => x.like(0.0),
-        "recip" | "sqr" | "neg" => return no_lowering(name, x.element),
+        "gelu" | "gelu_erf" | "erf" | "silu" | "recip" => return no_lowering(name, x.element),
         name if direct(name).is_some() => return no_lowering(name, x.element),
         _ => return Ok(None),
     }))
@@ -129,9 +125,8 @@ pub(super) fn binary(x: &Arc<Node>, y: &Arc<Node>, name: &str) -> Result<Arc<Nod
         "sub" => direct(Binary::Subtract),
         "mul" => direct(Binary::Multiply),
         "div" => direct(Binary::Divide),
-        // A comparison with a NaN is false, so that the first one stays, as on the CPU.
-        "maximum" => Ok(x.compare(Compare::Less, y).select(y, x)),
-        "minimum" => Ok(x.compare(Compare::Greater, y).select(y, x)),
+        "maximum" => direct(Binary::Maximum),
+        "minimum" => direct(Binary::Minimum),
         _ => bail!("{name} has no lowering to XLA; compute it on the CPU with to_device"),
     }
 }
@@ -139,7 +134,6 @@ pub(super) fn binary(x: &Arc<Node>, y: &Arc<Node>, name: &str) -> Result<Arc<Nod
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ferrotune_devices::pjrt::Element;
 
     #[test]
     fn an_affine_function_of_integers_saturates_its_numbers_as_candle_does() {

@@ -1,10 +1,13 @@
-//! Elements and slices at indices.
+//! Elements and slices at indices, each with a check that no index is out of range.
 
 use super::no_lowering;
+use crate::checks::Check;
 use crate::graph::{Array as _, Binary, Compare, Node, Op, Reduction, Update, is_float};
 use candle_core::{Result, bail};
 use ferrotune_devices::pjrt::Element;
 use std::sync::Arc;
+
+const SCATTER_ADD: &str = "scatter_add";
 
 /// Slices of size 1 of a dimension.
 pub(super) fn select(x: &Arc<Node>, indices: &Arc<Node>, dim: usize) -> Result<Arc<Node>> {
@@ -12,7 +15,7 @@ pub(super) fn select(x: &Arc<Node>, indices: &Arc<Node>, dim: usize) -> Result<A
     let mut dims = x.dims.clone();
     dims[dim] = indices.places.count();
     let taken = Node::new(Op::Take(dim), vec![x.clone(), indices.places.clone()], &dims, x.element);
-    Ok(indices.checked(&taken, |mask| mask.broadcast(&[dim], &dims)))
+    Ok(indices.checked("index_select", x, dim, &indices.read(&taken, |mask| mask.broadcast(&[dim], &dims))))
 }
 
 /// Adds slices of size 1 of a dimension.
@@ -20,9 +23,10 @@ pub(super) fn add(old: &Arc<Node>, indices: &Arc<Node>, source: &Arc<Node>, dim:
     if indices.count() == 0 {
         return Ok(old.clone());
     }
-    let places = Indices::new(&indices.reshape(&[indices.count()]), old.dims[dim])?.places;
-    let inputs = vec![old.clone(), places, source.clone()];
-    Ok(Node::new(Op::Put(Update::Add, dim), inputs, &old.dims, old.element))
+    let indices = Indices::new(&indices.reshape(&[indices.count()]), old.dims[dim])?;
+    let inputs = vec![old.clone(), indices.places.clone(), source.clone()];
+    let added = Node::new(Op::Put(Update::Add, dim), inputs, &old.dims, old.element);
+    Ok(indices.checked("index_add", old, dim, &added))
 }
 
 /// Single elements: indices replace the place in one dimension.
@@ -35,29 +39,37 @@ pub(super) fn gather(x: &Arc<Node>, indices: &Arc<Node>, dim: usize) -> Result<A
     } else {
         Node::new(Op::TakeEach, vec![x.clone(), indices.in_all_dimensions(dim)], dims, x.element)
     };
-    Ok(indices.checked(&taken, Arc::clone))
+    Ok(indices.checked("gather", x, dim, &indices.read(&taken, Arc::clone)))
 }
 
 pub(super) fn scatter_add(old: &Arc<Node>, indices: &Arc<Node>, source: &Arc<Node>, dim: usize) -> Result<Arc<Node>> {
     if is_one_for_each_row(old, &indices.dims, dim) && source.dims == indices.dims {
         let wide = repeated(source, dim, &old.dims);
-        let hit = Indices::new(indices, old.dims[dim])?.one_hot(dim, &old.dims);
-        return Ok(old.binary(Binary::Add, &hit.select(&wide, &wide.like(0.0))));
+        let indices = Indices::new(indices, old.dims[dim])?;
+        let hit = indices.one_hot(dim, &old.dims);
+        let added = old.binary(Binary::Add, &hit.select(&wide, &wide.like(0.0)));
+        return Ok(indices.checked(SCATTER_ADD, old, dim, &added));
     }
-    put(Update::Add, old, indices, source, dim)
+    put((SCATTER_ADD, Update::Add), old, indices, source, dim)
 }
 
 pub(super) fn scatter(old: &Arc<Node>, indices: &Arc<Node>, source: &Arc<Node>, dim: usize) -> Result<Arc<Node>> {
-    put(Update::Set, old, indices, source, dim)
+    put(("scatter", Update::Set), old, indices, source, dim)
 }
 
-fn put(update: Update, old: &Arc<Node>, indices: &Arc<Node>, source: &Arc<Node>, dim: usize) -> Result<Arc<Node>> {
+fn put(
+    (operation, update): (&'static str, Update),
+    old: &Arc<Node>,
+    indices: &Arc<Node>,
+    source: &Arc<Node>,
+    dim: usize,
+) -> Result<Arc<Node>> {
     if indices.count() == 0 {
         return Ok(old.clone());
     }
-    let places = Indices::new(indices, old.dims[dim])?.in_all_dimensions(dim);
-    let inputs = vec![old.clone(), places, source.clone()];
-    Ok(Node::new(Op::PutEach(update), inputs, &old.dims, old.element))
+    let indices = Indices::new(indices, old.dims[dim])?;
+    let inputs = vec![old.clone(), indices.in_all_dimensions(dim), source.clone()];
+    Ok(indices.checked(operation, old, dim, &Node::new(Op::PutEach(update), inputs, &old.dims, old.element)))
 }
 
 /// Whether a comparison with the place finds the one element of each row: it fuses with what is around it, other than a
@@ -94,11 +106,16 @@ impl Indices {
             Element::U32 | Element::S64 => bounded(given, size).convert(signed),
             other => return no_lowering("indexing by indices", other),
         };
+        let greatest = greatest(given.element);
+        let places = match size as f64 > greatest {
+            true => given.compare(Compare::Equal, &given.like(greatest)).select(&places.like(size as f64), &places),
+            false => places,
+        };
         Ok(Indices { given: given.clone(), places, size })
     }
 
     /// What was read, where the index is in the dimension; 0 at the greatest index; a NaN elsewhere, or 0 among integers.
-    fn checked(&self, taken: &Arc<Node>, spread: impl Fn(&Arc<Node>) -> Arc<Node>) -> Arc<Node> {
+    fn read(&self, taken: &Arc<Node>, spread: impl Fn(&Arc<Node>) -> Arc<Node>) -> Arc<Node> {
         let places = &self.places;
         let is_low = places.compare(Compare::GreaterOrEqual, &places.like(0.0));
         let is_high = places.compare(Compare::Less, &places.like(self.size as f64));
@@ -108,6 +125,13 @@ impl Indices {
         }
         let is_padding = spread(&self.given.compare(Compare::Equal, &self.given.like(greatest(self.given.element))));
         is_within.select(taken, &is_padding.select(&taken.like(0.0), &taken.like(f64::NAN)))
+    }
+
+    /// The result of an operation on `tensor` at these indices, together with the greatest index that is out of range.
+    fn checked(&self, operation: &'static str, tensor: &Arc<Node>, dim: usize, result: &Arc<Node>) -> Arc<Node> {
+        let found = Node::new(Op::OutOfRange(self.size), vec![self.given.clone()], &[], Element::S64);
+        let check = Check { operation, dim, dims: tensor.dims.clone(), indexes: self.given.dims.clone() };
+        Node::new(Op::Checked(check), vec![result.clone(), found], &result.dims, result.element)
     }
 
     /// Whether the place in a dimension is the one that the row's index names.

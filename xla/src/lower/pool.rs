@@ -1,21 +1,19 @@
 //! Pooling over windows without padding, and its gradients.
 
-use super::{Wanted, widened};
-use crate::element::saturated;
+use super::{Wanted, no_lowering, widened};
 use crate::graph::{Array as _, Binary, Node, Op, Reduction, is_float};
 use candle_core::{Result, bail};
 use std::sync::Arc;
 
 type Pair = (usize, usize);
 
-/// The mean of each window. As on the CPU, integers are multiplied by a whole number, which is 0 unless a window is one
-/// element.
-pub(super) fn average(x: &Arc<Node>, size: Pair, stride: Pair, wanted: Wanted<'_>) -> Arc<Node> {
-    let mut scale = 1.0 / (size.0 * size.1) as f64;
+/// The mean of each window.
+pub(super) fn average(x: &Arc<Node>, size: Pair, stride: Pair, wanted: Wanted<'_>) -> Result<Arc<Node>> {
     if !is_float(x.element) {
-        scale = saturated(scale, x.element);
+        return no_lowering("avg_pool2d", x.element);
     }
-    widened(x, |x| window(x, Reduction::Sum, size, stride, wanted).binary_number(Binary::Multiply, scale))
+    let scale = 1.0 / (size.0 * size.1) as f64;
+    Ok(widened(x, |x| window(x, Reduction::Sum, size, stride, wanted).binary_number(Binary::Multiply, scale)))
 }
 
 pub(super) fn greatest(x: &Arc<Node>, size: Pair, stride: Pair, wanted: Wanted<'_>) -> Arc<Node> {

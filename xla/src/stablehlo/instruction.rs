@@ -20,6 +20,8 @@ impl Line<'_> {
     pub(super) fn value(&self) -> String {
         match self.node.op {
             Op::SortPlaces { .. } => format!("{}#1", self.name),
+            // A check computes nothing; its second input is a result of its own.
+            Op::Checked(_) => self.inputs.first().map_or_else(String::new, |(name, _)| (*name).to_owned()),
             _ => self.name.to_owned(),
         }
     }
@@ -32,8 +34,8 @@ impl Line<'_> {
             Op::Dot { .. } | Op::Convolution(_) if cores.mesh().is_some() && is_short_float(element) => {
                 self.in_single_precision(cores)
             }
-            // Arguments and numbers are no instructions.
-            Op::Data | Op::Described | Op::Key | Op::Number => Vec::new(),
+            // Arguments, numbers and checks are no instructions.
+            Op::Data | Op::Described | Op::Key | Op::Number | Op::Checked(_) => Vec::new(),
             Op::Uninit => one(self.dense(&number(0, element))),
             Op::Constant(bits) => one(self.dense(&number(*bits, element))),
             Op::Table(bits) => one(self.dense(&format!("[{}]", list(bits.iter().map(|bits| number(*bits, element)))))),
@@ -73,6 +75,7 @@ impl Line<'_> {
             Op::TakeEach => one(self.take_each()),
             Op::PutEach(update) => one(self.put_each(*update)),
             Op::SortPlaces { ascending } => self.sort_places(*ascending).to_vec(),
+            Op::OutOfRange(size) => self.out_of_range(*size),
             Op::Bits => one(self.bits()),
             Op::Shard => self.shard().to_vec(),
             Op::AllReduce => one(self.all_reduce(cores.replicas())),
@@ -255,9 +258,10 @@ fn unary_name(unary: Unary) -> &'static str {
         Unary::ExponentialMinusOne => "exponential_minus_one",
         Unary::Floor => "floor",
         Unary::Log => "log",
+        Unary::LogPlusOne => "log_plus_one",
         Unary::Logistic => "logistic",
         Unary::Negate => "negate",
-        Unary::RoundNearestAfz => "round_nearest_afz",
+        Unary::RoundNearestEven => "round_nearest_even",
         Unary::Rsqrt => "rsqrt",
         Unary::Sign => "sign",
         Unary::Sine => "sine",
@@ -274,6 +278,7 @@ fn binary_name(binary: Binary) -> &'static str {
         Binary::Maximum => "maximum",
         Binary::Minimum => "minimum",
         Binary::Multiply => "multiply",
+        Binary::Or => "or",
         Binary::Power => "power",
         Binary::ShiftRightLogical => "shift_right_logical",
         Binary::Subtract => "subtract",

@@ -34,13 +34,19 @@ pub(super) fn update(update: Update, element: Element, tag: &str) -> String {
     }
 }
 
-/// Whether the first element is as great as the second.
+/// Whether the first element is as great as the second, or a NaN.
 pub(super) fn is_greatest(element: Element, tag: &str) -> String {
     let (e, kind) = (name(element), kind(element));
+    let compare = format!("(tensor<{e}>, tensor<{e}>) -> tensor<i1>");
+    let (nan, mut result) = (format!("%n{tag} = stablehlo.compare NE, %x{tag}, %x{tag}, {kind} : {compare}"), "z");
+    let mut body = format!("      %z{tag} = stablehlo.compare GE, %x{tag}, %y{tag}, {kind} : {compare}\n");
+    if is_float(element) {
+        body += &format!("      {nan}\n      %w{tag} = stablehlo.or %z{tag}, %n{tag} : tensor<i1>\n");
+        result = "w";
+    }
     format!(
-        "({{\n    ^bb0(%x{tag}: tensor<{e}>, %y{tag}: tensor<{e}>):\n      \
-         %z{tag} = stablehlo.compare GE, %x{tag}, %y{tag}, {kind} : (tensor<{e}>, tensor<{e}>) -> tensor<i1>\n      \
-         stablehlo.return %z{tag} : tensor<i1>\n    }})"
+        "({{\n    ^bb0(%x{tag}: tensor<{e}>, %y{tag}: tensor<{e}>):\n{body}      \
+         stablehlo.return %{result}{tag} : tensor<i1>\n    }})"
     )
 }
 

@@ -2,6 +2,7 @@
 
 use super::tensor;
 use crate::backend::{Backend, by_result, launch};
+use crate::checks::{self, Check};
 use crate::graph::{Array as _, Form, Node};
 use crate::random::state;
 use crate::value::Value;
@@ -16,6 +17,9 @@ pub(super) struct Compiled {
     pub(super) arguments: Vec<From>,
     pub(super) states: Vec<State>,
     pub(super) results: Vec<Form>,
+    /// The checks of indexes that the program makes. If it makes any, its variables keep their old values until they were looked
+    /// at, in memory of their own.
+    pub(super) checks: Vec<(usize, Check)>,
     /// How many keys for random numbers the function asks for.
     pub(super) keys: u64,
 }
@@ -57,9 +61,11 @@ impl Compiled {
         let captured = self.arguments.iter().map(|from| self.captured(backend, from)).collect::<Result<Vec<_>>>()?;
         let keys = self.keys(backend, draw)?;
         self.states.iter().try_for_each(|state| state.compute(backend))?;
-        let taken = self.states.iter().map(State::take).collect::<Result<Vec<_>>>()?;
+        let take = if self.checks.is_empty() { State::take } else { State::lend };
+        let taken = self.states.iter().map(take).collect::<Result<Vec<_>>>()?;
         let (own, lent): (Vec<_>, Vec<_>) = taken.into_iter().unzip();
-        let outputs = self.launch(backend, &given, &captured, keys, own, &lent).inspect_err(|_| {
+        let outputs = self.launch(backend, &given, &captured, keys, own, &lent);
+        let outputs = outputs.and_then(|outputs| self.checked(outputs)).inspect_err(|_| {
             for (state, node) in self.states.iter().zip(&lent) {
                 if let Some(node) = node {
                     state.put(node.clone());
@@ -73,6 +79,15 @@ impl Compiled {
             state.put(Node::data(value, &state.form));
         }
         results
+    }
+
+    /// The outputs without what the checks have found, if that is nothing.
+    fn checked(&self, mut outputs: Vec<Vec<Buffer>>) -> Result<Vec<Vec<Buffer>>> {
+        let found = outputs.split_off(self.results.len() + self.states.len()).pop();
+        match checks::faults(&self.checks, found)?.first() {
+            Some((_, fault)) => fault.error(),
+            None => Ok(outputs),
+        }
     }
 
     fn captured(&self, backend: &Backend, from: &From) -> Result<Option<Arc<Node>>> {
@@ -145,6 +160,11 @@ impl State {
         Ok(node.into_value().map_or_else(|node| (None, Some(node)), |buffers| (Some(buffers), None)))
     }
 
+    /// The value, which the variable keeps.
+    fn lend(&self) -> Result<Taken> {
+        Ok((None, Some(Value::node_in(&self.slot)?)))
+    }
+
     fn put(&self, node: Arc<Node>) {
         self.slot.replace(Arc::new(Value::Node(node)));
     }
@@ -168,5 +188,6 @@ pub(crate) fn computed(backend: &Backend, node: &Arc<Node>, form: &Form) -> Resu
     if node.value().is_none() {
         backend.compute(std::slice::from_ref(&node))?;
     }
+    node.sound()?;
     Ok(node)
 }

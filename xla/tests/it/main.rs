@@ -1,9 +1,11 @@
 //! candle on XLA:CPU against candle on the CPU.
 
+mod anomaly;
 mod compare;
 mod custom;
 mod elementwise;
 mod gradient;
+mod indexes;
 mod layers;
 mod pipeline;
 mod plugin;
@@ -12,3 +14,4 @@ mod sharding;
 mod space;
 mod step;
 mod structure;
+mod values;

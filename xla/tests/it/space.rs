@@ -51,7 +51,9 @@ fn pooling_is_candles() -> Result<()> {
         for (size, stride) in [((2, 2), (2, 2)), [((3, 2), (1, 2)), ((1, 1), (2, 3))][place % 2]] {
             let input = move |device: &Device| Draws(1).tensor((2, 3, 7, 5), dtype, device)?.transpose(2, 3);
             let name = format!("{size:?} by {stride:?} of {dtype:?}");
-            cases.add(format!("average {name}"), move |device| input(device)?.avg_pool2d_with_stride(size, stride));
+            if dtype.is_float() {
+                cases.add(format!("average {name}"), move |device| input(device)?.avg_pool2d_with_stride(size, stride));
+            }
             cases.add(format!("greatest {name}"), move |device| input(device)?.max_pool2d_with_stride(size, stride));
         }
     }
@@ -137,19 +139,4 @@ fn elements_at_indices_are_candles() -> Result<()> {
         });
     }
     cases.check(&plugin::open()?)
-}
-
-#[test]
-fn an_index_outside_reads_nan_and_writes_nothing() -> Result<()> {
-    let device = plugin::open()?;
-    let x = Tensor::new(&[1f32, 2., 3.], &device)?;
-    let indices = Tensor::new(&[0i64, -1, 3, 2], &device)?;
-    let selected = x.index_select(&indices, 0)?.to_vec1::<f32>()?;
-    assert!(selected[1].is_nan() && selected[2].is_nan(), "{selected:?}");
-    assert_eq!((selected[0], selected[3]), (1., 3.));
-    let whole = x.to_dtype(DType::I64)?.index_select(&indices, 0)?;
-    assert_eq!(whole.to_vec1::<i64>()?, [1, 0, 0, 3]);
-    let added = x.index_add(&indices, &Tensor::new(&[10f32, 20., 30., 40.], &device)?, 0)?;
-    assert_eq!(added.to_vec1::<f32>()?, [11., 2., 43.]);
-    Ok(())
 }

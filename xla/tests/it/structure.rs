@@ -113,7 +113,12 @@ fn reductions_are_candles() -> Result<()> {
     cases.add("sum of nothing", |device| Tensor::zeros((0, 3), DType::F32, device)?.sum(0));
     cases.add("mean", |device| Draws(2).tensor((3, 4), DType::F32, device)?.mean(0));
     cases.add("logarithm of a sum", |device| Draws(3).tensor((3, 4), DType::F32, device)?.log_sum_exp(1));
-    cases.add("cumulative sum", |device| Draws(4).tensor((3, 4), DType::F32, device)?.cumsum(1));
+    for (place, dtype) in FLOATS.into_iter().chain(INTEGERS).enumerate() {
+        cases.add(format!("cumulative sum of {dtype:?}"), move |device| {
+            Draws(4).tensor((3, 5, 4), dtype, device)?.t()?.cumsum(place % 3)
+        });
+    }
+    cases.add("cumulative sum with an infinity", |device| Tensor::new(&[1f32, f32::INFINITY, 2.0], device)?.cumsum(0));
     cases.check(&plugin::open()?)
 }
 

@@ -9,7 +9,6 @@
 mod device;
 mod storage;
 
-use crate::gradients::Rule;
 use crate::op::ReduceOp;
 use crate::scalar::Scalar;
 use crate::{CpuStorage, CustomOp1, CustomOp2, CustomOp3, DType, Device, Layout, Result, Shape};
@@ -236,20 +235,11 @@ pub(crate) fn custom1(op: &dyn CustomOp1, storage: &MetalStorage, l: &Layout) ->
 }
 
 pub(crate) fn custom2(op: &dyn CustomOp2, inputs: [(&MetalStorage, &Layout); 2]) -> Result<(MetalStorage, Shape)> {
-    custom(op.name(), &attributes(op.attributes()?, || Rule::of2(op)), inputs)
+    custom(op.name(), &op.attributes()?, inputs)
 }
 
 pub(crate) fn custom3(op: &dyn CustomOp3, inputs: [(&MetalStorage, &Layout); 3]) -> Result<(MetalStorage, Shape)> {
-    custom(op.name(), &attributes(op.attributes()?, || Rule::of3(op)), inputs)
-}
-
-/// An operation's own attributes; without any, those that its gradient has found for candle-nn's.
-fn attributes(own: Vec<f64>, rule: impl FnOnce() -> Rule) -> Vec<f64> {
-    if own.is_empty() {
-        rule().attributes()
-    } else {
-        own
-    }
+    custom(op.name(), &op.attributes()?, inputs)
 }
 
 fn custom<const N: usize>(

@@ -12,10 +12,8 @@ mod rotary;
 mod rule;
 mod view;
 
-pub(crate) use activation::{gelu, gelu_erf, powf};
-pub use norm::{layer_norm_epsilon, rms_norm_epsilon};
+pub(crate) use activation::{gelu, gelu_erf, powf, silu};
 pub(crate) use pool::{avg_pool2d, max_pool2d};
-pub use rotary::Rotary;
 pub use rule::Rule;
 pub(crate) use view::{matmul_like, scatter, sum_to, upsample_nearest};
 

@@ -7,8 +7,8 @@ use candle_core::{DType, Device, Result, Tensor, Var, bail};
 /// 2013, arXiv:1211.5063, algorithm 1), and returns the norm that they had, a tensor without dimensions: `f64` on the CPU and on
 /// CUDA, and on other devices only where a gradient is. Variables without a gradient are passed over.
 ///
-/// On a plugin's device no value is read, so that a compiled step can clip. A norm that is not finite makes all gradients NaN
-/// there, as in PyTorch.
+/// On a plugin's device no value is read, so that a compiled step can clip. Gradients that are not finite make all of them NaN
+/// there. In PyTorch an infinite one makes the others 0.
 ///
 /// # Errors
 /// On the CPU and on CUDA where the norm is NaN or infinite, in which case no gradient is changed.
@@ -30,14 +30,27 @@ pub fn clip_grad_norm(grads: &mut GradStore, vars: &[Var], max_norm: f64) -> Res
     // In double precision, as the sum over all variables of a large model needs it; a TPU has none.
     let is_double = is_read || gradients.iter().any(|gradient| gradient.dtype() == DType::F64);
     let dtype = if is_double { DType::F64 } else { DType::F32 };
-    let squares = gradients.iter().map(|gradient| gradient.detach().to_dtype(dtype)?.sqr()?.sum_all());
-    let squares = squares.collect::<Result<Vec<_>>>()?;
-    let norm = Tensor::stack(&squares, 0)?.sum_all()?.sqrt()?;
-    match is_read {
-        true => scale(grads, vars, max_norm, norm.to_scalar()?)?,
-        false => scale_on_device(grads, vars, max_norm, &norm)?,
+    let wide = gradients.iter().map(|gradient| gradient.detach().to_dtype(dtype)).collect::<Result<Vec<_>>>()?;
+    if is_read {
+        let norm = norm(&wide)?;
+        scale(grads, vars, max_norm, norm.to_scalar()?)?;
+        return Ok(norm);
     }
-    Ok(norm)
+    // The squares of numbers above 1e19 are no numbers in single precision.
+    let greatest = |gradient: &Tensor| gradient.abs()?.max_all();
+    let unit = Tensor::stack(&wide.iter().map(greatest).collect::<Result<Vec<_>>>()?, 0)?.max_all()?;
+    let is_unit = unit.gt(0.0)?.mul(&unit.lt(f64::INFINITY)?)?;
+    let unit = is_unit.where_cond(&unit, &unit.ones_like()?)?;
+    let scaled = wide.iter().map(|gradient| gradient.broadcast_div(&unit)).collect::<Result<Vec<_>>>()?;
+    let norm = norm(&scaled)?;
+    scale_on_device(grads, vars, max_norm, &unit, &norm)?;
+    unit * norm
+}
+
+/// The 2-norm of all elements of gradients.
+fn norm(gradients: &[Tensor]) -> Result<Tensor> {
+    let squares = gradients.iter().map(|gradient| gradient.sqr()?.sum_all()).collect::<Result<Vec<_>>>()?;
+    Tensor::stack(&squares, 0)?.sum_all()?.sqrt()
 }
 
 fn scale(grads: &mut GradStore, vars: &[Var], max_norm: f64, norm: f64) -> Result<()> {
@@ -45,21 +58,25 @@ fn scale(grads: &mut GradStore, vars: &[Var], max_norm: f64, norm: f64) -> Resul
         bail!("the gradients' norm is {norm}; lower the learning rate, or look for a division by 0 or a log of 0");
     }
     match norm > max_norm {
-        true => change(grads, vars, |gradient| gradient * (max_norm / norm)),
+        true => change(grads, vars, |gradient| gradient.in_f32(|gradient| gradient * (max_norm / norm))),
         false => Ok(()),
     }
 }
 
-fn scale_on_device(grads: &mut GradStore, vars: &[Var], max_norm: f64, norm: &Tensor) -> Result<()> {
-    // No finite norm is larger in single precision, in which the reciprocal of such a number is lost.
-    if max_norm >= 1e30 {
-        return Ok(());
-    }
-    // `max_norm / norm`, and 1 where the norm is smaller.
-    let factor = (norm.maximum(max_norm.max(f64::from(f32::MIN_POSITIVE)))?.recip()? * max_norm)?;
+/// Scales gradients whose norm is `norm` times `unit`.
+fn scale_on_device(grads: &mut GradStore, vars: &[Var], max_norm: f64, unit: &Tensor, norm: &Tensor) -> Result<()> {
+    let is_larger = (unit * norm)?.gt(max_norm)?;
+    let divisor = is_larger.where_cond(norm, &norm.ones_like()?)?;
+    let factor = (divisor.recip()? * max_norm)?;
     // A comparison would lose that the norm is NaN; 0 times infinity is NaN, too.
-    let factor = (factor + (norm * 0.0)?)?;
-    change(grads, vars, |gradient| gradient.broadcast_mul(&factor.to_dtype(gradient.dtype())?))
+    let nan = (norm * 0.0)?;
+    let clipped = |gradient: &Tensor| {
+        let like = |scalar: &Tensor| scalar.to_dtype(gradient.dtype());
+        let clipped = gradient.broadcast_div(&like(unit)?)?.broadcast_mul(&like(&factor)?)?;
+        let chosen = is_larger.broadcast_as(gradient.shape())?.where_cond(&clipped, gradient)?;
+        chosen.broadcast_add(&like(&nan)?)
+    };
+    change(grads, vars, |gradient| gradient.in_f32(clipped))
 }
 
 /// Moves each element of the gradients of `vars` into `-max_value..=max_value`. NaN stays NaN.
@@ -115,12 +132,14 @@ mod tests {
         let var = Var::new(&[3_f64, 4.0], &Device::Cpu)?;
         for (max_norm, expected) in [(10.0, [3.0, 4.0]), (2.5, [1.5, 2.0])] {
             let mut grads = (var.sqr()?.sum_all()? * 0.5)?.backward()?;
-            scale_on_device(&mut grads, std::slice::from_ref(&var), max_norm, &Tensor::new(5_f64, &Device::Cpu)?)?;
+            let (unit, norm) = (Tensor::new(2_f64, &Device::Cpu)?, Tensor::new(2.5_f64, &Device::Cpu)?);
+            scale_on_device(&mut grads, std::slice::from_ref(&var), max_norm, &unit, &norm)?;
             assert_eq!(grads.get(&var).map(Tensor::to_vec1::<f64>).transpose()?, Some(expected.to_vec()));
         }
         for norm in [f64::NAN, f64::INFINITY] {
             let mut grads = (var.sqr()?.sum_all()? * 0.5)?.backward()?;
-            scale_on_device(&mut grads, std::slice::from_ref(&var), 1.0, &Tensor::new(norm, &Device::Cpu)?)?;
+            let (unit, norm) = (Tensor::new(1_f64, &Device::Cpu)?, Tensor::new(norm, &Device::Cpu)?);
+            scale_on_device(&mut grads, std::slice::from_ref(&var), 1.0, &unit, &norm)?;
             let values = grads.get(&var).map(Tensor::to_vec1::<f64>).transpose()?.unwrap_or_default();
             assert!(values.iter().all(|value| value.is_nan()), "{values:?}");
         }

@@ -80,6 +80,7 @@ impl Trial {
             seed: current_seed(),
             execution: 0,
             profile: None,
+            debug_nans: false,
             reported: BTreeMap::new(),
             objectives: Vec::new(),
             // Only workers of early versions read it.

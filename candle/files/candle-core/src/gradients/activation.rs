@@ -7,7 +7,7 @@ use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
 pub(crate) fn gelu(x: &Tensor) -> Result<Tensor> {
     const A: f64 = 0.044715;
     const C: f64 = FRAC_2_SQRT_PI * FRAC_1_SQRT_2;
-    let wide = x.to_dtype(compute_dtype(x.dtype()))?;
+    let wide = bounded(x)?;
     let square = wide.sqr()?;
     let tanh = square.affine(C * A, C)?.mul(&wide)?.tanh()?;
     let inner = square.affine(1.5 * C * A, 0.5 * C)?.mul(&wide)?;
@@ -17,13 +17,26 @@ pub(crate) fn gelu(x: &Tensor) -> Result<Tensor> {
 
 /// The derivative of gelu, `Φ(x) + x φ(x)` with the normal distribution `Φ` and its density `φ`.
 pub(crate) fn gelu_erf(x: &Tensor) -> Result<Tensor> {
-    let wide = x.to_dtype(compute_dtype(x.dtype()))?;
+    let wide = bounded(x)?;
     let distribution = wide.affine(FRAC_1_SQRT_2, 0.)?.erf()?.affine(0.5, 0.5)?;
     let density = wide.sqr()?.affine(-0.5, 0.)?.exp()?;
     let slope = density
         .affine(0.5 * FRAC_2_SQRT_PI * FRAC_1_SQRT_2, 0.)?
         .mul(&wide)?;
     distribution.add(&slope)?.to_dtype(x.dtype())
+}
+
+/// The derivatives of both are 0 and 1 from here on, and squares further out are no numbers.
+fn bounded(x: &Tensor) -> Result<Tensor> {
+    x.to_dtype(compute_dtype(x.dtype()))?.clamp(-40f64, 40f64)
+}
+
+/// The derivative of silu, `σ(x) (1 + x (1 - σ(x)))`.
+pub(crate) fn silu(x: &Tensor) -> Result<Tensor> {
+    let wide = x.to_dtype(compute_dtype(x.dtype()))?;
+    let sigmoid = wide.neg()?.exp()?.affine(1., 1.)?.recip()?;
+    let rest = sigmoid.affine(-1., 1.)?.mul(&wide)?.affine(1., 1.)?;
+    sigmoid.mul(&rest)?.to_dtype(x.dtype())
 }
 
 /// The derivative of `x^e`, which for `e = 0` is zero everywhere, at `x = 0` also.

@@ -160,7 +160,8 @@ impl PoolGrad {
             for row in 0..self.kernel.0 {
                 let start = start + row * width;
                 for index in start..start + self.kernel.1 {
-                    if arg[largest] < arg[index] {
+                    let is_greater = arg[largest] < arg[index];
+                    if is_greater || (arg[index].is_nan() && !arg[largest].is_nan()) {
                         largest = index;
                     }
                 }

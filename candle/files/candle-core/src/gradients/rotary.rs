@@ -1,5 +1,5 @@
 //! Gradients of candle-nn's fused rotary embeddings.
-use crate::{bail, CpuStorage, CustomOp3, Layout, Result, Tensor};
+use crate::{bail, Result, Tensor};
 
 /// Where a rotary embedding finds the two elements of a pair, and the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,21 +13,6 @@ pub enum Rotary {
 }
 
 impl Rotary {
-    /// Which rotary embedding `op` is. Two of them have the same name, so `op` is applied to two heads at two times.
-    pub fn of(op: &dyn CustomOp3) -> Result<Self> {
-        let ones = CpuStorage::F32([1., 0.].repeat(4));
-        let cos = CpuStorage::F32(vec![2., 3.]);
-        let sin = CpuStorage::F32(vec![0., 0.]);
-        let (shape, table) = (Layout::contiguous((1, 2, 2, 2)), Layout::contiguous((2, 1)));
-        let (rotated, _) = op.cpu_fwd(&ones, &shape, &cos, &table, &sin, &table)?;
-        match (op.name(), rotated.as_slice::<f32>()?) {
-            ("rotary-emb-int", [2., 0., 3., 0., 2., 0., 3., 0.]) => Ok(Self::Neighbours),
-            ("rotary-emb", [2., 0., 3., 0., 2., 0., 3., 0.]) => Ok(Self::Halves),
-            ("rotary-emb", [2., 0., 2., 0., 3., 0., 3., 0.]) => Ok(Self::HalvesTimeFirst),
-            (name, _) => bail!("the gradient of {name} is not known, because it does not rotate as candle-nn's does"),
-        }
-    }
-
     /// The gradients with respect to `x`, `cos` and `sin`, where `needed` says which.
     pub(super) fn gradients(
         self,

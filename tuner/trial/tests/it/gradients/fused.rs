@@ -1,7 +1,7 @@
 //! candle-nn's fused operations, which have no gradient of their own, and its layers and losses.
 
 use super::difference::{Draws, assert_close, backward, check, check_f32};
-use candle_core::{CpuStorage, CustomOp2, DType, Device, Layout, Result, Shape, Tensor};
+use candle_core::{DType, Device, Result, Tensor};
 use candle_nn::{BatchNorm, loss, ops, rotary_emb};
 
 const RANGE: (f64, f64) = (-2., 2.);
@@ -47,62 +47,6 @@ fn norms_in_half_precision_are_computed_in_f32() {
             assert_eq!(gradient.dtype(), dtype);
             assert_close(&format!("layer_norm in {dtype:?}"), gradient, expected, 1e-2);
         }
-    }
-}
-
-/// At zero, the RMS norm multiplies by `1 / sqrt(epsilon)`, and so does its gradient.
-#[test]
-fn the_epsilon_of_a_norm_is_found() {
-    for epsilon in [0., 1e-12, 1e-10, 1e-8, 3e-7, 1e-6, 1e-5, 1.1e-5, 1e-3, 0.062_499_997, 0.0625, 0.1] {
-        let inputs = [Tensor::zeros((1, 4), DType::F32, &Device::Cpu).unwrap(), Draws::new(1).tensor(&[4], RANGE)];
-        let inputs = inputs.map(|input| input.to_dtype(DType::F32).unwrap());
-        let gradients = backward(&inputs, |inputs| ops::rms_norm(&inputs[0], &inputs[1], epsilon)).unwrap();
-        let ones = backward(&inputs, |inputs| inputs[0].broadcast_mul(&inputs[1])).unwrap();
-        if epsilon > 0. {
-            let expected = ones[0].affine(1. / f64::from(epsilon).sqrt(), 0.).unwrap();
-            assert_close(&format!("rms_norm with {epsilon}"), &gradients[0], &expected, 3e-7);
-        }
-    }
-}
-
-#[test]
-fn the_epsilon_of_a_norm_is_exact() {
-    let mut epsilons: Vec<f32> = (0..400).map(|step| 10f32.powf(-12. + 0.03 * step as f32)).collect();
-    for exponent in -40..4 {
-        let power = 2f32.powi(exponent);
-        epsilons.extend((0..40).map(|step| f32::from_bits(power.to_bits() - 20 + step)));
-    }
-    for epsilon in epsilons {
-        let found = candle_core::gradients::rms_norm_epsilon(&RmsNorm { epsilon }).unwrap();
-        assert_eq!(found.to_bits(), epsilon.to_bits(), "{epsilon} was given, but {found} was found");
-    }
-}
-
-/// The arithmetic of candle-nn's RMS norm, whose type is private.
-struct RmsNorm {
-    epsilon: f32,
-}
-
-impl CustomOp2 for RmsNorm {
-    fn name(&self) -> &'static str {
-        "rms-norm"
-    }
-
-    fn cpu_fwd(
-        &self,
-        x: &CpuStorage,
-        layout: &Layout,
-        _weight: &CpuStorage,
-        _weight_layout: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
-        let width = layout.dims()[1];
-        let mut normed = x.as_slice::<f32>()?.to_vec();
-        for row in normed.chunks_mut(width) {
-            let squares: f32 = row.iter().map(|x| x * x).sum();
-            let root = (squares / width as f32 + self.epsilon).sqrt();
-            row.iter_mut().for_each(|x| *x /= root);
-        }
-        Ok((CpuStorage::F32(normed), layout.shape().clone()))
     }
 }
 
