@@ -9,7 +9,7 @@ REASONS = {
     """,
     "is what each case with a gradient calls": "Tensor::backward",
     "applies what it is given": """
-        Tensor::apply Tensor::apply_t Tensor::apply_op1* Tensor::apply_op2* Tensor::apply_op3* Tensor::inplace_op1 Tensor::inplace_op2
+        Tensor::apply Tensor::apply_t Tensor::in_f32 Tensor::apply_op1* Tensor::apply_op2* Tensor::apply_op3* Tensor::inplace_op1 Tensor::inplace_op2
         Tensor::inplace_op3 candle_nn::func::*
     """,
     "has no values yet": "Tensor::empty Tensor::empty_like",

@@ -309,6 +309,7 @@ unary("candle_nn::ops::silu", silu, ulps=3, scale=silu_size, derivative=silu_der
 unary("candle_nn::ops::swiglu", swiglu, axes="a.", ulps=4, half_ulps=2, gradient_scale="all")
 unary("candle_nn::ops::sigmoid", lambda m, x: m.expit(x), ulps=2, derivative=lambda x: NUMPY.expit(x) * NUMPY.expit(-x), gradient_scale="incoming")
 unary("candle_nn::ops::hard_sigmoid", hard_sigmoid, ulps=1, scale=lambda x: np.clip(np.abs(x), 3.0, 6.0) / 6.0)
+unary("candle_nn::ops::softplus", lambda m, x: m.logaddexp(x, 0.0), ulps=4, half_ulps=1, derivative=lambda x: NUMPY.expit(x), gradient_scale="incoming")
 unary("candle_nn::ops::mish", mish, ulps=4, half_ulps=2, gradient_ulps=32, gradient_scale="incoming")
 unary("candle_nn::ops::leaky_relu", leaky, numbers=[(0.125,)], ulps=1, derivative=lambda x, slope: np.where(x >= 0, 1.0, slope))
 unary("candle_nn::ops::selu", lambda m, x, a, g: g * m.where(x > 0, x, a * m.expm1(m.where(x > 0, 0.0, x))), numbers=[(1.625, 1.0625)], ulps=4,

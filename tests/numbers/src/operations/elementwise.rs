@@ -109,6 +109,7 @@ fn activations() -> Vec<Operation> {
         "candle_nn::ops::sigmoid" => |x, n| ops::sigmoid(&x[0]);
         "candle_nn::ops::hard_sigmoid" => |x, n| ops::hard_sigmoid(&x[0]);
         "candle_nn::ops::mish" => |x, n| ops::mish(&x[0]);
+        "candle_nn::ops::softplus" => |x, n| ops::softplus(&x[0]);
         "candle_nn::ops::leaky_relu" => |x, n| ops::leaky_relu(&x[0], n.float(0));
         "candle_nn::ops::selu" => |x, n| ops::selu(&x[0], n.float(0) as f32, n.float(1) as f32);
         "candle_nn::activation::Activation::forward" => |x, n| activation(n.text(0)).forward(&x[0]);
