@@ -4,7 +4,7 @@ import warnings
 
 import numpy as np
 
-from differences.kinds import ALL, FLOATS, is_float, limits, name_of
+from differences.kinds import FLOATS, is_float, limits, name_of
 
 TABLE = {}
 
@@ -110,11 +110,3 @@ class Operation:
 
     def __repr__(self):
         return self.name
-
-
-def all_types_but(*dtypes):
-    return tuple(dtype for dtype in ALL if dtype not in dtypes)
-
-
-def floats_only(case):
-    return is_float(case.dtype)

@@ -127,11 +127,12 @@ impl Map1Any for ReduceIndex {
         if src_l.dims()[self.reduce_dim_index] == 0 {
             Err(Error::EmptyTensor { op: "reduce" }.bt())?
         }
+        let place = |_, place| place as u32;
         Ok(match (self.return_index, self.use_min) {
             (false, true) => wrap(self.values(src, src_l, |x, y| x > y)?),
             (false, false) => wrap(self.values(src, src_l, |x, y| x < y)?),
-            (true, true) => CpuStorage::U32(self.places(src, src_l, |x, y| x > y)?),
-            (true, false) => CpuStorage::U32(self.places(src, src_l, |x, y| x < y)?),
+            (true, true) => CpuStorage::U32(self.fold(src, src_l, |x, y| x > y, place)?),
+            (true, false) => CpuStorage::U32(self.fold(src, src_l, |x, y| x < y, place)?),
         })
     }
 }
@@ -153,16 +154,6 @@ impl ReduceIndex {
             }
             _ => self.fold(src, src_l, is_better, |value, _| value),
         }
-    }
-
-    #[inline(always)]
-    fn places<T: WithDType>(
-        &self,
-        src: &[T],
-        src_l: &Layout,
-        is_better: impl Fn(T, T) -> bool,
-    ) -> Result<Vec<u32>> {
-        self.fold(src, src_l, is_better, |_, place| place as u32)
     }
 
     #[inline(always)]
