@@ -1,6 +1,6 @@
 """A training step's peak of memory on a TPU against that of the same step in JAX (`jax_twins/`), as libtpu reports both.
 
-Compiling takes minutes. Except for the MLP, libtpu compiles a program only if `tpu_peaks.py` has no answer for it. ResNet-18
+Compiling takes minutes. Except for the MLP, libtpu compiles a program only for `tpu_peaks.py`. ResNet-18
 is compiled for v5e alone, and GPT-2 for v5e with two of its layers. `FERROTUNE_TPU_MEMORY=whole` compiles all models whole for both
 generations; docs/benchmarks-steps.md has those figures.
 """
@@ -90,7 +90,7 @@ def peaks(programs, model, depth, tpu, library):
     found, begun = {}, {}
     for (kernel, name), path in programs.items():
         program = (path.read_bytes(), tpu, library, f"{model} of depth {depth}, {name}, {tpu}")
-        found[name] = None if model == ALWAYS else tpu_peaks.kept(*program)
+        found[name] = None if model == ALWAYS else tpu_peaks.kept(*program, is_ours=name == "step")
         if found[name] is None:
             begun[name] = kernel, kernel.begin(f"%tpu_check --tpu {tpu} {name}"), program
     for name, (kernel, cell, program) in begun.items():

@@ -1,8 +1,8 @@
 """What libtpu says that a program needs, kept by the bytes of the program and of libtpu (`golden/tpu_peaks.json`).
 
-A large program takes libtpu minutes of processor time. Our program is made anew in every run; only where it, JAX's program or libtpu
-has changed does libtpu compile it again. With `FERROTUNE_KEEP_TPU_PEAKS=1` the answers of tests/test_tpu_memory.py and
-tests/test_spread_memory.py take the place of those in the file.
+A large program takes libtpu minutes of processor time. Our program is made anew in every run, and a test whose program has changed
+fails: `cargo xtask test --peaks` lets libtpu compile what has changed, compares the needs, and keeps the
+answers. A test is skipped where it is JAX's program or libtpu that is another one than at that time.
 """
 
 import fcntl
@@ -11,9 +11,11 @@ import hashlib
 import json
 import os
 import pathlib
-import warnings
+
+import pytest
 
 FILE = pathlib.Path(__file__).parent / "golden/tpu_peaks.json"
+# `cargo xtask test --peaks` sets it.
 VARIABLE = "FERROTUNE_KEEP_TPU_PEAKS"
 
 
@@ -28,12 +30,17 @@ def key(program, tpu, library):
     return hashlib.sha256(f"{digest(library)} {tpu}\n".encode() + program).hexdigest()
 
 
-def kept(program, tpu, library, name):
-    """The bytes that libtpu says the program needs; none where that is not kept, and libtpu has to compile it."""
-    answer = json.loads(FILE.read_text()).get(key(program, tpu, library))
-    if answer is None:
-        warnings.warn(f"libtpu compiles {name}, which takes minutes: it or libtpu has changed; {VARIABLE}=1 keeps the answer", stacklevel=2)
-    return answer and answer["bytes"]
+def kept(program, tpu, library, name, is_ours=True):
+    """The bytes that libtpu says the program needs; none where that is not kept, and libtpu is to compile it."""
+    answers = json.loads(FILE.read_text())
+    answer = answers.get(key(program, tpu, library))
+    if answer is not None:
+        return answer["bytes"]
+    if os.environ.get(VARIABLE) == "1":
+        return None
+    if not is_ours or all(answer["libtpu"] != digest(library) for answer in answers.values()):
+        pytest.skip(f"{'libtpu' if is_ours else name} is another than in {FILE.name}; cargo xtask test --peaks compiles for minutes")
+    pytest.fail(f"{name} has changed: run cargo xtask test --peaks and commit {FILE.name}", pytrace=False)
 
 
 def keep(program, tpu, library, name, peak_bytes):
@@ -44,7 +51,7 @@ def keep(program, tpu, library, name, peak_bytes):
         # The other file of tests may keep an answer at the same time.
         fcntl.flock(file, fcntl.LOCK_EX)
         answers = {old: answer for old, answer in json.load(file).items() if answer["program"] != name}
-        answers[key(program, tpu, library)] = {"program": name, "bytes": peak_bytes}
+        answers[key(program, tpu, library)] = {"program": name, "bytes": peak_bytes, "libtpu": digest(library)}
         file.seek(0)
         file.truncate()
         json.dump(dict(sorted(answers.items(), key=lambda item: item[1]["program"])), file, indent=1)

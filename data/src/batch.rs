@@ -1,6 +1,6 @@
 //! Batches: several elements as one.
 
-use crate::columns::{Columns, Table};
+use crate::columns::Columns;
 use crate::stream::{BoxStream, Stream};
 use crate::{DataError, Result};
 use candle_core::{Device, Tensor};
@@ -181,8 +181,17 @@ impl<X, B> Stream<B> for Batches<X, B> {
     }
 }
 
-/// The batch of some rows of a table whose elements are of type `T`.
-pub(crate) fn of_rows<T: Batch>(table: &Table<T>, rows: &[usize]) -> candle_core::Result<T::Batched> {
-    let gathered = T::of_columns(table.gather(rows)?);
-    Ok(gathered.expect("only tensors and tuples of them are rows, and both have a batch of columns"))
+/// The batch of elements of type `T`, of the tensors that their batch is made of.
+pub(crate) fn of_columns<T: Batch>(columns: Vec<Tensor>) -> T::Batched {
+    T::of_columns(columns).expect("only tensors and tuples of them are rows, and both have a batch of columns")
+}
+
+/// The tensors of a batch, of those of its elements.
+pub(crate) fn stacked(elements: &[Vec<Tensor>]) -> candle_core::Result<Vec<Tensor>> {
+    let count = elements.first().map_or(0, Vec::len);
+    let column = |number: usize| {
+        let column: Vec<&Tensor> = elements.iter().map(|tensors| &tensors[number]).collect();
+        Tensor::stack(&column, 0)
+    };
+    (0..count).map(column).collect()
 }

@@ -2,8 +2,7 @@
 //! it leaves out, where the rows of blocks are known.
 
 use crate::Result;
-use crate::batch::{Batch, Size};
-use crate::columns::Columns;
+use crate::batch::Size;
 use crate::reader::{Files, Readers, tensor};
 use crate::stream::{BoxStream, Stream};
 use crate::{DataError, reader};
@@ -12,39 +11,28 @@ use ferrotune_reader::{Block, Request, Source};
 use std::sync::Arc;
 
 /// The rows of a source.
-pub(crate) struct Blocks<T> {
-    files: Arc<Files>,
-    of_columns: fn(Vec<Tensor>) -> T,
-}
+#[derive(Clone)]
+pub(crate) struct Blocks(Arc<Files>);
 
-impl<T> Clone for Blocks<T> {
-    fn clone(&self) -> Blocks<T> {
-        Blocks { files: Arc::clone(&self.files), of_columns: self.of_columns }
-    }
-}
-
-impl<T: Columns> Blocks<T> {
+impl Blocks {
     /// Fails if the source cannot be opened.
-    pub(crate) fn new(source: Source) -> Result<Blocks<T>> {
+    pub(crate) fn new(source: Source) -> Result<Blocks> {
         let (files, _) = Files::open(source)?;
-        Ok(Blocks { files: Arc::new(files), of_columns: T::of_columns })
+        Ok(Blocks(Arc::new(files)))
     }
-}
 
-impl<T: Send + 'static> Blocks<T> {
     pub(crate) fn len(&self) -> Option<u64> {
-        self.files.rows.as_ref().map(|rows| rows.iter().fold(0_u64, |sum, rows| sum.saturating_add(*rows)))
+        self.0.rows.as_ref().map(|rows| rows.iter().fold(0_u64, |sum, rows| sum.saturating_add(*rows)))
     }
 
-    pub(crate) fn open(&self) -> BoxStream<T> {
-        Box::new(BlockRows { rows: Rows::new(self), of_columns: self.of_columns })
+    /// The tensors of each row.
+    pub(crate) fn open(&self) -> BoxStream<Vec<Tensor>> {
+        Box::new(BlockRows(Rows::new(self)))
     }
 
-    pub(crate) fn batches(&self, size: Size) -> BoxStream<T::Batched>
-    where
-        T: Batch,
-    {
-        Box::new(BlockBatches::<T> { rows: Rows::new(self), size, index: 0, of_columns: T::of_columns })
+    /// The tensors of each batch.
+    pub(crate) fn batches(&self, size: Size) -> BoxStream<Vec<Tensor>> {
+        Box::new(BlockBatches { rows: Rows::new(self), size, index: 0 })
     }
 }
 
@@ -103,8 +91,8 @@ struct Rows {
 }
 
 impl Rows {
-    fn new<T>(blocks: &Blocks<T>) -> Rows {
-        let files = Arc::clone(&blocks.files);
+    fn new(Blocks(files): &Blocks) -> Rows {
+        let files = Arc::clone(files);
         Rows { arrays: Arrays::new(&files), files, coming: 0, block: None, left_out: 0 }
     }
 
@@ -165,33 +153,28 @@ fn unread<X>(result: candle_core::Result<X>) -> Result<X> {
 }
 
 /// Row after row.
-struct BlockRows<T> {
-    rows: Rows,
-    of_columns: fn(Vec<Tensor>) -> T,
-}
+struct BlockRows(Rows);
 
-impl<T: Send> Stream<T> for BlockRows<T> {
-    fn next(&mut self) -> Option<Result<T>> {
-        let columns = self.rows.next(1).transpose()?;
-        let row = columns.and_then(|columns| unread(columns.iter().map(|column| column.get(0)).collect()));
-        Some(row.map(self.of_columns))
+impl Stream<Vec<Tensor>> for BlockRows {
+    fn next(&mut self) -> Option<Result<Vec<Tensor>>> {
+        let columns = self.0.next(1).transpose()?;
+        Some(columns.and_then(|columns| unread(columns.iter().map(|column| column.get(0)).collect())))
     }
 
     fn skip(&mut self, count: u64) -> Result<u64> {
-        self.rows.skip(count)
+        self.0.skip(count)
     }
 }
 
 /// Batches of rows.
-struct BlockBatches<T: Batch> {
+struct BlockBatches {
     rows: Rows,
     size: Size,
     /// The index of the next batch.
     index: u64,
-    of_columns: fn(Vec<Tensor>) -> Option<T::Batched>,
 }
 
-impl<T: Batch> BlockBatches<T> {
+impl BlockBatches {
     /// Pieces of blocks that are a batch together.
     fn pieces(&mut self) -> Result<Vec<Vec<Tensor>>> {
         let (mut pieces, mut rows) = (Vec::new(), 0);
@@ -208,8 +191,8 @@ impl<T: Batch> BlockBatches<T> {
     }
 }
 
-impl<T: Batch> Stream<T::Batched> for BlockBatches<T> {
-    fn next(&mut self) -> Option<Result<T::Batched>> {
+impl Stream<Vec<Tensor>> for BlockBatches {
+    fn next(&mut self) -> Option<Result<Vec<Tensor>>> {
         let mut pieces = match self.pieces() {
             Ok(pieces) if pieces.is_empty() => return None,
             Ok(pieces) => pieces,
@@ -226,9 +209,7 @@ impl<T: Batch> Stream<T::Batched> for BlockBatches<T> {
             };
             (0..pieces[0].len()).map(column).collect()
         };
-        let batch = columns.map_err(|source| DataError::Batch { index, source });
-        let of_columns = |columns| (self.of_columns)(columns).expect("rows of tensors have a batch of columns");
-        Some(batch.map(of_columns))
+        Some(columns.map_err(|source| DataError::Batch { index, source }))
     }
 
     fn skip(&mut self, count: u64) -> Result<u64> {

@@ -1,5 +1,6 @@
 //! Elements that are rows of tensors: a tensor, or a tuple of tensors.
 
+use crate::stream::{BoxStream, Stream};
 use crate::{DataError, Result};
 use candle_core::{Device, Tensor};
 use std::sync::Arc;
@@ -61,24 +62,37 @@ tuples! {
     (0 Tensor, 1 Tensor, 2 Tensor, 3 Tensor, 4 Tensor, 5 Tensor)
 }
 
-/// Tensors with equally many rows.
-pub(crate) struct Table<T> {
-    columns: Arc<[Tensor]>,
-    rows: usize,
-    of_columns: fn(Vec<Tensor>) -> T,
+/// What makes an element of its tensors. All else that a dataset of rows does is the same for elements of all types, so that it is
+/// compiled here and not in each cell.
+pub(crate) type OfColumns<T> = fn(Vec<Tensor>) -> T;
+
+/// Elements, of the tensors that they are made of.
+pub(crate) struct FromColumns<T> {
+    pub(crate) columns: BoxStream<Vec<Tensor>>,
+    pub(crate) of_columns: OfColumns<T>,
 }
 
-impl<T> Clone for Table<T> {
-    fn clone(&self) -> Table<T> {
-        Table { columns: Arc::clone(&self.columns), ..*self }
+impl<T> Stream<T> for FromColumns<T> {
+    fn next(&mut self) -> Option<Result<T>> {
+        Some(self.columns.next()?.map(self.of_columns))
+    }
+
+    fn skip(&mut self, count: u64) -> Result<u64> {
+        self.columns.skip(count)
     }
 }
 
-impl<T: Columns> Table<T> {
+/// Tensors with equally many rows.
+#[derive(Clone)]
+pub(crate) struct Table {
+    columns: Arc<[Tensor]>,
+    rows: usize,
+}
+
+impl Table {
     /// Fails if the tensors have no rows, or not equally many.
-    pub(crate) fn new(tensors: T) -> Result<Table<T>> {
+    pub(crate) fn new(columns: &[Tensor]) -> Result<Table> {
         let verb = "from_tensors";
-        let columns = tensors.into_columns();
         let mut rows = None;
         for (index, column) in columns.iter().enumerate() {
             let Some(length) = column.dims().first() else {
@@ -92,11 +106,9 @@ impl<T: Columns> Table<T> {
         }
         // A row would keep the history of its operations.
         let columns = columns.iter().map(Tensor::detach).collect();
-        Ok(Table { columns, rows: rows.unwrap_or_default(), of_columns: T::of_columns })
+        Ok(Table { columns, rows: rows.unwrap_or_default() })
     }
-}
 
-impl<T> Table<T> {
     pub(crate) fn columns(&self) -> &[Tensor] {
         &self.columns
     }
@@ -105,10 +117,10 @@ impl<T> Table<T> {
         self.rows
     }
 
-    pub(crate) fn row(&self, index: usize) -> Result<T> {
+    pub(crate) fn row(&self, index: usize) -> Result<Vec<Tensor>> {
         let row = |column: &Tensor| column.get(index);
         let columns: candle_core::Result<Vec<Tensor>> = self.columns.iter().map(row).collect();
-        columns.map(self.of_columns).map_err(|source| DataError::Row { index, source })
+        columns.map_err(|source| DataError::Row { index, source })
     }
 
     /// The tensors of several rows. Rows that follow each other are a view, without a copy.

@@ -5,6 +5,7 @@ mod transformations;
 
 use crate::Result;
 use crate::blocks::Blocks;
+use crate::columns::{Columns, FromColumns, OfColumns};
 use crate::iter::Iter;
 use crate::rows::Rows;
 use crate::stream::{BoxStream, Open, Pass};
@@ -38,9 +39,9 @@ pub struct Dataset<T> {
 /// Where elements come from.
 enum Elements<T> {
     /// Rows of tensors, or images.
-    Rows(Rows<T>),
+    Rows(Rows, OfColumns<T>),
     /// Rows that are read from files.
-    Blocks(Blocks<T>),
+    Blocks(Blocks, OfColumns<T>),
     /// Anything else.
     Made(Open<T>),
 }
@@ -48,8 +49,8 @@ enum Elements<T> {
 impl<T> Clone for Elements<T> {
     fn clone(&self) -> Elements<T> {
         match self {
-            Elements::Rows(rows) => Elements::Rows(rows.clone()),
-            Elements::Blocks(blocks) => Elements::Blocks(blocks.clone()),
+            Elements::Rows(rows, of_columns) => Elements::Rows(rows.clone(), *of_columns),
+            Elements::Blocks(blocks, of_columns) => Elements::Blocks(blocks.clone(), *of_columns),
             Elements::Made(open) => Elements::Made(Arc::clone(open)),
         }
     }
@@ -107,11 +108,12 @@ impl<T: Send + 'static> Dataset<T> {
     }
 
     pub(crate) fn open(&self, pass: Pass) -> Result<BoxStream<T>> {
-        match &self.elements {
-            Elements::Rows(rows) => rows.open(pass),
-            Elements::Blocks(blocks) => Ok(blocks.open()),
-            Elements::Made(open) => open(pass),
-        }
+        let (columns, of_columns) = match &self.elements {
+            Elements::Rows(rows, of_columns) => (rows.open(pass)?, *of_columns),
+            Elements::Blocks(blocks, of_columns) => (blocks.open(), *of_columns),
+            Elements::Made(open) => return open(pass),
+        };
+        Ok(Box::new(FromColumns { columns, of_columns }))
     }
 
     /// What makes streams of all elements.
@@ -122,8 +124,8 @@ impl<T: Send + 'static> Dataset<T> {
 
     fn then(&self, verb: Verb) -> Dataset<T> {
         let elements = match self.elements.clone() {
-            Elements::Rows(rows) => Elements::Rows(rows.then(verb)),
-            Elements::Blocks(_) => Elements::Made(verb.apply(self.opener())),
+            Elements::Rows(rows, of_columns) => Elements::Rows(rows.then(verb), of_columns),
+            Elements::Blocks(..) => Elements::Made(verb.apply(self.opener())),
             Elements::Made(open) => Elements::Made(verb.apply(open)),
         };
         Dataset::of(elements, verb.len(self.len))
@@ -133,22 +135,24 @@ impl<T: Send + 'static> Dataset<T> {
         self.prefetches
     }
 
-    pub(crate) fn of_rows(rows: Rows<T>) -> Dataset<T> {
-        let len = rows.len();
-        Dataset::of(Elements::Rows(rows), len)
-    }
-
-    pub(crate) fn of_blocks(blocks: Blocks<T>) -> Dataset<T> {
-        let len = blocks.len();
-        Dataset::of(Elements::Blocks(blocks), len)
-    }
-
     /// The rows, unless elements are read or made.
-    pub(crate) fn rows(&self) -> Option<&Rows<T>> {
+    pub(crate) fn rows(&self) -> Option<&Rows> {
         match &self.elements {
-            Elements::Rows(rows) => Some(rows),
-            Elements::Blocks(_) | Elements::Made(_) => None,
+            Elements::Rows(rows, _) => Some(rows),
+            Elements::Blocks(..) | Elements::Made(_) => None,
         }
+    }
+}
+
+impl<T: Columns> Dataset<T> {
+    pub(crate) fn of_rows(rows: Rows) -> Dataset<T> {
+        let len = rows.len();
+        Dataset::of(Elements::Rows(rows, T::of_columns), len)
+    }
+
+    pub(crate) fn of_blocks(blocks: Blocks) -> Dataset<T> {
+        let len = blocks.len();
+        Dataset::of(Elements::Blocks(blocks, T::of_columns), len)
     }
 }
 

@@ -4,7 +4,7 @@ use crate::dataset::Dataset;
 use crate::reader::{self, Files, Reader, Readers, tensor};
 use crate::rows::{Origin, Rows};
 use crate::stream::{BoxStream, Stream, skip_one_by_one};
-use crate::{Columns, DataError, Result};
+use crate::{DataError, Result};
 use candle_core::{DType, Device, Tensor};
 use ferrotune_reader::{Request, Source, is_remote};
 use serde::{Deserialize, Serialize};
@@ -84,28 +84,19 @@ pub(crate) struct Description {
 }
 
 /// Files of images, with the class of each.
-pub(crate) struct Images<T> {
+#[derive(Clone)]
+pub(crate) struct Images {
     source: Source,
     files: Arc<[PathBuf]>,
     labels: Arc<[u32]>,
-    of_columns: fn(Vec<Tensor>) -> T,
 }
 
-impl<T> Clone for Images<T> {
-    fn clone(&self) -> Images<T> {
-        let (files, labels) = (Arc::clone(&self.files), Arc::clone(&self.labels));
-        Images { source: self.source.clone(), files, labels, of_columns: self.of_columns }
-    }
-}
-
-impl<T: Columns> Images<T> {
-    pub(crate) fn described(description: Description) -> Images<T> {
+impl Images {
+    pub(crate) fn described(description: Description) -> Images {
         let Description { source, files, labels } = description;
-        Images { source, files: files.into(), labels: labels.into(), of_columns: T::of_columns }
+        Images { source, files: files.into(), labels: labels.into() }
     }
-}
 
-impl<T> Images<T> {
     pub(crate) fn len(&self) -> usize {
         self.files.len()
     }
@@ -124,7 +115,7 @@ impl<T> Images<T> {
     }
 
     /// The images with these numbers.
-    pub(crate) fn open(&self, numbers: BoxStream<usize>) -> ImageStream<T> {
+    pub(crate) fn open(&self, numbers: BoxStream<usize>) -> ImageStream {
         let cores = reader::cores();
         let files = Files { source: self.source.clone(), folder: None, rows: None };
         let readers = Readers::new(Arc::new(files), cores);
@@ -134,8 +125,8 @@ impl<T> Images<T> {
     }
 }
 
-pub(crate) struct ImageStream<T> {
-    images: Images<T>,
+pub(crate) struct ImageStream {
+    images: Images,
     numbers: BoxStream<usize>,
     readers: Readers,
     /// How many images may be asked for before they are needed.
@@ -144,7 +135,7 @@ pub(crate) struct ImageStream<T> {
     waiting: VecDeque<usize>,
 }
 
-impl<T> ImageStream<T> {
+impl ImageStream {
     fn ask_ahead(&mut self) -> Result<()> {
         while self.waiting.len() < self.ahead
             && let Some(number) = self.numbers.next()
@@ -156,7 +147,7 @@ impl<T> ImageStream<T> {
         Ok(())
     }
 
-    fn image(&mut self, number: usize) -> Result<T> {
+    fn image(&mut self, number: usize) -> Result<Vec<Tensor>> {
         let file = || self.images.files[number].display();
         let unread = |error| DataError::Unread { reason: format!("cannot use {}: {error}", file()) };
         let named = |error| match error {
@@ -171,12 +162,12 @@ impl<T> ImageStream<T> {
         };
         let pixels = tensor(&pixels)?.to_dtype(DType::F32).and_then(|pixels| pixels.affine(1. / 255., 0.));
         let label = Tensor::new(self.images.labels[number], &Device::Cpu);
-        Ok((self.images.of_columns)(vec![pixels.map_err(unread)?, label.map_err(unread)?]))
+        Ok(vec![pixels.map_err(unread)?, label.map_err(unread)?])
     }
 }
 
-impl<T: Send> Stream<T> for ImageStream<T> {
-    fn next(&mut self) -> Option<Result<T>> {
+impl Stream<Vec<Tensor>> for ImageStream {
+    fn next(&mut self) -> Option<Result<Vec<Tensor>>> {
         if let Err(error) = self.ask_ahead() {
             return Some(Err(error));
         }

@@ -1,33 +1,29 @@
 //! Rows of tensors, and images in files: which ones, and in what order, is known without them. So batches take their rows at
 //! once, images that are left out are not read, and a dataset of rows travels to a trial.
 
-use crate::Result;
+use crate::batch::{self, Batches, Size};
 use crate::columns::{Columns, Table};
 use crate::dataset::Dataset;
 use crate::images::{self, Images};
 use crate::stream::{BoxStream, Listed, Numbers, Open, Pass, Stream};
 use crate::verb::Verb;
+use crate::{DataError, Result};
 use candle_core::{Device, Tensor};
-use ferrotune_trial::{Pack, Share, ShareError, Shared};
+use ferrotune_trial::{Pack, Share, ShareError, Shared, current_seed};
+use rand::SeedableRng as _;
+use rand::seq::SliceRandom as _;
+use rand_pcg::Pcg64;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// What is chosen from by number.
-pub(crate) enum Origin<T> {
-    Tensors(Table<T>),
-    Images(Images<T>),
+#[derive(Clone)]
+pub(crate) enum Origin {
+    Tensors(Table),
+    Images(Images),
 }
 
-impl<T> Clone for Origin<T> {
-    fn clone(&self) -> Origin<T> {
-        match self {
-            Origin::Tensors(table) => Origin::Tensors(table.clone()),
-            Origin::Images(images) => Origin::Images(images.clone()),
-        }
-    }
-}
-
-impl<T> Origin<T> {
+impl Origin {
     fn len(&self) -> usize {
         match self {
             Origin::Tensors(table) => table.len(),
@@ -37,29 +33,20 @@ impl<T> Origin<T> {
 }
 
 /// Rows, in the order that verbs give them.
-pub(crate) struct Rows<T> {
-    pub(crate) origin: Origin<T>,
+#[derive(Clone)]
+pub(crate) struct Rows {
+    origin: Origin,
     /// The rows before all verbs; `None` for all of them.
     chosen: Option<Arc<[usize]>>,
     verbs: Vec<Verb>,
 }
 
-impl<T> Clone for Rows<T> {
-    fn clone(&self) -> Rows<T> {
-        Rows { origin: self.origin.clone(), chosen: self.chosen.clone(), verbs: self.verbs.clone() }
-    }
-}
-
-impl<T> Rows<T> {
-    pub(crate) fn all(origin: Origin<T>) -> Rows<T> {
+impl Rows {
+    pub(crate) fn all(origin: Origin) -> Rows {
         Rows { origin, chosen: None, verbs: Vec::new() }
     }
 
-    pub(crate) fn chosen(origin: Origin<T>, rows: Arc<[usize]>) -> Rows<T> {
-        Rows { origin, chosen: Some(rows), verbs: Vec::new() }
-    }
-
-    pub(crate) fn then(mut self, verb: Verb) -> Rows<T> {
+    pub(crate) fn then(mut self, verb: Verb) -> Rows {
         self.verbs.push(verb);
         self
     }
@@ -70,37 +57,103 @@ impl<T> Rows<T> {
         self.verbs.iter().try_fold(before as u64, |before, verb| verb.len(Some(before)))
     }
 
-    /// What makes streams of their numbers.
-    pub(crate) fn numbers(&self) -> Open<usize> {
+    /// Their numbers.
+    fn numbers(&self, pass: Pass) -> Result<BoxStream<usize>> {
         let (all, chosen) = (0..self.origin.len(), self.chosen.clone());
         let open: Open<usize> = Arc::new(move |_| match &chosen {
             None => Ok(Box::new(Numbers(all.clone()))),
             Some(rows) => Ok(Box::new(Listed::new(Arc::clone(rows)))),
         });
-        self.verbs.iter().fold(open, |open, verb| verb.apply(open))
+        self.verbs.iter().fold(open, |open, verb| verb.apply(open))(pass)
     }
 
-    /// The stream of the rows themselves.
-    pub(crate) fn open(&self, pass: Pass) -> Result<BoxStream<T>>
-    where
-        T: Send + 'static,
-    {
-        let numbers = self.numbers()(pass)?;
+    /// The tensors of each row.
+    pub(crate) fn open(&self, pass: Pass) -> Result<BoxStream<Vec<Tensor>>> {
+        let numbers = self.numbers(pass)?;
         Ok(match &self.origin {
             Origin::Tensors(table) => Box::new(RowStream { table: table.clone(), numbers }),
             Origin::Images(images) => Box::new(images.open(numbers)),
         })
     }
+
+    /// The tensors of each batch.
+    pub(crate) fn batches(&self, size: Size, pass: Pass) -> Result<BoxStream<Vec<Tensor>>> {
+        let (numbers, index) = (self.numbers(pass)?, 0);
+        Ok(match &self.origin {
+            Origin::Tensors(table) => {
+                let table = table.clone();
+                let batch = Arc::new(move |rows: Vec<usize>| table.gather(&rows));
+                Box::new(Batches { stream: numbers, size, index, batch })
+            }
+            Origin::Images(images) => {
+                let (stream, batch) = (images.open(numbers), Arc::new(|images: Vec<_>| batch::stacked(&images)));
+                Box::new(Batches { stream: Box::new(stream), size, index, batch })
+            }
+        })
+    }
+
+    /// Parts as large as these fractions, in an order that the seed decides.
+    pub(crate) fn split(&self, fractions: &[f64], seed: Option<u64>) -> Result<Vec<Rows>> {
+        let sum: f64 = fractions.iter().sum();
+        let is_valid = fractions.iter().all(|fraction| (0. ..=1.).contains(fraction)) && sum <= 1. + 1e-9;
+        if !is_valid {
+            let reason = format!("the fractions {fractions:?} need to be between 0 and 1, and their sum at most 1");
+            return Err(DataError::argument("split", reason));
+        }
+        let mut stream = self.numbers(Pass::new(0))?;
+        let mut numbers = std::iter::from_fn(|| stream.next()).collect::<Result<Vec<usize>>>()?;
+        numbers.shuffle(&mut Pcg64::seed_from_u64(seed.unwrap_or_else(current_seed)));
+        let mut begin = 0;
+        let mut until = 0.;
+        let part = |fraction: &f64| {
+            until += fraction;
+            // Sums such as 0.8 + 0.1 + 0.1 lie next to a whole number.
+            let end = ((until * numbers.len() as f64).round() as usize).min(numbers.len());
+            let chosen = Some(numbers[begin..end].into());
+            begin = end;
+            Rows { origin: self.origin.clone(), chosen, verbs: Vec::new() }
+        };
+        Ok(fractions.iter().map(part).collect())
+    }
+
+    fn pack(&self, name: &str, pack: &mut Pack) -> std::result::Result<(), ShareError> {
+        let failed = |source| ShareError::Tensor { name: name.to_owned(), source };
+        let (columns, images) = match (&self.origin, &self.chosen) {
+            (Origin::Tensors(table), None) => (table.columns().to_vec(), None),
+            (Origin::Tensors(table), Some(chosen)) => (table.gather(chosen).map_err(failed)?, None),
+            (Origin::Images(images), chosen) => (Vec::new(), Some(images.describe(chosen.as_deref()))),
+        };
+        columns.pack(name, pack)?;
+        let description = Description { verbs: self.verbs.clone(), images };
+        // A tensor, since texts are in the header of the shared data, which has an end.
+        let description = serde_json::to_vec(&description).map_err(|error| failed(candle_core::Error::wrap(error)))?;
+        let bytes = description.len();
+        let description = Tensor::from_vec(description, bytes, &Device::Cpu).map_err(failed)?;
+        description.pack(&format!("{name}.rows"), pack)
+    }
+
+    fn unpack(name: &str, shared: &Shared) -> std::result::Result<Rows, ShareError> {
+        let failed = |source| ShareError::Tensor { name: name.to_owned(), source };
+        let columns: Vec<Tensor> = Vec::unpack(name, shared)?;
+        let description = Tensor::unpack(&format!("{name}.rows"), shared)?.to_vec1::<u8>().map_err(failed)?;
+        let Description { verbs, images } =
+            serde_json::from_slice(&description).map_err(|error| failed(candle_core::Error::wrap(error)))?;
+        let origin = match images {
+            Some(images) => Origin::Images(Images::described(images)),
+            None => Origin::Tensors(Table::new(&columns).map_err(|error| failed(error.into()))?),
+        };
+        Ok(Rows { verbs, ..Rows::all(origin) })
+    }
 }
 
 /// The rows of a table with these numbers.
-struct RowStream<T> {
-    table: Table<T>,
+struct RowStream {
+    table: Table,
     numbers: BoxStream<usize>,
 }
 
-impl<T: Send + 'static> Stream<T> for RowStream<T> {
-    fn next(&mut self) -> Option<Result<T>> {
+impl Stream<Vec<Tensor>> for RowStream {
+    fn next(&mut self) -> Option<Result<Vec<Tensor>>> {
         Some(self.numbers.next()?.and_then(|number| self.table.row(number)))
     }
 
@@ -123,39 +176,19 @@ struct Description {
 /// objective.
 impl<T: Columns> Share for Dataset<T> {
     fn pack(&self, name: &str, pack: &mut Pack) -> std::result::Result<(), ShareError> {
-        let failed = |source| ShareError::Tensor { name: name.to_owned(), source };
-        let Some(rows) = self.rows() else {
-            let reason = "only rows of tensors and images travel to a trial; call map, batch and what follows in the objective, and \
-                          read in place of stream";
-            return Err(failed(candle_core::Error::Msg(reason.to_owned())));
-        };
-        let (columns, images) = match (&rows.origin, &rows.chosen) {
-            (Origin::Tensors(table), None) => (table.columns().to_vec(), None),
-            (Origin::Tensors(table), Some(chosen)) => (table.gather(chosen).map_err(failed)?, None),
-            (Origin::Images(images), chosen) => (Vec::new(), Some(images.describe(chosen.as_deref()))),
-        };
-        columns.pack(name, pack)?;
-        let description = Description { verbs: rows.verbs.clone(), images };
-        // A tensor, since texts are in the header of the shared data, which has an end.
-        let description = serde_json::to_vec(&description).map_err(|error| failed(candle_core::Error::wrap(error)))?;
-        let bytes = description.len();
-        let description = Tensor::from_vec(description, bytes, &Device::Cpu).map_err(failed)?;
-        description.pack(&format!("{name}.rows"), pack)
+        match self.rows() {
+            Some(rows) => rows.pack(name, pack),
+            None => Err(made(name)),
+        }
     }
 
     fn unpack(name: &str, shared: &Shared) -> std::result::Result<Dataset<T>, ShareError> {
-        let failed = |source| ShareError::Tensor { name: name.to_owned(), source };
-        let columns: Vec<Tensor> = Vec::unpack(name, shared)?;
-        let description = Tensor::unpack(&format!("{name}.rows"), shared)?.to_vec1::<u8>().map_err(failed)?;
-        let Description { verbs, images } =
-            serde_json::from_slice(&description).map_err(|error| failed(candle_core::Error::wrap(error)))?;
-        let origin = match images {
-            Some(images) => Origin::Images(Images::described(images)),
-            None => {
-                let table = Table::new(T::of_columns(columns)).map_err(|error| failed(error.into()))?;
-                Origin::Tensors(table)
-            }
-        };
-        Ok(Dataset::of_rows(Rows { verbs, ..Rows::all(origin) }))
+        Rows::unpack(name, shared).map(Dataset::of_rows)
     }
+}
+
+fn made(name: &str) -> ShareError {
+    let reason = "only rows of tensors and images travel to a trial; call map, batch and what follows in the objective, and \
+                  read in place of stream";
+    ShareError::Tensor { name: name.to_owned(), source: candle_core::Error::Msg(reason.to_owned()) }
 }

@@ -28,7 +28,7 @@ const SOURCES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/prelude_sou
 pub(crate) const CRATES: [&str; 3] = ["candle_core", "candle_nn", "ferrotune"];
 
 /// Version of the folder's layout; a new version makes a new folder.
-const LAYOUT: u8 = 2;
+const LAYOUT: u8 = 3;
 
 /// The accelerator for which candle is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

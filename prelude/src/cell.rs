@@ -72,6 +72,8 @@ pub extern "C" fn ferrotune_start() {
 #[unsafe(no_mangle)]
 pub extern "C" fn ferrotune_before_cell() {
     interrupt::reset();
+    // That of a panic that an earlier cell has caught.
+    BACKTRACE.lock().unwrap_or_else(PoisonError::into_inner).take();
     store::begin();
     output::begin();
 }

@@ -16,6 +16,16 @@ pub fn objective<R>(trial: &Trial, body: impl FnOnce(&Trial) -> Result<R>) -> Re
     body(trial)
 }
 
+/// Hands a search to the kernel; `entry` is a function of the calling cell, and `share` shares variables with the trials. If that
+/// fails, so does the cell.
+pub fn start(entry: extern "C" fn() -> i32, share: &mut dyn FnMut(&mut Launch)) {
+    let mut launch = Launch { entry: entry as usize, pack: Pack::new(), shared: 0, error: None };
+    share(&mut launch);
+    if let Err(reason) = launch.hand_over() {
+        device::fail(&reason);
+    }
+}
+
 /// A search about to begin: its objective, and the variables that its trials need.
 #[derive(Debug)]
 pub struct Launch {
@@ -26,25 +36,11 @@ pub struct Launch {
 }
 
 impl Launch {
-    /// A search with this entry point, a function of the calling cell.
-    pub fn new(entry: extern "C" fn() -> i32) -> Self {
-        Self { entry: entry as usize, pack: Pack::new(), shared: 0, error: None }
-    }
-
     /// Shares a variable with every trial.
-    #[must_use]
-    pub fn share(mut self, name: &str, value: &impl Share) -> Self {
+    pub fn share(&mut self, name: &str, value: &impl Share) {
         self.shared += 1;
         if self.error.is_none() {
             self.error = value.pack(name, &mut self.pack).err();
-        }
-        self
-    }
-
-    /// Hands the search to the kernel. If that fails, so does the cell.
-    pub fn start(self) {
-        if let Err(reason) = self.hand_over() {
-            device::fail(&reason);
         }
     }
 

@@ -75,7 +75,7 @@ impl Environment {
     pub(crate) fn install_kernel(&self) -> Result<()> {
         let mut install = Command::new(self.root.join("target/release/ferrotune"));
         install.args(["install", "--prefix"]).arg(self.root.join("target/jupyter"));
-        run(&mut self.private(install))
+        run(&mut self.with_compiled(self.private(install)))
     }
 
     /// A Python command that finds the installed kernel and nothing of the user's Jupyter.
@@ -91,6 +91,12 @@ impl Environment {
         let name = file.file_name().with_context(|| format!("{requirements} names no file"))?;
         let stamp = self.venv.join(name).with_extension("stamp");
         stamped(&stamp, &fs::read_to_string(&file)?, || install(&self.venv.join("bin/python"), &file))
+    }
+
+    /// Lets a command that builds the prelude find what was compiled for an earlier one.
+    pub(crate) fn with_compiled(&self, mut command: Command) -> Command {
+        command.env("FERROTUNE_PRELUDE_TARGET", self.root.join("target/prelude"));
+        command
     }
 
     /// Sets every folder of the user to one under `target/`.

@@ -1,5 +1,5 @@
 //! `cargo xtask test`: everything that CI runs, the fastest steps first. `--fast` runs what most changes break, and `--part 1/3` one of
-//! three shares of all else.
+//! three shares of all else. `--peaks` asks libtpu again what large programs need (`tests/tpu_peaks.py`).
 //!
 //! Everything is built with one profile, release, because the kernel's dependencies are large and must be built only once.
 
@@ -7,7 +7,7 @@ mod lane;
 mod python;
 mod selection;
 
-use crate::environment::{Environment, cargo, find_style_tools, find_tools};
+use crate::environment::{BUILD_OF_PROGRAM, Environment, cargo, find_style_tools, find_tools};
 use crate::wheel::{self, Wheel};
 use crate::{step, tidy};
 use anyhow::Result;
@@ -25,6 +25,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         Selection::Fast => fast(root),
         Selection::Whole => all(root, None),
         Selection::Part(part) => all(root, Some(part)),
+        Selection::Peaks => peaks(root),
     }
 }
 
@@ -41,6 +42,15 @@ fn fast(root: &Path) -> Result<()> {
     run_beside(root, vec![vec![pytest(&environment, &python::FAST)]], || {
         step::step("cargo test", || step::run(cargo(root).args(RUST_TESTS)))
     })
+}
+
+/// The tests that compare what large programs need on TPUs. libtpu compiles those that have changed, and its answers are kept.
+fn peaks(root: &Path) -> Result<()> {
+    let environment = step::step("tools", || Environment::prepare_for_tests(root))?;
+    step::step("build the program", || step::run(cargo(root).args(BUILD_OF_PROGRAM)))?;
+    step::step("install into target/jupyter", || environment.install_kernel())?;
+    let mut pytest = pytest(&environment, &python::PEAKS);
+    step::step("pytest", || step::run(pytest.env("FERROTUNE_KEEP_TPU_PEAKS", "1")))
 }
 
 /// Runs tests, and jobs beside them.

@@ -17,6 +17,8 @@ const WALKS: (&str, &str) = ("20", "150");
 const STORM_ROUNDS: &str = "30";
 /// Faults of a cluster, one after the other in one study.
 const CLUSTER_ROUNDS: &str = "200";
+/// Faults of a notebook, one after the other.
+const FAULTS: &str = "500";
 /// Number of trials over which memory must not grow.
 const TRIALS: &str = "200";
 
@@ -49,6 +51,13 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     step::step("faults and resumptions", || {
         let mut python = environment.python();
         python.env("FERROTUNE_TORTURE_ROUNDS", KERNEL_ROUNDS).env("FERROTUNE_TORTURE_TRIALS", TRIALS);
-        step::run(python.args(["-m", "pytest", "tests/test_torture.py", "tests/test_resume.py"]))
+        python.env("FERROTUNE_TORTURE_FAULTS", FAULTS);
+        step::run(python.args([
+            "-m",
+            "pytest",
+            "tests/test_torture.py",
+            "tests/test_resume.py",
+            "tests/test_faults.py",
+        ]))
     })
 }

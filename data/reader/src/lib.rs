@@ -11,13 +11,11 @@ mod wire;
 
 pub use npy::{NPY_HEADER_BYTES, NpyHeader};
 #[cfg(feature = "serve")]
-pub use serve::{get_object, is_kept_object, keep_objects, main, put_object};
+pub use serve::{Server, get_object, is_kept_object, keep_objects, main, put_object};
 pub use wire::{
     Array, Block, Contents, Format, Framing, Group, Kind, Layout, Reply, Request, Shape, Source, read_reply,
-    write_request,
+    read_request, write_reply, write_request,
 };
-#[cfg(feature = "serve")]
-pub(crate) use wire::{read_request, write_reply};
 
 /// The version of requests and replies: that of Ferrotune.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -10,8 +10,6 @@ mod parquet;
 mod records;
 mod remote;
 mod table;
-#[cfg(test)]
-mod tests;
 
 use crate::wire::{Block, Contents, Format, Reply, Request, Source};
 use crate::{VERSION, is_remote};
@@ -45,7 +43,7 @@ pub fn main() -> ExitCode {
         eprintln!("ferrotune reader: it opens no more files at once than usual: {error}");
     }
     let (requests, mut replies) = (requests(), io::stdout().lock());
-    let mut opened = None;
+    let mut server = Server::default();
     for request in requests {
         let (request, object) = match request {
             Ok(request) => request,
@@ -54,7 +52,7 @@ pub fn main() -> ExitCode {
                 return ExitCode::FAILURE;
             }
         };
-        let reply = answer(&mut opened, request, object).unwrap_or_else(|error| Reply::Failed(format!("{error:#}")));
+        let reply = server.answer_with(request, object).unwrap_or_else(|error| Reply::Failed(format!("{error:#}")));
         match crate::write_reply(&mut replies, reply) {
             Ok(()) => {}
             // Nobody waits for it any more.
@@ -97,30 +95,46 @@ fn open_as_many_files_as_allowed() -> rustix::io::Result<()> {
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit })
 }
 
-fn answer(opened: &mut Option<Opened>, request: Request, object: Option<Coming>) -> Result<Reply> {
-    let what = match &request {
-        Request::Open { .. } => "the source".to_owned(),
-        Request::Block(number) => format!("block {number}"),
-        Request::Image(path) => files::name(path),
-    };
-    let answer = AssertUnwindSafe(|| match request {
-        Request::Open { version, .. } if version != VERSION => {
-            bail!("`ferrotune reader` has version {VERSION}, and the dataset has {version}; install the same one")
-        }
-        Request::Open { source, .. } => {
-            let (source, contents) = Opened::new(source)?;
-            *opened = Some(source);
-            Ok(Reply::Opened(contents))
-        }
-        Request::Block(number) => Ok(opened_source(opened)?.block(number)?.map_or(Reply::End, Reply::Block)),
-        Request::Image(path) => Ok(Reply::Block(opened_source(opened)?.image(&path, object)?)),
-    });
-    catch_unwind(answer)
-        .unwrap_or_else(|payload| Err(anyhow!("the library that decodes {what} panicked: {}", text(&*payload))))
+/// Answers requests about one source at a time.
+#[derive(Default)]
+pub struct Server {
+    opened: Option<Opened>,
 }
 
-fn opened_source(opened: &mut Option<Opened>) -> Result<&mut Opened> {
-    opened.as_mut().context("no source is open")
+impl Server {
+    /// The reply to a request.
+    ///
+    /// # Errors
+    /// Where the source or the part of it that is asked for cannot be read, in words that name the file.
+    pub fn answer(&mut self, request: Request) -> Result<Reply> {
+        self.answer_with(request, None)
+    }
+
+    fn answer_with(&mut self, request: Request, object: Option<Coming>) -> Result<Reply> {
+        let what = match &request {
+            Request::Open { .. } => "the source".to_owned(),
+            Request::Block(number) => format!("block {number}"),
+            Request::Image(path) => files::name(path),
+        };
+        let answer = AssertUnwindSafe(|| match request {
+            Request::Open { version, .. } if version != VERSION => {
+                bail!("`ferrotune reader` has version {VERSION}, and the dataset has {version}; install the same one")
+            }
+            Request::Open { source, .. } => {
+                let (source, contents) = Opened::new(source)?;
+                self.opened = Some(source);
+                Ok(Reply::Opened(contents))
+            }
+            Request::Block(number) => Ok(self.source()?.block(number)?.map_or(Reply::End, Reply::Block)),
+            Request::Image(path) => Ok(Reply::Block(self.source()?.image(&path, object)?)),
+        });
+        catch_unwind(answer)
+            .unwrap_or_else(|payload| Err(anyhow!("the library that decodes {what} panicked: {}", text(&*payload))))
+    }
+
+    fn source(&mut self) -> Result<&mut Opened> {
+        self.opened.as_mut().context("no source is open")
+    }
 }
 
 fn text(payload: &(dyn Any + Send)) -> &str {

@@ -206,16 +206,14 @@ pub fn write_request(writer: &mut impl Write, request: &Request) -> io::Result<(
 }
 
 /// The next request; `None` after the last one.
-#[cfg_attr(not(feature = "serve"), expect(dead_code, reason = "only the reader's process gets requests"))]
-pub(crate) fn read_request(reader: &mut impl BufRead) -> io::Result<Option<Request>> {
+pub fn read_request(reader: &mut impl BufRead) -> io::Result<Option<Request>> {
     let mut line = Vec::new();
     reader.read_until(b'\n', &mut line)?;
     if line.is_empty() { Ok(None) } else { Ok(Some(serde_json::from_slice(&line)?)) }
 }
 
 /// Sends a reply.
-#[cfg_attr(not(feature = "serve"), expect(dead_code, reason = "only the reader's process sends replies"))]
-pub(crate) fn write_reply(writer: &mut impl Write, reply: Reply) -> io::Result<()> {
+pub fn write_reply(writer: &mut impl Write, reply: Reply) -> io::Result<()> {
     let (header, arrays) = match reply {
         Reply::Opened(contents) => (Header::Opened(contents), Vec::new()),
         Reply::Block(arrays) => (Header::Block(arrays.iter().map(|array| array.shape.clone()).collect()), arrays),

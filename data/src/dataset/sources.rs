@@ -6,10 +6,6 @@ use crate::map::Calls;
 use crate::rows::{Origin, Rows};
 use crate::stream::{BoxStream, Chain, Pass, Stream};
 use crate::{DataError, Result};
-use ferrotune_trial::current_seed;
-use rand::SeedableRng as _;
-use rand::seq::SliceRandom as _;
-use rand_pcg::Pcg64;
 use std::sync::Arc;
 
 impl<T: Columns> Dataset<T> {
@@ -31,7 +27,7 @@ impl<T: Columns> Dataset<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn from_tensors(tensors: T) -> Result<Dataset<T>> {
-        Ok(Dataset::of_rows(Rows::all(Origin::Tensors(Table::new(tensors)?))))
+        Ok(Dataset::of_rows(Rows::all(Origin::Tensors(Table::new(&tensors.into_columns())?))))
     }
 
     /// Parts of a dataset of tensors, as large as these fractions of it, with its elements in an order that the seed
@@ -59,25 +55,8 @@ impl<T: Columns> Dataset<T> {
         if self.len().is_none() {
             return Err(DataError::argument(verb, "the dataset repeats for ever; split before repeat_forever"));
         }
-        let sum: f64 = fractions.iter().sum();
-        let is_valid = fractions.iter().all(|fraction| (0. ..=1.).contains(fraction)) && sum <= 1. + 1e-9;
-        if !is_valid {
-            let reason = format!("the fractions {fractions:?} need to be between 0 and 1, and their sum at most 1");
-            return Err(DataError::argument(verb, reason));
-        }
-        let mut stream = rows.numbers()(Pass::new(0))?;
-        let mut numbers = std::iter::from_fn(|| stream.next()).collect::<Result<Vec<usize>>>()?;
-        numbers.shuffle(&mut Pcg64::seed_from_u64(seed.into().unwrap_or_else(current_seed)));
-        let mut begin = 0;
-        let mut until = 0.;
-        Ok(fractions.map(|fraction| {
-            until += fraction;
-            // Sums such as 0.8 + 0.1 + 0.1 lie next to a whole number.
-            let end = ((until * numbers.len() as f64).round() as usize).min(numbers.len());
-            let part = numbers[begin..end].into();
-            begin = end;
-            Dataset::of_rows(Rows::chosen(rows.origin.clone(), part))
-        }))
+        let mut parts = rows.split(&fractions, seed.into())?.into_iter();
+        Ok(fractions.map(|_| Dataset::of_rows(parts.next().expect("there is a part for each fraction"))))
     }
 }
 

@@ -3,13 +3,14 @@
 use super::{Dataset, Elements};
 use crate::batch::{self, Batch, Batches, Size};
 use crate::cache::cached;
+use crate::columns::FromColumns;
 use crate::map::{Calls, Filtered, Function, Interleaved, Mapped, Outcome, Predicate};
 use crate::parallel::Parallel;
 use crate::prefetch::Prefetched;
-use crate::rows::Origin;
 use crate::stream::{BoxStream, Open, Pass};
 use crate::verb::Verb;
 use crate::{DataError, Result};
+use candle_core::Tensor;
 use std::sync::Arc;
 
 impl<T: Send + 'static> Dataset<T> {
@@ -122,16 +123,26 @@ impl<T: Send + 'static> Dataset<T> {
     {
         let size = Size { elements: size, drops_remainder: drop_remainder };
         match &self.elements {
-            Elements::Rows(rows) if let Origin::Tensors(table) = &rows.origin => {
-                let table = table.clone();
-                self.batches("batch", &rows.numbers(), size, move |rows| batch::of_rows(&table, &rows))
+            Elements::Rows(rows, _) => {
+                let rows = rows.clone();
+                self.batches_of_columns(size, Arc::new(move |pass| rows.batches(size, pass)))
             }
-            Elements::Blocks(blocks) => {
+            Elements::Blocks(blocks, _) => {
                 let blocks = blocks.clone();
-                self.batched("batch", size, move |_| Ok(blocks.batches(size)))
+                self.batches_of_columns(size, Arc::new(move |_| Ok(blocks.batches(size))))
             }
-            _ => self.batches("batch", &self.opener(), size, T::batch),
+            Elements::Made(open) => self.batches("batch", open, size, T::batch),
         }
+    }
+
+    /// Batches of the tensors that they are made of.
+    fn batches_of_columns(&self, size: Size, open: Open<Vec<Tensor>>) -> Dataset<T::Batched>
+    where
+        T: Batch,
+    {
+        self.batched("batch", size, move |pass| {
+            Ok(Box::new(FromColumns { columns: open(pass)?, of_columns: batch::of_columns::<T> }))
+        })
     }
 
     /// All elements of pass 0 as one batch, such as for validation.
@@ -156,17 +167,16 @@ impl<T: Send + 'static> Dataset<T> {
         self.batches("padded_batch", &self.opener(), size, T::padded_batch)
     }
 
-    fn batches<X: Send + 'static, B: Send + 'static>(
+    fn batches<B: Send + 'static>(
         &self,
         verb: &'static str,
-        open: &Open<X>,
+        open: &Open<T>,
         size: Size,
-        batch: impl Fn(Vec<X>) -> candle_core::Result<B> + Send + Sync + 'static,
+        batch: fn(Vec<T>) -> candle_core::Result<B>,
     ) -> Dataset<B> {
-        let (open, batch) = (Arc::clone(open), Arc::new(batch));
+        let open = Arc::clone(open);
         self.batched(verb, size, move |pass| {
-            let batch = Arc::clone(&batch) as Arc<_>;
-            Ok(Box::new(Batches { stream: open(pass)?, size, index: 0, batch }))
+            Ok(Box::new(Batches { stream: open(pass)?, size, index: 0, batch: Arc::new(batch) }))
         })
     }
 

@@ -55,12 +55,12 @@ impl Objective {
         if !tune.body.ends_with('\n') {
             source.push('\n');
         }
-        source.push_str(") }) } ::ferrotune::tune::Launch::new(ferrotune_objective)");
+        source.push_str(") }) } ::ferrotune::tune::start(ferrotune_objective, &mut |ferrotune_launch| {");
         for (name, _) in &captured {
-            source.push_str(&format!(".share({name:?}, &{name})"));
+            source.push_str(&format!(" ferrotune_launch.share({name:?}, &{name});"));
         }
         // A statement: evcxr would compile code to show the value of an expression.
-        source.push_str(".start(); };");
+        source.push_str(" }); };");
         let body_lines = tune.body_line..tune.body_line + tune.body.lines().count();
         Ok(Self { source, body_lines, columns })
     }

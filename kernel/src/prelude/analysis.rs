@@ -3,6 +3,7 @@
 //! rust-analyzer reads every dependency of every dependency. candle has over a hundred, and no variable of a cell has a
 //! type of theirs. Without them rust-analyzer needs a fraction of the time and memory.
 
+mod signatures;
 mod standard_library;
 
 use super::CRATES;
@@ -127,8 +128,14 @@ fn copy_sources(from: &Path, to: &Path) -> Result<()> {
         if entry.file_type()?.is_dir() {
             copy_sources(&entry.path(), &target)?;
         } else if target.extension().is_some_and(|extension| extension == "rs") {
-            fs::copy(entry.path(), &target)?;
+            copy_signatures(&entry.path(), &target)?;
         }
     }
     Ok(())
+}
+
+/// Copies what rust-analyzer needs of a file.
+fn copy_signatures(from: &Path, to: &Path) -> Result<()> {
+    let source = fs::read_to_string(from).with_context(|| format!("cannot read {}", from.display()))?;
+    fs::write(to, signatures::of(&source)).with_context(|| format!("cannot write {}", to.display()))
 }

@@ -34,14 +34,18 @@ pub(super) fn build(
     // Not in `building`, so that the next build after a failure does not compile everything again.
     let kept = std::env::var_os(TARGET_VARIABLE).map(PathBuf::from);
     let target = kept.clone().unwrap_or_else(|| beside(folder, "target"));
+    // Cargo takes sources in another folder for other packages. What is compiled for one prelude serves the next.
+    let (source, candle) = match &kept {
+        Some(kept) => (kept.join("source"), kept.clone()),
+        None => (building.join("source"), super::cache_folder()?),
+    };
     // Missing tools fail the build here rather than after minutes of compiling.
     toolchain.standard_library_sources()?;
     let cuda = match accelerator {
         Accelerator::None => None,
         Accelerator::Cuda => Some(Toolkit::find()?),
     };
-    let source = building.join("source");
-    unpack(&source, &make_candle(toolchain, progress)?)?;
+    unpack(&source, &make_candle(toolchain, &candle, progress)?)?;
     let artifacts = run_cargo(cargo(toolchain, cuda.as_ref(), &source, &target)?, progress)?;
     let library = building.join("library");
     fs::create_dir_all(&library)?;
@@ -64,21 +68,22 @@ pub(super) fn build(
     Ok(())
 }
 
-/// Makes our packages of candle, and returns their folder. It is in no prelude's folder: cargo takes sources in another folder
-/// for another package, and would compile candle for each prelude anew.
-fn make_candle(toolchain: &Toolchain, progress: &mut dyn FnMut(&str)) -> Result<PathBuf> {
+/// Makes our packages of candle in a folder within this one, which is returned.
+fn make_candle(toolchain: &Toolchain, within: &Path, progress: &mut dyn FnMut(&str)) -> Result<PathBuf> {
     let changes = Changes::packed();
     let mut hasher = Sha256::new();
     super::update_with_changes(&mut hasher, &changes);
     let name = format!("{}-{}-{}", CANDLE.folder, CANDLE.version, super::short_hash(hasher));
-    let cache = super::cache_folder()?;
-    let folder = cache.join(name);
+    let folder = within.join(name);
+    fs::create_dir_all(within).with_context(|| format!("cannot create {}", within.display()))?;
     let mut cargo = toolchain.cargo();
-    cargo.current_dir(&cache); // the notebook's folder may have a configuration of cargo
+    cargo.current_dir(within); // the notebook's folder may have a configuration of cargo
     ferrotune_candle::make(cargo, &folder, &changes, progress)?;
     Ok(folder)
 }
 
+/// Writes the sources. A file that has them already keeps its time, so that cargo does not compile its crate again. The prelude's own
+/// do not: it is linked anew, maybe with another linker.
 fn unpack(source: &Path, candle: &Path) -> Result<()> {
     for (path, text) in SOURCES {
         let file = source.join(path);
@@ -86,7 +91,9 @@ fn unpack(source: &Path, candle: &Path) -> Result<()> {
             fs::create_dir_all(parent).with_context(|| format!("cannot create {}", parent.display()))?;
         }
         let text = if *path == "Cargo.toml" { workspace_of_prelude(text, candle)? } else { (*text).to_owned() };
-        fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
+        if path.starts_with("prelude/") || fs::read(&file).ok().as_deref() != Some(text.as_bytes()) {
+            fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
+        }
     }
     Ok(())
 }

@@ -104,6 +104,13 @@ tuples! {
 /// The status is 0 when the objective returned a value or was stopped, and 1 otherwise. Call it from the entry point that the
 /// worker calls for each of its trials.
 pub fn run_objective<R: ObjectiveValue>(body: impl FnOnce(&Trial, &Shared) -> Result<R>) -> i32 {
+    run_in_worker(Box::new(|trial, shared| Ok(body(trial, shared)?.values())))
+}
+
+/// An objective of any type, so that what runs it is compiled here and not in each cell.
+type Body<'a> = Box<dyn FnOnce(&Trial, &Shared) -> Result<Vec<Option<f64>>> + 'a>;
+
+fn run_in_worker(body: Body<'_>) -> i32 {
     record_panics();
     let result = Connection::from_stdin().and_then(|connection| run_over(Box::new(connection), body, Uses::Device));
     // The process exits without destructors, which would do this.
@@ -127,7 +134,7 @@ pub fn run_in_process<R: ObjectiveValue>(
 ) -> Result<(), TrialError> {
     static RECORDS: Once = Once::new();
     RECORDS.call_once(record_panics);
-    run_over(client, |trial, _| body(trial), Uses::Nothing).map(drop)
+    run_over(client, Box::new(|trial, _| Ok(body(trial)?.values())), Uses::Nothing).map(drop)
 }
 
 /// What a trial has in its process for itself.
@@ -139,11 +146,7 @@ enum Uses {
     Nothing,
 }
 
-fn run_over<R: ObjectiveValue>(
-    mut client: Box<dyn SupervisorClient>,
-    body: impl FnOnce(&Trial, &Shared) -> Result<R>,
-    uses: Uses,
-) -> Result<i32, TrialError> {
+fn run_over(mut client: Box<dyn SupervisorClient>, body: Body<'_>, uses: Uses) -> Result<i32, TrialError> {
     let request = match client.hello() {
         Ok(assignment) => {
             let trial = Trial::new(client, assignment);
@@ -164,10 +167,7 @@ fn run_over<R: ObjectiveValue>(
 }
 
 /// Runs the objective on the trial's device, and tells the supervisor about the device before and after.
-fn on_device<R: ObjectiveValue>(
-    trial: &Trial,
-    body: impl FnOnce(&Trial, &Shared) -> Result<R>,
-) -> Result<Request, TrialError> {
+fn on_device(trial: &Trial, body: Body<'_>) -> Result<Request, TrialError> {
     // An earlier trial of this process may have asked for it on its own.
     debug_nans(trial.debugs_nans());
     if let Some(file) = std::env::var_os(PROGRAM_VARIABLE) {
@@ -187,7 +187,7 @@ fn on_device<R: ObjectiveValue>(
     Ok(request)
 }
 
-fn outcome<R: ObjectiveValue>(trial: &Trial, body: impl FnOnce(&Trial, &Shared) -> Result<R>) -> Request {
+fn outcome(trial: &Trial, body: Body<'_>) -> Request {
     let shared = match std::env::var_os(SHARED_VARIABLE) {
         Some(path) => Shared::open(Path::new(&path)),
         None => Ok(Shared::empty()),
@@ -214,7 +214,7 @@ fn outcome<R: ObjectiveValue>(trial: &Trial, body: impl FnOnce(&Trial, &Shared) 
             None => failed(error.as_ref()),
         },
         (Ok(Ok(_)), Some(refusal)) => failed(&refusal),
-        (Ok(Ok(returned)), None) => Request::Finish { values: returned.values() },
+        (Ok(Ok(values)), None) => Request::Finish { values },
     }
 }
 

@@ -169,14 +169,19 @@ impl Trial {
         step: usize,
         metrics: impl IntoIterator<Item = (N, V)>,
     ) -> Result<()> {
+        self.report_all(
+            step as u64,
+            &mut metrics.into_iter().map(|(name, value)| (name.as_ref().to_owned(), value.into())),
+        )
+    }
+
+    fn report_all(&self, step: u64, metrics: &mut dyn Iterator<Item = (String, f64)>) -> Result<()> {
         if ferrotune_xla::writes_first_program() {
             return Err(TrialError::NoProgram.into());
         }
         let _reporting = profile::span(Part::Report);
-        let step = step as u64;
-        let finite = |value: V| Some(value.into()).filter(|value: &f64| value.is_finite());
-        let metrics: BTreeMap<String, Option<f64>> =
-            metrics.into_iter().map(|(name, value)| (name.as_ref().to_owned(), finite(value))).collect();
+        let finite = |value: f64| Some(value).filter(|value| value.is_finite());
+        let metrics: BTreeMap<String, Option<f64>> = metrics.map(|(name, value)| (name, finite(value))).collect();
         let was_stopped = self.is_stopped();
         self.step.set(Some(step));
         self.record.borrow_mut().metrics.entry(step).or_default().extend(metrics.clone());

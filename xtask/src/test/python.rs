@@ -55,6 +55,9 @@ const LONGEST: [&str; 15] = [
     "tests/test_stores.py",
 ];
 
+/// What libtpu compiles for minutes, if a program has changed.
+pub(super) const PEAKS: [&str; 2] = ["tests/test_tpu_memory.py", "tests/test_spread_memory.py"];
+
 /// The tests of the wheel, which has to be built before.
 pub(super) const WHEEL: &str = "tests/test_wheel.py";
 
@@ -108,7 +111,7 @@ mod tests {
     #[test]
     fn every_file_that_is_named_is_there() {
         let root = crate::root();
-        for file in FAST.iter().chain(&LONGEST).chain(&COLAB).chain(&OLD_CLIENT).chain([&WHEEL]) {
+        for file in FAST.iter().chain(&LONGEST).chain(&PEAKS).chain(&COLAB).chain(&OLD_CLIENT).chain([&WHEEL]) {
             assert!(root.join(file).exists(), "{file}");
         }
     }

@@ -10,6 +10,8 @@ pub(super) enum Selection {
     Fast,
     /// A share of all that [`Selection::Fast`] leaves out.
     Part(Part),
+    /// What libtpu says of large programs.
+    Peaks,
 }
 
 /// One of several shares of equal size.
@@ -31,11 +33,12 @@ impl Selection {
         match arguments {
             [] => Ok(Self::Whole),
             ["--fast"] => Ok(Self::Fast),
+            ["--peaks"] => Ok(Self::Peaks),
             ["--part", part] => match Part::of(part) {
                 Some(part) => Ok(Self::Part(part)),
                 None => bail!("--part takes a share such as 1/3, and was given {part}"),
             },
-            _ => bail!("usage: cargo xtask test [--fast | --part 1/3]"),
+            _ => bail!("usage: cargo xtask test [--fast | --part 1/3 | --peaks]"),
         }
     }
 }

@@ -60,7 +60,9 @@ fn copy(root: &Path, from: &Path, to: &Path) -> Result<()> {
         }
         if entry.file_type()?.is_dir() {
             copy(root, &path, to)?;
-        } else if path.extension().is_some_and(|extension| extension == "rs" || extension == "md") {
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            super::copy_signatures(&root.join(&path), &to.join(&path))?;
+        } else if path.extension().is_some_and(|extension| extension == "md") {
             fs::copy(root.join(&path), to.join(&path))?;
         }
     }

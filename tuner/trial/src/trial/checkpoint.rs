@@ -7,7 +7,7 @@ use super::generation::{self, OpenError};
 use super::state::{Restore, Save};
 use crate::error::{Result, TrialError};
 use crate::seed::draw_from;
-use crate::shared::{Pack, ShareError};
+use crate::shared::{Pack, ShareError, Shared};
 use ferrotune_profile::{self as profile, Part};
 use ferrotune_tuner::checkpoint::step_of;
 use ferrotune_tuner::checkpoint::{checkpoint_file, checkpoint_generation};
@@ -22,6 +22,9 @@ use std::path::{Path, PathBuf};
 const READ: &str = "read the checkpoint";
 /// How many of the last checkpoints a trial keeps.
 const KEPT: usize = 2;
+
+/// What loads a state of any type from a checkpoint.
+type Loading<'a> = Box<dyn FnOnce(&Shared) -> Result<(), ShareError> + 'a>;
 
 impl Trial {
     /// Saves the trial's state for the present step to disk: a `VarMap`, or several things at once, such as `(&vars,
@@ -46,6 +49,10 @@ impl Trial {
     /// # Ok(()) }
     /// ```
     pub fn checkpoint(&self, state: impl Save) -> Result<()> {
+        self.save(&|pack| state.save("", pack))
+    }
+
+    fn save(&self, save: &dyn Fn(&mut Pack) -> Result<(), ShareError>) -> Result<()> {
         let _writing = profile::span(Part::Checkpoint);
         let step = self.step.get().ok_or(TrialError::NoStep)?;
         self.check_refusal()?;
@@ -60,7 +67,7 @@ impl Trial {
         let file = checkpoint_file(number);
         let path = folder.join(&file);
         let mut pack = Pack::new();
-        let packed = state.save("", &mut pack).map_err(Into::into);
+        let packed = save(&mut pack).map_err(Into::into);
         packed.and_then(|()| generation::write(pack, step, &path)).map_err(|source| failure("write", &path, source))?;
         self.tell(&Request::Checkpoint { step, file })?;
         self.checkpoints.borrow_mut().insert(number, step);
@@ -78,9 +85,14 @@ impl Trial {
     ///
     /// A trial of given values ([`Trial::of`]) loads the file of [`FixedTrial::with_checkpoint`](super::FixedTrial::with_checkpoint), and fails if it is damaged.
     pub fn restore(&self, state: impl Restore) -> Result<bool> {
-        if let Some(fixed) = &self.fixed {
-            return self.restore_given(fixed, state);
+        let restore: Loading<'_> = Box::new(|saved| state.restore("", saved));
+        match &self.fixed {
+            Some(fixed) => self.load_given(fixed, restore),
+            None => self.load(restore),
         }
+    }
+
+    fn load(&self, restore: Loading<'_>) -> Result<bool> {
         let Some(last) = self.assignment.checkpoint.as_deref().and_then(checkpoint_generation) else {
             return Ok(false);
         };
@@ -95,7 +107,7 @@ impl Trial {
             let path = self.folder().join(checkpoint_file(number));
             match generation::open(&path) {
                 Ok((saved, step)) => {
-                    state.restore("", &saved).map_err(|error| self.not_restored(path, error))?;
+                    restore(&saved).map_err(|error| self.not_restored(path, error))?;
                     self.resume_at.set(step + 1);
                     self.checkpoints.borrow_mut().insert(number, step);
                     self.draw_after(step)?;
@@ -113,14 +125,14 @@ impl Trial {
     }
 
     /// Loads the checkpoint that a trial of given values has, if it has one.
-    fn restore_given(&self, fixed: &Fixed, state: impl Restore) -> Result<bool> {
+    fn load_given(&self, fixed: &Fixed, restore: Loading<'_>) -> Result<bool> {
         let Some(path) = &fixed.checkpoint else { return Ok(false) };
         let (saved, step) = generation::open(path).map_err(|error| failure("read", path, error.into()))?;
         let misfit = |error: ShareError| match error {
             ShareError::File { source, .. } => failure("read", path, source.into()),
             misfit => TrialError::GivenModel { path: path.clone(), mismatch: misfit.to_string() },
         };
-        state.restore("", &saved).map_err(misfit)?;
+        restore(&saved).map_err(misfit)?;
         self.resume_at.set(step + 1);
         Ok(true)
     }

@@ -13,6 +13,7 @@ use ferrotune_tuner::space::{Distribution, Value};
 use ferrotune_tuner::spec::{Direction, Objective};
 use ferrotune_tuner::wire::{Assignment, Reply, Request, Verdict};
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::io;
 use std::ops::Deref;
 use std::path::PathBuf;
@@ -23,7 +24,13 @@ pub struct FixedValues(Values);
 
 impl<N: Into<String>, const COUNT: usize> From<[(N, Value); COUNT]> for FixedValues {
     fn from(values: [(N, Value); COUNT]) -> FixedValues {
-        FixedValues(values.into_iter().map(|(name, value)| (name.into(), value)).collect())
+        FixedValues::of(values.into_iter().map(|(name, value)| (name.into(), value)).collect())
+    }
+}
+
+impl FixedValues {
+    fn of(values: Vec<(String, Value)>) -> FixedValues {
+        FixedValues(values.into_iter().collect())
     }
 }
 
@@ -71,7 +78,34 @@ impl Trial {
     /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
     /// ```
     pub fn of(values: impl Into<FixedValues>) -> FixedTrial {
-        let FixedValues(values) = values.into();
+        FixedTrial::of(values.into())
+    }
+}
+
+/// A [`Trial`] of given values that belongs to no search, made by [`Trial::of`].
+#[derive(Debug)]
+pub struct FixedTrial {
+    trial: Box<dyn Held>,
+}
+
+/// A trial behind a pointer whose type does not name it: a cell with such a trial does not compile the drop of all its parts.
+trait Held: Debug {
+    fn get(&self) -> &Trial;
+    fn get_mut(&mut self) -> &mut Trial;
+}
+
+impl Held for Trial {
+    fn get(&self) -> &Trial {
+        self
+    }
+
+    fn get_mut(&mut self) -> &mut Trial {
+        self
+    }
+}
+
+impl FixedTrial {
+    fn of(FixedValues(values): FixedValues) -> FixedTrial {
         let assignment = Assignment {
             trial: 0,
             folder: PathBuf::new(),
@@ -87,17 +121,9 @@ impl Trial {
             objective: Objective::new("", Direction::Min),
         };
         let trial = Trial::new(Box::new(FixedAnswers { values }), assignment);
-        FixedTrial { trial: Trial { fixed: Some(Fixed::default()), ..trial } }
+        FixedTrial { trial: Box::new(Trial { fixed: Some(Fixed::default()), ..trial }) }
     }
-}
 
-/// A [`Trial`] of given values that belongs to no search, made by [`Trial::of`].
-#[derive(Debug)]
-pub struct FixedTrial {
-    trial: Trial,
-}
-
-impl FixedTrial {
     /// The checkpoint of a search's trial that [`Trial::restore`] loads: it gives the model its weights, and
     /// [`Trial::epochs`] continues after it. The file is read by `restore`, which fails if it cannot be read.
     ///
@@ -111,7 +137,7 @@ impl FixedTrial {
     /// # Ok(()) }
     /// ```
     pub fn with_checkpoint(mut self, path: impl Into<PathBuf>) -> FixedTrial {
-        self.trial.fixed = Some(Fixed { checkpoint: Some(path.into()) });
+        self.trial.get_mut().fixed = Some(Fixed { checkpoint: Some(path.into()) });
         self
     }
 
@@ -126,7 +152,7 @@ impl FixedTrial {
     }
 
     fn with_objective(mut self, objective: Objective) -> FixedTrial {
-        self.trial.assignment.objectives.push(objective);
+        self.trial.get_mut().assignment.objectives.push(objective);
         self
     }
 }
@@ -135,7 +161,7 @@ impl Deref for FixedTrial {
     type Target = Trial;
 
     fn deref(&self) -> &Trial {
-        &self.trial
+        self.trial.get()
     }
 }
 

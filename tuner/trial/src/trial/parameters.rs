@@ -12,7 +12,7 @@ pub use kinds::{Choosable, Integer, Plain, Real};
 pub(super) use question::Asked;
 
 use super::Trial;
-use crate::error::{Result, TrialError};
+use crate::error::Result;
 use ferrotune_tuner::space::{Distribution, Scale, Value};
 use question::Question;
 use std::marker::PhantomData;
@@ -142,19 +142,11 @@ impl<T: Integer> IntParameter<'_, T> {
     ///
     /// Fails if the range is empty or invalid, or differs from an earlier range of the same name.
     pub fn get(self) -> Result<T> {
-        let wide = |value: T| {
-            let error = TrialError::Value { name: self.question.name.clone(), value: value.to_string() };
-            value.try_into().map_err(|_| error)
-        };
+        let wide = |value: T| value.try_into().map_err(|_| self.question.mismatch(&value));
         let step = self.step.map_or(Ok(1), wide)?;
         let distribution = Distribution::Int { low: wide(self.low)?, high: wide(self.high)?, step, scale: self.scale };
-        let default = self.default.map(wide).transpose()?.map(Value::Int);
-        let value = self.question.ask(&distribution, default)?;
-        let narrow = match value {
-            Value::Int(value) => T::try_from(value).ok(),
-            _ => None,
-        };
-        narrow.ok_or_else(|| mismatch(self.question.name, &value))
+        let value = self.question.whole(&distribution, self.default.map(wide).transpose()?)?;
+        Ok(T::try_from(value).map_err(|_| self.question.mismatch(&value))?)
     }
 }
 
@@ -167,11 +159,7 @@ impl<T: Real> FloatParameter<'_, T> {
         let bound = |bound: T| if step.is_some() { decimal(bound.to_f64()) } else { bound.to_f64() };
         let (low, high) = (bound(self.low), bound(self.high));
         let distribution = Distribution::Float { low, high, step: step.map(decimal), scale: self.scale };
-        let default = self.default.map(|value| Value::Float(value.to_f64()));
-        match self.question.ask(&distribution, default)? {
-            Value::Float(value) => Ok(T::from_f64(value)),
-            value => Err(mismatch(self.question.name, &value)),
-        }
+        self.question.real(&distribution, self.default.map(Real::to_f64)).map(T::from_f64)
     }
 }
 
@@ -217,7 +205,7 @@ impl<T: Choosable> ChoiceParameter<'_, T> {
     fn ask<V>(self, read: impl FnOnce(&Value) -> Option<V>) -> Result<V> {
         let distribution = Distribution::Choice { values: self.values, is_ordered: self.is_ordered };
         let value = self.question.ask(&distribution, self.default)?;
-        read(&value).ok_or_else(|| mismatch(self.question.name, &value))
+        Ok(read(&value).ok_or_else(|| self.question.mismatch(&value))?)
     }
 }
 
@@ -228,8 +216,4 @@ impl<T: Plain> ChoiceParameter<'_, T> {
     pub fn get(self) -> Result<T> {
         self.ask(T::from_value)
     }
-}
-
-fn mismatch(name: String, value: &Value) -> Box<dyn std::error::Error + Send + Sync> {
-    TrialError::Value { name, value: value.to_string() }.into()
 }

@@ -2,17 +2,18 @@
 
 use super::super::Trial;
 use crate::connection::unexpected;
-use crate::error::TrialError;
+use crate::error::{Result, TrialError};
 use crate::place::place;
 use ferrotune_tuner::space::{Distribution, Value};
 use ferrotune_tuner::wire::{Reply, Request};
+use std::fmt::Display;
 use std::panic::Location;
 
 /// A parameter without its range.
 #[derive(Clone, Debug)]
 pub(super) struct Question<'a> {
     trial: &'a Trial,
-    pub(super) name: String,
+    name: String,
     /// The position in the source.
     location: &'static Location<'static>,
     /// Parents, each with a value that it must have.
@@ -45,6 +46,27 @@ impl<'a> Question<'a> {
         let asked = Asked { distribution: distribution.clone(), value: is_wanted.then(|| value.clone()) };
         self.trial.asked.borrow_mut().insert(self.name.clone(), asked);
         Ok(value)
+    }
+
+    /// A whole number in this trial.
+    pub(super) fn whole(&self, distribution: &Distribution, default: Option<i64>) -> Result<i64> {
+        match self.ask(distribution, default.map(Value::Int))? {
+            Value::Int(value) => Ok(value),
+            value => Err(self.mismatch(&value).into()),
+        }
+    }
+
+    /// A real number in this trial.
+    pub(super) fn real(&self, distribution: &Distribution, default: Option<f64>) -> Result<f64> {
+        match self.ask(distribution, default.map(Value::Float))? {
+            Value::Float(value) => Ok(value),
+            value => Err(self.mismatch(&value).into()),
+        }
+    }
+
+    /// The error of a value that is not of the parameter's type.
+    pub(super) fn mismatch(&self, value: &dyn Display) -> TrialError {
+        TrialError::Value { name: self.name.clone(), value: value.to_string() }
     }
 
     fn suggested(&self, distribution: &Distribution, default: Option<Value>) -> Result<Value, TrialError> {

@@ -1,20 +1,18 @@
 //! Damaged bytes: an error or the right numbers, and never a panic of the process.
 
-use super::{Opened, answer};
-use crate::VERSION;
-use crate::wire::{
-    Block, Format, Framing, Group, Kind, Layout, Reply, Request, Source, read_reply, read_request, write_reply,
-    write_request,
+use anyhow::{Result, bail};
+use ferrotune_reader::{
+    Array, Block, Format, Framing, Group, Kind, Layout, Reply, Request, Server, Shape, Source, VERSION, read_reply,
+    read_request, write_reply, write_request,
 };
-use anyhow::{Context as _, Result};
 use std::fs;
 use std::io::BufReader;
 use std::path::Path;
 
-fn open(source: Source) -> Option<Opened> {
-    let mut opened = None;
-    answer(&mut opened, Request::Open { version: VERSION.to_owned(), source }, None).unwrap();
-    opened
+fn open(source: Source) -> Server {
+    let mut server = Server::default();
+    server.answer(Request::Open { version: VERSION.to_owned(), source }).unwrap();
+    server
 }
 
 fn text_of(path: &Path) -> String {
@@ -30,8 +28,8 @@ fn requests_and_replies_come_back_as_they_were() {
     let mut lines = BufReader::new(line.as_slice());
     assert_eq!(read_request(&mut lines).unwrap(), Some(request));
     assert_eq!(read_request(&mut lines).unwrap(), None);
-    let shape = crate::Shape { dtype: "i64".to_owned(), dims: vec![2] };
-    let reply = Reply::Block(vec![crate::Array { shape, bytes: (0..16).collect() }]);
+    let shape = Shape { dtype: "i64".to_owned(), dims: vec![2] };
+    let reply = Reply::Block(vec![Array { shape, bytes: (0..16).collect() }]);
     let mut frame = Vec::new();
     write_reply(&mut frame, reply.clone()).unwrap();
     assert_eq!(read_reply(&mut frame.as_slice()).unwrap(), reply);
@@ -49,8 +47,8 @@ fn a_block_is_the_same_however_it_is_asked_for() {
     let groups = vec![Group { columns: Some(vec!["x".to_owned()]), kind: Kind::Numbers }];
     let format = Format::Csv { delimiter: b',' };
     let source = Source::Table { format, files: text_of(&path), groups, missing: None };
-    let mut opened = open(source);
-    let mut block = |number| answer(&mut opened, Request::Block(number), None).unwrap();
+    let mut server = open(source);
+    let mut block = |number| server.answer(Request::Block(number)).unwrap();
     let blocks = [0, 1, 2, 3].map(&mut block);
     assert_ne!(blocks[0], blocks[1]);
     assert_eq!(block(4), Reply::End);
@@ -70,7 +68,7 @@ fn every_cut_and_every_changed_bit_of_a_tf_record_is_found() {
     let read = |bytes: &[u8]| {
         fs::write(&path, bytes).unwrap();
         let source = Source::Records { framing: Framing::TfRecord, files: text_of(&path) };
-        answer(&mut open(source), Request::Block(0), None)
+        open(source).answer(Request::Block(0))
     };
     let right = read(&whole).unwrap();
     assert!(matches!(&right, Reply::Block(block) if block[0].bytes == b"firstthird one"));
@@ -96,14 +94,14 @@ fn a_damaged_image_is_an_error_that_names_it() {
         let path = folder.path().join(format!("whole.{ending}"));
         pixels.save(&path).unwrap();
         let whole = fs::read(&path).unwrap();
-        let mut opened = open(Source::Images { channels: 3, height: 7, width: 9 });
-        let right = answer(&mut opened, Request::Image(path), None).unwrap();
+        let mut server = open(Source::Images { channels: 3, height: 7, width: 9 });
+        let right = server.answer(Request::Image(path)).unwrap();
         assert!(matches!(&right, Reply::Block(block) if block[0].shape.dims == [3, 7, 9]));
         let damaged = folder.path().join("damaged");
         let cuts = if ending == "jpg" { whole.len() } else { whole.len() / 2 };
         for length in 0..cuts {
             fs::write(&damaged, &whole[..length]).unwrap();
-            let error = answer(&mut opened, Request::Image(damaged.clone()), None).unwrap_err();
+            let error = server.answer(Request::Image(damaged.clone())).unwrap_err();
             assert!(format!("{error:#}").contains("damaged"), "{error:#}");
         }
     }
@@ -112,7 +110,7 @@ fn a_damaged_image_is_an_error_that_names_it() {
 #[test]
 fn another_version_is_refused() {
     let source = Source::Folder { folder: "x".to_owned() };
-    let error = answer(&mut None, Request::Open { version: "0.0.1".to_owned(), source }, None).unwrap_err();
+    let error = Server::default().answer(Request::Open { version: "0.0.1".to_owned(), source }).unwrap_err();
     assert!(error.to_string().contains("and the dataset has 0.0.1; install the same one"), "{error}");
 }
 
@@ -146,7 +144,7 @@ fn converted_types_of_parquet_are_no_plain_numbers() {
         writer.close().unwrap();
         let groups = vec![Group { columns: Some(vec!["x".to_owned()]), kind }];
         let source = Source::Table { format: Format::Parquet, files: text_of(&path), groups, missing: None };
-        answer(&mut open(source), Request::Block(0), None).map(|reply| match reply {
+        open(source).answer(Request::Block(0)).map(|reply| match reply {
             Reply::Block(block) => {
                 block[0].bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect::<Vec<f32>>()
             }
@@ -173,8 +171,13 @@ fn arrays(name: &str, layout: Layout, bytes: &[u8]) -> Result<(Vec<String>, Bloc
     let file = folder.path().join(name);
     std::fs::write(&file, bytes)?;
     let file = file.display().to_string();
-    let (mut opened, contents) = Opened::new(Source::Array { file, layout })?;
-    Ok((contents.columns, opened.block(0)?.context("no block")?))
+    let mut server = Server::default();
+    let opened =
+        server.answer(Request::Open { version: VERSION.to_owned(), source: Source::Array { file, layout } })?;
+    match (opened, server.answer(Request::Block(0))?) {
+        (Reply::Opened(contents), Reply::Block(block)) => Ok((contents.columns, block)),
+        other => bail!("{other:?}"),
+    }
 }
 
 fn failed(name: &str, layout: Layout, bytes: &[u8]) -> String {

@@ -1,0 +1,8 @@
+//! The reader through its public API. Unit tests would compile all that decodes files a second time.
+
+#![cfg(feature = "serve")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod answers;
+mod npy;
+mod objects;
