@@ -99,11 +99,12 @@ def _address(server, home):
 
     def written():
         assert server.poll() is None, (home / "jupyterlab.log").read_text()
-        return any(runtime.glob("jpserver-*.json"))
+        # The file is there before its text is.
+        return [text for path in runtime.glob("jpserver-*.json") if (text := path.read_text()).rstrip().endswith("}")]
 
     wait_for(written, "JupyterLab", START_TIMEOUT_S)
-    (path,) = runtime.glob("jpserver-*.json")
-    return json.loads(path.read_text())["url"]
+    (text,) = written()
+    return json.loads(text)["url"]
 
 
 class Notebook:

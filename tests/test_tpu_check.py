@@ -84,11 +84,11 @@ def test_what_cannot_be_checked_is_an_error_with_the_cure(notebook, libtpu):
     assert "neither a variable nowhere" in notebook.fails("%tpu_check --tpu v5e:1x1 nowhere").error
     assert "PJRT_TopologyDescriptionCreate" in notebook.fails("%tpu_check --tpu v99:2x2 step").error
     # Both name an operation that has no lowering.
-    notebook.ok(make.format("unknown", "Ok(vec![args[0].to_dtype(DType::U32)?.elu(1.)?])"))
+    notebook.ok(make.format("unknown", "Ok(vec![candle_nn::ops::sigmoid(&args[0].to_dtype(DType::U32)?)?])"))
     run = notebook.fails("unknown.run(&[Tensor::ones(4, DType::F32, &device)?])?;").error
     check = notebook.fails("%tpu_check --tpu v5e:1x1 unknown").error
-    assert "elu of u32 elements has no lowering" in run, run
-    assert check.startswith("Error: unknown(f32[4]) cannot be lowered: elu of u32 elements has no lowering"), check
+    assert "sigmoid of u32 elements has no lowering" in run, run
+    assert check.startswith("Error: unknown(f32[4]) cannot be lowered: sigmoid of u32 elements has no lowering"), check
 
 
 def test_a_step_of_the_cpu_is_no_program(start):

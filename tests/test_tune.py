@@ -46,6 +46,8 @@ def test_search_finds_the_best_trial_and_shows_its_progress(kernel):
     outcome = kernel.ok(tune("Ok((x - 0.3).powi(2))", "--objective loss:min --max-trials 30 --seed 4", "parabola"))
     assert outcome.stderr == ""
     assert outcome.display.startswith("parabola: 30/30 trials")
+    # 590 kB where a cell compiles what runs trials, too.
+    assert (study(kernel, "parabola") / "objective.so").stat().st_size < 200_000
     assert "best: loss = " in outcome.display
     rows = trials(kernel, "parabola")
     assert [row["trial"] for row in rows] == [str(number) for number in range(30)]

@@ -3,36 +3,40 @@
 
 use crate::Result;
 use crate::batch::Size;
+use crate::columns::ColumnSource;
 use crate::reader::{Files, Readers, tensor};
-use crate::stream::{BoxStream, Stream};
-use crate::{DataError, reader};
+use crate::stream::{BoxStream, Pass, Stream};
+use crate::{DataError, reader, rows};
 use candle_core::Tensor;
 use ferrotune_reader::{Block, Request, Source};
 use std::sync::Arc;
 
 /// The rows of a source.
-#[derive(Clone)]
 pub(crate) struct Blocks(Arc<Files>);
 
 impl Blocks {
     /// Fails if the source cannot be opened.
-    pub(crate) fn new(source: Source) -> Result<Blocks> {
+    pub(crate) fn of(source: Source) -> Result<Arc<dyn ColumnSource>> {
         let (files, _) = Files::open(source)?;
-        Ok(Blocks(Arc::new(files)))
+        Ok(Arc::new(Blocks(Arc::new(files))))
+    }
+}
+
+impl ColumnSource for Blocks {
+    fn open(&self, _: Pass) -> Result<BoxStream<Vec<Tensor>>> {
+        Ok(Box::new(BlockRows(Rows::new(self))))
     }
 
-    pub(crate) fn len(&self) -> Option<u64> {
+    fn batches(&self, size: Size, _: Pass) -> Result<BoxStream<Vec<Tensor>>> {
+        Ok(Box::new(BlockBatches { rows: Rows::new(self), size, index: 0 }))
+    }
+
+    fn len(&self) -> Option<u64> {
         self.0.rows.as_ref().map(|rows| rows.iter().fold(0_u64, |sum, rows| sum.saturating_add(*rows)))
     }
 
-    /// The tensors of each row.
-    pub(crate) fn open(&self) -> BoxStream<Vec<Tensor>> {
-        Box::new(BlockRows(Rows::new(self)))
-    }
-
-    /// The tensors of each batch.
-    pub(crate) fn batches(&self, size: Size) -> BoxStream<Vec<Tensor>> {
-        Box::new(BlockBatches { rows: Rows::new(self), size, index: 0 })
+    fn rows(&self) -> Option<&rows::Rows> {
+        None
     }
 }
 

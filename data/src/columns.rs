@@ -1,6 +1,8 @@
 //! Elements that are rows of tensors: a tensor, or a tuple of tensors.
 
-use crate::stream::{BoxStream, Stream};
+use crate::batch::Size;
+use crate::rows::Rows;
+use crate::stream::{BoxStream, Pass, Stream};
 use crate::{DataError, Result};
 use candle_core::{Device, Tensor};
 use std::sync::Arc;
@@ -65,6 +67,21 @@ tuples! {
 /// What makes an element of its tensors. All else that a dataset of rows does is the same for elements of all types, so that it is
 /// compiled here and not in each cell.
 pub(crate) type OfColumns<T> = fn(Vec<Tensor>) -> T;
+
+/// Where the tensors of elements come from.
+pub(crate) trait ColumnSource: Send + Sync {
+    /// The tensors of each element.
+    fn open(&self, pass: Pass) -> Result<BoxStream<Vec<Tensor>>>;
+
+    /// The tensors of each batch.
+    fn batches(&self, size: Size, pass: Pass) -> Result<BoxStream<Vec<Tensor>>>;
+
+    /// How many elements there are, where that is known.
+    fn len(&self) -> Option<u64>;
+
+    /// The source as rows that are known by their numbers, unless they are read one after another.
+    fn rows(&self) -> Option<&Rows>;
+}
 
 /// Elements, of the tensors that they are made of.
 pub(crate) struct FromColumns<T> {

@@ -4,8 +4,7 @@ mod sources;
 mod transformations;
 
 use crate::Result;
-use crate::blocks::Blocks;
-use crate::columns::{Columns, FromColumns, OfColumns};
+use crate::columns::{ColumnSource, Columns, FromColumns, OfColumns};
 use crate::iter::Iter;
 use crate::rows::Rows;
 use crate::stream::{BoxStream, Open, Pass};
@@ -38,10 +37,8 @@ pub struct Dataset<T> {
 
 /// Where elements come from.
 enum Elements<T> {
-    /// Rows of tensors, or images.
-    Rows(Rows, OfColumns<T>),
-    /// Rows that are read from files.
-    Blocks(Blocks, OfColumns<T>),
+    /// Elements of tensors: rows, images, or what is read from files.
+    Columns(Arc<dyn ColumnSource>, OfColumns<T>),
     /// Anything else.
     Made(Open<T>),
 }
@@ -49,8 +46,7 @@ enum Elements<T> {
 impl<T> Clone for Elements<T> {
     fn clone(&self) -> Elements<T> {
         match self {
-            Elements::Rows(rows, of_columns) => Elements::Rows(rows.clone(), *of_columns),
-            Elements::Blocks(blocks, of_columns) => Elements::Blocks(blocks.clone(), *of_columns),
+            Elements::Columns(source, of_columns) => Elements::Columns(Arc::clone(source), *of_columns),
             Elements::Made(open) => Elements::Made(Arc::clone(open)),
         }
     }
@@ -108,12 +104,12 @@ impl<T: Send + 'static> Dataset<T> {
     }
 
     pub(crate) fn open(&self, pass: Pass) -> Result<BoxStream<T>> {
-        let (columns, of_columns) = match &self.elements {
-            Elements::Rows(rows, of_columns) => (rows.open(pass)?, *of_columns),
-            Elements::Blocks(blocks, of_columns) => (blocks.open(), *of_columns),
-            Elements::Made(open) => return open(pass),
-        };
-        Ok(Box::new(FromColumns { columns, of_columns }))
+        match &self.elements {
+            Elements::Columns(source, of_columns) => {
+                Ok(Box::new(FromColumns { columns: source.open(pass)?, of_columns: *of_columns }))
+            }
+            Elements::Made(open) => open(pass),
+        }
     }
 
     /// What makes streams of all elements.
@@ -123,10 +119,11 @@ impl<T: Send + 'static> Dataset<T> {
     }
 
     fn then(&self, verb: Verb) -> Dataset<T> {
-        let elements = match self.elements.clone() {
-            Elements::Rows(rows, of_columns) => Elements::Rows(rows.then(verb), of_columns),
-            Elements::Blocks(..) => Elements::Made(verb.apply(self.opener())),
-            Elements::Made(open) => Elements::Made(verb.apply(open)),
+        let elements = match &self.elements {
+            Elements::Columns(source, of_columns) if let Some(rows) = source.rows() => {
+                Elements::Columns(rows.then(verb), *of_columns)
+            }
+            _ => Elements::Made(verb.apply(self.opener())),
         };
         Dataset::of(elements, verb.len(self.len))
     }
@@ -138,21 +135,16 @@ impl<T: Send + 'static> Dataset<T> {
     /// The rows, unless elements are read or made.
     pub(crate) fn rows(&self) -> Option<&Rows> {
         match &self.elements {
-            Elements::Rows(rows, _) => Some(rows),
-            Elements::Blocks(..) | Elements::Made(_) => None,
+            Elements::Columns(source, _) => source.rows(),
+            Elements::Made(_) => None,
         }
     }
 }
 
 impl<T: Columns> Dataset<T> {
-    pub(crate) fn of_rows(rows: Rows) -> Dataset<T> {
-        let len = rows.len();
-        Dataset::of(Elements::Rows(rows, T::of_columns), len)
-    }
-
-    pub(crate) fn of_blocks(blocks: Blocks) -> Dataset<T> {
-        let len = blocks.len();
-        Dataset::of(Elements::Blocks(blocks, T::of_columns), len)
+    pub(crate) fn of_columns(source: Arc<dyn ColumnSource>) -> Dataset<T> {
+        let len = source.len();
+        Dataset::of(Elements::Columns(source, T::of_columns), len)
     }
 }
 

@@ -55,7 +55,7 @@ pub fn image_folder(folder: impl AsRef<Path>, shape: [usize; 3]) -> Result<Image
     let (files, labels) = contents.files.into_iter().unzip::<_, _, Vec<PathBuf>, Vec<u32>>();
     let files = absolute(files)?;
     let images = Images::described(Description { source, files, labels });
-    Ok(ImageFolder { images: Dataset::of_rows(Rows::all(Origin::Images(images))), classes: contents.classes })
+    Ok(ImageFolder { images: Dataset::of_columns(Rows::of(Origin::Images(images))), classes: contents.classes })
 }
 
 /// A path as text, which all requests are.

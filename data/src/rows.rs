@@ -2,7 +2,7 @@
 //! once, images that are left out are not read, and a dataset of rows travels to a trial.
 
 use crate::batch::{self, Batches, Size};
-use crate::columns::{Columns, Table};
+use crate::columns::{ColumnSource, Columns, Table};
 use crate::dataset::Dataset;
 use crate::images::{self, Images};
 use crate::stream::{BoxStream, Listed, Numbers, Open, Pass, Stream};
@@ -42,19 +42,18 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    pub(crate) fn all(origin: Origin) -> Rows {
+    pub(crate) fn of(origin: Origin) -> Arc<dyn ColumnSource> {
+        Arc::new(Rows::all(origin))
+    }
+
+    fn all(origin: Origin) -> Rows {
         Rows { origin, chosen: None, verbs: Vec::new() }
     }
 
-    pub(crate) fn then(mut self, verb: Verb) -> Rows {
-        self.verbs.push(verb);
-        self
-    }
-
-    /// How many there are, where that is known.
-    pub(crate) fn len(&self) -> Option<u64> {
-        let before = self.chosen.as_ref().map_or(self.origin.len(), |rows| rows.len());
-        self.verbs.iter().try_fold(before as u64, |before, verb| verb.len(Some(before)))
+    pub(crate) fn then(&self, verb: Verb) -> Arc<dyn ColumnSource> {
+        let mut rows = self.clone();
+        rows.verbs.push(verb);
+        Arc::new(rows)
     }
 
     /// Their numbers.
@@ -67,33 +66,8 @@ impl Rows {
         self.verbs.iter().fold(open, |open, verb| verb.apply(open))(pass)
     }
 
-    /// The tensors of each row.
-    pub(crate) fn open(&self, pass: Pass) -> Result<BoxStream<Vec<Tensor>>> {
-        let numbers = self.numbers(pass)?;
-        Ok(match &self.origin {
-            Origin::Tensors(table) => Box::new(RowStream { table: table.clone(), numbers }),
-            Origin::Images(images) => Box::new(images.open(numbers)),
-        })
-    }
-
-    /// The tensors of each batch.
-    pub(crate) fn batches(&self, size: Size, pass: Pass) -> Result<BoxStream<Vec<Tensor>>> {
-        let (numbers, index) = (self.numbers(pass)?, 0);
-        Ok(match &self.origin {
-            Origin::Tensors(table) => {
-                let table = table.clone();
-                let batch = Arc::new(move |rows: Vec<usize>| table.gather(&rows));
-                Box::new(Batches { stream: numbers, size, index, batch })
-            }
-            Origin::Images(images) => {
-                let (stream, batch) = (images.open(numbers), Arc::new(|images: Vec<_>| batch::stacked(&images)));
-                Box::new(Batches { stream: Box::new(stream), size, index, batch })
-            }
-        })
-    }
-
     /// Parts as large as these fractions, in an order that the seed decides.
-    pub(crate) fn split(&self, fractions: &[f64], seed: Option<u64>) -> Result<Vec<Rows>> {
+    pub(crate) fn split(&self, fractions: &[f64], seed: Option<u64>) -> Result<Vec<Arc<dyn ColumnSource>>> {
         let sum: f64 = fractions.iter().sum();
         let is_valid = fractions.iter().all(|fraction| (0. ..=1.).contains(fraction)) && sum <= 1. + 1e-9;
         if !is_valid {
@@ -111,7 +85,7 @@ impl Rows {
             let end = ((until * numbers.len() as f64).round() as usize).min(numbers.len());
             let chosen = Some(numbers[begin..end].into());
             begin = end;
-            Rows { origin: self.origin.clone(), chosen, verbs: Vec::new() }
+            Arc::new(Rows { chosen, ..Rows::all(self.origin.clone()) }) as Arc<dyn ColumnSource>
         };
         Ok(fractions.iter().map(part).collect())
     }
@@ -132,7 +106,7 @@ impl Rows {
         description.pack(&format!("{name}.rows"), pack)
     }
 
-    fn unpack(name: &str, shared: &Shared) -> std::result::Result<Rows, ShareError> {
+    fn unpack(name: &str, shared: &Shared) -> std::result::Result<Arc<dyn ColumnSource>, ShareError> {
         let failed = |source| ShareError::Tensor { name: name.to_owned(), source };
         let columns: Vec<Tensor> = Vec::unpack(name, shared)?;
         let description = Tensor::unpack(&format!("{name}.rows"), shared)?.to_vec1::<u8>().map_err(failed)?;
@@ -142,7 +116,41 @@ impl Rows {
             Some(images) => Origin::Images(Images::described(images)),
             None => Origin::Tensors(Table::new(&columns).map_err(|error| failed(error.into()))?),
         };
-        Ok(Rows { verbs, ..Rows::all(origin) })
+        Ok(Arc::new(Rows { verbs, ..Rows::all(origin) }))
+    }
+}
+
+impl ColumnSource for Rows {
+    fn open(&self, pass: Pass) -> Result<BoxStream<Vec<Tensor>>> {
+        let numbers = self.numbers(pass)?;
+        Ok(match &self.origin {
+            Origin::Tensors(table) => Box::new(RowStream { table: table.clone(), numbers }),
+            Origin::Images(images) => Box::new(images.open(numbers)),
+        })
+    }
+
+    fn batches(&self, size: Size, pass: Pass) -> Result<BoxStream<Vec<Tensor>>> {
+        let (numbers, index) = (self.numbers(pass)?, 0);
+        Ok(match &self.origin {
+            Origin::Tensors(table) => {
+                let table = table.clone();
+                let batch = Arc::new(move |rows: Vec<usize>| table.gather(&rows));
+                Box::new(Batches { stream: numbers, size, index, batch })
+            }
+            Origin::Images(images) => {
+                let (stream, batch) = (images.open(numbers), Arc::new(|images: Vec<_>| batch::stacked(&images)));
+                Box::new(Batches { stream: Box::new(stream), size, index, batch })
+            }
+        })
+    }
+
+    fn len(&self) -> Option<u64> {
+        let before = self.chosen.as_ref().map_or(self.origin.len(), |rows| rows.len());
+        self.verbs.iter().try_fold(before as u64, |before, verb| verb.len(Some(before)))
+    }
+
+    fn rows(&self) -> Option<&Rows> {
+        Some(self)
     }
 }
 
@@ -183,7 +191,7 @@ impl<T: Columns> Share for Dataset<T> {
     }
 
     fn unpack(name: &str, shared: &Shared) -> std::result::Result<Dataset<T>, ShareError> {
-        Rows::unpack(name, shared).map(Dataset::of_rows)
+        Rows::unpack(name, shared).map(Dataset::of_columns)
     }
 }
 

@@ -152,6 +152,6 @@ impl<T: Columns + Batch<Batched = T>> TableFiles<T> {
     /// Fails if a file or a column is not there. A value that is not what its column needs to be is an error in place
     /// of the rows that are read with it: those of its row group, or some ten thousand of a CSV file.
     pub fn stream(&self) -> Result<Dataset<T>> {
-        Ok(Dataset::of_blocks(Blocks::new(self.source())?))
+        Ok(Dataset::of_columns(Blocks::of(self.source())?))
     }
 }

@@ -63,12 +63,17 @@ impl Verb {
             }
             Verb::Shuffle { buffer, seed } => {
                 let seed = pass.seed(seed.unwrap_or_else(current_seed));
-                Box::new(Shuffled::new(open(pass)?, buffer, Pcg64::seed_from_u64(seed)))
+                Box::new(Shuffled::new(open(pass)?, buffer, generator(seed)))
             }
             Verb::Repeat(count) => Box::new(Repeated::new(Arc::clone(open), pass, Some(count))),
             Verb::RepeatForever => Box::new(Repeated::new(Arc::clone(open), pass, None)),
         })
     }
+}
+
+/// Not a part of the generic code above, which each cell compiles.
+fn generator(seed: u64) -> Pcg64 {
+    Pcg64::seed_from_u64(seed)
 }
 
 struct Taken<X> {

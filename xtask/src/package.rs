@@ -1,5 +1,5 @@
-//! `cargo xtask package`: packs every crate that is published, and builds the program from the packed crates alone, as
-//! `cargo install ferrotune` does.
+//! `cargo xtask package`: packs every crate that is published, and builds all of them, the program among them, from the packed crates
+//! alone, as `cargo install ferrotune` does.
 //!
 //! What cargo has compiled of other crates in `target` is used again. The program is written elsewhere, because tests may be
 //! running `target/release/ferrotune`.
@@ -21,8 +21,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     let crates = published(root)?;
     step("pack the crates", || pack(root, &crates))?;
     let packed = step("unpack them", || Packed::unpack(root, crates))?;
-    step("check them", || run_command(&mut packed.cargo(&["check"])))?;
-    step("build the program from them", || run_command(&mut packed.cargo(&["build", "--bins"])))?;
+    step("build them", || run_command(&mut packed.cargo("build")))?;
     step("compare the program with the repository", || packed.compare())
 }
 
@@ -92,9 +91,9 @@ impl Packed {
     }
 
     /// A call of cargo for all of them, with the features that crates have in the repository.
-    fn cargo(&self, arguments: &[&str]) -> Command {
+    fn cargo(&self, verb: &str) -> Command {
         let mut cargo = cargo(&self.folder);
-        cargo.args(arguments).args(["--release", "--workspace"]);
+        cargo.args([verb, "--release", "--workspace"]);
         cargo
             .env("CARGO_BUILD_BUILD_DIR", self.root.join("target"))
             .env("CARGO_TARGET_DIR", self.folder.join("target"));

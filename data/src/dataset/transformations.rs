@@ -10,7 +10,6 @@ use crate::prefetch::Prefetched;
 use crate::stream::{BoxStream, Open, Pass};
 use crate::verb::Verb;
 use crate::{DataError, Result};
-use candle_core::Tensor;
 use std::sync::Arc;
 
 impl<T: Send + 'static> Dataset<T> {
@@ -123,26 +122,15 @@ impl<T: Send + 'static> Dataset<T> {
     {
         let size = Size { elements: size, drops_remainder: drop_remainder };
         match &self.elements {
-            Elements::Rows(rows, _) => {
-                let rows = rows.clone();
-                self.batches_of_columns(size, Arc::new(move |pass| rows.batches(size, pass)))
-            }
-            Elements::Blocks(blocks, _) => {
-                let blocks = blocks.clone();
-                self.batches_of_columns(size, Arc::new(move |_| Ok(blocks.batches(size))))
+            Elements::Columns(source, _) => {
+                let source = Arc::clone(source);
+                self.batched("batch", size, move |pass| {
+                    let columns = source.batches(size, pass)?;
+                    Ok(Box::new(FromColumns { columns, of_columns: batch::of_columns::<T> }))
+                })
             }
             Elements::Made(open) => self.batches("batch", open, size, T::batch),
         }
-    }
-
-    /// Batches of the tensors that they are made of.
-    fn batches_of_columns(&self, size: Size, open: Open<Vec<Tensor>>) -> Dataset<T::Batched>
-    where
-        T: Batch,
-    {
-        self.batched("batch", size, move |pass| {
-            Ok(Box::new(FromColumns { columns: open(pass)?, of_columns: batch::of_columns::<T> }))
-        })
     }
 
     /// All elements of pass 0 as one batch, such as for validation.
