@@ -14,6 +14,7 @@ import pytest
 
 import dist_server
 from bare_machine import PROGRAM, VERSION, Machine, dist, machine, mounted, served  # noqa: F401
+from session import TARGET
 
 DAY_S = 24 * 60 * 60
 
@@ -85,7 +86,8 @@ def cache(tmp_path):
     folder.mkdir(parents=True)
     shutil.copytree(prelude, folder / prelude.name, symlinks=True, ignore=shutil.ignore_patterns("used"))
     (folder / f"{prelude.name}.lock").touch()
-    candle = next(prelude.parent.glob("candle-*"))
+    # `cargo xtask` lets the prelude be built there.
+    candle = next((TARGET / "prelude").glob("candle-*"))
     shutil.copytree(candle, folder / candle.name)
     return folder
 

@@ -75,7 +75,9 @@ impl Environment {
     pub(crate) fn install_kernel(&self) -> Result<()> {
         let mut install = Command::new(self.root.join("target/release/ferrotune"));
         install.args(["install", "--prefix"]).arg(self.root.join("target/jupyter"));
-        run(&mut self.with_compiled(self.private(install)))
+        // What is compiled for one prelude serves the next.
+        install.env("FERROTUNE_PRELUDE_TARGET", self.root.join("target/prelude"));
+        run(&mut self.private(install))
     }
 
     /// A Python command that finds the installed kernel and nothing of the user's Jupyter.
@@ -91,12 +93,6 @@ impl Environment {
         let name = file.file_name().with_context(|| format!("{requirements} names no file"))?;
         let stamp = self.venv.join(name).with_extension("stamp");
         stamped(&stamp, &fs::read_to_string(&file)?, || install(&self.venv.join("bin/python"), &file))
-    }
-
-    /// Lets a command that builds the prelude find what was compiled for an earlier one.
-    pub(crate) fn with_compiled(&self, mut command: Command) -> Command {
-        command.env("FERROTUNE_PRELUDE_TARGET", self.root.join("target/prelude"));
-        command
     }
 
     /// Sets every folder of the user to one under `target/`.

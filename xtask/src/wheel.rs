@@ -111,7 +111,7 @@ impl Wheel {
         for folder in [&sources, &pure, &files] {
             remove(folder)?;
         }
-        let mut package = self.tools.with_compiled(self.tools.private(Command::new(self.program())));
+        let mut package = self.tools.private(Command::new(self.program()));
         package.arg("package").arg(&files).env("XDG_CACHE_HOME", self.folder.join("cache"));
         self.run_with_linker(package)?;
         // setuptools writes beside the sources.

@@ -15,8 +15,8 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStderr, Command, Stdio};
 
-/// Environment variable with a folder in which cargo's intermediate files stay, so that developers of the prelude compile
-/// candle only once. Without it they are deleted.
+/// Environment variable with a folder in which the sources and cargo's intermediate files stay, so that developers compile candle, and
+/// what else did not change, only once. Without it they are deleted.
 const TARGET_VARIABLE: &str = "FERROTUNE_PRELUDE_TARGET";
 
 /// The package that becomes the prelude; all others are its dependencies.
@@ -82,8 +82,7 @@ fn make_candle(toolchain: &Toolchain, within: &Path, progress: &mut dyn FnMut(&s
     Ok(folder)
 }
 
-/// Writes the sources. A file that has them already keeps its time, so that cargo does not compile its crate again. The prelude's own
-/// do not: it is linked anew, maybe with another linker.
+/// Writes the sources. A file that has them already keeps its time, so that cargo does not compile its crate again.
 fn unpack(source: &Path, candle: &Path) -> Result<()> {
     for (path, text) in SOURCES {
         let file = source.join(path);
@@ -91,7 +90,7 @@ fn unpack(source: &Path, candle: &Path) -> Result<()> {
             fs::create_dir_all(parent).with_context(|| format!("cannot create {}", parent.display()))?;
         }
         let text = if *path == "Cargo.toml" { workspace_of_prelude(text, candle)? } else { (*text).to_owned() };
-        if path.starts_with("prelude/") || fs::read(&file).ok().as_deref() != Some(text.as_bytes()) {
+        if fs::read(&file).ok().as_deref() != Some(text.as_bytes()) {
             fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
         }
     }
