@@ -21,7 +21,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     let crates = published(root)?;
     step("pack the crates", || pack(root, &crates))?;
     let packed = step("unpack them", || Packed::unpack(root, crates))?;
-    step("build them", || run_command(&mut packed.cargo("build")))?;
+    step("build them", || packed.build())?;
     step("compare the program with the repository", || packed.compare())
 }
 
@@ -90,14 +90,14 @@ impl Packed {
         Ok(Self { root: root.to_owned(), folder, crates })
     }
 
-    /// A call of cargo for all of them, with the features that crates have in the repository.
-    fn cargo(&self, verb: &str) -> Command {
-        let mut cargo = cargo(&self.folder);
-        cargo.args([verb, "--release", "--workspace"]);
-        cargo
+    /// Builds all of them, with the features that crates have in the repository.
+    fn build(&self) -> Result<()> {
+        let mut build = cargo(&self.folder);
+        build
+            .args(["build", "--release", "--workspace"])
             .env("CARGO_BUILD_BUILD_DIR", self.root.join("target"))
             .env("CARGO_TARGET_DIR", self.folder.join("target"));
-        cargo
+        run_command(&mut build)
     }
 
     /// Checks that the program is whole: its version, the sources of the prelude in it, and its changes of candle.

@@ -7,7 +7,7 @@ mod lane;
 mod python;
 mod selection;
 
-use crate::environment::{BUILD_OF_PROGRAM, Environment, cargo, find_style_tools, find_tools};
+use crate::environment::{Environment, build_program, cargo, find_style_tools, find_tools};
 use crate::wheel::{self, Wheel};
 use crate::{step, tidy};
 use anyhow::Result;
@@ -47,7 +47,7 @@ fn fast(root: &Path) -> Result<()> {
 /// The tests that compare what large programs need on TPUs. libtpu compiles those that have changed, and its answers are kept.
 fn peaks(root: &Path) -> Result<()> {
     let environment = step::step("tools", || Environment::prepare_for_tests(root))?;
-    step::step("build the program", || step::run(cargo(root).args(BUILD_OF_PROGRAM)))?;
+    step::step("build the program", || build_program(root))?;
     step::step("install into target/jupyter", || environment.install_kernel())?;
     let mut pytest = pytest(&environment, &python::PEAKS);
     step::step("pytest", || step::run(pytest.env("FERROTUNE_KEEP_TPU_PEAKS", "1")))
