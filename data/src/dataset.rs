@@ -114,6 +114,9 @@ impl<T: Send + 'static> Dataset<T> {
 
     /// What makes streams of all elements.
     fn opener(&self) -> Open<T> {
+        if let Elements::Made(open) = &self.elements {
+            return Arc::clone(open);
+        }
         let dataset = self.clone();
         Arc::new(move |pass| dataset.open(pass))
     }
