@@ -24,6 +24,7 @@ use crate::environment::{
 };
 use crate::prelude::Prelude;
 use anyhow::{Context, Result, bail};
+pub(crate) use definitions::Text;
 pub(crate) use dependencies::CRATES;
 use dependencies::Dependencies;
 use linker::Linker;

@@ -19,8 +19,10 @@ use tokio::signal::unix::{SignalKind, signal};
 /// How often the engine is asked.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// What a worker reads of the environment: the address of the database, as far as it is not in `--storage`.
-const VARIABLES: [&str; 9] = [
+/// What a worker reads of the environment: the address of the database, as far as it is not in `--storage`, and what its trials
+/// check on a device.
+const VARIABLES: [&str; 10] = [
+    "FERROTUNE_CHECK_INDEXES",
     "FERROTUNE_LOG",
     "PGDATABASE",
     "PGHOST",

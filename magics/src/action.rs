@@ -211,6 +211,8 @@ pub enum CheckedProgram {
 pub struct Tune {
     /// The search, without what only the cell's evaluation shows: the objective's library, its variables, the device.
     pub spec: StudySpec,
+    /// Whether the user has named the project; otherwise it is the cell's own.
+    pub is_named: bool,
     /// The Rust below the magic's line.
     pub body: String,
     /// The 1-based line of the cell on which `body` begins.

@@ -73,8 +73,8 @@ impl Journal {
     ///
     /// A torn last line is cut off, and kept in a file beside the journal. With `spec.overwrite` an earlier study is deleted
     /// first. Trials that a dead supervisor left come back without an ending. Fails if the folder cannot be written, if
-    /// another search has the study open, if the journal is damaged or of a newer version, if its objective is another one,
-    /// or if a name in the folder leads out of it.
+    /// another search has the study open, if the journal is damaged or of a newer version, if its objective is another one
+    /// or has another source, or if a name in the folder leads out of it.
     pub fn open(folder: &Path, spec: &StudySpec) -> Result<Journal, JournalError> {
         Ok(Journal::open_with(folder, spec, || Ok::<_, JournalError>(()))?.0)
     }
@@ -102,6 +102,9 @@ impl Journal {
         if let Some(earlier) = known.replay.study.other_objectives(&spec.objectives) {
             let (study, wanted) = (spec.project.clone(), state::objectives_text(&spec.objectives));
             return Err(JournalError::OtherObjective { study, earlier, wanted }.into());
+        }
+        if let Some(trial) = known.replay.study.last_of_other_source(spec) {
+            return Err(JournalError::OtherSource { study: spec.project.clone(), trial }.into());
         }
         let mut journal = Journal {
             spec: spec.clone(),

@@ -87,9 +87,9 @@ pub trait Oracle {
         None
     }
 
-    /// Whether `trial`, whose last report is in `trials`, has to end now.
-    fn prunes(&mut self, _trial: u64, _trials: &[TrialRecord]) -> bool {
-        false
+    /// Whether `trial`, whose last report is in `trials`, has to end now, and as what.
+    fn ends(&mut self, _trial: u64, _trials: &[TrialRecord]) -> Option<EarlyEnd> {
+        None
     }
 
     /// Epochs that all trials of a search of `max_trials` train together, where the oracle has a plan; `None` where it has
@@ -103,6 +103,15 @@ pub trait Oracle {
     fn pauses(&self) -> bool {
         false
     }
+}
+
+/// How a trial ends before its objective returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EarlyEnd {
+    /// It does too badly to go on.
+    Pruned,
+    /// It improves no more: its reports so far are its result.
+    Finished,
 }
 
 /// What to do next.

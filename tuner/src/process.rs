@@ -126,6 +126,8 @@ pub struct Worker {
     kept: BTreeSet<u32>,
     /// Those that its trials have left and that were killed.
     killed: BTreeSet<u32>,
+    /// The processes that it had when it was killed, and those that it has left.
+    below: BTreeSet<u32>,
     /// The folder of its temporary files, which is removed when it ends.
     temporary: PathBuf,
     /// The files of shared memory that its processes have made.

@@ -10,6 +10,7 @@ mod trend;
 
 pub use text::PrunerError;
 
+use crate::oracle::EarlyEnd;
 use crate::record::TrialRecord;
 use crate::spec::Objective;
 use serde::{Deserialize, Serialize};
@@ -55,7 +56,8 @@ pub enum Pruner {
         wrong: Option<f64>,
     },
     /// `patience`: ends a trial that has not improved on itself for so many steps, if another pruner would end it, too,
-    /// where there is one: Optuna's `PatientPruner`.
+    /// where there is one: Optuna's `PatientPruner`. Without another one it is Keras' `EarlyStopping`, and the trial is
+    /// finished.
     Patience {
         /// Number of reports without an improvement that a trial may have.
         steps: u64,
@@ -93,6 +95,21 @@ pub struct Checks {
 }
 
 impl Pruner {
+    /// How the last report of `trial` and the records of the other trials end it, if they do. `patience` alone compares a
+    /// trial with itself only, as Keras' `EarlyStopping`: the trial is finished.
+    ///
+    /// The arguments are those of [`Pruner::prunes`].
+    pub fn ends(
+        &self,
+        trial: &TrialRecord,
+        trials: &[TrialRecord],
+        objective: &Objective,
+        forecast: impl FnOnce(f64) -> bool,
+    ) -> Option<EarlyEnd> {
+        let end = if matches!(self, Pruner::Patience { around: None, .. }) { EarlyEnd::Finished } else { EarlyEnd::Pruned };
+        self.prunes(trial, trials, objective, forecast).then_some(end)
+    }
+
     /// Whether the last report of `trial` and the records of the other trials end it.
     ///
     /// `trials` may contain `trial` itself. A trial without a report is never ended. `forecast` says whether the model of

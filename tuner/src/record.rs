@@ -187,6 +187,11 @@ impl TrialRecord {
         self.ending.is_none() && self.runner == Runner::Nobody
     }
 
+    /// Whether its objective has reported or returned a value, or written a checkpoint.
+    pub fn has_results(&self) -> bool {
+        !(self.metrics.is_empty() && self.values.is_empty() && self.executions.is_empty()) || self.checkpoint.is_some()
+    }
+
     /// Whether another program runs it now, or ran it when that program was killed.
     pub fn runs_elsewhere(&self) -> bool {
         self.ending.is_none() && self.runner == Runner::Other

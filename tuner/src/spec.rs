@@ -112,6 +112,13 @@ pub struct StudySpec {
     pub library: PathBuf,
     /// Its entry point: `extern "C" fn() -> i32`.
     pub symbol: String,
+    /// Hash of the objective's source and of the items that it uses, without comments and spaces; none where the source is not
+    /// known, as in a program.
+    #[serde(default)]
+    pub source_hash: Option<String>,
+    /// Keep the trials of an objective whose source was another one. Applies to one call; the journal has `false`.
+    #[serde(default)]
+    pub keeps_trials: bool,
     /// File (often under `/proc/PID/fd`) with the captured variables in safetensors layout, if any were captured.
     pub shared: Option<PathBuf>,
     /// Device for the trials: `cpu`, `cuda:0`, …
@@ -152,6 +159,8 @@ impl Default for StudySpec {
             overwrite: false,
             library: PathBuf::new(),
             symbol: String::new(),
+            source_hash: None,
+            keeps_trials: false,
             shared: None,
             device: "cpu".to_owned(),
             storage: None,
@@ -167,12 +176,13 @@ impl StudySpec {
         StudySpec { project: project.into(), objectives, ..StudySpec::default() }
     }
 
-    /// The search without what applies to one call only: `overwrite`, `storage`, `placement`, `from`, `background`,
+    /// The search without what applies to one call only: `overwrite`, `keeps_trials`, `storage`, `placement`, `from`, `background`,
     /// `publish`, `leaves_trials`, TensorBoard's folder and the queue of trials to try first. A journal does not keep these, and one from
     /// somebody else cannot ask for them.
     pub fn without_call(self) -> StudySpec {
         StudySpec {
             overwrite: false,
+            keeps_trials: false,
             storage: None,
             placement: None,
             from: None,

@@ -17,7 +17,8 @@ use syn::{
     ImplItem, Item, ItemConst, ItemEnum, ItemImpl, ItemMod, ItemStatic, ItemStruct, ItemTrait, ItemTraitAlias,
     ItemType, ItemUnion, ItemUse, TraitItem, UseTree,
 };
-use tokens::{Imported, Text};
+use tokens::Imported;
+pub(crate) use tokens::Text;
 
 /// Types of the standard prelude, which no glob import explains.
 const STANDARD_PRELUDE: [&str; 5] = ["Box", "Option", "Result", "String", "Vec"];

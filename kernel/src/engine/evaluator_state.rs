@@ -100,7 +100,7 @@ impl EvaluatorState {
 
     /// The items, those without a name first: evcxr takes an unnamed item for a part of the named item above it, and forgets
     /// both when that one is redefined.
-    fn items(&self) -> String {
+    pub(super) fn items(&self) -> String {
         let lines: Vec<&str> = self.source.lines().collect();
         let end = (0..lines.len()).find(|at| is_below_items(&lines[*at..])).unwrap_or(lines.len());
         let attributes = lines[..end].iter().take_while(|line| line.starts_with(ATTRIBUTE)).count();

@@ -3,11 +3,14 @@
 //! The user's lines keep their places, so that the compiler's lines and columns are theirs; generated code is on the line
 //! of the magic and after the last line.
 
+mod source;
+
 use super::insertions::Insertions;
 use super::{captures, report};
 use crate::failure::{ErrorName, Failure};
 use evcxr::CompilationError;
 use ferrotune_magics::Tune;
+use ferrotune_tuner::spec::StudySpec;
 use std::ops::Range;
 
 /// The cell of an objective.
@@ -63,6 +66,21 @@ impl Objective {
         source.push_str(" }); };");
         let body_lines = tune.body_line..tune.body_line + tune.body.lines().count();
         Ok(Self { source, body_lines, columns })
+    }
+
+    /// The search of the cell, with its own project where it names none, and with the hash of the objective's source. `items` is
+    /// the source of the notebook's items.
+    pub(super) fn search(tune: &Tune, items: &str) -> Result<StudySpec, Failure> {
+        let unreadable = |error| {
+            let text = format!("the objective's source cannot be compared with that of earlier trials: {error}");
+            Failure::new(ErrorName::TuneError, text)
+        };
+        let mut spec = tune.spec.clone();
+        if !tune.is_named {
+            spec.project = source::project(&tune.body, &spec).map_err(unreadable)?;
+        }
+        spec.source_hash = Some(source::hash(&tune.body, items).map_err(unreadable)?);
+        Ok(spec)
     }
 
     /// The compiler's errors. One in the generated line is about a variable that cannot be sent to the trials.

@@ -21,9 +21,10 @@ impl Engine {
     pub(super) fn tune(&mut self, cell: &str, tune: &Tune) -> Result<(), Failure> {
         let objective = Objective::expand(tune, &self.evaluator.variables())?;
         let (sender, searches) = mpsc::channel();
-        let (description, runtime_folder) = (tune.clone(), self.runtime.folder().to_owned());
+        let search = Objective::search(tune, &self.undo.now.items())?;
+        let (description, runtime_folder) = (search.clone(), self.runtime.folder().to_owned());
         self.link.set_tuner(Some(Box::new(move |request| {
-            let spec = spec::spec(&description, request);
+            let spec = spec::spec(description.clone(), request);
             match spec.and_then(|spec| SearchProcess::start(spec, &trust(Origin::User), &runtime_folder)) {
                 Ok(search) => match sender.send(search) {
                     Ok(()) => Answer::Done,
@@ -33,16 +34,16 @@ impl Engine {
             }
         })));
         let mut display = self.notebook.search_display();
-        self.link.emit(display.show(progress::compiling(&tune.spec.project)));
+        self.link.emit(display.show(progress::compiling(&search.project)));
         let result = self.evaluate(&objective.source);
         self.link.set_tuner(None);
         let concluded = self.conclude(result, |errors| objective.explain(errors));
         self.show_warnings(cell, &objective.source, &Insertions::default());
         let ended = |_| Failure::new(ErrorName::TuneError, "the cell ended before the search began");
         match concluded.and_then(|_| searches.try_recv().map_err(ended)) {
-            Ok(search) => self.follow(search, display),
+            Ok(process) => self.follow(process, display),
             Err(failure) => {
-                self.link.emit(display.show(Bundle::text(format!("{}: did not begin", tune.spec.project))));
+                self.link.emit(display.show(Bundle::text(format!("{}: did not begin", search.project))));
                 Err(failure)
             }
         }

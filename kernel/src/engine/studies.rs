@@ -11,6 +11,7 @@ use chrono::{DateTime, Local};
 use ferrotune_display::Bundle;
 use ferrotune_machine::format;
 use ferrotune_magics::{Best, Export, Plot, Trials};
+use ferrotune_results::best::Weights;
 use ferrotune_results::listing::Listing;
 use ferrotune_results::overview::Entry;
 use ferrotune_results::plot::{self, Focus};
@@ -57,9 +58,7 @@ fn trial(folder: &Path, number: u64) -> Result<Bundle> {
         let endings: Vec<String> = trial.retried.iter().map(ToString::to_string).collect();
         lines.push(format!("tried again after: {}", endings.join("; ")));
     }
-    lines.extend(
-        weights::of(folder, &study, trial)?.map(|path| format!("weights: {}", weights::from_cells(path).display())),
-    );
+    lines.extend(weights::of(folder, &study, trial)?.map(|found| format!("weights: {}", weights::from_cells(found))));
     for (step, metrics) in &trial.metrics {
         let metrics = metrics.iter().map(|(name, value)| {
             format!("{name}={}", value.map_or_else(|| "none".to_owned(), ferrotune_results::number))
@@ -159,7 +158,7 @@ pub(super) fn export(folder: &Path, request: &Export) -> Result<Bundle> {
 /// Writes the best trial's model to a file.
 fn export_model(folder: &Path, study: &Study, target: &Path) -> Result<Bundle> {
     let trial = ferrotune_results::best::first(study)?;
-    let Some(checkpoint) = weights::of(folder, study, trial)? else {
+    let Some(Weights { path: checkpoint, note }) = weights::of(folder, study, trial)? else {
         let (number, name) = (trial.number, &study.spec.project);
         bail!("trial {number} of {name} has no checkpoint; save one in the objective with trial.checkpoint(&vars)?");
     };
@@ -167,7 +166,8 @@ fn export_model(folder: &Path, study: &Study, target: &Path) -> Result<Bundle> {
     let bytes = ferrotune_results::export::model(study, trial, &bytes)?;
     export::whole(target, &bytes)?;
     let size = format::bytes(bytes.len() as u64);
-    Ok(Bundle::text(format!("wrote the model of trial {} to {}, {size}", trial.number, target.display())))
+    let note = note.iter().map(|note| format!("; its weights are {note}")).collect::<String>();
+    Ok(Bundle::text(format!("wrote the model of trial {} to {}, {size}{note}", trial.number, target.display())))
 }
 
 /// The folders of all studies in a folder, by name.

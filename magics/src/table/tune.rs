@@ -115,13 +115,21 @@ const DEBUG_NANS: MagicOption = MagicOption::flag(
     "--debug-nans",
     "end a trial at the first operation that makes a NaN or an infinity, and name it",
 );
+const PROJECT: MagicOption = MagicOption::new(
+    "--project",
+    "NAME",
+    "the study's name; without it the cell has a study of its own, named by a hash of the objective and how it is searched",
+)
+.taking(Values::Study);
+const CONTINUE: MagicOption =
+    MagicOption::flag("--continue", "keep the trials so far although the objective's code has changed");
 const OVERWRITE: MagicOption = MagicOption::flag("--overwrite", "delete an earlier study of that name first");
 
 /// Options, each with the one without which it means nothing.
 const NEEDS: [(&str, MagicOption); 5] =
     [("--publish", STORAGE), ("--on", STORAGE), ("--workers", ON), ("--cpus", ON), ("--gpus", ON)];
 
-const ROWS: [Row; 38] = [
+const ROWS: [Row; 39] = [
     Row::of(OBJECTIVE, |spec, text| set(&mut spec.objectives, list(text, ',', objective))),
     row("--constraint", "NAME<=NUMBER,…", "bounds of metrics, <= or >=, that a trial must keep to", |spec, text| {
         set(&mut spec.constraints, list(text, ',', constraint))
@@ -176,9 +184,7 @@ const ROWS: [Row; 38] = [
     row("--seed", "N", "draw the same parameters on every run", |spec, text| {
         set(&mut spec.seed, number(text).map(Some))
     }),
-    row("--project", "NAME", "the study's name", |spec, text| set(&mut spec.project, values::project(text)))
-        .taking(Values::Study)
-        .or(|| default().project),
+    Row::of(PROJECT, |spec, text| set(&mut spec.project, values::project(text))),
     row("--directory", "FOLDER", "the folder that holds the study", |spec, text| {
         set(&mut spec.directory, Ok(text.into()))
     })
@@ -262,6 +268,7 @@ const ROWS: [Row; 38] = [
     }),
     Row::of(DEBUG_NANS, |spec, _| set(&mut spec.supervision.debug_nans, Ok(true))),
     Row::of(BACKGROUND, |spec, _| set(&mut spec.supervision.background, Ok(true))),
+    Row::of(CONTINUE, |spec, _| set(&mut spec.keeps_trials, Ok(true))),
     Row::of(OVERWRITE, |spec, _| set(&mut spec.overwrite, Ok(true))),
 ];
 
@@ -298,5 +305,6 @@ fn tune(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
     if cell::body(invocation, body, body_line)?.is_blank {
         return Err(invocation.nothing_to_run());
     }
-    Ok(Action::Tune(Box::new(Tune { spec, body: body.to_owned(), body_line })))
+    let is_named = arguments.has(&PROJECT);
+    Ok(Action::Tune(Box::new(Tune { spec, is_named, body: body.to_owned(), body_line })))
 }

@@ -278,6 +278,7 @@ fn tune_has_the_defaults_of_a_study() {
     let expected = Tune {
         spec: StudySpec::new("untitled_project", vec![Objective::new("val_accuracy", Direction::Max)]),
         body: "|trial| { 1.0 }".into(),
+        is_named: false,
         body_line: 2,
     };
     assert_eq!(tune("%%tune --objective val_accuracy:max\n|trial| { 1.0 }"), expected);

@@ -151,7 +151,7 @@ impl<'a> Search<'a> {
         self.records[trial as usize].metrics.insert(epoch, metrics);
         self.epochs += 1;
         let started = Instant::now();
-        let is_pruned = self.oracle.prunes(trial, &self.records);
+        let is_pruned = self.oracle.ends(trial, &self.records).is_some();
         self.seconds += started.elapsed().as_secs_f64();
         let (stop, _) = self.running[&trial];
         if is_pruned || epoch + 1 >= stop {

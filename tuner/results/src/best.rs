@@ -9,46 +9,66 @@ use crate::values::winners;
 use ferrotune_display::Bundle;
 use ferrotune_tuner::analysis::ranking;
 use ferrotune_tuner::journal::Study;
-use ferrotune_tuner::record::TrialRecord;
+use ferrotune_tuner::record::{State, TrialRecord};
+use std::fmt;
 use std::path::{Path, PathBuf};
 
+/// The file with a trial's weights.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Weights {
+    /// The checkpoint.
+    pub path: PathBuf,
+    /// Which weights these are, where they are not those that gave the trial's value.
+    pub note: Option<String>,
+}
+
+impl fmt::Display for Weights {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}", self.path.display())?;
+        self.note.iter().try_for_each(|note| write!(formatter, " ({note})"))
+    }
+}
+
 /// The best `count` trials, best first. Without `count` the best trial, or with several objectives all trials that no
-/// other trial beats. `weights` gives the path of a trial's weights, if they are kept.
+/// other trial beats. Where no trial has finished, these are pruned ones. `weights` gives a trial's weights, if they are kept.
 ///
-/// Fails where no trial has finished.
+/// Fails where no trial has finished or was pruned with a value.
 pub fn best(
     study: &Study,
     count: Option<usize>,
-    weights: impl Fn(&TrialRecord) -> Option<PathBuf>,
+    weights: impl Fn(&TrialRecord) -> Option<Weights>,
 ) -> Result<Bundle, ResultsError> {
     let (trials, spec) = (&study.trials, &study.spec);
     let (first, shown) = chosen(study, count)?;
     let mut bundle = tabulated(study, &Column::usual(study, shown.iter().copied()), &shown);
     let front = ranking::best(trials, spec).len();
+    if first.state() == State::Pruned {
+        bundle = with_note(&bundle, "no trial has finished; these were pruned, and their values are those of their reports");
+    }
     if front == 0 {
         bundle = with_note(&bundle, "no trial keeps the constraints; these break them least");
     } else if spec.objectives.len() > 1 {
         bundle = with_note(&bundle, &format!("no other trial beats the first {} of these", front.min(shown.len())));
     }
-    let kept: Vec<(u64, PathBuf)> = shown.iter().filter_map(|trial| Some((trial.number, weights(trial)?))).collect();
-    let line = |(number, path): &(u64, PathBuf)| format!("weights of trial {number}: {}", path.display());
+    let kept: Vec<(u64, Weights)> = shown.iter().filter_map(|trial| Some((trial.number, weights(trial)?))).collect();
+    let line = |(number, weights): &(u64, Weights)| format!("weights of trial {number}: {weights}");
     if !kept.is_empty() {
         bundle = with_note(&bundle, &kept.iter().map(line).collect::<Vec<_>>().join("\n"));
     }
-    let path = kept.iter().find(|(number, _)| *number == first.number).map(|(_, path)| path.as_path());
+    let path = kept.iter().find(|(number, _)| *number == first.number).map(|(_, weights)| weights.path.as_path());
     let name = study.spec.project.escape_debug();
     let in_python = format!("# trial {} of {name}, in Python\n{}", first.number, python(first, path));
     Ok(with_code(&with_code(&bundle, &described(study, first, path)), &in_python))
 }
 
-/// Rust code for a cell that makes variables of the parameters of the first trial that [`best`] shows. Fails where no trial
-/// has finished.
+/// Rust code for a cell that makes variables of the parameters of the first trial that [`best`] shows. Fails where
+/// that fails.
 pub fn parameters(study: &Study, count: Option<usize>) -> Result<String, ResultsError> {
     let (first, _) = chosen(study, count)?;
     Ok(described(study, first, None))
 }
 
-/// The first trial that [`best`] shows. Fails where no trial has finished.
+/// The first trial that [`best`] shows. Fails where that fails.
 pub fn first(study: &Study) -> Result<&TrialRecord, ResultsError> {
     chosen(study, None).map(|(first, _)| first)
 }

@@ -6,7 +6,8 @@ use crate::record::{State, TrialRecord};
 use crate::spec::StudySpec;
 
 /// The best finished trials that keep the constraints: with one objective the trial with the best value, the earliest
-/// among equals; with several objectives all trials that no other trial beats, in the order of their numbers.
+/// among equals; with several objectives all trials that no other trial beats, in the order of their numbers. Where no trial
+/// has finished, the same of the pruned trials, by the values of their reports.
 pub fn best<'a>(trials: &'a [TrialRecord], spec: &StudySpec) -> Vec<&'a TrialRecord> {
     let kept = candidates(trials, spec).filter(|candidate| candidate.violation <= 0.0).collect();
     if spec.objectives.len() == 1 {
@@ -16,7 +17,7 @@ pub fn best<'a>(trials: &'a [TrialRecord], spec: &StudySpec) -> Vec<&'a TrialRec
     front.into_iter().map(|candidate| candidate.trial).collect()
 }
 
-/// Up to `count` finished trials, best first: trials that keep the constraints, then the others by how little they
+/// Up to `count` finished trials, or pruned ones where no trial has finished, best first: trials that keep the constraints, then the others by how little they
 /// break them. With several objectives one front follows the other, and within a front trials with distant neighbours
 /// come first.
 pub fn ranked<'a>(trials: &'a [TrialRecord], spec: &StudySpec, count: usize) -> Vec<&'a TrialRecord> {
@@ -35,12 +36,12 @@ pub fn ranked<'a>(trials: &'a [TrialRecord], spec: &StudySpec, count: usize) -> 
     ranked.into_iter().map(|candidate| candidate.trial).collect()
 }
 
-/// Finished trials that break a constraint.
+/// Finished trials, or pruned ones where no trial has finished, that break a constraint.
 pub fn infeasible(trials: &[TrialRecord], spec: &StudySpec) -> usize {
     candidates(trials, spec).filter(|candidate| candidate.violation > 0.0).count()
 }
 
-/// A finished trial with a value for every objective.
+/// A trial with a value for every objective.
 struct Candidate<'a> {
     trial: &'a TrialRecord,
     losses: Vec<f64>,
@@ -48,7 +49,9 @@ struct Candidate<'a> {
 }
 
 fn candidates<'a>(trials: &'a [TrialRecord], spec: &StudySpec) -> impl Iterator<Item = Candidate<'a>> {
-    trials.iter().filter(|trial| trial.state() == State::Finished).filter_map(|trial| {
+    let has_finished = trials.iter().any(|trial| trial.state() == State::Finished);
+    let state = if has_finished { State::Finished } else { State::Pruned };
+    trials.iter().filter(move |trial| trial.state() == state).filter_map(|trial| {
         let losses = spec.objectives.iter().zip(&trial.values);
         let losses: Vec<f64> = losses.map(|(objective, value)| objective.direction.loss(*value)).collect();
         let is_whole = losses.len() == spec.objectives.len() && losses.iter().all(|loss| loss.is_finite());
@@ -115,6 +118,7 @@ mod tests {
         trials.push(TrialRecord { values: vec![0.0], ending: Some(Ending::Pruned), ..TrialRecord::new(6) });
         let free = spec(&["loss"], None);
         assert_eq!(numbers(best(&trials, &free)), [1]);
+        assert_eq!(numbers(best(&trials[6..], &free)), [6]);
         assert_eq!(numbers(ranked(&trials, &free, 9)), [1, 3, 2, 0]);
         for (trial, size) in trials.iter_mut().zip([1.0, 9.0, 2.0, 7.0]) {
             trial.metrics.entry(0).or_default().insert("size".to_owned(), Some(size));

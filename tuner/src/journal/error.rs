@@ -83,6 +83,16 @@ pub enum JournalError {
         /// The objective asked for.
         wanted: String,
     },
+    /// The study's trials are those of other code.
+    #[error(
+        "study {study}: the objective has changed since trial {trial}; --overwrite begins anew, --continue keeps the trials so far, and another --project has both"
+    )]
+    OtherSource {
+        /// The study.
+        study: String,
+        /// Its last trial.
+        trial: u64,
+    },
     /// There is no journal.
     #[error("there is no study in {}; run %%tune with this --project first", folder.display())]
     Missing {

@@ -73,6 +73,14 @@ impl StudyState {
         Some(objectives_text(&known))
     }
 
+    /// The last trial with results, if they come from an objective whose source was another one than that of `wanted`.
+    pub(super) fn last_of_other_source(&self, wanted: &StudySpec) -> Option<u64> {
+        let earlier = self.spec.as_ref()?.source_hash.as_ref()?;
+        let is_other = wanted.source_hash.as_ref().is_some_and(|hash| hash != earlier);
+        let last = self.trials.iter().rfind(|trial| trial.has_results())?;
+        (is_other && !wanted.keeps_trials).then_some(last.number)
+    }
+
     /// A trial of which no more is known, in the place of an earlier record of it, or behind the others.
     pub(super) fn put(&mut self, record: TrialRecord, times: Times) {
         let number = record.number;

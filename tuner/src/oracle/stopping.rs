@@ -4,7 +4,7 @@ use super::forecast::Forecast;
 use super::gp;
 use super::history::{History, Outcome, Proposed};
 use super::settings::Settings;
-use super::{Next, Oracle, OracleError, idle, wind_up};
+use super::{EarlyEnd, Next, Oracle, OracleError, idle, wind_up};
 use crate::pruner::Pruner;
 use crate::record::TrialRecord;
 use crate::space::{Distribution, Value};
@@ -138,12 +138,12 @@ impl Oracle for Stopping {
         self.oracle.parent(trial, trials)
     }
 
-    fn prunes(&mut self, trial: u64, trials: &[TrialRecord]) -> bool {
-        let is_pruned = trials.get(trial as usize).zip(self.pruner.as_ref()).is_some_and(|(record, pruner)| {
+    fn ends(&mut self, trial: u64, trials: &[TrialRecord]) -> Option<EarlyEnd> {
+        let end = trials.get(trial as usize).zip(self.pruner.as_ref()).and_then(|(record, pruner)| {
             let forecast = |share| self.forecast.ends(record, share, trials);
-            pruner.prunes(record, trials, self.settings.objective(), forecast)
+            pruner.ends(record, trials, self.settings.objective(), forecast)
         });
-        is_pruned || self.oracle.prunes(trial, trials)
+        end.or_else(|| self.oracle.ends(trial, trials))
     }
 
     fn planned_epochs(&self, trials: &[TrialRecord], max_trials: u64) -> Option<u64> {

@@ -2,7 +2,7 @@
 
 use super::cgroup::Cgroup;
 use super::{ProcessError, SharedMemory, Worker, leftovers, strays};
-use ferrotune_machine::process_tree::below;
+use ferrotune_machine::process_tree::{below, number};
 use rustix::process::Signal;
 use std::io;
 use std::os::unix::process::ExitStatusExt as _;
@@ -21,9 +21,10 @@ pub enum Exit {
 
 impl Worker {
     /// Kills the worker and all that it started; [`wait`](super::wait) then reports the exit.
-    pub fn kill(&self) {
+    pub fn kill(&mut self) {
         // The worker is killed first: it must not see another process end and take that for a result.
         let below = below(self.system_pid());
+        self.below.extend(below.iter().copied().map(number));
         // The group is absent only where the worker has exited, which the next wait reports.
         if let Err(error) = rustix::process::kill_process_group(self.system_pid(), Signal::KILL) {
             tracing::debug!(pid = self.pid(), %error, "the worker's group had ended before it was killed");
@@ -43,9 +44,11 @@ impl Worker {
     ) -> Result<(Exit, Vec<String>), ProcessError> {
         let status = self.reap().map_err(ProcessError::system("reap the worker"))?;
         let strays = strays::remove(living).map_err(ProcessError::system("reap what the worker left"))?;
+        // A worker that is being killed may still reap a process that was killed with it.
+        self.below.extend(strays);
         let mut left = Vec::new();
-        if strays > 0 {
-            left.push(strays::described(strays));
+        if !self.below.is_empty() {
+            left.push(strays::described(self.below.len()));
         }
         if let Err(error) = leftovers::remove_temporary(&self.temporary) {
             left.push(format!("temporary files in {}, which cannot be removed: {error}", self.temporary.display()));

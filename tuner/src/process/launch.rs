@@ -152,6 +152,7 @@ impl Worker {
             returned: None,
             kept: BTreeSet::new(),
             killed: BTreeSet::new(),
+            below: BTreeSet::new(),
             temporary,
             shared_files: Inodes::new(),
             cgroup: None,

@@ -6,6 +6,7 @@ use ferrotune_machine::identity::Identity;
 use ferrotune_machine::process_tree::{below, children_of, number};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
@@ -14,12 +15,12 @@ use std::time::{Duration, Instant};
 /// How long a killed process may take to end. One that takes longer is held by a driver, and is left to the system.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Kills and reaps every child of this process that is none of `living`, and returns how many there were. A worker is the
+/// Kills and reaps every child of this process that is none of `living`, and returns their process ids. A worker is the
 /// reaper of all that it starts, so only workers that have ended leave children to this process. A killed child leaves its
 /// own children to this process, so this goes on until none is left.
-pub(super) fn remove(living: &[u32]) -> io::Result<usize> {
+pub(super) fn remove(living: &[u32]) -> io::Result<BTreeSet<u32>> {
     let deadline = Instant::now() + PATIENCE;
-    let mut removed = 0;
+    let mut removed = BTreeSet::new();
     loop {
         let mut strays = children_of(rustix::process::getpid());
         strays.retain(|pid| !living.contains(&number(*pid)));
@@ -36,7 +37,9 @@ pub(super) fn remove(living: &[u32]) -> io::Result<usize> {
         wait_for_exit(first, left)?;
         for pid in strays {
             match rustix::process::waitpid(Some(pid), WaitOptions::NOHANG) {
-                Ok(Some(_)) => removed += 1,
+                Ok(Some(_)) => {
+                    removed.insert(number(pid));
+                }
                 Ok(None) | Err(Errno::INTR | Errno::CHILD) => {}
                 Err(errno) => return Err(errno.into()),
             }

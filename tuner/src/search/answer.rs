@@ -1,9 +1,10 @@
 //! The answers to what a trial asks and reports, wherever it runs.
 
-use super::outcome::{Answer, Obstacle, Outcome, answered, pruned_values};
+use super::outcome::{Answer, Obstacle, Outcome, answered, ended_early};
 use super::seeds::execution_seed;
 use super::{Search, SearchError};
 use crate::journal::{End, JournalError, Usage};
+use crate::oracle::EarlyEnd;
 use crate::record::{Ending, mean};
 use crate::study_folder;
 use crate::wire::{Assignment, Reply, Request, Verdict};
@@ -30,17 +31,18 @@ pub(crate) struct RunningTrial {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Instructions {
     pub(crate) to_stop: bool,
-    pub(crate) to_prune: bool,
+    /// To end now, and as what.
+    pub(crate) early_end: Option<EarlyEnd>,
     /// The epoch, exclusive, up to which it may train, and the epochs of a whole training.
     pub(crate) epochs: Option<(u64, u64)>,
 }
 
 impl Instructions {
     fn verdict(self) -> Verdict {
-        match (self.to_stop, self.to_prune) {
+        match (self.to_stop, self.early_end) {
             (true, _) => Verdict::Stop,
-            (false, true) => Verdict::Prune,
-            (false, false) => Verdict::Continue,
+            (false, Some(_)) => Verdict::Prune,
+            (false, None) => Verdict::Continue,
         }
     }
 }
@@ -168,8 +170,12 @@ impl Search {
         let record = &self.journal.trials()[number as usize];
         // Another search may have taken this one for dead, and another program may have ended the trial.
         instructions.to_stop |= is_stopping || record.runs_elsewhere();
-        instructions.to_prune |= !instructions.to_stop && record.ending.is_some();
-        instructions.to_prune |= !instructions.to_stop && self.oracle.prunes(number, self.journal.trials());
+        if !instructions.to_stop && instructions.early_end.is_none() {
+            instructions.early_end = match record.ending {
+                Some(_) => Some(EarlyEnd::Pruned),
+                None => self.oracle.ends(number, self.journal.trials()),
+            };
+        }
         Ok(Reply::Verdict { verdict: instructions.verdict() })
     }
 
@@ -194,9 +200,7 @@ impl Search {
         let mut executions = record.executions.clone();
         let outcome = match (answer, trial.instructions) {
             (Answer::Postponed(obstacle @ Obstacle::DiskFull { .. }), _) => Outcome::Postponed(obstacle),
-            (_, Instructions { to_prune: true, .. }) => {
-                Outcome::Ended { ending: Ending::Pruned, values: pruned_values(record, &self.spec) }
-            }
+            (answer, Instructions { early_end: Some(end), .. }) => ended_early(end, answer, record, &self.spec),
             (answer, told) => answered(answer, told.to_stop, told.epochs, record, &self.spec),
         };
         let outcome = match outcome {

@@ -1,6 +1,7 @@
 //! What an objective's result means for its trial. Pure: decides from records, writes and kills nothing.
 
 use super::SearchError;
+use crate::oracle::EarlyEnd;
 use crate::record::{Ending, TrialRecord};
 use crate::spec::{Objective, StudySpec, Summary};
 use std::collections::BTreeSet;
@@ -87,6 +88,19 @@ pub(super) fn answered(
         Answer::Postponed(obstacle) => Outcome::Postponed(obstacle),
         Answer::Returned(values) => returned(&values, epochs, record, spec),
         Answer::Broke(ending) => Outcome::Ended { ending, values: Vec::new() },
+    }
+}
+
+/// The meaning of a result after the search has ended its trial early. One that is finished has the values that it returned
+/// nevertheless, or else those of its reports; where these are not all, it is pruned.
+pub(super) fn ended_early(end: EarlyEnd, answer: Answer, record: &TrialRecord, spec: &StudySpec) -> Outcome {
+    let given = match answer {
+        Answer::Returned(values) => values,
+        Answer::Broke(_) | Answer::Postponed(_) => Vec::new(),
+    };
+    match (end, values(&given, record, spec)) {
+        (EarlyEnd::Finished, Ok(values)) => Outcome::Ended { ending: Ending::Finished, values },
+        _ => Outcome::Ended { ending: Ending::Pruned, values: pruned_values(record, spec) },
     }
 }
 

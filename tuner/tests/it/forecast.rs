@@ -1,7 +1,7 @@
 //! Learning curves as evidence: the pruner `forecast`, and what `auto` makes of trials that were pruned.
 
 use crate::spec;
-use ferrotune_tuner::oracle::{Next, Oracle, create};
+use ferrotune_tuner::oracle::{EarlyEnd, Next, Oracle, create};
 use ferrotune_tuner::record::{Ending, Parameter, TrialRecord};
 use ferrotune_tuner::space::{Distribution, Scale, Value};
 use ferrotune_tuner::spec::{Direction, Objective, StudySpec, Summary};
@@ -62,7 +62,7 @@ fn run(spec: &StudySpec, curve: Curve) -> Vec<TrialRecord> {
         let x = ask(oracle.as_mut(), &mut trials, number);
         for epoch in 0..EPOCHS {
             report(&mut trials[number as usize], epoch, curve(x, epoch));
-            if oracle.prunes(number, &trials) {
+            if oracle.ends(number, &trials) == Some(EarlyEnd::Pruned) {
                 trials[number as usize].ending = Some(Ending::Pruned);
                 break;
             }
@@ -107,12 +107,12 @@ fn a_trial_that_does_not_say_how_long_it_trains_is_never_forecast() {
     }
     for epoch in 0..EPOCHS {
         report(&mut trials[7], epoch, 1e3);
-        assert!(!oracle.prunes(7, &trials));
+        assert_eq!(oracle.ends(7, &trials), None);
     }
     trials[7].metrics.clear();
     trials[7].epochs = Some(EPOCHS);
     report(&mut trials[7], 0, 1e3);
-    assert!(oracle.prunes(7, &trials));
+    assert_eq!(oracle.ends(7, &trials), Some(EarlyEnd::Pruned));
 }
 
 /// Fast starters, which were pruned with a loss below that of every whole training, are no better for it.

@@ -4,7 +4,7 @@ use crate::hyperband::{search, steady};
 use crate::simulation::{Ask, Search, space};
 use crate::spec;
 use expect_test::expect;
-use ferrotune_tuner::oracle::{Next, create};
+use ferrotune_tuner::oracle::{EarlyEnd, Next, create};
 use ferrotune_tuner::pruner::Pruner;
 use ferrotune_tuner::record::{Ending, TrialRecord};
 use ferrotune_tuner::space::{Distribution, Scale, Value};
@@ -221,11 +221,27 @@ fn impossible_rules_are_refused() {
 fn rules_of_a_study_are_its_oracles() {
     let mut oracle = create(&StudySpec { pruner: Some("threshold:lower=0.5".into()), ..spec("random") }).unwrap();
     let mut trials = [TrialRecord::new(0)];
-    for (value, is_pruned) in [(0.7, false), (0.4, true)] {
+    for (value, end) in [(0.7, None), (0.4, Some(EarlyEnd::Pruned))] {
         trials[0].metrics.insert(0, BTreeMap::from([("accuracy".to_owned(), Some(value))]));
-        assert_eq!(oracle.prunes(0, &trials), is_pruned);
+        assert_eq!(oracle.ends(0, &trials), end);
     }
-    assert!(!create(&spec("random")).unwrap().prunes(0, &trials));
+    assert_eq!(create(&spec("random")).unwrap().ends(0, &trials), None);
+}
+
+#[test]
+fn patience_alone_finishes_a_trial_and_around_another_pruner_it_prunes() {
+    let mut trials = [TrialRecord::new(0)];
+    for step in 0..5 {
+        trials[0].metrics.insert(step, BTreeMap::from([("accuracy".to_owned(), Some(0.4))]));
+    }
+    for (rule, end) in [
+        ("patience:steps=3", EarlyEnd::Finished),
+        ("patience:steps=3,around=threshold:lower=0.5", EarlyEnd::Pruned),
+    ] {
+        let mut oracle = create(&StudySpec { pruner: Some(rule.into()), ..spec("random") }).unwrap();
+        assert_eq!(oracle.ends(0, &trials), Some(end), "{rule}");
+        assert_eq!(oracle.ends(0, &[TrialRecord::new(0)]), None, "{rule}");
+    }
 }
 
 #[test]

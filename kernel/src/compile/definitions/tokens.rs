@@ -9,14 +9,14 @@ use std::iter::Peekable;
 const ATTRIBUTES: [&str; 3] = ["cfg", "cfg_attr", "repr"];
 
 /// Names that the source imports. An attribute with such a name is a macro, which may change anything.
-pub(super) type Imported = HashSet<String>;
+pub(crate) type Imported = HashSet<String>;
 
 /// A definition without the parts that do not matter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Text {
-    pub(super) text: String,
+pub(crate) struct Text {
+    pub(crate) text: String,
     /// All names in it, with called functions in the form of [`call`].
-    pub(super) names: BTreeSet<String>,
+    pub(crate) names: BTreeSet<String>,
 }
 
 /// The name of a function's calls, since a field and a method often have the same name.
@@ -25,7 +25,7 @@ pub(super) fn call(function: &Ident) -> String {
 }
 
 impl Text {
-    pub(super) fn of(tokens: TokenStream, imported: &Imported) -> Self {
+    pub(crate) fn of(tokens: TokenStream, imported: &Imported) -> Self {
         let mut text = Self::default();
         text.push(tokens, imported);
         text

@@ -4,7 +4,7 @@ use crate::compile::CRATES;
 use crate::engine::files::expanded;
 use crate::engine::link::TuneRequest;
 use anyhow::{Context, Result};
-use ferrotune_magics::{Resume, Tune};
+use ferrotune_magics::Resume;
 use ferrotune_tuner::journal::StorageUrl;
 use ferrotune_tuner::spec::{StudySpec, Supervision};
 use ferrotune_tuner::warm_start::is_path;
@@ -12,8 +12,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// The search that a `%%tune` cell describes, once the cell has handed over its objective.
-pub(in crate::engine) fn spec(tune: &Tune, request: TuneRequest) -> Result<StudySpec> {
-    let spec = tune.spec.clone();
+pub(in crate::engine) fn spec(spec: StudySpec, request: TuneRequest) -> Result<StudySpec> {
     let library = PathBuf::from(request.library);
     if let Some(storage) = &spec.storage {
         // %trials and the other magics find the database in the study's folder, which has no password.

@@ -1,52 +1,83 @@
-//! Finds the checkpoint of a trial with the weights that gave its value.
+//! Finds the checkpoint of a trial with the weights that gave its value, or those that come closest.
 
 use anyhow::{Context, Result};
-use ferrotune_tuner::checkpoint::checkpoint_generation;
-use ferrotune_tuner::checkpoint::step_of;
+use ferrotune_results::{best::Weights, number};
+use ferrotune_tuner::checkpoint::{checkpoint_generation, step_of};
 use ferrotune_tuner::journal::Study;
 use ferrotune_tuner::record::TrialRecord;
+use ferrotune_tuner::spec::Summary;
 use ferrotune_tuner::study_folder;
 use ferrotune_tuner::supervisor::refuse_links_of_trial;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The path by which cells open a file: from their folder if the file is in it, so that a notebook that shows it may move with its
-/// studies, and else absolute.
-pub(super) fn from_cells(path: PathBuf) -> PathBuf {
+/// The weights with the path by which cells open the file: from their folder if the file is in it, so that a notebook that shows
+/// it may move with its studies, and else absolute.
+pub(super) fn from_cells(weights: Weights) -> Weights {
     let folder = std::env::current_dir().ok(); // none if it is deleted; no file is in it then
-    let inner = folder.and_then(|folder| path.strip_prefix(folder).ok().map(Path::to_owned));
-    inner.unwrap_or(path)
+    let inner = folder.and_then(|folder| weights.path.strip_prefix(folder).ok().map(Path::to_owned));
+    Weights { path: inner.unwrap_or(weights.path), note: weights.note }
 }
 
-/// The last checkpoint of a step at which the trial reported its value, or else the last one; `None` if there is none.
+/// The checkpoint of the step at which the trial reported its value; if there is none, that of the best step that has one, or
+/// the last one where the value is not that of the best step. `None` if the trial has no checkpoint.
 ///
 /// Fails if a checkpoint cannot be read, since another one has other weights.
-pub(super) fn of(study_folder: &Path, study: &Study, trial: &TrialRecord) -> Result<Option<PathBuf>> {
+pub(super) fn of(study_folder: &Path, study: &Study, trial: &TrialRecord) -> Result<Option<Weights>> {
     // Anyone may have written the journal, so its checkpoint may name any file.
     let last = trial.checkpoint.as_deref().filter(|last| checkpoint_generation(last).is_some());
     let Some(last) = last else { return Ok(None) };
     let folder = study_folder::of_trial(study_folder, trial.number);
     let folder = std::path::absolute(&folder).unwrap_or(folder);
     refuse_links_of_trial(&folder)?;
-    let has_value = |step: u64| {
-        let metrics = trial.metrics.get(&step)?;
-        let reported = *metrics.get(&study.spec.objective().metric)?;
-        Some(reported.is_some() && reported == trial.value())
-    };
     let generations =
         generations(&folder).with_context(|| format!("cannot look for checkpoints in {}", folder.display()))?;
-    for path in generations.into_iter().rev() {
+    let mut found: Option<Reported> = None;
+    for path in generations {
         let step = match step_of(&path) {
             // The trial is running, and has replaced this checkpoint.
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             step => step.with_context(|| format!("cannot read the checkpoint {}", path.display()))?,
         };
-        if step.and_then(has_value).unwrap_or(false) {
-            return Ok(Some(path));
+        let reported = step.and_then(|step| Reported::at(step, path, study, trial));
+        if let Some(reported) = reported.filter(|new| found.as_ref().is_none_or(|found| found.rank <= new.rank)) {
+            found = Some(reported);
         }
     }
-    Ok(Some(folder.join(last)).filter(|path| path.is_file()))
+    Ok(match found {
+        Some(found) => Some(found.weights(study)),
+        None => Some(folder.join(last)).filter(|path| path.is_file()).map(|path| Weights { path, note: None }),
+    })
+}
+
+/// A checkpoint of a step whose report has the objective's metric.
+struct Reported {
+    path: PathBuf,
+    step: u64,
+    value: f64,
+    /// Whether it is that of the trial's value, and how good it is otherwise.
+    rank: (bool, f64),
+}
+
+impl Reported {
+    fn at(step: u64, path: PathBuf, study: &Study, trial: &TrialRecord) -> Option<Reported> {
+        let objective = study.spec.objective();
+        let value = (*trial.metrics.get(&step)?.get(&objective.metric)?)?;
+        let closeness = match objective.summary {
+            Summary::Best => -objective.direction.loss(value),
+            Summary::Last | Summary::Mean => step as f64,
+        };
+        Some(Reported { path, step, value, rank: (trial.value() == Some(value), closeness) })
+    }
+
+    fn weights(self, study: &Study) -> Weights {
+        let note = || {
+            let (step, metric, value) = (self.step, &study.spec.objective().metric, number(self.value));
+            format!("of step {step}, where {metric} was {value}; no checkpoint has the weights that gave the trial's value")
+        };
+        Weights { note: (!self.rank.0).then(note), path: self.path }
+    }
 }
 
 /// The checkpoints in a trial's folder, oldest first.

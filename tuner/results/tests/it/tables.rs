@@ -143,7 +143,8 @@ fn markup_in_a_trial_is_text_in_the_table() -> Result<(), ResultsError> {
 #[test]
 fn best_shows_weights_and_rust() -> Result<(), ResultsError> {
     let weights = |trial: &ferrotune_tuner::record::TrialRecord| {
-        trial.checkpoint.as_ref().map(|file| PathBuf::from(format!("trials/{}/{file}", trial.number)))
+        let path = PathBuf::from(format!("trials/{}/{}", trial.number, trial.checkpoint.as_ref()?));
+        Some(best::Weights { path, note: Some("of step 5".to_owned()) })
     };
     expect![[r#"
         trial  accuracy  drop  kind         lr  units  seconds  peak memory  ending
@@ -151,7 +152,7 @@ fn best_shows_weights_and_rust() -> Result<(), ResultsError> {
            15  0.926883   0.1  wide   0.007625    112      4.5     65.0 MiB  finished
             5  0.924999        plain  0.002857     64     11.2     55.0 MiB  finished
 
-        weights of trial 15: trials/15/checkpoint-000004.safetensors
+        weights of trial 15: trials/15/checkpoint-000004.safetensors (of step 5)
 
         // trial 10 of digits
         let kind = String::from("plain");

@@ -94,7 +94,7 @@ impl Simulation {
         let ending = if step + 1 >= EPOCHS {
             Some(Ending::Finished)
         } else {
-            self.oracle.prunes(trial, &self.trials).then_some(Ending::Pruned)
+            self.oracle.ends(trial, &self.trials).map(|_| Ending::Pruned)
         };
         if ending.is_none() && step + 1 < stop {
             self.workers[index].epoch_ends_at += epoch_s(trial);
