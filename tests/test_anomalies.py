@@ -1,4 +1,4 @@
-"""The operation that makes a NaN or an infinity ends the cell or the trial, and is named, in a cell with the user's line."""
+"""The operation that makes a NaN or an infinity ends the cell or the trial, and is named, with the user's line."""
 
 import pytest
 
@@ -29,13 +29,13 @@ def test_a_gradient_says_whose_it_is_and_a_mask_is_no_fault(watched):
     assert watched.ok("candle_nn::ops::softmax(&(x.as_tensor() + mask)?, 0)?.to_vec1::<f32>()?").result == "[1.0, 0.0]"
 
 
-def test_a_trial_fails_with_the_operation(watched):
+def test_a_trial_fails_with_the_operation_and_its_line(watched):
     cell = "%%tune --objective loss:min --max-trials 1 --seed 1 --project nans{}\n|trial| {{\n    let x: f64 = trial.float(\"x\", 0.0..=1.0).get()?;\n"
     cell += "    let zeros = Tensor::zeros(2, DType::F32, &Device::Cpu)?;\n    Ok(zeros.log()?.to_vec1::<f32>()?[0])\n}}"
     watched.run(cell.format(" --debug-nans"))
     shown = watched.ok("%trials 0 --project nans").display
-    assert "log(f32[2]) has made -inf, which its inputs had not: element [0] of the result f32[2]" in shown, shown
-    assert shown.startswith("trial 0 of nans: log(f32[2])"), shown
+    expected = "trial 0 of nans: log(f32[2]) has made -inf, which its inputs had not: element [0] of the result f32[2] (line 5 of the cell)"
+    assert shown.startswith(expected), shown
 
 
 def test_it_ends_when_it_is_asked_to(watched):

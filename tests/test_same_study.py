@@ -71,7 +71,7 @@ def test_early_stopping_finishes_a_trial_with_its_best_value(kernel):
     rows = table(kernel.ok("%trials --project early").display)
     assert [row["ending"] for row in rows] == ["finished"] * 4
     # The best step is 2, and 5 is the last one.
-    assert all(abs(float(row["loss"]) - float(row["x"])) < 1e-5 for row in rows), rows
+    assert all(abs(float(row["loss"]) - float(row["x"])) < 1e-3 for row in rows), rows
     best = kernel.ok("%best --project early").display
     # Steps 1 and 4 have checkpoints.
     assert "(of step 1, where loss was " in best and "no checkpoint has the weights that gave the trial's value)" in best, best

@@ -2,6 +2,7 @@
 
 use std::backtrace::Backtrace;
 use std::panic::Location;
+use std::path::Path;
 use std::sync::OnceLock;
 
 /// The lines of a cell's objective in the compiled file.
@@ -14,7 +15,8 @@ struct Origin {
 
 impl Origin {
     fn line_of_cell(&self, file: &str, line: u32) -> Option<String> {
-        let is_within = self.file == file && self.line < line;
+        // A backtrace has the whole path of the file.
+        let is_within = Path::new(file).ends_with(self.file) && self.line < line;
         is_within.then(|| format!("line {} of the cell", line - self.line + self.cell_line))
     }
 }
@@ -51,4 +53,20 @@ fn file_and_line(place: &str) -> Option<(&str, u32)> {
 /// `line 3 of the cell`, or `src/main.rs:12`.
 pub(crate) fn place(location: &Location<'_>) -> String {
     line_of_cell(location).unwrap_or_else(|| format!("{}:{}", location.file(), location.line()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Origin;
+
+    #[test]
+    fn lines_count_from_the_cells_own_in_the_objectives_file_alone() {
+        let origin = Origin { file: "cells/0a/lib.rs", line: 113, cell_line: 1 };
+        for file in ["cells/0a/lib.rs", "/tmp/kernel/cells/0a/lib.rs"] {
+            assert_eq!(origin.line_of_cell(file, 117).as_deref(), Some("line 5 of the cell"), "{file}");
+        }
+        for (file, line) in [("cells/0a/lib.rs", 113), ("cells/0b/lib.rs", 117), ("/tmp/subcells/0a/lib.rs", 117)] {
+            assert_eq!(origin.line_of_cell(file, line), None, "{file}:{line}");
+        }
+    }
 }
