@@ -203,7 +203,7 @@ def test_study_from_somebody_else_is_resumed_only_when_it_is_trusted(start, tmp_
     # A cell runs its own objective and not that of the folder.
     objective[-1] ^= 2
     (theirs / "objective.so").write_bytes(objective)
-    kernel.ok(code.replace("PROJECT", "theirs").replace("OFFSET", "3.0").replace("--max-trials 1", "--max-trials 2"))
+    kernel.ok(code.replace("PROJECT", "theirs").replace("OFFSET", "3.0").replace("--max-trials 1", "--max-trials 2 --continue"))
     assert "3/3 trials" in kernel.ok("%resume theirs --max-trials 3").display
     # Magics do not follow a link in the folder either.
     (tmp_path / "secret").write_text("of the user")

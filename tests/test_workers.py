@@ -218,7 +218,7 @@ def test_what_no_study_names_is_removed_from_the_database(team):
     # The objective, Rust's library, the prelude, and what was captured.
     assert files == 4 and size > 10e6
     team.kernel.ok("let factor = 0.5;")
-    team.kernel.ok(team.cell(2, 2))
+    team.kernel.ok(team.cell(2, 2).replace("--publish", "--publish --continue"))
     assert count()[0] == 4
     team.kernel.ok(tune("Ok(x)", f"--objective loss:min --max-trials 1 --storage {team.url} --overwrite", team.name))
     assert count()[0] == 0

@@ -4,6 +4,8 @@
 //! What cargo has compiled of other crates in `target` is used again. The program is written elsewhere, because tests may be
 //! running `target/release/ferrotune`.
 
+mod programs;
+
 use crate::environment::{cargo, outside_cargo};
 use crate::step::{output, run as run_command, step};
 use anyhow::{Context, Result, ensure};
@@ -22,7 +24,8 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     step("pack the crates", || pack(root, &crates))?;
     let packed = step("unpack them", || Packed::unpack(root, crates))?;
     step("build them", || packed.build())?;
-    step("compare the program with the repository", || packed.compare())
+    step("compare the program with the repository", || packed.compare())?;
+    step("build and run the documented programs with crates.io's candle", || programs::run(&packed))
 }
 
 /// A crate that is published.
@@ -133,6 +136,13 @@ fn workspace(crates: &[Crate], candle: &Path, repository: &str) -> Result<String
     for package in CANDLE.packages {
         writeln!(manifest, "{} = {{ path = {:?} }}", package.name, candle.join(package.name))?;
     }
+    let names = crates.iter().map(|package| package.name.as_str());
+    Ok(manifest + &profile(repository, names)?)
+}
+
+/// The repository's profile, in which the packages of these names are not optimised.
+fn profile<'a>(repository: &str, names: impl Iterator<Item = &'a str>) -> Result<String> {
+    let mut manifest = String::new();
     let mut is_profile = false;
     for line in repository.lines() {
         if line.starts_with('[') {
@@ -142,7 +152,7 @@ fn workspace(crates: &[Crate], candle: &Path, repository: &str) -> Result<String
             writeln!(manifest, "{line}")?;
         }
     }
-    for Crate { name, .. } in crates {
+    for name in names {
         writeln!(manifest, "\n[profile.release.package.{name}]\nopt-level = 0")?;
     }
     Ok(manifest)

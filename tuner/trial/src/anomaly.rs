@@ -1,6 +1,5 @@
 //! Finding the operation that makes a NaN or an infinity, in place of seeing it in a loss much later. candle finds it.
 
-use candle_core::anomaly;
 
 /// Begins or ends to look at the result of each operation: the first one that has a NaN or an infinity that its inputs had not ends
 /// the cell, trial or program with an error that names the operation, the shapes and types of its inputs and result, and the
@@ -22,5 +21,5 @@ use candle_core::anomaly;
 /// # Panics
 /// The operation panics; a cell and a trial make an error of that.
 pub fn debug_nans(on: bool) {
-    anomaly::detect(on);
+    candle_core::anomaly::detect(on);
 }

@@ -1,18 +1,15 @@
 //! Opens candle devices by name, and keeps the name of the one that this process uses. Chooses none.
 
 use crate::error::{Result, TrialError};
+use crate::plugins;
 use crate::seed::given_seed;
 use candle_core::Device;
-use ferrotune_devices::pjrt::{Client, Plugin};
-use ferrotune_devices::{Cluster, Machine, NoPlugin, find_plugin, fork, open_jointly};
+use ferrotune_devices::{Cluster, fork};
 use ferrotune_tuner::record::DeviceUse;
 use ferrotune_tuner::spec::takes_one_process;
-use ferrotune_tuner::wire::BUDGET_VARIABLE;
-use ferrotune_xla::{Options, identity};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 static CONNECTED: Mutex<Option<String>> = Mutex::new(None);
 
@@ -29,29 +26,11 @@ pub fn connect(device: &str) {
 /// The CUDA devices that this process has opened, by their ordinals.
 static OPEN_CUDA: Mutex<BTreeMap<usize, Device>> = Mutex::new(BTreeMap::new());
 
-/// The plugins that this process has opened, by the paths of their libraries.
-static OPEN: Mutex<BTreeMap<PathBuf, Opened>> = Mutex::new(BTreeMap::new());
-
-/// A plugin opens its devices once in a process; candle may have several devices on them.
-struct Opened {
-    client: Client,
-    /// By the number of this process' cores that compute as one, and whether those of other processes do with them.
-    devices: BTreeMap<(usize, Reach), Device>,
-}
-
-/// Which cores a device is made of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Reach {
-    ThisProcess,
-    AllProcesses,
-}
-
 /// Lets the random numbers of every open device begin with a seed.
 pub(crate) fn seed_open(seed: u64) -> Result<()> {
     let cuda = OPEN_CUDA.lock().unwrap_or_else(PoisonError::into_inner);
-    let plugins = open_plugins();
-    let mut devices = cuda.values().chain(plugins.values().flat_map(|opened| opened.devices.values()));
-    Ok(devices.try_for_each(|device| device.set_seed(seed))?)
+    cuda.values().try_for_each(|device| device.set_seed(seed))?;
+    plugins::seed_open(seed)
 }
 
 /// Lets the random numbers of a device that has just been opened begin with the seed that was given.
@@ -69,7 +48,7 @@ pub(crate) fn enter_trial(device: &str) -> Option<DeviceUse> {
         // The objective may do without it, and gets this error where it does not.
         eprintln!("ferrotune: {device} does not open: {error}");
     }
-    let (kind, version, before_bytes) = if is_exclusive { facts_of(device).unwrap_or_default() } else { return None };
+    let (kind, version, before_bytes) = if is_exclusive { plugins::facts_of(device).unwrap_or_default() } else { return None };
     Some(DeviceUse { name: device.to_owned(), kind, version, before_bytes, after_bytes: None })
 }
 
@@ -78,31 +57,9 @@ pub(crate) fn leave_trial(device: &str, before: Option<DeviceUse>) -> Option<Dev
     if device.split(':').next() == Some("cpu") {
         return None;
     }
-    let (kind, version, after_bytes) = facts_of(device).unwrap_or_default();
+    let (kind, version, after_bytes) = plugins::facts_of(device).unwrap_or_default();
     let before_bytes = before.and_then(|before| before.before_bytes);
     Some(DeviceUse { name: device.to_owned(), kind, version, before_bytes, after_bytes })
-}
-
-/// Kind, version and memory in use of an open plugin's device, as far as the plugin tells; none of any other device.
-fn facts_of(device: &str) -> Option<(Option<String>, Option<String>, Option<u64>)> {
-    let plugin = library_of(device).ok()?;
-    let open = open_plugins();
-    let client = &open.get(&plugin)?.client;
-    // Not all plugins tell all of it, and a trial needs none of it.
-    let version = client.version().ok().and_then(|version| version.lines().next().map(str::to_owned));
-    let first = client.devices().ok().and_then(|devices| devices.into_iter().next());
-    let kind = first.as_ref().and_then(|device| Some(device.description().ok()?.kind));
-    let used_bytes = first.and_then(|device| Some(device.memory().ok()?.used_bytes));
-    Some((kind, version, used_bytes))
-}
-
-/// Whether this process has opened this plugin.
-pub fn is_open(plugin: &Path) -> bool {
-    open_plugins().contains_key(&real(plugin))
-}
-
-fn open_plugins() -> MutexGuard<'static, BTreeMap<PathBuf, Opened>> {
-    OPEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Opens a device by its name: `cpu`, `cuda:0`, `tpu`, or the first device of a PJRT plugin, which is `xla:cpu` for XLA's own
@@ -120,7 +77,7 @@ pub fn open_device(device: &str) -> Result<Device> {
         ("cpu", _) => Ok(Device::Cpu),
         ("tpu", "0") | ("xla", _) => {
             fork::check()?;
-            open_plugin(device, 1, None)
+            plugins::open(device, 1, None)
         }
         ("cuda", ordinal) => match ordinal.parse() {
             Ok(_) if !candle_core::utils::cuda_is_available() => Err(TrialError::NoCuda { device: owned() }.into()),
@@ -143,16 +100,6 @@ fn open_cuda(ordinal: usize) -> Result<Device> {
     }
 }
 
-/// The library of the plugin that the name of a device stands for.
-fn library_of(device: &str) -> std::result::Result<PathBuf, NoPlugin> {
-    find_plugin(&Machine::this(), device).map(|plugin| real(&plugin))
-}
-
-/// The library itself, to which several names may lead.
-fn real(plugin: &Path) -> PathBuf {
-    plugin.canonicalize().unwrap_or_else(|_| plugin.to_owned())
-}
-
 /// The first cores of a plugin as one device, a mesh with the axis `data`: `tpu` or `xla:cpu` with its cores. Each number of
 /// cores is one device, beside [`open_device`]'s, and all of them share the plugin's one client.
 ///
@@ -160,7 +107,7 @@ fn real(plugin: &Path) -> PathBuf {
 /// Those of [`open_device`], and if the plugin has fewer cores.
 pub fn open_cores(device: &str, cores: usize) -> Result<Device> {
     fork::check()?;
-    open_plugin(device, cores, None)
+    plugins::open(device, cores, None)
 }
 
 /// The first cores of a plugin in each process of a cluster as one device, a mesh with the axis `data`. All processes call this at
@@ -170,7 +117,7 @@ pub fn open_cores(device: &str, cores: usize) -> Result<Device> {
 /// Those of [`open_cores`], if another process is missing, or if this one has opened the plugin without the others.
 pub fn open_cores_across(device: &str, cores: usize, cluster: &Cluster) -> Result<Device> {
     fork::check()?;
-    open_plugin(device, cores, Some(cluster))
+    plugins::open(device, cores, Some(cluster))
 }
 
 /// How many cores a plugin has for this process, by the name of its device. Opens the plugin.
@@ -179,63 +126,7 @@ pub fn open_cores_across(device: &str, cores: usize, cluster: &Cluster) -> Resul
 /// Those of [`open_device`].
 pub fn count_cores(device: &str) -> Result<usize> {
     fork::check()?;
-    Ok(opened(&mut open_plugins(), library_of(device)?, None)?.client.devices()?.len())
-}
-
-/// So many cores of the plugin with this name, with those of the other processes of a cluster, opened now or before.
-fn open_plugin(name: &str, cores: usize, cluster: Option<&Cluster>) -> Result<Device> {
-    let plugin = library_of(name)?;
-    let identity = identity(&plugin);
-    let mut plugins = open_plugins();
-    let open = opened(&mut plugins, plugin, cluster)?;
-    if cluster.is_some_and(|cluster| open.client.store().is_none_or(|store| store.cluster() != cluster)) {
-        return Err(TrialError::OpenAlone { device: name.to_owned(), cores }.into());
-    }
-    let key = (cores, cluster.map_or(Reach::ThisProcess, |_| Reach::AllProcesses));
-    if let Some(device) = open.devices.get(&key) {
-        return Ok(device.clone());
-    }
-    // A search compiles the same program in many workers; each but the first one loads it.
-    let cache = dirs::cache_dir().map(|folder| folder.join("ferrotune/xla"));
-    // A trial on the CPU shares its budget with the programs of XLA, of which each core runs one. In a cell there is no such limit.
-    let budget: Option<u64> = std::env::var(BUDGET_VARIABLE).ok().and_then(|bytes| bytes.parse().ok());
-    let budget = budget.filter(|_| name == "xla:cpu").map(|bytes| bytes / cores.max(1) as u64);
-    let all = cores * cluster.map_or(1, |cluster| cluster.workers().len());
-    let mesh: &[(&str, usize)] = if all == 1 { &[] } else { &[("data", all)] };
-    let (cache, name) = (cache.as_deref(), Some(name));
-    let options = Options { cache, mesh, memory_bytes: budget, name, ..Options::default() };
-    let device = match cluster {
-        Some(_) => ferrotune_xla::device_across(open.client.clone(), &identity, options)?,
-        None => ferrotune_xla::device_on(open.client.clone(), &identity, options)?,
-    };
-    let device = seeded(device)?;
-    open.devices.insert(key, device.clone());
-    Ok(device)
-}
-
-/// The plugin as it is open, or opened now: together with the other processes of a cluster, if there is one.
-fn opened<'a>(
-    plugins: &'a mut BTreeMap<PathBuf, Opened>,
-    plugin: PathBuf,
-    cluster: Option<&Cluster>,
-) -> Result<&'a mut Opened> {
-    match plugins.entry(plugin) {
-        Entry::Occupied(open) => Ok(open.into_mut()),
-        Entry::Vacant(place) => {
-            let client = match cluster {
-                Some(cluster) => open_jointly(place.key(), cluster)?,
-                None => open_alone(place.key())?,
-            };
-            Ok(place.insert(Opened { client, devices: BTreeMap::new() }))
-        }
-    }
-}
-
-fn open_alone(plugin: &Path) -> Result<Client> {
-    let loaded = Plugin::load(plugin)?;
-    // Recorded also if no client opens, because the plugin may have started threads.
-    fork::opened();
-    Ok(loaded.client(&[])?)
+    plugins::count_cores(device)
 }
 
 #[cfg(test)]

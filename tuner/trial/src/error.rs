@@ -128,6 +128,14 @@ pub enum TrialError {
         "the trial reports before a compiled step has run; make the training step with ferrotune::compile, on trial.device()?"
     )]
     NoProgram,
+    /// What is asked for needs candle with Ferrotune's changes.
+    #[error(
+        "{what} is not in this program; enable the feature `plugins` of ferrotune-study or ferrotune-trial, with candle as `ferrotune candle FOLDER` writes it"
+    )]
+    NoPlugins {
+        /// A device, or the search for a NaN.
+        what: String,
+    },
     /// There is no such device.
     #[error("there is no device `{device}`; devices are cpu, cuda:0, cuda:1 and so on, tpu, xla:cpu and xla:FILE")]
     Device {

@@ -17,26 +17,41 @@
 //! });
 //! # std::process::exit(status);
 //! ```
+//!
+//! The feature `plugins` adds devices of PJRT plugins (`tpu`, `xla:cpu`), `seed` and `debug_nans`. It needs candle with
+//! Ferrotune's changes, which `ferrotune candle FOLDER` writes.
 
+#[cfg(feature = "plugins")]
 mod anomaly;
 mod connection;
 mod device;
 mod error;
 pub mod optim;
 mod place;
+#[cfg(not(feature = "plugins"))]
+mod plain;
+#[cfg(feature = "plugins")]
+mod plugins;
 mod runtime;
 mod seed;
 pub mod shared;
 pub mod trial;
 
+#[cfg(not(feature = "plugins"))]
+use plain as plugins;
+
+#[cfg(feature = "plugins")]
 pub use anomaly::debug_nans;
 pub use connection::SupervisorClient;
-pub use device::{connect, connected, count_cores, is_open, open_cores, open_cores_across, open_device};
+pub use device::{connect, connected, count_cores, open_cores, open_cores_across, open_device};
 pub use error::{Result, TrialError};
 pub use ferrotune_tuner::seed::derived as derived_seed;
 pub use optim::AdamW;
 pub use place::in_cell;
+pub use plugins::is_open;
 pub use runtime::{ObjectiveValue, run_in_process, run_objective};
-pub use seed::{current_seed, given_seed, seed};
+#[cfg(feature = "plugins")]
+pub use seed::seed;
+pub use seed::{current_seed, given_seed};
 pub use shared::{Pack, Share, ShareError, Shared, map_array};
 pub use trial::{FixedTrial, FixedValues, Restore, Save, Trial};

@@ -1,5 +1,6 @@
 //! Positions in the user's source: the line of a cell, or a file and its line. Reads no source.
 
+#[cfg(feature = "plugins")]
 use std::backtrace::Backtrace;
 use std::panic::Location;
 use std::path::Path;
@@ -36,6 +37,7 @@ pub(crate) fn line_of_cell(location: &Location<'_>) -> Option<String> {
 }
 
 /// `line 3 of the cell`, for the innermost call of a backtrace that is in the objective's cell.
+#[cfg(feature = "plugins")]
 pub(crate) fn place_in_backtrace(backtrace: &Backtrace) -> Option<String> {
     let origin = ORIGIN.get()?;
     // The standard library gives the calls only as text.
@@ -45,6 +47,7 @@ pub(crate) fn place_in_backtrace(backtrace: &Backtrace) -> Option<String> {
 }
 
 /// The file and line of `file:line:column`.
+#[cfg(feature = "plugins")]
 fn file_and_line(place: &str) -> Option<(&str, u32)> {
     let (file, line) = place.rsplit_once(':')?.0.rsplit_once(':')?;
     Some((file, line.parse().ok()?))

@@ -1,20 +1,18 @@
 //! Runs an objective inside a worker, and reports its result to the supervisor. Catches panics; never exits the
 //! process.
 
-use crate::anomaly::debug_nans;
 use crate::connection::{Connection, SupervisorClient};
 use crate::error::{Result, TrialError};
-use crate::place::{line_of_cell, place, place_in_backtrace};
-use crate::seed::{in_thread, seed};
+use crate::place::{line_of_cell, place};
+use crate::plugins::{detect_anomalies, shortage_of, take_anomaly, write_first_program};
+use crate::seed::{begin, in_thread};
 use crate::shared::Shared;
 use crate::trial::Trial;
-use candle_core::anomaly;
 use ferrotune_devices::Shortage;
 use ferrotune_devices::pjrt::Code;
 use ferrotune_profile::{self as profile, Profile};
 use ferrotune_tuner::record::Ending;
 use ferrotune_tuner::wire::{PROFILE_FILE, PROGRAM_VARIABLE, Request, SHARED_VARIABLE};
-use ferrotune_xla::{shortage_of, write_first_program};
 use std::error::Error;
 use std::fs;
 use std::io::{self, ErrorKind, Write as _};
@@ -169,12 +167,14 @@ fn run_over(mut client: Box<dyn SupervisorClient>, body: Body<'_>, uses: Uses) -
 /// Runs the objective on the trial's device, and tells the supervisor about the device before and after.
 fn on_device(trial: &Trial, body: Body<'_>) -> Result<Request, TrialError> {
     // An earlier trial of this process may have asked for it on its own.
-    debug_nans(trial.debugs_nans());
+    if let Err(error) = detect_anomalies(trial.debugs_nans()) {
+        return Ok(failed(error.as_ref()));
+    }
     if let Some(file) = std::env::var_os(PROGRAM_VARIABLE) {
         write_first_program(Path::new(&file));
     }
     let device = crate::device::enter_trial(trial.device_name());
-    if let Err(error) = seed(trial.seed()) {
+    if let Err(error) = begin(trial.seed()) {
         return Ok(failed(error.as_ref()));
     }
     if let Some(device) = &device {
@@ -220,12 +220,8 @@ fn outcome(trial: &Trial, body: Body<'_>) -> Request {
 
 /// A panic with this message, or the error of an operation that has made a NaN or an infinity.
 fn panicked(message: String) -> Ending {
-    match anomaly::take().filter(|anomaly| message.starts_with(&anomaly.to_string())) {
-        Some(anomaly) => {
-            let place = place_in_backtrace(anomaly.backtrace());
-            let place = place.map_or_else(String::new, |place| format!(" ({place})"));
-            Ending::Failed { reason: format!("{anomaly}{place}") }
-        }
+    match take_anomaly(&message) {
+        Some(reason) => Ending::Failed { reason },
         None => Ending::Panicked { message },
     }
 }

@@ -2,8 +2,7 @@
 
 use crate::device;
 use crate::error::Result;
-use candle_core::Device;
-use candle_core::random::{Draws, with_draws};
+use crate::plugins;
 use ferrotune_devices::count_scopes_anew;
 use std::cell::Cell;
 use std::sync::{Mutex, PoisonError};
@@ -34,7 +33,13 @@ thread_local! {
 /// assert_eq!(Tensor::rand(0f32, 1., 3, &Device::Cpu)?.to_vec1::<f32>()?, first);
 /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
 /// ```
+#[cfg(feature = "plugins")]
 pub fn seed(seed: u64) -> Result<()> {
+    begin(seed)
+}
+
+/// [`seed`], as far as candle can be seeded.
+pub(crate) fn begin(seed: u64) -> Result<()> {
     if OF_THREAD.get().is_some() {
         OF_THREAD.set(Some(seed));
     } else {
@@ -50,12 +55,12 @@ pub fn given_seed() -> Option<u64> {
 
 /// The seed in force; where none was given, that of the CPU, which is a random one at first.
 pub fn current_seed() -> u64 {
-    given_seed().unwrap_or_else(|| Device::Cpu.get_current_seed().expect("the CPU always has a seed"))
+    given_seed().unwrap_or_else(plugins::seed_of_cpu)
 }
 
 /// Lets what is drawn begin with a seed, while [`current_seed`] stays.
 pub(crate) fn draw_from(seed: u64) -> Result<()> {
-    Device::Cpu.set_seed(seed)?;
+    plugins::seed_cpu(seed)?;
     if OF_THREAD.get().is_none() {
         count_scopes_anew();
         device::seed_open(seed)?;
@@ -66,7 +71,7 @@ pub(crate) fn draw_from(seed: u64) -> Result<()> {
 /// Runs a trial in a thread of a program, which may run others at the same time, with numbers of its own on the CPU.
 pub(crate) fn in_thread<R>(seed: u64, run: impl FnOnce() -> R) -> R {
     let before = OF_THREAD.replace(Some(seed));
-    let result = with_draws(Draws { seed, drawn: 0 }, run);
+    let result = plugins::with_seed(seed, run);
     OF_THREAD.set(before);
     result
 }

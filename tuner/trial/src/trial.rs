@@ -14,6 +14,7 @@ pub use parameters::{ChoiceParameter, Choosable, FloatParameter, IntParameter, I
 use crate::connection::{SupervisorClient, unexpected};
 use crate::device::open_device;
 use crate::error::{Result, TrialError};
+use crate::plugins::writes_first_program;
 use candle_core::Device;
 use ferrotune_devices::Strategy;
 use ferrotune_profile::{self as profile, Part};
@@ -176,7 +177,7 @@ impl Trial {
     }
 
     fn report_all(&self, step: u64, metrics: &mut dyn Iterator<Item = (String, f64)>) -> Result<()> {
-        if ferrotune_xla::writes_first_program() {
+        if writes_first_program() {
             return Err(TrialError::NoProgram.into());
         }
         let _reporting = profile::span(Part::Report);

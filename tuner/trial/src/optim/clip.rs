@@ -58,7 +58,7 @@ fn scale(grads: &mut GradStore, vars: &[Var], max_norm: f64, norm: f64) -> Resul
         bail!("the gradients' norm is {norm}; lower the learning rate, or look for a division by 0 or a log of 0");
     }
     match norm > max_norm {
-        true => change(grads, vars, |gradient| gradient.in_f32(|gradient| gradient * (max_norm / norm))),
+        true => change(grads, vars, |gradient| in_f32(gradient, |gradient| gradient * (max_norm / norm))),
         false => Ok(()),
     }
 }
@@ -76,7 +76,7 @@ fn scale_on_device(grads: &mut GradStore, vars: &[Var], max_norm: f64, unit: &Te
         let chosen = is_larger.broadcast_as(gradient.shape())?.where_cond(&clipped, gradient)?;
         chosen.broadcast_add(&like(&nan)?)
     };
-    change(grads, vars, |gradient| gradient.in_f32(clipped))
+    change(grads, vars, |gradient| in_f32(gradient, clipped))
 }
 
 /// Moves each element of the gradients of `vars` into `-max_value..=max_value`. NaN stays NaN.
@@ -88,6 +88,14 @@ pub fn clip_grad_value(grads: &mut GradStore, vars: &[Var], max_value: f64) -> R
         bail!("gradients cannot be clipped to {max_value}; give a value of 0 or more");
     }
     change(grads, vars, |gradient| gradient.clamp(-max_value, max_value))
+}
+
+/// Computes with numbers of 16 bits in f32, and rounds the result once.
+fn in_f32(gradient: &Tensor, compute: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
+    match gradient.dtype() {
+        dtype @ (DType::BF16 | DType::F16) => compute(&gradient.to_dtype(DType::F32)?)?.to_dtype(dtype),
+        _ => compute(gradient),
+    }
 }
 
 fn change(grads: &mut GradStore, vars: &[Var], changed: impl Fn(&Tensor) -> Result<Tensor>) -> Result<()> {

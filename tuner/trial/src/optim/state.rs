@@ -1,6 +1,7 @@
 //! What an optimiser keeps: the variables, their moments, the learning rate and the number of steps. Saves and restores it.
 
 use super::{Rule, in_order, in_place};
+use crate::plugins::zeros_like;
 use crate::shared::{Pack, ShareError, Shared};
 use candle_core::backprop::GradStore;
 use candle_core::{DType, Device, Result, Tensor, Var, bail};
@@ -57,7 +58,7 @@ impl<const N: usize> State<N> {
     pub(super) fn on_device(vars: Vec<Var>, names: [&'static str; N], lr: f64) -> Result<State<N>> {
         let moments = vars
             .iter()
-            .map(|var| array(|_| Var::from_tensor(&ferrotune_xla::zeros_like(var)?)))
+            .map(|var| array(|_| Var::from_tensor(&zeros_like(var)?)))
             .collect::<Result<_>>()?;
         let is_wide = vars.iter().any(|var| var.dtype() == DType::F64);
         let dtype = if is_wide { DType::F64 } else { DType::F32 };

@@ -70,7 +70,7 @@ impl Program {
                 "candle",
                 format!(
                     "[features]\ndefault = [\"ours\"]\nours = []\n\n[dependencies]\n{CANDLE}\
-                     ferrotune-trial = {{ path = \"{root}/tuner/trial\" }}\n\
+                     ferrotune-trial = {{ path = \"{root}/tuner/trial\", features = [\"plugins\"] }}\n\
                      ferrotune-tuner = {{ path = \"{root}/tuner\" }}\n\
                      ferrotune-xla = {{ path = \"{root}/xla\" }}\n\n\
                      [patch.crates-io]\ncandle-core = {{ path = \"{root}/candle/candle-core\" }}\n\

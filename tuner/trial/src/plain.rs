@@ -1,0 +1,73 @@
+//! The functions of `plugins` for a program that has candle as crates.io has it: there are no plugins, the CPU's random numbers have no seed, and
+//! operations are not looked at.
+
+use crate::error::{Result, TrialError};
+use candle_core::{Device, Tensor};
+use ferrotune_devices::{Cluster, Shortage};
+use std::hash::{BuildHasher as _, RandomState};
+use std::path::Path;
+use std::sync::OnceLock;
+
+fn missing<T>(what: String) -> Result<T> {
+    Err(TrialError::NoPlugins { what }.into())
+}
+
+pub(crate) fn open(name: &str, _cores: usize, _cluster: Option<&Cluster>) -> Result<Device> {
+    missing(format!("the device `{name}`"))
+}
+
+pub(crate) fn count_cores(device: &str) -> Result<usize> {
+    missing(format!("the device `{device}`"))
+}
+
+/// Whether this process has opened this plugin: it opens none.
+pub fn is_open(_plugin: &Path) -> bool {
+    false
+}
+
+/// No device of a plugin is open, of which anything would be known.
+pub(crate) fn facts_of(_device: &str) -> Option<(Option<String>, Option<String>, Option<u64>)> {
+    None
+}
+
+pub(crate) fn seed_open(_seed: u64) -> Result<()> {
+    Ok(())
+}
+
+/// candle's own generator of the CPU takes no seed, so there is no public `seed`.
+pub(crate) fn seed_cpu(_seed: u64) -> Result<()> {
+    Ok(())
+}
+
+/// A random seed, which is the same for the whole process.
+pub(crate) fn seed_of_cpu() -> u64 {
+    static SEED: OnceLock<u64> = OnceLock::new();
+    *SEED.get_or_init(|| RandomState::new().hash_one(()))
+}
+
+pub(crate) fn with_seed<R>(_seed: u64, run: impl FnOnce() -> R) -> R {
+    run()
+}
+
+pub(crate) fn detect_anomalies(on: bool) -> Result<()> {
+    if on { missing("the search for the operation that makes a NaN".to_owned()) } else { Ok(()) }
+}
+
+pub(crate) fn take_anomaly(_message: &str) -> Option<String> {
+    None
+}
+
+pub(crate) fn zeros_like(tensor: &Tensor) -> candle_core::Result<Tensor> {
+    tensor.zeros_like()
+}
+
+pub(crate) fn shortage_of(_text: &str) -> Option<Shortage> {
+    None
+}
+
+pub(crate) fn writes_first_program() -> bool {
+    false
+}
+
+/// No step is compiled, so the trial ends without its first program, and says so.
+pub(crate) fn write_first_program(_file: &Path) {}

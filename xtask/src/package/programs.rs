@@ -1,0 +1,72 @@
+//! Programs of `docs/rust-api.md`, built from the packed crates in a workspace of their own, with candle as crates.io has it: nothing
+//! of Ferrotune's changes is patched in.
+
+use super::{Packed, profile};
+use crate::environment::{cargo, outside_cargo};
+use crate::step::run as run_command;
+use anyhow::{Context, Result};
+use ferrotune_candle::CANDLE;
+use std::fmt::Write as _;
+use std::fs;
+use std::process::Command;
+
+const DOCUMENT: &str = "docs/rust-api.md";
+
+/// What the document leaves out of its first program.
+const EPOCH: &str = "fn fit_one_epoch(units: usize, lr: f64) -> Result<f64> {\n    Ok(1.0 / (1.0 + lr * units as f64))\n}\n";
+
+/// What the document leaves out around its loop of `ask` and `tell`.
+const ASKED: [&str; 2] = [
+    "use ferrotune_study::{Direction, Result, Study};\n\nfn main() -> Result<()> {\n    let mut study = Study::builder()\n        \
+     .project(\"asked\")\n        .objective(\"loss\", Direction::Min)\n        .max_trials(50)\n        .in_process()\n        .build()?;\n",
+    "    assert_eq!(study.trials()?.len(), 50);\n    Ok(())\n}\n",
+];
+
+pub(super) fn run(packed: &Packed) -> Result<()> {
+    let document = fs::read_to_string(packed.root.join(DOCUMENT)).with_context(|| format!("cannot read {DOCUMENT}"))?;
+    let searching = blocks(&document).next().with_context(|| format!("{DOCUMENT} has no program"))?;
+    let asking = blocks(&document).find(|block| block.contains(".ask()"));
+    let asking = asking.with_context(|| format!("{DOCUMENT} has no loop of ask and tell"))?;
+    let folder = packed.folder.join("programs");
+    fs::create_dir_all(folder.join("src/bin")).with_context(|| format!("cannot create {}", folder.display()))?;
+    let lock = fs::read_to_string(packed.root.join("Cargo.lock")).context("cannot read Cargo.lock")?;
+    for (name, text) in [
+        ("Cargo.toml", manifest(packed)?),
+        ("Cargo.lock", lock),
+        ("src/bin/searching.rs", format!("{searching}\n{EPOCH}")),
+        ("src/bin/asking.rs", format!("{}{asking}{}", ASKED[0], ASKED[1])),
+    ] {
+        fs::write(folder.join(name), text).with_context(|| format!("cannot write {name}"))?;
+    }
+    let target = folder.join("target");
+    let mut build = cargo(&folder);
+    build.args(["build", "--quiet", "--release"]).env("CARGO_BUILD_BUILD_DIR", packed.root.join("target"));
+    run_command(build.env("CARGO_TARGET_DIR", &target))?;
+    for program in ["searching", "asking"] {
+        let studies = folder.join("studies").join(program);
+        if studies.exists() {
+            fs::remove_dir_all(&studies).with_context(|| format!("cannot remove {}", studies.display()))?;
+        }
+        fs::create_dir_all(&studies).with_context(|| format!("cannot create {}", studies.display()))?;
+        run_command(outside_cargo(Command::new(target.join("release").join(program)).current_dir(studies)))?;
+    }
+    Ok(())
+}
+
+/// The document's blocks of Rust.
+fn blocks(document: &str) -> impl Iterator<Item = &str> {
+    document.split("```rust\n").skip(1).filter_map(|rest| Some(rest.split_once("```")?.0))
+}
+
+fn manifest(packed: &Packed) -> Result<String> {
+    let mut manifest = String::from(
+        "[workspace]\n\n[package]\nname = \"programs\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n\
+         [dependencies]\nferrotune-study = \"*\"\n\n[patch.crates-io]\n",
+    );
+    for package in &packed.crates {
+        writeln!(manifest, "{} = {{ path = \"../crates/{}\" }}", package.name, package.folder())?;
+    }
+    let repository = fs::read_to_string(packed.root.join("Cargo.toml")).context("cannot read Cargo.toml")?;
+    let names = packed.crates.iter().map(|package| package.name.as_str()).chain(CANDLE.packages.iter().map(|package| package.name));
+    Ok(manifest + &profile(&repository, names)?)
+}
