@@ -80,8 +80,8 @@ FAULTS = [
         'let long = "x".repeat(100 << 20); trial.report(0, [(long.as_str(), 1.0)])?;',
         ("a request of more than", "no connection to the search's supervisor", "out of memory"),
     ),
-    ("NaN as objective", "return Ok(f64::NAN);", "the objective 'loss' was never reported"),
-    ("infinity as objective", 'trial.report(0, [("loss", f64::INFINITY)])?; return Ok(f64::INFINITY);', "of the objective 'loss' is NaN or infinite"),
+    ("NaN as objective", "return Ok(f64::NAN);", "returned NaN"),
+    ("infinity as objective", 'trial.report(0, [("loss", f64::INFINITY)])?; return Ok(f64::INFINITY);', "returned inf"),
     ("no result", "std::mem::forget(trial.folder()); unsafe { libc_exit() }", "exited with 0 before the objective returned"),
     (
         "shared memory left behind",

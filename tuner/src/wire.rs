@@ -6,7 +6,8 @@
 use crate::record::{DeviceUse, Ending, metrics_by_step};
 use crate::space::{Distribution, Value};
 use crate::spec::{Objective, one_or_several};
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -21,6 +22,28 @@ pub const PROGRAM_VARIABLE: &str = "FERROTUNE_FIRST_PROGRAM";
 
 /// The file in a trial's folder with the profile of its first steps.
 pub const PROFILE_FILE: &str = "profile.json";
+
+/// A number in JSON, which has none that is not finite.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Number {
+    Finite(f64),
+    Named(String),
+}
+
+fn with_names<S: Serializer>(values: &[Option<f64>], serializer: S) -> Result<S::Ok, S::Error> {
+    let number = |value: f64| if value.is_finite() { Number::Finite(value) } else { Number::Named(value.to_string()) };
+    serializer.collect_seq(values.iter().map(|value| value.map(number)))
+}
+
+fn of_names<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Option<f64>>, D::Error> {
+    let value = |number: Number| match number {
+        Number::Finite(value) => Ok(value),
+        Number::Named(name) => name.parse().map_err(D::Error::custom),
+    };
+    let numbers: Vec<Option<Number>> = one_or_several(deserializer)?;
+    numbers.into_iter().map(|number| number.map(value).transpose()).collect()
+}
 
 /// A question or a report of a worker, each answered by one [`Reply`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -78,9 +101,10 @@ pub enum Request {
     StopSearch,
     /// The objective returned. Answered by [`Reply::Done`].
     Finish {
-        /// What it returned: a value for each of the study's objectives, null where that is not finite, or none at all
-        /// if its reports are to tell. A lone value may stand for a list of one, as earlier workers send it.
-        #[serde(alias = "value", deserialize_with = "one_or_several")]
+        /// What it returned: a value for each of the study's objectives, null where its reports are to tell, or none at all
+        /// if they are to tell all. In JSON a number that is not finite is "NaN", "inf" or "-inf". A lone value may stand for
+        /// a list of one, as earlier workers send it.
+        #[serde(alias = "value", serialize_with = "with_names", deserialize_with = "of_names")]
         values: Vec<Option<f64>>,
     },
     /// Something that the trial needs cannot be read now: it goes on another time, and keeps all that it has. Answered by

@@ -98,10 +98,7 @@ impl Search {
                 self.is_stopped = true;
                 Ok(Reply::Done)
             }
-            Request::Finish { values } => {
-                let finite = values.iter().map(|value| value.filter(|value| value.is_finite()));
-                self.end(trial, Answer::Returned(finite.collect()))
-            }
+            Request::Finish { values } => self.end(trial, Answer::Returned(values.clone())),
             Request::Postpone { reason } => {
                 self.end(trial, Answer::Postponed(Obstacle::Unreadable { reason: reason.clone() }))
             }

@@ -81,7 +81,9 @@ pub(super) fn answered(
     let incomplete =
         epochs.is_some_and(|(stop, _)| record.last_step().is_none_or(|step| step.saturating_add(1) < stop));
     match answer {
-        Answer::Returned(values) if told_to_stop && (values.iter().all(Option::is_none) || incomplete) => {
+        Answer::Returned(values)
+            if told_to_stop && (!values.iter().flatten().any(|value| value.is_finite()) || incomplete) =>
+        {
             Outcome::Interrupted
         }
         Answer::Broke(_) | Answer::Postponed(_) if told_to_stop => Outcome::Interrupted,
@@ -130,8 +132,12 @@ fn values(returned: &[Option<f64>], record: &TrialRecord, spec: &StudySpec) -> R
         ));
     }
     let returned = returned.iter().copied().chain(std::iter::repeat(None));
-    let values = spec.objectives.iter().zip(returned).map(|(objective, value)| {
-        value.or_else(|| record.summary(objective)).ok_or_else(|| missing(record, objective))
+    let values = spec.objectives.iter().zip(returned).map(|(objective, value)| match value {
+        Some(value) if !value.is_finite() => Err(match spec.objectives.len() {
+            1 => format!("returned {value}"),
+            _ => format!("returned {value} for the objective '{}'", objective.metric),
+        }),
+        value => value.or_else(|| record.summary(objective)).ok_or_else(|| missing(record, objective)),
     });
     let values: Vec<f64> = values.collect::<Result<_, _>>()?;
     let has_value = |metric: &str| {
@@ -200,6 +206,20 @@ mod tests {
     fn best_report_stands_in_for_a_value_that_was_not_returned() {
         let record = record(&[(0, "val_accuracy", 0.7), (1, "val_accuracy", 0.6)]);
         assert_eq!(answered(Answer::Returned(Vec::new()), false, None, &record, &spec()), finished(0.7));
+    }
+
+    #[test]
+    fn a_value_that_is_not_finite_fails_the_trial_and_is_named() {
+        let record = record(&[(0, "val_accuracy", 0.7)]);
+        let of = |value| answered(Answer::Returned(vec![Some(value)]), false, None, &record, &spec());
+        assert_eq!(of(f64::NAN), failed("returned NaN"));
+        assert_eq!(of(f64::INFINITY), failed("returned inf"));
+        let objectives = vec![Objective::new("val_accuracy", Direction::Max), Objective::new("size", Direction::Min)];
+        let returned = Answer::Returned(vec![Some(0.5), Some(f64::NEG_INFINITY)]);
+        let outcome = answered(returned, false, None, &record, &StudySpec::new("digits", objectives));
+        assert_eq!(outcome, failed("returned -inf for the objective 'size'"));
+        // A trial that is told to stop may divide by the epochs that it did not train.
+        assert_eq!(answered(Answer::Returned(vec![Some(f64::NAN)]), true, None, &record, &spec()), Outcome::Interrupted);
     }
 
     #[test]

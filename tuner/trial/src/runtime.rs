@@ -47,7 +47,7 @@ pub trait ObjectiveValue {
 
 impl ObjectiveValue for f64 {
     fn values(self) -> Vec<Option<f64>> {
-        vec![Some(self).filter(|value| value.is_finite())]
+        vec![Some(self)]
     }
 }
 
