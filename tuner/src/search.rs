@@ -42,6 +42,8 @@ pub(crate) struct Search {
     /// Trials that run before the oracle is asked: interrupted ones, enqueued ones, and those with another execution.
     pub(crate) queue: VecDeque<u64>,
     failures: Failures,
+    /// How many trials the study had when this search began.
+    earlier_trials: u64,
     /// Whether a trial has asked that no other begins.
     pub(crate) is_stopped: bool,
 }
@@ -69,7 +71,8 @@ impl Search {
         let oracle = oracle::create(&spec)?;
         let failures = Failures::after(journal.trials());
         let queue = unfinished(journal.trials());
-        Ok(Search { spec, folder, journal, oracle, queue, failures, is_stopped: false })
+        let earlier_trials = journal.trials().len() as u64;
+        Ok(Search { spec, folder, journal, oracle, queue, failures, earlier_trials, is_stopped: false })
     }
 
     /// Records a trial for each of these values, to run before the oracle is asked; but not for values that a trial of the

@@ -33,6 +33,12 @@ pub enum SearchError {
         /// Which objective, and what was reported instead.
         reason: String,
     },
+    /// A parameter is another one than in earlier trials, or than the oracle can have, in every trial.
+    #[error("{reason}")]
+    Parameter {
+        /// Which parameter, what is wrong with it, and what to do.
+        reason: String,
+    },
     /// The first trial asked for no parameter.
     #[error(
         "the search space is empty: the objective asks for no parameter; add one, e.g. trial.float(\"lr\", 1e-4..=1e-1).log().get()?"

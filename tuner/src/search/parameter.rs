@@ -18,14 +18,22 @@ impl Search {
         default: Option<&Value>,
         place: &str,
     ) -> Result<Reply, SearchError> {
+        let placed = |reason: String| if place.is_empty() { reason } else { format!("{place}: {reason}") };
         if let Some(reason) = self.objection(number, name, distribution, default) {
-            return Ok(refused(if place.is_empty() { reason } else { format!("{place}: {reason}") }));
+            return Ok(refused(placed(reason)));
+        }
+        if let Some((other, reason)) = self.other_kind(number, name, distribution) {
+            // Trials of this search disagree, so it depends on the trial; one of an earlier search disagrees with all.
+            return match other < self.earlier_trials {
+                true => Err(SearchError::Parameter { reason: placed(reason) }),
+                false => Ok(refused(placed(reason))),
+            };
         }
         if let Some(known) = self.record(number).parameters.get(name) {
             return Ok(Reply::Value { value: known.value.clone() });
         }
         if let Some(reason) = self.oracle.objection(name, distribution) {
-            return Ok(refused(if place.is_empty() { reason } else { format!("{place}: {reason}") }));
+            return Ok(refused(placed(reason)));
         }
         let default = default.and_then(|default| distribution.clamp_to_lattice(default));
         if let Some(default) = &default {
@@ -59,7 +67,7 @@ impl Search {
         if is_of_source && !fits { &NONE } else { preset }
     }
 
-    /// What is wrong with a question: by itself, or beside those of its trial and of the others.
+    /// What is wrong with a question: by itself, or beside those of its trial.
     fn objection(
         &self,
         number: u64,
@@ -73,25 +81,31 @@ impl Search {
         if let Some(default) = default.filter(|default| !distribution.contains(default)) {
             return Some(format!("the default {default} of `{name}` is not {distribution}"));
         }
-        let place = || self.journal.place_of(name).map_or_else(String::new, |place| format!(" at {place}"));
-        if let Some(known) = self.record(number).parameters.get(name) {
-            let before = &known.distribution;
-            return (!before.is_alike(distribution)).then(|| {
-                let place = place();
-                format!(
-                    "trial {number} asks for `{name}` as {distribution} after {before}{place}; give every parameter one range"
-                )
-            });
+        let before = &self.record(number).parameters.get(name)?.distribution;
+        (!before.is_alike(distribution)).then(|| {
+            let place = self.place(name);
+            format!("trial {number} asks for `{name}` as {distribution} after {before}{place}; give every parameter one range")
+        })
+    }
+
+    /// The last trial in which a parameter has another kind, and what is wrong about that. Bounds may change from trial to trial: a
+    /// search that is taken up again may look further than it did.
+    fn other_kind(&self, number: u64, name: &str, distribution: &Distribution) -> Option<(u64, String)> {
+        if self.record(number).parameters.contains_key(name) {
+            return None;
         }
-        // Bounds may change from trial to trial: a search that is taken up again may look further than it did.
-        let mut others = self.trials().iter().filter_map(|trial| Some((trial.number, trial.parameters.get(name)?)));
+        let mut others = self.trials().iter().rev().filter_map(|trial| Some((trial.number, trial.parameters.get(name)?)));
         let (other, known) = others.next()?;
         let before = &known.distribution;
         (std::mem::discriminant(before) != std::mem::discriminant(distribution)).then(|| {
-            let place = place();
-            format!(
-                "`{name}` is {distribution} here and {before} in trial {other}{place}; use another name, another --project or --overwrite"
-            )
+            let place = self.place(name);
+            let cure = "use another name, another --project or --overwrite";
+            (other, format!("`{name}` is {distribution} here and {before} in trial {other}{place}; {cure}"))
         })
+    }
+
+    /// Where the objective's source asks for a parameter, to follow a message.
+    fn place(&self, name: &str) -> String {
+        self.journal.place_of(name).map_or_else(String::new, |place| format!(" at {place}"))
     }
 }

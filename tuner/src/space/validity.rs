@@ -47,12 +47,12 @@ pub enum SpaceError {
         /// The scale.
         scale: Scale,
     },
-    /// A bound is infinite or not a number.
-    #[error("parameter {name} has the bound {bound}; give finite bounds")]
+    /// A bound or a choice is infinite or not a number.
+    #[error("parameter {name} has the bound or choice {bound}; give finite numbers")]
     NotFinite {
         /// The parameter.
         name: String,
-        /// The bound.
+        /// The bound or choice.
         bound: Value,
     },
     /// A choice without values.
@@ -60,6 +60,14 @@ pub enum SpaceError {
     NoChoices {
         /// The parameter.
         name: String,
+    },
+    /// A choice that lists a value twice, so that it is drawn twice as often, and a grid tries it twice.
+    #[error("parameter {name} has the choice {value} twice; list each value once")]
+    EqualChoices {
+        /// The parameter.
+        name: String,
+        /// The value.
+        value: Value,
     },
     /// A choice with values of several types.
     #[error("parameter {name} has choices of different types ({first} and {other}); give all of one type")]
@@ -133,7 +141,10 @@ fn validate_choice(name: &str, values: &[Value]) -> Result<(), SpaceError> {
     let Some(first) = values.first() else {
         return Err(SpaceError::NoChoices { name: name.to_owned() });
     };
-    for value in values {
+    for (index, value) in values.iter().enumerate() {
+        if values[..index].contains(value) {
+            return Err(SpaceError::EqualChoices { name: name.to_owned(), value: value.clone() });
+        }
         if std::mem::discriminant(value) != std::mem::discriminant(first) {
             let (first, other) = (first.type_name(), value.type_name());
             return Err(SpaceError::MixedChoices { name: name.to_owned(), first, other });

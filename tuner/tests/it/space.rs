@@ -98,8 +98,8 @@ fn impossible_ranges_are_refused_with_a_cure() {
         expect!["parameter units is logarithmic and has step 2; drop the step or .log()"],
     );
     check(float(1.0, 0.5, None), expect!["parameter units has the empty range 1..=0.5; put the smaller bound first"]);
-    check(float(0.0, f64::INFINITY, None), expect!["parameter units has the bound inf; give finite bounds"]);
-    check(float(f64::NAN, 1.0, None), expect!["parameter units has the bound NaN; give finite bounds"]);
+    check(float(0.0, f64::INFINITY, None), expect!["parameter units has the bound or choice inf; give finite numbers"]);
+    check(float(f64::NAN, 1.0, None), expect!["parameter units has the bound or choice NaN; give finite numbers"]);
     check(float(0.0, 1.0, Some(0.0)), expect!["parameter units has step 0; give a step of more than 0"]);
     check(float(0.0, 1.0, Some(f64::NAN)), expect!["parameter units has step NaN; give a step of more than 0"]);
     check(log_float(0.0, 1.0), expect!["parameter units is logarithmic but starts at 0; start above 0 or drop .log()"]);
@@ -115,6 +115,10 @@ fn impossible_ranges_are_refused_with_a_cure() {
         Distribution::Int { low: 1, high: 9, step: 2, scale: Scale::ReverseLog },
         expect!["parameter units is logarithmic and has step 2; drop the step or .reverse_log()"],
     );
+    check(
+        Distribution::Choice { values: vec![Value::Int(1), Value::Int(2), Value::Int(1)], is_ordered: false },
+        expect!["parameter units has the choice 1 twice; list each value once"],
+    );
     check(choice(&[]), expect!["parameter units has no choices; list at least one value"]);
     check(
         Distribution::Choice { values: vec![Value::Int(1), Value::Float(2.5)], is_ordered: false },
@@ -122,7 +126,7 @@ fn impossible_ranges_are_refused_with_a_cure() {
     );
     check(
         Distribution::Choice { values: vec![Value::Float(f64::NAN)], is_ordered: false },
-        expect!["parameter units has the bound NaN; give finite bounds"],
+        expect!["parameter units has the bound or choice NaN; give finite numbers"],
     );
 }
 

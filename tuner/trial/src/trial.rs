@@ -201,7 +201,7 @@ impl Trial {
     /// Keeps a remark on the trial, such as a number of parameters or a note: Optuna's user attributes, which its study has.
     /// `%trials NUMBER` shows it, and exports have it. A second value of a name takes the place of the first.
     ///
-    /// Fails for a number that is not finite, and for a name that begins with `ferrotune:`.
+    /// A number that is not finite is kept as the text `NaN`, `inf` or `-inf`. Fails for a name that begins with `ferrotune:`.
     ///
     /// ```no_run
     /// # fn objective(trial: &ferrotune_trial::Trial) -> ferrotune_trial::Result<()> {
@@ -211,7 +211,11 @@ impl Trial {
     /// ```
     pub fn set_user_attr(&self, name: &str, value: impl Into<Value>) -> Result<()> {
         self.check_refusal()?;
-        Ok(self.tell(&Request::UserAttribute { name: name.to_owned(), value: value.into() })?)
+        let value = match value.into() {
+            Value::Float(number) if !number.is_finite() => Value::Text(number.to_string()),
+            value => value,
+        };
+        Ok(self.tell(&Request::UserAttribute { name: name.to_owned(), value })?)
     }
 
     /// Lets no further trial begin, as Optuna's `study.stop()`: for a value that is good enough. This trial and those that run

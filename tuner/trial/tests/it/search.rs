@@ -91,16 +91,20 @@ fn line_of(text: &str) -> String {
 }
 
 #[test]
-fn parameter_that_changes_its_kind_is_refused_with_both_places_also_in_a_later_search() {
+fn parameter_that_changes_its_kind_fails_its_trial_with_both_places_and_ends_a_later_search_at_once() {
     let directory = tempfile::tempdir().unwrap();
-    assert_eq!(run(&spec(directory.path(), "fickle", 1)).last(), Ok(Finish::MaxTrials));
     let done = run(&spec(directory.path(), "fickle", 2));
     let (float, int) = (line_of("\"depth\", 0.1"), line_of("\"depth\", 1..=9"));
     let reason = format!(
         "{int}: `depth` is an int 1..=9 here and a float 0.1..=0.9 in trial 0 at {float}; \
          use another name, another --project or --overwrite"
     );
-    assert_eq!(done.ended()[0].ending, Some(Ending::Failed { reason }));
+    assert_eq!(done.ended()[1].ending, Some(Ending::Failed { reason: reason.clone() }));
+    let directory = tempfile::tempdir().unwrap();
+    assert_eq!(run(&spec(directory.path(), "fickle", 1)).last(), Ok(Finish::MaxTrials));
+    let done = run(&spec(directory.path(), "fickle", 40));
+    assert_eq!(done.last(), Err(reason));
+    assert_eq!((done.ended().len(), on_disk(&spec(directory.path(), "fickle", 40)).len()), (0, 2));
 }
 
 #[test]

@@ -70,6 +70,7 @@ impl<'a> Question<'a> {
     }
 
     fn suggested(&self, distribution: &Distribution, default: Option<Value>) -> Result<Value, TrialError> {
+        self.check(distribution, default.as_ref())?;
         let (name, place) = (self.name.clone(), place(self.location));
         match self.trial.ask(&Request::Suggest { name, distribution: distribution.clone(), default, place })? {
             Reply::Value { value } => Ok(value),
@@ -79,9 +80,20 @@ impl<'a> Question<'a> {
 
     /// The value of a parameter whose condition is false.
     fn idle(&self, distribution: &Distribution, default: Option<Value>) -> Result<Value, TrialError> {
+        self.check(distribution, default.as_ref())?;
+        Ok(default.unwrap_or_else(|| distribution.first()))
+    }
+
+    /// Checks what a request cannot carry, since JSON has only finite numbers, and what a parameter that is not asked for needs.
+    fn check(&self, distribution: &Distribution, default: Option<&Value>) -> Result<(), TrialError> {
         let refused = |reason: String| TrialError::Refused { reason: format!("{}: {reason}", place(self.location)) };
         distribution.validate(&self.name).map_err(|error| refused(error.to_string()))?;
-        Ok(default.unwrap_or_else(|| distribution.first()))
+        match default {
+            Some(Value::Float(default)) if !default.is_finite() => {
+                Err(refused(format!("the default {default} of `{}` is not {distribution}", self.name)))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Whether every parent has one of its named values.
