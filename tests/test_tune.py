@@ -232,6 +232,25 @@ def test_trials_that_end_badly_are_recorded_and_the_search_goes_on(kernel):
     assert kernel.ok("1 + 1").result == "2"
 
 
+@pytest.mark.parametrize(
+    "first, options, ending",
+    [
+        ("return Ok((f64::NAN, x));", "--objective loss:min,size:min", "returned NaN for the objective 'loss'"),
+        ("return Ok((x, f64::NEG_INFINITY));", "--objective loss:min,size:min --concurrency 2", "returned -inf for the objective 'size'"),
+        ("return Ok(f64::INFINITY);", "--objective loss:min --executions 3", "returned inf"),
+        ('trial.report(0, [("acc", 0.5)])?; return Ok(f64::NAN);', "--objective loss:min", "returned NaN"),
+        ('trial.report(0, [("loss", f64::NAN)])?; return Ok(trial.best("loss")?);', "--objective loss:min", "has no finite value"),
+    ],
+)
+def test_a_first_trial_that_diverges_costs_itself_alone(kernel, first, options, ending):
+    rest = "(x, x)" if "size" in options else "x"
+    body = f"if trial.number() == 0 {{ {first} }}\n    Ok({rest})"
+    outcome = kernel.ok(tune(body, f"{options} --max-trials 4 --seed 1"))
+    assert "4/4 trials, 1 failed" in outcome.display, outcome.display
+    rows = table(kernel.ok("%trials").display)
+    assert ending in rows[0]["ending"] and [row["ending"] for row in rows[1:]] == ["finished"] * 3, rows
+
+
 def test_what_a_trial_printed_is_with_the_trial(kernel):
     kernel.ok(tune('println!("x is {x}"); Ok(x)', project="printed"))
     assert "output:\nx is 0." in kernel.ok("%trials 1 --project printed").display
