@@ -106,7 +106,8 @@ impl Pruner {
         objective: &Objective,
         forecast: impl FnOnce(f64) -> bool,
     ) -> Option<EarlyEnd> {
-        let end = if matches!(self, Pruner::Patience { around: None, .. }) { EarlyEnd::Finished } else { EarlyEnd::Pruned };
+        let end =
+            if matches!(self, Pruner::Patience { around: None, .. }) { EarlyEnd::Finished } else { EarlyEnd::Pruned };
         self.prunes(trial, trials, objective, forecast).then_some(end)
     }
 

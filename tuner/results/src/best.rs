@@ -43,7 +43,8 @@ pub fn best(
     let mut bundle = tabulated(study, &Column::usual(study, shown.iter().copied()), &shown);
     let front = ranking::best(trials, spec).len();
     if first.state() == State::Pruned {
-        bundle = with_note(&bundle, "no trial has finished; these were pruned, and their values are those of their reports");
+        bundle =
+            with_note(&bundle, "no trial has finished; these were pruned, and their values are those of their reports");
     }
     if front == 0 {
         bundle = with_note(&bundle, "no trial keeps the constraints; these break them least");

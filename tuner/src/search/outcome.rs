@@ -219,7 +219,10 @@ mod tests {
         let outcome = answered(returned, false, None, &record, &StudySpec::new("digits", objectives));
         assert_eq!(outcome, failed("returned -inf for the objective 'size'"));
         // A trial that is told to stop may divide by the epochs that it did not train.
-        assert_eq!(answered(Answer::Returned(vec![Some(f64::NAN)]), true, None, &record, &spec()), Outcome::Interrupted);
+        assert_eq!(
+            answered(Answer::Returned(vec![Some(f64::NAN)]), true, None, &record, &spec()),
+            Outcome::Interrupted
+        );
     }
 
     #[test]

@@ -94,7 +94,8 @@ impl Search {
         if self.record(number).parameters.contains_key(name) {
             return None;
         }
-        let mut others = self.trials().iter().rev().filter_map(|trial| Some((trial.number, trial.parameters.get(name)?)));
+        let mut others =
+            self.trials().iter().rev().filter_map(|trial| Some((trial.number, trial.parameters.get(name)?)));
         let (other, known) = others.next()?;
         let before = &known.distribution;
         (std::mem::discriminant(before) != std::mem::discriminant(distribution)).then(|| {

@@ -234,10 +234,9 @@ fn patience_alone_finishes_a_trial_and_around_another_pruner_it_prunes() {
     for step in 0..5 {
         trials[0].metrics.insert(step, BTreeMap::from([("accuracy".to_owned(), Some(0.4))]));
     }
-    for (rule, end) in [
-        ("patience:steps=3", EarlyEnd::Finished),
-        ("patience:steps=3,around=threshold:lower=0.5", EarlyEnd::Pruned),
-    ] {
+    for (rule, end) in
+        [("patience:steps=3", EarlyEnd::Finished), ("patience:steps=3,around=threshold:lower=0.5", EarlyEnd::Pruned)]
+    {
         let mut oracle = create(&StudySpec { pruner: Some(rule.into()), ..spec("random") }).unwrap();
         assert_eq!(oracle.ends(0, &trials), Some(end), "{rule}");
         assert_eq!(oracle.ends(0, &[TrialRecord::new(0)]), None, "{rule}");

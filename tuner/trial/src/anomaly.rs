@@ -1,6 +1,5 @@
 //! Finding the operation that makes a NaN or an infinity, in place of seeing it in a loss much later. candle finds it.
 
-
 /// Begins or ends to look at the result of each operation: the first one that has a NaN or an infinity that its inputs had not ends
 /// the cell, trial or program with an error that names the operation, the shapes and types of its inputs and result, and the
 /// gradient in which it was. As `jax_debug_nans` of JAX and the anomaly mode of PyTorch.

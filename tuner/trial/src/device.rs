@@ -48,7 +48,8 @@ pub(crate) fn enter_trial(device: &str) -> Option<DeviceUse> {
         // The objective may do without it, and gets this error where it does not.
         eprintln!("ferrotune: {device} does not open: {error}");
     }
-    let (kind, version, before_bytes) = if is_exclusive { plugins::facts_of(device).unwrap_or_default() } else { return None };
+    let (kind, version, before_bytes) =
+        if is_exclusive { plugins::facts_of(device).unwrap_or_default() } else { return None };
     Some(DeviceUse { name: device.to_owned(), kind, version, before_bytes, after_bytes: None })
 }
 

@@ -13,7 +13,8 @@ use std::process::Command;
 const DOCUMENT: &str = "docs/rust-api.md";
 
 /// What the document leaves out of its first program.
-const EPOCH: &str = "fn fit_one_epoch(units: usize, lr: f64) -> Result<f64> {\n    Ok(1.0 / (1.0 + lr * units as f64))\n}\n";
+const EPOCH: &str =
+    "fn fit_one_epoch(units: usize, lr: f64) -> Result<f64> {\n    Ok(1.0 / (1.0 + lr * units as f64))\n}\n";
 
 /// What the document leaves out around its loop of `ask` and `tell`.
 const ASKED: [&str; 2] = [
@@ -67,6 +68,10 @@ fn manifest(packed: &Packed) -> Result<String> {
         writeln!(manifest, "{} = {{ path = \"../crates/{}\" }}", package.name, package.folder())?;
     }
     let repository = fs::read_to_string(packed.root.join("Cargo.toml")).context("cannot read Cargo.toml")?;
-    let names = packed.crates.iter().map(|package| package.name.as_str()).chain(CANDLE.packages.iter().map(|package| package.name));
+    let names = packed
+        .crates
+        .iter()
+        .map(|package| package.name.as_str())
+        .chain(CANDLE.packages.iter().map(|package| package.name));
     Ok(manifest + &profile(&repository, names)?)
 }

@@ -52,8 +52,15 @@ pub(super) fn hash(objective: &str, items: &str) -> syn::Result<String> {
 /// The lexer's, if the objective is not made of Rust tokens.
 pub(super) fn project(objective: &str, spec: &StudySpec) -> syn::Result<String> {
     let searched = json!([
-        spec.objectives, spec.constraints, spec.oracle, spec.pruner, spec.executions, spec.seed, spec.from,
-        spec.given.fixed, spec.given.tune_only,
+        spec.objectives,
+        spec.constraints,
+        spec.oracle,
+        spec.pruner,
+        spec.executions,
+        spec.seed,
+        spec.from,
+        spec.given.fixed,
+        spec.given.tune_only,
     ]);
     let hash = hex([text(objective.parse()?).text.as_str(), &searched.to_string()]);
     Ok(format!("untitled_{}", &hash[..NAME_DIGITS]))

@@ -74,7 +74,9 @@ impl Reported {
     fn weights(self, study: &Study) -> Weights {
         let note = || {
             let (step, metric, value) = (self.step, &study.spec.objective().metric, number(self.value));
-            format!("of step {step}, where {metric} was {value}; no checkpoint has the weights that gave the trial's value")
+            format!(
+                "of step {step}, where {metric} was {value}; no checkpoint has the weights that gave the trial's value"
+            )
         };
         Weights { note: (!self.rank.0).then(note), path: self.path }
     }

@@ -56,10 +56,7 @@ impl<const N: usize> State<N> {
 
     /// The state as any device keeps it. `vars` is not empty.
     pub(super) fn on_device(vars: Vec<Var>, names: [&'static str; N], lr: f64) -> Result<State<N>> {
-        let moments = vars
-            .iter()
-            .map(|var| array(|_| Var::from_tensor(&zeros_like(var)?)))
-            .collect::<Result<_>>()?;
+        let moments = vars.iter().map(|var| array(|_| Var::from_tensor(&zeros_like(var)?))).collect::<Result<_>>()?;
         let is_wide = vars.iter().any(|var| var.dtype() == DType::F64);
         let dtype = if is_wide { DType::F64 } else { DType::F32 };
         let number = |number| Var::from_tensor(&scalar(number, dtype, vars[0].device())?);
