@@ -66,18 +66,18 @@ def test_parts_of_a_table_may_be_compressed(notebook):
 @pytest.mark.parametrize(
     ("text", "options", "error"),
     [
-        ("a,b\n1,2\n3,\n", "", "row 2 of bad.csv, column `b`: there is no value; of a number, say with `missing` what stands for it"),
-        ("a,b\n1,2\n3,x\n", "", "row 2 of bad.csv, column `b`: `x` is no number"),
-        ("a,b\n1,2\n3\n", "", "cannot read bad.csv: CSV error: record 2"),
+        ("a,b\n1,2\n3,\n", "", "row 1 of bad.csv, column `b`: there is no value; of a number, say with `missing` what stands for it"),
+        ("a,b\n1,2\n3,x\n", "", "row 1 of bad.csv, column `b`: `x` is no number"),
+        ("a,b\n1,2\n3\n", "", "row 1 of bad.csv: it has 1 values, and the header has 2"),
         ("a,c\n1,2\n", "", "bad.csv has no column `b`; it has `a`, `c`"),
-        ("a,b\n1,-nan\n", "", "row 1 of bad.csv, column `b`: there is no value"),
-        ('a,b\n1,2\n3,"4\n5,6\n7,8\n', '.class_of("b", ["2", "4\\n5,6\\n7,8"])', "row 2 of bad.csv: the file ends within a quoted value"),
+        ("a,b\n1,-nan\n", "", "row 0 of bad.csv, column `b`: there is no value"),
+        ('a,b\n1,2\n3,"4\n5,6\n7,8\n', '.class_of("b", ["2", "4\\n5,6\\n7,8"])', "row 1 of bad.csv: the file ends within a quoted value"),
         ("a,b,b\n1,2,3\n", "", "bad.csv has several columns `b`"),
         ("a,b\n1,2\n", '.label("a")', "the column `a` is asked for twice"),
         ("a,b\n1,2\n", '.class_of("b", ["2", "2"])', "the class `2` is named twice"),
         ("a,b\n1,2\n", '.class_of("b", Vec::<String>::new())', "no class is named; name them"),
-        ("a,b\n1,2.5\n", '.class("b")', "row 1 of bad.csv, column `b`: `2.5` is no class: not a whole number from 0 on"),
-        ("a,b\n1,2\n", '.class_of("b", ["1"])', "row 1 of bad.csv, column `b`: `2` is not among the listed classes"),
+        ("a,b\n1,2.5\n", '.class("b")', "row 0 of bad.csv, column `b`: `2.5` is no class: not a whole number from 0 on"),
+        ("a,b\n1,2\n", '.class_of("b", ["1"])', "row 0 of bad.csv, column `b`: `2` is not among the listed classes"),
     ],
 )
 def test_a_damaged_table_is_an_error_that_names_the_place(notebook, text, options, error):
@@ -143,7 +143,7 @@ def test_a_table_stays_that_of_its_folder_and_of_its_time(notebook):
 def test_missing_values_of_parquet(notebook):
     write_parquet(notebook.folder / "gaps.parquet", "SELECT CASE WHEN i % 10 = 3 THEN NULL ELSE i END AS x FROM range(100) r(i)")
     error = notebook.fails('data::parquet("gaps.parquet").all_features().read()?').error
-    assert "row group 0 of gaps.parquet: column `x`: row 3: there is no value; of a number, say with `missing`" in error, error
+    assert "row 3 of gaps.parquet, column `x`: there is no value; of a number, say with `missing`" in error, error
     notebook.ok('let x = data::parquet("gaps.parquet").all_features().missing(f32::NAN).read()?.to_tensors()?.flatten_all()?;')
     notebook.ok("let x = x.to_vec1::<f32>()?;")
     write_parquet(notebook.folder / "nan.parquet", "SELECT 'nan'::FLOAT AS x")
@@ -173,8 +173,8 @@ def test_columns_that_are_no_numbers_are_an_error(notebook, query, error):
         ("SELECT true AS x", "[1]"),
         ("SELECT 1.25::DECIMAL(9, 2) AS x", "its type is decimal, and no class"),
         ("SELECT DATE '2020-01-01' AS x", "is no number; store it as one"),
-        ("SELECT NULL::INTEGER AS x", "row 0: there is no value"),
-        ("SELECT -1 AS x", "row 0: `-1` is no class"),
+        ("SELECT NULL::INTEGER AS x", ", column `x`: there is no value"),
+        ("SELECT -1 AS x", ", column `x`: `-1` is no class"),
     ],
 )
 def test_classes_of_parquet_are_whole_numbers(notebook, query, outcome):
@@ -265,12 +265,12 @@ def test_missing_values_of_arrow(notebook):
     kinds = pyarrow.array(["a", None, "b"]).dictionary_encode()
     write_arrow(notebook.folder / "gaps.arrow", pyarrow.table({"x": pyarrow.array([1, None, 3]), "y": [0.5, float("nan"), 1], "n": pyarrow.nulls(3), "k": kinds}))
     error = notebook.fails('data::arrow("gaps.arrow").features(["x"]).read()?').error
-    assert "record batch 0 of gaps.arrow: column `x`: row 1: there is no value; of a number, say with `missing`" in error, error
+    assert "row 1 of gaps.arrow, column `x`: there is no value; of a number, say with `missing`" in error, error
     assert notebook.ok('data::arrow("gaps.arrow").features(["x", "n", "y"]).missing(-1.).read()?.to_tensors()?.to_vec2::<f32>()?').result == (
         "[[1.0, -1.0, 0.5], [-1.0, -1.0, -1.0], [3.0, -1.0, 1.0]]"
     )
     error = notebook.fails('data::arrow("gaps.arrow").features(["y"]).missing(0.).class_of("k", ["a", "b"]).read()?').error
-    assert "column `k`: row 1: there is no value" in error, error
+    assert "row 1 of gaps.arrow, column `k`: there is no value" in error, error
 
 
 ODD_COLUMNS = {
@@ -278,7 +278,7 @@ ODD_COLUMNS = {
     '.features(["lists"])': "is no number; store it as one",
     '.features(["nothing"])': "odd.arrow has no column `nothing`; it has `half`, `id`, ",
     '.features(["f"]).class("half")': "column `half`: its type Float64 is no class: neither a whole number nor text",
-    '.features(["f"]).class_of("text", ["cat"])': "row 1: `dog` is not among the listed classes",
+    '.features(["f"]).class_of("text", ["cat"])': "row 1 of odd.arrow, column `text`: `dog` is not among the listed classes",
 }
 
 

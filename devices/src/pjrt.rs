@@ -32,7 +32,7 @@ pub use compile_options::{CompileOptions, Override};
 pub use description::Description;
 pub use error::{Code, PjrtError};
 pub use event::Event;
-pub use executable::{Executable, Input, Launch, LoadedExecutable, MemoryUse, OutputShape};
+pub use executable::{Executable, Input, Launch, LoadedExecutable, MemoryUse, OutputShape, Refused};
 pub use literal::{Element, Literal};
 pub use named::{Named, Value};
 pub use plugin::Plugin;

@@ -27,9 +27,10 @@ pub fn interrupted() -> bool {
 /// ferrotune::sleep(std::time::Duration::from_secs(60))?;
 /// ```
 pub fn sleep(duration: Duration) -> ferrotune_trial::Result<()> {
-    let end = Instant::now() + duration;
+    // A time that no clock reaches is for ever.
+    let end = Instant::now().checked_add(duration);
     while !interrupted() {
-        let left = end.saturating_duration_since(Instant::now());
+        let left = end.map_or(Duration::MAX, |end| end.saturating_duration_since(Instant::now()));
         if left.is_zero() {
             return Ok(());
         }

@@ -17,7 +17,7 @@ use crate::transfer::{literal_of, values_of};
 use crate::value::Value;
 use candle_core::external::{self, Input, Op, Slot};
 use candle_core::{CpuStorage, DType, Error, Result, Shape, bail};
-pub(crate) use compute::{by_result, launch};
+pub(crate) use compute::{by_result, launch_or_return};
 use ferrotune_devices::pjrt::{self, Buffer, Client, Element, Literal, LoadedExecutable, Transfer};
 use ferrotune_profile::{self as profile, Part};
 use std::fmt;

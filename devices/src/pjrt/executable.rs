@@ -197,6 +197,16 @@ pub struct Launch {
     pub done: Arc<[Event]>,
 }
 
+/// A run that was not started, with its inputs. A plugin that refuses a run has consumed none of those that were donated;
+/// [`Buffer::is_deleted`] tells.
+#[derive(Debug)]
+pub struct Refused<'a> {
+    /// Why it was not started.
+    pub error: PjrtError,
+    /// The inputs of each device.
+    pub inputs: Vec<Vec<Input<'a>>>,
+}
+
 impl Launch {
     /// Waits until all devices are done.
     ///
@@ -283,13 +293,31 @@ impl LoadedExecutable {
     /// # Errors
     /// If the inputs are not as many as the devices, or differ in number; and those of the plugin.
     pub fn launch(&self, inputs: Vec<Vec<Input<'_>>>) -> Result<Launch, PjrtError> {
-        let input_count = self.check(&inputs)?;
+        self.launch_or_return(inputs).map_err(|refused| refused.error)
+    }
+
+    /// [`LoadedExecutable::launch`], which gives the inputs back where the run is not started.
+    ///
+    /// # Errors
+    /// Those of [`LoadedExecutable::launch`].
+    pub fn launch_or_return<'a>(&self, inputs: Vec<Vec<Input<'a>>>) -> Result<Launch, Refused<'a>> {
+        match self.start(&inputs) {
+            Ok(launch) => {
+                self.free_later(inputs, &launch.done);
+                Ok(launch)
+            }
+            Err(error) => Err(Refused { error, inputs }),
+        }
+    }
+
+    fn start(&self, inputs: &[Vec<Input<'_>>]) -> Result<Launch, PjrtError> {
+        let input_count = self.check(inputs)?;
         let pointer = |input: &Input<'_>| match input {
             Input::Keep(buffer) => buffer.object.pointer,
             Input::Donate(buffer) => buffer.object.pointer,
         };
         let rows: Vec<Vec<Pointer>> = inputs.iter().map(|row| row.iter().map(pointer).collect()).collect();
-        let kept = kept(&inputs, input_count);
+        let kept = kept(inputs, input_count);
         let mut options = Arguments::<ExecuteOptions>::zeroed();
         (options.fields.kept, options.fields.kept_count) = (kept.as_ptr(), kept.len());
         options.fields.launch = next_launch();
@@ -318,7 +346,6 @@ impl LoadedExecutable {
         }
         let wrap = |row: Vec<Pointer>| row.into_iter().map(|buffer| Buffer::new(&self.client, buffer)).collect();
         let outputs: Vec<Vec<Buffer>> = outputs.into_iter().map(wrap).collect::<Result<_, _>>()?;
-        self.free_later(inputs, &done);
         Ok(Launch { outputs, done })
     }
 

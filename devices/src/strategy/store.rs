@@ -179,7 +179,7 @@ impl Store {
         }
     }
 
-    /// The value with this name, once a worker has stored it.
+    /// The value with this name, once a worker has stored it. A time that no clock reaches is for ever.
     ///
     /// # Errors
     /// If none does within this time, or the first worker does not answer.
@@ -224,7 +224,7 @@ impl Store {
         }
         let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
         let request = Request::Get { key: key.to_vec(), wait_ms };
-        match self.ask(&request, &[], wait + CALL_TIME).map_err(|error| self.unreachable(key, &error))? {
+        match self.ask(&request, &[], wait.saturating_add(CALL_TIME)).map_err(|error| self.unreachable(key, &error))? {
             (Answer::Value { .. }, value) => Ok(Some(value)),
             (Answer::Absent, _) => Ok(None),
             (other, _) => Err(self.unreachable(key, &unexpected(&other))),

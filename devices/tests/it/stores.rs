@@ -48,6 +48,19 @@ fn each_worker_reads_what_another_one_has_stored_or_will_store() {
 }
 
 #[test]
+fn a_worker_may_wait_for_ever() {
+    let read = each(2, |index, store| {
+        let next = 1 - index;
+        thread::scope(|threads| {
+            let waiting = threads.spawn(|| store.get(format!("for ever {next}").as_bytes(), Duration::MAX));
+            store.put(format!("for ever {index}").as_bytes(), b"it").expect("it is stored");
+            waiting.join().expect("no panic")
+        })
+    });
+    assert_eq!(read, [Ok(b"it".to_vec()), Ok(b"it".to_vec())]);
+}
+
+#[test]
 fn errors_name_the_value_and_the_workers() {
     let texts = each(2, |index, store| {
         let late = store.get(b"nothing", SHORT).expect_err("nobody stores it").to_string();

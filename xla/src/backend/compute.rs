@@ -73,9 +73,17 @@ impl Backend {
 }
 
 /// Starts a program, and returns what it computes on each device. Its time is part of a profile.
-pub(crate) fn launch(executable: &LoadedExecutable, rows: Vec<Vec<pjrt::Input<'_>>>) -> Result<Vec<Vec<Buffer>>> {
+fn launch(executable: &LoadedExecutable, rows: Vec<Vec<pjrt::Input<'_>>>) -> Result<Vec<Vec<Buffer>>> {
+    launch_or_return(executable, rows).map_err(|refused| Error::wrap(refused.error))
+}
+
+/// The same, which gives the inputs back where the program is not started.
+pub(crate) fn launch_or_return<'a>(
+    executable: &LoadedExecutable,
+    rows: Vec<Vec<pjrt::Input<'a>>>,
+) -> std::result::Result<Vec<Vec<Buffer>>, pjrt::Refused<'a>> {
     let begin = Instant::now();
-    let pjrt::Launch { outputs, done } = executable.launch(rows).map_err(Error::wrap)?;
+    let pjrt::Launch { outputs, done } = executable.launch_or_return(rows)?;
     if profile::is_recording() {
         // An error of the program is for those who read its outputs.
         profile::ran(begin, move || done.iter().for_each(|end| drop(end.wait())));

@@ -1,13 +1,13 @@
 //! A step that is compiled: gathers its arguments, gives its variables away and puts their new values back.
 
 use super::tensor;
-use crate::backend::{Backend, by_result, launch};
+use crate::backend::{Backend, by_result, launch_or_return};
 use crate::checks::{self, Check};
 use crate::graph::{Array as _, Form, Node};
 use crate::random::state;
 use crate::value::Value;
 use candle_core::external::Slot;
-use candle_core::{Device, Result, Tensor, bail};
+use candle_core::{Device, Error, Result, Tensor, bail};
 use ferrotune_devices::pjrt::{self, Buffer, LoadedExecutable};
 use std::sync::Arc;
 
@@ -130,7 +130,31 @@ impl Compiled {
                 },
             }
         }
-        Ok(by_result(launch(&self.executable, rows)?))
+        match launch_or_return(&self.executable, rows) {
+            Ok(outputs) => Ok(by_result(outputs)),
+            Err(pjrt::Refused { error, inputs }) => {
+                self.put_back(inputs);
+                Err(Error::wrap(error))
+            }
+        }
+    }
+
+    /// Gives the variables back what they have given to a run that was not started, where the plugin has not consumed it.
+    fn put_back(&self, inputs: Vec<Vec<pjrt::Input<'_>>>) {
+        let mut rows: Vec<_> = inputs.into_iter().map(Vec::into_iter).collect();
+        for from in &self.arguments {
+            let inputs = rows.iter_mut().filter_map(Iterator::next);
+            let donated = inputs.map(|input| match input {
+                pjrt::Input::Donate(buffer) if matches!(buffer.is_deleted(), Ok(false)) => Some(buffer),
+                _ => None,
+            });
+            let donated: Vec<Option<Buffer>> = donated.collect();
+            let buffers: Option<Vec<Buffer>> = donated.into_iter().collect();
+            if let (From::State(index), Some(buffers)) = (from, buffers) {
+                let state = &self.states[*index];
+                state.put(Node::data(buffers, &state.form));
+            }
+        }
     }
 }
 
@@ -190,4 +214,44 @@ pub(crate) fn computed(backend: &Backend, node: &Arc<Node>, form: &Form) -> Resu
     }
     node.sound()?;
     Ok(node)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::view::node_of;
+    use crate::{Step, open};
+    use candle_core::{DType, Result, Tensor, Var, bail};
+    use std::path::{Path, PathBuf};
+
+    fn plugin() -> Option<PathBuf> {
+        if let Some(path) = std::env::var_os("FERROTUNE_XLA_CPU") {
+            return Some(path.into());
+        }
+        let libraries = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/venv/lib");
+        let pythons = std::fs::read_dir(libraries).ok()?.flatten();
+        let mut found =
+            pythons.map(|python| python.path().join("site-packages/xla_plugins/xla_cpu_pjrt/xla_cpu_pjrt.so"));
+        found.find(|path| path.is_file())
+    }
+
+    #[test]
+    fn a_run_that_is_not_started_leaves_the_variables() -> Result<()> {
+        let Some(plugin) = plugin() else { bail!("there is no xla_cpu_pjrt; `cargo xtask test` installs it") };
+        let device = open(&plugin)?;
+        let weights = Var::zeros(3, DType::F32, &device)?;
+        let mut step = Step::new(&device, |arguments: &[Tensor]| {
+            weights.set(&(weights.as_tensor() + &arguments[0])?)?;
+            Ok(vec![weights.sum_all()?])
+        });
+        let batch = || Tensor::new(&[1f32, 2., 3.], &candle_core::Device::Cpu)?.to_device(&device);
+        step.run(&[batch()?])?;
+        let gone = batch()?;
+        for buffer in node_of(&gone)?.value().unwrap_or_default() {
+            buffer.delete().map_err(candle_core::Error::wrap)?;
+        }
+        assert!(step.run(&[gone]).is_err());
+        assert_eq!(weights.to_vec1::<f32>()?, [1., 2., 3.]);
+        assert_eq!(step.run(&[batch()?])?[0].to_scalar::<f32>()?, 12.);
+        Ok(())
+    }
 }

@@ -2,9 +2,9 @@
 //! by the crate `arrow-ipc`: of each record batch, the columns that are asked for are decoded.
 
 use super::files::{self, Input};
-use super::table::{NO_VALUE, Values, Wanted, place_of, wanted};
+use super::table::{BadValue, NO_VALUE, Part, Values, Wanted, place_of, wanted};
 use crate::wire;
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Error, Result, bail, ensure};
 use arrow_array::cast::AsArray as _;
 use arrow_array::types::{
     ArrowPrimitiveType, Decimal128Type, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
@@ -87,9 +87,7 @@ impl Arrow {
     pub(super) fn block(&self, number: u64) -> Result<Option<wire::Block>> {
         let blocks = self.tables.iter().map(|table| table.batches.len());
         let Some((table, number)) = place_of(number, blocks) else { return Ok(None) };
-        let table = &self.tables[table];
-        let block = table.read(number, self.missing);
-        block.map(Some).with_context(|| format!("record batch {number} of {}", table.file.name))
+        self.tables[table].read(number, self.missing).map(Some)
     }
 }
 
@@ -214,19 +212,26 @@ impl Table {
     }
 
     fn read(&self, number: usize, missing: Option<f32>) -> Result<wire::Block> {
-        let block = &self.batches[number];
-        let batch = self.decoder.read_record_batch(block, &self.file.message(block)?)?;
-        let batch = batch.context("it has no rows")?;
-        self.wanted.iter().map(|wanted| Ok(self.values(wanted, &batch, missing)?.into_array())).collect()
+        let before = || -> Result<u64> { self.batches.iter().take(number).map(|batch| self.file.rows(batch)).sum() };
+        let file = self.file.name.as_str();
+        let part = Part { file, name: format!("record batch {number} of {file}"), before: &before };
+        let batch = self.batch(number).with_context(|| part.name.clone())?;
+        self.wanted.iter().map(|wanted| Ok(self.values(wanted, &batch, &part, missing)?.into_array())).collect()
     }
 
-    fn values(&self, wanted: &Wanted, batch: &RecordBatch, missing: Option<f32>) -> Result<Values> {
+    fn batch(&self, number: usize) -> Result<RecordBatch> {
+        let block = &self.batches[number];
+        let batch = self.decoder.read_record_batch(block, &self.file.message(block)?)?;
+        batch.context("it has no rows")
+    }
+
+    fn values(&self, wanted: &Wanted, batch: &RecordBatch, part: &Part<'_>, missing: Option<f32>) -> Result<Values> {
         let column = |place| self.decoded.binary_search(&place).ok().context("a column is not decoded");
-        let name = |column| format!("column `{}`", batch.schema_ref().field(column).name());
+        let named = |at: usize, error: Error| part.named(batch.schema_ref().field(at).name(), error);
         wanted.gather(
             batch.num_rows(),
-            |place| column(place).and_then(|at| known(batch.column(at), missing).with_context(|| name(at))),
-            |place| column(place).and_then(|at| wanted.classes_of(batch.column(at)).with_context(|| name(at))),
+            |place| column(place).and_then(|at| known(batch.column(at), missing).map_err(|error| named(at, error))),
+            |place| column(place).and_then(|at| wanted.classes_of(batch.column(at)).map_err(|error| named(at, error))),
         )
     }
 }
@@ -235,7 +240,7 @@ impl Table {
 fn known(column: &dyn Array, missing: Option<f32>) -> Result<Vec<f32>> {
     let mut numbers = numbers(column)?;
     for (row, number) in numbers.iter_mut().enumerate().filter(|(_, number)| number.is_nan()) {
-        *number = missing.context(NO_VALUE).with_context(|| format!("row {row}"))?;
+        *number = missing.context(NO_VALUE).map_err(|reason| BadValue { row, reason })?;
     }
     Ok(numbers)
 }
@@ -296,7 +301,7 @@ type ClassAt<'a> = Box<dyn Fn(usize) -> Result<u32> + 'a>;
 impl Wanted {
     fn classes_of(&self, column: &dyn Array) -> Result<Vec<u32>> {
         let at = self.class_at(column)?;
-        (0..column.len()).map(|row| at(row).with_context(|| format!("row {row}"))).collect()
+        (0..column.len()).map(|row| at(row).map_err(|reason| BadValue { row, reason }.into())).collect()
     }
 
     fn class_at<'a>(&'a self, column: &'a dyn Array) -> Result<ClassAt<'a>> {
@@ -320,6 +325,7 @@ impl Wanted {
                 let (class, keys) = (self.class_at(column.as_any_dictionary().values())?, keys(column));
                 return Ok(Box::new(move |row| class(keys[row].context(NO_VALUE)?)));
             }
+            DataType::Null => Box::new(|_| bail!(NO_VALUE)),
             other => bail!("its type {other} is no class: neither a whole number nor text"),
         };
         Ok(Box::new(move |row| if column.is_valid(row) { class(row) } else { bail!(NO_VALUE) }))

@@ -1,10 +1,10 @@
 //! Tables of text with a header, whose values a comma or another byte separates: RFC 4180, by the crate `csv`.
 
 use super::files;
-use super::table::{NO_VALUE, Values, Wanted, wanted};
+use super::table::{NO_VALUE, Values, Wanted, row_of, wanted};
 use crate::wire::{Block, Group};
-use anyhow::{Context as _, Result, bail};
-use csv::ByteRecord;
+use anyhow::{Context as _, Error, Result, anyhow, bail};
+use csv::{ByteRecord, ErrorKind};
 use std::io::{self, Read};
 use std::path::PathBuf;
 
@@ -114,9 +114,21 @@ impl Current {
     /// Fails if the last value has a quote at its beginning and none at its end: the rows after it would be a part of it.
     fn check_end(&self) -> Result<()> {
         if self.ends_in_lines && self.reader.get_ref().last != Some(b'"') {
-            bail!("row {} of {}: the file ends within a quoted value", self.rows, self.name);
+            let last = row_of(&self.name, self.rows.saturating_sub(1));
+            bail!("{last}: the file ends within a quoted value");
         }
         Ok(())
+    }
+
+    /// Why the next row cannot be read.
+    fn unread(&self, error: csv::Error) -> Error {
+        match error.kind() {
+            ErrorKind::UnequalLengths { len, expected_len, .. } => {
+                let row = row_of(&self.name, self.rows);
+                anyhow!("{row}: it has {len} values, and the header has {expected_len}")
+            }
+            _ => files::unread(&self.name, error),
+        }
     }
 
     /// The next rows; `None` after the last one.
@@ -124,8 +136,8 @@ impl Current {
         let mut arrays: Vec<Values> = self.wanted.iter().map(Wanted::values).collect();
         let mut record = ByteRecord::new();
         for row in 0..=ROWS {
-            let is_end = row < ROWS
-                && !self.reader.read_byte_record(&mut record).map_err(|error| files::unread(&self.name, error))?;
+            let is_end =
+                row < ROWS && !self.reader.read_byte_record(&mut record).map_err(|error| self.unread(error))?;
             if is_end {
                 self.check_end()?;
             }
@@ -133,16 +145,16 @@ impl Current {
                 let block = || arrays.into_iter().map(Values::into_array).collect();
                 return Ok((row > 0).then(block));
             }
-            self.rows += 1;
             self.ends_in_lines = record.iter().next_back().is_some_and(|field| field.contains(&b'\n'));
             for (wanted, values) in self.wanted.iter().zip(&mut arrays) {
                 for column in &wanted.columns {
                     let text = record.get(*column).unwrap_or_default();
                     add(wanted, values, text, missing).with_context(|| {
-                        format!("row {} of {}, column `{}`", self.rows, self.name, self.columns[*column])
+                        format!("{}, column `{}`", row_of(&self.name, self.rows), self.columns[*column])
                     })?;
                 }
             }
+            self.rows += 1;
         }
         unreachable!("the last round of the loop returns")
     }

@@ -4,11 +4,27 @@ use super::remote::{self, Coming, Remote};
 use crate::is_remote;
 use anyhow::{Context as _, Error, Result, bail};
 use bytes::Bytes;
+use glob::Pattern;
 use parquet::file::reader::{ChunkReader, Length};
 use std::fs::{self, File};
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 use url::{Position, Url};
+
+/// The folder into which macOS puts what it knows of the files of an archive.
+const MACOSX: &str = "__MACOSX";
+
+/// Whether a name is that of a hidden file or folder, or of what macOS puts into archives beside the files.
+pub(super) fn is_hidden(name: &str) -> bool {
+    name == MACOSX || name.starts_with('.') && !matches!(name, "." | "..")
+}
+
+/// Whether a file that matches a pattern is left out: a part of its path is hidden, and none of the pattern says so.
+pub(super) fn is_left_out(path: &str, pattern: &str) -> bool {
+    let named: Vec<Pattern> =
+        pattern.split('/').filter(|part| is_hidden(part)).filter_map(|part| Pattern::new(part).ok()).collect();
+    path.split('/').any(|part| is_hidden(part) && !named.iter().any(|named| named.matches(part)))
+}
 
 /// The files that match, in the order of their names.
 pub(super) fn matching(pattern: &str) -> Result<Vec<PathBuf>> {
@@ -22,7 +38,7 @@ pub(super) fn matching(pattern: &str) -> Result<Vec<PathBuf>> {
     }
     let found = glob::glob(text).with_context(|| format!("`{text}` is no pattern for files"))?;
     let mut files = found.collect::<std::result::Result<Vec<PathBuf>, _>>().context("a folder cannot be searched")?;
-    files.retain(|path| path.is_file());
+    files.retain(|path| path.is_file() && !is_left_out(&path.to_string_lossy(), text));
     if files.is_empty() { bail!("there is no file `{text}`") } else { Ok(files) }
 }
 

@@ -5,7 +5,7 @@ use crate::wire::{Array, Block, Contents, Shape};
 use anyhow::{Context as _, Result, anyhow, bail};
 use fast_image_resize::images::{Image, ImageRef};
 use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer};
-use image::{DynamicImage, ImageFormat, ImageReader};
+use image::{DynamicImage, ImageDecoder as _, ImageFormat, ImageReader, Limits};
 use std::fs;
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
@@ -74,13 +74,21 @@ fn grey(image: &DynamicImage) -> Vec<u8> {
     image.to_rgb8().as_raw().as_chunks().0.iter().map(brightness).collect()
 }
 
+/// The image as it is looked at: turned and mirrored as its EXIF data say.
 fn decoded(bytes: &[u8]) -> Result<DynamicImage> {
     let reader = ImageReader::new(Cursor::new(bytes)).with_guessed_format()?;
     // The decoder would make up what is missing.
     if reader.format() == Some(ImageFormat::Jpeg) && !is_whole_jpeg(bytes) {
         bail!("the file ends within the image");
     }
-    Ok(reader.decode()?)
+    let mut decoder = reader.into_decoder()?;
+    let orientation = decoder.orientation()?;
+    let mut limits = Limits::default();
+    limits.reserve(decoder.total_bytes())?;
+    decoder.set_limits(limits)?;
+    let mut image = DynamicImage::from_decoder(decoder)?;
+    image.apply_orientation(orientation);
+    Ok(image)
 }
 
 /// Whether a JPEG file has the marker for the end of the image. Other data may follow it, and an image for the preview
@@ -109,8 +117,7 @@ fn is_whole_jpeg(mut bytes: &[u8]) -> bool {
 /// The images in the folders of a folder, in the order of their paths, with the number of their folder; and the names
 /// of those folders, in their order.
 pub(super) fn list(folder: &Path) -> Result<Contents> {
-    let mut classes: Vec<PathBuf> = entries(folder)?.into_iter().filter(|path| path.is_dir()).collect();
-    classes.retain(|path| !name(path).starts_with('.'));
+    let classes: Vec<PathBuf> = entries(folder)?.into_iter().filter(|path| path.is_dir()).collect();
     let mut files = Vec::new();
     for (class, folder) in (0..).zip(&classes) {
         let before = files.len();
@@ -149,11 +156,11 @@ fn is_image(path: &Path) -> bool {
 pub(super) fn list_objects(folder: &str) -> Result<Contents> {
     let (mut files, mut classes) = (Vec::new(), Vec::<String>::new());
     let mut objects = remote::within(folder)?;
-    objects.retain(|(_, path)| is_image(Path::new(path)));
+    objects.retain(|(_, path)| is_image(Path::new(path)) && !path.split('/').any(files::is_hidden));
     // By the names of folders and files, as those of a disk: `a-b/1.png` is after `a/1.png`.
     objects.sort_by(|(_, one), (_, other)| one.split('/').cmp(other.split('/')));
     for (address, path) in objects {
-        let Some((class, _)) = path.split_once('/').filter(|(class, _)| !class.starts_with('.')) else { continue };
+        let Some((class, _)) = path.split_once('/') else { continue };
         if classes.last().is_none_or(|last| last != class) {
             classes.push(class.to_owned());
         }
@@ -168,12 +175,13 @@ pub(super) fn list_objects(folder: &str) -> Result<Contents> {
     Ok(Contents { files, classes, ..Contents::default() })
 }
 
-/// What is in a folder, in the order of the names.
+/// What is in a folder and not hidden, in the order of the names.
 fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     let unread = || format!("cannot read the folder {}", folder.display());
     let entries = fs::read_dir(folder).with_context(unread)?;
     let mut paths =
         entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<PathBuf>>>().with_context(unread)?;
+    paths.retain(|path| !files::is_hidden(&name(path)));
     paths.sort();
     Ok(paths)
 }

@@ -1,9 +1,9 @@
 //! Apache Parquet: of each row group, the columns that are asked for, and no others.
 
 use super::files::{self, Input};
-use super::table::{NO_VALUE, Values, Wanted, place_of, wanted};
+use super::table::{BadValue, NO_VALUE, Part, Values, Wanted, place_of, wanted};
 use crate::wire::{Block, Group};
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Error, Result, bail};
 use half::f16;
 use parquet::basic::{ConvertedType, LogicalType};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
@@ -47,9 +47,7 @@ impl Parquet {
     pub(super) fn block(&self, number: u64) -> Result<Option<Block>> {
         let blocks = self.tables.iter().map(|table| table.reader.num_row_groups());
         let Some((table, number)) = place_of(number, blocks) else { return Ok(None) };
-        let table = &self.tables[table];
-        let block = table.read(number, self.missing);
-        block.map(Some).with_context(|| format!("row group {number} of {}", table.name))
+        self.tables[table].read(number, self.missing).map(Some)
     }
 }
 
@@ -91,21 +89,28 @@ impl Table {
         schema.columns().iter().map(|column| column.path().string()).collect()
     }
 
-    fn read(&self, group: usize, missing: Option<f32>) -> Result<Block> {
-        let group = self.reader.get_row_group(group)?;
-        let read = |wanted: &Wanted| Ok(wanted.read(&*group, missing)?.into_array());
+    fn read(&self, number: usize, missing: Option<f32>) -> Result<Block> {
+        let before = || {
+            let groups = self.reader.metadata().row_groups().iter().take(number);
+            Ok(groups.map(|group| group.num_rows().max(0) as u64).sum())
+        };
+        let part = Part { file: &self.name, name: format!("row group {number} of {}", self.name), before: &before };
+        let group = self.reader.get_row_group(number).with_context(|| part.name.clone())?;
+        let rows = usize::try_from(group.metadata().num_rows());
+        let rows = rows.with_context(|| format!("{}: the number of its rows is damaged", part.name))?;
+        let read = |wanted: &Wanted| Ok(wanted.read(&*group, rows, &part, missing)?.into_array());
         self.wanted.iter().map(read).collect()
     }
 }
 
 impl Wanted {
-    fn read(&self, group: &dyn RowGroupReader, missing: Option<f32>) -> Result<Values> {
-        let rows = usize::try_from(group.metadata().num_rows()).context("the number of its rows is damaged")?;
+    fn read(&self, group: &dyn RowGroupReader, rows: usize, part: &Part<'_>, missing: Option<f32>) -> Result<Values> {
         let column = |index| Column { group, index, rows };
+        let named = |index: usize, error: Error| part.named(&column(index).name(), error);
         self.gather(
             rows,
-            |index| column(index).numbers(missing).with_context(|| column(index).name()),
-            |index| column(index).classes(self).with_context(|| column(index).name()),
+            |index| column(index).numbers(missing).map_err(|error| named(index, error)),
+            |index| column(index).classes(self).map_err(|error| named(index, error)),
         )
     }
 }
@@ -122,9 +127,8 @@ impl Column<'_> {
         self.group.metadata().column(self.index).column_descr()
     }
 
-    /// What messages call it.
     fn name(&self) -> String {
-        format!("column `{}`", self.descriptor().path().string())
+        self.descriptor().path().string()
     }
 
     fn reader(&self) -> Result<ColumnReader> {
@@ -150,7 +154,8 @@ impl Column<'_> {
             return Ok(10_f64.powi(scale));
         }
         match (self.descriptor().logical_type_ref(), self.descriptor().converted_type()) {
-            (Some(LogicalType::Integer(_)), _) => Ok(1.),
+            // The second one is that of a column without any value.
+            (Some(LogicalType::Integer(_) | LogicalType::Unknown), _) => Ok(1.),
             (None, NONE | INT_8 | INT_16 | INT_32 | INT_64 | UINT_8 | UINT_16 | UINT_32 | UINT_64) => Ok(1.),
             (Some(other), _) => bail!("its type {other:?} is no number; store it as one"),
             (None, other) => bail!("its type {other} is no number; store it as one"),
@@ -240,14 +245,14 @@ impl Column<'_> {
             }
             rows += read;
         }
-        let place = |row: usize| move || format!("row {row}");
+        let at_row = |row: usize| move |reason: Error| Error::new(BadValue { row, reason });
         if deepest == 0 || values.len() == self.rows {
-            return values.iter().enumerate().map(|(row, found)| value(found).with_context(place(row))).collect();
+            return values.iter().enumerate().map(|(row, found)| value(found).map_err(at_row(row))).collect();
         }
         let mut present = values.iter();
         let at = |(row, level): (usize, &i16)| {
             let found = if *level == deepest { present.next() } else { None };
-            found.map_or_else(|| missing.context(NO_VALUE), &value).with_context(place(row))
+            found.map_or_else(|| missing.context(NO_VALUE), &value).map_err(at_row(row))
         };
         levels.iter().enumerate().map(at).collect()
     }

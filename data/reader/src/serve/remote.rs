@@ -7,6 +7,7 @@ mod place;
 mod reason;
 mod upload;
 
+use super::files::is_left_out;
 use anyhow::{Context as _, Result, bail};
 use bytes::{Bytes, BytesMut};
 pub(crate) use cache::{is_own as is_kept, keep};
@@ -62,7 +63,7 @@ pub(super) fn matching(pattern: &str) -> Result<Vec<String>> {
     let glob = Pattern::new(key).with_context(|| format!("`{pattern}` is no pattern for objects"))?;
     let options = MatchOptions { require_literal_separator: true, ..MatchOptions::new() };
     let mut found = keys(&within)?;
-    found.retain(|key| glob.matches_with(key.as_ref(), options));
+    found.retain(|found| glob.matches_with(found.as_ref(), options) && !is_left_out(found.as_ref(), key));
     if found.is_empty() {
         bail!("there is no object `{pattern}`")
     }

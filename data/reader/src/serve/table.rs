@@ -1,12 +1,58 @@
 //! What columns of tables become: which ones are asked for, and the arrays that their values go to.
 
 use crate::wire::{Array, Group, Kind, Shape};
-use anyhow::{Result, bail};
+use anyhow::{Error, Result, bail};
 use std::collections::{HashMap, HashSet};
+use std::fmt::{self, Display, Formatter};
 use std::hash::Hash;
 
 /// What is wrong with a row that has no number or no class.
 pub(super) const NO_VALUE: &str = "there is no value; of a number, say with `missing` what stands for it";
+
+/// What messages call a row of a file. Rows are counted from 0 in each file, as elements are; a header is none.
+pub(super) fn row_of(file: &str, row: u64) -> String {
+    format!("row {row} of {file}")
+}
+
+/// A value that cannot be used, of a format that reads column by column: its row among those that are read together.
+#[derive(Debug)]
+pub(super) struct BadValue {
+    pub(super) row: usize,
+    pub(super) reason: Error,
+}
+
+impl Display for BadValue {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        write!(formatter, "row {}: {:#}", self.row, self.reason)
+    }
+}
+
+impl std::error::Error for BadValue {}
+
+/// Rows of a file that are read together.
+pub(super) struct Part<'a> {
+    pub(super) file: &'a str,
+    /// What messages call it.
+    pub(super) name: String,
+    /// The rows of the file before it, which are counted when a message needs them.
+    pub(super) before: &'a dyn Fn() -> Result<u64>,
+}
+
+impl Part<'_> {
+    /// An error of a column, which names the row of the file if a value of it is wrong.
+    pub(super) fn named(&self, column: &str, error: Error) -> Error {
+        match error.downcast::<BadValue>() {
+            Ok(BadValue { row, reason }) => match (self.before)() {
+                Ok(before) => {
+                    let row = row_of(self.file, before.saturating_add(row as u64));
+                    reason.context(format!("{row}, column `{column}`"))
+                }
+                Err(error) => error,
+            },
+            Err(error) => error.context(format!("column `{column}`")).context(self.name.clone()),
+        }
+    }
+}
 
 /// A group whose columns are places in the table.
 pub(super) struct Wanted {

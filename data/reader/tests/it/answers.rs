@@ -9,13 +9,13 @@ use std::fs;
 use std::io::BufReader;
 use std::path::Path;
 
-fn open(source: Source) -> Server {
+pub(crate) fn open(source: Source) -> Server {
     let mut server = Server::default();
     server.answer(Request::Open { version: VERSION.to_owned(), source }).unwrap();
     server
 }
 
-fn text_of(path: &Path) -> String {
+pub(crate) fn text_of(path: &Path) -> String {
     path.to_str().unwrap().to_owned()
 }
 
@@ -112,57 +112,6 @@ fn another_version_is_refused() {
     let source = Source::Folder { folder: "x".to_owned() };
     let error = Server::default().answer(Request::Open { version: "0.0.1".to_owned(), source }).unwrap_err();
     assert!(error.to_string().contains("and the dataset has 0.0.1; install the same one"), "{error}");
-}
-
-/// Older writers give only the first kind of type.
-#[test]
-fn converted_types_of_parquet_are_no_plain_numbers() {
-    use parquet::basic::{ConvertedType, Repetition, Type as Physical};
-    use parquet::data_type::Int32Type;
-    use parquet::file::writer::SerializedFileWriter;
-    use parquet::schema::types::Type;
-    use std::sync::Arc;
-
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("old.parquet");
-    let read = |converted: ConvertedType, kind: Kind| {
-        let column = Type::primitive_type_builder("x", Physical::INT32)
-            .with_repetition(Repetition::REQUIRED)
-            .with_converted_type(converted);
-        let column = match converted {
-            ConvertedType::DECIMAL => column.with_precision(9).with_scale(2),
-            _ => column,
-        };
-        let schema = Type::group_type_builder("schema").with_fields(vec![Arc::new(column.build().unwrap())]);
-        let file = fs::File::create(&path).unwrap();
-        let mut writer = SerializedFileWriter::new(file, Arc::new(schema.build().unwrap()), Arc::default()).unwrap();
-        let mut group = writer.next_row_group().unwrap();
-        let mut column = group.next_column().unwrap().unwrap();
-        column.typed::<Int32Type>().write_batch(&[125, -1], None, None).unwrap();
-        column.close().unwrap();
-        group.close().unwrap();
-        writer.close().unwrap();
-        let groups = vec![Group { columns: Some(vec!["x".to_owned()]), kind }];
-        let source = Source::Table { format: Format::Parquet, files: text_of(&path), groups, missing: None };
-        open(source).answer(Request::Block(0)).map(|reply| match reply {
-            Reply::Block(block) => {
-                block[0].bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect::<Vec<f32>>()
-            }
-            other => panic!("{other:?}"),
-        })
-    };
-    assert_eq!(read(ConvertedType::NONE, Kind::Numbers).unwrap(), [125., -1.]);
-    assert_eq!(read(ConvertedType::DECIMAL, Kind::Numbers).unwrap(), [1.25, -0.01]);
-    assert_eq!(read(ConvertedType::UINT_32, Kind::Numbers).unwrap(), [125., u32::MAX as f32]);
-    for (converted, kind) in [
-        (ConvertedType::DATE, Kind::Numbers),
-        (ConvertedType::TIME_MILLIS, Kind::Numbers),
-        (ConvertedType::DATE, Kind::Classes(None)),
-        (ConvertedType::DECIMAL, Kind::Classes(None)),
-    ] {
-        let error = format!("{:#}", read(converted, kind).unwrap_err());
-        assert!(error.contains("old.parquet: column `x`: its type "), "{error}");
-    }
 }
 
 /// The one block of a source that is arrays.

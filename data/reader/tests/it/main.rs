@@ -4,5 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod answers;
+mod folders;
 mod npy;
 mod objects;
+mod tables;
