@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 ///
 /// A verb makes a new dataset and computes nothing. Elements are made when they are asked for, and a mistake in a verb's
 /// arguments is the error of the first element. Every `for batch in &dataset` is a new pass, which is shuffled anew; the
-/// first one is pass 0. An error ends the pass.
+/// first one is pass 0. `for batch in dataset` is the last pass, after which the dataset is gone. An error ends the pass.
 ///
 /// ```
 /// use ferrotune_data::Dataset;
@@ -152,6 +152,17 @@ impl<T: Columns> Dataset<T> {
 }
 
 impl<T: Send + 'static> IntoIterator for &Dataset<T> {
+    type Item = Result<T>;
+    type IntoIter = Iter<T>;
+
+    #[track_caller]
+    fn into_iter(self) -> Iter<T> {
+        self.iter()
+    }
+}
+
+/// The elements of the next pass, as of a reference.
+impl<T: Send + 'static> IntoIterator for Dataset<T> {
     type Item = Result<T>;
     type IntoIter = Iter<T>;
 

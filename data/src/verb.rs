@@ -17,8 +17,19 @@ use std::sync::Arc;
 pub(crate) enum Verb {
     Take(u64),
     Skip(u64),
-    Shard { index: u64, count: u64 },
-    Shuffle { buffer: usize, seed: Option<u64> },
+    Shard {
+        index: u64,
+        count: u64,
+    },
+    Shuffle {
+        buffer: usize,
+        seed: Option<u64>,
+    },
+    /// The same order in each pass.
+    ShuffleOnce {
+        buffer: usize,
+        seed: u64,
+    },
     Repeat(u64),
     RepeatForever,
 }
@@ -30,7 +41,7 @@ impl Verb {
             Verb::Take(count) => before.map(|before| before.min(count)),
             Verb::Skip(count) => before.map(|before| before.saturating_sub(count)),
             Verb::Shard { index, count } => before.map(|before| before.saturating_sub(index).div_ceil(count.max(1))),
-            Verb::Shuffle { .. } => before,
+            Verb::Shuffle { .. } | Verb::ShuffleOnce { .. } => before,
             Verb::Repeat(count) => before.and_then(|before| before.checked_mul(count)),
             Verb::RepeatForever => before.filter(|before| *before == 0),
         }
@@ -58,12 +69,9 @@ impl Verb {
                 let reason = format!("shard {index} of {count} does not exist; the first one is shard 0");
                 return Err(DataError::argument("shard", reason));
             }
-            Verb::Shuffle { buffer: 0, .. } => {
-                return Err(DataError::argument("shuffle", "the buffer needs at least one element"));
-            }
-            Verb::Shuffle { buffer, seed } => {
-                let seed = pass.seed(seed.unwrap_or_else(current_seed));
-                Box::new(Shuffled::new(open(pass)?, buffer, generator(seed)))
+            Verb::Shuffle { buffer, .. } | Verb::ShuffleOnce { buffer, .. } => {
+                let generator = self.generator(buffer, pass)?;
+                Box::new(Shuffled::new(open(pass)?, buffer, generator))
             }
             Verb::Repeat(count) => Box::new(Repeated::new(Arc::clone(open), pass, Some(count))),
             Verb::RepeatForever => Box::new(Repeated::new(Arc::clone(open), pass, None)),
@@ -71,9 +79,24 @@ impl Verb {
     }
 }
 
-/// Not a part of the generic code above, which each cell compiles.
-fn generator(seed: u64) -> Pcg64 {
-    Pcg64::seed_from_u64(seed)
+impl Verb {
+    /// A shuffle whose order no later seed changes.
+    pub(crate) fn once(buffer: usize, seed: Option<u64>) -> Verb {
+        Verb::ShuffleOnce { buffer, seed: seed.unwrap_or_else(current_seed) }
+    }
+
+    /// What a shuffle draws with in this pass. Not a part of the generic code above, which each cell compiles.
+    fn generator(self, buffer: usize, pass: Pass) -> Result<Pcg64> {
+        let (verb, seed) = match self {
+            Verb::ShuffleOnce { seed, .. } => ("shuffle_once", seed),
+            Verb::Shuffle { seed, .. } => ("shuffle", pass.seed(seed.unwrap_or_else(current_seed))),
+            _ => ("shuffle", pass.seed(current_seed())),
+        };
+        if buffer == 0 {
+            return Err(DataError::argument(verb, "the buffer needs at least one element"));
+        }
+        Ok(Pcg64::seed_from_u64(seed))
+    }
 }
 
 struct Taken<X> {

@@ -68,8 +68,27 @@ impl<T: Send + 'static> Dataset<T> {
     ///
     /// Rows of tensors are shuffled by their numbers, so that a large buffer costs nothing; of other elements the buffer
     /// is in memory. Call it before [`Dataset::map`]: what a resumed pass leaves out is then not computed.
+    ///
+    /// [`Dataset::take`] and [`Dataset::skip`] after it choose other elements in each pass, so that what is skipped for
+    /// training comes into validation: make parts with [`Dataset::split`], or shuffle with [`Dataset::shuffle_once`] before.
     pub fn shuffle(&self, buffer: usize, seed: impl Into<Option<u64>>) -> Dataset<T> {
         self.then(Verb::Shuffle { buffer, seed: seed.into() })
+    }
+
+    /// Elements in a random order that is the same in each pass, so that [`Dataset::take`] and [`Dataset::skip`] after it
+    /// are disjoint parts. It is the order of pass 0 of [`Dataset::shuffle`]; `None` is the seed that the process or the
+    /// trial has now.
+    ///
+    /// ```
+    /// # use ferrotune_data::Dataset;
+    /// let shuffled = Dataset::from_iter(0..100_u32).shuffle_once(100, 7);
+    /// let (valid, train) = (shuffled.take(20), shuffled.skip(20).shuffle(80, 7));
+    /// let held_out: Vec<u32> = valid.epoch(0).collect::<Result<_, _>>()?;
+    /// assert!(train.epoch(5).all(|number| number.is_ok_and(|number| !held_out.contains(&number))));
+    /// # Ok::<(), ferrotune_data::DataError>(())
+    /// ```
+    pub fn shuffle_once(&self, buffer: usize, seed: impl Into<Option<u64>>) -> Dataset<T> {
+        self.then(Verb::once(buffer, seed.into()))
     }
 
     /// All elements `count` times. What is shuffled before is shuffled anew each time.
@@ -82,12 +101,12 @@ impl<T: Send + 'static> Dataset<T> {
         self.then(Verb::RepeatForever)
     }
 
-    /// The first elements, at most `count`.
+    /// The first elements, at most `count`. After [`Dataset::shuffle`] they are other ones in each pass.
     pub fn take(&self, count: u64) -> Dataset<T> {
         self.then(Verb::Take(count))
     }
 
-    /// The elements after the first `count`.
+    /// The elements after the first `count`. After [`Dataset::shuffle`] they are other ones in each pass.
     pub fn skip(&self, count: u64) -> Dataset<T> {
         self.then(Verb::Skip(count))
     }

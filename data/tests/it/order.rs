@@ -127,3 +127,35 @@ fn parts_of_a_split_have_every_row_once() {
     let [again] = rows(101).split([0.7], 7).unwrap();
     assert_eq!(values(again.iter()), values(parts[0].iter()));
 }
+
+#[test]
+fn what_is_shuffled_once_has_disjoint_parts_in_every_pass() {
+    for dataset in [rows(50).map(1, |row| Ok(row.to_scalar::<u32>()?)), numbers(50)] {
+        let shuffled = dataset.shuffle_once(50, 7);
+        let (valid, train) = (shuffled.take(10), shuffled.skip(10));
+        let held_out = all(valid.epoch(0));
+        assert_ne!(held_out, (0..10).collect::<Vec<u32>>());
+        for pass in [0, 1, 5] {
+            assert_eq!(all(valid.epoch(pass)), held_out);
+            assert!(all(train.epoch(pass)).iter().all(|number| !held_out.contains(number)));
+        }
+        assert_eq!(all(shuffled.repeat(2).take(60).skip(50).iter()), held_out, "a repetition has the same order");
+    }
+    assert_eq!(values(rows(50).shuffle_once(50, 7).epoch(3)), values(rows(50).shuffle(50, 7).epoch(0)));
+    let error = rows(5).shuffle_once(0, 7).iter().find_map(Result::err).map(|error| error.to_string());
+    assert_eq!(error.as_deref(), Some("Dataset::shuffle_once: the buffer needs at least one element"));
+}
+
+#[test]
+fn a_loop_by_value_is_the_next_pass() {
+    let dataset = rows(20).shuffle(20, 7);
+    let expected = [0, 1].map(|pass| values(dataset.epoch(pass)));
+    let mut passes = [Vec::new(), Vec::new()];
+    for row in &dataset {
+        passes[0].push(super::value(&row.unwrap()));
+    }
+    for row in dataset {
+        passes[1].push(super::value(&row.unwrap()));
+    }
+    assert_eq!(passes, expected);
+}

@@ -104,3 +104,12 @@ fn rows_travel_to_a_trial_and_what_is_made_does_not() {
         "`train` cannot be shared: only rows of tensors and images travel to a trial; call map, batch and what follows in the objective, and read in place of stream"
     );
 }
+
+#[test]
+fn a_later_seed_does_not_change_the_order_of_what_is_shuffled_once() {
+    let _one = with_seed(7);
+    let shuffled = rows(50).shuffle_once(50, None);
+    let before = values(shuffled.iter());
+    ferrotune_trial::seed(8).unwrap();
+    assert_eq!(values(shuffled.iter()), before);
+}
