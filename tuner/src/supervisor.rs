@@ -14,6 +14,7 @@ mod events;
 mod files;
 mod mirror;
 mod phase;
+mod plugin;
 mod publication;
 mod remaining;
 mod resident;
@@ -41,6 +42,7 @@ use crate::process::{self, Budget, OWN_PROGRAM, ProcessError, SharedMemory, Sign
 use crate::search::{self, Search, SearchError, Step};
 use crate::spec::StudySpec;
 use crate::study_folder::{self, file_error};
+use crate::wire::PluginCopy;
 use elsewhere::Elsewhere;
 use events::{Earlier, Watcher};
 use files::Files;
@@ -146,6 +148,16 @@ enum Program<'a> {
     Library { program: &'a Path, code: Code },
     /// The supervisor's own program, which has the objective in it.
     Itself,
+}
+
+impl Program<'_> {
+    /// What workers load as the plugin of their device, if the study names one by its file.
+    fn plugin(&self) -> Option<&PluginCopy> {
+        match self {
+            Program::Library { code, .. } => code.plugin.as_ref().map(|plugin| &plugin.copy),
+            Program::Itself => None,
+        }
+    }
 }
 
 /// The parts of [`Workers`], once their code may be run.

@@ -17,6 +17,37 @@ pub const SHARED_VARIABLE: &str = "FERROTUNE_SHARED";
 /// The environment variable with the most bytes that a worker may hold.
 pub const BUDGET_VARIABLE: &str = "FERROTUNE_BUDGET_BYTES";
 
+/// The environment variable with the [`PluginCopy`] of a study.
+pub const PLUGIN_VARIABLE: &str = "FERROTUNE_PLUGIN_COPY";
+
+/// The plugin that a study names by its file, in memory: what was hashed is what workers load.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PluginCopy {
+    /// The device that the study names.
+    pub device: String,
+    /// Where workers load it from.
+    pub path: PathBuf,
+    /// The hash of its bytes.
+    pub hash: String,
+}
+
+impl PluginCopy {
+    /// For [`PLUGIN_VARIABLE`].
+    pub fn to_variable(&self) -> String {
+        serde_json::json!(self).to_string()
+    }
+
+    /// The copy that a worker was given for this device, if it was given one.
+    ///
+    /// # Errors
+    /// Where the variable has something else.
+    pub fn given(device: &str) -> Result<Option<PluginCopy>, serde_json::Error> {
+        let Ok(text) = std::env::var(PLUGIN_VARIABLE) else { return Ok(None) };
+        let copy: PluginCopy = serde_json::from_str(&text)?;
+        Ok(Some(copy).filter(|copy| copy.device == device))
+    }
+}
+
 /// The environment variable with the path of a file to which a worker writes the first program of its trial, which ends there.
 pub const PROGRAM_VARIABLE: &str = "FERROTUNE_FIRST_PROGRAM";
 

@@ -9,7 +9,7 @@ use super::requests::RequestSocket;
 use super::shared_memory::Inodes;
 use super::stay::STAY_VARIABLE;
 use super::{OWN_PROGRAM, ProcessError, ROLE_VARIABLE, Role, TRIAL_VARIABLE, TrialCgroups, Worker};
-use crate::wire::{BUDGET_VARIABLE, SHARED_VARIABLE};
+use crate::wire::{BUDGET_VARIABLE, PLUGIN_VARIABLE, PluginCopy, SHARED_VARIABLE};
 use ferrotune_machine::identity::Identity;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Resource, Rlimit};
@@ -63,7 +63,7 @@ pub struct Library {
 
 impl Library {
     /// The path by which a worker opens it.
-    fn path(&self) -> String {
+    pub(crate) fn path(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())
     }
 }
@@ -81,6 +81,8 @@ pub struct Launch<'a> {
     pub folder: &'a Path,
     /// The captured variables.
     pub shared: Option<BorrowedFd<'a>>,
+    /// What it loads as the plugin of its device, if the study names one by its file.
+    pub plugin: Option<&'a PluginCopy>,
     /// Threads that it computes with.
     pub threads: u64,
     /// The niceness of its process: the one that [`go_first`] returned.
@@ -227,6 +229,10 @@ fn set_environment(command: &mut Command, launch: &Launch<'_>) {
     match launch.shared {
         Some(shared) => command.env(SHARED_VARIABLE, format!("/proc/{}/fd/{}", std::process::id(), shared.as_raw_fd())),
         None => command.env_remove(SHARED_VARIABLE),
+    };
+    match launch.plugin {
+        Some(plugin) => command.env(PLUGIN_VARIABLE, plugin.to_variable()),
+        None => command.env_remove(PLUGIN_VARIABLE),
     };
 }
 

@@ -4,6 +4,7 @@
 
 use super::SupervisorError;
 use super::files::read_error;
+use super::plugin::Plugin;
 use super::trust::hexadecimal;
 use crate::process::Library;
 use crate::spec::StudySpec;
@@ -32,6 +33,8 @@ pub struct Code {
     pub(super) facts: String,
     /// Of each library's bytes, the objective's first, and how many they are.
     hashes: Vec<(String, u64)>,
+    /// The plugin, if the study names one by its file.
+    pub(super) plugin: Option<Box<Plugin>>,
 }
 
 impl Code {
@@ -55,11 +58,14 @@ impl Code {
             hashes.push(hashed);
         }
         // A plugin of the user's environment (`tpu`, `xla:cpu`) is not the study's choice; a file that the study names is.
-        if let Some(plugin) = spec.device.strip_prefix("xla:").filter(|plugin| *plugin != "cpu") {
-            let hash = hash_of(Path::new(plugin)).map_err(read_error("read the plugin", Path::new(plugin), study))?;
-            facts.push_str(&format!("plugin {plugin:?} {hash}\n"));
+        let file = spec.device.strip_prefix("xla:").filter(|plugin| *plugin != "cpu").map(Path::new);
+        let read =
+            |file| Plugin::read(&spec.device, file).map(Box::new).map_err(read_error("read the plugin", file, study));
+        let plugin = file.map(read).transpose()?;
+        if let (Some(file), Some(plugin)) = (file, &plugin) {
+            facts.push_str(&format!("plugin {file:?} {}\n", plugin.copy.hash));
         }
-        Ok(Code { objective, linked, facts, hashes })
+        Ok(Code { objective, linked, facts, hashes, plugin })
     }
 
     /// Each library's path in a study's folder, its bytes, their hash, and how many they are.
@@ -75,16 +81,11 @@ fn is_standard(library: &Path) -> bool {
 }
 
 /// A file's bytes in memory, where nobody can change them, their hash, and how many they are.
-fn sealed(source: &Path, name: &OsStr) -> io::Result<(Library, (String, u64))> {
+pub(super) fn sealed(source: &Path, name: &OsStr) -> io::Result<(Library, (String, u64))> {
     let mut to = memory_file::create(name)?;
     let hashed = read(&File::open(source)?, LARGEST_BYTES, |chunk| to.write_all(chunk))?;
     memory_file::seal(&to)?;
     Ok((Library { name: name.to_owned(), file: to }, hashed))
-}
-
-/// The hash of a file's bytes.
-fn hash_of(source: &Path) -> io::Result<String> {
-    Ok(read(&File::open(source)?, LARGEST_BYTES, |_| Ok(()))?.0)
 }
 
 /// Reads a file of at most so many bytes piece by piece, from its beginning; returns the hash of its bytes, and how many

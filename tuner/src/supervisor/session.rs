@@ -105,7 +105,8 @@ impl Supervisor<'_> {
         let deadline = self.search.spec.trial_timeout_s.map(|limit| {
             let left = (limit - record.seconds).max(0.0);
             // A limit beyond what the clock can hold is none that anyone will see.
-            let left = Duration::try_from_secs_f64(left).unwrap_or(Duration::from_secs(u32::MAX.into()));
+            let longest = Duration::from_secs(u32::MAX.into());
+            let left = Duration::try_from_secs_f64(left).map_or(longest, |left| left.min(longest));
             (now + left, limit.ceil() as u64)
         });
         Ok(Session {
@@ -134,6 +135,7 @@ impl Supervisor<'_> {
             number,
             folder,
             shared: workers.files.shared.as_ref().map(|file| file.as_fd()),
+            plugin: workers.program.plugin(),
             threads: workers.threads,
             niceness: workers.niceness,
             budget_bytes: self.budget.trial_bytes,

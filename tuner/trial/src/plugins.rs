@@ -7,8 +7,8 @@ use crate::seed::given_seed;
 use candle_core::random::{Draws, with_draws};
 use candle_core::{Device, anomaly};
 use ferrotune_devices::pjrt::{Client, Plugin};
-use ferrotune_devices::{Cluster, Machine, NoPlugin, find_plugin, fork, open_jointly};
-use ferrotune_tuner::wire::BUDGET_VARIABLE;
+use ferrotune_devices::{Cluster, Machine, find_plugin, fork, open_jointly};
+use ferrotune_tuner::wire::{BUDGET_VARIABLE, PluginCopy};
 use ferrotune_xla::{Options, identity};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -96,9 +96,18 @@ pub(crate) fn facts_of(device: &str) -> Option<(Option<String>, Option<String>, 
     Some((kind, version, used_bytes))
 }
 
-/// The library of the plugin that the name of a device stands for.
-fn library_of(device: &str) -> std::result::Result<PathBuf, NoPlugin> {
-    find_plugin(&Machine::this(), device).map(|plugin| real(&plugin))
+/// The library of the plugin that the name of a device stands for: what the search has hashed, if this is a trial on it.
+fn library_of(device: &str) -> Result<PathBuf> {
+    match PluginCopy::given(device)? {
+        Some(copy) => Ok(copy.path),
+        None => Ok(find_plugin(&Machine::this(), device).map(|plugin| real(&plugin))?),
+    }
+}
+
+/// What tells the library of a device from another build of it.
+fn identity_of(device: &str, library: &Path) -> Result<String> {
+    let copy = PluginCopy::given(device)?;
+    Ok(copy.map_or_else(|| identity(library), |copy| format!("{device} {}", copy.hash)))
 }
 
 /// The library itself, to which several names may lead.
@@ -109,7 +118,7 @@ fn real(plugin: &Path) -> PathBuf {
 /// So many cores of the plugin with this name, with those of the other processes of a cluster, opened now or before.
 pub(crate) fn open(name: &str, cores: usize, cluster: Option<&Cluster>) -> Result<Device> {
     let plugin = library_of(name)?;
-    let identity = identity(&plugin);
+    let identity = identity_of(name, &plugin)?;
     let mut plugins = open_plugins();
     let open = opened(&mut plugins, plugin, cluster)?;
     if cluster.is_some_and(|cluster| open.client.store().is_none_or(|store| store.cluster() != cluster)) {

@@ -90,7 +90,7 @@ impl Signs {
 impl Owner {
     /// For how long it may give no sign of life; none where it gives none.
     fn grace(&self) -> Option<Duration> {
-        self.heartbeat_s.map(|interval| Duration::from_secs(GRACE * interval.max(1)))
+        self.heartbeat_s.map(|interval| Duration::from_secs(GRACE.saturating_mul(interval.max(1))))
     }
 }
 
