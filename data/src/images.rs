@@ -28,7 +28,8 @@ pub struct ImageFolder {
 
 /// The images in a folder, or below an address such as `s3://bucket/flowers`, that has a folder for each class, as with
 /// Keras' `image_dataset_from_directory` and torchvision's `ImageFolder`. Folders within those belong to the class, too.
-/// BMP, GIF (the first image), JPEG, PNG, PNM and WebP are read.
+/// BMP, GIF (the first image), JPEG, PNG, PNM and WebP are read, and turned as their EXIF data say. Names that begin with a
+/// dot, and macOS' `__MACOSX`, are left out.
 ///
 /// `shape` is `[channels, height, width]`, with 3 channels for red, green and blue or 1 for grey. Images of another
 /// size are resized, bilinearly and with antialiasing, without keeping their proportions.
