@@ -53,7 +53,7 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
     ///
     /// # Errors
     /// Those of the function while it is traced; if it reads a value that it computes; if it depends on something that
-    /// changes from call to call; and those of the device.
+    /// changes from call to call; and those of the device, which leaves the variables as they were if it does not start the run.
     pub fn run(&mut self, arguments: &[Tensor]) -> Result<Vec<Tensor>> {
         Ok(self.run_drawing(arguments, None)?.0)
     }
