@@ -108,20 +108,75 @@ pub(crate) fn constraint(text: &str) -> Result<Constraint, String> {
     }
 }
 
+/// The same where a value may be in quotes, and have separators in them: `opt='a,b',lr=1`. A quote elsewhere than at a value's
+/// beginning stands for itself.
+pub(crate) fn quoted_list<T>(
+    text: &str,
+    separator: char,
+    read: impl Fn(&str) -> Result<T, String>,
+) -> Result<Vec<T>, String> {
+    let (mut parts, mut begin, mut open, mut before) = (Vec::new(), 0, None, separator);
+    for (place, c) in text.char_indices() {
+        match open {
+            Some(quote) if c == quote => open = None,
+            None if before == '=' && matches!(c, '\'' | '"') => open = Some(c),
+            None if c == separator => {
+                parts.push(&text[begin..place]);
+                begin = place + c.len_utf8();
+            }
+            _ => {}
+        }
+        if !c.is_whitespace() {
+            before = c;
+        }
+    }
+    parts.push(&text[begin..]);
+    match open {
+        Some(quote) => {
+            Err(format!("the quote {quote} is not closed; a value with one begins and ends with the other quote"))
+        }
+        None => parts.into_iter().map(|part| read(part.trim())).collect(),
+    }
+}
+
 /// `NAME=VALUE,…`: values of parameters.
 pub(crate) fn settings(text: &str) -> Result<Values, String> {
-    Ok(list(text, ',', setting)?.into_iter().collect())
+    Ok(quoted_list(text, ',', setting)?.into_iter().collect())
 }
 
 fn setting(text: &str) -> Result<(String, Value), String> {
     let parts = text.split_once('=').map(|(name, value)| (name.trim(), value.trim()));
     match parts.filter(|(name, value)| !name.is_empty() && !value.is_empty()) {
-        Some((name, value)) => Ok((name.to_owned(), parse_value(value))),
+        Some((name, value)) => Ok((name.to_owned(), parse_value(unquoted(value)))),
         None => Err(format!("{text:?} is not a parameter and its value, as in lr=0.01")),
     }
+}
+
+/// The text between the quotes that it begins and ends with.
+fn unquoted(text: &str) -> &str {
+    let within = |quote: char| text.strip_prefix(quote).and_then(|rest| rest.strip_suffix(quote));
+    within('"').or_else(|| within('\'')).unwrap_or(text)
 }
 
 /// The name of a parameter.
 pub(crate) fn parameter(text: &str) -> Result<String, String> {
     if text.is_empty() { Err("a name is missing between the commas".to_owned()) } else { Ok(text.to_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_in_quotes_have_commas_semicolons_and_quotes() {
+        let text = |text: &str| Value::Text(text.to_owned());
+        let read = |given: &str| quoted_list(given, ';', settings);
+        let one = |name: &str, value: Value| Values::from([(name.to_owned(), value)]);
+        assert_eq!(read("kernel='3,3'"), Ok(vec![one("kernel", text("3,3"))]));
+        let both = Values::from([("kernel".to_owned(), text("3,3;5")), ("lr".to_owned(), Value::Float(0.1))]);
+        assert_eq!(read(r#"kernel = "3,3;5", lr=0.1; name=it's"#), Ok(vec![both, one("name", text("it's"))]));
+        assert_eq!(read(r#"quote="it's, so""#), Ok(vec![one("quote", text("it's, so"))]));
+        assert_eq!(read("units='64'"), Ok(vec![one("units", Value::Int(64))]));
+        assert!(read("kernel='3,3").unwrap_err().contains("is not closed"));
+    }
 }

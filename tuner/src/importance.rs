@@ -28,26 +28,34 @@ pub struct Importance {
 
 /// Importance of every parameter of the finished trials, the largest first; shares sum to 1.
 ///
-/// `loss` gives a trial's value, where small is good; trials for which it is `None` or not finite do not count. With a
-/// single trial or with equal values, all parameters get the same share.
+/// `loss` gives a trial's value, where small is good; trials for which it is `None` or not finite do not count. A parameter
+/// with one value, as with `--fix`, decides nothing, so its share is 0. With equal losses, all others get the same share.
 pub fn importance(trials: &[TrialRecord], loss: impl Fn(&TrialRecord) -> Option<f64>) -> Vec<Importance> {
     let region: Vec<(&TrialRecord, f64)> = losses(trials, loss).collect();
     let mut names: Vec<&String> = region.iter().flat_map(|(trial, _)| trial.parameters.keys()).collect();
     names.sort();
     names.dedup();
     let limit = limit_of_the_best(&region);
-    let several = region.len() > 1;
-    let divergences: Vec<(&String, f64)> =
-        names.into_iter().map(|name| (name, if several { divergence(name, &region, limit) } else { 0.0 })).collect();
-    let sum: f64 = divergences.iter().map(|(_, divergence)| divergence).sum();
-    let equal = 1.0 / divergences.len() as f64;
+    let divergences: Vec<(&String, Option<f64>)> = names
+        .into_iter()
+        .map(|name| (name, has_several_values(name, &region).then(|| divergence(name, &region, limit))))
+        .collect();
+    let varied = divergences.iter().filter_map(|(_, divergence)| *divergence);
+    let (sum, equal) = (varied.clone().sum::<f64>(), 1.0 / varied.count() as f64);
     let share = |divergence: f64| if sum > 0.0 { divergence / sum } else { equal };
     let mut shares: Vec<Importance> = divergences
         .into_iter()
-        .map(|(name, divergence)| Importance { name: name.clone(), share: share(divergence) })
+        .map(|(name, divergence)| Importance { name: name.clone(), share: divergence.map_or(0.0, share) })
         .collect();
     shares.sort_by(|a, b| b.share.total_cmp(&a.share));
     shares
+}
+
+/// Whether the trials that ask for a parameter have different values of it.
+fn has_several_values(name: &str, region: &[(&TrialRecord, f64)]) -> bool {
+    let mut values = region.iter().filter_map(|(trial, _)| trial.parameters.get(name)).map(|known| &known.value);
+    let first = values.next();
+    values.any(|value| Some(value) != first)
 }
 
 /// The finished trials with a finite loss.
@@ -183,11 +191,27 @@ mod tests {
     }
 
     #[test]
+    fn parameter_with_one_value_has_no_share() {
+        let mut trials = trials();
+        trials.iter_mut().for_each(|trial| {
+            trial.parameters.retain(|name, _| name == "x" || name == "depth");
+            trial.parameters.get_mut("depth").expect("depth").value = Value::Int(7);
+        });
+        let of = |trials: &[TrialRecord], loss: fn(&TrialRecord) -> Option<f64>| {
+            let shares = importance(trials, loss);
+            shares.into_iter().map(|Importance { name, share }| (name, share)).collect::<Vec<_>>()
+        };
+        let alone = vec![("x".to_owned(), 1.0), ("depth".to_owned(), 0.0)];
+        assert_eq!(of(&trials, TrialRecord::value), alone);
+        assert_eq!(of(&trials, |_| Some(1.0)), alone);
+    }
+
+    #[test]
     fn parameters_share_alike_where_nothing_can_be_told() {
         let shares = |trials: &[TrialRecord]| {
             importance(trials, |_| Some(1.0)).iter().map(|importance| importance.share).collect::<Vec<_>>()
         };
-        assert_eq!(shares(&trials()[..1]).iter().sum::<f64>(), 1.0);
+        assert!(shares(&trials()[..1]).iter().all(|share| *share == 0.0), "each parameter has one value");
         assert_eq!(shares(&trials()), [1.0 / 6.0; 6]);
         assert!(shares(&[]).is_empty());
     }

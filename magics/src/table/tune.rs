@@ -7,7 +7,7 @@ use crate::arguments::{Arguments, Invocation};
 use crate::cell;
 use crate::error::{MagicError, Problem};
 use crate::quantity::{bytes, seconds};
-use crate::values::{self, constraint, count, list, number, objective, parameter, settings};
+use crate::values::{self, constraint, count, list, number, objective, parameter, quoted_list, settings};
 use ferrotune_tuner::spec::{Placement, PublishTo, StudySpec};
 
 pub(super) const TUNE: Magic = Magic {
@@ -166,7 +166,7 @@ const ROWS: [Row; 39] = [
         "--enqueue",
         "NAME=VALUE,…;…",
         "try these values first, a trial for each part between semicolons",
-        |spec, text| set(&mut spec.given.enqueued, list(text, ';', settings)),
+        |spec, text| set(&mut spec.given.enqueued, quoted_list(text, ';', settings)),
     ),
     row(
         "--tune-only",

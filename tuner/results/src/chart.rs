@@ -8,7 +8,7 @@ mod text;
 mod vega;
 
 pub use scale::Scale;
-pub(crate) use scale::extent;
+pub(crate) use scale::{between, extent};
 
 use ferrotune_display::Bundle;
 

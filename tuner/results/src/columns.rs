@@ -48,25 +48,45 @@ pub(crate) struct Cell {
 }
 
 impl Column {
-    /// The column of this name. Objectives, parameters and metrics of the study come before the columns of all studies.
+    /// The column of this name. `param.NAME`, `metric.NAME` and `trial.NAME` name one of those that have a name in common, such as
+    /// a parameter `state` and the state of the trial; the name alone is an error then.
     pub(crate) fn named(study: &Study, name: &str) -> Result<Column, ResultsError> {
-        let parameters = parameter_names(&study.trials);
-        if let Some(index) = study.spec.objectives.iter().position(|objective| objective.metric == name) {
-            return Ok(Column::Objective(index));
+        match Column::all_named(study, name).as_slice() {
+            [column] => return Ok(column.clone()),
+            [] => {}
+            several => {
+                let columns: Vec<String> = several.iter().map(|column| format!("{}.{name}", column.kind())).collect();
+                return Err(ResultsError::SeveralColumns { name: name.to_owned(), columns: columns.join(" or ") });
+            }
         }
-        if parameters.contains(name) {
-            return Ok(Column::Parameter(name.to_owned()));
-        }
-        if metric_names(study).contains(name) {
-            return Ok(Column::Metric(name.to_owned()));
-        }
-        let fixed = FIXED.iter().find(|(known, _)| *known == name).map(|(_, column)| column.clone());
-        fixed.ok_or_else(|| {
+        let of_kind = |(kind, name): (&str, &str)| {
+            Column::all_named(study, name).into_iter().find(|column| column.kind() == kind)
+        };
+        name.split_once('.').and_then(of_kind).ok_or_else(|| {
             let objectives = study.spec.objectives.iter().map(|objective| objective.metric.as_str());
             let known = FIXED.iter().map(|(known, _)| *known);
-            let columns: Vec<&str> = objectives.chain(parameters).chain(known).collect();
+            let columns: Vec<&str> = objectives.chain(parameter_names(&study.trials)).chain(known).collect();
             ResultsError::UnknownColumn { name: name.to_owned(), columns: columns.join(", ") }
         })
+    }
+
+    /// All columns of this name, at most one of each kind. An objective is the column of its metric.
+    fn all_named(study: &Study, name: &str) -> Vec<Column> {
+        let objective = study.spec.objectives.iter().position(|objective| objective.metric == name);
+        let metric = || metric_names(study).contains(name).then(|| Column::Metric(name.to_owned()));
+        let parameter = parameter_names(&study.trials).contains(name).then(|| Column::Parameter(name.to_owned()));
+        let fixed = FIXED.iter().find(|(known, _)| *known == name).map(|(_, column)| column.clone());
+        let value = objective.map(Column::Objective).or_else(metric);
+        [value, parameter, fixed].into_iter().flatten().collect()
+    }
+
+    /// What stands before its name where several columns have it.
+    fn kind(&self) -> &'static str {
+        match self {
+            Column::Objective(_) | Column::Metric(_) => "metric",
+            Column::Parameter(_) => "param",
+            _ => "trial",
+        }
     }
 
     /// The columns of a table of these trials.

@@ -8,6 +8,9 @@ pub enum ResultsError {
     /// A column that the study does not have.
     #[error("there is no column {name}; choose from {columns}")]
     UnknownColumn { name: String, columns: String },
+    /// A name that several columns have.
+    #[error("{name} is the name of several columns; write {columns}")]
+    SeveralColumns { name: String, columns: String },
     /// A condition without a comparison.
     #[error(
         "{condition} is no condition; write COLUMN, a comparison and VALUE, as in val_accuracy>0.9 or state=failed"

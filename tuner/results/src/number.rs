@@ -14,6 +14,8 @@ pub fn number(value: f64) -> String {
 pub(crate) fn significant(value: f64, digits: usize) -> String {
     // The text comes from `format!`, so parsing it cannot fail.
     let rounded: f64 = format!("{value:.*e}", digits.saturating_sub(1)).parse().unwrap_or(value);
+    // Rounded up, the largest number is infinite.
+    let rounded = if rounded.is_finite() { rounded } else { value };
     if rounded != 0.0 && !(1e-4..1e7).contains(&rounded.abs()) { format!("{rounded:e}") } else { rounded.to_string() }
 }
 
@@ -29,5 +31,6 @@ mod tests {
             assert_eq!(number(value), text);
         }
         assert_eq!(significant(0.123_45, 2), "0.12");
+        assert_eq!(significant(f64::MAX, 4), "1.7976931348623157e308");
     }
 }

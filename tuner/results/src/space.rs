@@ -4,33 +4,94 @@ use crate::columns::numeric;
 use crate::{ResultsError, number};
 use ferrotune_display::{Bundle, table};
 use ferrotune_tuner::journal::Study;
+use ferrotune_tuner::record::TrialRecord;
 use ferrotune_tuner::space::{Dimension, Distribution, Scale, Space, Value};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 /// Most values of a choice in a cell.
 const MOST_VALUES: usize = 12;
+/// Most ranges of a parameter that have rows of their own. One with more has a range that depends on other values.
+const MOST_RANGES: usize = 8;
+/// Stands between a parameter's name and the number of its range. No name has it.
+const RANGE: char = '\0';
 
-/// Name, kind, range, scale, default, condition and values so far of every parameter. Fails before the first trial.
+/// Name, kind, range, scale, default, condition and values so far of every parameter. A parameter that has other ranges in other
+/// trials, such as in another branch of the objective, has a row for each. Fails before the first trial.
 pub fn space(study: &Study) -> Result<Bundle, ResultsError> {
-    let space = Space::infer(&study.trials);
+    let ranges = ranges(&study.trials);
+    let trials = by_range(&study.trials, &ranges);
+    let space = Space::infer(&trials);
     if space.dimensions.is_empty() {
         return Err(ResultsError::NoTrial { study: study.spec.project.clone() });
     }
     let header = ["parameter", "kind", "range", "scale", "default", "asked for", "tried", "trials"];
-    let rows: Vec<Vec<String>> = space.dimensions.iter().map(|dimension| row(study, &space, dimension)).collect();
+    let rows: Vec<Vec<String>> =
+        space.dimensions.iter().map(|dimension| row(study, &trials, &space, dimension, &ranges)).collect();
     Ok(table(&header, &rows))
 }
 
-fn row(study: &Study, space: &Space, dimension: &Dimension) -> Vec<String> {
-    let values: Vec<&Value> = study
-        .trials
+fn row(
+    study: &Study,
+    trials: &[TrialRecord],
+    space: &Space,
+    dimension: &Dimension,
+    ranges: &Ranges<'_>,
+) -> Vec<String> {
+    let values: Vec<&Value> = trials
         .iter()
         .filter_map(|trial| trial.parameters.get(&dimension.name).map(|parameter| &parameter.value))
         .collect();
-    let (kind, range, scale) = described(&dimension.distribution);
-    let condition = condition(space, dimension).unwrap_or_else(|| "always".to_owned());
-    let default = study.defaults.get(&dimension.name).map_or_else(String::new, ToString::to_string);
+    let name = shown(&dimension.name);
+    let (kind, mut range, scale) = described(&dimension.distribution);
+    let count = ranges.get(name).map_or(1, Vec::len);
+    if count > MOST_RANGES {
+        range = format!("{range} and {} other ranges", count - 1);
+    }
+    let unknown = if name == dimension.name { "always" } else { "in some trials" };
+    let condition = condition(space, dimension).unwrap_or_else(|| unknown.to_owned());
+    let default =
+        study.defaults.get(name).filter(|default| count > MOST_RANGES || dimension.distribution.contains(default));
+    let default = default.map_or_else(String::new, ToString::to_string);
     let count = values.len().to_string();
-    vec![dimension.name.clone(), kind.to_owned(), range, scale, default, condition, tried(&values), count]
+    vec![name.to_owned(), kind.to_owned(), range, scale, default, condition, tried(&values), count]
+}
+
+/// The ranges of each parameter, in the order of their first trials.
+type Ranges<'a> = BTreeMap<&'a str, Vec<&'a Distribution>>;
+
+fn ranges(trials: &[TrialRecord]) -> Ranges<'_> {
+    let mut ranges = Ranges::new();
+    for (name, parameter) in trials.iter().flat_map(|trial| &trial.parameters) {
+        let known = ranges.entry(name).or_default();
+        if !known.contains(&&parameter.distribution) {
+            known.push(&parameter.distribution);
+        }
+    }
+    ranges
+}
+
+/// The trials, in which a parameter with several ranges is a parameter for each of them.
+fn by_range<'a>(trials: &'a [TrialRecord], ranges: &Ranges<'_>) -> Cow<'a, [TrialRecord]> {
+    let is_split = |known: &Vec<&Distribution>| (2..=MOST_RANGES).contains(&known.len());
+    if !ranges.values().any(is_split) {
+        return Cow::Borrowed(trials);
+    }
+    let mut trials = trials.to_vec();
+    for trial in &mut trials {
+        let parameters = std::mem::take(&mut trial.parameters).into_iter().map(|(name, parameter)| {
+            let known = ranges.get(name.as_str()).filter(|known| is_split(known));
+            let range = known.and_then(|known| known.iter().position(|range| **range == parameter.distribution));
+            (range.map_or_else(|| name.clone(), |range| format!("{name}{RANGE}{range}")), parameter)
+        });
+        trial.parameters = parameters.collect();
+    }
+    Cow::Owned(trials)
+}
+
+/// A parameter's name without the number of its range.
+fn shown(name: &str) -> &str {
+    name.split_once(RANGE).map_or(name, |(name, _)| name)
 }
 
 /// Kind, range and scale.
@@ -72,7 +133,7 @@ fn condition(space: &Space, dimension: &Dimension) -> Option<String> {
         }
     };
     let present = values.iter().zip(&condition.present).filter(|(_, present)| **present).map(|(value, _)| value);
-    Some(format!("if {} is {}", parent.name, listed(present)))
+    Some(format!("if {} is {}", shown(&parent.name), listed(present)))
 }
 
 /// The values that were tried: the smallest and the largest number, or a list.

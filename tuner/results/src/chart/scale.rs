@@ -59,8 +59,8 @@ impl Scale {
         if low <= 0.0 {
             return Scale::around([low, high]);
         }
-        let room = (high / low).powf(0.04).max(1.05);
-        Scale::Log { low: low / room, high: high * room }
+        let room = ((high.ln() - low.ln()) * 0.04).exp().max(1.05);
+        Scale::Log { low: (low / room).max(f64::MIN_POSITIVE), high: (high * room).min(f64::MAX) }
     }
 
     /// A scale of the same kind that begins and ends with these values.
@@ -77,9 +77,12 @@ impl Scale {
     /// The position of a value, from 0 at the first end to 1 at the last.
     pub(crate) fn position(&self, value: f64) -> f64 {
         match self {
-            Scale::Linear { low, high } | Scale::Whole { low, high } => (value - low) / (high - low),
+            // Halves, because the distance of two finite numbers may be infinite.
+            Scale::Linear { low, high } | Scale::Whole { low, high } => {
+                (value / 2.0 - low / 2.0) / (high / 2.0 - low / 2.0)
+            }
             Scale::Share => value,
-            Scale::Log { low, high } => (value.max(f64::MIN_POSITIVE) / low).ln() / (high / low).ln(),
+            Scale::Log { low, high } => (value.max(f64::MIN_POSITIVE).ln() - low.ln()) / (high.ln() - low.ln()),
             Scale::Names(names) => (value + 0.5) / names.len().max(1) as f64,
         }
     }
@@ -87,9 +90,9 @@ impl Scale {
     /// The value at a position from 0 to 1; on an axis of names a fractional index.
     pub(crate) fn value_at(&self, position: f64) -> f64 {
         match self {
-            Scale::Linear { low, high } | Scale::Whole { low, high } => low + (high - low) * position,
+            Scale::Linear { low, high } | Scale::Whole { low, high } => between(*low, *high, position),
             Scale::Share => position,
-            Scale::Log { low, high } => low * (high / low).powf(position),
+            Scale::Log { low, high } => (low.ln() + (high.ln() - low.ln()) * position).exp(),
             Scale::Names(names) => position * names.len() as f64 - 0.5,
         }
     }
@@ -109,16 +112,21 @@ impl Scale {
     }
 }
 
+/// The number at this share of the way from `low` to `high`, whose distance may exceed the largest number.
+pub(crate) fn between(low: f64, high: f64, share: f64) -> f64 {
+    2.0 * (low / 2.0 + (high / 2.0 - low / 2.0) * share)
+}
+
 /// The extent of the values, and a margin on both sides.
 fn with_margin(values: impl IntoIterator<Item = f64>) -> (f64, f64) {
     let (low, high) = extent(values);
-    let room = if high > low { (high - low) * 0.04 } else { (low.abs() * 0.1).max(0.5) };
-    (low - room, high + room)
+    let room = if high > low { (high / 2.0 - low / 2.0) * 0.08 } else { (low.abs() * 0.1).max(0.5) };
+    ((low - room).max(-f64::MAX), (high + room).min(f64::MAX))
 }
 
 /// Multiples of 1, 2 or 5 times a power of ten, which are at least `least_step` apart.
 fn linear_ticks(low: f64, high: f64, count: usize, least_step: f64) -> Vec<(f64, String)> {
-    let raw = ((high - low) / count.max(1) as f64).max(least_step);
+    let raw = ((high / 2.0 - low / 2.0) / count.max(1) as f64 * 2.0).max(least_step);
     let power = 10_f64.powf(raw.log10().floor());
     let step = [1.0, 2.0, 5.0, 10.0].into_iter().map(|factor| factor * power).find(|step| *step >= raw * 0.999);
     let step = step.unwrap_or(10.0 * power);
@@ -175,6 +183,21 @@ mod tests {
                 assert!((scale.position(scale.value_at(position)) - position).abs() < 1e-12, "{scale:?}");
             }
         }
+    }
+
+    #[test]
+    fn the_largest_numbers_have_places_and_ticks() {
+        for values in [[-1e308, 1e308], [-f64::MAX, f64::MAX], [f64::MAX, f64::MAX]] {
+            let scale = Scale::around(values);
+            let places = values.map(|value| scale.position(value));
+            assert!(places.iter().all(|place| (0.0..=1.0).contains(place)), "{scale:?}: {places:?}");
+            assert!(scale.value_at(0.5).is_finite(), "{scale:?}");
+            assert!(scale.ticks(5).iter().all(|(tick, _)| tick.is_finite()), "{scale:?}");
+        }
+        assert_eq!(Scale::around([-1e308, 1e308]).position(0.0), 0.5);
+        assert_eq!(labels(&Scale::around([-1e308, 1e308])), "-1e308 -5e307 0 5e307 1e308");
+        let log = Scale::around_log([1e-280, 1e280]);
+        assert!((log.position(1.0) - 0.5).abs() < 1e-12 && (log.value_at(0.5) - 1.0).abs() < 1e-9, "{log:?}");
     }
 
     #[test]

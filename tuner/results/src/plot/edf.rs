@@ -2,7 +2,7 @@
 
 use super::{MOST_MARKS, metric, title};
 use crate::ResultsError;
-use crate::chart::{Axis, Chart, Colour, Layer, Line, Marks, Panel, Scale, extent};
+use crate::chart::{Axis, Chart, Colour, Layer, Line, Marks, Panel, Scale, between, extent};
 use crate::values::finished;
 use ferrotune_tuner::analysis::empirical_distribution;
 use ferrotune_tuner::journal::Study;
@@ -14,7 +14,7 @@ pub(super) fn chart(study: &Study, objective: usize) -> Result<Chart, ResultsErr
     at.sort_by(f64::total_cmp);
     at.dedup();
     if at.len() > MOST_MARKS / 2 {
-        let place = |index: usize| low + (high - low) * index as f64 / (MOST_MARKS / 2 - 1) as f64;
+        let place = |index: usize| between(low, high, index as f64 / (MOST_MARKS / 2 - 1) as f64);
         at = (0..MOST_MARKS / 2).map(place).collect();
     }
     // There are values; otherwise the function has returned above.

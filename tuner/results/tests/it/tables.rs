@@ -6,6 +6,8 @@ use ferrotune_display::Bundle;
 use ferrotune_results::listing::Listing;
 use ferrotune_results::overview::{Entry, overview};
 use ferrotune_results::{ResultsError, best, space};
+use ferrotune_tuner::record::Parameter;
+use ferrotune_tuner::space::{Distribution, Scale, Value};
 use std::path::PathBuf;
 
 fn text(bundle: &Bundle) -> String {
@@ -226,4 +228,57 @@ fn studies_are_rows_of_one_table() {
         sizes   accuracy:max, size:min  auto    40/40         32       4       4        0  4 trade-offs  none
         new     accuracy:max            auto    0/40           0       0       0        0                none
     "#]].assert_eq(&text(&overview(&entries)));
+}
+
+#[test]
+fn parameter_with_other_values_in_another_branch_has_a_row_for_each() -> Result<(), ResultsError> {
+    let mut study = study(20);
+    for trial in &mut study.trials {
+        let (is_wide, number) = (trial.parameters.contains_key("drop"), trial.number as i64);
+        let (low, high) = if is_wide { (10, 40) } else { (1, 4) };
+        let distribution = Distribution::Int { low, high, step: 1, scale: Scale::Linear };
+        trial.parameters.retain(|name, _| name == "kind");
+        trial.parameters.insert("n".to_owned(), Parameter { distribution, value: Value::Int(low + number % 3) });
+    }
+    let shown = text(&space::space(&study)?);
+    let rows: Vec<String> = shown
+        .lines()
+        .filter(|line| line.split_whitespace().next() == Some("n"))
+        .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+        .collect();
+    let of = |range: &str, kind: &str| {
+        rows.iter().any(|row| row.contains(range) && row.contains(&format!("if kind is {kind}")))
+    };
+    assert!(rows.len() == 2 && of("1..=4", "plain") && of("10..=40", "wide"), "{shown}");
+    Ok(())
+}
+
+#[test]
+fn parameter_that_is_named_as_a_column_of_all_studies_hides_neither() -> Result<(), ResultsError> {
+    let mut study = study(20);
+    for trial in &mut study.trials {
+        let values = ["on", "off"].map(Value::from).to_vec();
+        let value = values[usize::from(trial.number > 2)].clone();
+        let distribution = Distribution::Choice { values, is_ordered: false };
+        trial.parameters.insert("state".to_owned(), Parameter { distribution, value });
+    }
+    let of = |filter| {
+        Listing { filter: Some(filter), columns: Some("trial"), ..Listing::default() }
+            .table(&study)
+            .map(|table| text(&table))
+    };
+    let error = of("state=on").expect_err("two columns").to_string();
+    assert_eq!(error, "state is the name of several columns; write param.state or trial.state");
+    let rows = |text: String| {
+        text.split("\n\n")
+            .next()
+            .unwrap_or_default()
+            .split_whitespace()
+            .filter(|word| word.parse::<u64>().is_ok())
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(rows(of("param.state=on")?), ["0", "1", "2"]);
+    assert_eq!(rows(of("trial.state=pruned")?), ["4", "14"]);
+    Ok(())
 }
