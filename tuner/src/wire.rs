@@ -26,7 +26,7 @@ pub struct PluginCopy {
     /// The device that the study names.
     pub device: String,
     /// Where workers load it from.
-    pub path: PathBuf,
+    pub path: String,
     /// The hash of its bytes.
     pub hash: String,
 }

@@ -30,6 +30,8 @@ impl Plugin {
         let folder = tempfile::Builder::new().prefix("ferrotune-plugin-").tempdir()?;
         let path = mirrored(folder.path(), &original)?;
         symlink(library.path(), &path)?;
+        let not_text = |path| io::Error::new(io::ErrorKind::InvalidFilename, format!("the path {path:?} is not UTF-8"));
+        let path = path.into_os_string().into_string().map_err(not_text)?;
         let copy = PluginCopy { device: device.to_owned(), path, hash };
         Ok(Plugin { copy, _library: library, _folder: folder })
     }
@@ -85,6 +87,7 @@ mod tests {
         let plugin = Plugin::read("xla:it", &plugins.join("plugin.so"))?;
         fs::write(plugins.join("plugin.so"), "another one")?;
         let PluginCopy { path, hash, device } = &plugin.copy;
+        let path = Path::new(path);
         assert_eq!((device.as_str(), fs::read_to_string(path)?.as_str()), ("xla:it", "driver"));
         assert_eq!(path.file_name(), Some(OsStr::new("plugin.so")));
         assert!(fs::write(path, "a third one").is_err());
@@ -92,7 +95,7 @@ mod tests {
         assert_eq!(fs::read_to_string(origin.join("libbeside.so"))?, "beside");
         assert_eq!(fs::read_to_string(origin.join("../nvidia/libdeep.so"))?, "deep");
         assert_ne!(&Plugin::read("xla:it", &plugins.join("plugin.so"))?.copy.hash, hash);
-        let own = path.clone();
+        let own = path.to_owned();
         drop(plugin);
         assert!(!own.exists() && plugins.join("libbeside.so").exists());
         Ok(())

@@ -99,7 +99,7 @@ pub(crate) fn facts_of(device: &str) -> Option<(Option<String>, Option<String>, 
 /// The library of the plugin that the name of a device stands for: what the search has hashed, if this is a trial on it.
 fn library_of(device: &str) -> Result<PathBuf> {
     match PluginCopy::given(device)? {
-        Some(copy) => Ok(copy.path),
+        Some(copy) => Ok(copy.path.into()),
         None => Ok(find_plugin(&Machine::this(), device).map(|plugin| real(&plugin))?),
     }
 }
