@@ -4,6 +4,7 @@ use crate::analysis::ranking;
 use crate::event::{Front, Progress};
 use crate::oracle;
 use crate::record::{State, TrialRecord};
+use crate::space::has_asked_all;
 use crate::spec::{Objective, StudySpec};
 use std::collections::BTreeSet;
 
@@ -22,7 +23,7 @@ pub fn standing(trials: &[TrialRecord], spec: &StudySpec) -> Progress {
         max_trials: spec.max_trials,
         best: if several { None } else { best.first().map(|trial| trial.without_reports()) },
         front: several.then(|| front(&best, spec)),
-        unasked: if done > 0 { unasked(trials, spec) } else { Vec::new() },
+        unasked: unasked(trials, spec),
         infeasible: ranking::infeasible(trials, spec) as u64,
         trials_s: seconds(trials),
         ..Progress::default()
@@ -35,8 +36,12 @@ pub(super) fn seconds(trials: &[TrialRecord]) -> f64 {
 }
 
 /// Parameters that the user has decided something about and no trial has asked for: misspelt, perhaps. Of trials
-/// that were enqueued, those count that have run, but not the best one of another study.
+/// that were enqueued, those count that have run, but not the best one of another study. None as long as all trials have
+/// failed before they could ask for everything, such as with a value that a parameter's range does not have.
 fn unasked(trials: &[TrialRecord], spec: &StudySpec) -> Vec<String> {
+    if !trials.iter().any(has_asked_all) {
+        return Vec::new();
+    }
     let is_asked = |name: &&str| trials.iter().any(|trial| trial.parameters.contains_key(*name));
     let of_source = spec.warm_start.as_ref().map(|warm_start| &warm_start.best);
     let enqueued = trials.iter().filter(|trial| trial.ending.is_some() && Some(&trial.preset) != of_source);

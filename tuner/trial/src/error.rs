@@ -34,6 +34,14 @@ pub enum TrialError {
         /// The answer.
         answer: String,
     },
+    /// A bound, step or default is a whole number that no study can record.
+    #[error("`{name}` has the number {value}, but whole numbers of a parameter reach up to {max}; tune its exponent, or a factor", max = i64::MAX)]
+    TooLarge {
+        /// The parameter.
+        name: String,
+        /// The number.
+        value: String,
+    },
     /// The type of a parameter in the objective cannot represent its value.
     #[error("`{name}` is {value}, which its type in the objective cannot hold; narrow its range")]
     Value {

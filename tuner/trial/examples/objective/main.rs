@@ -195,6 +195,7 @@ fn play(scenario: &str, trial: &Trial, shared: &Shared) -> Result<Option<f64>> {
             trial.choice("optimiser", ["adam", "sgd"]).get()?;
             trial.float("momentum", 0.5..=0.9).when("optimiser", "sdg").get().map(Some)
         }
+        "huge" => Ok(Some(trial.int("units", 0..=u64::MAX).get()? as f64)),
         "impossible" => Ok(Some(f64::from(trial.int("units", 9..=9).step(0).get()?))),
         "in_company" => in_company(trial),
         "heed" => heed(trial),

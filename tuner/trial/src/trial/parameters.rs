@@ -140,9 +140,9 @@ impl<'a, T: Copy, K> NumberParameter<'a, T, K> {
 impl<T: Integer> IntParameter<'_, T> {
     /// The value in this trial.
     ///
-    /// Fails if the range is empty or invalid, or differs from an earlier range of the same name.
+    /// Fails if the range is empty or invalid, or differs from an earlier range of the same name, or exceeds `i64`.
     pub fn get(self) -> Result<T> {
-        let wide = |value: T| value.try_into().map_err(|_| self.question.mismatch(&value));
+        let wide = |value: T| value.try_into().map_err(|_| self.question.too_large(&value));
         let step = self.step.map_or(Ok(1), wide)?;
         let distribution = Distribution::Int { low: wide(self.low)?, high: wide(self.high)?, step, scale: self.scale };
         let value = self.question.whole(&distribution, self.default.map(wide).transpose()?)?;

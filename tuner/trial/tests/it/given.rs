@@ -66,7 +66,9 @@ fn what_is_not_to_be_tuned_is_not_and_names_that_nobody_asks_for_are_told() {
     assert!(told, "{:?}", done.events);
     spec.given = Given { fixed: values(&[("x", "7")]), ..Given::default() };
     (spec.max_trials, spec.project) = (1, "outside".to_owned());
-    run(&spec);
+    let done = run(&spec);
+    let told = done.events.iter().any(|event| matches!(event, Event::Progress(it) if !it.unasked.is_empty()));
+    assert!(!told, "the trial has asked for it: {:?}", done.events);
     let ending = on_disk(&spec)[0].ending.clone().unwrap().to_string();
     assert!(
         ending.ends_with("--fix gives `x` the value 7, but it is a float 0.0..=1.0; give one of these"),

@@ -116,6 +116,16 @@ fn impossible_range_is_refused_with_its_place() {
 }
 
 #[test]
+fn range_beyond_what_a_study_records_says_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let done = run(&spec(directory.path(), "huge", 1));
+    let reason = done.ended()[0].ending.as_ref().map_or_else(String::new, ToString::to_string);
+    let told =
+        "`units` has the number 18446744073709551615, but whole numbers of a parameter reach up to 9223372036854775807";
+    assert!(reason.contains(told), "{reason}");
+}
+
+#[test]
 fn parameter_with_a_condition_is_asked_for_only_where_it_holds() {
     let directory = tempfile::tempdir().unwrap();
     let spec = spec(directory.path(), "conditional", 12);

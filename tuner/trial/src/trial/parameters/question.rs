@@ -69,6 +69,11 @@ impl<'a> Question<'a> {
         TrialError::Value { name: self.name.clone(), value: value.to_string() }
     }
 
+    /// The error of a whole number beyond `i64`, which a study cannot record.
+    pub(super) fn too_large(&self, value: &dyn Display) -> TrialError {
+        TrialError::TooLarge { name: self.name.clone(), value: value.to_string() }
+    }
+
     fn suggested(&self, distribution: &Distribution, default: Option<Value>) -> Result<Value, TrialError> {
         self.check(distribution, default.as_ref())?;
         let (name, place) = (self.name.clone(), place(self.location));
