@@ -76,7 +76,7 @@ fn lsmagic_lists_every_form() {
 #[test]
 fn help_shows_usage_options_and_an_example() {
     expect![[r#"
-        %tune status|wait|stop [--project NAME] [--directory FOLDER], or on the first line of a cell %%tune --objective NAME:max|min,… [--constraint NAME<=NUMBER,…] [--oracle NAME] [--pruner RULE] [--terminator RULE] [--max-trials N] [--executions N] [--fix NAME=VALUE,…] [--enqueue NAME=VALUE,…;…] [--tune-only NAME,…] [--from STUDY] [--seed N] [--project NAME] [--directory FOLDER] [--storage URL] [--heartbeat TIME] [--publish [URL]] [--on LAUNCHER] [--workers N] [--cpus N] [--gpus N] [--timeout TIME] [--trial-timeout TIME] [--memory SIZE] [--concurrency N] [--threads N] [--retries N] [--max-consecutive-failures N] [--keep-best N] [--worker-trials N] [--grace TIME] [--device-wait TIME] [--mirror FOLDER] [--tensorboard FOLDER] [--profile N] [--debug-nans] [--background] [--overwrite], and a closure |trial| { … } below
+        %tune status|wait|stop [--project NAME] [--directory FOLDER], or on the first line of a cell %%tune --objective NAME:max|min,… [--constraint NAME<=NUMBER,…] [--oracle NAME] [--pruner RULE] [--terminator RULE] [--max-trials N] [--executions N] [--fix NAME=VALUE,…] [--enqueue NAME=VALUE,…;…] [--tune-only NAME,…] [--from STUDY] [--seed N] [--project NAME] [--directory FOLDER] [--storage URL] [--heartbeat TIME] [--publish [URL]] [--on LAUNCHER] [--workers N] [--cpus N] [--gpus N] [--timeout TIME] [--trial-timeout TIME] [--memory SIZE] [--concurrency N] [--threads N] [--retries N] [--max-consecutive-failures N] [--keep-best N] [--worker-trials N] [--grace TIME] [--device-wait TIME] [--mirror FOLDER] [--tensorboard FOLDER] [--profile N] [--debug-nans] [--background] [--continue] [--overwrite], and a closure |trial| { … } below
 
         search for the parameters with which a closure does best
 
@@ -131,7 +131,7 @@ fn help_shows_usage_options_and_an_example() {
           --tune-only NAME,…            tune these parameters; any other keeps its default, or its lowest value
           --from STUDY                  learn from the trials of another study, and try its best one first; a folder has a slash
           --seed N                      draw the same parameters on every run
-          --project NAME                the study's name (default: untitled_project)
+          --project NAME                the study's name; without it the cell has a study of its own, named by a hash of the objective and how it is searched
           --directory FOLDER            the folder that holds the study (default: studies)
           --storage URL                 keep the study in this database, with Optuna's tables: postgresql://USER@HOST/DATABASE or sqlite:///FILE
           --heartbeat TIME              with --storage, how often other searches are told that this one lives (default: 30s)
@@ -156,6 +156,7 @@ fn help_shows_usage_options_and_an_example() {
           --profile N                   each trial records what its first N steps wait for; see %profile
           --debug-nans                  end a trial at the first operation that makes a NaN or an infinity, and name it
           --background                  give the notebook back at once; the search goes on without it
+          --continue                    keep the trials so far although the objective's code has changed
           --overwrite                   delete an earlier study of that name first
     "#]].assert_eq(&help("%%tune").unwrap_or_default());
     assert_eq!(help("tune"), help("%%tune"));
@@ -214,7 +215,7 @@ fn completion_offers_magics_options_and_values() {
         %%tune --oracle : 16 Of(Oracle)
         %%tune --objective acc:max --oracle g: 36 Of(Oracle)
         %%tune --oracle=g: 16 Of(Oracle)
-        %%tune --seed 1 : 16 --objective --constraint --oracle --pruner --terminator --max-trials --executions --fix --enqueue --tune-only --from --project --directory --storage --heartbeat --publish --on --workers --cpus --gpus --timeout --trial-timeout --memory --concurrency --threads --retries --max-consecutive-failures --keep-best --worker-trials --grace --device-wait --mirror --tensorboard --profile --debug-nans --background --overwrite
+        %%tune --seed 1 : 16 --objective --constraint --oracle --pruner --terminator --max-trials --executions --fix --enqueue --tune-only --from --project --directory --storage --heartbeat --publish --on --workers --cpus --gpus --timeout --trial-timeout --memory --concurrency --threads --retries --max-consecutive-failures --keep-best --worker-trials --grace --device-wait --mirror --tensorboard --profile --debug-nans --background --continue --overwrite
         %tune st: 6 Of(Words(["status", "wait", "stop"]))
         %plot : 6 Of(Plot)
         %plot --project d: 16 Of(Study)
