@@ -232,7 +232,8 @@ fn rules_of_a_study_are_its_oracles() {
 fn patience_alone_finishes_a_trial_and_around_another_pruner_it_prunes() {
     let mut trials = [TrialRecord::new(0)];
     for step in 0..5 {
-        trials[0].metrics.insert(step, BTreeMap::from([("accuracy".to_owned(), Some(0.4))]));
+        let accuracy = 0.4 - 0.01 * step as f64;
+        trials[0].metrics.insert(step, BTreeMap::from([("accuracy".to_owned(), Some(accuracy))]));
     }
     for (rule, end) in
         [("patience:steps=3", EarlyEnd::Finished), ("patience:steps=3,around=threshold:lower=0.5", EarlyEnd::Pruned)]
