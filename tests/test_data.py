@@ -20,7 +20,7 @@ let whole: Vec<u32> = train.epoch(0).collect::<Result<_, _>>()?;
 def test_the_document_runs(start):
     session = start()
     blocks = re.findall(r"```rust\n(.*?)```", DOCUMENT.read_text(), re.S)
-    whole, functions, scaled, seeded, objective = blocks
+    whole, parts, functions, scaled, seeded, objective = blocks
     session.ok(whole)
     session.ok(functions)
     assert session.ok("centred.len()").result == "Some(1000)"
@@ -28,6 +28,9 @@ def test_the_document_runs(start):
     assert session.ok("(train.len(), valid.0.dims().to_vec())").result == "(Some(142), [36, 13])"
     session.ok(seeded)
     assert session.ok("noisy.len()").result == "Some(1438)"
+    session.ok("let numbers = Dataset::from_tensors(Tensor::arange(0u32, 1000, &Device::Cpu)?)?;")
+    session.ok(parts)
+    assert session.ok("(train.len(), valid.len())").result == "(Some(800), Some(200))"
     model = (
         "let vars = candle_nn::VarMap::new();\n"
         'vars.get(1, "w", candle_nn::Init::Const(0.0), candle_core::DType::F32, &Device::Cpu)?;\n'

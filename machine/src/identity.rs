@@ -75,8 +75,11 @@ fn own_namespace() -> io::Result<u64> {
     }
 }
 
-/// When a process was started; none where there is no such process.
-fn start_ticks(pid: Pid) -> io::Result<Option<u64>> {
+/// When a process was started, in ticks since the machine was; none where there is no such process.
+///
+/// # Errors
+/// Where /proc cannot be read.
+pub fn start_ticks(pid: Pid) -> io::Result<Option<u64>> {
     let stat = match fs::read_to_string(format!("/proc/{}/stat", number(pid))) {
         Err(error)
             if error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) =>

@@ -3,6 +3,7 @@
 
 use super::ProcessError;
 use super::shared_memory::{open_files, processes};
+use ferrotune_machine::identity::start_ticks;
 use ferrotune_machine::process_tree::number;
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
@@ -77,10 +78,12 @@ impl ExclusiveDevice {
     /// A process other than this one that has such a file open. Those of other users cannot be looked at.
     fn holder_of(&self, is_wanted: impl Fn(&Path) -> bool) -> Option<(Pid, PathBuf)> {
         let own = rustix::process::getpid();
-        processes().filter(|pid| *pid != own).find_map(|pid| {
+        let holders = processes().filter(|pid| *pid != own).filter_map(|pid| {
             let mut targets = open_files(pid).map(|(_, target)| target);
             Some((pid, targets.find(|target| is_wanted(target))?))
-        })
+        });
+        // Copies of a process have its files open, too, and may have smaller numbers, which begin again after the largest one.
+        holders.min_by_key(|(pid, _)| start_ticks(*pid).ok().flatten().unwrap_or(u64::MAX))
     }
 }
 
