@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import random
+import re
 import select
 import shutil
 import signal
@@ -255,7 +256,7 @@ def test_search_in_the_background_of_a_terminal_survives_its_hangup(begun):
     def has_begun():
         if select.select([terminal], [], [], 0)[0]:
             heard.extend(os.read(terminal, 1 << 16))
-        return b"stops it\r\n" in heard
+        return re.search(rb"kill -INT \d+ stops it\r\n", heard)
 
     wait_for(has_begun, "search that gives the terminal back")
     supervisor = supervisor_of(folder)

@@ -133,6 +133,9 @@ def test_thread_that_ends_the_process_at_once_leaves_a_notebook_in_step(start):
     for _ in range(5):
         kernel.run("let new = vec![1u8; 50 << 20]; std::thread::spawn(|| std::process::abort());")
         assert kernel.ok("kept").result == "1"
+    # A thread that the system starts late ends the process after its cell has ended, and the kernel tells so.
+    for said, content in kernel.unclaimed():
+        assert said == "stream" and content["text"].startswith("after the cell had ended, the process of the cells was ended by SIGABRT")
 
 
 def test_gc_gives_freed_memory_back_and_says_how_much(start):
