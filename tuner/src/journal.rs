@@ -149,6 +149,12 @@ impl Journal {
         study.spec.ok_or_else(|| JournalError::Missing { folder: folder.to_owned() })
     }
 
+    /// How many bytes of whole lines the journal at `path` has; none where it describes no study yet.
+    pub(crate) fn length_at(path: &Path) -> Result<Option<u64>, JournalError> {
+        let replay = Replay::of(path, &path.to_string_lossy())?;
+        Ok(replay.study.spec.is_some().then_some(replay.length))
+    }
+
     /// The search in force: as given to [`Journal::open`], with a seed — the given one, else that of the study so
     /// far, else one drawn now.
     pub fn spec(&self) -> &StudySpec {

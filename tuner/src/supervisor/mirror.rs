@@ -63,6 +63,8 @@ impl Mirror {
         folder::refuse_links(mirror)?;
         let (orders, received) = mpsc::channel();
         let copier = Copier { study: study.to_path_buf(), mirror: mirror.to_path_buf() };
+        // A name after which there is none would keep every copy away.
+        unique(mirror).map_err(file_error("name a copy in the mirror", mirror))?;
         // The study may have got its mirror late. What trials write from now on is ordered.
         let earlier = checkpoints_in(study).map_err(file_error("list the checkpoints of", study))?;
         let thread =
@@ -137,7 +139,7 @@ impl Copier {
     }
 
     fn copy_fixed(&self) -> io::Result<()> {
-        let fixed = self.mirror.join(format!("start-{}", unique()));
+        let fixed = self.mirror.join(format!("start-{}", unique(&self.mirror)?));
         fs::create_dir(&fixed)?;
         for name in FIXED {
             copy_all(&self.study.join(name), &fixed.join(name))?;
@@ -162,7 +164,8 @@ impl Copier {
     }
 
     fn copy_journal(&self) -> io::Result<()> {
-        copy_all(&self.study.join(JOURNAL), &self.mirror.join(format!("journal-{}.log", unique())))?;
+        let copy = format!("journal-{}.log", unique(&self.mirror)?);
+        copy_all(&self.study.join(JOURNAL), &self.mirror.join(copy))?;
         guard::remove_all(&outdated(&self.mirror, guard::is_journal_copy)?)
     }
 
@@ -171,7 +174,7 @@ impl Copier {
         let target = of_trial(&self.mirror, trial);
         fs::create_dir_all(&target)?;
         folder::refuse_link(&target)?;
-        copy_all(&source, &target.join(format!("{}.{}", file, unique())))?;
+        copy_all(&source, &target.join(format!("{}.{}", file, unique(&target)?)))?;
         guard::remove_all(&outdated_checkpoints(&target, source.parent().unwrap_or(&self.study))?)
     }
 }
@@ -222,10 +225,20 @@ fn copy_all(source: &Path, target: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Later names sort after earlier ones, and none comes twice.
-fn unique() -> String {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    format!("{:020}-{:08x}", now.as_micros(), seed::draw() as u32)
+/// What a new copy in a folder is told apart by: it sorts after that of each earlier copy, also where this machine's clock is
+/// behind that of the machine which made them, and none comes twice.
+fn unique(folder: &Path) -> io::Result<String> {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_micros() as u64;
+    let copies = names(folder, |name| guard::stamp(name).is_some())?;
+    let latest = copies.iter().max_by_key(|name| guard::stamp(name));
+    let stamp = match latest.and_then(|name| Some((name, guard::stamp(name)?))) {
+        Some((name, u64::MAX)) => {
+            return Err(io::Error::other(format!("no name sorts after that of {name}; move it out of that folder")));
+        }
+        Some((_, latest)) => now.max(latest + 1),
+        None => now,
+    };
+    Ok(format!("{stamp:020}-{:08x}", seed::draw() as u32))
 }
 
 /// The names in a folder that are wanted, in order.

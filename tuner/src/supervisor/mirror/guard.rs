@@ -143,25 +143,39 @@ pub(super) fn remove_folder(folder: &Path, place: Place) -> io::Result<()> {
 
 /// Whether this is a copy of the study's journal.
 pub(super) fn is_journal_copy(name: &str) -> bool {
-    name.strip_prefix("journal-").and_then(|rest| rest.strip_suffix(".log")).is_some_and(is_unique)
+    journal_suffix(name).is_some_and(|suffix| stamp_in(suffix).is_some())
 }
 
 /// Whether this is a copy of what a study begins with.
 pub(super) fn is_start(name: &str) -> bool {
-    name.strip_prefix("start-").is_some_and(is_unique)
+    name.strip_prefix("start-").is_some_and(|suffix| stamp_in(suffix).is_some())
 }
 
 /// Whether this is a copy of a checkpoint.
 pub(super) fn is_checkpoint_copy(name: &str) -> bool {
-    name.rsplit_once('.').is_some_and(|(file, rest)| checkpoint_generation(file).is_some() && is_unique(rest))
+    checkpoint_suffix(name).is_some_and(|suffix| stamp_in(suffix).is_some())
 }
 
-/// Whether a text is of the form that [`super::unique`] gives.
-fn is_unique(text: &str) -> bool {
+/// The number by which a copy of any kind sorts among the others; none where the name is not a copy's.
+pub(super) fn stamp(name: &str) -> Option<u64> {
+    journal_suffix(name).or_else(|| name.strip_prefix("start-")).or_else(|| checkpoint_suffix(name)).and_then(stamp_in)
+}
+
+fn journal_suffix(name: &str) -> Option<&str> {
+    name.strip_prefix("journal-")?.strip_suffix(".log")
+}
+
+fn checkpoint_suffix(name: &str) -> Option<&str> {
+    name.rsplit_once('.').filter(|(file, _)| checkpoint_generation(file).is_some()).map(|(_, suffix)| suffix)
+}
+
+/// The stamp in a text of the form that [`super::unique`] gives.
+fn stamp_in(text: &str) -> Option<u64> {
     let has =
         |text: &str, length: usize, wanted: fn(&u8) -> bool| text.len() == length && text.as_bytes().iter().all(wanted);
-    text.split_once('-')
-        .is_some_and(|(time, draw)| has(time, 20, u8::is_ascii_digit) && has(draw, 8, u8::is_ascii_hexdigit))
+    let (stamp, draw) = text.split_once('-')?;
+    let is_of_form = has(stamp, 20, u8::is_ascii_digit) && has(draw, 8, u8::is_ascii_hexdigit);
+    stamp.parse().ok().filter(|_| is_of_form)
 }
 
 /// Whether the mirror holds a study other than this one: journals begin with a line that no other journal has. Where the
@@ -298,7 +312,7 @@ mod tests {
     #[test]
     fn nothing_is_removed_behind_a_link() -> TestResult {
         let root = tempfile::tempdir()?;
-        let copy = root.path().join("backup").join(format!("checkpoint-000003.safetensors.{}", super::super::unique()));
+        let copy = root.path().join("backup").join("checkpoint-000003.safetensors.00000000000000000001-00000000");
         fs::create_dir(root.path().join("backup"))?;
         fs::write(&copy, "weights")?;
         symlink(root.path().join("backup"), root.path().join("7"))?;
@@ -309,7 +323,7 @@ mod tests {
 
     #[test]
     fn names_of_a_mirror_are_told_from_others() {
-        let unique = super::super::unique();
+        let unique = "01790000000000000000-0123abcd";
         for (name, own) in [
             (format!("journal-{unique}.log"), true),
             (format!("start-{unique}"), true),
@@ -319,6 +333,8 @@ mod tests {
             (format!("journal-{unique} (1).log"), false),
             ("journal.log".to_owned(), false),
             ("chapter-1.tex".to_owned(), false),
+            // No number of 64 bits.
+            ("start-99999999999999999999-00000000".to_owned(), false),
         ] {
             assert_eq!(Place::Mirror.entry(&name).is_some(), own, "{name}");
         }

@@ -5,7 +5,7 @@ use super::super::SupervisorError;
 use super::{FIXED, WHOLE, copy_all, guard, names};
 use crate::checkpoint::{checkpoint_file, checkpoint_generation};
 use crate::folder;
-use crate::journal::{self, Journal, StudyLock};
+use crate::journal::{self, Journal, JournalError, StudyLock};
 use crate::study_folder::{JOURNAL, LIBRARIES, TRIALS, file_error};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -27,10 +27,7 @@ pub(in crate::supervisor) fn restore(mirror: &Path, study: &Path) -> Result<(), 
     }
     folder::refuse_links(mirror)?;
     let journals = names(mirror, guard::is_journal_copy).map_err(file_error("read the mirror", mirror))?;
-    // Where a copy was cut off, the one before it is whole.
-    let Some(journal) = journals.iter().rev().map(|name| mirror.join(name)).find(|copy| is_journal(copy)) else {
-        return Ok(());
-    };
+    let Some(journal) = longest(journals.iter().map(|name| mirror.join(name)))? else { return Ok(()) };
     folder::create_and_sync(study).map_err(file_error("create", study))?;
     journal::refuse_links(study)?;
     let name = study.file_name().unwrap_or_default().to_string_lossy();
@@ -44,6 +41,23 @@ pub(in crate::supervisor) fn restore(mirror: &Path, study: &Path) -> Result<(), 
         return Err(SupervisorError::NoStudy { study, found, mirror });
     }
     Ok(restore_files(mirror, &journal, study).map_err(file_error("bring the study back from", mirror))?)
+}
+
+/// The longest of these copies of a journal, and of equal ones the last. One that was cut off at the end of a line is a
+/// journal, too, of a part of the trials. Fails where there are copies of a study but none can be read.
+fn longest(copies: impl Iterator<Item = PathBuf>) -> Result<Option<PathBuf>, JournalError> {
+    let (mut longest, mut unreadable) = (None, None);
+    for copy in copies {
+        match Journal::length_at(&copy) {
+            Ok(Some(length)) => longest = longest.max(Some((length, copy))),
+            Ok(None) => {}
+            Err(error) => unreadable = Some(error),
+        }
+    }
+    match (longest, unreadable) {
+        (None, Some(error)) => Err(error),
+        (longest, _) => Ok(longest.map(|(_, copy)| copy)),
+    }
 }
 
 /// Whether a study is in this folder. A search that found no space for its files leaves an empty journal, which is none.
@@ -98,7 +112,8 @@ fn remove_earlier(path: &Path) -> io::Result<()> {
     folder::removed(if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) })
 }
 
-/// The largest copy of each generation: a smaller one was cut off.
+/// The largest copy of each generation, for a smaller one was cut off, and of these the last one: a trial that is executed
+/// anew writes a checkpoint again.
 fn restore_checkpoints(from: &Path, to: &Path) -> io::Result<()> {
     for folder in [from, to] {
         folder::refuse_link(folder)?;
@@ -112,16 +127,12 @@ fn restore_checkpoints(from: &Path, to: &Path) -> io::Result<()> {
         let path = from.join(&name);
         let copy = (fs::metadata(&path)?.len(), path);
         let largest = copies.entry(generation).or_insert_with(|| copy.clone());
-        if copy.0 > largest.0 {
+        if copy.0 >= largest.0 {
             *largest = copy;
         }
     }
     folder::create_and_sync(to)?;
     copies.iter().try_for_each(|(number, (_, path))| folder::install(path, &to.join(checkpoint_file(*number))))
-}
-
-fn is_journal(path: &Path) -> bool {
-    Journal::spec_at(path).is_ok()
 }
 
 #[cfg(test)]

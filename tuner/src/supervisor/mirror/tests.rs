@@ -31,9 +31,9 @@ fn study_comes_back_past_copies_that_were_cut_off() -> TestResult {
     let kept = names(&mirror_folder.join("trials/0"), |_| true)?;
     assert_eq!(kept.len(), 4, "the trial still has all of them: {kept:?}");
     // What a machine that died while it copied leaves.
-    fs::write(mirror_folder.join(format!("journal-{}.log", unique())), "{\"op_co")?;
-    fs::create_dir(mirror_folder.join(format!("start-{}", unique())))?;
-    let torn = format!("{}.{}", checkpoint_file(3), unique());
+    fs::write(mirror_folder.join(format!("journal-{}.log", unique(&mirror_folder)?)), "{\"op_co")?;
+    fs::create_dir(mirror_folder.join(format!("start-{}", unique(&mirror_folder)?)))?;
+    let torn = format!("{}.{}", checkpoint_file(3), unique(&mirror_folder.join("trials/0"))?);
     fs::write(mirror_folder.join("trials/0").join(torn), "weig")?;
 
     let expected = fs::read(study.join(JOURNAL))?;
@@ -54,6 +54,81 @@ fn study_comes_back_past_copies_that_were_cut_off() -> TestResult {
     fs::write(study.join("objective.so"), "another")?;
     restore(&mirror_folder, &study)?;
     assert_eq!(fs::read_to_string(study.join("objective.so"))?, "another");
+    Ok(())
+}
+
+#[test]
+fn journal_that_comes_back_is_the_longest_wherever_a_later_copy_was_cut_off() -> TestResult {
+    let directory = tempfile::tempdir()?;
+    let (study, mirror) = (directory.path().join("it"), directory.path().join("drive/it"));
+    let mut journal = Journal::open(&study, &spec(directory.path()))?;
+    (0..3).try_for_each(|_| journal.begin_trial().map(drop))?;
+    drop(journal);
+    let whole = fs::read(study.join(JOURNAL))?;
+    fs::create_dir_all(&mirror)?;
+    fs::write(mirror.join(format!("journal-{}.log", unique(&mirror)?)), &whole)?;
+    let ends = whole.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(place, _)| place + 1);
+    let ends = ends.collect::<Vec<_>>();
+    assert!(ends.len() > 4, "{}", ends.len());
+    // A disk may have the length of a file, but not its content yet.
+    let cuts = ends.iter().flat_map(|end| [*end, end.saturating_sub(7)]).chain([0]);
+    let later = cuts.flat_map(|cut| {
+        let zeros = [&whole[..cut], &vec![0; whole.len() + 9 - cut]].concat();
+        [whole[..cut].to_vec(), zeros]
+    });
+    for later in later {
+        let cut = mirror.join(format!("journal-{}.log", unique(&mirror)?));
+        fs::write(&cut, &later)?;
+        fs::remove_dir_all(&study)?;
+        restore(&mirror, &study)?;
+        let came = fs::read(study.join(JOURNAL))?;
+        assert!(came.starts_with(&whole), "{} of {} bytes came back", came.len(), whole.len());
+        assert_eq!(Journal::read(&study)?.trials.len(), 3);
+        fs::remove_file(cut)?;
+    }
+    // Where all copies are damaged, the search does not begin another study in their place.
+    let copy = mirror.join(names(&mirror, guard::is_journal_copy)?.pop().ok_or("no copy")?);
+    fs::write(&copy, [&whole[..ends[1]], &b"{}\n"[..], &whole[ends[1]..]].concat())?;
+    fs::remove_dir_all(&study)?;
+    let refused = restore(&mirror, &study).err().ok_or("it is damaged")?.to_string();
+    assert!(refused.contains("line 3") && refused.contains("drive/it"), "{refused}");
+    assert!(!study.exists());
+    Ok(())
+}
+
+#[test]
+fn copies_of_a_machine_whose_clock_is_behind_are_kept() -> TestResult {
+    let directory = tempfile::tempdir()?;
+    let (study, mirror) = (directory.path().join("it"), directory.path().join("drive/it"));
+    let mut journal = Journal::open(&study, &spec(directory.path()))?;
+    fs::create_dir_all(study.join("trials/0"))?;
+    fs::create_dir_all(mirror.join("trials/0"))?;
+    // Names of a year to come.
+    for count in 0..3 {
+        let stamp = format!("0900000000000000000{count}-00000000");
+        fs::copy(study.join(JOURNAL), mirror.join(format!("journal-{stamp}.log")))?;
+        fs::write(mirror.join("trials/0").join(format!("{}.{stamp}", checkpoint_file(0))), "earlier")?;
+    }
+    journal.begin_trial()?;
+    fs::write(study.join("objective.so"), "an objective")?;
+    fs::write(study.join("trials/0").join(checkpoint_file(0)), "weights")?;
+    let copier = Mirror::start(&study, &mirror)?;
+    copier.journal();
+    copier.checkpoint(0, &checkpoint_file(0));
+    drop((copier, journal));
+    let expected = fs::read(study.join(JOURNAL))?;
+    let last = names(&mirror, guard::is_journal_copy)?.pop().ok_or("no copy")?;
+    assert_eq!(fs::read(mirror.join(last))?, expected);
+    fs::remove_dir_all(&study)?;
+    restore(&mirror, &study)?;
+    assert_eq!(fs::read(study.join(JOURNAL))?, expected);
+    assert_eq!(fs::read_to_string(study.join("trials/0").join(checkpoint_file(0)))?, "weights");
+    assert_eq!(fs::read_to_string(study.join("objective.so"))?, "an objective");
+
+    let planted = format!("start-{}-00000000", u64::MAX);
+    fs::create_dir(mirror.join(&planted))?;
+    let refused = Mirror::start(&study, &mirror).err().ok_or("no later name")?.to_string();
+    assert!(refused.contains(&format!("no name sorts after that of {planted}; move it")), "{refused}");
     Ok(())
 }
 
