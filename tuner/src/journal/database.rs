@@ -258,9 +258,15 @@ impl Database {
         if self.open.is_empty() {
             return Ok(Vec::new());
         }
-        let (places, values) = rows::places(&self.ids_of(self.open.keys()));
-        let sql = format!("SELECT trial_id, state FROM trials WHERE trial_id IN ({places})");
-        let found = self.link.read(|connection| connection.query(&sql, &values))?;
+        let ids = self.ids_of(self.open.keys());
+        let found = self.link.read(|connection| {
+            let mut found = Vec::with_capacity(ids.len());
+            for (places, values) in rows::lists(&ids) {
+                let sql = format!("SELECT trial_id, state FROM trials WHERE trial_id IN ({places})");
+                found.extend(connection.query(&sql, &values)?);
+            }
+            Ok(found)
+        })?;
         let states: BTreeMap<i64, &str> =
             found.iter().filter_map(|row| Some((row[0].as_int()?, row[1].as_text()?))).collect();
         let is_due = self.read.is_none_or(|read| read.elapsed() >= READ);

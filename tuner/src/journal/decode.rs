@@ -48,10 +48,7 @@ impl Decoder {
             let parameter = self.known_parameter(name, internal, (distribution, line.writer()))?;
             parameters.extend(parameter.map(|parameter| (name.clone(), parameter)));
         }
-        let step = |(step, value): (&String, &Value)| match step.parse() {
-            Ok(step) => Ok((step, value.as_f64())),
-            Err(_) => Err(format!("its step {step} is no number")),
-        };
+        let step = |(step, value): (&String, &Value)| Ok::<_, String>((step_of(step)?, value.as_f64()));
         let intermediate = line.intermediate_values.iter().flatten().map(step).collect::<Result<_, _>>()?;
         let preset = line.system_attrs.as_ref().and_then(|known| known.get(format::PRESET));
         let preset = preset.map(preset_of).unwrap_or_default();
@@ -169,16 +166,22 @@ pub(super) fn attribute_fact(name: &str, value: &Value) -> Result<Option<TrialFa
         format::MEMORY => TrialFact::Memory(decoded(value)?),
         format::DEVICE => TrialFact::Device(decoded(value)?),
         _ => {
-            let Some(step) = name.strip_prefix(format::METRICS) else {
+            if let Some(step) = name.strip_prefix(format::METRICS) {
+                TrialFact::Metrics { step: step_of(step)?, metrics: decoded(value)? }
+            } else if let Some(step) = name.strip_prefix(format::INTERMEDIATE) {
+                TrialFact::Intermediate { step: step_of(step)?, value: decoded(value)? }
+            } else {
                 // One of ours that a later version writes says nothing here.
                 let is_ours = name.starts_with(format::OURS);
                 let attribute = || TrialFact::UserAttribute { name: Cow::Owned(name.to_owned()), value: value.clone() };
                 return Ok((!is_ours).then(attribute));
-            };
-            let step = step.parse().map_err(|_| format!("its step {step} is no number"))?;
-            TrialFact::Metrics { step, metrics: decoded(value)? }
+            }
         }
     }))
+}
+
+fn step_of(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("its step {text} is no number"))
 }
 
 /// The values of a trial that was enqueued. One of a type that no parameter of ours has is left to the oracle.

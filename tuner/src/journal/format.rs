@@ -50,6 +50,8 @@ pub(super) const SUPERVISOR: &str = "ferrotune:supervisor";
 pub(super) const CONTINUED_FROM: &str = "ferrotune:continued_from";
 /// Followed by the step.
 pub(super) const METRICS: &str = "ferrotune:metrics:";
+/// Followed by the step, in a database: the value of the first objective, where Optuna's column does not hold the step.
+pub(super) const INTERMEDIATE: &str = "ferrotune:intermediate:";
 
 /// Optuna's attribute of a trial that was enqueued: its values.
 pub(super) const PRESET: &str = "fixed_params";

@@ -160,10 +160,11 @@ impl TrialChanges {
     /// has found out about it since.
     pub(super) fn write(&self, connection: &mut Connection, id: i64, has_ended: bool) -> Result<(), DatabaseError> {
         if self.clears_reports && !has_ended {
-            let like = Value::Text(format!("{}%", format::METRICS));
             connection.query("DELETE FROM trial_intermediate_values WHERE trial_id = $1", &[Value::Int(id)])?;
-            let sql = "DELETE FROM trial_user_attributes WHERE trial_id = $1 AND key LIKE $2";
-            connection.query(sql, &[Value::Int(id), like])?;
+            for names in [format::METRICS, format::INTERMEDIATE] {
+                let sql = "DELETE FROM trial_user_attributes WHERE trial_id = $1 AND key LIKE $2";
+                connection.query(sql, &[Value::Int(id), Value::Text(format!("{names}%"))])?;
+            }
         }
         let told = |name: &String| !has_ended || ![format::ENDING, format::EXECUTIONS].contains(&name.as_str());
         let attributes = self.attributes.iter().filter(|(name, _)| told(name));
@@ -177,11 +178,7 @@ impl TrialChanges {
             vec![Value::Int(id), Value::text(name), Value::Float(*internal), Value::text(stored)]
         });
         upsert(connection, &PARAMETERS, parameters)?;
-        let intermediate = self.intermediate.iter().map(|(step, value)| {
-            let kind = if value.is_some() { "FINITE" } else { "NAN" };
-            vec![Value::Int(id), Value::Int(*step as i64), Value::from(*value), Value::text(kind)]
-        });
-        upsert(connection, &INTERMEDIATE, intermediate)?;
+        self.write_intermediate(connection, id)?;
         let Some((state, values, times)) = &self.state else { return Ok(()) };
         let rows = values
             .iter()
@@ -193,6 +190,22 @@ impl TrialChanges {
         let sql = format!("UPDATE trials SET state = $1, {column} = $2 WHERE trial_id = $3");
         connection.query(&sql, &[Value::text(state.name()), Value::from(time.map(local)), Value::Int(id)])?;
         Ok(())
+    }
+
+    /// Optuna's column of steps has 32 bits in PostgreSQL. An attribute has the value of a step beyond them, in SQLite, too.
+    fn write_intermediate(&self, connection: &mut Connection, id: i64) -> Result<(), DatabaseError> {
+        let (mut rows, mut attributes) = (Vec::new(), Vec::new());
+        for (step, value) in &self.intermediate {
+            if let Ok(step) = i32::try_from(*step) {
+                let kind = if value.is_some() { "FINITE" } else { "NAN" };
+                rows.push(vec![Value::Int(id), Value::Int(step.into()), Value::from(*value), Value::text(kind)]);
+            } else {
+                let name = format!("{}{step}", format::INTERMEDIATE);
+                attributes.push(attribute_row(id, &name, &json!(value).to_string()));
+            }
+        }
+        upsert(connection, &INTERMEDIATE, rows.into_iter())?;
+        upsert(connection, &USER_ATTRIBUTES, attributes.into_iter())
     }
 }
 

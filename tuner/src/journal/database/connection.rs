@@ -210,7 +210,10 @@ impl ToSql for Value {
     fn to_sql(&self, column: &Type, out: &mut BytesMut) -> Result<IsNull, Failed> {
         match self {
             Value::Null => Ok(IsNull::Yes),
-            Value::Int(value) if *column == Type::INT4 => i32::try_from(*value)?.to_sql(column, out),
+            Value::Int(value) if *column == Type::INT4 => {
+                let short = i32::try_from(*value).map_err(|_| format!("{value} does not fit a column of 32 bits"))?;
+                short.to_sql(column, out)
+            }
             Value::Int(value) => value.to_sql(column, out),
             Value::Float(value) => value.to_sql(column, out),
             // The bytes of a text are those of an enumeration's name, too.

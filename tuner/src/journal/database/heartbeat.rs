@@ -8,7 +8,7 @@
 use super::connection::{Connection, Row, Value};
 use super::error::DatabaseError;
 use super::owner::Owner;
-use super::rows::{self, Which};
+use super::rows::{self, TrialRows, Which};
 use super::statements::{own, standing, standing_unless_held, unless_held};
 use super::{Database, JournalError};
 use crate::journal::format;
@@ -135,6 +135,25 @@ fn signs(connection: &mut Connection, study: i64) -> Result<Vec<Sign>, DatabaseE
     Ok(rows.iter().filter_map(read).collect())
 }
 
+/// The trials of signs that have stood for too long, as the tables have them. One that is gone from there is left out.
+fn dead_of(told: &[TrialRows], dead: Vec<(Sign, Duration)>) -> Vec<Dead> {
+    let told: BTreeMap<i64, &TrialRows> = told.iter().map(|rows| (rows.id, rows)).collect();
+    let found = dead.into_iter().filter_map(|(Sign { id, heartbeat, owner, .. }, silent)| {
+        let rows = told.get(&id)?;
+        let file = rows.attribute::<serde_json::Value>(format::CHECKPOINT);
+        let file = file.and_then(|checkpoint| Some(checkpoint["file"].as_str()?.to_owned()));
+        let reason = || format!("its supervisor on {} gave no sign of life for {} s", owner.host, silent.as_secs());
+        Some(Dead {
+            number: rows.number?,
+            ending: (!owner.has_left).then(|| Ending::Failed { reason: reason() }),
+            checkpoint: file.filter(|_| owner.is_here()).map(|file| (owner.folder, file)),
+            supervisor: owner.id,
+            heartbeat,
+        })
+    });
+    found.collect()
+}
+
 impl Database {
     fn interval(&self) -> Option<Duration> {
         self.owner.heartbeat_s.map(|seconds| Duration::from_secs(seconds.max(1)))
@@ -184,19 +203,7 @@ impl Database {
         }
         let which = Which::Of(dead.iter().map(|(sign, _)| sign.id).collect());
         let told = self.link.read(|connection| rows::read(connection, &which))?;
-        let found = told.iter().zip(dead).filter_map(|(rows, (Sign { heartbeat, owner, .. }, silent))| {
-            let file = rows.attribute::<serde_json::Value>(format::CHECKPOINT);
-            let file = file.and_then(|checkpoint| Some(checkpoint["file"].as_str()?.to_owned()));
-            let reason = || format!("its supervisor on {} gave no sign of life for {} s", owner.host, silent.as_secs());
-            Some(Dead {
-                number: rows.number?,
-                ending: (!owner.has_left).then(|| Ending::Failed { reason: reason() }),
-                checkpoint: file.filter(|_| owner.is_here()).map(|file| (owner.folder, file)),
-                supervisor: owner.id,
-                heartbeat,
-            })
-        });
-        Ok(found.collect())
+        Ok(dead_of(&told, dead))
     }
 
     /// Whether one of these trials has a supervisor that gives signs of life, or has given some; looks anew after half a second.
@@ -207,9 +214,16 @@ impl Database {
         if let Some((_, found)) = self.signs.asked.filter(|(asked, _)| asked.elapsed() < ASK) {
             return Ok(found);
         }
-        let (places, values) = rows::places(&self.ids_of(numbers.iter()));
-        let sql = format!("SELECT trial_id FROM trial_heartbeats WHERE trial_id IN ({places})");
-        let found = !self.link.read(|connection| connection.query(&sql, &values))?.is_empty();
+        let ids = self.ids_of(numbers.iter());
+        let found = self.link.read(|connection| {
+            for (places, values) in rows::lists(&ids) {
+                let sql = format!("SELECT trial_id FROM trial_heartbeats WHERE trial_id IN ({places}) LIMIT 1");
+                if !connection.query(&sql, &values)?.is_empty() {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        })?;
         self.signs.asked = Some((Instant::now(), found));
         Ok(found)
     }
@@ -280,5 +294,28 @@ impl Database {
             }
             Ok(())
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn signs_stay_with_their_trials_where_one_of_these_is_gone() {
+        let sign = |id, supervisor| {
+            let owner = Owner::of(supervisor, Path::new("/nowhere"), Some(1));
+            (Sign { id, heartbeat: Value::text(supervisor), age_s: 9.0, owner }, Duration::from_secs(9))
+        };
+        let rows = |id: i64, number| {
+            let mut rows = TrialRows::default();
+            (rows.id, rows.number) = (id, Some(number));
+            rows
+        };
+        let dead = vec![sign(7, "first"), sign(8, "second"), sign(9, "third")];
+        let found = dead_of(&[rows(9, 2), rows(8, 1)], dead);
+        let found: Vec<_> = found.iter().map(|dead| (dead.number, dead.supervisor.as_str())).collect();
+        assert_eq!(found, [(1, "second"), (2, "third")]);
     }
 }

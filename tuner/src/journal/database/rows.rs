@@ -43,22 +43,29 @@ pub(super) enum Which {
 }
 
 impl Which {
-    /// The condition on `trials t`, and its values.
-    fn condition(&self) -> (String, Vec<Value>) {
+    /// The conditions on `trials t`, each with its values: one statement asks for the trials of one of them.
+    fn conditions(&self) -> Vec<(String, Vec<Value>)> {
         match self {
             Which::Beyond { study, id } => {
-                ("t.study_id = $1 AND t.trial_id > $2".to_owned(), vec![Value::Int(*study), Value::Int(*id)])
+                vec![("t.study_id = $1 AND t.trial_id > $2".to_owned(), vec![Value::Int(*study), Value::Int(*id)])]
             }
             Which::Of(ids) => {
-                let (places, values) = places(ids);
-                (format!("t.trial_id IN ({places})"), values)
+                lists(ids).map(|(places, values)| (format!("t.trial_id IN ({places})"), values)).collect()
             }
         }
     }
 }
 
-/// The places of a list of row numbers, and its values. The last one fills it up, so that there are few different lists.
-pub(super) fn places(ids: &[i64]) -> (String, Vec<Value>) {
+/// The row numbers that one statement asks for: SQLite takes 32,766 values, and PostgreSQL 65,535.
+const MOST_PLACES: usize = 4096;
+
+/// Row numbers as lists that a statement can ask for: the places of each list, and its values.
+pub(super) fn lists(ids: &[i64]) -> impl Iterator<Item = (String, Vec<Value>)> {
+    ids.chunks(MOST_PLACES).map(list)
+}
+
+/// The last number fills the list up, so that there are few different ones.
+fn list(ids: &[i64]) -> (String, Vec<Value>) {
     let length = ids.len().next_power_of_two();
     let places: Vec<String> = (1..=length).map(|place| format!("${place}")).collect();
     let last = ids.last().copied().unwrap_or_default();
@@ -66,12 +73,19 @@ pub(super) fn places(ids: &[i64]) -> (String, Vec<Value>) {
     (places.join(", "), values)
 }
 
-/// The trials, by the numbers of their rows.
+/// The trials, in the order of their rows' numbers where these are asked for in that order.
 pub(super) fn read(connection: &mut Connection, which: &Which) -> Result<Vec<TrialRows>, DatabaseError> {
-    let (condition, values) = which.condition();
+    let mut trials = Vec::new();
+    for (condition, values) in which.conditions() {
+        trials.extend(read_where(connection, &condition, &values)?);
+    }
+    Ok(trials)
+}
+
+fn read_where(connection: &mut Connection, condition: &str, values: &[Value]) -> Result<Vec<TrialRows>, DatabaseError> {
     let mut ask = |columns: &str, rest: &str| {
         let sql = format!("SELECT {columns} FROM trials t {rest} {condition} ORDER BY t.trial_id");
-        connection.query(&sql, &values)
+        connection.query(&sql, values)
     };
     let mut trials = BTreeMap::new();
     for row in ask("t.trial_id, t.number, t.state, t.datetime_start, t.datetime_complete", "WHERE")? {

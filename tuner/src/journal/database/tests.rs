@@ -1,6 +1,7 @@
 //! The contract of a storage, on SQLite and on PostgreSQL: what was recorded comes back, several searches share a study,
 //! and nothing that was acknowledged is lost. A journal's file has the same one in `tests/it/journal.rs`.
 
+mod large;
 #[path = "../../../tests/it/postgres.rs"]
 mod postgres;
 mod signs;
